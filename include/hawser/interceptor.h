@@ -111,6 +111,8 @@ class IncomingCall {
   // Makes reply_checksum() the CRC32C of the encoded result and its attachment, after next(). Call it before next().
   void checksum_reply() noexcept { checksum_wanted_ = true; }
   std::uint32_t reply_checksum() const noexcept { return reply_checksum_; }
+  // The streams of the call; null if it has none. Lives as long as this object.
+  detail::StreamCore* stream_core() const noexcept { return call_.stream_if_open(); }
   // `method` lives as long as this object.
   IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams);
   const Metadata& reply_metadata() const noexcept { return reply_metadata_; }

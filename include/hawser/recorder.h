@@ -28,14 +28,21 @@ struct RecorderOptions {
   // Bytes of one request: arguments, attachment and metadata. Larger ones are not recorded, and counted. At most
   // request_bytes_limit, so that `hawser replay` reads each record.
   std::size_t request_bytes_max = std::size_t{1} << 20;
+  // Bounds for the streams of one call: bytes of the recorded items, at most request_bytes_limit, and their number. An
+  // item of the caller counts its bytes and 21, an item of the handler 21. Later items are not recorded, and the record
+  // says so. The items count in queue_bytes_max until they are fetched. A stream that does not fit there is recorded up
+  // to that item.
+  std::size_t stream_bytes_max = std::size_t{1} << 20;
+  std::size_t stream_items_max = 10'000;
   // Metadata whose key contains one of these words, compared without case, is not recorded.
   std::vector<std::string> secrets = {"authorization", "cookie",  "token",  "secret", "password",
                                       "credential",    "api-key", "apikey", "session"};
 };
 
 // Keeps requests while somebody fetches them: name of the method, arguments, metadata, times, outcome, and size and
-// CRC32C of the reply. Costs one comparison for each call at other times. Calls with streams and routes of HTTP are not
-// recorded. A value: copies share the recording. Any thread.
+// CRC32C of the reply. Of streams it keeps the items of the caller, and size and CRC32C of those of the handler, with
+// their times. Costs one comparison for each call at other times. Routes of HTTP are not recorded. A value: copies
+// share the recording. Any thread.
 class Recorder {
  public:
   // Throws std::invalid_argument if a limit is 0.
@@ -53,13 +60,14 @@ class Recorder {
     std::string records = {};    // In the form of docs/recordings.md, without the beginning of the file.
     std::uint64_t recorded = 0;  // Since the recording began, like the next two.
     std::uint64_t dropped = 0;   // The queue was full.
-    std::uint64_t skipped = 0;   // With streams, or larger than request_bytes_max.
+    std::uint64_t skipped = 0;   // Larger than request_bytes_max, or with streams and those were not wanted.
   };
   // Takes the requests that were recorded since the last call. The first call with a name begins a recording of that
   // part of the calls, from 0 to 1. The recording ends with `last`, or when nobody has taken for 60 s. Fails with
   // `overloaded` while another recording runs, and with `invalid_argument` for a name that is empty or longer than 64
-  // bytes, or another part.
-  Result<Part> take(std::string_view recording, double ratio = 1, bool last = false) const;
+  // bytes, or another part. `streams`: calls with streams are recorded, too. With `last`, those that have not ended are
+  // returned with the items so far.
+  Result<Part> take(std::string_view recording, double ratio = 1, bool last = false, bool streams = false) const;
 
  private:
   std::shared_ptr<State> state_;

@@ -152,7 +152,8 @@ Task<HttpResponse> serve_record(State state, HttpRequest& request) {
     co_return plain(400, "ratio is a number from 0 to 1, such as 0.5; this one is: " + harmless(given, 64));
   }
   Result<Recorder::Part> part = state->options.recorder->take(query_of(request.query(), "recording"), ratio,
-                                                              query_of(request.query(), "end") == "1");
+                                                              query_of(request.query(), "end") == "1",
+                                                              query_of(request.query(), "streams") == "1");
   if (!part) co_return plain(part.error().code == ErrorCode::overloaded ? 409 : 400, part.error().text);
   HttpResponse response = plain(200, {});
   response.content_type = "application/octet-stream";
@@ -234,12 +235,12 @@ const std::vector<PageName>& page_names() {
   return names;
 }
 
-std::uint64_t number_of(HttpRequest& request, std::string_view name, std::uint64_t otherwise) {
 std::string client_of(const HttpRequest& request) {
   const Identity& identity = request.identity();
   return identity ? identity.text() + " at " + request.peer() : request.peer();
 }
 
+std::uint64_t number_of(HttpRequest& request, std::string_view name, std::uint64_t otherwise) {
   const std::string text = query_of(request.query(), name);
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -259,8 +260,8 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
   auto state = std::make_shared<PageState>(server, std::move(options));
   state->collecting = collect_metrics(state->metrics, server);
   state->machine = state->metrics.collect(write_machine_metrics);
-  const auto page = [&](std::string_view path, Builder build) {
   add_page_options(server, state->options);
+  const auto page = [&](std::string_view path, Builder build) {
     http.route("GET", path, [state, build](HttpRequest& request) { return serve_page(state, build, request); });
   };
   const auto change = [&](std::string_view path, std::string back, Change what) {
@@ -283,8 +284,8 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
     page("/version", version_page);
     if (given.changes != PageAccess::off) {
       change("/calls/cancel", "/calls", cancel_call);
-      if (given.log) change("/log/level", "/log", set_log_level);
       change("/options/change", "/options", change_option_by_post);
+      if (given.log) change("/log/level", "/log", set_log_level);
       http.route("GET", "/profile/cpu", [state](HttpRequest& request) { return serve_profile(state, request); });
       if (given.recorder) {
         http.route("POST", "/record", [state](HttpRequest& request) { return serve_record(state, request); });

@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
+#include "hawser/crc32c.h"
+#include "hawser/detail/stream_core.h"
 #include "observe/quick_random.h"
 #include "observe/record_format.h"
 #include "wire/metadata.h"
@@ -26,6 +31,9 @@ bool contains(std::string_view key, std::string_view word) noexcept {
   return !std::ranges::search(key, word, same).empty();
 }
 
+// The streams of a call that is being recorded.
+class StreamRecording;
+
 }  // namespace
 
 struct Recorder::State {
@@ -40,7 +48,9 @@ struct Recorder::State {
   Clock::time_point begin{};
   Clock::time_point lease_end{};
   Part waiting = {};
-  std::size_t in_flight_bytes = 0;  // Copies of requests whose calls have not ended.
+  std::size_t in_flight_bytes = 0;          // Copies of requests whose calls have not ended.
+  bool streams = false;                     // Calls with streams are recorded.
+  std::vector<StreamRecording*> open = {};  // They have not ended.
 
   // False, and counted, if the copy of a request does not fit beside what waits.
   bool reserve(std::size_t bytes) {
@@ -49,6 +59,15 @@ struct Recorder::State {
     if (!running(Clock::now())) return false;
     if (waiting.records.size() + in_flight_bytes + bytes > options.queue_bytes_max) {
       ++waiting.dropped;
+      return false;
+    }
+    in_flight_bytes += bytes;
+    return true;
+  }
+  // The same for an item of a stream, of a recording that began at `since`. The caller holds the lock.
+  bool reserve_item(Clock::time_point since, std::size_t bytes) noexcept {
+    if (!active.load(std::memory_order_relaxed) || since < begin ||
+        waiting.records.size() + in_flight_bytes + bytes > options.queue_bytes_max) {
       return false;
     }
     in_flight_bytes += bytes;
@@ -115,12 +134,138 @@ std::string kept_metadata(const RecorderOptions& options, MetadataView given) {
   return kept;
 }
 
+// The copy of a request, and what becomes of its call.
+struct RecordOfCall {
+  RecordOfCall(IncomingCall& call, std::string kept, Clock::time_point since)
+      : method(call.method()),
+        metadata(std::move(kept)),
+        body(as_text(call.request().body)),
+        payload(as_text(call.request().payload)),
+        attachment(as_text(call.request().attachment)),
+        begin(Clock::now()) {
+    record = {.at = std::max<Duration>(begin - since, Duration::zero()),
+              .method = method,
+              .protocol = call.protocol(),
+              .metadata = as_bytes(metadata),
+              .body = as_bytes(body),
+              .payload = as_bytes(payload),
+              .attachment = as_bytes(attachment),
+              .streams = call.streams()};
+  }
+  RecordOfCall(const RecordOfCall&) = delete;
+  RecordOfCall& operator=(const RecordOfCall&) = delete;
+
+  void end(const IncomingCall& call, const Result<void>& outcome) noexcept {
+    record.duration = Clock::now() - begin;
+    record.outcome = outcome ? ErrorCode::ok : outcome.error().code;
+    record.reply_bytes = call.reply_bytes();
+    if (outcome) record.reply_checksum = call.reply_checksum();
+  }
+
+  const std::string method;
+  const std::string metadata;
+  const std::string body;
+  const std::string payload;
+  const std::string attachment;
+  const Clock::time_point begin;
+  observe::RecordedCall record;
+};
+
+class StreamRecording final : detail::StreamTap {
+ public:
+  // `call` outlives this object.
+  StreamRecording(Recorder::State& state, RecordOfCall& call, std::shared_ptr<detail::StreamCore> core)
+      : state_(state), call_(call), core_(std::move(core)) {
+    {
+      const std::lock_guard guard(state_.lock);
+      state_.open.push_back(this);
+    }
+    core_->set_tap(this);
+  }
+  StreamRecording(const StreamRecording&) = delete;
+  StreamRecording& operator=(const StreamRecording&) = delete;
+  ~StreamRecording() {
+    core_->set_tap(nullptr);
+    const std::lock_guard guard(state_.lock);
+    std::erase(state_.open, this);
+    state_.in_flight_bytes -= events_.size();
+  }
+
+  Clock::time_point begun() const noexcept { return call_.begin; }
+  // The call has ended. Its record refers to this object.
+  void end(const IncomingCall& call, const Result<void>& outcome) noexcept {
+    core_->set_tap(nullptr);
+    const std::lock_guard guard(state_.lock);
+    std::erase(state_.open, this);
+    call_.end(call, outcome);
+    call_.record.events = as_bytes(events_);
+    call_.record.truncated = truncated_;
+  }
+  // The recording ends before the call. Any thread, with the lock of the state. Appends what is known.
+  void append_part(std::string& records, Clock::time_point now) const {
+    observe::RecordedCall part = call_.record;
+    part.duration = now - call_.begin;
+    part.events = as_bytes(events_);
+    part.truncated = true;
+    observe::append_record(records, part);
+  }
+
+ private:
+  void on_received(Bytes body, Bytes payload) noexcept override {
+    add({.kind = observe::StreamEvent::Kind::caller_item, .body = body, .payload = payload});
+  }
+  void on_received_end() noexcept override { add({.kind = observe::StreamEvent::Kind::caller_end}); }
+  void on_sent(Bytes body, std::span<const ConstBuffer> pieces) noexcept override {
+    if (truncated_) return;
+    observe::StreamEvent event{
+        .kind = observe::StreamEvent::Kind::handler_item, .bytes = body.size(), .checksum = crc32c(body)};
+    for (const ConstBuffer& piece : pieces) {
+      event.bytes += piece.size;
+      event.checksum = crc32c(event.checksum, {piece.data, piece.size});
+    }
+    add(event);
+  }
+  // Nothing is recorded after the first item that does not fit: a later one would be out of order.
+  void add(observe::StreamEvent event) noexcept {
+    if (truncated_) return;
+    event.at = std::max<Duration>(Clock::now() - call_.begin, Duration::zero());
+    const RecorderOptions& options = state_.options;
+    const std::size_t bytes = event.body.size() + event.payload.size() + observe::event_overhead_bytes;
+    const std::lock_guard guard(state_.lock);
+    truncated_ = ++items_ > options.stream_items_max ||
+                 bytes > options.stream_bytes_max - std::min(events_.size(), options.stream_bytes_max) ||
+                 !state_.reserve_item(call_.begin, bytes);
+    if (truncated_) return;
+    const std::size_t before = events_.size();
+    try {
+      observe::append_event(events_, event);
+    } catch (const std::bad_alloc&) {
+      events_.resize(before);
+      truncated_ = true;
+    }
+    state_.in_flight_bytes -= bytes - (events_.size() - before);  // The event may be shorter.
+  }
+
+  Recorder::State& state_;
+  RecordOfCall& call_;
+  const std::shared_ptr<detail::StreamCore> core_;
+  bool truncated_ = false;  // The state's lock guards what follows and this, for append_part().
+  std::size_t items_ = 0;
+  std::string events_;
+};
+
 Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall& call, Next next) {
   // The request is copied before the handler runs: it may use its memory for the result.
-  const detail::IncomingRequest& request = call.request();
-  const std::string metadata = kept_metadata(state->options, call.metadata());
+  std::string metadata = kept_metadata(state->options, call.metadata());
   const std::size_t bytes = call.request_bytes() + metadata.size();
-  if (call.streams() || bytes > state->options.request_bytes_max) {
+  bool streams = false;
+  Clock::time_point since;
+  {
+    const std::lock_guard guard(state->lock);
+    streams = state->streams;
+    since = state->begin;
+  }
+  if ((call.streams() && (!streams || call.stream_core() == nullptr)) || bytes > state->options.request_bytes_max) {
     state->skip();
     auto rest = next();
     co_return co_await std::move(rest);
@@ -130,34 +275,18 @@ Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall
     auto rest = next();
     co_return co_await std::move(rest);
   }
-  const std::string method(call.method());
-  const std::string body(as_text(request.body));
-  const std::string payload(as_text(request.payload));
-  const std::string attachment(as_text(request.attachment));
-  observe::RecordedCall record{.method = method,
-                               .protocol = call.protocol(),
-                               .metadata = as_bytes(metadata),
-                               .body = as_bytes(body),
-                               .payload = as_bytes(payload),
-                               .attachment = as_bytes(attachment)};
-  const Clock::time_point begin = Clock::now();
+  RecordOfCall record(call, std::move(metadata), since);
   call.checksum_reply();
+  std::optional<StreamRecording> items;
+  if (call.streams()) items.emplace(*state, record, call.stream_core()->shared_from_this());
   auto rest = next();
   Result<void> outcome = co_await std::move(rest);
-  record.duration = Clock::now() - begin;
-  record.outcome = outcome ? ErrorCode::ok : outcome.error().code;
-  record.reply_bytes = call.reply_bytes();
-  if (outcome) record.reply_checksum = call.reply_checksum();
-  Clock::time_point since;
-  {
-    const std::lock_guard guard(state->lock);
-    since = state->begin;
-  }
-  record.at = std::max<Duration>(begin - since, Duration::zero());
+  items ? items->end(call, outcome) : record.end(call, outcome);
   std::string encoded;
-  observe::append_record(encoded, record);
+  observe::append_record(encoded, record.record);
+  items.reset();
   copy.release();
-  state->add(begin, encoded);
+  state->add(record.begin, encoded);
   co_return outcome;
 }
 
@@ -167,11 +296,13 @@ Recorder::Recorder(RecorderOptions options) {
   if (options.queue_bytes_max == 0 || options.request_bytes_max == 0) {
     throw std::invalid_argument("hawser: RecorderOptions: queue_bytes_max and request_bytes_max must be at least 1");
   }
-  if (options.request_bytes_max > RecorderOptions::request_bytes_limit) {
-    throw std::invalid_argument("hawser: RecorderOptions::request_bytes_max (" +
-                                std::to_string(options.request_bytes_max) + ") exceeds " +
-                                std::to_string(RecorderOptions::request_bytes_limit) + ": lower it");
-  }
+  const auto check = [](const char* name, std::size_t bytes) {
+    if (bytes <= RecorderOptions::request_bytes_limit) return;
+    throw std::invalid_argument("hawser: RecorderOptions::" + std::string(name) + " (" + std::to_string(bytes) +
+                                ") exceeds " + std::to_string(RecorderOptions::request_bytes_limit) + ": lower it");
+  };
+  check("request_bytes_max", options.request_bytes_max);
+  check("stream_bytes_max", options.stream_bytes_max);
   state_ = std::make_shared<State>(std::move(options));
 }
 
@@ -186,7 +317,7 @@ Task<Result<void>> Recorder::Calls::operator()(IncomingCall& call, Next next) co
   return recorded(recorder, call, std::move(next));
 }
 
-Result<Recorder::Part> Recorder::take(std::string_view recording, double ratio, bool last) const {
+Result<Recorder::Part> Recorder::take(std::string_view recording, double ratio, bool last, bool streams) const {
   if (recording.empty() || recording.size() > name_bytes_max) {
     return fail(ErrorCode::invalid_argument, "the name of a recording has 1 to " + std::to_string(name_bytes_max) +
                                                  " bytes; this one has " + std::to_string(recording.size()));
@@ -204,6 +335,14 @@ Result<Recorder::Part> Recorder::take(std::string_view recording, double ratio, 
     state.name = recording;
     state.begin = now;
     state.waiting = {};
+  }
+  state.streams = streams;
+  if (last) {
+    for (const StreamRecording* const one : state.open) {
+      if (one->begun() < state.begin) continue;
+      one->append_part(state.waiting.records, now);
+      ++state.waiting.recorded;
+    }
   }
   state.lease_end = last ? now : now + lease;
   state.threshold.store(static_cast<std::uint64_t>(ratio * 0x1p32), std::memory_order_relaxed);

@@ -2,6 +2,7 @@
 
 #include <coroutine>
 #include <cstring>
+#include <span>
 
 #include "hawser/detail/received.h"
 #include "hawser/detail/stream_core.h"
@@ -71,15 +72,24 @@ detail::StreamCore* RawCall::kept_stream() {
 }
 
 Task<Result<void>> RawCall::write(std::string item) {
+  auto writing = write(as_bytes(item), {});
+  co_return co_await std::move(writing);
+}
+
+Task<Result<void>> RawCall::write(Bytes body, Bytes payload) {
   detail::StreamCore* const core = kept_stream();
   if (core == nullptr) co_return fail(ErrorCode::not_sent, "the call was not sent");
-  auto room = core->until_writable();
-  co_await room;
+  do {
+    auto room = core->until_writable();
+    co_await room;
+  } while (!core->writable());
   if (std::optional<Error> why = core->write_error()) co_return std::unexpected(std::move(*why));
-  std::byte* const to = core->begin_item({.body = item.size()});
+  const unsigned pieces = payload.empty() ? 0 : 1;
+  std::byte* const to = core->begin_item({.body = body.size(), .payload = payload.size(), .pieces = pieces});
   if (to == nullptr) co_return fail(ErrorCode::limit_exceeded, "the item exceeds a limit, or the connection has ended");
-  if (!item.empty()) std::memcpy(to, item.data(), item.size());
-  core->end_item({}, nullptr);
+  if (!body.empty()) std::memcpy(to, body.data(), body.size());
+  const ConstBuffer piece{payload.data(), payload.size()};
+  core->end_item(std::span(&piece, pieces), nullptr);
   co_return Result<void>();
 }
 

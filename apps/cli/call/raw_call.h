@@ -33,6 +33,8 @@ class RawCall final : public detail::CallOperation {
   Task<Result<Answer>> answer();
   // Sends an item of the caller's stream. Fails if the call has ended.
   Task<Result<void>> write(std::string item);
+  // The same with large values beside the body. The memory must stay valid until the task has ended.
+  Task<Result<void>> write(Bytes body, Bytes payload);
   void end_writing();
   // Returns the next item of the handler, or nothing after the last one.
   Task<Result<std::optional<Answer>>> read();

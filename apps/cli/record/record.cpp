@@ -30,6 +30,7 @@ struct RecordOptions {
   double seconds = 10;
   double timeout_s = 5;
   bool json = false;
+  bool streams = true;
   std::shared_ptr<transport::ClientSecurity> security = {};
 };
 
@@ -84,7 +85,12 @@ class Recording {
         client_(loop,
                 {.body_bytes_max = observe::record_bytes_max + (std::size_t{1} << 20), .security = options.security}) {}
 
-  void end() { ended_.request_stop(); }
+  // The user wants to end. A request in flight may bring records, but must not hold the user for long. Again: at once.
+  void end() {
+    if (ended_.stop_requested()) return void(abandoned_.request_stop());
+    ended_.request_stop();
+    giving_up_.start(loop_, loop_.after(end_wait_max));
+  }
 
   Task<int> run() {
     const Output output{.command = "record", .json = options_.json};
@@ -94,7 +100,7 @@ class Recording {
     if (const std::optional<Error> error = refusal(response)) co_return output.error(*error);
     auto keeping = record(std::move(*response));
     const Result<void> kept = co_await std::move(keeping);
-    if (!ended_there_) {
+    if (!ended_there_ && !abandoned_.stop_requested()) {
       auto ending = fetch(true);
       static_cast<void>(co_await std::move(ending));
     }
@@ -108,10 +114,12 @@ class Recording {
   Task<Result<HttpClientResponse>> fetch(bool end) {
     HttpClientRequest request;
     request.method = "POST";
-    request.url = fmt::format("{}://localhost/record?recording={}&ratio={}&end={}", scheme_of(options_.security), name_,
-                              options_.ratio, end ? 1 : 0);
+    request.url =
+        fmt::format("{}://localhost/record?recording={}&ratio={}&streams={}&end={}", scheme_of(options_.security),
+                    name_, options_.ratio, options_.streams ? 1 : 0, end ? 1 : 0);
     request.address = options_.address;
     request.timeout = duration_of(options_.timeout_s);
+    request.token = abandoned_.get_token();
     return client_.send(std::move(request));
   }
 
@@ -139,6 +147,10 @@ class Recording {
   std::optional<Error> refusal(const Result<HttpClientResponse>& response) const {
     if (!response) {
       Error error = response.error();
+      if (abandoned_.stop_requested()) {
+        error.code = ErrorCode::deadline_exceeded;
+        error.text = "no answer came before this command was ended; the file has the requests that were received";
+      }
       // The request changes nothing but the time at which the recording ends.
       if (error.code == ErrorCode::outcome_unknown) error.code = ErrorCode::unavailable;
       error.text = options_.address + " does not answer /record: " + error.text;
@@ -167,32 +179,52 @@ class Recording {
       if (recorded_ >= options_.requests_max || file_.size() + bytes.size() > options_.bytes_max) return false;
       if (const Result<void> written = file_.write(bytes); !written) return std::unexpected(written.error());
       ++recorded_;
+      if ((*record)->streams) ++streams_;
+      if ((*record)->truncated) ++truncated_;
     }
   }
 
   std::string summary() const {
     if (options_.json) {
-      return fmt::format("{{\"recorded\":{},\"bytes\":{},\"dropped\":{},\"skipped\":{}}}", recorded_, file_.size(),
-                         dropped_, skipped_);
+      return fmt::format(
+          "{{\"recorded\":{},\"bytes\":{},\"dropped\":{},\"skipped\":{},\"streams\":{},\"truncated\":{}}}", recorded_,
+          file_.size(), dropped_, skipped_, streams_, truncated_);
     }
     std::string text = fmt::format("{} requests, {} bytes", recorded_, file_.size());
     if (dropped_ != 0)
       text += fmt::format("; {} were not recorded because the server's queue was full: give --ratio", dropped_);
     if (skipped_ != 0)
-      text += fmt::format("; {} were not recorded because they have streams or are too large", skipped_);
+      text += fmt::format("; {} were not recorded because they {}are too large", skipped_,
+                          options_.streams ? "" : "have streams or ");
+    if (truncated_ != 0) {
+      text +=
+          fmt::format("; {} of {} streams were recorded in part: RecorderOptions bounds them", truncated_, streams_);
+    }
     return text;
   }
+
+  // Time for a request in flight after Ctrl-C.
+  static constexpr Duration end_wait_max = std::chrono::seconds(1);
+  struct GivingUp : Timer {
+    explicit GivingUp(std::stop_source& of) noexcept : Timer(&GivingUp::fire), source(of) {}
+    static void fire(Timer& timer) noexcept { static_cast<GivingUp&>(timer).source.request_stop(); }
+    std::stop_source& source;
+  };
 
   Loop& loop_;
   const RecordOptions& options_;
   HttpClient client_;
   const std::string name_ = fmt::format("{:016x}", kernel_random());
   std::stop_source ended_;
+  std::stop_source abandoned_;  // Requests in flight end.
+  GivingUp giving_up_{abandoned_};
   bool ended_there_ = false;  // The server knows that the recording has ended.
   NewFile file_;
   std::uint64_t recorded_ = 0;
   std::uint64_t dropped_ = 0;
   std::uint64_t skipped_ = 0;
+  std::uint64_t streams_ = 0;
+  std::uint64_t truncated_ = 0;  // Streams that were recorded in part.
 };
 
 int run_record(const RecordOptions& options) {
@@ -226,6 +258,7 @@ Run add_record(CLI::App& command) {
   command.add_option("--timeout", options->timeout_s, "Seconds for each request of this command")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
+  command.add_flag("!--no-streams", options->streams, "Do not record calls with streams");
   add_tls_options(command, options->address, options->security);
   command.add_flag("--json", options->json, "Print JSON");
   command.footer(

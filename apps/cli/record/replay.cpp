@@ -14,6 +14,7 @@
 #include "cli/call/peer.h"
 #include "cli/call/raw_call.h"
 #include "cli/command.h"
+#include "cli/record/replay_stream.h"
 #include "hawser/crc32c.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
@@ -63,16 +64,16 @@ Result<RecordingFile> read_recording(const std::string& path) {
   };
   RecordingFile all;
   append_from(file, all.bytes, observe::recording_header_bytes);
-  if (Result<void> begun = observe::RecordReader(as_bytes(all.bytes)).header(); !begun) {
-    return named(std::move(begun.error()));
-  }
+  observe::RecordReader beginning(as_bytes(all.bytes));
+  if (Result<void> begun = beginning.header(); !begun) return named(std::move(begun.error()));
+  const bool streams = beginning.streams();
   for (;;) {
     const std::size_t at = all.bytes.size();
     const std::size_t found = append_from(file, all.bytes, observe::record_frame_bytes);
     if (found == 0) break;
     const std::size_t size = observe::record_content_bytes(as_bytes(all.bytes).subspan(at));
     append_from(file, all.bytes, std::min(size, observe::record_bytes_max));
-    observe::RecordReader record(as_bytes(all.bytes).subspan(at), at);
+    observe::RecordReader record(as_bytes(all.bytes).subspan(at), at, streams);
     if (auto call = record.next(); !call) return named(std::move(call.error()));
   }
   // The bytes do not move any more.
@@ -125,6 +126,17 @@ class Replay {
     for (const auto& [change, count] : statuses_) out += fmt::format("{} were {}\n", count, change);
     if (given_.compare)
       out += fmt::format("{} replies of {} that were compared are different\n", different_, compared_);
+    if (streams_ != 0) out += fmt::format("{} of the calls have streams\n", streams_);
+    if (truncated_ != 0) {
+      out += fmt::format(
+          "{} of these were recorded in part: their items were sent and compared up to there, and their outcomes are "
+          "not "
+          "known\n",
+          truncated_);
+    }
+    if (ended_early_ != 0) {
+      out += fmt::format("{} of these ended before all recorded items of the caller were sent\n", ended_early_);
+    }
     if (same())
       out +=
           given_.compare ? "all outcomes and replies are the recorded ones\n" : "all outcomes are the recorded ones\n";
@@ -141,8 +153,9 @@ class Replay {
     return fmt::format(
         "{{\"sent\":{},\"seconds\":{:.6f},\"changed_outcomes\":{{{}}},\"compared\":{},\"different\":{},\"sent_late\":{}"
         ","
-        "\"latency_us\":{}}}",
-        file_.calls.size(), seconds_, changes, compared_, different_, late_, latencies_.json());
+        "\"streams\":{},\"truncated\":{},\"ended_early\":{},\"latency_us\":{}}}",
+        file_.calls.size(), seconds_, changes, compared_, different_, late_, streams_, truncated_, ended_early_,
+        latencies_.json());
   }
 
  private:
@@ -156,15 +169,44 @@ class Replay {
       if (given || key == "traceparent" || key == "tracestate") continue;
       options.metadata.emplace_back(std::move(key), std::move(value));
     }
-    RawCall call(peers_[number % peers_.size()]->link(), methods_.at(recorded.method),
-                 std::string(as_text(recorded.body)), std::string(as_text(recorded.payload)), std::move(options));
+    // The caller of a stream takes its time.
+    if (recorded.streams && options.timeout) *options.timeout += stretched(recorded.duration);
+    const Method& method = methods_.at(recorded.method);
+    RawCall call(peers_[number % peers_.size()]->link(), method, std::string(as_text(recorded.body)),
+                 std::string(as_text(recorded.payload)), std::move(options));
     call.send();
-    auto answering = call.answer();
-    const Result<RawCall::Answer> answer = co_await std::move(answering);
-    if (answer) latencies_.record(loop_.now() - since);
+    if (!recorded.streams) {
+      auto answering = call.answer();
+      const Result<RawCall::Answer> answer = co_await std::move(answering);
+      if (answer) latencies_.record(loop_.now() - since);
+      judge(recorded, answer, true);
+      co_return;
+    }
+    ++streams_;
+    if (recorded.truncated) ++truncated_;
+    // The items keep their distances to the call also if it was sent late.
+    auto replaying = replay_stream(call, method, recorded, given_.speed, std::max(since, loop_.now()));
+    const ReplayedStream stream = co_await std::move(replaying);
+    if (!stream.all_sent) ++ended_early_;
+    if (!recorded.truncated && stream.answer) {
+      judge(recorded, *stream.answer, stream.same_items);
+    } else if (given_.compare) {
+      ++compared_;
+      if (!stream.same_items) ++different_;
+    }
+  }
+  Duration stretched(Duration recorded) const {
+    const Duration longest = std::chrono::hours(24);
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(std::min(recorded, longest)) /
+                                                given_.speed);
+  }
+  void judge(const RecordedCall& recorded, const Result<RawCall::Answer>& answer, bool same_items) {
     const ErrorCode outcome = answer ? ErrorCode::ok : answer.error().code;
     if (outcome != recorded.outcome) {
       ++statuses_[fmt::format("{}, now {}", name_of(recorded.outcome), name_of(outcome))];
+    } else if (given_.compare && !same_items) {
+      ++compared_;
+      ++different_;
     } else if (given_.compare && answer && recorded.reply_checksum) {
       ++compared_;
       std::uint32_t checksum = 0;
@@ -186,6 +228,9 @@ class Replay {
   std::uint64_t late_ = 0;
   std::uint64_t compared_ = 0;
   std::uint64_t different_ = 0;
+  std::uint64_t streams_ = 0;
+  std::uint64_t truncated_ = 0;
+  std::uint64_t ended_early_ = 0;
   std::map<std::string, std::uint64_t> statuses_;
   Latencies latencies_;
 };
@@ -239,10 +284,12 @@ Run add_replay(CLI::App& command) {
   command.add_option("--in-flight-max", options->in_flight_max, "Calls in flight; further calls wait")
       ->capture_default_str()
       ->check(CLI::Range(1U, 1'000'000U));
-  command.add_flag("--compare", options->compare, "Compare the bytes of the replies, by size and checksum");
+  command.add_flag("--compare", options->compare,
+                   "Compare the bytes of the replies and of the items of streams, by size and checksum");
   command.add_flag("--json", options->json, "Print JSON");
   command.footer(
-      std::string("Calls are sent at their recorded times, whether or not earlier ones have been answered. Status "
+      std::string("Calls and the items of their streams are sent at their recorded times, whether or not earlier "
+                  "calls have been answered. Status "
                   "1 if an outcome or a compared reply differs, 2 for a damaged file. ") +
       statuses);
   return [options] {

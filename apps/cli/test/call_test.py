@@ -240,6 +240,73 @@ def full_disk(address, folder):
     expect(("replay", path, address, "--speed", "100", "--timeout", "60"), 0)
 
 
+def recorded(address, path, calls, *options):
+    """Makes the calls while hawser record runs, and returns its report."""
+    with subprocess.Popen([PROGRAM, "record", address, path, "--seconds", "600", "--timeout", "60", "--json", *options],
+                          stdout=subprocess.PIPE, text=True) as recording:
+        wait_for(path)
+        calls()
+        recording.send_signal(signal.SIGINT)
+        report = json.loads(recording.stdout.read())
+        assert recording.wait(timeout=60) == 0, report
+    return report
+
+
+def record_streams(folder, address):
+    """Streams of all kinds are recorded and replayed, and another server's items are noticed."""
+    if not has_protobuf(address):
+        return
+    shop = "demo.ShopService/"
+
+    def calls():
+        expect(("call", address, shop + "Watch", '{"events": 3, "intervalMs": 10}'), 0)
+        expect(("call", address, shop + "Buy", '{"name": "a"}', '{"name": "b", "count": 2}'), 0)
+        expect(("call", address, shop + "Chat", '{"name": "a"}', '{"name": "b"}'), 0)
+
+    path = f"{folder}/streams"
+    report = recorded(address, path, calls)
+    assert report["streams"] == 3 and report["truncated"] == 0 and report["skipped"] == 0, report
+    replay = ("replay", path, address, "--speed", "10", "--timeout", "60", "--compare")
+    again = json.loads(expect((*replay, "--json"), 0).stdout)
+    assert again["streams"] == 3 and again["truncated"] == 0 and again["compared"] >= 3, again
+    assert again["different"] == 0 and again["changed_outcomes"] == {}, again
+    text = expect(replay, 0).stdout
+    assert "3 of the calls have streams" in text and "all outcomes and replies" in text, text
+    none = recorded(address, f"{folder}/none", calls, "--no-streams")
+    assert none["streams"] == 0 and none["skipped"] == 3, none
+
+    # A stream that has not ended when the recording ends is recorded and replayed in part.
+    def watch():
+        watching.append(subprocess.Popen([PROGRAM, "call", address, shop + "Watch",
+                                          '{"events": 100000, "intervalMs": 20}', "--timeout", "600"],
+                                         stdout=subprocess.PIPE, text=True))
+        for _ in range(3):
+            watching[0].stdout.readline()
+
+    watching = []
+    part = f"{folder}/part"
+    report = recorded(address, part, watch)
+    with watching[0]:
+        watching[0].kill()
+    assert report["streams"] == 1 and report["truncated"] == 1, report
+    text = expect(("replay", part, address, "--timeout", "60", "--compare"), 0).stdout
+    assert "1 of these were recorded in part" in text, text
+
+
+def ended_while_the_server_does_not_answer():
+    """Ctrl-C does not wait for the timeout of a request in flight."""
+    with socket.socket() as silent, tempfile.TemporaryDirectory() as folder:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with subprocess.Popen([PROGRAM, "record", address, f"{folder}/calls", "--timeout", "3600"],
+                              stderr=subprocess.PIPE, text=True) as recording:
+            silent.accept()
+            recording.send_signal(signal.SIGINT)
+            assert recording.wait(timeout=60) == 4, recording.returncode
+            assert "before this command was ended" in recording.stderr.read()
+
+
 def record():
     """A recording, its replay, differences that the replay finds, and damaged files."""
     with tempfile.TemporaryDirectory() as folder, Server("--recorder") as address:
@@ -271,8 +338,10 @@ def record():
         expect(("replay", "/nowhere", address), 2, "", "/nowhere")
         endless_file(address)
         full_disk(address, folder)
+        record_streams(folder, address)
     with Server() as address:
         expect(("record", address, "/nowhere/file"), 1, "", "PagesOptions::recorder")
+    ended_while_the_server_does_not_answer()
     with Answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi") as address, tempfile.TemporaryDirectory() as folder:
         expect(("record", address, f"{folder}/calls"), 1, "", "something else than records")
 

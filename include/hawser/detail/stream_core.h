@@ -40,6 +40,19 @@ class StreamChannel {
   ~StreamChannel() = default;
 };
 
+// Sees the items of one side of a call's streams, for recordings. Loop's thread only.
+class StreamTap {
+ public:
+  // The peer has sent an item, or has ended its stream.
+  virtual void on_received(Bytes body, Bytes payload) noexcept = 0;
+  virtual void on_received_end() noexcept = 0;
+  // This side sends an item. The pieces belong to it.
+  virtual void on_sent(Bytes body, std::span<const ConstBuffer> pieces) noexcept = 0;
+
+ protected:
+  ~StreamTap() = default;
+};
+
 // One side of a call's two streams: the received items in order, and the credit for sending. The receiver grants credit
 // in bytes. A sender may send while it has any credit, so that the stored items exceed the window by at most one item.
 // The call owns the core; readers and writers share it and may outlive the call. Whoever ends the call calls
@@ -119,6 +132,9 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner);
   void end();
   bool ended() const noexcept { return local_ended_ || closed_; }
+  // Shows `tap` what is received and sent from now on, and first the items that were received and not taken. Null: no
+  // more. `tap` outlives this, or is replaced before.
+  void set_tap(StreamTap* tap) noexcept;
   StreamChannel& channel() noexcept { return channel_; }
   const codec::DecodeLimits& decode_limits() const noexcept { return decode_limits_; }
   std::uint32_t call() const noexcept { return call_; }
@@ -181,6 +197,8 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   std::vector<Item> items_;  // Stored items begin at first_.
   std::size_t first_ = 0;
   std::optional<Viewed> viewed_;
+  StreamTap* tap_ = nullptr;
+  Bytes tapped_body_;  // The item between begin_item() and end_item(), if there is a tap.
   Slot reader_;
   Slot writer_;
 };

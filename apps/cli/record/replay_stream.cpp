@@ -1,0 +1,83 @@
+#include "cli/record/replay_stream.h"
+
+#include <chrono>
+#include <utility>
+
+#include "hawser/crc32c.h"
+#include "hawser/loop.h"
+#include "hawser/scope.h"
+
+namespace hawser::cli {
+namespace {
+
+using observe::StreamEvent;
+using observe::StreamEvents;
+
+Task<void> send_items(RawCall& call, const observe::RecordedCall& recorded, double speed, Time begin, bool& all_sent) {
+  Loop& loop = *Loop::current();
+  bool ended = false;
+  StreamEvents events(recorded.events);
+  while (const std::optional<StreamEvent> event = events.next()) {
+    if (event->kind == StreamEvent::Kind::handler_item) continue;
+    const auto since = std::chrono::duration<double>(event->at) / speed;
+    const Time at = begin + std::chrono::duration_cast<Duration>(since);
+    if (at > loop.now()) {
+      auto pause = loop.sleep_until(at);
+      co_await pause;
+    }
+    if (event->kind == StreamEvent::Kind::caller_end) {
+      call.end_writing();
+      ended = true;
+      continue;
+    }
+    auto writing = call.write(event->body, event->payload);
+    const Result<void> written = co_await std::move(writing);
+    if (!written) co_return;  // The answer says why.
+  }
+  all_sent = true;
+  if (recorded.truncated && !ended) call.end_writing();
+}
+
+// The next item of the handler in the recording.
+std::optional<StreamEvent> next_expected(StreamEvents& events) {
+  for (;;) {
+    std::optional<StreamEvent> event = events.next();
+    if (!event || event->kind == StreamEvent::Kind::handler_item) return event;
+  }
+}
+
+bool is_item(const StreamEvent& expected, const RawCall::Answer& item) {
+  return expected.bytes == item.body.size() + item.payload.size() &&
+         expected.checksum == crc32c(crc32c(as_bytes(item.body)), as_bytes(item.payload));
+}
+
+}  // namespace
+
+Task<ReplayedStream> replay_stream(RawCall& call, const Method& method, const observe::RecordedCall& recorded,
+                                   double speed, Time begin) {
+  ReplayedStream outcome;
+  Scope sending;
+  outcome.all_sent = !method.streams_in;
+  if (method.streams_in) sending.spawn(send_items(call, recorded, speed, begin, outcome.all_sent));
+  StreamEvents events(recorded.events);
+  std::optional<StreamEvent> expected = next_expected(events);
+  while (method.streams_out) {
+    if (recorded.truncated && !expected) {
+      // The handler may have sent more, and may go on for ever.
+      auto sent = sending.join();
+      co_await sent;
+      co_return outcome;
+    }
+    auto reading = call.read();
+    const Result<std::optional<RawCall::Answer>> item = co_await std::move(reading);
+    if (!item || !*item) break;
+    outcome.same_items = outcome.same_items && expected && is_item(*expected, **item);
+    expected = next_expected(events);
+  }
+  if (expected) outcome.same_items = false;
+  auto answering = call.answer();
+  outcome.answer = co_await std::move(answering);
+  co_return outcome;
+}
+
+}  // namespace hawser::cli
