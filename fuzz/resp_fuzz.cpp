@@ -1,13 +1,12 @@
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "protocol/resp/keys_ahead.h"
 #include "protocol/resp/request_parser.h"
+#include "protocol/resp/requests_ahead.h"
 
 // Arbitrary bytes as requests of Redis clients. The pieces in which they arrive must make no difference.
 // Input: u8 bytes that arrive at a time (0: all) | the bytes.
@@ -53,6 +52,18 @@ std::string describe(std::string_view bytes, std::size_t piece) {
   return out;
 }
 
+// The parser finds the same requests as RequestsAhead.
+void compare_ahead(std::string_view bytes) {
+  RequestsAhead ahead;
+  RequestParser parser(limits);
+  for (const ReadyRequest& request : ahead.find(as_bytes(bytes), limits)) {
+    const RequestParser::Step step = parser.next(as_bytes(bytes));
+    expect(step.event == RequestParser::Event::request && step.consumed == request.bytes);
+    expect(std::ranges::equal(parser.arguments(), request.arguments()));
+    bytes.remove_prefix(step.consumed);
+  }
+}
+
 }  // namespace
 }  // namespace hawser::resp
 
@@ -60,12 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::size_t piece = data[0] == 0 ? bytes.size() : data[0];
-  std::array<std::string_view, 16> keys;
-  const std::size_t ahead = hawser::resp::keys_ahead(hawser::as_bytes(bytes), keys);
-  for (std::size_t i = 0; i < ahead; ++i) {
-    hawser::resp::expect(keys[i].data() >= bytes.data() &&
-                         keys[i].data() + keys[i].size() <= bytes.data() + bytes.size());
-  }
+  hawser::resp::compare_ahead(bytes);
   const std::string in_pieces = hawser::resp::describe(bytes, piece);
   const std::string at_once = hawser::resp::describe(bytes, bytes.size());
   // A line that is too long is refused when its bytes are there, which depends on the pieces.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -446,6 +445,26 @@ constexpr Packed pack(std::string_view name) noexcept {
   return packed;
 }
 
+// pack() of at most 8 bytes, without a loop.
+inline std::uint64_t pack_short(const char* name, std::size_t size) noexcept {
+  std::uint64_t word = 0;
+  if (size >= 4) {
+    std::uint32_t front = 0;
+    std::uint32_t back = 0;  // Overlaps `front` in the middle.
+    std::memcpy(&front, name, 4);
+    std::memcpy(&back, name + size - 4, 4);
+    word = front | std::uint64_t{back} << (8 * (size - 4));
+  } else if (size != 0) {
+    const auto at = [&](std::size_t i) { return std::uint64_t{static_cast<unsigned char>(name[i])} << (8 * i); };
+    word = at(0) | at(size / 2) | at(size - 1);
+  }
+  // Bit 7 of each byte that is a capital letter: at least 'A', at most 'Z', and below 128.
+  constexpr std::uint64_t each = 0x0101010101010101U;
+  const std::uint64_t low = word & (0x7f * each);
+  const std::uint64_t capital = (low + (0x80 - 'A') * each) & ~(low + (0x80 - 'Z' - 1) * each) & ~word & (0x80 * each);
+  return word | capital >> 2;
+}
+
 constexpr std::size_t place_of(const Packed& packed) noexcept {
   return static_cast<std::size_t>(((packed.low ^ (packed.high * 31)) * 0x9e3779b97f4a7c15U) >> 56);
 }
@@ -471,7 +490,7 @@ constexpr NameTable name_table = [] {
 
 const Command* find_command(std::string_view name) noexcept {
   if (name.size() > name_bytes_max) return nullptr;
-  const Packed packed = pack(name);
+  const Packed packed = name.size() <= 8 ? Packed{.low = pack_short(name.data(), name.size())} : pack(name);
   for (std::size_t place = place_of(packed); name_table.found[place] != nullptr; place = (place + 1) % places) {
     if (name_table.names[place] == packed && name_table.found[place]->name.size() == name.size()) {
       return name_table.found[place];

@@ -1,13 +1,11 @@
 #include "kv/resp_connection.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
 
 #include "kv/set_options.h"
-#include "protocol/resp/keys_ahead.h"
 
 namespace hawser::kv {
 
@@ -79,27 +77,32 @@ void RespConnection::close_now(bool replies_wait) {
   }
 }
 
-// A lookup reads two lines of memory that are seldom in a cache: the bucket and then the entry. Those of the next
-// requests are fetched at the same time.
-void RespConnection::look_ahead(Bytes bytes) {
+// Computes the hashes of the keys. A lookup reads two lines of memory that are seldom in a cache: the bucket and then
+// the entry. Those of all requests are fetched at the same time.
+void RespConnection::look_ahead(std::span<resp::ReadyRequest> requests) {
   if (site_ == nullptr) return;
-  std::array<std::string_view, requests_ahead> keys;
-  const std::size_t count = resp::keys_ahead(bytes, keys);
-  if (count < 2) return;
   const Store& store = site_->store();
-  std::array<std::uint64_t, requests_ahead> hashes;
-  std::size_t here = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t hash = store.key(keys[i]).hash;
-    if (store.shard_of(hash) != site_->index()) continue;
-    hashes[here++] = hash;
-    site_->shard().prefetch_bucket(hash);
+  const Shard& shard = site_->shard();
+  const bool several = requests.size() > 1;
+  const bool one_shard = store.shards() == 1;
+  const auto here = [&](const resp::ReadyRequest& request) {
+    return request.hashed && (one_shard || store.shard_of(request.key_hash) == site_->index());
+  };
+  for (resp::ReadyRequest& request : requests) {
+    if (request.count < 2 || request.first[1].size() > Shard::key_bytes_max) continue;
+    request.key_hash = store.key(request.first[1]).hash;
+    request.hashed = true;
+    if (several && here(request)) shard.prefetch_bucket(request.key_hash);
   }
-  for (std::size_t i = 0; i < here; ++i) site_->shard().prefetch_entry(hashes[i]);
+  if (!several) return;
+  for (const resp::ReadyRequest& request : requests) {
+    if (here(request)) shard.prefetch_entry(request.key_hash);
+  }
 }
 
-void RespConnection::on_request(Arguments arguments) {
+void RespConnection::on_request(const resp::ReadyRequest& request) {
   if (closing_) return;
+  const Arguments arguments = request.arguments();
   const Command* const command = find_command(arguments[0]);
   if (command == nullptr) [[unlikely]] {
     const bool http = arguments[0].size() <= 5 && (arguments[0] == "POST" || arguments[0] == "Host:");
@@ -129,10 +132,11 @@ void RespConnection::on_request(Arguments arguments) {
   if (site_ == nullptr) [[unlikely]] {
     return reply([&](resp::ReplyWriter& to) { to.error("LOADING Redis is loading the dataset in memory"); });
   }
-  dispatch(*command, arguments);
+  dispatch(*command, request);
 }
 
-void RespConnection::dispatch(const Command& command, Arguments arguments) {
+void RespConnection::dispatch(const Command& command, const resp::ReadyRequest& request) {
+  const Arguments arguments = request.arguments();
   if (command.route == Route::connection) {
     reply([&](resp::ReplyWriter& to) { execute_own(command, arguments, to); });
     if (std::exchange(quitting_, false)) [[unlikely]]
@@ -147,7 +151,7 @@ void RespConnection::dispatch(const Command& command, Arguments arguments) {
   std::uint64_t hash = 0;
   unsigned shard = site_->index();
   if (command.route == Route::key) {
-    hash = store.key(arguments[1]).hash;
+    hash = request.hashed ? request.key_hash : store.key(arguments[1]).hash;
     shard = store.shard_of(hash);
   } else if (store.shards() > 1) {
     if (command.route != Route::cursor) return split(command, arguments);

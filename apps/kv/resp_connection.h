@@ -135,12 +135,13 @@ class RespConnection final : public resp::RespSession {
   // Parts of one command.
   static constexpr std::size_t parts_max = 64 * 1024;
 
-  void look_ahead(Bytes bytes) override;
-  void on_request(Arguments arguments) override;
+  void look_ahead(std::span<resp::ReadyRequest> requests) override;
+  void on_request(const resp::ReadyRequest& request) override;
   void on_protocol_error(std::string_view text) override;
   bool idle() const noexcept override { return waiting_.empty(); }
   bool may_go_on() const noexcept override {
-    return waiting_.size() < waiting_max && forwarded_bytes_ < forwarded_bytes_max && replies_fit() && !closing_;
+    if (closing_ || forwarded_bytes_ >= forwarded_bytes_max || !replies_fit()) return false;
+    return waiting_.empty() || waiting_.size() < waiting_max;
   }
   std::size_t held_replies() const noexcept override { return held_replies_; }
   // False: of the commands for other shards, only the oldest goes on.
@@ -155,7 +156,7 @@ class RespConnection final : public resp::RespSession {
 
   void execute(const Command& command, Arguments arguments, std::uint64_t hash, resp::ReplyWriter& out);
   void execute_own(const Command& command, Arguments arguments, resp::ReplyWriter& out);
-  void dispatch(const Command& command, Arguments arguments);
+  void dispatch(const Command& command, const resp::ReadyRequest& request);
   void forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard, std::size_t part);
   void split(const Command& command, Arguments arguments);
   void execute_logged(const Command& command, Arguments arguments, std::uint64_t hash);

@@ -7,8 +7,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "base/temporary_folder.h"
+#include "kv/commands.h"
 #include "kv/test/resp_peer.h"
 
 namespace hawser::kv {
@@ -61,6 +63,27 @@ TEST(Commands, BenchWritesItsResult) {
     EXPECT_EQ(result.at("failed").get<std::uint64_t>(), 0U);
   }
   std::filesystem::remove(file);
+}
+
+TEST(Commands, NamesAreFoundInAnyCase) {
+  for (const Command& command : all_commands()) {
+    std::string name(command.name);
+    EXPECT_EQ(find_command(name), &command);
+    for (char& c : name) {
+      c = static_cast<char>(c - 'a' + 'A');
+      EXPECT_EQ(find_command(name), &command) << name;
+      // Bytes around the capital and small letters, with bit 7 and with bit 5 changed.
+      for (const char other : {'@', '[', '`', '{', static_cast<char>(c | 0x80), static_cast<char>(c ^ 0x40), '\0'}) {
+        const char kept = std::exchange(c, other);
+        EXPECT_EQ(find_command(name), nullptr) << name;
+        c = kept;
+      }
+    }
+    EXPECT_EQ(find_command(name + '\0'), nullptr);
+    EXPECT_EQ(find_command(name + "x"), nullptr);
+  }
+  EXPECT_EQ(find_command(""), nullptr);
+  EXPECT_EQ(find_command(std::string(100, 'a')), nullptr);
 }
 
 TEST(Commands, BenchSpeaksTheProtocolOfRedis) {

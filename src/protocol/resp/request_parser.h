@@ -41,6 +41,7 @@ class RequestParser {
   std::span<const std::string_view> arguments() const noexcept { return arguments_; }
   // As Redis words it, without the prefix "Protocol error: ".
   const std::string& error_text() const noexcept { return error_text_; }
+  const RequestLimits& limits() const noexcept { return limits_; }
   // True while a request has begun and is not complete.
   bool inside() const noexcept { return at_ != 0 || waiting_; }
   // Bytes of memory for the positions of arguments, and for the words of an inline request.

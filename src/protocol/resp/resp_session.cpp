@@ -53,27 +53,60 @@ bool RespSession::charge_replies() {
 
 std::size_t RespSession::take(Bytes bytes, Block&) {
   std::size_t taken = 0;
-  for (unsigned i = 0; i < requests_per_take_max && taken < bytes.size(); ++i) {
-    if (closed() || finishing() || !has_room() || !may_go_on()) break;
-    if (i % requests_ahead == 0 && !parser_.inside()) look_ahead(bytes.subspan(taken));
-    const RequestParser::Step step = parser_.next(bytes.subspan(taken));
-    if (!charge_parser()) return bytes.size();
-    if (step.event == RequestParser::Event::more) break;
-    if (step.event == RequestParser::Event::error) {
-      host().counters.protocol_errors.add(1);
-      on_protocol_error("ERR Protocol error: " + parser_.error_text());
-      taken = bytes.size();
-      break;
+  unsigned left = requests_per_take_max;
+  RequestsAhead ahead;
+  while (left != 0 && taken < bytes.size() && may_take()) {
+    const Bytes rest = bytes.subspan(taken);
+    if (!parser_.inside()) {
+      if (const std::span<ReadyRequest> ready = ahead.find(rest, parser_.limits()); !ready.empty()) [[likely]] {
+        taken += take_ready(ready, left);
+        left -= std::min(left, static_cast<unsigned>(ready.size()));
+        continue;
+      }
     }
-    taken += step.consumed;
-    message_received();
-    host().counters.calls.add(1);
-    if (!parser_.arguments().empty()) on_request(parser_.arguments());
+    const std::size_t by_parser = take_by_parser(rest);
+    if (by_parser == 0) break;
+    taken += by_parser;
+    --left;
   }
   out_.flush();
   on_taken();
   if (!charge_replies()) return bytes.size();
   return taken;
+}
+
+// Executes at most `most` of the requests. Returns the bytes of those that it has executed.
+std::size_t RespSession::take_ready(std::span<ReadyRequest> requests, unsigned most) {
+  requests = requests.first(std::min<std::size_t>(requests.size(), most));
+  look_ahead(requests);
+  std::size_t taken = 0;
+  std::size_t executed = 0;
+  for (const ReadyRequest& request : requests) {
+    if (!may_take()) break;
+    taken += request.bytes;
+    ++executed;
+    message_received();
+    on_request(request);
+  }
+  host().counters.calls.add(executed);
+  return taken;
+}
+
+// Returns 0 if the request is not complete, and the length of `bytes` if nothing behind them is taken any more.
+std::size_t RespSession::take_by_parser(Bytes bytes) {
+  const RequestParser::Step step = parser_.next(bytes);
+  if (!charge_parser()) return bytes.size();
+  if (step.event == RequestParser::Event::more) return 0;
+  if (step.event == RequestParser::Event::error) {
+    host().counters.protocol_errors.add(1);
+    on_protocol_error("ERR Protocol error: " + parser_.error_text());
+    return bytes.size();
+  }
+  message_received();
+  host().counters.calls.add(1);
+  const std::span<const std::string_view> arguments = parser_.arguments();
+  if (!arguments.empty()) on_request({arguments.data(), arguments.size(), step.consumed, 0, false});
+  return step.consumed;
 }
 
 void RespSession::on_end(const Error&) {

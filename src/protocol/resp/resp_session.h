@@ -7,6 +7,7 @@
 
 #include "protocol/resp/reply_writer.h"
 #include "protocol/resp/request_parser.h"
+#include "protocol/resp/requests_ahead.h"
 #include "rpc/port/byte_session.h"
 
 namespace hawser::resp {
@@ -34,12 +35,11 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
 
   RespSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first, const RequestLimits& limits);
 
-  // Several requests have arrived. They begin with `bytes`, and on_request() shows them next, at most
-  // `requests_ahead` of them before this is called again. For prefetching what they need.
-  virtual void look_ahead(Bytes bytes) { static_cast<void>(bytes); }
-  static constexpr unsigned requests_ahead = 16;
-  // A request with at least one argument. The views are valid until this returns.
-  virtual void on_request(std::span<const std::string_view> arguments) = 0;
+  // These requests have arrived, and on_request() shows them next. For computing the hashes of their keys, and for
+  // prefetching what they need.
+  virtual void look_ahead(std::span<ReadyRequest> requests) { static_cast<void>(requests); }
+  // A request with at least one argument. Its views are valid until this returns.
+  virtual void on_request(const ReadyRequest& request) = 0;
   // The client violates the protocol. `text` is the reply; the connection closes after all replies.
   virtual void on_protocol_error(std::string_view text) = 0;
   // False while replies wait that are not in the queue yet.
@@ -66,6 +66,9 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   static constexpr std::size_t reserve_bytes_min = 4096;
 
   std::size_t take(Bytes bytes, Block& block) override;
+  std::size_t take_ready(std::span<ReadyRequest> requests, unsigned most);
+  std::size_t take_by_parser(Bytes bytes);
+  bool may_take() const noexcept { return !closed() && !finishing() && has_room() && may_go_on(); }
   bool receiving() const noexcept override { return parser_.inside(); }
   // A client may end its direction behind its last request, as `nc -N` does, and read the replies.
   Duration half_closed_max() const noexcept override { return std::chrono::seconds(5); }

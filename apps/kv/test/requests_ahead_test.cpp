@@ -1,0 +1,110 @@
+#include "protocol/resp/requests_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/random.h"
+#include "hawser/bytes.h"
+#include "kv/test/resp_peer.h"
+#include "protocol/resp/request_parser.h"
+
+namespace hawser::kv {
+namespace {
+
+// Requests as text: their lengths and arguments.
+using Described = std::vector<std::string>;
+
+std::string describe(std::size_t bytes, std::span<const std::string_view> arguments) {
+  std::string text = std::to_string(bytes);
+  for (const std::string_view argument : arguments) text.append("|").append(argument);
+  return text;
+}
+
+Described ahead(std::string_view text, const resp::RequestLimits& limits = {}) {
+  resp::RequestsAhead requests;
+  Described found;
+  for (const resp::ReadyRequest& request : requests.find(as_bytes(text), limits)) {
+    EXPECT_FALSE(request.hashed);
+    found.push_back(describe(request.bytes, request.arguments()));
+  }
+  return found;
+}
+
+// The first requests that the parser finds, at most `most`.
+Described parsed(std::string_view text, std::size_t most, const resp::RequestLimits& limits = {}) {
+  resp::RequestParser parser(limits);
+  Described found;
+  while (found.size() < most) {
+    const resp::RequestParser::Step step = parser.next(as_bytes(text));
+    if (step.event != resp::RequestParser::Event::request) break;
+    found.push_back(describe(step.consumed, parser.arguments()));
+    text.remove_prefix(step.consumed);
+  }
+  return found;
+}
+
+TEST(RequestsAhead, AreThoseOfTheParserAtEveryCut) {
+  Random random(7);
+  std::string text;
+  for (int i = 0; i < 20; ++i) {
+    std::vector<std::string> arguments{"SET", std::string(random.below(20), 'k')};
+    if (random.below(3) != 0) arguments.emplace_back(random.below(30), '\n');
+    text += request(arguments);
+  }
+  for (std::size_t end = 0; end <= text.size(); ++end) {
+    const std::string_view part = std::string_view(text).substr(0, end);
+    ASSERT_EQ(ahead(part), parsed(part, resp::RequestsAhead::requests_max)) << end;
+  }
+  EXPECT_EQ(ahead(text).size(), resp::RequestsAhead::requests_max);
+}
+
+// Bytes that are changed at random: each request that is found is the one that the parser finds.
+TEST(RequestsAhead, AreThoseOfTheParserInDamagedBytes) {
+  Random random(11);
+  constexpr std::string_view likely = "*$0123456789\r\n-+ aG";
+  const resp::RequestLimits limits{
+      .arguments_max = 5, .bulk_bytes_max = 40, .request_bytes_max = 90, .line_bytes_max = 100};
+  std::size_t found = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text;
+    for (int i = 0; i < 4; ++i) {
+      std::vector<std::string> arguments(1 + random.below(6));
+      for (std::string& argument : arguments) argument.assign(random.below(50), 'v');
+      text += request(arguments);
+    }
+    for (std::size_t i = random.below(3); i != 0; --i) {
+      text[random.below(text.size())] = likely[random.below(likely.size())];
+    }
+    const Described here = ahead(text, limits);
+    found += here.size();
+    ASSERT_EQ(here, parsed(text, here.size(), limits)) << text;
+  }
+  EXPECT_GT(found, 1000U);
+}
+
+TEST(RequestsAhead, EndWithWhatTheParserTakes) {
+  const std::string good = request({"GET", "a"});
+  const Described one{"20|GET|a"};
+  for (const std::string& next :
+       {std::string("GET b\r\n"), std::string("*2\r\n$3\r\nGET\r\n$1\n\nb\r\n"), std::string("*-1\r\n"),
+        std::string("*0\r\n"), std::string("*02\r\n$3\r\nGET\r\n$1\r\nb\r\n"),
+        std::string("*2\r\n$03\r\nGET\r\n$1\r\nb\r\n"), std::string("*2\r\n$99999999999999999999\r\n"),
+        std::string("*2\r\n$3\r\nGET\r\n$-1\r\n"), std::string(100, '*'), std::string("*\r\n$\r\n"),
+        request(std::vector<std::string>(resp::RequestsAhead::arguments_max - 1, "x"))}) {
+    EXPECT_EQ(ahead(good + next), one) << next;
+  }
+  EXPECT_EQ(ahead(""), Described());
+}
+
+TEST(RequestsAhead, ShareTheRoomForArguments) {
+  const std::string long_one = request(std::vector<std::string>(resp::RequestsAhead::arguments_max - 2, "x"));
+  EXPECT_EQ(ahead(long_one + request({"GET", "a"})).size(), 2U);
+  EXPECT_EQ(ahead(long_one + request({"SET", "a", "b"})).size(), 1U);
+}
+
+}  // namespace
+}  // namespace hawser::kv
