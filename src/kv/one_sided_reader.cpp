@@ -50,6 +50,7 @@ class OneSidedReader::Mapping {
 // A piece of local memory for one read.
 class OneSidedReader::Part {
  public:
+  // `bytes` is not 0.
   Part(std::shared_ptr<Parts> parts, std::size_t bytes) : parts_(std::move(parts)) {
     if (parts_ == nullptr || parts_->free.empty()) return;
     offset_ = parts_->free.back();
@@ -59,12 +60,17 @@ class OneSidedReader::Part {
   Part(const Part&) = delete;
   Part& operator=(const Part&) = delete;
   ~Part() {
-    if (!memory_.empty() && !lost_) parts_->free.push_back(offset_);
+    if (memory_.empty()) return;
+    if (lost_) {
+      parts_->lost = true;
+    } else {
+      parts_->free.push_back(offset_);
+    }
   }
   MutableBytes memory() const noexcept { return memory_; }
-  // The read has failed. A device may still write here, so the part is not used again.
-  void on_failure() noexcept { lost_ = true; }
-  void on_success() noexcept { lost_ = false; }
+  // A read begins. Unless ended() is called, a device may still write here later, so the part is not used again.
+  void begun() noexcept { lost_ = true; }
+  void ended() noexcept { lost_ = false; }
 
  private:
   std::shared_ptr<Parts> parts_;
@@ -134,17 +140,26 @@ Task<void> OneSidedReader::obtain() {
   const bool accepted = directory && accept(*directory);
   expires_ = began + directory_age_max;
   not_before_ = loop.after(accepted ? directory_interval_short : directory_interval);
-  if (!accepted || small_ != nullptr || !by_memory()) co_return;
-  const auto allocate = [this](std::size_t parts, std::size_t bytes) {
-    std::shared_ptr<Parts> made = std::make_shared<Parts>();
-    Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(link_, parts * bytes);
-    if (!buffer) return made;
-    made->buffer = std::move(*buffer);
-    for (std::size_t i = parts; i-- > 0;) made->free.push_back(i * bytes);
-    return made;
-  };
-  small_ = allocate(reads_max, IndexGeometry::candidate_bytes);
-  large_ = allocate(large_parts, IndexGeometry::value_bytes_max);
+}
+
+// Makes the local memory of reads, and replaces memory of which a part was lost. Devices that still use such a part keep
+// its memory.
+void OneSidedReader::renew_parts(Loop& loop) {
+  const bool first = small_ == nullptr;
+  if (!first && ((!small_->lost && !large_->lost) || loop.now() < parts_not_before_)) return;
+  parts_not_before_ = loop.after(directory_interval);
+  if (first || small_->lost) small_ = allocate(reads_max, IndexGeometry::candidate_bytes);
+  if (first || large_->lost) large_ = allocate(large_parts, IndexGeometry::value_bytes_max);
+}
+
+std::shared_ptr<OneSidedReader::Parts> OneSidedReader::allocate(std::size_t parts, std::size_t bytes) {
+  std::shared_ptr<Parts> made = std::make_shared<Parts>();
+  Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(link_, parts * bytes);
+  made->lost = !buffer;
+  if (!buffer) return made;
+  made->buffer = std::move(*buffer);
+  for (std::size_t i = parts; i-- > 0;) made->free.push_back(i * bytes);
+  return made;
 }
 
 std::optional<Value> OneSidedReader::find(std::string_view key) {
@@ -190,20 +205,27 @@ std::optional<Value> OneSidedReader::find(std::string_view key) {
   return std::nullopt;
 }
 
-Task<bool> OneSidedReader::access(RemoteRegion region, std::uint64_t offset, MutableBytes into) {
+Task<bool> OneSidedReader::access(RemoteRegion region, std::uint64_t offset, Part& into) {
   const std::uint64_t number = directory_number_;
   Result<void> outcome;
+  into.begun();
   if (options_.read_memory) {
-    auto reading = options_.read_memory(region, offset, into);
+    auto reading = options_.read_memory(region, offset, into.memory());
     outcome = co_await std::move(reading);
   } else {
-    auto reading = RemoteMemory(link_).read(region, offset, into, {.timeout = read_timeout});
+    auto reading = RemoteMemory(link_).read(region, offset, into.memory(), {.timeout = read_timeout});
     outcome = co_await std::move(reading);
   }
-  if (outcome) co_return true;
+  if (outcome) {
+    into.ended();
+    co_return true;
+  }
   ++counters_.failed;
+  const ErrorCode code = outcome.error().code;
+  // Nothing has begun then.
+  if (code == ErrorCode::overloaded || code == ErrorCode::not_sent) into.ended();
   // A region that is exposed no more: the call that follows reaches the server, and the next read asks it again.
-  if (number == directory_number_ && outcome.error().code != ErrorCode::overloaded) shards_.clear();
+  if (number == directory_number_ && code != ErrorCode::overloaded) shards_.clear();
   co_return false;
 }
 
@@ -219,17 +241,15 @@ Task<std::optional<Value>> OneSidedReader::read(std::string_view given) {
     co_await std::move(obtaining);
     if (mapped()) co_return find(key);
   }
-  if (shards_.empty() || mapped() || small_ == nullptr || key.size() > cell_payload_max || due())
-    co_return std::nullopt;
+  if (shards_.empty() || mapped() || key.size() > cell_payload_max || due()) co_return std::nullopt;
+  renew_parts(loop);
   const std::uint64_t key_hash = hash(key);
   const ReadShard from = shard(key_hash);
   Part part(small_, IndexGeometry::candidate_bytes);
   if (part.memory().empty()) co_return std::nullopt;
-  part.on_failure();
-  auto reading = access(from.index.region, from.geometry.candidates_offset(key_hash), part.memory());
+  auto reading = access(from.index.region, from.geometry.candidates_offset(key_hash), part);
   const bool read = co_await std::move(reading);
   if (!read) co_return std::nullopt;
-  part.on_success();
   const CellWanted wanted{
       .key = key, .hash = key_hash, .generation = from.index.generation, .verify = options_.verify_crc};
   for (std::size_t i = 0; i < IndexGeometry::candidates; ++i) {
@@ -244,14 +264,16 @@ Task<std::optional<Value>> OneSidedReader::read(std::string_view given) {
       co_return value;
     }
     const RingPlace place = *found->outside;
-    if (place.offset > from.geometry.bytes() || found->value_bytes > from.geometry.bytes() - place.offset) break;
+    // An owner has no empty values in the ring.
+    if (found->value_bytes == 0 || place.offset > from.geometry.bytes() ||
+        found->value_bytes > from.geometry.bytes() - place.offset) {
+      break;
+    }
     Part large(large_, found->value_bytes);
     if (large.memory().empty()) break;
-    large.on_failure();
-    auto reading_value = access(from.index.region, place.offset, large.memory());
+    auto reading_value = access(from.index.region, place.offset, large);
     const bool value_read = co_await std::move(reading_value);
     if (!value_read) co_return std::nullopt;
-    large.on_success();
     Value value{.bytes = std::string(reinterpret_cast<const char*>(large.memory().data()), large.memory().size()),
                 .version = found->version};
     if (options_.verify_crc && crc32c(as_bytes(value.bytes)) != place.crc) break;

@@ -79,10 +79,11 @@ class OneSidedReader {
     IndexGeometry geometry;
     std::shared_ptr<Mapping> mapping;
   };
-  // Local memory of reads. After a read that failed, a device may still use its part.
+  // Local memory of reads. After a read that failed, a device may still use its part, which is not used again.
   struct Parts {
     RegisteredBuffer buffer;
     std::vector<std::size_t> free;
+    bool lost = false;  // A part is not used again, or there is no memory: renew_parts() replaces this.
   };
   class Part;
 
@@ -91,10 +92,12 @@ class OneSidedReader {
   static std::vector<ReadShard> check(const Directory& directory, bool map);
   bool accept(const Directory& directory);
   Task<void> obtain();
-  Task<bool> access(RemoteRegion region, std::uint64_t offset, MutableBytes into);
+  Task<bool> access(RemoteRegion region, std::uint64_t offset, Part& into);
   std::uint64_t hash(std::string_view key) const noexcept { return hash_of(secret_, key); }
   const ReadShard& shard(std::uint64_t hash) const noexcept { return shards_[shard_of(hash, shards_.size())]; }
   bool due() noexcept;
+  void renew_parts(Loop& loop);
+  std::shared_ptr<Parts> allocate(std::size_t parts, std::size_t bytes);
 
   Client& link_;
   const ReaderOptions options_;
@@ -105,6 +108,7 @@ class OneSidedReader {
   Time expires_{};     // The directory is not used after this time, so that its regions are still exposed.
   Time not_before_{};  // The next call for the directory is not made before.
   std::uint64_t reads_ = 0;
+  Time parts_not_before_{};  // Parts are not replaced before, so that a server that fails reads does not cause much.
   std::shared_ptr<Parts> small_;
   std::shared_ptr<Parts> large_;
   Counters counters_;
