@@ -28,6 +28,8 @@ struct ServeOptions {
   unsigned threads = 1;
   int cpu = -1;
   std::string policy = "evict";
+  std::string wait = "spin";
+  std::string poller = "automatic";
   std::string log = {};
   std::string sync = "second";
   std::size_t rewrite_bytes = std::size_t{64} << 20;
@@ -104,6 +106,10 @@ int serve(const ServeOptions& options) {
   ServerOptions server_options;
   server_options.listen = options.listen;
   server_options.threads = options.threads;
+  server_options.loop.wait = options.wait == "event" ? Wait::event : Wait::spin;
+  server_options.loop.poller = options.poller == "io_uring" ? PollerKind::io_uring
+                               : options.poller == "epoll"  ? PollerKind::epoll
+                                                            : PollerKind::automatic;
   for (unsigned i = 0; options.cpu >= 0 && i < options.threads; ++i) {
     server_options.cpus.push_back(options.cpu + static_cast<int>(i));
   }
@@ -158,6 +164,15 @@ Run add_serve(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--cpu", options->cpu, "Processor of the first thread; the others follow. Default: not pinned")
       ->check(CLI::Range(0, 1023));
+  command
+      .add_option("--wait", options->wait,
+                  "spin: a thread without requests polls for a short time before it sleeps. event: it sleeps at once, "
+                  "which takes less processor time")
+      ->check(CLI::IsMember({"spin", "event"}))
+      ->capture_default_str();
+  command.add_option("--poller", options->poller, "How a thread waits for its connections")
+      ->check(CLI::IsMember({"automatic", "epoll", "io_uring"}))
+      ->capture_default_str();
   command.add_option("--policy", options->policy, "When the memory is used up: evict entries, or refuse writes")
       ->check(CLI::IsMember({"evict", "refuse"}))
       ->capture_default_str();
