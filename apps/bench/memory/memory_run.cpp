@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/baseline/baseline_socket.h"
@@ -61,6 +63,8 @@ struct Measured {
   std::vector<double> busy_call_us;
   double idle_calls_per_s = 0;
   double busy_calls_per_s = 0;
+  double alone_seconds = 0;  // Time of transfers without calls beside them.
+  std::uint64_t alone_bytes = 0;
   bool one_sided = false;
   bool validated = false;
 };
@@ -71,6 +75,7 @@ struct Work {
   RemoteRegion region;
   std::vector<TransferBatch> batches;  // One for each operation in flight.
   Measured& measured;
+  RemoteMemory small;  // Makes the reads beside the transfers.
   bool counting = false;
   bool stop = false;
 };
@@ -100,13 +105,21 @@ Task<void> keep_transferring(Work& work, const TransferBatch& batch) {
   }
 }
 
-Task<void> keep_calling(Client& client, const bool& stop, std::vector<double>& times) {
+// Calls of 128 bytes, or reads of 64 bytes, until `stop`. Adds the time of each one to `times`.
+Task<void> keep_calling(Client& client, Work& work, const bool& stop, std::vector<double>& times) {
   const std::string text(128, 'x');
+  std::array<std::byte, 64> memory{};
   while (!stop) {
     const auto begin = Clock::now();
-    auto call = client.call<memory_echo>(text);
-    const Result<std::string> reply = co_await std::move(call);
-    if (!reply) co_return;
+    if (work.options.memory_small_reads) {
+      auto read = work.small.read(work.region, 0, memory);
+      const Result<void> done = co_await std::move(read);
+      if (!done) co_return;
+    } else {
+      auto call = client.call<memory_echo>(text);
+      const Result<std::string> reply = co_await std::move(call);
+      if (!reply) co_return;
+    }
     times.push_back(seconds_since(begin) * 1e6);
     auto pause = Loop::current()->sleep(std::chrono::microseconds(50));
     co_await pause;
@@ -136,6 +149,64 @@ void prepare(Work& work, MutableBytes memory) {
   }
 }
 
+// Transfers for `seconds`, after a warm-up of a quarter of that, with calls beside them if `client` is not null.
+Task<void> measure_transfers(Work& work, double seconds, Client* client = nullptr) {
+  work.stop = false;
+  Scope scope;
+  for (const TransferBatch& batch : work.batches) scope.spawn(keep_transferring(work, batch));
+  std::vector<double> times;
+  if (client != nullptr) scope.spawn(keep_calling(*client, work, work.stop, times));
+  auto warm = pause_for(seconds / 4);
+  co_await std::move(warm);
+  times.clear();
+  work.counting = true;
+  const auto begin = Clock::now();
+  auto counted = pause_for(seconds);
+  co_await std::move(counted);
+  work.counting = false;
+  work.measured.seconds += seconds_since(begin);
+  std::vector<double>& all = work.measured.busy_call_us;
+  all.insert(all.end(), times.begin(), times.end());
+  work.stop = true;
+  auto joining = scope.join();
+  co_await std::move(joining);
+}
+
+// Calls alone, transfers alone and both, in several rounds, so that a change of the machine's speed affects all alike.
+Task<void> measure_rounds(Work& work, Client& client) {
+  constexpr unsigned rounds = 4;
+  Measured& measured = work.measured;
+  const double seconds = work.options.seconds / rounds;
+  double idle_seconds = 0;
+  for (unsigned round = 0; round < rounds && measured.problem.empty(); ++round) {
+    bool stop = false;
+    Scope calls;
+    calls.spawn(keep_calling(client, work, stop, measured.idle_call_us));
+    const auto begin = Clock::now();
+    auto idle = pause_for(seconds);
+    co_await std::move(idle);
+    idle_seconds += seconds_since(begin);
+    stop = true;
+    auto joining = calls.join();
+    co_await std::move(joining);
+
+    // The results of transfers alone are kept apart.
+    const std::uint64_t bytes = measured.bytes;
+    const double counted = measured.seconds;
+    const std::uint64_t batches = measured.batches;
+    auto alone = measure_transfers(work, seconds);
+    co_await std::move(alone);
+    measured.alone_bytes += std::exchange(measured.bytes, bytes) - bytes;
+    measured.alone_seconds += std::exchange(measured.seconds, counted) - counted;
+    measured.batches = batches;
+
+    auto beside = measure_transfers(work, seconds, &client);
+    co_await std::move(beside);
+  }
+  measured.idle_calls_per_s = static_cast<double>(measured.idle_call_us.size()) / idle_seconds;
+  measured.busy_calls_per_s = static_cast<double>(measured.busy_call_us.size()) / std::max(measured.seconds, 1e-9);
+}
+
 bool matches(Bytes memory) {
   for (std::size_t i = 0; i < memory.size(); ++i) {
     if (std::to_integer<unsigned char>(memory[i]) != memory_pattern(i)) return false;
@@ -160,7 +231,13 @@ Task<void> measure_library(const Options& options, std::string address, std::siz
     measured.problem = region ? buffer.error().describe() : region.error().describe();
     co_return;
   }
-  Work work{.options = options, .remote = RemoteMemory(client), .region = *region, .batches = {}, .measured = measured};
+  const TransferPriority priority = options.memory_bulk ? TransferPriority::bulk : TransferPriority::interactive;
+  Work work{.options = options,
+            .remote = RemoteMemory(client, priority),
+            .region = *region,
+            .batches = {},
+            .measured = measured,
+            .small = RemoteMemory(client)};
   measured.one_sided = work.remote.capabilities().one_sided;
   const bool reads = options.memory_op == "read";
   if (!reads) {
@@ -168,34 +245,8 @@ Task<void> measure_library(const Options& options, std::string address, std::siz
   }
   prepare(work, buffer->memory());
   measured.runs = work.batches.front().runs().size();
-  if (options.memory_calls) {
-    bool stop = false;
-    Scope calls;
-    calls.spawn(keep_calling(client, stop, measured.idle_call_us));
-    const auto idle_begin = Clock::now();
-    auto idle = pause_for(options.seconds / 2);
-    co_await std::move(idle);
-    measured.idle_calls_per_s = static_cast<double>(measured.idle_call_us.size()) / seconds_since(idle_begin);
-    stop = true;
-    auto joining = calls.join();
-    co_await std::move(joining);
-  }
-  Scope scope;
-  for (const TransferBatch& batch : work.batches) scope.spawn(keep_transferring(work, batch));
-  if (options.memory_calls) scope.spawn(keep_calling(client, work.stop, measured.busy_call_us));
-  auto warm = pause_for(options.seconds / 4);
-  co_await std::move(warm);
-  measured.busy_call_us.clear();
-  work.counting = true;
-  const auto begin = Clock::now();
-  auto counted = pause_for(options.seconds);
-  co_await std::move(counted);
-  work.counting = false;
-  measured.seconds = seconds_since(begin);
-  measured.busy_calls_per_s = static_cast<double>(measured.busy_call_us.size()) / measured.seconds;
-  work.stop = true;
-  auto joining = scope.join();
-  co_await std::move(joining);
+  auto running = options.memory_calls ? measure_rounds(work, client) : measure_transfers(work, options.seconds);
+  co_await std::move(running);
   if (!measured.problem.empty()) co_return;
   // Validates every byte: what was written is read back, and what was read is compared with the pattern.
   std::memset(buffer->memory().data(), 0, bytes);
@@ -265,6 +316,7 @@ json cell_of(const Options& options, const char* system, Measured& measured) {
                {"batch", options.memory_batch},
                {"scattered", options.memory_scattered},
                {"depth", options.memory_depth},
+               {"priority", options.memory_bulk ? "bulk" : "interactive"},
                {"seconds", measured.seconds},
                {"batches", measured.batches},
                {"gbit_per_s", gbit_per_s(static_cast<double>(measured.bytes), measured.seconds)}};
@@ -279,6 +331,7 @@ json cell_of(const Options& options, const char* system, Measured& measured) {
   if (options.memory_calls) {
     cell["calls_idle_per_s"] = measured.idle_calls_per_s;
     cell["calls_busy_per_s"] = measured.busy_calls_per_s;
+    cell["alone_gbit_per_s"] = gbit_per_s(static_cast<double>(measured.alone_bytes), measured.alone_seconds);
     cell["call_idle_p50_us"] = percentile(measured.idle_call_us, 0.5);
     cell["call_idle_p99_us"] = percentile(measured.idle_call_us, 0.99);
     cell["call_busy_p50_us"] = percentile(measured.busy_call_us, 0.5);
@@ -344,9 +397,14 @@ int run_memory(Options options) {
                  cell["batch_p99_us"].get<double>());
     }
     if (cell.contains("call_idle_p99_us")) {
-      fmt::print(", 128 B calls p99 {:.0f} us idle, {:.0f} us beside, {:.2f} of their rate",
-                 cell["call_idle_p99_us"].get<double>(), cell["call_busy_p99_us"].get<double>(),
-                 cell["calls_busy_per_s"].get<double>() / std::max(cell["calls_idle_per_s"].get<double>(), 1.0));
+      fmt::print(
+          " ({:.2f} of the rate alone), {} p50 / p99 {:.0f} / {:.0f} us alone, {:.0f} / {:.0f} us beside, {:.2f} of "
+          "their rate",
+          cell["gbit_per_s"].get<double>() / std::max(cell["alone_gbit_per_s"].get<double>(), 1e-9),
+          options.memory_small_reads ? "64 B reads" : "128 B calls", cell["call_idle_p50_us"].get<double>(),
+          cell["call_idle_p99_us"].get<double>(), cell["call_busy_p50_us"].get<double>(),
+          cell["call_busy_p99_us"].get<double>(),
+          cell["calls_busy_per_s"].get<double>() / std::max(cell["calls_idle_per_s"].get<double>(), 1.0));
     }
     fmt::print("\n");
   }

@@ -93,9 +93,11 @@ struct Options {
   std::size_t memory_block = 256 << 10;
   unsigned memory_batch = 1;
   bool memory_scattered = false;
-  unsigned memory_depth = 4;     // Batches in flight.
-  bool memory_baseline = false;  // Also measures bare sockets or copies.
-  bool memory_calls = false;     // Also measures small calls, alone and beside the transfers.
+  unsigned memory_depth = 4;        // Batches in flight.
+  bool memory_baseline = false;     // Also measures bare sockets or copies.
+  bool memory_bulk = false;         // The transfers have TransferPriority::bulk.
+  bool memory_calls = false;        // Also measures small calls, alone and beside the transfers.
+  bool memory_small_reads = false;  // With reads of 64 bytes in their place.
 
   std::string listen = "0.0.0.0:9000";  // server
   std::string connect;                  // client
