@@ -142,8 +142,8 @@ Task<void> OneSidedReader::obtain() {
   not_before_ = loop.after(accepted ? directory_interval_short : directory_interval);
 }
 
-// Makes the local memory of reads, and replaces memory of which a part was lost. Devices that still use such a part keep
-// its memory.
+// Makes the local memory of reads, and replaces memory of which a part was lost. Devices that still use such a part
+// keep its memory.
 void OneSidedReader::renew_parts(Loop& loop) {
   const bool first = small_ == nullptr;
   if (!first && ((!small_->lost && !large_->lost) || loop.now() < parts_not_before_)) return;

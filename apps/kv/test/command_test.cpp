@@ -11,6 +11,7 @@
 
 #include "base/temporary_folder.h"
 #include "kv/commands.h"
+#include "kv/test/kv_process.h"
 #include "kv/test/resp_peer.h"
 
 namespace hawser::kv {
@@ -63,6 +64,30 @@ TEST(Commands, BenchWritesItsResult) {
     EXPECT_EQ(result.at("failed").get<std::uint64_t>(), 0U);
   }
   std::filesystem::remove(file);
+}
+
+// Several clients with requests in pipelines, also while the server sleeps between them.
+TEST(Commands, ServesWithEachWayToWait) {
+  for (const char* const wait : {"spin", "event"}) {
+    for (const char* const poller : {"automatic", "epoll", "io_uring"}) {
+      SCOPED_TRACE(std::string(wait) + " " + poller);
+      const TemporaryFolder folder;
+      KvProcess server(folder.path(), "", 2, {"--wait", wait, "--poller", poller});
+      ASSERT_TRUE(server.ready);
+      RespPeer one(server.address());
+      RespPeer other(server.address());
+      for (int i = 0; i < 20; ++i) {
+        const std::string number = std::to_string(i);
+        one.send(request({"SET", "a" + number, number}) + request({"GET", "a" + number}));
+        other.send(request({"INCR", "sum"}) + request({"PING", number}));
+        EXPECT_EQ(one.receive(), "+OK\r\n");
+        EXPECT_EQ(other.receive(), ":" + std::to_string(i + 1) + "\r\n");
+        EXPECT_EQ(one.receive(), "$" + std::to_string(number.size()) + "\r\n" + number + "\r\n");
+        EXPECT_EQ(other.receive(), "$" + std::to_string(number.size()) + "\r\n" + number + "\r\n");
+        if (i % 5 == 0) usleep(5'000);
+      }
+    }
+  }
 }
 
 TEST(Commands, NamesAreFoundInAnyCase) {

@@ -18,8 +18,9 @@ namespace hawser::kv {
 // A running hawser-kv, at a Unix socket.
 class KvProcess {
  public:
-  // `sync`: of a log in the folder; empty: there is none.
-  KvProcess(const std::filesystem::path& folder, const std::string& sync, unsigned threads)
+  // `sync`: of a log in the folder; empty: there is none. `more`: further options of the command.
+  KvProcess(const std::filesystem::path& folder, const std::string& sync, unsigned threads,
+            const std::vector<std::string>& more = {})
       : address_("unix:" + (folder / "kv").string()) {
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "hawser-kv";
     std::vector<std::string> words = {
@@ -30,6 +31,7 @@ class KvProcess {
       words[words.size() - 5] = (folder / "log").string();
       words[words.size() - 3] = sync;
     }
+    words.insert(words.end(), more.begin(), more.end());
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
