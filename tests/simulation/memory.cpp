@@ -14,6 +14,10 @@
 
 // Writes of a server's memory over a link that is so slow that anything can happen between two of their bytes.
 namespace hawser::simulation {
+
+// A handler. It has external linkage because methods are found by name.
+int call_beside_bulk(int number) { return number; }
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -104,6 +108,71 @@ TEST(SlowMemoryAccess, AConnectionThatEndsInTheMidstOfAFrameHasAnUnknownOutcome)
   ASSERT_TRUE(slow.outcome);
   ASSERT_FALSE(*slow.outcome);
   EXPECT_EQ(slow.outcome->error().code, ErrorCode::outcome_unknown) << slow.outcome->error().text;
+}
+
+// 144 KiB take 1.5 ms.
+constexpr transport::SimOptions memory_link{.delay_min = std::chrono::microseconds(10),
+                                            .delay_max = std::chrono::microseconds(10),
+                                            .bytes_per_second = 100'000'000,
+                                            .buffer_bytes_min = 4 << 20,
+                                            .buffer_bytes_max = 4 << 20};
+
+// Returns the time of a bulk write. Meanwhile `calls` calls are made, one after the other; `slowest` is set to the
+// longest time of these, apart from the first.
+Task<Duration> write_beside_calls(Client& client, RemoteRegion region, Bytes from, int calls, Duration& slowest) {
+  Loop& loop = *Loop::current();
+  const Time begin = loop.now();
+  Time end{};
+  Scope scope;
+  scope.spawn([](Client& by, RemoteRegion to, Bytes bytes, Time& ended) -> Task<void> {
+    auto writing = RemoteMemory(by, TransferPriority::bulk).write(to, 0, bytes);
+    const Result<void> written = co_await std::move(writing);
+    EXPECT_TRUE(written);
+    ended = Loop::current()->now();
+  }(client, region, from, end));
+  for (int i = 0; i < calls; ++i) {
+    auto pause = loop.sleep(milliseconds(1));
+    co_await pause;
+    const Time began = loop.now();
+    auto calling = client.call<&call_beside_bulk>(i);
+    const Result<int> reply = co_await std::move(calling);
+    EXPECT_TRUE(reply && *reply == i);
+    if (i != 0) slowest = std::max(slowest, loop.now() - began);
+  }
+  EXPECT_EQ(end, Time{}) << "the calls have ended after the write";
+  auto joining = scope.join();
+  co_await std::move(joining);
+  co_return end - begin;
+}
+
+// The session has no other traffic than the bulk write and the calls.
+TEST(SlowMemoryAccess, CallsWaitForAShortWindowOfBulkAccesses) {
+  constexpr std::size_t bytes = 32 << 20;
+  Loop loop{std::make_unique<exec::SimPoller>(), {.log = no_log()}};
+  std::shared_ptr<transport::SimNetwork> network = std::make_shared<transport::SimNetwork>(1, memory_link);
+  Server server{loop, over(network, ServerOptions{.listen = "server:1"})};
+  server.register_handler<&call_beside_bulk>();
+  Client client{loop, over(network, ClientOptions())};
+  Duration alone{};
+  Duration beside{};
+  Duration slowest{};
+  loop.run([&]() -> Task<void> {
+    EXPECT_TRUE(server.start());
+    auto connecting = client.connect("server:1");
+    const Result<void> connected = co_await std::move(connecting);
+    EXPECT_TRUE(connected);
+    RegisteredBuffer theirs = std::move(*RegisteredBuffer::allocate(server, bytes));
+    RegisteredBuffer mine = std::move(*RegisteredBuffer::allocate(client, bytes));
+    const ExposedRegion region = std::move(*theirs.expose(0, bytes, RegionAccess::read_write));
+    Duration none{};
+    auto writing_alone = write_beside_calls(client, region.handle(), mine.memory(), 0, none);
+    alone = co_await std::move(writing_alone);
+    auto writing_beside = write_beside_calls(client, region.handle(), mine.memory(), 50, slowest);
+    beside = co_await std::move(writing_beside);
+  }());
+  EXPECT_GT(slowest, Duration::zero());
+  EXPECT_LT(slowest, milliseconds(2)) << "a call waits for at most 144 KiB";
+  EXPECT_LT(beside, alone * 5 / 4) << "the write keeps 0.8 of its rate";
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ struct MemoryFrames::Piece final : SendCompletion, PooledFrame {
   const std::byte* receive_buffer = nullptr;  // Local memory into which the reply is being received.
 };
 
-MemoryFrames::MemoryFrames(rpc::Session& session) : session_(session), pieces_(pieces_max) {}
+MemoryFrames::MemoryFrames(rpc::Session& session)
+    : session_(session), pieces_(pieces_max), others_sent_(session.connection().committed()) {}
 
 MemoryFrames::~MemoryFrames() {
   pieces_.each_open([](Piece& piece) { delete &piece; });
@@ -41,8 +42,9 @@ MemoryFrames::~MemoryFrames() {
 // ---- Operations of this side ----
 
 // A frame, and the reply to it, must fit into the messages of both sides.
-std::size_t MemoryFrames::piece_bytes() const noexcept {
-  return std::min(piece_bytes_max, session_.settings().send_bytes_max / 2);
+std::size_t MemoryFrames::piece_bytes(TransferPriority priority) const noexcept {
+  const bool busy = priority == TransferPriority::bulk && busy_bytes_ != 0;
+  return std::min(busy ? busy_piece_bytes_max : piece_bytes_max, session_.settings().send_bytes_max / 2);
 }
 std::size_t MemoryFrames::piece_ranges() const noexcept {
   return std::clamp(session_.settings().send_bytes_max / 4 / wire::memory_range_bytes, std::size_t{1},
@@ -70,8 +72,22 @@ bool MemoryFrames::has_window(TransferPriority priority) const noexcept {
          pieces_.size() < pieces_max - interactive_pieces;
 }
 
+// Calls, replies and stream items wait behind bulk operations on the wire, as interactive operations do.
+void MemoryFrames::notice_other_messages() noexcept {
+  const std::uint64_t others = session_.connection().committed() - frames_sent_;
+  if (others != std::exchange(others_sent_, others)) busy_bytes_ = busy_period_bytes;
+}
+
+// Ends a frame of this class.
+void MemoryFrames::end_frame(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  const std::uint64_t before = session_.connection().committed();
+  session_.end_frame(pieces, owner);
+  if (!ended_) frames_sent_ += session_.connection().committed() - before;
+}
+
 void MemoryFrames::post() {
   if (std::exchange(posting_, true)) return;
+  if (!ended_ && schedule_.waiting(TransferPriority::bulk)) notice_other_messages();
   while (!ended_) {
     MemoryOperation* const next =
         schedule_.next(has_window(TransferPriority::interactive), has_window(TransferPriority::bulk));
@@ -119,7 +135,7 @@ MemoryFrames::Piece* MemoryFrames::open_piece(MemoryOperation& operation, std::s
 // Sends the next frame of a read or write. Returns false if nothing is left to be sent, or the operation has failed.
 bool MemoryFrames::send_piece(MemoryOperation& operation) {
   const bool writes = operation.action == MemoryAction::write;
-  const std::size_t most = piece_bytes();
+  const std::size_t most = piece_bytes(operation.priority);
   const std::size_t ranges_most = piece_ranges();
   const std::size_t first_run = operation.next_run;
   const std::size_t first_offset = operation.next_offset;
@@ -160,7 +176,7 @@ bool MemoryFrames::send_piece(MemoryOperation& operation) {
   piece.run_offset = first_offset;
   piece.loaned = writes;
   begin_piece(piece, operation);
-  session_.end_frame(buffers.span(), writes ? &piece : nullptr);
+  end_frame(buffers.span(), writes ? &piece : nullptr);
   if (!ended_ && !std::exchange(operation.begun, true)) {
     // The owner may receive a write directly into its memory, so a part of a frame may have been executed.
     operation.mark = writes ? committed_before + 1 : session_.connection().committed();
@@ -174,7 +190,7 @@ bool MemoryFrames::send_atomic(MemoryOperation& operation) {
   if (piece == nullptr) return false;
   wire::write_atomic_operands(wire::write_region_id(at, operation.region), operation.operands);
   begin_piece(*piece, operation);
-  session_.end_frame();
+  end_frame();
   if (!ended_) operation.mark = session_.connection().committed();
   operation.begun = true;
   return !ended_;

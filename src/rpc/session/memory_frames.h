@@ -28,9 +28,12 @@ class MemoryFrames {
   // Limit of one frame's data. The next piece waits while window_bytes are on their way, or pieces_max frames.
   static constexpr std::size_t piece_bytes_max = std::size_t{128} << 10;
   // Each class of priority has a window of its own. That of bulk operations is busy_window_bytes after an interactive
-  // one has begun, until busy_period_bytes of bulk operations have been sent, and leaves interactive_pieces frames.
+  // one has begun, or another message such as a call was sent, until busy_period_bytes of bulk operations have been
+  // sent, and leaves interactive_pieces frames.
   static constexpr std::size_t window_bytes = std::size_t{512} << 10;
-  static constexpr std::size_t busy_window_bytes = std::size_t{256} << 10;
+  // Their frames are shorter then, so that this window holds three of them.
+  static constexpr std::size_t busy_window_bytes = std::size_t{144} << 10;
+  static constexpr std::size_t busy_piece_bytes_max = std::size_t{48} << 10;
   static constexpr std::size_t busy_period_bytes = std::size_t{2} << 20;
   static constexpr std::size_t pieces_max = 64;
   static constexpr std::size_t interactive_pieces = 16;
@@ -64,6 +67,8 @@ class MemoryFrames {
 
   void post();
   bool has_window(TransferPriority priority) const noexcept;
+  void notice_other_messages() noexcept;
+  void end_frame(std::span<const ConstBuffer> pieces = {}, SendCompletion* owner = nullptr);
   Piece* open_piece(MemoryOperation& operation, std::size_t body_bytes, std::size_t payload_bytes, std::byte*& at);
   bool send_piece(MemoryOperation& operation);
   bool send_atomic(MemoryOperation& operation);
@@ -71,7 +76,7 @@ class MemoryFrames {
   void end_piece(Piece* piece) noexcept;
   void finish(MemoryOperation& operation, std::optional<Error> error);
   void finish_if_done(MemoryOperation& operation);
-  std::size_t piece_bytes() const noexcept;
+  std::size_t piece_bytes(TransferPriority priority) const noexcept;
   std::size_t piece_ranges() const noexcept;
   void take_reply(const wire::MemoryReplyFrame& reply, const wire::Frame& frame, const transport::Message& message,
                   Piece& piece, MemoryOperation& operation);
@@ -111,7 +116,10 @@ class MemoryFrames {
       return priority == TransferPriority::bulk ? bulk : interactive;
     }
   } in_flight_;
-  std::size_t busy_bytes_ = 0;                  // Bytes of bulk operations until the period ends.
+  std::size_t busy_bytes_ = 0;  // Bytes of bulk operations until the period ends.
+  // Positions that other messages of the session have committed, as of the last look, and those of frames.
+  std::uint64_t others_sent_ = 0;
+  std::uint64_t frames_sent_ = 0;
   TransferSchedule<MemoryOperation> schedule_;  // Operations with frames to be sent.
   bool posting_ = false;
   bool ended_ = false;

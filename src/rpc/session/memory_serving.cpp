@@ -190,7 +190,7 @@ void MemoryFrames::serve_read(const wire::MemoryFrame& request, const wire::Memo
     return;
   }
   const ConstBuffer piece{read.data(), read.size()};
-  session_.end_frame(std::span(&piece, 1), owner.release());
+  end_frame(std::span(&piece, 1), owner.release());
   after_reply();
 }
 
@@ -248,7 +248,7 @@ void MemoryFrames::reply(CallId call, Bytes body) {
   std::byte* const to = session_.begin_frame(wire::MemoryReplyFrame{.call = call}, body.size(), 0);
   if (to == nullptr) return;  // The session has ended.
   if (!body.empty()) std::memcpy(to, body.data(), body.size());
-  session_.end_frame();
+  end_frame();
   after_reply();
 }
 
@@ -261,7 +261,7 @@ void MemoryFrames::refuse(CallId call, const Error& error) {
         session_.begin_frame(wire::MemoryReplyFrame{.call = call, .code = error.code}, text.size(), 0);
     if (to == nullptr) return;
     std::memcpy(to, text.data(), text.size());
-    session_.end_frame();
+    end_frame();
     after_reply();
   } catch (const std::bad_alloc&) {
     session_.end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
