@@ -348,5 +348,41 @@ TEST(PathRate, CountsTheTimeInWhichThePathIsUsed) {
   EXPECT_EQ(rate.bytes_per_second(at(5011)), 0);
 }
 
+// Connections refuse pieces beyond their limit. Operations without a piece in progress end with that error, and the
+// others go on: no path has failed.
+TEST(StripedMemoryAccess, TooManyPiecesAreNoFailureOfAPath) {
+  StripedPaths paths;
+  paths.run({64 << 10, 64 << 10}, [](StripedPaths& self) -> Task<void> {
+    constexpr std::size_t operations = 1200;
+    constexpr std::size_t pieces = 20;  // More than an operation has in progress at a time.
+    StripedMemory striped = self.striped({.piece_bytes = 4096, .pieces_per_path = 8});
+    StripedPaths::fill(self.mine.memory(), 3);
+    std::vector<std::optional<Result<void>>> outcomes(operations);
+    Scope scope;
+    for (std::optional<Result<void>>& outcome : outcomes) {
+      scope.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory().first(pieces * 4096)), outcome));
+    }
+    auto joining = scope.join();
+    co_await std::move(joining);
+    std::size_t done = 0;
+    std::size_t overloaded = 0;
+    for (const std::optional<Result<void>>& outcome : outcomes) {
+      REQUIRE(outcome.has_value());
+      if (*outcome) {
+        ++done;
+      } else {
+        overloaded += (*outcome).error().code == ErrorCode::overloaded ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(done + overloaded, operations);
+    EXPECT_GE(done, 512U);
+    EXPECT_GT(overloaded, 0U);
+    for (const StripePath& path : striped.paths()) EXPECT_TRUE(path.usable && path.failures == 0);
+    AWAIT(after, striped.write(self.region.handle(), 0, self.mine.memory()));
+    REQUIRE_OK(after);
+    EXPECT_TRUE(self.equal());
+  });
+}
+
 }  // namespace
 }  // namespace hawser::simulation

@@ -42,21 +42,22 @@ struct StripedMemory::State {
     path.pause = std::clamp(2 * path.pause, options.retry_min, options.retry_max);
     path.retry_at = now + path.pause;
   }
-  // The index of the path on which `bytes` are expected to complete first.
-  std::optional<std::size_t> fastest(std::size_t bytes, Time now) const noexcept;
+  // The index of the path on which `bytes` are expected to complete first, apart from those that are `refused`.
+  std::optional<std::size_t> fastest(std::size_t bytes, Time now, const std::vector<bool>& refused) const noexcept;
 
   StripeOptions options;
   std::vector<Path> paths;
 };
 
-std::optional<std::size_t> StripedMemory::State::fastest(std::size_t bytes, Time now) const noexcept {
+std::optional<std::size_t> StripedMemory::State::fastest(std::size_t bytes, Time now,
+                                                         const std::vector<bool>& refused) const noexcept {
   // A path of unknown rate is regarded as the fastest, so that it is measured.
   double unknown = 1;
   for (const Path& path : paths) unknown = std::max(unknown, path.rate.bytes_per_second(now));
   std::optional<std::size_t> best;
   double least = 0;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (!paths[i].usable(now)) continue;
+    if (refused[i] || !paths[i].usable(now)) continue;
     const double seconds = paths[i].rate.seconds_until(bytes, unknown, now);
     if (best && seconds >= least) continue;
     best = i;
@@ -69,6 +70,9 @@ std::optional<std::size_t> StripedMemory::State::fastest(std::size_t bytes, Time
 struct StripedMemory::Piece {
   TransferBatch batch;
   bool unknown = false;  // A path failed that may have executed it.
+  // The path did not begin it for a reason that concerns this operation only: there are too many accesses, or its
+  // device does not know the local memory. The path has not failed.
+  bool refused = false;
 };
 
 // One operation in progress.
@@ -79,6 +83,7 @@ struct StripedMemory::Transfer {
         loop(on),
         runs(what.batch != nullptr ? what.batch->runs() : std::span<const TransferBatch::Run>(&what.single, 1)),
         in_progress(of.paths.size()),
+        refused(of.paths.size()),
         changed(on) {
     for (const TransferBatch::Run& one : runs) bytes += one.bytes;
     if (what.options.timeout < forever) deadline = on.after(what.options.timeout);
@@ -104,6 +109,7 @@ struct StripedMemory::Transfer {
   std::size_t offset = 0;
   std::vector<std::unique_ptr<Piece>> again;  // Pieces that failed on a path.
   std::vector<std::size_t> in_progress;       // Number of pieces, by path.
+  std::vector<bool> refused;                  // Paths that refused a piece and have completed none since.
   std::size_t pieces = 0;                     // Their sum.
   std::optional<Error> last_failure;          // The most recent failure of a path.
   std::optional<Error> error;                 // The operation ends with it.
@@ -193,6 +199,7 @@ Task<Result<void>> StripedMemory::attempt(Transfer& transfer, std::size_t index,
   } else {
     outcome = std::unexpected(begun.error());
   }
+  piece.refused = !begun && begun.error().code != ErrorCode::not_sent && begun.error().code != ErrorCode::unavailable;
   if (outcome) {
     outstanding.bytes = 0;
     path.rate.completed(bytes, transfer.loop.now());
@@ -217,8 +224,13 @@ Task<void> StripedMemory::carry(Transfer& transfer, std::size_t index, std::uniq
   }
   if (outcome) {
     transfer.confirmed += piece->batch.bytes();
+    transfer.refused[index] = false;
   } else if (!transfer.error) {
-    transfer.state.failed(transfer.state.paths[index], began, transfer.loop.now());
+    if (piece->refused) {
+      transfer.refused[index] = true;
+    } else {
+      transfer.state.failed(transfer.state.paths[index], began, transfer.loop.now());
+    }
     // The device of an ended connection may go on until its queue pair has been drained. The same bytes must not be
     // transferred twice at a time: a late read would overwrite what the application stores there afterwards.
     while (!local_use.expired() && transfer.loop.now() < transfer.deadline) {
@@ -249,7 +261,7 @@ Task<Result<void>> StripedMemory::run(std::shared_ptr<State> state, RemoteReques
     std::unique_ptr<Piece> piece = transfer.next();
     if (piece == nullptr && transfer.pieces == 0) break;
     std::optional<std::size_t> path;
-    if (piece != nullptr) path = state->fastest(piece->batch.bytes(), transfer.loop.now());
+    if (piece != nullptr) path = state->fastest(piece->batch.bytes(), transfer.loop.now(), transfer.refused);
     if (path && transfer.in_progress[*path] < state->options.pieces_per_path) {
       ++transfer.in_progress[*path];
       ++transfer.pieces;
