@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "hawser/crc32c.h"
+#include "hawser/transport/kept_payload.h"
 #include "hawser/transport/poller.h"
 #include "rpc/session/memory_frames.h"
 #include "rpc/session/session.h"
@@ -35,10 +36,11 @@ bool within(const Grant& grant, std::uint64_t offset, std::uint64_t bytes) noexc
   return offset <= grant.memory().size() && bytes <= grant.memory().size() - offset;
 }
 
-// Owns the bytes of one reply until they have been sent.
-struct ReplyBytes final : SendCompletion, PooledFrame {
+// Owns the bytes of one reply until they have been sent. They are a copy, which nobody else knows.
+struct ReplyBytes final : transport::KeptPayload, PooledFrame {
   explicit ReplyBytes(Buffer of) noexcept : bytes(std::move(of)) {}
   void on_send_complete() noexcept override { delete this; }
+  Block& block() noexcept override { return *bytes.block(); }
   Buffer bytes;
 };
 

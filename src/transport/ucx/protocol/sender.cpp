@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "hawser/transport/kept_payload.h"
 #include "transport/common/gather.h"
 #include "transport/ucx/core/ucx_lanes.h"
 
@@ -44,8 +45,8 @@ std::byte* Sender::reserve(std::size_t head_bytes) {
 
 void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   const std::size_t payload_bytes = total_bytes(payload);
-  Block* const registered = owner != nullptr ? retain_registered(payload, payload_bytes) : nullptr;
-  const bool apart = registered != nullptr || payload_bytes >= link_.peer.rendezvous_bytes_min;
+  Block* const kept = owner != nullptr ? retain_kept(payload, payload_bytes, *owner) : nullptr;
+  const bool apart = kept != nullptr || payload_bytes >= link_.peer.rendezvous_bytes_min;
   const std::size_t filled = UcxEntry::prefix_bytes + head_bytes + (apart ? 0 : payload_bytes);
   const std::size_t entry_bytes = UcxEntry::padded(filled);
   if (block_->size() - used_ < entry_bytes) {
@@ -74,10 +75,10 @@ void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload
   if (apart) {
     Payload& large = payloads_.emplace_back();
     large.owner = owner;
-    large.block = registered;
+    large.block = kept;
     large.size = payload_bytes;
     large.packet = packets_sealed_;
-    if (registered != nullptr) {
+    if (kept != nullptr) {
       large.data = payload.front().data;
     } else {
       large.buffers.assign(payload.begin(), payload.end());
@@ -104,14 +105,17 @@ std::size_t Sender::registered_bytes_min() {
   return registered_bytes_min_;
 }
 
-// Returns the block that keeps the payload, with one more reference, if the payload is one buffer in the application's
-// registered memory. Returns null otherwise.
-Block* Sender::retain_registered(std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
+// Returns the block that keeps the payload, with one more reference, if the payload is one buffer that UCX may use
+// until it has completed: in the application's registered memory, or a KeptPayload. Returns null otherwise.
+Block* Sender::retain_kept(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion& owner) {
   if (payload_bytes < std::min(link_.options().registered_bytes_min, link_.peer.rendezvous_bytes_min)) return nullptr;
-  UcxMemory& memory = link_.core().context().memory();
-  if (memory.bytes() == 0 || payload_bytes < registered_bytes_min()) return nullptr;
   if (payload.size() != 1) return nullptr;
-  return memory.retain_to_send(payload.front().data, payload_bytes);
+  UcxMemory& memory = link_.core().context().memory();
+  auto* const kept = dynamic_cast<KeptPayload*>(&owner);
+  if ((kept == nullptr && memory.bytes() == 0) || payload_bytes < registered_bytes_min()) return nullptr;
+  if (kept == nullptr) return memory.retain_to_send(payload.front().data, payload_bytes);
+  kept->block().retain();
+  return &kept->block();
 }
 
 void Sender::copy(Payload& payload) {

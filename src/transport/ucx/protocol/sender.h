@@ -70,7 +70,7 @@ class Sender {
   void seal_up_to(std::size_t position);
   void send_packet(const Packet& packet);
   std::size_t registered_bytes_min();
-  Block* retain_registered(std::span<const ConstBuffer> payload, std::size_t payload_bytes);
+  Block* retain_kept(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion& owner);
   static void copy(Payload& payload);
   void send_payload(Payload payload);
   void send_bare(UcxHeader::Kind kind);
