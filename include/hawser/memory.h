@@ -63,7 +63,8 @@ struct RemoteCapabilities {
 //  - `stale_handle`: the region is not exposed any more, or not by this peer. Over RDMA, if the device detects it, the
 //    connection ends.
 //  - `overloaded`: operations_max or RdmaOptions::one_sided_max is reached, or the peer has no memory for the access.
-//  - `unavailable`: there is no connection that can carry it, or the peer is of an older version.
+//  - `unavailable`: there is no connection that can carry it, or the peer is of an older version. Also if the access
+//    needs a processor and one of the memories is that of RegisteredBuffer::dmabuf().
 //  - `not_sent`: the connection ended before the operation began.
 //  - `outcome_unknown` (writes, atomics) or `unavailable` (reads): the connection ended later.
 //  - `deadline_exceeded`, `cancelled`: RemoteOptions. A write or an atomic may have been, or may still be, executed.

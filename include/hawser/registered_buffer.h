@@ -77,12 +77,26 @@ class RegisteredBuffer {
   static Result<RegisteredBuffer> wrap(const Client& client, MutableBytes memory);
   static Result<RegisteredBuffer> wrap(const Server& server, MutableBytes memory);
 
+  // Registers the part [offset, offset + bytes) of the memory behind a dma-buf descriptor, such as that of a GPU, with
+  // RDMA devices. The caller may close the descriptor afterwards. The processor never accesses this memory.
+  // RemoteMemory and TransferBatch name it by addresses(); calls cannot carry it. Accesses that need the processor fail
+  // with `unavailable`: frames over other transports, atomics, checksums. Not run on hardware.
+  // Errors: `invalid_argument` for a descriptor that is not open and for a part that is empty or not within its memory;
+  // `unavailable` if no enabled transport, or no device, can use such memory: the text names each with its reason;
+  // `overloaded` if a device refuses the memory, or the process has no more descriptors.
+  static Result<RegisteredBuffer> dmabuf(const Client& client, int descriptor, std::uint64_t offset, std::size_t bytes);
+  static Result<RegisteredBuffer> dmabuf(const Server& server, int descriptor, std::uint64_t offset, std::size_t bytes);
+
   RegisteredBuffer(RegisteredBuffer&& other) noexcept : impl_(other.impl_) { other.impl_ = nullptr; }
   RegisteredBuffer& operator=(RegisteredBuffer&& other) noexcept;
   ~RegisteredBuffer();
 
+  // The memory. Empty for dmabuf(), because the processor cannot access it.
   MutableBytes memory() const noexcept;
-  std::size_t size() const noexcept { return memory().size(); }
+  // Names the memory in reads, writes and batches of RemoteMemory. Equals memory(), except for dmabuf(): there an
+  // access by the processor is a fault (SIGSEGV). Valid as long as this object.
+  MutableBytes addresses() const noexcept;
+  std::size_t size() const noexcept { return addresses().size(); }
   // True if a device or UCX has registered the memory. Otherwise why_not() gives the reason.
   bool registered() const noexcept;
   const std::string& why_not() const noexcept;
@@ -90,12 +104,13 @@ class RegisteredBuffer {
   // True while a transfer, or a Buffer of share(), uses the memory.
   bool in_use() const noexcept;
   // The part [offset, offset + bytes) as a Buffer, for example for Context::set_attachment(). The Buffer keeps
-  // allocated memory alive. Memory given to wrap() must be kept by its owner.
+  // allocated memory alive. Memory given to wrap() must be kept by its owner. Empty for dmabuf().
   Buffer share(std::size_t offset, std::size_t bytes) const noexcept;
   Buffer share() const noexcept { return share(0, size()); }
 
   // Allows the peers of the client or server that the buffer was made with to access the part [offset, offset + bytes).
-  // Errors: `invalid_argument` for a part that is empty or not within the memory, and for a lease that is not positive;
+  // Errors: `invalid_argument` for a part that is empty or not within the memory, for a lease that is not positive, and
+  // for a lease of dmabuf();
   // the device's own error, most often `overloaded`, if every device refuses. If only some devices refuse, see
   // ExposedRegion::left_out(). Without a device, peers access the region by frames.
   Result<ExposedRegion> expose(std::size_t offset, std::size_t bytes, RegionAccess access,

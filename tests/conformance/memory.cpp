@@ -16,12 +16,12 @@ namespace hawser::conformance {
 inline RemoteRegion give_region(RemoteRegion region) { return region; }
 
 // Memory of a server, a part of which clients may access.
-class Store {
+class MemoryStore {
  public:
   static constexpr std::size_t bytes = std::size_t{4} << 20;
   static constexpr std::size_t before = 64;
 
-  explicit Store(const Server& server) : buffer_(std::move(*RegisteredBuffer::allocate(server, bytes))) {
+  explicit MemoryStore(const Server& server) : buffer_(std::move(*RegisteredBuffer::allocate(server, bytes))) {
     std::memset(buffer_.memory().data(), 'U', bytes);
   }
   RemoteRegion expose(RegionAccess access = RegionAccess::read_write, const ExposeOptions& options = {}) {
@@ -54,10 +54,10 @@ class MemoryConformance : public Conformance {
   template <class Body>
   void with_store(Body body) {
     const std::unique_ptr<Server> server = make_server();
-    Store store(*server);
-    server->register_handler<&Store::notified, &Store::fill>(&store);
+    MemoryStore store(*server);
+    server->register_handler<&MemoryStore::notified, &MemoryStore::fill>(&store);
     run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
-      Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, Store::bytes);
+      Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, MemoryStore::bytes);
       REQUIRE_OK(buffer);
       RemoteMemory remote(client);
       auto testing = body(store, client, remote, *buffer);
@@ -76,7 +76,7 @@ bool equal(Bytes left, Bytes right) { return as_text(left) == as_text(right); }
 bool untouched(Bytes bytes) { return as_text(bytes).find_first_not_of('U') == std::string_view::npos; }
 
 TEST_P(MemoryConformance, ReadsAndWritesReachTheirBytesAndNoOthers) {
-  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     const RemoteCapabilities can = remote.capabilities();
     EXPECT_TRUE(can.reachable);
     EXPECT_EQ(can.one_sided, client.transport() == "rdma");
@@ -89,8 +89,8 @@ TEST_P(MemoryConformance, ReadsAndWritesReachTheirBytesAndNoOthers) {
       AWAIT(written, remote.write(region, 5, mine.memory().first(bytes)));
       REQUIRE_OK(written);
       EXPECT_TRUE(equal(store.exposed().subspan(5, bytes), mine.memory().first(bytes))) << bytes;
-      EXPECT_TRUE(untouched(store.all().first(Store::before + 5)));
-      EXPECT_TRUE(untouched(store.all().subspan(Store::before + 5 + bytes)));
+      EXPECT_TRUE(untouched(store.all().first(MemoryStore::before + 5)));
+      EXPECT_TRUE(untouched(store.all().subspan(MemoryStore::before + 5 + bytes)));
       for (const bool checksum : {false, true}) {
         std::memset(mine.memory().data(), 0, mine.size());
         AWAIT(read, remote.read(region, 4, mine.memory().subspan(3, bytes), {.checksum = checksum}));
@@ -117,7 +117,7 @@ TEST_P(MemoryConformance, ReadsAndWritesReachTheirBytesAndNoOthers) {
 }
 
 TEST_P(MemoryConformance, AtomicsAreExecutedByTheOwner) {
-  with_store([](Store& store, Client&, RemoteMemory& remote, RegisteredBuffer&) -> Task<void> {
+  with_store([](MemoryStore& store, Client&, RemoteMemory& remote, RegisteredBuffer&) -> Task<void> {
     const RemoteRegion region = store.expose();
     std::uint64_t number = 40;
     std::memcpy(store.exposed().data() + 16, &number, sizeof number);
@@ -160,7 +160,7 @@ TEST_P(MemoryConformance, AtomicsAreExecutedByTheOwner) {
 }
 
 TEST_P(MemoryConformance, ABatchMovesScatteredBlocks) {
-  with_store([](Store& store, Client&, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client&, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     const RemoteRegion region = store.expose();
     put_text(mine.memory(), 'c');
     // Every other block of 500 bytes, in reverse order at the owner.
@@ -220,7 +220,7 @@ Task<void> write_batch(RemoteMemory remote, RemoteRegion region, const TransferB
 }
 
 TEST_P(MemoryConformance, InteractiveAccessesPrecedeBulkOnes) {
-  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     const RemoteRegion region = store.expose();
     RemoteMemory bulk(client, TransferPriority::bulk);
     TransferBatch batch;  // 64 MB.
@@ -238,7 +238,7 @@ TEST_P(MemoryConformance, InteractiveAccessesPrecedeBulkOnes) {
 }
 
 TEST_P(MemoryConformance, BulkAccessesAreNotStarved) {
-  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     const RemoteRegion region = store.expose();
     RemoteMemory bulk(client, TransferPriority::bulk);
     std::vector<int> order;
@@ -267,36 +267,36 @@ TEST_P(MemoryConformance, BulkAccessesAreNotStarved) {
 }
 
 TEST_P(MemoryConformance, ANotificationFindsAllOfTheBatchWritten) {
-  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     const RemoteRegion region = store.expose();
     const CallOptions options;
     std::memset(mine.memory().data(), 'w', mine.size());
-    AWAIT(one, remote.write_with_notify<&Store::notified>(region, 7, mine.memory().first(1'000'000), options,
-                                                          std::uint64_t{1'000'006}));
+    AWAIT(one, remote.write_with_notify<&MemoryStore::notified>(region, 7, mine.memory().first(1'000'000), options,
+                                                                std::uint64_t{1'000'006}));
     REQUIRE_OK(one);
     EXPECT_EQ(*one, std::uint64_t{'w'});
     TransferBatch batch;
     for (std::size_t i = 0; i < 1000; ++i) batch.add(mine.memory().subspan(i * 1000, 1000), 1'000'100 + i * 2000);
-    AWAIT(many,
-          remote.write_with_notify<&Store::notified>(region, batch, options, std::uint64_t{1'000'100 + 999 * 2000}));
+    AWAIT(many, remote.write_with_notify<&MemoryStore::notified>(region, batch, options,
+                                                                 std::uint64_t{1'000'100 + 999 * 2000}));
     REQUIRE_OK(many);
     EXPECT_EQ(*many, std::uint64_t{'w'});
     EXPECT_EQ(store.notifications, 2);
     if (client.transport() == "rdma") co_return;  // There, a stale handle ends the connection.
     store.revoke();
-    AWAIT(stale,
-          remote.write_with_notify<&Store::notified>(region, 0, mine.memory().first(10), options, std::uint64_t{0}));
+    AWAIT(stale, remote.write_with_notify<&MemoryStore::notified>(region, 0, mine.memory().first(10), options,
+                                                                  std::uint64_t{0}));
     EXPECT_ERROR(stale, stale_handle, "not exposed");
     EXPECT_EQ(store.notifications, 2);
   });
 }
 
 TEST_P(MemoryConformance, AHandlerAccessesItsCallersMemory) {
-  with_store([](Store& store, Client& client, RemoteMemory&, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory&, RegisteredBuffer& mine) -> Task<void> {
     put_text(store.exposed(), 'q');
     Result<ExposedRegion> open = mine.expose(100, 1'000'000, RegionAccess::write);
     REQUIRE_OK(open);
-    AWAIT(filled, client.call<&Store::fill>(open->handle(), std::uint64_t{900'000}));
+    AWAIT(filled, client.call<&MemoryStore::fill>(open->handle(), std::uint64_t{900'000}));
     REQUIRE_OK(filled);
     EXPECT_TRUE(equal(mine.memory().subspan(103, 900'000), store.exposed().first(900'000)));
     EXPECT_EQ(mine.memory()[102], std::byte{0});
@@ -306,7 +306,7 @@ TEST_P(MemoryConformance, AHandlerAccessesItsCallersMemory) {
 
 // On every transport, the owner or its device refuses; an old handle never gives bytes.
 TEST_P(MemoryConformance, OldAndForgedHandlesAreStale) {
-  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     const auto expect_stale = [&](RemoteRegion region) -> Task<void> {
       region.places = {};  // Without a device, as a handle that a forger has made up.
       std::memset(mine.memory().data(), 'U', mine.size());
@@ -363,7 +363,7 @@ TEST_P(MemoryConformance, OldAndForgedHandlesAreStale) {
 }
 
 TEST_P(MemoryConformance, ALeaseEndsByItself) {
-  with_store([](Store& store, Client&, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client&, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     Loop& on = *Loop::current();
     const Result<ExposedRegion> none = mine.expose(0, 10, RegionAccess::read, {.lease = Duration::zero()});
     EXPECT_ERROR(none, invalid_argument, "ExposeOptions::lease");
@@ -383,7 +383,7 @@ TEST_P(MemoryConformance, ALeaseEndsByItself) {
 
 // The region is revoked while a long write and a long read are in progress, each time a little later.
 TEST_P(MemoryConformance, NothingChangesAfterARevocation) {
-  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     if (client.transport() == "rdma") co_return;  // tests/rdma/one_sided.cpp
     Loop& on = *Loop::current();
     put_text(mine.memory(), 'n');
@@ -420,7 +420,7 @@ TEST_P(MemoryConformance, NothingChangesAfterARevocation) {
 }
 
 TEST_P(MemoryConformance, AnAccessThatIsGivenUpLeavesTheLocalMemoryAlone) {
-  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     Loop& on = *Loop::current();
     const RemoteRegion region = store.expose();
     std::memset(store.all().data(), 's', store.all().size());
@@ -470,7 +470,7 @@ TEST_P(MemoryConformance, AnAccessThatIsGivenUpLeavesTheLocalMemoryAlone) {
 
 TEST_P(MemoryConformance, TheEndOfAConnectionIsReportedTruly) {
   const std::unique_ptr<Server> server = make_server();
-  Store store(*server);
+  MemoryStore store(*server);
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
     const std::unique_ptr<Client> client = make_client();
@@ -478,7 +478,7 @@ TEST_P(MemoryConformance, TheEndOfAConnectionIsReportedTruly) {
     REQUIRE_OK(connected);
     // libucp 1.13 fails an assertion of its own if an endpoint is closed in the midst of a rendezvous.
     if (client->transport() == "ucx") co_return;
-    Result<RegisteredBuffer> mine = RegisteredBuffer::allocate(*client, Store::bytes);
+    Result<RegisteredBuffer> mine = RegisteredBuffer::allocate(*client, MemoryStore::bytes);
     REQUIRE_OK(mine);
     const RemoteRegion region = store.expose();
     RemoteMemory remote(*client);
@@ -514,7 +514,7 @@ TEST_P(MemoryConformance, TheEndOfAConnectionIsReportedTruly) {
 // revoke() on another thread than that of the loop which serves the accesses.
 TEST_P(MemoryConformance, ARevocationOnAnotherThreadWaitsForTheCopy) {
   if (!backend->real_time()) GTEST_SKIP() << "a simulation has one thread";
-  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     if (client.transport() == "rdma") co_return;
     put_text(mine.memory(), 'n');
     for (int round = 0; round < 10; ++round) {

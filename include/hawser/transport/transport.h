@@ -138,6 +138,15 @@ class MemoryRegistration {
   virtual Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) = 0;
 };
 
+// Memory behind a dma-buf descriptor, which the processor cannot access.
+struct DmabufMemory {
+  // Names the memory in segments, runs and places. No memory is mapped there. The addresses belong to nothing else, and
+  // their offset within a page is that of `offset`.
+  MutableBytes addresses;
+  int descriptor = -1;
+  std::uint64_t offset = 0;  // Place of the first byte in the memory behind the descriptor.
+};
+
 // Counters of one device of a transport.
 struct TransportMemory {
   std::string device;
@@ -169,6 +178,14 @@ class Transport {
     static_cast<void>(block);
     static_cast<void>(kept);
     return nullptr;
+  }
+  // The same for memory that the processor cannot access. Only RemoteOperations use it. The addresses and the
+  // descriptor last as long as the result. The error is `unavailable` if the transport, or each of its devices, cannot
+  // use such memory.
+  virtual Result<std::unique_ptr<MemoryRegistration>> register_dmabuf(const DmabufMemory& memory, Block& block) {
+    static_cast<void>(memory);
+    static_cast<void>(block);
+    return fail(ErrorCode::unavailable, std::string(name()) + " moves bytes with the processor", ErrorScope::transport);
   }
   virtual std::vector<TransportMemory> memory() { return {}; }
 };

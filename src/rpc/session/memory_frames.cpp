@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "base/dmabuf_range.h"
 #include "hawser/crc32c.h"
 #include "hawser/detail/const_buffers.h"
 #include "rpc/session/session.h"
@@ -57,6 +58,11 @@ Result<void> MemoryFrames::start(MemoryOperation& operation) {
     return fail(ErrorCode::overloaded, std::to_string(operations_max) +
                                            " accesses to the peer's memory are in progress on this connection: await "
                                            "some first");
+  }
+  if (DmabufRange::names(operation.runs)) {
+    return fail(ErrorCode::unavailable,
+                "the local memory is that of a dma-buf descriptor, which the processor cannot access: only RDMA "
+                "devices move it, without checksums and leases (RemoteCapabilities::one_sided)");
   }
   ++operations_;
   if (operation.priority == TransferPriority::interactive) busy_bytes_ = busy_period_bytes;

@@ -32,6 +32,12 @@ Error stale() {
                  "of an earlier process: ask the owner for a new handle");
 }
 
+Error not_by_processor() {
+  return refusal(ErrorCode::unavailable,
+                 "the region is memory of a dma-buf descriptor, which the owner's processor cannot access: only RDMA "
+                 "devices read and write it, without atomics and checksums (RemoteCapabilities::one_sided)");
+}
+
 bool within(const Grant& grant, std::uint64_t offset, std::uint64_t bytes) noexcept {
   return offset <= grant.memory().size() && bytes <= grant.memory().size() - offset;
 }
@@ -68,6 +74,7 @@ MemoryFrames::Served MemoryFrames::check(std::uint32_t action, const wire::Memor
                                                                                  : writes ? "written"
                                                                                           : "read"))};
   }
+  if (grant->dmabuf()) return {nullptr, not_by_processor()};
   const auto outside = [&](std::uint64_t offset, std::uint64_t bytes) {
     return refusal(ErrorCode::invalid_argument, std::to_string(bytes) + " bytes at " + std::to_string(offset) +
                                                     " are not within the region's " +

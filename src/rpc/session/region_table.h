@@ -19,9 +19,15 @@ class RegionTable;
 // One exposed region: what peers may do with it, until it is revoked. Any thread.
 class Grant final : public std::enable_shared_from_this<Grant> {
  public:
-  // `lease_end` is Time::max() for a region without a lease.
-  Grant(std::shared_ptr<RegionTable> table, MutableBytes memory, bool readable, bool writable, Time lease_end) noexcept
-      : table_(std::move(table)), memory_(memory), readable_(readable), writable_(writable), lease_end_(lease_end) {}
+  // `lease_end` is Time::max() for a region without a lease. `dmabuf`: the processor cannot access the memory.
+  Grant(std::shared_ptr<RegionTable> table, MutableBytes memory, bool readable, bool writable, Time lease_end,
+        bool dmabuf = false) noexcept
+      : table_(std::move(table)),
+        memory_(memory),
+        readable_(readable),
+        writable_(writable),
+        dmabuf_(dmabuf),
+        lease_end_(lease_end) {}
   Grant(const Grant&) = delete;
   Grant& operator=(const Grant&) = delete;
   ~Grant() { revoke(); }
@@ -34,6 +40,7 @@ class Grant final : public std::enable_shared_from_this<Grant> {
   MutableBytes memory() const noexcept { return memory_; }
   bool readable() const noexcept { return readable_; }
   bool writable() const noexcept { return writable_; }
+  bool dmabuf() const noexcept { return dmabuf_; }
   bool leased() const noexcept { return lease_end_ != Time::max(); }
   bool lease_ended(Time now) const noexcept { return now >= lease_end_; }
 
@@ -60,6 +67,7 @@ class Grant final : public std::enable_shared_from_this<Grant> {
   const MutableBytes memory_;
   const bool readable_;
   const bool writable_;
+  const bool dmabuf_;
   const Time lease_end_;
   std::atomic<std::uint32_t> state_{0};  // The number of accesses in progress, and revoked_bit.
   std::mutex mutex_;                     // Guards the following members.

@@ -49,6 +49,15 @@ Result<RegisteredBuffer> RegisteredBuffer::wrap(const Server& server, MutableByt
   return Impl::make(server.transports(), server.regions(), memory, PageMemory());
 }
 
+Result<RegisteredBuffer> RegisteredBuffer::dmabuf(const Client& client, int descriptor, std::uint64_t offset,
+                                                  std::size_t bytes) {
+  return Impl::make(client.transports(), client.regions(), DmabufRange::open(descriptor, offset, bytes));
+}
+Result<RegisteredBuffer> RegisteredBuffer::dmabuf(const Server& server, int descriptor, std::uint64_t offset,
+                                                  std::size_t bytes) {
+  return Impl::make(server.transports(), server.regions(), DmabufRange::open(descriptor, offset, bytes));
+}
+
 RegisteredBuffer& RegisteredBuffer::operator=(RegisteredBuffer&& other) noexcept {
   std::swap(impl_, other.impl_);
   return *this;
@@ -58,6 +67,9 @@ RegisteredBuffer::~RegisteredBuffer() {
 }
 
 MutableBytes RegisteredBuffer::memory() const noexcept { return impl_ == nullptr ? MutableBytes() : impl_->memory(); }
+MutableBytes RegisteredBuffer::addresses() const noexcept {
+  return impl_ == nullptr ? MutableBytes() : impl_->addresses();
+}
 bool RegisteredBuffer::registered() const noexcept { return impl_ != nullptr && impl_->registered(); }
 const std::string& RegisteredBuffer::why_not() const noexcept {
   static const std::string empty = "the buffer is empty";
@@ -65,7 +77,7 @@ const std::string& RegisteredBuffer::why_not() const noexcept {
 }
 bool RegisteredBuffer::in_use() const noexcept { return impl_ != nullptr && !impl_->unique(); }
 Buffer RegisteredBuffer::share(std::size_t offset, std::size_t bytes) const noexcept {
-  if (impl_ == nullptr) return {};
+  if (impl_ == nullptr || memory().empty()) return {};
   assert(offset <= size() && bytes <= size() - offset);
   return Buffer::share(impl_, impl_->memory().data() + offset, bytes);
 }
@@ -83,10 +95,11 @@ Result<ExposedRegion> RegisteredBuffer::expose(std::size_t offset, std::size_t b
                                                  " ns) is not positive: raise it, or use `forever`");
   }
   ExposedRegion region;
-  auto grant = impl_->expose(memory().subspan(offset, bytes), access, options.lease, region.handle_, region.left_out_);
+  auto grant =
+      impl_->expose(addresses().subspan(offset, bytes), access, options.lease, region.handle_, region.left_out_);
   if (!grant) return std::unexpected(std::move(grant.error()));
   region.grant_ = std::move(*grant);
-  region.memory_ = share(offset, bytes);
+  region.memory_ = Buffer::share(impl_, addresses().data() + offset, bytes);
   return region;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/dmabuf_range.h"
 #include "base/external_block.h"
 #include "base/page_memory.h"
 #include "hawser/loop.h"
@@ -41,6 +42,11 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
  public:
   Impl(MutableBytes memory, PageMemory own, MemoryRegions regions) noexcept
       : ExternalBlock(&Impl::returned), memory_(memory), own_(std::move(own)), regions_(std::move(regions)) {}
+  Impl(DmabufRange dmabuf, MemoryRegions regions) noexcept
+      : ExternalBlock(&Impl::returned),
+        memory_(dmabuf.addresses()),
+        dmabuf_(std::move(dmabuf)),
+        regions_(std::move(regions)) {}
 
   // Empty if there is not enough memory. The pages of large memory have not been allocated yet.
   static PageMemory allocate_pages(std::size_t bytes) {
@@ -66,13 +72,23 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
     if (auto done = made.impl_->register_with(transports); !done) return std::unexpected(std::move(done.error()));
     return made;
   }
+  static Result<RegisteredBuffer> make(const MemoryTransports& transports, MemoryRegions regions,
+                                       Result<DmabufRange> dmabuf) {
+    if (!dmabuf) return std::unexpected(std::move(dmabuf.error()));
+    RegisteredBuffer made(new Impl(std::move(*dmabuf), std::move(regions)));
+    if (auto done = made.impl_->register_dmabuf_with(transports); !done)
+      return std::unexpected(std::move(done.error()));
+    return made;
+  }
   static BufferAllocation in_background(MemoryTransports transports, MemoryRegions regions, std::size_t bytes,
                                         const AllocationOptions& options);
   static std::unexpected<Error> none() {
     return fail(ErrorCode::invalid_argument, "a registered buffer needs one byte or more");
   }
 
-  MutableBytes memory() const noexcept { return memory_; }
+  // Empty if the processor cannot access the memory.
+  MutableBytes memory() const noexcept { return dmabuf_.empty() ? memory_ : MutableBytes(); }
+  MutableBytes addresses() const noexcept { return memory_; }
   bool registered() const noexcept { return !registrations_.empty(); }
   const std::string& why_not() const noexcept { return why_not_; }
 
@@ -80,7 +96,13 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
                                                 RemoteRegion& handle, std::vector<std::string>& left_out) {
     const bool readable = access != RegionAccess::write;
     const bool writable = access != RegionAccess::read;
-    const auto grant = std::make_shared<detail::Grant>(regions_, stretch, readable, writable, detail::lease_end(lease));
+    const auto grant = std::make_shared<detail::Grant>(regions_, stretch, readable, writable, detail::lease_end(lease),
+                                                       !dmabuf_.empty());
+    if (!dmabuf_.empty() && grant->leased()) {
+      return fail(ErrorCode::invalid_argument,
+                  "memory of a dma-buf descriptor cannot have a lease: devices do not know leases, and the processor "
+                  "cannot access the memory: use `forever` and revoke()");
+    }
     const wire::RegionId id = grant->publish();
     handle = {.bytes = stretch.size(),
               .readable = readable,
@@ -121,7 +143,7 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
 
   // Drops the reference of the RegisteredBuffer.
   void drop() noexcept {
-    if (own_.empty()) {
+    if (own_.empty() && dmabuf_.empty()) {
       // From now on the caller may free the memory.
       const std::lock_guard lock(mutex_);
       for (const auto& weak : grants_) {
@@ -159,10 +181,29 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
     return {};
   }
 
+  // Only devices can use the memory, so that it is an error if none does.
+  Result<void> register_dmabuf_with(const MemoryTransports& transports) {
+    std::string reasons;
+    for (const auto& transport : transports) {
+      auto registration = transport->register_dmabuf({memory_, dmabuf_.descriptor(), dmabuf_.offset()}, *this);
+      if (registration) {
+        registrations_.push_back({transport, std::move(*registration)});
+      } else if (registration.error().code != ErrorCode::unavailable) {
+        return std::unexpected(std::move(registration.error()));
+      } else {
+        reasons += (reasons.empty() ? ": " : "; ") + registration.error().text;
+      }
+    }
+    if (!registrations_.empty()) return {};
+    return fail(ErrorCode::unavailable, "no enabled transport can use the memory of a dma-buf descriptor" +
+                                            (reasons.empty() ? ": enable RDMA" : reasons));
+  }
+
   static void returned(ExternalBlock& block) noexcept { delete static_cast<Impl*>(&block); }
 
   const MutableBytes memory_;
-  const PageMemory own_;  // Empty if the memory belongs to the caller.
+  const PageMemory own_;  // Empty if the memory belongs to the caller, or to a descriptor.
+  const DmabufRange dmabuf_;
   const MemoryRegions regions_;
   std::vector<Registered> registrations_;
   std::string why_not_;

@@ -26,6 +26,7 @@ class RdmaTransport final : public Transport, public std::enable_shared_from_thi
   std::string_view name() const noexcept override { return "rdma"; }
   Result<std::shared_ptr<TransportWorker>> attach(Loop& loop) override;
   Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block, bool kept) override;
+  Result<std::unique_ptr<MemoryRegistration>> register_dmabuf(const DmabufMemory& memory, Block& block) override;
   std::vector<TransportMemory> memory() override;
 
   // Returns the worker on the device that has `address`. Returns `first` if no device has it or the device cannot be
@@ -200,8 +201,10 @@ class Exposure final : public MemoryExposure {
       part.device->access.remove_region(part.access);
     }
   }
-  void add(std::shared_ptr<RdmaDevice> device, MutableBytes memory, Access access) {
-    auto region = device->device->register_memory(memory, access);
+  // `dmabuf` is the memory of which `memory` is a part, if the processor cannot access it.
+  void add(std::shared_ptr<RdmaDevice> device, MutableBytes memory, const std::optional<DmabufMemory>& dmabuf,
+           Access access) {
+    auto region = register_part(*device->device, memory, dmabuf, access);
     if (!region) {
       left_out_.push_back(device->device->name() + ": " + region.error().text);
       refusal_ = std::move(region.error());
@@ -226,6 +229,13 @@ class Exposure final : public MemoryExposure {
   }
 
  private:
+  static Result<std::unique_ptr<MemoryRegion>> register_part(Device& device, MutableBytes part,
+                                                             const std::optional<DmabufMemory>& dmabuf, Access access) {
+    if (!dmabuf) return device.register_memory(part, access);
+    const auto before = static_cast<std::uint64_t>(part.data() - dmabuf->addresses.data());
+    return device.register_dmabuf(dmabuf->descriptor, dmabuf->offset + before, part, access);
+  }
+
   struct Part {
     std::shared_ptr<RdmaDevice> device;
     std::unique_ptr<MemoryRegion> region;
@@ -241,15 +251,15 @@ class Exposure final : public MemoryExposure {
 class UserRegistration final : public MemoryRegistration {
  public:
   UserRegistration(std::shared_ptr<RdmaTransport> transport, const std::byte* memory,
-                   std::shared_ptr<RdmaDevice> device)
-      : transport_(std::move(transport)), memory_(memory), device_(std::move(device)) {}
+                   std::shared_ptr<RdmaDevice> device, const std::optional<DmabufMemory>& dmabuf = std::nullopt)
+      : transport_(std::move(transport)), memory_(memory), device_(std::move(device)), dmabuf_(dmabuf) {}
   ~UserRegistration() override { transport_->forget(memory_); }
 
   // Exposes the range on each device, with a key of its own, which becomes invalid when the exposure is destroyed.
   Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) override {
     auto exposure = std::make_unique<Exposure>();
     for (auto& device : transport_->every_device()) {
-      exposure->add(std::move(device), stretch, {.remote_read = readable, .remote_write = writable});
+      exposure->add(std::move(device), stretch, dmabuf_, {.remote_read = readable, .remote_write = writable});
     }
     if (auto refusal = exposure->refusal()) return std::unexpected(std::move(*refusal));
     return exposure;
@@ -259,6 +269,7 @@ class UserRegistration final : public MemoryRegistration {
   const std::shared_ptr<RdmaTransport> transport_;
   const std::byte* const memory_;
   const std::shared_ptr<RdmaDevice> device_;
+  const std::optional<DmabufMemory> dmabuf_;
 };
 
 Result<std::unique_ptr<MemoryRegistration>> RdmaTransport::register_memory(MutableBytes memory, Block& block, bool) {
@@ -281,6 +292,34 @@ Result<std::unique_ptr<MemoryRegistration>> RdmaTransport::register_memory(Mutab
     static_cast<void>(user_->register_with(memory.data(), device->device));
   }
   return std::make_unique<UserRegistration>(shared_from_this(), memory.data(), std::move(devices.front()));
+}
+
+// A device may be unable to reach the memory that another one reaches, so one device that accepts it is enough.
+Result<std::unique_ptr<MemoryRegistration>> RdmaTransport::register_dmabuf(const DmabufMemory& memory, Block& block) {
+  std::vector<std::shared_ptr<RdmaDevice>> devices;
+  {
+    const std::lock_guard lock(mutex_);
+    auto first = first_device();
+    if (!first) return std::unexpected(std::move(first.error()));
+    open_others(**first);
+    devices.push_back(std::move(*first));
+    devices.insert(devices.end(), others_.begin(), others_.end());
+  }
+  if (auto added = user_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
+  std::shared_ptr<RdmaDevice> accepted;
+  std::optional<Error> refusal;
+  for (const auto& device : devices) {
+    if (auto done = user_->register_with(memory.addresses.data(), device->device); !done) {
+      if (!refusal) refusal = std::move(done.error());
+    } else if (accepted == nullptr) {
+      accepted = device;
+    }
+  }
+  if (accepted == nullptr) {
+    user_->remove(memory.addresses.data());
+    return std::unexpected(std::move(*refusal));
+  }
+  return std::make_unique<UserRegistration>(shared_from_this(), memory.addresses.data(), std::move(accepted), memory);
 }
 
 std::vector<TransportMemory> RdmaTransport::memory() {

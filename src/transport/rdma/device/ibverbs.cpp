@@ -451,20 +451,31 @@ class VerbsDevice final : public Device {
   }
 
   Result<std::unique_ptr<MemoryRegion>> register_memory(MutableBytes memory, Access access) override {
-    const unsigned flags = unsigned{IBV_ACCESS_LOCAL_WRITE} |
-                           (access.remote_read ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U) |
-                           (access.remote_write ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0U) |
-                           (access.relaxed_ordering ? unsigned{IBV_ACCESS_RELAXED_ORDERING} : 0U);
-    ibv_mr* region = ibv_reg_mr(domain_.get(), memory.data(), memory.size(), static_cast<int>(flags));
-    if (region == nullptr && access.relaxed_ordering && (errno == EOPNOTSUPP || errno == EINVAL)) {
-      // Relaxed ordering is optional, but some drivers refuse flags that they do not know.
-      region = ibv_reg_mr(domain_.get(), memory.data(), memory.size(),
-                          static_cast<int>(flags & ~unsigned{IBV_ACCESS_RELAXED_ORDERING}));
-    }
+    ibv_mr* const region =
+        with_flags(access, [&](int flags) { return ibv_reg_mr(domain_.get(), memory.data(), memory.size(), flags); });
     if (region == nullptr) {
       return failed("registering " + std::to_string(memory.size()) + " bytes with " + name_, errno);
     }
     return std::make_unique<VerbsRegion>(region);
+  }
+
+  Result<std::unique_ptr<MemoryRegion>> register_dmabuf(int descriptor, std::uint64_t offset, MutableBytes addresses,
+                                                        Access access) override {
+    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(addresses.data()));
+    ibv_mr* const region = with_flags(access, [&](int flags) {
+      return ibv_reg_dmabuf_mr(domain_.get(), offset, addresses.size(), address, descriptor, flags);
+    });
+    if (region != nullptr) return std::make_unique<VerbsRegion>(region);
+    const int error = errno;
+    auto refused = failed("registering " + std::to_string(addresses.size()) + " bytes at " + std::to_string(offset) +
+                              " of the dma-buf descriptor " + std::to_string(descriptor) + " with " + name_,
+                          error);
+    if (error == EOPNOTSUPP || error == ENOSYS || error == EPROTONOSUPPORT) {
+      refused.error().text +=
+          " (the driver of the device, or the kernel, does not register dma-buf descriptors: move "
+          "the bytes through RegisteredBuffer::allocate())";
+    }
+    return refused;
   }
 
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(std::size_t entries) override {
@@ -537,6 +548,19 @@ class VerbsDevice final : public Device {
   }
 
  private:
+  // Registers memory by `registers(flags)`. Relaxed ordering is optional, but some drivers refuse flags that they do
+  // not know.
+  template <class F>
+  static ibv_mr* with_flags(Access access, F registers) {
+    const unsigned flags = unsigned{IBV_ACCESS_LOCAL_WRITE} |
+                           (access.remote_read ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U) |
+                           (access.remote_write ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0U) |
+                           (access.relaxed_ordering ? unsigned{IBV_ACCESS_RELAXED_ORDERING} : 0U);
+    ibv_mr* const region = registers(static_cast<int>(flags));
+    if (region != nullptr || !access.relaxed_ordering || (errno != EOPNOTSUPP && errno != EINVAL)) return region;
+    return registers(static_cast<int>(flags & ~unsigned{IBV_ACCESS_RELAXED_ORDERING}));
+  }
+
   // Returns Gb/s of one lane by the code of the InfiniBand specification.
   static double lane_speed(unsigned code) noexcept {
     switch (code) {

@@ -13,6 +13,7 @@
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/transport/poller.h"
+#include "transport/rdma/device/device_event.h"
 
 namespace hawser {
 class Loop;
@@ -66,30 +67,6 @@ struct DeviceLimits {
 struct Counter {
   std::string name;
   std::uint64_t value = 0;
-};
-
-enum class DeviceEventKind : std::uint8_t {
-  device_fatal,  // The device is gone or broken. No object that was made on it works any more.
-  port_down,
-  port_up,
-  queue_pair_fatal,
-  completion_queue_overrun,
-  shared_receive_queue_low,  // The number of receives fell below the limit that SharedReceiveQueue::set_limit() armed.
-  // A failed queue pair uses up no more shared receives. The completions of those that it has used up are in the
-  // completion queue. Not every device raises this event.
-  last_receive_reached,
-  shared_receive_queue_broken,
-  addresses_changed,  // GIDs, the LID, or other values that a subnet manager may have changed.
-};
-std::string_view to_string(DeviceEventKind kind) noexcept;
-
-struct DeviceEvent {
-  DeviceEventKind kind = DeviceEventKind::device_fatal;
-  unsigned port = 0;             // Set in port events.
-  std::uint32_t queue_pair = 0;  // Set in queue_pair_fatal and last_receive_reached.
-  // The CompletionQueue or SharedReceiveQueue that a queue event is about. Only for comparison: the object may have
-  // been destroyed.
-  const void* queue = nullptr;
 };
 
 // ---- Work requests
@@ -267,6 +244,17 @@ class Device {
   virtual std::vector<Counter> counters(unsigned port) = 0;       // Counters of the port and of the device.
 
   virtual Result<std::unique_ptr<MemoryRegion>> register_memory(MutableBytes memory, Access access) = 0;
+  // The same for the memory behind a dma-buf descriptor, from `offset` on. Segments and peers name it by `addresses`,
+  // which are no memory of this process and have the same offset within a page. The caller may close the descriptor
+  // afterwards. `unavailable` if the device or its driver cannot do this.
+  virtual Result<std::unique_ptr<MemoryRegion>> register_dmabuf(int descriptor, std::uint64_t offset,
+                                                                MutableBytes addresses, Access access) {
+    static_cast<void>(descriptor);
+    static_cast<void>(offset);
+    static_cast<void>(addresses);
+    static_cast<void>(access);
+    return fail(ErrorCode::unavailable, name() + " does not register dma-buf descriptors", ErrorScope::transport);
+  }
   virtual Result<std::unique_ptr<CompletionQueue>> create_completion_queue(std::size_t entries) = 0;
   virtual Result<std::unique_ptr<SharedReceiveQueue>> create_shared_receive_queue(std::size_t requests) = 0;
   // Returns a queue pair that is ready to have receives posted. `port` is the port through which it will connect.

@@ -315,14 +315,15 @@ MemoryPool::PayloadBlock MemoryPool::find_user(std::byte* data, std::size_t byte
   if (user_ == nullptr) return {};
   const UserMemory::Found found = user_->retain(device_, data, bytes, options_.later);
   if (found.block == nullptr) return {};
-  return {found.block, {data, bytes, found.local_key, found.remote_key}, true};
+  return {found.block, {data, bytes, found.local_key, found.remote_key}, true, found.dmabuf};
 }
 
 MemoryPool::PayloadBlock MemoryPool::find_user_block(std::byte* data) noexcept {
   if (user_ == nullptr) return {};
   const UserMemory::Found found = user_->retain(device_, data, 1, options_.later);
   if (found.block == nullptr) return {};
-  return {found.block, {found.memory.data(), found.memory.size(), found.local_key, found.remote_key}, true};
+  return {
+      found.block, {found.memory.data(), found.memory.size(), found.local_key, found.remote_key}, true, found.dmabuf};
 }
 
 MemoryPool::PayloadBlock MemoryPool::retain_user(std::byte* data, std::size_t bytes) noexcept {

@@ -79,7 +79,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   struct PayloadBlock {
     Block* block = nullptr;  // The caller owns one reference.
     RegisteredMemory memory;
-    bool user = false;  // True for memory of the application.
+    bool user = false;    // True for memory of the application,
+    bool dmabuf = false;  // and for such memory that the processor cannot access.
   };
   PayloadBlock acquire_block(std::size_t bytes);
   // Returns the block that holds [data, data + bytes), of the pool or of the application, with an additional reference.

@@ -6,13 +6,22 @@
 
 namespace hawser::transport::rdma {
 
-Result<void> UserMemory::add(MutableBytes memory, Block& block) {
+Result<void> UserMemory::add(MutableBytes memory, Block& block, const std::optional<DmabufMemory>& dmabuf) {
   const std::lock_guard lock(mutex_);
   Entry entry;
   entry.block = &block;
+  entry.dmabuf = dmabuf;
   auto added = entries_.add(memory, std::move(entry));
   if (added) bytes_.store(entries_.bytes(), std::memory_order_relaxed);
   return added;
+}
+
+Result<std::unique_ptr<MemoryRegion>> UserMemory::register_entry(Device& device, MutableBytes memory,
+                                                                 const std::optional<DmabufMemory>& dmabuf) const {
+  if (dmabuf) {
+    return device.register_dmabuf(dmabuf->descriptor, dmabuf->offset, memory, {.relaxed_ordering = relaxed_ordering_});
+  }
+  return device.register_memory(memory, {.remote_read = true, .relaxed_ordering = relaxed_ordering_});
 }
 
 UserMemory::Registered& UserMemory::place_of(Entry& entry, const std::shared_ptr<Device>& device) {
@@ -38,10 +47,11 @@ Result<void> UserMemory::register_with(const std::byte* memory, const std::share
     }
     place.busy = true;
     ++found.entry->busy;
+    const std::optional<DmabufMemory> dmabuf = found.entry->dmabuf;
     lock.unlock();
     Result<std::unique_ptr<MemoryRegion>> region = nullptr;
     try {
-      region = device->register_memory(found.memory, {.remote_read = true, .relaxed_ordering = relaxed_ordering_});
+      region = register_entry(*device, found.memory, dmabuf);
     } catch (const std::bad_alloc&) {
       region = std::unexpected(Error{ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"});
     }
@@ -82,7 +92,7 @@ void UserMemory::remove(const std::byte* memory) noexcept {
 
 UserMemory::Found UserMemory::found_in(Entry& entry, MutableBytes memory, const Registered& place) noexcept {
   entry.block->retain();
-  return {entry.block, memory, place.region->local_key(), place.region->remote_key()};
+  return {entry.block, memory, place.region->local_key(), place.region->remote_key(), entry.dmabuf.has_value()};
 }
 
 UserMemory::Found UserMemory::retain(const std::shared_ptr<Device>& device, const std::byte* data, std::size_t bytes,

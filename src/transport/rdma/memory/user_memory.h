@@ -8,11 +8,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
+#include "hawser/transport/transport.h"
 #include "transport/common/address_range_map.h"
 #include "transport/rdma/device/verbs.h"
 
@@ -32,6 +34,7 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
     MutableBytes memory;  // All memory of the block.
     std::uint32_t local_key = 0;
     std::uint32_t remote_key = 0;
+    bool dmabuf = false;  // The processor cannot access the memory.
   };
   // Runs the work on a thread that may block, or drops it.
   using Later = std::function<void(std::function<void()> work)>;
@@ -39,7 +42,9 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
   explicit UserMemory(bool relaxed_ordering = false) noexcept : relaxed_ordering_(relaxed_ordering) {}
 
   // Adds `memory`, which must not overlap other memory here. `block` counts its users and lives until remove().
-  Result<void> add(MutableBytes memory, Block& block);
+  Result<void> add(MutableBytes memory, Block& block) { return add(memory, block, std::nullopt); }
+  // The same for memory behind a descriptor, which remains open until remove(). Peers cannot read it as a payload.
+  Result<void> add(const DmabufMemory& memory, Block& block) { return add(memory.addresses, block, memory); }
   // Registers the memory that begins at `memory` with `device`. The error is that of the device.
   Result<void> register_with(const std::byte* memory, const std::shared_ptr<Device>& device);
   // Registers all memory with `device`. Memory that the device refuses is registered again when it is used.
@@ -65,10 +70,14 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
   };
   struct Entry {
     Block* block = nullptr;
+    std::optional<DmabufMemory> dmabuf;
     std::vector<Registered> registered;
     std::size_t busy = 0;  // Number of entries that are busy.
   };
 
+  Result<void> add(MutableBytes memory, Block& block, const std::optional<DmabufMemory>& dmabuf);
+  Result<std::unique_ptr<MemoryRegion>> register_entry(Device& device, MutableBytes memory,
+                                                       const std::optional<DmabufMemory>& dmabuf) const;
   static Registered& place_of(Entry& entry, const std::shared_ptr<Device>& device);
   static Found found_in(Entry& entry, MutableBytes memory, const Registered& place) noexcept;
 

@@ -165,6 +165,7 @@ void OneSided::post_part(Entry& entry) {
   std::array<Segment, segments_most> segments;
   std::size_t count = 0;
   std::size_t bytes = 0;
+  bool may_inline = true;
   const std::size_t most =
       busy(entry.priority) ? std::min(options_.part_bytes_max, busy_part_bytes) : options_.part_bytes_max;
   while (entry.runs[entry.run].bytes == 0) ++entry.run;
@@ -176,6 +177,7 @@ void OneSided::post_part(Entry& entry) {
     if (run.bytes != 0) {
       const Held& held = *find(entry, memory, 0);
       const std::size_t part = std::min({run.bytes - entry.offset, most - bytes, held.bytes_from(memory)});
+      may_inline = may_inline && !held.dmabuf();
       segments[count++] = {memory, static_cast<std::uint32_t>(part), held.local_key()};
       bytes += part;
       entry.offset += part;
@@ -189,8 +191,8 @@ void OneSided::post_part(Entry& entry) {
   const bool must_signal = entry.posted == entry.bytes ||
                            unsignalled_parts_ + 1 >= std::max<std::size_t>(options_.parts_max / 2, 1) ||
                            unsignalled_bytes_ + bytes >= busy_window_bytes / 2;
-  const SendSlots::Posted posted =
-      work_queue_.access(entry.opcode, std::span(segments).first(count), entry.address + begin, entry.key, must_signal);
+  const SendSlots::Posted posted = work_queue_.access(entry.opcode, std::span(segments).first(count),
+                                                      entry.address + begin, entry.key, must_signal, may_inline);
   unsignalled_parts_ = posted.signalled ? 0 : unsignalled_parts_ + 1;
   unsignalled_bytes_ = posted.signalled ? 0 : unsignalled_bytes_ + bytes;
   if (entry.first_id == 0) entry.first_id = posted.id;

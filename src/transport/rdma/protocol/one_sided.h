@@ -69,12 +69,19 @@ class OneSided final : public RemoteMemory {
    public:
     Held() noexcept = default;
     explicit Held(const MemoryPool::PayloadBlock& of) noexcept
-        : memory_(of.memory.data, of.memory.bytes), local_key_(of.memory.local_key), block_(of.block) {}
+        : memory_(of.memory.data, of.memory.bytes),
+          local_key_(of.memory.local_key),
+          dmabuf_(of.dmabuf),
+          block_(of.block) {}
     Held(Held&& other) noexcept
-        : memory_(other.memory_), local_key_(other.local_key_), block_(std::exchange(other.block_, nullptr)) {}
+        : memory_(other.memory_),
+          local_key_(other.local_key_),
+          dmabuf_(other.dmabuf_),
+          block_(std::exchange(other.block_, nullptr)) {}
     Held& operator=(Held&& other) noexcept {
       std::swap(memory_, other.memory_);
       std::swap(local_key_, other.local_key_);
+      std::swap(dmabuf_, other.dmabuf_);
       std::swap(block_, other.block_);
       return *this;
     }
@@ -82,6 +89,8 @@ class OneSided final : public RemoteMemory {
       if (block_ != nullptr) block_->release();
     }
     std::uint32_t local_key() const noexcept { return local_key_; }
+    // The processor cannot access the memory, so its bytes are never sent inline.
+    bool dmabuf() const noexcept { return dmabuf_; }
     // Bytes from `data` to the end of the memory; 0 if it lies elsewhere.
     std::size_t bytes_from(const std::byte* data) const noexcept {
       const auto offset = static_cast<std::size_t>(data - memory_.data());
@@ -91,6 +100,7 @@ class OneSided final : public RemoteMemory {
    private:
     MutableBytes memory_;
     std::uint32_t local_key_ = 0;
+    bool dmabuf_ = false;
     Block* block_ = nullptr;
   };
   struct Entry : ScheduledTransfer<Entry> {

@@ -49,9 +49,9 @@ class WorkQueue {
     return access(Opcode::read, std::span(&into, 1), address, key, true).id;
   }
   // Adds a read into the segments, or a write from them, of at most segments_max. Uses a slot. The peer has the data of
-  // a write before it receives packets that are sent later.
+  // a write before it receives packets that are sent later. `may_inline`: the processor can read the segments.
   SendSlots::Posted access(Opcode opcode, std::span<const Segment> local, std::uint64_t address, std::uint32_t key,
-                           bool must_signal) {
+                           bool must_signal, bool may_inline = true) {
     if (count_ == batch_max || segment_count_ + local.size() > segments_max) submit();
     std::size_t bytes = 0;
     for (const Segment& one : local) bytes += one.bytes;
@@ -59,7 +59,7 @@ class WorkQueue {
     batch_[count_] = {.id = posted.id,
                       .segments = add(local),
                       .opcode = opcode,
-                      .inlined = opcode == Opcode::write && bytes <= pair_.inline_bytes(),
+                      .inlined = may_inline && opcode == Opcode::write && bytes <= pair_.inline_bytes(),
                       .signalled = posted.signalled,
                       .remote_address = address,
                       .remote_key = key};

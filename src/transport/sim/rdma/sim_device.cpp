@@ -1,6 +1,10 @@
 #include "transport/sim/rdma/sim_device.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "transport/sim/rdma/sim_queue_pair.h"
@@ -11,7 +15,9 @@ namespace {
 
 constexpr std::size_t page_bytes = 4096;
 
-class SimMemoryRegion final : public rdma::MemoryRegion {
+std::uint64_t address_of(MutableBytes memory) noexcept { return reinterpret_cast<std::uintptr_t>(memory.data()); }
+
+class SimMemoryRegion : public rdma::MemoryRegion {
  public:
   SimMemoryRegion(SimDevice& device, std::uint32_t key) : device_(device), key_(key) {}
   SimMemoryRegion(const SimMemoryRegion&) = delete;
@@ -23,6 +29,16 @@ class SimMemoryRegion final : public rdma::MemoryRegion {
  private:
   SimDevice& device_;
   const std::uint32_t key_;
+};
+
+class SimDmabufRegion final : public SimMemoryRegion {
+ public:
+  SimDmabufRegion(SimDevice& device, std::uint32_t key, MutableBytes mapped)
+      : SimMemoryRegion(device, key), mapped_(mapped) {}
+  ~SimDmabufRegion() override { ::munmap(mapped_.data(), mapped_.size()); }
+
+ private:
+  const MutableBytes mapped_;
 };
 
 }  // namespace
@@ -189,8 +205,30 @@ Result<std::unique_ptr<rdma::MemoryRegion>> SimDevice::register_memory(MutableBy
   const double pages = static_cast<double>((memory.size() + page_bytes - 1) / page_bytes);
   charge(parameters().registration_ns + pages * parameters().registration_page_ns);
   const std::uint32_t key = fabric_->next_key();
-  regions_[key] = {memory.data(), memory.size(), access};
+  regions_[key] = {memory.data(), memory.size(), access, address_of(memory)};
   return std::make_unique<SimMemoryRegion>(*this, key);
+}
+
+Result<std::unique_ptr<rdma::MemoryRegion>> SimDevice::register_dmabuf(int descriptor, std::uint64_t offset,
+                                                                       MutableBytes addresses, rdma::Access access) {
+  if (refuses_dmabuf_) return rdma::Device::register_dmabuf(descriptor, offset, addresses, access);
+  if (refuses_memory_) return fail(ErrorCode::overloaded, name_ + " registers no more memory");
+  const std::size_t before = offset % page_bytes;
+  if (address_of(addresses) % page_bytes != before) {
+    return fail(ErrorCode::invalid_argument, "the addresses and the offset differ within a page");
+  }
+  // The processor accesses the memory at other addresses than those that name it, as a device does.
+  const std::size_t mapped = before + addresses.size();
+  void* const at =
+      ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, static_cast<off_t>(offset - before));
+  if (at == MAP_FAILED) {
+    return fail(ErrorCode::invalid_argument,
+                name_ + " cannot map the descriptor " + std::to_string(descriptor) + ": " + std::strerror(errno));
+  }
+  charge(parameters().registration_ns);
+  const std::uint32_t key = fabric_->next_key();
+  regions_[key] = {static_cast<std::byte*>(at) + before, addresses.size(), access, address_of(addresses)};
+  return std::make_unique<SimDmabufRegion>(*this, key, MutableBytes(static_cast<std::byte*>(at), mapped));
 }
 
 Result<std::unique_ptr<rdma::CompletionQueue>> SimDevice::create_completion_queue(std::size_t entries) {
@@ -242,7 +280,7 @@ const SimDevice::Region* SimDevice::region(std::uint32_t key) const noexcept {
 std::byte* SimDevice::resolve(std::uint32_t key, std::uint64_t address, std::size_t bytes) const noexcept {
   const Region* const found = region(key);
   if (found == nullptr) return nullptr;
-  const std::uint64_t start = reinterpret_cast<std::uintptr_t>(found->data);
+  const std::uint64_t start = found->address;
   if (address < start || address - start > found->bytes || found->bytes - (address - start) < bytes) return nullptr;
   return found->data + (address - start);
 }

@@ -93,6 +93,9 @@ class SimDevice final : public rdma::Device {
   // device.
   std::vector<rdma::Counter> counters(unsigned port) override;
   Result<std::unique_ptr<rdma::MemoryRegion>> register_memory(MutableBytes memory, rdma::Access access) override;
+  // The descriptor may be any that can be mapped, such as that of memfd_create().
+  Result<std::unique_ptr<rdma::MemoryRegion>> register_dmabuf(int descriptor, std::uint64_t offset,
+                                                              MutableBytes addresses, rdma::Access access) override;
   Result<std::unique_ptr<rdma::CompletionQueue>> create_completion_queue(std::size_t entries) override;
   Result<std::unique_ptr<rdma::SharedReceiveQueue>> create_shared_receive_queue(std::size_t requests) override;
   Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(const rdma::QueuePairOptions& options,
@@ -105,6 +108,9 @@ class SimDevice final : public rdma::Device {
   void set_port(const rdma::PortStatus& status) { port_ = status; }
   void add_address(const rdma::GidEntry& entry) { addresses_.push_back(entry); }
   void refuse_memory(bool refuses) noexcept { refuses_memory_ = refuses; }
+  // As a device whose driver does not know dma-buf descriptors.
+  void refuse_dmabuf(bool refuses) noexcept { refuses_dmabuf_ = refuses; }
+  std::size_t regions() const noexcept { return regions_.size(); }
   // Longer packets from this device are lost, whatever the ports' MTU is.
   void lose_packets_beyond(std::size_t bytes) noexcept { packet_bytes_max_ = bytes; }
   const std::vector<SimCompletionQueue*>& completion_queues() const noexcept { return completion_queues_; }
@@ -114,6 +120,7 @@ class SimDevice final : public rdma::Device {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
     rdma::Access access;
+    std::uint64_t address = 0;  // Names the first byte.
   };
   SimFabric& fabric() noexcept { return *fabric_; }
   const SimParameters& parameters() const noexcept { return fabric_->parameters(); }
@@ -157,6 +164,7 @@ class SimDevice final : public rdma::Device {
   rdma::PortStatus port_;
   std::vector<rdma::GidEntry> addresses_;
   bool refuses_memory_ = false;
+  bool refuses_dmabuf_ = false;
   std::size_t packet_bytes_max_ = SIZE_MAX;
   std::vector<SimCompletionQueue*> completion_queues_;
   std::map<std::uint32_t, Region> regions_;

@@ -244,8 +244,12 @@ void SimQueuePair::copy_from(const Work& work, std::byte* to) {
     if (work.bytes > 0) std::memcpy(to, work.inlined.data(), work.bytes);
   } else {
     for (unsigned i = 0; i < work.segment_count; ++i) {
-      if (work.segments[i].bytes > 0) std::memcpy(to, work.segments[i].data, work.segments[i].bytes);
-      to += work.segments[i].bytes;
+      const rdma::Segment& segment = work.segments[i];
+      const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(segment.data));
+      const std::byte* const from = device_.resolve(segment.local_key, address, segment.bytes);
+      // The region may have ended since the request was posted.
+      if (segment.bytes > 0) std::memcpy(to, from != nullptr ? from : segment.data, segment.bytes);
+      to += segment.bytes;
     }
   }
   if (device_.fabric().corrupts() && work.bytes > 0) start[work.bytes / 2] ^= std::byte{1};

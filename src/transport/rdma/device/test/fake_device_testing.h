@@ -30,7 +30,14 @@ class FakeDevice final : public Device {
     if (registering) registering();
     if (refuse_memory) return fail(ErrorCode::overloaded, "refused");
     const std::uint32_t key = ++last_key_;
-    regions[key] = {memory, access};
+    regions[key] = {.memory = memory, .access = access};
+    return std::make_unique<Region>(*this, key);
+  }
+  Result<std::unique_ptr<MemoryRegion>> register_dmabuf(int descriptor, std::uint64_t offset, MutableBytes addresses,
+                                                        Access access) override {
+    if (refuse_memory) return Device::register_dmabuf(descriptor, offset, addresses, access);
+    const std::uint32_t key = ++last_key_;
+    regions[key] = {addresses, access, descriptor, offset};
     return std::make_unique<Region>(*this, key);
   }
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(std::size_t) override {
@@ -49,6 +56,8 @@ class FakeDevice final : public Device {
   struct Registered {
     MutableBytes memory;
     Access access;
+    int descriptor = -1;  // Memory behind a descriptor.
+    std::uint64_t offset = 0;
   };
   std::map<std::uint32_t, Registered> regions;
   bool refuse_memory = false;

@@ -66,6 +66,32 @@ TEST_F(UserMemoryTest, IsRegisteredOnceWithEachDevice) {
   EXPECT_TRUE(other->regions.empty());
 }
 
+// Peers may not read such memory as a payload, because calls do not carry it.
+TEST_F(UserMemoryTest, MemoryBehindADescriptorIsRegisteredByIt) {
+  ASSERT_TRUE(table.add(DmabufMemory{.addresses = memory, .descriptor = 17, .offset = 8192}, block));
+  const UserMemory::Found found = table.retain(device, memory.data() + 5, 100);
+  ASSERT_EQ(found.block, &block);
+  EXPECT_TRUE(found.dmabuf);
+  const FakeDevice::Registered& region = device->regions.at(found.local_key);
+  EXPECT_EQ(region.descriptor, 17);
+  EXPECT_EQ(region.offset, 8192U);
+  EXPECT_EQ(region.memory.data(), memory.data());
+  EXPECT_EQ(region.memory.size(), memory.size());
+  EXPECT_EQ(region.access, Access{});
+  block.release();
+  other->refuse_memory = true;
+  const Result<void> refused = table.register_with(memory.data(), other);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
+  EXPECT_EQ(refused.error().text, "fake0 does not register dma-buf descriptors");
+  table.remove(memory.data());
+  EXPECT_TRUE(device->regions.empty());
+  ASSERT_TRUE(table.add(memory, block));
+  EXPECT_FALSE(table.retain(device, memory.data(), 1).dmabuf);
+  block.release();
+  table.remove(memory.data());
+}
+
 // After a pause, a transfer registers the memory again with a device that refused, on a thread that may block.
 // register_with() does not wait for the pause.
 TEST_F(UserMemoryTest, ARefusalIsNotForEver) {

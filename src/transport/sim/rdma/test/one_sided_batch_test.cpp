@@ -1,11 +1,17 @@
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
+#include "base/dmabuf_range.h"
 #include "hawser/transfer_batch.h"
 #include "transport/sim/rdma/sim_queue_pair.h"
 #include "transport/sim/rdma/test/rdma_attack_testing.h"
@@ -264,6 +270,110 @@ TEST_F(OneSidedBatches, MessagesBesideBulkWaitForAShortWindow) {
   // 256 KiB take 21 us at 100 Gb/s, and 4 MiB take 336 us.
   EXPECT_LE(beside, alone + microseconds(50));
   EXPECT_GE(bulk_gbit_per_s, 80);
+}
+
+// Memory behind a descriptor, at both ends: no byte of it passes through the processor, also in small writes, which are
+// otherwise sent inline.
+TEST_F(OneSidedBatches, MemoryBehindADescriptorIsMovedByTheDevicesAlone) {
+  constexpr std::size_t bytes = 64 * block;
+  struct End {
+    explicit End(const std::shared_ptr<Transport>& transport) {
+      const Descriptor descriptor(::memfd_create("one_sided_batch_test", MFD_CLOEXEC));
+      EXPECT_EQ(::ftruncate(descriptor.get(), static_cast<off_t>(bytes)), 0);
+      range = std::move(*DmabufRange::open(descriptor.get(), block, bytes - block));
+      registration =
+          std::move(*transport->register_dmabuf({range.addresses(), range.descriptor(), range.offset()}, counted));
+      void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
+      EXPECT_NE(at, MAP_FAILED);
+      all = MutableBytes(static_cast<std::byte*>(at), bytes);
+    }
+    ~End() { ::munmap(all.data(), all.size()); }
+    MutableBytes memory() { return all.subspan(block); }  // As the processor of a GPU would see it.
+    BatchMemory counted{0};
+    DmabufRange range;
+    std::unique_ptr<MemoryRegistration> registration;
+    MutableBytes all;
+  };
+  const SimDevice& server_device = static_cast<SimDevice&>(*server_device_);
+  const SimDevice& client_device = static_cast<SimDevice&>(*client_device_);
+  const std::size_t at_server = server_device.regions();
+  const std::size_t at_client = client_device.regions();
+  {
+    End there(server_transport_);
+    End here(client_transport_);
+    exposed_ = *there.registration->expose(there.range.addresses().subspan(2 * block, 40 * block), true, true);
+    for (const std::size_t size : {std::size_t{1}, std::size_t{16}, std::size_t{300}, 7 * block + 3}) {
+      std::memset(there.memory().data(), 'u', there.memory().size());
+      std::memset(here.memory().data(), static_cast<int>(size % 251), here.memory().size());
+      BatchAccess write;
+      write.batch.add(here.range.addresses().subspan(3, size), 5);
+      run(write, RemoteOperation::Kind::write);
+      const Bytes landed = there.memory().subspan(2 * block + 5, size);
+      EXPECT_EQ(std::memcmp(landed.data(), here.memory().data(), size), 0) << size;
+      EXPECT_EQ(there.memory()[2 * block + 4], std::byte{'u'});
+      EXPECT_EQ(there.memory()[2 * block + 5 + size], std::byte{'u'});
+      BatchAccess read;
+      read.batch.add(here.range.addresses().subspan(20 * block, size), 4);
+      run(read, RemoteOperation::Kind::read);
+      EXPECT_EQ(here.memory()[20 * block], std::byte{'u'});
+      EXPECT_EQ(std::memcmp(here.memory().data() + 20 * block + 1, landed.data(), size - 1), 0) << size;
+    }
+    // Local memory of both kinds in one operation.
+    BatchAccess mixed;
+    mixed.batch.add(local(0).first(8), 0);
+    mixed.batch.add(here.range.addresses().first(8), 8);
+    run(mixed, RemoteOperation::Kind::write);
+    EXPECT_EQ(std::memcmp(there.memory().data() + 2 * block, local(0).data(), 8), 0);
+    EXPECT_EQ(std::memcmp(there.memory().data() + 2 * block + 8, here.memory().data(), 8), 0);
+    // Bounds and revocation are those of the key.
+    BatchAccess beyond;
+    beyond.batch.add(here.range.addresses().first(8), 40 * block - 7);
+    prepare(beyond, RemoteOperation::Kind::write);
+    exposed_.reset();
+    EXPECT_TRUE(pair_->client->remote_memory()->start(beyond));
+    pass(milliseconds(50));
+    ASSERT_TRUE(beyond.error);
+    EXPECT_EQ(beyond.error->code, ErrorCode::stale_handle);
+    pair_.reset();
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(here.counted.unique(), true);
+  }
+  // Nothing is registered any more.
+  local_.reset();
+  registered_.reset();
+  EXPECT_LE(server_device.regions(), at_server);
+  EXPECT_LE(client_device.regions(), at_client);
+}
+
+TEST_F(OneSidedBatches, ADeviceWithoutDescriptorsRefusesThem) {
+  const Descriptor descriptor(::memfd_create("one_sided_batch_test", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(descriptor.get(), 8192), 0);
+  const DmabufRange range = std::move(*DmabufRange::open(descriptor.get(), 0, 8192));
+  const DmabufMemory memory{range.addresses(), range.descriptor(), range.offset()};
+  BatchMemory counted(0);
+  SimDevice& device = static_cast<SimDevice&>(*client_device_);
+  device.refuse_dmabuf(true);
+  const std::size_t before = device.regions();
+  const auto refused = client_transport_->register_dmabuf(memory, counted);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
+  EXPECT_EQ(refused.error().text, "sim0 does not register dma-buf descriptors");
+  device.refuse_dmabuf(false);
+  device.refuse_memory(true);
+  const auto full = client_transport_->register_dmabuf(memory, counted);
+  ASSERT_FALSE(full.has_value());
+  EXPECT_EQ(full.error().code, ErrorCode::overloaded);
+  EXPECT_EQ(device.regions(), before);
+  // One device that accepts the memory is enough, if there are several.
+  const auto every_device = make_rdma_transport({.huge_pages = false}, fabric_);
+  const auto partly = every_device->register_dmabuf(memory, counted);
+  ASSERT_TRUE(partly.has_value()) << partly.error().text;
+  const auto exposed = (*partly)->expose(memory.addresses, true, false);
+  ASSERT_TRUE(exposed.has_value());
+  EXPECT_EQ((*exposed)->places().size(), 1U);
+  ASSERT_EQ((*exposed)->left_out().size(), 1U);
+  EXPECT_NE((*exposed)->left_out()[0].find("sim0"), std::string::npos);
+  device.refuse_memory(false);
 }
 
 }  // namespace
