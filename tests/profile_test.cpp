@@ -7,15 +7,18 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/cpu_sampler.h"
 #include "base/symbols.h"
 #include "hawser/hawser.h"
 #include "hawser/http_client.h"
 #include "hawser/pages.h"
+#include "tests/profile/profile_testing.h"
 #include "tests/testing.h"
 
 namespace hawser::profile_test {
@@ -50,10 +53,15 @@ class Burning {
 
 Profile sample() {
   Profile profile;
+  profile.kinds = {{"samples", "count"}, {"cpu", "nanoseconds"}};
+  profile.period_kind = {"cpu", "nanoseconds"};
+  profile.period = 10'000'000;
+  profile.begin = std::chrono::system_clock::now();
   profile.seconds = 2;
-  profile.hertz = 100;
-  profile.stacks = {
-      {"loop", {"main", "shop::order(int)"}, 6}, {"loop", {"main"}, 2}, {"a;b", {"<script>&\"\x1b\xff"}, 2}};
+  profile.caption = "of <time>";
+  profile.stacks = {{"loop", {"main", "shop::order(int)"}, {6, 60'000'000}},
+                    {"loop", {"main"}, {2, 20'000'000}},
+                    {"a;b", {"<script>&\"\x1b\xff"}, {2, 20'000'000}}};
   return profile;
 }
 
@@ -70,8 +78,8 @@ TEST(Profile, TheFlameGraphShowsPartsAndEscapesNames) {
   EXPECT_THAT(svg, HasSubstr("&lt;script&gt;&amp;&quot;??"));
   // 240 pixels have room for 35 characters.
   Profile narrow = sample();
-  narrow.stacks.push_back({"loop", {std::string(100, 'x')}, 2});
-  narrow.stacks[0].samples = 4;
+  narrow.stacks.push_back({"loop", {std::string(100, 'x')}, {2, 0}});
+  narrow.stacks[0].values[0] = 4;
   EXPECT_THAT(flame_svg(narrow), HasSubstr(">" + std::string(32, 'x') + "...</text>"));
   EXPECT_THAT(svg, Not(HasSubstr("<script")));
   EXPECT_THAT(svg, Not(HasSubstr("style")));
@@ -80,9 +88,9 @@ TEST(Profile, TheFlameGraphShowsPartsAndEscapesNames) {
 
 TEST(Profile, TheFlameGraphIsBounded) {
   Profile profile;
-  profile.hertz = 100;
+  profile.kinds = {{"samples", "count"}};
   for (int i = 0; i < 5'000; ++i) {
-    Profile::Stack stack{"loop", {}, 1};
+    Profile::Stack stack{"loop", {}, {1}};
     for (int frame = 0; frame < 64; ++frame)
       stack.frames.push_back("f" + std::to_string(i) + "_" + std::to_string(frame));
     profile.stacks.push_back(std::move(stack));
@@ -90,11 +98,35 @@ TEST(Profile, TheFlameGraphIsBounded) {
   EXPECT_LT(flame_svg(profile).size(), 100'000U);
 }
 
-TEST(Profile, PprofBeginsWithItsSampleTypes) {
-  const std::string bytes = pprof_bytes(sample());
-  // sample_type: samples in count, cpu in nanoseconds. These are the strings 1 to 4.
-  EXPECT_THAT(bytes, StartsWith(std::string("\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04", 12)));
-  EXPECT_THAT(bytes, HasSubstr("shop::order(int)"));
+TEST(Profile, TheShownKindHasItsUnit) {
+  Profile profile = sample();
+  profile.stacks.back().group = "idle";
+  profile.shown = 1;
+  EXPECT_THAT(folded_text(profile), HasSubstr("idle;a:b;<script>&\"?? 20000000\n"));
+  EXPECT_THAT(flame_svg(profile), HasSubstr("100.00 ms of &lt;time&gt;</text>"));
+  EXPECT_THAT(flame_svg(profile), HasSubstr("<title>idle: 20.00 ms, 20.0 %</title>"));
+  EXPECT_EQ(observe::value_text(1'500'000'000, "nanoseconds"), "1.50 s");
+  EXPECT_EQ(observe::value_text(12, "bytes"), "12 B");
+  EXPECT_EQ(observe::value_text(3 << 19, "bytes"), "1.5 MiB");
+  EXPECT_EQ(observe::value_text(7, "count"), "7 samples");
+}
+
+TEST(Profile, PprofHasItsStacks) {
+  Profile given = sample();
+  given.stacks.back().group = "idle";
+  const DecodedProfile profile = decode_pprof(pprof_bytes(given));
+  EXPECT_EQ(profile.types, (std::vector<std::string>{"samples/count", "cpu/nanoseconds"}));
+  EXPECT_EQ(profile.period_type, "cpu/nanoseconds");
+  EXPECT_EQ(profile.period, 10'000'000);
+  EXPECT_EQ(profile.duration_ns, 2'000'000'000);
+  EXPECT_EQ(profile.comments, std::vector<std::string>{"of <time>"});
+  EXPECT_EQ(profile.default_type, "samples");
+  ASSERT_EQ(profile.samples.size(), 3U);
+  EXPECT_EQ(profile.samples[0].frames, (std::vector<std::string>{"shop::order(int)", "main"}));
+  EXPECT_EQ(profile.samples[0].values, (std::vector<std::int64_t>{6, 60'000'000}));
+  EXPECT_EQ(profile.samples[0].labels, (std::map<std::string, std::string>{{"thread", "loop"}}));
+  EXPECT_EQ(profile.samples[2].frames.back(), "idle");
+  EXPECT_EQ(profile.total(0), 10);
 }
 
 TEST(Symbols, FunctionsOfTheProgramAndOfLibrariesHaveNames) {
@@ -162,59 +194,42 @@ TEST(CpuSampler, ThreadsMayBeginAndEndMeanwhile) {
   EXPECT_LE((*sampler)->samples().size(), CpuSampler::samples_max);
 }
 
-class ProfilePage : public ::testing::Test {
- protected:
-  // Asks a server with pages for `path`.
-  HttpClientResponse get(std::string path, std::string field = {}) {
-    Server server;
-    PagesOptions pages;
-    pages.pages = pages.changes = PageAccess::all;
-    enable_pages(server, std::move(pages));
-    EXPECT_OK(server.start());
-    return sync_wait([](std::string url, std::string name) -> Task<HttpClientResponse> {
-      HttpClientOptions options;
-      options.request_timeout = patience;
-      HttpClient http(*Loop::current(), options);
-      HttpClientRequest request;
-      request.url = std::move(url);
-      if (!name.empty()) request.headers = {{name, "http://other.example"}};
-      AWAIT(response, http.send(std::move(request)));
-      EXPECT_OK(response);
-      co_return response ? std::move(*response) : HttpClientResponse();
-    }("http://" + server.address() + path, std::move(field)));
-  }
-};
-
-TEST_F(ProfilePage, GivesEachFormat) {
+TEST(ProfilePage, GivesEachFormat) {
   const Burning burning;
-  const HttpClientResponse svg = get("/profile/cpu?seconds=1");
+  const HttpClientResponse svg = get({"/profile/cpu?seconds=1"});
   EXPECT_EQ(svg.status, 200) << svg.body;
   EXPECT_EQ(svg.header("content-type"), "image/svg+xml");
   EXPECT_THAT(svg.body, StartsWith("<svg "));
-  const HttpClientResponse folded = get("/profile/cpu?seconds=1&format=folded&hertz=500");
+  const HttpClientResponse folded = get({"/profile/cpu?seconds=1&format=folded&hertz=500"});
   EXPECT_EQ(folded.status, 200) << folded.body;
   EXPECT_EQ(folded.header("content-type"), "text/plain; charset=utf-8");
-  const HttpClientResponse pprof = get("/profile/cpu?seconds=1&format=pprof");
+  const HttpClientResponse pprof = get({"/profile/cpu?seconds=1&format=pprof"});
   EXPECT_EQ(pprof.status, 200);
-  EXPECT_THAT(pprof.body, StartsWith("\x0a\x04"));
+  const DecodedProfile decoded = decode_pprof(pprof.body);
+  EXPECT_EQ(decoded.types, (std::vector<std::string>{"samples/count", "cpu/nanoseconds"}));
+  EXPECT_EQ(decoded.default_type, "samples");
+  const HttpClientResponse html = get({.path = "/profile/cpu?seconds=1", .accept = "text/html"});
+  EXPECT_EQ(html.header("content-type"), "text/html; charset=utf-8");
+  EXPECT_THAT(html.body, HasSubstr("burn_processor_time"));
+  EXPECT_THAT(html.body, HasSubstr("<div class=\"graph\"><svg xmlns"));
 }
 
-TEST_F(ProfilePage, IsForClientsOfThisMachineAlone) {
-  EXPECT_EQ(get("/profile/cpu?seconds=1", "X-Forwarded-For").status, 403);
-  EXPECT_EQ(get("/profile/cpu?seconds=1", "Origin").status, 403);
+TEST(ProfilePage, IsForClientsOfThisMachineAlone) {
+  EXPECT_EQ(get({"/profile/cpu?seconds=1", "X-Forwarded-For"}).status, 403);
+  EXPECT_EQ(get({"/profile/cpu?seconds=1", "Origin"}).status, 403);
 }
 
-TEST_F(ProfilePage, LimitsAreChecked) {
+TEST(ProfilePage, LimitsAreChecked) {
   for (const char* const query : {"seconds=0", "seconds=61", "seconds=-1", "seconds=1.5", "seconds=1s", "hertz=0",
                                   "hertz=1001", "hertz=x", "format=exe"}) {
-    EXPECT_EQ(get(std::string("/profile/cpu?") + query).status, 400) << query;
+    EXPECT_EQ(get({std::string("/profile/cpu?") + query}).status, 400) << query;
   }
 }
 
-TEST_F(ProfilePage, ASecondProfileIsRefused) {
+TEST(ProfilePage, ASecondProfileIsRefused) {
   const auto first = CpuSampler::begin(99);
   ASSERT_TRUE(first) << error_of(first);
-  const HttpClientResponse second = get("/profile/cpu?seconds=1");
+  const HttpClientResponse second = get({"/profile/cpu?seconds=1"});
   EXPECT_EQ(second.status, 409);
   EXPECT_THAT(second.body, HasSubstr("a profile of this process is being taken"));
 }

@@ -38,6 +38,7 @@ CONDITIONAL_FILES = {
     "include/hawser/detail/offload.h": "a warning of GCC that Clang does not know",
     "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/base/block_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
+    "src/heap_profile/operators.cpp": "sanitizers can only be asked about through the preprocessor",
     "src/protocol/http1/gzip.cpp": "zlib is optional there, and the component has the same functions without it",
     "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",
 }
@@ -64,6 +65,7 @@ LAYERS = {
     "protocol/http1": ("rpc", "metrics", "wire", "codec", "exec", "transport", "base"),
     "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "observe": ("rpc", "metrics", "wire", "codec", "exec", "transport", "base"),
+    "heap_profile": ("base",),
     "kv": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "security/tls": ("rpc", "transport", "exec", "base"),

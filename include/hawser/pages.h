@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -57,6 +58,11 @@ struct PagesOptions {
   // For POST /record, by which `hawser record` fetches requests. Only for clients of this machine, whatever `pages` and
   // `changes` are, unless one of them is `off`.
   std::optional<Recorder> recorder = {};
+  // Bounds of the profiles of allocations that the pages take (component hawser::heap_profile): sampled allocations
+  // that are followed until they are freed, 1 to 4,194,304, 48 bytes each; and different stacks, 1 to 262,144, 584
+  // bytes each. The page has the number of those for which there was no room.
+  std::size_t heap_profile_live_max = 65'536;
+  std::size_t heap_profile_stacks_max = 8'192;
 };
 
 // Enables HTTP on the server's port with the pages, and with the routes of `http`. A route that `http` has already is a

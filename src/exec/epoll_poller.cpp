@@ -10,6 +10,8 @@
 #include <string>
 #include <system_error>
 
+#include "exec/idle_functions.h"
+
 namespace hawser::exec {
 namespace {
 
@@ -46,20 +48,8 @@ Time EpollPoller::now() const noexcept { return monotonic_now(); }
 
 std::size_t EpollPoller::wait(Duration timeout, Time& now) {
   std::array<epoll_event, events_max> events;
-  int count = 0;
-  if (timeout == Duration::zero() || timeout == forever) {
-    count = epoll_wait(epoll_fd_, events.data(), events_max, timeout == forever ? -1 : 0);
-  } else {
-    const timespec limit{static_cast<time_t>(timeout.count() / 1'000'000'000),
-                         static_cast<long>(timeout.count() % 1'000'000'000)};
-    count = epoll_pwait2(epoll_fd_, events.data(), events_max, &limit, nullptr);
-    // Kernels before 5.11 lack epoll_pwait2(), and some sandboxes forbid it. epoll_wait() takes milliseconds; they are
-    // rounded up so that no timer is early.
-    if (count < 0 && errno != EINTR) {
-      const auto ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
-      count = epoll_wait(epoll_fd_, events.data(), events_max, static_cast<int>(ms < 86'400'000 ? ms : 86'400'000));
-    }
-  }
+  const int count = timeout == Duration::zero() ? epoll_wait(epoll_fd_, events.data(), events_max, 0)
+                                                : sleep_in_epoll(epoll_fd_, events, timeout);
   now = monotonic_now();
   std::size_t delivered = 0;
   for (int i = 0; i < count; ++i) {

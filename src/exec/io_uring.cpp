@@ -11,6 +11,9 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/allocation_hook.h"
+#include "exec/idle_functions.h"
+
 namespace hawser::exec {
 namespace {
 
@@ -60,6 +63,7 @@ struct IoUring::Ring {
 
 IoUring::Ring::~Ring() {
   if (made) io_uring_queue_exit(&uring);
+  allocation_hook::freed(memory);
   if (buffer_ring != nullptr) munmap(buffer_ring, buffers * sizeof(io_uring_buf));
   if (memory != nullptr) munmap(memory, std::size_t{buffers} * buffer_bytes);
 }
@@ -92,6 +96,7 @@ std::string IoUring::Ring::setup_buffers() {
   buffer_ring = static_cast<io_uring_buf_ring*>(map(buffers * sizeof(io_uring_buf)));
   memory = static_cast<std::byte*>(map(std::size_t{buffers} * buffer_bytes));
   if (buffer_ring == nullptr || memory == nullptr) return failed("mmap", errno);
+  allocation_hook::allocated(memory, std::size_t{buffers} * buffer_bytes, __builtin_return_address(0));
   io_uring_buf_reg registration{};
   registration.ring_addr = reinterpret_cast<std::uintptr_t>(buffer_ring);
   registration.ring_entries = buffers;
@@ -305,12 +310,8 @@ void IoUring::enter(Duration timeout) {
     if (io_uring_sq_ready(uring) != 0 || (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0) {
       io_uring_submit_and_get_events(uring);
     }
-  } else if (timeout == forever) {
-    io_uring_submit_and_wait(uring, 1);
   } else {
-    __kernel_timespec limit{.tv_sec = timeout.count() / 1'000'000'000, .tv_nsec = timeout.count() % 1'000'000'000};
-    io_uring_cqe* ignored = nullptr;
-    io_uring_submit_and_wait_timeout(uring, &ignored, 1, &limit, nullptr);
+    sleep_in_ring(uring, timeout);
   }
 }
 

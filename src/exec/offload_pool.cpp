@@ -4,6 +4,8 @@
 #include <system_error>
 #include <utility>
 
+#include "exec/idle_functions.h"
+
 namespace hawser::exec {
 namespace {
 
@@ -98,7 +100,7 @@ void OffloadPool::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
     ++idle_;
-    changed_.wait(lock, [this] { return ending_ || waiting_ != 0; });
+    while (!ending_ && waiting_ == 0) sleep_until_work(changed_, lock);
     --idle_;
     if (ending_) return;
     std::unique_ptr<detail::Posted> work = take();

@@ -58,8 +58,12 @@ struct Document {
   std::string path;
   std::string title;
   std::vector<Table> tables = {};
-  bool updates = true;     // The page in a browser updates itself.
-  std::string query = {};  // The query of the request without `format`, for links to the other formats.
+  bool updates = true;      // The page in a browser updates itself.
+  std::string query = {};   // The query of the request without `format`, for links to the other formats.
+  std::string figure = {};  // An SVG element of our own before the tables, in HTML.
+  // Links at the end of the page in HTML.
+  std::string formats_title = "The same as";
+  std::vector<std::string> formats = {"text", "json"};
 };
 
 // Valid UTF-8 without control characters, cut at `bytes_max`.

@@ -75,8 +75,14 @@ void add_page_options(Server& server, const PagesOptions& options);
 // The identity, if it is known, and the address of a client.
 std::string client_of(const HttpRequest& request);
 
-// A profile of the process: GET /profile/cpu. Access has been checked.
-Task<HttpResponse> take_profile(PageState& state, HttpRequest& request);
+// Profiles of the process: GET /profile/... Access has been checked.
+Task<HttpResponse> take_cpu_profile(PageState& state, HttpRequest& request);
+Task<HttpResponse> take_wait_profile(PageState& state, HttpRequest& request);
+Task<HttpResponse> take_allocation_profile(PageState& state, HttpRequest& request);
+Task<HttpResponse> take_heap_profile(PageState& state, HttpRequest& request);
+
+// The answer that shows a page in a browser.
+HttpResponse html_response(const Document& document, const PagesOptions& options);
 
 // The value of `name` in the query as a number; `otherwise` if it is missing or none.
 std::uint64_t number_of(HttpRequest& request, std::string_view name, std::uint64_t otherwise);

@@ -49,23 +49,10 @@ std::string make_nonce() {
 }
 
 HttpResponse rendered(const Document& document, Format format, const PagesOptions& options) {
-  HttpResponse response = plain(200, {});
-  if (format == Format::json) {
-    response.body = render_json(document);
-    response.content_type = "application/json";
-  } else if (format == Format::text) {
-    response.body = render_text(document);
-  } else {
-    const std::string nonce = make_nonce();
-    response.body = render_html(document, options.title, nonce);
-    response.content_type = "text/html; charset=utf-8";
-    response.headers.emplace_back("Content-Security-Policy",
-                                  "default-src 'none'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-                                  "frame-ancestors 'none'; style-src 'nonce-" +
-                                      nonce + "'; script-src 'nonce-" + nonce + "'");
-    response.headers.emplace_back("X-Frame-Options", "DENY");
-    response.headers.emplace_back("Referrer-Policy", "same-origin");
-  }
+  if (format == Format::html) return html_response(document, options);
+  HttpResponse response = plain(200, format == Format::json ? render_json(document) : render_text(document));
+  response.body.pop_back();  // The line end that plain() adds.
+  if (format == Format::json) response.content_type = "application/json";
   response.headers.emplace_back("Vary", "Accept");
   return response;
 }
@@ -164,10 +151,12 @@ Task<HttpResponse> serve_record(State state, HttpRequest& request) {
   co_return response;
 }
 
-Task<HttpResponse> serve_profile(State state, HttpRequest& request) {
+using TakeProfile = Task<HttpResponse> (*)(PageState& state, HttpRequest& request);
+
+Task<HttpResponse> serve_profile(State state, TakeProfile take, HttpRequest& request) {
   std::string why = inside_refusal_of(request, state->options);
   if (!why.empty()) co_return plain(403, std::move(why));
-  auto taking = take_profile(*state, request);
+  auto taking = take(*state, request);
   co_return co_await std::move(taking);
 }
 
@@ -227,7 +216,7 @@ const std::vector<PageName>& page_names() {
       {"/loops", "Loops", "Utilisation, lengths of ticks, and the method that held a loop for the longest time."},
       {"/memory", "Memory", "Budgets of received data, and the process."},
       {"/rdma", "RDMA", "Devices, ports and their counters."},
-      {"/profile", "Profile", "Where the processor time goes: flame graphs, and files for other tools."},
+      {"/profile", "Profile", "Processor time, waits and memory by function: flame graphs, and files for other tools."},
       {"/options", "Options", "Every option with its value and default; some can be changed."},
       {"/log", "Log", "The latest lines, and the level."},
       {"/version", "Version", "The build, the process, protocols and transports."},
@@ -238,6 +227,21 @@ const std::vector<PageName>& page_names() {
 std::string client_of(const HttpRequest& request) {
   const Identity& identity = request.identity();
   return identity ? identity.text() + " at " + request.peer() : request.peer();
+}
+
+HttpResponse html_response(const Document& document, const PagesOptions& options) {
+  HttpResponse response = plain(200, {});
+  const std::string nonce = make_nonce();
+  response.body = render_html(document, options.title, nonce);
+  response.content_type = "text/html; charset=utf-8";
+  response.headers.emplace_back("Content-Security-Policy",
+                                "default-src 'none'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+                                "frame-ancestors 'none'; style-src 'nonce-" +
+                                    nonce + "'; script-src 'nonce-" + nonce + "'");
+  response.headers.emplace_back("X-Frame-Options", "DENY");
+  response.headers.emplace_back("Referrer-Policy", "same-origin");
+  response.headers.emplace_back("Vary", "Accept");
+  return response;
 }
 
 std::uint64_t number_of(HttpRequest& request, std::string_view name, std::uint64_t otherwise) {
@@ -286,7 +290,13 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
       change("/calls/cancel", "/calls", cancel_call);
       change("/options/change", "/options", change_option_by_post);
       if (given.log) change("/log/level", "/log", set_log_level);
-      http.route("GET", "/profile/cpu", [state](HttpRequest& request) { return serve_profile(state, request); });
+      const auto profile = [&](std::string_view path, TakeProfile take) {
+        http.route("GET", path, [state, take](HttpRequest& request) { return serve_profile(state, take, request); });
+      };
+      profile("/profile/cpu", take_cpu_profile);
+      profile("/profile/offcpu", take_wait_profile);
+      profile("/profile/allocations", take_allocation_profile);
+      profile("/profile/heap", take_heap_profile);
       if (given.recorder) {
         http.route("POST", "/record", [state](HttpRequest& request) { return serve_record(state, request); });
       }

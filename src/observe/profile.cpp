@@ -72,7 +72,7 @@ constexpr double box_width_min = 0.4;
 constexpr std::size_t rows_max_of_graph = 80;
 
 struct Box {
-  std::uint64_t samples = 0;
+  std::uint64_t value = 0;
   std::map<std::string, Box> callees = {};
 };
 
@@ -111,93 +111,149 @@ std::string colour_of(std::string_view name) {
          std::to_string(60 + (hash >> 16) % 40) + ")";
 }
 
-void draw(std::string& out, const std::string& name, const Box& box, double x, double bottom, std::uint64_t all) {
-  const double size = width * static_cast<double>(box.samples) / static_cast<double>(all);
-  if (size < box_width_min || bottom < row_height) return;
-  const std::string at = " x=\"" + decimal_text(x) + "\"";
-  const double percent = 100 * static_cast<double>(box.samples) / static_cast<double>(all);
-  out += "<g><title>" + xml(name) + ": " + std::to_string(box.samples) + " samples, " + decimal_text(percent) +
-         " %</title><rect" + at + " y=\"" + decimal_text(bottom - row_height) + "\" width=\"" + decimal_text(size) +
-         "\" height=\"16\" fill=\"" + colour_of(name) + "\"/>";
-  const auto characters = static_cast<std::size_t>(size / character_width);
-  if (characters >= 4) {
-    const std::string shown = name.size() <= characters ? name : harmless(name, characters - 3);
-    out += "<text x=\"" + decimal_text(x + 2) + "\" y=\"" + decimal_text(bottom - 5) + "\">" + xml(shown) + "</text>";
+class Drawing {
+ public:
+  Drawing(std::uint64_t all, std::string_view unit) : all_(all), unit_(unit) {}
+
+  void draw(const std::string& name, const Box& box, double x, double bottom) {
+    const double size = width_of(box);
+    if (size < box_width_min || bottom < row_height) return;
+    const std::string at = " x=\"" + decimal_text(x) + "\"";
+    const double percent = 100 * static_cast<double>(box.value) / static_cast<double>(all_);
+    out += "<g><title>" + xml(name) + ": " + value_text(box.value, unit_) + ", " + decimal_text(percent) +
+           " %</title><rect" + at + " y=\"" + decimal_text(bottom - row_height) + "\" width=\"" + decimal_text(size) +
+           "\" height=\"16\" fill=\"" + colour_of(name) + "\"/>";
+    const auto characters = static_cast<std::size_t>(size / character_width);
+    if (characters >= 4) {
+      const std::string shown = name.size() <= characters ? name : harmless(name, characters - 3);
+      out += "<text x=\"" + decimal_text(x + 2) + "\" y=\"" + decimal_text(bottom - 5) + "\">" + xml(shown) + "</text>";
+    }
+    out += "</g>\n";
+    double from = x;
+    for (const auto& [callee, part] : box.callees) {
+      draw(callee, part, from, bottom - row_height);
+      from += width_of(part);
+    }
   }
-  out += "</g>\n";
-  double from = x;
-  for (const auto& [callee, part] : box.callees) {
-    draw(out, callee, part, from, bottom - row_height, all);
-    from += width * static_cast<double>(part.samples) / static_cast<double>(all);
-  }
+
+  std::string out = {};
+
+ private:
+  double width_of(const Box& box) const { return width * static_cast<double>(box.value) / static_cast<double>(all_); }
+
+  const std::uint64_t all_;
+  const std::string_view unit_;
+};
+
+std::uint64_t shown_value(const Profile& profile, const Profile::Stack& stack) {
+  return profile.shown < stack.values.size() ? stack.values[profile.shown] : 0;
+}
+
+// The names from the outermost one: group, thread, functions.
+std::vector<std::string> path_of(const Profile::Stack& stack) {
+  std::vector<std::string> path;
+  if (!stack.group.empty()) path.push_back(stack.group);
+  if (!stack.thread.empty()) path.push_back(stack.thread);
+  path.insert(path.end(), stack.frames.begin(), stack.frames.end());
+  return path;
 }
 
 }  // namespace
 
+std::string value_text(std::uint64_t value, std::string_view unit) {
+  std::array<char, 48> text;
+  const auto number = static_cast<double>(value);
+  if (unit == "nanoseconds") {
+    std::snprintf(text.data(), text.size(), number >= 1e9 ? "%.2f s" : "%.2f ms",
+                  number >= 1e9 ? number / 1e9 : number / 1e6);
+    return text.data();
+  }
+  if (unit != "bytes") return std::to_string(value) + " samples";
+  static constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t at = 0;
+  double scaled = number;
+  for (; scaled >= 1024 && at + 1 < units.size(); ++at) scaled /= 1024;
+  std::snprintf(text.data(), text.size(), at == 0 ? "%.0f %s" : "%.1f %s", scaled, units[at]);
+  return text.data();
+}
+
 std::string folded_text(const Profile& profile) {
   std::string text;
   for (const Profile::Stack& stack : profile.stacks) {
-    text += folded_name(stack.thread);
-    for (const std::string& frame : stack.frames) text += ";" + folded_name(frame);
-    text += " " + std::to_string(stack.samples) + "\n";
+    const std::uint64_t value = shown_value(profile, stack);
+    if (value == 0) continue;
+    std::string line;
+    for (const std::string& name : path_of(stack)) line += (line.empty() ? "" : ";") + folded_name(name);
+    text += (line.empty() ? "[unknown]" : line) + " " + std::to_string(value) + "\n";
   }
   return text;
 }
 
 std::string pprof_bytes(const Profile& profile) {
   StringTable strings;
-  const auto value_type = [&](const char* type, const char* unit) {
-    return Message().number(1, strings.index(type)).number(2, strings.index(unit));
+  const auto index = [&](std::string_view text) { return strings.index(std::string(text)); };
+  const auto value_type = [&](const Profile::Kind& kind) {
+    const std::uint64_t type = index(kind.type);
+    return Message().number(1, type).number(2, index(kind.unit));
   };
-  const std::uint64_t period = nanoseconds / std::max(profile.hertz, 1U);
   Message out;
-  out.message(1, value_type("samples", "count")).message(1, value_type("cpu", "nanoseconds"));
+  for (const Profile::Kind& kind : profile.kinds) out.message(1, value_type(kind));
   std::map<std::string, std::uint64_t> functions;  // Each is a location too.
   for (const Profile::Stack& stack : profile.stacks) {
     Message sample;
+    const auto add = [&](const std::string& name) {
+      sample.number(1, functions.emplace(harmless(name, name_bytes_max), functions.size() + 1).first->second);
+    };
     // The innermost first.
-    for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend(); ++frame) {
-      sample.number(1, functions.emplace(harmless(*frame, name_bytes_max), functions.size() + 1).first->second);
+    for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend(); ++frame) add(*frame);
+    if (!stack.group.empty()) add(stack.group);
+    for (const std::uint64_t value : stack.values) sample.number(2, value);
+    if (!stack.thread.empty()) {
+      const std::uint64_t key = index("thread");
+      sample.message(3, Message().number(1, key).number(2, index(harmless(stack.thread))));
     }
-    sample.number(2, stack.samples).number(2, stack.samples * period);
-    sample.message(3, Message().number(1, strings.index("thread")).number(2, strings.index(harmless(stack.thread))));
     out.message(2, sample);
   }
   for (const auto& [name, id] : functions) {
+    const std::uint64_t text = index(name);
     out.message(4, Message().number(1, id).message(4, Message().number(1, id)));
-    out.message(5, Message().number(1, id).number(2, strings.index(name)).number(3, strings.index(name)));
+    out.message(5, Message().number(1, id).number(2, text).number(3, text));
   }
-  const Message cpu = value_type("cpu", "nanoseconds");
+  const Message period = value_type(profile.period_kind);
+  const std::uint64_t comment = index(harmless(profile.caption, name_bytes_max));
+  const std::uint64_t standard = profile.kinds.empty() ? 0 : index(profile.kinds[profile.shown].type);
   for (const std::string& text : strings.texts()) out.text(6, text);
   const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(profile.begin.time_since_epoch()).count();
   out.number(9, static_cast<std::uint64_t>(since));
   out.number(10, static_cast<std::uint64_t>(profile.seconds * static_cast<double>(nanoseconds)));
-  out.message(11, cpu).number(12, period);
+  out.message(11, period).number(12, profile.period);
+  if (!profile.caption.empty()) out.number(13, comment);
+  out.number(14, standard);
   return out.bytes();
 }
 
 std::string flame_svg(const Profile& profile) {
   Box root;
   for (const Profile::Stack& stack : profile.stacks) {
-    root.samples += stack.samples;
-    Box* at = &root.callees[stack.thread];
-    at->samples += stack.samples;
-    for (const std::string& frame : stack.frames) {
-      at = &at->callees[frame];
-      at->samples += stack.samples;
+    const std::uint64_t value = shown_value(profile, stack);
+    if (value == 0) continue;
+    root.value += value;
+    Box* at = &root;
+    for (const std::string& name : path_of(stack)) {
+      at = &at->callees[name];
+      at->value += value;
     }
   }
+  const std::string_view unit = profile.kinds.empty() ? std::string_view("count") : profile.kinds[profile.shown].unit;
   const std::size_t rows = std::min(depth_of(root) + 1, rows_max_of_graph);
   const double height = row_height * static_cast<double>(rows + 2);
-  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1200 " + decimal_text(height) +
-                    "\" font-family=\"monospace\" font-size=\"11\">\n<rect width=\"1200\" height=\"" +
-                    decimal_text(height) + "\" fill=\"#ffffff\"/>\n<text x=\"4\" y=\"13\">" +
-                    std::to_string(root.samples) + " samples of processor time in " + decimal_text(profile.seconds) +
-                    " s, " + std::to_string(profile.hertz) + " in a second of each thread" +
-                    (profile.lost == 0 ? std::string() : "; " + std::to_string(profile.lost) + " were lost") +
-                    "</text>\n";
-  if (root.samples != 0) draw(out, "all", root, 0, height, root.samples);
-  return out + "</svg>\n";
+  Drawing drawing(root.value, unit);
+  drawing.out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1200 " + decimal_text(height) +
+                "\" font-family=\"monospace\" font-size=\"11\">\n<rect width=\"1200\" height=\"" +
+                decimal_text(height) + "\" fill=\"#ffffff\"/>\n<text x=\"4\" y=\"13\">" + value_text(root.value, unit) +
+                " " + xml(profile.caption) + "</text>\n";
+  if (root.value != 0) drawing.draw("all", root, 0, height);
+  return drawing.out + "</svg>\n";
 }
 
 }  // namespace hawser::observe

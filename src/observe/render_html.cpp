@@ -113,10 +113,17 @@ std::string render_html(const Document& document, std::string_view program, std:
            ">" + std::string(page.title) + "</a>";
   }
   out += "</nav></header>\n<main id=\"main\">\n<h1>" + escaped(document.title) + "</h1>\n";
+  if (!document.figure.empty()) out += "<div class=\"graph\">" + document.figure + "</div>\n";
   for (const Table& table : document.tables) append_table(out, table);
   const std::string query = document.query.empty() ? std::string() : "&amp;" + escaped(document.query);
-  out += "</main>\n<footer>The same as <a href=\"?format=text" + query + "\">text</a> or <a href=\"?format=json" +
-         query + "\">JSON</a>.</footer>\n";
+  out += "</main>\n<footer>" + escaped(document.formats_title);
+  for (std::size_t i = 0; i < document.formats.size(); ++i) {
+    const std::string& format = document.formats[i];
+    out += i == 0 ? " " : i + 1 == document.formats.size() ? " or " : ", ";
+    out +=
+        "<a href=\"?format=" + escaped(format) + query + "\">" + (format == "json" ? "JSON" : escaped(format)) + "</a>";
+  }
+  out += ".</footer>\n";
   if (document.updates) {
     out += "<script nonce=\"" + escaped(nonce) + "\">";
     out += script;

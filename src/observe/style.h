@@ -37,6 +37,8 @@ footer{border-top:1px solid var(--line);padding:8px 16px}
 input{font:inherit;font-size:13px;padding:2px 6px;border:1px solid var(--line);border-radius:6px;background:var(--back);color:var(--front)}
 button{font:inherit;font-size:13px;padding:2px 10px;border:1px solid var(--line);border-radius:6px;background:var(--row);color:var(--front);cursor:pointer}
 form{margin:0}
+.graph svg{display:block;width:100%;min-width:760px;height:auto}
+.graph{overflow-x:auto;margin:10px 0}
 .trend{width:120px;height:22px;display:block}
 .trend polyline{fill:none;stroke:var(--accent);stroke-width:1.5;vector-effect:non-scaling-stroke}
 @media(max-width:640px){td{max-width:75vw}header{padding:8px 12px}main{padding:2px 12px 20px}th,td{padding:5px 8px}body{font-size:14px}nav{flex-wrap:nowrap;overflow-x:auto;max-width:100%}nav a{padding:6px 8px}}

@@ -10,6 +10,9 @@
 #include <hawser/grpc.h>
 #include <hawser/grpc_client.h>
 #endif
+#ifdef HAS_HEAP_PROFILE
+#include <hawser/heap_profile.h>
+#endif
 #ifdef HAS_HTTP
 #include <hawser/http.h>
 #include <hawser/http_client.h>
@@ -56,6 +59,9 @@ hawser::Task<bool> talk(std::string address) {
 }
 
 int main() {
+#ifdef HAS_HEAP_PROFILE
+  if (!hawser::HeapProfile::begin()) return 1;
+#endif
   hawser::Server server;
   server.register_handler<echo>();
 #ifdef HAS_BRPC

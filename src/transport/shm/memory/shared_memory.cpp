@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "base/allocation_hook.h"
 #include "transport/shm/meeting.h"
 
 namespace hawser::transport::shm {
@@ -84,6 +85,7 @@ Result<void> SharedMemory::map() {
   void* const all = mmap(nullptr, sizes_.total(), access, MAP_SHARED, file_.get(), 0);
   if (all == MAP_FAILED) return failed();
   base_ = static_cast<std::byte*>(all);
+  allocation_hook::allocated(base_, sizes_.total(), __builtin_return_address(0));
   if (strict_ && !supply(0, sizes_.slab_at(server_side))) {
     return fail(ErrorCode::unavailable,
                 "the system has no memory for a connection's rings (" + std::to_string(sizes_.slab_at(server_side)) +
@@ -105,6 +107,7 @@ Result<void> SharedMemory::map() {
 }
 
 SharedMemory::~SharedMemory() {
+  allocation_hook::freed(base_);
   if (base_ != nullptr) munmap(base_, sizes_.total());
   for (std::byte* ring : rings_) {
     if (ring != nullptr) munmap(ring, 2 * sizes_.ring);

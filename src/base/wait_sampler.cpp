@@ -1,0 +1,328 @@
+#include "base/wait_sampler.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "base/cpu_sampler.h"
+#include "base/descriptor.h"
+#include "base/random.h"
+#include "base/sleeping_stack.h"
+
+namespace hawser {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The process whose sampler exists. A child process has another number, and so no sampler.
+std::atomic<int> process_of_sampler{0};
+
+struct Folder {
+  explicit Folder(const char* path) : stream(::opendir(path)) {}
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    if (stream != nullptr) ::closedir(stream);
+  }
+  DIR* const stream;
+};
+
+// The first line of a small file below `folder`; empty if it cannot be read.
+std::string_view read_line(int folder, std::int32_t thread, const char* name, std::span<char> to) {
+  std::array<char, 48> path{};
+  std::snprintf(path.data(), path.size(), "%d/%s", static_cast<int>(thread), name);
+  const Descriptor file(::openat(folder, path.data(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return {};
+  const ssize_t size = ::read(file.get(), to.data(), to.size());
+  return {to.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+// A wait of a thread: two waits of a thread are the same one if the thread has not run in between.
+struct Wait {
+  std::int64_t call = 0;
+  std::uintptr_t stack = 0;
+  std::uintptr_t instruction = 0;
+  std::uint64_t runs = 0;  // How often the thread has got a processor.
+  bool operator==(const Wait&) const = default;
+};
+
+// Parses "NUMBER ARGUMENT... STACK INSTRUCTION"; without arguments if the thread waits outside of a system call.
+// Nothing for "running".
+std::optional<Wait> parse_call(std::string_view line) {
+  Wait wait;
+  const char* const end = line.data() + line.size();
+  const char* at = std::from_chars(line.data(), end, wait.call).ptr;
+  if (at == line.data()) return std::nullopt;
+  std::uint64_t before = 0;
+  std::uint64_t last = 0;
+  std::size_t count = 0;
+  while (at != end) {
+    if (*at == ' ' || *at == '\n') {
+      ++at;
+      continue;
+    }
+    if (end - at > 2 && at[0] == '0' && at[1] == 'x') at += 2;
+    before = last;
+    const auto [next, error] = std::from_chars(at, end, last, 16);
+    if (error != std::errc()) return std::nullopt;
+    at = next;
+    ++count;
+  }
+  if (count < 2) return std::nullopt;
+  wait.stack = before;
+  wait.instruction = last;
+  return wait;
+}
+
+// Time on a processor, time ready for one, and the number of runs.
+struct Schedule {
+  std::uint64_t busy_ns = 0;
+  std::uint64_t ready_ns = 0;
+  std::uint64_t runs = 0;
+};
+
+std::optional<Schedule> parse_schedule(std::string_view line) {
+  Schedule found;
+  const char* at = line.data();
+  const char* const end = line.data() + line.size();
+  for (std::uint64_t* const value : {&found.busy_ns, &found.ready_ns, &found.runs}) {
+    while (at != end && *at == ' ') ++at;
+    const auto [next, error] = std::from_chars(at, end, *value);
+    if (error != std::errc()) return std::nullopt;
+    at = next;
+  }
+  return found;
+}
+
+Error unavailable(std::string why) {
+  return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, std::move(why)};
+}
+
+}  // namespace
+
+struct WaitSampler::State {
+  using Key = std::tuple<std::int32_t, std::int64_t, bool, std::vector<const void*>>;
+  struct Thread {
+    std::string name;
+    std::optional<Wait> wait = {};  // At the last pass.
+    std::size_t stack = none;       // The stack of that wait.
+    std::uint64_t ready_begin_ns = 0;
+    std::uint64_t ready_ns = 0;
+    std::uint64_t seen = 0;  // The pass.
+  };
+  static constexpr std::size_t none = ~std::size_t{0};
+
+  void run();
+  void pass();
+  void look_at(int folder, std::int32_t id, std::uint64_t passed_ns);
+  std::optional<Wait> wait_of(int folder, std::int32_t id, std::optional<Schedule>& schedule);
+  std::size_t walk(int folder, std::int32_t id, Wait wait);
+  void add_ready_times();
+
+  const int process = ::getpid();
+  std::chrono::nanoseconds period{};
+  std::vector<const void*> idle;
+  OwnMemory memory;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ending = false;  // Guarded by mutex.
+  // The thread of the sampler uses the following until it has ended.
+  std::int32_t own = 0;
+  Clock::time_point last = Clock::now();
+  std::map<std::int32_t, Thread> threads;
+  std::map<Key, std::size_t> known;
+  std::vector<Stack> stacks;
+  std::uint64_t lost_ns = 0;
+  std::uint64_t passes = 0;
+  // Last, because it uses the others. A child process has no such thread and forgets it.
+  std::unique_ptr<std::thread> worker;
+};
+
+void WaitSampler::State::run() {
+  own = static_cast<std::int32_t>(::syscall(SYS_gettid));
+  ::pthread_setname_np(::pthread_self(), "wait-sampler");
+  Random random(static_cast<std::uint64_t>(own));
+  std::unique_lock lock(mutex);
+  std::chrono::nanoseconds pause = period;
+  while (!changed.wait_for(lock, pause, [this] { return ending; })) {
+    lock.unlock();
+    const Clock::time_point begin = Clock::now();
+    pass();
+    const std::chrono::nanoseconds taken = Clock::now() - begin;
+    // The period varies by half, so that it is not in step with work that is done at regular times.
+    const auto varied = period / 2 + std::chrono::nanoseconds(random.below(static_cast<std::uint64_t>(period.count())));
+    pause = std::max(varied - taken, 9 * taken);
+    lock.lock();
+  }
+  lock.unlock();
+  pass();
+  add_ready_times();
+}
+
+// Files stay loaded during a call of dl_iterate_phdr().
+void WaitSampler::State::pass() {
+  const auto body = [](dl_phdr_info*, std::size_t, void* state) {
+    auto& self = *static_cast<State*>(state);
+    const Clock::time_point now = Clock::now();
+    const auto passed = static_cast<std::uint64_t>(std::chrono::nanoseconds(now - self.last).count());
+    self.last = now;
+    ++self.passes;
+    const Folder tasks("/proc/self/task");
+    if (tasks.stream == nullptr) return 1;
+    std::size_t count = 0;
+    while (const dirent* const entry = ::readdir(tasks.stream)) {
+      const std::string_view name = entry->d_name;
+      std::int32_t id = 0;
+      if (std::from_chars(name.data(), name.data() + name.size(), id).ec != std::errc() || id == self.own) continue;
+      if (++count > threads_max) break;
+      self.look_at(::dirfd(tasks.stream), id, passed);
+    }
+    return 1;
+  };
+  ::dl_iterate_phdr(body, this);
+}
+
+std::optional<Wait> WaitSampler::State::wait_of(int folder, std::int32_t id, std::optional<Schedule>& schedule) {
+  std::array<char, 256> line{};
+  // The number of runs is read first: if the thread runs after that, the next reading differs.
+  schedule = parse_schedule(read_line(folder, id, "schedstat", line));
+  std::optional<Wait> wait = parse_call(read_line(folder, id, "syscall", line));
+  if (wait && schedule) wait->runs = schedule->runs;
+  return wait;
+}
+
+void WaitSampler::State::look_at(int folder, std::int32_t id, std::uint64_t passed_ns) {
+  std::optional<Schedule> schedule;
+  const std::optional<Wait> wait = wait_of(folder, id, schedule);
+  Thread& thread = threads[id];
+  const bool is_new = thread.seen == 0;
+  if (is_new) thread.name = thread_name(id);
+  if (schedule && is_new) thread.ready_begin_ns = schedule->ready_ns;
+  if (schedule) thread.ready_ns = schedule->ready_ns;
+  const bool at_last_pass = thread.seen + 1 == passes;
+  thread.seen = passes;
+  if (!wait) {
+    thread.wait.reset();
+    return;
+  }
+  // Without schedstat it is not known whether the thread has run.
+  const bool same = schedule && at_last_pass && thread.wait == wait;
+  if (!same) thread.stack = walk(folder, id, *wait);
+  thread.wait = wait;
+  if (thread.stack == none) {
+    thread.wait.reset();
+  } else if (thread.stack < stacks.size()) {
+    ++stacks[thread.stack].samples;
+    stacks[thread.stack].nanoseconds += passed_ns;
+  } else {
+    lost_ns += passed_ns;
+  }
+}
+
+// The number of the thread's stack; that behind the last one if there is no room; `none` if the thread ran meanwhile,
+// so that it does not wait for long.
+std::size_t WaitSampler::State::walk(int folder, std::int32_t id, Wait wait) {
+  memory.forget();
+  const SleepingStack walked = walk_sleeping(memory, wait.instruction, wait.stack, idle);
+  std::optional<Schedule> schedule;
+  if (wait_of(folder, id, schedule) != wait) return none;
+  Stack stack{.thread = id, .call = wait.call, .idle = walked.found, .complete = walked.complete};
+  stack.frames.assign(walked.frames.begin(), walked.frames.begin() + static_cast<std::ptrdiff_t>(walked.depth));
+  Key key{id, stack.call, stack.idle, stack.frames};
+  if (const auto at = known.find(key); at != known.end()) return at->second;
+  if (stacks.size() == stacks_max) return stacks_max;
+  known.emplace(std::move(key), stacks.size());
+  stacks.push_back(std::move(stack));
+  return stacks.size() - 1;
+}
+
+// The kernel measures this time; it needs no samples.
+void WaitSampler::State::add_ready_times() {
+  for (const auto& [id, thread] : threads) {
+    const std::uint64_t time = thread.ready_ns - thread.ready_begin_ns;
+    if (time == 0) continue;
+    if (stacks.size() < stacks_max + threads_max) {
+      stacks.push_back({.thread = id, .call = no_processor, .complete = true, .samples = 1, .nanoseconds = time});
+    }
+  }
+}
+
+WaitSampler::WaitSampler() : state_(std::make_unique<State>()) {}
+
+Result<std::unique_ptr<WaitSampler>> WaitSampler::begin(unsigned hertz, std::span<const void* const> idle) {
+  const int process = ::getpid();
+  int before = process_of_sampler.load();
+  while (before != process && !process_of_sampler.compare_exchange_weak(before, process)) {
+  }
+  if (before == process) {
+    return fail(ErrorCode::overloaded, "a profile of waits of this process is being taken: wait until it has ended");
+  }
+  std::unique_ptr<WaitSampler> sampler(new WaitSampler);  // From now on its destructor releases the process.
+  State& state = *sampler->state_;
+  state.period = std::chrono::nanoseconds(1'000'000'000) / std::clamp(hertz, 1U, 1000U);
+  state.idle.assign(idle.begin(), idle.end());
+  const Folder tasks("/proc/self/task");
+  std::array<char, 256> line{};
+  const bool shown = tasks.stream != nullptr && !read_line(::dirfd(tasks.stream), ::getpid(), "syscall", line).empty();
+  if (!shown || !state.memory.usable()) {
+    return std::unexpected(unavailable("/proc/self/task/" + std::to_string(process) +
+                                       "/syscall or /proc/self/mem cannot be read: the kernel or a sandbox does not "
+                                       "show where threads wait"));
+  }
+  try {
+    state.worker = std::make_unique<std::thread>([&state] { state.run(); });
+  } catch (const std::system_error& error) {
+    return std::unexpected(unavailable(std::string("the system gives no thread for the profile: ") + error.what()));
+  }
+  return sampler;
+}
+
+WaitSampler::~WaitSampler() {
+  if (state_->process != ::getpid()) {
+    // The copy in a child process, in which the thread does not exist. Its mutex may be locked for ever.
+    static_cast<void>(state_.release());
+    return;
+  }
+  stop();
+  process_of_sampler.store(0);
+}
+
+void WaitSampler::stop() noexcept {
+  if (state_->process != ::getpid() || state_->worker == nullptr) return;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->ending = true;
+  }
+  state_->changed.notify_all();
+  state_->worker->join();
+  state_->worker.reset();
+}
+
+const std::vector<WaitSampler::Stack>& WaitSampler::stacks() const noexcept { return state_->stacks; }
+std::uint64_t WaitSampler::lost_nanoseconds() const noexcept { return state_->lost_ns; }
+std::uint64_t WaitSampler::passes() const noexcept { return state_->passes; }
+
+std::string WaitSampler::name_of(std::int32_t thread) const {
+  const auto at = state_->threads.find(thread);
+  return at == state_->threads.end() ? "thread " + std::to_string(thread) : at->second.name;
+}
+
+}  // namespace hawser

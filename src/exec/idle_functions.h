@@ -1,0 +1,25 @@
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <span>
+
+#include "hawser/time.h"
+
+struct io_uring;
+
+// The functions in which threads of this library wait until there is work. Nothing else waits there, so that a profile
+// of waits can separate idle threads by the functions of their stacks.
+namespace hawser::exec {
+
+// Wait for events, for completions, and for work of an offload thread. The first one returns what epoll_wait() does.
+int sleep_in_epoll(int epoll, std::span<epoll_event> events, Duration timeout) noexcept;
+void sleep_in_ring(io_uring* ring, Duration timeout) noexcept;
+void sleep_until_work(std::condition_variable& changed, std::unique_lock<std::mutex>& lock);
+
+// The beginnings of these functions.
+std::span<const void* const> idle_functions() noexcept;
+
+}  // namespace hawser::exec

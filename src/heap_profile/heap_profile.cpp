@@ -1,0 +1,38 @@
+#include "hawser/heap_profile.h"
+
+#include <utility>
+
+#include "base/allocation_hook.h"
+#include "base/allocation_sampler.h"
+#include "heap_profile/operators.h"
+
+namespace hawser {
+
+struct HeapProfile::State {
+  std::unique_ptr<AllocationSampler> sampler;
+};
+
+HeapProfile::HeapProfile(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+HeapProfile::HeapProfile(HeapProfile&& other) noexcept = default;
+HeapProfile& HeapProfile::operator=(HeapProfile&& other) noexcept = default;
+HeapProfile::~HeapProfile() = default;
+
+Result<HeapProfile> HeapProfile::begin(const HeapProfileOptions& options) {
+  note_operators();
+  if (allocation_hook::operators.load() == allocation_hook::Operators::sanitized) {
+    return std::unexpected(Error{ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0,
+                                 "the program was built with a sanitizer, whose allocator is not replaced: take the "
+                                 "profile of a build without one"});
+  }
+  Result<std::unique_ptr<AllocationSampler>> begun = AllocationSampler::begin({.interval_bytes = options.interval_bytes,
+                                                                               .live_max = options.live_max,
+                                                                               .stacks_max = options.stacks_max,
+                                                                               .seed = options.seed,
+                                                                               .continuous = true});
+  if (!begun) return std::unexpected(begun.error());
+  auto state = std::make_unique<State>();
+  state->sampler = std::move(*begun);
+  return HeapProfile(std::move(state));
+}
+
+}  // namespace hawser
