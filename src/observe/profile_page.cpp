@@ -44,6 +44,7 @@ constexpr Form forms[] = {
 };
 
 struct Kind {
+  std::string_view key;
   std::string_view path;
   std::string_view title;
   std::string_view about;
@@ -51,11 +52,11 @@ struct Kind {
 };
 
 constexpr Kind kinds[] = {
-    {"/profile/cpu", "Processor time", "functions that use processors", ""},
-    {"/profile/offcpu", "Waits, without idle threads", "functions in which threads wait", "&idle=0"},
-    {"/profile/offcpu", "Waits, all threads", "the same with threads that wait for work", ""},
-    {"/profile/allocations", "Allocations", "functions that allocate, by bytes", ""},
-    {"/profile/heap", "Memory in use", "what was allocated meanwhile and not freed, by bytes", ""},
+    {"cpu", "/profile/cpu", "Processor time", "functions that use processors", ""},
+    {"waits", "/profile/offcpu", "Waits, without idle threads", "functions in which threads wait", "&idle=0"},
+    {"waits_and_idle", "/profile/offcpu", "Waits, all threads", "the same with threads that wait for work", ""},
+    {"allocations", "/profile/allocations", "Allocations", "functions that allocate, by bytes", ""},
+    {"heap", "/profile/heap", "Memory in use", "what was allocated meanwhile and not freed, by bytes", ""},
 };
 
 HttpResponse refused(int status, std::string text) {
@@ -275,7 +276,7 @@ Task<Document> profile_page(PageState&, HttpRequest&) {
   Document document{.path = "/profile", .title = "Profile", .updates = false};
   const std::string no_heap = heap_refusal();
   for (const Kind& kind : kinds) {
-    Table table{.key = query_value(kind.title),
+    Table table{.key = std::string(kind.key),
                 .title = std::string(kind.title) + ": " + std::string(kind.about),
                 .columns = {{"seconds", "seconds", true},
                             {"html", "page"},
