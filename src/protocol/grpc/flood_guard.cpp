@@ -16,6 +16,8 @@ constexpr std::uint8_t window_update_frame = 8;
 constexpr std::uint8_t continuation_frame = 9;
 constexpr std::uint8_t end_stream_flag = 1;
 
+constexpr std::uint32_t ended = 1;
+
 }  // namespace
 
 bool FloodGuard::receive(Bytes bytes, Time now) noexcept {
@@ -50,13 +52,52 @@ bool FloodGuard::receive(Bytes bytes, Time now) noexcept {
   return true;
 }
 
+std::uint32_t FloodGuard::stream_id() const noexcept {
+  return ((std::uint32_t{header_[5]} << 24) | (std::uint32_t{header_[6]} << 16) | (std::uint32_t{header_[7]} << 8) |
+          header_[8]) &
+         0x7FFF'FFFF;
+}
+
+bool FloodGuard::violate(std::uint32_t code, std::string_view why) noexcept {
+  code_ = code;
+  reason_ = why;
+  return false;
+}
+
+// RFC 9113, sections 5.1 and 5.1.1. Frames that a client must not send at all are left to nghttp2.
+bool FloodGuard::on_request_frame(bool headers, bool end) noexcept {
+  const std::uint32_t id = stream_id();
+  if (!server_ || id % 2 == 0) return true;
+  std::uint32_t& entry = streams_[id / 2 % remembered_streams];
+  if (headers && id > highest_id_) {
+    highest_id_ = id;
+    entry = 2 * id;
+  } else if (entry / 2 != id) {
+    if (id > highest_id_ || highest_id_ - id >= 2 * remembered_streams) return true;  // Idle, or forgotten.
+    return !headers ||
+           violate(protocol_error_code, "HEADERS open a stream with a lower id than the stream before: use ids once");
+  } else if ((entry & ended) != 0) {
+    return violate(stream_closed_code, headers ? "HEADERS on a stream that the client has ended"
+                                               : "DATA on a stream that the client has ended");
+  }
+  if (end) entry |= ended;
+  return true;
+}
+
+void FloodGuard::on_reset() noexcept {
+  std::uint32_t& entry = streams_[stream_id() / 2 % remembered_streams];
+  if (server_ && entry / 2 == stream_id()) entry |= ended;
+}
+
 bool FloodGuard::on_frame() noexcept {
+  const bool end = (header_[4] & end_stream_flag) != 0;
   switch (header_[3]) {
     case data_frame:
-      if ((header_[4] & end_stream_flag) != 0 || skip_ >= short_data_bytes) return true;
+      if (!on_request_frame(false, end)) return false;
+      if (end || skip_ >= short_data_bytes) return true;
       return take(other_cost, "DATA frames with few or no bytes");
-    case headers_frame: return true;  // Bounded by the calls that may be active.
-    case reset_frame: return take(other_cost, "RST_STREAM frames");
+    case headers_frame: return on_request_frame(true, end);  // Bounded by the calls that may be active.
+    case reset_frame: on_reset(); return take(other_cost, "RST_STREAM frames");
     case settings_frame: return take(settings_cost, "SETTINGS frames");
     case ping_frame: return take(ping_cost, "PING frames");
     case window_update_frame: return take(other_cost, "WINDOW_UPDATE frames");

@@ -18,9 +18,15 @@ struct FloodLimits {
 };
 
 // Reads the headers of the frames of a connection, before anything else does, and counts what they cost. It sees every
-// frame, also those that nghttp2 ignores. No I/O, no clock.
+// frame, also those that nghttp2 ignores. At a server it also finds frames of a request on a stream that the client has
+// ended or skipped: nghttp2 forgets closed streams, and ignores frames on those that it does not know. No I/O, no
+// clock.
 class FloodGuard {
  public:
+  // Error codes of HTTP/2 (RFC 9113, section 7).
+  static constexpr std::uint32_t protocol_error_code = 1;
+  static constexpr std::uint32_t stream_closed_code = 5;
+  static constexpr std::uint32_t calm_code = 11;
   // Costs in tokens.
   static constexpr std::int64_t settings_cost = 10;
   static constexpr std::int64_t ping_cost = 2;
@@ -34,10 +40,12 @@ class FloodGuard {
 
   // `preface`: the bytes begin with the 24 bytes of a client's connection preface.
   explicit FloodGuard(const FloodLimits& limits, bool preface) noexcept
-      : limits_(limits), tokens_(limits.tokens_max), skip_(preface ? preface_bytes : 0) {}
+      : limits_(limits), tokens_(limits.tokens_max), skip_(preface ? preface_bytes : 0), server_(preface) {}
 
-  // Counts received bytes. False if the peer has no tokens left; reason() names the kind of the last frame then.
+  // Counts received bytes. False if the connection must end. Then code() is the reason of its GOAWAY; with calm_code
+  // the peer has no tokens left and reason() names the kind of the last frame, with others it is the fault.
   bool receive(Bytes bytes, Time now) noexcept;
+  std::uint32_t code() const noexcept { return code_; }
   // Takes tokens for something that the connection did because of the peer.
   bool take(std::int64_t tokens, std::string_view why) noexcept {
     tokens_ -= tokens;
@@ -57,9 +65,15 @@ class FloodGuard {
 
   static constexpr std::size_t preface_bytes = 24;
   static constexpr std::size_t frame_header_bytes = 9;
+  // The streams that a client may open one after another until the state of the first one is forgotten.
+  static constexpr std::size_t remembered_streams = 64;
 
  private:
   bool on_frame() noexcept;
+  bool on_request_frame(bool headers, bool end) noexcept;
+  void on_reset() noexcept;
+  bool violate(std::uint32_t code, std::string_view why) noexcept;
+  std::uint32_t stream_id() const noexcept;
 
   const FloodLimits limits_;
   std::int64_t tokens_;
@@ -69,6 +83,12 @@ class FloodGuard {
   std::array<std::uint8_t, frame_header_bytes> header_{};
   std::size_t header_bytes_ = 0;
   std::string_view reason_;
+  std::uint32_t code_ = calm_code;
+  // The streams of the client that it has opened last. An entry is twice the id, plus 1 if the client has ended or
+  // reset the stream. The place is half of the id, modulo the size.
+  const bool server_;
+  std::uint32_t highest_id_ = 0;
+  std::array<std::uint32_t, remembered_streams> streams_{};
 };
 
 }  // namespace hawser::protocol::grpc

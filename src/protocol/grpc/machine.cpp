@@ -52,8 +52,14 @@ Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
   receiving_ = true;
   receive_block_ = block;
   if (!guard_.receive(bytes, now)) {
-    fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-          "the peer sends too many " + std::string(guard_.reason()) + " beside what is of use"});
+    const std::string reason(guard_.reason());
+    if (guard_.code() != FloodGuard::calm_code) {
+      fail_as(guard_.code(), {ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+                              "HTTP/2: " + std::string(nghttp2_http2_strerror(guard_.code())) + " (" + reason + ")"});
+    } else {
+      fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+            "the peer sends too many " + reason + " beside what is of use"});
+    }
   } else {
     const auto read =
         nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
@@ -77,9 +83,12 @@ Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
 }
 
 void Machine::fail(Error why) {
+  fail_as(why.code == ErrorCode::internal ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_ENHANCE_YOUR_CALM, std::move(why));
+}
+
+void Machine::fail_as(std::uint32_t http2_code, Error why) {
   if (failure_) return;
-  nghttp2_session_terminate_session(
-      session_, why.code == ErrorCode::internal ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_ENHANCE_YOUR_CALM);
+  nghttp2_session_terminate_session(session_, http2_code);
   failure_ = std::move(why);
 }
 

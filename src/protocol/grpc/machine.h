@@ -199,6 +199,7 @@ class Machine {
   void open_waiting();
   void refuse_waiting();
   void fail(Error why);
+  void fail_as(std::uint32_t http2_code, Error why);
   void on_peer_ping();
 
   const MachineOptions options_;

@@ -175,6 +175,58 @@ TEST(GrpcFlood, TokensComeBackWithTime) {
   }
 }
 
+// The GOAWAY that a server sends for these frames has this error code, and a stream of the client is no reason for it.
+void expect_goaway(const std::string& frames, std::uint8_t code, const std::string& part) {
+  ServerLog server;
+  EXPECT_FALSE(server.feed(hello() + frames));
+  EXPECT_THAT(why(server), HasSubstr(part));
+  const std::string sent = take_output(server.machine, server.output);
+  // A frame of kind 7 with 8 bytes: the last stream, and the code.
+  const std::size_t at = sent.find(std::string("\0\0\x08\x07\0\0\0\0\0", 9));
+  ASSERT_NE(at, std::string::npos) << part;
+  EXPECT_EQ(static_cast<std::uint8_t>(sent.at(at + 16)), code) << part;
+}
+
+TEST(GrpcStreamStates, FramesAfterTheEndOfAStreamEndTheConnection) {
+  const std::string headers = frame(1, 4, 1, request_fields("/stream"));
+  const std::string ending_headers = frame(1, 5, 1, request_fields("/stream"));
+  const std::string reset = frame(3, 0, 1, std::string("\0\0\0\10", 4));
+  const std::string data = frame(0, 0, 1, "12345");
+  const std::string end = frame(0, 1, 1, {});
+  for (const std::string& before : {ending_headers, headers + end, headers + reset}) {
+    expect_goaway(before + data, FloodGuard::stream_closed_code, "STREAM_CLOSED (DATA on a stream");
+    expect_goaway(before + end, FloodGuard::stream_closed_code, "STREAM_CLOSED (DATA on a stream");
+    expect_goaway(before + headers, FloodGuard::stream_closed_code, "STREAM_CLOSED (HEADERS on a stream");
+  }
+  // Frames that are allowed on a closed stream.
+  ServerLog server;
+  EXPECT_TRUE(server.feed(hello() + headers + end + reset + frame(8, 0, 1, std::string("\0\0\0\1", 4)) +
+                          frame(2, 0, 1, std::string("\0\0\0\3\1", 5))))
+      << why(server);
+}
+
+TEST(GrpcStreamStates, ALowerStreamThanTheLastOneEndsTheConnection) {
+  const auto headers = [](std::uint32_t id) { return frame(1, 4, id, request_fields("/stream")); };
+  expect_goaway(headers(5) + headers(3), FloodGuard::protocol_error_code, "PROTOCOL_ERROR (HEADERS open a stream");
+  // Ids may be left out, and trailers are no new stream.
+  ServerLog server;
+  EXPECT_TRUE(server.feed(hello() + headers(5) + headers(9) + frame(0, 0, 5, std::string(5, '\0')) +
+                          frame(1, 5, 5, hpack({{"a", "b"}}))))
+      << why(server);
+}
+
+// The guard remembers the last streams only. It does not take an old one for one that was never opened.
+TEST(GrpcStreamStates, OldStreamsAreForgotten) {
+  FloodGuard guard({}, true);
+  std::string opened(FloodGuard::preface_bytes, 'p');
+  for (std::uint32_t i = 0; i < 3 * FloodGuard::remembered_streams; ++i) opened += frame(1, 5, 2 * i + 1, {});
+  ASSERT_TRUE(guard.receive(as_bytes(opened), {}));
+  EXPECT_TRUE(guard.receive(as_bytes(frame(1, 5, 1, {}) + frame(0, 0, 3, "12345")), {}));
+  const std::string recent = frame(0, 0, 4 * FloodGuard::remembered_streams + 1, "12345");
+  EXPECT_FALSE(guard.receive(as_bytes(recent), {}));
+  EXPECT_EQ(guard.code(), FloodGuard::stream_closed_code);
+}
+
 TEST(GrpcFlood, FramesAreCountedAtEveryCut) {
   const std::string two = frame(6, 0, 0, "12345678") + frame(8, 0, 0, std::string("\0\0\0\1", 4));
   for (std::size_t cut = 0; cut <= two.size(); ++cut) {
