@@ -8,6 +8,7 @@
 #include "hawser/grpc.h"
 #include "hawser/hawser.h"
 #include "tests/grpc_interop/cases.h"
+#include "tests/grpc_interop/http2_cases.h"
 #include "tests/grpc_interop/service.h"
 #include "tests/python_process.h"
 
@@ -25,7 +26,7 @@ class Grpcio : public testing_tools::PythonProcess {
 class GrpcInterop : public ::testing::TestWithParam<std::string_view> {
  protected:
   void start_server() {
-    server_.add_service(&service_);
+    service_.add_to(server_);
     server_.enable(grpc());
     ASSERT_TRUE(server_.start());
   }
@@ -39,7 +40,9 @@ TEST_P(GrpcInterop, OwnClientAndServer) {
   EXPECT_EQ(run_case(GetParam(), server_.address()), "");
 }
 
-TEST_P(GrpcInterop, ClientOfGrpcio) {
+using GrpcInteropClient = GrpcInterop;
+
+TEST_P(GrpcInteropClient, OfGrpcio) {
   start_server();
   Grpcio client("call " + server_.address() + " " + std::string(GetParam()));
   const int status = client.wait();
@@ -61,17 +64,39 @@ TEST_P(GrpcInteropServer, OfGrpcio) {
   EXPECT_EQ(run_case(GetParam(), "127.0.0.1:" + std::to_string(port)), "");
 }
 
-// A handler of grpcio does not know whether its request was compressed, so that no server of it has these two.
+class GrpcHttp2 : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(GrpcHttp2, ClientEndsCallsAsTheServerAsks) {
+  testing_tools::PythonProcess server(
+      std::filesystem::path(__FILE__).parent_path() / "grpc_interop" / "http2_server.py", std::string(GetParam()));
+  const int port = server.listening_port();
+  ASSERT_NE(port, 0) << server.output;
+  EXPECT_EQ(run_http2_case(GetParam(), "127.0.0.1:" + std::to_string(port)), "");
+  EXPECT_EQ(server.wait(), 0) << server.output;
+}
+
+// A handler of grpcio does not know whether its request was compressed, and grpcio has no load reports.
 std::vector<std::string_view> cases_of_grpcio_servers() {
   std::vector<std::string_view> names(case_names().begin(), case_names().end());
-  std::erase(names, "client_compressed_unary");
-  std::erase(names, "client_compressed_streaming");
+  for (const std::string_view one :
+       {"client_compressed_unary", "client_compressed_streaming", "orca_per_rpc", "orca_oob"}) {
+    std::erase(names, one);
+  }
+  return names;
+}
+
+std::vector<std::string_view> cases_of_grpcio_clients() {
+  std::vector<std::string_view> names(case_names().begin(), case_names().end());
+  for (const std::string_view one : {"orca_per_rpc", "orca_oob"}) std::erase(names, one);
   return names;
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::string_view>& given) { return std::string(given.param); }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GrpcInterop, ::testing::ValuesIn(case_names().begin(), case_names().end()), &name_of);
+INSTANTIATE_TEST_SUITE_P(Cases, GrpcInteropClient, ::testing::ValuesIn(cases_of_grpcio_clients()), &name_of);
+INSTANTIATE_TEST_SUITE_P(Cases, GrpcHttp2, ::testing::ValuesIn(http2_case_names().begin(), http2_case_names().end()),
+                         &name_of);
 INSTANTIATE_TEST_SUITE_P(Cases, GrpcInteropServer, ::testing::ValuesIn(cases_of_grpcio_servers()), &name_of);
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <initializer_list>
 #include <iterator>
+#include <memory>
 #include <stop_token>
 #include <utility>
 #include <vector>
@@ -26,10 +28,13 @@ using messages::ResponseParameters;
 using messages::StreamingOutputCallRequest;
 using testing_tools::patience;
 
-// Two connections to one server, for a case. The second one compresses each request.
+// Two connections to one server, for a case. The second one compresses each request. The address and the options are
+// for more connections.
 struct Peers {
   GrpcClient& plain;
   GrpcClient& compressing;
+  std::string address;
+  GrpcClientOptions options;
 };
 
 CallOptions patient() { return {.timeout = patience}; }
@@ -317,6 +322,23 @@ Task<std::string> custom_metadata(Peers peers) {
   for (const auto& expected : options.metadata) {
     DEMAND(std::count(given.begin(), given.end(), expected) == 1);
   }
+  const std::shared_ptr<const GrpcOutcome> outcome = peers.plain.report_next();
+  AWAIT(call, stub.FullDuplexCall(options));
+  DEMAND_OK(call);
+  auto writer = call->writer();
+  auto reader = call->reader();
+  const StreamingOutputCallRequest item = stream_request({314'159}, 271'828);
+  AWAIT(written, writer.write(item));
+  DEMAND_OK(written);
+  writer.end();
+  AWAIT(answer, reader.next());
+  DEMAND_OK(answer);
+  DEMAND(answer->has_value());
+  AWAIT(result, call->finish());
+  DEMAND_OK(result);
+  for (const auto& expected : options.metadata) {
+    DEMAND(std::count(outcome->metadata.begin(), outcome->metadata.end(), expected) == 1);
+  }
   co_return "";
 }
 
@@ -377,6 +399,117 @@ Task<std::string> unimplemented_service(Peers peers) {
   co_return "";
 }
 
+Task<std::string> pick_first_unary(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  messages::SimpleRequest request;
+  request.set_response_size(1);
+  request.set_fill_server_id(true);
+  std::string id;
+  for (int i = 0; i < 100; ++i) {
+    AWAIT(reply, stub.UnaryCall(options, request));
+    DEMAND_OK(reply);
+    DEMAND(!reply->server_id().empty());
+    DEMAND(i == 0 || reply->server_id() == id);
+    id = reply->server_id();
+  }
+  co_return "";
+}
+
+constexpr int soak_iterations = 10;
+
+Task<std::string> rpc_soak(Peers peers) {
+  for (int i = 0; i < soak_iterations; ++i) {
+    AWAIT(failure, large_unary(peers));
+    if (!failure.empty()) co_return failure;
+  }
+  co_return "";
+}
+
+// As rpc_soak, with a connection for each call.
+Task<std::string> channel_soak(Peers peers) {
+  for (int i = 0; i < soak_iterations; ++i) {
+    GrpcClient client(*Loop::current(), peers.options);
+    AWAIT(connected, client.connect(peers.address));
+    DEMAND_OK(connected);
+    const Peers one{client, client, peers.address, peers.options};
+    AWAIT(failure, large_unary(one));
+    if (!failure.empty()) co_return failure;
+  }
+  co_return "";
+}
+
+messages::TestOrcaReport example_report(double cpu) {
+  messages::TestOrcaReport report;
+  report.set_cpu_utilization(cpu);
+  report.set_memory_utilization(0.5847);
+  (*report.mutable_utilization())["util"] = 0.30499;
+  return report;
+}
+
+bool same_report(const orca::OrcaLoadReport& one, const messages::TestOrcaReport& other) {
+  const orca::OrcaLoadReport expected = load_report(other);
+  const auto same = [](const auto& left, const auto& right) {
+    return left.size() == right.size() && std::all_of(left.begin(), left.end(), [&](const auto& pair) {
+             const auto found = right.find(pair.first);
+             return found != right.end() && found->second == pair.second;
+           });
+  };
+  return one.cpu_utilization() == expected.cpu_utilization() && one.mem_utilization() == expected.mem_utilization() &&
+         same(one.request_cost(), expected.request_cost()) && same(one.utilization(), expected.utilization());
+}
+
+Task<std::string> orca_per_rpc(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  messages::SimpleRequest request;
+  *request.mutable_orca_per_query_report() = example_report(0.8210);
+  (*request.mutable_orca_per_query_report()->mutable_request_cost())["cost"] = 3456.32;
+  AWAIT(reply, stub.UnaryCall(options, request).reply());
+  DEMAND_OK(reply);
+  const auto sent = reply->metadata().find(load_report_name);
+  DEMAND(sent.has_value());
+  orca::OrcaLoadReport report;
+  DEMAND(report.ParseFromString(std::string(*sent)));
+  DEMAND(same_report(report, request.orca_per_query_report()));
+  co_return "";
+}
+
+// A server that receives a report on one stream sends it on the other one.
+Task<std::string> orca_oob(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  orca::OpenRcaService::Stub reports_stub(peers.compressing);
+  const CallOptions options = patient();
+  AWAIT(call, stub.FullDuplexCall(options));
+  DEMAND_OK(call);
+  auto writer = call->writer();
+  auto reader = call->reader();
+  orca::OrcaLoadReportRequest wish;
+  wish.mutable_report_interval()->set_nanos(100'000'000);
+  AWAIT(watching, reports_stub.StreamCoreMetrics(options, wish));
+  DEMAND_OK(watching);
+  auto reports = watching->reader();
+  for (const double cpu : {0.8210, 0.29309}) {
+    StreamingOutputCallRequest item = stream_request({1});
+    *item.mutable_orca_oob_report() = example_report(cpu);
+    AWAIT(written, writer.write(item));
+    DEMAND_OK(written);
+    AWAIT(reply, reader.next());
+    DEMAND_OK(reply);
+    DEMAND(reply->has_value());
+    for (bool same = false; !same;) {
+      AWAIT(report, reports.next());
+      DEMAND_OK(report);
+      DEMAND(report->has_value());
+      same = same_report(**report, item.orca_oob_report());
+    }
+  }
+  writer.end();
+  AWAIT(result, call->finish());
+  DEMAND_OK(result);
+  co_return "";
+}
+
 struct Case {
   std::string_view name;
   Task<std::string> (*run)(Peers);
@@ -401,12 +534,17 @@ constexpr std::array cases = {
     Case{"special_status_message", &special_status_message},
     Case{"unimplemented_method", &unimplemented_method},
     Case{"unimplemented_service", &unimplemented_service},
+    Case{"pick_first_unary", &pick_first_unary},
+    Case{"rpc_soak", &rpc_soak},
+    Case{"channel_soak", &channel_soak},
+    Case{"orca_per_rpc", &orca_per_rpc},
+    Case{"orca_oob", &orca_oob},
 };
 
-Task<std::string> connect_and_run(const Case& chosen, Peers peers, std::string address) {
+Task<std::string> connect_and_run(const Case& chosen, Peers peers) {
   for (GrpcClient* const client : {&peers.plain, &peers.compressing}) {
-    AWAIT(connected, client->connect(address));
-    if (!connected) co_return "connect(" + address + ") failed: " + connected.error().describe();
+    AWAIT(connected, client->connect(peers.address));
+    if (!connected) co_return "connect(" + peers.address + ") failed: " + connected.error().describe();
   }
   auto running = chosen.run(peers);
   co_return co_await std::move(running);
@@ -423,17 +561,20 @@ std::span<const std::string_view> case_names() {
   return names;
 }
 
-std::string run_case(std::string_view name, const std::string& address) {
+std::string run_case(std::string_view name, const std::string& address,
+                     std::shared_ptr<transport::ClientSecurity> security) {
   const auto chosen = std::find_if(interop_cases::cases.begin(), interop_cases::cases.end(),
                                    [&](const interop_cases::Case& one) { return one.name == name; });
   if (chosen == interop_cases::cases.end()) return "there is no case " + std::string(name);
   Loop loop;
-  GrpcClientOptions compressing;
+  GrpcClientOptions options;
+  options.security = std::move(security);
+  GrpcClientOptions compressing = options;
   compressing.compression = GrpcCompression::gzip;
-  GrpcClient plain(loop);
+  GrpcClient plain(loop, options);
   GrpcClient compressed(loop, compressing);
-  const interop_cases::Peers peers{plain, compressed};
-  return loop.run(interop_cases::connect_and_run(*chosen, peers, address));
+  const interop_cases::Peers peers{plain, compressed, address, options};
+  return loop.run(interop_cases::connect_and_run(*chosen, peers));
 }
 
 }  // namespace hawser::grpc_interop

@@ -105,7 +105,7 @@ def unary_call(request, context):
         context.set_compression(grpc.Compression.Gzip)
     echo_metadata(context)
     abort_if_asked(fields, context)
-    return encode((1, payload(fields.get(2, 0))))
+    return encode((1, payload(fields.get(2, 0))), *([(4, b"grpcio")] if fields.get(9) else []))
 
 
 def replies(request, context):
@@ -343,6 +343,23 @@ def unimplemented_method(channel):
 def unimplemented_service(channel):
     call = channel.unary_unary("/grpc.testing.UnimplementedService/UnimplementedCall")
     expect_status(grpc.StatusCode.UNIMPLEMENTED, lambda: call(b"", timeout=PATIENCE))
+
+
+def pick_first_unary(channel):
+    ids = {dict(decode(unary(channel, encode((2, 1), (9, 1))))).get(4) for _ in range(100)}
+    expect(len(ids) == 1 and b"" not in ids and None not in ids, repr(ids))
+
+
+def rpc_soak(channel):
+    for _ in range(10):
+        large_unary(channel)
+
+
+def channel_soak(_channel):
+    for _ in range(10):
+        # Without this option grpcio shares one connection between the channels.
+        with grpc.insecure_channel(sys.argv[2], options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+            large_unary(channel)
 
 
 def main():

@@ -1,6 +1,8 @@
 #include "tests/grpc_interop/service.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +58,46 @@ Task<Result<void>> respond(Context& context, const messages::StreamingOutputCall
   co_return Result<void>{};
 }
 
+// The pause between two load reports. A report is sent at least every minute, so that the end of the caller is noticed.
+std::chrono::nanoseconds report_interval(const orca::OrcaLoadReportRequest& request) {
+  const std::chrono::seconds seconds(std::clamp<std::int64_t>(request.report_interval().seconds(), 0, 60));
+  const std::chrono::nanoseconds asked = seconds + std::chrono::nanoseconds(request.report_interval().nanos());
+  return std::max<std::chrono::nanoseconds>(asked, std::chrono::milliseconds(10));
+}
+
 }  // namespace service_parts
+
+orca::OrcaLoadReport load_report(const messages::TestOrcaReport& given) {
+  orca::OrcaLoadReport report;
+  report.set_cpu_utilization(given.cpu_utilization());
+  report.set_mem_utilization(given.memory_utilization());
+  *report.mutable_request_cost() = given.request_cost();
+  *report.mutable_utilization() = given.utilization();
+  return report;
+}
+
+void LoadReports::set(const messages::TestOrcaReport& given) {
+  const std::lock_guard lock(mutex_);
+  last_ = load_report(given);
+}
+
+Task<Result<void>> LoadReports::StreamCoreMetrics(Context& context, const orca::OrcaLoadReportRequest& request,
+                                                  Writer<orca::OrcaLoadReport> reports) {
+  while (!context.token().stop_requested()) {
+    orca::OrcaLoadReport report;
+    {
+      const std::lock_guard lock(mutex_);
+      report = last_;
+    }
+    auto writing = reports.write(report);
+    const auto written = co_await std::move(writing);
+    if (!written) co_return written;
+    auto pausing = context.loop().sleep(service_parts::report_interval(request), context.token());
+    const auto paused = co_await std::move(pausing);
+    if (!paused) co_return paused;
+  }
+  co_return Result<void>{};
+}
 
 Task<Result<messages::Empty>> Service::EmptyCall(Context&, const messages::Empty&) { co_return messages::Empty(); }
 
@@ -75,6 +116,11 @@ Task<Result<messages::SimpleResponse>> Service::UnaryCall(Context& context, cons
   messages::SimpleResponse reply;
   const Result<void> filled = service_parts::fill(*reply.mutable_payload(), request.response_size());
   if (!filled) co_return std::unexpected(filled.error());
+  if (request.fill_server_id()) reply.set_server_id("hawser");
+  if (request.has_orca_per_query_report()) {
+    add_grpc_trailing_metadata(context, std::string(load_report_name),
+                               load_report(request.orca_per_query_report()).SerializeAsString());
+  }
   co_return reply;
 }
 
@@ -109,6 +155,7 @@ Task<Result<void>> Service::FullDuplexCall(Context& context, Reader<messages::St
     const auto request = co_await std::move(reading);
     if (!request) co_return std::unexpected(request.error());
     if (!*request) co_return Result<void>{};
+    if ((*request)->has_orca_oob_report()) load_reports_.set((*request)->orca_oob_report());
     auto responding = service_parts::respond(context, **request, replies);
     const auto responded = co_await std::move(responding);
     if (!responded) co_return responded;

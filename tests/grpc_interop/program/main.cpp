@@ -18,7 +18,7 @@ int serve(const std::string& address) {
   hawser::ServerOptions options;
   options.listen = address;
   hawser::Server server(options);
-  server.add_service(&service);
+  service.add_to(server);
   hawser::add_grpc_reflection(server);
   server.enable(hawser::grpc());
   if (const auto started = server.start(); !started) {
