@@ -227,6 +227,7 @@ class Machine {
   Time last_ping_{};
   unsigned ping_strikes_ = 0;
   bool pinged_ = false;
+  bool peer_ends_ = false;  // Server: the client ends the connection without an error.
 };
 
 }  // namespace hawser::protocol::grpc

@@ -178,8 +178,14 @@ int Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* 
   });
 }
 
-int Machine::Callbacks::on_invalid_frame(nghttp2_session*, const nghttp2_frame*, int, void* user) {
+int Machine::Callbacks::on_invalid_frame(nghttp2_session*, const nghttp2_frame* frame, int, void* user) {
   Machine& machine = *static_cast<Machine*>(user);
+  if (machine.options_.server && frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code == NGHTTP2_NO_ERROR) {
+    // Clients of grpc-go close a connection with GOAWAY up to stream 2^31-1, which nghttp2 refuses, because it is no
+    // stream of a server. The connection ends as the client wishes.
+    machine.peer_ends_ = true;
+    return 0;
+  }
   static_cast<void>(machine.guard_.take(FloodGuard::invalid_frame_cost, "invalid frames"));
   return 0;
 }
@@ -236,7 +242,7 @@ int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_fr
         machine.guard_.give(2 + static_cast<std::int64_t>(frame->hd.length / 4096));
         return 0;
       case NGHTTP2_GOAWAY:
-        if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !machine.failure_) {
+        if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !machine.failure_ && !machine.peer_ends_) {
           // nghttp2 has ended the session, with its reason as debug data, such as "RST_STREAM: stream in idle".
           const std::string_view reason = text(frame->goaway.opaque_data, frame->goaway.opaque_data_len);
           machine.failure_ = Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,

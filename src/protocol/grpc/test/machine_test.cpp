@@ -227,6 +227,21 @@ TEST(GrpcMachine, TakesNoMoreThanItsWindowFromAStreamThatNobodyReads) {
 }
 
 // Calls that are open when a server goes away are answered.
+// The GOAWAY of grpc-go's clients names the highest id. It is a regular end, and no fault of the client.
+TEST(GrpcMachine, AClientEndsWithGoaway) {
+  for (const std::string& last : {std::string("\x7f\xff\xff\xff"), std::string(4, '\0')}) {
+    ServerLog server;
+    ASSERT_TRUE(server.feed(hello() + frame(7, 0, 0, last + std::string(4, '\0') + "client transport shutdown")));
+    take_output(server.machine, server.output);
+    EXPECT_FALSE(server.machine.failure()) << server.machine.failure()->text;
+    EXPECT_TRUE(server.machine.finished());
+  }
+  ServerLog server;
+  static_cast<void>(server.feed(hello() + frame(7, 0, 0, std::string("\x7f\xff\xff\xff\0\0\0\1", 8))));
+  take_output(server.machine, server.output);
+  EXPECT_TRUE(server.machine.failure());
+}
+
 TEST(GrpcMachine, GoawayComesInTwoSteps) {
   ServerLog server;
   ClientLog client;
