@@ -90,6 +90,9 @@ Task<void> use(GrpcClient& client, std::string address) {
     AWAIT(reply, ask<&info>(client, field(4, symbol)));
     EXPECT_EQ(reply, both) << symbol;
   }
+  // The services of the component describe themselves.
+  AWAIT(own, ask<&info>(client, field(4, "grpc.reflection.v1.ServerReflection")));
+  EXPECT_NE(own.find("file_descriptor_proto"), std::string::npos) << own;
   AWAIT(by_name, ask<&info>(client, field(3, "base.proto")));
   EXPECT_EQ(by_name, base);
   AWAIT(by_extension, ask<&info>(client, field(5, field(1, "base.Part") + number_field(2, 7))));

@@ -11,6 +11,7 @@
 #include "hawser/detail/describe.h"
 #include "hawser/grpc_reflection.h"
 #include "hawser/stream.h"
+#include "protocol/grpc/own_files.h"
 #include "protocol/grpc/own_method.h"
 #include "protocol/grpc/proto_bytes.h"
 #include "rpc/server/inspector.h"
@@ -61,11 +62,24 @@ class Definitions {
  public:
   explicit Definitions(const Server& server) {
     FileCollector collector;
+    std::set<std::string> undescribed;
     for (const detail::ServedMethod* method : rpc::Inspector::served_methods(server)) {
       const std::size_t slash = method->name.find('/');
       if (slash == std::string::npos || method->json == nullptr || method->json->encoding() != "proto") continue;
       services.insert(method->name.substr(0, slash));
-      if (method->describe != nullptr) method->describe(collector);
+      if (method->describe != nullptr) {
+        method->describe(collector);
+      } else {
+        undescribed.insert(method->name.substr(0, slash));
+      }
+    }
+    if (undescribed.contains("grpc.health.v1.Health")) {
+      collector.files.try_emplace(std::string(protocol::grpc::health_file_name), protocol::grpc::health_file());
+    }
+    for (const std::string version : {"v1", "v1alpha"}) {
+      if (!undescribed.contains("grpc.reflection." + version + ".ServerReflection")) continue;
+      collector.files.try_emplace(protocol::grpc::reflection_file_name(version),
+                                  protocol::grpc::reflection_file(version));
     }
     for (auto& [name, bytes] : collector.files) {
       File& file = files_[name];
