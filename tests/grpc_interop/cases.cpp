@@ -478,7 +478,7 @@ Task<std::string> orca_per_rpc(Peers peers) {
 // A server that receives a report on one stream sends it on the other one.
 Task<std::string> orca_oob(Peers peers) {
   messages::TestService::Stub stub(peers.plain);
-  orca::OpenRcaService::Stub reports_stub(peers.compressing);
+  orca::OpenRcaService::Stub reports_stub(peers.plain);
   const CallOptions options = patient();
   AWAIT(call, stub.FullDuplexCall(options));
   DEMAND_OK(call);
