@@ -385,7 +385,8 @@ def grpc():
         all_kinds(address, over)
         all_kinds(address, (*over, "--proto", str(PROTO)))
         names = expect(("list", address, *over), 0).stdout.splitlines()
-        assert "demo.ShopService/Order" in names and "grpc.health.v1.Health/?" in names, names
+        assert "demo.ShopService/Order" in names and "grpc.health.v1.Health/Check" in names, names
+        expect(("call", address, "grpc.health.v1.Health/Check", "{}", *over), 0, '{"status":"SERVING"}\n')
         assert "rpc Watch" in expect(("describe", address, "demo.ShopService", *over), 0).stdout
         assert "string item = 1;" in expect(("describe", address, "demo.OrderRequest", *over), 0).stdout
         expect(("describe", address, "demo.Nothing", *over), 5, "")
