@@ -40,6 +40,7 @@ CONDITIONAL_FILES = {
     "src/base/block_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/heap_profile/operators.cpp": "sanitizers can only be asked about through the preprocessor",
     "src/protocol/http1/gzip.cpp": "zlib is optional there, and the component has the same functions without it",
+    "src/protocol/http1/gzip_stream.cpp": "zlib is optional there, and the component has the same functions without it",
     "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",
 }
 CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "apps/bench/*", "fuzz/*")

@@ -25,6 +25,7 @@
 namespace hawser {
 
 namespace http1 {
+class Deflater;
 class RouteResponder;
 class RouteTable;
 struct RequestAccess;
@@ -54,8 +55,9 @@ struct HttpOptions {
   // with one is refused otherwise.
   bool encoded_slashes = false;
   // Bodies of responses of text, JSON and XML are compressed for clients that accept gzip, if they have at least
-  // gzip_bytes_min bytes and are not sent in parts. Bodies of requests with Content-Encoding: gzip are decompressed;
-  // message_bytes_max limits them before and after that. Without zlib (HAWSER_HTTP_GZIP) it is as if it were false.
+  // gzip_bytes_min bytes or are sent in parts (HttpResponse::stream). Bodies of requests with Content-Encoding: gzip
+  // are decompressed; message_bytes_max limits them before and after that. Without zlib (HAWSER_HTTP_GZIP) it is as if
+  // it were false.
   bool gzip = true;
   std::size_t gzip_bytes_min = 1024;
   bool functions = true;  // Serves plain functions and coroutines with JSON too, at POST /namespace::function.
@@ -127,7 +129,8 @@ class HttpBodyWriter {
   HttpBodyWriter& operator=(const HttpBodyWriter&) = delete;
 
   // Sends the next part. Waits while too much waits to be sent (ServerOptions::send_backlog_bytes_max). `bytes` must
-  // stay valid until then. Fails with `cancelled` if the client has gone.
+  // stay valid until then. Fails with `cancelled` if the client has gone. If the response is compressed, the client can
+  // decompress the part as soon as it has arrived.
   Task<Result<void>> write(std::string_view bytes);
   // Keeps a temporary, or a string passed by std::move(), in the task.
   template <std::same_as<std::string> Given>
@@ -144,7 +147,8 @@ class HttpBodyWriter {
   http1::RouteResponder& responder_;
   const std::uint32_t call_;
   const bool chunked_;
-  std::size_t turn_bytes_ = 0;  // Bytes since the loop last ran something else.
+  http1::Deflater* deflater_ = nullptr;  // Compresses the parts; null: they are sent as they are.
+  std::size_t turn_bytes_ = 0;           // Bytes since the loop last ran something else.
 };
 
 struct HttpResponse {
@@ -157,7 +161,7 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers = {};
   // Sends the body, if it is set; `body` is ignored then. The body is chunked; with HTTP/1.0 it ends with the
   // connection. An exception ends the connection, so that the client sees that the body is not complete. Not called for
-  // HEAD.
+  // HEAD. Compressed as `body` is, also if it is short: its length is not known before.
   std::function<Task<void>(HttpBodyWriter&)> stream = {};
 };
 

@@ -7,7 +7,9 @@
 
 #include "hawser/detail/loop_access.h"
 #include "protocol/http1/field_values.h"
+#include "protocol/http1/gzip_stream.h"
 #include "protocol/http1/message_parser.h"
+#include "protocol/http1/route_responder.h"
 #ifdef HAWSER_HTTP_GZIP
 #include "rpc/port/gzip.h"
 #endif
@@ -46,11 +48,20 @@ bool has_field(const HttpResponse& response, std::string_view name, std::string_
 }
 
 bool may_be_gzipped(const HttpOptions& options, const HttpResponse& response) noexcept {
-  const bool whole = response.status >= 200 && response.status != 204 && response.status != 206 &&
-                     response.status != 304 && !response.stream;
-  return whole && options.gzip && can_gzip() && response.body.size() >= options.gzip_bytes_min &&
+  const bool whole =
+      response.status >= 200 && response.status != 204 && response.status != 206 && response.status != 304;
+  return whole && options.gzip && can_gzip() && (response.stream || response.body.size() >= options.gzip_bytes_min) &&
          is_compressible(response.content_type) && !has_field(response, "content-encoding") &&
          !has_field(response, "content-range") && !has_field(response, "cache-control", "no-transform");
+}
+
+// The fields of a response that is compressed.
+void add_gzip_fields(HttpResponse& response) {
+  response.headers.emplace_back("Content-Encoding", "gzip");
+  // The bytes are others than those that a strong validator stands for.
+  for (auto& [name, value] : response.headers) {
+    if (equal_without_case(name, "etag") && value.starts_with('"')) value.insert(0, "W/");
+  }
 }
 
 }  // namespace
@@ -145,11 +156,22 @@ Task<void> gzip_response(const HttpOptions& options, Loop& loop, const void* con
   }
   if (!packed) co_return;
   response.body = std::move(*packed);
-  response.headers.emplace_back("Content-Encoding", "gzip");
-  // The bytes are others than those that a strong validator stands for.
-  for (auto& [name, value] : response.headers) {
-    if (equal_without_case(name, "etag") && value.starts_with('"')) value.insert(0, "W/");
-  }
+  add_gzip_fields(response);
+}
+
+void gzip_parts(const HttpOptions& options, detail::ReceiveAccount* account, std::string_view accepted, bool head_only,
+                HttpResponse& response) {
+  if (!may_be_gzipped(options, response)) return;
+  response.headers.emplace_back("Vary", "Accept-Encoding");
+  if (!accepts_gzip(accepted)) return;
+  if (head_only) return add_gzip_fields(response);
+  // Without memory for it, the body is sent as it is.
+  std::shared_ptr<Deflater> deflater = Deflater::make(account);
+  if (deflater == nullptr) return;
+  add_gzip_fields(response);
+  response.stream = [given = std::move(response.stream), deflater](HttpBodyWriter& writer) {
+    return RouteResponder::stream_compressed(writer, given, *deflater);
+  };
 }
 
 }  // namespace hawser::http1

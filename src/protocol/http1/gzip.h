@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "hawser/detail/receive_account.h"
 #include "hawser/http.h"
 
 // Content-Encoding: gzip, for requests and responses. Without zlib (HAWSER_HTTP_GZIP) nothing is compressed or
@@ -39,5 +40,9 @@ Task<Result<Buffer>> offload_gunzip(Loop& loop, const void* connection, std::sto
 // thread of the pool if it is long.
 Task<void> gzip_response(const HttpOptions& options, Loop& loop, const void* connection, std::string_view accepted,
                          HttpResponse& response);
+// Likewise for a response that has a `stream`: its writer compresses each part then. The memory for it is charged to
+// `account`, if that is not null, until `response` is destroyed. `head_only`: the response answers HEAD.
+void gzip_parts(const HttpOptions& options, detail::ReceiveAccount* account, std::string_view accepted, bool head_only,
+                HttpResponse& response);
 
 }  // namespace hawser::http1

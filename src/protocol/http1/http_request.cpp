@@ -1,4 +1,5 @@
 #include "protocol/http1/request_access.h"
+#include "protocol/http1/route_responder.h"
 
 namespace hawser {
 
@@ -21,9 +22,11 @@ Loop& HttpRequest::loop() const noexcept { return state_->call.sink().loop(); }
 std::stop_token HttpRequest::token() { return state_->call.token(); }
 std::optional<Time> HttpRequest::deadline() const noexcept { return state_->call.request().deadline; }
 
-Task<Result<void>> HttpBodyWriter::write(std::string_view bytes) { return responder_.write_part(*this, bytes); }
+Task<Result<void>> HttpBodyWriter::write(std::string_view bytes) {
+  return http1::RouteResponder::send_part(*this, bytes);
+}
 Task<Result<void>> HttpBodyWriter::write_kept(std::string bytes) {
-  auto writing = responder_.write_part(*this, bytes);
+  auto writing = http1::RouteResponder::send_part(*this, bytes);
   co_return co_await std::move(writing);
 }
 

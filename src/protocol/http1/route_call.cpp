@@ -115,6 +115,8 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
     if (error) {
       responder.sink().reply_error(id, *error);
     } else if (response->stream) {
+      gzip_parts(responder.http_options(), call.request().account, given.header("accept-encoding").value_or(""),
+                 given.method() == "HEAD", *response);
       Task<void> streaming = responder.stream_route(id, given, *response);
       call.handler_frame = streaming.frame();
       co_await std::move(streaming);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 #include "rpc/port/port_host.h"
 
 namespace hawser::http1 {
+
+class Deflater;
 
 // Answers the calls of routes: a connection of HTTP/1, or a stream of HTTP/2.
 class RouteResponder {
@@ -24,6 +27,12 @@ class RouteResponder {
   virtual Task<void> stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) = 0;
   virtual Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) = 0;
   virtual Task<Result<std::string>> read_part(HttpBodyReader& reader) = 0;
+  // Runs the stream of a response with a writer that compresses what it is given. `stream` and `deflater` outlive the
+  // task.
+  static Task<void> stream_compressed(HttpBodyWriter& writer, const std::function<Task<void>(HttpBodyWriter&)>& stream,
+                                      Deflater& deflater);
+  // Sends a part; compressed if the writer does that.
+  static Task<Result<void>> send_part(HttpBodyWriter& writer, std::string_view bytes);
   HttpBodyReader reader_for(std::uint32_t call, std::stop_token token) noexcept {
     return {*this, call, std::move(token)};
   }
@@ -33,6 +42,7 @@ class RouteResponder {
   static constexpr std::size_t turn_bytes_max = 256 * 1024;
 
   ~RouteResponder() = default;
+  static Task<Result<void>> write_compressed(HttpBodyWriter& writer, std::string_view bytes);
   HttpBodyWriter writer_for(std::uint32_t call, bool chunked) noexcept { return {*this, call, chunked}; }
   static std::uint32_t call_of(const HttpBodyWriter& writer) noexcept { return writer.call_; }
   static std::uint32_t call_of(const HttpBodyReader& reader) noexcept { return reader.call_; }

@@ -1,0 +1,57 @@
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "protocol/http1/gzip.h"
+#include "protocol/http1/gzip_stream.h"
+#include "protocol/http1/route_responder.h"
+
+// Responses that are sent in parts and compressed.
+namespace hawser::http1 {
+namespace {
+
+// Each flush costs the loop about as much as so many bytes.
+constexpr std::size_t flush_cost = 256;
+
+}  // namespace
+
+Task<Result<void>> RouteResponder::send_part(HttpBodyWriter& writer, std::string_view bytes) {
+  const bool compresses = writer.deflater_ != nullptr && !bytes.empty();
+  return compresses ? write_compressed(writer, bytes) : writer.responder_.write_part(writer, bytes);
+}
+
+// A long part is cut, so that the loop runs something else in between.
+Task<Result<void>> RouteResponder::write_compressed(HttpBodyWriter& writer, std::string_view bytes) {
+  Deflater& deflater = *writer.deflater_;
+  while (!bytes.empty()) {
+    if (deflater.turn_bytes >= gzip_in_place_max) {
+      auto pause = writer.responder_.sink().loop().sleep(Duration::zero());
+      co_await pause;
+      deflater.turn_bytes = 0;
+    }
+    const std::string_view piece = bytes.substr(0, gzip_in_place_max);
+    bytes.remove_prefix(piece.size());
+    deflater.turn_bytes += piece.size() + flush_cost;
+    const std::string packed =
+        deflater.add(as_bytes(piece), bytes.empty() ? Deflater::Flush::part : Deflater::Flush::none);
+    auto writing = writer.responder_.write_part(writer, packed);
+    Result<void> written = co_await std::move(writing);
+    if (!written) co_return written;
+  }
+  co_return Result<void>();
+}
+
+Task<void> RouteResponder::stream_compressed(HttpBodyWriter& writer,
+                                             const std::function<Task<void>(HttpBodyWriter&)>& stream,
+                                             Deflater& deflater) {
+  writer.deflater_ = &deflater;
+  Task<void> streaming = stream(writer);
+  co_await std::move(streaming);
+  writer.deflater_ = nullptr;
+  const std::string end = deflater.add({}, Deflater::Flush::end);
+  auto writing = writer.responder_.write_part(writer, end);
+  static_cast<void>(co_await std::move(writing));  // Fails if the client has gone.
+}
+
+}  // namespace hawser::http1
