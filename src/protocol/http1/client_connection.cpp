@@ -6,44 +6,78 @@
 #include <new>
 #include <utility>
 
+#include "protocol/http1/response.h"
 #include "transport/common/null_sink.h"
 
 namespace hawser::http1 {
 
 ClientConnection::ClientConnection(Loop& loop, std::unique_ptr<transport::Stream> stream, const MessageLimits& limits)
-    : stream_(std::move(stream)),
+    : loop_(loop),
+      stream_(std::move(stream)),
       parser_(limits),
       buffer_bytes_(std::max(limits.head_bytes_max, limits.line_bytes_max) + read_bytes) {
   stream_->start(loop, *this);
 }
 
-ClientConnection::~ClientConnection() {
-  if (stream_ != nullptr) stream_->set_sink(transport::null_sink());
-}
+ClientConnection::~ClientConnection() { close(); }
 
-void ClientConnection::begin(std::string_view head, std::string_view body, bool is_head_method) {
+void ClientConnection::begin(const Request& request, exec::Condition& changed) {
   if (buffer_.empty()) buffer_.resize(buffer_bytes_);
   busy_ = true;
-  complete_ = answered_ = false;
+  complete_ = answered_ = continued_ = has_head_ = false;
   announcements_ = 0;
   response_ = {};
-  done_.reset();
-  parser_.expect_no_body(is_head_method);
-  unsent_[0] = head;
-  unsent_[1] = body;
+  part_.clear();
+  body_bytes_ = 0;
+  part_bytes_max_ = request.part_bytes_max;
+  body_bytes_max_ = request.body_bytes_max;
+  changed_ = &changed;
+  more_ = request.more;
+  received_at_ = sent_at_ = loop_.now();
+  parser_.expect_no_body(request.is_head_method);
+  unsent_ = {request.head, request.body, {}};
   send();
 }
 
 void ClientConnection::rest() noexcept {
   buffer_ = {};
-  unsent_[0] = unsent_[1] = {};
+  unsent_ = {};
+  std::string().swap(part_);
+  changed_ = nullptr;
+}
+
+void ClientConnection::close() noexcept {
+  if (stream_ == nullptr) return;
+  stream_->set_sink(transport::null_sink());
+  stream_.reset();
+  unsent_ = {};
+  changed_ = nullptr;
+  if (busy_) {
+    busy_ = complete_ = false;
+    if (end_reason_.empty()) end_reason_ = "the client has closed it";
+  }
 }
 
 // ---- Sending ----
 
+bool ClientConnection::sending() const noexcept {
+  return std::ranges::any_of(unsent_, [](std::string_view part) { return !part.empty(); });
+}
+
+void ClientConnection::send_part(std::string_view bytes, bool chunked, bool last) {
+  more_ = !last;
+  unsent_ = {std::string_view(), bytes, std::string_view()};
+  if (chunked) {
+    chunk_head_ = bytes.empty() ? std::string(last_chunk) : chunk_head(bytes.size());
+    unsent_[0] = chunk_head_;
+    if (!bytes.empty()) unsent_[2] = "\r\n";
+  }
+  send();
+}
+
 void ClientConnection::send() {
   for (;;) {
-    std::array<ConstBuffer, 2> pieces;
+    std::array<ConstBuffer, 3> pieces;
     std::size_t count = 0;
     std::size_t offered = 0;
     for (const std::string_view part : unsent_) {
@@ -51,8 +85,9 @@ void ClientConnection::send() {
       pieces[count++] = {as_bytes(part).data(), part.size()};
       offered += part.size();
     }
-    if (count == 0 || ended_) return;
+    if (count == 0 || ended_ || stream_ == nullptr) return;
     const std::size_t taken = stream_->send(std::span(pieces.data(), count));
+    if (taken != 0) sent_at_ = loop_.now();
     advance(taken);
     if (taken < offered) return;  // sendable() follows.
   }
@@ -68,7 +103,15 @@ void ClientConnection::advance(std::size_t bytes) noexcept {
 
 void ClientConnection::sendable(std::size_t bytes) {
   advance(bytes);
+  if (bytes != 0) sent_at_ = loop_.now();
   send();
+  if (!sending()) notify();
+}
+
+void ClientConnection::broken(const Error& reason) {
+  broken_ = true;
+  if (end_reason_.empty()) end_reason_ = reason.text;
+  notify();
 }
 
 // ---- Receiving ----
@@ -90,6 +133,7 @@ void ClientConnection::received(std::size_t bytes) {
     return;
   }
   answered_ = true;
+  received_at_ = loop_.now();
   end_ += bytes;
   try {
     parse();
@@ -117,7 +161,7 @@ bool ClientConnection::on_step(const MessageParser::Step& step) {
       // The parser refuses heads and lines that do not fit into the buffer.
       return false;
     case MessageParser::Event::head: return keep_head();
-    case MessageParser::Event::body: response_.body.append(as_text(step.data)); return true;
+    case MessageParser::Event::body: return keep_body(step.data);
     case MessageParser::Event::end:
       if (parser_.head().status >= 200) finish(true);
       return true;
@@ -135,16 +179,51 @@ bool ClientConnection::refuse(std::string_view why) {
   return false;
 }
 
+bool ClientConnection::keep_body(Bytes bytes) {
+  body_bytes_ += bytes.size();
+  // The chunk that has been announced counts, or the rest of the length.
+  if (body_bytes_ > body_bytes_max_ || parser_.body_left() > body_bytes_max_ - body_bytes_) {
+    too_long_ = true;
+    return refuse("the body is too long");
+  }
+  if (bytes.empty()) return true;
+  if (part_bytes_max_ == 0) {
+    response_.body.append(as_text(bytes));
+    return true;
+  }
+  part_.append(as_text(bytes));
+  if (part_.size() >= part_bytes_max_ && !std::exchange(paused_, true)) stream_->pause();
+  notify();
+  return true;
+}
+
+std::string ClientConnection::take_part() {
+  std::string part = std::move(part_);
+  std::string().swap(part_);
+  if (std::exchange(paused_, false) && stream_ != nullptr && (busy_ || keep_alive_)) {
+    received_at_ = loop_.now();  // The server had to wait.
+    stream_->resume();
+  }
+  return part;
+}
+
 bool ClientConnection::keep_head() {
   const ResponseHead& head = parser_.head();
   if (head.status == 101) return refuse("the server switches to a protocol that nobody asked for (status 101)");
   if (head.status < 200) {  // 100 and the like announce the response.
+    if (head.status == 100 && !std::exchange(continued_, true)) notify();
     return ++announcements_ <= announcements_max || refuse("more than 100 statuses below 200 came before it");
   }
   keep_alive_ = head.keep_alive;
   response_.status = static_cast<int>(head.status);
   response_.headers.reserve(head.fields.size());
   for (const Field& field : head.fields) response_.headers.emplace_back(field.name, field.value);
+  has_head_ = true;
+  notify();
+  if (parser_.body_left() > body_bytes_max_) {
+    too_long_ = true;
+    return refuse("the body is too long");
+  }
   return true;
 }
 
@@ -162,11 +241,11 @@ void ClientConnection::ended(const Error& reason) {
 
 void ClientConnection::finish(bool complete) noexcept {
   // The server may answer before it has received the whole request. The rest can't be left out.
-  if (!complete || !unsent_[0].empty() || !unsent_[1].empty()) keep_alive_ = false;
+  if (!complete || sending() || more_) keep_alive_ = false;
   if (!keep_alive_ && stream_ != nullptr) stream_->pause();
   busy_ = false;
   complete_ = complete;
-  done_.set();
+  notify();
 }
 
 }  // namespace hawser::http1

@@ -12,7 +12,7 @@ namespace hawser::http1 {
 namespace {
 
 // Each flush costs the loop about as much as so many bytes.
-constexpr std::size_t flush_cost = 256;
+constexpr std::size_t flush_cost = 512;
 
 }  // namespace
 

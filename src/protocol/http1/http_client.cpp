@@ -1,27 +1,26 @@
 #include "hawser/http_client.h"
 
 #include <algorithm>
-#include <array>
-#include <deque>
 #include <exception>
-#include <map>
+#include <utility>
 
+#include "exec/condition.h"
 #include "hawser/any_stop.h"
-#include "hawser/runtime.h"
 #include "hawser/scope.h"
 #include "hawser/sync.h"
-#include "hawser/timer.h"
 #include "hawser/with_timeout.h"
 #include "protocol/http1/client_connection.h"
-#include "protocol/http1/field_values.h"
-#include "protocol/http1/url.h"
-#include "transport/network.h"
-#include "transport/stream_security.h"
+#include "protocol/http1/client_request.h"
+#include "protocol/http1/client_stream.h"
+#include "protocol/http1/connection_pool.h"
+#include "protocol/http1/gzip_stream.h"
 
 namespace hawser {
 
 using http1::ClientConnection;
-using http1::Url;
+using http1::ClientStream;
+using http1::ClientTarget;
+using http1::ConnectionPool;
 
 std::optional<std::string_view> HttpClientResponse::header(std::string_view name) const noexcept {
   for (const auto& [key, value] : headers) {
@@ -30,161 +29,93 @@ std::optional<std::string_view> HttpClientResponse::header(std::string_view name
   return std::nullopt;
 }
 
-struct HttpClient::State : std::enable_shared_from_this<HttpClient::State> {
-  struct Host {
-    explicit Host(std::size_t connections) : permits(connections) {}
-    Semaphore permits;
-    std::size_t users = 0;  // Requests that use or await a connection.
-  };
-  struct Idle {
-    std::string key;
-    std::unique_ptr<ClientConnection> connection;
-    Time since;
-  };
-  struct SweepTimer : Timer {
-    explicit SweepTimer(State& owner) noexcept : Timer(&SweepTimer::fire), state(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<SweepTimer&>(timer).state.sweep(); }
-    State& state;
-  };
+namespace {
 
-  State(Loop& on, const HttpClientOptions& with)
-      : loop(on),
-        network((on.options().runtime != nullptr ? on.options().runtime : Runtime::process_default())->network()),
-        options(with),
-        limits{.line_bytes_max = with.line_bytes_max,
-               .head_bytes_max = with.header_bytes_max,
-               .fields_max = with.header_fields_max,
-               .body_bytes_max = with.body_bytes_max},
-        sweep_timer(*this) {}
-
-  static Task<Result<HttpClientResponse>> send(std::shared_ptr<State> state, HttpClientRequest request);
-  struct Exchange;
-  Task<void> perform(Exchange& exchange);
-  Task<void> run(Exchange& exchange);
-  Task<bool> attempt(Exchange& exchange, std::unique_ptr<ClientConnection> connection, bool reused);
-
-  std::unique_ptr<ClientConnection> take_idle(const std::string& key);
-  void keep(const std::string& key, std::unique_ptr<ClientConnection> connection);
-  void sweep();
-  void start_sweeping() {
-    if (idle.empty() || closed || options.idle_timeout == forever) return;
-    sweep_timer.start(loop, loop.after(options.idle_timeout - (loop.now() - idle.front().since)));
+// Decompresses the body of a response.
+Task<Result<void>> unpack(Loop& loop, HttpClientResponse& response, std::size_t bytes_max) {
+  constexpr std::size_t part_bytes = 64 * 1024;
+  const std::unique_ptr<http1::Inflater> inflater = http1::Inflater::make();
+  if (inflater == nullptr) co_return fail(ErrorCode::overloaded, "no memory to decompress the body");
+  inflater->give(std::exchange(response.body, {}));
+  while (!inflater->wants_input()) {
+    const Result<std::string> part = inflater->next(part_bytes);
+    if (!part) co_return std::unexpected(part.error());
+    if (part->size() > bytes_max - response.body.size()) {
+      co_return fail(ErrorCode::limit_exceeded,
+                     "the decompressed body exceeds HttpClientOptions::body_bytes_max (" + std::to_string(bytes_max) +
+                         " bytes): raise it, or read the body in parts",
+                     ErrorScope::call, Initiator::peer);
+    }
+    response.body += *part;
+    auto pause = loop.sleep(Duration::zero());
+    co_await pause;
   }
+  if (!inflater->at_end()) {
+    co_return fail(ErrorCode::protocol_error, "the compressed body is not complete", ErrorScope::call, Initiator::peer);
+  }
+  co_return Result<void>();
+}
 
-  Loop& loop;
-  const std::shared_ptr<transport::Network> network;
-  const HttpClientOptions options;
-  const http1::MessageLimits limits;
-  bool closed = false;  // The client has been destroyed: nothing is kept.
-  std::map<std::string, Host> hosts;
-  std::deque<Idle> idle;  // The one that was used last is at the end.
-  SweepTimer sweep_timer;
-};
-
-// One request and its outcome.
-struct HttpClient::State::Exchange {
+// One request of send() and its outcome.
+struct Exchange {
+  ConnectionPool& pool;
   HttpClientRequest& request;
-  const Url& url;
-  const std::string& address;  // The connection goes there.
-  const std::string& key;      // Names connections that the request may use.
+  const ClientTarget& target;
   const std::string& head;
-  Duration timeout;
+  Time deadline;
   bool sent = false;  // A connection has been asked to send.
   Result<HttpClientResponse> outcome = {};
   Event done = Event();
 };
 
-namespace {
-
-bool is_own_field(std::string_view name) noexcept {
-  return http1::is_any_of(name, {"host", "content-length", "transfer-encoding", "connection"});
-}
-
-// A request that changes nothing.
-bool is_safe(std::string_view method) noexcept { return method == "GET" || method == "HEAD" || method == "OPTIONS"; }
-bool is_idempotent(std::string_view method) noexcept {
-  return is_safe(method) || method == "PUT" || method == "DELETE";
-}
-
-std::string head_of(const HttpClientRequest& request, const Url& url) {
-  std::string head = request.method + " " + url.target + " HTTP/1.1\r\nHost: " + url.authority + "\r\n";
-  const auto add = [&head](std::string_view name, std::string_view value) {
-    head.append(name).append(": ").append(value).append("\r\n");
-  };
-  if (!request.content_type.empty()) add("Content-Type", request.content_type);
-  for (const auto& [name, value] : request.headers) add(name, value);
-  if (!request.body.empty() || !is_safe(request.method)) add("Content-Length", std::to_string(request.body.size()));
-  return head + "\r\n";
-}
-
-Result<void> check(const HttpClientRequest& request) {
-  const auto refuse = [](std::string text) { return fail(ErrorCode::invalid_argument, std::move(text)); };
-  const auto is_value = [](std::string_view text) { return std::ranges::all_of(text, http1::is_value_character); };
-  if (!http1::is_token(request.method) || request.method == "CONNECT") {
-    return refuse("the method \"" + request.method.substr(0, 100) + "\" is no method that a request can have");
-  }
-  if (!is_value(request.content_type)) return refuse("content_type has a control character");
-  for (const auto& [name, value] : request.headers) {
-    if (!http1::is_token(name)) return refuse("the header field \"" + name.substr(0, 100) + "\" is no token");
-    if (is_own_field(name)) return refuse("the client sends the header field " + name + " itself: leave it out");
-    if (!is_value(value)) return refuse("the header field " + name + " has a control character");
-  }
-  return {};
-}
-
-}  // namespace
-
-std::unique_ptr<ClientConnection> HttpClient::State::take_idle(const std::string& key) {
-  for (auto one = idle.rbegin(); one != idle.rend(); ++one) {
-    if (one->key != key || !one->connection->reusable()) continue;
-    std::unique_ptr<ClientConnection> found = std::move(one->connection);
-    idle.erase(std::next(one).base());
-    return found;
-  }
-  return nullptr;
-}
-
-void HttpClient::State::keep(const std::string& key, std::unique_ptr<ClientConnection> connection) {
-  if (closed || !connection->reusable() || options.idle_connections_max == 0) return;
-  connection->rest();
-  std::erase_if(idle, [](const Idle& one) { return !one.connection->reusable(); });
-  while (idle.size() >= options.idle_connections_max) idle.pop_front();
-  idle.push_back({key, std::move(connection), loop.now()});
-  if (!sweep_timer.running()) start_sweeping();
-}
-
-void HttpClient::State::sweep() {
-  const Time now = loop.now();
-  std::erase_if(
-      idle, [&](const Idle& one) { return now - one.since >= options.idle_timeout || !one.connection->reusable(); });
-  start_sweeping();
-}
-
 // Returns whether the exchange has an outcome.
-Task<bool> HttpClient::State::attempt(Exchange& exchange, std::unique_ptr<ClientConnection> connection, bool reused) {
+Task<bool> attempt(Exchange& exchange, std::unique_ptr<ClientConnection> connection, bool reused) {
+  const HttpClientRequest& request = exchange.request;
+  const HttpClientOptions& options = exchange.pool.options();
   exchange.sent = true;
-  connection->begin(exchange.head, exchange.request.body, exchange.request.method == "HEAD");
-  auto waiting = connection->done().wait();
-  co_await waiting;
+  exec::Condition changed(exchange.pool.loop());
+  connection->begin({.head = exchange.head,
+                     .body = request.body,
+                     .is_head_method = request.method == "HEAD",
+                     .body_bytes_max = options.body_bytes_max},
+                    changed);
+  while (!connection->finished()) {
+    auto waiting = changed.wait();
+    co_await waiting;
+  }
   if (connection->complete()) {
     exchange.outcome = connection->take_response();
-    keep(exchange.key, std::move(connection));
+    exchange.pool.keep(exchange.target.key, std::move(connection));
+    if (!http1::drop_gzip_fields(request, *exchange.outcome) || exchange.outcome->body.empty()) co_return true;
+    auto unpacking = unpack(exchange.pool.loop(), *exchange.outcome, options.body_bytes_max);
+    Result<void> unpacked = co_await std::move(unpacking);
+    if (!unpacked) exchange.outcome = std::unexpected(std::move(unpacked.error()));
     co_return true;
   }
-  if (reused && !connection->answered() && is_idempotent(exchange.request.method)) co_return false;
-  if (const char* const violation = connection->violation()) {
-    exchange.outcome =
-        fail(connection->too_long() ? ErrorCode::limit_exceeded : ErrorCode::protocol_error,
-             "the response of " + exchange.address + " can't be used: " + violation, ErrorScope::call, Initiator::peer);
-  } else {
-    exchange.outcome = fail(is_safe(exchange.request.method) ? ErrorCode::unavailable : ErrorCode::outcome_unknown,
-                            exchange.address + " ended the connection before the response: " + connection->end_reason(),
-                            ErrorScope::connection, Initiator::peer);
-  }
+  if (reused && !connection->answered() && http1::is_idempotent(request.method)) co_return false;
+  exchange.outcome = std::unexpected(http1::failure_of(*connection, request, exchange.target.address));
   co_return true;
 }
 
-Task<void> HttpClient::State::perform(Exchange& exchange) {
+Task<void> run(Exchange& exchange) {
+  auto entering = exchange.pool.enter(exchange.target.key);
+  const ConnectionPool::Place place = co_await std::move(entering);
+  if (std::unique_ptr<ClientConnection> connection = exchange.pool.take_idle(exchange.target.key)) {
+    auto attempting = attempt(exchange, std::move(connection), true);
+    if (co_await std::move(attempting)) co_return;
+  }
+  exchange.sent = false;
+  auto connecting = exchange.pool.connect(exchange.target, exchange.deadline);
+  Result<std::unique_ptr<ClientConnection>> connection = co_await std::move(connecting);
+  if (!connection) {
+    exchange.outcome = std::unexpected(std::move(connection.error()));
+    co_return;
+  }
+  auto attempting = attempt(exchange, std::move(*connection), false);
+  co_await std::move(attempting);
+}
+
+Task<void> perform(Exchange& exchange) {
   try {
     auto running = run(exchange);
     co_await std::move(running);
@@ -194,84 +125,39 @@ Task<void> HttpClient::State::perform(Exchange& exchange) {
   exchange.done.set();
 }
 
-Task<void> HttpClient::State::run(Exchange& exchange) {
-  struct Use {
-    explicit Use(State& of, const std::string& key)
-        : state(of), host(of.hosts.try_emplace(key, of.options.connections_per_host_max).first) {
-      ++host->second.users;
-    }
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-    ~Use() {
-      if (--host->second.users == 0) state.hosts.erase(host);
-    }
-    State& state;
-    const std::map<std::string, Host>::iterator host;
-  };
-  const Use use(*this, exchange.key);
-  auto acquiring = use.host->second.permits.acquire();
-  const auto permit = co_await acquiring;
-  if (std::unique_ptr<ClientConnection> connection = take_idle(exchange.key)) {
-    auto attempting = attempt(exchange, std::move(connection), true);
-    if (co_await std::move(attempting)) co_return;
-  }
-  exchange.sent = false;
-  const Time deadline = loop.after(std::min(options.connect_timeout, exchange.timeout));
-  auto opening = network->connect(loop, exchange.address, deadline - loop.now());
-  Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(opening);
-  if (stream && exchange.url.secure) {
-    auto protecting = options.security->protect(loop, std::move(*stream), exchange.url.address, "http/1.1", deadline);
-    stream = co_await std::move(protecting);
-  }
-  if (!stream) {
-    exchange.outcome = std::unexpected(std::move(stream.error()));
-    co_return;
-  }
-  auto attempting = attempt(exchange, std::make_unique<ClientConnection>(loop, std::move(*stream), limits), false);
-  co_await std::move(attempting);
-}
-
-Task<Result<HttpClientResponse>> HttpClient::State::send(std::shared_ptr<State> state, HttpClientRequest request) {
-  if (Loop::current() != nullptr && Loop::current() != &state->loop) {
-    co_return fail(ErrorCode::invalid_argument, "this HttpClient belongs to another loop than the one that runs here");
-  }
-  if (const Result<void> valid = check(request); !valid) co_return std::unexpected(valid.error());
-  const Result<Url> url = http1::parse_url(request.url);
-  if (!url) co_return std::unexpected(url.error());
-  const std::string head = head_of(request, *url);
-  const std::string address = request.address.empty() ? url->address : request.address;
-  if (url->secure && state->options.security == nullptr) {
-    co_return fail(ErrorCode::invalid_argument,
-                   "https needs the option `security`: set it to a TlsClient (hawser/tls.h)");
-  }
-  const std::string key = (url->secure ? "https://" + url->address + " at " : std::string()) + address;
-  const Duration timeout = request.timeout.value_or(state->options.request_timeout);
-  Exchange exchange{.request = request, .url = *url, .address = address, .key = key, .head = head, .timeout = timeout};
+Task<Result<HttpClientResponse>> send_request(std::shared_ptr<ConnectionPool> pool, HttpClientRequest request) {
+  Loop& loop = pool->loop();
+  if (const Result<void> here = pool->check_loop(); !here) co_return std::unexpected(here.error());
+  const Result<ClientTarget> target = http1::target_of(request, pool->options());
+  if (!target) co_return std::unexpected(target.error());
+  const std::string head = http1::head_of(request, target->url);
+  const Duration timeout = request.timeout.value_or(pool->options().request_timeout);
+  Exchange exchange{
+      .pool = *pool, .request = request, .target = *target, .head = head, .deadline = loop.after(timeout)};
   std::stop_source time_is_up;
-  const detail::StopTimer timer(state->loop, timeout, time_is_up);
+  const detail::StopTimer timer(loop, timeout, time_is_up);
   const AnyStop stop(request.token, time_is_up.get_token());
   Scope work;
-  work.spawn(state->perform(exchange));
+  work.spawn(perform(exchange));
   auto waiting = exchange.done.wait(stop.token());
   const Result<void> ended = co_await std::move(waiting);
   if (ended || exchange.done.is_set()) co_return std::move(exchange.outcome);
   const std::string sent = exchange.sent ? "; it may have been executed" : "; it was not sent";
   if (timer.expired()) {
-    co_return fail(ErrorCode::deadline_exceeded, "no complete response of " + address + " within the timeout" + sent);
+    co_return fail(ErrorCode::deadline_exceeded,
+                   "no complete response of " + target->address + " within the timeout" + sent);
   }
-  co_return fail(ErrorCode::cancelled, "the request to " + address + " was cancelled" + sent);
+  co_return fail(ErrorCode::cancelled, "the request to " + target->address + " was cancelled" + sent);
 }
 
-HttpClient::HttpClient(Loop& loop, HttpClientOptions options) : state_(std::make_shared<State>(loop, options)) {}
+}  // namespace
 
-HttpClient::~HttpClient() {
-  state_->closed = true;
-  state_->sweep_timer.stop();
-  state_->idle.clear();
-}
+HttpClient::HttpClient(Loop& loop, HttpClientOptions options)
+    : pool_(std::make_shared<ConnectionPool>(loop, std::move(options))) {}
+HttpClient::~HttpClient() { pool_->close(); }
 
 Task<Result<HttpClientResponse>> HttpClient::send(HttpClientRequest request) {
-  return State::send(state_, std::move(request));
+  return send_request(pool_, std::move(request));
 }
 Task<Result<HttpClientResponse>> HttpClient::get(std::string url) {
   HttpClientRequest request;
@@ -287,9 +173,13 @@ Task<Result<HttpClientResponse>> HttpClient::post(std::string url, std::string b
   return send(std::move(request));
 }
 
-std::size_t HttpClient::idle_connections() const noexcept {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(state_->idle, [](const State::Idle& one) { return one.connection->reusable(); }));
+Task<Result<HttpClientStream>> HttpClient::open(HttpClientRequest request) {
+  return ClientStream::open(pool_, std::move(request), std::nullopt);
 }
+Task<Result<HttpClientStream>> HttpClient::upload(HttpClientRequest request, HttpUpload body) {
+  return ClientStream::open(pool_, std::move(request), body);
+}
+
+std::size_t HttpClient::idle_connections() const noexcept { return pool_->idle_connections(); }
 
 }  // namespace hawser
