@@ -397,6 +397,38 @@ TEST_F(TlsHostile, KeysAreReplacedAfterManyRecords) {
   EXPECT_EQ(updates, 5);
 }
 
+// A side replaces the keys of what it sends. It demands that of its peer only if the peer has sent very much.
+TEST_F(TlsHostile, NewKeysAreDemandedOfAPeerThatHasSentVeryMuch) {
+  server_options.records_per_key = 4;
+  const auto client = client_session();
+  const auto other = server_session();
+  ASSERT_TRUE(shake_hands(*client, *other));
+  EXPECT_EQ(received_by(*client), "");
+  int demands = 0;
+  SSL_set_msg_callback_arg(client->ssl(), &demands);
+  SSL_set_msg_callback(client->ssl(),
+                       [](int sent, int, int type, const void* bytes, std::size_t size, SSL*, void* arg) {
+                         const auto* const data = static_cast<const char*>(bytes);
+                         const bool update = type == SSL3_RT_HANDSHAKE && size == 5 && data[0] == SSL3_MT_KEY_UPDATE;
+                         *static_cast<int*>(arg) += sent == 0 && update && data[4] == SSL_KEY_UPDATE_REQUESTED ? 1 : 0;
+                       });
+  const auto exchange = [&](std::size_t bytes) {
+    write_text(*client, text_of(bytes));
+    move_bytes(*client, *other);
+    EXPECT_EQ(received_by(*other).size(), bytes);
+    for (int i = 0; i < 5; ++i) write_text(*other, "r");
+    move_bytes(*other, *client);
+    EXPECT_EQ(received_by(*client), "rrrrr");
+  };
+  for (int i = 0; i < 10; ++i) exchange(1000);
+  EXPECT_EQ(demands, 0);
+  // Eight full records, and what was sent before.
+  exchange(8 * 16'384);
+  EXPECT_EQ(demands, 1);
+  for (int i = 0; i < 10; ++i) exchange(1000);
+  EXPECT_EQ(demands, 1);
+}
+
 TEST_F(TlsHostile, AConnectionOfTls12EndsAfterTheRecordsOfOneKey) {
   server_options.records_per_key = 4;
   client_context = load(client_context_options);

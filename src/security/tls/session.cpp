@@ -14,6 +14,7 @@ namespace hawser::tls {
 namespace {
 
 constexpr std::size_t record_bytes_max = 16 * 1024;
+constexpr std::size_t cipher_block_bytes = 16;
 // Bytes of a record beside its content, with any of the ciphers.
 constexpr std::size_t record_overhead_bytes_max = 64;
 // The buffer of OpenSSL for a record that is received (SSL3_RT_MAX_ENCRYPTED_LENGTH and its alignment).
@@ -266,7 +267,10 @@ Session::Read Session::read(MutableBytes space, std::size_t& bytes) {
   bytes = 0;
   if (over_) return Read::failed;
   ERR_clear_error();
-  if (SSL_read_ex(ssl_.get(), space.data(), space.size(), &bytes) == 1) return Read::data;
+  if (SSL_read_ex(ssl_.get(), space.data(), space.size(), &bytes) == 1) {
+    received_ += bytes / cipher_block_bytes + 2;
+    return Read::data;
+  }
   bytes = 0;
   switch (SSL_get_error(ssl_.get(), 0)) {
     case SSL_ERROR_WANT_READ: return Read::more;
@@ -282,8 +286,12 @@ bool Session::write_record(const std::byte* data, std::size_t bytes) {
   const std::uint64_t limit = context_->options().records_per_key;
   if (records_ >= limit) [[unlikely]] {
     if (SSL_version(ssl_.get()) >= TLS1_3_VERSION) {
-      SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_REQUESTED);
+      // The peer counts what it sends itself. It is asked for new keys only if it has sent as much as one key may
+      // protect, because a peer whose kernel encrypts may have to end the connection then.
+      const bool request = received_ >= 2 * limit * (record_bytes_max / cipher_block_bytes);
+      SSL_key_update(ssl_.get(), request ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED);
       records_ = 0;
+      if (request) received_ = 0;
     } else if (records_ > 2 * limit) {
       refused_ = "this connection of TLS 1.2 has sent " + std::to_string(2 * limit) +
                  " records, as many as its key may protect: connect again, or use TLS 1.3";

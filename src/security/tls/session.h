@@ -132,9 +132,10 @@ class Session {
   ByteQueue output_;
   RecordTracker records_read_;
   SslPtr ssl_;
-  std::uint64_t records_ = 0;  // Written with the present key.
-  bool over_ = false;          // The session has failed.
-  std::string key_name_;       // The shared key that the client offers, if the server has it.
+  std::uint64_t records_ = 0;   // Written with the present key.
+  std::uint64_t received_ = 0;  // Blocks of 16 bytes, and two for each read, since new keys were requested.
+  bool over_ = false;           // The session has failed.
+  std::string key_name_;        // The shared key that the client offers, if the server has it.
   std::int64_t verified_until_ = INT64_MAX;
   std::string refused_;  // Why the peer's certificate was refused.
   Error error_;
