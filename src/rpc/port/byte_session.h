@@ -46,6 +46,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
     report.memory_bytes = account_.used();
     report.paused = read_paused_;
     report.link = transport::link_facts_of(stream_.get());
+    report.details = transport::link_details_of(stream_.get());
   }
 
   // ---- detail::ReplySink ----

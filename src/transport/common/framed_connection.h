@@ -60,6 +60,7 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   std::uint64_t sent() const noexcept override { return sent_; }
   std::uint64_t arrived() const noexcept override { return arrived_; }
   std::optional<LinkFacts> link_facts() const noexcept override { return link_facts_of(stream_.get()); }
+  std::string link_details() const override { return link_details_of(stream_.get()); }
   std::size_t backlog() const noexcept override { return sending_.bytes(); }
   void set_high_watermark(std::size_t bytes) noexcept override { watermark_.set(bytes, sending_.bytes()); }
   void pause() noexcept override;
