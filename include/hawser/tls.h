@@ -96,6 +96,17 @@ enum class TlsProtection : std::uint8_t {
   encrypted_stream,
 };
 
+// Who encrypts what a connection sends. What it receives is decrypted by OpenSSL in this process in any case.
+enum class TlsKernel : std::uint8_t {
+  off,  // OpenSSL.
+  // The kernel (kTLS) where it can, without a copy of large messages into records; otherwise OpenSSL. The kernel needs
+  // Linux 5.11 with the module tls, a TCP socket, and TLS 1.3 with AES-128-GCM, AES-256-GCM or ChaCha20-Poly1305. A
+  // connection whose kernel encrypts ends when its keys must be replaced: when the peer demands new ones, and with
+  // AES-GCM before it has sent 256 GiB (less with small messages: each record counts 32 bytes more).
+  automatic,
+  required,  // As `automatic`, but a connection for which the kernel does not encrypt ends, with the reason.
+};
+
 struct TlsServerOptions {
   // One at least, unless there are shared_keys. The server sends the first one that is valid for the host name that the
   // client demands (SNI), and the first of all if there is none.
@@ -125,6 +136,7 @@ struct TlsServerOptions {
   // incomplete records, and received bytes of paused connections. Whoever exceeds it ends the connection whose bytes
   // have waited longest. At least 1 MiB.
   std::size_t held_bytes_max = std::size_t{256} << 20;
+  TlsKernel kernel = TlsKernel::off;
 };
 
 struct TlsClientOptions {
@@ -151,6 +163,7 @@ struct TlsClientOptions {
   unsigned handshake_threads = 1;                      // As in TlsServerOptions.
   std::size_t handshakes_max = 1024;
   std::size_t peer_certificate_bytes_max = 32 * 1024;
+  TlsKernel kernel = TlsKernel::off;
 };
 
 // Since the construction. Each value is correct, but the values are not read at one instant.
@@ -169,6 +182,10 @@ struct TlsCounters {
   std::uint64_t signatures_failed = 0;
   std::uint64_t held_bytes = 0;  // Current use of TlsServerOptions::held_bytes_max, over all loops.
   std::uint64_t held_ended = 0;  // Connections that held_bytes_max ended.
+  // With TlsKernel::automatic or required.
+  std::uint64_t kernel_begun = 0;    // Connections for which the kernel encrypts, or has encrypted.
+  std::uint64_t kernel_refused = 0;  // Connections for which it does not. The log and /connections have the reasons.
+  std::uint64_t kernel_ended = 0;    // Connections that ended because the kernel cannot replace their keys.
 };
 
 // TLS of servers, for ServerOptions::security. Several servers may share one. Thread-safe.
@@ -214,6 +231,14 @@ struct TlsCertificateReport {
   // Reasons why peers do not accept it at the time `now`, each with the remedy. Empty: none was found.
   std::vector<std::string> problems;
 };
+
+// The ciphers with which the kernel of this host can encrypt (kTLS), for tools.
+struct TlsKernelReport {
+  std::vector<std::string> ciphers;  // Such as "AES-128-GCM". Empty: none.
+  std::string problem;               // Why not all ciphers, or none, can be used, with the remedy. Empty: all can.
+};
+// Tries each cipher on a connection of this host, unless the module tls is not loaded. Takes up to a second.
+TlsKernelReport inspect_tls_kernel();
 
 // Reads a certificate, and its key if there is one. A key in a token makes a trial signature. `host` is a name that the
 // certificate should be valid for; empty: any. `now` is in seconds since 1970. Fails if a file cannot be read.

@@ -35,7 +35,8 @@ tls::ContextOptions context_options(const TlsClientOptions& options) {
           .verify = !options.accept_any_server || !options.shared_key.file.empty(),
           .tls12 = options.tls12,
           .resumption = options.resumption && options.shared_key.file.empty(),
-          .peer_certificate_bytes_max = options.peer_certificate_bytes_max};
+          .peer_certificate_bytes_max = options.peer_certificate_bytes_max,
+          .kernel = options.kernel};
 }
 
 // The host of "host:port" or "[v6]:port"; empty for a Unix socket.
@@ -183,7 +184,7 @@ struct TlsClient::State final : transport::ClientSecurity {
     // All members: with another one, this does not compile.
     const auto& [ca_file, crl_files, ocsp_required, certificate, shared_key, server_name, protection, tls12,
                  accept_any_server, resumption, reload_interval, handshake_threads, handshakes_max,
-                 peer_certificate_bytes_max] = options;
+                 peer_certificate_bytes_max, kernel] = options;
     Digest digest;
     digest.add_file(ca_file);
     digest.add(crl_files.size());
@@ -200,6 +201,7 @@ struct TlsClient::State final : transport::ClientSecurity {
     digest.add(handshake_threads);
     digest.add(handshakes_max);
     digest.add(peer_certificate_bytes_max);
+    digest.add(static_cast<std::uint64_t>(kernel));
     return digest.take();
   }
 

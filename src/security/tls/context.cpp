@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "security/tls/kernel.h"
 #include "security/tls/pkcs11.h"
 #include "security/tls/private_key.h"
 #include "security/tls/session.h"
@@ -198,6 +199,7 @@ Result<void> Context::begin() {
   SSL_CTX_set_max_cert_list(context, static_cast<long>(options_.peer_certificate_bytes_max));
   SSL_CTX_set_verify_depth(context, verify_depth_max);
   SSL_CTX_set_timeout(context, static_cast<long>(options_.session_seconds_max));
+  if (options_.kernel != TlsKernel::off) note_secrets(context);
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
   if (options_.server && keys) SSL_CTX_set_psk_find_session_callback(context, on_key_name);
   if (!options_.server && keys) {

@@ -39,6 +39,7 @@ struct ContextOptions {
   // length (RFC 8446, 5.5). TLS 1.2 cannot replace keys: the connection ends after twice as many.
   std::uint64_t records_per_key = std::uint64_t{1} << 23;
   std::shared_ptr<SigningCounters> signing = std::make_shared<SigningCounters>();
+  TlsKernel kernel = TlsKernel::off;
 };
 
 // Everything that sessions share: certificates, keys, trusted issuers, and the keys of session tickets. Made of files,

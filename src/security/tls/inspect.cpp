@@ -1,11 +1,14 @@
 #include <openssl/x509v3.h>
 
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "hawser/tls.h"
 #include "security/tls/certificate.h"
+#include "security/tls/kernel.h"
 #include "security/tls/private_key.h"
 
 namespace hawser {
@@ -14,6 +17,31 @@ namespace {
 constexpr std::int64_t soon_seconds = 14 * 24 * 3600;
 
 }  // namespace
+
+TlsKernelReport inspect_tls_kernel() {
+  // Without the module, an attempt to use it would load it.
+  std::ifstream available("/proc/sys/net/ipv4/tcp_available_ulp");
+  const std::string names{std::istreambuf_iterator<char>(available), {}};
+  if (available && !names.contains("tls")) {
+    return {.ciphers = {},
+            .problem = "the kernel cannot encrypt TLS (TlsKernel), because its module tls is not loaded: modprobe tls"};
+  }
+  const tls::KernelSupport support = tls::examine_kernel();
+  TlsKernelReport report{.ciphers = {}, .problem = support.problem};
+  std::string missing;
+  for (std::size_t i = 0; i < tls::kernel_ciphers.size(); ++i) {
+    const std::string name(tls::name_of(tls::kernel_ciphers[i]));
+    if (support.problem.empty() && support.errors[i] == 0) {
+      report.ciphers.push_back(name);
+    } else {
+      missing += (missing.empty() ? "" : ", ") + name;
+    }
+  }
+  if (report.problem.empty() && !missing.empty()) {
+    report.problem = "this kernel does not encrypt with " + missing + ": use Linux 5.11 or later, with these ciphers";
+  }
+  return report;
+}
 
 Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& files, const std::string& host,
                                                  std::int64_t now) {

@@ -24,7 +24,8 @@ tls::ContextOptions context_options(const TlsServerOptions& options) {
           .tls12 = options.tls12,
           .peer_certificate_bytes_max = options.peer_certificate_bytes_max,
           .client_hello_bytes_max = options.client_hello_bytes_max +
-                                    (options.client_ca_file.empty() ? 0 : options.peer_certificate_bytes_max)};
+                                    (options.client_ca_file.empty() ? 0 : options.peer_certificate_bytes_max),
+          .kernel = options.kernel};
 }
 
 bool from_this_host(const transport::Stream& stream) {
@@ -71,7 +72,10 @@ struct TlsServer::State final : transport::ServerSecurity {
   }
   Result<void> prepare() override {
     if (Result<void> sound = check(); !sound) return sound;
-    return shared->store.prepare();
+    Result<void> prepared = shared->store.prepare();
+    // The first handshakes need not wait for it.
+    if (prepared && shared->kernel != TlsKernel::off) static_cast<void>(shared->kernel_support());
+    return prepared;
   }
 
   // The record of a handshake, of version 3.x (RFC 8446, 5.1).

@@ -41,8 +41,13 @@ int bio_read(BIO* bio, char* to, std::size_t wanted, std::size_t* done) {
 int bio_write(BIO* bio, const char* from, std::size_t size, std::size_t* done) {
   BIO_clear_retry_flags(bio);
   *done = 0;
+  auto& session = *static_cast<Session*>(BIO_get_data(bio));
+  if (session.notes().dropped) {
+    *done = size;
+    return 1;
+  }
   try {
-    static_cast<Session*>(BIO_get_data(bio))->output().append(Bytes(reinterpret_cast<const std::byte*>(from), size));
+    session.output().append(Bytes(reinterpret_cast<const std::byte*>(from), size));
   } catch (const std::bad_alloc&) {
     return 0;
   }
@@ -155,6 +160,7 @@ void Session::begin() {
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_.get(), bio, bio);
+  if (context_->options().kernel != TlsKernel::off) note_writes(ssl_.get());
 }
 
 Session::Session(std::shared_ptr<const Context> context, std::string protocols)

@@ -13,6 +13,7 @@
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "security/tls/context.h"
+#include "security/tls/kernel.h"
 #include "security/tls/openssl.h"
 #include "security/tls/record_tracker.h"
 
@@ -117,6 +118,8 @@ class Session {
   // Until when the verification of the peer's certificates holds, in seconds since 1970.
   std::int64_t verified_until() const noexcept { return verified_until_; }
   void note_key(std::string_view name) { key_name_ = name; }
+  // Empty unless ContextOptions::kernel is set.
+  WriteNotes& notes() noexcept { return notes_; }
   static Session& of(const SSL* ssl) noexcept;
 
  private:
@@ -134,8 +137,9 @@ class Session {
   SslPtr ssl_;
   std::uint64_t records_ = 0;   // Written with the present key.
   std::uint64_t received_ = 0;  // Blocks of 16 bytes, and two for each read, since new keys were requested.
-  bool over_ = false;           // The session has failed.
-  std::string key_name_;        // The shared key that the client offers, if the server has it.
+  WriteNotes notes_;
+  bool over_ = false;     // The session has failed.
+  std::string key_name_;  // The shared key that the client offers, if the server has it.
   std::int64_t verified_until_ = INT64_MAX;
   std::string refused_;  // Why the peer's certificate was refused.
   Error error_;

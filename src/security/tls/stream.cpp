@@ -32,7 +32,10 @@ TlsCounters counters_of(const Shared& shared) noexcept {
           .signatures = get(shared.store.options().signing->made),
           .signatures_failed = get(shared.store.options().signing->failed),
           .held_bytes = get(shared.held.totals().bytes),
-          .held_ended = get(shared.held.totals().ended)};
+          .held_ended = get(shared.held.totals().ended),
+          .kernel_begun = get(shared.kernel_begun),
+          .kernel_refused = get(shared.kernel_refused),
+          .kernel_ended = get(shared.kernel_ended)};
 }
 
 // The step that another thread performs, and then the notification of the loop.
@@ -60,6 +63,8 @@ struct TlsStream::OffloadedStep final : detail::Posted {
 void TlsStream::Step::perform(Shared& shared) noexcept {
   try {
     if (session == nullptr) {
+      // The end of a handshake may be on the loop.
+      if (shared.kernel != TlsKernel::off) static_cast<void>(shared.kernel_support());
       Result<std::unique_ptr<Session>> made = make();
       if (made) {
         session = std::move(*made);
@@ -171,6 +176,9 @@ void TlsStream::stepped() {
       return;
     case Session::Progress::done: break;
   }
+  kernel_wanted_ = shared_->kernel != TlsKernel::off;
+  begin_kernel();
+  if (ended_) return;
   open_ = true;
   note_held(true);
   if (opened_) {
@@ -209,6 +217,7 @@ std::size_t TlsStream::send(std::span<const ConstBuffer> pieces) {
     sink_blocked_ = offered != 0;
     return 0;
   }
+  if (kernel_.begun()) return send_by_kernel(pieces, offered);
   Session& session = *step_->session;
   std::size_t done = 0;
   std::array<ConstBuffer, 64> rest;
@@ -249,10 +258,17 @@ std::size_t TlsStream::send(std::span<const ConstBuffer> pieces) {
 }
 
 void TlsStream::sendable(std::size_t bytes) {
+  if (kernel_.begun()) {
+    if (bytes != 0) kernel_.count(bytes, 1);
+    below_blocked_ = false;
+    if (!ended_ && (std::exchange(sink_blocked_, false) || bytes != 0)) sink_->sendable(bytes);
+    return;
+  }
   if (bytes != 0) sending_.consume(bytes);
   below_blocked_ = false;
   if (step_->session == nullptr || busy_) return;
   send_output();
+  begin_kernel();
   note_held(bytes != 0);
   if (open_ && !below_blocked_ && !ended_ && std::exchange(sink_blocked_, false)) sink_->sendable(0);
 }
@@ -261,6 +277,7 @@ void TlsStream::finish() noexcept {
   finish_wanted_ = true;
   if (!open_) return;
   step_->session->shut_down();
+  if (kernel_.begun()) return finish_by_kernel();
   try {
     send_output();
   } catch (const std::exception&) {
@@ -313,6 +330,8 @@ void TlsStream::deliver() {
     const MutableBytes space = sink_->receive_space();
     std::size_t bytes = 0;
     result = session.read(space, bytes);
+    // After a demand for new keys, the connection ends.
+    if (kernel_.begun() && session.notes().key_demanded && !finish_wanted_) break;
     if (result != Session::Read::data) break;
     sink_->received(bytes);
     progress = true;
@@ -320,6 +339,7 @@ void TlsStream::deliver() {
   delivering_ = false;
   // Answers to the peer's messages of TLS, or an alert.
   if (!session.output().empty()) send_output();
+  if (kernel_.begun()) answer_by_kernel();
   if (ended_) return;
   if (paused_ && !session.input().empty()) session.input().shrink();
   note_held(progress);
@@ -368,7 +388,10 @@ bool TlsStream::poll() {
   poll_later(false);
   if (paused_ && held_end_ && std::exchange(given_up_, false)) sink_->broken(*held_end_);
   if (open_ && !ended_ && !below_blocked_ && std::exchange(sink_blocked_, false)) sink_->sendable(0);
-  if (paused_) return true;
+  if (paused_) {
+    if (std::exchange(broken_by_kernel_, false) && held_end_) sink_->broken(Error(*held_end_));
+    return true;
+  }
   if (held_end_) {
     const Error reason = *std::exchange(held_end_, std::nullopt);
     sink_->ended(reason);
@@ -446,6 +469,7 @@ void TlsStream::end_refused() noexcept { end(std::move(step_->error)); }
 void TlsStream::end(Error reason) {
   if (std::exchange(ended_, true)) return;
   refused_timer_.stop();
+  kernel_timer_.stop();
   stream_->pause();
   if (paused_ && open_) {
     held_end_ = std::move(reason);

@@ -16,6 +16,7 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
 #include "security/tls/held_memory.h"
+#include "security/tls/kernel.h"
 #include "security/tls/session.h"
 #include "transport/common/link_facts.h"
 
@@ -27,11 +28,17 @@ struct Shared {
   // `held_bytes_max` 0: what the peers make the streams hold is not bounded.
   Shared(ContextOptions options, Duration reload_interval, unsigned threads, std::size_t handshakes_max,
          std::size_t held_bytes_max = 0)
-      : store(std::move(options), reload_interval),
+      : kernel(options.kernel),
+        store(std::move(options), reload_interval),
         held(held_bytes_max),
         pool(threads == 0 ? nullptr : std::make_unique<exec::OffloadPool>(threads, handshakes_max, nullptr)),
         waiting_max(handshakes_max) {}
 
+  // Returns what the kernel can encrypt. The first call may load modules, so it belongs on a thread that
+  // may block.
+  const KernelSupport& kernel_support();
+
+  const TlsKernel kernel;
   ContextStore store;
   HeldMemories held;
   std::atomic<std::uint64_t> handshakes{0};
@@ -40,9 +47,17 @@ struct Shared {
   std::atomic<std::uint64_t> paths_proved{0};
   std::atomic<std::uint64_t> paths_refused{0};
   std::atomic<std::uint64_t> path_messages_refused{0};
+  std::atomic<std::uint64_t> kernel_begun{0};
+  std::atomic<std::uint64_t> kernel_refused{0};
+  std::atomic<std::uint64_t> kernel_ended{0};
+  std::atomic<unsigned> kernel_logged{0};  // The KernelRefusals that the log has, as bits.
   // Its threads use the other members, so it ends first.
   const std::unique_ptr<exec::OffloadPool> pool;
   const std::size_t waiting_max;
+
+ private:
+  std::once_flag kernel_examined_;
+  KernelSupport kernel_support_;
 };
 
 TlsCounters counters_of(const Shared& shared) noexcept;
@@ -83,6 +98,7 @@ class TlsStream final : public transport::Stream,
   std::optional<transport::LinkFacts> link_facts() const noexcept override {
     return transport::link_facts_of(stream_.get());
   }
+  std::string link_details() const override;
 
   // After the handshake.
   Session& session() noexcept { return *step_->session; }
@@ -125,6 +141,15 @@ class TlsStream final : public transport::Stream,
     static void fire(Timer& timer) noexcept { static_cast<RefusedTimer&>(timer).stream.end_refused(); }
     TlsStream& stream;
   };
+  struct KernelTimer : Timer {
+    explicit KernelTimer(TlsStream& owner) noexcept : Timer(&KernelTimer::fire), stream(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<KernelTimer&>(timer).stream.finish_by_kernel(); }
+    TlsStream& stream;
+  };
+  // The kernel does not report when it has sent all records, so it is asked.
+  static constexpr Duration kernel_pause_min = std::chrono::milliseconds(1);
+  static constexpr Duration kernel_pause_max = std::chrono::milliseconds(64);
+  static constexpr std::uint64_t blocks_per_record = 1024;  // In a full record, of 16 bytes each.
 
   MutableBytes receive_space() override;
   void received(std::size_t bytes) override;
@@ -137,6 +162,12 @@ class TlsStream final : public transport::Stream,
 
   void give_up() override;
   void note_held(bool progress) noexcept;
+  void begin_kernel();
+  std::size_t send_by_kernel(std::span<const ConstBuffer> pieces, std::size_t offered);
+  void answer_by_kernel();
+  void end_by_kernel(std::string reason);
+  void finish_by_kernel() noexcept;
+
   void advance();
   void stepped();
   void deliver();
@@ -175,6 +206,12 @@ class TlsStream final : public transport::Stream,
   std::size_t refused_bytes_ = 0;  // Discarded since then.
   RefusedTimer refused_timer_{*this};
   std::optional<Error> held_end_;  // Reported by poll().
+  bool kernel_wanted_ = false;     // The keys are given to the kernel as soon as possible.
+  std::string kernel_problem_;     // Why the kernel does not encrypt; empty: it does, or is not asked to.
+  bool broken_by_kernel_ = false;  // The sink, which is paused, is notified of held_end_.
+  KernelTls kernel_;
+  Duration kernel_pause_ = kernel_pause_min;
+  KernelTimer kernel_timer_{*this};
 };
 
 }  // namespace hawser::tls

@@ -7,13 +7,14 @@
 
 #include "hawser/transport/stream.h"
 #include "transport/common/link_facts.h"
+#include "transport/common/socket_source.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_engine.h"
 
 namespace hawser::transport {
 
 // A connected socket. The loop on which it is started determines how its bytes are sent and received.
-class TcpStream final : public Stream, public LinkFactsSource {
+class TcpStream final : public Stream, public LinkFactsSource, public SocketSource {
  public:
   explicit TcpStream(Descriptor socket);
 
@@ -29,6 +30,7 @@ class TcpStream final : public Stream, public LinkFactsSource {
   std::string local() const override { return local_of(socket_.get()); }
   std::shared_ptr<const Identity> identity() const override { return unix_peer_of(socket_.get()); }
   std::optional<LinkFacts> link_facts() const noexcept override;
+  int tcp_socket() const noexcept override { return transport_ == "tcp" ? socket_.get() : -1; }
 
  private:
   Descriptor socket_;
