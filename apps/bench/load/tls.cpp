@@ -19,6 +19,11 @@ TlsProtection protection_of(const Options& options) {
   return TlsProtection::authenticated;
 }
 
+TlsKernel kernel_of(const Options& options) {
+  if (options.tls_kernel == "automatic") return TlsKernel::automatic;
+  return options.tls_kernel == "required" ? TlsKernel::required : TlsKernel::off;
+}
+
 }  // namespace
 
 bool has_tls() noexcept { return true; }
@@ -31,6 +36,7 @@ std::shared_ptr<transport::ServerSecurity> server_security(const Options& option
   TlsServerOptions with;
   with.certificates = {authority.issue("server")};
   with.protection = protection_of(options);
+  with.kernel = kernel_of(options);
   with.reload_interval = forever;
   TlsServer security(with);
   if (const Result<void> loaded = security.reload(); !loaded) throw std::runtime_error(loaded.error().text);
@@ -42,6 +48,7 @@ std::shared_ptr<transport::ClientSecurity> client_security(const Options& option
   TlsClientOptions with;
   with.accept_any_server = true;
   with.protection = protection_of(options);
+  with.kernel = kernel_of(options);
   with.reload_interval = forever;
   return TlsClient(with);
 }

@@ -207,7 +207,7 @@ void add_protocol(CLI::App& app, Options& options) {
           const CLI::Option* const other = app.get_option_no_throw(name);
           return other != nullptr && other->count() != 0;
         };
-        for (const char* other : {"--rate", "--registered", "--tls", "--protection"}) {
+        for (const char* other : {"--rate", "--registered", "--tls", "--protection", "--tls-kernel"}) {
           if (given(other)) refuse(option, fmt::format("http is measured without {}", other));
         }
         if (given("--mode") && options.modes != std::vector{Mode::connections}) {
@@ -253,6 +253,16 @@ void add_tls(CLI::App& app, Options& options) {
         }
         options.tls = true;
         options.protection = text;
+      });
+  add(app, "--tls-kernel", "WHO",
+      "With --tls: off, automatic or required; whether the kernels of both sides encrypt what is sent (kTLS) [off]",
+      [&options, check](const std::string& option, const std::string& text) {
+        check(option);
+        if (text != "off" && text != "automatic" && text != "required") {
+          refuse(option, fmt::format("\"{}\" is none of off, automatic and required", text));
+        }
+        options.tls = true;
+        options.tls_kernel = text;
       });
 }
 

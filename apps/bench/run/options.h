@@ -51,6 +51,7 @@ struct Options {
   double seconds = 1;                        // Counted time of each cell.
   bool tls = false;                          // HELLOs, and calls over the stream, travel in TLS.
   std::string protection = "authenticated";  // TlsProtection, as --protection names it.
+  std::string tls_kernel = "off";            // TlsKernel, as --tls-kernel names it.
   ReplyKind reply = ReplyKind::echo;
   HandlerKind handler = HandlerKind::function;
   Protocol protocol = Protocol::native;

@@ -355,6 +355,10 @@ def tls(program):
     for level in "signed", "sealed":
         result = run(program, "run", "--protection", level, "--transport", "shm", "--cells", "128x2,64Kx2,12Mx1", "--seconds", "0.1")
         check(result.returncode == 0 and "shm" in result.stdout, f"--protection {level}")
+    result = run(program, "run", "--tls-kernel", "automatic", "--cells", "128x2,64Kx2", "--seconds", "0.1")
+    check(result.returncode == 0 and "tls" in result.stdout, "--tls-kernel automatic")
+    result = run(program, "run", "--tls-kernel", "some", "--cells", "128x2")
+    check(result.returncode == 2 and "is none of off" in result.stderr, "--tls-kernel some")
     result = run(program, "run", "--protection", "secret", "--cells", "128x2")
     check(result.returncode == 2 and "is none of authenticated" in result.stderr, "--protection secret")
 
