@@ -1,15 +1,38 @@
 #include "cli/doctor/tls.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "hawser/tls.h"
 
 namespace hawser::cli::doctor {
+namespace {
+
+Finding examine_kernel() {
+  const TlsKernelReport report = inspect_tls_kernel();
+  Finding finding{.id = "tls.kernel",
+                  .severity = report.problem.empty() ? Severity::good : Severity::note,
+                  .text = {},
+                  .remedy = {},
+                  .subject = {},
+                  .figures = {{"ciphers", static_cast<double>(report.ciphers.size())}}};
+  const std::size_t colon = report.problem.rfind(": ");
+  finding.text = report.problem.empty()
+                     ? fmt::format("the kernel can encrypt (TlsKernel) with {}", fmt::join(report.ciphers, ", "))
+                     : report.problem.substr(0, colon);
+  if (colon != std::string::npos) finding.remedy = report.problem.substr(colon + 2);
+  return finding;
+}
+
+}  // namespace
 
 Section examine_tls(const TlsFiles& files, std::int64_t now) {
-  Section section{.name = "tls", .title = "Certificate " + files.certificate_file, .usable = false, .findings = {}};
+  Section section{.name = "tls", .title = "TLS", .usable = true, .findings = {examine_kernel()}};
+  if (files.certificate_file.empty()) return section;
+  section.title = "Certificate " + files.certificate_file;
+  section.usable = false;
   const auto report = inspect_certificate({files.certificate_file, files.key_file}, files.host, now);
   if (!report) {
     section.findings.push_back({.id = "tls.files",

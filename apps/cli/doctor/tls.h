@@ -14,7 +14,7 @@ struct TlsFiles {
   std::string host;              // The name that it should be valid for; empty: any.
 };
 
-// `now` is in seconds since 1970.
+// `now` is in seconds since 1970. Examines whether the kernel can encrypt, and the certificate if there is one.
 Section examine_tls(const TlsFiles& files, std::int64_t now);
 
 }  // namespace hawser::cli::doctor

@@ -3,11 +3,12 @@
 namespace hawser::cli::doctor {
 
 Section examine_tls(const TlsFiles& files, std::int64_t) {
+  const bool wanted = !files.certificate_file.empty();
   return {.name = "tls",
-          .title = "Certificate " + files.certificate_file,
+          .title = wanted ? "Certificate " + files.certificate_file : "TLS",
           .usable = false,
           .findings = {{.id = "tls.absent",
-                        .severity = Severity::problem,
+                        .severity = wanted ? Severity::problem : Severity::note,
                         .text = "this build has no TLS",
                         .remedy = "Install libssl-dev and build it again.",
                         .subject = {},
