@@ -256,7 +256,9 @@ TEST_F(ChangeOption, SendBacklogOfExistingConnectionsOnEachLoop) {
 TEST_F(ChangeOption, TheRateOfExistingConnectionsOnEachLoop) {
   start({.receive_rate_min = 0});
   std::vector<RawSocket> peers = on_each_loop();
-  for (RawSocket& peer : peers) peer.send(first(request<echo>(1, text_of(100'000)), 50'000));
+  // The rate applies while memory is held for a message, which it is for a payload.
+  const Octets begun = first(message({.method = detail::MethodFacts<echo>::id}, "head", text_of(1'000'000)), 500'000);
+  for (RawSocket& peer : peers) peer.send(begun);
   change("receive_window", "400ms");
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(server->counters().slow_peers, 0u);  // The rate is not checked yet.
