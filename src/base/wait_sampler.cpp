@@ -112,7 +112,7 @@ std::optional<Schedule> parse_schedule(std::string_view line) {
   return found;
 }
 
-Error unavailable(std::string why) {
+Error no_profile(std::string why) {
   return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, std::move(why)};
 }
 
@@ -179,8 +179,8 @@ void WaitSampler::State::run() {
 
 // Files stay loaded during a call of dl_iterate_phdr().
 void WaitSampler::State::pass() {
-  const auto body = [](dl_phdr_info*, std::size_t, void* state) {
-    auto& self = *static_cast<State*>(state);
+  const auto body = [](dl_phdr_info*, std::size_t, void* context) {
+    auto& self = *static_cast<State*>(context);
     const Clock::time_point now = Clock::now();
     const auto passed = static_cast<std::uint64_t>(std::chrono::nanoseconds(now - self.last).count());
     self.last = now;
@@ -276,21 +276,21 @@ Result<std::unique_ptr<WaitSampler>> WaitSampler::begin(unsigned hertz, std::spa
     return fail(ErrorCode::overloaded, "a profile of waits of this process is being taken: wait until it has ended");
   }
   std::unique_ptr<WaitSampler> sampler(new WaitSampler);  // From now on its destructor releases the process.
-  State& state = *sampler->state_;
-  state.period = std::chrono::nanoseconds(1'000'000'000) / std::clamp(hertz, 1U, 1000U);
-  state.idle.assign(idle.begin(), idle.end());
+  State& sampling = *sampler->state_;
+  sampling.period = std::chrono::nanoseconds(1'000'000'000) / std::clamp(hertz, 1U, 1000U);
+  sampling.idle.assign(idle.begin(), idle.end());
   const Folder tasks("/proc/self/task");
   std::array<char, 256> line{};
   const bool shown = tasks.stream != nullptr && !read_line(::dirfd(tasks.stream), ::getpid(), "syscall", line).empty();
-  if (!shown || !state.memory.usable()) {
-    return std::unexpected(unavailable("/proc/self/task/" + std::to_string(process) +
-                                       "/syscall or /proc/self/mem cannot be read: the kernel or a sandbox does not "
-                                       "show where threads wait"));
+  if (!shown || !sampling.memory.usable()) {
+    return std::unexpected(no_profile("/proc/self/task/" + std::to_string(process) +
+                                      "/syscall or /proc/self/mem cannot be read: the kernel or a sandbox does not "
+                                      "show where threads wait"));
   }
   try {
-    state.worker = std::make_unique<std::thread>([&state] { state.run(); });
+    sampling.worker = std::make_unique<std::thread>([&sampling] { sampling.run(); });
   } catch (const std::system_error& error) {
-    return std::unexpected(unavailable(std::string("the system gives no thread for the profile: ") + error.what()));
+    return std::unexpected(no_profile(std::string("the system gives no thread for the profile: ") + error.what()));
   }
   return sampler;
 }
