@@ -64,10 +64,9 @@ struct Recorder::State {
     in_flight_bytes += bytes;
     return true;
   }
-  // The same for an item of a stream, of a recording that began at `since`. The caller holds the lock.
-  bool reserve_item(Clock::time_point since, std::size_t bytes) noexcept {
-    if (!active.load(std::memory_order_relaxed) || since < begin ||
-        waiting.records.size() + in_flight_bytes + bytes > options.queue_bytes_max) {
+  // The same for an item of a stream whose call began at `since`. The caller holds the lock.
+  bool reserve_item(Clock::time_point since, Clock::time_point now, std::size_t bytes) noexcept {
+    if (!running(now) || since < begin || waiting.records.size() + in_flight_bytes + bytes > options.queue_bytes_max) {
       return false;
     }
     in_flight_bytes += bytes;
@@ -93,13 +92,16 @@ struct Recorder::State {
     ++waiting.skipped;
   }
   // Ends a recording that nobody fetches.
-  bool running(Clock::time_point now) {
+  bool running(Clock::time_point now) noexcept {
     if (active.load(std::memory_order_relaxed) && now < lease_end) return true;
     active.store(false, std::memory_order_relaxed);
     waiting = {};
     name.clear();
+    forget_streams();
     return false;
   }
+  // Frees the items of streams that have not ended. No more of them are recorded. The caller holds the lock.
+  void forget_streams() noexcept;
 };
 
 namespace {
@@ -199,7 +201,7 @@ class StreamRecording final : detail::StreamTap {
     std::erase(state_.open, this);
     call_.end(call, outcome);
     call_.record.events = as_bytes(events_);
-    call_.record.truncated = truncated_;
+    call_.record.truncated = truncated_.load(std::memory_order_relaxed);
   }
   // The recording ends before the call. Any thread, with the lock of the state. Appends what is known.
   void append_part(std::string& records, Clock::time_point now) const {
@@ -209,6 +211,12 @@ class StreamRecording final : detail::StreamTap {
     part.truncated = true;
     observe::append_record(records, part);
   }
+  // The recording has ended. Any thread, with the lock of the state.
+  void forget() noexcept {
+    truncated_.store(true, std::memory_order_relaxed);
+    state_.in_flight_bytes -= events_.size();
+    events_ = {};
+  }
 
  private:
   void on_received(Bytes body, Bytes payload) noexcept override {
@@ -216,7 +224,7 @@ class StreamRecording final : detail::StreamTap {
   }
   void on_received_end() noexcept override { add({.kind = observe::StreamEvent::Kind::caller_end}); }
   void on_sent(Bytes body, std::span<const ConstBuffer> pieces) noexcept override {
-    if (truncated_) return;
+    if (truncated_.load(std::memory_order_relaxed)) return;
     observe::StreamEvent event{
         .kind = observe::StreamEvent::Kind::handler_item, .bytes = body.size(), .checksum = crc32c(body)};
     for (const ConstBuffer& piece : pieces) {
@@ -227,21 +235,25 @@ class StreamRecording final : detail::StreamTap {
   }
   // Nothing is recorded after the first item that does not fit: a later one would be out of order.
   void add(observe::StreamEvent event) noexcept {
-    if (truncated_) return;
-    event.at = std::max<Duration>(Clock::now() - call_.begin, Duration::zero());
+    if (truncated_.load(std::memory_order_relaxed)) return;
+    const Clock::time_point now = Clock::now();
+    event.at = std::max<Duration>(now - call_.begin, Duration::zero());
     const RecorderOptions& options = state_.options;
     const std::size_t bytes = event.body.size() + event.payload.size() + observe::event_overhead_bytes;
     const std::lock_guard guard(state_.lock);
-    truncated_ = ++items_ > options.stream_items_max ||
-                 bytes > options.stream_bytes_max - std::min(events_.size(), options.stream_bytes_max) ||
-                 !state_.reserve_item(call_.begin, bytes);
-    if (truncated_) return;
+    if (truncated_.load(std::memory_order_relaxed)) return;  // Since the last look.
+    if (++items_ > options.stream_items_max ||
+        bytes > options.stream_bytes_max - std::min(events_.size(), options.stream_bytes_max) ||
+        !state_.reserve_item(call_.begin, now, bytes)) {
+      truncated_.store(true, std::memory_order_relaxed);
+      return;
+    }
     const std::size_t before = events_.size();
     try {
       observe::append_event(events_, event);
     } catch (const std::bad_alloc&) {
       events_.resize(before);
-      truncated_ = true;
+      truncated_.store(true, std::memory_order_relaxed);
     }
     state_.in_flight_bytes -= bytes - (events_.size() - before);  // The event may be shorter.
   }
@@ -249,10 +261,18 @@ class StreamRecording final : detail::StreamTap {
   Recorder::State& state_;
   RecordOfCall& call_;
   const std::shared_ptr<detail::StreamCore> core_;
-  bool truncated_ = false;  // The state's lock guards what follows and this, for append_part().
-  std::size_t items_ = 0;
+  std::atomic<bool> truncated_{false};  // Set with the state's lock.
+  std::size_t items_ = 0;               // The lock guards this and what follows, for append_part() and forget().
   std::string events_;
 };
+
+}  // namespace
+
+void Recorder::State::forget_streams() noexcept {
+  for (StreamRecording* const one : open) one->forget();
+}
+
+namespace {
 
 Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall& call, Next next) {
   // The request is copied before the handler runs: it may use its memory for the result.
@@ -343,6 +363,7 @@ Result<Recorder::Part> Recorder::take(std::string_view recording, double ratio, 
       one->append_part(state.waiting.records, now);
       ++state.waiting.recorded;
     }
+    state.forget_streams();
   }
   state.lease_end = last ? now : now + lease;
   state.threshold.store(static_cast<std::uint64_t>(ratio * 0x1p32), std::memory_order_relaxed);

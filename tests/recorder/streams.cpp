@@ -372,6 +372,42 @@ TEST(RecordedStreams, StreamsThatHaveNotEndedAreReturnedWithTheEndOfTheRecording
   });
 }
 
+TEST(RecordedStreams, AnEndedRecordingLeavesNoItemsInTheQueue) {
+  with_server(Recorder({.queue_bytes_max = 4000, .stream_bytes_max = 3000}),
+              [](Client& client, Recorder recorder) -> Task<void> {
+                REQUIRE_OK(recorder.take("one", 1, false, true));
+                AWAIT(call, client.open<twice>(100U));
+                REQUIRE_OK(call);
+                const std::string item = text_of(2500);
+                const auto exchange = [](StreamingCall<twice>& on, std::string text) -> Task<void> {
+                  AWAIT(written, on.writer().write(text));
+                  EXPECT_OK(written);
+                  for (int i = 0; i < 2; ++i) {
+                    AWAIT(answer, on.reader().next());
+                    EXPECT_TRUE(answer && *answer);
+                  }
+                };
+                auto first = exchange(*call, item);
+                co_await std::move(first);
+                EXPECT_EQ(recorder.take("one", 1, true, true)->recorded, 1U);
+                // The stream goes on. Neither its past nor its present items are a part of the next recording.
+                auto between = exchange(*call, "more");
+                co_await std::move(between);
+                REQUIRE_OK(recorder.take("two", 1, false, true));
+                auto talking = talk(client, {item}, 100);
+                co_await std::move(talking);
+                const auto part = recorder.take("two", 1, true, true);
+                REQUIRE_OK(part);
+                EXPECT_EQ(part->dropped, 0U);
+                const std::vector<Record> records = records_of(*part);
+                REQUIRE(records.size() == 1);
+                EXPECT_FALSE(records[0].truncated);
+                call->writer().end();
+                AWAIT(ended, call->finish());
+                EXPECT_OK(ended);
+              });
+}
+
 TEST(RecordedStreams, AnErrorAndAnEarlyEndOfTheHandler) {
   with_server(Recorder(), [](Client& client, Recorder recorder) -> Task<void> {
     REQUIRE_OK(recorder.take("one", 1, false, true));
