@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/escaped_text.h"
+#include "hawser/detail/send_reply.h"
 #include "rpc/server/server_loop.h"
 
 namespace hawser::rpc {
@@ -246,8 +247,8 @@ Result<LiveOptions::Done> LiveOptions::change_own(std::string_view name, std::st
     const Changer changer(changer_);
     if (option.read) before = option.read();
     accepted = option.change(value);
-  } catch (const std::exception& error) {
-    accepted = fail(ErrorCode::internal, std::string("its function threw an exception: ") + error.what());
+  } catch (...) {
+    accepted = fail(ErrorCode::internal, "its function threw an exception: " + detail::exception_text());
   }
   if (!accepted) {
     return fail(ErrorCode::invalid_argument,
@@ -314,7 +315,12 @@ std::vector<OptionState> LiveOptions::list() const {
   for (std::size_t i = 0; i < reads.size(); ++i) {
     if (!reads[i]) continue;
     OptionState& state = all[entries.size() + i];
-    std::string value = reads[i]();
+    std::string value;
+    try {
+      value = reads[i]();
+    } catch (...) {
+      value = "(not known: OwnOption::read threw an exception: " + detail::exception_text() + ")";
+    }
     if (value != state.value) state.origin = "the program";
     state.value = std::move(value);
   }

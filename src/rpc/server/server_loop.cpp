@@ -384,7 +384,7 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
                         (attempt->going ? path_overhead(attempt->ours.protection) : 0),
       .calls_max = attempt->ours.calls_max,
       .peer_window_bytes = theirs.stream_window_bytes,
-      .own_window_bytes = options.stream_window_bytes,
+      .own_window_bytes = attempt->ours.stream_window_bytes,  // The client knows it: the option may have changed.
       .backlog_bytes_max = options.send_backlog_bytes_max,
       .ping_interval = options.ping_interval,
       .decode_limits = options.decode_limits,
