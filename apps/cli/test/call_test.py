@@ -301,10 +301,10 @@ def ended_while_the_server_does_not_answer():
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with subprocess.Popen([PROGRAM, "record", address, f"{folder}/calls", "--timeout", "3600"],
                               stderr=subprocess.PIPE, text=True) as recording:
-            silent.accept()
-            recording.send_signal(signal.SIGINT)
-            assert recording.wait(timeout=60) == 4, recording.returncode
-            assert "before this command was ended" in recording.stderr.read()
+            with silent.accept()[0]:  # The connection stays open.
+                recording.send_signal(signal.SIGINT)
+                assert recording.wait(timeout=60) == 4, recording.returncode
+                assert "before this command was ended" in recording.stderr.read()
 
 
 def record():
