@@ -109,7 +109,8 @@ enum class TlsKernel : std::uint8_t {
 
 struct TlsServerOptions {
   // One at least, unless there are shared_keys. The server sends the first one that is valid for the host name that the
-  // client demands (SNI), and the first of all if there is none.
+  // client demands (SNI), and the first of all if there is none. Several of the same names may have different kinds of
+  // keys: of these, the client gets one that it supports.
   std::vector<TlsCertificate> certificates = {};
   // Clients may prove who they are by one of these instead of by a certificate, and need no certificate of the server.
   std::vector<TlsSharedKey> shared_keys = {};

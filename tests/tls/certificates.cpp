@@ -9,6 +9,7 @@
 #include "hawser/identity.h"
 #include "security/tls/certificate.h"
 #include "tests/tls/fixture.h"
+#include "tests/tls/raw_tls.h"
 
 // Certificates that are wrong in every way, and certificates that change.
 namespace hawser {
@@ -271,6 +272,28 @@ TEST_F(TlsCertificates, AreSelectedByTheHostNameWhateverTheirKeys) {
     TlsClientOptions with = client_options();
     with.server_name = name;
     EXPECT_EQ(call(with), "ok") << name;
+  }
+}
+
+// Two certificates with the same names and different keys: each client gets one whose key it supports.
+TEST_F(TlsCertificates, MayHaveTheSameNamesAndOtherKinds) {
+  const auto server_context = load({.server = true,
+                                    .certificates = {authority.issue("ec"), authority.issue("rsa", {.rsa_bits = 2048}),
+                                                     authority.issue("other", {.names = "DNS:o.example"})},
+                                    .peer_certificate_bytes_max = 32 * 1024});
+  for (const char* const algorithms : {"RSA-PSS+SHA256:RSA+SHA256", "ECDSA+SHA256"}) {
+    for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+      // An address is not sent to the server.
+      for (const char* const host : {"localhost", "127.0.0.1"}) {
+        const auto client_context = load({.verify = false, .peer_certificate_bytes_max = 32 * 1024});
+        SSL_CTX_set_max_proto_version(client_context->get(), version);
+        ASSERT_EQ(SSL_CTX_set1_sigalgs_list(client_context->get(), algorithms), 1);
+        tls::Session client(client_context, host, "hawser", nullptr);
+        tls::Session server_end(server_context, std::string("\x06hawser"));
+        ASSERT_TRUE(shake_hands(client, server_end)) << algorithms << version << host << server_end.error().text;
+        EXPECT_TRUE(tls::valid_for(SSL_get0_peer_certificate(client.ssl()), "localhost"));
+      }
+    }
   }
 }
 

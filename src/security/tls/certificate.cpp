@@ -224,6 +224,17 @@ bool valid_for(X509* certificate, const std::string& host) {
   return valid;
 }
 
+bool same_names(const X509* one, const X509* other) {
+  const auto names = [](const X509* certificate) -> const ASN1_OCTET_STRING* {
+    const int at = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
+    return at < 0 ? nullptr : X509_EXTENSION_get_data(X509_get_ext(certificate, at));
+  };
+  const ASN1_OCTET_STRING* const left = names(one);
+  const ASN1_OCTET_STRING* const right = names(other);
+  if (left != nullptr && right != nullptr) return ASN1_OCTET_STRING_cmp(left, right) == 0;
+  return left == right && X509_NAME_cmp(X509_get_subject_name(one), X509_get_subject_name(other)) == 0;
+}
+
 std::string verify_text(int error, X509* certificate, const std::string& host, const std::string& whose) {
   const std::string subject = certificate != nullptr ? " (" + printable(subject_text(certificate)) + ")" : "";
   const std::string issuer = certificate != nullptr ? printable(name_text(X509_get_issuer_name(certificate))) : "";

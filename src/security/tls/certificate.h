@@ -50,6 +50,8 @@ std::vector<std::string> names_of(const X509* certificate);
 Identity identity_of(const X509* certificate);
 // True if `host`, a name or an address, is one of the certificate's.
 bool valid_for(X509* certificate, const std::string& host);
+// True if both certificates have the same subject alternative names, in the same order.
+bool same_names(const X509* one, const X509* other);
 bool is_address(const std::string& host);
 
 // Returns why the verification of `certificate` failed (X509_V_ERR_*), with the remedy. `host` is the name that was

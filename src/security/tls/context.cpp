@@ -52,16 +52,19 @@ int on_certificate(SSL* ssl, void*) {
   if (!session.context().has_certificates()) return 1;  // A client without a key finds no cipher.
   const char* const demanded = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
   try {
-    const Context::Own& own = session.context().select(demanded != nullptr ? demanded : "");
-    STACK_OF(X509)* const issuers = sk_X509_new_null();
-    if (issuers == nullptr) return 0;
-    bool set = true;
-    for (const X509Ptr& issuer : own.issuers) set = set && sk_X509_push(issuers, issuer.get()) > 0;
-    // The context has one certificate of each kind of key, and OpenSSL would choose among these kinds.
+    // The context has one certificate of each kind of key, also for other hosts. OpenSSL chooses among the kinds that
+    // are set here one that the client supports.
     SSL_certs_clear(ssl);
-    set = set && SSL_use_cert_and_key(ssl, own.certificate.get(), own.key.get(), issuers, 1) == 1;
-    sk_X509_free(issuers);
-    return set ? 1 : 0;
+    for (const Context::Own* const own : session.context().select(demanded != nullptr ? demanded : "")) {
+      STACK_OF(X509)* const issuers = sk_X509_new_null();
+      if (issuers == nullptr) return 0;
+      bool set = true;
+      for (const X509Ptr& issuer : own->issuers) set = set && sk_X509_push(issuers, issuer.get()) > 0;
+      set = set && SSL_use_cert_and_key(ssl, own->certificate.get(), own->key.get(), issuers, 1) == 1;
+      sk_X509_free(issuers);
+      if (!set) return 0;
+    }
+    return 1;
   } catch (const std::exception&) {
     return 0;
   }
@@ -376,13 +379,25 @@ Result<void> Context::add_trusted() {
   return {};
 }
 
-const Context::Own& Context::select(const std::string& host) const noexcept {
+std::vector<const Context::Own*> Context::select(const std::string& host) const {
+  std::vector<const Own*> selected;
+  const auto add = [&selected](const Own& own) {
+    const int kind = EVP_PKEY_get_base_id(X509_get0_pubkey(own.certificate.get()));
+    const bool present = std::ranges::any_of(selected, [kind](const Own* const other) {
+      return EVP_PKEY_get_base_id(X509_get0_pubkey(other->certificate.get())) == kind;
+    });
+    if (!present) selected.push_back(&own);
+  };
   if (!host.empty()) {
     for (const Own& own : own_) {
-      if (valid_for(own.certificate.get(), host)) return own;
+      if (valid_for(own.certificate.get(), host)) add(own);
     }
   }
-  return own_.front();
+  if (!selected.empty()) return selected;
+  for (const Own& own : own_) {
+    if (same_names(own.certificate.get(), own_.front().certificate.get())) add(own);
+  }
+  return selected;
 }
 
 bool Context::note_verified(SSL_SESSION* session, std::int64_t ends) noexcept {

@@ -58,7 +58,9 @@ class Context {
     OcspResponse ocsp;
     std::string ocsp_file;
   };
-  const Own& select(const std::string& host) const noexcept;
+  // Those that are valid for the host, in their order; the first one of all, and those with the same names, if there is
+  // none.
+  std::vector<const Own*> select(const std::string& host) const;
   bool has_certificates() const noexcept { return !own_.empty(); }
   // The OCSP response to be sent with this certificate of select() at the time `now`, in seconds since 1970; null if
   // there is none.
