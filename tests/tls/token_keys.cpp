@@ -6,9 +6,11 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -225,6 +227,36 @@ TEST_F(TlsTokenKeys, SayWhatIsWrongAndHowToFixIt) {
            {path + module + "&pin-source=%7ccommand", "pin-source must be a file"}}) {
     EXPECT_HAS(refusal_of(file, uri), text);
   }
+}
+
+// Mistakes in a URI, from which a PIN must not get into a log.
+TEST_F(TlsTokenKeys, ErrorsContainNoPin) {
+  const std::string file = authority.issue("server").certificate_file;
+  for (const auto& [uri, text] : std::vector<std::pair<std::string, std::string>>{
+           {"pkcs11:token=web;object=server;pin-value=4711-secret", "pin-value is an attribute of the query"},
+           {"pkcs11:token=web;object=server;PIN-Value=47;secret=11", "pin-value is an attribute of the query"},
+           {"pkcs11:token=web;object=server&pin-value=secret&module-path=" + tokens->module(), "write '?' before"},
+           {"PKCS11:token=web;object=nothing?pin-value=4711-secret&module-path=" + tokens->module(),
+            "has no such private key"},
+           {"pkcs11:object=server?pin-value=4711&secret=%", "a value of its query is not percent-encoded correctly"}}) {
+    EXPECT_HAS(refusal_of(file, uri), text);
+  }
+}
+
+// Destroyed after all that was made later, such as the modules.
+std::optional<TlsServer> server_until_exit;
+
+TEST_F(TlsTokenKeys, MayBelongToStaticObjects) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        server_until_exit.emplace(
+            TlsServerOptions{.certificates = {tokens->import(authority.issue("server"), "until-exit")}});
+        const bool loaded = server_until_exit->reload().has_value();
+        tokens.reset();
+        std::exit(loaded ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 // A wrong PIN is tried once: tokens lock themselves after a few of them.

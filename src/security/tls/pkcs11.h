@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -10,7 +11,13 @@
 namespace hawser::tls {
 
 // True if the name of a key is the URI of one in a token (RFC 7512).
-inline bool is_pkcs11(std::string_view name) noexcept { return name.starts_with("pkcs11:"); }
+inline bool is_pkcs11(std::string_view name) noexcept {
+  constexpr std::string_view scheme = "pkcs11:";
+  return name.size() >= scheme.size() &&
+         std::ranges::equal(name.substr(0, scheme.size()), scheme, [](char one, char other) {
+           return one == other || (one >= 'A' && one <= 'Z' && one + 32 == other);
+         });
+}
 
 struct Pkcs11Key {
   TlsSign sign;

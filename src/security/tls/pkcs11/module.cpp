@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -16,6 +18,8 @@ namespace {
 constexpr const char* module_of_p11_kit = "p11-kit-proxy.so";
 constexpr std::size_t label_bytes_max = 64;
 constexpr CK_ULONG slots_max = 1024;
+
+std::atomic<bool> exiting{false};
 
 // A text of fixed length, filled with spaces.
 std::string unpadded(const unsigned char* bytes, std::size_t size) {
@@ -70,6 +74,10 @@ std::string pkcs11_text(CK_RV error) {
   return "error 0x" + number;
 }
 
+void Pkcs11Module::close(CK_SESSION_HANDLE session) const noexcept {
+  if (!exiting.load()) functions_->C_CloseSession(session);
+}
+
 CK_RV Pkcs11Module::initialize() const noexcept {
   CK_C_INITIALIZE_ARGS arguments{};
   arguments.flags = CKF_OS_LOCKING_OK;
@@ -79,7 +87,8 @@ CK_RV Pkcs11Module::initialize() const noexcept {
 
 Result<Pkcs11Module*> Pkcs11Module::load(const std::string& given) {
   static std::mutex mutex;
-  static std::map<std::string, std::unique_ptr<Pkcs11Module>> loaded;
+  // Never destroyed: keys may be members of static objects.
+  static auto& loaded = *new std::map<std::string, std::unique_ptr<Pkcs11Module>>;
   const std::string path = given.empty() ? module_of_p11_kit : given;
   const std::lock_guard lock(mutex);
   if (const auto found = loaded.find(path); found != loaded.end()) return found->second.get();
@@ -106,6 +115,8 @@ Result<Pkcs11Module*> Pkcs11Module::load(const std::string& given) {
     dlclose(library);
     return failed("cannot be initialised: " + pkcs11_text(error) + ": see the documentation of the module");
   }
+  // Registered after the module's own functions, so that it is called before them.
+  static_cast<void>(std::atexit([] { exiting.store(true); }));
   return loaded.emplace(path, std::move(made)).first->second.get();
 }
 

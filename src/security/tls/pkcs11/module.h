@@ -20,6 +20,8 @@ class Pkcs11Module {
   static Result<Pkcs11Module*> load(const std::string& path);
 
   const CK_FUNCTION_LIST& functions() const noexcept { return *functions_; }
+  // Does nothing while the process exits: the module may have ended.
+  void close(CK_SESSION_HANDLE session) const noexcept;
   const std::string& path() const noexcept { return path_; }
   // Initialises the module again: a child process must (PKCS #11, 5.4).
   CK_RV initialize() const noexcept;

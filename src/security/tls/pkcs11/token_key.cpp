@@ -108,7 +108,7 @@ std::string algorithm_text(Algorithm algorithm) {
 }  // namespace
 
 TokenKey::~TokenKey() {
-  for (const Session session : idle_) module_.functions().C_CloseSession(session);
+  for (const Session session : idle_) module_.close(session);
 }
 
 Result<void> TokenKey::open() {

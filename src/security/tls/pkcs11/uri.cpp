@@ -1,5 +1,6 @@
 #include "security/tls/pkcs11/uri.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <system_error>
@@ -36,6 +37,14 @@ std::optional<std::string> decoded(std::string_view text) {
   return made;
 }
 
+// Returns where the attribute of a PIN begins.
+std::size_t find_pin(std::string_view text) {
+  constexpr std::string_view name = "pin-value";
+  const auto found = std::ranges::search(
+      text, name, [](char one, char other) { return one == other || (one >= 'A' && one <= 'Z' && one + 32 == other); });
+  return found.empty() ? std::string_view::npos : static_cast<std::size_t>(found.begin() - text.begin());
+}
+
 // Takes the next "name=value" of `rest`.
 std::pair<std::string_view, std::string_view> take(std::string_view& rest, char separator) {
   const std::string_view one = rest.substr(0, rest.find(separator));
@@ -52,11 +61,19 @@ Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri) {
   const std::size_t mark = path.find('?');
   std::string_view query = mark == std::string_view::npos ? std::string_view() : path.substr(mark + 1);
   path = path.substr(0, mark);
+  // Attributes that the query should have may be in the path by mistake.
+  const std::size_t secret = find_pin(path);
   made.shown = scheme;
-  append_escaped(made.shown, path, shown_bytes_max);
+  append_escaped(made.shown, path.substr(0, secret), shown_bytes_max);
   const auto refused = [&made](const std::string& what) {
     return fail(ErrorCode::invalid_argument, "the key " + made.shown + ": " + what);
   };
+  if (secret != std::string_view::npos) {
+    made.shown += "...";
+    return refused(
+        "pin-value is an attribute of the query: write '?' before the first of module-path, pin-source and "
+        "pin-value, and '&' between them");
+  }
   while (!path.empty()) {
     const auto [name, value] = take(path, ';');
     const std::optional<std::string> text = decoded(value);
@@ -87,7 +104,8 @@ Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri) {
   while (!query.empty()) {
     const auto [name, value] = take(query, '&');
     const std::optional<std::string> text = decoded(value);
-    if (!text) return refused("the value of '" + std::string(name) + "' is not percent-encoded correctly (RFC 7512)");
+    // The name of the attribute may be a part of a PIN that is not encoded.
+    if (!text) return refused("a value of its query is not percent-encoded correctly (RFC 7512)");
     if (name == "module-path") {
       made.module_path = *text;
     } else if (name == "pin-source") {

@@ -27,7 +27,7 @@ struct Pkcs11Uri {
   std::string shown = {};
 };
 
-// `uri` begins with "pkcs11:". The error names the attribute and the remedy, and contains no value of the query.
+// `uri` begins with "pkcs11:". The error names the attribute and the remedy, and contains no PIN.
 Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri);
 
 }  // namespace hawser::tls
