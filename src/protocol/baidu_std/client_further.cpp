@@ -85,11 +85,13 @@ void ClientSession::on_further_frame(FurtherStream& stream, const StreamFrameMet
 
 void ClientSession::end_further(FurtherStream& stream, const std::optional<Error>& error) {
   const CallId call = CallId::from_number(stream.call);
-  reset_at_peer(stream);
+  CallOperation* const operation = calls_.find(call).call;
+  // A stream that ends before the reply leaves nothing for it to open.
+  if (!stream.open && operation != nullptr) return finish(*operation, error);
   const auto node = further_.extract(further_key(stream.id));
+  reset_at_peer(stream);
   stream.core->on_closed(error);
   stream.core->end_charges();
-  CallOperation* const operation = calls_.find(call).call;
   const Stream* const first = operation == nullptr ? nullptr : stream_of(call);
   if (first != nullptr && first->peer_closed && !has_further(call)) finish(*operation, std::nullopt);
 }
@@ -97,7 +99,7 @@ void ClientSession::end_further(FurtherStream& stream, const std::optional<Error
 void ClientSession::end_first(CallOperation& operation, Stream& stream, std::optional<Error> error) {
   stream.peer_closed = true;
   stream.drop_parts();
-  if (!has_further(CallId::from_number(operation.id()))) return finish(operation, std::move(error));
+  if (!stream.open || !has_further(CallId::from_number(operation.id()))) return finish(operation, std::move(error));
   stream.core->on_closed(error);
 }
 
@@ -108,8 +110,12 @@ void ClientSession::reset_late(const StreamFrameMeta& meta, const ReceivedFrame&
   if (!header || !*header || FrameHeader::bytes + (*header)->meta_bytes > frame.data.size()) return;
   const Result<RpcMeta> reply = parse_meta(frame.data.subspan(FrameHeader::bytes, (*header)->meta_bytes));
   if (!reply || !reply->stream) return;
-  for (const std::int64_t id : reply->stream->extra_ids) {
-    send_stream_frame({.stream_id = id, .source_stream_id = meta.stream_id, .type = StreamFrameType::reset});
+  reset_extra(*reply->stream, meta.stream_id);
+}
+
+void ClientSession::reset_extra(const StreamSettings& settings, std::int64_t from) {
+  for (const std::int64_t id : settings.extra_ids) {
+    send_stream_frame({.stream_id = id, .source_stream_id = from, .type = StreamFrameType::reset});
   }
 }
 

@@ -145,6 +145,7 @@ void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) 
   const std::size_t meta_size = meta_bytes(meta, &fields);
   if (meta_size + data_bytes > frame_bytes_max_ || meta_size > FrameReceiver::short_frame_bytes_max) [[unlikely]] {
     forget(id);
+    unopened_.erase(meta.correlation_id);  // No reply will come.
     return refuse(operation, ErrorCode::limit_exceeded,
                   "the request of " + std::to_string(meta_size + data_bytes) + " bytes, " + std::to_string(meta_size) +
                       " of them in its meta, exceeds message_bytes_max (" + std::to_string(frame_bytes_max_) +

@@ -57,9 +57,10 @@ class ClientSession final : public rpc::ProtocolSession,
 
  private:
   struct Stream : StreamEnd {
-    bool peer_reads = false;  // Known once the stream is open.
-    bool end_wanted = false;  // The caller has ended its items before the stream was open.
-    bool close_sent = false;  // The caller writes no more, and the server has been notified.
+    bool peer_reads = false;   // Known once the stream is open.
+    bool end_wanted = false;   // The caller has ended its items before the stream was open.
+    bool close_sent = false;   // The caller writes no more, and the server has been notified.
+    bool awaits_reply = true;  // The reply has not come.
   };
 
   // A stream of a call beside its first. `id` is unique among those of all streams of the connection.
@@ -137,6 +138,8 @@ class ClientSession final : public rpc::ProtocolSession,
   bool has_further(wire::CallId id) const noexcept;
   // The reply to a call that has ended before opens several streams: resets them.
   void reset_late(const StreamFrameMeta& meta, const ReceivedFrame& frame);
+  // Resets the further streams of a server, which this side does not use.
+  void reset_extra(const StreamSettings& settings, std::int64_t from);
   std::string receive_limit() const;
   // The first stream of a call has ended. The call ends too, unless it has further streams that are open.
   void end_first(detail::CallOperation& operation, Stream& stream, std::optional<Error> error);
@@ -146,7 +149,7 @@ class ClientSession final : public rpc::ProtocolSession,
   void send_credit_of(Stream& stream, std::uint32_t bytes);
   void send_stream_frame(const StreamFrameMeta& meta);
   // Frees the call's slot and its stream. Notifies the peer if the stream has not ended there.
-  void forget(wire::CallId id) noexcept;
+  void forget(wire::CallId id, const std::optional<Error>& error = std::nullopt) noexcept;
   void finish(detail::CallOperation& operation, std::optional<Error> error);
   void on_stream_frame(const ReceivedFrame& frame);
   void on_opening_frame(detail::CallOperation& operation, Stream& stream, const StreamFrameMeta& meta,

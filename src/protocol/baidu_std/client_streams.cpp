@@ -56,20 +56,21 @@ void ClientSession::send_stream_frame(const StreamFrameMeta& meta) {
   commit(FrameHeader::bytes + size);
 }
 
-void ClientSession::forget(CallId id) noexcept {
+void ClientSession::forget(CallId id, const std::optional<Error>& error) noexcept {
   calls_.close(id);
-  if (id.slot() >= streams_.size() || streams_[id.slot()] == nullptr) return;
-  const std::unique_ptr<Stream> stream = std::move(streams_[id.slot()]);
-  // The Reader may outlive this session, and with it the account.
-  stream->core->end_charges();
-  reset_at_peer(*stream);
-  if (further_.empty() || !has_further(id)) return;
-  try {
-    if (!stream->open && unopened_.size() < unopened_max) unopened_.insert(stream->id);
-  } catch (const std::bad_alloc&) {
-    // The server's streams end with the connection.
+  if (id.slot() < streams_.size() && streams_[id.slot()] != nullptr) {
+    const std::unique_ptr<Stream> stream = std::move(streams_[id.slot()]);
+    // The Reader may outlive this session, and with it the account.
+    stream->core->end_charges();
+    reset_at_peer(*stream);
+    try {
+      const bool late = stream->awaits_reply && stream_ != nullptr && has_further(id);
+      if (late && unopened_.size() < unopened_max) unopened_.insert(stream->id);
+    } catch (const std::bad_alloc&) {
+      // The server's streams end with the connection.
+    }
   }
-  drop_further(id, std::nullopt);
+  if (!further_.empty()) drop_further(id, error);
 }
 
 // A stream that is not open yet is reset when the reply that opens it arrives.
@@ -84,8 +85,7 @@ void ClientSession::reset_at_peer(const Stream& stream) noexcept {
 
 void ClientSession::finish(CallOperation& operation, std::optional<Error> error) {
   if (detail::StreamCore* const core = operation.stream()) core->on_closed(error);
-  if (!further_.empty()) drop_further(CallId::from_number(operation.id()), error);
-  forget(CallId::from_number(operation.id()));
+  forget(CallId::from_number(operation.id()), error);
   if (error) {
     operation.complete(loop_, std::move(*error));
   } else {
@@ -159,6 +159,7 @@ void ClientSession::on_opening_frame(CallOperation& operation, Stream& stream, c
 
 void ClientSession::on_opened(CallOperation& operation, Stream& stream, const RpcMeta& meta,
                               const ReceivedFrame& frame) {
+  stream.awaits_reply = false;
   if (meta.response && meta.response->error_code != 0) {
     return finish(operation, error_of_reply(operation, meta.response->error_code, meta.response->error_text));
   }
@@ -176,9 +177,10 @@ void ClientSession::on_opened(CallOperation& operation, Stream& stream, const Rp
   stream.extended = meta.stream->extended;
   stream.open = true;
   stream.peer_reads = meta.stream->writable;
-  if (!further_.empty()) {
+  if (!further_.empty() || !meta.stream->extra_ids.empty()) {
     const std::vector<FurtherStream*> further = further_of(CallId::from_number(operation.id()), stream);
     if (meta.stream->extra_ids.size() != further.size()) {
+      reset_extra(*meta.stream, stream.id);
       return failed(ErrorCode::protocol_error, "the server has accepted " +
                                                    std::to_string(meta.stream->extra_ids.size() + 1) + " of the " +
                                                    std::to_string(further.size() + 1) + " streams of '" + name + "'");

@@ -85,13 +85,15 @@ void ServerSession::close_stream(const detail::StreamCore& core) {
 
 void ServerSession::drop_further(ServerCall& call) noexcept {
   for (const std::uint32_t number : call.further) {
-    const StreamEnd& stream = *states_.find(number)->stream;
-    try {
-      if (stream.open && !stream.peer_closed && !closed()) send_stream_frame(stream.frame(StreamFrameType::reset));
-    } catch (const std::bad_alloc&) {
-      // The next frame of the stream is answered by a reset.
+    // Memory may have been short while the stream was made.
+    if (const StreamEnd* const stream = states_.find(number)->stream.get()) {
+      try {
+        if (stream->open && !stream->peer_closed && !closed()) send_stream_frame(stream->frame(StreamFrameType::reset));
+      } catch (const std::bad_alloc&) {
+        // The next frame of the stream is answered by a reset.
+      }
+      if (stream->core != nullptr) stream->core->on_closed(std::nullopt);
     }
-    if (stream.core != nullptr) stream.core->on_closed(std::nullopt);
     states_.remove(number);
   }
   call.further.clear();
