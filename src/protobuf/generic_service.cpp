@@ -200,13 +200,14 @@ class GenericMethod {
     Buffer body = Buffer::allocate(std::max<std::size_t>(size.body, 1)).slice(0, size.body);
     codec::Encoder encoder(body.mutable_data(), nullptr);
     codec::encode_all(encoder, response);
-    const rpc::StreamAcceptor::Cores cores =
+    rpc::StreamAcceptor::Cores cores =
         acceptor.accept_streams(detail::ContextAccess::call(context), body.bytes(),
                                 detail::ContextAccess::reply(context).extras(), streams.front()->has_handler());
     if (cores.size() != streams.size()) co_return fail(ErrorCode::unavailable, "the caller has gone");
     detail::ContextAccess::reply(context) = {};
     const std::stop_callback stopped(context.token(), [&cores] {
       for (const auto& core : cores) {
+        if (core == nullptr) continue;  // Its stream has ended.
         core->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
       }
     });
@@ -221,13 +222,15 @@ class GenericMethod {
     co_return AnyMessage();
   }
 
+  // Releases `core`, and with it the items that nobody has read.
   static Task<void> carry_stream(Context& context, rpc::StreamAcceptor& acceptor, StreamState& stream,
-                                 std::shared_ptr<detail::StreamCore> core) {
+                                 std::shared_ptr<detail::StreamCore>& core) {
     auto carrying = stream.carry(context.loop(), core, Duration::zero());
     co_await std::move(carrying);
     auto finishing = stream.finish_on(context.loop());
     co_await std::move(finishing);
     acceptor.close_stream(*core);
+    core.reset();
   }
 
   static void run(google::protobuf::Service& service, const google::protobuf::MethodDescriptor& method,

@@ -79,6 +79,8 @@ class Site {
   Task<void> complete(std::shared_ptr<StreamRun> run);
   Task<void> carry(std::shared_ptr<StreamRun> run);
   Task<void> carry_one(StreamRun& run, std::size_t index);
+  // Reads and drops what the server still writes to a stream that this side has closed.
+  static Task<void> drain(std::shared_ptr<detail::StreamCore> core);
 
   Loop& loop_;
   const std::string address_;

@@ -78,7 +78,8 @@ struct Site::StreamRun {
   std::vector<OwnedStream> streams;
   bool ended = false;  // The call has ended.
   std::optional<StreamCall> call;
-  Scope others;  // Carries the further streams. Last: its tasks use the members above.
+  Scope others;  // Carries the further streams. Last, with the next one: their tasks use the members above.
+  Scope drained;
 };
 
 Task<Result<RawReply>> Site::open_stream(Work& work, Shared connection, std::stop_token token) {
@@ -117,6 +118,17 @@ Task<void> Site::carry_one(StreamRun& run, std::size_t index) {
   }
   auto finishing = stream.finish_on(loop_);
   co_await std::move(finishing);
+  // The call goes on as long as another stream of it.
+  if (run.streams.size() > 1) run.drained.spawn(drain(run.call->core(index)));
+}
+
+Task<void> Site::drain(std::shared_ptr<detail::StreamCore> core) {
+  for (;;) {
+    auto readable = core->until_readable();
+    co_await readable;
+    const Result<std::optional<detail::StreamCore::Item>> item = core->take();
+    if (!item || !*item) co_return;
+  }
 }
 
 Task<void> Site::carry(std::shared_ptr<StreamRun> run) {

@@ -80,7 +80,10 @@ void ServerSession::close_stream(const detail::StreamCore& core) {
   if (stream.open && !stream.peer_closed && !closed()) send_stream_frame(stream.frame(StreamFrameType::close));
   stream.peer_closed = true;
   stream.drop_parts();
-  stream.core->on_closed(std::nullopt);
+  // Nobody reads the items that are left.
+  const std::shared_ptr<detail::StreamCore> ended = std::exchange(stream.core, nullptr);
+  ended->on_closed(std::nullopt);
+  ended->end_charges();
 }
 
 void ServerSession::drop_further(ServerCall& call) noexcept {
