@@ -113,12 +113,14 @@ class Http2Client {
       const std::uint8_t* data = nullptr;
       const ssize_t size = nghttp2_session_mem_send(session_, &data);
       if (size <= 0) return;
+      sent_bytes += static_cast<std::size_t>(size);
       socket_.send(Bytes(reinterpret_cast<const std::byte*>(data), static_cast<std::size_t>(size)));
     }
   }
   RawSocket& socket() { return socket_; }
 
   std::map<std::int32_t, Response> responses;
+  std::size_t sent_bytes = 0;
   bool goaway = false;
   int goaways = 0;
   bool ended = false;  // The server has ended the connection.

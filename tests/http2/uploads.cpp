@@ -189,6 +189,34 @@ TEST_F(HttpUploads, AreAskedForWhenTheHandlerReads) {
   EXPECT_EQ(client.responses[other].code, 0U);
 }
 
+// A reset that follows a response makes some clients lose it, if they still send.
+TEST_F(HttpUploads, AreDiscardedBehindTheirResponse) {
+  start();
+  Http2Client client(server->address());
+  const std::int32_t shorter = client.begin("POST", "/refuse", {}, {"part"}, false);
+  EXPECT_TRUE(client.until([&] { return client.responses[shorter].ended; }));
+  EXPECT_EQ(client.responses[shorter].status, 403);
+  EXPECT_FALSE(client.responses[shorter].closed);
+  const std::string rest("\0\0\4\0\1\0\0\0\1rest", 13);  // DATA that ends stream 1.
+  ASSERT_EQ(shorter, 1);
+  client.socket().send(as_bytes(rest));
+  // One that never ends is reset. A reset of the other one would have come before.
+  const std::int32_t endless = client.begin("POST", "/refuse", {}, {"part"}, false);
+  EXPECT_TRUE(client.until([&] { return client.responses[endless].closed; }));
+  EXPECT_EQ(client.responses[endless].status, 403);
+  EXPECT_EQ(client.responses[endless].code, 0U);
+  EXPECT_FALSE(client.responses[shorter].closed);
+  EXPECT_EQ(client.ask("GET", "/health").status, 200);
+  // A long one as well, before it has arrived.
+  const std::size_t sent = client.sent_bytes;
+  const std::int32_t longer =
+      client.begin("POST", "/refuse", {}, std::vector<std::string>(1024, std::string(16 << 10, 'x')), false);
+  EXPECT_TRUE(client.until([&] { return client.responses[longer].closed; }));
+  EXPECT_EQ(client.responses[longer].status, 403);
+  EXPECT_EQ(client.responses[longer].code, 0U);
+  EXPECT_LT(client.sent_bytes - sent, std::size_t{8} << 20);
+}
+
 // A client can't be asked for the body within the body of a response.
 TEST_F(HttpUploads, AreAskedForBeforeAResponseThatReadsThem) {
   start();

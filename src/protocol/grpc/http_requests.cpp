@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t plain_queue_bytes_least = 64 * 1024;
 // A client must take so many bytes of a stream, or all that wait there, within HttpOptions::write_timeout.
 constexpr std::size_t taken_bytes_least = 16 * 1024;
+// The rest of a request that has been answered is received for once to twice this time.
+constexpr Duration discard_interval = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -152,6 +154,24 @@ void ServerSession::check_plain_streams() {
   });
   if (any) start_plain_timer();
   if (!closed()) send_soon();
+}
+
+void ServerSession::start_discard_timer() { discard_timer_.start(host().loop, host().loop.after(discard_interval)); }
+
+// A request that goes on behind its response would keep its stream for ever.
+void ServerSession::check_discards() {
+  if (closed()) return;
+  bool any = false;
+  machine_.for_each([&](Stream& stream) {
+    if (!stream.discards || !stream.open || stream.resetting) return;
+    if (std::exchange(stream.discards_long, true)) {
+      machine_.reset(stream, http2_no_error);
+    } else {
+      any = true;
+    }
+  });
+  if (any) start_discard_timer();
+  send_soon();
 }
 
 void ServerSession::give_up(Stream& stream, std::string_view why) {

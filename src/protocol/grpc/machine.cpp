@@ -322,7 +322,8 @@ void Machine::recycle(Stream& stream) noexcept {
   if (!stream.stalled.empty()) stream.stalled = {};
   stream.stalled_charge.reset();
   stream.remote_ended = stream.end_delivered = false;
-  stream.plain = false;
+  stream.plain = stream.discards = stream.discards_long = false;
+  stream.discarded_bytes = 0;
   stream.headers_sent = stream.deferred = stream.ending = stream.ended = stream.resetting = false;
   stream.out_taken = stream.checked_taken = 0;
   stream.checked_wanted = 0;

@@ -24,6 +24,7 @@ struct nghttp2_session;
 namespace hawser::protocol::grpc {
 
 // Error codes of HTTP/2 (RFC 9113, section 7).
+inline constexpr std::uint32_t http2_no_error = 0;
 inline constexpr std::uint32_t http2_internal_error = 2;
 inline constexpr std::uint32_t http2_refused_stream = 7;
 inline constexpr std::uint32_t http2_cancel = 8;
@@ -82,6 +83,8 @@ class Machine {
   static constexpr std::size_t copied_bytes_max = 2048;
   // pump() produces at most about this many bytes ahead of what has been sent.
   static constexpr std::size_t ahead_bytes = 256 * 1024;
+  // So many bytes of a request that is not gRPC are discarded behind its response before its stream is reset.
+  static constexpr std::size_t discarded_bytes_max = 64 * 1024;
 
   // `account` pays for received data that is kept. Null: not counted. Bytes to be sent are added to `output`. Both
   // outlive the machine.
@@ -146,6 +149,8 @@ class Machine {
   void send_end(Stream& stream);
   // False if the stream is closed or being reset already.
   bool reset(Stream& stream, std::uint32_t http2_code);
+  // True if a stream has begun to discard the rest of its request since the last call. The session bounds the time.
+  bool take_discarding() noexcept { return std::exchange(discarding_, false); }
   // Copies the memory that is still on loan from `owner`, which is not notified any more.
   void copy_and_release(SendCompletion& owner);
   // The peer may send `bytes` bytes again that on_plain() held back.
@@ -228,6 +233,7 @@ class Machine {
   unsigned ping_strikes_ = 0;
   bool pinged_ = false;
   bool peer_ends_ = false;  // Server: the client ends the connection without an error.
+  bool discarding_ = false;
 };
 
 }  // namespace hawser::protocol::grpc

@@ -198,6 +198,9 @@ int Machine::Callbacks::on_data(nghttp2_session* session, std::uint8_t, std::int
     nghttp2_session_consume_connection(session, bytes);
     if (Stream* const stream = stream_of(session, id)) {
       machine.take_data(*stream, Bytes(reinterpret_cast<const std::byte*>(data), bytes), machine.receive_block_);
+      if (stream->discards && (stream->discarded_bytes += bytes) > discarded_bytes_max) {
+        machine.reset(*stream, NGHTTP2_NO_ERROR);
+      }
     } else {
       nghttp2_session_consume_stream(session, id, bytes);
     }
@@ -218,11 +221,14 @@ int Machine::Callbacks::on_close(nghttp2_session* session, std::int32_t id, std:
 
 // ---- Sending ----
 
-// The client need not send the rest of a request that has been answered.
-void Machine::Callbacks::end_request(const Machine& machine, nghttp2_session* session, const nghttp2_frame* frame) {
+// The client need not send the rest of a request that has been answered. But some clients, such as curl 7.88, lose a
+// response that a reset follows while they send, so that a short rest is received.
+void Machine::Callbacks::end_request(Machine& machine, nghttp2_session* session, const nghttp2_frame* frame) {
   if (!machine.options_.server || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return;
-  const Stream* const stream = stream_of(session, frame->hd.stream_id);
-  if (stream == nullptr || !stream->remote_ended) {
+  Stream* const stream = stream_of(session, frame->hd.stream_id);
+  if (stream != nullptr && stream->plain && !stream->remote_ended && !stream->resetting) {
+    stream->discards = machine.discarding_ = true;
+  } else if (stream == nullptr || !stream->remote_ended) {
     nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
   }
 }

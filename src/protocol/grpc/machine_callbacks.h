@@ -30,7 +30,7 @@ struct Machine::Callbacks {
 
  private:
   static Stream* stream_of(nghttp2_session* session, std::int32_t id) noexcept;
-  static void end_request(const Machine& machine, nghttp2_session* session, const nghttp2_frame* frame);
+  static void end_request(Machine& machine, nghttp2_session* session, const nghttp2_frame* frame);
   static int headers_done(Machine& machine, const nghttp2_frame* frame);
   template <class Work>
   static int guarded(Machine& machine, Work work) noexcept;

@@ -36,6 +36,7 @@ ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Str
       keepalive_(*this),
       age_(*this),
       plain_timer_(*this),
+      discard_timer_(*this),
       machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()) {
   Loop& loop = host.loop;
   if (host.options.ping_interval < forever) keepalive_.start(loop, loop.after(host.options.ping_interval));
@@ -403,6 +404,7 @@ void ServerSession::produce() {
   if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
   if (http_ != nullptr && has_room()) http_->on_room();
   if (closed() || finishing()) return;
+  if (machine_.take_discarding() && !discard_timer_.running()) start_discard_timer();
   close_if_done();
 }
 
@@ -455,6 +457,7 @@ void ServerSession::on_end(const Error& reason) {
   keepalive_.stop();
   age_.stop();
   plain_timer_.stop();
+  discard_timer_.stop();
   machine_.close_all(reason);
   writers_.unlink();
 }

@@ -75,6 +75,12 @@ class ServerSession final : public rpc::ByteSession,
     ServerSession& session;
   };
 
+  struct DiscardTimer : Timer {
+    explicit DiscardTimer(ServerSession& owner) noexcept : Timer(&DiscardTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<DiscardTimer&>(timer).session.check_discards(); }
+    ServerSession& session;
+  };
+
   // ---- rpc::ByteSession ----
   std::size_t take(Bytes bytes, Block& block) override;
   bool receiving() const noexcept override;
@@ -133,6 +139,8 @@ class ServerSession final : public rpc::ByteSession,
   bool plain_receives(const Stream& stream) const noexcept;
   void start_plain_timer();
   void check_plain_streams();
+  void start_discard_timer();
+  void check_discards();
   // Nobody receives the response of the stream, which is busy.
   void give_up(Stream& stream, std::string_view why);
   rpc::HttpExchange* exchange_of(const Stream& stream) const noexcept;
@@ -163,7 +171,8 @@ class ServerSession final : public rpc::ByteSession,
   bool age_over_ = false;
   KeepaliveTimer keepalive_;
   AgeTimer age_;
-  PlainTimer plain_timer_;  // Runs while there are requests that are not gRPC.
+  PlainTimer plain_timer_;      // Runs while there are requests that are not gRPC.
+  DiscardTimer discard_timer_;  // Runs while requests that have been answered have not ended.
   std::uint64_t arrived_ = 0;
   std::uint64_t arrived_at_check_ = 0;
   bool pinged_ = false;

@@ -108,6 +108,10 @@ struct Stream {
   bool resetting = false;     // RST_STREAM was handed to HTTP/2.
   bool has_loans = false;
   bool plain = false;  // The response is not gRPC: it has no trailers.
+  // The whole response has been sent, and the rest of the request is discarded until its end, or a reset.
+  bool discards = false;
+  bool discards_long = false;  // So it was at the last look.
+  std::size_t discarded_bytes = 0;
   Encoding send_encoding = Encoding::identity;
   Metadata initial;   // Sent with the response's header block.
   Metadata trailers;  // Sent with the status.
