@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -84,8 +85,8 @@ struct State {
 
   std::mutex mutex;  // Guards all members.
   bool used = false;
-  bool has_fork_handlers = false;
   std::uint32_t number = 0;
+  std::chrono::steady_clock::time_point begin{};
   std::uint64_t threads = 0;
   std::uint64_t seed = 0;
   AllocationSampler::Options options;
@@ -278,6 +279,11 @@ void allocation_hook::forget(void* memory) noexcept {
   if (!state.live.empty()) state.remove_live(memory);
 }
 
+void AllocationSampler::prepare_forks() {
+  static const bool done = (at_fork(before_fork, after_fork, in_child), true);
+  static_cast<void>(done);
+}
+
 Result<std::unique_ptr<AllocationSampler>> AllocationSampler::begin(const Options& options) {
   if (options.interval_bytes == 0 || options.interval_bytes > interval_max || options.live_max == 0 ||
       options.live_max > live_limit || options.stacks_max == 0 || options.stacks_max > stacks_limit) {
@@ -290,16 +296,13 @@ Result<std::unique_ptr<AllocationSampler>> AllocationSampler::begin(const Option
   std::array<void*, 2> unused;
   backtrace(unused.data(), static_cast<int>(unused.size()));  // Loads the unwinder.
   const std::uint64_t seed = options.seed != 0 ? options.seed : kernel_random();
+  prepare_forks();
   const Inside inside;
   std::unique_ptr<AllocationSampler> sampler(new AllocationSampler);  // It does nothing until process_ is set.
   const std::lock_guard lock(state.mutex);
   if (state.used) {
     return fail(ErrorCode::overloaded,
                 "a profile of allocations of this process is being taken: wait until it has ended");
-  }
-  if (!state.has_fork_handlers) {
-    state.has_fork_handlers = true;
-    at_fork(before_fork, after_fork, in_child);
   }
   state.live = map_array<Live>(std::bit_ceil(2 * options.live_max));
   state.by_hash = map_array<std::uint32_t>(std::bit_ceil(2 * options.stacks_max));
@@ -317,6 +320,7 @@ Result<std::unique_ptr<AllocationSampler>> AllocationSampler::begin(const Option
   state.threads = state.without_stack = state.not_followed = 0;
   state.live_count = state.stack_count = 0;
   if (++state.number == 0) ++state.number;
+  state.begin = std::chrono::steady_clock::now();
   sampler->process_ = ::getpid();
   continuous_now.store(options.continuous);
   allocation_hook::profile.store(state.number, std::memory_order_release);
@@ -340,6 +344,8 @@ AllocationSampler::Report AllocationSampler::report() {
   {
     const std::lock_guard lock(state.mutex);
     if (state.live.empty()) return report;
+    report.profile = state.number;
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - state.begin).count();
     report.interval_bytes = state.options.interval_bytes;
     report.without_stack = state.without_stack;
     report.not_followed = state.not_followed;

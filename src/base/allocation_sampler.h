@@ -40,6 +40,8 @@ class AllocationSampler {
   };
   struct Report {
     std::vector<Stack> stacks = {};
+    std::uint32_t profile = 0;  // The number of the sampler in this process; 0: none exists.
+    double seconds = 0;         // Since it began.
     std::size_t interval_bytes = 0;
     std::uint64_t without_stack = 0;  // Samples for whose stack there was no room.
     std::uint64_t not_followed = 0;   // Samples that are not in the live numbers, because there was no room.
@@ -56,6 +58,8 @@ class AllocationSampler {
 
   // Returns everything that was recorded since the sampler began. Any thread; empty if no sampler exists.
   static Report report();
+  // Registers the handlers of fork(), once. begin() does so too.
+  static void prepare_forks();
   // True while a sampler exists that began with Options::continuous.
   static bool continuous() noexcept;
 

@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
@@ -22,6 +24,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/allocation_sampler.h"
+#include "base/at_fork.h"
 #include "base/cpu_sampler.h"
 #include "base/descriptor.h"
 #include "base/random.h"
@@ -35,6 +39,21 @@ using Clock = std::chrono::steady_clock;
 // The process whose sampler exists. A child process has another number, and so no sampler.
 std::atomic<int> process_of_sampler{0};
 
+// Held while a sample is taken, and by fork(). A child process would get the locks that the thread holds then, those
+// of the dynamic linker among them, and nobody would release them there.
+constinit std::mutex pass_mutex;
+
+void prepare_forks() {
+  static const bool done = [] {
+    // The handlers that are registered last run first. The sampler's thread allocates during a sample, so that
+    // fork() must wait for the sample before it takes the lock of allocations.
+    AllocationSampler::prepare_forks();
+    at_fork([] { pass_mutex.lock(); }, [] { pass_mutex.unlock(); }, [] { pass_mutex.unlock(); });
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
 struct Folder {
   explicit Folder(const char* path) : stream(::opendir(path)) {}
   Folder(const Folder&) = delete;
@@ -45,7 +64,10 @@ struct Folder {
   DIR* const stream;
 };
 
-// The first line of a small file below `folder`; empty if it cannot be read.
+// True if the last call failed because of a limit on open files.
+bool lacks_descriptors() noexcept { return errno == EMFILE || errno == ENFILE; }
+
+// The first line of a small file below `folder`; empty if it cannot be read. errno says why.
 std::string_view read_line(int folder, std::int32_t thread, const char* name, std::span<char> to) {
   std::array<char, 48> path{};
   std::snprintf(path.data(), path.size(), "%d/%s", static_cast<int>(thread), name);
@@ -119,13 +141,14 @@ Error no_profile(std::string why) {
 }  // namespace
 
 struct WaitSampler::State {
-  using Key = std::tuple<std::int32_t, std::int64_t, bool, std::vector<const void*>>;
+  using Key = std::tuple<std::string, std::int64_t, bool, std::vector<const void*>>;
   struct Thread {
     std::string name;
     std::optional<Wait> wait = {};  // At the last pass.
     std::size_t stack = none;       // The stack of that wait.
     std::uint64_t ready_begin_ns = 0;
     std::uint64_t ready_ns = 0;
+    std::uint64_t runs = 0;
     std::uint64_t seen = 0;  // The pass.
   };
   static constexpr std::size_t none = ~std::size_t{0};
@@ -134,7 +157,8 @@ struct WaitSampler::State {
   void pass();
   void look_at(int folder, std::int32_t id, std::uint64_t passed_ns);
   std::optional<Wait> wait_of(int folder, std::int32_t id, std::optional<Schedule>& schedule);
-  std::size_t walk(int folder, std::int32_t id, Wait wait);
+  std::size_t walk(int folder, std::int32_t id, const std::string& name, Wait wait);
+  void end_thread(const Thread& thread);
   void add_ready_times();
 
   const int process = ::getpid();
@@ -147,11 +171,16 @@ struct WaitSampler::State {
   // The thread of the sampler uses the following until it has ended.
   std::int32_t own = 0;
   Clock::time_point last = Clock::now();
-  std::map<std::int32_t, Thread> threads;
+  std::map<std::int32_t, Thread> threads;            // The threads of the last pass.
+  std::map<std::string, std::uint64_t> ready_times;  // Ended threads have it by name; threads_max names.
   std::map<Key, std::size_t> known;
   std::vector<Stack> stacks;
   std::uint64_t lost_ns = 0;
   std::uint64_t passes = 0;
+  std::uint64_t failed_passes = 0;
+  bool failed = false;  // This pass.
+  std::uint64_t threads_seen = 0;
+  std::size_t left_out = 0;
   // Last, because it uses the others. A child process has no such thread and forgets it.
   std::unique_ptr<std::thread> worker;
 };
@@ -181,30 +210,46 @@ void WaitSampler::State::run() {
 void WaitSampler::State::pass() {
   const auto body = [](dl_phdr_info*, std::size_t, void* context) {
     auto& self = *static_cast<State*>(context);
+    const Folder tasks("/proc/self/task");
+    if (tasks.stream == nullptr) {
+      // The next sample has the time of this one too.
+      ++self.failed_passes;
+      return 1;
+    }
     const Clock::time_point now = Clock::now();
     const auto passed = static_cast<std::uint64_t>(std::chrono::nanoseconds(now - self.last).count());
     self.last = now;
+    self.failed = false;
     ++self.passes;
-    const Folder tasks("/proc/self/task");
-    if (tasks.stream == nullptr) return 1;
     std::size_t count = 0;
     while (const dirent* const entry = ::readdir(tasks.stream)) {
       const std::string_view name = entry->d_name;
       std::int32_t id = 0;
       if (std::from_chars(name.data(), name.data() + name.size(), id).ec != std::errc() || id == self.own) continue;
-      if (++count > threads_max) break;
-      self.look_at(::dirfd(tasks.stream), id, passed);
+      if (++count <= threads_max) self.look_at(::dirfd(tasks.stream), id, passed);
     }
+    if (count > threads_max) self.left_out = std::max(self.left_out, count - threads_max);
+    if (self.failed) ++self.failed_passes;
+    std::erase_if(self.threads, [&self](const auto& entry) {
+      if (entry.second.seen == self.passes) return false;
+      self.end_thread(entry.second);
+      return true;
+    });
     return 1;
   };
+  const std::lock_guard lock(pass_mutex);
   ::dl_iterate_phdr(body, this);
 }
 
 std::optional<Wait> WaitSampler::State::wait_of(int folder, std::int32_t id, std::optional<Schedule>& schedule) {
   std::array<char, 256> line{};
   // The number of runs is read first: if the thread runs after that, the next reading differs.
+  errno = 0;
   schedule = parse_schedule(read_line(folder, id, "schedstat", line));
+  failed = failed || (!schedule && lacks_descriptors());
+  errno = 0;
   std::optional<Wait> wait = parse_call(read_line(folder, id, "syscall", line));
+  failed = failed || (!wait && lacks_descriptors());
   if (wait && schedule) wait->runs = schedule->runs;
   return wait;
 }
@@ -213,10 +258,20 @@ void WaitSampler::State::look_at(int folder, std::int32_t id, std::uint64_t pass
   std::optional<Schedule> schedule;
   const std::optional<Wait> wait = wait_of(folder, id, schedule);
   Thread& thread = threads[id];
-  const bool is_new = thread.seen == 0;
-  if (is_new) thread.name = thread_name(id);
-  if (schedule && is_new) thread.ready_begin_ns = schedule->ready_ns;
-  if (schedule) thread.ready_ns = schedule->ready_ns;
+  // The kernel gives the number of a thread that has ended to another one, whose times begin again.
+  if (thread.seen != 0 && schedule && (schedule->runs < thread.runs || schedule->ready_ns < thread.ready_ns)) {
+    end_thread(thread);
+    thread = {};
+  }
+  if (thread.seen == 0) {
+    ++threads_seen;
+    thread.name = thread_name(id);
+    if (schedule) thread.ready_begin_ns = schedule->ready_ns;
+  }
+  if (schedule) {
+    thread.ready_ns = schedule->ready_ns;
+    thread.runs = schedule->runs;
+  }
   const bool at_last_pass = thread.seen + 1 == passes;
   thread.seen = passes;
   if (!wait) {
@@ -225,7 +280,7 @@ void WaitSampler::State::look_at(int folder, std::int32_t id, std::uint64_t pass
   }
   // Without schedstat it is not known whether the thread has run.
   const bool same = schedule && at_last_pass && thread.wait == wait;
-  if (!same) thread.stack = walk(folder, id, *wait);
+  if (!same) thread.stack = walk(folder, id, thread.name, *wait);
   thread.wait = wait;
   if (thread.stack == none) {
     thread.wait.reset();
@@ -239,14 +294,14 @@ void WaitSampler::State::look_at(int folder, std::int32_t id, std::uint64_t pass
 
 // The number of the thread's stack; that behind the last one if there is no room; `none` if the thread ran meanwhile,
 // so that it does not wait for long.
-std::size_t WaitSampler::State::walk(int folder, std::int32_t id, Wait wait) {
+std::size_t WaitSampler::State::walk(int folder, std::int32_t id, const std::string& name, Wait wait) {
   memory.forget();
   const SleepingStack walked = walk_sleeping(memory, wait.instruction, wait.stack, idle);
   std::optional<Schedule> schedule;
   if (wait_of(folder, id, schedule) != wait) return none;
-  Stack stack{.thread = id, .call = wait.call, .idle = walked.found, .complete = walked.complete};
+  Stack stack{.thread = name, .call = wait.call, .idle = walked.found, .complete = walked.complete};
   stack.frames.assign(walked.frames.begin(), walked.frames.begin() + static_cast<std::ptrdiff_t>(walked.depth));
-  Key key{id, stack.call, stack.idle, stack.frames};
+  Key key{name, stack.call, stack.idle, stack.frames};
   if (const auto at = known.find(key); at != known.end()) return at->second;
   if (stacks.size() == stacks_max) return stacks_max;
   known.emplace(std::move(key), stacks.size());
@@ -254,14 +309,21 @@ std::size_t WaitSampler::State::walk(int folder, std::int32_t id, Wait wait) {
   return stacks.size() - 1;
 }
 
-// The kernel measures this time; it needs no samples.
+// The kernel measures the time in which a thread is ready; it needs no samples.
+void WaitSampler::State::end_thread(const Thread& thread) {
+  const std::uint64_t time = thread.ready_ns - thread.ready_begin_ns;
+  if (time == 0) return;
+  if (ready_times.size() < threads_max || ready_times.contains(thread.name)) {
+    ready_times[thread.name] += time;
+  } else {
+    lost_ns += time;
+  }
+}
+
 void WaitSampler::State::add_ready_times() {
-  for (const auto& [id, thread] : threads) {
-    const std::uint64_t time = thread.ready_ns - thread.ready_begin_ns;
-    if (time == 0) continue;
-    if (stacks.size() < stacks_max + threads_max) {
-      stacks.push_back({.thread = id, .call = no_processor, .complete = true, .samples = 1, .nanoseconds = time});
-    }
+  for (const auto& [id, thread] : threads) end_thread(thread);
+  for (const auto& [name, time] : ready_times) {
+    stacks.push_back({.thread = name, .call = no_processor, .complete = true, .samples = 1, .nanoseconds = time});
   }
 }
 
@@ -275,6 +337,7 @@ Result<std::unique_ptr<WaitSampler>> WaitSampler::begin(unsigned hertz, std::spa
   if (before == process) {
     return fail(ErrorCode::overloaded, "a profile of waits of this process is being taken: wait until it has ended");
   }
+  prepare_forks();
   std::unique_ptr<WaitSampler> sampler(new WaitSampler);  // From now on its destructor releases the process.
   State& sampling = *sampler->state_;
   sampling.period = std::chrono::nanoseconds(1'000'000'000) / std::clamp(hertz, 1U, 1000U);
@@ -287,11 +350,18 @@ Result<std::unique_ptr<WaitSampler>> WaitSampler::begin(unsigned hertz, std::spa
                                       "/syscall or /proc/self/mem cannot be read: the kernel or a sandbox does not "
                                       "show where threads wait"));
   }
+  // Handlers of signals run on the threads of the application, and not on this one, which holds locks.
+  sigset_t all;
+  sigset_t mask;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &mask);
   try {
     sampling.worker = std::make_unique<std::thread>([&sampling] { sampling.run(); });
   } catch (const std::system_error& error) {
+    ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     return std::unexpected(no_profile(std::string("the system gives no thread for the profile: ") + error.what()));
   }
+  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   return sampler;
 }
 
@@ -305,13 +375,18 @@ WaitSampler::~WaitSampler() {
   process_of_sampler.store(0);
 }
 
-void WaitSampler::stop() noexcept {
+void WaitSampler::end() noexcept {
   if (state_->process != ::getpid() || state_->worker == nullptr) return;
   {
     const std::lock_guard lock(state_->mutex);
     state_->ending = true;
   }
   state_->changed.notify_all();
+}
+
+void WaitSampler::stop() noexcept {
+  if (state_->process != ::getpid() || state_->worker == nullptr) return;
+  end();
   state_->worker->join();
   state_->worker.reset();
 }
@@ -319,10 +394,8 @@ void WaitSampler::stop() noexcept {
 const std::vector<WaitSampler::Stack>& WaitSampler::stacks() const noexcept { return state_->stacks; }
 std::uint64_t WaitSampler::lost_nanoseconds() const noexcept { return state_->lost_ns; }
 std::uint64_t WaitSampler::passes() const noexcept { return state_->passes; }
-
-std::string WaitSampler::name_of(std::int32_t thread) const {
-  const auto at = state_->threads.find(thread);
-  return at == state_->threads.end() ? "thread " + std::to_string(thread) : at->second.name;
-}
+std::uint64_t WaitSampler::failed_passes() const noexcept { return state_->failed_passes; }
+std::uint64_t WaitSampler::threads() const noexcept { return state_->threads_seen; }
+std::size_t WaitSampler::threads_left_out() const noexcept { return state_->left_out; }
 
 }  // namespace hawser

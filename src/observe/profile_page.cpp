@@ -224,6 +224,14 @@ std::string heap_refusal() {
   return {};
 }
 
+// Returns what was recorded until now. Thousands of stacks take milliseconds, so a thread that may block collects them.
+Task<Result<AllocationSampler::Report>> report_apart(PageState& state, HttpRequest& request) {
+  if (rpc::Inspector::on_callers_loop(state.server)) co_return AllocationSampler::report();
+  auto work = [] { return AllocationSampler::report(); };
+  auto offloaded = request.loop().offload(hawser::moved(work));
+  co_return co_await std::move(offloaded);
+}
+
 constexpr std::string_view heap_limits =
     "a profile of allocations has 1 to 60 seconds, an interval of 1024 to 1073741824 bytes, and the format html, svg, "
     "folded or pprof";
@@ -254,17 +262,19 @@ Task<HttpResponse> allocations_answer(PageState& state, HttpRequest& request, Al
     if (!begun) co_return refused(begun.error());
     sampler = std::move(*begun);
   } else if (!live) {
-    *before = AllocationSampler::report();
+    auto reporting = report_apart(state, request);
+    Result<AllocationSampler::Report> made = co_await std::move(reporting);
+    if (!made) co_return refused(503, made.error().text);
+    *before = std::move(*made);
   }
-  double passed = 0;
   if (!at_once) {
     auto passing = pass(request, seconds);
-    passed = co_await std::move(passing);
+    static_cast<void>(co_await std::move(passing));
   }
-  std::function<Profile()> build = [sampler = std::move(sampler), before, view, passed]() mutable {
+  std::function<Profile()> build = [sampler = std::move(sampler), before, view]() mutable {
     const AllocationSampler::Report after = AllocationSampler::report();
     sampler.reset();  // The work of this page is no part of the profile.
-    return allocation_profile(*before, after, view, passed);
+    return allocation_profile(*before, after, view);
   };
   auto answering = answer(state, request, parameters, live ? "Memory in use" : "Allocations", std::move(build));
   co_return co_await std::move(answering);
@@ -340,6 +350,7 @@ Task<HttpResponse> take_wait_profile(PageState& state, HttpRequest& request) {
   std::shared_ptr<WaitSampler> sampler = std::move(*begun);
   auto passing = pass(request, seconds);
   const double passed = co_await std::move(passing);
+  sampler->end();  // The thread that waits for it may be busy for a long time.
   std::function<Profile()> build = [sampler = std::move(sampler), hertz, passed, with_idle] {
     sampler->stop();
     return wait_profile(*sampler, hertz, passed, with_idle);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -150,36 +149,43 @@ Profile wait_profile(const WaitSampler& sampler, unsigned hertz, double seconds,
                   .seconds = seconds};
   Names names;
   Sums sums;
-  std::set<std::int32_t> threads;
   std::uint64_t idle_ns = 0;
   std::uint64_t cut = 0;
   for (const WaitSampler::Stack& one : sampler.stacks()) {
-    threads.insert(one.thread);
     if (one.idle) idle_ns += one.nanoseconds;
     if (one.idle && !with_idle) continue;
     if (!one.complete) ++cut;
-    Profile::Stack stack{.thread = sampler.name_of(one.thread),
-                         .frames = {},
-                         .values = {one.samples, one.nanoseconds},
-                         .group = one.idle ? "idle" : ""};
+    Profile::Stack stack{
+        .thread = one.thread, .frames = {}, .values = {one.samples, one.nanoseconds}, .group = one.idle ? "idle" : ""};
     for (std::size_t i = one.frames.size(); i-- > 0;) stack.frames.push_back(names.of(one.frames[i], i != 0));
     stack.frames.push_back(call_name(one.call));
     sums.add(std::move(stack));
   }
   profile.stacks = sums.take();
-  profile.caption = "of waiting of " + std::to_string(threads.size()) + " threads in " + seconds_text(seconds) + ", " +
-                    std::to_string(sampler.passes()) + " samples";
+  profile.caption = "of waiting of " + std::to_string(sampler.threads()) + " threads in " + seconds_text(seconds) +
+                    ", " + std::to_string(sampler.passes()) + " samples";
   if (!with_idle) profile.caption += "; " + value_text(idle_ns, "nanoseconds") + " idle are left out";
   if (cut != 0) profile.caption += "; " + std::to_string(cut) + " stacks lack their outer functions";
   if (sampler.lost_nanoseconds() != 0) {
     profile.caption += "; " + value_text(sampler.lost_nanoseconds(), "nanoseconds") + " were lost: too many stacks";
   }
+  if (sampler.threads_left_out() != 0) {
+    profile.caption += "; " + std::to_string(sampler.threads_left_out()) + " further threads were not looked at";
+  }
+  if (sampler.failed_passes() != 0) {
+    profile.caption += "; " + std::to_string(sampler.failed_passes()) + " samples lack threads: too many open files";
+  }
   return profile;
 }
 
-Profile allocation_profile(const AllocationSampler::Report& before, const AllocationSampler::Report& after,
-                           AllocationView view, double seconds) {
+Profile allocation_profile(const AllocationSampler::Report& began, const AllocationSampler::Report& after,
+                           AllocationView view) {
   const bool live = view == AllocationView::live;
+  // The numbers of another profile cannot be subtracted.
+  const bool changed = began.profile != 0 && began.profile != after.profile;
+  const AllocationSampler::Report none;
+  const AllocationSampler::Report& before = changed ? none : began;
+  const double seconds = after.seconds - before.seconds;
   Profile profile{.kinds = {{"alloc_objects", "count"},
                             {"alloc_space", "bytes"},
                             {"inuse_objects", "count"},
@@ -210,6 +216,7 @@ Profile allocation_profile(const AllocationSampler::Report& before, const Alloca
   profile.stacks = sums.take();
   profile.caption = (live ? "still in use of what was allocated in " : "allocated in ") + seconds_text(seconds) + ", " +
                     std::to_string(samples) + " samples, one for " + value_text(after.interval_bytes, "bytes");
+  if (changed) profile.caption += "; the program ended its profile meanwhile, and what was in it is missing";
   const std::uint64_t unknown = after.without_stack - before.without_stack;
   if (unknown != 0) profile.caption += "; " + std::to_string(unknown) + " have no stack: too many stacks";
   if (after.not_followed != 0) {

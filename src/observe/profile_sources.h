@@ -19,8 +19,8 @@ Profile wait_profile(const WaitSampler& sampler, unsigned hertz, double seconds,
 enum class AllocationView : unsigned char { allocated, live };
 
 // The difference of two reports of one sampler; `before` is empty if the sampler began with the profile. The live
-// numbers are those of `after`.
+// numbers are those of `after`. If another sampler began in between, all numbers are those of `after`.
 Profile allocation_profile(const AllocationSampler::Report& before, const AllocationSampler::Report& after,
-                           AllocationView view, double seconds);
+                           AllocationView view);
 
 }  // namespace hawser::observe

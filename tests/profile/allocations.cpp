@@ -22,6 +22,7 @@
 #include "base/random.h"
 #include "base/symbols.h"
 #include "hawser/heap_profile.h"
+#include "observe/profile_sources.h"
 #include "tests/profile/profile_testing.h"
 
 namespace hawser::profile_test {
@@ -382,6 +383,38 @@ TEST(HeapPage, ShowsWhatAProgramAllocatesAndKeeps) {
   EXPECT_EQ(allocations.status, 200) << allocations.body;
   EXPECT_EQ(folded_of(allocations.body, "keep_memory").value, 0U);
   EXPECT_EQ(get({"/profile/allocations?seconds=1&interval=65536"}).status, 400);
+}
+
+// The samples of a profile are subtracted from those of the same one alone.
+TEST(HeapPage, AProfileThatEndedMeanwhileIsToldAbout) {
+  AllocationSampler::Report before;
+  {
+    const auto first = begin({.interval_bytes = 1});
+    for (int i = 0; i < 100; ++i) give_back(take(100));
+    before = AllocationSampler::report();
+  }
+  const observe::Profile ended =
+      observe::allocation_profile(before, AllocationSampler::report(), observe::AllocationView::allocated);
+  EXPECT_THAT(ended.caption, HasSubstr(", 0 samples"));
+  EXPECT_THAT(ended.caption, HasSubstr("ended its profile meanwhile"));
+  const auto second = begin({.interval_bytes = 1});
+  for (int i = 0; i < 10; ++i) give_back(take(100));
+  const AllocationSampler::Report after = AllocationSampler::report();
+  const observe::Profile other = observe::allocation_profile(before, after, observe::AllocationView::allocated);
+  EXPECT_GE(other.seconds, 0);
+  EXPECT_THAT(other.caption, HasSubstr("ended its profile meanwhile"));
+  std::uint64_t samples = 0;
+  for (const AllocationSampler::Stack& stack : after.stacks) samples += stack.totals.samples;
+  EXPECT_THAT(other.caption, HasSubstr(", " + std::to_string(samples) + " samples"));
+}
+
+// The page says since when the memory is in use.
+TEST(HeapPage, TheTimeOfAProfileIsThatOfItsSamples) {
+  if (sanitized()) return;
+  const auto profile = HeapProfile::begin();
+  ASSERT_TRUE(profile) << error_of(profile);
+  std::this_thread::sleep_for(200ms);
+  EXPECT_GE(decode_pprof(get({"/profile/heap?format=pprof"}).body).duration_ns, 200'000'000);
 }
 
 TEST(HeapPage, TakesAProfileOfItsOwn) {

@@ -1,9 +1,12 @@
 // Profiles of the waits of threads.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <link.h>
 #include <poll.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,7 +17,9 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -256,9 +261,8 @@ TEST(WaitSampler, IdleLoopsAreToldApart) {
       options.poller = kind;
       Loop loop(options);
       if (blocked) loop.post([&] { blockers.wait_in_read(); });
-      std::atomic<std::int32_t> id{0};
       std::thread thread([&] {
-        id.store(gettid());
+        pthread_setname_np(pthread_self(), "looked at");
         loop.run();
       });
       const auto idle_time = [&](bool idle) {
@@ -268,7 +272,7 @@ TEST(WaitSampler, IdleLoopsAreToldApart) {
         (*sampler)->stop();
         std::uint64_t sum = 0;
         for (const WaitSampler::Stack& stack : (*sampler)->stacks()) {
-          const bool waits = stack.thread == id.load() && stack.call != WaitSampler::no_processor;
+          const bool waits = stack.thread == "looked at" && stack.call != WaitSampler::no_processor;
           if (waits && stack.idle == idle) sum += stack.nanoseconds;
         }
         return sum;
@@ -340,6 +344,118 @@ TEST(WaitSampler, ThreadsMayBeginAndEndMeanwhile) {
   }
   (*sampler)->stop();
   EXPECT_LE((*sampler)->stacks().size(), WaitSampler::stacks_max + WaitSampler::threads_max);
+}
+
+// The dynamic linker's lock, which the sampler's thread holds during a sample, is free in a child process.
+TEST(WaitSampler, AChildProcessMayLookAtItsFiles) {
+  std::atomic<bool> end{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 100; ++i) {
+    threads.emplace_back([&] {
+      while (!end.load()) std::this_thread::sleep_for(1ms);
+    });
+  }
+  auto sampler = WaitSampler::begin(1000, {});
+  ASSERT_TRUE(sampler) << error_of(sampler);
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);  // Ends it if it waits for ever.
+      dl_iterate_phdr([](dl_phdr_info*, std::size_t, void*) { return 1; }, nullptr);
+      _exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << " at " << i;
+    std::this_thread::sleep_for(1ms);
+  }
+  (*sampler)->stop();
+  end.store(true);
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::atomic<int> handled{0};
+
+// Handlers of signals run on threads of the application.
+TEST(WaitSampler, ItsThreadHandlesNoSignals) {
+  struct sigaction action{};
+  struct sigaction before{};
+  action.sa_handler = [](int) { handled.fetch_add(1); };
+  ASSERT_EQ(sigaction(SIGUSR2, &action, &before), 0);
+  auto sampler = WaitSampler::begin(99, {});
+  ASSERT_TRUE(sampler) << error_of(sampler);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR2);
+  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, &blocked, nullptr), 0);
+  kill(getpid(), SIGUSR2);
+  std::this_thread::sleep_for(20ms);
+  (*sampler)->stop();
+  EXPECT_EQ(handled.load(), 0);
+  ASSERT_EQ(pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr), 0);
+  EXPECT_TRUE(soon([] { return handled.load() == 1; }));
+  sigaction(SIGUSR2, &before, nullptr);
+}
+
+// Threads that begin and end need no more room than their names.
+TEST(WaitSampler, ThreadsWithOneNameAreOne) {
+  Blockers blockers;
+  std::atomic<int> named{0};
+  for (int i = 0; i < 20; ++i) {
+    blockers.run([&] {
+      pthread_setname_np(pthread_self(), "one of many");
+      named.fetch_add(1);
+      blockers.wait_in_read();
+    });
+  }
+  ASSERT_TRUE(soon([&] { return named.load() == 20; }));
+  EXPECT_TRUE(soon([] {
+    auto sampler = WaitSampler::begin(500, {});
+    EXPECT_TRUE(sampler) << error_of(sampler);
+    std::this_thread::sleep_for(20ms);
+    (*sampler)->stop();
+    EXPECT_GE((*sampler)->threads(), 21U);
+    const auto reads = [](const WaitSampler::Stack& stack) { return stack.thread == "one of many" && stack.call == 0; };
+    const auto count = std::ranges::count_if((*sampler)->stacks(), reads);
+    EXPECT_LE(count, 1);
+    return count == 1 && std::ranges::find_if((*sampler)->stacks(), reads)->samples >= 20;
+  }));
+}
+
+TEST(WaitSampler, WhatIsNotLookedAtIsCounted) {
+  Blockers blockers;
+  for (std::size_t i = 0; i < WaitSampler::threads_max + 10; ++i) blockers.run([&] { blockers.wait_in_read(); });
+  auto sampler = WaitSampler::begin(99, {});
+  ASSERT_TRUE(sampler) << error_of(sampler);
+  (*sampler)->stop();
+  EXPECT_GE((*sampler)->threads_left_out(), 10U);
+  EXPECT_EQ((*sampler)->failed_passes(), 0U);
+  blockers.release();
+
+  auto without_files = WaitSampler::begin(99, {});
+  ASSERT_TRUE(without_files) << error_of(without_files);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  (*without_files)->stop();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_GE((*without_files)->failed_passes(), 1U);
+}
+
+// The thread of the sampler ends before somebody waits for it.
+TEST(WaitSampler, EndsWithoutBeingWaitedFor) {
+  auto sampler = WaitSampler::begin(99, {});
+  ASSERT_TRUE(sampler) << error_of(sampler);
+  const auto threads = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  const auto with_it = threads();
+  (*sampler)->end();
+  EXPECT_TRUE(soon([&] { return threads() < with_it; }));
+  (*sampler)->stop();
+  EXPECT_GE((*sampler)->passes(), 1U);
 }
 
 TEST(WaitPage, GivesEachFormat) {
