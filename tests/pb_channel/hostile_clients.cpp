@@ -216,5 +216,39 @@ TEST_F(PbHostileClients, RandomFramesOfTheClient) {
   }
 }
 
+// Items that were not read when the handler closed their stream are not charged while other streams are open.
+TEST(PbHostileClientMemory, ItemsOfAClosedStreamAreReleased) {
+  StreamOffice office;
+  Server server;
+  server.enable(baidu_std());
+  add_service(server, &office);
+  ASSERT_TRUE(server.start());
+  {
+    RawSocket socket = RawSocket::connected_to(server.address());
+    socket.send(PbHostileClients::request("several inbox", 1, {1, 2}));
+    std::vector<std::int64_t> ids;
+    while (ids.empty()) {
+      const std::optional<Answer> frame = prpc::receive_answer(socket);
+      ASSERT_TRUE(frame);
+      if (!frame->data.starts_with("PRPC")) continue;
+      const Answer reply = prpc::parse_answer(octets(frame->data));
+      ASSERT_TRUE(reply.stream);
+      ids = {reply.stream->stream_id, reply.stream->extra_ids.at(0)};
+    }
+    ASSERT_TRUE(soon([&] { return office.accepted == 2; }));
+    // The handler is busy while further items come.
+    office.inbox.hold(true);
+    const std::string item(200'000, 'i');
+    for (int i = 0; i < 30; ++i) socket.send(stream_frame({ids[1], 77, StreamFrameType::data}, item));
+    EXPECT_TRUE(soon([&] { return server.counters().receive_bytes > 1'000'000; }));
+    EXPECT_EQ(StreamClose(office.streams.at(1)), 0);
+    office.inbox.hold(false);
+    EXPECT_TRUE(soon([&] { return office.inbox.closed() == 1; }));
+    EXPECT_TRUE(soon([&] { return server.counters().receive_bytes < 300'000; })) << server.counters().receive_bytes;
+  }
+  EXPECT_TRUE(soon([&] { return server.counters().calls_in_flight == 0; }));
+  server.stop(Duration(0));
+}
+
 }  // namespace
 }  // namespace hawser::pb

@@ -84,6 +84,9 @@ Error failure_of(const ClientConnection& connection, const HttpClientRequest& re
 bool drop_gzip_fields(const HttpClientRequest& request, HttpClientResponse& response) {
   const std::optional<std::string_view> coding = response.header("content-encoding");
   if (!request.gzip || !can_gzip() || !coding || !is_any_of(*coding, {"gzip", "x-gzip"})) return false;
+  // Several fields are several codings, one above the other.
+  const auto is_coding = [](const auto& field) { return is_any_of(field.first, {"content-encoding"}); };
+  if (std::ranges::count_if(response.headers, is_coding) != 1) return false;
   std::erase_if(response.headers,
                 [](const auto& field) { return is_any_of(field.first, {"content-encoding", "content-length"}); });
   return true;
