@@ -33,7 +33,8 @@ struct TlsSigningRequest {
   Hash hash;
   // The value of `hash` over the message; with Ed25519 the message itself. Valid during the call.
   Bytes data;
-  // Requested when the connection has ended, so that nobody waits for the signature.
+  // Requested when the connection has ended, so that nobody waits for the signature; for a trial signature, when the
+  // last user of the TlsServer or TlsClient has ended.
   std::stop_token stop;
 };
 
@@ -128,14 +129,15 @@ struct TlsServerOptions {
   // Threads that perform handshakes, started when they are first needed. 0: handshakes run on the loops.
   unsigned handshake_threads = 2;
   std::size_t handshakes_max = 1024;  // Limit of those that wait for a thread. More are refused.
-  // Limit for the certificates that a client sends.
+  // Limit for the certificates that a client sends. They may be 10.
   std::size_t peer_certificate_bytes_max = 32 * 1024;
   // Limit for the first message of a client. With client_ca_file, peer_certificate_bytes_max is added, because the
   // message may have a ticket that contains a certificate.
   std::size_t client_hello_bytes_max = 16 * 1024;
   // Limit, on each loop, for the memory that clients make their connections hold: handshakes that are not complete,
   // incomplete records, and received bytes of paused connections. Whoever exceeds it ends the connection whose bytes
-  // have waited longest. At least 1 MiB.
+  // have waited longest. At least 1 MiB, and as much as one handshake may hold: 80 KiB, client_hello_bytes_max, and
+  // with client_ca_file peer_certificate_bytes_max.
   std::size_t held_bytes_max = std::size_t{256} << 20;
   TlsKernel kernel = TlsKernel::off;
 };

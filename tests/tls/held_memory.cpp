@@ -1,10 +1,14 @@
 #include <malloc.h>
+#include <openssl/kdf.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "security/tls/record_tracker.h"
@@ -165,6 +169,121 @@ TEST_F(TlsHeldMemory, IsCountedInFull) {
   }
 }
 
+// The bytes that HKDF-Expand-Label makes of a secret of TLS 1.3 (RFC 8446, 7.1).
+std::vector<unsigned char> expanded(const std::vector<unsigned char>& secret, std::string label, std::size_t bytes) {
+  const std::unique_ptr<EVP_KDF, tls::Released<EVP_KDF_free>> kind(EVP_KDF_fetch(nullptr, "TLS13-KDF", nullptr));
+  const std::unique_ptr<EVP_KDF_CTX, tls::Released<EVP_KDF_CTX_free>> context(EVP_KDF_CTX_new(kind.get()));
+  int mode = EVP_KDF_HKDF_MODE_EXPAND_ONLY;
+  std::string hash = "SHA256";
+  std::string prefix = "tls13 ";
+  std::vector<unsigned char> key = secret;
+  const OSSL_PARAM params[] = {OSSL_PARAM_construct_int("mode", &mode),
+                               OSSL_PARAM_construct_utf8_string("digest", hash.data(), 0),
+                               OSSL_PARAM_construct_octet_string("key", key.data(), key.size()),
+                               OSSL_PARAM_construct_octet_string("prefix", prefix.data(), prefix.size()),
+                               OSSL_PARAM_construct_octet_string("label", label.data(), label.size()),
+                               OSSL_PARAM_construct_end()};
+  std::vector<unsigned char> made(bytes);
+  EXPECT_EQ(EVP_KDF_derive(context.get(), made.data(), bytes, params), 1);
+  return made;
+}
+
+// A client of TLS 1.3 that can send what OpenSSL does not, after the handshake.
+class ClientOfMessages {
+ public:
+  explicit ClientOfMessages(const tls::ContextOptions& options) : context_(load(options)) {
+    SSL_CTX_set_ciphersuites(context_->get(), "TLS_AES_128_GCM_SHA256");
+    SSL_CTX_set_keylog_callback(context_->get(), [](const SSL*, const char* line) {
+      const std::string_view text = line;
+      if (text.starts_with("CLIENT_TRAFFIC_SECRET_0 ")) secret = text.substr(text.rfind(' ') + 1);
+    });
+  }
+  std::unique_ptr<Session> session() const {
+    return std::make_unique<Session>(context_, "localhost", "hawser", nullptr);
+  }
+  // The first record after the handshake that was performed last. It has a part of a message.
+  static Octets first_record(Octets message) {
+    message.push_back(std::byte{22});
+    std::vector<unsigned char> key;
+    for (std::size_t at = 0; at + 1 < secret.size(); at += 2) {
+      key.push_back(static_cast<unsigned char>(std::stoi(secret.substr(at, 2), nullptr, 16)));
+    }
+    const std::vector<unsigned char> of_record = expanded(key, "key", 16);
+    const std::vector<unsigned char> nonce = expanded(key, "iv", 12);
+    Octets all = record(Octets(message.size() + 16), 23);
+    const std::unique_ptr<EVP_CIPHER_CTX, tls::Released<EVP_CIPHER_CTX_free>> cipher(EVP_CIPHER_CTX_new());
+    auto* const out = reinterpret_cast<unsigned char*>(all.data());
+    const auto* const in = reinterpret_cast<const unsigned char*>(message.data());
+    const int size = static_cast<int>(message.size());
+    int done = 0;
+    EXPECT_EQ(EVP_EncryptInit_ex(cipher.get(), EVP_aes_128_gcm(), nullptr, of_record.data(), nonce.data()), 1);
+    EXPECT_EQ(EVP_EncryptUpdate(cipher.get(), nullptr, &done, out, 5), 1);
+    EXPECT_EQ(EVP_EncryptUpdate(cipher.get(), out + 5, &done, in, size), 1);
+    EXPECT_EQ(EVP_EncryptFinal_ex(cipher.get(), out + 5 + done, &done), 1);
+    EXPECT_EQ(EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, 16, out + 5 + size), 1);
+    return all;
+  }
+
+ private:
+  static inline std::string secret;
+  const std::shared_ptr<const tls::Context> context_;
+};
+
+// Messages of TLS after the handshake: a whole record with a part of one, and messages that need no answer.
+TEST_F(TlsHeldMemory, IsCountedForMessagesOfTls) {
+  constexpr std::size_t count = 100;
+  const auto server_context = load({.server = true,
+                                    .certificates = tls_options.certificates,
+                                    .peer_certificate_bytes_max = 32 * 1024,
+                                    .client_hello_bytes_max = 16 * 1024});
+  const ClientOfMessages peer(client_context_options);
+  const Octets key_update = {std::byte{24}, std::byte{0}, std::byte{0}, std::byte{1}, std::byte{0}};
+  for (std::size_t part = 1; part <= key_update.size(); ++part) {
+    std::vector<std::unique_ptr<Session>> sessions;
+    std::vector<Octets> records;
+    for (std::size_t i = 0; i <= count; ++i) {
+      const auto client = peer.session();
+      sessions.push_back(std::make_unique<Session>(server_context, std::string("\x06hawser")));
+      ASSERT_TRUE(shake_hands(*client, *sessions.back()));
+      records.push_back(
+          ClientOfMessages::first_record({key_update.begin(), key_update.begin() + std::ptrdiff_t(part)}));
+    }
+    std::size_t counted = 0;
+    std::size_t before = 0;
+    for (std::size_t i = 0; i <= count; ++i) {
+      if (i == 1) before = mallinfo2().uordblks;
+      sessions[i]->input().append(records[i]);
+      EXPECT_EQ(received_by(*sessions[i]), "");
+      EXPECT_EQ(sessions[i]->error().text, "");
+      if (i != 0) counted += sessions[i]->waiting_bytes();
+    }
+    const std::size_t after = mallinfo2().uordblks;
+    EXPECT_LE(after - std::min(before, after), counted + count * 1024) << part;
+    EXPECT_EQ(counted != 0, part == 4) << part;
+  }
+}
+
+// A client may add certificates that nobody needs to its own, and the server would keep them.
+TEST_F(TlsHeldMemory, CertificatesAreBoundedInNumber) {
+  const TlsCertificate own = authority.issue("client");
+  const auto server_context = load({.server = true,
+                                    .certificates = tls_options.certificates,
+                                    .ca_file = authority.ca_file(),
+                                    .peer_certificate_required = true,
+                                    .peer_certificate_bytes_max = 32 * 1024});
+  client_context_options.certificates = {own};
+  for (const int others : {9, 10}) {
+    const auto context = load(client_context_options);
+    for (int i = 0; i < others; ++i) ASSERT_EQ(SSL_CTX_add1_chain_cert(context->get(), authority.certificate()), 1);
+    Session client(context, "localhost", "hawser", nullptr);
+    Session server_end(server_context, std::string("\x06hawser"));
+    EXPECT_EQ(shake_hands(client, server_end), others == 9) << server_end.error().text;
+    if (others == 10) {
+      EXPECT_HAS(server_end.error().text, "the client sent 11 certificates, more than 10");
+    }
+  }
+}
+
 TEST_F(TlsHeldMemory, AnAnnouncedHelloIsRefusedBeforeItsMemoryIsTaken) {
   start();
   for (const bool fragments : {false, true}) {
@@ -299,6 +418,14 @@ TEST_F(TlsHeldMemory, OptionsAreChecked) {
   };
   EXPECT_EQ(refusal(1 << 20, 1024), "");
   EXPECT_HAS(refusal((1 << 20) - 1, 1024), "TlsServerOptions::held_bytes_max (1048575) is less than 1048576: raise it");
+  EXPECT_HAS(refusal(1 << 20, 1 << 20),
+             "held_bytes_max (1048576) is less than one handshake may hold, which is 81920 + client_hello_bytes_max "
+             "(1048576): raise it");
+  EXPECT_HAS(refusal(1 << 20, SIZE_MAX), "is less than one handshake may hold");
+  tls_options.client_ca_file = authority.ca_file();
+  tls_options.peer_certificate_bytes_max = 950'000;
+  EXPECT_EQ(refusal(1 << 20, 16 * 1024), "");
+  EXPECT_HAS(refusal(1 << 20, 17 * 1024), "+ peer_certificate_bytes_max (950000): raise it");
   EXPECT_HAS(refusal(1 << 20, 1023), "TlsServerOptions::client_hello_bytes_max (1023) is less than 1024: raise it");
 }
 

@@ -1,10 +1,13 @@
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "hawser/identity.h"
@@ -308,6 +311,60 @@ TEST_F(TlsSigning, IsOneOfSeveralCertificatesAndIsReloaded) {
   EXPECT_EQ(security->counters().reloads_failed, 1U);
   EXPECT_TRUE(logs("the old ones stay: the certificate in ")) << logged();
   EXPECT_TRUE(logs("sign with the private key of this certificate")) << logged();
+}
+
+// A function that does not return while it signs for the trial of a reload.
+class TlsSigningTrial : public TlsSigning {
+ protected:
+  // Starts a server with a key in a file and this function, and begins a reload, which blocks.
+  void start_blocked_reload() {
+    tls_options.reload_interval = std::chrono::seconds(0);
+    const TlsCertificate in_file = authority.issue("file", {.names = "DNS:file.example"});
+    TlsCertificate certificate = issue_signed("signed");
+    certificate.sign = [this, used = signer](const TlsSigningRequest& request) -> Result<std::vector<std::byte>> {
+      if (blocks) {
+        ++blocked;
+        while (blocks && !request.stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      return (*used)(request);
+    };
+    tls_options.certificates = {in_file, certificate};
+    start();
+    ASSERT_EQ(as("file.example"), "ok");
+    blocks = true;
+    authority.issue("file", {.names = "DNS:file.example"});
+    reload_runs = std::async(std::launch::async, [this] { return as("file.example"); });
+    ASSERT_TRUE(soon([&] { return blocked == 1; }));
+  }
+  std::string as(const std::string& name) {
+    TlsClientOptions with = client_options();
+    with.server_name = name;
+    return call(with);
+  }
+  std::atomic<bool> blocks{false};
+  std::atomic<int> blocked{0};
+  std::future<std::string> reload_runs;
+};
+
+TEST_F(TlsSigningTrial, DoesNotDelayOtherHandshakes) {
+  start_blocked_reload();
+  EXPECT_EQ(as("file.example"), "ok");
+  EXPECT_TRUE(blocks);
+  EXPECT_EQ(security->counters().reloads, 0U);
+  blocks = false;
+  EXPECT_EQ(reload_runs.get(), "ok");
+  EXPECT_EQ(security->counters().reloads, 1U);
+}
+
+TEST_F(TlsSigningTrial, StopsWithTheServer) {
+  options.handshake_timeout = std::chrono::milliseconds(100);
+  start_blocked_reload();
+  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 1; }));
+  server.reset();
+  options.security = {};
+  security.reset();  // Waits for the function.
+  EXPECT_TRUE(blocks);
+  EXPECT_NE(reload_runs.get(), "ok");
 }
 
 TEST_F(TlsSigning, ProvesAClient) {

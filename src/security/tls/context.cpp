@@ -28,6 +28,7 @@ constexpr const char* ciphers_of_tls12 = "ECDHE+AESGCM:ECDHE+CHACHA20";
 constexpr const char* ciphers_of_keys = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 constexpr int security_level = 2;  // RSA and DH with 2048 bits or more, EC with 224 or more, SHA-256 or better.
 constexpr int verify_depth_max = 8;
+constexpr int peer_certificates_max = verify_depth_max + 2;  // The own one, those of issuers, and the root.
 
 Result<void> refused(const std::string& what) {
   const std::string error = take_errors();
@@ -40,6 +41,23 @@ int on_verify(int valid, X509_STORE_CTX* store) {
   // The text is an extra; without memory the verification fails likewise.
   try {
     Session::of(ssl).refuse_certificate(X509_STORE_CTX_get_error(store), X509_STORE_CTX_get_current_cert(store));
+  } catch (const std::exception&) {
+    return 0;
+  }
+  return 0;
+}
+
+// Server: verifies the certificates of a client. OpenSSL keeps all of them, with 3 KiB and more for each, whether they
+// are part of the chain or not.
+int on_client_certificates(X509_STORE_CTX* store, void*) {
+  const int count = sk_X509_num(X509_STORE_CTX_get0_untrusted(store));
+  if (count <= peer_certificates_max) return X509_verify_cert(store);
+  X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_CHAIN_TOO_LONG);
+  const auto* const ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  try {
+    Session::of(ssl).refuse("the client sent " + std::to_string(count) + " certificates, more than " +
+                            std::to_string(peer_certificates_max) +
+                            ": its file may have its own certificate and those of its issuers");
   } catch (const std::exception&) {
     return 0;
   }
@@ -166,7 +184,7 @@ int on_session(SSL* ssl, SSL_SESSION* session) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Context>> Context::load(const ContextOptions& options) {
+Result<std::shared_ptr<const Context>> Context::load(const ContextOptions& options, const std::stop_token& stop) {
   const std::shared_ptr<Context> made(new Context(options));
   ERR_clear_error();
   if (Result<void> begun = made->begin(); !begun) return std::unexpected(std::move(begun.error()));
@@ -174,7 +192,7 @@ Result<std::shared_ptr<const Context>> Context::load(const ContextOptions& optio
     if (Result<void> added = made->add_key(key); !added) return std::unexpected(std::move(added.error()));
   }
   for (const TlsCertificate& files : options.certificates) {
-    if (Result<void> added = made->add_own(files); !added) return std::unexpected(std::move(added.error()));
+    if (Result<void> added = made->add_own(files, stop); !added) return std::unexpected(std::move(added.error()));
   }
   if (Result<void> added = made->add_trusted(); !added) return std::unexpected(std::move(added.error()));
   return made;
@@ -223,6 +241,7 @@ Result<void> Context::begin() {
                        : options_.peer_certificate_required ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
                                                             : SSL_VERIFY_PEER;
     SSL_CTX_set_verify(context, verify, on_verify);
+    SSL_CTX_set_cert_verify_callback(context, on_client_certificates, nullptr);
   } else {
     SSL_CTX_set_verify(context, options_.verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE,
                        options_.verify ? on_verify : nullptr);
@@ -237,12 +256,12 @@ Result<void> Context::begin() {
   return {};
 }
 
-Result<void> Context::add_own(const TlsCertificate& files) {
+Result<void> Context::add_own(const TlsCertificate& files, const std::stop_token& stop) {
   Result<PemText> pem = read_file(files.certificate_file);
   if (!pem) return std::unexpected(std::move(pem.error()));
   Result<std::vector<X509Ptr>> chain = parse_certificates(*pem, files.certificate_file);
   if (!chain) return std::unexpected(std::move(chain.error()));
-  Result<KeyPtr> key = open_private_key(files, chain->front().get(), options_.signing);
+  Result<KeyPtr> key = open_private_key(files, chain->front().get(), options_.signing, stop);
   if (!key) return std::unexpected(std::move(key.error()));
   Own own{std::move(chain->front()), std::move(*key), {}, {}, {}};
   for (std::size_t i = 1; i < chain->size(); ++i) own.issuers.push_back(std::move((*chain)[i]));
@@ -478,23 +497,28 @@ std::int64_t ContextStore::next_check() const noexcept {
   return steady_ns() + std::min<Duration>(interval_, interval_max).count();
 }
 
+std::shared_ptr<const Context> ContextStore::present() const {
+  const std::lock_guard lock(mutex_);
+  return context_;
+}
+
 // The stamp is taken first: a change while the files are read is noticed by the next check.
 Result<void> ContextStore::load_locked() {
   stamp_ = stamp();
-  next_check_ns_ = next_check();
-  Result<std::shared_ptr<const Context>> loaded = Context::load(options_);
+  Result<std::shared_ptr<const Context>> loaded = Context::load(options_, stop_.get_token());
   refused_pin_.reset();
-  if (!loaded) {
-    if (loaded.error().code == ErrorCode::permission_denied) refused_pin_ = loaded.error();
-    return std::unexpected(std::move(loaded.error()));
-  }
-  context_ = std::move(*loaded);
+  if (!loaded && loaded.error().code == ErrorCode::permission_denied) refused_pin_ = loaded.error();
+  const std::lock_guard lock(mutex_);
+  next_check_ns_ = next_check();
+  if (!loaded) return std::unexpected(std::move(loaded.error()));
+  context_.swap(*loaded);  // The old one is destroyed without the lock.
   return {};
 }
 
 Result<void> ContextStore::prepare() {
-  const std::lock_guard lock(mutex_);
-  if (context_ != nullptr) return {};
+  if (present() != nullptr) return {};
+  const std::lock_guard loading(load_mutex_);
+  if (present() != nullptr) return {};
   if (refused_pin_ && stamp() == stamp_) return std::unexpected(*refused_pin_);
   Result<void> loaded = load_locked();
   if (loaded) {
@@ -505,7 +529,7 @@ Result<void> ContextStore::prepare() {
 
 // Says once which responses are not sent, because they have ended or have not begun.
 std::string ContextStore::news_of_ocsp() {
-  std::string old = context_->old_ocsp_files(std::time(nullptr));
+  std::string old = present()->old_ocsp_files(std::time(nullptr));
   if (old == old_ocsp_files_) return {};
   old_ocsp_files_ = old;
   return old.empty() ? std::string()
@@ -514,7 +538,7 @@ std::string ContextStore::news_of_ocsp() {
 }
 
 Result<void> ContextStore::reload() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard loading(load_mutex_);
   Result<void> loaded = load_locked();
   (loaded ? reloads_ : reloads_failed_).fetch_add(1, std::memory_order_relaxed);
   return loaded;
@@ -533,13 +557,18 @@ std::optional<ContextStore::Line> ContextStore::take_line() {
   return std::exchange(line_, std::nullopt);
 }
 
+// While one thread reads the files, and perhaps waits for a trial signature, others go on with the present ones.
 std::shared_ptr<const Context> ContextStore::current() {
-  const std::lock_guard lock(mutex_);
-  if (context_ == nullptr || interval_ == forever || steady_ns() < next_check_ns_) return context_;
-  next_check_ns_ = next_check();
+  {
+    const std::lock_guard lock(mutex_);
+    if (context_ == nullptr || interval_ == forever || steady_ns() < next_check_ns_) return context_;
+    next_check_ns_ = next_check();
+  }
+  const std::unique_lock loading(load_mutex_, std::try_to_lock);
+  if (!loading.owns_lock()) return present();
   if (stamp() == stamp_) {
     if (std::string news = news_of_ocsp(); !news.empty()) write_line(LogLevel::warning, std::move(news));
-    return context_;
+    return present();
   }
   if (const Result<void> loaded = load_locked(); loaded) {
     reloads_.fetch_add(1, std::memory_order_relaxed);
@@ -552,7 +581,7 @@ std::shared_ptr<const Context> ContextStore::current() {
     write_line(LogLevel::error,
                "the files of certificates have changed and cannot be used; the old ones stay: " + loaded.error().text);
   }
-  return context_;
+  return present();
 }
 
 }  // namespace hawser::tls

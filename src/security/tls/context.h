@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,7 +47,8 @@ struct ContextOptions {
 // and not changed afterwards. Thread-safe.
 class Context {
  public:
-  static Result<std::shared_ptr<const Context>> load(const ContextOptions& options);
+  // `stop`: for a function that makes a trial signature.
+  static Result<std::shared_ptr<const Context>> load(const ContextOptions& options, const std::stop_token& stop = {});
 
   SSL_CTX* get() const noexcept { return context_.get(); }
   const ContextOptions& options() const noexcept { return options_; }
@@ -58,8 +60,8 @@ class Context {
     OcspResponse ocsp;
     std::string ocsp_file;
   };
-  // Those that are valid for the host, in their order; the first one of all, and those with the same names, if there is
-  // none.
+  // Returns the certificates that are valid for the host, one of each kind of key, in their order. If there is none, the
+  // first one of all, and those with the same names.
   std::vector<const Own*> select(const std::string& host) const;
   bool has_certificates() const noexcept { return !own_.empty(); }
   // The OCSP response to be sent with this certificate of select() at the time `now`, in seconds since 1970; null if
@@ -87,7 +89,7 @@ class Context {
  private:
   explicit Context(const ContextOptions& options) : options_(options) {}
   Result<void> begin();
-  Result<void> add_own(const TlsCertificate& files);
+  Result<void> add_own(const TlsCertificate& files, const std::stop_token& stop);
   Result<void> add_trusted();
   Result<void> add_key(const TlsSharedKey& key);
 
@@ -110,8 +112,10 @@ class ContextStore {
   Result<void> prepare();
   Result<void> reload();
   // The context for a new connection. Null before prepare(). Checks the files if `interval` has passed. May take as
-  // long as reading files does.
+  // long as reading files and a trial signature do. Other threads do not wait for that.
   std::shared_ptr<const Context> current();
+  // Stops a function that makes a trial signature, also later ones.
+  void stop() noexcept { stop_.request_stop(); }
   // A line for the log about files that have changed, once. current() runs on threads that outlive the servers and
   // their logs, so the loops write the lines. Does not wait for current().
   struct Line {
@@ -124,6 +128,7 @@ class ContextStore {
   std::uint64_t reloads_failed() const noexcept { return reloads_failed_.load(std::memory_order_relaxed); }
 
  private:
+  std::shared_ptr<const Context> present() const;
   std::string stamp() const;
   std::int64_t next_check() const noexcept;
   Result<void> load_locked();
@@ -132,12 +137,14 @@ class ContextStore {
 
   const ContextOptions options_;
   const Duration interval_;
-  std::mutex mutex_;  // Guards the following members.
-  std::shared_ptr<const Context> context_;
-  std::string stamp_;  // Describes the files when they were last read.
+  std::stop_source stop_;
+  mutable std::mutex mutex_;                // Never held while files are read.
+  std::shared_ptr<const Context> context_;  // Guarded by mutex_.
+  std::int64_t next_check_ns_ = 0;          // Guarded by mutex_.
+  std::mutex load_mutex_;                   // Held while files are read. Guards the following members.
+  std::string stamp_;                       // Describes the files when they were last read.
   // Why a token refused its PIN. prepare() does not try it again before the files change: wrong PINs lock a token.
   std::optional<Error> refused_pin_;
-  std::int64_t next_check_ns_ = 0;
   std::string old_ocsp_files_;  // As the log says.
   std::atomic<bool> line_waits_{false};
   std::mutex line_mutex_;

@@ -23,7 +23,7 @@ Result<void> check_threads(const TlsCertificate& files, unsigned handshake_threa
 }
 
 Result<KeyPtr> open_private_key(const TlsCertificate& files, const X509* certificate,
-                                std::shared_ptr<SigningCounters> counters) {
+                                std::shared_ptr<SigningCounters> counters, const std::stop_token& stop) {
   if (!signs_elsewhere(files)) {
     const Result<PemText> pem = read_file(files.key_file);
     return pem ? parse_key(*pem, files.key_file) : std::unexpected(pem.error());
@@ -44,7 +44,7 @@ Result<KeyPtr> open_private_key(const TlsCertificate& files, const X509* certifi
   Result<KeyPtr> key =
       make_signing_key(X509_get0_pubkey(certificate), std::move(sign), std::move(name), std::move(counters));
   if (!key || Loop::current() != nullptr) return key;
-  if (Result<void> tried = try_signing_key(key->get()); !tried) {
+  if (Result<void> tried = try_signing_key(key->get(), stop); !tried) {
     tried.error().text = "the certificate in " + files.certificate_file + " has no usable key: " + tried.error().text;
     return std::unexpected(std::move(tried.error()));
   }

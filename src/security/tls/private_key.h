@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "hawser/error.h"
@@ -19,8 +20,8 @@ Result<void> check_threads(const TlsCertificate& files, unsigned handshake_threa
 
 // Opens the key of `certificate`, which is the first one of files.certificate_file. Makes a trial signature with a key
 // that is not in a file, unless this thread runs a loop. Whether a key in a file belongs to the certificate is not
-// checked.
+// checked. `stop`: for a function that makes the trial signature.
 Result<KeyPtr> open_private_key(const TlsCertificate& files, const X509* certificate,
-                                std::shared_ptr<SigningCounters> counters);
+                                std::shared_ptr<SigningCounters> counters, const std::stop_token& stop = {});
 
 }  // namespace hawser::tls

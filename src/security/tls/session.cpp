@@ -20,6 +20,9 @@ constexpr std::size_t record_overhead_bytes_max = 64;
 // The buffer of OpenSSL for a record that is received (SSL3_RT_MAX_ENCRYPTED_LENGTH and its alignment).
 constexpr std::size_t record_buffer_bytes = 17 * 1024;
 
+// The buffers of OpenSSL while a message is incomplete: for the message, and for a record in each direction.
+constexpr std::size_t message_buffers_bytes = 48 * 1024;
+
 // ---- The BIO of a session: OpenSSL reads from its input and writes to its output ----
 
 int bio_read(BIO* bio, char* to, std::size_t wanted, std::size_t* done) {
@@ -143,6 +146,8 @@ std::optional<std::size_t> Session::take_input(MutableBytes to) {
 }
 
 std::size_t Session::waiting_bytes() const noexcept {
+  // A message after the handshake, such as one that replaces keys, of which a part has arrived in whole records.
+  if (SSL_in_init(ssl_.get()) == 1) return input_.capacity() + message_buffers_bytes;
   const bool record = records_read_.incomplete() || SSL_has_pending(ssl_.get()) == 1;
   return input_.capacity() + (record ? record_buffer_bytes : 0);
 }
@@ -279,7 +284,10 @@ Session::Read Session::read(MutableBytes space, std::size_t& bytes) {
   }
   bytes = 0;
   switch (SSL_get_error(ssl_.get(), 0)) {
-    case SSL_ERROR_WANT_READ: return Read::more;
+    case SSL_ERROR_WANT_READ:
+      // A message of TLS leaves a buffer for sending, which OpenSSL otherwise keeps until it sends.
+      if (!records_read_.incomplete() && SSL_in_init(ssl_.get()) == 0) SSL_free_buffers(ssl_.get());
+      return Read::more;
     case SSL_ERROR_ZERO_RETURN: return Read::closed;
     default: fail_with("TLS: "); return Read::failed;
   }

@@ -68,8 +68,8 @@ class Session {
   // Called by OpenSSL. Returns the number of bytes that were moved from the input, or no number if the handshake ends
   // because of them.
   std::optional<std::size_t> take_input(MutableBytes to);
-  // The memory for received bytes that wait, in bytes: the input, and the buffer for a record of which a part has
-  // arrived or has been read.
+  // After the handshake: the memory for received bytes that wait: the input, and the buffers for a record or a
+  // message of which a part has arrived or has been read.
   std::size_t waiting_bytes() const noexcept;
   ByteQueue& output() noexcept { return output_; }
 
@@ -112,6 +112,7 @@ class Session {
   const std::string& alpn() const noexcept { return alpn_; }
   const std::string& host() const noexcept { return host_; }
   void refuse_certificate(int error, X509* certificate);
+  void refuse(std::string reason) noexcept { refused_ = std::move(reason); }
   // Client: false if the server's certificate is refused because of the OCSP response, or because there is none. Throws
   // std::bad_alloc.
   bool accepts_status();

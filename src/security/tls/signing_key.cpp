@@ -390,9 +390,9 @@ Result<KeyPtr> make_signing_key(EVP_PKEY* key, TlsSign sign, std::string name,
   return KeyPtr(made);
 }
 
-Result<void> try_signing_key(EVP_PKEY* key) {
+Result<void> try_signing_key(EVP_PKEY* key, std::stop_token stop) {
   constexpr std::string_view text = "hawser: a trial of the key of a certificate";
-  const SigningScope scope{std::stop_token()};
+  const SigningScope scope(std::move(stop));
   const DigestContextPtr context(EVP_MD_CTX_new());
   EVP_PKEY_CTX* options = nullptr;
   std::array<unsigned char, 2048> signature{};

@@ -46,7 +46,7 @@ class SigningScope {
 Result<KeyPtr> make_signing_key(EVP_PKEY* key, TlsSign sign, std::string name,
                                 std::shared_ptr<SigningCounters> counters);
 
-// Signs a fixed text with `key`, of make_signing_key(). Returns the reason if that fails.
-Result<void> try_signing_key(EVP_PKEY* key);
+// Signs a fixed text with `key`, of make_signing_key(). The function gets `stop`. Returns the reason if that fails.
+Result<void> try_signing_key(EVP_PKEY* key, std::stop_token stop);
 
 }  // namespace hawser::tls

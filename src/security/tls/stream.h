@@ -33,6 +33,8 @@ struct Shared {
         held(held_bytes_max),
         pool(threads == 0 ? nullptr : std::make_unique<exec::OffloadPool>(threads, handshakes_max, nullptr)),
         waiting_max(handshakes_max) {}
+  // A thread of the pool may wait for a trial signature.
+  ~Shared() { store.stop(); }
 
   // Returns what the kernel can encrypt. The first call may load modules, so it belongs on a thread that
   // may block.
