@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
+#include "base/dmabuf_range.h"
 #include "hawser/striped_memory.h"
 #include "rpc/session/path_rate.h"
 #include "tests/simulation/world.h"
@@ -381,6 +384,48 @@ TEST(StripedMemoryAccess, TooManyPiecesAreNoFailureOfAPath) {
     AWAIT(after, striped.write(self.region.handle(), 0, self.mine.memory()));
     REQUIRE_OK(after);
     EXPECT_TRUE(self.equal());
+  });
+}
+
+// A connection that was full when an operation began has room later.
+TEST(StripedMemoryAccess, APathThatRefusedAPieceGetsOthersLater) {
+  StripedPaths paths;
+  paths.run({64 << 10, 64 << 10}, [](StripedPaths& self) -> Task<void> {
+    constexpr std::size_t most = 4096;
+    StripedMemory striped = self.striped({.piece_bytes = 16 << 10, .pieces_per_path = 2});
+    std::vector<std::optional<Result<void>>> outcomes(most);
+    std::vector<std::byte> small(most);
+    Scope scope;
+    RemoteMemory first(*self.clients[0]);
+    for (std::size_t i = 0; i < most; ++i) {
+      scope.spawn(note(first.read(self.region.handle(), i, MutableBytes(&small[i], 1)), outcomes[i]));
+    }
+    StripedPaths::fill(self.mine.memory(), 5);
+    AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+    REQUIRE_OK(written);
+    EXPECT_TRUE(self.equal());
+    const std::vector<StripePath> both = striped.paths();
+    EXPECT_EQ(both[0].failures, 0U);
+    EXPECT_GT(both[0].bytes, striped_bytes / 4);
+    auto joining = scope.join();
+    co_await std::move(joining);
+  });
+}
+
+// Connections cannot access such memory, which says nothing about other memory.
+TEST(StripedMemoryAccess, LocalMemoryOfADescriptorIsNoFailureOfAPath) {
+  StripedPaths paths;
+  paths.run({64 << 10, 64 << 10}, [](StripedPaths& self) -> Task<void> {
+    StripedMemory striped = self.striped();
+    const Descriptor file(::memfd_create("memory", 0));
+    const Result<DmabufRange> range = DmabufRange::open(file.get(), 0, 4096);
+    REQUIRE_OK(range);
+    AWAIT(refused, striped.write(self.region.handle(), 0, range->addresses()));
+    REQUIRE(!refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
+    for (const StripePath& path : striped.paths()) EXPECT_TRUE(path.usable && path.failures == 0);
+    AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+    REQUIRE_OK(written);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/dmabuf_range.h"
 #include "exec/condition.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
@@ -17,6 +18,23 @@ namespace hawser {
 
 using detail::RemoteRequest;
 using wire::MemoryAction;
+
+namespace {
+
+// The error with which a path refused the piece, if it has not failed.
+std::optional<ErrorCode> refusal(bool begun, const Result<void>& outcome, const TransferBatch& piece) noexcept {
+  if (outcome || outcome.error().code == ErrorCode::not_sent) return std::nullopt;
+  const Error& error = outcome.error();
+  bool refused = !begun;
+  if (error.code == ErrorCode::unavailable) {
+    // Either memory may be that of a descriptor. The peer says so in its reply.
+    refused = begun ? error.scope == ErrorScope::call && error.initiator == Initiator::peer
+                    : DmabufRange::names(piece.runs());
+  }
+  return refused ? std::optional(error.code) : std::nullopt;
+}
+
+}  // namespace
 
 struct StripedMemory::State {
   struct Path {
@@ -42,22 +60,22 @@ struct StripedMemory::State {
     path.pause = std::clamp(2 * path.pause, options.retry_min, options.retry_max);
     path.retry_at = now + path.pause;
   }
-  // The index of the path on which `bytes` are expected to complete first, apart from those that are `refused`.
-  std::optional<std::size_t> fastest(std::size_t bytes, Time now, const std::vector<bool>& refused) const noexcept;
+  // The index of the path on which `bytes` are expected to complete first, apart from those that are to be avoided.
+  std::optional<std::size_t> fastest(std::size_t bytes, Time now, const std::vector<Time>& avoided) const noexcept;
 
   StripeOptions options;
   std::vector<Path> paths;
 };
 
 std::optional<std::size_t> StripedMemory::State::fastest(std::size_t bytes, Time now,
-                                                         const std::vector<bool>& refused) const noexcept {
+                                                         const std::vector<Time>& avoided) const noexcept {
   // A path of unknown rate is regarded as the fastest, so that it is measured.
   double unknown = 1;
   for (const Path& path : paths) unknown = std::max(unknown, path.rate.bytes_per_second(now));
   std::optional<std::size_t> best;
   double least = 0;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (refused[i] || !paths[i].usable(now)) continue;
+    if (now < avoided[i] || !paths[i].usable(now)) continue;
     const double seconds = paths[i].rate.seconds_until(bytes, unknown, now);
     if (best && seconds >= least) continue;
     best = i;
@@ -70,9 +88,9 @@ std::optional<std::size_t> StripedMemory::State::fastest(std::size_t bytes, Time
 struct StripedMemory::Piece {
   TransferBatch batch;
   bool unknown = false;  // A path failed that may have executed it.
-  // The path did not begin it for a reason that concerns this operation only: there are too many accesses, or its
-  // device does not know the local memory. The path has not failed.
-  bool refused = false;
+  // The path did not carry it for a reason that concerns this operation only: there are too many accesses, its device
+  // does not know the local memory, or it needs a processor for memory of a dma-buf descriptor. The path has not failed.
+  std::optional<ErrorCode> refused = std::nullopt;
 };
 
 // One operation in progress.
@@ -83,7 +101,7 @@ struct StripedMemory::Transfer {
         loop(on),
         runs(what.batch != nullptr ? what.batch->runs() : std::span<const TransferBatch::Run>(&what.single, 1)),
         in_progress(of.paths.size()),
-        refused(of.paths.size()),
+        avoided(of.paths.size()),
         changed(on) {
     for (const TransferBatch::Run& one : runs) bytes += one.bytes;
     if (what.options.timeout < forever) deadline = on.after(what.options.timeout);
@@ -109,11 +127,12 @@ struct StripedMemory::Transfer {
   std::size_t offset = 0;
   std::vector<std::unique_ptr<Piece>> again;  // Pieces that failed on a path.
   std::vector<std::size_t> in_progress;       // Number of pieces, by path.
-  std::vector<bool> refused;                  // Paths that refused a piece and have completed none since.
   std::size_t pieces = 0;                     // Their sum.
-  std::optional<Error> last_failure;          // The most recent failure of a path.
-  std::optional<Error> error;                 // The operation ends with it.
-  exec::Condition changed;                    // A piece ended.
+  // Paths that refused a piece get no other one before this time, unless they complete one.
+  std::vector<Time> avoided;
+  std::optional<Error> last_failure;  // The most recent failure of a path.
+  std::optional<Error> error;         // The operation ends with it.
+  exec::Condition changed;            // A piece ended.
 };
 
 std::unique_ptr<StripedMemory::Piece> StripedMemory::Transfer::next() {
@@ -199,7 +218,7 @@ Task<Result<void>> StripedMemory::attempt(Transfer& transfer, std::size_t index,
   } else {
     outcome = std::unexpected(begun.error());
   }
-  piece.refused = !begun && begun.error().code != ErrorCode::not_sent && begun.error().code != ErrorCode::unavailable;
+  piece.refused = refusal(begun.has_value(), outcome, piece.batch);
   if (outcome) {
     outstanding.bytes = 0;
     path.rate.completed(bytes, transfer.loop.now());
@@ -224,10 +243,12 @@ Task<void> StripedMemory::carry(Transfer& transfer, std::size_t index, std::uniq
   }
   if (outcome) {
     transfer.confirmed += piece->batch.bytes();
-    transfer.refused[index] = false;
+    transfer.avoided[index] = {};
   } else if (!transfer.error) {
     if (piece->refused) {
-      transfer.refused[index] = true;
+      // Accesses of others end at some time. Any other reason remains.
+      const bool full = *piece->refused == ErrorCode::overloaded;
+      transfer.avoided[index] = full ? transfer.loop.now() + transfer.state.options.retry_min : Time::max();
     } else {
       transfer.state.failed(transfer.state.paths[index], began, transfer.loop.now());
     }
@@ -261,7 +282,7 @@ Task<Result<void>> StripedMemory::run(std::shared_ptr<State> state, RemoteReques
     std::unique_ptr<Piece> piece = transfer.next();
     if (piece == nullptr && transfer.pieces == 0) break;
     std::optional<std::size_t> path;
-    if (piece != nullptr) path = state->fastest(piece->batch.bytes(), transfer.loop.now(), transfer.refused);
+    if (piece != nullptr) path = state->fastest(piece->batch.bytes(), transfer.loop.now(), transfer.avoided);
     if (path && transfer.in_progress[*path] < state->options.pieces_per_path) {
       ++transfer.in_progress[*path];
       ++transfer.pieces;
