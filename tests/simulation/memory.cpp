@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/simulation/world.h"
 #include "transport/network_access.h"
@@ -173,6 +175,47 @@ TEST(SlowMemoryAccess, CallsWaitForAShortWindowOfBulkAccesses) {
   EXPECT_GT(slowest, Duration::zero());
   EXPECT_LT(slowest, milliseconds(2)) << "a call waits for at most 144 KiB";
   EXPECT_LT(beside, alone * 5 / 4) << "the write keeps 0.8 of its rate";
+}
+
+// Small reads, one after the other.
+Task<void> keep_reading(Client& client, RemoteRegion region, MutableBytes into, const bool& stop) {
+  while (!stop) {
+    auto reading = RemoteMemory(client).read(region, 0, into);
+    const Result<void> read = co_await std::move(reading);
+    if (!read) co_return;
+  }
+}
+
+// So many small reads wait that they would use all frames that may be on their way.
+TEST(SlowMemoryAccess, BulkAccessesGoOnBesideManySmallOnes) {
+  constexpr std::size_t bytes = 1 << 20;
+  constexpr std::size_t readers = 256;
+  Loop loop{std::make_unique<exec::SimPoller>(), {.log = no_log()}};
+  std::shared_ptr<transport::SimNetwork> network = std::make_shared<transport::SimNetwork>(1, memory_link);
+  Server server{loop, over(network, ServerOptions{.listen = "server:1"})};
+  Client client{loop, over(network, ClientOptions())};
+  loop.run([&]() -> Task<void> {
+    EXPECT_TRUE(server.start());
+    auto connecting = client.connect("server:1");
+    const Result<void> connected = co_await std::move(connecting);
+    EXPECT_TRUE(connected);
+    RegisteredBuffer theirs = std::move(*RegisteredBuffer::allocate(server, bytes));
+    RegisteredBuffer mine = std::move(*RegisteredBuffer::allocate(client, bytes));
+    std::vector<std::array<std::byte, 64>> small(readers);
+    const ExposedRegion region = std::move(*theirs.expose(0, bytes, RegionAccess::read_write));
+    bool stop = false;
+    Scope scope;
+    for (std::array<std::byte, 64>& into : small) scope.spawn(keep_reading(client, region.handle(), into, stop));
+    auto pause = loop.sleep(milliseconds(10));
+    co_await pause;
+    auto writing = RemoteMemory(client, TransferPriority::bulk)
+                       .write(region.handle(), 0, mine.memory(), {.timeout = milliseconds(500)});
+    const Result<void> written = co_await std::move(writing);
+    EXPECT_TRUE(written) << written.error().text;
+    stop = true;
+    auto joining = scope.join();
+    co_await std::move(joining);
+  }());
 }
 
 }  // namespace

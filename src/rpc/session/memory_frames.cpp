@@ -73,9 +73,13 @@ Result<void> MemoryFrames::start(MemoryOperation& operation) {
 
 bool MemoryFrames::has_window(TransferPriority priority) const noexcept {
   if (pieces_.full() || session_.connection().backlog() > session_.settings().backlog_bytes_max) return false;
-  if (priority == TransferPriority::interactive) return in_flight_.interactive < window_bytes;
-  return in_flight_.bulk < (busy_bytes_ == 0 ? window_bytes : busy_window_bytes) &&
-         pieces_.size() < pieces_max - interactive_pieces;
+  if (priority == TransferPriority::interactive) {
+    // Small accesses of many coroutines would use all frames for ever.
+    const bool room = in_flight_.interactive.pieces < pieces_max - bulk_pieces;
+    return in_flight_.interactive.bytes < window_bytes && (room || !schedule_.waiting(TransferPriority::bulk));
+  }
+  return in_flight_.bulk.bytes < (busy_bytes_ == 0 ? window_bytes : busy_window_bytes) &&
+         in_flight_.bulk.pieces < pieces_max - interactive_pieces;
 }
 
 // Calls, replies and stream items wait behind bulk operations on the wire, as interactive operations do.
@@ -206,7 +210,9 @@ void MemoryFrames::begin_piece(Piece& piece, MemoryOperation& operation) noexcep
   piece.operation = &operation;
   piece.priority = operation.priority;
   ++operation.pieces;
-  in_flight_.of(piece.priority) += piece.bytes;
+  InFlight& in_flight = in_flight_.of(piece.priority);
+  in_flight.bytes += piece.bytes;
+  ++in_flight.pieces;
   schedule_.posted(operation, piece.bytes);
   if (piece.priority == TransferPriority::bulk) busy_bytes_ -= std::min(busy_bytes_, piece.bytes);
 }
@@ -214,7 +220,9 @@ void MemoryFrames::begin_piece(Piece& piece, MemoryOperation& operation) noexcep
 // Ends a piece that has been answered, or whose connection has ended.
 void MemoryFrames::end_piece(Piece* piece) noexcept {
   if (piece->loaned) session_.connection().copy_and_release(*piece);
-  in_flight_.of(piece->priority) -= piece->bytes;
+  InFlight& in_flight = in_flight_.of(piece->priority);
+  in_flight.bytes -= piece->bytes;
+  --in_flight.pieces;
   pieces_.close(piece->id);
   delete piece;
 }

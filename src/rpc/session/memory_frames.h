@@ -37,6 +37,8 @@ class MemoryFrames {
   static constexpr std::size_t busy_period_bytes = std::size_t{2} << 20;
   static constexpr std::size_t pieces_max = 64;
   static constexpr std::size_t interactive_pieces = 16;
+  // Frames that interactive operations leave while bulk ones wait.
+  static constexpr std::size_t bulk_pieces = 8;
   static_assert(piece_bytes_max <= wire::memory_read_bytes_max);
 
   explicit MemoryFrames(rpc::Session& session);
@@ -108,13 +110,15 @@ class MemoryFrames {
   rpc::Session& session_;
   Pieces pieces_;
   std::size_t operations_ = 0;
-  // Bytes of frames without an answer.
+  // Frames without an answer.
   struct InFlight {
-    std::size_t interactive = 0;
-    std::size_t bulk = 0;
-    std::size_t& of(TransferPriority priority) noexcept {
-      return priority == TransferPriority::bulk ? bulk : interactive;
-    }
+    std::size_t bytes = 0;
+    std::size_t pieces = 0;
+  };
+  struct InFlightByPriority {
+    InFlight interactive;
+    InFlight bulk;
+    InFlight& of(TransferPriority priority) noexcept { return priority == TransferPriority::bulk ? bulk : interactive; }
   } in_flight_;
   std::size_t busy_bytes_ = 0;  // Bytes of bulk operations until the period ends.
   // Positions that other messages of the session have committed, as of the last look, and those of frames.
