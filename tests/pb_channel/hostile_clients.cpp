@@ -186,7 +186,7 @@ TEST_F(PbHostileClients, RandomFramesOfTheClient) {
               request(texts[below(8) < 5 ? 0 : below(4)], static_cast<std::int64_t>(below(3)), streams, below(2) == 0);
       for (std::size_t frames = below(15); frames != 0; --frames) {
         std::int64_t id = guess(static_cast<std::uint16_t>(below(streams_sent + 1)));
-        if (below(6) == 0) id += std::int64_t{1} << (16 + below(2));  // Of a later generation.
+        if (below(6) == 0) id += std::int64_t{1} << (16 + below(2));  // A later generation.
         if (below(12) == 0) id ^= std::int64_t{1} << below(40);
         prpc::StreamFrameMeta meta{.stream_id = id,
                                    .source_stream_id = static_cast<std::int64_t>(below(6)),

@@ -89,7 +89,8 @@ struct StripedMemory::Piece {
   TransferBatch batch;
   bool unknown = false;  // A path failed that may have executed it.
   // The path did not carry it for a reason that concerns this operation only: there are too many accesses, its device
-  // does not know the local memory, or it needs a processor for memory of a dma-buf descriptor. The path has not failed.
+  // does not know the local memory, or it needs a processor for memory of a dma-buf descriptor. The path has not
+  // failed.
   std::optional<ErrorCode> refused = std::nullopt;
 };
 

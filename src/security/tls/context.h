@@ -60,8 +60,8 @@ class Context {
     OcspResponse ocsp;
     std::string ocsp_file;
   };
-  // Returns the certificates that are valid for the host, one of each kind of key, in their order. If there is none, the
-  // first one of all, and those with the same names.
+  // Returns the certificates that are valid for the host, one of each kind of key, in their order. If there is none,
+  // the first one of all, and those with the same names.
   std::vector<const Own*> select(const std::string& host) const;
   bool has_certificates() const noexcept { return !own_.empty(); }
   // The OCSP response to be sent with this certificate of select() at the time `now`, in seconds since 1970; null if
