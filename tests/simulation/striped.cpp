@@ -392,7 +392,8 @@ TEST(StripedMemoryAccess, APathThatRefusedAPieceGetsOthersLater) {
   StripedPaths paths;
   paths.run({64 << 10, 64 << 10}, [](StripedPaths& self) -> Task<void> {
     constexpr std::size_t most = 4096;
-    StripedMemory striped = self.striped({.piece_bytes = 16 << 10, .pieces_per_path = 2});
+    StripedMemory striped =
+        self.striped({.piece_bytes = 16 << 10, .pieces_per_path = 2, .retry_min = std::chrono::milliseconds(1)});
     std::vector<std::optional<Result<void>>> outcomes(most);
     std::vector<std::byte> small(most);
     Scope scope;
