@@ -242,6 +242,9 @@ Task<int> replay(ReplayOptions given, Output output) {
     co_return output.error(
         {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, given.file + " has no calls"});
   }
+  // The clock of this loop stood still meanwhile. The time of a large file does not count in the connect timeout.
+  auto next_tick = Loop::current()->sleep(Duration::zero());
+  co_await next_tick;
   std::vector<std::unique_ptr<Peer>> peers;
   for (unsigned i = 0; i < given.connections; ++i) {
     Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);

@@ -6,6 +6,7 @@
 #include "hawser/crc32c.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
+#include "hawser/sync.h"
 
 namespace hawser::cli {
 namespace {
@@ -38,6 +39,23 @@ Task<void> send_items(RawCall& call, const observe::RecordedCall& recorded, doub
   if (recorded.truncated && !ended) call.end_writing();
 }
 
+Task<void> send_all(RawCall& call, const observe::RecordedCall& recorded, double speed, Time begin, bool& all_sent,
+                    Event& over) {
+  auto sending = send_items(call, recorded, speed, begin, all_sent);
+  co_await std::move(sending);
+  over.set();
+}
+
+// Takes what nobody compares, until the call has ended. Otherwise the handler and the caller would wait for each other.
+Task<void> drain(RawCall& call, Event& over) {
+  for (;;) {
+    auto reading = call.read();
+    const Result<std::optional<RawCall::Answer>> item = co_await std::move(reading);
+    if (!item || !*item) break;
+  }
+  over.set();
+}
+
 // The next item of the handler in the recording.
 std::optional<StreamEvent> next_expected(StreamEvents& events) {
   for (;;) {
@@ -56,16 +74,19 @@ bool is_item(const StreamEvent& expected, const RawCall::Answer& item) {
 Task<ReplayedStream> replay_stream(RawCall& call, const Method& method, const observe::RecordedCall& recorded,
                                    double speed, Time begin) {
   ReplayedStream outcome;
-  Scope sending;
+  Event over;  // All is sent, or drain() has seen the end of the call.
+  Scope tasks;
   outcome.all_sent = !method.streams_in;
-  if (method.streams_in) sending.spawn(send_items(call, recorded, speed, begin, outcome.all_sent));
+  if (method.streams_in) tasks.spawn(send_all(call, recorded, speed, begin, outcome.all_sent, over));
   StreamEvents events(recorded.events);
   std::optional<StreamEvent> expected = next_expected(events);
   while (method.streams_out) {
     if (recorded.truncated && !expected) {
       // The handler may have sent more, and may go on for ever.
-      auto sent = sending.join();
-      co_await sent;
+      if (outcome.all_sent) co_return outcome;
+      tasks.spawn(drain(call, over));
+      auto end = over.wait();
+      co_await end;
       co_return outcome;
     }
     auto reading = call.read();

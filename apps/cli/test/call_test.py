@@ -293,6 +293,36 @@ def record_streams(folder, address):
     assert "1 of these were recorded in part" in text, text
 
 
+def crc32c(content):
+    table = list(range(256))
+    for _ in range(8):
+        table = [crc >> 1 ^ (0x82F63B78 if crc & 1 else 0) for crc in table]
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def hostile_streams(folder, address):
+    """A replay in part ends with its call, and takes items that were not recorded."""
+    if not has_protobuf(address):
+        return
+    header = b"HAWSREC\n" + struct.pack("<I", 2)
+    for name, items in (("late", ((0, b"\xff\xff"), (10**15, b""))),  # Malformed; then one after days.
+                        ("long", ((0, b"\n\x64" + b"a" * 100),) * 9000)):
+        events = b"".join(struct.pack("<BqII", 0, at, len(item), 0) + item for at, item in items)
+        content = struct.pack("<qqHHIQ", 0, 0, 0, 0, 0, 0)
+        for part in (b"demo.ShopService/Chat", b"hawser", b"", b"", b"", b""):
+            content += struct.pack("<I", len(part)) + part
+        content += struct.pack("<II", 1, len(events)) + events
+        length = struct.pack("<I", len(content))
+        path = pathlib.Path(folder, name)
+        checksums = [struct.pack("<I", crc32c(part)) for part in (header, length + content)]
+        path.write_bytes(header + checksums[0] + length + checksums[1] + content)
+        report = json.loads(expect(("replay", str(path), address, "--timeout", "50", "--json"), 0).stdout)
+        assert report["truncated"] == 1 and report["ended_early"] == (name == "late"), report
+
+
 def ended_while_the_server_does_not_answer():
     """Ctrl-C does not wait for the timeout of a request in flight."""
     with socket.socket() as silent, tempfile.TemporaryDirectory() as folder:
@@ -339,6 +369,7 @@ def record():
         endless_file(address)
         full_disk(address, folder)
         record_streams(folder, address)
+        hostile_streams(folder, address)
     with Server() as address:
         expect(("record", address, "/nowhere/file"), 1, "", "PagesOptions::recorder")
     ended_while_the_server_does_not_answer()
