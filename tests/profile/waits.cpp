@@ -430,6 +430,7 @@ TEST(WaitSampler, WhatIsNotLookedAtIsCounted) {
   (*sampler)->stop();
   EXPECT_GE((*sampler)->threads_left_out(), 10U);
   EXPECT_EQ((*sampler)->failed_passes(), 0U);
+  sampler->reset();
   blockers.release();
 
   auto without_files = WaitSampler::begin(99, {});

@@ -407,7 +407,8 @@ TEST(StripedMemoryAccess, APathThatRefusedAPieceGetsOthersLater) {
     EXPECT_TRUE(self.equal());
     const std::vector<StripePath> both = striped.paths();
     EXPECT_EQ(both[0].failures, 0U);
-    EXPECT_GT(both[0].bytes, striped_bytes / 4);
+    // Its own reads delay it, so that it gets fewer pieces than the other path.
+    EXPECT_GE(both[0].bytes, 2U * (16 << 10));
     auto joining = scope.join();
     co_await std::move(joining);
   });
