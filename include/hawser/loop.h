@@ -88,6 +88,7 @@ class LoopUser {
 
 class SleepAwaiter;
 struct LoopAccess;
+struct LoopWork;
 
 }  // namespace detail
 
@@ -171,6 +172,7 @@ class Loop {
  private:
   friend class Timer;
   friend struct detail::LoopAccess;
+  friend struct detail::LoopWork;
   struct State;
 
   // offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded (see

@@ -15,6 +15,7 @@
 #include "base/line_trace.h"
 #include "base/misuse.h"
 #include "exec/loop_statistics.h"
+#include "exec/loop_work.h"
 #include "exec/mailbox.h"
 #include "exec/make_poller.h"
 #include "exec/offload_pool.h"
@@ -141,7 +142,7 @@ struct Loop::State {
   struct TracedWork {
     std::string name;
     std::string metadata;
-    detail::LoopAccess::TraceOf trace_of = nullptr;
+    detail::LoopWork::TraceOf trace_of = nullptr;
   };
   std::array<TracedWork, 2> traced;
   std::size_t traced_at = 0;
@@ -231,8 +232,7 @@ Duration detail::LoopAccess::pause_since(const Loop& loop, Time when) noexcept {
   return when < loop.state_->started ? loop.state_->pause : Duration::zero();
 }
 
-void detail::LoopAccess::set_traced_work(Loop& loop, const std::string& name, Bytes metadata,
-                                         TraceOf trace_of) noexcept {
+void detail::LoopWork::set_traced_work(Loop& loop, const std::string& name, Bytes metadata, TraceOf trace_of) noexcept {
   Loop::State::TracedWork& traced = loop.state_->traced[loop.state_->traced_at];
   try {
     traced.metadata.assign(as_text(metadata));
@@ -245,7 +245,7 @@ void detail::LoopAccess::set_traced_work(Loop& loop, const std::string& name, By
   loop.work_ = &traced.name;
 }
 
-void detail::LoopAccess::set_blocked_max(Loop& loop, Duration blocked_max) noexcept {
+void detail::LoopWork::set_blocked_max(Loop& loop, Duration blocked_max) noexcept {
   loop.state_->blocked_max = blocked_max;
 }
 

@@ -12,6 +12,7 @@
 
 #include "hawser/crc32c.h"
 #include "hawser/detail/stream_core.h"
+#include "hawser/detail/stream_tap.h"
 #include "observe/quick_random.h"
 #include "observe/record_format.h"
 #include "wire/metadata.h"

@@ -1,19 +1,14 @@
 #pragma once
 
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <type_traits>
 #include <utility>
 
-#include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
 
-namespace hawser {
-struct TraceContext;
-}
 namespace hawser::exec {
 struct LoopStatistics;
 class WorkTimer;
@@ -30,16 +25,10 @@ struct LoopAccess {
   static const void* resumed_frame(const Loop& loop) noexcept { return loop.resumed_frame(); }
   // Names the work that begins, for LoopOptions::blocked_max. Valid until the end of the next tick or forget_work().
   static void set_work(Loop& loop, const std::string& name) noexcept { loop.work_ = &name; }
-  // Does the same for a call with a trace, which the warning has then. Copies `name` and `metadata`. `trace_of` reads
-  // the trace when it is needed. Without memory, the trace is not known.
-  using TraceOf = std::optional<TraceContext> (*)(Bytes metadata);
-  static void set_traced_work(Loop& loop, const std::string& name, Bytes metadata, TraceOf trace_of) noexcept;
   static void forget_work(Loop& loop) noexcept { loop.work_ = nullptr; }
   // Calls WorkTimer::on_clock() once, when the loop reads its clock next. Must not be called again before that.
   static void time_work(Loop& loop, exec::WorkTimer& timer) noexcept;
   static void stop_timing(Loop& loop, exec::WorkTimer& timer) noexcept;
-  // Takes the place of LoopOptions::blocked_max.
-  static void set_blocked_max(Loop& loop, Duration blocked_max) noexcept;
   static void give_way(Loop& loop) noexcept;  // Sleeps next without spinning: another thread needs the processor.
   static exec::LoopStatistics statistics(const Loop& loop);  // Any thread, while the loop exists.
   // Ends the process with a message if another thread runs the loop.

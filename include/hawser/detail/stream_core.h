@@ -19,6 +19,7 @@
 namespace hawser::detail {
 
 struct StreamAccess;
+class StreamTap;
 // Sends the frames of streams: a session of either side. Loop's thread only.
 class StreamChannel {
  public:
@@ -40,19 +41,6 @@ class StreamChannel {
   ~StreamChannel() = default;
 };
 
-// Sees the items of one side of a call's streams, for recordings. Loop's thread only.
-class StreamTap {
- public:
-  // The peer has sent an item, or has ended its stream.
-  virtual void on_received(Bytes body, Bytes payload) noexcept = 0;
-  virtual void on_received_end() noexcept = 0;
-  // This side sends an item. The pieces belong to it.
-  virtual void on_sent(Bytes body, std::span<const ConstBuffer> pieces) noexcept = 0;
-
- protected:
-  ~StreamTap() = default;
-};
-
 // One side of a call's two streams: the received items in order, and the credit for sending. The receiver grants credit
 // in bytes. A sender may send while it has any credit, so that the stored items exceed the window by at most one item.
 // The call owns the core; readers and writers share it and may outlive the call. Whoever ends the call calls
@@ -72,16 +60,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
     std::uint32_t item_overhead = item_overhead_bytes;  // Credit that an item costs in addition to its bytes.
     std::uint32_t grant_bytes_min = window / 2;         // Credit is granted again when this much has been read.
   };
-  StreamCore(StreamChannel& channel, std::uint32_t call, const Flow& flow) noexcept
-      : channel_(channel),
-        loop_(channel.stream_loop()),
-        call_(call),
-        decode_limits_(channel.decode_limits()),
-        credit_(flow.send_credit),
-        window_(flow.window),
-        item_overhead_(flow.item_overhead),
-        grant_bytes_min_(flow.grant_bytes_min),
-        window_left_(flow.window) {}
+  StreamCore(StreamChannel& channel, std::uint32_t call, const Flow& flow) noexcept;
   StreamCore(StreamChannel& channel, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
       : StreamCore(channel, call, Flow{.send_credit = send_credit, .window = window}) {}
   StreamCore(const StreamCore&) = delete;
@@ -123,10 +102,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
     return writable() && (closed_ || (turn_items_ < turn_items_max && turn_bytes_ < turn_bytes_max));
   }
   // Called by the session when the backlog has room again. It has removed `waiting` from its list.
-  static void on_room(WaitingWriter& waiting) {
-    StreamCore& core = static_cast<StreamCore&>(waiting);
-    core.wake(core.writer_);
-  }
+  static void on_room(WaitingWriter& waiting);
   std::optional<Error> write_error() const;
   std::byte* begin_item(const codec::EncodedSize& size);
   void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/line_trace.h"
+#include "exec/loop_work.h"
 #include "hawser/identity.h"
 #include "hawser/protocols.h"
 #include "hawser/structured_log.h"
@@ -141,8 +142,8 @@ Error PortSession::unkept_error(const detail::ReceiveAccount& account) {
 }
 
 void PortSession::name_traced_work(const std::string& method, MetadataView metadata) noexcept {
-  detail::LoopAccess::set_traced_work(host_.loop, method, metadata.bytes(),
-                                      [](Bytes bytes) { return trace_of(MetadataView(bytes)); });
+  detail::LoopWork::set_traced_work(host_.loop, method, metadata.bytes(),
+                                    [](Bytes bytes) { return trace_of(MetadataView(bytes)); });
 }
 
 Error PortSession::exception_error(MetadataView metadata, std::string_view method, std::string_view part,

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/block_pool.h"
+#include "exec/loop_work.h"
 #include "rpc/port/port_protocol.h"
 #include "rpc/server/server_loop.h"
 #include "transport/common/framed_connection.h"
@@ -117,7 +118,7 @@ void ServerLoop::take_options() {
   const Duration ping_interval = options_.ping_interval;
   const std::uint64_t number = shared_.live.take(options_);
   // A loop of the caller keeps its own value until this one is changed.
-  if (options_.loop.blocked_max != blocked_max) detail::LoopAccess::set_blocked_max(loop_, options_.loop.blocked_max);
+  if (options_.loop.blocked_max != blocked_max) detail::LoopWork::set_blocked_max(loop_, options_.loop.blocked_max);
   if (options_.receive_window != window || options_.receive_rate_min != rate) {
     sweep_.stop();
     if (!sessions_.empty()) start_sweep();

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "hawser/detail/loop_access.h"
+#include "hawser/detail/stream_tap.h"
 #include "hawser/stream.h"
 
 namespace hawser::detail {
@@ -12,6 +13,22 @@ std::unexpected<Error> protocol_error(std::string text) {
 }
 
 }  // namespace
+
+StreamCore::StreamCore(StreamChannel& channel, std::uint32_t call, const Flow& flow) noexcept
+    : channel_(channel),
+      loop_(channel.stream_loop()),
+      call_(call),
+      decode_limits_(channel.decode_limits()),
+      credit_(flow.send_credit),
+      window_(flow.window),
+      item_overhead_(flow.item_overhead),
+      grant_bytes_min_(flow.grant_bytes_min),
+      window_left_(flow.window) {}
+
+void StreamCore::on_room(WaitingWriter& waiting) {
+  StreamCore& core = static_cast<StreamCore&>(waiting);
+  core.wake(core.writer_);
+}
 
 void StreamCore::wake(Slot& slot) {
   if (slot.handle && !std::exchange(slot.queued, true)) loop_.resume_soon(slot.handle);

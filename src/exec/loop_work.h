@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "hawser/bytes.h"
+#include "hawser/loop.h"
+#include "hawser/time.h"
+
+namespace hawser {
+struct TraceContext;
+}
+
+namespace hawser::detail {
+
+// The watch for work that blocks a loop, LoopOptions::blocked_max. Loop's thread only.
+struct LoopWork {
+  // Does the same as LoopAccess::set_work() for a call with a trace, which the warning has then. Copies `name` and
+  // `metadata`. `trace_of` reads the trace when it is needed. Without memory, the trace is not known.
+  using TraceOf = std::optional<TraceContext> (*)(Bytes metadata);
+  static void set_traced_work(Loop& loop, const std::string& name, Bytes metadata, TraceOf trace_of) noexcept;
+  // Takes the place of LoopOptions::blocked_max.
+  static void set_blocked_max(Loop& loop, Duration blocked_max) noexcept;
+};
+
+}  // namespace hawser::detail
