@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -21,6 +22,15 @@ class LabRdma : public ::testing::Test {
     if (names->empty()) GTEST_SKIP() << "no RDMA device";
     testbed_ = Testbed::open(*verbs_, *executor_, {});
     ASSERT_TRUE(testbed_) << testbed_.error().describe();
+  }
+
+  // The device counts for all queue pairs, and may count a packet of the previous experiment after its end.
+  void until_counters_settle() {
+    for (int tries = 0; tries < 100; ++tries) {
+      const std::uint64_t before = testbed_->receiver_not_ready();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (testbed_->receiver_not_ready() == before) return;
+    }
   }
 
   std::shared_ptr<transport::rdma::Verbs> verbs_ = transport::rdma::system_verbs();
@@ -45,6 +55,7 @@ TEST_F(LabRdma, EveryExperimentVerifiesAndCreditsKeepReceiversReady) {
     StudyPoint verified = point;
     verified.plan.verify_each = true;
     verified.plan.count = std::min<std::uint64_t>(point.plan.count, 3 * point.plan.window);
+    until_counters_settle();
     const Result<StudySample> sample = measure(*testbed_, verified);
     ASSERT_TRUE(sample) << point.experiment << " " << point.series << " at " << point.x << ": "
                         << sample.error().describe();
