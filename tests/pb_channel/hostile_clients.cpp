@@ -241,7 +241,7 @@ TEST(PbHostileClientMemory, ItemsOfAClosedStreamAreReleased) {
     const std::string item(200'000, 'i');
     for (int i = 0; i < 30; ++i) socket.send(stream_frame({ids[1], 77, StreamFrameType::data}, item));
     EXPECT_TRUE(soon([&] { return server.counters().receive_bytes > 1'000'000; }));
-    EXPECT_EQ(StreamClose(office.streams.at(1)), 0);
+    EXPECT_EQ(StreamClose(office.streams().at(1)), 0);
     office.inbox.hold(false);
     EXPECT_TRUE(soon([&] { return office.inbox.closed() == 1; }));
     EXPECT_TRUE(soon([&] { return server.counters().receive_bytes < 300'000; })) << server.counters().receive_bytes;

@@ -157,7 +157,11 @@ class StreamOffice final : public probe::PostService {
   }
   Echo echo;
   Inbox inbox;
-  std::vector<StreamId> streams;  // The streams of the last call with "several".
+  // The streams of the last call with "several".
+  StreamIds streams() {
+    const std::lock_guard lock(mutex_);
+    return streams_;
+  }
   std::atomic<StreamId> last_stream{INVALID_STREAM_ID};
   std::atomic<int> accepted{0};
 
@@ -171,13 +175,19 @@ class StreamOffice final : public probe::PostService {
     EXPECT_EQ(StreamAccept(ids, controller, &options), text == "several as one" ? -1 : 0);
     StreamIds again;
     EXPECT_EQ(StreamAccept(again, controller, &options), -1);
-    streams = ids;
+    {
+      const std::lock_guard lock(mutex_);  // Calls run on all loops.
+      streams_ = ids;
+    }
     accepted += static_cast<int>(ids.size());
     if (text == "several and fail") return controller.SetFailed(18, "after all");
     for (std::size_t i = 0; i < ids.size(); ++i) {
       EXPECT_EQ(StreamWrite(ids[i], message_of("stream " + std::to_string(i))), 0);
     }
   }
+
+  std::mutex mutex_;
+  StreamIds streams_;
 };
 
 class PbStreams : public ::testing::Test {
