@@ -81,7 +81,7 @@ class Rows {
   const bool changes_;
 };
 
-std::vector<Column> columns() {
+std::vector<Column> option_columns() {
   return {{"name", "name"},
           {"value", "value", true},
           {"default", "default", true},
@@ -91,7 +91,7 @@ std::vector<Column> columns() {
 
 // The options of the application and of components.
 Table own_options(const std::vector<OptionState>& changeable, bool changes) {
-  Table table{.key = "own_options", .title = "Options of the program", .columns = columns()};
+  Table table{.key = "own_options", .title = "Options of the program", .columns = option_columns()};
   for (const OptionState& one : changeable) {
     if (rpc::LiveOptions::is_of_server(one.name)) continue;
     table.rows.push_back({one.name, shown(one.value), shown(one.standard), one.origin, change_cell(one, changes)});
@@ -189,7 +189,7 @@ Task<Document> options_page(PageState& state, HttpRequest&) {
   const ServerOptions before;
   Document document{.path = "/options", .title = "Options"};
   document.updates = false;
-  Table table{.key = "options", .title = "ServerOptions", .columns = columns()};
+  Table table{.key = "options", .title = "ServerOptions", .columns = option_columns()};
   Rows rows(table, changeable, changes);
 #define HAWSER_OPTION(name) rows.add(#name, now.name, before.name)
   HAWSER_OPTION(listen);
