@@ -58,6 +58,8 @@ struct Line {
 
 class LinesOfCalls : public ::testing::Test {
  protected:
+  // The server writes lines until it has ended.
+  ~LinesOfCalls() override { server.reset(); }
   LogSink sink() {
     return [this](LogLevel, std::string_view component, std::string_view text) {
       const TraceContext* const trace = trace_of_line();
