@@ -10,6 +10,10 @@
 // Owners of OpenSSL's objects, and the texts of its errors.
 namespace hawser::tls {
 
+// Threads of loops may end connections while the process exits. OpenSSL registers a function with atexit() that frees
+// what these threads use. This prevents it, if the program has not used OpenSSL before main().
+inline const bool openssl_outlives_main = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
+
 template <auto release>
 struct Released {
   template <class T>
