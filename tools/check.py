@@ -3,8 +3,9 @@
 
 check.py [STAGE...]   all stages by default, in the order of the list that --help prints
 
-The stages dev and rdma run at once: the guest of rdma runs while dev tests on this machine. All stages run, also if one
-fails. The results are stored in build/check.json. --with-earlier adds the stages of the previous call to the summary.
+The stages dev, rdma and thorough run at once, as far as they are asked for together with rdma: the guest of rdma runs while
+the others test on this machine. All stages run, also if one fails. The results are stored in build/check.json.
+--with-earlier adds the stages of the previous call to the summary.
 """
 
 import argparse
@@ -37,6 +38,8 @@ STAGES = {
 
 # Tests that may need an RDMA device or change the machine. If they were skipped here, they are run in the guest.
 RDMA_TESTS = "[Rr][Dd][Mm][Aa]|EachYamaScope"  # ctest uses this expression too, and has no option to ignore case.
+# Cases that one process with a sanitizer runs at most. A leak is found at the end of the process, as one of its last case.
+CASES_OF_A_PROCESS = 40
 # Labels of tests that only the stages of these names run.
 THOROUGH = "thorough"
 FUZZ = "fuzz"
@@ -160,6 +163,41 @@ def test_stage(stage):
     return totals
 
 
+def preset_environment(preset):
+    """Returns the environment of the tests of a preset."""
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]
+    chosen = next(one for one in presets if one["name"] == preset)
+    return {name: value.replace("${sourceDir}", str(ROOT)) for name, value in chosen.get("environment", {}).items()}
+
+
+def sanitized_stage(stage):
+    """A process with a sanitizer starts and ends slowly, so that one process runs several cases. The stage dev runs each
+    case in a process of its own."""
+    totals = Totals()
+    if not build_preset(stage, stage, totals):
+        return totals
+    started = time.monotonic()
+    folder = ROOT / "build" / stage
+    tests = [test for test in all_tests(stage) if not labels_of(test) & {THOROUGH, FUZZ}]
+    groups, cases = gtest_groups(tests)
+    asked, results = folder / "cases.json", folder / "results.jsonl"
+    results.unlink(missing_ok=True)
+    asked.write_text(json.dumps(groups))
+    subprocess.run([sys.executable, "-B", str(ROOT / "tools" / "gtest_cases.py"), str(asked), str(results), "--jobs",
+                    str(CPUS), "--cases-max", str(CASES_OF_A_PROCESS)], cwd=ROOT, env=os.environ | preset_environment(stage))
+    seen = set()
+    if results.exists():
+        found, seen = read_cases(stage, results, cases)
+        totals.add(found)
+    names = set(cases.values())
+    totals.failed += [f"{stage}: {name} (did not run)" for name in sorted(names - seen)]
+    totals.seconds["tests"] = time.monotonic() - started
+    others = [test["name"] for test in tests if test["name"] not in names]
+    if others:
+        totals.add(ctest_totals(stage, stage, "ctest", "--tests-regex", f"^({'|'.join(map(re.escape, others))})$"))
+    return totals
+
+
 def gcc_stage(stage):
     """Also builds the preset of docs/install.md, in which each target of the library is one compilation."""
     totals = test_stage(stage)
@@ -182,12 +220,15 @@ def labelled_stage(preset, label):
     return run_stage
 
 
-def dev_and_rdma_stages():
-    """Runs both stages at once: the guest emulates its processors, and half of the tests wait most of their time."""
-    dev, rdma = Totals(), Totals()
+def stages_beside_guest(names):
+    """Runs the stages dev and rdma at once, and thorough too if it is among `names`: the guest emulates its processors, and
+    half of the tests wait most of their time. Returns the totals of each of `names`."""
+    outcomes = {name: Totals() for name in names}
+    dev, rdma = outcomes["dev"], outcomes["rdma"]
     if not build_preset("dev", "dev", dev):
-        rdma.failed.append("rdma: configure")
-        return dev, rdma
+        for name in names[1:]:
+            outcomes[name].failed.append(f"{name}: configure")
+        return outcomes.values()
     here = ctest_totals("dev", "dev", "ctest-rdma-here", "--tests-regex", RDMA_TESTS, "--label-exclude", THOROUGH)
 
     def run_guest():
@@ -202,10 +243,12 @@ def dev_and_rdma_stages():
     guest = threading.Thread(target=run_guest)
     guest.start()
     others = ctest_totals("dev", "dev", "ctest", "--exclude-regex", RDMA_TESTS, "--label-exclude", THOROUGH)
+    if THOROUGH in outcomes:
+        outcomes[THOROUGH].add(ctest_totals(THOROUGH, "dev", "ctest-thorough", "--label-regex", f"^{THOROUGH}$"))
     guest.join()
     dev.add(here)
     dev.add(others)
-    return dev, rdma
+    return outcomes.values()
 
 
 def all_tests(preset):
@@ -213,6 +256,10 @@ def all_tests(preset):
     listed = subprocess.run(["ctest", "--preset", preset, "--show-only=json-v1"], cwd=ROOT, capture_output=True,
                             text=True, check=True)
     return json.loads(listed.stdout)["tests"]
+
+
+def labels_of(test):
+    return {label for one in test.get("properties", []) if one["name"] == "LABELS" for label in one["value"]}
 
 
 def gtest_groups(tests):
@@ -384,18 +431,18 @@ def run_stages(stages):
         stage = stages.pop(0)
         names = [stage]
         if stage == "dev" and "rdma" in stages:
-            stages.remove("rdma")
-            names.append("rdma")
+            names += [name for name in ("rdma", THOROUGH) if name in stages]
+            stages = [name for name in stages if name not in names]
         print("".join(f"\n== {name}: {STAGES[name]}" for name in names), flush=True)
         started = time.monotonic()
         try:
-            if len(names) == 2:
-                outcomes = dev_and_rdma_stages()
+            if len(names) > 1:
+                outcomes = stages_beside_guest(names)
             elif stage == "rdma":
                 outcomes = [rdma_stage(stage, None)]
             else:
                 run_stage = {"thorough": labelled_stage("dev", THOROUGH), "fuzz": labelled_stage("asan", FUZZ), "gcc": gcc_stage,
-                             "counters": counters_stage}.get(stage, test_stage)
+                             "asan": sanitized_stage, "tsan": sanitized_stage, "counters": counters_stage}.get(stage, test_stage)
                 outcomes = [run_stage(stage)]
         except Exception:  # A stage that raises an exception has failed. The others continue.
             traceback.print_exc()

@@ -175,15 +175,16 @@ class Stages(unittest.TestCase):
             if stage == "gcc":
                 raise OSError("no such program")
             return totals_of(1)
-        with mock.patch.object(check, "test_stage", test_stage):
+        with mock.patch.object(check, "test_stage", test_stage), mock.patch.object(check, "sanitized_stage", test_stage):
             found = self.run_stages("gcc", "asan")
         self.assertEqual(found["gcc"].failed, ["gcc: check.py itself"])
         self.assertEqual(found["asan"].passed, 1)
 
-    def test_dev_and_rdma_run_together(self):
-        with mock.patch.object(check, "dev_and_rdma_stages", lambda: (totals_of(1), totals_of(2))):
-            found = self.run_stages("dev", "rdma")
-        self.assertEqual([(stage, totals.passed) for stage, totals in found.items()], [("dev", 1), ("rdma", 2)])
+    def test_dev_rdma_and_thorough_run_together(self):
+        for stages in (["dev", "rdma"], ["dev", "rdma", "thorough"]):
+            with mock.patch.object(check, "stages_beside_guest", lambda names: [totals_of(len(name)) for name in names]):
+                found = self.run_stages(*stages)
+            self.assertEqual([(stage, totals.passed) for stage, totals in found.items()], [(name, len(name)) for name in stages])
 
     def test_a_test_that_the_guest_runs_counts_once(self):
         def ctest_totals(stage, preset, name, *arguments, **options):
@@ -196,8 +197,42 @@ class Stages(unittest.TestCase):
             return totals_of(1)
         with (mock.patch.object(check, "build_preset", lambda *_: True), mock.patch.object(check, "rdma_stage", rdma_stage),
               mock.patch.object(check, "ctest_totals", ctest_totals)):
-            dev, rdma = check.dev_and_rdma_stages()
-        self.assertEqual((str(dev), str(rdma)), ("11 passed, 0 failed, 0 skipped", "1 passed, 0 failed, 0 skipped"))
+            totals = check.stages_beside_guest(["dev", "rdma", "thorough"])
+        self.assertEqual([str(one) for one in totals], ["11 passed, 0 failed, 0 skipped", "1 passed, 0 failed, 0 skipped",
+                                                        "10 passed, 0 failed, 0 skipped"])
+
+    def test_sanitized_cases_share_processes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "x_test")
+            # It runs two cases, and reports a leak at its end.
+            program.write_text("#!/bin/sh\ncase $1 in *S.a*) ;; *) exit 0 ;; esac\necho '[ RUN      ] S.a'\necho '[       OK ] S.a'\n"
+                               "echo '[ RUN      ] S.b'\necho '[       OK ] S.b'\necho $LEAKS_OF\nexit 23\n")
+            program.chmod(0o755)
+            tests = [{"name": f"x.{case}", "command": [str(program), f"--gtest_filter={case}"],
+                      "properties": [{"name": "WORKING_DIRECTORY", "value": folder}]} for case in ("S.a", "S.b", "S.c")]
+            tests.append({"name": "other", "command": ["true"], "properties": []})
+            tests.append({"name": "long", "command": ["true"], "properties": [{"name": "LABELS", "value": ["thorough"]}]})
+            others = []
+
+            def ctest_totals(stage, preset, name, *arguments):
+                others.append(arguments)
+                return totals_of(1)
+            pathlib.Path(folder, "build", "asan").mkdir(parents=True)
+            tools = pathlib.Path(check.ROOT, "tools")
+            pathlib.Path(folder, "tools").symlink_to(tools)
+            with (mock.patch.object(check, "ROOT", pathlib.Path(folder)), mock.patch.object(check, "build_preset", lambda *_: True),
+                  mock.patch.object(check, "all_tests", lambda _: tests), mock.patch.object(check, "ctest_totals", ctest_totals),
+                  mock.patch.object(check, "preset_environment", lambda _: {"LEAKS_OF": "17 bytes"})):
+                totals = check.sanitized_stage("asan")
+                found = pathlib.Path(folder, "build", "asan", "results.jsonl").read_text()
+        # The case that ran last has the leak. The one that did not run has failed as well.
+        self.assertEqual((totals.passed, sorted(totals.failed)), (3, ["asan: x.S.b", "asan: x.S.c (did not run)"]))
+        self.assertIn("17 bytes", found)
+        self.assertEqual(others, [("--tests-regex", "^(other)$")])
+
+    def test_the_environment_of_a_preset(self):
+        self.assertIn(f"suppressions={check.ROOT}/tests/sanitizers/tsan.supp", check.preset_environment("tsan")["TSAN_OPTIONS"])
+        self.assertEqual(check.preset_environment("dev"), {})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Runs cases of GoogleTest programs, as many as possible in one process, and reports the result of each.
 
-gtest_cases.py CASES RESULTS
+gtest_cases.py CASES RESULTS [--jobs N] [--cases-max N]
+
+--jobs N runs N processes at once, each for at most --cases-max cases of a program. Without them, one process runs all
+cases of a program, one program after the other.
 
 CASES is a JSON list of {"program": path, "directory": where to run it, "timeout_s": of a case,
 "cases": ["Suite.Case", ...]}. RESULTS gets a line of JSON for each case when it ends: {"program", "case", "status",
@@ -10,12 +13,15 @@ that was running has failed, and a new process runs the others. A case that neve
 anything failed.
 """
 
+import argparse
+import concurrent.futures
 import json
 import os
 import re
 import selectors
 import subprocess
 import sys
+import threading
 import time
 
 STATE = re.compile(r"\[( RUN      |       OK |  SKIPPED |  FAILED  )\] (\S+?)(,| \(|$)")
@@ -113,23 +119,44 @@ def run_group(group, report):
             break  # The program has no such cases. They have no line in the results.
 
 
+def in_parts(groups, cases_max):
+    """Returns the groups with at most that many cases each, in the order of their cases."""
+    return [{**group, "cases": group["cases"][begin:begin + cases_max]}
+            for group in groups for begin in range(0, len(group["cases"]), cases_max)]
+
+
 def main():
-    groups = json.load(open(sys.argv[1], encoding="utf-8"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", metavar="CASES")
+    parser.add_argument("results", metavar="RESULTS")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--cases-max", type=int)
+    arguments = parser.parse_args()
+    with open(arguments.cases, encoding="utf-8") as file:
+        groups = json.load(file)
+    if arguments.cases_max is not None:
+        groups = in_parts(groups, arguments.cases_max)
     failed = 0
-    with open(sys.argv[2], "w", encoding="utf-8") as results:
+    lock = threading.Lock()
+    with open(arguments.results, "w", encoding="utf-8") as results:
         def report(program, case, status, seconds, output):
             nonlocal failed
-            results.write(json.dumps({"program": program, "case": case, "status": status, "seconds": round(seconds, 3),
-                                      "output": output}) + "\n")
-            results.flush()
-            if status == "failed":
-                failed += 1
-                print(f"{case} failed after {seconds:.1f} s:\n{output}", flush=True)
+            with lock:
+                results.write(json.dumps({"program": program, "case": case, "status": status, "seconds": round(seconds, 3),
+                                          "output": output}) + "\n")
+                results.flush()
+                if status == "failed":
+                    failed += 1
+                    print(f"{case} failed after {seconds:.1f} s:\n{output}", flush=True)
 
-        for group in groups:
+        def run_one(group):
             began = time.monotonic()
             run_group(group, report)
-            print(f"{group['program']}: {len(group['cases'])} cases, {time.monotonic() - began:.0f} s", flush=True)
+            if arguments.jobs == 1:
+                print(f"{group['program']}: {len(group['cases'])} cases, {time.monotonic() - began:.0f} s", flush=True)
+
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            list(pool.map(run_one, groups))  # Raises what one of them raised.
     return 1 if failed else 0
 
 

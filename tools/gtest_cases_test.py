@@ -38,6 +38,13 @@ sys.exit(7 if any("leak" in case for case in cases) else failed)
 """
 
 
+class Parts(unittest.TestCase):
+    def test_have_each_case_once(self):
+        groups = [{"program": "a", "cases": ["1", "2", "3"]}, {"program": "b", "cases": ["4"]}]
+        self.assertEqual(gtest_cases.in_parts(groups, 2), [{"program": "a", "cases": ["1", "2"]}, {"program": "a", "cases": ["3"]},
+                                                           {"program": "b", "cases": ["4"]}])
+
+
 class RunGroup(unittest.TestCase):
     def run_cases(self, *cases, timeout_s=30):
         with tempfile.TemporaryDirectory() as folder:

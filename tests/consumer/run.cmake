@@ -1,8 +1,9 @@
 # cmake -DBUILD=<build folder> -DSOURCE=<source folder> -DWORK=<folder to use> -DCOMPILER=<c++> -DLIBDIR=<lib>
-#       -DCOMPONENTS=<components that BUILD has, with commas> -P run.cmake
-# Uses Hawser as other projects do: the static library installed from BUILD; as a part of a project, through
-# add_subdirectory and through FetchContent; the shared library installed from the latter. Installed libraries are used
-# through find_package and through pkg-config.
+#       -DCOMPONENTS=<components that BUILD has, with commas> -DWITHIN_PROJECTS=<whether to compile the library again>
+#       -P run.cmake
+# Uses Hawser as other projects do: the static library installed from BUILD; with WITHIN_PROJECTS as a part of a
+# project, through add_subdirectory and through FetchContent, and the shared library installed from the latter.
+# Installed libraries are used through find_package and through pkg-config.
 cmake_minimum_required(VERSION 3.25)
 set(here ${CMAKE_CURRENT_LIST_DIR})
 cmake_host_system_information(RESULT processors QUERY NUMBER_OF_LOGICAL_CORES)
@@ -85,6 +86,9 @@ run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
 file(RENAME ${WORK}/first ${WORK}/static)
 use_package(use_static ${WORK}/static ${COMPONENTS})
 
+if(NOT WITHIN_PROJECTS)
+  return()
+endif()
 # Without optional parts, which take time to compile.
 set(library_alone -DHAWSER_UCX=OFF -DHAWSER_BRPC=OFF -DHAWSER_GRPC=OFF -DHAWSER_PROTOBUF=OFF)
 build_in_project(add_subdirectory ${library_alone})
