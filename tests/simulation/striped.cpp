@@ -407,8 +407,8 @@ TEST(StripedMemoryAccess, APathThatRefusedAPieceGetsOthersLater) {
     EXPECT_TRUE(self.equal());
     const std::vector<StripePath> both = striped.paths();
     EXPECT_EQ(both[0].failures, 0U);
-    // Its own reads delay it, so that it gets fewer pieces than the other path.
-    EXPECT_GE(both[0].bytes, 2U * (16 << 10));
+    // Its own reads delay it for a quarter of the time.
+    EXPECT_GT(both[0].bytes, striped_bytes / 4);
     auto joining = scope.join();
     co_await std::move(joining);
   });

@@ -60,29 +60,13 @@ struct StripedMemory::State {
     path.pause = std::clamp(2 * path.pause, options.retry_min, options.retry_max);
     path.retry_at = now + path.pause;
   }
-  // The index of the path on which `bytes` are expected to complete first, apart from those that are to be avoided.
-  std::optional<std::size_t> fastest(std::size_t bytes, Time now, const std::vector<Time>& avoided) const noexcept;
+  // The index of the path that is to carry a piece of `bytes` of `transfer` now. None if the piece has to wait, or if
+  // no path is usable.
+  std::optional<std::size_t> path_for(std::size_t bytes, const Transfer& transfer) const noexcept;
 
   StripeOptions options;
   std::vector<Path> paths;
 };
-
-std::optional<std::size_t> StripedMemory::State::fastest(std::size_t bytes, Time now,
-                                                         const std::vector<Time>& avoided) const noexcept {
-  // A path of unknown rate is regarded as the fastest, so that it is measured.
-  double unknown = 1;
-  for (const Path& path : paths) unknown = std::max(unknown, path.rate.bytes_per_second(now));
-  std::optional<std::size_t> best;
-  double least = 0;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (now < avoided[i] || !paths[i].usable(now)) continue;
-    const double seconds = paths[i].rate.seconds_until(bytes, unknown, now);
-    if (best && seconds >= least) continue;
-    best = i;
-    least = seconds;
-  }
-  return best;
-}
 
 // A part of an operation that one path carries.
 struct StripedMemory::Piece {
@@ -124,7 +108,8 @@ struct StripedMemory::Transfer {
   Time deadline = Time::max();
   std::size_t bytes = 0;
   std::size_t confirmed = 0;
-  std::size_t run = 0;  // The first byte that is in no piece.
+  std::size_t under_way = 0;  // Bytes of the pieces in progress.
+  std::size_t run = 0;        // The first byte that is in no piece.
   std::size_t offset = 0;
   std::vector<std::unique_ptr<Piece>> again;  // Pieces that failed on a path.
   std::vector<std::size_t> in_progress;       // Number of pieces, by path.
@@ -135,6 +120,44 @@ struct StripedMemory::Transfer {
   std::optional<Error> error;         // The operation ends with it.
   exec::Condition changed;            // A piece ended.
 };
+
+// The path on which the piece is expected to complete first. If that path has its limit of pieces in progress, the
+// piece goes to another one if it is expected to complete there before the full paths have carried all that is left. So
+// a path that was measured while it was slow is measured again when it is not.
+std::optional<std::size_t> StripedMemory::State::path_for(std::size_t bytes, const Transfer& transfer) const noexcept {
+  const Time now = transfer.loop.now();
+  // A path of unknown rate is regarded as the fastest, so that it is measured.
+  double unknown = 1;
+  for (const Path& path : paths) unknown = std::max(unknown, path.rate.bytes_per_second(now));
+  struct Choice {
+    std::optional<std::size_t> path;
+    double seconds = 0;
+    void consider(std::size_t other, double seconds_there) noexcept {
+      if (path && seconds_there >= seconds) return;
+      path = other;
+      seconds = seconds_there;
+    }
+  };
+  Choice all;
+  Choice with_room;
+  auto left = static_cast<double>(transfer.bytes - transfer.confirmed - transfer.under_way);
+  double rate_of_full = 0;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (now < transfer.avoided[i] || !paths[i].usable(now)) continue;
+    const detail::PathRate& rate = paths[i].rate;
+    const double seconds = rate.seconds_until(bytes, unknown, now);
+    all.consider(i, seconds);
+    if (transfer.in_progress[i] < options.pieces_per_path) {
+      with_room.consider(i, seconds);
+    } else {
+      const double known = rate.bytes_per_second(now);
+      rate_of_full += known > 0 ? known : unknown;
+      left += static_cast<double>(rate.outstanding());
+    }
+  }
+  const bool worthwhile = with_room.path == all.path || with_room.seconds * rate_of_full <= left;
+  return worthwhile ? with_room.path : std::nullopt;
+}
 
 std::unique_ptr<StripedMemory::Piece> StripedMemory::Transfer::next() {
   if (!again.empty()) {
@@ -242,8 +265,9 @@ Task<void> StripedMemory::carry(Transfer& transfer, std::size_t index, std::uniq
     auto trying = attempt(transfer, index, *piece, local_use);
     outcome = co_await std::move(trying);
   }
+  const std::size_t bytes = piece->batch.bytes();
   if (outcome) {
-    transfer.confirmed += piece->batch.bytes();
+    transfer.confirmed += bytes;
     transfer.avoided[index] = {};
   } else if (!transfer.error) {
     if (piece->refused) {
@@ -269,6 +293,7 @@ Task<void> StripedMemory::carry(Transfer& transfer, std::size_t index, std::uniq
   }
   --transfer.in_progress[index];
   --transfer.pieces;
+  transfer.under_way -= bytes;
   transfer.changed.notify_all();
 }
 
@@ -283,10 +308,11 @@ Task<Result<void>> StripedMemory::run(std::shared_ptr<State> state, RemoteReques
     std::unique_ptr<Piece> piece = transfer.next();
     if (piece == nullptr && transfer.pieces == 0) break;
     std::optional<std::size_t> path;
-    if (piece != nullptr) path = state->fastest(piece->batch.bytes(), transfer.loop.now(), transfer.avoided);
-    if (path && transfer.in_progress[*path] < state->options.pieces_per_path) {
+    if (piece != nullptr) path = state->path_for(piece->batch.bytes(), transfer);
+    if (path) {
       ++transfer.in_progress[*path];
       ++transfer.pieces;
+      transfer.under_way += piece->batch.bytes();
       scope.spawn(carry(transfer, *path, std::move(piece)));
       continue;
     }
