@@ -19,6 +19,18 @@ namespace hawser::simulation {
 
 // A handler. It has external linkage because methods are found by name.
 int call_beside_bulk(int number) { return number; }
+// Reads the caller's memory `times` times, one after the other.
+Task<bool> read_of_caller(Context& context, RemoteRegion region, int times) {
+  std::vector<std::byte> into(16 << 10);
+  for (int i = 0; i < times; ++i) {
+    auto reading = RemoteMemory(context).read(region, 0, into);
+    const Result<void> read = co_await std::move(reading);
+    if (!read) co_return false;
+  }
+  co_return true;
+}
+std::string large_reply(std::uint64_t bytes) { return std::string(bytes, 'r'); }
+std::uint64_t large_request(const std::string& bytes) { return bytes.size(); }
 
 namespace {
 
@@ -216,6 +228,94 @@ TEST(SlowMemoryAccess, BulkAccessesGoOnBesideManySmallOnes) {
     auto joining = scope.join();
     co_await std::move(joining);
   }());
+}
+
+Task<void> await_reply(Client& client, std::uint64_t bytes, std::size_t& ended) {
+  auto calling = client.call<&large_reply>(bytes);
+  const Result<std::string> reply = co_await std::move(calling);
+  EXPECT_TRUE(reply && reply->size() == bytes) << (reply ? "" : reply.error().text);
+  ++ended;
+}
+
+// Each look at the clock takes 600 us of virtual time, so that the turns of connections are short.
+class SlowClock final : public exec::Poller {
+ public:
+  std::string_view name() const noexcept override { return "a slow clock"; }
+  Time now() const noexcept override {
+    looks_ += std::chrono::microseconds(600);
+    return sim_.now() + looks_;
+  }
+  std::size_t wait(Duration timeout, Time& now) override {
+    Time waited;
+    const std::size_t found = sim_.wait(timeout, waited);
+    now = sim_.now() + looks_;
+    return found;
+  }
+  void wake() noexcept override {}
+  void watch(int fd, exec::Watcher& watcher) override { sim_.watch(fd, watcher); }
+  void unwatch(int, exec::Watcher&) noexcept override {}
+  bool real_time() const noexcept override { return false; }
+
+ private:
+  exec::SimPoller sim_;
+  mutable Duration looks_{};
+};
+
+struct LongBacklogs {
+  static constexpr std::size_t backlog = 256 << 10;
+
+  // Makes a request of 8 MiB, behind `small` calls and those with 4 MiB of replies. `beside` runs beside them.
+  template <class Beside>
+  void run(std::size_t small, Beside beside) {
+    loop.run([](LongBacklogs& self, std::size_t of_few_bytes, Beside& other) -> Task<void> {
+      EXPECT_TRUE(self.server.start());
+      auto connecting = self.client.connect("server:1");
+      const Result<void> connected = co_await std::move(connecting);
+      EXPECT_TRUE(connected);
+      RegisteredBuffer mine = std::move(*RegisteredBuffer::allocate(self.client, written_bytes));
+      const ExposedRegion region = std::move(*mine.expose(0, written_bytes, RegionAccess::read));
+      Scope scope;
+      std::size_t ended = 0;
+      scope.spawn(other(self.client, region.handle()));
+      for (std::size_t i = 0; i < of_few_bytes; ++i) scope.spawn(await_reply(self.client, 100, ended));
+      for (std::size_t i = 0; i < 8; ++i) scope.spawn(await_reply(self.client, 512 << 10, ended));
+      const std::string request(8 << 20, 'q');
+      auto calling = self.client.call<&large_request>(request);
+      const Result<std::uint64_t> counted = co_await std::move(calling);
+      EXPECT_TRUE(counted && *counted == request.size()) << (counted ? "" : counted.error().text);
+      auto joining = scope.join();
+      co_await std::move(joining);
+      EXPECT_EQ(ended, of_few_bytes + 8);
+    }(*this, small, beside));
+  }
+
+  LongBacklogs(std::unique_ptr<exec::Poller> poller, const transport::SimOptions& link)
+      : loop(std::move(poller), {.log = no_log()}), network(std::make_shared<transport::SimNetwork>(1, link)) {
+    server.register_handler<&read_of_caller, &large_reply, &large_request>();
+  }
+
+  Loop loop;
+  std::shared_ptr<transport::SimNetwork> network;
+  Server server{loop, over(network, ServerOptions{.listen = "server:1", .send_backlog_bytes_max = backlog})};
+  Client client{loop, over(network, ClientOptions{.send_backlog_bytes_max = backlog})};
+};
+
+// A server whose replies are not taken reads no requests. So a client whose requests are not taken must go on to read,
+// also if it serves accesses to its memory meanwhile,
+TEST(LongBacklogOfAClient, DoesNotKeepItFromReadingWhileItServesMemory) {
+  LongBacklogs both(std::make_unique<exec::SimPoller>(), slow_memory_link);
+  both.run(0, [](Client& by, RemoteRegion of) -> Task<void> {
+    auto calling = by.call<&read_of_caller>(of, 20);
+    const Result<bool> all = co_await std::move(calling);
+    EXPECT_TRUE(all && *all) << (all ? "an access failed" : all.error().text);
+  });
+}
+
+// and if so many replies arrive at once that it continues in a later turn.
+TEST(LongBacklogOfAClient, DoesNotKeepItFromReadingAfterATurn) {
+  LongBacklogs both(std::make_unique<SlowClock>(),
+                    {.bytes_per_second = 1'000'000'000, .buffer_bytes_min = 128 << 10, .buffer_bytes_max = 128 << 10});
+  both.run(500, [](Client&, RemoteRegion) -> Task<void> { co_return; });
 }
 
 }  // namespace

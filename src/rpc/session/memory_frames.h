@@ -10,6 +10,7 @@
 #include "hawser/transport/connection.h"
 #include "rpc/session/memory_operation.h"
 #include "rpc/session/region_table.h"
+#include "rpc/session/unsent_replies.h"
 #include "wire/call_table.h"
 
 namespace hawser::rpc {
@@ -40,6 +41,11 @@ class MemoryFrames {
   // Frames that interactive operations leave while bulk ones wait.
   static constexpr std::size_t bulk_pieces = 8;
   static_assert(piece_bytes_max <= wire::memory_read_bytes_max);
+  // While the backlog is above send_backlog_bytes_max, a peer with more replies that are not sent is not read.
+  static constexpr std::size_t unsent_replies_max = std::size_t{2} << 20;
+  // A peer that keeps to its windows never has as many.
+  static_assert(unsent_replies_max >
+                2 * (window_bytes + piece_bytes_max) + UnsentReplies::merged_bytes_max + (std::size_t{64} << 10));
 
   explicit MemoryFrames(rpc::Session& session);
   MemoryFrames(const MemoryFrames&) = delete;
@@ -105,7 +111,7 @@ class MemoryFrames {
   void serve_atomic(const wire::MemoryFrame& request, const wire::MemoryBody& body);
   void reply(wire::CallId call, Bytes body);
   void refuse(wire::CallId call, const Error& error);
-  void after_reply();
+  void end_reply(std::span<const ConstBuffer> pieces = {}, SendCompletion* owner = nullptr);
 
   rpc::Session& session_;
   Pieces pieces_;
@@ -125,6 +131,7 @@ class MemoryFrames {
   std::uint64_t others_sent_ = 0;
   std::uint64_t frames_sent_ = 0;
   TransferSchedule<MemoryOperation> schedule_;  // Operations with frames to be sent.
+  UnsentReplies unsent_replies_;                // Replies that were committed while the backlog was long.
   bool posting_ = false;
   bool ended_ = false;
   Arriving arriving_{*this};

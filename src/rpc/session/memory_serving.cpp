@@ -199,8 +199,7 @@ void MemoryFrames::serve_read(const wire::MemoryFrame& request, const wire::Memo
     return;
   }
   const ConstBuffer piece{read.data(), read.size()};
-  end_frame(std::span(&piece, 1), owner.release());
-  after_reply();
+  end_reply(std::span(&piece, 1), owner.release());
 }
 
 void MemoryFrames::serve_write(const wire::MemoryFrame& request, const wire::MemoryBody& body,
@@ -257,8 +256,7 @@ void MemoryFrames::reply(CallId call, Bytes body) {
   std::byte* const to = session_.begin_frame(wire::MemoryReplyFrame{.call = call}, body.size(), 0);
   if (to == nullptr) return;  // The session has ended.
   if (!body.empty()) std::memcpy(to, body.data(), body.size());
-  end_frame();
-  after_reply();
+  end_reply();
 }
 
 void MemoryFrames::refuse(CallId call, const Error& error) {
@@ -270,19 +268,29 @@ void MemoryFrames::refuse(CallId call, const Error& error) {
         session_.begin_frame(wire::MemoryReplyFrame{.call = call, .code = error.code}, text.size(), 0);
     if (to == nullptr) return;
     std::memcpy(to, text.data(), text.size());
-    end_frame();
-    after_reply();
+    end_reply();
   } catch (const std::bad_alloc&) {
     session_.end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
   }
 }
 
-// A peer that does not take what it reads is not read either, so that its backlog stays bounded.
-void MemoryFrames::after_reply() {
+// A peer that does not take what it reads is not read either, so that its backlog stays bounded. A peer that keeps to
+// its windows is always read: it may be waiting until its replies are taken before it takes more of this side.
+void MemoryFrames::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   transport::Connection& connection = session_.connection();
-  if (ended_ || connection.backlog() <= session_.settings().backlog_bytes_max || connection.paused()) return;
+  const std::uint64_t before = connection.committed();
+  end_frame(pieces, owner);
+  if (ended_) return;
+  if (connection.backlog() <= session_.settings().backlog_bytes_max) return unsent_replies_.clear();
+  if (session_.held()) return;
+  try {
+    unsent_replies_.add(connection.committed(), connection.committed() - before);
+  } catch (const std::bad_alloc&) {
+    return session_.hold();
+  }
+  if (unsent_replies_.bytes(connection.sent()) <= unsent_replies_max) return;
   connection.flush();
-  if (!ended_ && connection.backlog() > session_.settings().backlog_bytes_max) connection.pause();
+  if (!ended_ && unsent_replies_.bytes(connection.sent()) > unsent_replies_max) session_.hold();
 }
 
 }  // namespace hawser::detail

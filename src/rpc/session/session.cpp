@@ -162,7 +162,12 @@ void Session::deliver_timed(const transport::Message& message) {
 
 // on_drained() resumes a connection that waits until its peer reads.
 void Session::end_rest() noexcept {
-  if (!closed_ && connection_->backlog() <= settings_.backlog_bytes_max) connection_->resume();
+  if (!closed_ && !held_) connection_->resume();
+}
+
+void Session::hold() noexcept {
+  held_ = true;
+  if (!connection_->paused()) connection_->pause();
 }
 
 inline void Session::deliver(const transport::Message& message) {
@@ -240,6 +245,7 @@ void Session::on_drained() {
     first.unlink();
     detail::StreamCore::on_room(first);
   }
+  held_ = false;
   if (!closed_ && memory_ != nullptr) memory_->on_drained();
   if (!closed_ && connection_->paused() && !rest_.running()) connection_->resume();
 }

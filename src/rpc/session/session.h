@@ -149,6 +149,10 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   Behind falls_behind(std::uint64_t bytes) noexcept;
   detail::ReceiveAccount& account() noexcept { return account_; }
   const detail::ReceiveAccount& account() const noexcept { return account_; }
+  // Reads nothing of the peer until it has taken half of send_backlog_bytes_max. A client must not do this because of
+  // its own requests: the server may be waiting until the client has read replies.
+  void hold() noexcept;
+  bool held() const noexcept { return held_; }
   // There is no memory to keep a stream's item. Either `call` has ended, or its stream ends with this error.
   virtual void on_unkept_item(std::uint32_t call, const Error& why) = 0;
 
@@ -208,6 +212,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   std::unique_ptr<PathGuard> guard_;  // Non-null on paths that were agreed on over a protected stream.
   std::string unproved_;
   bool closed_ = false;
+  bool held_ = false;  // See hold().
 
   std::byte* head_ = nullptr;  // The frame between begin_frame() and end_frame().
   std::size_t head_bytes_ = 0;
