@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -20,10 +23,13 @@ constexpr std::size_t page_bytes = 4096;
 // All ranges of the process: an access may go over a connection of another client than the one that a range was made
 // with, for example after a failover of StripedMemory.
 struct Ranges {
-  std::mutex mutex;
-  std::vector<MutableBytes> all;       // Guarded by the mutex.
+  std::shared_mutex mutex;
+  std::vector<MutableBytes> all;       // Guarded by the mutex. In the order of their addresses; they do not overlap.
   std::atomic<std::size_t> count = 0;  // The size of `all`.
 };
+
+std::uintptr_t begin_of(MutableBytes range) noexcept { return reinterpret_cast<std::uintptr_t>(range.data()); }
+std::uintptr_t end_of(MutableBytes range) noexcept { return begin_of(range) + range.size(); }
 
 Ranges& ranges() {
   static Ranges ranges;
@@ -60,7 +66,9 @@ Result<DmabufRange> DmabufRange::open(int descriptor, std::uint64_t offset, std:
   {
     Ranges& known = ranges();
     const std::lock_guard lock(known.mutex);
-    known.all.push_back(range.pages_);
+    const auto behind = std::upper_bound(known.all.begin(), known.all.end(), range.pages_.data(),
+                                         [](const std::byte* data, MutableBytes one) { return data < one.data(); });
+    known.all.insert(behind, range.pages_);
     known.count.store(known.all.size(), std::memory_order_release);
   }
   range.addresses_ = range.pages_.subspan(before, bytes);
@@ -79,15 +87,26 @@ DmabufRange::~DmabufRange() {
   ::munmap(pages_.data(), pages_.size());
 }
 
+// Accesses on other threads look at the same time. A search takes time in proportion to the logarithm of the number of
+// ranges, and is needed only for runs that do not lie between the same two ranges as the previous one.
 bool DmabufRange::names(std::span<const TransferBatch::Run> runs) noexcept {
   Ranges& known = ranges();
   if (known.count.load(std::memory_order_acquire) == 0) return false;
-  const std::lock_guard lock(known.mutex);
-  return std::any_of(runs.begin(), runs.end(), [&](const TransferBatch::Run& run) {
-    return std::any_of(known.all.begin(), known.all.end(), [&](MutableBytes one) {
-      return run.bytes != 0 && run.memory < one.data() + one.size() && one.data() < run.memory + run.bytes;
-    });
-  });
+  const std::shared_lock lock(known.mutex);
+  // No range lies within these addresses.
+  std::uintptr_t free_begin = 0;
+  std::uintptr_t free_end = 0;
+  for (const TransferBatch::Run& run : runs) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(run.memory);
+    const std::uintptr_t end = begin + run.bytes;
+    if ((begin >= free_begin && end <= free_end) || run.bytes == 0) continue;
+    const auto behind = std::partition_point(known.all.begin(), known.all.end(),
+                                             [&](MutableBytes one) { return end_of(one) <= begin; });
+    free_begin = behind == known.all.begin() ? 0 : end_of(*std::prev(behind));
+    free_end = behind == known.all.end() ? UINTPTR_MAX : begin_of(*behind);
+    if (end > free_end) return true;
+  }
+  return false;
 }
 
 }  // namespace hawser

@@ -6,9 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace hawser {
 namespace {
@@ -108,6 +112,39 @@ TEST(DmabufRange, RunsThatTouchItAreFound) {
     EXPECT_FALSE(DmabufRange::names({}));
   }
   EXPECT_FALSE(names(first, 1));
+}
+
+// Each run of a batch is compared with all ranges, whatever the order of both.
+TEST(DmabufRange, RunsBetweenManyRangesAreFound) {
+  constexpr std::size_t count = 64;
+  constexpr std::size_t page = 4096;
+  const Descriptor descriptor = memory_descriptor(page);
+  std::vector<DmabufRange> ranges;
+  for (std::size_t i = 0; i < count; ++i) {
+    Result<DmabufRange> range = DmabufRange::open(descriptor.get(), 0, page);
+    ASSERT_TRUE(range.has_value());
+    ranges.push_back(std::move(*range));
+  }
+  for (std::size_t i = 0; i < count; i += 3) ranges[i] = DmabufRange();
+  const auto in_a_range = [&](const std::byte* data) {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const DmabufRange& one) {
+      return !one.empty() && data >= one.addresses().data() && data < one.addresses().data() + page;
+    });
+  };
+  std::vector<std::byte*> places;
+  for (const DmabufRange& one : ranges) {
+    if (one.empty()) continue;
+    for (const std::ptrdiff_t offset : {-4096, -1, 0, 1, 4095, 4096}) places.push_back(one.addresses().data() + offset);
+  }
+  std::array<std::byte, 1> ordinary{};
+  for (std::byte* const first : places) {
+    const TransferBatch::Run before{first, 0, 1};
+    for (std::byte* const second : places) {
+      const std::array<TransferBatch::Run, 3> runs = {before, TransferBatch::Run{ordinary.data(), 0, 1},
+                                                      TransferBatch::Run{second, 0, 1}};
+      ASSERT_EQ(DmabufRange::names(runs), in_a_range(first) || in_a_range(second));
+    }
+  }
 }
 
 }  // namespace
