@@ -1,5 +1,6 @@
 #include "hawser/memory.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -41,6 +42,8 @@ class MemoryStore {
     auto writing = callers.write(region, 3, exposed().first(count));
     co_return co_await std::move(writing);
   }
+  // The bytes at the beginning that are no longer 'U'.
+  std::uint64_t written() { return std::min(as_text(exposed()).find('U'), exposed().size()); }
   int notifications = 0;
 
  private:
@@ -55,7 +58,7 @@ class MemoryConformance : public Conformance {
   void with_store(Body body) {
     const std::unique_ptr<Server> server = make_server();
     MemoryStore store(*server);
-    server->register_handler<&MemoryStore::notified, &MemoryStore::fill>(&store);
+    server->register_handler<&MemoryStore::notified, &MemoryStore::fill, &MemoryStore::written>(&store);
     run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
       Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, MemoryStore::bytes);
       REQUIRE_OK(buffer);
@@ -234,6 +237,28 @@ TEST_P(MemoryConformance, InteractiveAccessesPrecedeBulkOnes) {
     auto joining = scope.join();
     co_await std::move(joining);
     EXPECT_EQ(order, (std::vector<int>{0, 3, 2, 1})) << "small reads, then the writes by deadline";
+  });
+}
+
+// A call finds written what was on its way when it was sent.
+TEST_P(MemoryConformance, AShortWindowOfBulkBytesIsAheadOfACall) {
+  with_store([](MemoryStore& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+    const RemoteRegion region = store.expose();
+    if (client.transport() == "rdma") co_return;  // There, devices move the bytes.
+    std::memset(mine.memory().data(), 'w', mine.size());
+    AWAIT(added, remote.fetch_add(region, store.exposed().size() / 16 * 8, 0));
+    REQUIRE_OK(added);
+    RemoteMemory bulk(client, TransferPriority::bulk);
+    TransferBatch batch;
+    batch.add(mine.memory().first(1'000'000), 0);
+    std::vector<int> order;
+    Scope scope;
+    scope.spawn(write_batch(bulk, region, batch, forever, order, 1));
+    AWAIT(ahead, client.call<&MemoryStore::written>());
+    REQUIRE_OK(ahead);
+    EXPECT_EQ(*ahead, (client.transport() == "shm" ? 48U : 144U) << 10);
+    auto joining = scope.join();
+    co_await std::move(joining);
   });
 }
 

@@ -34,7 +34,10 @@ struct MemoryFrames::Piece final : SendCompletion, PooledFrame {
 };
 
 MemoryFrames::MemoryFrames(rpc::Session& session)
-    : session_(session), pieces_(pieces_max), others_sent_(session.connection().committed()) {}
+    : session_(session),
+      busy_window_(session.connection().capabilities().copies_only ? busy_window_of_copies : busy_window),
+      pieces_(pieces_max),
+      others_sent_(session.connection().committed()) {}
 
 MemoryFrames::~MemoryFrames() {
   pieces_.each_open([](Piece& piece) { delete &piece; });
@@ -45,7 +48,7 @@ MemoryFrames::~MemoryFrames() {
 // A frame, and the reply to it, must fit into the messages of both sides.
 std::size_t MemoryFrames::piece_bytes(TransferPriority priority) const noexcept {
   const bool busy = priority == TransferPriority::bulk && busy_bytes_ != 0;
-  return std::min(busy ? busy_piece_bytes_max : piece_bytes_max, session_.settings().send_bytes_max / 2);
+  return std::min(busy ? busy_window_.piece_bytes_max : piece_bytes_max, session_.settings().send_bytes_max / 2);
 }
 std::size_t MemoryFrames::piece_ranges() const noexcept {
   return std::clamp(session_.settings().send_bytes_max / 4 / wire::memory_range_bytes, std::size_t{1},
@@ -78,7 +81,7 @@ bool MemoryFrames::has_window(TransferPriority priority) const noexcept {
     const bool room = in_flight_.interactive.pieces < pieces_max - bulk_pieces;
     return in_flight_.interactive.bytes < window_bytes && (room || !schedule_.waiting(TransferPriority::bulk));
   }
-  return in_flight_.bulk.bytes < (busy_bytes_ == 0 ? window_bytes : busy_window_bytes) &&
+  return in_flight_.bulk.bytes < (busy_bytes_ == 0 ? window_bytes : busy_window_.bytes) &&
          in_flight_.bulk.pieces < pieces_max - interactive_pieces;
 }
 

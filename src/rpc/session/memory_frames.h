@@ -28,13 +28,18 @@ class MemoryFrames {
   static constexpr std::size_t operations_max = 4096;
   // Limit of one frame's data. The next piece waits while window_bytes are on their way, or pieces_max frames.
   static constexpr std::size_t piece_bytes_max = std::size_t{128} << 10;
-  // Each class of priority has a window of its own. That of bulk operations is busy_window_bytes after an interactive
+  // Each class of priority has a window of its own. That of bulk operations is BusyWindow::bytes after an interactive
   // one has begun, or another message such as a call was sent, until busy_period_bytes of bulk operations have been
   // sent, and leaves interactive_pieces frames.
   static constexpr std::size_t window_bytes = std::size_t{512} << 10;
-  // Their frames are shorter then, so that this window holds three of them.
-  static constexpr std::size_t busy_window_bytes = std::size_t{144} << 10;
-  static constexpr std::size_t busy_piece_bytes_max = std::size_t{48} << 10;
+  struct BusyWindow {
+    std::size_t bytes = 0;
+    std::size_t piece_bytes_max = 0;
+  };
+  // Holds three frames: one is being sent, one received, and one answered.
+  static constexpr BusyWindow busy_window{std::size_t{144} << 10, std::size_t{48} << 10};
+  // Connections that copy only (transport::Capabilities) need two.
+  static constexpr BusyWindow busy_window_of_copies{std::size_t{48} << 10, std::size_t{24} << 10};
   static constexpr std::size_t busy_period_bytes = std::size_t{2} << 20;
   static constexpr std::size_t pieces_max = 64;
   static constexpr std::size_t interactive_pieces = 16;
@@ -114,6 +119,7 @@ class MemoryFrames {
   void end_reply(std::span<const ConstBuffer> pieces = {}, SendCompletion* owner = nullptr);
 
   rpc::Session& session_;
+  const BusyWindow busy_window_;
   Pieces pieces_;
   std::size_t operations_ = 0;
   // Frames without an answer.

@@ -31,6 +31,7 @@ Capabilities ShmConnection::capabilities() const noexcept {
   return {.head_bytes_max = link_.limits.send_bytes_max,
           .message_bytes_max = link_.limits.send_bytes_max,
           .receive_buffer_bytes_min = link_.options.eager_bytes + 1,
+          .copies_only = true,
           .gathers = false,
           .charges = true,
           .remote_memory = false};
