@@ -15,6 +15,7 @@ constexpr std::uint8_t ping_frame = 6;
 constexpr std::uint8_t window_update_frame = 8;
 constexpr std::uint8_t continuation_frame = 9;
 constexpr std::uint8_t end_stream_flag = 1;
+constexpr std::uint8_t padded_flag = 8;
 
 constexpr std::uint32_t ended = 1;
 
@@ -89,14 +90,22 @@ void FloodGuard::on_reset() noexcept {
   if (server_ && entry / 2 == stream_id()) entry |= ended;
 }
 
+// HEADERS that open a stream are bounded by the streams that may be open. Others are trailers, responses, and blocks on
+// streams that nghttp2 has forgotten, which it decodes and ignores.
+bool FloodGuard::on_headers(bool end) noexcept {
+  const std::uint32_t highest = highest_id_;
+  if (!on_request_frame(true, end)) return false;
+  return highest_id_ != highest || take(headers_cost(skip_), "HEADERS frames that open no stream");
+}
+
 bool FloodGuard::on_frame() noexcept {
   const bool end = (header_[4] & end_stream_flag) != 0;
   switch (header_[3]) {
     case data_frame:
       if (!on_request_frame(false, end)) return false;
-      if (end || skip_ >= short_data_bytes) return true;
+      if (end || skip_ >= short_data_bytes + ((header_[4] & padded_flag) != 0 ? padding_bytes_max : 0)) return true;
       return take(other_cost, "DATA frames with few or no bytes");
-    case headers_frame: return on_request_frame(true, end);  // Bounded by the calls that may be active.
+    case headers_frame: return on_headers(end);
     case reset_frame: on_reset(); return take(other_cost, "RST_STREAM frames");
     case settings_frame: return take(settings_cost, "SETTINGS frames");
     case ping_frame: return take(ping_cost, "PING frames");

@@ -31,12 +31,17 @@ class FloodGuard {
   static constexpr std::int64_t settings_cost = 10;
   static constexpr std::int64_t ping_cost = 2;
   static constexpr std::int64_t continuation_cost = 10;
-  static constexpr std::int64_t other_cost = 1;  // RST_STREAM, WINDOW_UPDATE, PRIORITY, empty DATA, unknown frames.
+  // RST_STREAM, WINDOW_UPDATE, PRIORITY, empty DATA, unknown frames, and HEADERS that open no stream.
+  static constexpr std::int64_t other_cost = 1;
   static constexpr std::int64_t sent_reset_cost = 10;
   static constexpr std::int64_t invalid_frame_cost = 10;
   // Frames of DATA that are shorter cost a token each, because they need more work than they carry. A frame with a
   // whole message, which may be empty, is not shorter: streams of small items are of use.
   static constexpr std::size_t short_data_bytes = 5;
+  // A block of HEADERS that opens no stream costs one token more for so many bytes: nghttp2 decodes it in any case.
+  static constexpr std::size_t headers_bytes_of_token = 256;
+  // A frame of DATA with padding counts as if it had the longest one, because its length includes the padding.
+  static constexpr std::size_t padding_bytes_max = 256;
 
   // `preface`: the bytes begin with the 24 bytes of a client's connection preface.
   explicit FloodGuard(const FloodLimits& limits, bool preface) noexcept
@@ -57,6 +62,8 @@ class FloodGuard {
   void give(std::int64_t tokens) noexcept {
     tokens_ = tokens_ + tokens < limits_.tokens_max ? tokens_ + tokens : limits_.tokens_max;
   }
+  // A block of HEADERS that opens no stream was of use.
+  void give_headers(std::size_t bytes) noexcept { give(headers_cost(bytes)); }
   bool exhausted() const noexcept { return tokens_ < 0; }
   std::string_view reason() const noexcept { return reason_; }
   std::int64_t tokens() const noexcept { return tokens_; }
@@ -71,6 +78,10 @@ class FloodGuard {
  private:
   bool on_frame() noexcept;
   bool on_request_frame(bool headers, bool end) noexcept;
+  bool on_headers(bool end) noexcept;
+  static constexpr std::int64_t headers_cost(std::size_t bytes) noexcept {
+    return other_cost + static_cast<std::int64_t>(bytes / headers_bytes_of_token);
+  }
   void on_reset() noexcept;
   bool violate(std::uint32_t code, std::string_view why) noexcept;
   std::uint32_t stream_id() const noexcept;

@@ -229,6 +229,7 @@ class Machine {
   std::vector<Stream*> unkept_;  // Streams that had a message in the memory that is being received. Some twice.
   std::size_t waiting_bytes_ = 0;
   std::uint64_t data_sent_ = 0;
+  bool data_cut_ = false;  // The DATA frame that is being sent is short because of the peer's window.
   Time last_ping_{};
   unsigned ping_strikes_ = 0;
   bool pinged_ = false;

@@ -16,6 +16,8 @@ constexpr std::size_t list_excess_factor = 4;
 // nghttp2 ends the connection if more PING or SETTINGS frames wait for their acknowledgement.
 constexpr std::size_t queued_acks_max = 200;
 constexpr std::size_t settings_entries_max = 32;
+// A frame of DATA that is shorter because of the peer's window is of little use.
+constexpr std::size_t cut_bytes_max = 256;
 
 std::string_view text(const std::uint8_t* data, std::size_t size) noexcept {
   return {reinterpret_cast<const char*>(data), size};
@@ -140,12 +142,17 @@ int Machine::Callbacks::headers_done(Machine& machine, const nghttp2_frame* fram
     if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       stream->headers_seen = true;
       machine.sink_.on_headers(*stream);
+    } else {
+      machine.guard_.give_headers(frame->hd.length);
     }
   } else if (stream->fields.http_status >= 100 && stream->fields.http_status < 200) {
-    stream->fields.clear();  // An interim response.
-  } else if (!end && !stream->headers_seen) {
-    stream->headers_seen = true;
-    machine.sink_.on_headers(*stream);
+    stream->fields.clear();  // An interim response. The server may send any number of them, so that they cost tokens.
+  } else {
+    machine.guard_.give_headers(frame->hd.length);
+    if (!end && !stream->headers_seen) {
+      stream->headers_seen = true;
+      machine.sink_.on_headers(*stream);
+    }
   }
   if (end && stream->open) machine.end_remote(*stream);
   return 0;
@@ -244,8 +251,9 @@ int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_fr
       case NGHTTP2_DATA:
         machine.ping_strikes_ = 0;
         end_request(machine, session, frame);
-        // The peer answers with WINDOW_UPDATEs for the stream and for the connection.
-        machine.guard_.give(2 + static_cast<std::int64_t>(frame->hd.length / 4096));
+        // The peer answers with WINDOW_UPDATEs for the stream and for the connection. A short frame that its window
+        // has cut is the answer to a WINDOW_UPDATE, which would be free otherwise.
+        if (!machine.data_cut_) machine.guard_.give(2 + static_cast<std::int64_t>(frame->hd.length / 4096));
         return 0;
       case NGHTTP2_GOAWAY:
         if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !machine.failure_ && !machine.peer_ends_) {
@@ -257,6 +265,8 @@ int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_fr
         }
         return 0;
       case NGHTTP2_RST_STREAM:
+        // The server may have sent the header blocks of the response, which are ignored.
+        if (!machine.options_.server) machine.guard_.give(2 * FloodGuard::other_cost);
         if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR && frame->rst_stream.error_code != NGHTTP2_CANCEL) {
           const bool refused = frame->rst_stream.error_code == NGHTTP2_REFUSED_STREAM;
           static_cast<void>(machine.guard_.take(refused ? FloodGuard::other_cost : FloodGuard::sent_reset_cost,
@@ -295,6 +305,7 @@ ssize_t Machine::Callbacks::read(nghttp2_session*, std::int32_t, std::uint8_t*, 
     stream.deferred = true;
     return NGHTTP2_ERR_DEFERRED;
   }
+  machine.data_cut_ = part < stream.out_bytes && part < cut_bytes_max;
   *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
   if (stream.ending && part == stream.out_bytes) {
     stream.ended = true;

@@ -100,6 +100,84 @@ TEST(GrpcFlood, TinyWindowUpdates) {
   EXPECT_THAT(why(server), HasSubstr("WINDOW_UPDATE"));
 }
 
+// The server answers each WINDOW_UPDATE by a frame of one byte, which is no work of use.
+TEST(GrpcFlood, WindowUpdatesThatAreAnsweredByOneByte) {
+  ServerLog server;
+  EXPECT_TRUE(server.feed(std::string(preface) + frame(4, 0, 0, std::string("\0\4\0\0\0\0", 6)) + frame(4, 1, 0, {}) +
+                          frame(1, 4, 1, request_fields("/unary")) +
+                          frame(0, 1, 1, std::string("\0\0\0\x13\x88", 5) + std::string(5000, 'x'))));
+  std::size_t count = 0;
+  while (count < 4000 && server.feed(frame(8, 0, 1, std::string("\0\0\0\1", 4)))) {
+    take_output(server.machine, server.output);
+    ++count;
+  }
+  EXPECT_LE(count, 2100U);
+  EXPECT_GT(server.machine.data_sent(), 1000U);
+  EXPECT_THAT(why(server), HasSubstr("WINDOW_UPDATE"));
+}
+
+// nghttp2 decodes header blocks on streams that it has forgotten, and ignores them.
+TEST(GrpcFlood, HeadersOnForgottenStreams) {
+  ServerLog server({.streams_max = 1000});
+  EXPECT_TRUE(server.feed(hello()));
+  for (std::uint32_t i = 0; i < 3 * FloodGuard::remembered_streams; ++i) {
+    ASSERT_TRUE(server.feed(frame(1, 5, 2 * i + 1, request_fields("/stream"))));
+  }
+  take_output(server.machine, server.output);
+  std::size_t count = 0;
+  while (count < 10'000 && server.feed(frame(1, 5, 1, hpack({{"a", "b"}})))) ++count;
+  EXPECT_LE(count, 2100U);
+  EXPECT_THAT(why(server), HasSubstr("HEADERS"));
+}
+
+// A block of 16,000 references is decoded, too.
+TEST(GrpcFlood, LongHeadersOnForgottenStreams) {
+  FloodGuard guard({}, true);
+  std::string opened(FloodGuard::preface_bytes, 'p');
+  for (std::uint32_t i = 0; i < 3 * FloodGuard::remembered_streams; ++i) opened += frame(1, 5, 2 * i + 1, {});
+  ASSERT_TRUE(guard.receive(as_bytes(opened), {}));
+  std::size_t count = 0;
+  while (count < 1000 && guard.receive(as_bytes(frame(1, 5, 1, std::string(16'000, '\xbe'))), {})) ++count;
+  EXPECT_LE(count, 40U);
+}
+
+TEST(GrpcFlood, EmptyDataWithPadding) {
+  ServerLog server;
+  EXPECT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/stream"))));
+  std::size_t count = 0;
+  while (count < 10'000 && server.feed(frame(0, 8, 1, std::string("\4\0\0\0\0", 5)))) ++count;
+  EXPECT_LE(count, 2100U);
+  EXPECT_THAT(why(server), HasSubstr("DATA"));
+}
+
+TEST(GrpcFlood, InterimResponses) {
+  ClientLog client;
+  client.call("/unary", "x");
+  take_output(client.machine, client.output);
+  ASSERT_TRUE(client.feed(frame(4, 0, 0, {})));
+  std::size_t count = 0;
+  while (count < 10'000 && client.feed(frame(1, 4, 1, hpack({{":status", "100"}})))) ++count;
+  EXPECT_LE(count, 2100U);
+  EXPECT_THAT(client.machine.failure() ? client.machine.failure()->text : "none", HasSubstr("HEADERS"));
+}
+
+// A client that cancels its calls receives header blocks for nothing.
+TEST(GrpcFlood, ResponsesOfCancelledCallsAreNoFlood) {
+  ClientLog client({.flood = {.tokens_max = 10, .tokens_per_second = 1}});
+  ASSERT_TRUE(client.feed(frame(4, 0, 0, {})));
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    Stream& stream = client.begin("/stream");
+    const auto id = static_cast<std::uint32_t>(2 * i + 1);
+    take_output(client.machine, client.output);
+    ASSERT_EQ(stream.id, static_cast<std::int32_t>(id));
+    client.machine.reset(stream, http2_cancel);
+    take_output(client.machine, client.output);
+    ASSERT_TRUE(
+        client.feed(frame(1, 4, id, hpack({{":status", "200"}})) + frame(1, 5, id, hpack({{"grpc-status", "0"}}))))
+        << i << client.machine.failure()->text;
+  }
+}
+
 TEST(GrpcFlood, PriorityAndUnknownFrames) {
   for (const std::uint8_t kind : {std::uint8_t{2}, std::uint8_t{0xAA}}) {
     ServerLog server;
