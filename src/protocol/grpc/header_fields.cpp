@@ -31,9 +31,28 @@ int parse_http_status(std::string_view text) noexcept {
 
 }  // namespace
 
+std::size_t HeaderFields::held_bytes() const noexcept {
+  return path.capacity() + grpc_message.capacity() + metadata.capacity() + method.capacity() + authority.capacity() +
+         plain.capacity() + plain_sizes.capacity() * sizeof plain_sizes[0];
+}
+
+void HeaderFields::release_text() noexcept {
+  // Assignments would keep the memory.
+  for (std::string* const text : {&path, &grpc_message, &method, &authority, &plain}) std::string().swap(*text);
+  std::vector<std::byte>().swap(metadata);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>>().swap(plain_sizes);
+  metadata_entries = 0;
+}
+
+void HeaderFields::refuse_memory() noexcept {
+  release_text();
+  no_memory = true;
+}
+
 void HeaderFields::clear() noexcept {
+  if (held_bytes() > free_bytes_max) release_text();
   path.clear();
-  post = grpc_content = bad_timeout = bad_metadata = too_large = false;
+  post = grpc_content = bad_timeout = bad_metadata = too_large = no_memory = false;
   timeout.reset();
   encoding = Encoding::identity;
   accepted = {};

@@ -38,6 +38,8 @@ void ServerSession::begin_plain(Stream& stream) {
                                                           .fields = plain_fields_,
                                                           .too_large = fields.too_large});
   call_of(stream).exchange = exchange;
+  // The exchange has kept what it needs. The charge stays.
+  stream.fields.clear();
 }
 
 rpc::HttpExchange* ServerSession::exchange_of(const Stream& stream) const noexcept {

@@ -108,6 +108,15 @@ void Machine::consume(Stream& stream, std::size_t bytes) {
   if (bytes != 0 && stream.open) nghttp2_session_consume_stream(session_, stream.id, bytes);
 }
 
+// A reference of HPACK costs the peer one byte and the server up to 4 KiB.
+void Machine::charge_fields(Stream& stream) noexcept {
+  if (account_ == nullptr) return;
+  const std::size_t bytes = stream.fields.held_bytes();
+  if (bytes > HeaderFields::free_bytes_max && !stream.fields_charge.add(*account_, bytes)) {
+    stream.fields.refuse_memory();
+  }
+}
+
 void Machine::take_data(Stream& stream, Bytes bytes, Block* block) {
   if (stream.take == Stream::Take::plain) {
     const std::size_t returned = sink_.on_plain(stream, bytes);
@@ -310,6 +319,7 @@ void Machine::recycle(Stream& stream) noexcept {
   stream.id = 0;
   stream.waiting_fields.clear();
   stream.fields.clear();
+  stream.fields_charge.reset();
   stream.headers_seen = false;
   stream.take = Stream::Take::drop;
   stream.reader.reset();

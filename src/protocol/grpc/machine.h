@@ -185,6 +185,7 @@ class Machine {
   void close_stream(Stream& stream, std::uint32_t http2_code);
   void drop_output(Stream& stream) noexcept;
   void recycle(Stream& stream) noexcept;
+  void charge_fields(Stream& stream) noexcept;
   void take_data(Stream& stream, Bytes bytes, Block* block);
   void take_bytes(Stream& stream, Bytes bytes, Block* block);
   void take_message(Stream& stream);

@@ -141,6 +141,7 @@ int Machine::Callbacks::headers_done(Machine& machine, const nghttp2_frame* fram
   if (machine.options_.server) {
     if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       stream->headers_seen = true;
+      machine.charge_fields(*stream);
       machine.sink_.on_headers(*stream);
     } else {
       machine.guard_.give_headers(frame->hd.length);

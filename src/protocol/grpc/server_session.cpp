@@ -155,8 +155,14 @@ void ServerSession::on_headers(Stream& stream) {
     machine_.reset(stream, http2_refused_stream);
     return;
   }
-  if (!stream.fields.grpc_content && host().http != nullptr) return begin_plain(stream);
+  if (!stream.fields.grpc_content && host().http != nullptr && !stream.fields.no_memory) return begin_plain(stream);
   host().counters.calls.add(1);
+  if (stream.fields.no_memory) {
+    const Error why = unkept_error(account());
+    if (stream.fields.grpc_content) return refuse(stream, status_of(why), why.text);
+    host().counters.calls_refused.add(1);
+    return machine_.send_http_status(stream, 503);
+  }
   if (!stream.fields.post) return machine_.send_http_status(stream, 405);
   if (!stream.fields.grpc_content) return machine_.send_http_status(stream, 415);
   Call& call = call_of(stream);

@@ -19,6 +19,8 @@ namespace hawser::protocol::grpc {
 // The fields of a header block or of several blocks of one stream, as far as gRPC uses them.
 struct HeaderFields {
   static constexpr int no_status = -2;
+  // Fields that hold at most so much memory are not charged, and keep it for the next stream.
+  static constexpr std::size_t free_bytes_max = 1024;
 
   std::string path;
   bool post = false;
@@ -26,6 +28,7 @@ struct HeaderFields {
   bool bad_timeout = false;
   bool bad_metadata = false;  // A field that can't be metadata, such as -bin without base64, or too many fields.
   bool too_large = false;     // The list exceeds metadata_bytes_max; fields are missing.
+  bool no_memory = false;     // The fields could not be charged; those with text are missing.
   std::optional<Duration> timeout;
   Encoding encoding = Encoding::identity;
   Encodings accepted;
@@ -45,12 +48,17 @@ struct HeaderFields {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> plain_sizes;
 
   void clear() noexcept;
+  // The memory that the fields hold.
+  std::size_t held_bytes() const noexcept;
+  // Releases the fields because they can't be charged.
+  void refuse_memory() noexcept;
   // Adds a field that has been decoded. `list_bytes_max` is the limit of list_bytes.
   void add(std::string_view name, std::string_view value, std::size_t list_bytes_max);
 
  private:
   void add_metadata(std::string_view name, std::string_view value);
   void append(std::string_view name, std::string_view value);
+  void release_text() noexcept;
 };
 
 // A part of what a stream sends. Small parts are copied when they leave the queue.
@@ -73,6 +81,7 @@ struct Stream {
   std::vector<std::pair<std::string, std::string>> waiting_fields;
 
   HeaderFields fields;
+  detail::ReceiveCharge fields_charge;  // Server.
   bool headers_seen = false;
 
   // ---- Receiving ----

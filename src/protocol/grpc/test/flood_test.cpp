@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "hawser/detail/receive_account.h"
 #include "protocol/grpc/test/machine_pair.h"
 
 // Each attack is cut off; what a good client does for the same length of time is not.
@@ -207,6 +208,37 @@ TEST(GrpcFlood, HeaderListThatGrowsWhenItIsDecoded) {
   EXPECT_FALSE(server.feed(hello() + frame(1, 4, 1, block)));
   EXPECT_THAT(why(server), HasSubstr("metadata_bytes_max"));
   EXPECT_LE(server.machine.guard().tokens(), 2000);
+}
+
+// Each stream costs the peer four bytes, and the server 16 KB. They are charged, and nothing of them is kept later.
+TEST(GrpcFlood, HeaderListsOfManyStreamsAreCharged) {
+  detail::ReceiveBudget budget(400'000, 400'000);
+  detail::ReceiveAccount account(&budget);
+  ServerLog server({.streams_max = 1000, .plain_requests = true}, &account);
+  server.silent = true;
+  std::string first = request_fields("/stream");
+  first += std::string("\x40\x03x-a", 5) + std::string("\x7f\xa1\x1e", 3) + std::string(4000, 'v');  // Indexed.
+  ASSERT_TRUE(server.feed(hello() + frame(1, 4, 1, first)));
+  const auto request = [](std::uint32_t id) {
+    return frame(1, 4, id, request_fields("/stream") + "\xbe\xbe\xbe");  // Entry 62 three times.
+  };
+  for (std::uint32_t i = 1; i < 1000; ++i) ASSERT_TRUE(server.feed(request(2 * i + 1)));
+  std::size_t held = 0;
+  std::size_t refused = 0;
+  server.machine.for_each([&](const Stream& stream) {
+    held += stream.fields.held_bytes();
+    refused += stream.fields.no_memory ? 1 : 0;
+  });
+  EXPECT_LE(held, 400'000 + 1000 * HeaderFields::free_bytes_max);
+  EXPECT_GE(refused, 900U);
+  EXPECT_GE(account.used(), 300'000U);
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(server.feed(frame(3, 0, 2 * i + 1, std::string("\0\0\0\10", 4)), Time(std::chrono::seconds(i))));
+  }
+  EXPECT_EQ(account.used(), 0U);
+  ASSERT_TRUE(server.feed(frame(1, 4, 2001, request_fields("/stream"))));
+  server.machine.for_each(
+      [&](const Stream& stream) { EXPECT_LE(stream.fields.held_bytes(), HeaderFields::free_bytes_max); });
 }
 
 TEST(GrpcFlood, HeaderListAboveTheLimitIsRefusedAlone) {
