@@ -98,7 +98,9 @@ std::string_view to_string(Encoding encoding) noexcept {
 
 Encodings Encodings::parse(std::string_view list) noexcept {
   Encodings found;
-  while (!list.empty()) {
+  // A long list costs its sender one byte if HPACK refers to it.
+  constexpr int names_max = 16;
+  for (int names = 0; names < names_max && !list.empty(); ++names) {
     const std::size_t comma = std::min(list.find(','), list.size());
     std::string_view name = list.substr(0, comma);
     while (name.starts_with(' ')) name.remove_prefix(1);

@@ -109,8 +109,9 @@ void HeaderFields::add(std::string_view name, std::string_view value, std::size_
 
 void HeaderFields::add_metadata(std::string_view name, std::string_view value) {
   if (!is_binary_name(name)) return append(name, value);
-  // Values that were joined with ',' are separate fields.
-  while (true) {
+  // Values that were joined with ',' are separate fields. A long list costs its sender one byte if HPACK refers to it,
+  // so that nothing is decoded behind the first error.
+  while (!bad_metadata) {
     const std::size_t comma = value.find(',');
     std::string bytes;
     if (!base64_decode(value.substr(0, comma), bytes)) {

@@ -13,6 +13,8 @@ namespace hawser::protocol::grpc {
 namespace {
 
 constexpr std::size_t error_text_bytes_max = 4096;
+// A path costs its sender one byte if HPACK refers to it, and an error text up to three times its length.
+constexpr std::size_t path_text_bytes_max = 256;
 
 MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max, bool http) {
   return {.server = true,
@@ -134,7 +136,7 @@ std::optional<Error> ServerSession::check_request(const Stream& stream, const rp
   }
   if (fields.path.starts_with('/')) method = host().dispatcher.find(std::string_view(fields.path).substr(1));
   if (method == nullptr || method->json == nullptr || method->json->encoding() != "proto") {
-    return refusal(ErrorCode::unknown_method, "the server has no method " + fields.path);
+    return refusal(ErrorCode::unknown_method, "the server has no method " + fields.path.substr(0, path_text_bytes_max));
   }
   if (fields.encoding == Encoding::unknown) {
     return refusal(ErrorCode::unknown_method,
