@@ -47,6 +47,14 @@ Task<void> use(GrpcClient& client, std::string address, GrpcHealth& health) {
   EXPECT_EQ(unknown.error().application_code, 5);
   AWAIT(malformed, client.call<&health::check>(Raw{"\x0A\x7F"}));
   EXPECT_TRUE(is_error(malformed, ErrorCode::application, "HealthCheckRequest"));
+  // A watcher would keep a long name as long as it watches.
+  const std::string long_name = "\x0A\x81\x08" + std::string(1025, 'x');
+  AWAIT(too_long, client.call<&health::check>(Raw{long_name}));
+  EXPECT_TRUE(is_error(too_long, ErrorCode::application, "1025 bytes"));
+  AWAIT(watching_long, client.open<&health::watch>(Raw{long_name}));
+  REQUIRE(watching_long.has_value());
+  AWAIT(refused, watching_long->finish());
+  EXPECT_TRUE(is_error(refused, ErrorCode::application, "1025 bytes"));
   AWAIT(watching, client.open<&health::watch>(Raw{shop}));
   REQUIRE(watching.has_value());
   auto reader = watching->reader();

@@ -104,6 +104,8 @@ Task<void> use(GrpcClient& client, std::string address) {
     AWAIT(reply, ask<&info>(client, unknown));
     EXPECT_EQ(reply, field(7, number_field(1, 5) + field(2, "there is no definition of it")));
   }
+  AWAIT(too_long, ask<&info>(client, field(4, std::string(20'000, 'x'))));
+  EXPECT_NE(too_long.find("the limit is 16384"), std::string::npos) << too_long;
   AWAIT(services, ask<&reflection_cases::old_info>(client, field(7, "")));
   EXPECT_EQ(services, field(6, field(1, field(1, "grpc.reflection.v1.ServerReflection")) +
                                    field(1, field(1, "grpc.reflection.v1alpha.ServerReflection")) +

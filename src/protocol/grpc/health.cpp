@@ -1,8 +1,10 @@
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -22,6 +24,9 @@ using protocol::grpc::ProtoBytes;
 struct GrpcHealth::State {
   // HealthCheckResponse.ServingStatus
   enum Status : std::uint8_t { unknown = 0, serving = 1, not_serving = 2, service_unknown = 3 };
+
+  // A watcher keeps the name of its service, so that longer names are refused.
+  static constexpr std::size_t service_bytes_max = 1024;
 
   struct Watcher {
     std::string service;
@@ -63,9 +68,18 @@ struct GrpcHealth::State {
   }
   static ProtoBytes response(Status status) { return {std::string{'\x08', static_cast<char>(status)}}; }
 
-  Result<ProtoBytes> check(ProtoBytes request) {
-    const std::optional<std::string> service = protocol::grpc::string_field(request.bytes, 1);
+  // The name of the service that the request asks for.
+  static Result<std::string> service_of(const ProtoBytes& request) {
+    std::optional<std::string> service = protocol::grpc::string_field(request.bytes, 1);
     if (!service) return fail(ErrorCode::invalid_argument, "the request is no grpc.health.v1.HealthCheckRequest");
+    if (service->size() <= service_bytes_max) return *std::move(service);
+    return fail(ErrorCode::invalid_argument, "the name of the service has " + std::to_string(service->size()) +
+                                                 " bytes: the limit is " + std::to_string(service_bytes_max));
+  }
+
+  Result<ProtoBytes> check(ProtoBytes request) {
+    const Result<std::string> service = service_of(request);
+    if (!service) return std::unexpected(service.error());
     const Status status = find(*service);
     if (status == service_unknown) {
       constexpr int not_found = 5;
@@ -87,10 +101,9 @@ struct GrpcHealth::State {
   }
 
   Task<Result<void>> watch(Context& context, ProtoBytes request, Writer<ProtoBytes> out) {
-    const std::optional<std::string> service = protocol::grpc::string_field(request.bytes, 1);
-    if (!service) {
-      co_return fail(ErrorCode::invalid_argument, "the request is no grpc.health.v1.HealthCheckRequest");
-    }
+    const Result<std::string> service = service_of(request);
+    if (!service) co_return std::unexpected(service.error());
+    std::string().swap(request.bytes);  // The call may last for days.
     const AnyStop stop(context.token(), context.stopping());
     const Watching watching(*this, *service, context.loop());
     std::optional<Status> last;

@@ -1,6 +1,9 @@
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -27,6 +30,8 @@ using protocol::grpc::visit_fields;
 
 constexpr unsigned not_found = 5;
 constexpr unsigned unimplemented = 12;
+// A reply repeats its request, and waits in the handler until the caller takes it.
+constexpr std::size_t request_bytes_max = 16 * 1024;
 
 // Collects the files that the methods of a server name.
 class FileCollector final : public detail::SchemaBuilder {
@@ -195,6 +200,10 @@ class Reflection {
       const Result<std::optional<ProtoBytes>> request = co_await std::move(reading);
       if (!request) co_return std::unexpected(request.error());
       if (!*request) co_return Result<void>();
+      if ((*request)->bytes.size() > request_bytes_max) {
+        co_return fail(ErrorCode::invalid_argument, "the request has " + std::to_string((*request)->bytes.size()) +
+                                                        " bytes: the limit is " + std::to_string(request_bytes_max));
+      }
       const std::optional<std::string> reply = answer((*request)->bytes);
       if (!reply) co_return fail(ErrorCode::invalid_argument, "the request is no ServerReflectionRequest");
       const ProtoBytes message(*reply);  // Lives until it has been written.
