@@ -60,7 +60,7 @@ class Peer final : public MachineSink {
   void on_closed(Stream& stream, std::uint32_t) override { machine.release_stream(stream); }
   void on_sent(Stream&, std::uint32_t) override {}
   void on_goaway(std::int32_t, std::uint32_t, std::string_view text) override { sum_ += text.size(); }
-  void on_pong() override {}
+  void on_pong(bool) override {}
 
   void drain() {
     for (int i = 0; i < 100; ++i) {

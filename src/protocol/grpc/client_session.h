@@ -69,7 +69,7 @@ class ClientSession final : public rpc::ProtocolSession,
   void on_closed(Stream& stream, std::uint32_t http2_code) override;
   void on_sent(Stream& stream, std::uint32_t credit) override;
   void on_goaway(std::int32_t last, std::uint32_t http2_code, std::string_view text) override;
-  void on_pong() override {}
+  void on_pong(bool) override {}
 
   // ---- detail::StreamChannel ----
   Loop& stream_loop() noexcept override { return loop_; }

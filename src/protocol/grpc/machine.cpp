@@ -371,7 +371,7 @@ void Machine::ping() { nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr)
 
 void Machine::announce_goaway() {
   nghttp2_submit_shutdown_notice(session_);
-  ping();
+  nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, Callbacks::goaway_ping.data());
 }
 
 void Machine::send_goaway(std::uint32_t http2_code, std::string_view text) {

@@ -70,7 +70,8 @@ class MachineSink {
   virtual void on_sent(Stream& stream, std::uint32_t credit) = 0;
   // The peer accepts no streams above `last`.
   virtual void on_goaway(std::int32_t last, std::uint32_t http2_code, std::string_view text) = 0;
-  virtual void on_pong() = 0;
+  // The acknowledgement of a PING; `of_goaway`: of the one that announce_goaway() has sent.
+  virtual void on_pong(bool of_goaway) = 0;
 
  protected:
   ~MachineSink() = default;

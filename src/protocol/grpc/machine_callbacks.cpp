@@ -171,7 +171,7 @@ int Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* 
         return 0;
       case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
-          machine.sink_.on_pong();
+          machine.sink_.on_pong(std::memcmp(frame->ping.opaque_data, goaway_ping.data(), goaway_ping.size()) == 0);
         } else {
           machine.on_peer_ping();
         }

@@ -2,12 +2,18 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include <array>
+#include <cstdint>
+
 #include "protocol/grpc/machine.h"
 
 namespace hawser::protocol::grpc {
 
 // The functions that nghttp2 calls. `user` is the machine. No exception leaves them.
 struct Machine::Callbacks {
+  // The payload of the PING behind the first step of GOAWAY. Others, which test the connection, have zeros.
+  static constexpr std::array<std::uint8_t, 8> goaway_ping = {'g', 'o', ' ', 'a', 'w', 'a', 'y', '.'};
+
   static nghttp2_session* make_session(Machine& machine);
   static nghttp2_data_provider provider(Stream& stream) noexcept;
 

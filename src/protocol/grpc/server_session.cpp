@@ -12,6 +12,8 @@
 namespace hawser::protocol::grpc {
 namespace {
 
+// A client that does not acknowledge the first step of GOAWAY for so long may open no further streams either.
+constexpr Duration goaway_answer_max = std::chrono::seconds(5);
 constexpr std::size_t error_text_bytes_max = 4096;
 // A path costs its sender one byte if HPACK refers to it, and an error text up to three times its length.
 constexpr std::size_t path_text_bytes_max = 256;
@@ -37,6 +39,7 @@ ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Str
       options_(options),
       keepalive_(*this),
       age_(*this),
+      goaway_timer_(*this),
       plain_timer_(*this),
       discard_timer_(*this),
       machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()) {
@@ -424,12 +427,18 @@ void ServerSession::close_if_done() {
 void ServerSession::go_away() {
   if (closed() || finishing() || std::exchange(going_away_, true)) return;
   machine_.announce_goaway();
+  goaway_timer_.start(host().loop, host().loop.after(goaway_answer_max));
   send_soon();
 }
 
-void ServerSession::on_pong() {
+void ServerSession::on_pong(bool of_goaway) {
   pinged_ = false;
-  if (!going_away_ || std::exchange(goaway_sent_, true)) return;
+  if (of_goaway) complete_goaway();
+}
+
+void ServerSession::complete_goaway() {
+  if (closed() || finishing() || !going_away_ || std::exchange(goaway_sent_, true)) return;
+  goaway_timer_.stop();
   machine_.send_goaway(0, age_over_ ? "max_age" : "");
   begin_ending();
   send_soon();
@@ -464,6 +473,7 @@ void ServerSession::on_age() {
 void ServerSession::on_end(const Error& reason) {
   keepalive_.stop();
   age_.stop();
+  goaway_timer_.stop();
   plain_timer_.stop();
   discard_timer_.stop();
   machine_.close_all(reason);

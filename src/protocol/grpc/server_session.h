@@ -69,6 +69,11 @@ class ServerSession final : public rpc::ByteSession,
     ServerSession& session;
   };
 
+  struct GoawayTimer : Timer {
+    explicit GoawayTimer(ServerSession& owner) noexcept : Timer(&GoawayTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<GoawayTimer&>(timer).session.complete_goaway(); }
+    ServerSession& session;
+  };
   struct PlainTimer : Timer {
     explicit PlainTimer(ServerSession& owner) noexcept : Timer(&PlainTimer::fire), session(owner) {}
     static void fire(Timer& timer) noexcept { static_cast<PlainTimer&>(timer).session.check_plain_streams(); }
@@ -97,7 +102,7 @@ class ServerSession final : public rpc::ByteSession,
   void on_closed(Stream& stream, std::uint32_t http2_code) override;
   void on_sent(Stream& stream, std::uint32_t credit) override;
   void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
-  void on_pong() override;
+  void on_pong(bool of_goaway) override;
 
   std::size_t on_plain(Stream& stream, Bytes bytes) override;
 
@@ -155,6 +160,8 @@ class ServerSession final : public rpc::ByteSession,
   void close_if_done();
   void check_alive();
   void on_age();
+  // The second step of GOAWAY.
+  void complete_goaway();
   std::size_t calls_max() const noexcept;
 
   const GrpcOptions options_;
@@ -171,6 +178,7 @@ class ServerSession final : public rpc::ByteSession,
   bool age_over_ = false;
   KeepaliveTimer keepalive_;
   AgeTimer age_;
+  GoawayTimer goaway_timer_;    // Runs while the client has not acknowledged the first step.
   PlainTimer plain_timer_;      // Runs while there are requests that are not gRPC.
   DiscardTimer discard_timer_;  // Runs while requests that have been answered have not ended.
   std::uint64_t arrived_ = 0;

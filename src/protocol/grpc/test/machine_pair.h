@@ -93,7 +93,10 @@ class ServerLog : public MachineSink {
   void on_closed(Stream& stream, std::uint32_t code) override { log("closed " + std::to_string(code), stream); }
   void on_sent(Stream&, std::uint32_t credit) override { sent += credit; }
   void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
-  void on_pong() override { ++pongs; }
+  void on_pong(bool of_goaway) override {
+    ++pongs;
+    goaway_pongs += of_goaway ? 1 : 0;
+  }
 
   // Feeds bytes from memory that is overwritten afterwards, as a receive buffer is.
   Result<void> feed(std::string_view bytes, Time now = {}) {
@@ -107,6 +110,7 @@ class ServerLog : public MachineSink {
   bool hold = false;  // The session uses each stream until the test releases it.
   std::uint64_t sent = 0;
   unsigned pongs = 0;
+  unsigned goaway_pongs = 0;
   // Events by HTTP/2 stream id, because the order between streams does not matter.
   std::map<std::int32_t, std::vector<std::string>> events;
   transport::SendQueue output;  // Outlives the machine.
@@ -137,7 +141,7 @@ class ClientLog : public MachineSink {
   void on_goaway(std::int32_t last, std::uint32_t code, std::string_view text) override {
     goaways.push_back(std::to_string(last) + " " + std::to_string(code) + " " + std::string(text));
   }
-  void on_pong() override {}
+  void on_pong(bool) override {}
 
   Stream& begin(std::string_view path, std::vector<Machine::Field> more = {}) {
     std::vector<Machine::Field> fields = {{":method", "POST"}, {":scheme", "http"},

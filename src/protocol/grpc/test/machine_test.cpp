@@ -248,10 +248,15 @@ TEST(GrpcMachine, GoawayComesInTwoSteps) {
   Stream& open = client.begin("/stream");
   client.machine.send_message(open, framed("first"), {}, nullptr, 1);
   exchange(client, server);
+  server.machine.ping();  // Its acknowledgement does not complete the first step.
+  exchange(client, server);
+  EXPECT_EQ(server.pongs, 1U);
+  EXPECT_EQ(server.goaway_pongs, 0U);
   server.machine.announce_goaway();
   exchange(client, server);
   EXPECT_THAT(client.goaways, ElementsAre("2147483647 0 "));
-  EXPECT_EQ(server.pongs, 1U);
+  EXPECT_EQ(server.pongs, 2U);
+  EXPECT_EQ(server.goaway_pongs, 1U);
   server.machine.send_goaway(0, "");
   exchange(client, server);
   EXPECT_THAT(client.goaways, ElementsAre("2147483647 0 ", "1 0 "));
