@@ -126,7 +126,8 @@ class HttpClientStream {
   // For HttpClient::upload(). Sends the next part of the body, and waits until the system has accepted it: the client
   // keeps no copy. `bytes` must stay valid until then. Fails with `invalid_argument` if the body is complete or becomes
   // longer than HttpUpload::length; with `not_sent` if the server has answered completely without the rest of the body,
-  // or has answered instead of asking for the body: wait_status() and read() return the response.
+  // or has answered instead of asking for the body: wait_status() and read() return the response. If the connection
+  // breaks, they return what has arrived before, and then the error.
   Task<Result<void>> write(std::string_view bytes);
   // Keeps a temporary, or a string passed by std::move(), in the task.
   template <std::same_as<std::string> Given>

@@ -295,6 +295,43 @@ TEST(HttpClientStreamAlone, AnswersBeforeTheEndOfAnUpload) {
   }
 }
 
+// The response lies in the system when the connection breaks, because the client keeps few bytes that nobody reads.
+TEST(HttpClientStreamAlone, ABreakDuringAnUploadLeavesTheResponseThatHasArrived) {
+  for (const bool whole : {true, false}) {
+    HandServer server([whole](RawSocket& socket, int) {
+      socket.receive_text("\r\n\r\n");
+      const std::string head = "HTTP/1.1 403 No\r\nContent-Length: " + std::to_string(whole ? 50'000 : 60'000);
+      socket.send(as_bytes(head + "\r\n\r\n" + text_of(50'000)));
+      std::this_thread::sleep_for(50ms);
+      socket.reset();
+    });
+    HttpClientOptions options;
+    options.body_buffer_bytes = 1000;
+    options.header_bytes_max = options.line_bytes_max = 1000;  // One receive takes no more than about 16 KiB.
+    with_client(
+        [&](HttpClient& client) -> Task<void> {
+          AWAIT(stream, client.upload(post_to(server.url())));
+          REQUIRE_OK(stream);
+          {
+            const std::string part(64 << 20, 'x');
+            AWAIT(written, stream->write(part));
+            EXPECT_ERROR(written, outcome_unknown, "ended the connection");
+          }
+          AWAIT(again, stream->write(std::string("x")));
+          EXPECT_FALSE(again);
+          AWAIT(status, stream->wait_status());
+          EXPECT_EQ(status, 403);
+          std::string arrived;
+          AWAIT(body, read_all(*stream, &arrived));
+          EXPECT_EQ(arrived.size(), 50'000U);
+          EXPECT_TRUE(arrived == text_of(50'000));
+          EXPECT_EQ(body.has_value(), whole);
+          EXPECT_EQ(client.idle_connections(), 0U);
+        },
+        options);
+  }
+}
+
 TEST(HttpClientStreamAlone, AServerThatDoesNotReadStallsTheUpload) {
   std::atomic<bool> over{false};
   HandServer server([&](RawSocket& socket, int) {

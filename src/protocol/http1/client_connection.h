@@ -70,6 +70,12 @@ class ClientConnection final : transport::StreamSink {
   // Without the body if that is received in parts; then it may be called as soon as has_head() is true.
   HttpClientResponse take_response() noexcept { return std::move(response_); }
 
+  // For a connection that is broken(): no memory of the caller is read any more. What has arrived is still received.
+  void stop_sending() noexcept {
+    unsent_ = {};
+    keep_alive_ = false;
+  }
+
   // True if another request may begin.
   bool reusable() const noexcept { return stream_ != nullptr && !broken() && !busy_ && keep_alive_; }
   // Gives back the memory of an unused connection.

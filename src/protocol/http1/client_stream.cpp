@@ -296,9 +296,13 @@ Task<Result<void>> ClientStream::write(std::shared_ptr<ClientStream> self, std::
       co_await waiting;
     }
     sending.stream = nullptr;
-    // The connection may still refer to the bytes.
+    // The connection may still refer to the bytes. A response that has arrived on a broken one can still be read.
     if (error && self->connection_ != nullptr) {
-      self->connection_->close();
+      if (self->connection_->broken() && !self->error_) {
+        self->connection_->stop_sending();
+      } else {
+        self->connection_->close();
+      }
       self->changed_.notify_all();
     }
   }
