@@ -130,7 +130,7 @@ class HttpBodyWriter {
 
   // Sends the next part. Waits while too much waits to be sent (ServerOptions::send_backlog_bytes_max). `bytes` must
   // stay valid until then. Fails with `cancelled` if the client has gone. If the response is compressed, the client can
-  // decompress the part as soon as it has arrived.
+  // decompress the part as soon as it has arrived. Several coroutines may write: each part arrives whole.
   Task<Result<void>> write(std::string_view bytes);
   // Keeps a temporary, or a string passed by std::move(), in the task.
   template <std::same_as<std::string> Given>

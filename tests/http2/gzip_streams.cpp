@@ -5,11 +5,13 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "hawser/grpc.h"
 #include "hawser/http.h"
+#include "hawser/scope.h"
 #include "protocol/http1/gzip.h"
 #include "protocol/http1/gzip_stream.h"
 #include "tests/http2_client.h"
@@ -72,6 +74,29 @@ Task<HttpResponse> sent(HttpRequest& request) {
   co_return response;
 }
 
+// Two coroutines send parts of one letter each, of which each arrives whole.
+constexpr std::size_t part_of_two = 50'000;
+Task<void> send_letters(HttpBodyWriter& writer, char first) {
+  std::minstd_rand random;
+  for (int i = 0; i < 10; ++i) {
+    std::string part(part_of_two, first);
+    for (char& c : part) c = static_cast<char>(first + random() % 13);
+    auto writing = writer.write(part);
+    if (const Result<void> written = co_await std::move(writing); !written) co_return;
+  }
+}
+Task<HttpResponse> both(HttpRequest&) {
+  HttpResponse response;
+  response.stream = [](HttpBodyWriter& writer) -> Task<void> {
+    Scope scope;
+    scope.spawn(send_letters(writer, 'a'));
+    scope.spawn(send_letters(writer, 'n'));
+    auto joined = scope.join();
+    co_await joined;
+  };
+  co_return response;
+}
+
 // The body of a chunked response as far as it has arrived; nothing if the chunks are malformed.
 struct Unchunked {
   std::string body;
@@ -125,7 +150,8 @@ class HttpGzipStreams : public ServerFixture {
   void start(HttpOptions http_options = {}) {
     make_server();
     server->enable(grpc());
-    server->enable(add_routes(http(http_options).route("GET", "/events", events).route("GET", "/sent", sent)));
+    server->enable(add_routes(
+        http(http_options).route("GET", "/events", events).route("GET", "/sent", sent).route("GET", "/both", both)));
     start_server();
   }
   struct Answer {
@@ -189,6 +215,27 @@ TEST_F(HttpGzipStreams, EachEventArrivesWhenItIsSent) {
   // The connection serves the next request.
   socket.send(as_bytes("GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
   EXPECT_TRUE(socket.receive_all().starts_with("HTTP/1.1 200 OK\r\n"));
+}
+
+TEST_F(HttpGzipStreams, SeveralCoroutinesMayWrite) {
+  options.send_backlog_bytes_max = 10'000;  // They wait for the client.
+  start();
+  Http2Client client(server->address());
+  const auto whole = [](const std::string& text) {
+    if (text.size() != 20 * part_of_two) return false;
+    std::size_t seen = 0;
+    for (std::size_t at = 0; at < text.size(); at += part_of_two) {
+      const std::string_view part = std::string_view(text).substr(at, part_of_two);
+      const bool first = part.front() < 'n';
+      seen += first ? 1 : 0;
+      if (!std::ranges::all_of(part, [&](char c) { return (c < 'n') == first; })) return false;
+    }
+    return seen == 10;
+  };
+  EXPECT_TRUE(whole(unpacked(ask("/both").body.body)));
+  EXPECT_TRUE(whole(ask("/both", "").body.body));
+  EXPECT_TRUE(whole(unpacked(client.ask("GET", "/both", accepts).body)));
+  EXPECT_TRUE(whole(client.ask("GET", "/both").body));
 }
 
 TEST_F(HttpGzipStreams, AllPartsSurvive) {

@@ -24,6 +24,8 @@ Task<Result<void>> RouteResponder::send_part(HttpBodyWriter& writer, std::string
 // A long part is cut, so that the loop runs something else in between.
 Task<Result<void>> RouteResponder::write_compressed(HttpBodyWriter& writer, std::string_view bytes) {
   Deflater& deflater = *writer.deflater_;
+  auto locking = deflater.writing.lock();
+  const Permit turn = co_await locking;
   while (!bytes.empty()) {
     if (deflater.turn_bytes >= gzip_in_place_max) {
       auto pause = writer.responder_.sink().loop().sleep(Duration::zero());

@@ -10,6 +10,7 @@
 #include "hawser/bytes.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
+#include "hawser/sync.h"
 
 // Bodies that are compressed and decompressed in parts. Without zlib (HAWSER_HTTP_GZIP) nothing is. No I/O.
 namespace hawser::http1 {
@@ -37,6 +38,7 @@ class Deflater {
   std::string add(Bytes bytes, Flush flush);
 
   std::size_t turn_bytes = 0;  // Bytes since the loop last ran something else.
+  Mutex writing;               // Held while a part is compressed and sent: compressed bytes have one order.
 
  private:
   struct State;
