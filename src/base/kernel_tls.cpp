@@ -168,14 +168,17 @@ std::optional<std::uint64_t> KernelTls::queued_bytes(int socket) noexcept {
   return std::nullopt;
 }
 
-bool KernelTls::drained() const noexcept {
+std::uint64_t KernelTls::held_bytes() const noexcept {
   tcp_info info{};
   socklen_t size = sizeof info;
   // After the end of the connection nothing is sent any more.
-  if (getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state == tcp_state_closed) return true;
+  if (getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state == tcp_state_closed) return 0;
   const std::optional<std::uint64_t> next = next_record();
   const std::optional<std::uint64_t> queued = queued_bytes(socket_);
-  return next && queued && *queued - first_byte_ >= content_bytes_ + (*next - first_record_) * record_overhead_bytes;
+  if (!next || !queued) return 1;
+  const std::uint64_t all = content_bytes_ + (*next - first_record_) * record_overhead_bytes;
+  const std::uint64_t left = *queued - first_byte_;
+  return left >= all ? 0 : all - left;
 }
 
 }  // namespace hawser

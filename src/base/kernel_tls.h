@@ -51,9 +51,9 @@ class KernelTls {
 
   // Sends an alert (level and description) in a record of its own. Returns false if the socket has no room now.
   bool send_alert(const std::array<std::byte, 2>& alert) noexcept;
-  // Returns true if every record has left the kernel's TLS for the queue of TCP. Before that, shutdown() and close()
+  // The bytes of records that have not left the kernel's TLS for the queue of TCP. Before that, shutdown() and close()
   // would drop records.
-  bool drained() const noexcept;
+  std::uint64_t held_bytes() const noexcept;
 
  private:
   std::optional<std::uint64_t> next_record() const noexcept;

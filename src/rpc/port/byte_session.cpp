@@ -5,9 +5,11 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "transport/common/null_sink.h"
+#include "transport/common/unsent_source.h"
 
 namespace hawser::rpc {
 namespace {
@@ -22,6 +24,7 @@ constexpr std::uint64_t take_cost = 512;
 // Checks of the backlog in which the peer took nothing, after which the connection ends. Checks are counted instead of
 // time, so that a pause of this process counts as one check.
 constexpr unsigned stuck_checks_max = 2;
+constexpr Duration stuck_interval_max = std::chrono::hours(1);
 
 // The time in which a peer that has ended its direction must take a byte.
 Duration rest_interval(Duration half_closed_max, const ServerOptions& options) noexcept {
@@ -279,7 +282,9 @@ void ByteSession::flush() {
   if (stream_ == nullptr) return;
   if (finishing_ && sending_.empty() && !std::exchange(finished_, true)) {
     stream_->finish();
-    if (peer_ended_) return end_session(closed_error());
+    unsent_ = transport::unsent_of(stream_.get());
+    if (peer_ended_ && unsent_ == 0) return end_session(closed_error());
+    stuck_checks_ = 0;
     life_.start(host().loop, host().loop.after(linger_max));
   }
   watch_backlog();
@@ -347,7 +352,7 @@ void ByteSession::watch_backlog() {
 
 void ByteSession::check_life() {
   if (stream_ == nullptr) return;
-  if (finished_) return end_session(closed_error());
+  if (finished_) return check_end();
   if (peer_ended_) {
     if (sent_ == std::exchange(sent_at_life_check_, sent_)) {
       return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
@@ -364,10 +369,24 @@ void ByteSession::check_life() {
   life_.start(host().loop, host().loop.after(host().options.ping_interval));
 }
 
+// After the end has been passed to the stream. TLS may hold encrypted bytes that the socket has no room for.
+void ByteSession::check_end() {
+  const std::size_t before = std::exchange(unsent_, transport::unsent_of(stream_.get()));
+  if (unsent_ == 0 && (before == 0 || peer_ended_)) return end_session(closed_error());
+  stuck_checks_ = unsent_ == before ? stuck_checks_ + 1 : 0;
+  if (stuck_checks_ * linger_max >= stuck_checks_max * std::min(host().options.ping_interval, stuck_interval_max)) {
+    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+                        "the peer has not taken the last " + std::to_string(unsent_) +
+                            " bytes of the connection for two ping intervals"});
+  }
+  life_.start(host().loop, host().loop.after(linger_max));
+}
+
 // Sends replies that are finished before the session ends. True if it takes longer: it ends when they are sent.
 bool ByteSession::sends_rest() {
   send_queued();
-  if (stream_ == nullptr || sending_.empty() || holding_ || calls().unanswered() != 0) return false;
+  if (stream_ == nullptr || holding_ || calls().unanswered() != 0) return false;
+  if (sending_.empty() && transport::unsent_of(stream_.get()) == 0) return false;
   peer_ended_ = true;
   finish();
   sent_at_life_check_ = sent_;
@@ -377,9 +396,16 @@ bool ByteSession::sends_rest() {
 
 // The peer may have closed the connection, or may wait for its replies.
 bool ByteSession::continues_after_end() {
-  if (half_closed_max() == Duration::zero()) return stream_ != nullptr && !finished_ && sends_rest();
-  const bool due = finishing_ ? !finished_ : holding_ || resting_ || full_ || backlog() != 0 || replies_due();
-  if (stream_ == nullptr || !due) return false;
+  if (stream_ == nullptr) return false;
+  if (finished_) {
+    // check_end() waits for the rest.
+    peer_ended_ = transport::unsent_of(stream_.get()) != 0;
+    return peer_ended_;
+  }
+  if (half_closed_max() == Duration::zero()) return sends_rest();
+  const bool due = finishing_ || holding_ || resting_ || full_ || backlog() != 0 || replies_due() ||
+                   transport::unsent_of(stream_.get()) != 0;
+  if (!due) return false;
   peer_ended_ = true;
   sent_at_life_check_ = sent_;
   life_.start(host().loop, host().loop.after(half_closed_max()));

@@ -28,7 +28,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
   // A connection's turn ends after this time and continues in a later tick.
   static constexpr Duration turn_max = std::chrono::milliseconds(1);
-  // After the end of the stream has been sent, the peer's end is awaited for so long, with what it sends ignored.
+  // After the end of the stream has been sent, the peer's end is awaited for so long, with what it sends ignored. A
+  // stream that still holds bytes for the peer is kept until the peer has taken none for two ping intervals.
   static constexpr Duration linger_max = std::chrono::seconds(1);
 
   ~ByteSession() override;
@@ -188,6 +189,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void drained();
   void watch_backlog();
   void check_life();
+  void check_end();
 
   std::unique_ptr<transport::Stream> stream_;  // Null once the connection has ended.
   std::unique_ptr<Closing> closing_;           // Non-null until then.
@@ -217,11 +219,12 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   bool sending_now_ = false;  // send_queued() is running.
   bool full_ = false;         // Reading is paused because of the backlog.
   bool finishing_ = false;
-  bool finished_ = false;    // The stream's end has been sent.
+  bool finished_ = false;    // The stream's end has been passed to it.
   bool peer_ended_ = false;  // The peer has ended its direction.
   LifeTimer life_;
   unsigned stuck_checks_ = 0;
   std::uint64_t sent_at_life_check_ = 0;
+  std::size_t unsent_ = 0;  // Held by the stream at the last check_end().
 
   std::uint64_t sent_ = 0;  // Bytes since the start, as is arrived_.
   std::uint64_t arrived_ = 0;

@@ -72,6 +72,7 @@ class Session {
   // message of which a part has arrived or has been read.
   std::size_t waiting_bytes() const noexcept;
   ByteQueue& output() noexcept { return output_; }
+  const ByteQueue& output() const noexcept { return output_; }
 
   // Continues the handshake. `more`: it needs further input.
   enum class Progress : std::uint8_t { more, done, failed };
@@ -121,6 +122,7 @@ class Session {
   void note_key(std::string_view name) { key_name_ = name; }
   // Empty unless ContextOptions::kernel is set.
   WriteNotes& notes() noexcept { return notes_; }
+  const WriteNotes& notes() const noexcept { return notes_; }
   static Session& of(const SSL* ssl) noexcept;
 
  private:

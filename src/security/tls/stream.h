@@ -19,6 +19,7 @@
 #include "security/tls/kernel.h"
 #include "security/tls/session.h"
 #include "transport/common/link_facts.h"
+#include "transport/common/unsent_source.h"
 
 namespace hawser::tls {
 
@@ -72,6 +73,7 @@ TlsCounters counters_of(const Shared& shared) noexcept;
 // receive_bytes of received bytes wait. HeldMemory bounds the sum over the streams of a loop.
 class TlsStream final : public transport::Stream,
                         public transport::LinkFactsSource,
+                        public transport::UnsentSource,
                         transport::StreamSink,
                         exec::Source,
                         MemoryHolder {
@@ -101,6 +103,7 @@ class TlsStream final : public transport::Stream,
     return transport::link_facts_of(stream_.get());
   }
   std::string link_details() const override;
+  std::size_t unsent() const noexcept override;
 
   // After the handshake.
   Session& session() noexcept { return *step_->session; }

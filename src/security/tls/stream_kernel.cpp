@@ -46,6 +46,15 @@ std::string TlsStream::link_details() const {
   return kernel_problem_.empty() ? std::string() : "OpenSSL encrypts, not the kernel: " + kernel_problem_;
 }
 
+// The kernel, or the socket, may have no room for what was accepted, and for close_notify.
+std::size_t TlsStream::unsent() const noexcept {
+  if (ended_ || finished_ || !open_) return 0;
+  const Session& session = *step_->session;
+  if (!kernel_.begun()) return sending_.bytes().size() + session.output().bytes().size();
+  const bool alert = finish_wanted_ && session.notes().alert.has_value();
+  return static_cast<std::size_t>(kernel_.held_bytes()) + (alert ? 2 : 0);
+}
+
 std::size_t TlsStream::send_by_kernel(std::span<const ConstBuffer> pieces, std::size_t offered) {
   // RFC 8446, 5.5: 2^24.5 full records. This is 2^24, as with TLS 1.2.
   const std::uint64_t blocks_max = 2 * step_->session->context().options().records_per_key * blocks_per_record;
@@ -91,7 +100,7 @@ void TlsStream::finish_by_kernel() noexcept {
   if (finished_) return;
   WriteNotes& notes = step_->session->notes();
   if (notes.alert && kernel_.send_alert(*notes.alert)) notes.alert.reset();
-  if (!notes.alert && kernel_.drained()) {
+  if (!notes.alert && kernel_.held_bytes() == 0) {
     finished_ = true;
     return stream_->finish();
   }
