@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "base/what_of.h"
 #include "hawser/server_metrics.h"
 #include "observe/access.h"
 #include "observe/machine_metrics.h"
@@ -180,7 +181,7 @@ Task<HttpResponse> serve_ready(State state, HttpRequest& request) {
     try {
       found = reporter.check();
     } catch (const std::exception& error) {
-      found = fail(ErrorCode::internal, std::string("the check threw ") + error.what());
+      found = fail(ErrorCode::internal, "the check threw " + std::string(what_of(error)));
     }
     ready = ready && found.has_value();
     lines += "\n" + harmless(reporter.name) + ": " +

@@ -221,6 +221,10 @@ TEST_F(TlsSigning, MustBeThatOfTheCertificateWhenTheServerStarts) {
   EXPECT_HAS(inspected->problems.back(), "the vault is closed");
 }
 
+struct Speechless : std::exception {
+  const char* what() const noexcept override { return nullptr; }
+};
+
 TEST_F(TlsSigning, FailuresEndTheHandshakeWithTheReason) {
   using Signature = Result<std::vector<std::byte>>;
   const std::vector<std::pair<TlsSign, std::string>> wrong = {
@@ -229,6 +233,8 @@ TEST_F(TlsSigning, FailuresEndTheHandshakeWithTheReason) {
       {[](const TlsSigningRequest&) -> Signature { throw std::runtime_error("no vault"); },
        "did not sign: an exception was thrown: no vault"},
       {[](const TlsSigningRequest&) -> Signature { throw 7; }, "did not sign: an exception was thrown"},
+      {[](const TlsSigningRequest&) -> Signature { throw Speechless(); },
+       "did not sign: an exception was thrown: an exception without a text"},
       {[](const TlsSigningRequest&) { return Signature(std::vector<std::byte>()); }, "made a signature of 0 bytes"},
       {[](const TlsSigningRequest&) { return Signature(std::vector<std::byte>(64)); }, "made a signature of 64 bytes"},
       {[](const TlsSigningRequest&) { return Signature(std::vector<std::byte>(1 << 20)); },

@@ -1,6 +1,7 @@
 #include <new>
 #include <utility>
 
+#include "base/what_of.h"
 #include "hawser/detail/handler.h"
 #include "hawser/detail/reply_sink.h"
 #include "hawser/detail/unimplemented.h"
@@ -12,7 +13,7 @@ std::string exception_text() {
   try {
     throw;
   } catch (const std::exception& exception) {
-    return exception.what();
+    return std::string(what_of(exception));
   } catch (...) {
     return "something that is no std::exception";
   }

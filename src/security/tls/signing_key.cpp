@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/what_of.h"
 #include "hawser/loop.h"
 #include "security/tls/certificate.h"
 
@@ -261,7 +262,7 @@ Result<std::vector<std::byte>> make_signature(const SignatureContext& own, Bytes
   try {
     signature = signer.sign(request);
   } catch (const std::exception& error) {
-    return failed(std::string("did not sign: an exception was thrown: ") + error.what());
+    return failed("did not sign: an exception was thrown: " + std::string(what_of(error)));
   } catch (...) {
     return failed("did not sign: an exception was thrown");
   }
