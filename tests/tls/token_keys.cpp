@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "security/tls/pkcs11.h"
@@ -322,6 +323,84 @@ TEST_F(TlsTokenKeys, FindTheTokenAgain) {
   for (const CK_SLOT_ID slot : std::span(slots).first(count)) functions().C_CloseAllSessions(slot);
   EXPECT_EQ(call(client_options()), "ok");
   EXPECT_EQ(security->counters().signatures_failed, 0U);
+}
+
+// Replaces functions of the module, and restores them.
+class Replaced {
+ public:
+  explicit Replaced(const CK_FUNCTION_LIST& list) : list_(const_cast<CK_FUNCTION_LIST&>(list)), before_(list) {
+    original = &before_;
+  }
+  Replaced(const Replaced&) = delete;
+  ~Replaced() { list_ = before_; }
+  CK_FUNCTION_LIST& list() { return list_; }
+  static inline const CK_FUNCTION_LIST* original = nullptr;
+
+ private:
+  CK_FUNCTION_LIST& list_;
+  const CK_FUNCTION_LIST before_;
+};
+
+// The last connection with a key may end on its loop. A token may take long.
+TEST_F(TlsTokenKeys, CloseNoSessionOnALoop) {
+  const std::string uri = tokens->import(authority.issue("server"), "closed").key_file;
+  auto key = tls::open_pkcs11_key(uri);
+  ASSERT_TRUE(key) << error_of(key);
+  static std::atomic<int> closed{0};
+  static std::atomic<int> on_loops{0};
+  closed = on_loops = 0;
+  Replaced replaced(functions());
+  replaced.list().C_CloseSession = [](CK_SESSION_HANDLE session) {
+    ++(Loop::current() != nullptr ? on_loops : closed);
+    return Replaced::original->C_CloseSession(session);
+  };
+  sync_wait([](tls::Pkcs11Key& used) -> Task<void> {
+    used.sign = nullptr;
+    co_return;
+  }(*key));
+  EXPECT_EQ(closed + on_loops, 0);
+  EXPECT_TRUE(tls::open_pkcs11_key(uri));
+  EXPECT_EQ(on_loops, 0);
+  EXPECT_EQ(closed, 2) << "the noted one, and the one of the second key";
+}
+
+// The token asks for the PIN again for each signature of such a key.
+TEST_F(TlsTokenKeys, ThatDemandThePinEachTimeSayWhyItWasRefused) {
+  const std::string uri = tokens->import(authority.issue("server"), "always").key_file;
+  Replaced replaced(functions());
+  replaced.list().C_GetAttributeValue = [](CK_SESSION_HANDLE session, CK_OBJECT_HANDLE key, CK_ATTRIBUTE* wanted,
+                                           CK_ULONG count) {
+    if (count == 1 && wanted->type == CKA_ALWAYS_AUTHENTICATE) {
+      *static_cast<CK_BBOOL*>(wanted->pValue) = CK_TRUE;
+      return CK_RV{CKR_OK};
+    }
+    return Replaced::original->C_GetAttributeValue(session, key, wanted, count);
+  };
+  static CK_RV answer = CKR_OK;
+  static int logins = 0;
+  replaced.list().C_Login = [](CK_SESSION_HANDLE session, CK_USER_TYPE user, unsigned char* text, CK_ULONG size) {
+    if (user != CKU_CONTEXT_SPECIFIC) return Replaced::original->C_Login(session, user, text, size);
+    ++logins;
+    return answer;
+  };
+  const std::vector<std::byte> digest(32);
+  const TlsSigningRequest request{TlsSigningRequest::Algorithm::ecdsa, TlsSigningRequest::Hash::sha256, digest, {}};
+  // The token may have been removed meanwhile, so that it is tried again.
+  for (const auto& [error, text, tries] : {std::tuple{CKR_OK, "", 1},
+                                           {CKR_FUNCTION_FAILED, "CKR_FUNCTION_FAILED", 2},
+                                           {CKR_PIN_INCORRECT, "CKR_PIN_INCORRECT", 1}}) {
+    const auto key = tls::open_pkcs11_key(uri);
+    ASSERT_TRUE(key) << error_of(key);
+    answer = error;
+    logins = 0;
+    const auto made = key->sign(request);
+    EXPECT_EQ(logins, tries);
+    ASSERT_EQ(made.has_value(), error == CKR_OK);
+    if (made) continue;
+    EXPECT_HAS(made.error().text, text);
+    EXPECT_HAS(made.error().text, "for each signature");
+    EXPECT_EQ(made.error().text.find("LOCKED"), std::string::npos) << made.error().text;
+  }
 }
 
 }  // namespace

@@ -7,10 +7,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <map>
+#include <new>
 #include <string_view>
 #include <utility>
 
 #include "base/escaped_text.h"
+#include "hawser/loop.h"
 
 namespace hawser::tls {
 namespace {
@@ -74,8 +76,28 @@ std::string pkcs11_text(CK_RV error) {
   return "error 0x" + number;
 }
 
-void Pkcs11Module::close(CK_SESSION_HANDLE session) const noexcept {
-  if (!exiting.load()) functions_->C_CloseSession(session);
+void Pkcs11Module::close(CK_SESSION_HANDLE session) noexcept {
+  if (exiting.load()) return;
+  if (Loop::current() != nullptr) {
+    const std::lock_guard lock(noted_mutex_);
+    try {
+      noted_.push_back(session);
+      return;
+    } catch (const std::bad_alloc&) {
+      // Without memory it is closed here.
+    }
+  }
+  functions_->C_CloseSession(session);
+}
+
+void Pkcs11Module::close_noted() noexcept {
+  if (Loop::current() != nullptr) return;
+  std::vector<CK_SESSION_HANDLE> noted;
+  {
+    const std::lock_guard lock(noted_mutex_);
+    noted.swap(noted_);
+  }
+  for (const CK_SESSION_HANDLE session : noted) close(session);
 }
 
 CK_RV Pkcs11Module::initialize() const noexcept {

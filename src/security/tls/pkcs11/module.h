@@ -20,8 +20,11 @@ class Pkcs11Module {
   static Result<Pkcs11Module*> load(const std::string& path);
 
   const CK_FUNCTION_LIST& functions() const noexcept { return *functions_; }
-  // Does nothing while the process exits: the module may have ended.
-  void close(CK_SESSION_HANDLE session) const noexcept;
+  // Does nothing while the process exits: the module may have ended. On the thread of a loop, where a token must not be
+  // waited for, it only notes the session, and close_noted() closes it. May block on other threads.
+  void close(CK_SESSION_HANDLE session) noexcept;
+  // Closes the sessions that were noted. Called before others are opened. May block.
+  void close_noted() noexcept;
   const std::string& path() const noexcept { return path_; }
   // Initialises the module again: a child process must (PKCS #11, 5.4).
   CK_RV initialize() const noexcept;
@@ -38,6 +41,8 @@ class Pkcs11Module {
   Pkcs11Module(std::string path, CK_FUNCTION_LIST* functions) : path_(std::move(path)), functions_(functions) {}
   const std::string path_;
   CK_FUNCTION_LIST* const functions_;
+  std::mutex noted_mutex_;
+  std::vector<CK_SESSION_HANDLE> noted_;  // Guarded by noted_mutex_.
 };
 
 // Such as "CKR_PIN_INCORRECT (0xa0)".

@@ -107,6 +107,7 @@ std::string algorithm_text(Algorithm algorithm) {
 
 }  // namespace
 
+// The last connection of a server may end on its loop after the key was replaced.
 TokenKey::~TokenKey() {
   for (const Session session : idle_) module_.close(session);
 }
@@ -139,10 +140,14 @@ Result<std::vector<std::byte>> TokenKey::sign(const TlsSigningRequest& request) 
     Signed made = sign_once(*session, mechanism, data);
     const bool lost = made.error != CKR_OK && !is_final(made.error);
     release(*session, lost);
+    const bool again = lost && attempt == 0;
+    if (made.refusal && (!again || made.refusal->code != ErrorCode::unavailable)) {
+      return std::unexpected(std::move(*made.refusal));
+    }
     if (made.error == CKR_OK) {
       return request.algorithm == Algorithm::ecdsa ? ecdsa_der(made.signature) : std::move(made.signature);
     }
-    if (lost && attempt == 0) continue;
+    if (again) continue;
     return failed("the token cannot sign by " + algorithm_text(request.algorithm) + ": " + pkcs11_text(made.error) +
                       (lost ? ": check that the token is present"
                             : ": use a token and a key that can, or another algorithm of TLS"),
@@ -155,7 +160,7 @@ TokenKey::Signed TokenKey::sign_once(Session session, CK_MECHANISM& mechanism, c
   bool authenticate = false;
   {
     const std::lock_guard lock(mutex_);
-    if (!key_) return {CKR_KEY_HANDLE_INVALID, {}};
+    if (!key_) return {CKR_KEY_HANDLE_INVALID, {}, {}};
     key = *key_;
     authenticate = authenticate_always_;
   }
@@ -163,8 +168,12 @@ TokenKey::Signed TokenKey::sign_once(Session session, CK_MECHANISM& mechanism, c
   Signed made;
   made.error = functions.C_SignInit(session, &mechanism, key);
   if (made.error == CKR_OK && authenticate) {
+    // The session has begun a signature, so it is closed.
     const std::lock_guard lock(mutex_);
-    if (!log_in(session, CKU_CONTEXT_SPECIFIC)) made.error = CKR_PIN_LOCKED;
+    if (Result<void> done = log_in(session, CKU_CONTEXT_SPECIFIC); !done) {
+      done.error().text += ". The key demands the PIN for each signature (CKA_ALWAYS_AUTHENTICATE)";
+      return {CKR_USER_NOT_LOGGED_IN, {}, std::move(done.error())};
+    }
   }
   if (made.error != CKR_OK) return made;
   made.signature.resize(signature_bytes_max);
@@ -199,6 +208,7 @@ void TokenKey::release(Session session, bool lost) {
 
 // Opens a session with the token, and finds the key in it. With mutex_.
 Result<TokenKey::Session> TokenKey::find() {
+  module_.close_noted();
   const Result<Pkcs11Module::Token> token = module_.find_token(uri_);
   if (!token) return std::unexpected(token.error());
   const CK_FUNCTION_LIST& functions = module_.functions();

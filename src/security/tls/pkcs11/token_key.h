@@ -32,6 +32,7 @@ class TokenKey {
   struct Signed {
     CK_RV error = CKR_OK;
     std::vector<std::byte> signature;
+    std::optional<Error> refusal;  // The key demands the PIN for each signature.
   };
 
   Result<Session> acquire();
