@@ -34,6 +34,9 @@ class RecordTracker {
 
   // A record has begun, and its end is missing.
   bool incomplete() const noexcept { return header_bytes_ != 0 || body_left_ != 0; }
+  // The number of records that have begun since forget_records().
+  std::size_t records() const noexcept { return records_; }
+  void forget_records() noexcept { records_ = 0; }
   // The length of a ClientHello that exceeds the limit; 0: none does.
   std::size_t excess() const noexcept { return excess_; }
 
@@ -50,6 +53,7 @@ class RecordTracker {
   }
   void begin_body(bool tls13) noexcept {
     header_bytes_ = 0;
+    ++records_;
     body_left_ = number(Bytes(header_).subspan(3));
     // Later messages are encrypted, and a ClientHello is not among them.
     if (header_[0] == application_data || (header_[0] == change_cipher_spec && !tls13)) watching_ = false;
@@ -81,6 +85,7 @@ class RecordTracker {
   std::size_t message_bytes_ = 0;
   std::size_t message_left_ = 0;
   std::size_t excess_ = 0;
+  std::size_t records_ = 0;
   bool watching_ = true;
 };
 

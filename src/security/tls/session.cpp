@@ -137,6 +137,13 @@ std::optional<std::size_t> Session::take_input(MutableBytes to) {
   std::memcpy(to.data(), bytes.data(), size);
   records_read_.add(bytes, SSL_version(ssl_.get()) == TLS1_3_VERSION);
   input_.consume(size);
+  if (open_ && records_read_.records() > records_without_data_max) [[unlikely]] {
+    refused_ =
+        "the peer sent more than " + std::to_string(records_without_data_max) +
+        " records without data, such as demands for new keys (KeyUpdate), one after the other: send data between "
+        "them";
+    return std::nullopt;
+  }
   if (records_read_.excess() == 0) [[likely]]
     return size;
   refused_ = "the client sent a first message (ClientHello) of " + std::to_string(records_read_.excess()) +
@@ -233,6 +240,8 @@ Session::Progress Session::handshake(std::stop_token stop) {
     }
     // Without the note the session is not resumed.
     Context::note_verified(SSL_get_session(ssl_.get()), verified_until_);
+    open_ = true;
+    records_read_.forget_records();
     return Progress::done;
   }
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return Progress::more;
@@ -280,6 +289,7 @@ Session::Read Session::read(MutableBytes space, std::size_t& bytes) {
   ERR_clear_error();
   if (SSL_read_ex(ssl_.get(), space.data(), space.size(), &bytes) == 1) {
     received_ += bytes / cipher_block_bytes + 2;
+    records_read_.forget_records();
     return Read::data;
   }
   bytes = 0;
@@ -314,7 +324,10 @@ bool Session::write_record(const std::byte* data, std::size_t bytes) {
     }
   }
   std::size_t written = 0;
-  if (SSL_write_ex(ssl_.get(), data, bytes, &written) == 1) return true;
+  if (SSL_write_ex(ssl_.get(), data, bytes, &written) == 1) {
+    note_sent();
+    return true;
+  }
   fail_with("TLS: ");
   return false;
 }
