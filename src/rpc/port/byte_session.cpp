@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -374,10 +375,12 @@ void ByteSession::check_end() {
   const std::size_t before = std::exchange(unsent_, transport::unsent_of(stream_.get()));
   if (unsent_ == 0 && (before == 0 || peer_ended_)) return end_session(closed_error());
   stuck_checks_ = unsent_ == before ? stuck_checks_ + 1 : 0;
-  if (stuck_checks_ * linger_max >= stuck_checks_max * std::min(host().options.ping_interval, stuck_interval_max)) {
+  const Duration most = peer_ended_ ? rest_interval(half_closed_max(), host().options)
+                                    : stuck_checks_max * std::min(host().options.ping_interval, stuck_interval_max);
+  if (stuck_checks_ * linger_max >= most) {
     return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
-                        "the peer has not taken the last " + std::to_string(unsent_) +
-                            " bytes of the connection for two ping intervals"});
+                        "the peer has taken none of the last " + std::to_string(unsent_) + " bytes for " +
+                            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(most).count()) + " s"});
   }
   life_.start(host().loop, host().loop.after(linger_max));
 }

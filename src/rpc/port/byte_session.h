@@ -29,7 +29,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   // A connection's turn ends after this time and continues in a later tick.
   static constexpr Duration turn_max = std::chrono::milliseconds(1);
   // After the end of the stream has been sent, the peer's end is awaited for so long, with what it sends ignored. A
-  // stream that still holds bytes for the peer is kept until the peer has taken none for two ping intervals.
+  // stream that still holds bytes for the peer is kept until the peer has taken none for two ping intervals, or for
+  // half_closed_max() if it has ended its direction.
   static constexpr Duration linger_max = std::chrono::seconds(1);
 
   ~ByteSession() override;
