@@ -96,7 +96,11 @@ KernelTls::Failure KernelTls::try_key(const KernelTlsKey& key) noexcept {
   Descriptor client;
   Descriptor server;
   if (const int error = connect_pair(client, server); error != 0) return {Step::connection, error};
-  return KernelTls().begin(client.get(), key);
+  KernelTls trial;
+  if (const Failure failure = trial.begin(client.get(), key); failure.step != Step::none) return failure;
+  errno = 0;
+  if (!trial.next_record()) return {Step::report, errno != 0 ? errno : ENOTSUP};
+  return {};
 }
 
 KernelTls::Failure KernelTls::begin(int socket, const KernelTlsKey& key) noexcept {

@@ -28,13 +28,14 @@ class KernelTls {
  public:
   // Steps that may fail, each with an errno. `module`: ENOENT means that the kernel has no module tls, or that this
   // process may not load it.
-  enum class Step : std::uint8_t { none, connection, module, key };
+  // `report`: the kernel does not report the number of the next record, which held_bytes() needs.
+  enum class Step : std::uint8_t { none, connection, module, key, report };
   struct Failure {
     Step step = Step::none;
     int error = 0;
   };
   // Tries a key on a connection of this host, within the process. Loads modules of the kernel if the process may, so
-  // that the first call may take long.
+  // that the first call may take long: a second, or more than ten on a slow machine.
   static Failure try_key(const KernelTlsKey& key) noexcept;
 
   // Whatever is sent on the socket from now on is encrypted. The socket must have accepted everything that was

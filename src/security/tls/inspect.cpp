@@ -31,7 +31,7 @@ TlsKernelReport inspect_tls_kernel() {
   std::string missing;
   for (std::size_t i = 0; i < tls::kernel_ciphers.size(); ++i) {
     const std::string name(tls::name_of(tls::kernel_ciphers[i]));
-    if (support.problem.empty() && support.errors[i] == 0) {
+    if (support.problem.empty() && support.failures[i].step == KernelTls::Step::none) {
       report.ciphers.push_back(name);
     } else {
       missing += (missing.empty() ? "" : ", ") + name;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <span>
 #include <system_error>
@@ -24,20 +25,41 @@ std::size_t index_of(KernelCipher cipher) noexcept {
 
 std::string text_of(int error) { return std::generic_category().message(error); }
 
+// Errors that say nothing about the abilities of the kernel.
+bool is_passing(int error) noexcept {
+  constexpr std::array all = {EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, EINTR, EADDRNOTAVAIL, EADDRINUSE};
+  return std::ranges::find(all, error) != all.end();
+}
+
 std::string problem_of(KernelCipher cipher, const KernelTls::Failure& failure) {
   switch (failure.step) {
     case KernelTls::Step::none: return {};
     case KernelTls::Step::connection:
       return "this host has no connections of its own on which the kernel could be tried (" + text_of(failure.error) +
-             "): enable the interface lo";
+             (is_passing(failure.error) ? "): it is tried again" : "): enable the interface lo");
     case KernelTls::Step::module:
       return failure.error == ENOENT
                  ? "the kernel cannot encrypt TLS, because its module tls is not loaded: modprobe tls"
                  : "the kernel refuses TLS on the socket (" + text_of(failure.error) + "): use OpenSSL";
+    case KernelTls::Step::report:
+      return "the kernel does not report how many records it has sent with " + std::string(name_of(cipher)) + " (" +
+             text_of(failure.error) + "): use another cipher, or a later Linux";
     case KernelTls::Step::key: break;
+  }
+  if (is_passing(failure.error)) {
+    return "the kernel has no means to encrypt with " + std::string(name_of(cipher)) + " now (" +
+           text_of(failure.error) + "): it is tried again";
   }
   return "the kernel does not encrypt TLS 1.3 with " + std::string(name_of(cipher)) + " (" + text_of(failure.error) +
          "): use another cipher, or Linux 5.11 or later";
+}
+
+// The length of records that the peer has demanded (RFC 6066, 4), which OpenSSL grants; 0: it has not.
+std::size_t record_bytes_max_of(const SSL* ssl) noexcept {
+  const SSL_SESSION* const session = SSL_get0_session(ssl);
+  const unsigned mode = session == nullptr ? 0 : SSL_SESSION_get_max_fragment_length(session);
+  return mode >= TLSEXT_max_fragment_length_512 && mode <= TLSEXT_max_fragment_length_4096 ? std::size_t{256} << mode
+                                                                                           : 0;
 }
 
 // HKDF-Expand-Label with an empty context (RFC 8446, 7.1).
@@ -146,10 +168,14 @@ KernelSupport examine_kernel() {
     KernelTlsKey key;
     KernelTls::Failure failure{KernelTls::Step::key, ENOTSUP};
     if (derive_key(key, kernel_ciphers[i], any_secret, 0)) failure = KernelTls::try_key(key);
-    found.errors[i] = failure.error;
+    found.failures[i] = failure;
+    found.passing = found.passing || (failure.step != KernelTls::Step::none && is_passing(failure.error));
     usable = usable || failure.step == KernelTls::Step::none;
     if (failure.step != KernelTls::Step::none) last = failure;
-    if (last.step == KernelTls::Step::module) break;
+    if (failure.step == KernelTls::Step::module) {
+      std::fill(found.failures.begin() + static_cast<std::ptrdiff_t>(i), found.failures.end(), failure);
+      break;
+    }
   }
   if (!usable) found.problem = problem_of(kernel_ciphers.back(), last);
   return found;
@@ -173,11 +199,16 @@ KernelBegun begin_kernel(KernelTls& kernel, int socket, SSL* ssl, WriteNotes& no
     return {KernelRefusal::cipher,
             "the kernel does not encrypt with " + std::string(SSL_get_cipher_name(ssl)) + ": use another cipher"};
   }
-  if (support.errors[index] != 0) {
-    return {KernelRefusal::cipher, problem_of(cipher, {KernelTls::Step::key, support.errors[index]})};
+  if (support.failures[index].step != KernelTls::Step::none) {
+    return {KernelRefusal::cipher, problem_of(cipher, support.failures[index])};
   }
   if (notes.key_changed || notes.key_demanded) {
     return {KernelRefusal::key_update, "the peer demanded new keys before the kernel had the first: connect again"};
+  }
+  if (const std::size_t bytes = record_bytes_max_of(ssl); bytes != 0) {
+    return {KernelRefusal::record_size, "the peer takes records of " + std::to_string(bytes) +
+                                            " bytes at most (max_fragment_length), and the kernel's have up to 16384: "
+                                            "remove that limit there"};
   }
   KernelTlsKey key;
   if (notes.secret_bytes == 0 ||
@@ -186,6 +217,11 @@ KernelBegun begin_kernel(KernelTls& kernel, int socket, SSL* ssl, WriteNotes& no
   }
   const KernelTls::Failure failure = kernel.begin(socket, key);
   if (failure.step == KernelTls::Step::none) return {};
+  if (failure.error == ENOTCONN) {
+    return {KernelRefusal::ended,
+            "the peer ended its sending direction, or the connection, before the kernel had the key: end it after the "
+            "first reply"};
+  }
   return {KernelRefusal::failed, problem_of(cipher, failure)};
 }
 

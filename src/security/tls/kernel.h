@@ -48,12 +48,23 @@ void note_writes(SSL* ssl) noexcept;
 void note_line(WriteNotes& notes, bool server, std::string_view line) noexcept;
 
 // Reasons why the kernel does not encrypt for a connection.
-enum class KernelRefusal : std::uint8_t { none, support, socket, version, cipher, key_update, failed };
+enum class KernelRefusal : std::uint8_t {
+  none,
+  support,
+  socket,
+  version,
+  cipher,
+  key_update,
+  record_size,
+  ended,
+  failed,
+};
 
 // The abilities of this kernel.
 struct KernelSupport {
   std::string problem = {};  // Why nothing can be encrypted, with the remedy; empty: something can.
-  std::array<int, kernel_ciphers.size()> errors = {};  // An errno for each of kernel_ciphers; 0: it can be used.
+  std::array<KernelTls::Failure, kernel_ciphers.size()> failures = {};  // One for each of kernel_ciphers.
+  bool passing = false;  // An error is one of a moment, such as of a process that has no descriptor left.
 };
 // Tries each cipher. May load modules of the kernel, so it may take long.
 KernelSupport examine_kernel();

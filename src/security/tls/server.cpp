@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "hawser/loop.h"
 #include "hawser/tls.h"
 #include "security/tls/path_keys.h"
 #include "security/tls/private_key.h"
@@ -87,8 +88,13 @@ struct TlsServer::State final : transport::ServerSecurity {
   Result<void> prepare() override {
     if (Result<void> sound = check(); !sound) return sound;
     Result<void> prepared = shared->store.prepare();
-    // The first handshakes need not wait for it.
-    if (prepared && shared->kernel != TlsKernel::off) static_cast<void>(shared->kernel_support());
+    if (!prepared || shared->kernel == TlsKernel::off) return prepared;
+    // The first handshakes wait less for it, or not at all. A loop does not wait.
+    if (Loop::current() == nullptr) {
+      shared->examine_kernel();
+    } else {
+      shared->examine_kernel_later();
+    }
     return prepared;
   }
 

@@ -64,7 +64,7 @@ void TlsStream::Step::perform(Shared& shared) noexcept {
   try {
     if (session == nullptr) {
       // The end of a handshake may be on the loop.
-      if (shared.kernel != TlsKernel::off) static_cast<void>(shared.kernel_support());
+      if (shared.kernel != TlsKernel::off) shared.examine_kernel();
       Result<std::unique_ptr<Session>> made = make();
       if (made) {
         session = std::move(*made);

@@ -37,9 +37,13 @@ struct Shared {
   // A thread of the pool may wait for a trial signature.
   ~Shared() { store.stop(); }
 
-  // Returns what the kernel can encrypt. The first call may load modules, so it belongs on a thread that
-  // may block.
-  const KernelSupport& kernel_support();
+  // Tries what the kernel can encrypt, unless that is known. The first call may load modules, so it belongs on a thread
+  // that may block. Throws std::bad_alloc.
+  void examine_kernel();
+  // Does so on a thread of the pool, if there is one.
+  void examine_kernel_later();
+  // Returns the result. Does not wait for others.
+  std::shared_ptr<const KernelSupport> kernel_support() const;
 
   const TlsKernel kernel;
   ContextStore store;
@@ -59,8 +63,11 @@ struct Shared {
   const std::size_t waiting_max;
 
  private:
-  std::once_flag kernel_examined_;
-  KernelSupport kernel_support_;
+  std::atomic<bool> kernel_known_{false};
+  std::mutex kernel_trial_mutex_;  // Held while the kernel is tried.
+  mutable std::mutex kernel_mutex_;
+  std::shared_ptr<const KernelSupport> kernel_support_ = std::make_shared<const KernelSupport>(KernelSupport{
+      .problem = "it was not tried yet what the kernel can encrypt: connect again"});  // By kernel_mutex_.
 };
 
 TlsCounters counters_of(const Shared& shared) noexcept;

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -8,8 +10,38 @@
 // The part of TlsStream that lets the kernel encrypt.
 namespace hawser::tls {
 
-const KernelSupport& Shared::kernel_support() {
-  std::call_once(kernel_examined_, [this] { kernel_support_ = examine_kernel(); });
+// A trial that failed for want of descriptors or memory is repeated by the next handshake.
+void Shared::examine_kernel() {
+  if (kernel_known_.load(std::memory_order_acquire)) return;
+  const std::lock_guard trying(kernel_trial_mutex_);
+  if (kernel_known_.load(std::memory_order_acquire)) return;
+  auto found = std::make_shared<const KernelSupport>(tls::examine_kernel());
+  const bool known = !found->passing;
+  {
+    const std::lock_guard lock(kernel_mutex_);
+    kernel_support_.swap(found);
+  }
+  kernel_known_.store(known, std::memory_order_release);
+}
+
+void Shared::examine_kernel_later() {
+  struct Trial final : detail::Posted {
+    explicit Trial(Shared& of) noexcept : shared(of) {}
+    void run() override {
+      try {
+        shared.examine_kernel();
+      } catch (const std::exception&) {
+        // The first handshake tries it.
+      }
+    }
+    Shared& shared;  // Its pool, which runs this, ends before it.
+  };
+  if (pool == nullptr) return examine_kernel();
+  pool->submit(this, std::make_unique<Trial>(*this));
+}
+
+std::shared_ptr<const KernelSupport> Shared::kernel_support() const {
+  const std::lock_guard lock(kernel_mutex_);
   return kernel_support_;
 }
 
@@ -21,7 +53,7 @@ void TlsStream::begin_kernel() {
   kernel_wanted_ = false;
   if (ended_ || finish_wanted_) return;
   const KernelBegun begun = tls::begin_kernel(kernel_, transport::tcp_socket_of(stream_.get()), session.ssl(),
-                                              session.notes(), shared_->kernel_support());
+                                              session.notes(), *shared_->kernel_support());
   if (begun.refusal == KernelRefusal::none) {
     session.notes().dropped = true;
     shared_->kernel_begun.fetch_add(1, std::memory_order_relaxed);
@@ -65,7 +97,10 @@ std::size_t TlsStream::send_by_kernel(std::span<const ConstBuffer> pieces, std::
     return 0;
   }
   const std::size_t taken = stream_->send(pieces);
-  if (taken != 0) kernel_.count(taken, pieces.size());
+  if (taken != 0) {
+    kernel_.count(taken, pieces.size());
+    step_->session->note_sent();
+  }
   sink_blocked_ = below_blocked_ = taken < offered;
   return taken;
 }
