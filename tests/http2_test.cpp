@@ -17,6 +17,7 @@
 #include "tests/http2_client.h"
 #include "tests/http_server_fixture.h"
 #include "tests/output_of.h"
+#include "tests/skipped_calls.h"
 
 // HTTP over HTTP/2, on the connections that gRPC uses too. A native client calls the server all the time.
 namespace hawser {
@@ -165,6 +166,27 @@ TEST_F(Http2, InterceptorsSurroundMethodsAndRoutes) {
   EXPECT_EQ(client.post("/test.Text/Say", "\"a\"").status, 401);
   EXPECT_TRUE(client.ask("GET", "/hello", {{"authorization", "me"}}).has("x-seen", "GET /hello"));
   EXPECT_TRUE(client.post("/test.Text/Later", "\"a\"", {{"authorization", "me"}}).has("x-seen", "test.Text/Later"));
+}
+
+TEST_F(Http2, InterceptorsThatSkipCallsSeeTheirEnds) {
+  const SkipsAll skips;
+  server = std::make_unique<Server>(options);
+  server->use(skips);
+  start();
+  Http2Client client(server->address());
+  const Fields grpc_fields = {{"te", "trailers"}, {"content-type", "application/grpc"}};
+  const std::string message("\0\0\0\0\3abc", 8);
+  EXPECT_EQ(client.post("/test.Text/Say", "\"a\"").status, 200);  // Answered at once.
+  EXPECT_EQ(client.ask("POST", "/test.Bytes/Repeat", grpc_fields, {message}).body, message);
+  EXPECT_EQ(skips.listed(), 0U);
+  EXPECT_EQ(client.post("/test.Text/Later", "\"fail\"").status, 500);
+  EXPECT_EQ(client.ask("GET", "/hello").status, 200);
+  EXPECT_EQ(client.ask("GET", "/broken").status, 500);
+  const std::vector<std::string> lines = skips.take("http");
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0], "http test.Text/Later: it \"failed\"\n");
+  EXPECT_EQ(lines[1], "http GET /hello: result of 19");
+  EXPECT_TRUE(lines[2].starts_with("http GET /broken: the handler threw an exception")) << lines[2];
 }
 
 TEST_F(Http2, GrpcAndHttpShareAConnection) {

@@ -5,12 +5,14 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "hawser/hawser.h"
 #include "hawser/interceptor.h"
 #include "tests/http_server_fixture.h"
 #include "tests/raw_peer.h"
 #include "tests/repeat_handler.h"
+#include "tests/skipped_calls.h"
 
 // A server that serves HTTP/1.1 beside its own protocol. A native client calls it all the time.
 namespace hawser {
@@ -200,6 +202,26 @@ TEST_F(HttpServer, InterceptorsSurroundMethodsAndRoutes) {
   }
   EXPECT_EQ(ask(line_with_token("GET", "/broken")).status, 500);
   EXPECT_EQ(ask(get("/health")).status, 200);  // No call.
+}
+
+TEST_F(HttpServer, InterceptorsThatSkipMethodsAndRoutesSeeTheirEnds) {
+  const SkipsAll skips;
+  server = std::make_unique<Server>(options);
+  server->use(skips);
+  start();
+  EXPECT_EQ(ask(post("/test.Text/Say", "\"a\"")).status, 200);  // Answered at once.
+  EXPECT_EQ(ask(get("/empty")).status, 204);
+  EXPECT_EQ(skips.take("http").size(), 0U);
+  EXPECT_EQ(ask(post("/test.Text/Later", "\"abc\"")).status, 200);
+  EXPECT_EQ(ask(post("/test.Text/Later", "\"fail\"")).status, 500);
+  EXPECT_EQ(ask(get("/hello")).status, 200);
+  EXPECT_EQ(ask(get("/broken")).status, 500);
+  const std::vector<std::string> lines = skips.take("http");
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[0], "http test.Text/Later: result of 7");  // A length and the text.
+  EXPECT_EQ(lines[1], "http test.Text/Later: it \"failed\"\n");
+  EXPECT_EQ(lines[2], "http GET /hello: result of 19");
+  EXPECT_TRUE(lines[3].starts_with("http GET /broken: the handler threw an exception")) << lines[3];
 }
 
 TEST_F(HttpServer, StreamsBodies) {

@@ -10,7 +10,6 @@
 
 #include "hawser/call.h"
 #include "hawser/codec/decoder.h"
-#include "hawser/detail/interceptor_function.h"
 #include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
@@ -20,6 +19,14 @@
 
 namespace hawser {
 
+class OutgoingCall;
+
+namespace detail {
+template <class CallInfo>
+class Interceptor;
+template <class CallInfo, class F>
+class FunctionInterceptor;
+}  // namespace detail
 namespace transport {
 class Transport;
 class Network;

@@ -113,8 +113,10 @@ class IncomingCall {
   std::uint32_t reply_checksum() const noexcept { return reply_checksum_; }
   // The streams of the call; null if it has none. Lives as long as this object.
   detail::StreamCore* stream_core() const noexcept { return call_.stream_if_open(); }
+  // The random number that skips() was given.
+  detail::CallDraw& draw() noexcept { return draw_; }
   // `method` lives as long as this object.
-  IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams);
+  IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams, detail::CallDraw draw);
   const Metadata& reply_metadata() const noexcept { return reply_metadata_; }
 
  private:
@@ -125,6 +127,7 @@ class IncomingCall {
   const std::string_view method_;
   const bool streams_;
   const Time begin_;
+  detail::CallDraw draw_;
   std::size_t reply_bytes_ = 0;
   std::uint32_t reply_checksum_ = 0;
   bool checksum_wanted_ = false;
@@ -132,6 +135,43 @@ class IncomingCall {
   bool changed_ = false;  // metadata_ replaces that of the request.
   Buffer metadata_;
   Metadata reply_metadata_;
+};
+
+// A call of a server that all interceptors have skipped, as it ends. A function object with skips() may also have
+//   void skipped(const SkippedCall& call) const noexcept;
+// It is called when the answer of such a call is an error, when the call is dropped, and when the result comes in a
+// later turn of the loop than the call. It is called on the loops, several at once, and must not block, nor destroy or
+// stop anything. The views and the object are valid until it returns.
+class SkippedCall {
+ public:
+  SkippedCall(const SkippedCall&) = delete;
+  SkippedCall& operator=(const SkippedCall&) = delete;
+
+  // As those of IncomingCall.
+  std::string_view method() const noexcept { return method_; }
+  std::string_view protocol() const noexcept { return request_.sink.protocol(); }
+  std::string peer() const { return request_.sink.peer(); }
+  MetadataView metadata() const noexcept { return request_.metadata; }
+  std::size_t request_bytes() const noexcept {
+    return request_.body.size() + request_.payload.size() + request_.attachment.size();
+  }
+  std::size_t reply_bytes() const noexcept { return reply_bytes_; }
+  // From the turn of the loop in which the request was complete to that of the answer. 0 if it is the same.
+  Duration duration() const noexcept { return duration_; }
+  // Null if the call has a result. `cancelled` for a call that was dropped.
+  const Error* error() const noexcept { return error_; }
+
+  // For the library. What the arguments refer to outlives this object.
+  SkippedCall(const detail::IncomingRequest& request, std::string_view method, Duration duration,
+              std::size_t reply_bytes, const Error* error) noexcept
+      : request_(request), method_(method), duration_(duration), reply_bytes_(reply_bytes), error_(error) {}
+
+ private:
+  const detail::IncomingRequest& request_;
+  const std::string_view method_;
+  const Duration duration_;
+  const std::size_t reply_bytes_;
+  const Error* const error_;
 };
 
 // A call of a client, as its interceptors see it. Valid until the outermost interceptor has ended. Used on the loop of

@@ -13,7 +13,6 @@
 
 #include "hawser/codec/decoder.h"
 #include "hawser/detail/handler.h"
-#include "hawser/detail/interceptor_function.h"
 #include "hawser/detail/served_method.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
@@ -22,6 +21,7 @@
 
 namespace hawser {
 
+class IncomingCall;
 class ProtocolSpec;
 
 namespace rpc {
@@ -45,6 +45,10 @@ struct Background {
 namespace detail {
 
 class RegionTable;
+template <class CallInfo>
+class Interceptor;
+template <class CallInfo, class F>
+class FunctionInterceptor;
 
 // Background work that has not begun yet. It owns the objects that its task refers to.
 class BackgroundWork {

@@ -88,9 +88,9 @@ class Tracer {
   // receive it.
   struct ServerSpans {
     Task<Result<void>> operator()(IncomingCall& call, Next next) const;
-    // True if no outcome of the call is recorded: ratio is 0, failed_calls and slow_calls are off, and the caller does
-    // not record it.
-    bool skips(MetadataView metadata) const noexcept;
+    // True for a call that is not sampled. It is recorded only if skipped() finds that it failed or was slow.
+    bool skips(MetadataView metadata, detail::CallDraw& draw) const noexcept;
+    void skipped(const SkippedCall& call) const noexcept;
     std::shared_ptr<State> tracer;
   };
   struct ClientSpans {

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/quick_random.h"
 #include "hawser/crc32c.h"
 #include "hawser/detail/stream_core.h"
 #include "hawser/detail/stream_tap.h"
-#include "observe/quick_random.h"
 #include "observe/record_format.h"
 #include "wire/metadata.h"
 
@@ -334,7 +334,7 @@ Task<Result<void>> Recorder::Calls::operator()(IncomingCall& call, Next next) co
     return next();
   // Routes have method and path of HTTP as their name.
   if (call.method().find(' ') != std::string_view::npos) return next();
-  if ((observe::quick_random() >> 32) >= recorder->threshold.load(std::memory_order_relaxed)) return next();
+  if ((quick_random() >> 32) >= recorder->threshold.load(std::memory_order_relaxed)) return next();
   return recorded(recorder, call, std::move(next));
 }
 

@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "hawser/tracing.h"
-#include "observe/quick_random.h"
 #include "observe/tracer_state.h"
 
 namespace hawser {
@@ -15,13 +14,54 @@ std::uint64_t next_number() noexcept {
   return ++last;
 }
 
+// Why a call that was not sampled is recorded, or nothing.
+std::optional<Span::Reason> reason_for(const Tracer::State& tracer, const Error* error, Duration duration) noexcept {
+  if (error != nullptr && tracer.failed_calls.load(std::memory_order_relaxed)) return Span::Reason::failed;
+  if (duration.count() >= tracer.slow_calls.load(std::memory_order_relaxed)) return Span::Reason::slow;
+  return std::nullopt;
+}
+
+// The span of a call that ends now. `own` is its position in the trace, and `parent` that of its caller, if there is
+// one.
+template <class CallInfo>
+Span span_of(const CallInfo& call, Span::Kind kind, Span::Reason reason, const TraceContext& own,
+             const std::optional<TraceContext>& parent, Duration duration, const Error* error) {
+  Span span;
+  span.kind = kind;
+  span.reason = reason;
+  span.trace_id = own.trace_id;
+  span.span_id = own.span_id;
+  if (parent) span.parent_id = parent->span_id;
+  span.duration = duration;
+  span.begin =
+      std::chrono::system_clock::now() - std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
+  span.request_bytes = call.request_bytes();
+  span.reply_bytes = call.reply_bytes();
+  if constexpr (requires { call.attempts(); }) span.attempts = call.attempts();
+  span.method = call.method();
+  span.peer = call.peer();
+  span.protocol = call.protocol();
+  if (error != nullptr) {
+    span.failed = true;
+    span.code = error->code;
+    span.error = error->text;
+  }
+  return span;
+}
+
+// The position of a call that was not sampled, once it is to be recorded.
+TraceContext position_behind(const std::optional<TraceContext>& parent) {
+  return parent ? parent->child() : TraceContext::begin(false);
+}
+
 // The span of one call, from the beginning of an interceptor to its end, or to its destruction.
 template <class CallInfo>
 class SpanOfCall {
  public:
-  SpanOfCall(Tracer::State& tracer, CallInfo& call, std::optional<TraceContext> parent, Span::Kind kind)
+  SpanOfCall(Tracer::State& tracer, CallInfo& call, detail::CallDraw& draw, std::optional<TraceContext> parent,
+             Span::Kind kind)
       : tracer_(tracer), call_(call), kind_(kind), parent_(std::move(parent)) {
-    if (parent_ ? !parent_->sampled : !tracer.sample()) return;
+    if (!tracer.samples(parent_, draw)) return;
     own_ = parent_ ? parent_->child() : TraceContext::begin(true);
     static_cast<void>(call.set_metadata("traceparent", own_->traceparent()));
   }
@@ -29,8 +69,8 @@ class SpanOfCall {
   SpanOfCall& operator=(const SpanOfCall&) = delete;
   ~SpanOfCall() {
     if (ended_) return;
-    const Error error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the call was dropped"};
     try {
+      const Error error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the call was dropped"};
       record(&error);
     } catch (const std::exception&) {
       tracer_.lost.fetch_add(1, std::memory_order_relaxed);
@@ -45,36 +85,10 @@ class SpanOfCall {
  private:
   void record(const Error* error) {
     const Duration duration = call_.loop().now() - call_.begin();
-    Span span;
-    if (own_) {
-      span.reason = Span::Reason::sampled;
-    } else if (error != nullptr && tracer_.failed_calls.load(std::memory_order_relaxed)) {
-      span.reason = Span::Reason::failed;
-    } else if (duration.count() >= tracer_.slow_calls.load(std::memory_order_relaxed)) {
-      span.reason = Span::Reason::slow;
-    } else {
-      return;
-    }
-    if (!own_) own_ = parent_ ? parent_->child() : TraceContext::begin(false);
-    span.kind = kind_;
-    span.trace_id = own_->trace_id;
-    span.span_id = own_->span_id;
-    if (parent_) span.parent_id = parent_->span_id;
-    span.duration = duration;
-    span.begin =
-        std::chrono::system_clock::now() - std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
-    span.request_bytes = call_.request_bytes();
-    span.reply_bytes = call_.reply_bytes();
-    if constexpr (requires { call_.attempts(); }) span.attempts = call_.attempts();
-    span.method = call_.method();
-    span.peer = call_.peer();
-    span.protocol = call_.protocol();
-    if (error != nullptr) {
-      span.failed = true;
-      span.code = error->code;
-      span.error = error->text;
-    }
-    tracer_.record(span);
+    const std::optional<Span::Reason> reason = own_ ? Span::Reason::sampled : reason_for(tracer_, error, duration);
+    if (!reason) return;
+    if (!own_) own_ = position_behind(parent_);
+    tracer_.record(span_of(call_, kind_, *reason, *own_, parent_, duration, error));
   }
 
   Tracer::State& tracer_;
@@ -95,22 +109,29 @@ struct LastRing {
 
 // ---- Interceptors ----
 
-bool Tracer::ServerSpans::skips(MetadataView metadata) const noexcept {
-  if (tracer->ratio.load(std::memory_order_relaxed) > 0 || tracer->failed_calls.load(std::memory_order_relaxed) ||
-      tracer->slow_calls.load(std::memory_order_relaxed) != forever.count()) {
-    return false;
-  }
-  if (metadata.empty()) return true;
+bool Tracer::ServerSpans::skips(MetadataView metadata, detail::CallDraw& draw) const noexcept {
+  if (metadata.empty()) return !tracer->samples(std::nullopt, draw);
   try {
-    const std::optional<TraceContext> parent = trace_of(metadata);
-    return !parent || !parent->sampled;
+    return !tracer->samples(trace_of(metadata), draw);
   } catch (const std::bad_alloc&) {
     return false;
   }
 }
 
+void Tracer::ServerSpans::skipped(const SkippedCall& call) const noexcept {
+  const auto reason = reason_for(*tracer, call.error(), call.duration());
+  if (!reason) return;
+  try {
+    const std::optional<TraceContext> parent = trace_of(call.metadata());
+    tracer->record(
+        span_of(call, Span::Kind::server, *reason, position_behind(parent), parent, call.duration(), call.error()));
+  } catch (const std::exception&) {
+    tracer->lost.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
 Task<Result<void>> Tracer::ServerSpans::operator()(IncomingCall& call, Next next) const {
-  SpanOfCall<IncomingCall> span(*tracer, call, trace_of(call.metadata()), Span::Kind::server);
+  SpanOfCall<IncomingCall> span(*tracer, call, call.draw(), trace_of(call.metadata()), Span::Kind::server);
   auto rest = next();
   Result<void> outcome = co_await std::move(rest);
   span.end(outcome);
@@ -122,7 +143,8 @@ Task<Result<void>> Tracer::ClientSpans::operator()(OutgoingCall& call, Next next
   if (const auto field = call.find_metadata("traceparent")) {
     parent = TraceContext::parse(*field, call.find_metadata("tracestate").value_or(std::string_view()));
   }
-  SpanOfCall<OutgoingCall> span(*tracer, call, std::move(parent), Span::Kind::client);
+  detail::CallDraw draw;
+  SpanOfCall<OutgoingCall> span(*tracer, call, draw, std::move(parent), Span::Kind::client);
   auto rest = next();
   Result<void> outcome = co_await std::move(rest);
   span.end(outcome);
@@ -145,10 +167,8 @@ Tracer::State::State(const TracerOptions& given)
   }
 }
 
-bool Tracer::State::sample() const noexcept {
-  const double part = ratio.load(std::memory_order_relaxed);
-  if (part <= 0) return false;
-  return part >= 1 || static_cast<double>(observe::quick_random() >> 11) * 0x1p-53 < part;
+bool Tracer::State::samples(const std::optional<TraceContext>& parent, detail::CallDraw& draw) const noexcept {
+  return parent ? parent->sampled : draw.within(ratio.load(std::memory_order_relaxed));
 }
 
 observe::SpanRing* Tracer::State::ring() noexcept {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct Tracer::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // True for a new trace that is to be recorded.
-  bool sample() const noexcept;
+  // True for a call that is to be recorded from its beginning: its caller records its trace, or there is none yet and
+  // the draw chooses it.
+  bool samples(const std::optional<TraceContext>& parent, detail::CallDraw& draw) const noexcept;
   void record(const Span& span) noexcept;
   // The ring of the calling thread. Null if there is none for it. Takes a lock in the first call of each thread.
   observe::SpanRing* ring() noexcept;

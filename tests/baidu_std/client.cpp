@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/baidu_std/client_tools.h"
+#include "tests/skipped_calls.h"
 
 // The library's own client of baidu_std.
 namespace hawser::prpc {
@@ -63,6 +66,31 @@ TEST_F(BaiduStd, TheClientReportsErrors) {
     REQUIRE_OK(reply);
     EXPECT_EQ(reply->bytes, "again");
   });
+}
+
+TEST(BaiduStdSkipped, InterceptorsThatSkipCallsSeeTheirEnds) {
+  const testing_tools::SkipsAll skips;
+  Server own({.listen = "127.0.0.1:0"});
+  own.use(skips);
+  serve_method<echo_message>(own, "test.Raw/Echo");
+  serve_method<wait_message>(own, "test.Raw/Wait");
+  serve_method<failing_message>(own, "test.Raw/Fail");
+  own.enable(baidu_std());
+  ASSERT_TRUE(own.start());
+  with_client(own.address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    const RawMessage request = raw("abc");
+    AWAIT(same, client.call<echo_message>(request));  // Answered at once.
+    EXPECT_OK(same);
+    const CallOptions brief{.timeout = 1ms};
+    AWAIT(late, client.call<wait_message>(brief, request));
+    EXPECT_ERROR(late, deadline_exceeded, "");
+    AWAIT(failed, client.call<failing_message>(request));
+    EXPECT_ERROR(failed, application, "as asked");
+  });
+  EXPECT_TRUE(soon([&] { return skips.listed() == 2; }));  // The client does not wait for the end of the late call.
+  std::vector<std::string> lines = skips.take("baidu_std");
+  std::ranges::sort(lines);
+  EXPECT_EQ(lines, (std::vector<std::string>{"baidu_std test.Raw/Fail: as asked", "baidu_std test.Raw/Wait: stopped"}));
 }
 
 TEST_F(BaiduStd, TheClientPipelines) {

@@ -15,6 +15,7 @@
 #include "hawser/retry.h"
 #include "tests/grpc/raw_service.h"
 #include "tests/python_process.h"
+#include "tests/skipped_calls.h"
 #include "tests/testing.h"
 
 // The client of gRPC, against grpcio's server and against Hawser's.
@@ -144,6 +145,42 @@ Task<void> one_call(GrpcClient& client, int i, int& done) {
     EXPECT_EQ(reply->bytes, message.bytes);
   }
   ++done;
+}
+
+TEST(GrpcSkipped, InterceptorsThatSkipCallsSeeTheirEnds) {
+  const SkipsAll skips;
+  Server server({.listen = "127.0.0.1:0"});
+  server.use(skips);
+  register_raw_service(server);
+  server.enable(grpc());
+  ASSERT_TRUE(server.start());
+  Loop loop;
+  loop.run([](Loop& here, std::string address) -> Task<void> {
+    GrpcClient client(here, {.call_timeout = patience});
+    AWAIT(connected, client.connect(std::move(address)));
+    REQUIRE_OK(connected);
+    const Raw text{"abc"};
+    AWAIT(same, client.call<&remote::echo>(text));  // Answered at once.
+    EXPECT_OK(same);
+    const Raw status{"05no such thing"};
+    AWAIT(failed, client.call<&remote::fail>(status));
+    EXPECT_FALSE(failed);
+    AWAIT(stream, client.open<&remote::sum>());
+    REQUIRE_OK(stream);
+    const Raw number{"7"};
+    AWAIT(written, stream->writer().write(number));
+    EXPECT_OK(written);
+    AWAIT(total, stream->finish());
+    EXPECT_OK(total);
+  }(loop, server.address()));
+  const std::vector<std::string> lines = skips.take("grpc");
+  ASSERT_GE(lines.size(), 1U);
+  EXPECT_EQ(lines[0], "grpc test.Raw/Fail: no such thing");
+  // The answer to a stream comes later than its beginning, or not: the parts may arrive together.
+  ASSERT_LE(lines.size(), 2U);
+  if (lines.size() == 2) {
+    EXPECT_TRUE(lines[1].starts_with("grpc test.Raw/Sum: result of ")) << lines[1];
+  }
 }
 
 // A server of either kind sees the metadata of an interceptor, which sees that of the reply.

@@ -1,6 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "hawser/interceptor.h"
 #include "tests/testing.h"
@@ -79,6 +84,164 @@ TEST_F(Skipped, NotIfOneHasSomethingToDo) {
     EXPECT_EQ(reply, "hello you");
     EXPECT_EQ(first, 1);
   });
+}
+
+Task<int> never(Context& context) {
+  auto pause = context.loop().sleep(1h);
+  co_await pause;
+  co_return 1;
+}
+int throws() { throw std::runtime_error("thrown"); }
+Task<Result<void>> counts(Context&, Reader<int> items) {
+  for (;;) {
+    AWAIT(item, items.next());
+    if (!item) co_return std::unexpected(item.error());
+    if (!*item) co_return fail(ErrorCode::application, "counted");
+  }
+}
+
+// Skips all calls, and keeps what it sees of those that fail or last.
+struct Watching {
+  struct Seen {
+    std::string method;
+    std::string who;
+    std::size_t request_bytes = 0;
+    std::size_t reply_bytes = 0;
+    Duration duration{};
+    std::optional<Error> error;
+  };
+  Task<Result<void>> operator()(IncomingCall&, Next next) const { return next(); }
+  bool skips(MetadataView) const noexcept { return true; }
+  void skipped(const SkippedCall& call) const noexcept {
+    EXPECT_EQ(call.protocol(), "hawser");
+    EXPECT_FALSE(call.peer().empty());
+    Seen one{std::string(call.method()),
+             std::string(call.metadata().find("who").value_or("")),
+             call.request_bytes(),
+             call.reply_bytes(),
+             call.duration(),
+             std::nullopt};
+    if (call.error() != nullptr) one.error = *call.error();
+    seen->push_back(std::move(one));
+  }
+  std::vector<Seen>* seen;
+};
+
+TEST_F(Skipped, NotifiesOfFailuresAndOfResultsThatComeLater) {
+  std::vector<Watching::Seen> seen;
+  server.use(Skipping{&first});
+  server.use(Watching{&seen});
+  server.register_handler<throws, never, counts>();
+  run([&](Client& client) -> Task<void> {
+    const CallOptions named{.metadata = {{"who", "me"}}};
+    AWAIT(reply, client.call<greet>("you"));
+    EXPECT_EQ(reply, "hello you");
+    EXPECT_EQ(seen.size(), 0U);  // It was answered at once.
+    AWAIT(failed, client.call<refuse>(named));
+    EXPECT_ERROR(failed, application, "it failed");
+    REQUIRE(seen.size() == 1);
+    EXPECT_EQ(seen[0].method, method_name<refuse>);
+    EXPECT_EQ(seen[0].who, "me");
+    EXPECT_EQ(seen[0].duration, 0s);
+    EXPECT_TRUE(seen[0].error && seen[0].error->application_code == 7 && seen[0].error->text == "it failed");
+    AWAIT(later, client.call<greet_later>(named, std::string("you")));
+    EXPECT_EQ(later, "later you");
+    REQUIRE(seen.size() == 2);
+    EXPECT_EQ(seen[1].method, method_name<greet_later>);
+    EXPECT_EQ(seen[1].who, "me");
+    EXPECT_GE(seen[1].duration, 1ms);
+    EXPECT_GT(seen[1].request_bytes, 3U);
+    EXPECT_GT(seen[1].reply_bytes, 9U);
+    EXPECT_FALSE(seen[1].error);
+    AWAIT(thrown, client.call<throws>());
+    EXPECT_ERROR(thrown, internal, "threw an exception");
+    REQUIRE(seen.size() == 3);
+    EXPECT_TRUE(seen[2].error && seen[2].error->code == ErrorCode::internal);
+    AWAIT(stream, client.open<counts>());
+    REQUIRE_OK(stream);
+    AWAIT(written, stream->writer().write(1));
+    EXPECT_OK(written);
+    stream->writer().end();
+    AWAIT(counted, stream->finish());
+    EXPECT_ERROR(counted, application, "counted");
+    REQUIRE(seen.size() == 4);
+    EXPECT_TRUE(seen[3].error && seen[3].error->text == "counted");
+    // Calls that interceptors surround have ended for these.
+    const CallOptions looked_at{.metadata = {{"look", "here"}}};
+    AWAIT(surrounded, client.call<refuse>(looked_at));
+    EXPECT_ERROR(surrounded, application, "it failed");
+    AWAIT(waited, client.call<greet_later>(looked_at, std::string("you")));
+    EXPECT_OK(waited);
+    EXPECT_EQ(first, 2);
+    EXPECT_EQ(seen.size(), 4U);
+  });
+}
+
+TEST_F(Skipped, NotifiesOfACallThatIsDropped) {
+  std::vector<Watching::Seen> seen;
+  server.use(Watching{&seen});
+  server.register_handler<never>();
+  ASSERT_TRUE(server.start());
+  loop.run([](Loop& here, Server& on) -> Task<void> {
+    Client client(here, {.transports = {.required = "stream"}});
+    AWAIT(connected, client.connect(on.address()));
+    REQUIRE_OK(connected);
+    AWAIT(pending, client.send_request<never>());
+    REQUIRE_OK(pending);
+    AWAIT(served, eventually(here, [&] { return on.counters().calls_in_flight == 1; }));
+    EXPECT_TRUE(served);
+    auto stopping = on.shut_down(0s);
+    co_await std::move(stopping);
+  }(loop, server));
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].method, method_name<never>);
+  EXPECT_TRUE(seen[0].error && seen[0].error->code == ErrorCode::cancelled);
+}
+
+// Skips the calls of one half of all draws, and knows a call again that it does not skip.
+struct Drawing {
+  Task<Result<void>> operator()(IncomingCall& call, Next next) const {
+    EXPECT_EQ(call.draw().number(), *drawn);
+    if (call.draw().within(0.5)) ++*chosen;
+    return next();
+  }
+  bool skips(MetadataView, detail::CallDraw& draw) const noexcept {
+    *drawn = draw.number();
+    return !draw.within(0.5);
+  }
+  std::uint64_t* drawn;
+  int* chosen;
+};
+
+TEST_F(Skipped, ACallHasOneRandomNumber) {
+  std::uint64_t drawn = 0;
+  int alone = 0;
+  server.use(Drawing{&drawn, &alone});
+  run([&](Client& client) -> Task<void> {
+    for (int i = 0; i < 1000; ++i) {
+      AWAIT(reply, client.call<greet>("you"));
+      REQUIRE_OK(reply);
+    }
+  });
+  // 500 are expected, and the standard deviation is 16. A second draw would make them 250.
+  EXPECT_GT(alone, 375);
+  EXPECT_LT(alone, 625);
+}
+
+TEST_F(Skipped, ACallHasOneRandomNumberBesideAnInterceptorThatSkipsNone) {
+  std::uint64_t drawn = 0;
+  int chosen = 0;
+  server.use(Drawing{&drawn, &chosen});
+  server.use([](IncomingCall&, Next next) -> Task<Result<void>> { return next(); });
+  run([&](Client& client) -> Task<void> {
+    for (int i = 0; i < 1000; ++i) {
+      AWAIT(reply, client.call<greet>("you"));
+      REQUIRE_OK(reply);
+    }
+  });
+  // A second draw would make them 750.
+  EXPECT_GT(chosen, 375);
+  EXPECT_LT(chosen, 625);
 }
 
 }  // namespace hawser::skipped_interceptors

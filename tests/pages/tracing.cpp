@@ -189,13 +189,16 @@ TEST_F(Tracing, FailedAndSlowCallsAreRecordedAfterwards) {
 }
 
 TEST_F(Tracing, TheRatioHolds) {
-  const Tracer tracer({.ratio = 0.25, .failed_calls = false, .spans_per_thread = 2048});
-  run(tracer, std::nullopt, [](Client& client) -> Task<void> {
+  const Tracer tracer({.ratio = 0.25, .spans_per_thread = 2048});
+  int sampled = 0;  // Replies with a context, which only the handlers of sampled calls see.
+  run(tracer, std::nullopt, [&sampled](Client& client) -> Task<void> {
     for (int i = 0; i < 2000; ++i) {
       AWAIT(reply, client.call<context_of>());
       REQUIRE_OK(reply);
+      if (!reply->empty()) ++sampled;
     }
   });
+  EXPECT_EQ(tracer.counters().recorded, static_cast<std::uint64_t>(sampled));
   // 500 are expected; the standard deviation is 19.
   EXPECT_GT(tracer.counters().recorded, 300U);
   EXPECT_LT(tracer.counters().recorded, 700U);

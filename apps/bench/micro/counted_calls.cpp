@@ -6,6 +6,7 @@
 #include <string>
 
 #include "hawser/hawser.h"
+#include "hawser/tracing.h"
 
 namespace {
 
@@ -96,6 +97,7 @@ CountedAllocations make_counted_calls(const CountedShape& shape, std::uint64_t w
   const LoopOptions waits{.wait = Wait::event, .log = no_log()};
   Server server({.listen = "127.0.0.1:0", .threads = 1, .loop = waits, .transports = counted_calls::over_tcp});
   server.register_handler<counted_calls::echo, counted_calls::server_allocations>();
+  if (shape.tracer) server.use(Tracer().server_spans());
   if (const Result<void> started = server.start(); !started) throw std::runtime_error(started.error().describe());
   Loop loop(waits);
   const CountedAllocations result = loop.run(counted_calls::count(loop, server.address(), shape, warm_up));

@@ -11,6 +11,7 @@ struct CountedShape {
   std::size_t size_bytes = 128;
   unsigned in_flight = 1;
   std::uint64_t calls = 1000;
+  bool tracer = false;  // The server has a Tracer with its default options, which samples no call.
 };
 
 // Allocations by operator new during the counted calls, by thread.

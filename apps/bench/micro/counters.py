@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Prints what an echo call costs on each side, client and server: instructions in user space, counted by callgrind, and
-allocations. Fails on any allocation in the steady state, and on instructions above a generous ceiling.
+allocations; and what a tracer that samples no call adds to it. Fails on any allocation in the steady state, and on
+instructions above a generous ceiling.
 
 counters.py PROGRAM   PROGRAM: hawser-microbench, built without debug information, which valgrind may not understand
 """
@@ -25,6 +26,10 @@ INSTRUCTIONS_MAX = {
     (4096, 64): {"client": 3200, "server": 2200},
 }
 
+# Shapes with a tracer at the server, whose options are the defaults: it samples no call and records those that fail.
+TRACED = ((128, 16), (128, 256))
+TRACER_INSTRUCTIONS_MAX = 150  # At the server.
+
 WARM_UP = 2000
 # Instructions are the difference of two runs, so that starting, connecting and warming up do not count.
 CALLS_FEW = 1000
@@ -47,11 +52,11 @@ def run(command):
     return result.stdout
 
 
-def instructions_of(program, shape, calls):
+def instructions_of(program, shape, calls, *words):
     """Returns the instructions of the whole run by side. Callgrind writes a file for each thread, client first."""
     with tempfile.TemporaryDirectory() as folder:
         run(["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out",
-             program, "calls", *shape, WARM_UP, calls])
+             program, "calls", *shape, WARM_UP, calls, *words])
         totals = {"client": 0, "server": 0}
         for path in pathlib.Path(folder).glob("out-*"):
             side = "client" if path.name == "out-01" else "server"
@@ -61,12 +66,12 @@ def instructions_of(program, shape, calls):
     return totals
 
 
-def instructions_per_call(program, shape, ceiling):
+def instructions_per_call(program, shape, ceiling, *words):
     """Returns the counts of the first run within `ceiling`, or else the least count of each side."""
     least = {}
     for _ in range(INSTRUCTION_RUNS):
-        few = instructions_of(program, shape, CALLS_FEW)
-        many = instructions_of(program, shape, CALLS_MANY)
+        few = instructions_of(program, shape, CALLS_FEW, *words)
+        many = instructions_of(program, shape, CALLS_MANY, *words)
         counted = {side: round((many[side] - few[side]) / (CALLS_MANY - CALLS_FEW)) for side in SIDES}
         least = {side: min(counted[side], least.get(side, counted[side])) for side in SIDES}
         if all(least[side] <= ceiling[side] for side in SIDES):
@@ -74,9 +79,9 @@ def instructions_per_call(program, shape, ceiling):
     return least
 
 
-def allocations(program, shape):
+def allocations(program, shape, *words):
     """Returns the counts of the best of a few runs."""
-    runs = [json.loads(run([program, "calls", *shape, WARM_UP, CALLS_ALLOCATING])) for _ in range(ALLOCATION_RUNS)]
+    runs = [json.loads(run([program, "calls", *shape, WARM_UP, CALLS_ALLOCATING, *words])) for _ in range(ALLOCATION_RUNS)]
     return {side: min(one[side] for one in runs) for side in SIDES}
 
 
@@ -97,6 +102,18 @@ def main():
             troubles += [f"{name}: a call took the {side} {count} instructions, above the ceiling of {ceiling[side]}: find "
                          "out why, or raise INSTRUCTIONS_MAX in apps/bench/micro/counters.py with the reason"
                          for side, count in counted.items() if count > ceiling[side]]
+            if shape in TRACED:
+                traced = instructions_per_call(
+                    program, shape, {**ceiling, "server": counted["server"] + TRACER_INSTRUCTIONS_MAX}, "tracer")
+                rows.append(("with a tracer", traced, "8d"))
+                more = traced["server"] - counted["server"]
+                if more > TRACER_INSTRUCTIONS_MAX:
+                    troubles.append(f"{name}: a tracer that does not sample a call took the server {more} instructions, above "
+                                    f"the ceiling of {TRACER_INSTRUCTIONS_MAX}")
+        if shape in TRACED:
+            allocated = allocations(program, shape, "tracer")
+            troubles += [f"{name}, with a tracer: the {side} allocated {count} times in {CALLS_ALLOCATING} calls, which must "
+                         "be 0" for side, count in allocated.items() if count]
         for title, values, layout in rows:
             print(f"{name:>10}  {title:24}  " + " ".join(format(values[side], layout) for side in SIDES), flush=True)
     if not counting:

@@ -1,5 +1,6 @@
 // hawser-microbench [--benchmark_...]                          runs the microbenchmarks
-// hawser-microbench calls SIZE_BYTES IN_FLIGHT WARM_UP CALLS   makes echo calls and prints the allocations of each side
+// hawser-microbench calls SIZE_BYTES IN_FLIGHT WARM_UP CALLS [tracer]
+//   makes echo calls and prints the allocations of each side; "tracer": the server has a Tracer that samples none
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -11,11 +12,11 @@
 
 namespace {
 
-int make_calls(char** arguments) {
+int make_calls(char** arguments, bool tracer) {
   const auto number = [&](int index) { return std::strtoull(arguments[index], nullptr, 10); };
   try {
     const hawser::bench::CountedShape shape{
-        .size_bytes = number(0), .in_flight = static_cast<unsigned>(number(1)), .calls = number(3)};
+        .size_bytes = number(0), .in_flight = static_cast<unsigned>(number(1)), .calls = number(3), .tracer = tracer};
     const auto allocations = hawser::bench::make_counted_calls(shape, number(2));
     std::printf("{\"client\": %llu, \"server\": %llu}\n", static_cast<unsigned long long>(allocations.client),
                 static_cast<unsigned long long>(allocations.server));
@@ -29,7 +30,10 @@ int make_calls(char** arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 6 && std::string_view(argv[1]) == "calls") return make_calls(argv + 2);
+  if (argc >= 6 && std::string_view(argv[1]) == "calls") {
+    if (argc == 6) return make_calls(argv + 2, false);
+    if (argc == 7 && std::string_view(argv[6]) == "tracer") return make_calls(argv + 2, true);
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

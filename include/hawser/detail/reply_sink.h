@@ -241,6 +241,8 @@ class ActiveCall final : public SendCompletion {
   ActiveCall* inner = nullptr;
   // The coroutine is to be destroyed when it is not pinned any more.
   bool end_wanted = false;
+  // Interceptors surround the call, or know its outcome already.
+  bool observed = false;
 
   // Frame of the handler, if it is a coroutine. Null before it begins, and for other handlers.
   const void* handler_frame = nullptr;

@@ -506,7 +506,7 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr) return;
   const ErrorCode code = code_for_caller(call, error.code);
-  count_error(call, code);
+  count_error(call, code, error);
   StreamEnd* const stream = state->stream.get();
   if (!closed()) {
     if (stream == nullptr || !stream->open) {

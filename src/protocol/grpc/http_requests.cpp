@@ -73,8 +73,8 @@ void ServerSession::count_answer(std::uint32_t call, std::size_t bytes) noexcept
   calls().answered(wire::CallId::from_number(call));
 }
 
-void ServerSession::count_failure(std::uint32_t call, ErrorCode code) noexcept {
-  count_error(call, code);
+void ServerSession::count_failure(std::uint32_t call, const Error& error) noexcept {
+  count_error(call, error.code, error);
   calls().answered(wire::CallId::from_number(call));
 }
 

@@ -360,7 +360,7 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
     return;
   }
   const ErrorCode code = code_for_caller(call, error.code);
-  count_error(call, code);
+  count_error(call, code, error);
   calls().answered(wire::CallId::from_number(call));
   Stream* const stream = machine_.find(call);
   if (stream == nullptr) return;

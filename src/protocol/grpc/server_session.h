@@ -117,7 +117,7 @@ class ServerSession final : public rpc::ByteSession,
     serve(method, request);
   }
   void count_answer(std::uint32_t call, std::size_t bytes) noexcept override;
-  void count_failure(std::uint32_t call, ErrorCode code) noexcept override;
+  void count_failure(std::uint32_t call, const Error& error) noexcept override;
   void send_continue(std::uint32_t call) override;
   void return_window(std::uint32_t call, std::size_t bytes) override;
   void restart_pace() noexcept override { message_received(); }

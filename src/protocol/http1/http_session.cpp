@@ -372,7 +372,7 @@ void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion*
 }
 
 void HttpSession::reply_error(std::uint32_t call, const Error& error) {
-  count_error(call, error.code);
+  count_error(call, error.code, error);
   // Memory ran out behind the head. The client sees that the body is not complete.
   if (call_ != 0 && call == call_ && head_sent_) return fail_connection();
   if (!begin_answer(call)) return;

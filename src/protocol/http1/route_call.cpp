@@ -1,5 +1,7 @@
 #include "protocol/http1/route_call.h"
 
+#include <algorithm>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +16,46 @@
 
 namespace hawser::http1 {
 namespace {
+
+// As interceptors see a route.
+std::string name_of(const HttpRequest& request) {
+  return std::string(request.method()) + " " + std::string(request.path());
+}
+
+// Notifies interceptors that have skipped the call of a route of its outcome.
+class SkippedRoute {
+ public:
+  SkippedRoute(const rpc::ServerInterceptors& interceptors, const detail::ActiveCall& call, const HttpRequest& request)
+      : interceptors_(interceptors), call_(call), request_(request), begin_(call.sink().loop().now()) {}
+  SkippedRoute(const SkippedRoute&) = delete;
+  SkippedRoute& operator=(const SkippedRoute&) = delete;
+  ~SkippedRoute() {
+    if (ended_) return;
+    try {
+      const Error error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the call was dropped"};
+      end(0, &error);
+    } catch (const std::bad_alloc&) {
+      // Nobody is notified then.
+    }
+  }
+
+  // May throw std::bad_alloc.
+  void end(std::size_t reply_bytes, const Error* error) {
+    ended_ = true;
+    const Duration duration = call_.sink().loop().now() - begin_;
+    if (error == nullptr && duration == Duration::zero()) return;
+    const std::string name = name_of(request_);
+    const SkippedCall call(call_.request(), name, duration, reply_bytes, error);
+    for (const auto& interceptor : interceptors_) interceptor->skipped(call);
+  }
+
+ private:
+  const rpc::ServerInterceptors& interceptors_;
+  const detail::ActiveCall& call_;
+  const HttpRequest& request_;
+  const Time begin_;
+  bool ended_ = false;
+};
 
 // Runs interceptors around the handler of a route.
 class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
@@ -56,9 +98,9 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
 
 // Runs a route's handler with the interceptors of the server around it.
 Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::ActiveCall& call, const Route& route,
-                                           HttpRequest& request, HttpBodyReader& reader) {
-  const std::string name = std::string(request.method()) + " " + std::string(request.path());
-  IncomingCall info(call, name, false);
+                                           HttpRequest& request, HttpBodyReader& reader, detail::CallDraw draw) {
+  const std::string name = name_of(request);
+  IncomingCall info(call, name, false, draw);
   RouteChain chain(responder, call, info, route, request, reader);
   auto running = chain.run();
   Result<void> outcome = co_await std::move(running);
@@ -95,13 +137,18 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
     HttpBodyReader reader = responder.reader_for(id, route.body_handler ? call.token() : std::stop_token());
     std::optional<HttpResponse> response;
     std::optional<Error> error;
+    const rpc::ServerInterceptors& interceptors = responder.interceptors();
+    detail::CallDraw draw;
+    const auto skips = [&](const auto& interceptor) { return interceptor->skips(call.request().metadata, draw); };
+    std::optional<SkippedRoute> skipped;
     try {
-      if (responder.interceptors().empty()) {
+      if (std::ranges::all_of(interceptors, skips)) {
+        if (!interceptors.empty()) skipped.emplace(interceptors, call, given);
         Task<HttpResponse> task = route.run(given, reader);
         call.handler_frame = task.frame();
         response.emplace(co_await std::move(task));
       } else {
-        auto task = intercept_route(responder, call, route, given, reader);
+        auto task = intercept_route(responder, call, route, given, reader, draw);
         Result<HttpResponse> outcome = co_await std::move(task);
         if (outcome) {
           response.emplace(std::move(*outcome));
@@ -112,6 +159,7 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
     } catch (...) {
       error = route_error(responder.sink(), given, given.path(), "the handler", detail::exception_text());
     }
+    if (skipped) skipped->end(response ? response->body.size() : 0, error ? &*error : nullptr);
     if (error) {
       responder.sink().reply_error(id, *error);
     } else if (response->stream) {

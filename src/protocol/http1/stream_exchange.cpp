@@ -481,7 +481,7 @@ void StreamExchange::reply_json(const Result<JsonText>& json) {
 
 void StreamExchange::reply_error(std::uint32_t call, const Error& error) {
   if (!answers(call)) return;
-  host_.count_failure(call, error.code);
+  host_.count_failure(call, error);
   if (head_sent_) return finish(false);  // The client sees that the body is not complete.
   // A handler that its token has ended reports `cancelled`, whatever has stopped the token.
   if (error.code == ErrorCode::cancelled && fields_.deadline && loop().now() >= *fields_.deadline) {

@@ -44,7 +44,7 @@ class HttpStreamHost {
   virtual void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) = 0;
   // Count the answer of a call, and end it.
   virtual void count_answer(std::uint32_t call, std::size_t bytes) noexcept = 0;
-  virtual void count_failure(std::uint32_t call, ErrorCode code) noexcept = 0;
+  virtual void count_failure(std::uint32_t call, const Error& error) noexcept = 0;
 
   virtual void send_continue(std::uint32_t call) = 0;
   // So many bytes that on_body() held back have been used: the client may send as many again.

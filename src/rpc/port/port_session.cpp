@@ -1,11 +1,14 @@
 #include "rpc/port/port_session.h"
 
 #include <chrono>
+#include <new>
 #include <optional>
+#include <utility>
 
 #include "base/line_trace.h"
 #include "exec/loop_work.h"
 #include "hawser/identity.h"
+#include "hawser/interceptor.h"
 #include "hawser/protocols.h"
 #include "hawser/structured_log.h"
 #include "hawser/trace.h"
@@ -80,6 +83,8 @@ void PortSession::count_begin(ActiveCall& call) noexcept {
 void PortSession::count_end(ActiveCall& call) noexcept {
   MethodCounters& counters = host_.methods.of(call.method->index);
   counters.active.add(-1);
+  if (!call.outcome) [[unlikely]]
+    notify_dropped(call);
   const ErrorCode code = call.outcome.value_or(ErrorCode::cancelled);
   const Time now = host_.loop.now();
   if (now != call.begun) {
@@ -87,6 +92,30 @@ void PortSession::count_end(ActiveCall& call) noexcept {
   } else {
     host_.methods.end_short(host_.loop, counters, code);
   }
+}
+
+// ---- Calls that interceptors have skipped ----
+
+void PortSession::notify_in_place(const Error& error) noexcept {
+  const SkippedCall ended(*serving_.skipped, serving_.method->name, Duration::zero(), 0, &error);
+  for (const auto& interceptor : host_.interceptors) interceptor->skipped(ended);
+}
+
+void PortSession::notify_active(ActiveCall& call, std::size_t reply_bytes, const Error* error) noexcept {
+  if (host_.interceptors.empty() || call.method == nullptr || std::exchange(call.observed, true)) return;
+  const SkippedCall ended(call.request(), call.method->name, host_.loop.now() - call.begun, reply_bytes, error);
+  for (const auto& interceptor : host_.interceptors) interceptor->skipped(ended);
+}
+
+void PortSession::notify_dropped(ActiveCall& call) noexcept {
+  if (host_.interceptors.empty() || call.observed) return;
+  Error error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, {}};
+  try {
+    error.text = "the call was dropped";
+  } catch (const std::bad_alloc&) {
+    // The error has no text then.
+  }
+  notify_active(call, 0, &error);
 }
 
 ConnectionReport PortSession::report() {

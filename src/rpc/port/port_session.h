@@ -88,6 +88,17 @@ class PortSession : public detail::ReplySink {
     }
     host_.serving = serving;
   }
+  // Runs the handler of the call that serve() has begun, which all interceptors have skipped: they are notified if it
+  // fails or lasts.
+  void serve_skipped(detail::Handler& handler, const std::string& method, const detail::IncomingRequest& request) {
+    serving_.skipped = &request;
+    try {
+      handler.serve(request);
+    } catch (...) {
+      detail::reply_thrown(request, method, "beginning the call");
+    }
+    serving_.skipped = nullptr;
+  }
 
   // ---- detail::ReplySink ----
   Loop& loop() noexcept final { return host_.loop; }
@@ -179,19 +190,23 @@ class PortSession : public detail::ReplySink {
         active != nullptr && active->request().deadline && host_.loop.now() >= *active->request().deadline;
     return late ? ErrorCode::deadline_exceeded : code;
   }
-  // Count the answer of a call, before ActiveCalls::answered(): its error, or the bytes of its result.
-  void count_error(std::uint32_t call, ErrorCode code) noexcept {
+  // Count the answer of a call, before ActiveCalls::answered(): its error, or the bytes of its result. The caller
+  // receives `code`, and interceptors `error`.
+  void count_error(std::uint32_t call, ErrorCode code, const Error& error) noexcept {
     if (serving_.counters != nullptr && serving_.call == call) {
       serving_.code = MethodCounters::known(code);
+      if (serving_.skipped != nullptr) notify_in_place(error);
     } else if (detail::ActiveCall* const active = calls_.find(wire::CallId::from_number(call))) {
       active->outcome = MethodCounters::known(code);
+      notify_active(*active, 0, &error);
     }
   }
-  void count_reply(std::uint32_t call, std::size_t bytes) noexcept {
+  [[gnu::always_inline]] void count_reply(std::uint32_t call, std::size_t bytes) noexcept {
     MethodCounters* counters = serving_.counters;
     if (counters == nullptr || serving_.call != call) {
-      const detail::ActiveCall* const active = calls_.find(wire::CallId::from_number(call));
+      detail::ActiveCall* const active = calls_.find(wire::CallId::from_number(call));
       if (active == nullptr || active->method == nullptr) return;
+      if (!host_.interceptors.empty() && active->begun != host_.loop.now()) notify_active(*active, bytes, nullptr);
       counters = &host_.methods.of(active->method->index);
     }
     counters->reply_bytes.add(static_cast<std::int64_t>(bytes));
@@ -211,6 +226,7 @@ class PortSession : public detail::ReplySink {
     const Dispatcher::Method* method = nullptr;
     std::uint32_t call = 0;
     ErrorCode code = ErrorCode::ok;
+    const detail::IncomingRequest* skipped = nullptr;  // Non-null while serve_skipped() runs.
   };
   // Names the call that begins for the report about a blocked loop.
   void name_work(const std::string& method, MetadataView metadata) noexcept {
@@ -222,6 +238,11 @@ class PortSession : public detail::ReplySink {
   // The call may have been begun by serve(); otherwise it is of no method.
   void count_begin(detail::ActiveCall& call) noexcept;
   void count_end(detail::ActiveCall& call) noexcept;
+  // Notify the interceptors of a call that they have skipped: of the error of the call that serve() runs; of the answer
+  // of an active call, once.
+  void notify_in_place(const Error& error) noexcept;
+  void notify_active(detail::ActiveCall& call, std::size_t reply_bytes, const Error* error) noexcept;
+  void notify_dropped(detail::ActiveCall& call) noexcept;
 
   PortHost& host_;
   const std::string peer_;

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "base/quick_random.h"
 #include "hawser/interceptor.h"
 #include "wire/metadata.h"
 
@@ -15,8 +16,13 @@ Task<Result<void>> Next::operator()() {
   return link_->target->enter_level(level_);
 }
 
-IncomingCall::IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams)
-    : call_(call), method_(method), streams_(streams), begin_(call.sink().loop().now()) {}
+std::uint64_t detail::CallDraw::draw() noexcept {
+  drawn_ = true;
+  return number_ = quick_random();
+}
+
+IncomingCall::IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams, detail::CallDraw draw)
+    : call_(call), method_(method), streams_(streams), begin_(call.sink().loop().now()), draw_(draw) {}
 
 std::size_t IncomingCall::request_bytes() const noexcept {
   const detail::IncomingRequest& request = call_.request();

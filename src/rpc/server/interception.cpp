@@ -62,12 +62,12 @@ class Interception::Run {
 };
 
 Interception::Interception(ActiveCall& outer, const ServerInterceptors& interceptors, detail::Handler& handler,
-                           const detail::ServedMethod& method)
+                           const detail::ServedMethod& method, detail::CallDraw draw)
     : InterceptorChain(interceptors, call_),
       outer_(outer),
       handler_(handler),
       method_(method.name),
-      call_(outer, method.name, method.streams_in || method.streams_out) {}
+      call_(outer, method.name, method.streams_in || method.streams_out, draw) {}
 
 Interception::~Interception() {
   if (run_ != nullptr) std::exchange(run_, nullptr)->detach();
@@ -270,7 +270,7 @@ void Interception::forward() {
 namespace {
 
 detail::Serving intercept(const detail::IncomingRequest& request, const ServerInterceptors& interceptors,
-                          detail::Handler& handler, const detail::ServedMethod& method) {
+                          detail::Handler& handler, const detail::ServedMethod& method, detail::CallDraw draw) {
   detail::ReplySink& sink = request.sink;
   const std::uint32_t id = request.call;
   try {
@@ -278,9 +278,10 @@ detail::Serving intercept(const detail::IncomingRequest& request, const ServerIn
     auto self = call.self();
     co_await self;
     if (!call.admitted()) co_return;
+    call.observed = true;
     // Items may come before the handler begins.
     if (method.streams_in || method.streams_out) call.stream();
-    Interception interception(call, interceptors, handler, method);
+    Interception interception(call, interceptors, handler, method, draw);
     {
       auto chain = interception.run();
       Result<void> outcome = co_await std::move(chain);
@@ -298,9 +299,13 @@ detail::Serving intercept(const detail::IncomingRequest& request, const ServerIn
 }  // namespace
 
 void InterceptedHandler::serve(const detail::IncomingRequest& request) {
-  const auto skips = [&](const auto& interceptor) { return interceptor->skips(request.metadata); };
-  if (std::ranges::all_of(interceptors_, skips)) return handler_->serve(request);
-  intercept(request, interceptors_, *handler_, method_);
+  detail::CallDraw draw;
+  const auto skips = [&](const auto& interceptor) { return interceptor->skips(request.metadata, draw); };
+  if (!std::ranges::all_of(interceptors_, skips)) {
+    intercept(request, interceptors_, *handler_, method_, draw);
+    return;
+  }
+  static_cast<PortSession&>(request.sink.origin()).serve_skipped(*handler_, method_.name, request);
 }
 
 }  // namespace hawser::rpc

@@ -21,7 +21,7 @@ namespace hawser::rpc {
 class Interception final : public detail::ReplySink, public InterceptorChain<IncomingCall> {
  public:
   Interception(detail::ActiveCall& outer, const ServerInterceptors& interceptors, detail::Handler& handler,
-               const detail::ServedMethod& method);
+               const detail::ServedMethod& method, detail::CallDraw draw);
   Interception(const Interception&) = delete;
   Interception& operator=(const Interception&) = delete;
   ~Interception();

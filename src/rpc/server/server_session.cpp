@@ -252,7 +252,7 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(text_bytes_max, room)));
   const CallId id = CallId::from_number(call);
   const ErrorCode code = code_for_caller(call, error.code);
-  count_error(call, code);
+  count_error(call, code, error);
   std::byte* const body = begin_frame(
       wire::ErrorFrame{.call = id, .code = code, .scope = error.scope, .application_code = error.application_code},
       text.size(), 0);
