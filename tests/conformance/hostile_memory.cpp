@@ -1,11 +1,16 @@
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <random>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -214,7 +219,9 @@ TEST_P(HostileMemoryConformance, ForgedRequestsReachNoOtherMemory) {
     if (below(random, 3) == 0) liar.revoke();
     auto pause = loop().sleep(3ms);
     co_await pause;
-    if (readable_only && clean) EXPECT_TRUE(liar.unchanged(0, region_bytes));
+    if (readable_only && clean) {
+      EXPECT_TRUE(liar.unchanged(0, region_bytes));
+    }
   });
 }
 
