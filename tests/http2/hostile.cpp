@@ -62,14 +62,17 @@ TEST_F(Http2Hostile, HeaderListsOfManyStreamsAreBounded) {
   EXPECT_TRUE(soon([&] { return server->counters().receive_bytes < 100'000; }));
 }
 
-// A path costs a byte, too, and is not repeated in the answer.
-TEST_F(Http2Hostile, AnswersDoNotRepeatLongPaths) {
+// A path or a method costs a byte, too, and is not repeated in the answer.
+TEST_F(Http2Hostile, AnswersDoNotRepeatLongFields) {
   start();
   Http2Client client(server->address());
   const Http2Client::Response refused =
       client.ask("POST", "/" + std::string(4000, '%'), {{"content-type", "application/grpc"}});
   EXPECT_TRUE(refused.has("grpc-status", "12"));
   EXPECT_LT(refused.fields.at("grpc-message").size(), 1000U);
+  const Http2Client::Response method = client.ask(std::string(4000, 'M'), "/hello");
+  EXPECT_EQ(method.status, 405);
+  EXPECT_LT(method.body.size(), 1000U);
 }
 
 // A client that does not acknowledge the first step of GOAWAY may not go on for ever.

@@ -16,6 +16,8 @@ TEST(HttpGzip, AcceptEncodingIsReadWithItsWeights) {
                          "*, gzip;q=0", "gzip;q=0, *", "br;gzip"}) {
     EXPECT_FALSE(accepts_gzip(no)) << no;
   }
+  EXPECT_TRUE(accepts_gzip(std::string(20, ',') + "gzip"));
+  EXPECT_FALSE(accepts_gzip(std::string(4000, ',') + "gzip")) << "a list that is only long";
 }
 
 TEST(HttpGzip, TypesThatBecomeSmaller) {
