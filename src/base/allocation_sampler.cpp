@@ -10,12 +10,11 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/allocation_hook.h"
 #include "base/at_fork.h"
@@ -37,6 +36,8 @@ constexpr std::size_t live_limit = std::size_t{4} << 20;
 constexpr std::size_t stacks_limit = std::size_t{256} << 10;
 // Frames of the sampler and of operator new, at most.
 constexpr std::size_t inner_frames_max = 8;
+// Room of a report for stacks that are recorded while its memory is made. With more, it begins again.
+constexpr std::size_t stacks_added_meanwhile = 64;
 
 struct Recorded {
   std::uint64_t hash;
@@ -83,7 +84,8 @@ struct State {
   void remove_live(void* memory) noexcept;
   std::size_t place_of(const void* memory) const noexcept;
 
-  std::mutex mutex;  // Guards all members.
+  std::mutex tables;  // Held while the tables are made and unmapped, and by readers of `stacks`. Locked first.
+  std::mutex mutex;   // Guards all members. It is held for a short time, because allocations wait for it.
   bool used = false;
   std::uint32_t number = 0;
   std::chrono::steady_clock::time_point begin{};
@@ -92,7 +94,8 @@ struct State {
   AllocationSampler::Options options;
   std::span<Live> live;              // A hash table with linear probing.
   std::span<std::uint32_t> by_hash;  // One more than the number of a stack; 0: the place is free.
-  std::span<Recorded> stacks;        // The last one has the allocations without a stack.
+  // The last one has the allocations without a stack. Of the others, stack_count are used; only their totals change.
+  std::span<Recorded> stacks;
   std::size_t live_count = 0;
   std::size_t stack_count = 0;
   std::uint64_t without_stack = 0;
@@ -245,11 +248,13 @@ bool join_profile(Thread& thread) noexcept {
 
 void before_fork() {
   here.inside = true;  // Handlers of others may allocate while the lock is held.
+  state.tables.lock();
   state.mutex.lock();
 }
 
 void after_fork() {
   state.mutex.unlock();
+  state.tables.unlock();
   here.inside = false;
 }
 
@@ -299,6 +304,7 @@ Result<std::unique_ptr<AllocationSampler>> AllocationSampler::begin(const Option
   prepare_forks();
   const Inside inside;
   std::unique_ptr<AllocationSampler> sampler(new AllocationSampler);  // It does nothing until process_ is set.
+  const std::lock_guard tables(state.tables);
   const std::lock_guard lock(state.mutex);
   if (state.used) {
     return fail(ErrorCode::overloaded,
@@ -329,6 +335,7 @@ Result<std::unique_ptr<AllocationSampler>> AllocationSampler::begin(const Option
 
 AllocationSampler::~AllocationSampler() {
   if (process_ != ::getpid()) return;  // It did not begin, or is the copy in a child process.
+  const std::lock_guard tables(state.tables);
   const std::lock_guard lock(state.mutex);
   allocation_hook::profile.store(0);
   continuous_now.store(false);
@@ -337,29 +344,36 @@ AllocationSampler::~AllocationSampler() {
 }
 
 AllocationSampler::Report AllocationSampler::report() {
-  // The copy is made with malloc(), which is not observed, because the lock is held.
   Report report;
-  Recorded* copy = nullptr;
+  const std::lock_guard tables(state.tables);
+  // Allocations wait for the other lock, so only the totals are copied under it. Their memory is made before.
+  std::vector<Totals> totals;
   std::size_t count = 0;
-  {
+  for (bool room = false; !room;) {
+    totals.resize(count);
+    const Inside inside;
     const std::lock_guard lock(state.mutex);
     if (state.live.empty()) return report;
+    room = state.stack_count + 1 <= totals.size();
+    count = state.stack_count + 1 + (room ? 0 : stacks_added_meanwhile);
+    if (!room) continue;
     report.profile = state.number;
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - state.begin).count();
     report.interval_bytes = state.options.interval_bytes;
     report.without_stack = state.without_stack;
     report.not_followed = state.not_followed;
-    count = state.stack_count + 1;
-    copy = static_cast<Recorded*>(std::malloc(count * sizeof(Recorded)));
-    if (copy == nullptr) return report;
-    std::memcpy(copy, state.stacks.data(), state.stack_count * sizeof(Recorded));
-    std::memcpy(copy + state.stack_count, &state.stacks[state.options.stacks_max], sizeof(Recorded));
+    for (std::size_t i = 0; i < state.stack_count; ++i) totals[i] = state.stacks[i].totals;
+    totals[state.stack_count] = state.stacks[state.options.stacks_max].totals;
   }
-  const std::unique_ptr<Recorded, decltype(&std::free)> owner(copy, std::free);
-  for (const Recorded& one : std::span(copy, count)) {
-    if (one.totals.samples == 0) continue;
-    Stack stack{.totals = one.totals};
-    stack.frames.assign(one.frames.begin(), one.frames.begin() + static_cast<std::ptrdiff_t>(one.depth));
+  totals.resize(count);
+  // The frames of a stack do not change while the tables exist.
+  for (std::size_t i = 0; i < count; ++i) {
+    if (totals[i].samples == 0) continue;
+    Stack stack{.totals = totals[i]};
+    if (i + 1 < count) {
+      const Recorded& one = state.stacks[i];
+      stack.frames.assign(one.frames.begin(), one.frames.begin() + static_cast<std::ptrdiff_t>(one.depth));
+    }
     // Sums of rounded numbers may miss 0.
     if (stack.totals.live_objects < 0.01) stack.totals.live_objects = stack.totals.live_bytes = 0;
     report.stacks.push_back(std::move(stack));

@@ -30,6 +30,7 @@
 #include "base/descriptor.h"
 #include "base/random.h"
 #include "base/sleeping_stack.h"
+#include "base/thread_schedule.h"
 
 namespace hawser {
 namespace {
@@ -114,26 +115,6 @@ std::optional<Wait> parse_call(std::string_view line) {
   return wait;
 }
 
-// Time on a processor, time ready for one, and the number of runs.
-struct Schedule {
-  std::uint64_t busy_ns = 0;
-  std::uint64_t ready_ns = 0;
-  std::uint64_t runs = 0;
-};
-
-std::optional<Schedule> parse_schedule(std::string_view line) {
-  Schedule found;
-  const char* at = line.data();
-  const char* const end = line.data() + line.size();
-  for (std::uint64_t* const value : {&found.busy_ns, &found.ready_ns, &found.runs}) {
-    while (at != end && *at == ' ') ++at;
-    const auto [next, error] = std::from_chars(at, end, *value);
-    if (error != std::errc()) return std::nullopt;
-    at = next;
-  }
-  return found;
-}
-
 Error no_profile(std::string why) {
   return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, std::move(why)};
 }
@@ -146,9 +127,7 @@ struct WaitSampler::State {
     std::string name;
     std::optional<Wait> wait = {};  // At the last pass.
     std::size_t stack = none;       // The stack of that wait.
-    std::uint64_t ready_begin_ns = 0;
-    std::uint64_t ready_ns = 0;
-    std::uint64_t runs = 0;
+    ReadyTime ready = {};
     std::uint64_t seen = 0;  // The pass.
   };
   static constexpr std::size_t none = ~std::size_t{0};
@@ -156,7 +135,7 @@ struct WaitSampler::State {
   void run();
   void pass();
   void look_at(int folder, std::int32_t id, std::uint64_t passed_ns);
-  std::optional<Wait> wait_of(int folder, std::int32_t id, std::optional<Schedule>& schedule);
+  std::optional<Wait> wait_of(int folder, std::int32_t id, std::optional<ThreadSchedule>& schedule);
   std::size_t walk(int folder, std::int32_t id, const std::string& name, Wait wait);
   void end_thread(const Thread& thread);
   void add_ready_times();
@@ -241,11 +220,11 @@ void WaitSampler::State::pass() {
   ::dl_iterate_phdr(body, this);
 }
 
-std::optional<Wait> WaitSampler::State::wait_of(int folder, std::int32_t id, std::optional<Schedule>& schedule) {
+std::optional<Wait> WaitSampler::State::wait_of(int folder, std::int32_t id, std::optional<ThreadSchedule>& schedule) {
   std::array<char, 256> line{};
   // The number of runs is read first: if the thread runs after that, the next reading differs.
   errno = 0;
-  schedule = parse_schedule(read_line(folder, id, "schedstat", line));
+  schedule = parse_thread_schedule(read_line(folder, id, "schedstat", line));
   failed = failed || (!schedule && lacks_descriptors());
   errno = 0;
   std::optional<Wait> wait = parse_call(read_line(folder, id, "syscall", line));
@@ -255,22 +234,17 @@ std::optional<Wait> WaitSampler::State::wait_of(int folder, std::int32_t id, std
 }
 
 void WaitSampler::State::look_at(int folder, std::int32_t id, std::uint64_t passed_ns) {
-  std::optional<Schedule> schedule;
+  std::optional<ThreadSchedule> schedule;
   const std::optional<Wait> wait = wait_of(folder, id, schedule);
   Thread& thread = threads[id];
-  // The kernel gives the number of a thread that has ended to another one, whose times begin again.
-  if (thread.seen != 0 && schedule && (schedule->runs < thread.runs || schedule->ready_ns < thread.ready_ns)) {
+  if (schedule && !thread.ready.add(*schedule)) {  // Another thread has the number now.
     end_thread(thread);
     thread = {};
+    thread.ready.add(*schedule);
   }
   if (thread.seen == 0) {
     ++threads_seen;
     thread.name = thread_name(id);
-    if (schedule) thread.ready_begin_ns = schedule->ready_ns;
-  }
-  if (schedule) {
-    thread.ready_ns = schedule->ready_ns;
-    thread.runs = schedule->runs;
   }
   const bool at_last_pass = thread.seen + 1 == passes;
   thread.seen = passes;
@@ -297,7 +271,7 @@ void WaitSampler::State::look_at(int folder, std::int32_t id, std::uint64_t pass
 std::size_t WaitSampler::State::walk(int folder, std::int32_t id, const std::string& name, Wait wait) {
   memory.forget();
   const SleepingStack walked = walk_sleeping(memory, wait.instruction, wait.stack, idle);
-  std::optional<Schedule> schedule;
+  std::optional<ThreadSchedule> schedule;
   if (wait_of(folder, id, schedule) != wait) return none;
   Stack stack{.thread = name, .call = wait.call, .idle = walked.found, .complete = walked.complete};
   stack.frames.assign(walked.frames.begin(), walked.frames.begin() + static_cast<std::ptrdiff_t>(walked.depth));
@@ -311,7 +285,7 @@ std::size_t WaitSampler::State::walk(int folder, std::int32_t id, const std::str
 
 // The kernel measures the time in which a thread is ready; it needs no samples.
 void WaitSampler::State::end_thread(const Thread& thread) {
-  const std::uint64_t time = thread.ready_ns - thread.ready_begin_ns;
+  const std::uint64_t time = thread.ready.nanoseconds();
   if (time == 0) return;
   if (ready_times.size() < threads_max || ready_times.contains(thread.name)) {
     ready_times[thread.name] += time;

@@ -207,7 +207,7 @@ std::string pprof_bytes(const Profile& profile) {
     // The innermost first.
     for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend(); ++frame) add(*frame);
     if (!stack.group.empty()) add(stack.group);
-    for (const std::uint64_t value : stack.values) sample.number(2, value);
+    for (const std::uint64_t value : stack.values) sample.number(2, std::min(value, profile_value_max));
     if (!stack.thread.empty()) {
       const std::uint64_t key = index("thread");
       sample.message(3, Message().number(1, key).number(2, index(harmless(stack.thread))));
@@ -237,11 +237,11 @@ std::string flame_svg(const Profile& profile) {
   for (const Profile::Stack& stack : profile.stacks) {
     const std::uint64_t value = shown_value(profile, stack);
     if (value == 0) continue;
-    root.value += value;
+    root.value = profile_sum(root.value, value);
     Box* at = &root;
     for (const std::string& name : path_of(stack)) {
       at = &at->callees[name];
-      at->value += value;
+      at->value = profile_sum(at->value, value);
     }
   }
   const std::string_view unit = profile.kinds.empty() ? std::string_view("count") : profile.kinds[profile.shown].unit;

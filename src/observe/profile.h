@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +33,12 @@ struct Profile {
   double seconds = 0;
   std::string caption = {};  // Says how it was measured, and how much is missing.
 };
+
+// The largest value that pprof can read. Sums and estimates beyond it are this value.
+inline constexpr std::uint64_t profile_value_max = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint64_t profile_sum(std::uint64_t a, std::uint64_t b) noexcept {
+  return std::min(a, profile_value_max) + std::min(b, profile_value_max - std::min(a, profile_value_max));
+}
 
 // The shown value of a profile, for people: "12 samples", "1.50 s", "3.2 MiB".
 std::string value_text(std::uint64_t value, std::string_view unit);

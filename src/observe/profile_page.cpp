@@ -129,11 +129,11 @@ Table functions_of(const Profile& profile) {
   std::uint64_t total = 0;
   for (const Profile::Stack& stack : profile.stacks) {
     const std::uint64_t value = stack.values[profile.shown];
-    total += value;
+    total = profile_sum(total, value);
     if (stack.frames.empty()) continue;
-    sums[stack.frames.back()].own += value;
+    sums[stack.frames.back()].own = profile_sum(sums[stack.frames.back()].own, value);
     for (const std::string& name : std::set<std::string>(stack.frames.begin(), stack.frames.end())) {
-      sums[name].all += value;
+      sums[name].all = profile_sum(sums[name].all, value);
     }
   }
   std::vector<std::pair<std::string, Sum>> ordered(sums.begin(), sums.end());

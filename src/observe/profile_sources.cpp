@@ -41,7 +41,7 @@ class Sums {
     Key key{std::move(stack.group), std::move(stack.thread), std::move(stack.frames)};
     std::vector<std::uint64_t>& values = sums_[std::move(key)];
     values.resize(std::max(values.size(), stack.values.size()));
-    for (std::size_t i = 0; i < stack.values.size(); ++i) values[i] += stack.values[i];
+    for (std::size_t i = 0; i < stack.values.size(); ++i) values[i] = profile_sum(values[i], stack.values[i]);
   }
   std::vector<Profile::Stack> take() const {
     std::vector<Profile::Stack> stacks;
@@ -115,7 +115,11 @@ std::string call_name(std::int64_t call) {
   return at == std::end(known) ? "[system call " + std::to_string(call) + "]" : "[" + std::string(at->name) + "]";
 }
 
-std::uint64_t rounded(double value) { return value <= 0 ? 0 : static_cast<std::uint64_t>(std::llround(value)); }
+std::uint64_t rounded(double value) {
+  if (!(value > 0)) return 0;
+  return value < static_cast<double>(profile_value_max) ? static_cast<std::uint64_t>(std::llround(value))
+                                                        : profile_value_max;
+}
 
 }  // namespace
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -18,6 +20,7 @@
 
 #include "base/allocation_hook.h"
 #include "base/allocation_sampler.h"
+#include "base/at_fork.h"
 #include "base/page_memory.h"
 #include "base/random.h"
 #include "base/symbols.h"
@@ -58,6 +61,12 @@ AllocationSampler::Totals totals_of(std::string_view function) {
     sum.samples += stack.totals.samples;
   }
   return sum;
+}
+
+std::uint64_t samples_of(const AllocationSampler::Report& report) {
+  std::uint64_t samples = 0;
+  for (const AllocationSampler::Stack& stack : report.stacks) samples += stack.totals.samples;
+  return samples;
 }
 
 std::unique_ptr<AllocationSampler> begin(const AllocationSampler::Options& options) {
@@ -150,6 +159,69 @@ TEST(AllocationSampler, AnAddressThatIsUsedAgainCountsOnce) {
 }
 
 // Many threads allocate, free what others have allocated, end, and take reports, while profiles begin and end.
+// As a signed number it would be negative, and the thread would record nothing for a long time.
+TEST(AllocationSampler, ASizeOfNearlyTwoToThe64IsRecorded) {
+  const auto sampler = begin({.interval_bytes = 1 << 30, .seed = 3});
+  int object = 0;
+  for (const std::size_t bytes : {std::numeric_limits<std::size_t>::max(), std::size_t{1} << 63}) {
+    const std::uint64_t before = samples_of(AllocationSampler::report());
+    allocation_hook::allocated(&object, bytes, nullptr);
+    EXPECT_EQ(samples_of(AllocationSampler::report()), before + 1) << bytes;
+    // The next samples are as far apart as before.
+    for (int i = 0; i < 1000; ++i) give_back(take(100));
+    EXPECT_EQ(samples_of(AllocationSampler::report()), before + 1) << bytes;
+  }
+}
+
+// pprof has signed numbers of 64 bits.
+TEST(AllocationSampler, ValuesBeyondTheRangeOfPprofAreItsLargest) {
+  AllocationSampler::Report report{.profile = 1, .seconds = 1, .interval_bytes = 1};
+  static const char place = 0;
+  for (const double bytes : {9.3e18, 1.8446744073709552e19, 1e30}) {  // Above 2^63, 2^64, and beyond.
+    report.stacks = {{.frames = {&place}, .totals = {1, bytes, 1, bytes, 1}}};
+    // Two stacks whose functions have the same names are one.
+    report.stacks.push_back(report.stacks[0]);
+    observe::Profile profile = observe::allocation_profile({}, report, observe::AllocationView::allocated);
+    profile.begin = std::chrono::system_clock::now();
+    ASSERT_EQ(profile.stacks.size(), 1U);
+    EXPECT_EQ(profile.stacks[0].values,
+              (std::vector<std::uint64_t>{2, observe::profile_value_max, 2, observe::profile_value_max}));
+    const DecodedProfile decoded = decode_pprof(observe::pprof_bytes(profile));
+    ASSERT_EQ(decoded.samples.size(), 1U);
+    EXPECT_EQ(decoded.samples[0].values[1], std::numeric_limits<std::int64_t>::max());
+  }
+}
+
+TEST(AllocationSampler, ReportsAreMadeWhileStacksAreAddedAndTheSamplerEnds) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&stop] {
+      while (!stop.load()) {
+        std::vector<void*> taken(50);
+        take_small_ones(taken);
+        for (void* const one : taken) give_back(one);
+      }
+    });
+  }
+  threads.emplace_back([&stop] {
+    while (!stop.load()) {
+      for (const AllocationSampler::Stack& stack : AllocationSampler::report().stacks) {
+        EXPECT_GT(stack.totals.samples, 0U);
+        for (const void* const frame : stack.frames) EXPECT_NE(frame, nullptr);
+      }
+    }
+  });
+  for (int i = 0; i < 50; ++i) {
+    const auto sampler = begin({.interval_bytes = 500, .stacks_max = 64});
+    std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(AllocationSampler::report().interval_bytes, 500U);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(AllocationSampler::report().profile, 0U);
+}
+
 TEST(AllocationSampler, ManyThreadsAllocateAndFree) {
   std::atomic<bool> stop{false};
   std::mutex mutex;
@@ -403,9 +475,7 @@ TEST(HeapPage, AProfileThatEndedMeanwhileIsToldAbout) {
   const observe::Profile other = observe::allocation_profile(before, after, observe::AllocationView::allocated);
   EXPECT_GE(other.seconds, 0);
   EXPECT_THAT(other.caption, HasSubstr("ended its profile meanwhile"));
-  std::uint64_t samples = 0;
-  for (const AllocationSampler::Stack& stack : after.stacks) samples += stack.totals.samples;
-  EXPECT_THAT(other.caption, HasSubstr(", " + std::to_string(samples) + " samples"));
+  EXPECT_THAT(other.caption, HasSubstr(", " + std::to_string(samples_of(after)) + " samples"));
 }
 
 // The page says since when the memory is in use.
@@ -446,8 +516,72 @@ TEST(HeapPage, TakesAProfileOfItsOwn) {
   EXPECT_THAT(refused.body, HasSubstr("live_max"));
 }
 
+// fork() holds the lock of the samples while its handlers run. This one was registered before that of the sampler, so
+// it runs within it.
+struct PausedFork {
+  static void pause() {
+    if (!wanted.load()) return;
+    reached = true;
+    while (wanted.load()) std::this_thread::sleep_for(1ms);
+  }
+  static inline std::atomic<bool> wanted{false};
+  static inline std::atomic<bool> reached{false};
+  static inline const bool registered = (at_fork(pause, nullptr, nullptr), true);
+};
+
+TEST(HeapPage, ALoopDoesNotWaitForTheReport) {
+  if (sanitized()) return;
+  Server server({.threads = 1});
+  enable_pages(server, {.pages = PageAccess::all, .changes = PageAccess::all});
+  ASSERT_TRUE(PausedFork::registered && server.start());
+  // With this seed, none of the first 32 threads records anything before it has allocated 80 MiB. Who records waits
+  // for the lock too.
+  auto profile = HeapProfile::begin({.interval_bytes = std::size_t{1} << 30, .seed = 172});
+  ASSERT_TRUE(profile) << error_of(profile);
+  const std::string base = "http://" + server.address();
+  const auto ask = [&base](std::string path, Duration time) -> Task<Result<HttpClientResponse>> {
+    HttpClientOptions options;
+    options.request_timeout = time;
+    HttpClient http(*Loop::current(), options);
+    AWAIT(response, http.get(base + path));
+    co_return response;
+  };
+  sync_wait([](auto& use) -> Task<void> {
+    AWAIT(warmed, use("/profile/heap?format=folded", patience));
+    EXPECT_OK(warmed);
+  }(ask));
+  PausedFork::wanted = true;
+  std::thread forking([] {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  });
+  ASSERT_TRUE(soon([] { return PausedFork::reached.load(); }));
+  sync_wait([](auto& use) -> Task<void> {
+    int status = 0;
+    Scope scope;
+    scope.spawn([](auto& asking, int& got) -> Task<void> {
+      AWAIT(response, asking("/profile/allocations?seconds=1&format=folded", patience));
+      EXPECT_OK(response);
+      if (response) got = response->status;
+    }(use, status));
+    auto pause = Loop::current()->sleep(100ms);
+    co_await pause;
+    AWAIT(other, use("/health", 10s));
+    EXPECT_OK(other);
+    EXPECT_EQ(status, 0);
+    PausedFork::wanted = false;
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(status, 200);
+  }(ask));
+  forking.join();
+}
+
 TEST(HeapPage, LimitsAreChecked) {
-  for (const char* const query : {"seconds=0", "seconds=61", "interval=1023", "interval=1073741825", "format=exe"}) {
+  for (const char* const query :
+       {"seconds=0", "seconds=61", "seconds=18446744073709551615", "seconds=18446744073709551617", "interval=1023",
+        "interval=1073741825", "interval=18446744073709551615", "format=exe"}) {
     EXPECT_EQ(get({std::string("/profile/allocations?") + query}).status, 400) << query;
     EXPECT_EQ(get({std::string("/profile/heap?") + query}).status, 400) << query;
   }
