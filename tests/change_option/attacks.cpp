@@ -13,6 +13,7 @@
 #include "hawser/change_option.h"
 #include "hawser/hawser.h"
 #include "hawser/pages.h"
+#include "tests/change_option/fixture.h"
 #include "tests/raw_peer.h"
 #include "transport/shm/handshake.h"
 #include "transport/shm/peer.h"
@@ -36,35 +37,18 @@ Octets request(std::uint32_t call, std::string_view body) {
                  body);
 }
 
-class ChangeOptionAttack : public ::testing::Test {
+class ChangeOptionAttack : public change_option_test::ChangeOption {
  protected:
-  void start(const std::vector<OwnOption>& own = {}) {
+  void start(const std::vector<OwnOption>& given = {}) {
     ServerOptions options;
     options.loop.log = no_log();
     server = std::make_unique<Server>(options);
     server->register_handler<returns, never_reads>();
-    for (const OwnOption& one : own) add_option(*server, one);
+    for (const OwnOption& one : given) add_option(*server, one);
     enable_pages(*server, {});
     const Result<void> started = server->start();
     ASSERT_TRUE(started) << error_of(started);
   }
-  void change(std::string_view name, std::string_view value) const {
-    const Result<void> changed = change_option(*server, name, value, "a test");
-    ASSERT_TRUE(changed) << error_of(changed);
-    for (Loop* const loop : server->loops()) {
-      auto ran = std::make_shared<std::atomic<bool>>(false);
-      loop->post([ran] { ran->store(true); });
-      ASSERT_TRUE(soon([&] { return ran->load(); }));
-    }
-  }
-  std::string value_of(std::string_view name) const {
-    for (const OptionState& one : changeable_options(*server)) {
-      if (one.name == name) return one.value;
-    }
-    return "(none)";
-  }
-
-  std::unique_ptr<Server> server;
 };
 
 // The client has the server's first hello, and the connection begins later, with the values of that hello.
