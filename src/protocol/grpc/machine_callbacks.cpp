@@ -266,8 +266,8 @@ int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_fr
         }
         return 0;
       case NGHTTP2_RST_STREAM:
-        // The server may have sent the header blocks of the response, which are ignored.
-        if (!machine.options_.server) machine.guard_.give(2 * FloodGuard::other_cost);
+        // The server may have sent the two header blocks of the response, which are ignored.
+        if (!machine.options_.server) machine.guard_.give_headers(2 * machine.options_.metadata_bytes_max);
         if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR && frame->rst_stream.error_code != NGHTTP2_CANCEL) {
           const bool refused = frame->rst_stream.error_code == NGHTTP2_REFUSED_STREAM;
           static_cast<void>(machine.guard_.take(refused ? FloodGuard::other_cost : FloodGuard::sent_reset_cost,

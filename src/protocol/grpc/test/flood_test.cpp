@@ -166,6 +166,7 @@ TEST(GrpcFlood, InterimResponses) {
 TEST(GrpcFlood, ResponsesOfCancelledCallsAreNoFlood) {
   ClientLog client({.flood = {.tokens_max = 10, .tokens_per_second = 1}});
   ASSERT_TRUE(client.feed(frame(4, 0, 0, {})));
+  const std::string value(120, 'v');
   for (std::uint32_t i = 0; i < 100; ++i) {
     Stream& stream = client.begin("/stream");
     const auto id = static_cast<std::uint32_t>(2 * i + 1);
@@ -173,8 +174,8 @@ TEST(GrpcFlood, ResponsesOfCancelledCallsAreNoFlood) {
     ASSERT_EQ(stream.id, static_cast<std::int32_t>(id));
     client.machine.reset(stream, http2_cancel);
     take_output(client.machine, client.output);
-    ASSERT_TRUE(
-        client.feed(frame(1, 4, id, hpack({{":status", "200"}})) + frame(1, 5, id, hpack({{"grpc-status", "0"}}))))
+    const std::string head = hpack({{":status", "200"}, {"a", value}, {"b", value}, {"c", value}, {"d", value}});
+    ASSERT_TRUE(client.feed(frame(1, 4, id, head) + frame(1, 5, id, hpack({{"grpc-status", "0"}}))))
         << i << client.machine.failure()->text;
   }
 }
