@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "bench/load/handlers.h"
@@ -82,25 +85,33 @@ class CellClient {
 };
 
 // Measures the cells in turn, each over its own connections. A control connection asks the server for its processor
-// time.
+// time, unless it is another's.
 class Measurement {
  public:
   Measurement(Loop& loop, const Options& options, const std::string& transport, const std::string& address,
-              const EventWriter& events)
+              const EventWriter& events, std::optional<pid_t> other)
       : loop_(loop),
         options_(options),
         address_(address),
         events_(events),
+        other_(other),
         control_(loop, client_options(options, {.transport = transport})) {}
 
   Task<bool> run(const std::vector<Cell>& cells) {
-    auto connecting = control_.connect(address_);
-    const Result<void> connected = co_await std::move(connecting);
-    if (!connected) co_return failed("cannot connect to " + address_ + ": " + connected.error().describe());
-    auto asking = control_.call<describe>();
-    Result<ServerFacts> facts = co_await std::move(asking);
-    if (!facts) co_return failed("the server does not say what it is: " + facts.error().describe());
-    events_.write(Connected{std::move(*facts), std::string(loop_.poller().name()), std::string(control_.transport())});
+    if (other_) {
+      events_.write(Connected{{.poller = "its own", .wait = "its own", .version = HAWSER_VERSION},
+                              std::string(loop_.poller().name()),
+                              cells.front().transport});
+    } else {
+      auto connecting = control_.connect(address_);
+      const Result<void> connected = co_await std::move(connecting);
+      if (!connected) co_return failed("cannot connect to " + address_ + ": " + connected.error().describe());
+      auto asking = control_.call<describe>();
+      Result<ServerFacts> facts = co_await std::move(asking);
+      if (!facts) co_return failed("the server does not say what it is: " + facts.error().describe());
+      events_.write(
+          Connected{std::move(*facts), std::string(loop_.poller().name()), std::string(control_.transport())});
+    }
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (!events_.write(CellBegun{i})) co_return false;
       auto measuring = measure(cells[i]);
@@ -146,7 +157,7 @@ class Measurement {
     auto warming_up = warm_up(*load);
     co_await std::move(warming_up);
 
-    auto asking_before = control_.call<usage>();
+    auto asking_before = server_usage();
     const Result<Usage> before = co_await std::move(asking_before);
     const Usage own_before = usage();
     const Clock::time_point begin = Clock::now();
@@ -157,7 +168,7 @@ class Measurement {
     result.seconds = seconds_since(begin);
     const Usage own_after = usage();
     // The load continues until the server has answered, so that the server's usage is that of a busy server.
-    auto asking_after = control_.call<usage>();
+    auto asking_after = server_usage();
     const Result<Usage> after = co_await std::move(asking_after);
     const bool lost = load->idle();
     load->stop();
@@ -174,6 +185,16 @@ class Measurement {
     if (lost) co_return failed("the server was lost: " + result.first_error);
     if (!after) co_return failed("the server was lost: " + after.error().describe());
     co_return true;
+  }
+
+  Task<Result<Usage>> server_usage() {
+    if (other_) {
+      co_return Usage{
+          .cpu_ns = static_cast<std::int64_t>(processor_time_s(*other_) * 1e9),
+          .clock_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count()};
+    }
+    auto asking = control_.call<usage>();
+    co_return co_await std::move(asking);
   }
 
   // Connects the clients from `next` on. Several of these coroutines share `next`.
@@ -219,6 +240,7 @@ class Measurement {
   const Options& options_;
   const std::string& address_;
   const EventWriter& events_;
+  const std::optional<pid_t> other_;
   Client control_;
 };
 
@@ -231,11 +253,11 @@ unsigned calls_at_once(const Options& options, const Cell& cell) {
 }
 
 bool play_client(const Options& options, const std::string& address, const std::vector<Cell>& cells,
-                 const EventWriter& events) {
+                 const EventWriter& events, std::optional<pid_t> other) {
   // Coroutines that call by the clock need exact timers: the kernel adds up to 50 us by default.
   if (options.rate_per_s > 0) prctl(PR_SET_TIMERSLACK, 1UL);
   Loop loop(options.loop(cells.front().wait));
-  Measurement measurement(loop, options, cells.front().transport, address, events);
+  Measurement measurement(loop, options, cells.front().transport, address, events, other);
   return loop.run(measurement.run(cells));
 }
 

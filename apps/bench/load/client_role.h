@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +20,9 @@ unsigned calls_at_once(const Options& options, const Cell& cell);
 
 // Measures `cells`, which share the transport and the way of waiting, against the server at `address`, and writes an
 // event for each. Returns true if the server was reachable until the end; errors within a cell are part of its result.
+// A server of hawser-bench is asked for its processor time. `other`: the process of a server that only answers calls of
+// Options::protocol, whose processor time the system knows.
 bool play_client(const Options& options, const std::string& address, const std::vector<Cell>& cells,
-                 const EventWriter& events);
+                 const EventWriter& events, std::optional<pid_t> other = {});
 
 }  // namespace hawser::bench

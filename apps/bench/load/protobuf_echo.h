@@ -1,6 +1,7 @@
 #pragma once
 
 #include "bench/load/echo.hawser.h"
+#include "bench/load/handlers.h"
 
 namespace hawser::bench {
 
@@ -11,6 +12,13 @@ class ProtobufEcho final : public ::bench::Echo {
     ::bench::Payload reply;
     // The request is about to be destroyed, so its bytes are swapped instead of copied, as in the peers' servers.
     reply.mutable_data()->swap(*const_cast<::bench::Payload&>(request).mutable_data());
+    co_return reply;
+  }
+  Task<Result<::bench::Ack>> Acknowledge(Context&, const ::bench::Payload& request) override {
+    const Ack ack = ack_of(request.data());
+    ::bench::Ack reply;
+    reply.set_bytes(ack.bytes);
+    reply.set_head(ack.head);
     co_return reply;
   }
 };

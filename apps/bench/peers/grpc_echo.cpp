@@ -9,27 +9,27 @@
 #include <thread>
 #include <vector>
 
+#include "bench/load/echo.grpc.pb.h"
 #include "bench/peers/peer.h"
-#include "grpc_echo.grpc.pb.h"
 
 // gRPC with its callback interface, which its documentation calls the fastest. Blocking callers use its synchronous
 // stub.
 namespace hawser::bench {
 namespace {
 
-using Stub = grpc_echo::Echo::Stub;
+using Stub = ::bench::Echo::Stub;
 
 constexpr std::chrono::seconds connect_max(10);
 
-class EchoService final : public grpc_echo::Echo::CallbackService {
-  grpc::ServerUnaryReactor* Echo(grpc::CallbackServerContext* context, const grpc_echo::Payload* request,
-                                 grpc_echo::Payload* reply) override {
+class EchoService final : public ::bench::Echo::CallbackService {
+  grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context, const ::bench::Payload* request,
+                                 ::bench::Payload* reply) override {
     // The request is about to be destroyed, so its bytes are swapped instead of copied.
-    reply->mutable_data()->swap(*const_cast<grpc_echo::Payload*>(request)->mutable_data());
+    reply->mutable_data()->swap(*const_cast<::bench::Payload*>(request)->mutable_data());
     return done(context);
   }
-  grpc::ServerUnaryReactor* Acknowledge(grpc::CallbackServerContext* context, const grpc_echo::Payload* request,
-                                        grpc_echo::Ack* reply) override {
+  grpc::ServerUnaryReactor* Acknowledge(grpc::CallbackServerContext* context, const ::bench::Payload* request,
+                                        ::bench::Ack* reply) override {
     const PeerAck ack = peer_ack_of(request->data());
     reply->set_bytes(ack.bytes);
     reply->set_head(ack.head);
@@ -76,7 +76,7 @@ class Caller {
     if (load_.ack()) {
       stub_.async()->Acknowledge(&*context_, &request_, &ack_, then);
     } else {
-      stub_.async()->Echo(&*context_, &request_, &reply_, then);
+      stub_.async()->Call(&*context_, &request_, &reply_, then);
     }
   }
 
@@ -96,22 +96,22 @@ class Caller {
   const std::size_t number_;
   Going& going_;
   std::optional<grpc::ClientContext> context_;  // Each call needs a new context.
-  grpc_echo::Payload request_;
-  grpc_echo::Payload reply_;
-  grpc_echo::Ack ack_;
+  ::bench::Payload request_;
+  ::bench::Payload reply_;
+  ::bench::Ack ack_;
 };
 
 // Makes one call after the other and blocks meanwhile.
 void call_in_turn(Stub& stub, PeerLoad& load, std::size_t number) {
-  grpc_echo::Payload request;
+  ::bench::Payload request;
   request.set_data(std::string(load.payload(number)));
   for (bool more = true; more;) {
     grpc::ClientContext context;
-    grpc_echo::Payload reply;
-    grpc_echo::Ack ack;
+    ::bench::Payload reply;
+    ::bench::Ack ack;
     load.begin(number);
     const grpc::Status status =
-        load.ack() ? stub.Acknowledge(&context, request, &ack) : stub.Echo(&context, request, &reply);
+        load.ack() ? stub.Acknowledge(&context, request, &ack) : stub.Call(&context, request, &reply);
     if (!status.ok()) {
       load.fail("status " + std::to_string(status.error_code()) + ": " + status.error_message());
       return;
@@ -153,7 +153,7 @@ void call_peer(PeerLoad& load) {
     if (!channel->WaitForConnected(std::chrono::system_clock::now() + connect_max)) {
       throw std::runtime_error("cannot connect to " + load.address());
     }
-    stubs.push_back(grpc_echo::Echo::NewStub(channel));
+    stubs.push_back(::bench::Echo::NewStub(channel));
   }
   if (load.blocking()) {
     std::vector<std::thread> threads;

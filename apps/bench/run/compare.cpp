@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "bench/results/compare_table.h"
@@ -97,6 +99,21 @@ class Compare final : Runner::Observer {
   unsigned repetition_ = 0;
 };
 
+// A program to compare with, and the function that returns why it cannot run.
+struct KnownPeer {
+  std::function<System()> system;
+  std::function<std::string(const Options&)> missing;
+};
+
+KnownPeer known_peer(const std::string& name) {
+  if (name == "baseline") return {baseline_system, missing_baseline};
+  if (name == "ucx") return {ucx_perftest_system, missing_ucx_perftest};
+  if (name == "loops") return {loops_system, missing_loops};
+  if (name == "grpc-client") return {grpc_client_system, missing_grpc_half};
+  if (name == "grpc-server") return {grpc_server_system, missing_grpc_half};
+  return {[name] { return peer_system(name); }, [name](const Options&) { return missing_peer(name); }};
+}
+
 }  // namespace
 
 int run_compare(Options options) {
@@ -105,15 +122,9 @@ int run_compare(Options options) {
   std::vector<System> systems = {hawser_system()};
   std::string wrong;
   for (const std::string& peer : options.peers) {
-    systems.push_back(peer == "baseline" ? baseline_system()
-                      : peer == "ucx"    ? ucx_perftest_system()
-                      : peer == "loops"  ? loops_system()
-                                         : peer_system(peer));
-    if (!wrong.empty()) continue;
-    wrong = peer == "baseline" ? missing_baseline(options)
-            : peer == "ucx"    ? missing_ucx_perftest(options)
-            : peer == "loops"  ? missing_loops(options)
-                               : missing_peer(peer);
+    const KnownPeer known = known_peer(peer);
+    systems.push_back(known.system());
+    if (wrong.empty()) wrong = known.missing(options);
   }
   if (wrong.empty()) wrong = preflight_check(options);
   return run_unless(wrong, [&] {

@@ -19,7 +19,7 @@
 namespace hawser::bench {
 namespace {
 
-constexpr std::string_view peers_known[] = {"baseline", "grpc", "capnp", "ucx", "loops"};
+constexpr std::string_view peers_known[] = {"baseline", "grpc", "capnp", "ucx", "loops", "grpc-client", "grpc-server"};
 constexpr unsigned repeat_max = 99;
 
 constexpr double rate_min = 0.1;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "bench/load/client_role.h"
 #include "bench/load/events.h"
 #include "bench/run/system.h"
 
@@ -62,6 +63,27 @@ System peer_system(const std::string& peer) {
                 }
                 return become(peer, arguments, descriptor);
               }};
+}
+
+System grpc_client_system() {
+  return {.name = "grpc-client", .serve = hawser_system().serve, .measure = peer_system("grpc").measure};
+}
+
+System grpc_server_system() {
+  return {.name = "grpc-server",
+          .serve = peer_system("grpc").serve,
+          .measure = [](const Options& options, const std::string& address, pid_t server,
+                        const std::vector<Cell>& cells, int descriptor) {
+            return play_client(options, address, cells, EventWriter(descriptor), server) ? 0 : 1;
+          }};
+}
+
+std::string missing_grpc_half(const Options& options) {
+  if (options.protocol != Protocol::grpc) {
+    return "grpc-client and grpc-server compare calls of gRPC only: give --protocol grpc";
+  }
+  if (options.reply != ReplyKind::echo) return "grpc-client and grpc-server compare echoes only: omit --reply ack";
+  return missing_peer("grpc");
 }
 
 std::string missing_peer(const std::string& peer) {

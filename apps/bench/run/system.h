@@ -43,5 +43,11 @@ std::string missing_ucx_perftest(const Options& options);
 System peer_system(const std::string& peer);
 // Returns how to build a peer whose program is missing, or an empty string.
 std::string missing_peer(const std::string& peer);
+// gRPC C++ beside Hawser on one connection: its client calls Hawser's server.
+System grpc_client_system();
+// Hawser's client calls gRPC C++'s server.
+System grpc_server_system();
+// Returns why these can't be compared with these options, or an empty string.
+std::string missing_grpc_half(const Options& options);
 
 }  // namespace hawser::bench
