@@ -84,7 +84,8 @@ class HttpRequest {
   std::string_view text() const noexcept { return as_text(body()); }
 
   std::string peer() const;
-  const Identity& identity() const noexcept;  // Who the peer is, as far as it has proved that.
+  // Who the client has proved to be, as Context::identity(). Valid as long as the request.
+  const Identity& identity() const noexcept;
   Loop& loop() const noexcept;
   // Is stopped when the connection ends or the stream of HTTP/2 is reset, when the deadline (header timeout-ms or
   // grpc-timeout) passes, or when the grace of a stopping server ends. A client of HTTP/1.1 that only ends its
@@ -122,7 +123,8 @@ class HttpBodyReader {
   const std::stop_token token_;
 };
 
-// Sends the body of a response in parts. Belongs to the loop of its connection; used by one coroutine at a time.
+// Sends the body of a response in parts. Belongs to the loop of its connection, whose coroutines may use it. Lives
+// until the coroutine of HttpResponse::stream has returned.
 class HttpBodyWriter {
  public:
   HttpBodyWriter(const HttpBodyWriter&) = delete;
@@ -130,7 +132,7 @@ class HttpBodyWriter {
 
   // Sends the next part. Waits while too much waits to be sent (ServerOptions::send_backlog_bytes_max). `bytes` must
   // stay valid until then. Fails with `cancelled` if the client has gone. If the response is compressed, the client can
-  // decompress the part as soon as it has arrived. Several coroutines may write: each part arrives whole.
+  // decompress the part as soon as it has arrived. Several coroutines may write: parts are not mixed.
   Task<Result<void>> write(std::string_view bytes);
   // Keeps a temporary, or a string passed by std::move(), in the task.
   template <std::same_as<std::string> Given>
@@ -161,7 +163,8 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers = {};
   // Sends the body, if it is set; `body` is ignored then. The body is chunked; with HTTP/1.0 it ends with the
   // connection. An exception ends the connection, so that the client sees that the body is not complete. Not called for
-  // HEAD. Compressed as `body` is, also if it is short: its length is not known before.
+  // HEAD. Compressed as `body` is, but regardless of HttpOptions::gzip_bytes_min, because its length is not known
+  // before.
   std::function<Task<void>(HttpBodyWriter&)> stream = {};
 };
 

@@ -30,11 +30,11 @@ class ClientSecurity;
 // Limits are those of one response or of one host. A response that exceeds a limit fails, and its connection closes.
 struct HttpClientOptions {
   Duration connect_timeout = std::chrono::seconds(5);
-  // Without one in the request. From send() to the response's end; from open() to the end of the response's head; from
-  // upload() until the connection is open.
+  // For requests without HttpClientRequest::timeout. From send() to the response's end; from open() to the end of the
+  // response's head; from upload() until the connection is open.
   Duration request_timeout = std::chrono::seconds(30);
   // An operation of an HttpClientStream fails if it has waited for so long and no byte of the request or of the
-  // response has moved meanwhile. `forever`: not limited, as for server-sent events that may be rare.
+  // response was sent or received meanwhile. `forever`: not limited, for example for rare server-sent events.
   Duration stall_timeout = std::chrono::seconds(30);
   Duration idle_timeout = std::chrono::seconds(30);    // An unused connection closes after this time.
   std::size_t connections_per_host_max = 8;            // In use at the same time. Further requests wait.
@@ -43,10 +43,10 @@ struct HttpClientOptions {
   std::size_t header_bytes_max = 32 * 1024;            // The status line and all fields.
   std::size_t header_fields_max = 100;                 // Number of fields.
   std::size_t body_bytes_max = std::size_t{64} << 20;  // One body that send() returns, also after decompression.
-  // One body that is read in parts, after decompression. Such a body is not kept whole.
+  // Bytes of one body that is read in parts, after decompression. Such a body is not kept whole.
   std::uint64_t stream_bytes_max = UINT64_MAX;
-  // While at least so many bytes of a body have arrived that no read() has taken, its connection is not read, so that
-  // the server must wait.
+  // Bytes of a body that have arrived and that no read() has returned. While there are as many, the connection is not
+  // read, and the server must wait.
   std::size_t body_buffer_bytes = 256 * 1024;
   // Protects connections of https URLs: a TlsClient (hawser/tls.h). Null: such URLs are refused.
   std::shared_ptr<transport::ClientSecurity> security = {};
@@ -82,26 +82,29 @@ struct HttpClientResponse {
 
 // The body of a request that is written in parts.
 struct HttpUpload {
-  std::optional<std::uint64_t> length = {};  // Its bytes. Empty: it is chunked.
-  // Sends Expect: 100-continue. The body is not sent until the server asks for it, or has not answered for
-  // `continue_timeout`. If it answers with a response, the body is not sent at all.
+  std::optional<std::uint64_t> length = {};  // Bytes of the body. Empty: unknown, and the body is chunked.
+  // Sends Expect: 100-continue. The first write() waits until the server asks for the body, or has not answered for
+  // `continue_timeout`. If the server answers with a response, the body is not sent at all.
   bool expect_continue = false;
   Duration continue_timeout = std::chrono::seconds(1);
 };
 
 // A request whose response is read in parts, and whose body may be written in parts. Movable. Belongs to the loop of
-// its HttpClient, and may outlive the HttpClient. One coroutine at a time reads and one writes; they may be different
-// ones. If the server answers while it receives, one must read while the other writes.
+// its HttpClient, and may outlive the HttpClient. At most one coroutine at a time reads, and at most one writes; a
+// further operation fails with `invalid_argument`. If the server answers while it receives, one coroutine must read
+// while another one writes.
 //
 // Destroying it ends the request: operations that wait fail with `cancelled`, and the connection closes unless the
 // response has arrived completely. An operation that is destroyed while it waits in write() or finish() ends the
 // request too.
 //
-// Errors of all operations, apart from those that are listed there; each later operation fails in the same way:
+// Errors of all operations, apart from those that are listed at each. After one of these, each later operation fails in
+// the same way:
 //  - `unavailable`, `outcome_unknown`: the connection ended, as for HttpClient::send().
 //  - `deadline_exceeded`: HttpClientRequest::timeout has passed, or HttpClientOptions::stall_timeout.
 //  - `cancelled`: by HttpClientRequest::token, or by the destruction.
 //  - `limit_exceeded`: the response exceeds a limit of HttpClientOptions.
+//  - `overloaded`: there is no memory to decompress the body.
 //  - `protocol_error`: the response is malformed, or is no valid gzip.
 class HttpClientStream {
  public:
@@ -109,8 +112,8 @@ class HttpClientStream {
   HttpClientStream& operator=(HttpClientStream&& other) noexcept;
   ~HttpClientStream();
 
-  // Waits for the head of the response, and returns the status, from 200 to 599. It has arrived when
-  // HttpClient::open() returns.
+  // Waits for the head of the response, and returns the status, from 200 to 599. Returns at once for a stream of
+  // HttpClient::open(), because the head has arrived already.
   Task<Result<int>> wait_status();
   // The status; 0 before the head of the response has been awaited.
   int status() const noexcept;
@@ -118,16 +121,16 @@ class HttpClientStream {
   // The value of the first header field of that name, compared without case; nothing if there is none.
   std::optional<std::string_view> header(std::string_view name) const noexcept;
 
-  // Waits for the next part of the response's body and returns the bytes that have arrived; of a body that is
-  // decompressed, 64 KiB at most. Empty: the body has ended. Bytes that have arrived before an error are returned
-  // before the error, unless the request was ended by this side.
+  // Waits for the next part of the response's body and returns the bytes that have arrived; at most 64 KiB if the body
+  // is decompressed. Empty: the body has ended. Bytes that have arrived before an error are returned before the error,
+  // unless this side has ended the request.
   Task<Result<std::string>> read();
 
   // For HttpClient::upload(). Sends the next part of the body, and waits until the system has accepted it: the client
   // keeps no copy. `bytes` must stay valid until then. Fails with `invalid_argument` if the body is complete or becomes
-  // longer than HttpUpload::length; with `not_sent` if the server has answered completely without the rest of the body,
-  // or has answered instead of asking for the body: wait_status() and read() return the response. If the connection
-  // breaks, they return what has arrived before, and then the error.
+  // longer than HttpUpload::length. Fails with `not_sent` if the server has answered completely without the rest of the
+  // body, or has answered instead of asking for the body: wait_status() and read() return the response. If the
+  // connection breaks, wait_status() and read() return what has arrived before, and then the error.
   Task<Result<void>> write(std::string_view bytes);
   // Keeps a temporary, or a string passed by std::move(), in the task.
   template <std::same_as<std::string> Given>
@@ -173,8 +176,8 @@ class HttpClient {
   // Sends a request, and returns when the head of its response has arrived: the body is read in parts. Errors as
   // send(), before the head has arrived. HttpClientOptions::body_bytes_max does not limit the body.
   Task<Result<HttpClientStream>> open(HttpClientRequest request);
-  // Sends the head of a request over a new connection, and returns: its body is written in parts. `request.body` is
-  // empty. Errors as send(), of what happens until then.
+  // Opens a new connection, sends the head of a request, and returns. The body is then written in parts. Errors as
+  // send(), of what happens until then, and `invalid_argument` if `request.body` is not empty.
   Task<Result<HttpClientStream>> upload(HttpClientRequest request, HttpUpload body = {});
 
   // Open connections that no request uses.

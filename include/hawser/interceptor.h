@@ -140,8 +140,8 @@ class IncomingCall {
 // A call of a server that all interceptors have skipped, as it ends. A function object with skips() may also have
 //   void skipped(const SkippedCall& call) const noexcept;
 // It is called when the answer of such a call is an error, when the call is dropped, and when the result comes in a
-// later turn of the loop than the call. It is called on the loops, several at once, and must not block, nor destroy or
-// stop anything. The views and the object are valid until it returns.
+// later tick than the request. It is called on the loops, by several threads at once. It must not block, and must not
+// destroy or stop a client, a server or a loop. The views and the object are valid until it returns.
 class SkippedCall {
  public:
   SkippedCall(const SkippedCall&) = delete;
@@ -156,7 +156,7 @@ class SkippedCall {
     return request_.body.size() + request_.payload.size() + request_.attachment.size();
   }
   std::size_t reply_bytes() const noexcept { return reply_bytes_; }
-  // From the turn of the loop in which the request was complete to that of the answer. 0 if it is the same.
+  // From the tick in which the request was complete to that of the answer. 0 if it is the same tick.
   Duration duration() const noexcept { return duration_; }
   // Null if the call has a result. `cancelled` for a call that was dropped.
   const Error* error() const noexcept { return error_; }

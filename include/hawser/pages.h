@@ -45,22 +45,22 @@ struct PagesOptions {
   // and the names of the reporters, not their errors.
   PageAccess health = PageAccess::all;
   // Changes: cancelling a call, options, the level of the log. They need POST, access to the pages, and no sign of a
-  // request that another site has caused (Origin, Sec-Fetch-Site).
+  // request that another site has caused (Origin, Sec-Fetch-Site). `off` also switches profiles and POST /record off.
   PageAccess changes = PageAccess::loopback;
   std::vector<std::string> hosts = {};  // Names of this machine by which a browser may ask; see PageAccess::loopback.
   std::string title = {};               // Name of the program, for people.
   // Metrics of the application, shown by /metrics after those of the server. Must outlive the server. Do not
   // collect_metrics() of the same server there.
   const MetricRegistry* registry = nullptr;
-  std::optional<RecentLog> log = {};  // For /log.
+  std::optional<RecentLog> log = {};  // For /log, and the option log.level of /options.
   std::vector<HealthReporter> reporters = {};
-  std::optional<Tracer> tracer = {};  // For /traces.
+  std::optional<Tracer> tracer = {};  // For /traces, and the options tracer.* of /options.
   // For POST /record, by which `hawser record` fetches requests. Only for clients of this machine, whatever `pages` and
   // `changes` are, unless one of them is `off`.
   std::optional<Recorder> recorder = {};
-  // Bounds of the profiles of allocations that the pages take (component hawser::heap_profile): sampled allocations
+  // Bounds of the profiles of allocations that clients request (component hawser::heap_profile): sampled allocations
   // that are followed until they are freed, 1 to 4,194,304, 48 bytes each; and different stacks, 1 to 262,144, 584
-  // bytes each. The page has the number of those for which there was no room.
+  // bytes each. The page has the number of allocations and stacks for which there was no room.
   std::size_t heap_profile_live_max = 65'536;
   std::size_t heap_profile_stacks_max = 8'192;
 };

@@ -44,18 +44,19 @@ struct StreamOptions {
 // a service's.
 int StreamCreate(StreamId* stream, Controller& controller, const StreamOptions* options);
 // Creates `count` streams of the next call, which have the same options and thus the same handler. Each of them is
-// closed alone. `streams`, which must be empty, receives their ids; the service finds them in the same order. The call
-// fails with EREQUEST if they are more than the server's BaiduStdOptions::streams_per_call_max. Returns 0, or -1 as
-// above or if `count` is not between 1 and streams_per_call_max.
+// closed separately. `streams`, which must be empty, receives their ids; the service receives them in the same order.
+// The call fails with EREQUEST if there are more than the server's BaiduStdOptions::streams_per_call_max (16 by
+// default). Returns 0; or -1 as above, if `streams` is not empty, or if `count` is not from 1 to streams_per_call_max.
 int StreamCreate(StreamIds& streams, int count, Controller& controller, const StreamOptions* options);
-inline constexpr int streams_per_call_max = 256;
+inline constexpr int streams_per_call_max = 256;  // Limit of a client.
 
 // In a service, before `done`: accepts the stream that the caller has created. It is open as soon as `done` has run
 // without an error; before, messages may be written. Returns 0, or -1 if the caller has created none or several, or it
 // is accepted already.
 int StreamAccept(StreamId* stream, Controller& controller, const StreamOptions* options);
 // Accepts all streams that the caller has created, one or several, with the same options. `streams`, which must be
-// empty, receives their ids in the caller's order. Returns 0, or -1 as above.
+// empty, receives their ids in the caller's order. Returns 0; or -1 if the caller has created none, if they are
+// accepted already, or if `streams` is not empty.
 int StreamAccept(StreamIds& streams, Controller& controller, const StreamOptions* options);
 
 // Sends a message, which is copied. Returns 0; EAGAIN if max_buf_size bytes wait to be sent: use StreamWait(); EINVAL

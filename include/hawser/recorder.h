@@ -28,10 +28,10 @@ struct RecorderOptions {
   // Bytes of one request: arguments, attachment and metadata. Larger ones are not recorded, and counted. At most
   // request_bytes_limit, so that `hawser replay` reads each record.
   std::size_t request_bytes_max = std::size_t{1} << 20;
-  // Bounds for the streams of one call: bytes of the recorded items, at most request_bytes_limit, and their number. An
-  // item of the caller counts its bytes and 21, an item of the handler 21. Later items are not recorded, and the record
-  // says so. The items count in queue_bytes_max until they are fetched. A stream that does not fit there is recorded up
-  // to that item.
+  // Bounds for the streams of one call: bytes of the recorded items, at most request_bytes_limit, and number of items.
+  // An item of the caller counts its bytes and 21 bytes more. An item of the handler counts 21 bytes. Later items are
+  // not recorded, and the record is marked as recorded in part. The items count in queue_bytes_max until they are
+  // fetched. The first item that does not fit there ends the recording of its call's streams too.
   std::size_t stream_bytes_max = std::size_t{1} << 20;
   std::size_t stream_items_max = 10'000;
   // Metadata whose key contains one of these words, compared without case, is not recorded.
@@ -60,13 +60,13 @@ class Recorder {
     std::string records = {};    // In the form of docs/recordings.md, without the beginning of the file.
     std::uint64_t recorded = 0;  // Since the recording began, like the next two.
     std::uint64_t dropped = 0;   // The queue was full.
-    std::uint64_t skipped = 0;   // Larger than request_bytes_max, or with streams and those were not wanted.
+    std::uint64_t skipped = 0;   // Larger than request_bytes_max; or calls with streams, if `streams` is false.
   };
-  // Takes the requests that were recorded since the last call. The first call with a name begins a recording of that
-  // part of the calls, from 0 to 1. The recording ends with `last`, or when nobody has taken for 60 s. Fails with
-  // `overloaded` while another recording runs, and with `invalid_argument` for a name that is empty or longer than 64
-  // bytes, or another part. `streams`: calls with streams are recorded, too. With `last`, those that have not ended are
-  // returned with the items so far.
+  // Takes the requests that were recorded since the last call of take(). The first take() with a name begins a
+  // recording of `ratio` of the calls, from 0 to 1. `streams`: calls with streams are recorded, too. The recording ends
+  // with `last`, or 60 s after the latest take(). With `last`, calls with streams that have not ended are returned with
+  // the items so far. Fails with `overloaded` while another recording runs, and with `invalid_argument` if the name is
+  // empty or longer than 64 bytes, or if `ratio` is out of range. Any thread.
   Result<Part> take(std::string_view recording, double ratio = 1, bool last = false, bool streams = false) const;
 
  private:

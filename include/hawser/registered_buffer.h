@@ -80,7 +80,7 @@ class RegisteredBuffer {
   // Registers the part [offset, offset + bytes) of the memory behind a dma-buf descriptor, such as that of a GPU, with
   // RDMA devices. The caller may close the descriptor afterwards. The processor never accesses this memory.
   // RemoteMemory and TransferBatch name it by addresses(); calls cannot carry it. Accesses that need the processor fail
-  // with `unavailable`: frames over other transports, atomics, checksums. Not run on hardware.
+  // with `unavailable`: frames over other transports, atomics, checksums. Not tested on hardware. Any thread.
   // Errors: `invalid_argument` for a descriptor that is not open and for a part that is empty or not within its memory;
   // `unavailable` if no enabled transport, or no device, can use such memory: the text names each with its reason;
   // `overloaded` if a device refuses the memory, or the process has no more descriptors.
@@ -110,9 +110,8 @@ class RegisteredBuffer {
 
   // Allows the peers of the client or server that the buffer was made with to access the part [offset, offset + bytes).
   // Errors: `invalid_argument` for a part that is empty or not within the memory, for a lease that is not positive, and
-  // for a lease of dmabuf();
-  // the device's own error, most often `overloaded`, if every device refuses. If only some devices refuse, see
-  // ExposedRegion::left_out(). Without a device, peers access the region by frames.
+  // for a lease of memory of dmabuf(); the device's own error, most often `overloaded`, if every device refuses. If
+  // only some devices refuse, see ExposedRegion::left_out(). Without a device, peers access the region by frames.
   Result<ExposedRegion> expose(std::size_t offset, std::size_t bytes, RegionAccess access,
                                const ExposeOptions& options = {}) const;
 

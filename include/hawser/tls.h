@@ -20,7 +20,7 @@ class ServerSecurity;
 class ClientSecurity;
 }  // namespace transport
 
-// A signature that a key outside this process is to make.
+// A request for a signature by a key outside this process.
 struct TlsSigningRequest {
   enum class Algorithm : std::uint8_t {
     rsa_pkcs1,  // PKCS #1 v1.5 (RFC 8017, 8.2), for TLS 1.2. The data is not yet in a DigestInfo.
@@ -33,14 +33,15 @@ struct TlsSigningRequest {
   Hash hash;
   // The value of `hash` over the message; with Ed25519 the message itself. Valid during the call.
   Bytes data;
-  // Requested when the connection has ended, so that nobody waits for the signature; for a trial signature, when the
-  // last user of the TlsServer or TlsClient has ended.
+  // A stop is requested when the connection has ended, because the signature is not needed then. For a trial signature,
+  // it is requested when the last user of the TlsServer or TlsClient ends.
   std::stop_token stop;
 };
 
-// Returns the signature, or the reason why there is none, which ends the handshake and is logged. Called on threads for
-// handshakes, on several at a time, and never on a loop. May block: `handshake_threads` calls may do so at a time, and
-// other handshakes wait meanwhile. Exceptions are treated as errors.
+// Returns the signature, or an error: it ends the handshake and is logged. Called on the threads for handshakes, on
+// several at a time, and never on a loop. May block. Each call occupies one of `handshake_threads` until it returns;
+// when all are occupied, other handshakes wait. Exceptions are treated as errors. What the function refers to must live
+// until the last user of the TlsServer or TlsClient has ended.
 using TlsSign = std::function<Result<std::vector<std::byte>>(const TlsSigningRequest& request)>;
 
 // Files in PEM format. The first certificate of certificate_file is the own one. Those of its issuers follow, without
@@ -51,11 +52,12 @@ struct TlsCertificate {
   // "pkcs11:token=web;object=server?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=/etc/web.pin".
   std::string key_file = {};
   // For servers: the latest answer of the issuer's OCSP responder about this certificate, in DER format, of at most
-  // 64 KiB. The server sends it with the certificate until it ends. It must say that the certificate is good. Whoever
-  // renews the file, such as `openssl ocsp -respout`, replaces it in one step. Empty: none is sent.
+  // 64 KiB. The server sends it with the certificate until it expires. It must say that the certificate is good.
+  // Whoever renews the file, such as `openssl ocsp -respout`, replaces it in one step. Empty: none is sent.
   std::string ocsp_file = {};
-  // Instead of key_file: signs with the private key of the certificate, which is RSA, EC or Ed25519. A trial signature
-  // is made when the files are read, unless that happens on a loop. Needs handshake_threads.
+  // Instead of key_file: a function that signs with the private key of the certificate, which is RSA, EC or Ed25519. A
+  // trial signature is made when the files are read, unless that happens on a loop. A certificate with both keys, or
+  // with this one and handshake_threads = 0, is refused (`invalid_argument`).
   TlsSign sign = {};
 };
 
@@ -97,15 +99,16 @@ enum class TlsProtection : std::uint8_t {
   encrypted_stream,
 };
 
-// Who encrypts what a connection sends. What it receives is decrypted by OpenSSL in this process in any case.
+// Selects who encrypts what a connection sends. OpenSSL always decrypts what it receives, in this process.
 enum class TlsKernel : std::uint8_t {
   off,  // OpenSSL.
-  // The kernel (kTLS) where it can, without a copy of large messages into records; otherwise OpenSSL. The kernel needs
-  // Linux 5.11 with the module tls, a TCP socket, and TLS 1.3 with AES-128-GCM, AES-256-GCM or ChaCha20-Poly1305. A
-  // connection whose kernel encrypts ends when its keys must be replaced: when the peer demands new ones, and with
-  // AES-GCM before it has sent 256 GiB (less with small messages: each record counts 32 bytes more).
+  // The kernel (kTLS) where it can, without a copy of large messages into records; otherwise OpenSSL. kTLS needs Linux
+  // 5.11 or later with the module tls, a TCP socket, and TLS 1.3 with AES-128-GCM, AES-256-GCM or ChaCha20-Poly1305. A
+  // connection for which the kernel encrypts ends when its keys must be replaced: when the peer demands new ones, and
+  // with AES-GCM before it has sent 256 GiB, where each record counts 32 bytes more.
   automatic,
-  required,  // As `automatic`, but a connection for which the kernel does not encrypt ends, with the reason.
+  // As `automatic`, but a connection for which the kernel does not encrypt ends, with the reason.
+  required,
 };
 
 struct TlsServerOptions {
@@ -129,17 +132,17 @@ struct TlsServerOptions {
   // Threads that perform handshakes, started when they are first needed. 0: handshakes run on the loops.
   unsigned handshake_threads = 2;
   std::size_t handshakes_max = 1024;  // Limit of those that wait for a thread. More are refused.
-  // Limit for the certificates that a client sends. They may be 10.
+  // Limit for the certificates that a client sends, in bytes. Their number is limited to 10.
   std::size_t peer_certificate_bytes_max = 32 * 1024;
-  // Limit for the first message of a client. With client_ca_file, peer_certificate_bytes_max is added, because the
-  // message may have a ticket that contains a certificate.
+  // Limit for the first message of a client, in bytes. At least 1 KiB. With client_ca_file, peer_certificate_bytes_max
+  // is added, because the message may have a ticket that contains a certificate.
   std::size_t client_hello_bytes_max = 16 * 1024;
-  // Limit, on each loop, for the memory that clients make their connections hold: handshakes that are not complete,
-  // incomplete records, and received bytes of paused connections. Whoever exceeds it ends the connection whose bytes
-  // have waited longest. At least 1 MiB, and as much as one handshake may hold: 80 KiB, client_hello_bytes_max, and
-  // with client_ca_file peer_certificate_bytes_max.
+  // Limit, on each loop, for the bytes that clients make their connections hold: handshakes that are not complete,
+  // incomplete records and messages of TLS, received bytes of paused connections, and encrypted bytes that the client
+  // has not received. When it is exceeded, the connection whose bytes have waited longest ends. At least 1 MiB, and as
+  // much as one handshake may hold: 80 KiB, client_hello_bytes_max, and with client_ca_file peer_certificate_bytes_max.
   std::size_t held_bytes_max = std::size_t{256} << 20;
-  TlsKernel kernel = TlsKernel::off;
+  TlsKernel kernel = TlsKernel::off;  // Whether the kernel encrypts what is sent.
 };
 
 struct TlsClientOptions {
@@ -166,7 +169,7 @@ struct TlsClientOptions {
   unsigned handshake_threads = 1;                      // As in TlsServerOptions.
   std::size_t handshakes_max = 1024;
   std::size_t peer_certificate_bytes_max = 32 * 1024;
-  TlsKernel kernel = TlsKernel::off;
+  TlsKernel kernel = TlsKernel::off;  // Whether the kernel encrypts what is sent.
 };
 
 // Since the construction. Each value is correct, but the values are not read at one instant.
@@ -180,7 +183,7 @@ struct TlsCounters {
   std::uint64_t path_messages_refused = 0;
   std::uint64_t reloads = 0;         // Changed files that are used.
   std::uint64_t reloads_failed = 0;  // Changed files that could not be used.
-  // Signatures by TlsCertificate::sign and by keys in tokens, and calls without a valid signature.
+  // Valid signatures by TlsCertificate::sign and by keys in tokens, and calls that returned no valid signature.
   std::uint64_t signatures = 0;
   std::uint64_t signatures_failed = 0;
   std::uint64_t held_bytes = 0;  // Current use of TlsServerOptions::held_bytes_max, over all loops.
@@ -240,11 +243,13 @@ struct TlsKernelReport {
   std::vector<std::string> ciphers;  // Such as "AES-128-GCM". Empty: none.
   std::string problem;               // Why not all ciphers, or none, can be used, with the remedy. Empty: all can.
 };
-// Tries each cipher on a connection of this host, unless the module tls is not loaded. Takes up to a second.
+// Tries each cipher on a connection of this host to itself. Does not load the module tls: without it, `problem` says
+// so. Blocks the calling thread, for up to a second.
 TlsKernelReport inspect_tls_kernel();
 
 // Reads a certificate, and its key if there is one. A key in a token makes a trial signature. `host` is a name that the
-// certificate should be valid for; empty: any. `now` is in seconds since 1970. Fails if a file cannot be read.
+// certificate should be valid for; empty: any. `now` is in seconds since 1970. Fails if a file cannot be read. Blocks
+// the calling thread, which must not run a loop if the key is in a token.
 Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& certificate, const std::string& host,
                                                  std::int64_t now);
 

@@ -68,7 +68,8 @@ struct TracerOptions {
   // its caller records it.
   double ratio = 0;
   // Calls that fail, and calls that take at least this time, are recorded although they were not sampled. Their own
-  // spans only: nobody knows of them when the calls that they make begin.
+  // spans only: it is not known yet when the calls that they make begin. A call that is answered in the tick in which
+  // it came has the duration 0.
   bool failed_calls = true;
   Duration slow_calls = forever;
   // Spans that are kept for each thread that records any, with 376 bytes each. A power of two. Older ones are replaced.
@@ -88,7 +89,7 @@ class Tracer {
   // receive it.
   struct ServerSpans {
     Task<Result<void>> operator()(IncomingCall& call, Next next) const;
-    // True for a call that is not sampled. It is recorded only if skipped() finds that it failed or was slow.
+    // True for a call that is not sampled. skipped() records it if it has failed or was slow.
     bool skips(MetadataView metadata, detail::CallDraw& draw) const noexcept;
     void skipped(const SkippedCall& call) const noexcept;
     std::shared_ptr<State> tracer;

@@ -24,8 +24,8 @@ struct Capabilities {
   // Payloads of this size and above are received directly into the buffer that MessageSink::select_receive_buffer()
   // selects, unless they have arrived whole together with their heads.
   std::size_t receive_buffer_bytes_min = 0;
-  // The processors of both sides copy each payload, and nothing else carries it. So two short messages on their way
-  // keep both sides at work, and a message waits for less behind them than behind long ones.
+  // Only the processors of both sides move payloads, by copies. So two short messages on their way keep both sides
+  // busy, and a message behind them waits for a shorter time than behind long ones.
   bool copies_only = false;
   bool gathers = false;  // The parts of a payload are sent from the caller's memory without a copy.
   // The connection charges MessageSink::receive_account() for memory when it allocates it, and discards payloads that
