@@ -18,11 +18,11 @@ struct HeapProfileOptions {
   // Allocated bytes for each sample, on average. A smaller interval gives more precise numbers and costs more time. 1
   // byte to 1 GiB.
   std::size_t interval_bytes = std::size_t{512} << 10;
-  // Sampled allocations that are followed until they are freed, 1 to 4,194,304; 48 bytes each. Further allocations are
-  // missing in the numbers of memory in use, and the page has their number.
+  // Sampled allocations that are followed until they are freed, 1 to 4,194,304; 48 bytes each for a power of two,
+  // otherwise up to 96. Further allocations are missing in the numbers of memory in use, and the page has their number.
   std::size_t live_max = 65'536;
-  // Different stacks, 1 to 262,144; 584 bytes each. Allocations of further stacks are shown as one, and the page has
-  // their number.
+  // Different stacks, 1 to 262,144; at most 584 bytes each. Allocations of further stacks are shown as one, and the
+  // page has their number.
   std::size_t stacks_max = 8'192;
   std::uint64_t seed = 0;  // Chooses the samples; 0: a seed from the kernel.
 };

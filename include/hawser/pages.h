@@ -59,8 +59,8 @@ struct PagesOptions {
   // `changes` are, unless one of them is `off`.
   std::optional<Recorder> recorder = {};
   // Bounds of the profiles of allocations that clients request (component hawser::heap_profile): sampled allocations
-  // that are followed until they are freed, 1 to 4,194,304, 48 bytes each; and different stacks, 1 to 262,144, 584
-  // bytes each. The page has the number of allocations and stacks for which there was no room.
+  // that are followed until they are freed, 1 to 4,194,304; and different stacks, 1 to 262,144. HeapProfileOptions
+  // gives their sizes in bytes. The page has the number of allocations and stacks for which there was no room.
   std::size_t heap_profile_live_max = 65'536;
   std::size_t heap_profile_stacks_max = 8'192;
 };
