@@ -157,6 +157,8 @@ def options(program):
         (["run", "--wrong"], ["--wrong"]),
         (["compare", "--peers", "baseline,thrift"], ["thrift", "baseline, grpc, capnp, ucx"]),
         (["compare", "--peers", "ucx", "--mode", "connections"], ["ucx_perftest has one connection"]),
+        (["compare", "--peers", "grpc-client"], ["--protocol grpc"]),
+        (["compare", "--peers", "grpc-server", "--protocol", "grpc", "--reply", "ack"], ["echoes only"]),
         (["run", "--rtt-table"], ["beside tcp"]),
         (["compare", "--repeat", "0"], ["from 1 to 99"]),
         (["compare", "--cells", "128"], ["SIZExCONCURRENCY"]),
@@ -242,6 +244,12 @@ def peers(program):
             cells = json.loads(json_file.read_text())["cells"]
             check(len(cells) == 18 and all(cell["errors"] == 0 and cell["calls"] > 0 for cell in cells), "cells")
             check(all(cell["server_cpu_s"] > 0 and cell["client_cpu_s"] > 0 for cell in cells), "processor time")
+        result = run(program, "compare", "--protocol", "grpc", "--peers", "grpc-client,grpc-server", "--cells", "1x1,1Mx3",
+                     "--repeat", "1", "--seconds", "0.1", "--json", str(json_file))
+        check(result.returncode == 0, "exit status of compare --protocol grpc")
+        cells = json.loads(json_file.read_text())["cells"]
+        check(len(cells) == 6 and all(cell["errors"] == 0 and cell["calls"] > 0 for cell in cells), "cells of gRPC")
+        check(all(cell["server_cpu_s"] >= 0 and cell["client_cpu_s"] > 0 for cell in cells), "processor time of gRPC")
 
 
 def ucx(program):
