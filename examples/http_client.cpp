@@ -83,10 +83,12 @@ hawser::Task<hawser::Result<std::size_t>> download(hawser::HttpClient& client, s
     auto reading = stream->read();
     const hawser::Result<std::string> part = co_await std::move(reading);
     if (!part) co_return std::unexpected(part.error());
-    if (part->empty()) co_return bytes;  // The body is complete.
+    if (part->empty()) break;  // The body is complete.
     out.write(part->data(), static_cast<std::streamsize>(part->size()));
     bytes += part->size();
   }
+  if (!out.flush()) co_return hawser::fail(hawser::ErrorCode::internal, "cannot write " + path.string());
+  co_return bytes;
 }
 // [/download]
 

@@ -344,7 +344,8 @@ Result<Recorder::Part> Recorder::take(std::string_view recording, double ratio, 
                                                  " bytes; this one has " + std::to_string(recording.size()));
   }
   if (!(ratio >= 0 && ratio <= 1)) {
-    return fail(ErrorCode::invalid_argument, "the part of the calls to be recorded is from 0 to 1");
+    return fail(ErrorCode::invalid_argument,
+                "the part of the calls to be recorded is from 0 to 1, and " + std::to_string(ratio) + " is not");
   }
   State& state = *state_;
   const Clock::time_point now = Clock::now();

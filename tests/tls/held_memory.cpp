@@ -299,7 +299,7 @@ TEST_F(TlsHeldMemory, AnAnnouncedHelloIsRefusedBeforeItsMemoryIsTaken) {
   }
   EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 2; }));
   EXPECT_HAS(logged(),
-             "a first message (ClientHello) of 130000 bytes, more than client_hello_bytes_max allows (16384)");
+             "a first message (ClientHello) of 130000 bytes, more than client_hello_bytes_max allows (16384 bytes)");
   EXPECT_EQ(call(client_options()), "ok");
 }
 
@@ -417,16 +417,18 @@ TEST_F(TlsHeldMemory, OptionsAreChecked) {
     return loaded ? std::string() : loaded.error().text;
   };
   EXPECT_EQ(refusal(1 << 20, 1024), "");
-  EXPECT_HAS(refusal((1 << 20) - 1, 1024), "TlsServerOptions::held_bytes_max (1048575) is less than 1048576: raise it");
+  EXPECT_HAS(refusal((1 << 20) - 1, 1024),
+             "TlsServerOptions::held_bytes_max (1048575 bytes) is less than 1048576 bytes: raise it");
   EXPECT_HAS(refusal(1 << 20, 1 << 20),
-             "held_bytes_max (1048576) is less than one handshake may hold, which is 81920 + client_hello_bytes_max "
-             "(1048576): raise it");
+             "held_bytes_max (1048576 bytes) is less than one handshake may hold, which is 81920 bytes + "
+             "client_hello_bytes_max (1048576 bytes): raise it");
   EXPECT_HAS(refusal(1 << 20, SIZE_MAX), "is less than one handshake may hold");
   tls_options.client_ca_file = authority.ca_file();
   tls_options.peer_certificate_bytes_max = 950'000;
   EXPECT_EQ(refusal(1 << 20, 16 * 1024), "");
-  EXPECT_HAS(refusal(1 << 20, 17 * 1024), "+ peer_certificate_bytes_max (950000): raise it");
-  EXPECT_HAS(refusal(1 << 20, 1023), "TlsServerOptions::client_hello_bytes_max (1023) is less than 1024: raise it");
+  EXPECT_HAS(refusal(1 << 20, 17 * 1024), "+ peer_certificate_bytes_max (950000 bytes): raise it");
+  EXPECT_HAS(refusal(1 << 20, 1023),
+             "TlsServerOptions::client_hello_bytes_max (1023 bytes) is less than 1024 bytes: raise it");
 }
 
 }  // namespace

@@ -160,7 +160,9 @@ class Recording {
     std::string why = response->body.substr(0, std::min<std::size_t>(response->body.find('\n'), 200));
     if (response->status == 404) why = "it is no Hawser server, or it has no PagesOptions::recorder";
     return Error{
-        .code = response->status == 403 ? ErrorCode::permission_denied : ErrorCode::protocol_error,
+        .code = response->status == 403   ? ErrorCode::permission_denied
+                : response->status == 409 ? ErrorCode::overloaded  // Another recording runs.
+                                          : ErrorCode::protocol_error,
         .initiator = Initiator::peer,
         .text = fmt::format("{} answers /record with HTTP status {}: {}", options_.address, response->status, why)};
   }

@@ -240,7 +240,8 @@ Task<int> replay(ReplayOptions given, Output output) {
   if (!file) co_return output.error(file.error());
   if (file->calls.empty()) {
     co_return output.error(
-        {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, given.file + " has no calls"});
+        {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
+         given.file + " has no calls: record again while the server is called, or with a larger --ratio"});
   }
   // The clock of this loop stood still meanwhile. The time of a large file does not count in the connect timeout.
   auto next_tick = Loop::current()->sleep(Duration::zero());

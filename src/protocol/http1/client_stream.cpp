@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hawser/scope.h"
+#include "rpc/server/live_options.h"
 
 namespace hawser::http1 {
 namespace {
@@ -373,10 +374,16 @@ void ClientStream::check() noexcept {
     fail_all({ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0, std::move(why) + execution()});
   };
   if (now >= deadline_ || (!opened_ && now >= opening_deadline_)) {
-    return late("no complete response of " + target_.address + " within the timeout");
+    return late(
+        "no complete response of " + target_.address +
+        " within HttpClientRequest::timeout (unless it is given, HttpClientOptions::request_timeout): raise it, "
+        "or find out why the server is slow");
   }
   if ((reads_.active && now >= stall_time(reads_)) || (writes_.active && now >= stall_time(writes_))) {
-    return late("the connection to " + target_.address + " has moved no byte for HttpClientOptions::stall_timeout");
+    return late(
+        "the connection to " + target_.address + " has moved no byte for " +
+        rpc::option_text(pool_->options().stall_timeout) +
+        " (HttpClientOptions::stall_timeout): raise it, or find out why the server or the network stands still");
   }
   if (awaits_continue_ && now >= continue_deadline_) {
     awaits_continue_ = false;

@@ -14,6 +14,7 @@
 #include "protocol/http1/client_stream.h"
 #include "protocol/http1/connection_pool.h"
 #include "protocol/http1/gzip_stream.h"
+#include "rpc/server/live_options.h"
 
 namespace hawser {
 
@@ -145,7 +146,8 @@ Task<Result<HttpClientResponse>> send_request(std::shared_ptr<ConnectionPool> po
   const std::string sent = exchange.sent ? "; it may have been executed" : "; it was not sent";
   if (timer.expired()) {
     co_return fail(ErrorCode::deadline_exceeded,
-                   "no complete response of " + target->address + " within the timeout" + sent);
+                   "no complete response of " + target->address + " within " + rpc::option_text(timeout) +
+                       " (HttpClientRequest::timeout): raise it, or find out why the server is slow" + sent);
   }
   co_return fail(ErrorCode::cancelled, "the request to " + target->address + " was cancelled" + sent);
 }

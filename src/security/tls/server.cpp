@@ -56,27 +56,28 @@ struct TlsServer::State final : transport::ServerSecurity {
     constexpr std::size_t held_bytes_min = std::size_t{1} << 20;
     if (options.held_bytes_max < held_bytes_min) {
       return fail(ErrorCode::invalid_argument, "TlsServerOptions::held_bytes_max (" +
-                                                   std::to_string(options.held_bytes_max) + ") is less than " +
-                                                   std::to_string(held_bytes_min) + ": raise it");
+                                                   std::to_string(options.held_bytes_max) + " bytes) is less than " +
+                                                   std::to_string(held_bytes_min) + " bytes: raise it");
     }
     constexpr std::size_t hello_bytes_min = 1024;
     if (options.client_hello_bytes_max < hello_bytes_min) {
-      return fail(ErrorCode::invalid_argument, "TlsServerOptions::client_hello_bytes_max (" +
-                                                   std::to_string(options.client_hello_bytes_max) + ") is less than " +
-                                                   std::to_string(hello_bytes_min) + ": raise it");
+      return fail(ErrorCode::invalid_argument,
+                  "TlsServerOptions::client_hello_bytes_max (" + std::to_string(options.client_hello_bytes_max) +
+                      " bytes) is less than " + std::to_string(hello_bytes_min) + " bytes: raise it");
     }
     const std::size_t of_certificates = options.client_ca_file.empty() ? 0 : options.peer_certificate_bytes_max;
     std::size_t left = options.held_bytes_max - tls::TlsStream::handshake_bytes;
     left -= std::min(left, of_certificates);
     if (options.client_hello_bytes_max > left) {
-      return fail(ErrorCode::invalid_argument,
-                  "TlsServerOptions::held_bytes_max (" + std::to_string(options.held_bytes_max) +
-                      ") is less than one handshake may hold, which is " +
-                      std::to_string(tls::TlsStream::handshake_bytes) + " + client_hello_bytes_max (" +
-                      std::to_string(options.client_hello_bytes_max) +
-                      (of_certificates == 0 ? std::string()
-                                            : ") + peer_certificate_bytes_max (" + std::to_string(of_certificates)) +
-                      "): raise it");
+      return fail(
+          ErrorCode::invalid_argument,
+          "TlsServerOptions::held_bytes_max (" + std::to_string(options.held_bytes_max) +
+              " bytes) is less than one handshake may hold, which is " +
+              std::to_string(tls::TlsStream::handshake_bytes) + " bytes + client_hello_bytes_max (" +
+              std::to_string(options.client_hello_bytes_max) +
+              (of_certificates == 0 ? std::string()
+                                    : " bytes) + peer_certificate_bytes_max (" + std::to_string(of_certificates)) +
+              " bytes): raise it");
     }
     for (const TlsCertificate& files : options.certificates) {
       if (Result<void> sound = tls::check_threads(files, options.handshake_threads, "TlsServerOptions"); !sound) {

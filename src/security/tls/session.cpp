@@ -148,7 +148,7 @@ std::optional<std::size_t> Session::take_input(MutableBytes to) {
     return size;
   refused_ = "the client sent a first message (ClientHello) of " + std::to_string(records_read_.excess()) +
              " bytes, more than client_hello_bytes_max allows (" +
-             std::to_string(context_->options().client_hello_bytes_max) + ")";
+             std::to_string(context_->options().client_hello_bytes_max) + " bytes)";
   return std::nullopt;
 }
 
