@@ -2,7 +2,10 @@
 
 #include <signal.h>
 
+#include <memory>
+
 #include "bench/load/handlers.h"
+#include "bench/load/observation.h"
 #include "bench/load/protocols.h"
 #include "bench/load/tls.h"
 #include "bench/load/transport_choice.h"
@@ -41,11 +44,21 @@ bool play_server(const Options& options, std::string_view transport, Wait wait, 
 #endif
   enable_baidu_std(server);
   enable_grpc(server);
-  enable_http(server);
+  std::unique_ptr<Observation> observation;
+  if (options.observed) {
+    observation = observe(server);
+    if (observation == nullptr) {
+      notify(Failed{"--observed: this build has no pages: it needs the component observe"});
+      return false;
+    }
+  } else {
+    enable_http(server);
+  }
   if (const Result<void> started = server.start(); !started) {
     notify(Failed{"cannot listen at " + listen + ": " + started.error().describe()});
     return false;
   }
+  if (observation != nullptr) observation->scrape(server);
   notify(Listening{server.address()});
 
   int signal = 0;

@@ -109,6 +109,7 @@ KnownPeer known_peer(const std::string& name) {
   if (name == "baseline") return {baseline_system, missing_baseline};
   if (name == "ucx") return {ucx_perftest_system, missing_ucx_perftest};
   if (name == "loops") return {loops_system, missing_loops};
+  if (name == "observed") return {observed_system, [](const Options&) { return std::string(); }};
   if (name == "grpc-client") return {grpc_client_system, missing_grpc_half};
   if (name == "grpc-server") return {grpc_server_system, missing_grpc_half};
   return {[name] { return peer_system(name); }, [name](const Options&) { return missing_peer(name); }};

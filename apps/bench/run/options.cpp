@@ -19,7 +19,8 @@
 namespace hawser::bench {
 namespace {
 
-constexpr std::string_view peers_known[] = {"baseline", "grpc", "capnp", "ucx", "loops", "grpc-client", "grpc-server"};
+constexpr std::string_view peers_known[] = {"baseline", "grpc",        "capnp",       "ucx",
+                                            "loops",    "grpc-client", "grpc-server", "observed"};
 constexpr unsigned repeat_max = 99;
 
 constexpr double rate_min = 0.1;
@@ -266,6 +267,11 @@ void add_tls(CLI::App& app, Options& options) {
       });
 }
 
+void add_observed(CLI::App& app, Options& options) {
+  app.add_flag("--observed", options.observed,
+               "The server has pages, a tracer and a recorder, and /metrics is read every second, over TCP");
+}
+
 void add_server_threads(CLI::App& app, Options& options) {
   add_number(app, "--server-threads", "N", "Loops of the server, each with a thread [1]", options.server_threads, 1U,
              server_threads_max);
@@ -330,6 +336,7 @@ void add_run_options(CLI::App& app, Options& options) {
   add_tls(app, options);
   add_rate(app, options);
   add_connecting(app, options);
+  add_observed(app, options);
   add_server_threads(app, options);
   add_waits(app, options);
   add_poller(app, options);

@@ -78,6 +78,7 @@ struct Options {
   bool registered = false;  // Payloads lie in a RegisteredBuffer.
   bool rtt_table = false;   // Uses the sizes, concurrencies and transports of the round-trip table.
   unsigned server_threads = 1;
+  bool observed = false;  // The server has pages, a tracer and a recorder, and its /metrics are read every second.
   std::vector<int> server_cpus;  // Processors of a server with several threads. Empty: see server_cpu.
 
   std::vector<std::string> peers = {"baseline"};  // compare

@@ -51,6 +51,17 @@ std::string missing_loops(const Options& options) {
   return {};
 }
 
+System observed_system() {
+  System system = hawser_system();
+  system.name = "observed";
+  system.serve = [serve = system.serve](const Options& options, const Cell& cell, int descriptor) {
+    Options with = options;
+    with.observed = true;
+    return serve(with, cell, descriptor);
+  };
+  return system;
+}
+
 System baseline_system() {
   return {.name = "baseline",
           .serve = [](const Options&, const Cell& cell,

@@ -31,6 +31,8 @@ System hawser_system();
 System loops_system();
 // Returns why loops can't be compared with these options, or an empty string.
 std::string missing_loops(const Options& options);
+// Hawser with Options::observed.
+System observed_system();
 // The same calls on bare sockets or bare shared memory.
 System baseline_system();
 // Returns why a transport of the options has no baseline, or an empty string.

@@ -252,6 +252,18 @@ def peers(program):
         check(all(cell["server_cpu_s"] >= 0 and cell["client_cpu_s"] > 0 for cell in cells), "processor time of gRPC")
 
 
+def observed(program):
+    """The same calls while the server has pages, a tracer and a recorder, and its metrics are read."""
+    with tempfile.TemporaryDirectory() as folder:
+        json_file = pathlib.Path(folder, "out.json")
+        result = run(program, "compare", "--peers", "observed", "--cells", "128x16", "--repeat", "1", "--seconds", "1.5",
+                     "--json", str(json_file))
+        check(result.returncode == 0, "exit status")
+        cells = json.loads(json_file.read_text())["cells"]
+        check({cell["system"] for cell in cells} == {"hawser", "observed"}, "systems")
+        check(all(cell["errors"] == 0 and cell["calls"] > 0 for cell in cells), "cells")
+
+
 def ucx(program):
     """ucx_perftest as a peer, where it is installed."""
     if shutil.which("ucx_perftest") is None:
@@ -448,6 +460,7 @@ CASES = {
     "baseline": baseline,
     "compare": compare,
     "peers": peers,
+    "observed": observed,
     "ucx": ucx,
     "report": report,
     "rate": rate,
