@@ -32,8 +32,8 @@ struct Shared {
       : kernel(options.kernel),
         store(std::move(options), reload_interval),
         held(held_bytes_max),
-        pool(threads == 0 ? nullptr : std::make_unique<exec::OffloadPool>(threads, handshakes_max, nullptr)),
-        waiting_max(handshakes_max) {}
+        waiting_max(handshakes_max),
+        pool(threads == 0 ? nullptr : std::make_unique<exec::OffloadPool>(threads, handshakes_max, nullptr)) {}
   // A thread of the pool may wait for a trial signature.
   ~Shared() { store.stop(); }
 
@@ -58,9 +58,6 @@ struct Shared {
   std::atomic<std::uint64_t> kernel_refused{0};
   std::atomic<std::uint64_t> kernel_ended{0};
   std::atomic<unsigned> kernel_logged{0};  // The KernelRefusals that the log has, as bits.
-  // Its threads use the other members, so it ends first.
-  const std::unique_ptr<exec::OffloadPool> pool;
-  const std::size_t waiting_max;
 
  private:
   std::atomic<bool> kernel_known_{false};
@@ -68,6 +65,11 @@ struct Shared {
   mutable std::mutex kernel_mutex_;
   std::shared_ptr<const KernelSupport> kernel_support_ = std::make_shared<const KernelSupport>(KernelSupport{
       .problem = "it was not tried yet what the kernel can encrypt: connect again"});  // By kernel_mutex_.
+
+ public:
+  const std::size_t waiting_max;
+  // The last member: its threads use all others, so it ends before them.
+  const std::unique_ptr<exec::OffloadPool> pool;
 };
 
 TlsCounters counters_of(const Shared& shared) noexcept;
