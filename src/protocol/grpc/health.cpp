@@ -74,7 +74,8 @@ struct GrpcHealth::State {
     if (!service) return fail(ErrorCode::invalid_argument, "the request is no grpc.health.v1.HealthCheckRequest");
     if (service->size() <= service_bytes_max) return *std::move(service);
     return fail(ErrorCode::invalid_argument, "the name of the service has " + std::to_string(service->size()) +
-                                                 " bytes: the limit is " + std::to_string(service_bytes_max));
+                                                 " bytes: the limit is " + std::to_string(service_bytes_max) +
+                                                 " bytes: send a shorter one");
   }
 
   Result<ProtoBytes> check(ProtoBytes request) {

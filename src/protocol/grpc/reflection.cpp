@@ -202,7 +202,8 @@ class Reflection {
       if (!*request) co_return Result<void>();
       if ((*request)->bytes.size() > request_bytes_max) {
         co_return fail(ErrorCode::invalid_argument, "the request has " + std::to_string((*request)->bytes.size()) +
-                                                        " bytes: the limit is " + std::to_string(request_bytes_max));
+                                                        " bytes: the limit is " + std::to_string(request_bytes_max) +
+                                                        " bytes: send a shorter one");
       }
       const std::optional<std::string> reply = answer((*request)->bytes);
       if (!reply) co_return fail(ErrorCode::invalid_argument, "the request is no ServerReflectionRequest");
