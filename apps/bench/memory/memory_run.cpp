@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -75,7 +74,8 @@ struct Work {
   RemoteRegion region;
   std::vector<TransferBatch> batches;  // One for each operation in flight.
   Measured& measured;
-  RemoteMemory small;  // Makes the reads beside the transfers.
+  RemoteMemory small;         // Makes the reads beside the transfers,
+  MutableBytes small_memory;  // into this memory.
   bool counting = false;
   bool stop = false;
 };
@@ -108,16 +108,17 @@ Task<void> keep_transferring(Work& work, const TransferBatch& batch) {
 // Calls of 128 bytes, or reads of 64 bytes, until `stop`. Adds the time of each one to `times`.
 Task<void> keep_calling(Client& client, Work& work, const bool& stop, std::vector<double>& times) {
   const std::string text(128, 'x');
-  std::array<std::byte, 64> memory{};
   while (!stop) {
     const auto begin = Clock::now();
     if (work.options.memory_small_reads) {
-      auto read = work.small.read(work.region, 0, memory);
+      auto read = work.small.read(work.region, 0, work.small_memory);
       const Result<void> done = co_await std::move(read);
+      if (!done) work.measured.problem = "a small read: " + done.error().describe();
       if (!done) co_return;
     } else {
       auto call = client.call<memory_echo>(text);
       const Result<std::string> reply = co_await std::move(call);
+      if (!reply) work.measured.problem = "a call: " + reply.error().describe();
       if (!reply) co_return;
     }
     times.push_back(seconds_since(begin) * 1e6);
@@ -218,26 +219,38 @@ Task<void> measure_library(const Options& options, std::string address, std::siz
   ClientOptions with;
   with.transports = client_transports(options.transports.front());
   Client client(*Loop::current(), with);
-  auto connecting = client.connect(std::move(address));
+  auto connecting = client.connect(address);
   const Result<void> connected = co_await std::move(connecting);
   if (!connected) {
     measured.problem = connected.error().describe();
     co_return;
   }
+  std::optional<Client> second;  // Transfers over a connection of their own.
+  if (options.memory_separate) {
+    auto connecting_again = second.emplace(*Loop::current(), with).connect(std::move(address));
+    const Result<void> connected_again = co_await std::move(connecting_again);
+    if (!connected_again) {
+      measured.problem = connected_again.error().describe();
+      co_return;
+    }
+  }
+  Client& transfers = second ? *second : client;
   auto asking = client.call<&MemoryService::region>();
   const Result<RemoteRegion> region = co_await std::move(asking);
-  Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, bytes);
-  if (!region || !buffer) {
-    measured.problem = region ? buffer.error().describe() : region.error().describe();
+  Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(transfers, bytes);
+  Result<RegisteredBuffer> small = RegisteredBuffer::allocate(client, 4096);
+  if (!region || !buffer || !small) {
+    measured.problem = (!region ? region.error() : !buffer ? buffer.error() : small.error()).describe();
     co_return;
   }
   const TransferPriority priority = options.memory_bulk ? TransferPriority::bulk : TransferPriority::interactive;
   Work work{.options = options,
-            .remote = RemoteMemory(client, priority),
+            .remote = RemoteMemory(transfers, priority),
             .region = *region,
             .batches = {},
             .measured = measured,
-            .small = RemoteMemory(client)};
+            .small = RemoteMemory(client),
+            .small_memory = small->memory().first(64)};
   measured.one_sided = work.remote.capabilities().one_sided;
   const bool reads = options.memory_op == "read";
   if (!reads) {

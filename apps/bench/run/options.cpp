@@ -378,6 +378,7 @@ void add_memory_options(CLI::App& app, Options& options) {
   add_number(app, "--depth", "N", "Batches in flight [4]", options.memory_depth, 1U, memory_depth_max);
   app.add_flag("--baseline", options.memory_baseline, "Also measure bare sockets (tcp, unix) or memcpy (others)");
   app.add_flag("--bulk", options.memory_bulk, "The transfers have the priority bulk");
+  app.add_flag("--separate", options.memory_separate, "The transfers have a connection of their own");
   app.add_flag("--calls", options.memory_calls,
                "Measure calls of 128 bytes alone, the transfers alone, and both beside each other");
   app.add_flag("--small-reads", options.memory_small_reads, "With --calls: reads of 64 bytes in place of the calls");

@@ -258,7 +258,8 @@ Result<void> RdmaConnection::connected(const Parameters& peer) {
                        .operations_max = options_.one_sided_max,
                        .part_bytes_max = 2 * options_.read_bytes_max,
                        .segments_max = worker_->send_segments(),
-                       .parts_max = std::max<std::size_t>(reads, 1)};
+                       .parts_max = std::max<std::size_t>(reads, 1),
+                       .clock = &loop_.poller()};
   channel.send_slots = send_queue_of(options_);
   channel.signal_every = std::min(options_.signal_every, send_queue_of(options_) / 2);
   channel.peer_receives = peer.receives;

@@ -63,10 +63,7 @@ Result<void> OneSided::start(RemoteOperation& operation) {
   entry.last_held = 0;
   // Packets between two operations wait for neither.
   if (open_.empty()) period_sends_ += work_queue_.sends() - idle_sends_;
-  if (entry.priority == TransferPriority::interactive) {
-    ++interactive_;
-    ++period_interactive_;
-  }
+  if (entry.priority == TransferPriority::interactive) ++interactive_;
   if (unused_.empty()) unused_.emplace_back();
   entry.self = unused_.begin();
   entry.open = true;
@@ -137,12 +134,23 @@ void OneSided::post_marker() {
   work_queue_.submit();
 }
 
+std::size_t OneSided::window(TransferPriority priority) const noexcept {
+  if (priority == TransferPriority::bulk) return bulk_window_.bytes();
+  return busy_ ? busy_window_bytes : std::max(window_bytes, 2 * options_.part_bytes_max);
+}
+
+std::size_t OneSided::part_bytes(TransferPriority priority) const noexcept {
+  const std::size_t most = priority == TransferPriority::bulk ? bulk_window_.part_bytes() : busy_part_bytes;
+  return busy_ || priority == TransferPriority::bulk ? std::min(options_.part_bytes_max, most)
+                                                     : options_.part_bytes_max;
+}
+
 bool OneSided::has_window(TransferPriority priority) noexcept {
   busy_ = busy_ || work_queue_.sends() - period_sends_ >= busy_sends;
-  const std::size_t most = busy(priority) ? busy_window_bytes : std::max(window_bytes, 2 * options_.part_bytes_max);
+  bulk_window_.on_messages(work_queue_.sends() + interactive_);
   // Some work requests are left for interactive operations.
   const std::size_t reserved = priority == TransferPriority::bulk ? options_.parts_max / 8 : 0;
-  return parts_.size() < options_.parts_max - reserved && in_flight_bytes(priority) < most &&
+  return parts_.size() < options_.parts_max - reserved && in_flight_bytes(priority) < window(priority) &&
          work_queue_.slots.may_post_data();
 }
 
@@ -166,8 +174,7 @@ void OneSided::post_part(Entry& entry) {
   std::size_t count = 0;
   std::size_t bytes = 0;
   bool may_inline = true;
-  const std::size_t most =
-      busy(entry.priority) ? std::min(options_.part_bytes_max, busy_part_bytes) : options_.part_bytes_max;
+  const std::size_t most = part_bytes(entry.priority);
   while (entry.runs[entry.run].bytes == 0) ++entry.run;
   const std::uint64_t begin = entry.runs[entry.run].offset + entry.offset;
   while (entry.run < entry.runs.size() && count < options_.segments_max && bytes < most) {
@@ -190,7 +197,7 @@ void OneSided::post_part(Entry& entry) {
   // The limits of has_window() need completions, also of parts that were posted before the connection became busy.
   const bool must_signal = entry.posted == entry.bytes ||
                            unsignalled_parts_ + 1 >= std::max<std::size_t>(options_.parts_max / 2, 1) ||
-                           unsignalled_bytes_ + bytes >= busy_window_bytes / 2;
+                           unsignalled_bytes_ + bytes >= std::min(window(entry.priority), busy_window_bytes) / 2;
   const SendSlots::Posted posted = work_queue_.access(entry.opcode, std::span(segments).first(count),
                                                       entry.address + begin, entry.key, must_signal, may_inline);
   unsignalled_parts_ = posted.signalled ? 0 : unsignalled_parts_ + 1;
@@ -205,13 +212,15 @@ void OneSided::post_part(Entry& entry) {
   busy_ = work_queue_.sends() - period_sends_ >= busy_sends;
   period_posted_ = 0;
   period_sends_ = work_queue_.sends();
-  interactive_ = std::exchange(period_interactive_, 0);
 }
 
 void OneSided::on_completed() {
   while (!ended_ && !parts_.empty() && work_queue_.slots.is_done(parts_.front().id)) {
     const Part part = parts_.pop();
     in_flight_bytes(part.entry->priority) -= part.bytes;
+    if (part.entry->priority == TransferPriority::bulk) {
+      bulk_window_.on_confirmed(part.bytes, schedule_.waiting(TransferPriority::bulk));
+    }
     part.entry->confirmed += part.bytes;
     finish_if_done(*part.entry);
   }

@@ -13,6 +13,7 @@
 #include "hawser/bytes.h"
 #include "hawser/transport/remote_memory.h"
 #include "transport/rdma/memory/memory_pool.h"
+#include "transport/rdma/protocol/bulk_window.h"
 #include "transport/rdma/protocol/queue.h"
 #include "transport/rdma/protocol/work_queue.h"
 
@@ -24,17 +25,18 @@ struct OneSidedOptions {
   std::size_t part_bytes_max = std::size_t{2} << 20;  // Limit of one work request.
   std::size_t segments_max = 1;                       // Limit of one work request; at most segments_most.
   std::size_t parts_max = 16;                         // Limit of outstanding work requests.
+  const exec::Poller* clock = nullptr;                // For the window of bulk operations.
 };
 
 // The application's reads and writes of the peer's memory, next to the messages. They are executed in the order of a
 // TransferSchedule and divided into parts, one work request each. A part is contiguous in the peer's memory and has a
 // segment for each piece of local memory. Only the last part of an operation is signalled, and as many before it as the
-// limits need. No loop, no clock.
+// limits need. No loop.
 class OneSided final : public RemoteMemory {
  public:
   static constexpr std::size_t segments_most = 16;
-  // While messages are sent between the parts, each waits for at most busy_window_bytes. Otherwise parts are large. The
-  // same holds for bulk operations while there are interactive ones. Each priority has a window of its own.
+  // Each priority has a window of its own: bulk operations a BulkWindow. Interactive operations have busy_window_bytes
+  // while messages are sent between their parts, so that each waits for at most these. Otherwise parts are large.
   static constexpr std::size_t busy_part_bytes = std::size_t{64} << 10;
   static constexpr std::size_t busy_window_bytes = std::size_t{256} << 10;
   static constexpr std::size_t window_bytes = std::size_t{4} << 20;
@@ -44,7 +46,7 @@ class OneSided final : public RemoteMemory {
   static constexpr std::size_t period_bytes = 4 * window_bytes;
 
   OneSided(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const OneSidedOptions& options)
-      : work_queue_(work_queue), pool_(std::move(pool)), options_(options) {}
+      : work_queue_(work_queue), pool_(std::move(pool)), options_(options), bulk_window_(options.clock) {}
   OneSided(const OneSided&) = delete;
   OneSided& operator=(const OneSided&) = delete;
   ~OneSided() = default;
@@ -132,9 +134,8 @@ class OneSided final : public RemoteMemory {
   bool hold(Entry& entry, std::byte* memory, std::size_t bytes);
   static const Held* find(Entry& entry, const std::byte* memory, std::size_t from) noexcept;
   bool has_window(TransferPriority priority) noexcept;
-  bool busy(TransferPriority priority) const noexcept {
-    return busy_ || (priority == TransferPriority::bulk && interactive_ != 0);
-  }
+  std::size_t window(TransferPriority priority) const noexcept;
+  std::size_t part_bytes(TransferPriority priority) const noexcept;
   std::size_t& in_flight_bytes(TransferPriority priority) noexcept {
     return priority == TransferPriority::bulk ? bulk_bytes_ : interactive_bytes_;
   }
@@ -153,12 +154,12 @@ class OneSided final : public RemoteMemory {
   std::size_t bulk_bytes_ = 0;
   std::size_t unsignalled_parts_ = 0;  // Parts behind the last signalled one.
   std::size_t unsignalled_bytes_ = 0;
-  std::size_t period_posted_ = 0;       // Bytes posted since the number of packets
-  std::uint64_t period_sends_ = 0;      // was this.
-  std::size_t interactive_ = 0;         // Interactive operations that began in this period or the last one.
-  std::size_t period_interactive_ = 0;  // The number of this period alone.
-  std::uint64_t idle_sends_ = 0;        // Number of packets when the last operation ended.
-  bool busy_ = false;
+  std::size_t period_posted_ = 0;   // Bytes posted since the number of packets
+  std::uint64_t period_sends_ = 0;  // was this.
+  std::uint64_t interactive_ = 0;   // Number of interactive operations so far.
+  std::uint64_t idle_sends_ = 0;    // Number of packets when the last operation ended.
+  bool busy_ = false;               // Interactive operations have a short window.
+  BulkWindow bulk_window_;
   std::uint64_t refused_ = 0;
   bool posting_ = false;
   bool ended_ = false;
