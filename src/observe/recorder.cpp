@@ -183,12 +183,12 @@ class StreamRecording final : detail::StreamTap {
       const std::lock_guard guard(state_.lock);
       state_.open.push_back(this);
     }
-    core_->set_tap(this);
+    core_->add_tap(*this);
   }
   StreamRecording(const StreamRecording&) = delete;
   StreamRecording& operator=(const StreamRecording&) = delete;
   ~StreamRecording() {
-    core_->set_tap(nullptr);
+    core_->remove_tap(*this);
     const std::lock_guard guard(state_.lock);
     std::erase(state_.open, this);
     state_.in_flight_bytes -= events_.size();
@@ -197,7 +197,7 @@ class StreamRecording final : detail::StreamTap {
   Clock::time_point begun() const noexcept { return call_.begin; }
   // The call has ended. Its record refers to this object.
   void end(const IncomingCall& call, const Result<void>& outcome) noexcept {
-    core_->set_tap(nullptr);
+    core_->remove_tap(*this);
     const std::lock_guard guard(state_.lock);
     std::erase(state_.open, this);
     call_.end(call, outcome);

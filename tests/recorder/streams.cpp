@@ -277,6 +277,43 @@ TEST(RecordedStreams, ItemsOfBothWaysInOrderWithTheirTimes) {
   });
 }
 
+// Recorders of one server, such as one for the operator and one of the program, do not disturb one another.
+TEST(RecordedStreams, EachOfSeveralRecordersHasAllItems) {
+  Loop loop;
+  loop.run([](Loop& here) -> Task<void> {
+    const std::vector<Recorder> recorders(3);
+    Server server(here);
+    server.register_handler<twice, gives_up>();
+    for (const Recorder& one : recorders) server.use(one.calls());
+    EXPECT_OK(server.start());
+    Client client(here);
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    // The one in the middle begins when the others run already, and does not see the call that has begun before.
+    REQUIRE_OK(recorders[0].take("one", 1, false, true));
+    REQUIRE_OK(recorders[2].take("one", 1, false, true));
+    auto first = talk(client, {"a", "bc"}, 10);
+    co_await std::move(first);
+    REQUIRE_OK(recorders[1].take("one", 1, false, true));
+    auto second = talk(client, {"d"}, 10);
+    co_await std::move(second);
+    std::vector<std::vector<Record>> found;
+    for (const Recorder& one : recorders) found.push_back(records_of(*one.take("one", 1, true, true)));
+    REQUIRE(found[0].size() == 2 && found[1].size() == 1 && found[2].size() == 2);
+    for (const std::vector<Record>& records : found) {
+      const Record& last = records.back();
+      EXPECT_FALSE(last.truncated);
+      REQUIRE(last.events.size() == 4);
+      EXPECT_EQ(last.events[0].bytes, encoded("d"));
+      for (const std::size_t i : {1, 2}) {
+        EXPECT_EQ(last.events[i].bytes, "5:" + std::to_string(crc32c(as_bytes(encoded("d")))));
+      }
+      EXPECT_EQ(last.events[3].kind, Kind::caller_end);
+      if (records.size() == 2) EXPECT_EQ(records[0].events.size(), 7U);
+    }
+  }(loop));
+}
+
 TEST(RecordedStreams, LargeItemsHaveTheirPayload) {
   with_server(Recorder({.stream_bytes_max = std::size_t{1} << 20}),
               [](Client& client, Recorder recorder) -> Task<void> {

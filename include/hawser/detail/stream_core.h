@@ -108,9 +108,10 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner);
   void end();
   bool ended() const noexcept { return local_ended_ || closed_; }
-  // Shows `tap` what is received and sent from now on, and first the items that were received and not taken. Null: no
-  // more. `tap` outlives this, or is replaced before.
-  void set_tap(StreamTap* tap) noexcept;
+  // Shows `tap` what is received and sent from now on, and first the items that were received and not taken. It may be
+  // one of several. `tap` outlives this, or is removed before.
+  void add_tap(StreamTap& tap) noexcept;
+  void remove_tap(StreamTap& tap) noexcept;  // No effect if it is not there.
   StreamChannel& channel() noexcept { return channel_; }
   const codec::DecodeLimits& decode_limits() const noexcept { return decode_limits_; }
   std::uint32_t call() const noexcept { return call_; }
@@ -173,8 +174,8 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   std::vector<Item> items_;  // Stored items begin at first_.
   std::size_t first_ = 0;
   std::optional<Viewed> viewed_;
-  StreamTap* tap_ = nullptr;
-  Bytes tapped_body_;  // The item between begin_item() and end_item(), if there is a tap.
+  StreamTap* taps_ = nullptr;  // The first of a list.
+  Bytes tapped_body_;          // The item between begin_item() and end_item(), if there are taps.
   Slot reader_;
   Slot writer_;
 };

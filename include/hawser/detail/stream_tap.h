@@ -17,6 +17,10 @@ class StreamTap {
 
  protected:
   ~StreamTap() = default;
+
+ private:
+  friend class StreamCore;
+  StreamTap* next_ = nullptr;  // In the list of the core.
 };
 
 }  // namespace hawser::detail

@@ -62,8 +62,9 @@ Result<void> StreamCore::on_item(Item item) {
     return protocol_error("STREAM_DATA without credit: the window of " + std::to_string(window_) + " bytes is used up");
   }
   window_left_ -= cost(item.body.size() + item.payload.size());
-  if (tap_ != nullptr) [[unlikely]]
-    tap_->on_received(item.body.bytes(), item.payload.bytes());
+  for (StreamTap* tap = taps_; tap != nullptr; tap = tap->next_) {
+    tap->on_received(item.body.bytes(), item.payload.bytes());
+  }
   items_.push_back(std::move(item));
   wake(reader_);
   return {};
@@ -72,8 +73,7 @@ Result<void> StreamCore::on_item(Item item) {
 Result<void> StreamCore::on_end() {
   if (closed_) return {};
   if (std::exchange(remote_ended_, true)) return protocol_error("STREAM_END after STREAM_END");
-  if (tap_ != nullptr) [[unlikely]]
-    tap_->on_received_end();
+  for (StreamTap* tap = taps_; tap != nullptr; tap = tap->next_) tap->on_received_end();
   wake(reader_);
   return {};
 }
@@ -157,26 +157,36 @@ std::byte* StreamCore::begin_item(const codec::EncodedSize& size) {
     credit_ -= cost(size.body + size.payload);
     ++turn_items_;
     turn_bytes_ += size.body + size.payload;
-    if (tap_ != nullptr) [[unlikely]]
+    if (taps_ != nullptr) [[unlikely]]
       tapped_body_ = Bytes(body, size.body);
   }
   return body;
 }
 
 void StreamCore::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
-  if (tap_ != nullptr) [[unlikely]]
-    tap_->on_sent(std::exchange(tapped_body_, {}), pieces);
+  if (taps_ != nullptr) [[unlikely]] {
+    for (StreamTap* tap = taps_; tap != nullptr; tap = tap->next_) tap->on_sent(tapped_body_, pieces);
+    tapped_body_ = {};
+  }
   channel_.end_item(pieces, owner);
 }
 
-void StreamCore::set_tap(StreamTap* tap) noexcept {
+void StreamCore::add_tap(StreamTap& tap) noexcept {
   LoopAccess::check_thread(loop_);
-  tap_ = tap;
-  tapped_body_ = {};
-  if (tap == nullptr) return;
-  for (std::size_t i = first_; i < items_.size(); ++i)
-    tap->on_received(items_[i].body.bytes(), items_[i].payload.bytes());
-  if (remote_ended_) tap->on_received_end();
+  tap.next_ = std::exchange(taps_, &tap);
+  for (std::size_t i = first_; i < items_.size(); ++i) {
+    tap.on_received(items_[i].body.bytes(), items_[i].payload.bytes());
+  }
+  if (remote_ended_) tap.on_received_end();
+}
+
+void StreamCore::remove_tap(StreamTap& tap) noexcept {
+  LoopAccess::check_thread(loop_);
+  for (StreamTap** at = &taps_; *at != nullptr; at = &(*at)->next_) {
+    if (*at != &tap) continue;
+    *at = std::exchange(tap.next_, nullptr);
+    return;
+  }
 }
 
 void StreamCore::end() {
