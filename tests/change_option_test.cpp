@@ -421,6 +421,31 @@ TEST_F(ChangeOption, ThePageShowsAndChangesOptions) {
   EXPECT_THAT(ask("POST", "/options/change?name=tracer.ratio&value=nan"), HasSubstr("HTTP/1.1 400"));
 }
 
+TEST_F(ChangeOption, ThePageSaysWhatIsMissingForAnOptionThatItKnows) {
+  start();
+  for (const char* const name : {"tracer.ratio", "tracer.failed_calls", "tracer.slow_calls"}) {
+    const std::string answer = ask("POST", "/options/change?name=" + std::string(name) + "&value=1");
+    EXPECT_THAT(answer, HasSubstr("HTTP/1.1 400"));
+    EXPECT_THAT(answer, HasSubstr("option " + std::string(name) + " is not there")) << answer;
+    EXPECT_THAT(answer, HasSubstr("PagesOptions::tracer")) << answer;
+  }
+  EXPECT_THAT(ask("POST", "/options/change?name=log.level&value=info"), HasSubstr("PagesOptions::log"));
+  EXPECT_THAT(ask("POST", "/options/change?name=tracer.other&value=1"), HasSubstr("is unknown"));
+  // The option of an application that has such a name refuses a value by itself.
+  add_option(*server, {.name = "log.level", .value = "a", .change = [](std::string_view) -> Result<void> {
+                         return fail(ErrorCode::invalid_argument, "not this one");
+                       }});
+  EXPECT_THAT(ask("POST", "/options/change?name=log.level&value=info"), HasSubstr("is refused: not this one"));
+}
+
+TEST_F(ChangeOption, ThePageAsTextSaysYesOrNo) {
+  start();
+  const std::string page = ask("GET", "/options?format=text");
+  EXPECT_THAT(page, testing::ContainsRegex("calls_max +1,000,000 +1,000,000 +default +yes\n"));
+  EXPECT_THAT(page, testing::ContainsRegex("threads +3 +1 +the program +no\n"));
+  EXPECT_THAT(page, Not(HasSubstr("Change")));
+}
+
 TEST_F(ChangeOption, ThePageRefusesOtherSitesAndOtherMethods) {
   start();
   const std::string path = "/options/change?name=calls_max&value=1";

@@ -24,6 +24,7 @@ struct Cell {
   std::string link = {};  // Path and query of a page, percent-encoded.
   // A button that sends POST to `link` instead of a link.
   bool button = false;
+  std::string label = {};  // With `button`: its text, if that is not `text`.
   // With `button`: a field of the form, named "value", with this text.
   std::optional<std::string> field = {};
   bool alarm = false;              // Shown as a problem.

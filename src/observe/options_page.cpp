@@ -49,7 +49,7 @@ Cell change_cell(const OptionState& option, bool changes) {
   Cell cell("yes");
   cell.json = "true";
   if (!changes) return cell;
-  cell.text = "Change";
+  cell.label = "Change";
   cell.link = "/options/change?name=" + query_value(option.name);
   cell.button = true;
   cell.field = option.value;
@@ -97,6 +97,21 @@ Table own_options(const std::vector<OptionState>& changeable, bool changes) {
     table.rows.push_back({one.name, shown(one.value), shown(one.standard), one.origin, change_cell(one, changes)});
   }
   return table;
+}
+
+// Why the server has no such option although the pages know it; empty if that is not the reason.
+std::string absence_of(const PageState& state, std::string_view name) {
+  const bool of_tracer = name == "tracer.ratio" || name == "tracer.failed_calls" || name == "tracer.slow_calls";
+  const bool of_log = name == "log.level";
+  if ((of_tracer && state.options.tracer) || (of_log && state.options.log) || (!of_tracer && !of_log)) return {};
+  // The application may have an option of that name.
+  const std::vector<OptionState> changeable = changeable_options(state.server);
+  if (std::ranges::find(changeable, name, &OptionState::name) != changeable.end()) return {};
+  return "option " + std::string(name) +
+         (of_tracer ? " is not there, because the pages of this server have no tracer: the program must pass one in "
+                      "PagesOptions::tracer (hawser/tracing.h)"
+                    : " is not there, because the pages of this server have no log: the program must pass a RecentLog "
+                      "in PagesOptions::log (hawser/recent_log.h)");
 }
 
 bool has_value(std::string_view query) {
@@ -175,7 +190,11 @@ Task<Result<std::string>> change_option_by_post(PageState& state, HttpRequest& r
   }
   const std::string value = query_of(in_query ? request.query() : request.text(), "value");
   const Result<void> changed = change_option(state.server, name, value, client_of(request));
-  if (!changed) co_return std::unexpected(changed.error());
+  if (!changed) {
+    Error why = changed.error();
+    if (std::string absence = absence_of(state, name); !absence.empty()) why.text = std::move(absence);
+    co_return std::unexpected(std::move(why));
+  }
   auto taking = rpc::Inspector::options_taken(state.server, request.loop());
   const std::vector<std::size_t> late = co_await std::move(taking);
   const std::string note = silent_note(late);

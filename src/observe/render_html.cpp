@@ -60,7 +60,7 @@ void append_cell(std::string& out, const Cell& cell, bool number, bool heading) 
       out += "<input name=\"value\" aria-label=\"new value\" autocomplete=\"off\" size=\"12\" value=\"" +
              escaped(*cell.field) + "\"> ";
     }
-    out += "<button>" + escaped(cell.text) + "</button></form>";
+    out += "<button>" + escaped(cell.label.empty() ? cell.text : cell.label) + "</button></form>";
   } else if (!cell.link.empty()) {
     out += "<a href=\"" + escaped(cell.link) + "\">" + escaped(cell.text) + "</a>";
   } else {
