@@ -239,6 +239,21 @@ TEST_F(Pages, CallsInFlightAreShownAndOneIsCancelled) {
   EXPECT_THAT(get("/status?format=json").body, HasSubstr("\"in_flight\":1"));  // The other one.
 }
 
+// An operator must reach a server that is full, to end what fills it.
+TEST_F(Pages, AreServedBeyondCallsMax) {
+  start({.log = RecentLog(no_log())}, {.calls_max = 1});
+  RawSocket only = waiting();
+  ASSERT_TRUE(soon([&] { return server->counters().calls_in_flight == 1; }));
+  EXPECT_EQ(ask("POST", "/hawser::pages_test::echo").status, 503);
+  for (const char* const page : {"/", "/status", "/metrics", "/health/ready"}) EXPECT_EQ(get(page).status, 200) << page;
+  const std::string page = get("/calls?format=json").body;
+  const std::size_t begin = page.find("\"id\":\"") + 6;
+  ASSERT_NE(page.find("\"id\":\""), std::string::npos) << page;
+  const std::string id = page.substr(begin, page.find('"', begin) - begin);
+  EXPECT_EQ(ask("POST", "/calls/cancel?id=" + id).status, 200);
+  EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 0; }));
+}
+
 TEST_F(Pages, AreForLoopbackUnlessTheProgramSaysOtherwise) {
   start();
   EXPECT_EQ(ask("GET", "/status", "", "evil.example").status, 403);  // A browser that an attacker's DNS led here.

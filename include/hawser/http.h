@@ -175,6 +175,9 @@ using HttpHandler = std::function<Task<HttpResponse>(HttpRequest&)>;
 // returns before it has read all, the rest is not received: HTTP/1.1 closes the connection, HTTP/2 the stream.
 using HttpBodyHandler = std::function<Task<HttpResponse>(HttpRequest&, HttpBodyReader&)>;
 
+// Calls of operators that a server serves beyond ServerOptions::calls_max. The pages use the same reserve.
+inline constexpr std::size_t operator_calls_reserve = 16;
+
 // HTTP/1.1 with its routes, for Server::enable():
 //   server.enable(hawser::http().route("GET", "/version", version));
 class Http {
@@ -189,6 +192,10 @@ class Http {
   Http&& route(std::string_view method, std::string_view path, HttpHandler handler) &&;
   Http& route(std::string_view method, std::string_view path, HttpBodyHandler handler) &;
   Http&& route(std::string_view method, std::string_view path, HttpBodyHandler handler) &&;
+  // Like route(), for requests of operators, such as pages of the application that show or end its work. They are
+  // served when ServerOptions::calls_max calls are in flight, as long as fewer than operator_calls_reserve more are.
+  Http& operator_route(std::string_view method, std::string_view path, HttpHandler handler) &;
+  Http&& operator_route(std::string_view method, std::string_view path, HttpHandler handler) &&;
   operator ProtocolSpec() const;
 
  private:

@@ -267,11 +267,12 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
   state->machine = state->metrics.collect(write_machine_metrics);
   add_page_options(server, state->options);
   const auto page = [&](std::string_view path, Builder build) {
-    http.route("GET", path, [state, build](HttpRequest& request) { return serve_page(state, build, request); });
+    http.operator_route("GET", path,
+                        [state, build](HttpRequest& request) { return serve_page(state, build, request); });
   };
   const auto change = [&](std::string_view path, std::string back, Change what) {
-    http.route("POST", path,
-               [state, what, back](HttpRequest& request) { return serve_change(state, what, back, request); });
+    http.operator_route("POST", path,
+                        [state, what, back](HttpRequest& request) { return serve_change(state, what, back, request); });
   };
   const PagesOptions& given = state->options;
   if (given.pages != PageAccess::off) {
@@ -292,14 +293,15 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
       change("/options/change", "/options", change_option_by_post);
       if (given.log) change("/log/level", "/log", set_log_level);
       const auto profile = [&](std::string_view path, TakeProfile take) {
-        http.route("GET", path, [state, take](HttpRequest& request) { return serve_profile(state, take, request); });
+        http.operator_route("GET", path,
+                            [state, take](HttpRequest& request) { return serve_profile(state, take, request); });
       };
       profile("/profile/cpu", take_cpu_profile);
       profile("/profile/offcpu", take_wait_profile);
       profile("/profile/allocations", take_allocation_profile);
       profile("/profile/heap", take_heap_profile);
       if (given.recorder) {
-        http.route("POST", "/record", [state](HttpRequest& request) { return serve_record(state, request); });
+        http.operator_route("POST", "/record", [state](HttpRequest& request) { return serve_record(state, request); });
       }
     }
     if (const Result<void> sampled = server.spawn(Sampler{state}); !sampled) {
@@ -307,12 +309,12 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
     }
   }
   if (given.metrics != PageAccess::off) {
-    http.route("GET", "/metrics", [state](HttpRequest& request) { return serve_metrics(state, request); });
+    http.operator_route("GET", "/metrics", [state](HttpRequest& request) { return serve_metrics(state, request); });
   }
   if (given.health != PageAccess::off) {
-    http.route("GET", "/health/live", [state](HttpRequest& request) { return serve_live(state, request); });
+    http.operator_route("GET", "/health/live", [state](HttpRequest& request) { return serve_live(state, request); });
     for (const std::string_view path : {"/health", "/health/ready"}) {
-      http.route("GET", path, [state](HttpRequest& request) { return serve_ready(state, request); });
+      http.operator_route("GET", path, [state](HttpRequest& request) { return serve_ready(state, request); });
     }
   }
   server.enable(http);

@@ -111,7 +111,7 @@ class ServerSession final : public rpc::ByteSession,
   void options_changed() override;
   rpc::PortHost& port_host() noexcept override { return host(); }
   detail::ReceiveAccount& receive_account() noexcept override { return account(); }
-  std::optional<Error> refusal() const override;
+  std::optional<Error> refusal(std::size_t beyond) const override;
   Error no_memory() override { return unkept_error(account()); }
   void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) override {
     serve(method, request);

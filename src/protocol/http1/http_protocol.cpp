@@ -171,6 +171,15 @@ Http&& Http::route(std::string_view method, std::string_view path, HttpBodyHandl
   return std::move(*this);
 }
 
+Http& Http::operator_route(std::string_view method, std::string_view path, HttpHandler handler) & {
+  routes_->add(method, path, {.handler = std::move(handler), .body_handler = {}, .reserved = true});
+  return *this;
+}
+
+Http&& Http::operator_route(std::string_view method, std::string_view path, HttpHandler handler) && {
+  return std::move(operator_route(method, path, std::move(handler)));
+}
+
 // The table is copied: routes that are added later are not those of a server that may be running.
 Http::operator ProtocolSpec() const {
   return ProtocolSpec(

@@ -220,7 +220,7 @@ void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes bo
     case Kind::route: break;
   }
   host().counters.calls.add(1);
-  if (full(host().options.calls_per_connection_max)) {
+  if (full(host().options.calls_per_connection_max, plan_.calls_beyond())) {
     return refuse(503, full_error(host().options.calls_per_connection_max));
   }
   if (plan_.gunzip && !body.empty()) return unpack(head, head_bytes, body, block);

@@ -40,7 +40,7 @@ Task<void> HttpSession::convert_arguments(detail::IncomingRequest request) {
     }
     if (!arguments) co_return refuse(status_of(arguments.error().code), arguments.error());
     // Other calls have begun meanwhile.
-    if (server_full()) co_return refuse(503, server_full_error());
+    if (server_full(plan_.calls_beyond())) co_return refuse(503, server_full_error());
     request.body = arguments->bytes();
     request.head_block = arguments->block();
     serve(*plan_.method, request);
@@ -66,7 +66,7 @@ Task<void> HttpSession::unpack_later(Buffer packed, std::size_t announced) {
     charge.reset();
     if (!body) co_return refuse(status_of(body.error().code), body.error());
     // Other calls have begun meanwhile.
-    if (server_full()) co_return refuse(503, server_full_error());
+    if (server_full(plan_.calls_beyond())) co_return refuse(503, server_full_error());
     run(*kept_head_, {}, body->bytes(), body->block());
   } catch (const std::exception&) {
     fail_connection();

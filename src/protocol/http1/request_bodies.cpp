@@ -35,7 +35,7 @@ void HttpSession::end_parts() {
 void HttpSession::begin_parts_route() {
   parts_wait_ = false;
   host().counters.calls.add(1);
-  if (full(host().options.calls_per_connection_max)) {
+  if (full(host().options.calls_per_connection_max, plan_.calls_beyond())) {
     return refuse(503, full_error(host().options.calls_per_connection_max));
   }
   run_route(*kept_head_, {}, {}, nullptr);
@@ -75,7 +75,7 @@ Task<Result<std::string>> HttpSession::read_part(HttpBodyReader& reader) {
 bool StreamExchange::begin_parts_route() {
   const std::uint32_t call = call_;
   host_.port_host().counters.calls.add(1);
-  if (const std::optional<Error> why = host_.refusal()) {
+  if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond())) {
     refuse(status_of(why->code), *why);
     return false;
   }
@@ -139,7 +139,8 @@ Task<void> StreamExchange::unpack_later(Buffer packed, std::size_t announced) {
     if (gone_) co_return finish(false);
     if (!body) co_return refuse(status_of(body.error().code), body.error());
     // Calls may have begun meanwhile.
-    if (const std::optional<Error> why = host_.refusal()) co_return refuse(status_of(why->code), *why);
+    if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond()))
+      co_return refuse(status_of(why->code), *why);
     run(body->bytes(), body->block());
   } catch (const std::exception&) {
     fail_connection();

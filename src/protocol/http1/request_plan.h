@@ -42,6 +42,8 @@ struct RequestPlan {
   std::string allow = {};
   bool gunzip = false;  // The body is compressed with gzip and is decompressed before it is used.
 
+  // The number of calls beyond ServerOptions::calls_max beside which the request is still served.
+  std::size_t calls_beyond() const noexcept { return route != nullptr && route->reserved ? operator_calls_reserve : 0; }
   // True if the handler reads the body in parts.
   bool reads_parts() const noexcept { return route != nullptr && route->body_handler; }
 };

@@ -14,6 +14,7 @@ namespace hawser::http1 {
 struct Route {
   HttpHandler handler;
   HttpBodyHandler body_handler = {};
+  bool reserved = false;  // Http::operator_route().
   Task<HttpResponse> run(HttpRequest& request, HttpBodyReader& reader) const {
     return body_handler ? body_handler(request, reader) : handler(request);
   }

@@ -253,7 +253,7 @@ void StreamExchange::on_end() {
     return respond(200, "text/plain", "OK\n");
   }
   host.counters.calls.add(1);
-  if (const std::optional<Error> why = host_.refusal()) return refuse(status_of(why->code), *why);
+  if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond())) return refuse(status_of(why->code), *why);
   if (plan_.gunzip && body_bytes_ != 0) return unpack(kept.slice(0, body_bytes_));
   run(kept.bytes().first(body_bytes_), kept.block());
 }
@@ -353,7 +353,8 @@ Task<void> StreamExchange::convert_arguments(detail::IncomingRequest request) {
     }
     if (!arguments) co_return refuse(status_of(arguments.error().code), arguments.error());
     // Calls may have begun meanwhile.
-    if (const std::optional<Error> why = host_.refusal()) co_return refuse(status_of(why->code), *why);
+    if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond()))
+      co_return refuse(status_of(why->code), *why);
     request.body = arguments->bytes();
     request.head_block = arguments->block();
     host_.run_method(method, request);

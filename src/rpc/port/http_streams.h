@@ -36,8 +36,8 @@ class HttpStreamHost {
   virtual PortHost& port_host() noexcept = 0;
   virtual detail::ReceiveAccount& receive_account() noexcept = 0;
   // The reason for which the call of a request that was accepted may not begin, or nothing. A session that goes away
-  // still serves such requests.
-  virtual std::optional<Error> refusal() const = 0;
+  // still serves such requests. `beyond`: so many calls more than ServerOptions::calls_max may be in flight.
+  virtual std::optional<Error> refusal(std::size_t beyond) const = 0;
   // The error for a request that cannot be kept. Counts it.
   virtual Error no_memory() = 0;
   // Runs the handler, which answers the sink of `request`.

@@ -139,18 +139,21 @@ class PortSession : public detail::ReplySink {
   }
 
   // Returns true if no further call may begin, for the reason full_error(). `calls_max` bounds the connection.
-  bool full(std::size_t calls_max) const noexcept {
-    return ending_ || calls_.unanswered() >= calls_max || server_full();
+  // `beyond`: so many calls more than ServerOptions::calls_max may be in flight on the server.
+  bool full(std::size_t calls_max, std::size_t beyond = 0) const noexcept {
+    return ending_ || calls_.unanswered() >= calls_max || server_full(beyond);
   }
   Error full_error(std::size_t calls_max) const;
   // Likewise for a request that was accepted before and begins late: it runs although the session goes away.
-  bool full_for_accepted(std::size_t calls_max) const noexcept {
-    return calls_.unanswered() >= calls_max || server_full();
+  bool full_for_accepted(std::size_t calls_max, std::size_t beyond = 0) const noexcept {
+    return calls_.unanswered() >= calls_max || server_full(beyond);
   }
   Error full_for_accepted_error(std::size_t calls_max) const;
-  // Returns true if calls_max calls are in flight on the server. Asked again when a request begins late.
-  bool server_full() const noexcept {
-    return host_.calls_in_flight.load(std::memory_order_relaxed) >= host_.options.calls_max;
+  // Returns true if calls_max calls, and `beyond` more, are in flight on the server. Asked again when a request begins
+  // late.
+  bool server_full(std::size_t beyond = 0) const noexcept {
+    const std::size_t calls = host_.calls_in_flight.load(std::memory_order_relaxed);
+    return calls >= beyond && calls - beyond >= host_.options.calls_max;
   }
   // The error for that.
   Error server_full_error() const;
