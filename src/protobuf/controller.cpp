@@ -8,6 +8,7 @@
 #include <functional>
 #include <ostream>
 
+#include "base/what_of.h"
 #include "hawser/detail/context_access.h"
 #include "hawser/loop.h"
 #include "hawser/protobuf.h"
@@ -166,7 +167,7 @@ void ClientCall::end_with(Write write) {
       error = write(*to);
     } catch (const std::exception& thrown) {
       error = {hawser::ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-               std::string("writing the response threw ") + thrown.what()};
+               "writing the response threw " + std::string(hawser::what_of(thrown))};
     }
     if (error) {
       to->code_ = rpc_code_of(*error);

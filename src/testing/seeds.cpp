@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/what_of.h"
 #include "testing/seconds.h"
 
 namespace hawser::testing {
@@ -89,7 +90,7 @@ Run run_seed(std::uint64_t seed, const SeedOptions& options, const std::function
   } catch (const RunFailed& failure) {
     thrown = failure.what();
   } catch (const std::exception& exception) {
-    thrown = std::string("exception: ") + exception.what();
+    thrown = "exception: " + std::string(what_of(exception));
   } catch (...) {
     thrown = "exception of another type than std::exception";
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -113,10 +112,9 @@ class ResultOperation : public CallOperation, public PooledFrame {
   void decode(const Received& reply) override {
     try {
       result_.emplace(Outcome::read(reply, memory_));
-    } catch (const std::exception& exception) {
-      // Most likely std::bad_alloc.
-      error() = Error{ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-                      std::string("reading the reply threw ") + exception.what()};
+    } catch (...) {
+      // std::bad_alloc, or an exception of a codec of the application.
+      error() = reading_threw();
     }
   }
   MutableBytes memory() const noexcept override { return memory_; }

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/what_of.h"
 #include "hawser/scope.h"
 #include "rpc/server/live_options.h"
 
@@ -80,7 +81,7 @@ Task<void> ClientStream::connect() {
     auto connecting = connect_and_begin();
     co_await std::move(connecting);
   } catch (const std::exception& thrown) {
-    fail_all({ErrorCode::internal, ErrorScope::call, Initiator::local, 0, thrown.what()});
+    fail_all({ErrorCode::internal, ErrorScope::call, Initiator::local, 0, std::string(what_of(thrown))});
   }
   opened_ = true;
   changed_.notify_all();

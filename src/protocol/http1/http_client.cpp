@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/what_of.h"
 #include "exec/condition.h"
 #include "hawser/any_stop.h"
 #include "hawser/scope.h"
@@ -121,7 +122,7 @@ Task<void> perform(Exchange& exchange) {
     auto running = run(exchange);
     co_await std::move(running);
   } catch (const std::exception& thrown) {
-    exchange.outcome = fail(ErrorCode::internal, thrown.what());
+    exchange.outcome = fail(ErrorCode::internal, std::string(what_of(thrown)));
   }
   exchange.done.set();
 }

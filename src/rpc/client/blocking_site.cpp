@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "base/what_of.h"
 #include "hawser/client.h"
 
 namespace hawser::detail {
@@ -239,7 +240,7 @@ Task<void> BlockingSite::run_task(ThreadTask& task) {
     co_await std::move(working);
   } catch (const std::exception& error) {
     task.refuse({ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-                 std::string("the task did not run, because beginning it threw ") + error.what()});
+                 "the task did not run, because beginning it threw " + std::string(what_of(error))});
   }
 }
 

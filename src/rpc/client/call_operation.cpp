@@ -1,7 +1,9 @@
+#include <string>
 #include <utility>
 
 #include "hawser/detail/call_channel.h"
 #include "hawser/detail/loop_access.h"
+#include "hawser/detail/send_reply.h"
 #include "hawser/detail/thread_call.h"
 #include "hawser/stream.h"
 
@@ -45,6 +47,10 @@ void CallOperation::withdraw() noexcept {
 bool CallOperation::wait_later(std::coroutine_handle<> waiting) noexcept {
   if (in_flight_) LoopAccess::check_thread(channel_->loop());
   return wait(waiting);
+}
+
+Error CallOperation::reading_threw() {
+  return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "reading the reply threw " + exception_text()};
 }
 
 void CallOperation::start() {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/what_of.h"
 #include "hawser/detail/loop_access.h"
 #include "rpc/client/client_state.h"
 
@@ -197,7 +198,8 @@ Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) 
   try {
     co_return co_await std::move(opening);
   } catch (const std::exception& error) {
-    co_return fail(ErrorCode::unavailable, "cannot connect to " + to + ": " + error.what(), ErrorScope::connection);
+    co_return fail(ErrorCode::unavailable, "cannot connect to " + to + ": " + std::string(what_of(error)),
+                   ErrorScope::connection);
   }
 }
 

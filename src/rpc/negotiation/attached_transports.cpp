@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/what_of.h"
 #include "hawser/loop.h"
 #include "rpc/negotiation/path_guard.h"
 #include "transport/common/sealed_connection.h"
@@ -75,7 +76,7 @@ Result<std::shared_ptr<transport::TransportWorker>> AttachedTransports::attach_o
   try {
     return transport.attach(loop_);
   } catch (const std::exception& error) {
-    return fail(ErrorCode::unavailable, std::string("an exception: ") + error.what(), ErrorScope::transport);
+    return fail(ErrorCode::unavailable, "an exception: " + std::string(what_of(error)), ErrorScope::transport);
   }
 }
 
