@@ -269,6 +269,7 @@ TEST_F(Grpc, OptionsAreChecked) {
   EXPECT_THROW(grpc({.message_bytes_max = 0}), std::invalid_argument);
   EXPECT_THROW(grpc({.calls_max = 70'000}), std::invalid_argument);
   EXPECT_THROW(grpc({.stream_window_bytes = 1}), std::invalid_argument);
+  EXPECT_THROW(grpc({.write_timeout = Duration::zero()}), std::invalid_argument);
 }
 
 }  // namespace

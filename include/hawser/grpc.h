@@ -49,6 +49,12 @@ struct GrpcOptions {
   std::size_t idle_frames_max = 2000;
   std::size_t idle_frames_per_second = 500;
 
+  // The time in which a client must take 16 KiB of the messages that wait for it on a stream, or all of them if that is
+  // less. The stream of a client that takes less is reset with CANCEL, and its handler is cancelled. A client takes
+  // nothing while the window of the stream or of the connection is closed. Checked in intervals, so that it may take up
+  // to twice as long. `forever`: not limited. At least 1 ms.
+  Duration write_timeout = std::chrono::seconds(60);
+
   // A connection is asked to end after this time, plus or minus a tenth, so that clients spread over the servers again.
   // Calls may finish within the grace.
   Duration connection_age_max = forever;

@@ -88,6 +88,8 @@ ProtocolSpec grpc(GrpcOptions options) {
         "hawser: GrpcOptions::idle_frames_max must be at least 100, idle_frames_per_second at least 1");
   check(options.connection_age_max > Duration::zero() && options.connection_age_grace > Duration::zero(),
         "hawser: GrpcOptions::connection_age_max and connection_age_grace must be positive");
+  check(options.write_timeout >= std::chrono::milliseconds(1),
+        "hawser: GrpcOptions::write_timeout must be at least 1 ms; `forever` removes the limit");
   return ProtocolSpec(std::make_shared<GrpcProtocol>(std::move(options)));
 }
 

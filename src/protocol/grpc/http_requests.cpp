@@ -10,8 +10,6 @@ namespace {
 
 // A response may queue so many bytes beside those of others.
 constexpr std::size_t plain_queue_bytes_least = 64 * 1024;
-// A client must take so many bytes of a stream, or all that wait there, within HttpOptions::write_timeout.
-constexpr std::size_t taken_bytes_least = 16 * 1024;
 // The rest of a request that has been answered is received for once to twice this time.
 constexpr Duration discard_interval = std::chrono::milliseconds(500);
 
@@ -30,7 +28,7 @@ void ServerSession::begin_plain(Stream& stream) {
   stream.plain = true;
   stream.busy = true;
   stream.take = Stream::Take::plain;
-  if (!plain_timer_.running()) start_plain_timer();
+  if (!plain_pace_.running()) start_pace(plain_pace_);
   const std::uint32_t call = stream.call;
   rpc::HttpExchange* const exchange = http_->begin(call, {.method = fields.method,
                                                           .target = fields.path,
@@ -131,31 +129,6 @@ void ServerSession::end_response(std::uint32_t call, bool whole) {
     }
   }
   answered(*stream);
-}
-
-void ServerSession::start_plain_timer() {
-  constexpr Duration interval_least = std::chrono::milliseconds(1);
-  const Duration interval = std::max(interval_least, http_->write_timeout());
-  if (interval < forever) plain_timer_.start(host().loop, host().loop.after(interval));
-}
-
-// A client that does not open the window of a stream would keep the response, and the handler that sends it, for ever.
-void ServerSession::check_plain_streams() {
-  if (closed()) return;
-  bool any = false;
-  machine_.for_each([&](Stream& stream) {
-    if (!stream.plain || !stream.open) return;
-    any = true;
-    const std::uint64_t taken = stream.out_taken - stream.checked_taken;
-    const bool slow = taken < stream.checked_wanted;
-    stream.checked_taken = stream.out_taken;
-    stream.checked_wanted = std::min(stream.out_bytes, taken_bytes_least);
-    if (!slow || !machine_.reset(stream, http2_cancel)) return;
-    // The reset itself may have to wait for the client.
-    if (stream.busy) give_up(stream, "the client has taken too little of the response within write_timeout");
-  });
-  if (any) start_plain_timer();
-  if (!closed()) send_soon();
 }
 
 void ServerSession::start_discard_timer() { discard_timer_.start(host().loop, host().loop.after(discard_interval)); }

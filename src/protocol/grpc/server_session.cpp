@@ -40,7 +40,8 @@ ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Str
       keepalive_(*this),
       age_(*this),
       goaway_timer_(*this),
-      plain_timer_(*this),
+      calls_pace_(*this, false),
+      plain_pace_(*this, true),
       discard_timer_(*this),
       machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()) {
   Loop& loop = host.loop;
@@ -194,6 +195,7 @@ void ServerSession::on_headers(Stream& stream) {
 void ServerSession::dispatch(Stream& stream) {
   const Call& call = call_of(stream);
   stream.busy = true;
+  if (!calls_pace_.running()) start_pace(calls_pace_);
   const Bytes metadata(stream.fields.metadata.data(), stream.fields.metadata.size());
   detail::IncomingRequest request{.sink = *this,
                                   .call = stream.call,
@@ -474,7 +476,8 @@ void ServerSession::on_end(const Error& reason) {
   keepalive_.stop();
   age_.stop();
   goaway_timer_.stop();
-  plain_timer_.stop();
+  calls_pace_.stop();
+  plain_pace_.stop();
   discard_timer_.stop();
   machine_.close_all(reason);
   writers_.unlink();

@@ -74,10 +74,16 @@ class ServerSession final : public rpc::ByteSession,
     static void fire(Timer& timer) noexcept { static_cast<GoawayTimer&>(timer).session.complete_goaway(); }
     ServerSession& session;
   };
-  struct PlainTimer : Timer {
-    explicit PlainTimer(ServerSession& owner) noexcept : Timer(&PlainTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<PlainTimer&>(timer).session.check_plain_streams(); }
+  // Checks how fast the client takes the responses: those of gRPC, or those that are not gRPC if `plain`.
+  struct PaceTimer : Timer {
+    PaceTimer(ServerSession& owner, bool of_plain) noexcept
+        : Timer(&PaceTimer::fire), session(owner), plain(of_plain) {}
+    static void fire(Timer& timer) noexcept {
+      auto& pace = static_cast<PaceTimer&>(timer);
+      pace.session.check_pace(pace);
+    }
     ServerSession& session;
+    const bool plain;
   };
 
   struct DiscardTimer : Timer {
@@ -142,8 +148,9 @@ class ServerSession final : public rpc::ByteSession,
   void begin_plain(Stream& stream);
   // False while the request of the stream does not wait for its client.
   bool plain_receives(const Stream& stream) const noexcept;
-  void start_plain_timer();
-  void check_plain_streams();
+  Duration write_timeout(const PaceTimer& pace) const noexcept;
+  void start_pace(PaceTimer& pace);
+  void check_pace(PaceTimer& pace);
   void start_discard_timer();
   void check_discards();
   // Nobody receives the response of the stream, which is busy.
@@ -179,7 +186,8 @@ class ServerSession final : public rpc::ByteSession,
   KeepaliveTimer keepalive_;
   AgeTimer age_;
   GoawayTimer goaway_timer_;    // Runs while the client has not acknowledged the first step.
-  PlainTimer plain_timer_;      // Runs while there are requests that are not gRPC.
+  PaceTimer calls_pace_;        // Runs while there are streams of gRPC, and write_timeout is not forever.
+  PaceTimer plain_pace_;        // Likewise for requests that are not gRPC.
   DiscardTimer discard_timer_;  // Runs while requests that have been answered have not ended.
   std::uint64_t arrived_ = 0;
   std::uint64_t arrived_at_check_ = 0;
