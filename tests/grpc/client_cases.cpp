@@ -13,47 +13,13 @@
 #include "hawser/hawser.h"
 #include "hawser/interceptor.h"
 #include "hawser/retry.h"
-#include "tests/grpc/raw_service.h"
+#include "tests/grpc/raw_stubs.h"
 #include "tests/python_process.h"
 #include "tests/skipped_calls.h"
 #include "tests/testing.h"
 
 // The client of gRPC, against grpcio's server and against Hawser's.
 namespace hawser {
-namespace remote {
-
-using testing_tools::Raw;
-Result<Raw> echo(Raw);
-Result<Raw> sleep(Raw);
-Result<Raw> running(Raw);
-Result<Raw> fail(Raw);
-Result<Raw> nothing(Raw);
-Result<Raw> succeed_at(Raw);
-Task<Result<void>> count(Raw, Writer<Raw>);
-Task<Result<Raw>> sum(Reader<Raw>);
-Task<Result<void>> converse(Reader<Raw>, Writer<Raw>);
-
-}  // namespace remote
-
-template <>
-inline constexpr std::string_view method_name_override<&remote::echo> = "test.Raw/Echo";
-template <>
-inline constexpr std::string_view method_name_override<&remote::sleep> = "test.Raw/Sleep";
-template <>
-inline constexpr std::string_view method_name_override<&remote::running> = "test.Raw/Running";
-template <>
-inline constexpr std::string_view method_name_override<&remote::fail> = "test.Raw/Fail";
-template <>
-inline constexpr std::string_view method_name_override<&remote::nothing> = "test.Raw/Nothing";
-template <>
-inline constexpr std::string_view method_name_override<&remote::succeed_at> = "test.Raw/SucceedAt";
-template <>
-inline constexpr std::string_view method_name_override<&remote::count> = "test.Raw/Count";
-template <>
-inline constexpr std::string_view method_name_override<&remote::sum> = "test.Raw/Sum";
-template <>
-inline constexpr std::string_view method_name_override<&remote::converse> = "test.Raw/Converse";
-
 namespace {
 
 using namespace testing_tools;
@@ -452,6 +418,35 @@ TEST_P(GrpcCalls, CloseEndsCallsInFlight) {
 }
 
 // A call whose deadline passes while it waits for the server's MAX_CONCURRENT_STREAMS frees its place.
+// The server has ended the stream long before its items are read, and more than a window of them waits.
+TEST(GrpcClientStreams, AreReadToTheirEndAfterTheServerHasEndedThem) {
+  OwnPeer peer;
+  Loop loop;
+  loop.run([](Loop& here, std::string address) -> Task<void> {
+    GrpcClientOptions options;
+    options.stream_window_bytes = 65'535;
+    GrpcClient client(here, options);
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    const Raw most{"15"};  // 105,000 bytes.
+    AWAIT(call, client.open<remote::count>(most));
+    REQUIRE_OK(call);
+    auto pause = here.sleep(50ms);
+    co_await pause;
+    for (std::size_t i = 0; i < 15; ++i) {
+      AWAIT(item, call->reader().next());
+      REQUIRE_OK(item);
+      REQUIRE(item->has_value());
+      EXPECT_EQ((*item)->bytes.size(), i * 1000);
+    }
+    AWAIT(end, call->reader().next());
+    REQUIRE_OK(end);
+    EXPECT_FALSE(end->has_value());
+    AWAIT(ended, call->finish());
+    EXPECT_OK(ended);
+  }(loop, peer.address));
+}
+
 TEST(GrpcClientQueue, CallsThatTimeOutWhileTheyWaitForAStreamFreeTheirSlots) {
   Server server;
   register_raw_service(server);

@@ -322,6 +322,8 @@ void ClientSession::on_bad(Stream& stream, const Error& why) {
 
 void ClientSession::on_closed(Stream& stream, std::uint32_t http2_code) {
   if (operation_of(stream) == nullptr) return;
+  // The whole answer has arrived, and a part of it has not been delivered yet.
+  if (http2_code == http2_no_error && stream.remote_ended && !stream.end_delivered) return;
   if (http2_code == http2_refused_stream) {
     // The server has not processed it.
     return finish(stream, Error{ErrorCode::unavailable, ErrorScope::call, Initiator::peer, 0,

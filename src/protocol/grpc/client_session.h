@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "hawser/grpc_client.h"
+#include "hawser/scope.h"
+#include "hawser/task.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
 #include "protocol/grpc/early_flush.h"
@@ -64,6 +66,7 @@ class ClientSession final : public rpc::ProtocolSession,
   // ---- MachineSink ----
   void on_headers(Stream& stream) override;
   void on_message(Stream& stream, Bytes message, Block* block) override;
+  bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) override;
   void on_end(Stream& stream) override;
   void on_bad(Stream& stream, const Error& why) override;
   void on_closed(Stream& stream, std::uint32_t http2_code) override;
@@ -82,6 +85,8 @@ class ClientSession final : public rpc::ProtocolSession,
   detail::WaitingWriter& writers() noexcept override { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept override { return options_.decode_limits; }
 
+  struct Delivery;
+  Task<void> unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed);
   bool may_send(detail::CallOperation& operation);
   Stream* open(const detail::CallOperation::Request& request, Time deadline);
   void send(detail::CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome);
@@ -122,6 +127,7 @@ class ClientSession final : public rpc::ProtocolSession,
   MessageWriter writer_;
   Stream* writing_ = nullptr;
   Machine machine_;  // Ends first: it notifies the owners of loans.
+  Scope unpacking_;  // Its tasks wait for messages that are decompressed on another thread. Ends first of all.
 };
 
 }  // namespace hawser::protocol::grpc

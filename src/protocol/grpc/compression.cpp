@@ -3,7 +3,9 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -132,6 +134,33 @@ Result<Buffer> decompress(Encoding encoding, Bytes compressed, std::size_t bytes
   GrowingOutput out(std::max(compressed.size() * 4, first_bytes_least), bytes_max, account, charge);
   return encoding == Encoding::zstd ? unzstd(compressed, bytes_max, std::move(out))
                                     : gunzip(compressed, bytes_max, std::move(out));
+}
+
+std::optional<std::size_t> announced_bytes(Encoding encoding, Bytes compressed) noexcept {
+  if (encoding == Encoding::zstd) {
+    const unsigned long long bytes = ZSTD_getFrameContentSize(compressed.data(), compressed.size());
+    if (bytes == ZSTD_CONTENTSIZE_UNKNOWN || bytes == ZSTD_CONTENTSIZE_ERROR) return std::nullopt;
+    return static_cast<std::size_t>(bytes);
+  }
+  constexpr std::size_t length_bytes = 4;  // RFC 1952: ISIZE ends the member.
+  if (compressed.size() < length_bytes) return std::nullopt;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < length_bytes; ++i) {
+    bytes |= std::to_integer<std::size_t>(compressed[compressed.size() - length_bytes + i]) << (8 * i);
+  }
+  return bytes;
+}
+
+Result<Buffer> unpack(const PackedMessage& packed) {
+  detail::ReceiveCharge none;
+  Result<Buffer> message = decompress(packed.encoding, packed.bytes.bytes(), packed.bytes_max, nullptr, none);
+  if (!message && message.error().code == ErrorCode::limit_exceeded && packed.bytes_max < packed.message_bytes_max) {
+    return malformed(to_string(packed.encoding));  // It is longer than it states.
+  }
+  if (!message || packed.room == 0) return message;
+  Buffer moved = Buffer::allocate(packed.room + message->size());
+  if (!message->empty()) std::memcpy(moved.mutable_data() + packed.room, message->data(), message->size());
+  return moved;
 }
 
 }  // namespace hawser::protocol::grpc

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "hawser/bytes.h"
@@ -39,6 +41,19 @@ Result<Buffer> compress(Encoding encoding, Bytes message);
 // small input does not announce a large one. `charge` pays for the result.
 Result<Buffer> decompress(Encoding encoding, Bytes compressed, std::size_t bytes_max, detail::ReceiveAccount* account,
                           detail::ReceiveCharge& charge);
+
+// A compressed message that another thread decompresses, because that takes long.
+struct PackedMessage {
+  Encoding encoding = Encoding::identity;
+  Buffer bytes = {};
+  std::size_t bytes_max = 0;          // The result has at most so many bytes, for which memory is charged.
+  std::size_t message_bytes_max = 0;  // The limit of the options.
+  std::size_t room = 0;               // Bytes that are left free in front of the result.
+};
+// The length of the result, if the message states it. Its sender may lie.
+std::optional<std::size_t> announced_bytes(Encoding encoding, Bytes compressed) noexcept;
+// Returns room and message. Fails as decompress() does. Any thread.
+Result<Buffer> unpack(const PackedMessage& packed);
 
 // A session whose calls choose for each message whether it is compressed.
 class CompressionChoice {

@@ -50,6 +50,7 @@ Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
   if (failure_) return std::unexpected(*failure_);
   now_ = now;
   receiving_ = true;
+  unpacked_ = 0;
   receive_block_ = block;
   if (!guard_.receive(bytes, now)) {
     const std::string reason(guard_.reason());
@@ -122,14 +123,13 @@ void Machine::take_data(Stream& stream, Bytes bytes, Block* block) {
     const std::size_t returned = sink_.on_plain(stream, bytes);
     return consume(stream, returned);
   }
-  if (stream.take == Stream::Take::deliver &&
-      (!stream.stalled.empty() || stream.held_bytes >= options_.stream_window_bytes)) {
-    return stall(stream, bytes);
-  }
+  const bool full = stream.take == Stream::Take::deliver &&
+                    (!stream.stalled.empty() || stream.held_bytes >= options_.stream_window_bytes);
+  if (full || (stream.unpacking && stream.take != Stream::Take::drop)) return stall(stream, bytes);
   take_bytes(stream, bytes, block);
 }
 
-// Keeps bytes behind messages that nobody has read. The stream's window bounds them.
+// Keeps bytes behind messages that nobody has read, or that are being decompressed. The stream's window bounds them.
 void Machine::stall(Stream& stream, Bytes bytes) {
   if (account_ != nullptr && !stream.stalled_charge.add(*account_, bytes.size())) {
     return bad(stream,
@@ -147,6 +147,7 @@ void Machine::take_bytes(Stream& stream, Bytes bytes, Block* block) {
       bytes = {};
       break;
     }
+    if (stream.unpacking) break;
     if (stream.take == Stream::Take::deliver && stream.held_bytes >= options_.stream_window_bytes) break;
     const MessageReader::Step step = stream.reader.next(bytes, block, options_.message_bytes_max, account_);
     if (step == MessageReader::Step::more) break;
@@ -167,49 +168,6 @@ void Machine::take_bytes(Stream& stream, Bytes bytes, Block* block) {
   }
   consume(stream, given - bytes.size());
   if (!bytes.empty()) stall(stream, bytes);
-}
-
-void Machine::take_message(Stream& stream) {
-  if (stream.take == Stream::Take::keep_one && stream.messages != 0) {
-    stream.messages = 2;
-    return;
-  }
-  ++stream.messages;
-  Bytes message = stream.reader.message();
-  Block* block = stream.reader.block();
-  Buffer unpacked;
-  detail::ReceiveCharge charge;
-  const std::size_t room = stream.take == Stream::Take::keep_one ? stream.reader.room() : 0;
-  if (stream.reader.compressed()) {
-    if (stream.fields.encoding != Encoding::gzip && stream.fields.encoding != Encoding::zstd) {
-      return bad(stream, {ErrorCode::internal, ErrorScope::call, Initiator::peer, 0,
-                          "a message has the compressed flag, but grpc-encoding names no compression"});
-    }
-    Result<Buffer> result = decompress(stream.fields.encoding, message, options_.message_bytes_max, account_, charge);
-    if (!result) return bad(stream, result.error());
-    unpacked = std::move(*result);
-    if (room != 0) {
-      Buffer moved = Buffer::allocate(room + unpacked.size());
-      if (!unpacked.empty()) std::memcpy(moved.mutable_data() + room, unpacked.data(), unpacked.size());
-      unpacked = std::move(moved);
-    }
-    message = unpacked.bytes().subspan(room);
-    block = unpacked.block();
-  }
-  if (stream.take == Stream::Take::deliver) return sink_.on_message(stream, message, block);
-  stream.message = message;
-  stream.message_block = block;
-  if (!unpacked.empty()) {
-    stream.kept = std::move(unpacked);
-    stream.kept_charge = std::move(charge);
-  } else if (!stream.reader.memory().empty()) {
-    stream.kept = stream.reader.memory();
-    stream.kept_charge = stream.reader.take_charge();
-  } else if (receiving_) {
-    unkept_.push_back(&stream);
-  } else {
-    keep(stream);
-  }
 }
 
 // A message that lies in the memory that is being received must be kept, because its end has not arrived yet.
@@ -249,12 +207,13 @@ void Machine::bad(Stream& stream, const Error& why) {
   consume(stream, stream.stalled.size());
   stream.stalled = {};
   stream.stalled_charge.reset();
+  stream.unpacking = false;
   sink_.on_bad(stream, why);
 }
 
 void Machine::end_remote(Stream& stream) {
   if (std::exchange(stream.remote_ended, true)) return;
-  if (stream.stalled.empty()) deliver_end(stream);
+  if (stream.stalled.empty() && !stream.unpacking) deliver_end(stream);
 }
 
 void Machine::deliver_end(Stream& stream) {
@@ -268,11 +227,16 @@ void Machine::deliver_end(Stream& stream) {
 
 void Machine::release(Stream& stream, std::size_t bytes) {
   stream.held_bytes -= std::min(bytes, stream.held_bytes);
-  if (stream.stalled.empty() || stream.held_bytes >= options_.stream_window_bytes) return;
+  if (stream.stalled.empty() || stream.unpacking || stream.held_bytes >= options_.stream_window_bytes) return;
+  if (!receiving_) unpacked_ = 0;
+  take_stalled(stream);
+}
+
+void Machine::take_stalled(Stream& stream) {
   const std::string bytes_left = std::exchange(stream.stalled, {});
   stream.stalled_charge.reset();
   take_bytes(stream, as_bytes(bytes_left), nullptr);
-  if (stream.stalled.empty() && stream.remote_ended) deliver_end(stream);
+  if (stream.stalled.empty() && !stream.unpacking && stream.remote_ended) deliver_end(stream);
 }
 
 // A peer may only send many PINGs if it is sent something meanwhile: gRPC's clients measure the bandwidth so.
@@ -331,7 +295,7 @@ void Machine::recycle(Stream& stream) noexcept {
   stream.held_bytes = 0;
   if (!stream.stalled.empty()) stream.stalled = {};
   stream.stalled_charge.reset();
-  stream.remote_ended = stream.end_delivered = false;
+  stream.remote_ended = stream.end_delivered = stream.unpacking = false;
   stream.plain = stream.discards = stream.discards_long = false;
   stream.discarded_bytes = 0;
   stream.headers_sent = stream.deferred = stream.ending = stream.ended = stream.resetting = false;

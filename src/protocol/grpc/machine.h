@@ -59,6 +59,13 @@ class MachineSink {
     static_cast<void>(stream);
     return bytes.size();
   }
+  // A message of `call` whose decompression would hold the loop for long. The sink gives it to unpack() on another
+  // thread, and the result to Machine::unpacked(), perhaps within this function. `charge` pays for both until then.
+  // False, with nothing taken: the machine decompresses the message itself.
+  virtual bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) {
+    static_cast<void>(call), static_cast<void>(packed), static_cast<void>(charge);
+    return false;
+  }
   // The peer has ended its direction; all messages have been delivered.
   virtual void on_end(Stream& stream) = 0;
   // The peer's bytes on the stream can't be used. From now on it is dropped.
@@ -84,6 +91,12 @@ class Machine {
   static constexpr std::size_t copied_bytes_max = 2048;
   // pump() produces at most about this many bytes ahead of what has been sent.
   static constexpr std::size_t ahead_bytes = 256 * 1024;
+  // Compressed messages up to packed_in_place_max, whose result has at most unpacked_in_place_max bytes, are
+  // decompressed where they arrive, up to unpacked_turn_max bytes at a time, which takes about a millisecond. The
+  // others are given to MachineSink::on_packed().
+  static constexpr std::size_t packed_in_place_max = 16 * 1024;
+  static constexpr std::size_t unpacked_in_place_max = 64 * 1024;
+  static constexpr std::size_t unpacked_turn_max = 256 * 1024;
   // So many bytes of a request that is not gRPC are discarded behind its response before its stream is reset.
   static constexpr std::size_t discarded_bytes_max = 64 * 1024;
 
@@ -156,6 +169,9 @@ class Machine {
   void copy_and_release(SendCompletion& owner);
   // The peer may send `bytes` bytes again that on_plain() held back.
   void return_window(Stream& stream, std::size_t bytes) { consume(stream, bytes); }
+  // The result of on_packed(), whose charge has been released; ignored if the stream does not wait for it any more. May
+  // deliver more. Not from within receive(), except from on_packed().
+  void unpacked(std::uint32_t call, Result<Buffer> message);
   // The receiver has `bytes` less of the stream's items. May deliver more.
   void release(Stream& stream, std::size_t bytes);
 
@@ -190,6 +206,10 @@ class Machine {
   void take_data(Stream& stream, Bytes bytes, Block* block);
   void take_bytes(Stream& stream, Bytes bytes, Block* block);
   void take_message(Stream& stream);
+  void take_packed(Stream& stream);
+  bool unpack_later(Stream& stream, std::optional<std::size_t> announced);
+  void accept_message(Stream& stream, Bytes message, Block* block, Buffer unpacked, detail::ReceiveCharge charge);
+  void take_stalled(Stream& stream);
   void stall(Stream& stream, Bytes bytes);
   void end_remote(Stream& stream);
   void deliver_end(Stream& stream);
@@ -229,6 +249,7 @@ class Machine {
   Block* receive_block_ = nullptr;
   bool receiving_ = false;
   std::vector<Stream*> unkept_;  // Streams that had a message in the memory that is being received. Some twice.
+  std::size_t unpacked_ = 0;     // Bytes that were decompressed in place since receive() or its like began.
   std::size_t waiting_bytes_ = 0;
   std::uint64_t data_sent_ = 0;
   bool data_cut_ = false;  // The DATA frame that is being sent is short because of the peer's window.

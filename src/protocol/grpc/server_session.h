@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "hawser/grpc.h"
+#include "hawser/scope.h"
 #include "hawser/stream.h"
+#include "hawser/task.h"
 #include "protocol/grpc/early_flush.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
@@ -95,7 +97,7 @@ class ServerSession final : public rpc::ByteSession,
   // ---- rpc::ByteSession ----
   std::size_t take(Bytes bytes, Block& block) override;
   bool receiving() const noexcept override;
-  bool working() const noexcept override { return http_ != nullptr && http_->working(); }
+  bool working() const noexcept override { return !unpacking_.empty() || (http_ != nullptr && http_->working()); }
   void produce() override;
   void on_end(const Error& reason) override;
   void on_no_calls() override { close_if_done(); }
@@ -103,6 +105,7 @@ class ServerSession final : public rpc::ByteSession,
   // ---- MachineSink ----
   void on_headers(Stream& stream) override;
   void on_message(Stream& stream, Bytes message, Block* block) override;
+  bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) override;
   void on_end(Stream& stream) override;
   void on_bad(Stream& stream, const Error& why) override;
   void on_closed(Stream& stream, std::uint32_t http2_code) override;
@@ -144,6 +147,7 @@ class ServerSession final : public rpc::ByteSession,
   detail::WaitingWriter& writers() noexcept override { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept override { return host().options.decode_limits; }
 
+  Task<void> unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge);
   Call& call_of(const Stream& stream);
   void begin_plain(Stream& stream);
   // False while the request of the stream does not wait for its client.
@@ -196,6 +200,7 @@ class ServerSession final : public rpc::ByteSession,
   EarlyFlush early_;
   std::unique_ptr<rpc::HttpStreams> http_;  // Null until the first request that is not gRPC.
   std::vector<rpc::HttpField> plain_fields_;
+  Scope unpacking_;  // Its tasks wait for messages that are decompressed on another thread. Ends first of all.
 };
 
 }  // namespace hawser::protocol::grpc

@@ -98,6 +98,7 @@ struct Stream {
   std::size_t held_bytes = 0;  // Credit that the receiver of the items has not given back.
   detail::ReceiveCharge stalled_charge;
   std::string stalled;        // Bytes behind the messages that are held; their window is not returned yet.
+  bool unpacking = false;     // A message is decompressed elsewhere; what follows it waits in `stalled`.
   bool remote_ended = false;  // The peer has ended its direction.
   bool end_delivered = false;
 

@@ -1,0 +1,81 @@
+#include <exception>
+#include <memory>
+#include <stop_token>
+#include <utility>
+
+#include "hawser/detail/loop_access.h"
+#include "protocol/grpc/client_session.h"
+#include "protocol/grpc/server_session.h"
+
+// Decompresses messages on a thread of the offload pool: a few KiB may become megabytes, which take milliseconds.
+namespace hawser::protocol::grpc {
+namespace {
+
+Task<Result<Buffer>> offload_unpack(Loop& loop, const void* connection, PackedMessage packed) {
+  auto work = [kept = std::move(packed)] { return unpack(kept); };
+  auto unpacking = detail::LoopAccess::offload_for(loop, connection, std::stop_token(), std::move(work));
+  Result<Result<Buffer>> message = co_await std::move(unpacking);
+  if (!message) co_return std::unexpected(std::move(message.error()));
+  co_return std::move(*message);
+}
+
+}  // namespace
+
+// ---- Server ----
+
+bool ServerSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) {
+  unpacking_.spawn(unpack_later(call, std::move(packed), std::move(charge)));
+  return true;
+}
+
+Task<void> ServerSession::unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge) {
+  try {
+    auto unpacking = offload_unpack(host().loop, this, std::move(packed));
+    Result<Buffer> message = co_await std::move(unpacking);
+    charge.reset();
+    if (closed()) co_return;
+    machine_.unpacked(call, std::move(message));
+    if (!closed()) send_soon();
+  } catch (const std::exception&) {
+    fail_connection();
+  }
+}
+
+// ---- Client ----
+
+// The end of a call may destroy the session, whose tasks must not do that: the loop delivers the message. It is
+// allocated in advance, because a call must be able to end without memory.
+struct ClientSession::Delivery final : detail::Posted {
+  Delivery(std::weak_ptr<ClientSession> to, std::uint32_t id) noexcept : weak(std::move(to)), call(id) {}
+  void run() override {
+    const std::shared_ptr<ClientSession> session = weak.lock();
+    if (session == nullptr || session->stream_ == nullptr) return;
+    try {
+      session->machine_.unpacked(call, std::move(message));
+      session->send_soon();
+    } catch (const std::exception&) {
+      session->end({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+    }
+  }
+  const std::weak_ptr<ClientSession> weak;
+  const std::uint32_t call;
+  Result<Buffer> message;
+};
+
+bool ClientSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&&) {
+  unpacking_.spawn(unpack_later(std::make_unique<Delivery>(weak_from_this(), call), std::move(packed)));
+  return true;
+}
+
+Task<void> ClientSession::unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed) {
+  try {
+    auto unpacking = offload_unpack(loop_, this, std::move(packed));
+    delivery->message = co_await std::move(unpacking);
+  } catch (const std::exception&) {
+    delivery->message =
+        std::unexpected(Error{ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "out of memory"});
+  }
+  loop_.post(std::unique_ptr<detail::Posted>(std::move(delivery)));
+}
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,282 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hawser/grpc.h"
+#include "hawser/grpc_client.h"
+#include "hawser/hawser.h"
+#include "protocol/grpc/compression.h"
+#include "tests/grpc/raw_stubs.h"
+#include "tests/http2_client.h"
+#include "tests/testing.h"
+
+// Compressed messages that become long: another thread than the loop's decompresses them.
+namespace hawser {
+namespace {
+
+using namespace testing_tools;
+using protocol::grpc::Encoding;
+
+std::string packed(std::string_view bytes, Encoding encoding) {
+  const Result<Buffer> out = protocol::grpc::compress(encoding, as_bytes(bytes));
+  EXPECT_TRUE(out) << error_of(out);
+  return std::string(out->text());
+}
+
+std::string framed(std::string_view bytes, bool compressed) {
+  std::string out(5, '\0');
+  out[0] = compressed ? '\1' : '\0';
+  for (unsigned i = 0; i < 4; ++i) out[1 + i] = static_cast<char>(bytes.size() >> (24 - 8 * i));
+  return out + std::string(bytes);
+}
+
+// Occupies a thread of the pool of the server's loop until it is released.
+struct Blocker {
+  Task<void> operator()() const {
+    auto work = [this] {
+      busy = true;
+      soon([this] { return released.load(); });
+    };
+    auto blocking = Loop::current()->offload(moved(work));
+    static_cast<void>(co_await std::move(blocking));
+  }
+  std::atomic<bool>& busy;
+  std::atomic<bool>& released;
+};
+
+class GrpcUnpacking : public ::testing::TestWithParam<const char*> {
+ protected:
+  void make() {
+    options.loop.log = [](LogLevel, std::string_view, std::string_view) {};
+    server = std::make_unique<Server>(options);
+    register_raw_service(*server);
+  }
+  void start(GrpcOptions grpc_options = {}) {
+    if (server == nullptr) make();
+    server->enable(grpc(grpc_options));
+    const Result<void> started = server->start();
+    ASSERT_TRUE(started) << error_of(started);
+  }
+  static Encoding encoding() { return GetParam() == std::string_view("gzip") ? Encoding::gzip : Encoding::zstd; }
+  static Http2Client::Fields fields() {
+    return {{"content-type", "application/grpc"}, {"te", "trailers"}, {"grpc-encoding", GetParam()}};
+  }
+  static std::string framed_packed(std::string_view bytes) { return framed(packed(bytes, encoding()), true); }
+
+  ServerOptions options;
+  std::unique_ptr<Server> server;
+};
+
+INSTANTIATE_TEST_SUITE_P(Encodings, GrpcUnpacking, ::testing::Values("gzip", "zstd"),
+                         [](const auto& one) { return std::string(one.param); });
+
+// Items of a stream keep their order, whether they are short, long or not compressed.
+TEST_P(GrpcUnpacking, ItemsKeepTheirOrder) {
+  start();
+  std::vector<std::string> items;
+  for (const std::size_t size : {100UZ, 1UZ << 20, 10UZ, 300'000UZ, 0UZ, 70'000UZ, 5UZ, 1UZ << 20}) {
+    items.emplace_back(size, static_cast<char>('a' + items.size()));
+  }
+  std::string body;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    bytes += items[i].size();
+    body += i == 2 || i == 6 ? framed(items[i], false) : framed_packed(items[i]);
+  }
+  Http2Client client(server->address());
+  EXPECT_EQ(client.ask("POST", "/test.Raw/Sum", fields(), {body}).body,
+            framed(std::to_string(items.size()) + " " + std::to_string(bytes), false));
+  // One answer for each item. Parts of the request end anywhere.
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at < body.size(); at += 777) parts.push_back(body.substr(at, 777));
+  std::string expected;
+  for (const std::string& item : items) expected += framed(item, false);
+  EXPECT_TRUE(client.ask("POST", "/test.Raw/Converse", fields(), parts).body == expected);
+}
+
+TEST_P(GrpcUnpacking, UnaryCallsManyAtOnce) {
+  start();
+  Http2Client client(server->address());
+  const std::string large(1 << 20, 'x');
+  const std::string body = framed_packed(large);
+  std::vector<std::int32_t> all;
+  for (int i = 0; i < 20; ++i) all.push_back(client.begin("POST", "/test.Raw/Echo", fields(), {body}));
+  // Some are given up. Their numbers may be those of later calls.
+  for (std::size_t i = 0; i < all.size(); i += 4) client.reset(all[i]);
+  EXPECT_TRUE(client.until([&] {
+    for (const std::int32_t id : all) {
+      if (!client.responses[id].closed) return false;
+    }
+    return true;
+  }));
+  for (std::size_t i = 1; i < all.size(); i += 4) EXPECT_TRUE(client.responses[all[i]].body == framed(large, false));
+  const Http2Client::Response again = client.ask("POST", "/test.Raw/Echo", fields(), {body});
+  EXPECT_TRUE(again.body == framed(large, false));
+  EXPECT_TRUE(client.until([&] { return server->counters().receive_bytes < 100'000; }));
+}
+
+TEST_P(GrpcUnpacking, WhatCannotBeDecompressedFailsTheCallOnly) {
+  start({.message_bytes_max = std::size_t{1} << 20});
+  Http2Client client(server->address());
+  const auto status = [&](const std::string& path, const std::string& body) {
+    return client.ask("POST", path, fields(), {body}).fields["grpc-status"];
+  };
+  const std::string fits(1 << 20, 'x');
+  const std::string whole = packed(fits, encoding());
+  const std::string bomb = framed_packed(std::string(20 << 20, 'x'));
+  std::string broken = whole;
+  char& changed = encoding() == Encoding::gzip ? broken[broken.size() - 8] : broken[0];  // The checksum, the magic.
+  changed = static_cast<char>(changed ^ 0x55);
+  for (const char* path : {"/test.Raw/Echo", "/test.Raw/Sum", "/test.Raw/Converse"}) {
+    EXPECT_EQ(status(path, framed(whole, true)), "0") << path;
+    EXPECT_EQ(status(path, framed_packed(fits + "x")), "8") << path;
+    EXPECT_EQ(status(path, bomb), "8") << path;
+    EXPECT_EQ(status(path, framed(broken, true)), "13") << path;
+    EXPECT_EQ(status(path, framed(whole.substr(0, whole.size() / 2), true)), "13") << path;
+  }
+  // A unary call that has more than one message.
+  EXPECT_EQ(status("/test.Raw/Echo", framed_packed(fits) + framed_packed("b")), "12");
+}
+
+// The length at the end of a gzip member may be false.
+TEST(GrpcUnpackingLengths, AFalseLengthIsFound) {
+  std::string bytes = packed(std::string(1 << 20, 'x'), Encoding::gzip);
+  bytes.replace(bytes.size() - 4, 4, std::string("\0\0\2\0", 4));
+  const Buffer kept = Buffer::copy_of(bytes);
+  EXPECT_EQ(protocol::grpc::announced_bytes(Encoding::gzip, kept.bytes()), 0x20000U);
+  const Result<Buffer> out = protocol::grpc::unpack(
+      {.encoding = Encoding::gzip, .bytes = kept, .bytes_max = 0x20000, .message_bytes_max = 4 << 20});
+  EXPECT_ERROR(out, protocol_error, "it is no valid gzip");
+}
+
+// The only thread of the pool is busy: the loop answers other calls, and does not decompress in its place.
+TEST_P(GrpcUnpacking, TheLoopDoesNotDoIt) {
+  std::atomic<bool> busy{false};
+  std::atomic<bool> released{false};
+  options.loop.offload_threads_max = 1;
+  make();
+  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  start();
+  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  Http2Client client(server->address());
+  const std::string large(1 << 20, 'x');
+  const std::int32_t unary = client.begin("POST", "/test.Raw/Echo", fields(), {framed_packed(large)});
+  const std::int32_t stream = client.begin("POST", "/test.Raw/Converse", fields(),
+                                           {framed_packed("a") + framed_packed(large) + framed("b", false)});
+  EXPECT_EQ(client.ask("POST", "/test.Raw/Echo", fields(), {framed_packed("short")}).body, framed("short", false));
+  EXPECT_TRUE(client.until([&] { return client.responses[stream].body.size() >= framed("a", false).size(); }));
+  EXPECT_EQ(client.responses[stream].body, framed("a", false));
+  EXPECT_TRUE(client.responses[unary].body.empty());
+  EXPECT_FALSE(client.responses[unary].closed);
+  released = true;
+  EXPECT_TRUE(client.until([&] { return client.responses[unary].closed && client.responses[stream].closed; }));
+  EXPECT_TRUE(client.responses[unary].body == framed(large, false));
+  EXPECT_TRUE(client.responses[stream].body == framed("a", false) + framed(large, false) + framed("b", false));
+}
+
+// Many messages that are short each hold the loop as one long one would.
+TEST_P(GrpcUnpacking, ManyShortOnesAreOneLongOne) {
+  std::atomic<bool> busy{false};
+  std::atomic<bool> released{false};
+  options.loop.offload_threads_max = 1;
+  make();
+  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  start({.stream_window_bytes = 8 << 20});
+  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  Http2Client client(server->address());
+  const std::string item = framed_packed(std::string(40'000, 'x'));
+  std::string body;
+  for (int i = 0; i < 60; ++i) body += item;
+  EXPECT_LT(body.size(), 16'000U);  // One frame.
+  const std::int32_t stream = client.begin("POST", "/test.Raw/Sum", fields(), {body});
+  EXPECT_EQ(client.ask("POST", "/test.Raw/Echo", fields(), {framed("short", false)}).body, framed("short", false));
+  EXPECT_FALSE(client.responses[stream].closed);
+  released = true;
+  EXPECT_TRUE(client.until([&] { return client.responses[stream].closed; }));
+  EXPECT_EQ(client.responses[stream].body, framed("60 2400000", false));
+}
+
+// The connection, or the server, ends while messages are decompressed.
+TEST_P(GrpcUnpacking, MayBeOvertakenByTheEnd) {
+  start();
+  const std::string body = framed_packed(std::string(4 << 20, 'x'));
+  for (int i = 0; i < 20; ++i) {
+    Http2Client client(server->address());
+    client.begin("POST", "/test.Raw/Echo", fields(), {body});
+    client.begin("POST", "/test.Raw/Sum", fields(), {body + body});
+  }
+  Http2Client last(server->address());
+  last.begin("POST", "/test.Raw/Echo", fields(), {body});
+  server->stop(0ms);
+  EXPECT_EQ(server->counters().calls_in_flight, 0U);
+  EXPECT_EQ(server->counters().receive_bytes, 0U);
+}
+
+// ---- The client ----
+
+// The answer of a server may have ended before its items are read, or decompressed.
+TEST_P(GrpcUnpacking, AClientUnpacksLongReplies) {
+  start({.compression = encoding() == Encoding::gzip ? GrpcCompression::gzip : GrpcCompression::zstd});
+  Loop loop;
+  loop.run([](std::string address) -> Task<void> {
+    GrpcClient client(*Loop::current());
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    const Raw large{std::string(1 << 20, 'x')};
+    for (int i = 0; i < 3; ++i) {
+      AWAIT(reply, client.call<remote::echo>(large));
+      REQUIRE_OK(reply);
+      EXPECT_TRUE(reply->bytes == large.bytes);
+    }
+    AWAIT(call, client.open<remote::converse>());
+    REQUIRE_OK(call);
+    for (int i = 0; i < 3; ++i) {
+      AWAIT(written, call->writer().write(large));
+      REQUIRE_OK(written);
+    }
+    call->writer().end();
+    auto pause = Loop::current()->sleep(20ms);
+    co_await pause;
+    for (int i = 0; i < 3; ++i) {
+      AWAIT(item, call->reader().next());
+      REQUIRE_OK(item);
+      REQUIRE(item->has_value());
+      EXPECT_TRUE((*item)->bytes == large.bytes);
+    }
+    AWAIT(end, call->reader().next());
+    REQUIRE_OK(end);
+    EXPECT_FALSE(end->has_value());
+    AWAIT(ended, call->finish());
+    EXPECT_OK(ended);
+  }(server->address()));
+}
+
+// The client is destroyed while its replies are decompressed.
+TEST_P(GrpcUnpacking, AClientMayEndBeforeItsReplies) {
+  start({.compression = encoding() == Encoding::gzip ? GrpcCompression::gzip : GrpcCompression::zstd});
+  for (const Duration wait : {0ms, 1ms, 3ms, 6ms, 10ms}) {
+    Loop loop;
+    loop.run([](std::string address, Duration pause) -> Task<void> {
+      GrpcClient client(*Loop::current());
+      AWAIT(connected, client.connect(address));
+      REQUIRE_OK(connected);
+      const Raw large{std::string(1 << 20, 'x')};
+      AWAIT(first, client.send_request<remote::echo>(large));
+      AWAIT(second, client.send_request<remote::echo>(large));
+      EXPECT_OK(first);
+      EXPECT_OK(second);
+      auto sleep = Loop::current()->sleep(pause);
+      co_await sleep;
+    }(server->address(), wait));
+  }
+}
+
+}  // namespace
+}  // namespace hawser
