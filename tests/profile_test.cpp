@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,7 +19,9 @@
 #include "hawser/hawser.h"
 #include "hawser/http_client.h"
 #include "hawser/pages.h"
+#include "observe/profile_sources.h"
 #include "tests/profile/profile_testing.h"
+#include "tests/raw_peer.h"
 #include "tests/testing.h"
 
 namespace hawser::profile_test {
@@ -194,6 +197,22 @@ TEST(CpuSampler, ThreadsMayBeginAndEndMeanwhile) {
   EXPECT_LE((*sampler)->samples().size(), CpuSampler::samples_max);
 }
 
+TEST(CpuSampler, ThreadsBeyondTheLimitAreCounted) {
+  constexpr std::size_t more = 30;
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < CpuSampler::threads_max + more; ++i) threads.emplace_back([ended] { ended.wait(); });
+  auto sampler = CpuSampler::begin(99);
+  ASSERT_TRUE(sampler) << error_of(sampler);
+  (*sampler)->stop();
+  end.set_value();
+  EXPECT_EQ((*sampler)->threads(), CpuSampler::threads_max);
+  EXPECT_GT((*sampler)->threads_left_out(), more);  // This thread is sampled.
+  EXPECT_THAT(observe::cpu_profile(**sampler, 99, 1).caption,
+              HasSubstr("; " + std::to_string((*sampler)->threads_left_out()) + " further threads were not sampled"));
+}
+
 TEST(ProfilePage, GivesEachFormat) {
   const Burning burning;
   const HttpClientResponse svg = get({"/profile/cpu?seconds=1"});
@@ -212,6 +231,33 @@ TEST(ProfilePage, GivesEachFormat) {
   EXPECT_EQ(html.header("content-type"), "text/html; charset=utf-8");
   EXPECT_THAT(html.body, HasSubstr("burn_processor_time"));
   EXPECT_THAT(html.body, HasSubstr("<div class=\"graph\"><svg xmlns"));
+}
+
+// With thousands of threads, a profile takes tens of milliseconds to begin. The only thread that may block is busy.
+TEST(ProfilePage, ALoopDoesNotBeginTheProfile) {
+  std::atomic<bool> busy{false};
+  std::atomic<bool> released{false};
+  ServerOptions options;
+  options.loop.offload_threads_max = 1;
+  Server server(options);
+  enable_pages(server);
+  ASSERT_TRUE(server.spawn([&]() -> Task<void> {
+    auto work = [&] {
+      busy = true;
+      soon([&] { return released.load(); });
+    };
+    auto blocking = Loop::current()->offload(moved(work));
+    static_cast<void>(co_await std::move(blocking));
+  }));
+  const Result<void> started = server.start();
+  ASSERT_TRUE(started) << error_of(started);
+  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  RawSocket socket = RawSocket::connected_to(server.address());
+  socket.send(as_bytes("GET /profile/cpu?seconds=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"));
+  EXPECT_TRUE(soon([&] { return server.counters().calls_in_flight == 1; }));
+  EXPECT_OK(CpuSampler::begin(99));  // No other one exists.
+  released = true;
+  EXPECT_THAT(socket.receive_all(), StartsWith("HTTP/1.1 200"));
 }
 
 TEST(ProfilePage, IsForClientsOfThisMachineAlone) {

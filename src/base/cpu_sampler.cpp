@@ -99,14 +99,19 @@ bool install(Target& to) {
   return to.installed;
 }
 
-std::vector<std::int32_t> thread_ids() {
+// The first threads_max threads of the process, the oldest first; the others are counted in `beyond`.
+std::vector<std::int32_t> thread_ids(std::size_t& beyond) {
   std::vector<std::int32_t> ids;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
     const std::string name = entry.path().filename();
     std::int32_t id = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), id).ec == std::errc()) ids.push_back(id);
-    if (ids.size() == CpuSampler::threads_max) break;
+    if (std::from_chars(name.data(), name.data() + name.size(), id).ec != std::errc()) continue;
+    if (ids.size() < CpuSampler::threads_max) {
+      ids.push_back(id);
+    } else {
+      ++beyond;
+    }
   }
   return ids;
 }
@@ -139,14 +144,17 @@ Result<std::unique_ptr<CpuSampler>> CpuSampler::begin(unsigned hertz) {
   const long period_ns = 1'000'000'000L / static_cast<long>(std::clamp(hertz, 1U, 1000U));
   const itimerspec period{{period_ns / 1'000'000'000L, period_ns % 1'000'000'000L},
                           {period_ns / 1'000'000'000L, period_ns % 1'000'000'000L}};
-  for (const std::int32_t thread : thread_ids()) {
+  for (const std::int32_t thread : thread_ids(sampler->left_out_)) {
     sigevent event{};
     event.sigev_notify = SIGEV_THREAD_ID;
     event.sigev_signo = SIGPROF;
     event._sigev_un._tid = thread;
     timer_t timer = nullptr;
-    // A thread may have ended meanwhile.
-    if (timer_create(clock_of(thread), &event, &timer) != 0) continue;
+    if (timer_create(clock_of(thread), &event, &timer) != 0) {
+      // Otherwise the thread has ended meanwhile.
+      if (errno == EAGAIN || errno == ENOMEM) ++sampler->left_out_;
+      continue;
+    }
     sampler->timers_.push_back(timer);
     timer_settime(timer, 0, &period, nullptr);
   }
@@ -155,6 +163,10 @@ Result<std::unique_ptr<CpuSampler>> CpuSampler::begin(unsigned hertz) {
 }
 
 CpuSampler::~CpuSampler() { stop(); }
+
+void CpuSampler::end() noexcept {
+  if (running_ && process_ == ::getpid()) target().claimed.store(nullptr);
+}
 
 void CpuSampler::stop() noexcept {
   if (!running_) return;

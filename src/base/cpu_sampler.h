@@ -20,7 +20,7 @@ class CpuSampler {
  public:
   static constexpr std::size_t frames_max = 64;       // Callers beyond are left out.
   static constexpr std::size_t samples_max = 16'384;  // Further samples are counted. 532 bytes each.
-  static constexpr std::size_t threads_max = 1'024;   // Further threads are not sampled.
+  static constexpr std::size_t threads_max = 1'024;   // Further threads are not sampled, and counted.
 
   struct Sample {
     std::uint32_t depth = 0;
@@ -37,12 +37,17 @@ class CpuSampler {
   CpuSampler& operator=(const CpuSampler&) = delete;
   ~CpuSampler();
 
-  // Ends sampling. Afterwards no thread writes samples any more.
+  // No thread writes samples any more, but for signals that are being handled. Takes no time; stop() follows.
+  void end() noexcept;
+  // Ends sampling. Afterwards no thread writes samples any more. Takes milliseconds for 1,000 threads, as begin() does.
   void stop() noexcept;
   // After stop().
   std::span<const Sample> samples() const noexcept;
   std::uint64_t lost() const noexcept;
   std::size_t threads() const noexcept { return timers_.size(); }
+  // Threads that existed at the beginning and are not sampled: those beyond threads_max, and those for which the kernel
+  // gives no timer (RLIMIT_SIGPENDING).
+  std::size_t threads_left_out() const noexcept { return left_out_; }
 
  private:
   struct Ring;
@@ -50,6 +55,7 @@ class CpuSampler {
 
   std::unique_ptr<Ring> ring_;
   std::vector<void*> timers_;  // timer_t
+  std::size_t left_out_ = 0;
   bool running_ = false;
   int process_ = 0;  // The one that began to sample.
 };

@@ -210,6 +210,16 @@ Task<double> pass(HttpRequest& request, std::uint64_t seconds) {
   co_return std::chrono::duration<double>(request.loop().now() - begin).count();
 }
 
+// A process with thousands of threads takes tens of milliseconds, so a thread that may block begins the profile.
+Task<Result<std::unique_ptr<CpuSampler>>> begin_apart(PageState& state, HttpRequest& request, unsigned hertz) {
+  if (rpc::Inspector::on_callers_loop(state.server)) co_return CpuSampler::begin(hertz);
+  auto work = [hertz] { return CpuSampler::begin(hertz); };
+  auto offloaded = request.loop().offload(hawser::moved(work));
+  Result<Result<std::unique_ptr<CpuSampler>>> begun = co_await std::move(offloaded);
+  if (!begun) co_return std::unexpected(std::move(begun.error()));
+  co_return std::move(*begun);
+}
+
 // Why the program cannot take profiles of allocations; empty if it can.
 std::string heap_refusal() {
   switch (allocation_hook::operators.load()) {
@@ -324,13 +334,17 @@ Task<HttpResponse> take_cpu_profile(PageState& state, HttpRequest& request) {
   if (!parameters.good()) {
     co_return refused(400, "a profile has 1 to 60 seconds, 1 to 1000 hertz, and the format html, svg, folded or pprof");
   }
-  Result<std::unique_ptr<CpuSampler>> begun = CpuSampler::begin(hertz);
+  auto beginning = begin_apart(state, request, hertz);
+  Result<std::unique_ptr<CpuSampler>> begun = co_await std::move(beginning);
   if (!begun) co_return refused(begun.error());
   const std::shared_ptr<CpuSampler> sampler = std::move(*begun);
   auto passing = pass(request, seconds);
   const double passed = co_await std::move(passing);
-  sampler->stop();
-  std::function<Profile()> build = [sampler, hertz, passed] { return cpu_profile(*sampler, hertz, passed); };
+  sampler->end();  // The thread that waits for it may be busy for a long time.
+  std::function<Profile()> build = [sampler, hertz, passed] {
+    sampler->stop();
+    return cpu_profile(*sampler, hertz, passed);
+  };
   auto answering = answer(state, request, parameters, "Processor time", std::move(build));
   co_return co_await std::move(answering);
 }

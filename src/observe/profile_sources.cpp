@@ -141,7 +141,13 @@ Profile cpu_profile(const CpuSampler& sampler, unsigned hertz, double seconds) {
   profile.stacks = sums.take();
   profile.caption =
       "of processor time in " + seconds_text(seconds) + ", " + std::to_string(hertz) + " in a second of each thread";
-  if (sampler.lost() != 0) profile.caption += "; " + std::to_string(sampler.lost()) + " were lost";
+  if (sampler.lost() != 0) {
+    profile.caption += "; the last " + std::to_string(sampler.lost()) + " were lost: there is room for " +
+                       std::to_string(CpuSampler::samples_max);
+  }
+  if (sampler.threads_left_out() != 0) {
+    profile.caption += "; " + std::to_string(sampler.threads_left_out()) + " further threads were not sampled";
+  }
   return profile;
 }
 
