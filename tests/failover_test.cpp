@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/sim_poller.h"
+#include "hawser/interceptor.h"
 #include "tests/at_rest.h"
 #include "tests/testing.h"
 #include "transport/network_access.h"
@@ -399,11 +400,17 @@ TEST_F(FailoverTest, ASilentTransportIsLeftForTheStream) {
     AWAIT(connected, client.connect(server.address()));
     REQUIRE_OK(connected);
     REQUIRE(client.transport() == "simpath");
+    unsigned interceptions = 0;
+    client.use([&](OutgoingCall&, Next next) -> Task<Result<void>> {
+      ++interceptions;
+      co_return co_await next();
+    });
     network().vanish_transports();
     const CallOptions reply_options{.timeout = 20s, .idempotent = true};
     AWAIT(reply, client.call<slowly>(reply_options, "x"));
     REQUIRE_OK(reply);
     EXPECT_EQ(client.transport(), "sim");
+    EXPECT_EQ(interceptions, 1U);  // docs/interceptors.md, "How often they run".
   });
 }
 

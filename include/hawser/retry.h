@@ -103,7 +103,8 @@ concept ReportsOutcomes = requires(Via& via) { via.report_next()->retry_after; }
 // Makes calls through a client, a pool or a GrpcClient, and makes them again by a policy. CallOptions::timeout limits
 // the call with all its attempts and pauses; without it, each attempt has the client's own default. The error of a call
 // is true of all its attempts: if one of them may have been executed, the code does not claim otherwise. Calls with
-// streams are made once. Used on the thread of `via`; `via` and this object must outlive their calls.
+// streams are made once. Interceptors of `via` run for each attempt (docs/interceptors.md). Used on the thread of
+// `via`; `via` and this object must outlive their calls.
 template <class Via>
 class Retrying {
  public:

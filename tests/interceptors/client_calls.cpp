@@ -11,6 +11,7 @@
 #include "hawser/blocking_client.h"
 #include "hawser/client_pool.h"
 #include "hawser/interceptor.h"
+#include "hawser/retry.h"
 #include "hawser/scope.h"
 #include "tests/testing.h"
 
@@ -190,6 +191,38 @@ TEST_F(ClientInterceptors, RepeatWhatWasNotExecuted) {
     AWAIT(thrice, client.call<flaky>());
     EXPECT_ERROR(thrice, overloaded, "try again");
     EXPECT_EQ(runs, 3);
+  });
+}
+
+// docs/interceptors.md, "How often they run".
+TEST_F(ClientInterceptors, RunOnceACallBeforeTheOneThatRepeatsItAndForEachAttemptBehindIt) {
+  int outer = 0;
+  int inner = 0;
+  const auto counts = [&](int& number) {
+    add_interceptor([&number](OutgoingCall&, Next next) -> Task<Result<void>> {
+      ++number;
+      AWAIT(outcome, next());
+      co_return outcome;
+    });
+  };
+  counts(outer);
+  use_retries();
+  counts(inner);
+  run([&](Client& client) -> Task<void> {
+    failures_left = 2;
+    AWAIT(third, client.call<flaky>());
+    EXPECT_EQ(third, 3);
+    EXPECT_EQ(outer, 1);
+    EXPECT_EQ(inner, 3);
+    // Each attempt of Retrying is a call, and the interceptors repeat it.
+    failures_left = 4;
+    RetryPolicy policy;
+    policy.backoff_first = 1ms;
+    Retrying retrying(client, policy);
+    AWAIT(later, retrying.call<flaky>());
+    EXPECT_EQ(later, 8);
+    EXPECT_EQ(outer, 1 + 2);
+    EXPECT_EQ(inner, 3 + 5);
   });
 }
 
