@@ -310,7 +310,8 @@ TEST(Recorder, CallsWithStreamsAreCountedOnly) {
     AWAIT(call, client.open<count>(3U));
     REQUIRE_OK(call);
     for (std::uint32_t i = 0; i < 3; ++i) {
-      AWAIT(item, call->reader().next());
+      auto item_by = call->reader();  // The task refers to it.
+      AWAIT(item, item_by.next());
       EXPECT_TRUE(item && *item);
     }
     AWAIT(ended, call->finish());

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -205,6 +206,29 @@ TEST_P(PbParallelChannel, ALimitOfSuccessesNeedsAMergedResponse) {
   const probe::Parcel request = parcel("x");
   probe::PostService_Stub(&both).Hold(&controller, &request, &receipt, nullptr);
   EXPECT_EQ(controller.ErrorCode(), ERESPONSE) << controller.ErrorText();
+}
+
+// what() of an exception of the application may be null.
+TEST_P(PbParallelChannel, AMergerMayThrowAnExceptionWithoutText) {
+  class Throwing final : public ResponseMerger {
+   public:
+    Result Merge(google::protobuf::Message*, const google::protobuf::Message*) override { throw Wordless(); }
+
+   private:
+    struct Wordless : std::exception {
+      const char* what() const noexcept override { return nullptr; }
+    };
+  };
+  const auto living = channel();
+  ParallelChannel both;
+  const ParallelChannelOptions with{.timeout_ms = options.timeout_ms};
+  ASSERT_EQ(both.Init(&with), 0);
+  ASSERT_EQ(both.AddChannel(living.get(), DOESNT_OWN_CHANNEL, nullptr, std::make_shared<Throwing>()), 0);
+  const probe::Parcel request = parcel("x");
+  probe::PostService_Stub(&both).Deliver(&controller, &request, &receipt, nullptr);
+  EXPECT_TRUE(controller.Failed());
+  EXPECT_NE(controller.ErrorText().find("threw an exception without a text"), std::string::npos)
+      << controller.ErrorText();
 }
 
 TEST_P(PbParallelChannel, AttachmentsAreMerged) {

@@ -301,9 +301,11 @@ TEST_F(PbStreams, HandlersThatWaitEndWithTheConnection) {
       AWAIT(call, client.open<deliver_with_stream>(request));
       REQUIRE_OK(call);
       const prpc::RawMessage item{"item"};
-      AWAIT(written, call->writer().write(item));
+      auto written_by = call->writer();  // The task refers to it.
+      AWAIT(written, written_by.write(item));
       REQUIRE_OK(written);
-      AWAIT(same, call->reader().next());
+      auto same_by = call->reader();  // The task refers to it.
+      AWAIT(same, same_by.next());
       REQUIRE_OK(same);
       calls.push_back(std::move(*call));
     }

@@ -228,10 +228,12 @@ Task<void> talk(Client& client, std::vector<std::string> items, std::uint32_t mo
       auto sleep = loop.sleep(pause);
       co_await sleep;
     }
-    AWAIT(written, call->writer().write(item));
+    auto written_by = call->writer();  // The task refers to it.
+    AWAIT(written, written_by.write(item));
     if (!written) break;
     for (int i = 0; i < 2; ++i) {
-      AWAIT(answer, call->reader().next());
+      auto answer_by = call->reader();  // The task refers to it.
+      AWAIT(answer, answer_by.next());
       EXPECT_TRUE(answer && *answer && **answer == item);
     }
   }
@@ -386,10 +388,12 @@ TEST(RecordedStreams, StreamsThatHaveNotEndedAreReturnedWithTheEndOfTheRecording
     AWAIT(call, client.open<twice>(100U));
     REQUIRE_OK(call);
     const std::string item = "still";
-    AWAIT(written, call->writer().write(item));
+    auto written_by = call->writer();  // The task refers to it.
+    AWAIT(written, written_by.write(item));
     REQUIRE_OK(written);
     for (int i = 0; i < 2; ++i) {
-      AWAIT(answer, call->reader().next());
+      auto answer_by = call->reader();  // The task refers to it.
+      AWAIT(answer, answer_by.next());
       EXPECT_TRUE(answer && *answer);
     }
     EXPECT_EQ(recorder.take("one", 1, false, true)->recorded, 0U);
@@ -451,7 +455,8 @@ TEST(RecordedStreams, AnErrorAndAnEarlyEndOfTheHandler) {
     AWAIT(call, client.open<gives_up>());
     REQUIRE_OK(call);
     const std::string item = "x";
-    AWAIT(written, call->writer().write(item));
+    auto written_by = call->writer();  // The task refers to it.
+    AWAIT(written, written_by.write(item));
     EXPECT_OK(written);
     AWAIT(ended, call->finish());
     EXPECT_ERROR(ended, overloaded, "no more");
