@@ -431,15 +431,16 @@ TEST(GrpcClientStreams, AreReadToTheirEndAfterTheServerHasEndedThem) {
     const Raw most{"15"};  // 105,000 bytes.
     AWAIT(call, client.open<remote::count>(most));
     REQUIRE_OK(call);
+    auto reader = call->reader();
     auto pause = here.sleep(50ms);
     co_await pause;
     for (std::size_t i = 0; i < 15; ++i) {
-      AWAIT(item, call->reader().next());
+      AWAIT(item, reader.next());
       REQUIRE_OK(item);
       REQUIRE(item->has_value());
       EXPECT_EQ((*item)->bytes.size(), i * 1000);
     }
-    AWAIT(end, call->reader().next());
+    AWAIT(end, reader.next());
     REQUIRE_OK(end);
     EXPECT_FALSE(end->has_value());
     AWAIT(ended, call->finish());

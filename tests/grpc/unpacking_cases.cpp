@@ -237,20 +237,22 @@ TEST_P(GrpcUnpacking, AClientUnpacksLongReplies) {
     }
     AWAIT(call, client.open<remote::converse>());
     REQUIRE_OK(call);
+    auto reader = call->reader();
+    auto writer = call->writer();
     for (int i = 0; i < 3; ++i) {
-      AWAIT(written, call->writer().write(large));
+      AWAIT(written, writer.write(large));
       REQUIRE_OK(written);
     }
-    call->writer().end();
+    writer.end();
     auto pause = Loop::current()->sleep(20ms);
     co_await pause;
     for (int i = 0; i < 3; ++i) {
-      AWAIT(item, call->reader().next());
+      AWAIT(item, reader.next());
       REQUIRE_OK(item);
       REQUIRE(item->has_value());
       EXPECT_TRUE((*item)->bytes == large.bytes);
     }
-    AWAIT(end, call->reader().next());
+    AWAIT(end, reader.next());
     REQUIRE_OK(end);
     EXPECT_FALSE(end->has_value());
     AWAIT(ended, call->finish());
