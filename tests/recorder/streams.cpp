@@ -311,7 +311,9 @@ TEST(RecordedStreams, EachOfSeveralRecordersHasAllItems) {
         EXPECT_EQ(last.events[i].bytes, "5:" + std::to_string(crc32c(as_bytes(encoded("d")))));
       }
       EXPECT_EQ(last.events[3].kind, Kind::caller_end);
-      if (records.size() == 2) EXPECT_EQ(records[0].events.size(), 7U);
+      if (records.size() == 2) {
+        EXPECT_EQ(records[0].events.size(), 7U);
+      }
     }
   }(loop));
 }
