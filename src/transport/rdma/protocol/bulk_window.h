@@ -16,8 +16,8 @@ namespace hawser::transport::rdma {
 // device's rate and on the latency of the network, so it is measured.
 //
 // Rounds of at least round_time are measured. The first one, with bytes_max, gives the reference. Then the window is
-// halved as long as the rate stays at rate_kept of the reference. If it does not, the window is doubled, and stays until
-// the next trial. From time to time, and soon after the rate has fallen, the reference is measured again.
+// halved as long as the rate stays at rate_kept of the reference. If it does not, the window is doubled, and stays
+// until the next trial. From time to time, and soon after the rate has fallen, the reference is measured again.
 class BulkWindow {
  public:
   static constexpr std::size_t quiet_bytes = std::size_t{1} << 20;  // While no messages are sent.
