@@ -52,8 +52,8 @@ struct GrpcOptions {
   // The time in which a client must take 16 KiB of the messages that wait for it on a stream, or all of them if that is
   // less. The stream of a client that takes less is reset with CANCEL, and its handler is cancelled. A client takes
   // nothing while the window of the stream or of the connection is closed. Checked in intervals, so that it may take up
-  // to twice as long. `forever`: not limited. At least 1 ms.
-  Duration write_timeout = std::chrono::seconds(60);
+  // to twice as long. The client's application may pause for this time. `forever`: not limited. At least 1 ms.
+  Duration write_timeout = std::chrono::minutes(10);
 
   // A connection is asked to end after this time, plus or minus a tenth, so that clients spread over the servers again.
   // Calls may finish within the grace.
