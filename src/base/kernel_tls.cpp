@@ -4,12 +4,14 @@
 #include <linux/tcp.h>
 #include <linux/tls.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "base/descriptor.h"
@@ -45,6 +47,19 @@ void visit_info(KernelCipher cipher, Function function) noexcept {
   }
 }
 
+// Returns 0 as soon as `socket` is ready, otherwise an errno: ETIMEDOUT after `wait_max`.
+int wait_for(int socket, short events, Duration wait_max) noexcept {
+  const auto end = std::chrono::steady_clock::now() + wait_max;
+  pollfd waiting{socket, events, 0};
+  for (;;) {
+    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    const int ready = ::poll(&waiting, 1, rest.count() > 0 ? static_cast<int>(rest.count()) : 0);
+    if (ready > 0) return 0;
+    if (ready == 0) return ETIMEDOUT;
+    if (errno != EINTR) return errno;
+  }
+}
+
 int enable(int socket) noexcept {
   return setsockopt(socket, IPPROTO_TCP, TCP_ULP, "tls", sizeof "tls") == 0 ? 0 : errno;
 }
@@ -67,20 +82,31 @@ int set_key(int socket, const KernelTlsKey& key) noexcept {
   return error;
 }
 
+// Connects a socket that does not block. Returns 0 or an errno: ETIMEDOUT if nobody has answered within `wait_max`.
+int connect_within(int socket, const sockaddr& to, socklen_t size, Duration wait_max) noexcept {
+  if (connect(socket, &to, size) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (const int error = wait_for(socket, POLLOUT, wait_max); error != 0) return error;
+  int error = 0;
+  socklen_t error_size = sizeof error;
+  return getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &error_size) == 0 ? error : errno;
+}
+
 // Two connected sockets of this host. Returns an errno.
 int connect_pair(Descriptor& client, Descriptor& server) noexcept {
-  const Descriptor listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  client = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Descriptor listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  client = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* const where = reinterpret_cast<sockaddr*>(&address);
   if (!listening.valid() || !client.valid() || bind(listening.get(), where, size) != 0 ||
-      listen(listening.get(), 1) != 0 || getsockname(listening.get(), where, &size) != 0 ||
-      connect(client.get(), where, size) != 0) {
+      listen(listening.get(), 1) != 0 || getsockname(listening.get(), where, &size) != 0) {
     return errno;
   }
+  if (const int error = connect_within(client.get(), *where, size, KernelTls::trial_wait_max); error != 0) return error;
+  if (const int error = wait_for(listening.get(), POLLIN, KernelTls::trial_wait_max); error != 0) return error;
   server = Descriptor(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
   return server.valid() ? 0 : errno;
 }

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+
+#include "hawser/time.h"
 
 namespace hawser {
 
@@ -34,9 +37,11 @@ class KernelTls {
     Step step = Step::none;
     int error = 0;
   };
-  // Tries a key on a connection of this host, within the process. Loads modules of the kernel if the process may, so
-  // that the first call may take long: a second, or more than ten on a slow machine.
+  // Tries a key on a connection of this host, within the process. Waits at most twice trial_wait_max for the
+  // connection. Loads modules of the kernel if the process may, so that the first call may take long: a second, or
+  // more than ten on a slow machine.
   static Failure try_key(const KernelTlsKey& key) noexcept;
+  static constexpr Duration trial_wait_max = std::chrono::seconds(1);
 
   // Whatever is sent on the socket from now on is encrypted. The socket must have accepted everything that was
   // encrypted before. After a failure, the socket sends what it is given, as before.

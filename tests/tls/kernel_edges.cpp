@@ -3,6 +3,7 @@
 #include <linux/seccomp.h>
 #include <linux/tcp.h>
 #include <linux/tls.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -11,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -167,6 +169,24 @@ TEST_F(KernelEdges, WantOfDescriptorsIsNoPropertyOfTheKernel) {
   EXPECT_HAS(shared.kernel_support()->problem, "(Too many open files): it is tried again");
   shared.examine_kernel();
   EXPECT_EQ(shared.kernel_support()->problem, tls::examine_kernel().problem);
+}
+
+// Each packet on the interface lo of this thread's network is dropped. Linux tries to connect for two minutes.
+TEST_F(KernelEdges, ATrialEndsThoughTheHostDropsItsPackets) {
+  bool there = false;
+  tls::Shared shared({.kernel = TlsKernel::automatic}, forever, 1, 16);
+  const auto begun = std::chrono::steady_clock::now();
+  std::thread([&] {
+    there = ::unshare(CLONE_NEWNET) == 0 &&
+            std::system("ip link set lo up && tc qdisc add dev lo root pfifo limit 0 2>/dev/null") == 0;
+    if (!there) return;
+    shared.examine_kernel();
+    // Handshakes do not wait for another trial now.
+    for (int i = 0; i < 100; ++i) shared.examine_kernel();
+  }).join();
+  if (!there) GTEST_SKIP() << "this process may not make a network that drops packets";
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, patience);
+  EXPECT_HAS(shared.kernel_support()->problem, "(Connection timed out): it is tried again");
 }
 
 // The ends of a connection after the handshake, without a socket.

@@ -27,7 +27,7 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 
 // Errors that say nothing about the abilities of the kernel.
 bool is_passing(int error) noexcept {
-  constexpr std::array all = {EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, EINTR, EADDRNOTAVAIL, EADDRINUSE};
+  constexpr std::array all = {EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, EINTR, EADDRNOTAVAIL, EADDRINUSE, ETIMEDOUT};
   return std::ranges::find(all, error) != all.end();
 }
 
@@ -170,9 +170,11 @@ KernelSupport examine_kernel() {
     if (derive_key(key, kernel_ciphers[i], any_secret, 0)) failure = KernelTls::try_key(key);
     found.failures[i] = failure;
     found.passing = found.passing || (failure.step != KernelTls::Step::none && is_passing(failure.error));
+    found.timed_out = found.timed_out || failure.error == ETIMEDOUT;
     usable = usable || failure.step == KernelTls::Step::none;
     if (failure.step != KernelTls::Step::none) last = failure;
-    if (failure.step == KernelTls::Step::module) {
+    // Neither depends on the cipher.
+    if (failure.step == KernelTls::Step::module || failure.step == KernelTls::Step::connection) {
       std::fill(found.failures.begin() + static_cast<std::ptrdiff_t>(i), found.failures.end(), failure);
       break;
     }

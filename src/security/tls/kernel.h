@@ -64,7 +64,8 @@ enum class KernelRefusal : std::uint8_t {
 struct KernelSupport {
   std::string problem = {};  // Why nothing can be encrypted, with the remedy; empty: something can.
   std::array<KernelTls::Failure, kernel_ciphers.size()> failures = {};  // One for each of kernel_ciphers.
-  bool passing = false;  // An error is one of a moment, such as of a process that has no descriptor left.
+  bool passing = false;    // An error is one of a moment, such as of a process that has no descriptor left.
+  bool timed_out = false;  // The kernel made no connection in time. The trial has taken long.
 };
 // Tries each cipher. May load modules of the kernel, so it may take long.
 KernelSupport examine_kernel();

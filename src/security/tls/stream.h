@@ -38,8 +38,9 @@ struct Shared {
   ~Shared() { store.stop(); }
 
   // Tries what the kernel can encrypt, unless that is known. The first call may load modules, so it belongs on a thread
-  // that may block. Throws std::bad_alloc.
+  // that may block. After a trial that has timed out, there is none for kernel_trial_pause. Throws std::bad_alloc.
   void examine_kernel();
+  static constexpr Duration kernel_trial_pause = std::chrono::seconds(10);
   // Does so on a thread of the pool, if there is one.
   void examine_kernel_later();
   // Returns the result. Does not wait for others.
@@ -61,7 +62,8 @@ struct Shared {
 
  private:
   std::atomic<bool> kernel_known_{false};
-  std::mutex kernel_trial_mutex_;  // Held while the kernel is tried.
+  std::mutex kernel_trial_mutex_;  // Held while the kernel is tried. Guards kernel_trial_next_.
+  std::chrono::steady_clock::time_point kernel_trial_next_ = {};
   mutable std::mutex kernel_mutex_;
   std::shared_ptr<const KernelSupport> kernel_support_ = std::make_shared<const KernelSupport>(KernelSupport{
       .problem = "it was not tried yet what the kernel can encrypt: connect again"});  // By kernel_mutex_.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -15,8 +16,11 @@ void Shared::examine_kernel() {
   if (kernel_known_.load(std::memory_order_acquire)) return;
   const std::lock_guard trying(kernel_trial_mutex_);
   if (kernel_known_.load(std::memory_order_acquire)) return;
+  // Each handshake would wait.
+  if (std::chrono::steady_clock::now() < kernel_trial_next_) return;
   auto found = std::make_shared<const KernelSupport>(tls::examine_kernel());
   const bool known = !found->passing;
+  if (found->timed_out) kernel_trial_next_ = std::chrono::steady_clock::now() + kernel_trial_pause;
   {
     const std::lock_guard lock(kernel_mutex_);
     kernel_support_.swap(found);
