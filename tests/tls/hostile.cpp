@@ -21,6 +21,8 @@ namespace {
 using namespace testing_tools;
 using tls::Session;
 
+constexpr int tcp_cork = 3;  // TCP_CORK, whose header must not be included beside <linux/tcp.h>.
+
 class TlsHostile : public TlsFixture {
  protected:
   TlsHostile() {
@@ -304,6 +306,36 @@ TEST_F(TlsHostile, ACutStreamIsNotTakenForItsEnd) {
     }(listener.address(), client_options(), text));
     peer.join();
     EXPECT_EQ(text.find("without the end of TLS (close_notify)") != std::string::npos, cut) << text;
+  }
+}
+
+// The last flight of the handshake, a request, close_notify and the end of TCP arrive in one segment.
+TEST_F(TlsHostile, ARequestWithItsEndInOneFlightIsAnswered) {
+  for (const PollerKind poller : {PollerKind::epoll, PollerKind::io_uring}) {
+    for (const unsigned threads : {2U, 0U}) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(poller)) + ", threads " + std::to_string(threads));
+      options.loop.poller = poller;
+      tls_options.handshake_threads = threads;
+      server.reset();
+      start();
+      for (int i = 0; i < 20; ++i) {
+        client_context = load(client_context_options);
+        RawTls peer(RawSocket::connected_to(server->address()),
+                    std::make_unique<Session>(client_context, "localhost", "http/1.1", nullptr));
+        ASSERT_TRUE(peer.handshake(false)) << peer.session().error().text;
+        const std::string_view request = "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        const ConstBuffer piece{as_bytes(request).data(), request.size()};
+        ASSERT_EQ(peer.session().write(std::span(&piece, 1), request.size()), request.size());
+        peer.session().shut_down();
+        const int one = 1;
+        ASSERT_EQ(setsockopt(peer.socket().fd(), IPPROTO_TCP, tcp_cork, &one, sizeof one), 0);
+        peer.flush();
+        ASSERT_EQ(::shutdown(peer.socket().fd(), SHUT_WR), 0);
+        const auto answer = peer.receive(15);
+        ASSERT_TRUE(answer) << "attempt " << i << ": " << logged();
+        EXPECT_EQ(as_text(*answer), "HTTP/1.1 200 OK");
+      }
+    }
   }
 }
 

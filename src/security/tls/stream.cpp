@@ -176,6 +176,8 @@ void TlsStream::stepped() {
       return;
     case Session::Progress::done: break;
   }
+  // poll() passes on what follows the handshake. An end of the stream below must not be received before that.
+  stream_->pause();
   kernel_wanted_ = shared_->kernel != TlsKernel::off;
   begin_kernel();
   if (ended_) return;
