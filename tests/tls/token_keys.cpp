@@ -364,6 +364,48 @@ TEST_F(TlsTokenKeys, CloseNoSessionOnALoop) {
   EXPECT_EQ(closed, 2) << "the noted one, and the one of the second key";
 }
 
+// A token may take seconds. The threads for handshakes wait for it.
+TEST_F(TlsTokenKeys, AreNotOpenedByALoopThatStartsAServer) {
+  static std::atomic<int> on_loops{0};
+  static std::atomic<int> elsewhere{0};
+  on_loops = elsewhere = 0;
+  tls_options.certificates = {tokens->import(authority.issue("server"), "started")};
+  Replaced replaced(functions());
+  replaced.list().C_OpenSession = [](CK_SLOT_ID slot, CK_FLAGS flags, void* application, CK_NOTIFY notify,
+                                     CK_SESSION_HANDLE* session) {
+    ++(Loop::current() != nullptr ? on_loops : elsewhere);
+    return Replaced::original->C_OpenSession(slot, flags, application, notify, session);
+  };
+  replaced.list().C_Login = [](CK_SESSION_HANDLE session, CK_USER_TYPE user, unsigned char* text, CK_ULONG size) {
+    ++(Loop::current() != nullptr ? on_loops : elsewhere);
+    return Replaced::original->C_Login(session, user, text, size);
+  };
+  Loop loop(options.loop);
+  const TlsServer served_security(tls_options);
+  options.security = served_security;
+  Server served(loop, options);
+  served.register_handler<echo>();
+  loop.run([](Server& with, TlsClientOptions tls) -> Task<void> {
+    const Result<void> started = with.start();
+    EXPECT_TRUE(started) << error_of(started);
+    EXPECT_EQ(on_loops + elsewhere, 0);
+    ClientOptions to{.connect_timeout = patience, .call_timeout = patience};
+    to.security = TlsClient(tls);
+    Client client(to);
+    const std::string address = with.address();
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<echo>("hi"));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(*reply, "hi");
+    client.close();
+    auto stopping = with.shut_down(1s);
+    co_await std::move(stopping);
+  }(served, client_options()));
+  EXPECT_EQ(on_loops, 0);
+  EXPECT_GE(elsewhere, 1);
+}
+
 // The token asks for the PIN again for each signature of such a key.
 TEST_F(TlsTokenKeys, ThatDemandThePinEachTimeSayWhyItWasRefused) {
   const std::string uri = tokens->import(authority.issue("server"), "always").key_file;

@@ -24,7 +24,8 @@ struct Pkcs11Key {
   std::string name;  // For errors. Without the attributes that may contain a PIN.
 };
 
-// Loads the module, logs in, and finds the key. Blocks. The module stays loaded until the process ends.
+// Loads the module, logs in, and finds the key. Blocks, except on the thread of a loop: there it only reads the URI,
+// and the first signature does the rest. The module stays loaded until the process ends.
 Result<Pkcs11Key> open_pkcs11_key(const std::string& uri);
 // The file of the PIN, empty: none. For noticing that it has changed.
 std::string pin_file_of_pkcs11(const std::string& uri);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/escaped_text.h"
+#include "hawser/loop.h"
 #include "security/tls/certificate.h"
 #include "security/tls/pkcs11.h"
 
@@ -316,16 +317,43 @@ std::string TokenKey::other_keys(Session session) const {
   return all.empty() ? "none" : all;
 }
 
+// A key whose module is loaded by the first signature. Thread-safe.
+class LateKey {
+ public:
+  explicit LateKey(Pkcs11Uri uri) : uri_(std::move(uri)) {}
+  Result<void> load() {
+    const std::lock_guard lock(mutex_);
+    if (key_ != nullptr) return {};
+    const Result<Pkcs11Module*> module = Pkcs11Module::load(uri_.module_path);
+    if (!module) return std::unexpected(module.error());
+    key_ = std::make_unique<TokenKey>(uri_, **module);
+    return {};
+  }
+  Result<void> open() {
+    if (Result<void> loaded = load(); !loaded) return loaded;
+    return key_->open();
+  }
+  Result<std::vector<std::byte>> sign(const TlsSigningRequest& request) {
+    if (const Result<void> loaded = load(); !loaded) return std::unexpected(loaded.error());
+    return key_->sign(request);
+  }
+
+ private:
+  const Pkcs11Uri uri_;
+  std::mutex mutex_;
+  std::unique_ptr<TokenKey> key_;  // Set once, with mutex_.
+};
+
 // ---- The interface ----
 
 Result<Pkcs11Key> open_pkcs11_key(const std::string& text) {
   Result<Pkcs11Uri> uri = parse_pkcs11_uri(text);
   if (!uri) return std::unexpected(std::move(uri.error()));
-  const Result<Pkcs11Module*> module = Pkcs11Module::load(uri->module_path);
-  if (!module) return std::unexpected(module.error());
   const std::string name = "the key " + uri->shown;
-  const auto key = std::make_shared<TokenKey>(std::move(*uri), **module);
-  if (Result<void> opened = key->open(); !opened) return std::unexpected(std::move(opened.error()));
+  const auto key = std::make_shared<LateKey>(std::move(*uri));
+  if (Loop::current() == nullptr) {
+    if (Result<void> opened = key->open(); !opened) return std::unexpected(std::move(opened.error()));
+  }
   return Pkcs11Key{[key](const TlsSigningRequest& request) { return key->sign(request); }, name};
 }
 
