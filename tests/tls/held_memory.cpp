@@ -323,6 +323,111 @@ TEST_F(TlsHeldMemory, TheSecondHelloIsBoundedToo) {
   EXPECT_HAS(server_end.error().text, "ClientHello) of 16385 bytes");
 }
 
+class CountedHolder final : tls::MemoryHolder {
+ public:
+  CountedHolder(const std::shared_ptr<tls::HeldMemory>& memory, const std::string& peer) { join(memory, peer); }
+  using MemoryHolder::hold;
+  bool ended = false;
+
+ private:
+  void give_up() override { ended = true; }
+};
+
+TEST(TlsHeldMemoryOrder, APlaceIsKeptByAsMuchProgressAsIsHeld) {
+  for (const std::size_t progress : {1, 99, 100}) {
+    const auto memory = std::make_shared<tls::HeldMemory>(250, std::make_shared<tls::HeldTotals>());
+    CountedHolder slow(memory, "peer");
+    CountedHolder quiet(memory, "peer");
+    CountedHolder third(memory, "peer");
+    slow.hold(100, 0);
+    quiet.hold(100, 0);
+    slow.hold(100, progress);
+    third.hold(100, 0);
+    EXPECT_EQ(slow.ended, progress < 100) << progress;
+    EXPECT_EQ(quiet.ended, progress == 100) << progress;
+    EXPECT_FALSE(third.ended);
+    EXPECT_EQ(memory->used(), 200U);
+  }
+  // Progress adds up.
+  const auto memory = std::make_shared<tls::HeldMemory>(250, std::make_shared<tls::HeldTotals>());
+  CountedHolder steady(memory, "peer");
+  CountedHolder quiet(memory, "peer");
+  CountedHolder third(memory, "peer");
+  steady.hold(100, 0);
+  quiet.hold(100, 0);
+  for (int i = 0; i < 10; ++i) steady.hold(100, 10);
+  third.hold(100, 0);
+  EXPECT_TRUE(quiet.ended);
+  EXPECT_FALSE(steady.ended);
+}
+
+TEST(TlsHeldMemoryOrder, ThePeerThatHoldsTheMostGivesUpFirst) {
+  const auto totals = std::make_shared<tls::HeldTotals>();
+  const auto memory = std::make_shared<tls::HeldMemory>(1000, totals);
+  CountedHolder honest(memory, "honest");
+  honest.hold(200, 0);
+  std::vector<std::unique_ptr<CountedHolder>> others;
+  for (int i = 0; i < 100; ++i) {
+    others.push_back(std::make_unique<CountedHolder>(memory, "greedy"));
+    others.back()->hold(50, 0);
+    for (const auto& one : others) {
+      if (!one->ended) one->hold(50, 50);
+    }
+    EXPECT_LE(memory->used(), 1000U);
+  }
+  EXPECT_FALSE(honest.ended);
+  EXPECT_EQ(std::ranges::count_if(others, [](const auto& one) { return one->ended; }), 84);
+  EXPECT_EQ(totals->ended, 84U);
+  others.clear();
+  EXPECT_EQ(memory->used(), 200U);
+  // It may hold all of the memory that nobody else needs.
+  honest.hold(1000, 0);
+  EXPECT_FALSE(honest.ended);
+  honest.hold(1001, 0);
+  EXPECT_TRUE(honest.ended);
+  EXPECT_EQ(totals->bytes, 0U);
+}
+
+// Another host, which holds more and always makes a little progress, ends no connection of a slow client.
+TEST_F(TlsHeldMemory, OfAnotherHostIsNotAtTheCostOfASlowClient) {
+  tls_options.held_bytes_max = std::size_t{1} << 20;
+  start();
+  const auto connected_from = [&](const char* source) {
+    RawSocket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    EXPECT_EQ(inet_pton(AF_INET, source, &address.sin_addr), 1);
+    auto* const where = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(socket.fd(), where, sizeof address), 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port())));
+    EXPECT_EQ(::connect(socket.fd(), where, sizeof address), 0);
+    return RawTls(std::move(socket), client_session());
+  };
+  const auto send_part = [](RawTls& peer, std::size_t bytes) {
+    peer.socket().send(peer.session().output().bytes().first(bytes));
+    peer.session().output().consume(bytes);
+  };
+  RawTls slow = connected_from("127.0.0.1");
+  ASSERT_TRUE(slow.handshake());
+  const Octets hello = wire::encode_hello(usual_hello());
+  write_text(slow.session(), as_text(hello));
+  send_part(slow, 20);
+  ASSERT_TRUE(soon([&] { return security->counters().held_bytes != 0; }));
+  std::vector<RawTls> others;
+  for (int i = 0; i < 100; ++i) {
+    others.push_back(connected_from("127.0.0.2"));
+    ASSERT_TRUE(others.back().handshake());
+    write_text(others.back().session(), "HAWS");
+    write_text(others.back().session(), text_of(2000));
+    send_part(others.back(), 500);
+  }
+  EXPECT_TRUE(soon([&] { return security->counters().held_ended >= 30; })) << security->counters().held_ended;
+  slow.flush();
+  EXPECT_TRUE(slow.receive(wire::hello_prefix_bytes)) << logged();
+  others.clear();
+}
+
 // Peers that hold a part of a record each: the oldest ones end, and others are served.
 TEST_F(TlsHeldMemory, IsBoundedForIncompleteRecords) {
   constexpr std::size_t limit = std::size_t{1} << 20;

@@ -1,37 +1,67 @@
 #include "security/tls/held_memory.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace hawser::tls {
 
 MemoryHolder::~MemoryHolder() {
-  if (memory_ != nullptr && bytes_ != 0) memory_->set(*this, 0, false);
+  if (memory_ == nullptr) return;
+  if (bytes_ != 0) memory_->set(*this, 0, 0);
+  if (--peer_->second.members == 0) memory_->peers_.erase(peer_);
 }
 
-void MemoryHolder::hold(std::size_t bytes, bool progress) {
-  if (memory_ == nullptr || (bytes == bytes_ && (bytes == 0 || !progress))) return;
+void MemoryHolder::join(std::shared_ptr<HeldMemory> memory, const std::string& peer) {
+  if (memory == nullptr) return;
+  peer_ = memory->peers_.try_emplace(peer).first;
+  ++peer_->second.members;
+  memory_ = std::move(memory);
+}
+
+void MemoryHolder::hold(std::size_t bytes, std::size_t progress) {
+  if (memory_ == nullptr || (bytes == bytes_ && (bytes == 0 || progress == 0))) return;
   memory_->set(*this, bytes, progress);
 }
 
-void HeldMemory::set(MemoryHolder& holder, std::size_t bytes, bool progress) {
+void HeldMemory::take_off(MemoryHolder& holder) noexcept {
+  Peer& peer = holder.peer_->second;
+  used_ -= holder.bytes_;
+  peer.bytes -= holder.bytes_;
+  totals_->bytes.fetch_sub(holder.bytes_, std::memory_order_relaxed);
+  if (holder.bytes_ != 0) holder.unlisted_.splice(holder.unlisted_.begin(), peer.waiting, holder.place_);
+  holder.bytes_ = 0;
+}
+
+// Visits all peers. Each call costs a connection of the one that it returns.
+HeldMemory::Peer* HeldMemory::largest() noexcept {
+  Peer* most = nullptr;
+  for (auto& [name, peer] : peers_) {
+    if (!peer.waiting.empty() && (most == nullptr || peer.bytes > most->bytes)) most = &peer;
+  }
+  return most;
+}
+
+void HeldMemory::set(MemoryHolder& holder, std::size_t bytes, std::size_t progress) {
+  if (bytes == 0) return take_off(holder);
+  Peer& peer = holder.peer_->second;
   const bool listed = holder.bytes_ != 0;
   used_ = used_ - holder.bytes_ + bytes;
+  peer.bytes = peer.bytes - holder.bytes_ + bytes;
   totals_->bytes.fetch_add(bytes - holder.bytes_, std::memory_order_relaxed);
   holder.bytes_ = bytes;
-  if (bytes == 0) {
-    if (listed) holder.unlisted_.splice(holder.unlisted_.begin(), holders_, holder.place_);
-    return;
-  }
+  holder.progress_ = listed ? holder.progress_ + std::min(progress, bytes) : 0;
   if (!listed) {
-    holders_.splice(holders_.end(), holder.unlisted_);
-  } else if (progress) {
-    holders_.splice(holders_.end(), holders_, holder.place_);
+    peer.waiting.splice(peer.waiting.end(), holder.unlisted_);
+  } else if (holder.progress_ >= bytes) {
+    holder.progress_ = 0;
+    peer.waiting.splice(peer.waiting.end(), peer.waiting, holder.place_);
   }
-  while (used_ > bytes_max_ && !holders_.empty()) {
-    MemoryHolder& oldest = *holders_.front();
-    used_ -= oldest.bytes_;
-    totals_->bytes.fetch_sub(oldest.bytes_, std::memory_order_relaxed);
+  while (used_ > bytes_max_) {
+    Peer* const most = largest();
+    if (most == nullptr) return;
+    MemoryHolder& oldest = *most->waiting.front();
+    take_off(oldest);
     totals_->ended.fetch_add(1, std::memory_order_relaxed);
-    oldest.bytes_ = 0;
-    oldest.unlisted_.splice(oldest.unlisted_.begin(), holders_, holders_.begin());
     oldest.give_up();
   }
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hawser/detail/loop_access.h"
+#include "rpc/server/receive_peers.h"
 #include "transport/common/null_sink.h"
 
 namespace hawser::tls {
@@ -124,8 +125,8 @@ void TlsStream::start(Loop& loop, StreamSink& sink) {
   }
   loop_ = &loop;
   sink_ = &sink;
-  join(shared_->held.of(loop));
-  note_held(true);
+  join(shared_->held.of(loop), rpc::receive_peer_of(stream_->peer()));
+  note_held(all_progress);
   if (std::exchange(running_, true)) {
     stream_->set_sink(*this);
     stream_->resume();
@@ -182,7 +183,7 @@ void TlsStream::stepped() {
   begin_kernel();
   if (ended_) return;
   open_ = true;
-  note_held(true);
+  note_held(all_progress);
   if (opened_) {
     pause();
     return std::exchange(opened_, nullptr)();
@@ -255,7 +256,7 @@ std::size_t TlsStream::send(std::span<const ConstBuffer> pieces) {
     return done;
   }
   sink_blocked_ = done < offered;
-  if (below_blocked_) note_held(false);
+  if (below_blocked_) note_held(0);
   return done;
 }
 
@@ -266,12 +267,14 @@ void TlsStream::sendable(std::size_t bytes) {
     if (!ended_ && (std::exchange(sink_blocked_, false) || bytes != 0)) sink_->sendable(bytes);
     return;
   }
+  const std::size_t before = sending_.bytes().size();
   if (bytes != 0) sending_.consume(bytes);
   below_blocked_ = false;
   if (step_->session == nullptr || busy_) return;
+  const std::size_t behind = step_->session->output().bytes().size();
   send_output();
   begin_kernel();
-  note_held(bytes != 0);
+  note_held(before + behind - sending_.bytes().size() - step_->session->output().bytes().size());
   if (open_ && !below_blocked_ && !ended_ && std::exchange(sink_blocked_, false)) sink_->sendable(0);
 }
 
@@ -318,7 +321,7 @@ void TlsStream::received(std::size_t bytes) {
   }
   if (step_->session != nullptr && !busy_ && step_->session->input().empty()) step_->session->input().clear();
   quiet_ = true;
-  note_held(false);
+  note_held(0);
   if (open_ && !paused_ && !later_) sink_->received(0);
 }
 
@@ -327,7 +330,7 @@ void TlsStream::deliver() {
   if (!ready() || paused_ || half_closed_ || std::exchange(delivering_, true)) return;
   Session& session = *step_->session;
   Session::Read result = Session::Read::data;
-  bool progress = false;
+  std::size_t progress = 0;
   while (!paused_ && !ended_) {
     const MutableBytes space = sink_->receive_space();
     std::size_t bytes = 0;
@@ -336,7 +339,7 @@ void TlsStream::deliver() {
     if (kernel_.begun() && session.notes().key_demanded && !finish_wanted_) break;
     if (result != Session::Read::data) break;
     sink_->received(bytes);
-    progress = true;
+    progress += bytes;
   }
   delivering_ = false;
   // Answers to the peer's messages of TLS, or an alert.
@@ -409,7 +412,7 @@ bool TlsStream::poll() {
 // ---- Held memory ----
 
 // Counts what the peer makes this stream hold. Another thread may use the session during a step of the handshake.
-void TlsStream::note_held(bool progress) noexcept {
+void TlsStream::note_held(std::size_t progress) noexcept {
   if (!joined() || ended_) return;
   if (!open_) return hold(handshake_bytes + shared_->store.options().client_hello_bytes_max, progress);
   hold(session().waiting_bytes() + session().output().capacity() + sending_.capacity(), progress);
@@ -426,8 +429,9 @@ void TlsStream::give_up() {
   Error reason{ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0, {}};
   try {
     reason.text =
-        "the received bytes of this connection have waited longest, and all connections of the loop hold more than "
-        "TlsServerOptions::held_bytes_max: raise it, or accept fewer connections";
+        "all connections of the loop hold more than TlsServerOptions::held_bytes_max, those of this peer hold the "
+        "most, "
+        "and the bytes of this one have waited longest: raise it, or accept fewer connections";
   } catch (const std::bad_alloc&) {
     reason.text = "out of memory";  // So short that it needs no memory.
   }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -177,7 +178,9 @@ class TlsStream final : public transport::Stream,
   bool poll() override;
 
   void give_up() override;
-  void note_held(bool progress) noexcept;
+  // `progress`: bytes that were exchanged with the peer; `all_progress`: it has done everything that it began.
+  static constexpr std::size_t all_progress = SIZE_MAX;
+  void note_held(std::size_t progress) noexcept;
   void begin_kernel();
   std::size_t send_by_kernel(std::span<const ConstBuffer> pieces, std::size_t offered);
   void answer_by_kernel();
