@@ -1,8 +1,11 @@
+#include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -184,6 +187,52 @@ TEST_F(TlsCertificates, MayBeRevoked) {
   tls::Authority other(folder.path().string(), "other");
   with.crl_files = {other.revoke({})};
   EXPECT_HAS(call(with), "there is no list of revoked certificates of its issuer");
+}
+
+// The list of the root says which of the issuers between are revoked. It may be absent.
+TEST_F(TlsCertificates, OfARevokedIssuerAreRefused) {
+  const tls::Authority& root = authority;
+  tls::Authority middle(folder.path().string(), "middle");
+  // Signed by the root, with the name and the key of `middle`.
+  const tls::X509Ptr issuer(X509_dup(middle.certificate()));
+  ASSERT_EQ(ASN1_INTEGER_set(X509_get_serialNumber(issuer.get()), 777), 1);
+  ASSERT_EQ(X509_set_issuer_name(issuer.get(), X509_get_subject_name(root.certificate())), 1);
+  ASSERT_GT(X509_sign(issuer.get(), root.key(), EVP_sha256()), 0);
+  const auto append = [&](const std::string& file) {
+    const std::unique_ptr<std::FILE, tls::Released<std::fclose>> out(std::fopen(file.c_str(), "ab"));
+    ASSERT_EQ(PEM_write_X509(out.get(), issuer.get()), 1);
+  };
+  const TlsCertificate issuer_files{(folder.path() / "issuer.pem").string()};
+  append(issuer_files.certificate_file);
+  TlsCertificate leaf = middle.issue("leaf");
+  append(leaf.certificate_file);
+  tls_options.certificates = {leaf};
+  tls_options.client_ca_file = root.ca_file();
+  tls_options.client_certificate_required = false;
+  tls_options.crl_files = {middle.revoke({}), authority.revoke({})};
+  start();
+  TlsClientOptions with = client_options();
+  EXPECT_EQ(call(with), "ok");
+  with.crl_files = {middle.revoke({})};
+  EXPECT_EQ(call(with), "ok") << "no list of the root";
+  with.crl_files = {middle.revoke({}), authority.revoke({})};
+  with.certificate = leaf;
+  EXPECT_EQ(call(with), "ok");
+  with.certificate = {};
+  authority.revoke({issuer_files});
+  EXPECT_HAS(call(with), "was revoked by its issuer (CN=authority main)");
+  with.crl_files = {};
+  EXPECT_EQ(call(with), "ok");
+  ASSERT_TRUE(security->reload());
+  with.certificate = leaf;
+  EXPECT_NE(call(with), "ok");
+  EXPECT_TRUE(soon([&] { return logged().find("was revoked by its issuer (CN=authority main)") != std::string::npos; }))
+      << logged();
+  // A list of the root that is too old is no reason to trust.
+  authority.revoke({}, -60);
+  with.certificate = {};
+  with.crl_files = tls_options.crl_files;
+  EXPECT_HAS(call(with), "is too old: renew it in TlsClientOptions::crl_files");
 }
 
 // A session is not resumed with a list that is too old for a handshake.

@@ -37,6 +37,11 @@ Result<void> refused(const std::string& what) {
 
 int on_verify(int valid, X509_STORE_CTX* store) {
   if (valid == 1) return 1;
+  // Only the peer's own certificate needs a list. For an issuer, one is used if there is one.
+  if (X509_STORE_CTX_get_error(store) == X509_V_ERR_UNABLE_TO_GET_CRL && X509_STORE_CTX_get_error_depth(store) > 0) {
+    X509_STORE_CTX_set_error(store, X509_V_OK);
+    return 1;
+  }
   const auto* const ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   // The text is an extra; without memory the verification fails likewise.
   try {
@@ -394,7 +399,9 @@ Result<void> Context::add_trusted() {
     }
     if (X509_STORE_add_crl(store, crl->get()) != 1) return refused("OpenSSL refuses the list in " + file);
   }
-  if (!options_.crl_files.empty()) X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+  if (!options_.crl_files.empty()) {
+    X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
+  }
   return {};
 }
 
