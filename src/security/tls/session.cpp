@@ -332,7 +332,7 @@ bool Session::write_record(const std::byte* data, std::size_t bytes) {
   return false;
 }
 
-// Small pieces are put together in records. Others are encrypted where they are.
+// Small pieces are put together in records. Large ones, and the last one, are encrypted where they are.
 std::size_t Session::write(std::span<const ConstBuffer> pieces, std::size_t bytes_max) {
   static thread_local std::array<std::byte, record_bytes_max> together;
   if (over_) return 0;
@@ -348,9 +348,11 @@ std::size_t Session::write(std::span<const ConstBuffer> pieces, std::size_t byte
     std::size_t used = 0;
     while (used < piece.size && done + held < bytes_max) {
       const std::size_t rest = piece.size - used;
-      if (held == 0 && rest >= record_bytes_max) {
-        const std::size_t direct = std::min(rest, bytes_max - done) / record_bytes_max * record_bytes_max;
-        const std::size_t size = direct != 0 ? direct : record_bytes_max;
+      const bool last = &piece == &pieces.back();
+      if (held == 0 && (last || rest >= record_bytes_max)) {
+        const std::size_t direct = std::min(rest, bytes_max - done);
+        const std::size_t full = direct / record_bytes_max * record_bytes_max;
+        const std::size_t size = last ? direct : full != 0 ? full : record_bytes_max;
         if (!write_record(piece.data + used, size)) return done;
         done += size;
         used += size;
