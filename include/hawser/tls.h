@@ -121,7 +121,8 @@ struct TlsServerOptions {
   // Certificates of the issuers of client certificates. Empty: no client certificates are requested.
   std::string client_ca_file = {};
   bool client_certificate_required = true;  // With client_ca_file: clients without a certificate are refused.
-  // Lists of revoked certificates. If there is any, each issuer of a client certificate needs a current one.
+  // Lists of revoked certificates, one in each file. If there is any, the issuer of a client certificate needs a
+  // current one. A list of the issuer of an issuer is used if there is one, and must be current then.
   std::vector<std::string> crl_files = {};
   TlsPolicy policy = TlsPolicy::required;
   TlsProtection protection = TlsProtection::authenticated;
@@ -139,8 +140,9 @@ struct TlsServerOptions {
   std::size_t client_hello_bytes_max = 16 * 1024;
   // Limit, on each loop, for the bytes that clients make their connections hold: handshakes that are not complete,
   // incomplete records and messages of TLS, received bytes of paused connections, and encrypted bytes that the client
-  // has not received. When it is exceeded, the connection whose bytes have waited longest ends. At least 1 MiB, and as
-  // much as one handshake may hold: 80 KiB, client_hello_bytes_max, and with client_ca_file peer_certificate_bytes_max.
+  // has not received. When it is exceeded, the peer whose connections hold the most loses the one whose bytes have
+  // waited longest; docs/security.md says what a peer is. At least 1 MiB, and as much as one handshake may hold:
+  // 80 KiB, client_hello_bytes_max, and with client_ca_file peer_certificate_bytes_max.
   std::size_t held_bytes_max = std::size_t{256} << 20;
   TlsKernel kernel = TlsKernel::off;  // Whether the kernel encrypts what is sent.
 };
