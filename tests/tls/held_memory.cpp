@@ -418,7 +418,7 @@ TEST_F(TlsHeldMemory, OfAnotherHostIsNotAtTheCostOfASlowClient) {
   for (int i = 0; i < 100; ++i) {
     others.push_back(connected_from("127.0.0.2"));
     ASSERT_TRUE(others.back().handshake());
-    write_text(others.back().session(), "HAWS");
+    write_text(others.back().session(), "HWSR");
     write_text(others.back().session(), text_of(2000));
     send_part(others.back(), 500);
   }
