@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "exec/sim_poller.h"
+#include "hawser/memory.h"
 #include "rpc/session/session.h"
 #include "tests/hand_network.h"
 #include "tests/testing.h"
 #include "transport/network_access.h"
+#include "wire/memory_body.h"
 
 // Time for which one connection may occupy its loop. The handlers take virtual time.
 namespace hawser::turn {
@@ -17,12 +19,12 @@ namespace hawser::turn {
 using namespace testing_tools;
 using wire::FrameKind;
 
-// Virtual time that also advances while work is done.
+// Virtual time that also advances while work is done, and at each reading of the clock.
 class WorkPoller final : public exec::Poller {
  public:
-  explicit WorkPoller(Duration& worked) noexcept : worked_(worked) {}
+  WorkPoller(Duration& worked, const Duration& reading) noexcept : worked_(worked), reading_(reading) {}
   std::string_view name() const noexcept override { return "simulated work"; }
-  Time now() const noexcept override { return sim_.now() + worked_; }
+  Time now() const noexcept override { return sim_.now() + (worked_ += reading_); }
   std::size_t wait(Duration timeout, Time& now) override {
     Time waited;
     const std::size_t found = sim_.wait(timeout, waited);
@@ -37,6 +39,7 @@ class WorkPoller final : public exec::Poller {
  private:
   exec::SimPoller sim_;
   Duration& worked_;
+  const Duration& reading_;
 };
 
 class Turn : public ::testing::Test {
@@ -78,9 +81,10 @@ class Turn : public ::testing::Test {
   }
 
   Duration worked{};
+  Duration reading{};  // Duration of one reading of the clock.
   std::size_t calls = 0;
   Service service{*this};
-  Loop loop{std::make_unique<WorkPoller>(worked), LoopOptions{.log = no_log()}};
+  Loop loop{std::make_unique<WorkPoller>(worked, reading), LoopOptions{.log = no_log()}};
   std::shared_ptr<HandNetwork> network = std::make_shared<HandNetwork>();
   std::deque<Peer> peers;
   std::unique_ptr<Server> server;
@@ -124,6 +128,33 @@ TEST_F(Turn, LongMessagesAreTimedEach) {
     ASSERT_GT(calls, before);
     EXPECT_LE(calls, before + 40);
   }
+}
+
+// A short message can make the server copy much, so copies are timed too.
+TEST_F(Turn, ReadsOfMuchMemoryAreTimedEach) {
+  constexpr std::size_t bytes = std::size_t{256} << 10;
+  RegisteredBuffer buffer = std::move(*RegisteredBuffer::allocate(*server, bytes));
+  const ExposedRegion region = std::move(*buffer.expose(0, bytes, RegionAccess::read));
+  const RemoteRegion& handle = region.handle();
+  std::string body(wire::region_id_bytes + wire::memory_range_bytes, '\0');
+  wire::write_memory_range(wire::write_region_id(reinterpret_cast<std::byte*>(body.data()),
+                                                 {handle.owner, handle.slot, handle.generation, handle.capability}),
+                           {.offset = 0, .bytes = bytes});
+  std::string all;
+  for (std::uint32_t i = 0; i < 25; ++i) {
+    all += text(message(
+        {.kind = FrameKind::memory, .call = call_id(i), .method = static_cast<std::uint32_t>(wire::MemoryAction::read)},
+        body));
+  }
+  Peer& flood = peer();
+  // The second reading after the first one ends the turn.
+  reading = rpc::Session::turn_max / 2;
+  flood.say(all);
+  reading = {};
+  EXPECT_TRUE(flood.script.paused);
+  EXPECT_LE(flood.script.sent.size(), 6 * bytes) << "of 25 reads";
+  run(10ms);
+  EXPECT_GT(flood.script.sent.size(), 25 * bytes) << "it goes on by itself";
 }
 
 // Either side ends a connection that waits for its next turn.

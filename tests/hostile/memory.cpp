@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "hawser/crc32c.h"
+#include "rpc/session/memory_frames.h"
 #include "tests/hostile/server_fixture.h"
 #include "wire/memory_body.h"
 
@@ -197,6 +198,40 @@ TEST_F(HostileOwner, RepliesOfTheWrongLengthEndTheConnection) {
         });
     EXPECT_EQ(memory.find_first_not_of('U', asked), std::string::npos) << bytes;
   }
+}
+
+// A client keeps the text of an error as long as its application does.
+TEST_F(HostileOwner, ALongTextOfAnErrorIsCut) {
+  run(
+      [&](RawSocket& peer, const RawFrame& request) {
+        peer.send(message({.kind = FrameKind::memory_reply,
+                           .call = request.header.call,
+                           .method = static_cast<std::uint32_t>(ErrorCode::stale_handle)},
+                          std::string(10 << 20, 'l')));
+      },
+      [&](Client& client, const RemoteRegion& region) -> Task<void> {
+        AWAIT(read, RemoteMemory(client).read(region, 0, into));
+        EXPECT_ERROR(read, stale_handle, "lll");
+        EXPECT_LE(error_of(read).size(), 2 * detail::MemoryFrames::error_text_bytes_max);
+        EXPECT_TRUE(client.connected());
+      });
+}
+
+// The second reply names an access that has ended.
+TEST_F(HostileOwner, AReplyThatComesTwiceEndsTheConnection) {
+  run(
+      [&](RawSocket& peer, const RawFrame& request) {
+        const Octets reply = reply_to(request, std::string(asked, 'x'));
+        peer.send(reply + reply);
+      },
+      [&](Client& client, const RemoteRegion& region) -> Task<void> {
+        AWAIT(read, RemoteMemory(client).read(region, 0, into));
+        EXPECT_OK(read);
+        memory.assign(memory.size(), 'V');
+        AWAIT(ended, eventually(*Loop::current(), [&] { return !client.connected(); }));
+        EXPECT_TRUE(ended);
+        EXPECT_EQ(memory.find_first_not_of('V'), std::string::npos) << "the second reply was received there";
+      });
 }
 
 TEST_F(HostileOwner, DamagedBytesAreReported) {

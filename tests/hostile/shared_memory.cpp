@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "hawser/memory.h"
+#include "rpc/session/memory_frames.h"
 #include "tests/hostile/server_fixture.h"
 #include "transport/shm/handshake.h"
 #include "transport/shm/peer.h"
@@ -56,7 +57,26 @@ class ForgedPeer {
     PeerWaker(memory->control().sides[server_side], *bell).wake(wants_messages);
   }
 
+  // Makes the whole connection.
+  bool connect() {
+    if (!offer() || !come()) return false;
+    answer();
+    return goes();
+  }
+  // Writes a message behind the others. The server sees it after publish(). All must fit into the ring.
+  void append(const Record& record, Bytes head) {
+    std::byte* const to = memory->ring(client_side) + written;
+    std::memcpy(to, &record, sizeof record);
+    std::memcpy(to + sizeof record, head.data(), head.size());
+    written += sizeof record + aligned(head.size());
+  }
+  void publish() {
+    memory->control().rings[client_side].tail.store(written);
+    PeerWaker(memory->control().sides[server_side], *bell).wake(wants_messages);
+  }
+
   RawSocket stream;
+  std::uint64_t written = 0;
   Selection selection;
   std::shared_ptr<SharedMemory> memory;
   std::optional<Doorbell> bell;
@@ -196,6 +216,60 @@ TEST_F(HostileClient, ASharedMemoryPeerThatChangesAFrameAfterItsCheck) {
   }
   EXPECT_EQ(as_text(buffer.memory().subspan(page)).find_first_not_of('\0'), std::string_view::npos)
       << "an atomic beyond the region was executed";
+}
+
+// The head of an access to one range.
+Octets access_of(const RemoteRegion& handle, wire::MemoryAction action, std::uint32_t bytes) {
+  Octets head(wire::header_bytes + wire::region_id_bytes + wire::memory_range_bytes);
+  write_raw_header(head.data(),
+                   {.kind = FrameKind::memory, .call = 0x10001, .method = static_cast<std::uint32_t>(action)});
+  wire::write_memory_range(wire::write_region_id(head.data() + wire::header_bytes,
+                                                 {handle.owner, handle.slot, handle.generation, handle.capability}),
+                           {.offset = 0, .bytes = bytes});
+  return head;
+}
+
+// A peer that reads much and releases nothing: neither its ring, nor the slab, nor payloads that it may read directly.
+TEST_F(HostileClient, ASharedMemoryPeerThatTakesNoReplies) {
+  constexpr std::uint32_t each = 900'000;
+  RegisteredBuffer buffer = std::move(*RegisteredBuffer::allocate(*server, each));
+  const ExposedRegion region = std::move(*buffer.expose(0, each, RegionAccess::read));
+  ForgedPeer peer(connected());
+  ASSERT_TRUE(peer.connect());
+  peer.memory->control().sides[client_side].reads.store(1);  // It says that it could read the server's memory.
+  const Octets head = access_of(region.handle(), wire::MemoryAction::read, each);
+  const Record record{RecordKind::whole, static_cast<std::uint32_t>(head.size()), 0, 0};
+  for (int i = 0; i < 200; ++i) peer.append(record, head);
+  peer.publish();
+  const RingEnds& requests = peer.memory->control().rings[client_side];
+  EXPECT_TRUE(soon([&] { return requests.head.load() != 0; }));
+  std::uint64_t head_before = 0;
+  do {
+    head_before = requests.head.load();
+    EXPECT_TRUE(background_client->sees_calls(100));
+  } while (requests.head.load() != head_before);
+  const std::size_t served = head_before / (sizeof record + aligned(head.size()));
+  const std::size_t bound = peer.memory->sizes().slab + peer.memory->sizes().ring +
+                            ServerOptions().send_backlog_bytes_max + detail::MemoryFrames::unsent_replies_max;
+  EXPECT_LE(served, bound / each + 1) << "reads of " << each << " bytes have been served";
+}
+
+// A peer that waits for room in its window gets the answer to a write before the server copies the next one. The record
+// behind the write ends the connection: an answer that waited for the end of the tick would be lost.
+TEST_F(HostileClient, AWriteOverSharedMemoryIsAnsweredAtOnce) {
+  constexpr std::uint32_t bytes = 64 * 1024;
+  RegisteredBuffer buffer = std::move(*RegisteredBuffer::allocate(*server, bytes));
+  const ExposedRegion region = std::move(*buffer.expose(0, bytes, RegionAccess::read_write));
+  ForgedPeer peer(connected());
+  ASSERT_TRUE(peer.connect());
+  std::memset(peer.memory->slab(client_side), 'x', bytes);
+  const Octets head = access_of(region.handle(), wire::MemoryAction::write, bytes);
+  peer.append({RecordKind::slab, static_cast<std::uint32_t>(head.size()), bytes, 0}, head);
+  peer.append({static_cast<RecordKind>(77), 16, 0, 0}, Octets(16));
+  peer.publish();
+  EXPECT_TRUE(peer.stream.closed_by_peer());
+  EXPECT_NE(peer.memory->control().rings[server_side].tail.load(), 0U);
+  EXPECT_EQ(as_text(buffer.memory()).find_first_not_of('x'), std::string_view::npos);
 }
 
 }  // namespace

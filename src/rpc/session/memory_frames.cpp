@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "base/dmabuf_range.h"
@@ -285,7 +286,8 @@ void MemoryFrames::take_reply(const wire::MemoryReplyFrame& reply, const wire::F
                               const transport::Message& message, Piece& piece, MemoryOperation& operation) {
   std::optional<Error> error;
   if (reply.code != ErrorCode::ok) {
-    error = Error{reply.code, ErrorScope::call, Initiator::peer, 0, std::string(as_text(frame.body))};
+    const std::string_view text = as_text(frame.body).substr(0, error_text_bytes_max);
+    error = Error{reply.code, ErrorScope::call, Initiator::peer, 0, std::string(text)};
   } else if (message.discarded) {
     error = Error{ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "no memory to receive the bytes read"};
   } else if (operation.action == MemoryAction::read) {

@@ -46,6 +46,8 @@ class MemoryFrames {
   // Frames that interactive operations leave while bulk ones wait.
   static constexpr std::size_t bulk_pieces = 8;
   static_assert(piece_bytes_max <= wire::memory_read_bytes_max);
+  // Limit of the text of an error, sent and received.
+  static constexpr std::size_t error_text_bytes_max = 512;
   // While the backlog is above send_backlog_bytes_max, a peer with more replies that are not sent is not read.
   static constexpr std::size_t unsent_replies_max = std::size_t{2} << 20;
   // A peer that keeps to its windows never has as many.

@@ -20,6 +20,10 @@ using transport::ReceiveBuffer;
 using wire::CallId;
 using wire::MemoryAction;
 
+// Writes of at least this size are answered at once, instead of at the end of the tick, if only the processors of both
+// sides move the bytes.
+constexpr std::size_t early_reply_bytes_min = std::size_t{16} << 10;
+
 constexpr std::uint32_t number_of(MemoryAction action) noexcept { return static_cast<std::uint32_t>(action); }
 
 Error refusal(ErrorCode code, std::string text) {
@@ -192,6 +196,7 @@ void MemoryFrames::serve_read(const wire::MemoryFrame& request, const wire::Memo
     to += range.bytes;
   }
   served.grant->leave();
+  session_.add_copied(bytes);
   const Bytes read = owner->bytes.bytes();
   if (session_.begin_frame(wire::MemoryReplyFrame{.call = request.call, .crc = request.wants_crc ? crc32c(0, read) : 0},
                            0, bytes) == nullptr) {
@@ -199,7 +204,10 @@ void MemoryFrames::serve_read(const wire::MemoryFrame& request, const wire::Memo
     return;
   }
   const ConstBuffer piece{read.data(), read.size()};
-  end_reply(std::span(&piece, 1), owner.release());
+  // Connections that copy may count a reply as sent that they still have on loan. So they get no loan: a peer could
+  // otherwise read without an end and release nothing.
+  const bool copies = session_.connection().capabilities().copies_only;
+  end_reply(std::span(&piece, 1), copies ? nullptr : owner.release());
 }
 
 void MemoryFrames::serve_write(const wire::MemoryFrame& request, const wire::MemoryBody& body,
@@ -229,7 +237,12 @@ void MemoryFrames::serve_write(const wire::MemoryFrame& request, const wire::Mem
     from += range.bytes;
   }
   served.grant->leave();
+  session_.add_copied(bytes);
   reply(request.call, {});
+  // The peer's processor may be waiting for room in its window while this one copies the next writes of this tick.
+  if (!ended_ && bytes >= early_reply_bytes_min && session_.connection().capabilities().copies_only) {
+    session_.connection().flush();
+  }
 }
 
 // The owner's processor executes atomics of all transports, so that they are atomic against each other.
@@ -262,7 +275,7 @@ void MemoryFrames::reply(CallId call, Bytes body) {
 void MemoryFrames::refuse(CallId call, const Error& error) {
   // A peer that accepts short messages only receives the error without its text.
   const std::size_t room = session_.settings().send_bytes_max - wire::header_bytes;
-  const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min<std::size_t>(room, 512)));
+  const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(room, error_text_bytes_max)));
   try {
     std::byte* const to =
         session_.begin_frame(wire::MemoryReplyFrame{.call = call, .code = error.code}, text.size(), 0);

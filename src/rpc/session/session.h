@@ -59,9 +59,11 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   // between, whatever the decoding of this connection's messages costs.
   static constexpr Duration turn_max = std::chrono::milliseconds(1);
   // The clock is read when the messages since the last reading amount to clock_interval bytes. A message counts as the
-  // bytes of its head plus message_cost. Payloads do not count, because they are copied at most.
+  // bytes of its head plus message_cost. Payloads do not count, because they are copied at most. Copies that a short
+  // message asks for count with add_copied().
   static constexpr std::size_t clock_interval = 16 * 1024;
   static constexpr std::size_t message_cost = 512;
+  static constexpr std::size_t copied_bytes_per_work = 8;
 
  protected:
   Session(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings);
@@ -152,6 +154,9 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   // Reads nothing of the peer until it has taken half of send_backlog_bytes_max. A client must not do this because of
   // its own requests: the server may be waiting until the client has read replies.
   void hold() noexcept;
+  // The message that is being delivered has made this side copy these bytes. A copy of copied_bytes_per_work bytes
+  // counts as one byte of a head.
+  void add_copied(std::size_t bytes) noexcept { work_ += bytes / copied_bytes_per_work; }
   bool held() const noexcept { return held_; }
   // There is no memory to keep a stream's item. Either `call` has ended, or its stream ends with this error.
   virtual void on_unkept_item(std::uint32_t call, const Error& why) = 0;
