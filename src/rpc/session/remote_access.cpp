@@ -1,5 +1,6 @@
 #include "rpc/session/remote_access.h"
 
+#include <algorithm>
 #include <span>
 
 namespace hawser::detail {
@@ -8,10 +9,14 @@ using wire::MemoryAction;
 
 std::string mistake(const RemoteRequest& request) {
   const RemoteRegion& region = request.region;
+  const auto within = [&](std::uint64_t offset, std::uint64_t bytes) {
+    return offset <= UINT64_MAX - request.base && offset + request.base <= region.bytes &&
+           bytes <= region.bytes - (offset + request.base);
+  };
   const auto outside = [&](std::uint64_t offset, std::uint64_t bytes) {
+    if (within(offset, bytes)) return std::string();
     const bool overflows = offset > UINT64_MAX - request.base;
     const std::uint64_t first = offset + request.base;
-    if (!overflows && first <= region.bytes && bytes <= region.bytes - first) return std::string();
     return std::to_string(bytes) + " bytes at " + (overflows ? "an offset beyond 2^64" : std::to_string(first)) +
            " are not within the region's " + std::to_string(region.bytes);
   };
@@ -23,9 +28,10 @@ std::string mistake(const RemoteRequest& request) {
   } else if (request.batch == nullptr) {
     found = outside(request.single.offset, request.single.bytes);
   } else {
-    for (const TransferBatch::Run& run : request.batch->runs()) {
-      if (found.empty()) found = outside(run.offset, run.bytes);
-    }
+    const std::span<const TransferBatch::Run> runs = request.batch->runs();
+    const auto wrong = std::find_if(runs.begin(), runs.end(),
+                                    [&](const TransferBatch::Run& run) { return !within(run.offset, run.bytes); });
+    if (wrong != runs.end()) found = outside(wrong->offset, wrong->bytes);
   }
   if (!found.empty()) return found;
   if (writes && !region.writable) return "the region was not exposed to be written";
