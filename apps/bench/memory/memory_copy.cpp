@@ -1,5 +1,6 @@
 #include "bench/memory/memory_copy.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -12,8 +13,11 @@ namespace hawser::bench {
 
 CopyMeasured measure_copies(const Options& options, std::size_t bytes) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::size_t places = 4;
+  constexpr std::size_t in_flight_max = 4;
   const std::size_t block = options.memory_block;
+  // A place is written again after 2 MiB of others: before that, the owner's processor has its lines in its own cache,
+  // and the copies are several times as slow.
+  const std::size_t places = std::max(in_flight_max, (std::size_t{2} << 20) / block);
   std::vector<std::byte> shared(places * block);
   std::vector<std::byte> source(bytes);
   std::vector<std::byte> region(bytes);
@@ -38,7 +42,7 @@ CopyMeasured measure_copies(const Options& options, std::size_t bytes) {
   std::size_t at = 0;
   bool counting = false;
   for (std::uint64_t count = 0;;) {
-    if (count - taken.load(std::memory_order_acquire) < places) {
+    if (count - taken.load(std::memory_order_acquire) < in_flight_max) {
       std::memcpy(shared.data() + count % places * block, source.data() + at, block);
       at = at + 2 * block <= bytes ? at + block : 0;
       written.store(++count, std::memory_order_release);

@@ -12,8 +12,8 @@ struct CopyMeasured {
   std::uint64_t bytes = 0;
 };
 
-// Copies blocks between the processors of the options by memcpy() alone: one thread copies a block into a place that
-// both share, the other copies it into a region of `bytes` bytes.
+// Copies blocks between the processors of the options by memcpy() alone: one thread copies a block into the next
+// place of memory that both share, the other copies it into a region of `bytes` bytes.
 CopyMeasured measure_copies(const Options& options, std::size_t bytes);
 
 }  // namespace hawser::bench

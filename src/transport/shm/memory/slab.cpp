@@ -1,5 +1,6 @@
 #include "transport/shm/memory/slab.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hawser::transport::shm {
@@ -10,25 +11,36 @@ SlabWriter::SlabWriter(const SharedMemory& memory, std::size_t side) noexcept
       slab_(memory.slab(side)),
       chunk_bytes_(memory.sizes().chunk()),
       chunks_(memory.sizes().chunks()),
+      rotation_(std::min(chunks_, std::max(rotation_span_bytes / chunk_bytes_, rotation_chunks_min))),
       returned_(memory.control().returned[side]) {}
+
+// The first of `wanted` neighbours within [first, last) that are free, or `none`.
+std::size_t SlabWriter::find(std::size_t first, std::size_t last, std::size_t wanted) const noexcept {
+  std::size_t free = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    free = used_[i] ? 0 : free + 1;
+    if (free == wanted) return i + 1 - wanted;
+  }
+  return none;
+}
 
 std::size_t SlabWriter::acquire(std::size_t bytes) noexcept {
   const std::size_t wanted = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
   if (wanted > chunks_) return none;
   reclaim();
-  std::size_t free = 0;
-  for (std::size_t i = 0; i < chunks_; ++i) {
-    free = used_[i] ? 0 : free + 1;
-    if (free != wanted) continue;
-    const std::size_t region = i + 1 - wanted;
-    if (!memory_.supply_slab(side_, region * chunk_bytes_, wanted * chunk_bytes_)) return none;
-    for (std::size_t chunk = region; chunk <= i; ++chunk) used_.set(chunk);
-    length_[region] = static_cast<std::uint16_t>(wanted);
-    loaned_[loaned_count_++] = static_cast<std::uint16_t>(region);
-    returned_[region].store(0, std::memory_order_relaxed);
-    return region;
+  if (rotated_bytes_ >= rotation_bytes) next_ = rotated_bytes_ = 0;
+  std::size_t region = find(next_, rotation_, wanted);
+  if (region == none) region = find(0, chunks_, wanted);
+  if (region == none || !memory_.supply_slab(side_, region * chunk_bytes_, wanted * chunk_bytes_)) return none;
+  if (region + wanted <= rotation_) {
+    rotated_bytes_ = (region < next_ ? 0 : rotated_bytes_) + bytes;
+    next_ = region + wanted;
   }
-  return none;
+  for (std::size_t chunk = region; chunk < region + wanted; ++chunk) used_.set(chunk);
+  length_[region] = static_cast<std::uint16_t>(wanted);
+  loaned_[loaned_count_++] = static_cast<std::uint16_t>(region);
+  returned_[region].store(0, std::memory_order_relaxed);
+  return region;
 }
 
 void SlabWriter::reclaim() noexcept {

@@ -16,27 +16,41 @@ namespace hawser::transport::shm {
 class SlabWriter {
  public:
   static constexpr std::size_t none = SIZE_MAX;
+  // Regions are allocated in turn, and from the bottom again after rotation_bytes of payloads. The receiver's processor
+  // has the lines of a region that was read just now. Writing these lines again costs a transfer between the processors
+  // for each of them, which takes several times as long as the copy. After 2 MiB of other payloads, the lines have left
+  // the processor's own caches (decision 56).
+  static constexpr std::size_t rotation_bytes = std::size_t{2} << 20;
+  // Limit of the part of the slab that is used in turn, for payloads that do not fill their chunks, and its least
+  // length in a slab with large chunks.
+  static constexpr std::size_t rotation_span_bytes = 2 * rotation_bytes;
+  static constexpr std::size_t rotation_chunks_min = 8;
 
   SlabWriter(const SharedMemory& memory, std::size_t side) noexcept;
 
   // Allocates a region for `bytes` bytes, not 0. The result is the region's first chunk, or `none` if there is no room.
-  // It is the lowest free region, so that a slab that is used little stays in the cache.
+  // It is the next free region of the rotation. If the rotation has no room, it is the lowest free region, so that a
+  // slab that is used little needs few pages.
   std::size_t acquire(std::size_t bytes) noexcept;
   std::byte* at(std::size_t region) const noexcept { return slab_ + region * chunk_bytes_; }
 
  private:
   void reclaim() noexcept;
+  std::size_t find(std::size_t first, std::size_t last, std::size_t wanted) const noexcept;
 
   const SharedMemory& memory_;
   const std::size_t side_;
   std::byte* const slab_;
   const std::size_t chunk_bytes_;
   const std::size_t chunks_;
+  const std::size_t rotation_;  // Length of the part that is used in turn, in chunks.
   std::array<std::atomic<std::uint32_t>, chunks_max>& returned_;
   std::bitset<chunks_max> used_;
   std::array<std::uint16_t, chunks_max> length_{};  // Length of the region that begins there, in chunks.
   std::array<std::uint16_t, chunks_max> loaned_{};  // Regions that the receiver has.
   std::size_t loaned_count_ = 0;
+  std::size_t next_ = 0;           // Chunk behind the region that the rotation gave out last.
+  std::size_t rotated_bytes_ = 0;  // Payloads since the rotation began at the bottom.
 };
 
 // The receiver's side of a slab. It counts the users of a region, and returns the region to the sender when there are

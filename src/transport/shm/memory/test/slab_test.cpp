@@ -55,6 +55,58 @@ TEST(ShmSlab, ALargeSlabHasLargerChunks) {
   slab.reader->drop();
 }
 
+TEST(ShmSlab, ARegionThatWasReturnedIsUsedAgainAfter2MiBOfOthers) {
+  struct Case {
+    std::size_t bytes;
+    std::size_t chunks;
+    std::size_t places;
+  };
+  // The last one does not fill its chunks of 64 KiB and reaches the end of the part that is used in turn.
+  for (const Case& one : {Case{128 * 1024, 2, 16}, Case{64 * 1024, 1, 32}, Case{24 * 1024, 1, 64}}) {
+    Slab slab(16 << 20);
+    for (std::size_t i = 0; i < 3 * one.places; ++i) {
+      const std::size_t region = slab.writer.acquire(one.bytes);
+      ASSERT_EQ(region, i % one.places * one.chunks) << i << " of " << one.bytes << " bytes";
+      slab.reader->release(region);
+    }
+    slab.reader->drop();
+  }
+}
+
+TEST(ShmSlab, TheRestIsUsedOnlyWhileTheRotationHasNoRoom) {
+  Slab slab(16 << 20);
+  const std::size_t chunk = 64 * 1024;
+  const std::size_t rotation = SlabWriter::rotation_span_bytes / chunk;
+  for (std::size_t i = 0; i < rotation; ++i) EXPECT_EQ(slab.writer.acquire(chunk), i);
+  EXPECT_EQ(slab.writer.acquire(chunk), rotation) << "the first one behind the rotation";
+  slab.reader->release(5);
+  EXPECT_EQ(slab.writer.acquire(chunk), 5U);
+  EXPECT_EQ(slab.writer.acquire(SlabWriter::rotation_span_bytes + 1), rotation + 1) << "longer than the rotation";
+  for (std::size_t i = 0; i < rotation; ++i) slab.reader->release(i);
+  for (std::size_t i = 0; i < 4 * rotation; ++i) {
+    const std::size_t region = slab.writer.acquire(chunk);
+    EXPECT_LT(region, rotation);
+    slab.reader->release(region);
+  }
+  slab.reader->drop();
+}
+
+TEST(ShmSlab, TheRotationOfLargeChunksHasSeveralPlaces) {
+  Slab slab(1 << 30);
+  for (std::size_t i = 0; i < 2 * SlabWriter::rotation_chunks_min; ++i) {
+    const std::size_t region = slab.writer.acquire(100'000);
+    EXPECT_EQ(region, i % SlabWriter::rotation_chunks_min);
+    slab.reader->release(region);
+  }
+  Slab small(64 * 1024);
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(small.writer.acquire(1), i % 4);
+    small.reader->release(i % 4);
+  }
+  slab.reader->drop();
+  small.reader->drop();
+}
+
 // Regions never overlap, any thread may return them, and they outlive their connection.
 TEST(ShmSlab, RandomUse) {
   Random random(1);
