@@ -114,7 +114,7 @@ Task<int> call_http(CallOptionsGiven given, Output output) {
   HttpClient client(*Loop::current(), {.security = given.peer.security});
   HttpClientRequest request;
   request.method = "POST";
-  request.url = scheme_of(given.peer.security) + "://hawser/" + given.method;
+  request.url = programs::scheme_of(given.peer.security) + "://hawser/" + given.method;
   request.address = given.peer.address;
   request.content_type = "application/json";
   request.body = std::move(*json);

@@ -90,7 +90,7 @@ void add_peer_options(CLI::App& command, PeerOptions& options, double& timeout_s
           "NAME=VALUE: metadata of each call, a header field over HTTP. May be given several times")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_tls_options(command, options.address, options.security);
+  programs::add_tls_client_options(command, options.address, options.security);
 }
 
 Duration duration_of(double seconds) {

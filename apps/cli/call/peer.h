@@ -6,11 +6,11 @@
 
 #include "cli/call/method.h"
 #include "cli/call/protobuf_files.h"
-#include "cli/call/tls.h"
 #include "hawser/detail/call_channel.h"
 #include "hawser/reply.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
+#include "tls/client_options.h"
 
 namespace hawser::cli {
 

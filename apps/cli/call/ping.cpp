@@ -90,7 +90,7 @@ struct HealthOptions {
 Task<int> health_http(HealthOptions given, Output output) {
   HttpClient client(*Loop::current(), {.security = given.peer.security});
   HttpClientRequest request;
-  request.url = scheme_of(given.peer.security) + "://hawser/health";
+  request.url = programs::scheme_of(given.peer.security) + "://hawser/health";
   request.address = given.peer.address;
   request.timeout = given.peer.timeout;
   request.headers = given.peer.metadata;
@@ -157,7 +157,7 @@ Run add_ping(CLI::App& command) {
   command.add_option("--interval", options->interval_s, "Seconds between two PINGs")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 3600.0));
-  add_tls_options(command, options->peer.address, options->peer.security);
+  programs::add_tls_client_options(command, options->peer.address, options->peer.security);
   command.add_flag("--histogram", options->histogram, "Print a histogram too");
   command.add_flag("--json", options->json, "Print JSON");
   command.footer(statuses);

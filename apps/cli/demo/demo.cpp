@@ -18,6 +18,7 @@
 #include "hawser/hawser.h"
 #include "hawser/pages.h"
 #include "hawser/structured_log.h"
+#include "tls/server_options.h"
 
 namespace demo {
 
@@ -37,7 +38,7 @@ struct ServeOptions {
   std::string pages = "loopback";
   std::string log_format = "text";
   bool recorder = false;
-  DemoTls tls;
+  programs::TlsServerGiven tls;
 };
 
 // Calls another demo server `rate` times a second, and again after a pause if the connection ends.
@@ -78,7 +79,7 @@ int serve(const ServeOptions& given) {
   ServerOptions options;
   options.listen = given.listen;
   options.threads = given.threads;
-  if (Result<void> secured = enable_tls(options, given.tls); !secured) {
+  if (Result<void> secured = programs::enable_tls(options, given.tls); !secured) {
     fmt::print(stderr, "hawser demo serve: {}\n", secured.error().text);
     return wrong_options_status;
   }
@@ -148,23 +149,7 @@ Run add_demo(CLI::App& command) {
   added->add_option("--rate", options->rate, "Calls a second to each of them")
       ->capture_default_str()
       ->check(CLI::Range(1, 100'000));
-  CLI::Option* const certificate = added->add_option(
-      "--tls-cert", options->tls.certificate_file, "Certificate in PEM format, with those of its issuers: speaks TLS");
-  CLI::Option* const key = added->add_option("--tls-key", options->tls.key_file,
-                                             "Key of --tls-cert: a file in PEM format, or the URI of a key in a token "
-                                             "(pkcs11:)");
-  certificate->needs(key);
-  key->needs(certificate);
-  added
-      ->add_option("--tls-client-ca", options->tls.client_ca_file,
-                   "Certificates of issuers: clients must have a certificate of one")
-      ->needs(certificate);
-  added->add_option("--tls-ocsp", options->tls.ocsp_file, "OCSP response for --tls-cert in DER format")
-      ->needs(certificate);
-  added->add_option("--tls", options->tls.policy, "Whether plain text is refused: required or allowed")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"required", "allowed"}))
-      ->needs(certificate);
+  programs::add_tls_server_options(*added, options->tls);
   struct ClientOptionsGiven {
     std::string address;
     double timeout_s = 10;

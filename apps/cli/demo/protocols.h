@@ -29,15 +29,4 @@ std::unique_ptr<DemoCaller> make_baidu_std_caller(Duration timeout);
 // Makes one call of each kind over each protocol and prints a table. Returns the exit status.
 int show_calls(const std::string& address, Duration timeout);
 
-// As in TlsServerOptions. Without a certificate the server speaks plain text.
-struct DemoTls {
-  std::string certificate_file;
-  std::string key_file;
-  std::string ocsp_file;
-  std::string client_ca_file;
-  std::string policy = "required";
-};
-// Fails if TLS is demanded and this build does not have it.
-Result<void> enable_tls(ServerOptions& options, const DemoTls& tls);
-
 }  // namespace hawser::cli

@@ -25,7 +25,7 @@ namespace hawser::cli::doctor {
 namespace {
 
 constexpr std::size_t interfaces_max = 64;
-constexpr std::size_t addresses_max = 32;
+constexpr std::size_t host_addresses_max = 32;
 constexpr std::size_t ports_max = 64;
 constexpr std::size_t gids_max = 256;
 constexpr std::size_t counters_max = 256;
@@ -95,7 +95,7 @@ std::vector<HostInterface> read_interfaces(const SystemFiles& files) {
     if (!found.contains(one->ifa_name) && found.size() == interfaces_max) continue;
     HostInterface& interface = found[one->ifa_name];
     interface.state = (one->ifa_flags & IFF_RUNNING) != 0 ? "up" : "down";
-    if (interface.addresses.size() < addresses_max) {
+    if (interface.addresses.size() < host_addresses_max) {
       interface.addresses.push_back(text_of(one->ifa_addr, one->ifa_netmask));
     }
   }
@@ -159,7 +159,7 @@ void make_harmless(std::string& text) {
 bool bounded(const HostFacts& facts) {
   return facts.interfaces.size() <= interfaces_max && facts.ports.size() <= ports_max &&
          std::ranges::all_of(facts.interfaces,
-                             [](const HostInterface& one) { return one.addresses.size() <= addresses_max; }) &&
+                             [](const HostInterface& one) { return one.addresses.size() <= host_addresses_max; }) &&
          std::ranges::all_of(facts.ports, [](const HostPort& one) {
            return one.gids.size() <= gids_max && one.counters.size() <= counters_max;
          });
@@ -195,7 +195,7 @@ Result<HostFacts> checked_host(HostFacts facts) {
     return fail(ErrorCode::limit_exceeded,
                 fmt::format("the peer names more than a host has: at most {} interfaces with {} addresses each, and {} "
                             "RDMA ports with {} GIDs and {} counters each",
-                            interfaces_max, addresses_max, ports_max, gids_max, counters_max));
+                            interfaces_max, host_addresses_max, ports_max, gids_max, counters_max));
   }
   make_harmless(facts.hawser);
   make_harmless(facts.kernel);

@@ -22,9 +22,9 @@ constexpr std::int64_t roce_header_bytes = 96;
 constexpr unsigned path_mtu_bytes_max = 4096;
 constexpr std::int64_t interface_mtu_bytes_enough = 4200;
 
-class Examination {
+class RdmaExamination {
  public:
-  explicit Examination(const RdmaFacts& facts) : facts_(facts) {}
+  explicit RdmaExamination(const RdmaFacts& facts) : facts_(facts) {}
 
   Section run() {
     section_ = {"rdma", "RDMA", false, {}};
@@ -293,6 +293,6 @@ class Examination {
 
 }  // namespace
 
-Section examine_rdma(const RdmaFacts& facts) { return Examination(facts).run(); }
+Section examine_rdma(const RdmaFacts& facts) { return RdmaExamination(facts).run(); }
 
 }  // namespace hawser::cli::doctor

@@ -114,9 +114,9 @@ class Recording {
   Task<Result<HttpClientResponse>> fetch(bool end) {
     HttpClientRequest request;
     request.method = "POST";
-    request.url =
-        fmt::format("{}://localhost/record?recording={}&ratio={}&streams={}&end={}", scheme_of(options_.security),
-                    name_, options_.ratio, options_.streams ? 1 : 0, end ? 1 : 0);
+    request.url = fmt::format("{}://localhost/record?recording={}&ratio={}&streams={}&end={}",
+                              programs::scheme_of(options_.security), name_, options_.ratio, options_.streams ? 1 : 0,
+                              end ? 1 : 0);
     request.address = options_.address;
     request.timeout = duration_of(options_.timeout_s);
     request.token = abandoned_.get_token();
@@ -261,7 +261,7 @@ Run add_record(CLI::App& command) {
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
   command.add_flag("!--no-streams", options->streams, "Do not record calls with streams");
-  add_tls_options(command, options->address, options->security);
+  programs::add_tls_client_options(command, options->address, options->security);
   command.add_flag("--json", options->json, "Print JSON");
   command.footer(
       "The server must have PagesOptions::recorder; hawser demo serve --recorder has. Ctrl-C ends the recording with "

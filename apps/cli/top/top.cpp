@@ -97,7 +97,7 @@ class Pages {
   Task<Result<std::string>> fetch(std::string path) {
     HttpClientRequest request;
     // The pages are refused to other names of this machine.
-    request.url = scheme_of(options_.security) + "://localhost" + path +
+    request.url = programs::scheme_of(options_.security) + "://localhost" + path +
                   (path.find('?') == std::string::npos ? "?" : "&") + "format=json";
     request.address = options_.address;
     request.timeout = duration_of(options_.timeout_s);
@@ -234,7 +234,7 @@ Run add_top(CLI::App& command) {
   command.add_option("--timeout", options->timeout_s, "Seconds for connecting, and for each page")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
-  add_tls_options(command, options->address, options->security);
+  programs::add_tls_client_options(command, options->address, options->security);
   command.add_option("--sort", options->order, "Order of the methods")
       ->capture_default_str()
       ->check(CLI::IsMember({"rate", "calls", "errors", "latency"}));

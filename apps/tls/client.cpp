@@ -1,8 +1,7 @@
 #include "hawser/tls.h"
+#include "tls/client_options.h"
 
-#include "cli/call/tls.h"
-
-namespace hawser::cli {
+namespace hawser::programs {
 namespace {
 
 // Returns the host of "host:port" or "[address]:port". Empty for a Unix socket.
@@ -14,7 +13,8 @@ std::string host_of(const std::string& address) {
 
 }  // namespace
 
-std::shared_ptr<transport::ClientSecurity> make_client_security(const TlsGiven& given, const std::string& address) {
+std::shared_ptr<transport::ClientSecurity> make_client_security(const TlsClientGiven& given,
+                                                                const std::string& address) {
   TlsClientOptions options;
   options.ca_file = given.ca_file;
   options.certificate = {given.certificate_file, given.key_file};
@@ -24,4 +24,4 @@ std::shared_ptr<transport::ClientSecurity> make_client_security(const TlsGiven& 
   return TlsClient(options);
 }
 
-}  // namespace hawser::cli
+}  // namespace hawser::programs

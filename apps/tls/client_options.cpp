@@ -1,10 +1,10 @@
-#include "cli/call/tls.h"
+#include "tls/client_options.h"
 
-namespace hawser::cli {
+namespace hawser::programs {
 
-void add_tls_options(CLI::App& command, const std::string& address,
-                     std::shared_ptr<transport::ClientSecurity>& security) {
-  const auto given = std::make_shared<TlsGiven>();
+void add_tls_client_options(CLI::App& command, const std::string& address,
+                            std::shared_ptr<transport::ClientSecurity>& security) {
+  const auto given = std::make_shared<TlsClientGiven>();
   CLI::Option* const ca = command.add_option("--tls-ca", given->ca_file,
                                              "Certificates of the issuers of the server's certificate, in PEM format. "
                                              "Absent: those of the system");
@@ -36,4 +36,4 @@ void add_tls_options(CLI::App& command, const std::string& address,
   });
 }
 
-}  // namespace hawser::cli
+}  // namespace hawser::programs
