@@ -13,6 +13,11 @@ constexpr std::size_t kept_arguments = 64;
 
 bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+// True if another limit than `max` allows the number that a client has announced.
+bool valid(std::int64_t announced, std::size_t max, std::size_t valid_max) noexcept {
+  return announced > static_cast<std::int64_t>(max) && announced <= static_cast<std::int64_t>(valid_max);
+}
+
 int hex_digit(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -63,7 +68,8 @@ RequestParser::Step RequestParser::next(Bytes bytes) {
     }
     std::int64_t count = 0;
     if (!parse_number(text.substr(1, end - 1), count) || count > static_cast<std::int64_t>(limits_.arguments_max)) {
-      return fail("invalid multibulk length");
+      return fail(valid(count, limits_.arguments_max, limits_.arguments_valid_max) ? "unauthenticated multibulk length"
+                                                                                   : "invalid multibulk length");
     }
     at_ = end + 2;
     searched_ = at_;
@@ -86,7 +92,8 @@ RequestParser::Step RequestParser::next(Bytes bytes) {
       std::int64_t size = 0;
       if (!parse_number(text.substr(at_ + 1, end - at_ - 1), size) || size < 0 ||
           size > static_cast<std::int64_t>(limits_.bulk_bytes_max)) {
-        return fail("invalid bulk length");
+        return fail(valid(size, limits_.bulk_bytes_max, limits_.bulk_bytes_valid_max) ? "unauthenticated bulk length"
+                                                                                      : "invalid bulk length");
       }
       bulk_bytes_ = size;
       at_ = end + 2;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +18,22 @@ struct RequestLimits {
   std::size_t bulk_bytes_max = std::size_t{64} << 20;     // One argument.
   std::size_t request_bytes_max = std::size_t{68} << 20;  // One request with its headers.
   std::size_t line_bytes_max = 64 * 1024;                 // An inline request, or a header.
+  // Numbers above the limits of arguments and up to these have an error of their own, for a client that has not
+  // authenticated. 0: there are none.
+  std::size_t arguments_valid_max = 0;
+  std::size_t bulk_bytes_valid_max = 0;
+
+  // The limits for a client that has not authenticated: those of Redis. What it announces takes little memory.
+  RequestLimits before_authentication() const noexcept {
+    constexpr std::size_t few = 10;
+    constexpr std::size_t bulk_bytes = 16 * 1024;
+    RequestLimits less = *this;
+    less.arguments_max = std::min(arguments_max, few);
+    less.bulk_bytes_max = std::min(bulk_bytes_max, bulk_bytes);
+    less.arguments_valid_max = std::numeric_limits<std::int32_t>::max();
+    less.bulk_bytes_valid_max = bulk_bytes_max;
+    return less;
+  }
 };
 
 // Parses the requests of a Redis client: arrays of bulk strings (RESP), and inline requests. Does no I/O. Announced
@@ -42,6 +60,8 @@ class RequestParser {
   // As Redis words it, without the prefix "Protocol error: ".
   const std::string& error_text() const noexcept { return error_text_; }
   const RequestLimits& limits() const noexcept { return limits_; }
+  // For requests that begin later.
+  void set_limits(const RequestLimits& limits) noexcept { limits_ = limits; }
   // True while a request has begun and is not complete.
   bool inside() const noexcept { return at_ != 0 || waiting_; }
   // Bytes of memory for the positions of arguments, and for the words of an inline request.

@@ -56,6 +56,9 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   // left: the connection has ended then.
   bool charge_replies();
 
+  // Sets the limits of requests that are found later.
+  void set_limits(const RequestLimits& limits) noexcept { parser_.set_limits(limits); }
+
   ReplyWriter& out() noexcept { return out_; }
   // Replies written by out() since the last flush() are sent at the end of the tick.
   void flush_replies() { out_.flush(); }
