@@ -8,6 +8,7 @@
 
 #include "hawser/hawser.h"
 #include "hawser/kv.h"
+#include "kv/client_given.h"
 #include "kv/command.h"
 
 namespace hawser::kv {
@@ -17,7 +18,7 @@ namespace {
 constexpr int missing_status = 3;
 
 struct AccessOptions {
-  std::string connect = "127.0.0.1:6379";
+  ClientGiven server;
   std::string key;
   std::string value;
   double lifetime_seconds = 0;
@@ -29,8 +30,10 @@ int report(const Error& error) {
 }
 
 Task<int> get(const AccessOptions& options) {
-  Client link;
-  auto connecting = link.connect(options.connect);
+  const Result<ClientOptions> client_options = hawser::kv::client_options(options.server);
+  if (!client_options) co_return report(client_options.error());
+  Client link(*client_options);
+  auto connecting = link.connect(options.server.connect);
   const Result<void> connected = co_await std::move(connecting);
   if (!connected) co_return report(connected.error());
   KvClient client(link);
@@ -44,8 +47,10 @@ Task<int> get(const AccessOptions& options) {
 }
 
 Task<int> set(const AccessOptions& options) {
-  Client link;
-  auto connecting = link.connect(options.connect);
+  const Result<ClientOptions> client_options = hawser::kv::client_options(options.server);
+  if (!client_options) co_return report(client_options.error());
+  Client link(*client_options);
+  auto connecting = link.connect(options.server.connect);
   const Result<void> connected = co_await std::move(connecting);
   if (!connected) co_return report(connected.error());
   KvClient client(link);
@@ -61,7 +66,7 @@ Task<int> set(const AccessOptions& options) {
 
 std::shared_ptr<AccessOptions> add_options(CLI::App& command) {
   auto options = std::make_shared<AccessOptions>();
-  command.add_option("--connect", options->connect, "Address of the server")->capture_default_str();
+  add_client_options(command, options->server);
   command.add_option("key", options->key, "The key")->required();
   return options;
 }

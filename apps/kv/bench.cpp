@@ -146,35 +146,43 @@ int report(const Measurement& run, const Stopwatch& time, const nlohmann::json& 
   return run.failed == 0 ? 0 : 1;
 }
 
+int print_error(const Error& error) {
+  fmt::print(stderr, "hawser-kv: {}\n", error.text);
+  return 1;
+}
+
 Task<int> bench_by_calls(const BenchOptions& options) {
   Measurement run(options);
-  ClientOptions client_options;
+  Result<ClientOptions> given = client_options(options.server);
+  if (!given) co_return print_error(given.error());
+  ClientOptions& client_options = *given;
   if (options.transport == "rdma") client_options.transports.enable(rdma());
   client_options.transports.required = options.transport == "tcp" ? "stream" : options.transport;
   Client link(client_options);
-  auto connecting = link.connect(options.connect);
+  auto connecting = link.connect(options.server.connect);
   const Result<void> connected = co_await std::move(connecting);
-  if (!connected) {
-    fmt::print(stderr, "hawser-kv: {}\n", connected.error().text);
-    co_return 1;
-  }
+  if (!connected) co_return print_error(connected.error());
   KvClient client(link, options.reads == "direct" ? ReadPolicy::direct : ReadPolicy::calls);
   Scope scope;
   for (unsigned i = 0; i < options.in_flight; ++i) scope.spawn(load_keys(client, run, i, options.in_flight));
   co_await scope.join();
-  Stopwatch time(server_process(options.connect, false));
+  Stopwatch time(options.server.security != nullptr ? std::string()
+                                                    : server_process(options.server.connect, false, options.password));
   const Time end = Loop::current()->after(std::chrono::nanoseconds(static_cast<std::int64_t>(options.seconds * 1e9)));
   for (unsigned i = 0; i < options.in_flight; ++i) scope.spawn(run_operations(client, run, end, i + 1));
   scope.spawn(show_progress(run, end));
   co_await scope.join();
   time.stop();
-  co_return report(run, time, {{"transport", link.transport()}, {"reads_without_calls", client.direct_reads()}});
+  co_return report(run, time,
+                   {{"transport", link.transport()},
+                    {"reads_without_calls", client.direct_reads()},
+                    {"calls_reason", client.calls_reason()}});
 }
 
 int bench_by_text(const BenchOptions& options) {
   Measurement run(options);
   Result<void> outcome = load_keys_by_text(run);
-  Stopwatch time(server_process(options.connect, options.protocol == "memcached"));
+  Stopwatch time(server_process(options.server.connect, options.protocol == "memcached", options.password));
   if (outcome) outcome = run_by_text(run);
   time.stop();
   if (!outcome) run.error = std::move(outcome.error());
@@ -185,7 +193,7 @@ int bench_by_text(const BenchOptions& options) {
 
 Run add_bench(CLI::App& command) {
   auto options = std::make_shared<BenchOptions>();
-  command.add_option("--connect", options->connect, "Address of the server")->capture_default_str();
+  add_client_options(command, options->server);
   command
       .add_option("--protocol", options->protocol, "Protocol: hawser (calls), redis, or memcached (of another server)")
       ->check(CLI::IsMember({"hawser", "redis", "memcached"}))
@@ -226,7 +234,15 @@ Run add_bench(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--json", options->json, "File for the result with its histogram");
   return [options] {
-    return options->protocol == "hawser" ? sync_wait(bench_by_calls(*options)) : bench_by_text(*options);
+    if (!options->server.password_file.empty()) {
+      Result<std::string> password = read_password(options->server.password_file);
+      if (!password) return print_error(password.error());
+      options->password = std::move(*password);
+    }
+    if (options->protocol == "hawser") return sync_wait(bench_by_calls(*options));
+    if (options->server.security == nullptr) return bench_by_text(*options);
+    fmt::print(stderr, "hawser-kv: bench has TLS with --protocol hawser only\n");
+    return wrong_options_status;
   };
 }
 

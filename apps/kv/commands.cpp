@@ -422,6 +422,7 @@ constexpr Command commands[] = {
     {"select", 2, Route::connection, false, nullptr, Own::select},
     {"quit", -1, Route::connection, false, nullptr, Own::quit},
     {"reset", 1, Route::connection, false, nullptr, Own::reset},
+    {"auth", -2, Route::connection, false, nullptr, Own::auth},
 };
 
 // Names are found by their letters in two words, in a table with open addressing that is made by the compiler.

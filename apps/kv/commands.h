@@ -37,7 +37,7 @@ enum class Route : std::uint8_t {
 };
 
 // Commands that the connection answers.
-enum class Own : std::uint8_t { none, ping, echo, info, config, command, client, hello, select, quit, reset };
+enum class Own : std::uint8_t { none, ping, echo, info, config, command, client, hello, select, quit, reset, auth };
 
 struct Command {
   std::string_view name;  // In lower case.
@@ -46,6 +46,11 @@ struct Command {
   bool writes = false;
   void (*run)(Execution& execution) = nullptr;
   Own own = Own::none;
+
+  // True if a client may use it before it has sent the password.
+  constexpr bool before_authentication() const noexcept {
+    return own == Own::auth || own == Own::hello || own == Own::quit || own == Own::reset;
+  }
 };
 
 // Returns the command of that name, in any case; null if there is none.

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "kv/glob.h"
@@ -76,7 +77,7 @@ void add_persistence(std::string& to, Store& store) {
 }
 
 // The sections of INFO that are requested: all without arguments.
-std::string info_text(Store& store, Arguments arguments) {
+std::string info_text(Store& store, const PasswordGate* gate, Arguments arguments) {
   const auto wanted = [&](std::string_view section) {
     bool any = arguments.size() == 1;
     for (const std::string_view argument : arguments.subspan(1)) {
@@ -138,6 +139,7 @@ std::string info_text(Store& store, Arguments arguments) {
   if (wanted("stats")) {
     begin("Stats");
     add_stats(text, sum);
+    add_line(text, "wrong_passwords", gate == nullptr ? 0 : gate->wrong());
   }
   if (wanted("replication")) {
     begin("Replication");
@@ -162,7 +164,7 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, re
       if (arguments.size() > 2) return to.error("ERR wrong number of arguments for 'ping' command");
       return arguments.size() == 1 ? to.status("PONG") : to.bulk(arguments[1]);
     case Own::echo: return to.bulk(arguments[1]);
-    case Own::info: return to.verbatim(info_text(site_->store(), arguments));
+    case Own::info: return to.verbatim(info_text(site_->store(), gate_, arguments));
     case Own::config: return run_config(arguments, to);
     case Own::command: return run_command(arguments, to);
     case Own::client: return run_client(arguments, to);
@@ -179,13 +181,48 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, re
       to.ok();
       quitting_ = true;
       return;
+    case Own::auth: return run_auth(arguments, to);
     case Own::reset:
+      set_authenticated(gate_ == nullptr);
       set_version(2);
       client_name_.clear();
       to.set_version(2);
       return to.status("RESET");
     case Own::none: return;
   }
+}
+
+void RespConnection::set_authenticated(bool authenticated) noexcept {
+  authenticated_ = authenticated;
+  set_limits(authenticated ? limits_ : limits_.before_authentication());
+}
+
+bool RespConnection::authenticate(std::string_view user, std::string_view password, resp::ReplyWriter& to) {
+  // Without a password, the only user may send anything.
+  const bool right = gate_ == nullptr || gate_->matches(password);
+  if (user == PasswordGate::user && right) {
+    set_authenticated(true);
+    return true;
+  }
+  to.error("WRONGPASS invalid username-password pair or user is disabled.");
+  if (gate_ == nullptr) return false;
+  gate_->count_wrong();
+  // A client that has authenticated keeps that.
+  if (++wrong_passwords_ < PasswordGate::wrong_max) return false;
+  gate_->log_end(host().loop, peer_name());
+  quitting_ = true;
+  return false;
+}
+
+void RespConnection::run_auth(Arguments arguments, resp::ReplyWriter& to) {
+  if (arguments.size() > 3) return to.error("ERR syntax error");
+  if (arguments.size() == 2 && gate_ == nullptr) {
+    return to.error(
+        "ERR AUTH <password> called without any password configured for the default user. Are you sure your "
+        "configuration is correct?");
+  }
+  const std::string_view user = arguments.size() == 3 ? arguments[1] : PasswordGate::user;
+  if (authenticate(user, arguments.back(), to)) to.ok();
 }
 
 void RespConnection::set_version(int version) {
@@ -205,21 +242,31 @@ void RespConnection::run_hello(Arguments arguments, resp::ReplyWriter& to) {
     version = static_cast<int>(given);
   }
   std::string_view name;
+  std::optional<std::string_view> user;
+  std::string_view password;
   bool named = false;
   for (std::size_t i = 2; i < arguments.size(); ++i) {
     const std::size_t more = arguments.size() - 1 - i;
     if (is_word(arguments[i], "auth") && more >= 2) {
-      // The only user is "default", and it needs no password.
-      return to.error("WRONGPASS invalid username-password pair or user is disabled.");
+      user = arguments[++i];
+      password = arguments[++i];
+      continue;
     }
     if (is_word(arguments[i], "setname") && more >= 1) {
       name = arguments[++i];
+      if (!check_name(name, to)) return;
       named = true;
       continue;
     }
     return to.error("ERR Syntax error in HELLO option '" + std::string(arguments[i]) + "'");
   }
-  if (named && !set_name(name, to)) return;
+  if (user && !authenticate(*user, password, to)) return;
+  if (!authenticated_) {
+    return to.error(
+        "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> "
+        "option can be used to authenticate the client and select the RESP protocol version at the same time");
+  }
+  if (named) client_name_ = name;
   set_version(version);
   to.set_version(version);
   to.map(7);
@@ -239,7 +286,7 @@ void RespConnection::run_hello(Arguments arguments, resp::ReplyWriter& to) {
   to.array(0);
 }
 
-bool RespConnection::set_name(std::string_view name, resp::ReplyWriter& to) {
+bool RespConnection::check_name(std::string_view name, resp::ReplyWriter& to) {
   constexpr std::size_t client_name_bytes_max = 1024;
   for (const char c : name) {
     if (c < '!' || c > '~') {
@@ -251,7 +298,6 @@ bool RespConnection::set_name(std::string_view name, resp::ReplyWriter& to) {
     to.error("ERR the client's name has " + std::to_string(name.size()) + " bytes, and at most 1024 are possible");
     return false;
   }
-  client_name_ = name;
   return true;
 }
 
@@ -265,7 +311,10 @@ void RespConnection::run_client(Arguments arguments, resp::ReplyWriter& to) {
     return false;
   };
   if (is_word(what, "setname")) {
-    if (arity(3) && set_name(arguments[2], to)) to.ok();
+    if (arity(3) && check_name(arguments[2], to)) {
+      client_name_ = arguments[2];
+      to.ok();
+    }
   } else if (is_word(what, "getname")) {
     if (arity(2)) client_name_.empty() ? to.null() : to.bulk(client_name_);
   } else if (is_word(what, "id")) {

@@ -18,10 +18,13 @@ char* StringReplies::more(std::size_t used, std::size_t bytes, std::size_t& size
 }
 
 RespConnection::RespConnection(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                               const resp::RequestLimits& limits, Site* site)
-    : RespSession(host, std::move(stream), first, limits),
+                               const resp::RequestLimits& limits, Site* site, PasswordGate* gate)
+    : RespSession(host, std::move(stream), first, gate == nullptr ? limits : limits.before_authentication()),
       site_(site),
-      number_(site == nullptr ? 0 : site->add(*this)) {
+      number_(site == nullptr ? 0 : site->add(*this)),
+      gate_(gate),
+      limits_(limits),
+      authenticated_(gate == nullptr) {
   if (site_ != nullptr && site_->store().shards() > 1) lanes_.resize(site_->store().shards());
 }
 
@@ -80,7 +83,7 @@ void RespConnection::close_now(bool replies_wait) {
 // Computes the hashes of the keys. A lookup reads two lines of memory that are seldom in a cache: the bucket and then
 // the entry. Those of all requests are fetched at the same time.
 void RespConnection::look_ahead(std::span<resp::ReadyRequest> requests) {
-  if (site_ == nullptr) return;
+  if (site_ == nullptr || !authenticated_) return;
   const Store& store = site_->store();
   const Shard& shard = site_->shard();
   const bool several = requests.size() > 1;
@@ -128,6 +131,9 @@ void RespConnection::on_request(const resp::ReadyRequest& request) {
     return reply([&](resp::ReplyWriter& to) {
       to.error("ERR wrong number of arguments for '" + std::string(command->name) + "' command");
     });
+  }
+  if (!authenticated_ && !command->before_authentication()) [[unlikely]] {
+    return reply([&](resp::ReplyWriter& to) { to.error("NOAUTH Authentication required."); });
   }
   if (site_ == nullptr) [[unlikely]] {
     return reply([&](resp::ReplyWriter& to) { to.error("LOADING Redis is loading the dataset in memory"); });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kv/commands.h"
+#include "kv/password_gate.h"
 #include "kv/store.h"
 #include "protocol/resp/resp_session.h"
 
@@ -106,8 +107,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
 // wait for those before them.
 class RespConnection final : public resp::RespSession {
  public:
+  // `limits`: of a client that has authenticated. `gate` is null or outlives the connection.
   RespConnection(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                 const resp::RequestLimits& limits, Site* site);
+                 const resp::RequestLimits& limits, Site* site, PasswordGate* gate);
   ~RespConnection() override;
 
   // The reply to a write that the log refuses.
@@ -180,9 +182,13 @@ class RespConnection final : public resp::RespSession {
 
   void set_version(int version);
   // False if the name is invalid; the reply has been written then.
-  bool set_name(std::string_view name, resp::ReplyWriter& out);
+  static bool check_name(std::string_view name, resp::ReplyWriter& out);
   // Unique among the connections of all shards.
   std::uint64_t id() const noexcept { return number_ * site_->store().shards() + site_->index(); }
+  void set_authenticated(bool authenticated) noexcept;
+  // False if they are wrong; the reply has been written then.
+  bool authenticate(std::string_view user, std::string_view password, resp::ReplyWriter& out);
+  void run_auth(Arguments arguments, resp::ReplyWriter& out);
   void run_hello(Arguments arguments, resp::ReplyWriter& out);
   void run_client(Arguments arguments, resp::ReplyWriter& out);
   void run_config(Arguments arguments, resp::ReplyWriter& out);
@@ -190,9 +196,13 @@ class RespConnection final : public resp::RespSession {
 
   Site* const site_;  // Null: the store is not ready.
   const std::uint64_t number_;
+  PasswordGate* const gate_;  // Null: the server has no password.
+  const resp::RequestLimits limits_;
+  bool authenticated_;
+  unsigned wrong_passwords_ = 0;
   int version_ = 2;
   std::string client_name_;
-  bool quitting_ = false;  // QUIT is being executed.
+  bool quitting_ = false;  // The command that is being executed is the last one: QUIT, or a wrong password too many.
   bool closing_ = false;   // After QUIT: no further request is executed.
   std::deque<Waiting> waiting_;
   std::uint64_t first_slot_ = 0;  // Number of waiting_.front().

@@ -1,11 +1,14 @@
 #include "kv/resp_protocol.h"
 
+#include <memory>
+#include <utility>
+
 #include "kv/commands.h"
 #include "kv/resp_connection.h"
 
 namespace hawser::kv {
 
-RespProtocol::RespProtocol(Store& store) : store_(store) {
+RespProtocol::RespProtocol(Store& store, std::shared_ptr<PasswordGate> gate) : store_(store), gate_(std::move(gate)) {
   limits_.bulk_bytes_max = store.options().value_bytes_max;
   limits_.request_bytes_max = store.options().value_bytes_max + (std::size_t{4} << 20);
 }
@@ -28,7 +31,8 @@ RespProtocol::Match RespProtocol::match(Bytes first) const noexcept {
 
 std::unique_ptr<rpc::PortSession> RespProtocol::open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                                      Bytes first) const {
-  return std::make_unique<RespConnection>(host, std::move(stream), first, limits_, store_.site_on(host.loop));
+  return std::make_unique<RespConnection>(host, std::move(stream), first, limits_, store_.site_on(host.loop),
+                                          gate_.get());
 }
 
 std::string RespProtocol::refusal(const Error& why) const {
@@ -37,6 +41,8 @@ std::string RespProtocol::refusal(const Error& why) const {
   return "-ERR " + text + "\r\n";
 }
 
-ProtocolSpec resp_protocol(Store& store) { return ProtocolSpec(std::make_shared<RespProtocol>(store)); }
+ProtocolSpec resp_protocol(Store& store, std::shared_ptr<PasswordGate> gate) {
+  return ProtocolSpec(std::make_shared<RespProtocol>(store, std::move(gate)));
+}
 
 }  // namespace hawser::kv

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "hawser/protocols.h"
+#include "kv/password_gate.h"
 #include "kv/store.h"
 #include "protocol/resp/request_parser.h"
 #include "rpc/port/port_protocol.h"
@@ -14,8 +15,8 @@ namespace hawser::kv {
 // Recognises Redis clients, and makes their sessions.
 class RespProtocol final : public rpc::PortProtocol {
  public:
-  // `store` outlives the server.
-  explicit RespProtocol(Store& store);
+  // `store` outlives the server. `gate` is null if clients need no password.
+  RespProtocol(Store& store, std::shared_ptr<PasswordGate> gate);
 
   std::string_view name() const noexcept override { return "resp"; }
   Match match(Bytes first) const noexcept override;
@@ -25,10 +26,11 @@ class RespProtocol final : public rpc::PortProtocol {
 
  private:
   Store& store_;
+  const std::shared_ptr<PasswordGate> gate_;
   resp::RequestLimits limits_;
 };
 
 // For Server::enable().
-ProtocolSpec resp_protocol(Store& store);
+ProtocolSpec resp_protocol(Store& store, std::shared_ptr<PasswordGate> gate);
 
 }  // namespace hawser::kv

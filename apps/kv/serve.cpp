@@ -1,21 +1,26 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "hawser/protocols.h"
+#include "hawser/kv.h"
 #include "hawser/server.h"
 #include "kv/command.h"
 #include "kv/index_publication.h"
-#include "kv/resp_protocol.h"
+#include "kv/password_gate.h"
 #include "kv/service.h"
 #include "kv/store.h"
+#include "tls/server_options.h"
 
 namespace hawser::kv {
 namespace {
@@ -33,6 +38,9 @@ struct ServeOptions {
   std::string log = {};
   std::string sync = "second";
   std::size_t rewrite_bytes = std::size_t{64} << 20;
+  std::vector<std::string> transports = {"automatic"};
+  std::string password_file = {};
+  programs::TlsServerGiven tls;
 };
 
 // Blocks the signals that end the program, so that wait() receives them.
@@ -57,6 +65,9 @@ class EndSignals {
 constexpr std::size_t shard_bytes_min = std::size_t{1} << 20;
 constexpr std::size_t shard_bytes_max = std::size_t{63} << 30;
 
+// A shorter password causes a warning.
+constexpr std::size_t password_bytes_wanted = 16;
+
 // Descriptors for ServerOptions::connections_max connections, and for the rest.
 constexpr rlim_t descriptors_wanted = 65'536 + 1024;
 
@@ -71,6 +82,32 @@ void raise_descriptor_limit() noexcept {
   static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
 }
 
+TransportOptions transports_of(const std::vector<std::string>& names) {
+  TransportOptions transports;
+  transports.enabled.clear();
+  for (const std::string& name : names) {
+    if (name == "shm" || name == "automatic") transports.enable(shm());
+    std::error_code absent;
+    const bool device = name == "automatic" && !std::filesystem::is_empty("/sys/class/infiniband", absent) && !absent;
+    if (name == "rdma" || device) transports.enable(rdma());
+  }
+  return transports;
+}
+
+// A warning for each fault that makes a password less useful.
+void warn_of_password(const std::string& file, const std::string& password) {
+  if (password.size() < password_bytes_wanted) {
+    fmt::print(stderr,
+               "hawser-kv: warning: the password in {} has {} bytes, and shorter ones than {} can be guessed: make one "
+               "with `openssl rand -base64 32`\n",
+               file, password.size(), password_bytes_wanted);
+  }
+  struct stat status{};
+  if (stat(file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
+    fmt::print(stderr, "hawser-kv: warning: every user of this machine can read {}: use `chmod 600 {}`\n", file, file);
+  }
+}
+
 int serve(const ServeOptions& options) {
   const std::size_t shard_bytes = options.memory_bytes / options.threads;
   if (shard_bytes < shard_bytes_min || shard_bytes > shard_bytes_max) {
@@ -81,6 +118,21 @@ int serve(const ServeOptions& options) {
     return wrong_options_status;
   }
   const EndSignals signals;
+  ServerOptions server_options;
+  if (const Result<void> secured = programs::enable_tls(server_options, options.tls); !secured) {
+    fmt::print(stderr, "hawser-kv: {}\n", secured.error().text);
+    return wrong_options_status;
+  }
+  std::shared_ptr<PasswordGate> gate;
+  if (!options.password_file.empty()) {
+    Result<std::string> password = read_password(options.password_file);
+    if (!password) {
+      fmt::print(stderr, "hawser-kv: {}\n", password.error().text);
+      return wrong_options_status;
+    }
+    warn_of_password(options.password_file, *password);
+    gate = std::make_shared<PasswordGate>(std::move(*password));
+  }
   Store store({.memory_bytes = options.memory_bytes,
                .policy = options.policy == "refuse" ? MemoryPolicy::refuse : MemoryPolicy::evict,
                .shards = options.threads,
@@ -103,8 +155,8 @@ int serve(const ServeOptions& options) {
     }
   }
   raise_descriptor_limit();
-  ServerOptions server_options;
   server_options.listen = options.listen;
+  server_options.transports = transports_of(options.transports);
   server_options.threads = options.threads;
   server_options.loop.wait = options.wait == "event" ? Wait::event : Wait::spin;
   server_options.loop.poller = options.poller == "io_uring" ? PollerKind::io_uring
@@ -119,9 +171,8 @@ int serve(const ServeOptions& options) {
   server_options.handshakes_max = server_options.connections_max;
   server_options.handshake_timeout = silent_max;
   Server server(server_options);
-  server.enable(resp_protocol(store));
   Service service(store);
-  register_service(server, service);
+  attach_store(server, store, service, std::move(gate));
   // Readers of an index of an earlier process may have values until its lease ends.
   if (options.index_bytes != 0) std::this_thread::sleep_for(IndexPublication::lease);
   if (const Result<void> started = server.start(); !started) {
@@ -189,6 +240,16 @@ Run add_serve(CLI::App& command) {
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::size_t{1} << 12, std::size_t{1} << 46))
       ->needs(log);
+  command
+      .add_option("--transports", options->transports,
+                  "Transports beside the byte stream for clients of Hawser: shm, rdma, or both separated by a comma. "
+                  "none: only the byte stream. automatic: shm, and rdma if there is a device")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "rdma", "none", "automatic"}))
+      ->capture_default_str();
+  command.add_option("--password-file", options->password_file,
+                     "File whose only line is the password that every client needs. Absent: none is needed");
+  programs::add_tls_server_options(command, options->tls);
   return [options] { return serve(*options); };
 }
 

@@ -14,6 +14,7 @@
 #include "kv/index_publication.h"
 #include "kv/store.h"
 #include "protocol/resp/number.h"
+#include "rpc/port/port_session.h"
 
 namespace hawser::kv {
 namespace {
@@ -123,6 +124,12 @@ std::optional<Value> read_entry(Site& site, const std::string& key, std::uint64_
   return Value{std::string(entry->value()), entry->version};
 }
 
+// The protection of the messages beside the stream of the caller's connection, as ConnectionReport names it.
+std::string_view protection_of(Context& context) {
+  detail::ReplySink& connection = detail::ContextAccess::reply_sink(context).origin();
+  return static_cast<rpc::PortSession&>(connection).protection();
+}
+
 // A lifetime that is not positive, or ends beyond the range of times, is none.
 std::int64_t expiry_after(Site& site, std::int64_t lifetime_ms) {
   std::int64_t at = 0;
@@ -155,8 +162,15 @@ Task<Result<Reading>> Service::read(std::string_view key) {
   co_return co_await std::move(reading);
 }
 
-Task<Result<Directory>> Service::directory() {
+Task<Result<Directory>> Service::directory(Context& context) {
   if (std::optional<Error> error = check(store_, {})) co_return std::unexpected(std::move(*error));
+  const std::string_view protection = protection_of(context);
+  if (protection == "signed" || protection == "sealed") {
+    co_return fail(ErrorCode::permission_denied,
+                   "the messages of this connection are " + std::string(protection) +
+                       ", and values that a client reads without calls would be neither signed nor encrypted: it reads "
+                       "by calls. TlsProtection::authenticated of both sides permits reads without calls");
+  }
   Directory directory{.secret_first = store_.index_secret().first,
                       .secret_second = store_.index_secret().second,
                       .process = process_id(),

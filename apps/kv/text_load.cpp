@@ -76,6 +76,28 @@ Result<Descriptor> connect_to(const std::string& address) {
   return connected;
 }
 
+// Sends the password to a server of the Redis protocol, unless it is empty, and waits for the reply.
+Result<void> authenticate(const Descriptor& connected, const std::string& password) {
+  if (password.empty()) return {};
+  const timeval limit{.tv_sec = silence_ms / 1000, .tv_usec = 0};
+  setsockopt(connected.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  const std::string command = fmt::format("*2\r\n$4\r\nAUTH\r\n${}\r\n{}\r\n", password.size(), password);
+  std::array<char, 512> reply;
+  std::size_t bytes = 0;
+  if (send(connected.get(), command.data(), command.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(command.size())) {
+    while (bytes < reply.size() && !std::string_view(reply.data(), bytes).ends_with('\n')) {
+      const ssize_t got = recv(connected.get(), reply.data() + bytes, reply.size() - bytes, 0);
+      if (got <= 0) break;
+      bytes += static_cast<std::size_t>(got);
+    }
+  }
+  std::string_view text(reply.data(), bytes);
+  if (text == "+OK\r\n") return {};
+  text = text.substr(0, text.find('\r'));
+  return fail(ErrorCode::unauthenticated, "the server has not accepted the password: " +
+                                              (text.empty() ? std::string("it has not answered") : std::string(text)));
+}
+
 enum class Reply : std::uint8_t { value, stored };
 
 // One protocol: the commands and the replies.
@@ -226,13 +248,14 @@ Result<void> run_connections(const BenchOptions& options, Measurement* run,
   const Descriptor events(epoll_create1(EPOLL_CLOEXEC));
   std::vector<std::unique_ptr<TextConnection>> connections;
   for (unsigned i = 0; i < options.connections; ++i) {
-    auto connected = connect_to(options.connect);
+    auto connected = connect_to(options.server.connect);
     if (!connected) return std::unexpected(std::move(connected.error()));
+    if (auto known = authenticate(*connected, options.password); !known) return known;
     connections.push_back(std::make_unique<TextConnection>(
         std::move(*connected), TextProtocol(options.protocol == "memcached"), operations(i)));
     epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLET, .data = {.ptr = connections.back().get()}};
     if (epoll_ctl(events.get(), EPOLL_CTL_ADD, connections.back()->descriptor(), &event) != 0) {
-      return connection_error(options.connect, "watch a connection");
+      return connection_error(options.server.connect, "watch a connection");
     }
   }
   std::size_t active = connections.size();
@@ -245,7 +268,7 @@ Result<void> run_connections(const BenchOptions& options, Measurement* run,
     const int count = epoll_wait(events.get(), ready.data(), static_cast<int>(ready.size()), silence_ms);
     if (count == 0) {
       return fail(ErrorCode::deadline_exceeded,
-                  fmt::format("{}: nothing was received for {} s", options.connect, silence_ms / 1000));
+                  fmt::format("{}: nothing was received for {} s", options.server.connect, silence_ms / 1000));
     }
     for (int i = 0; i < count; ++i) {
       TextConnection& connection = *static_cast<TextConnection*>(ready[static_cast<std::size_t>(i)].data.ptr);
@@ -296,9 +319,9 @@ Result<void> run_by_text(Measurement& run) {
   });
 }
 
-std::string server_process(const std::string& address, bool memcached) {
+std::string server_process(const std::string& address, bool memcached, const std::string& password) {
   const Result<Descriptor> connected = connect_to(address);
-  if (!connected) return {};
+  if (!connected || !authenticate(*connected, password)) return {};
   const timeval limit{.tv_sec = 2, .tv_usec = 0};
   setsockopt(connected->get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   const std::string_view command = memcached ? "stats\r\n" : "INFO server\r\n";

@@ -20,6 +20,6 @@ Result<void> run_by_text(Measurement& run);
 
 // Returns the process id of the server, as it reports it to INFO of Redis or to `stats` of memcached. Empty if
 // it does not answer within two seconds.
-std::string server_process(const std::string& address, bool memcached);
+std::string server_process(const std::string& address, bool memcached, const std::string& password = {});
 
 }  // namespace hawser::kv

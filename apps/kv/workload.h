@@ -9,13 +9,15 @@
 #include "base/random.h"
 #include "hawser/detail/log_linear.h"
 #include "hawser/error.h"
+#include "kv/client_given.h"
 
 namespace hawser::kv {
 
 using Latencies = detail::LogLinear<5, 40>;  // Nanoseconds.
 
 struct BenchOptions {
-  std::string connect = "127.0.0.1:6379";
+  ClientGiven server;
+  std::string password = {};  // The content of ClientGiven::password_file; empty: there is none.
   std::string protocol = "hawser";
   std::string workload = "c";
   std::string transport = "tcp";

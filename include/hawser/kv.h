@@ -1,10 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hawser/error.h"
@@ -14,6 +16,11 @@
 namespace hawser {
 class Client;
 class ClientPool;
+class OutgoingCall;
+namespace detail {
+template <class CallInfo>
+class Interceptor;
+}  // namespace detail
 }  // namespace hawser
 
 // The client of the key-value store hawser-kv. Component hawser::kv. docs/kv.md describes the store.
@@ -34,14 +41,29 @@ enum class ReadPolicy : std::uint8_t {
   calls,   // By a call. The server counts each of them as a use of the entry when it evicts others.
 };
 
+// The limit of read_password() and send_password(), in bytes.
+inline constexpr std::size_t password_bytes_max = 1024;
+
+// Reads the password of a server from a file: one line of text without control characters, and without a space at its
+// begin or end. Fails with `invalid_argument` if it is not that, or cannot be read. No error text has the password.
+// Blocks the calling thread.
+Result<std::string> read_password(const std::string& file);
+
+// Sends the password with each call of a client. For ClientOptions::interceptors, also of a ClientPool:
+//   options.interceptors.push_back(hawser::kv::send_password(*hawser::kv::read_password("kv.password")));
+// The password travels in plain text, unless ClientOptions::security protects the connection. Throws
+// std::invalid_argument if it is not a password that read_password() could return.
+std::shared_ptr<detail::Interceptor<OutgoingCall>> send_password(std::string password);
+
 // The operations of the store over a Client or a ClientPool, which outlives this object and its operations. Used from
 // that client's thread. Several operations may be in progress. An operation that has begun must end before this object
 // is destroyed.
 // Keys have at most 8 KiB, values as much as the server's --value-max. A lifetime is rounded up to milliseconds; empty:
 // the entry does not expire.
 // Errors: `invalid_argument` for a key or value that is too long or a lifetime that is not positive, `limit_exceeded`
-// if the server has no memory for a write, `unavailable` while the server starts or if its log cannot be written, and
-// those of calls (docs/guide/07-errors.md).
+// if the server has no memory for a write, `unavailable` while the server starts or if its log cannot be written,
+// `unauthenticated` if the server has a password and the client does not send it (send_password()), and those of calls
+// (docs/guide/07-errors.md).
 class KvClient {
  public:
   explicit KvClient(Client& calls, ReadPolicy reads = ReadPolicy::direct);
@@ -68,6 +90,9 @@ class KvClient {
 
   // The number of values that get() has read without a call.
   std::uint64_t direct_reads() const noexcept;
+  // Why get() reads by calls over shared memory or RDMA, such as the protection of the connection: the last error of
+  // the server when it was asked for its index. Empty if there is none. Valid until the next get().
+  std::string_view calls_reason() const noexcept;
 
  private:
   friend struct KvClientAccess;

@@ -123,4 +123,8 @@ std::uint64_t KvClient::direct_reads() const noexcept {
   return state_->reader == nullptr ? 0 : state_->reader->counters().found;
 }
 
+std::string_view KvClient::calls_reason() const noexcept {
+  return state_->reader == nullptr ? std::string_view() : state_->reader->refusal();
+}
+
 }  // namespace hawser::kv

@@ -139,7 +139,9 @@ Task<void> OneSidedReader::obtain() {
   const Result<Directory> directory = co_await std::move(call);
   const bool accepted = directory && accept(*directory);
   expires_ = began + directory_age_max;
-  not_before_ = loop.after(accepted ? directory_interval_short : directory_interval);
+  refusal_ = directory ? std::string() : directory.error().text;
+  const bool refused = !directory && directory.error().code == ErrorCode::permission_denied;
+  not_before_ = loop.after(accepted ? directory_interval_short : refused ? directory_age_max : directory_interval);
 }
 
 // Makes the local memory of reads, and replaces memory of which a part was lost. Devices that still use such a part
@@ -235,7 +237,9 @@ Task<std::optional<Value>> OneSidedReader::read(std::string_view given) {
   // A device would end the connection of a read of memory that is not exposed any more.
   if (!shards_.empty() && !mapped() && loop.now() >= expires_) shards_.clear();
   if (shards_.empty()) {
-    const bool possible = by_memory() || (options_.by == ReadBy::automatic && link_.transport() == "shm");
+    // A signed or sealed path of RDMA has no one-sided access. The server says so.
+    const bool path = link_.transport() == "shm" || link_.transport() == "rdma";
+    const bool possible = by_memory() || (options_.by == ReadBy::automatic && path);
     if (!possible || obtaining_ || loop.now() < not_before_) co_return std::nullopt;
     auto obtaining = obtain();
     co_await std::move(obtaining);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -68,6 +69,8 @@ class OneSidedReader {
   void forget() noexcept;
 
   const Counters& counters() const noexcept { return counters_; }
+  // Why the server has not given its directory the last time; empty if it has.
+  const std::string& refusal() const noexcept { return refusal_; }
   // True if a reader can use the directory, with mapped memory (`map`) or without.
   static bool valid(const Directory& directory, bool map) { return !check(directory, map).empty(); }
   bool mapped() const noexcept { return !shards_.empty() && shards_.front().mapping != nullptr; }
@@ -105,7 +108,8 @@ class OneSidedReader {
   std::vector<ReadShard> shards_;  // Empty: there is no directory.
   std::uint64_t directory_number_ = 0;
   bool obtaining_ = false;
-  Time expires_{};     // The directory is not used after this time, so that its regions are still exposed.
+  Time expires_{};  // The directory is not used after this time, so that its regions are still exposed.
+  std::string refusal_;
   Time not_before_{};  // The next call for the directory is not made before.
   std::uint64_t reads_ = 0;
   Time parts_not_before_{};  // Parts are not replaced before, so that a server that fails reads does not cause much.

@@ -54,8 +54,9 @@ class Service {
   Task<Result<std::optional<Value>>> get(std::string_view key);
   // The same for a client that has not found the key in the index. An entry that the index can have is added to it.
   Task<Result<Reading>> read(std::string_view key);
-  // Makes the indexes if there are none.
-  Task<Result<Directory>> directory();
+  // Makes the indexes if there are none. Fails with `permission_denied` if the messages of the caller's connection are
+  // signed or sealed: what a client reads by itself is not.
+  Task<Result<Directory>> directory(Context& context);
   // In the order of the keys. Each value is read at its own time.
   Task<Result<std::vector<std::optional<Value>>>> get_many(std::vector<std::string> keys);
   // Returns the new version.

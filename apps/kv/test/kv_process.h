@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -59,6 +60,73 @@ class KvProcess {
  private:
   pid_t process_ = -1;
   std::string address_;
+};
+
+// `hawser-kv serve` at a port of the loopback, with any options.
+class ServeProcess {
+ public:
+  explicit ServeProcess(const std::vector<std::string>& options) {
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    posix_spawn_file_actions_addclose(&actions, ends[1]);
+    std::vector<std::string> words = {program(), "serve", "--listen", "127.0.0.1:0", "--memory", "64M"};
+    words.insert(words.end(), options.begin(), options.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    if (posix_spawn(&process_, program().c_str(), &actions, nullptr, arguments.data(), environ) != 0) process_ = -1;
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    output_ = ends[0];
+    constexpr std::string_view before = "serving at ";
+    // The end of the output is that of the process.
+    while (more()) {
+      const std::size_t at = text.find(before);
+      const std::size_t end = at == std::string::npos ? at : text.find(' ', at + before.size());
+      if (end == std::string::npos) continue;
+      address = text.substr(at + before.size(), end - at - before.size());
+      return;
+    }
+  }
+  ServeProcess(const ServeProcess&) = delete;
+  ServeProcess& operator=(const ServeProcess&) = delete;
+  ~ServeProcess() {
+    end();
+    if (output_ >= 0) close(output_);
+  }
+  // Ends it. `text` has all of its output then.
+  void end() {
+    if (process_ <= 0) return;
+    kill(process_, SIGTERM);
+    kill(process_, SIGCONT);
+    while (more()) {
+    }
+    waitpid(process_, nullptr, 0);
+    process_ = -1;
+  }
+  pid_t process() const { return process_; }
+  std::string port() const { return address.substr(address.rfind(':') + 1); }
+  static std::string program() {
+    return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "hawser-kv").string();
+  }
+  std::string address;  // Empty if it did not start.
+  std::string text;     // Its output and its errors.
+
+ private:
+  bool more() {
+    char bytes[4096];
+    const ssize_t got = read(output_, bytes, sizeof bytes);
+    if (got <= 0) return false;
+    text.append(bytes, static_cast<std::size_t>(got));
+    return true;
+  }
+  pid_t process_ = -1;
+  int output_ = -1;
 };
 
 }  // namespace hawser::kv

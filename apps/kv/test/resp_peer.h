@@ -18,9 +18,8 @@
 #include <vector>
 
 #include "base/temporary_folder.h"
-#include "hawser/protocols.h"
 #include "hawser/server.h"
-#include "kv/resp_protocol.h"
+#include "kv/password_gate.h"
 #include "kv/service.h"
 #include "kv/store.h"
 
@@ -135,7 +134,8 @@ class RespPeer {
 // A server with a store in this process.
 class KvServer {
  public:
-  explicit KvServer(StoreOptions options = {}, ServerOptions server = {}, const LogOptions* log = nullptr)
+  explicit KvServer(StoreOptions options = {}, ServerOptions server = {}, const LogOptions* log = nullptr,
+                    std::shared_ptr<PasswordGate> gate = {})
       : store(set_up(options)) {
     if (log != nullptr) {
       const Result<LogReport> opened = store.open_log(*log);
@@ -144,8 +144,7 @@ class KvServer {
     }
     server.threads = store.shards();
     server_ = std::make_unique<Server>(server);
-    server_->enable(resp_protocol(store));
-    register_service(*server_, service);
+    attach_store(*server_, store, service, std::move(gate));
     const Result<void> started = server_->start();
     EXPECT_TRUE(started) << (started ? "" : started.error().text);
     store.bind(server_->loops());
@@ -175,22 +174,24 @@ class KvServer {
 // Debian's redis-server, if it is installed, at a Unix socket in a folder of its own.
 class RedisServer {
  public:
-  RedisServer() {
+  // `password`: what clients must send; empty: nothing.
+  explicit RedisServer(const std::string& password = {}) {
     if (access(program, X_OK) != 0) return;
     const std::string folder = folder_.path().string();
     const std::string path = folder + "/redis";
     process_ = fork();
     if (process_ == 0) {
       execl(program, program, "--port", "0", "--databases", "1", "--unixsocket", path.c_str(), "--save", "",
-            "--appendonly", "no", "--dir", folder.c_str(), "--logfile", (folder + "/log").c_str(),
-            static_cast<char*>(nullptr));
+            "--appendonly", "no", "--dir", folder.c_str(), "--logfile", (folder + "/log").c_str(), "--requirepass",
+            password.c_str(), static_cast<char*>(nullptr));
       _exit(1);
     }
     // Waits until it listens; the limit detects a server that does not start.
     for (int i = 0; i < 6000 && !ready_; ++i) {
       usleep(10'000);
       RespPeer peer("unix:" + path);
-      ready_ = peer.connected() && peer.call({"PING"}) == "+PONG\r\n";
+      const std::string reply = peer.connected() ? peer.call({"PING"}) : std::string();
+      ready_ = reply == "+PONG\r\n" || reply.starts_with("-NOAUTH");
     }
     address_ = "unix:" + path;
   }

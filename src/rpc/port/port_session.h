@@ -69,6 +69,7 @@ class PortSession : public detail::ReplySink {
   void set_declined(std::vector<std::string> declined) noexcept { declined_ = std::move(declined); }
   // "authenticated": a path whose ends have proved themselves; "encrypted": TLS; empty: plain text. A literal.
   void set_protection(std::string_view protection) noexcept { protection_ = protection; }
+  std::string_view protection() const noexcept { return protection_; }
   // Requests the call of that id to stop. False if it has been answered.
   bool cancel_call(std::uint32_t call, const Error& why) noexcept {
     const StopsTokens stops(host_);
