@@ -39,7 +39,7 @@ class MemoryFrames {
   // Holds three frames: one is being sent, one received, and one answered.
   static constexpr BusyWindow busy_window{std::size_t{144} << 10, std::size_t{48} << 10};
   // Connections that copy only (transport::Capabilities) need two.
-  static constexpr BusyWindow busy_window_of_copies{std::size_t{48} << 10, std::size_t{24} << 10};
+  static constexpr BusyWindow busy_window_of_copies{std::size_t{96} << 10, std::size_t{48} << 10};
   static constexpr std::size_t busy_period_bytes = std::size_t{2} << 20;
   static constexpr std::size_t pieces_max = 64;
   static constexpr std::size_t interactive_pieces = 16;
