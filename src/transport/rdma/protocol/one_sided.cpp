@@ -167,6 +167,14 @@ void OneSided::post() {
   }
   posting_ = false;
   if (!ended_) on_completed();
+  if (!ended_) wake_stalled();
+}
+
+// A window that has become smaller, because messages are sent now, may be filled by parts that ask for no completion.
+// Without one, nothing would ever continue.
+void OneSided::wake_stalled() {
+  const bool silent = !parts_.empty() && parts_.size() <= unsignalled_parts_;
+  if (silent && !schedule_.empty() && !work_queue_.slots.last_is_signalled()) post_marker();
 }
 
 void OneSided::post_part(Entry& entry) {

@@ -142,6 +142,7 @@ class OneSided final : public RemoteMemory {
   void post_part(Entry& entry);
   void finish_if_done(Entry& entry);
   void post_marker();
+  void wake_stalled();
 
   WorkQueue& work_queue_;
   const std::shared_ptr<MemoryPool> pool_;
