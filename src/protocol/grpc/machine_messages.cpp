@@ -95,7 +95,11 @@ bool Machine::unpack_later(Stream& stream, std::optional<std::size_t> announced)
     return true;
   }
   stream.unpacking = true;
-  if (sink_.on_packed(stream.call, std::move(message), std::move(charge))) return true;
+  if (sink_.on_packed(stream.call, std::move(message), std::move(charge))) {
+    // The sink has the charge, so nothing may keep the memory for longer than the sink.
+    stream.reader.drop_message();
+    return true;
+  }
   stream.unpacking = false;
   return false;
 }

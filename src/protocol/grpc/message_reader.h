@@ -41,6 +41,12 @@ class MessageReader {
   // The memory that was allocated for the message, which begins with room() free bytes; empty if it lies in `in`.
   Buffer& memory() noexcept { return memory_; }
 
+  // Forgets the message that next() found, and its memory, which others may use.
+  void drop_message() noexcept {
+    message_ = {};
+    block_ = nullptr;
+    memory_ = {};
+  }
   // True if a message has begun and is not complete.
   bool begun() const noexcept { return prefix_have_ != 0 && !found_; }
   // The charge for memory(). The caller pays from now on.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "protocol/grpc/compression.h"
@@ -201,6 +203,36 @@ TEST(GrpcMachine, RefusesWhatIsNoMessage) {
     ServerLog server({.message_bytes_max = 1000});
     ASSERT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/unary")) + frame(0, 1, 1, bytes)));
     EXPECT_THAT(server.events[1].at(1), code);
+  }
+}
+
+// The sink has the charge for a message that it decompresses later. So its memory is the sink's alone.
+TEST(GrpcMachine, KeepsNoMessageThatTheSinkDecompresses) {
+  struct Later final : ServerLog {
+    bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&&) override {
+      last_call = call;
+      kept = std::move(packed);
+      return true;
+    }
+    std::uint32_t last_call = 0;
+    PackedMessage kept;
+  };
+  std::string text(40'000, ' ');
+  std::uint32_t number = 1;
+  for (char& c : text) c = static_cast<char>((number = number * 1'664'525 + 1'013'904'223) >> 24);
+  const Result<Buffer> packed = compress(Encoding::gzip, as_bytes(text));
+  for (const char* path : {"/unary", "/stream"}) {
+    Later server;
+    ClientLog client;
+    Stream& stream = client.begin(path, {{"grpc-encoding", "gzip"}});
+    client.machine.send_message(stream, framed(packed->text(), true), {}, nullptr, 1);
+    exchange(client, server);
+    ASSERT_EQ(server.kept.bytes.size(), packed->size()) << path;
+    EXPECT_TRUE(server.kept.bytes.block()->unique()) << path << ": the stream keeps memory that nobody pays for";
+    server.machine.unpacked(server.last_call, unpack(server.kept));
+    client.machine.send_end(stream);
+    exchange(client, server);
+    EXPECT_THAT(client.messages[1], ElementsAre(text)) << path;
   }
 }
 
