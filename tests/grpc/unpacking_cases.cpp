@@ -102,6 +102,7 @@ TEST_P(GrpcUnpacking, ItemsKeepTheirOrder) {
 }
 
 TEST_P(GrpcUnpacking, UnaryCallsManyAtOnce) {
+  options.send_backlog_bytes_max = std::size_t{64} << 20;  // The replies of all of them.
   start();
   Http2Client client(server->address());
   const std::string large(1 << 20, 'x');
@@ -116,7 +117,10 @@ TEST_P(GrpcUnpacking, UnaryCallsManyAtOnce) {
     }
     return true;
   }));
-  for (std::size_t i = 1; i < all.size(); i += 4) EXPECT_TRUE(client.responses[all[i]].body == framed(large, false));
+  for (std::size_t i = 1; i < all.size(); i += 4) {
+    EXPECT_TRUE(client.responses[all[i]].body == framed(large, false))
+        << client.responses[all[i]].fields["grpc-message"];
+  }
   const Http2Client::Response again = client.ask("POST", "/test.Raw/Echo", fields(), {body});
   EXPECT_TRUE(again.body == framed(large, false));
   EXPECT_TRUE(client.until([&] { return server->counters().receive_bytes < 100'000; }));
@@ -217,6 +221,75 @@ TEST_P(GrpcUnpacking, MayBeOvertakenByTheEnd) {
   server->stop(0ms);
   EXPECT_EQ(server->counters().calls_in_flight, 0U);
   EXPECT_EQ(server->counters().receive_bytes, 0U);
+}
+
+// Messages of connections that have ended do not wait for a thread any more: they would occupy memory that nobody
+// counts, and the places of others.
+TEST_P(GrpcUnpacking, MessagesOfEndedConnectionsLeaveTheQueue) {
+  std::atomic<bool> busy{false};
+  std::atomic<bool> released{false};
+  options.loop.offload_threads_max = 1;
+  options.loop.offload_queue_max = 4;
+  make();
+  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  start();
+  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  const std::string large(1 << 20, 'x');
+  for (int i = 0; i < 6; ++i) {
+    {
+      Http2Client client(server->address());
+      const std::int32_t stream = client.begin("POST", "/test.Raw/Echo", fields(), {framed_packed(large)});
+      // Memory for the result is charged while the message has a place in the queue.
+      const auto waits = [&] { return server->counters().receive_bytes >= large.size(); };
+      EXPECT_TRUE(client.until([&] { return waits() || client.responses[stream].closed; }));
+      EXPECT_TRUE(waits()) << "connection " << i << " found no place in the queue";
+    }
+    EXPECT_TRUE(soon([&] { return server->counters().connections_open == 0; }));
+    EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
+  }
+  released = true;
+}
+
+// 1,000 streams have long messages, and the pool's queue has fewer places. Those that find none fail, and the others,
+// and other connections, are served.
+TEST_P(GrpcUnpacking, MoreMessagesThanPlacesFailTheirCallsOnly) {
+  std::atomic<bool> busy{false};
+  std::atomic<bool> released{false};
+  options.loop.offload_threads_max = 1;
+  options.loop.offload_queue_max = 64;
+  make();
+  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  start();
+  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  const std::string large(128 << 10, 'x');
+  const std::string body = framed_packed(large);
+  Http2Client many(server->address());
+  std::vector<std::int32_t> all;
+  for (int i = 0; i < 1000; ++i) {
+    all.push_back(many.begin("POST", i % 2 == 0 ? "/test.Raw/Echo" : "/test.Raw/Sum", fields(), {body}));
+  }
+  const auto closed = [&] {
+    std::size_t count = 0;
+    for (const std::int32_t id : all) count += many.responses[id].closed ? 1 : 0;
+    return count;
+  };
+  EXPECT_TRUE(many.until([&] { return closed() >= 1000 - 64; }));
+  Http2Client other(server->address());
+  const std::int32_t served = other.begin("POST", "/test.Raw/Echo", fields(), {body});
+  EXPECT_EQ(other.ask("POST", "/test.Raw/Echo", fields(), {framed("short", false)}).body, framed("short", false));
+  EXPECT_FALSE(other.responses[served].closed) << "another connection found no place";
+  released = true;
+  EXPECT_TRUE(other.until([&] { return other.responses[served].closed; }));
+  EXPECT_TRUE(other.responses[served].body == framed(large, false));
+  EXPECT_TRUE(many.until([&] { return closed() == 1000; }));
+  std::size_t good = 0;
+  for (const std::int32_t id : all) {
+    const std::string status = many.responses[id].fields["grpc-status"];
+    good += status == "0" ? 1 : 0;
+    EXPECT_TRUE(status == "0" || status == "8") << status;
+  }
+  EXPECT_EQ(good, 32U) << "half of the places";
+  EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
 }
 
 // ---- The client ----

@@ -449,6 +449,7 @@ void ClientSession::end(const Error& reason) {
     if (operation_of(stream) != nullptr) finish(stream, error);
   });
   output_.clear();
+  unpacking_stop_.request_stop();
   machine_.close_all(reason);
   writers_.unlink();
   owner_.on_session_end(reason);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +128,8 @@ class ClientSession final : public rpc::ProtocolSession,
   MessageWriter writer_;
   Stream* writing_ = nullptr;
   Machine machine_;  // Ends first: it notifies the owners of loans.
+  // Stops the work of unpacking_ that no thread has begun. Made when there is some.
+  std::stop_source unpacking_stop_ = std::stop_source(std::nostopstate);
   Scope unpacking_;  // Its tasks wait for messages that are decompressed on another thread. Ends first of all.
 };
 

@@ -479,6 +479,7 @@ void ServerSession::on_end(const Error& reason) {
   calls_pace_.stop();
   plain_pace_.stop();
   discard_timer_.stop();
+  unpacking_stop_.request_stop();  // Messages that wait for a thread are memory that is not charged any more.
   machine_.close_all(reason);
   writers_.unlink();
 }

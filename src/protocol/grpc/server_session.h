@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -200,6 +201,8 @@ class ServerSession final : public rpc::ByteSession,
   EarlyFlush early_;
   std::unique_ptr<rpc::HttpStreams> http_;  // Null until the first request that is not gRPC.
   std::vector<rpc::HttpField> plain_fields_;
+  // Stops the work of unpacking_ that no thread has begun. Made when there is some.
+  std::stop_source unpacking_stop_ = std::stop_source(std::nostopstate);
   Scope unpacking_;  // Its tasks wait for messages that are decompressed on another thread. Ends first of all.
 };
 

@@ -11,9 +11,16 @@
 namespace hawser::protocol::grpc {
 namespace {
 
-Task<Result<Buffer>> offload_unpack(Loop& loop, const void* connection, PackedMessage packed) {
+// A token of `stop`, which gets a state when the first message needs one.
+std::stop_token token_of(std::stop_source& stop) {
+  if (!stop.stop_possible()) stop = std::stop_source();
+  return stop.get_token();
+}
+
+// A message that waits for a thread is dropped when a stop is requested.
+Task<Result<Buffer>> offload_unpack(Loop& loop, const void* connection, std::stop_token stopped, PackedMessage packed) {
   auto work = [kept = std::move(packed)] { return unpack(kept); };
-  auto unpacking = detail::LoopAccess::offload_for(loop, connection, std::stop_token(), std::move(work));
+  auto unpacking = detail::LoopAccess::offload_for(loop, connection, std::move(stopped), std::move(work));
   Result<Result<Buffer>> message = co_await std::move(unpacking);
   if (!message) co_return std::unexpected(std::move(message.error()));
   co_return std::move(*message);
@@ -30,7 +37,7 @@ bool ServerSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail
 
 Task<void> ServerSession::unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge) {
   try {
-    auto unpacking = offload_unpack(host().loop, this, std::move(packed));
+    auto unpacking = offload_unpack(host().loop, this, token_of(unpacking_stop_), std::move(packed));
     Result<Buffer> message = co_await std::move(unpacking);
     charge.reset();
     if (closed()) co_return;
@@ -69,7 +76,7 @@ bool ClientSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail
 
 Task<void> ClientSession::unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed) {
   try {
-    auto unpacking = offload_unpack(loop_, this, std::move(packed));
+    auto unpacking = offload_unpack(loop_, this, token_of(unpacking_stop_), std::move(packed));
     delivery->message = co_await std::move(unpacking);
   } catch (const std::exception&) {
     delivery->message =
