@@ -250,6 +250,30 @@ TEST_P(GrpcUnpacking, MessagesOfEndedConnectionsLeaveTheQueue) {
   released = true;
 }
 
+// A call that waited for its message begins beside those that have begun meanwhile: calls_max holds for it too.
+TEST_P(GrpcUnpacking, CallsThatBeginLateDoNotExceedCallsMax) {
+  std::atomic<bool> busy{false};
+  std::atomic<bool> released{false};
+  options.loop.offload_threads_max = 1;
+  options.calls_max = 1;
+  make();
+  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  start();
+  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  Http2Client client(server->address());
+  const std::string large(1 << 20, 'x');
+  const std::int32_t late = client.begin("POST", "/test.Raw/Echo", fields(), {framed_packed(large)});
+  EXPECT_TRUE(client.until([&] { return server->counters().receive_bytes >= large.size(); }));
+  const std::int32_t stream = client.begin("POST", "/test.Raw/Converse", fields(), {framed("a", false)}, false);
+  EXPECT_TRUE(client.until([&] { return client.responses[stream].body == framed("a", false); }));
+  released = true;
+  EXPECT_TRUE(client.until([&] { return client.responses[late].closed; }));
+  EXPECT_EQ(client.responses[late].fields["grpc-status"], "8") << "two calls in flight, and calls_max is 1";
+  client.reset(stream);
+  EXPECT_TRUE(client.until([&] { return server->counters().calls_in_flight == 0; }));
+  EXPECT_EQ(client.ask("POST", "/test.Raw/Echo", fields(), {framed_packed(large)}).fields["grpc-status"], "0");
+}
+
 // 1,000 streams have long messages, and the pool's queue has fewer places. Those that find none fail, and the others,
 // and other connections, are served.
 TEST_P(GrpcUnpacking, MoreMessagesThanPlacesFailTheirCallsOnly) {

@@ -233,6 +233,8 @@ void ServerSession::on_end(Stream& stream) {
                   stream.messages == 0 ? "the request of a unary method has no message"
                                        : "the request of a unary method has more than one message");
   }
+  // Other calls have begun since the headers arrived.
+  if (const std::optional<Error> why = refusal(0)) return refuse(stream, status_of(*why), why->text);
   message_received();
   dispatch(stream);
 }
