@@ -256,7 +256,7 @@ TEST_P(MemoryConformance, AShortWindowOfBulkBytesIsAheadOfACall) {
     scope.spawn(write_batch(bulk, region, batch, forever, order, 1));
     AWAIT(ahead, client.call<&MemoryStore::written>());
     REQUIRE_OK(ahead);
-    EXPECT_EQ(*ahead, (client.transport() == "shm" ? 48U : 144U) << 10);
+    EXPECT_EQ(*ahead, (client.transport() == "shm" ? 96U : 144U) << 10);
     auto joining = scope.join();
     co_await std::move(joining);
   });

@@ -266,27 +266,121 @@ class DeviceNetwork final : public transport::Network {
   std::weak_ptr<transport::Transport> made_;
 };
 
-TEST(DirectReads, AreExecutedByTheDeviceOverRdma) {
-  const std::shared_ptr<DeviceNetwork> network = std::make_shared<DeviceNetwork>();
-  Loop loop(std::make_unique<transport::FabricPoller>(network->fabric), {.log = no_log()});
-  Loop* const only = &loop;
-  const TransportOptions rdma{.order = {"rdma"}, .required = "rdma"};
-  Store store({.memory_bytes = 4 << 20, .index_bytes_max = 4 << 20});
-  Service service(store);
-  ServerOptions server_options{.listen = "server:1"};
-  server_options.transports = rdma;
-  Server server(loop, transport::over(network, server_options));
-  register_service(server, service);
-  store.bind(std::span(&only, 1));
-  ClientOptions client_options;
-  client_options.transports = rdma;
-  loop.run([](Server& started, ClientOptions options) -> Task<void> {
+// A store whose clients reach it over the simulated device, in virtual time.
+class DirectReadsOfDevice : public ::testing::Test {
+ protected:
+  DirectReadsOfDevice() {
+    register_service(server_, service_);
+    store_.bind(std::span(&only_, 1));
+    client_options_.transports = {.order = {"rdma"}, .required = "rdma"};
+    client_options_ = transport::over(network_, client_options_);
+  }
+  ServerOptions server_options() const {
+    ServerOptions options{.listen = "server:1"};
+    options.transports = {.order = {"rdma"}, .required = "rdma"};
+    return transport::over(network_, options);
+  }
+
+  const std::shared_ptr<DeviceNetwork> network_ = std::make_shared<DeviceNetwork>();
+  Loop loop_{std::make_unique<transport::FabricPoller>(network_->fabric), {.log = no_log()}};
+  Loop* const only_ = &loop_;
+  Store store_{{.memory_bytes = 4 << 20, .index_bytes_max = 4 << 20}};
+  Service service_{store_};
+  Server server_{loop_, server_options()};
+  ClientOptions client_options_;
+};
+
+TEST_F(DirectReadsOfDevice, AreExecutedByIt) {
+  loop_.run([](Server& started, ClientOptions options) -> Task<void> {
     const auto listening = started.start();
     EXPECT_TRUE(listening);
     const Direct direct{ReadBy::automatic, "rdma"};
     auto reading = read_directly(direct, options, "server:1");
     co_await std::move(reading);
-  }(server, transport::over(network, client_options)));
+  }(server_, client_options_));
+}
+
+constexpr std::size_t at_once = 48;
+constexpr int reads_in_all = 20'000;
+
+// Reads of the bytes that a GET reads, as many at once.
+Task<void> keep_reading(RemoteMemory& remote, RemoteRegion region, MutableBytes into, int& left) {
+  while (left-- > 0) {
+    auto reading = remote.read(region, 0, into);
+    const Result<void> read = co_await std::move(reading);
+    EXPECT_TRUE(read);
+    if (!read) co_return;
+  }
+}
+
+Task<void> keep_getting(KvClient& client, int& left) {
+  while (left-- > 0) {
+    const std::string key = "key" + std::to_string(left % 100);
+    auto getting = client.get(key);
+    const Result<std::optional<Value>> value = co_await std::move(getting);
+    EXPECT_TRUE(value && *value && (*value)->bytes == std::string(64, 'v'));
+    if (!value || !*value) co_return;
+  }
+}
+
+double per_second(Time begin) {
+  return reads_in_all / std::chrono::duration<double>(Loop::current()->now() - begin).count();
+}
+
+// GETs are limited by the rate at which the device reads, in the time of the simulation: 100 Gb/s, with the costs of
+// the device's requests and completions, and without those of the processor's other instructions.
+TEST_F(DirectReadsOfDevice, HaveItsRate) {
+  double reads_per_s = 0;
+  double gets_per_s = 0;
+  loop_.run([](Server& server, ClientOptions options, double& reads, double& gets) -> Task<void> {
+    const auto listening = server.start();
+    EXPECT_TRUE(listening);
+    Client link(options);
+    auto connecting = link.connect("server:1");
+    const Result<void> connected = co_await std::move(connecting);
+    EXPECT_TRUE(connected);
+    if (!connected) co_return;
+    constexpr std::size_t bytes = IndexGeometry::candidates * IndexGeometry::cell_bytes;
+    const RegisteredBuffer theirs = std::move(*RegisteredBuffer::allocate(server, bytes));
+    const ExposedRegion region = std::move(*theirs.expose(0, bytes, RegionAccess::read));
+    RegisteredBuffer mine = std::move(*RegisteredBuffer::allocate(link, at_once * bytes));
+    RemoteMemory remote(link);
+    {
+      Scope scope;
+      int left = reads_in_all;
+      const Time begin = Loop::current()->now();
+      for (std::size_t i = 0; i < at_once; ++i) {
+        scope.spawn(keep_reading(remote, region.handle(), mine.memory().subspan(i * bytes, bytes), left));
+      }
+      auto all = scope.join();
+      co_await std::move(all);
+      reads = per_second(begin);
+    }
+    OneSidedReader reader(link, {.calls_every = 0});
+    KvClient client = KvClientAccess::with(link, reader);
+    for (int i = 0; i < 100; ++i) {
+      const std::string key = "key" + std::to_string(i);
+      auto setting = client.set(key, std::string(64, 'v'));
+      const auto set = co_await std::move(setting);
+      EXPECT_TRUE(set);
+      auto finding = found_without_call(client, reader, key, std::string(64, 'v'));
+      const bool found = co_await std::move(finding);
+      EXPECT_TRUE(found);
+    }
+    const std::uint64_t before = reader.counters().found;
+    Scope scope;
+    int left = reads_in_all;
+    const Time begin = Loop::current()->now();
+    for (std::size_t i = 0; i < at_once; ++i) scope.spawn(keep_getting(client, left));
+    auto all = scope.join();
+    co_await std::move(all);
+    gets = per_second(begin);
+    EXPECT_EQ(reader.counters().found - before, static_cast<std::uint64_t>(reads_in_all)) << "some were calls";
+  }(server_, client_options_, reads_per_s, gets_per_s));
+  RecordProperty("reads_per_s", static_cast<int>(reads_per_s));
+  RecordProperty("gets_per_s", static_cast<int>(gets_per_s));
+  EXPECT_GT(reads_per_s, 1e6);
+  EXPECT_GE(gets_per_s, 0.9 * reads_per_s);
 }
 
 // The index grows from 64 cells. Readers of the old one call, and find entries in the new one then.
