@@ -37,18 +37,23 @@ std::string framed(std::string_view bytes, bool compressed) {
   return out + std::string(bytes);
 }
 
-// Occupies a thread of the pool of the server's loop until it is released.
+// A thread of the pool of the server's loop that is occupied until it is released.
+struct Blocked {
+  std::atomic<bool> busy{false};
+  std::atomic<bool> released{false};
+};
+
+// Occupies the thread. The thread may go on after the server, and the test, have ended.
 struct Blocker {
   Task<void> operator()() const {
-    auto work = [this] {
-      busy = true;
-      soon([this] { return released.load(); });
+    auto work = [blocked = blocked] {
+      blocked->busy = true;
+      soon([&] { return blocked->released.load(); });
     };
     auto blocking = Loop::current()->offload(moved(work));
     static_cast<void>(co_await std::move(blocking));
   }
-  std::atomic<bool>& busy;
-  std::atomic<bool>& released;
+  std::shared_ptr<Blocked> blocked;
 };
 
 class GrpcUnpacking : public ::testing::TestWithParam<const char*> {
@@ -162,13 +167,12 @@ TEST(GrpcUnpackingLengths, AFalseLengthIsFound) {
 
 // The only thread of the pool is busy: the loop answers other calls, and does not decompress in its place.
 TEST_P(GrpcUnpacking, TheLoopDoesNotDoIt) {
-  std::atomic<bool> busy{false};
-  std::atomic<bool> released{false};
+  const auto blocked = std::make_shared<Blocked>();
   options.loop.offload_threads_max = 1;
   make();
-  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  ASSERT_TRUE(server->spawn(Blocker{blocked}));
   start();
-  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
   Http2Client client(server->address());
   const std::string large(1 << 20, 'x');
   const std::int32_t unary = client.begin("POST", "/test.Raw/Echo", fields(), {framed_packed(large)});
@@ -179,7 +183,7 @@ TEST_P(GrpcUnpacking, TheLoopDoesNotDoIt) {
   EXPECT_EQ(client.responses[stream].body, framed("a", false));
   EXPECT_TRUE(client.responses[unary].body.empty());
   EXPECT_FALSE(client.responses[unary].closed);
-  released = true;
+  blocked->released = true;
   EXPECT_TRUE(client.until([&] { return client.responses[unary].closed && client.responses[stream].closed; }));
   EXPECT_TRUE(client.responses[unary].body == framed(large, false));
   EXPECT_TRUE(client.responses[stream].body == framed("a", false) + framed(large, false) + framed("b", false));
@@ -187,13 +191,12 @@ TEST_P(GrpcUnpacking, TheLoopDoesNotDoIt) {
 
 // Many messages that are short each hold the loop as one long one would.
 TEST_P(GrpcUnpacking, ManyShortOnesAreOneLongOne) {
-  std::atomic<bool> busy{false};
-  std::atomic<bool> released{false};
+  const auto blocked = std::make_shared<Blocked>();
   options.loop.offload_threads_max = 1;
   make();
-  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  ASSERT_TRUE(server->spawn(Blocker{blocked}));
   start({.stream_window_bytes = 8 << 20});
-  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
   Http2Client client(server->address());
   const std::string item = framed_packed(std::string(40'000, 'x'));
   std::string body;
@@ -202,7 +205,7 @@ TEST_P(GrpcUnpacking, ManyShortOnesAreOneLongOne) {
   const std::int32_t stream = client.begin("POST", "/test.Raw/Sum", fields(), {body});
   EXPECT_EQ(client.ask("POST", "/test.Raw/Echo", fields(), {framed("short", false)}).body, framed("short", false));
   EXPECT_FALSE(client.responses[stream].closed);
-  released = true;
+  blocked->released = true;
   EXPECT_TRUE(client.until([&] { return client.responses[stream].closed; }));
   EXPECT_EQ(client.responses[stream].body, framed("60 2400000", false));
 }
@@ -226,14 +229,13 @@ TEST_P(GrpcUnpacking, MayBeOvertakenByTheEnd) {
 // Messages of connections that have ended do not wait for a thread any more: they would occupy memory that nobody
 // counts, and the places of others.
 TEST_P(GrpcUnpacking, MessagesOfEndedConnectionsLeaveTheQueue) {
-  std::atomic<bool> busy{false};
-  std::atomic<bool> released{false};
+  const auto blocked = std::make_shared<Blocked>();
   options.loop.offload_threads_max = 1;
   options.loop.offload_queue_max = 4;
   make();
-  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  ASSERT_TRUE(server->spawn(Blocker{blocked}));
   start();
-  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
   const std::string large(1 << 20, 'x');
   for (int i = 0; i < 6; ++i) {
     {
@@ -247,26 +249,25 @@ TEST_P(GrpcUnpacking, MessagesOfEndedConnectionsLeaveTheQueue) {
     EXPECT_TRUE(soon([&] { return server->counters().connections_open == 0; }));
     EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
   }
-  released = true;
+  blocked->released = true;
 }
 
 // A call that waited for its message begins beside those that have begun meanwhile: calls_max holds for it too.
 TEST_P(GrpcUnpacking, CallsThatBeginLateDoNotExceedCallsMax) {
-  std::atomic<bool> busy{false};
-  std::atomic<bool> released{false};
+  const auto blocked = std::make_shared<Blocked>();
   options.loop.offload_threads_max = 1;
   options.calls_max = 1;
   make();
-  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  ASSERT_TRUE(server->spawn(Blocker{blocked}));
   start();
-  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
   Http2Client client(server->address());
   const std::string large(1 << 20, 'x');
   const std::int32_t late = client.begin("POST", "/test.Raw/Echo", fields(), {framed_packed(large)});
   EXPECT_TRUE(client.until([&] { return server->counters().receive_bytes >= large.size(); }));
   const std::int32_t stream = client.begin("POST", "/test.Raw/Converse", fields(), {framed("a", false)}, false);
   EXPECT_TRUE(client.until([&] { return client.responses[stream].body == framed("a", false); }));
-  released = true;
+  blocked->released = true;
   EXPECT_TRUE(client.until([&] { return client.responses[late].closed; }));
   EXPECT_EQ(client.responses[late].fields["grpc-status"], "8") << "two calls in flight, and calls_max is 1";
   client.reset(stream);
@@ -277,14 +278,13 @@ TEST_P(GrpcUnpacking, CallsThatBeginLateDoNotExceedCallsMax) {
 // 1,000 streams have long messages, and the pool's queue has fewer places. Those that find none fail, and the others,
 // and other connections, are served.
 TEST_P(GrpcUnpacking, MoreMessagesThanPlacesFailTheirCallsOnly) {
-  std::atomic<bool> busy{false};
-  std::atomic<bool> released{false};
+  const auto blocked = std::make_shared<Blocked>();
   options.loop.offload_threads_max = 1;
   options.loop.offload_queue_max = 64;
   make();
-  ASSERT_TRUE(server->spawn(Blocker{busy, released}));
+  ASSERT_TRUE(server->spawn(Blocker{blocked}));
   start();
-  ASSERT_TRUE(soon([&] { return busy.load(); }));
+  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
   const std::string large(128 << 10, 'x');
   const std::string body = framed_packed(large);
   Http2Client many(server->address());
@@ -302,7 +302,7 @@ TEST_P(GrpcUnpacking, MoreMessagesThanPlacesFailTheirCallsOnly) {
   const std::int32_t served = other.begin("POST", "/test.Raw/Echo", fields(), {body});
   EXPECT_EQ(other.ask("POST", "/test.Raw/Echo", fields(), {framed("short", false)}).body, framed("short", false));
   EXPECT_FALSE(other.responses[served].closed) << "another connection found no place";
-  released = true;
+  blocked->released = true;
   EXPECT_TRUE(other.until([&] { return other.responses[served].closed; }));
   EXPECT_TRUE(other.responses[served].body == framed(large, false));
   EXPECT_TRUE(many.until([&] { return closed() == 1000; }));
