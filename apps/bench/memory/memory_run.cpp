@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -24,7 +26,9 @@
 #include "bench/load/transport_choice.h"
 #include "bench/memory/memory_copy.h"
 #include "bench/memory/memory_owner.h"
+#include "bench/memory/memory_perftest.h"
 #include "bench/memory/memory_service.h"
+#include "bench/results/report.h"
 #include "bench/run/lifecycle.h"
 #include "hawser/hawser.h"
 #include "hawser/memory.h"
@@ -47,7 +51,7 @@ double percentile(std::vector<double>& values, double part) {
   return values[at];
 }
 
-double gbit_per_s(double bytes, double seconds) { return seconds > 0 ? bytes * 8 / seconds / 1e9 : 0; }
+double rate_of(double bytes, double seconds) { return seconds > 0 ? bytes * 8 / seconds / 1e9 : 0; }
 
 // The result of one measurement with the library.
 struct Measured {
@@ -66,12 +70,19 @@ struct Measured {
   std::uint64_t alone_bytes = 0;
   bool one_sided = false;
   bool validated = false;
+  std::vector<double> path_gbit_per_s;  // Rate of each path.
+  // Results of perftest, which reports no counts.
+  double gbit_per_s = 0;
+  double typical_us = 0;
+
+  double rate() const { return gbit_per_s != 0 ? gbit_per_s : rate_of(static_cast<double>(bytes), seconds); }
 };
 
 struct Work {
   const Options& options;
   RemoteMemory remote;
   RemoteRegion region;
+  std::size_t base;                    // The part of the region that this path accesses begins here.
   std::vector<TransferBatch> batches;  // One for each operation in flight.
   Measured& measured;
   RemoteMemory small;         // Makes the reads beside the transfers,
@@ -145,7 +156,7 @@ void prepare(Work& work, MutableBytes memory) {
     batch.reserve(count);
     const std::size_t base = i * count * stride;
     for (std::size_t k = 0; k < count; ++k) {
-      batch.add(memory.subspan(base + order[k] * stride, block), base + order[k] * stride);
+      batch.add(memory.subspan(base + order[k] * stride, block), work.base + base + order[k] * stride);
     }
   }
 }
@@ -208,65 +219,133 @@ Task<void> measure_rounds(Work& work, Client& client) {
   measured.busy_calls_per_s = static_cast<double>(measured.busy_call_us.size()) / std::max(measured.seconds, 1e-9);
 }
 
-bool matches(Bytes memory) {
+bool matches(Bytes memory, std::size_t base) {
   for (std::size_t i = 0; i < memory.size(); ++i) {
-    if (std::to_integer<unsigned char>(memory[i]) != memory_pattern(i)) return false;
+    if (std::to_integer<unsigned char>(memory[i]) != memory_pattern(base + i)) return false;
   }
   return true;
 }
 
-Task<void> measure_library(const Options& options, std::string address, std::size_t bytes, Measured& measured) {
+// A connection that accesses `bytes` of an owner's region.
+struct Path {
+  const Options& options;
+  std::string address;
+  std::size_t bytes;
+  std::size_t base;  // The part of the region begins here.
+  Measured& measured;
+  std::optional<Client> client = {};
+  std::optional<Client> second = {};  // For the transfers, with Options::memory_separate.
+  std::optional<RegisteredBuffer> buffer = {};
+  std::optional<RegisteredBuffer> small = {};
+  std::optional<Work> work = {};
+};
+
+Task<Result<void>> connect(std::optional<Client>& client, const Path& path) {
   ClientOptions with;
-  with.transports = client_transports(options.transports.front());
-  Client client(*Loop::current(), with);
-  auto connecting = client.connect(address);
-  const Result<void> connected = co_await std::move(connecting);
+  with.transports = client_transports(path.options.transports.front());
+  auto connecting = client.emplace(*Loop::current(), with).connect(path.address);
+  co_return co_await std::move(connecting);
+}
+
+Task<void> open_path(Path& path) {
+  const Options& options = path.options;
+  Measured& measured = path.measured;
+  auto connecting = connect(path.client, path);
+  Result<void> connected = co_await std::move(connecting);
+  if (connected && options.memory_separate) {
+    auto connecting_again = connect(path.second, path);
+    connected = co_await std::move(connecting_again);
+  }
   if (!connected) {
     measured.problem = connected.error().describe();
     co_return;
   }
-  std::optional<Client> second;  // Transfers over a connection of their own.
-  if (options.memory_separate) {
-    auto connecting_again = second.emplace(*Loop::current(), with).connect(std::move(address));
-    const Result<void> connected_again = co_await std::move(connecting_again);
-    if (!connected_again) {
-      measured.problem = connected_again.error().describe();
-      co_return;
-    }
-  }
-  Client& transfers = second ? *second : client;
-  auto asking = client.call<&MemoryService::region>();
+  Client& transfers = path.second ? *path.second : *path.client;
+  auto asking = path.client->call<&MemoryService::region>();
   const Result<RemoteRegion> region = co_await std::move(asking);
-  Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(transfers, bytes);
-  Result<RegisteredBuffer> small = RegisteredBuffer::allocate(client, 4096);
+  Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(transfers, path.bytes);
+  Result<RegisteredBuffer> small = RegisteredBuffer::allocate(*path.client, 4096);
   if (!region || !buffer || !small) {
     measured.problem = (!region ? region.error() : !buffer ? buffer.error() : small.error()).describe();
     co_return;
   }
+  path.buffer.emplace(std::move(*buffer));
+  path.small.emplace(std::move(*small));
+  const MutableBytes memory = path.buffer->memory().first(path.bytes);
   const TransferPriority priority = options.memory_bulk ? TransferPriority::bulk : TransferPriority::interactive;
-  Work work{.options = options,
-            .remote = RemoteMemory(transfers, priority),
-            .region = *region,
-            .batches = {},
-            .measured = measured,
-            .small = RemoteMemory(client),
-            .small_memory = small->memory().first(64)};
-  measured.one_sided = work.remote.capabilities().one_sided;
-  const bool reads = options.memory_op == "read";
-  if (!reads) {
-    for (std::size_t i = 0; i < bytes; ++i) buffer->memory()[i] = static_cast<std::byte>(memory_pattern(i));
+  path.work.emplace(Work{.options = options,
+                         .remote = RemoteMemory(transfers, priority),
+                         .region = *region,
+                         .base = path.base,
+                         .batches = {},
+                         .measured = measured,
+                         .small = RemoteMemory(*path.client),
+                         .small_memory = path.small->memory().first(64)});
+  measured.one_sided = path.work->remote.capabilities().one_sided;
+  if (options.memory_op != "read") {
+    for (std::size_t i = 0; i < path.bytes; ++i) memory[i] = static_cast<std::byte>(memory_pattern(path.base + i));
   }
-  prepare(work, buffer->memory());
-  measured.runs = work.batches.front().runs().size();
-  auto running = options.memory_calls ? measure_rounds(work, client) : measure_transfers(work, options.seconds);
+  prepare(*path.work, memory);
+  measured.runs = path.work->batches.front().runs().size();
+}
+
+Task<void> measure_path(Path& path) {
+  auto running = path.options.memory_calls ? measure_rounds(*path.work, *path.client)
+                                           : measure_transfers(*path.work, path.options.seconds);
   co_await std::move(running);
+}
+
+// Validates every byte: what was written is read back, and what was read is compared with the pattern.
+Task<void> validate_path(Path& path) {
+  Measured& measured = path.measured;
   if (!measured.problem.empty()) co_return;
-  // Validates every byte: what was written is read back, and what was read is compared with the pattern.
-  std::memset(buffer->memory().data(), 0, bytes);
-  auto reading = work.remote.read(*region, 0, buffer->memory().first(bytes), {.checksum = true});
+  const MutableBytes memory = path.buffer->memory().first(path.bytes);
+  std::memset(memory.data(), 0, memory.size());
+  auto reading = path.work->remote.read(path.work->region, path.base, memory, {.checksum = true});
   const Result<void> read = co_await std::move(reading);
-  measured.validated = read && matches(buffer->memory().first(bytes));
+  measured.validated = read && matches(memory, path.base);
   if (!measured.validated) measured.problem = read ? "the data is wrong" : read.error().describe();
+}
+
+// Measures all paths at the same time: measured[i] is that of the path from client i, modulo the number of clients, to
+// owner i, modulo the number of owners. Each path has `bytes` of its owner's region to itself.
+Task<void> measure_library(const Options& options, const std::vector<std::string>& owners, std::size_t bytes,
+                           std::vector<Measured>& measured) {
+  std::vector<std::unique_ptr<Path>> paths;
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    paths.push_back(std::unique_ptr<Path>(new Path{.options = options,
+                                                   .address = owners[i % owners.size()],
+                                                   .bytes = bytes,
+                                                   .base = i / owners.size() * bytes,
+                                                   .measured = measured[i]}));
+  }
+  for (Task<void> (*const step)(Path&) : {open_path, measure_path, validate_path}) {
+    Scope scope;
+    for (const std::unique_ptr<Path>& path : paths) scope.spawn(step(*path));
+    auto joining = scope.join();
+    co_await std::move(joining);
+    for (const Measured& one : measured) {
+      if (!one.problem.empty()) co_return;
+    }
+  }
+}
+
+// The results of all paths as one, with the rate of each.
+Measured sum_of(std::vector<Measured>& paths) {
+  Measured sum = std::move(paths.front());
+  sum.path_gbit_per_s.push_back(rate_of(static_cast<double>(sum.bytes), sum.seconds));
+  for (std::size_t i = 1; i < paths.size(); ++i) {
+    Measured& one = paths[i];
+    sum.path_gbit_per_s.push_back(rate_of(static_cast<double>(one.bytes), one.seconds));
+    if (sum.problem.empty()) sum.problem = one.problem;
+    sum.seconds = std::max(sum.seconds, one.seconds);
+    sum.bytes += one.bytes;
+    sum.batches += one.batches;
+    sum.post_us.insert(sum.post_us.end(), one.post_us.begin(), one.post_us.end());
+    sum.batch_us.insert(sum.batch_us.end(), one.batch_us.begin(), one.batch_us.end());
+    sum.validated = sum.validated && one.validated;
+  }
+  return sum;
 }
 
 // Sends blocks over a bare socket, as many in flight as the batches have.
@@ -332,7 +411,8 @@ json cell_of(const Options& options, const char* system, Measured& measured) {
                {"priority", options.memory_bulk ? "bulk" : "interactive"},
                {"seconds", measured.seconds},
                {"batches", measured.batches},
-               {"gbit_per_s", gbit_per_s(static_cast<double>(measured.bytes), measured.seconds)}};
+               {"gbit_per_s", measured.rate()}};
+  if (measured.typical_us != 0) cell["batch_p50_us"] = measured.typical_us;
   if (std::string_view(system) != "hawser") return cell;
   cell["post_us"] = percentile(measured.post_us, 0.5);
   cell["post_p99_us"] = percentile(measured.post_us, 0.99);
@@ -341,10 +421,13 @@ json cell_of(const Options& options, const char* system, Measured& measured) {
   cell["work_requests"] = measured.runs;
   cell["one_sided"] = measured.one_sided;
   cell["validated"] = measured.validated;
+  cell["clients"] = options.memory_clients;
+  cell["owners"] = options.memory_owners;
+  cell["path_gbit_per_s"] = measured.path_gbit_per_s;
   if (options.memory_calls) {
     cell["calls_idle_per_s"] = measured.idle_calls_per_s;
     cell["calls_busy_per_s"] = measured.busy_calls_per_s;
-    cell["alone_gbit_per_s"] = gbit_per_s(static_cast<double>(measured.alone_bytes), measured.alone_seconds);
+    cell["alone_gbit_per_s"] = rate_of(static_cast<double>(measured.alone_bytes), measured.alone_seconds);
     cell["call_idle_p50_us"] = percentile(measured.idle_call_us, 0.5);
     cell["call_idle_p99_us"] = percentile(measured.idle_call_us, 0.99);
     cell["call_busy_p50_us"] = percentile(measured.busy_call_us, 0.5);
@@ -353,30 +436,52 @@ json cell_of(const Options& options, const char* system, Measured& measured) {
   return cell;
 }
 
+// A process that began later has a copy of the descriptors that keep the earlier ones alive, so it ends first.
+struct Owners {
+  Owners() = default;
+  Owners(const Owners&) = delete;
+  Owners& operator=(const Owners&) = delete;
+  ~Owners() {
+    while (!all.empty()) all.pop_back();
+  }
+  std::deque<MemoryOwner> all;
+};
+
 }  // namespace
 
 int run_memory(Options options) {
   choose_processors(options, true);
+  const std::string started = utc_now();
   const std::size_t stride = options.memory_block * (options.memory_scattered ? 2 : 1);
   const std::size_t wanted = stride * options.memory_batch * options.memory_depth;
-  if (wanted > region_bytes_most) {
-    fmt::print(stderr,
-               "hawser-bench: {} blocks of {} in flight are more than 4 GiB: lower --batch, --block or --depth\n",
-               std::size_t{options.memory_batch} * options.memory_depth, format_size(options.memory_block));
+  const std::size_t path_count = std::max(options.memory_clients, options.memory_owners);
+  if (wanted > region_bytes_most / path_count) {
+    fmt::print(
+        stderr,
+        "hawser-bench: {} blocks of {} in flight are more than 4 GiB: lower --batch, --block, --depth, --clients "
+        "or --owners\n",
+        std::size_t{options.memory_batch} * options.memory_depth * path_count, format_size(options.memory_block));
     return failed_status;
   }
   const std::size_t bytes = std::max(wanted, region_bytes_least);
   Measured measured;
   json cells = json::array();
   {
-    const MemoryOwner owner(options, bytes, false);
-    if (owner.address().empty()) return failed_status;
+    Owners owners;
+    std::vector<std::string> addresses;
+    for (unsigned i = 0; i < options.memory_owners; ++i) {
+      owners.all.emplace_back(options, bytes * (path_count / options.memory_owners), false);
+      addresses.push_back(owners.all.back().address());
+      if (addresses.back().empty()) return failed_status;
+    }
+    std::vector<Measured> paths(path_count);
     // A thread, so that the process of a bare socket is not pinned to the client's processor.
     std::thread([&] {
       if (options.client_cpu && *options.client_cpu >= 0) static_cast<void>(pin_to(*options.client_cpu));
       Loop loop(options.loop(options.waits.front()));
-      loop.run(measure_library(options, owner.address(), bytes, measured));
+      loop.run(measure_library(options, addresses, bytes, paths));
     }).join();
+    measured = sum_of(paths);
   }
   if (!measured.problem.empty()) {
     fmt::print(stderr, "hawser-bench: {}\n", measured.problem);
@@ -385,6 +490,7 @@ int run_memory(Options options) {
   cells.push_back(cell_of(options, "hawser", measured));
   if (options.memory_baseline) {
     const bool stream = options.transports.front() == "tcp" || options.transports.front() == "unix";
+    const bool device = options.transports.front() == "rdma";
     Measured base;
     // The same blocks as those of the batches, so that the same caches hold them.
     const std::size_t touched = options.memory_block * options.memory_batch * options.memory_depth;
@@ -392,18 +498,32 @@ int run_memory(Options options) {
       if (options.client_cpu && *options.client_cpu >= 0) static_cast<void>(pin_to(*options.client_cpu));
       if (stream) {
         base = measure_sockets(options, touched);
+      } else if (device) {
+        const PerftestMeasured measured_by_perftest = measure_perftest(options);
+        base.problem = measured_by_perftest.problem;
+        base.gbit_per_s = measured_by_perftest.gbit_per_s;
+        base.typical_us = measured_by_perftest.typical_us;
       } else {
         const CopyMeasured copied = measure_copies(options, touched);
         base.seconds = copied.seconds;
         base.bytes = copied.bytes;
       }
     }).join();
-    if (base.problem.empty()) cells.push_back(cell_of(options, stream ? "sockets" : "memcpy", base));
+    if (!base.problem.empty()) {
+      fmt::print(stderr, "hawser-bench: there is no baseline: {}\n", base.problem);
+      return failed_status;
+    }
+    cells.push_back(cell_of(options, stream ? "sockets" : device ? "perftest" : "memcpy", base));
   }
   for (const json& cell : cells) {
     fmt::print("{:<8} {} {} {}x{}{}: {:.1f} Gbit/s", cell["system"].get<std::string>(),
                cell["transport"].get<std::string>(), cell["op"].get<std::string>(), format_size(options.memory_block),
                options.memory_batch, options.memory_scattered ? " scattered" : "", cell["gbit_per_s"].get<double>());
+    if (measured.path_gbit_per_s.size() > 1 && cell.contains("path_gbit_per_s")) {
+      const auto [least, most] = std::minmax_element(measured.path_gbit_per_s.begin(), measured.path_gbit_per_s.end());
+      fmt::print(" over {} paths ({} clients, {} owners), {:.2f} to {:.2f} each", measured.path_gbit_per_s.size(),
+                 options.memory_clients, options.memory_owners, *least, *most);
+    }
     if (cell.contains("post_us")) {
       fmt::print(", post {:.0f} us, {} work requests, a batch {:.0f} us (p99 {:.0f})", cell["post_us"].get<double>(),
                  cell["work_requests"].get<std::size_t>(), cell["batch_p50_us"].get<double>(),
@@ -423,7 +543,7 @@ int run_memory(Options options) {
   }
   if (!options.json_path.empty()) {
     std::ofstream out(options.json_path);
-    out << json{{"command", options.command_line}, {"cells", cells}}.dump(2) << "\n";
+    out << json{{"meta", environment_of(options, started)}, {"cells", cells}}.dump(2) << "\n";
     if (!out) {
       fmt::print(stderr, "hawser-bench: cannot write {}\n", options.json_path);
       return failed_status;

@@ -147,6 +147,48 @@ std::string section_of(const PageGroup& group) {
   return text + heat_maps_of(group) + plots_of(group) + table_of(group) + "</section>\n";
 }
 
+// The rate of the fastest system with the same transfers in this file.
+double best_rate(const RunFile& run, const MemoryResult& like) {
+  double best = 0;
+  for (const MemoryResult& one : run.memory) {
+    if (one.op == like.op && one.transport == like.transport) best = std::max(best, one.gbit_per_s);
+  }
+  return best;
+}
+
+std::string memory_row_of(const RunFile& run, const MemoryResult& one) {
+  const bool ours = one.system == "hawser";
+  std::string text = fmt::format(
+      "<tr><td class=\"name\">{}{}</td><td class=\"name\">{}</td><td>{}</td><td>{}{}</td><td>{}</td><td>{}</td>"
+      "<td class=\"name\">{}</td><td class=\"bar series-{}\"><i style=\"width: {:.1f}%\"></i></td><td>{:.2f}</td>",
+      escaped(one.op), one.priority == "bulk" ? ", bulk" : "", escaped(one.transport), format_size(one.block_bytes),
+      one.batch, one.scattered ? ", scattered" : "", one.depth, fmt::format("{} to {}", one.clients, one.owners),
+      escaped(one.system), ours ? 0 : 1, best_rate(run, one) > 0 ? 100 * one.gbit_per_s / best_rate(run, one) : 0,
+      one.gbit_per_s);
+  text += fmt::format("<td>{}</td>", one.alone_gbit_per_s > 0 ? fmt::format("{:.2f}", one.alone_gbit_per_s) : "-");
+  for (const double time : {one.post_us, one.p50_us, one.p99_us, one.call_alone_p99_us, one.call_beside_p99_us}) {
+    text += fmt::format("<td>{}</td>", time > 0 ? microseconds_text(time) : "-");
+  }
+  return text + "</tr>\n";
+}
+
+// Reads and writes of a peer's memory, a row for each system of each file.
+std::string memory_section_of(std::span<const RunFile> runs) {
+  std::string rows;
+  for (const RunFile& run : runs) {
+    for (const MemoryResult& one : run.memory) rows += memory_row_of(run, one);
+  }
+  if (rows.empty()) return rows;
+  return "<section>\n<h2>Access to a peer's memory</h2>\n<p>The bars compare the systems of one file. Calls have 128 "
+         "bytes, and share the connection with the transfers.</p>\n<div class=\"panel scroll\"><table>\n<thead><tr>"
+         "<th class=\"name\">Operation</th><th class=\"name\">Transport</th><th>Block</th><th>Blocks of a batch</th>"
+         "<th>Batches in flight</th><th>Clients to owners</th><th class=\"name\">System</th>"
+         "<th class=\"name\">Gb/s to the best</th><th>Gb/s</th><th>Without calls</th><th>Post \u00b5s</th>"
+         "<th>P50 \u00b5s</th><th>P99 \u00b5s</th><th>Calls alone, P99 \u00b5s</th><th>Calls beside, P99 \u00b5s</th>"
+         "</tr></thead>\n<tbody>\n" +
+         rows + "</tbody></table></div>\n</section>\n";
+}
+
 std::string meta_of(std::span<const RunFile> runs) {
   std::string text = "<section>\n<h2>Where the figures come from</h2>\n";
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -181,7 +223,7 @@ std::string page_of(std::span<const RunFile> runs) {
   text += page_style();
   text += "</style>\n</head>\n<body>\n<main>\n<header>\n" + introduction_of(runs) + tiles_of(groups) + "</header>\n";
   for (const PageGroup& group : groups) text += section_of(group);
-  return text + meta_of(runs) + "</main>\n</body>\n</html>\n";
+  return text + memory_section_of(runs) + meta_of(runs) + "</main>\n</body>\n</html>\n";
 }
 
 int run_report(Options options) {

@@ -29,16 +29,9 @@ std::string compiler() {
 }
 
 json meta_of(const Report& report, const Options& options) {
-  return {
-      {"version", HAWSER_VERSION},
+  json meta = environment_of(options, report.started);
+  meta.update({
       {"server_version", report.pollers.server.version},
-      {"compiler", compiler()},
-      {"build_type", HAWSER_BUILD_TYPE},
-      {"kernel", kernel_release()},
-      {"cpu", processor_model()},
-      {"cores", usable_processors().size()},
-      {"server_cpu", options.server_cpu.value_or(-1)},
-      {"client_cpu", options.client_cpu.value_or(-1)},
       {"poller", report.pollers.client_poller},
       {"server_poller", report.pollers.server.poller},
       {"reply", options.reply == ReplyKind::echo ? "echo" : "ack"},
@@ -48,12 +41,11 @@ json meta_of(const Report& report, const Options& options) {
       {"registered", options.registered},
       {"rate_per_s", options.rate_per_s},
       {"server_threads", options.server_threads},
-      {"date", report.started},
-      {"command_line", options.command_line},
       {"complete", report.complete},
       {"server_memory_bytes_max", report.server_memory_bytes_max},
       {"client_memory_bytes_max", report.client_memory_bytes_max},
-  };
+  });
+  return meta;
 }
 
 std::string failure(const std::string& path) { return "cannot write " + path + ": " + std::strerror(errno); }
@@ -66,6 +58,21 @@ std::string write_text(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
+
+json environment_of(const Options& options, const std::string& started) {
+  return {
+      {"version", HAWSER_VERSION},
+      {"compiler", compiler()},
+      {"build_type", HAWSER_BUILD_TYPE},
+      {"kernel", kernel_release()},
+      {"cpu", processor_model()},
+      {"cores", usable_processors().size()},
+      {"server_cpu", options.server_cpu.value_or(-1)},
+      {"client_cpu", options.client_cpu.value_or(-1)},
+      {"date", started},
+      {"command_line", options.command_line},
+  };
+}
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct Report {
 
 // Returns the current time in the format of Report::started.
 std::string utc_now();
+
+// Facts of this machine, this program and its options, for "meta" in the file of --json. `started`: see Report.
+nlohmann::json environment_of(const Options& options, const std::string& started);
 
 // Each function writes a new file. Returns the error, or an empty string.
 std::string write_json(const std::string& path, const Report& report, const Options& options);

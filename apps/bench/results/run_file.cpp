@@ -12,6 +12,30 @@ namespace hawser::bench {
 
 using nlohmann::json;
 
+namespace {
+
+MemoryResult memory_from_json(const json& cell) {
+  return {.system = cell.at("system").get<std::string>(),
+          .transport = cell.at("transport").get<std::string>(),
+          .op = cell.at("op").get<std::string>(),
+          .priority = cell.value("priority", ""),
+          .block_bytes = cell.at("block_bytes").get<std::size_t>(),
+          .batch = cell.at("batch").get<unsigned>(),
+          .depth = cell.at("depth").get<unsigned>(),
+          .clients = cell.value("clients", 1U),
+          .owners = cell.value("owners", 1U),
+          .scattered = cell.value("scattered", false),
+          .gbit_per_s = cell.at("gbit_per_s").get<double>(),
+          .alone_gbit_per_s = cell.value("alone_gbit_per_s", 0.0),
+          .post_us = cell.value("post_us", 0.0),
+          .p50_us = cell.value("batch_p50_us", 0.0),
+          .p99_us = cell.value("batch_p99_us", 0.0),
+          .call_alone_p99_us = cell.value("call_idle_p99_us", 0.0),
+          .call_beside_p99_us = cell.value("call_busy_p99_us", 0.0)};
+}
+
+}  // namespace
+
 std::expected<RunFile, std::string> read_run_file(const std::string& path) try {
   std::ifstream file(path);
   if (!file) return std::unexpected("cannot read " + path + ": " + std::strerror(errno));
@@ -23,6 +47,10 @@ std::expected<RunFile, std::string> read_run_file(const std::string& path) try {
   }
   run.reply = whole.at("meta").value("reply", "echo");
   for (const json& cell : whole.at("cells")) {
+    if (cell.contains("block_bytes")) {
+      run.memory.push_back(memory_from_json(cell));
+      continue;
+    }
     std::optional<CellResult> result = result_from_json(cell);
     if (!result) return std::unexpected(path + " has a cell that lacks a column: " + cell.dump());
     run.results.push_back(std::move(*result));

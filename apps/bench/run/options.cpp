@@ -29,6 +29,7 @@ constexpr double connecting_per_s_max = 1e5;
 constexpr unsigned server_threads_max = 1024;
 constexpr unsigned memory_batch_max = 1'000'000;
 constexpr unsigned memory_depth_max = 256;
+constexpr unsigned memory_paths_max = 64;
 
 constexpr double seconds_min = 0.01;
 constexpr double seconds_max = 3600;
@@ -376,8 +377,14 @@ void add_memory_options(CLI::App& app, Options& options) {
   add_number(app, "--batch", "N", "Blocks of each batch [1]", options.memory_batch, 1U, memory_batch_max);
   app.add_flag("--scattered", options.memory_scattered, "No two blocks are contiguous, and they come in random order");
   add_number(app, "--depth", "N", "Batches in flight [4]", options.memory_depth, 1U, memory_depth_max);
-  app.add_flag("--baseline", options.memory_baseline, "Also measure bare sockets (tcp, unix) or memcpy (others)");
+  app.add_flag("--baseline", options.memory_baseline,
+               "Also measure bare sockets (tcp, unix), perftest (rdma) or memcpy (others)");
   app.add_flag("--bulk", options.memory_bulk, "The transfers have the priority bulk");
+  add_number(app, "--clients", "N",
+             "Connections, each with its own --depth: many to one, or pairwise with --owners [1]",
+             options.memory_clients, 1U, memory_paths_max);
+  add_number(app, "--owners", "N", "Processes with memory: one to many, or pairwise with as many --clients [1]",
+             options.memory_owners, 1U, memory_paths_max);
   app.add_flag("--separate", options.memory_separate, "The transfers have a connection of their own");
   app.add_flag("--calls", options.memory_calls,
                "Measure calls of 128 bytes alone, the transfers alone, and both beside each other");
@@ -390,6 +397,14 @@ void add_memory_options(CLI::App& app, Options& options) {
   app.callback([&options] {
     if (options.transports.size() != 1) refuse("--transport", "give one");
     if (options.waits.size() != 1) refuse("--wait", "give one");
+    const unsigned clients = options.memory_clients;
+    const unsigned owners = options.memory_owners;
+    if (clients != 1 && owners != 1 && clients != owners) {
+      refuse("--owners", "give as many as --clients, or 1 of either");
+    }
+    if (clients * owners != 1 && (options.memory_calls || options.memory_baseline || options.memory_separate)) {
+      refuse("--clients, --owners", "--calls, --baseline and --separate measure one client and one owner");
+    }
   });
 }
 

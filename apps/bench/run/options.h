@@ -98,6 +98,8 @@ struct Options {
   unsigned memory_depth = 4;        // Batches in flight.
   bool memory_baseline = false;     // Also measures bare sockets or copies.
   bool memory_bulk = false;         // The transfers have TransferPriority::bulk.
+  unsigned memory_clients = 1;      // Connections of the client's process.
+  unsigned memory_owners = 1;       // Processes with memory. Equal to memory_clients, or one of them is 1.
   bool memory_separate = false;     // The transfers have a connection of their own.
   bool memory_calls = false;        // Also measures small calls, alone and beside the transfers.
   bool memory_small_reads = false;  // With reads of 64 bytes in their place.

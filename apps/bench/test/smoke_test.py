@@ -448,6 +448,20 @@ def memory(program):
             check(cell["work_requests"] == runs, f"{cell['work_requests']} work requests")
             if "--baseline" in more:
                 check(cells[1]["system"] == "sockets" and cells[1]["gbit_per_s"] > 0, f"{cells[1:]}")
+        for clients, owners in ((3, 1), (1, 2), (2, 2)):
+            result = run(program, "memory", "--op", "write", "--block", "64K", "--seconds", "0.05", "--server-cpu", "-1",
+                         "--client-cpu", "-1", "--clients", str(clients), "--owners", str(owners), "--json", str(path))
+            check(result.returncode == 0, f"{clients} clients, {owners} owners: {result.stderr}")
+            cell = json.loads(path.read_text())["cells"][0]
+            check(len(cell["path_gbit_per_s"]) == max(clients, owners) and min(cell["path_gbit_per_s"]) > 0, f"{cell}")
+            check(cell["validated"] and f"({clients} clients, {owners} owners)" in result.stdout, result.stdout)
+        page_file = pathlib.Path(folder) / "memory.html"
+        result = run(program, "report", str(path), "-o", str(page_file))
+        check(result.returncode == 0 and "2 to 2" in page_file.read_text(), f"report: {result.stderr}")
+    for options, text in ((["--clients", "3", "--owners", "2"], "give as many as --clients, or 1 of either"),
+                          (["--clients", "2", "--calls"], "measure one client and one owner")):
+        result = run(program, "memory", *options)
+        check(result.returncode != 0 and text in result.stderr, f"{options}: {result.stderr}")
     result = run(program, "memory", "--block", "64M", "--batch", "1000")
     check(result.returncode == 1 and "more than 4 GiB" in result.stderr, "too much memory")
 

@@ -112,6 +112,28 @@ TEST(Page, OfNothingIsAPage) {
   EXPECT_TRUE(well_formed(page_of({&failed, 1})));
 }
 
+TEST(Page, HasATableOfAccessesToMemory) {
+  RunFile run{"memory.json", "echo", {}, {}};
+  run.memory = {{.system = "hawser",
+                 .transport = "t<c>p",
+                 .op = "write",
+                 .priority = "bulk",
+                 .block_bytes = 262144,
+                 .batch = 7,
+                 .depth = 4,
+                 .clients = 3,
+                 .gbit_per_s = 12.5,
+                 .p99_us = 77},
+                {.system = "sockets", .transport = "t<c>p", .op = "write", .block_bytes = 262144, .gbit_per_s = 25}};
+  const std::string page = page_of({&run, 1});
+  EXPECT_TRUE(well_formed(page));
+  for (const char* text :
+       {"write, bulk", "t&lt;c&gt;p", "256K", "3 to 1", "12.50", "25.00", "width: 50.0%", "sockets"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+  EXPECT_THAT(page_of({}), Not(HasSubstr("Access to a peer's memory")));
+}
+
 TEST(PageData, TellsSystemsOfSeveralFilesApart) {
   const RunFile runs[] = {compared(), compared()};
   const std::vector<PageGroup> groups = group_runs(runs);
