@@ -151,16 +151,21 @@ std::optional<std::size_t> announced_bytes(Encoding encoding, Bytes compressed) 
   return bytes;
 }
 
+Buffer with_room(Buffer message, std::size_t room) {
+  if (room == 0) return message;
+  Buffer moved = Buffer::allocate(room + message.size());
+  if (!message.empty()) std::memcpy(moved.mutable_data() + room, message.data(), message.size());
+  return moved;
+}
+
 Result<Buffer> unpack(const PackedMessage& packed) {
   detail::ReceiveCharge none;
   Result<Buffer> message = decompress(packed.encoding, packed.bytes.bytes(), packed.bytes_max, nullptr, none);
   if (!message && message.error().code == ErrorCode::limit_exceeded && packed.bytes_max < packed.message_bytes_max) {
     return malformed(to_string(packed.encoding));  // It is longer than it states.
   }
-  if (!message || packed.room == 0) return message;
-  Buffer moved = Buffer::allocate(packed.room + message->size());
-  if (!message->empty()) std::memcpy(moved.mutable_data() + packed.room, message->data(), message->size());
-  return moved;
+  if (!message) return message;
+  return with_room(std::move(*message), packed.room);
 }
 
 }  // namespace hawser::protocol::grpc

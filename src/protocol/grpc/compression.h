@@ -52,6 +52,8 @@ struct PackedMessage {
 };
 // The length of the result, if the message states it. Its sender may lie.
 std::optional<std::size_t> announced_bytes(Encoding encoding, Bytes compressed) noexcept;
+// Returns a message with `room` free bytes in front of it.
+Buffer with_room(Buffer message, std::size_t room);
 // Returns room and message. Fails as decompress() does. Any thread.
 Result<Buffer> unpack(const PackedMessage& packed);
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "protocol/grpc/machine.h"
@@ -61,11 +60,7 @@ void Machine::take_packed(Stream& stream) {
   }
   if (!result) return bad(stream, result.error());
   const std::size_t room = stream.take == Stream::Take::keep_one ? stream.reader.room() : 0;
-  if (room != 0) {
-    Buffer moved = Buffer::allocate(room + result->size());
-    if (!result->empty()) std::memcpy(moved.mutable_data() + room, result->data(), result->size());
-    *result = std::move(moved);
-  }
+  *result = with_room(std::move(*result), room);
   accept_message(stream, result->bytes().subspan(room), result->block(), *result, std::move(charge));
 }
 
