@@ -69,6 +69,16 @@ class GrpcUnpacking : public ::testing::TestWithParam<const char*> {
     const Result<void> started = server->start();
     ASSERT_TRUE(started) << error_of(started);
   }
+  // The only thread of the pool is blocked when it returns.
+  std::shared_ptr<Blocked> start_with_a_blocked_thread(GrpcOptions grpc_options = {}) {
+    auto blocked = std::make_shared<Blocked>();
+    options.loop.offload_threads_max = 1;
+    make();
+    EXPECT_TRUE(server->spawn(Blocker{blocked}));
+    start(grpc_options);
+    EXPECT_TRUE(soon([&] { return blocked->busy.load(); }));
+    return blocked;
+  }
   static Encoding encoding() { return GetParam() == std::string_view("gzip") ? Encoding::gzip : Encoding::zstd; }
   static Http2Client::Fields fields() {
     return {{"content-type", "application/grpc"}, {"te", "trailers"}, {"grpc-encoding", GetParam()}};
@@ -167,12 +177,7 @@ TEST(GrpcUnpackingLengths, AFalseLengthIsFound) {
 
 // The only thread of the pool is busy: the loop answers other calls, and does not decompress in its place.
 TEST_P(GrpcUnpacking, TheLoopDoesNotDoIt) {
-  const auto blocked = std::make_shared<Blocked>();
-  options.loop.offload_threads_max = 1;
-  make();
-  ASSERT_TRUE(server->spawn(Blocker{blocked}));
-  start();
-  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
+  const std::shared_ptr<Blocked> blocked = start_with_a_blocked_thread();
   Http2Client client(server->address());
   const std::string large(1 << 20, 'x');
   const std::int32_t unary = client.begin("POST", "/test.Raw/Echo", fields(), {framed_packed(large)});
@@ -191,12 +196,7 @@ TEST_P(GrpcUnpacking, TheLoopDoesNotDoIt) {
 
 // Many messages that are short each hold the loop as one long one would.
 TEST_P(GrpcUnpacking, ManyShortOnesAreOneLongOne) {
-  const auto blocked = std::make_shared<Blocked>();
-  options.loop.offload_threads_max = 1;
-  make();
-  ASSERT_TRUE(server->spawn(Blocker{blocked}));
-  start({.stream_window_bytes = 8 << 20});
-  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
+  const std::shared_ptr<Blocked> blocked = start_with_a_blocked_thread({.stream_window_bytes = 8 << 20});
   Http2Client client(server->address());
   const std::string item = framed_packed(std::string(40'000, 'x'));
   std::string body;
@@ -229,13 +229,8 @@ TEST_P(GrpcUnpacking, MayBeOvertakenByTheEnd) {
 // Messages of connections that have ended do not wait for a thread any more: they would occupy memory that nobody
 // counts, and the places of others.
 TEST_P(GrpcUnpacking, MessagesOfEndedConnectionsLeaveTheQueue) {
-  const auto blocked = std::make_shared<Blocked>();
-  options.loop.offload_threads_max = 1;
   options.loop.offload_queue_max = 4;
-  make();
-  ASSERT_TRUE(server->spawn(Blocker{blocked}));
-  start();
-  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
+  const std::shared_ptr<Blocked> blocked = start_with_a_blocked_thread();
   const std::string large(1 << 20, 'x');
   for (int i = 0; i < 6; ++i) {
     {
@@ -254,13 +249,8 @@ TEST_P(GrpcUnpacking, MessagesOfEndedConnectionsLeaveTheQueue) {
 
 // A call that waited for its message begins beside those that have begun meanwhile: calls_max holds for it too.
 TEST_P(GrpcUnpacking, CallsThatBeginLateDoNotExceedCallsMax) {
-  const auto blocked = std::make_shared<Blocked>();
-  options.loop.offload_threads_max = 1;
   options.calls_max = 1;
-  make();
-  ASSERT_TRUE(server->spawn(Blocker{blocked}));
-  start();
-  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
+  const std::shared_ptr<Blocked> blocked = start_with_a_blocked_thread();
   Http2Client client(server->address());
   const std::string large(1 << 20, 'x');
   const std::int32_t late = client.begin("POST", "/test.Raw/Echo", fields(), {framed_packed(large)});
@@ -278,13 +268,8 @@ TEST_P(GrpcUnpacking, CallsThatBeginLateDoNotExceedCallsMax) {
 // 1,000 streams have long messages, and the pool's queue has fewer places. Those that find none fail, and the others,
 // and other connections, are served.
 TEST_P(GrpcUnpacking, MoreMessagesThanPlacesFailTheirCallsOnly) {
-  const auto blocked = std::make_shared<Blocked>();
-  options.loop.offload_threads_max = 1;
   options.loop.offload_queue_max = 64;
-  make();
-  ASSERT_TRUE(server->spawn(Blocker{blocked}));
-  start();
-  ASSERT_TRUE(soon([&] { return blocked->busy.load(); }));
+  const std::shared_ptr<Blocked> blocked = start_with_a_blocked_thread();
   const std::string large(128 << 10, 'x');
   const std::string body = framed_packed(large);
   Http2Client many(server->address());
