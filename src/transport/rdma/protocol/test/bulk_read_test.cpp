@@ -5,34 +5,19 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "hawser/error.h"
-#include "hawser/transport/poller.h"
 #include "transport/rdma/device/test/fake_device_testing.h"
 #include "transport/rdma/memory/memory_pool.h"
 #include "transport/rdma/memory/user_memory.h"
 #include "transport/rdma/protocol/one_sided.h"
+#include "transport/rdma/protocol/test/manual_clock_testing.h"
 #include "transport/rdma/protocol/test/one_sided_testing.h"
 
 namespace hawser::transport::rdma {
 namespace {
-
-class PathClock final : public exec::Poller {
- public:
-  std::string_view name() const noexcept override { return "path"; }
-  Time now() const noexcept override { return now_; }
-  std::size_t wait(Duration, Time&) override { return 0; }
-  void wake() noexcept override {}
-  void watch(int, exec::Watcher&) override {}
-  void unwatch(int, exec::Watcher&) noexcept override {}
-  void pass(Duration time) { now_ += time; }
-
- private:
-  Time now_{std::chrono::seconds(1)};
-};
 
 // Bulk reads over a path that takes 10 ns for a byte and has no latency, so that the smallest window has its rate.
 class BulkReads : public ::testing::Test {
@@ -93,7 +78,7 @@ class BulkReads : public ::testing::Test {
     }
   }
 
-  PathClock clock_;
+  ManualClock clock_;
   const std::shared_ptr<FakeDevice> device_ = std::make_shared<FakeDevice>();
   const std::shared_ptr<UserMemory> user_ = std::make_shared<UserMemory>();
   const std::shared_ptr<MemoryPool> pool_ = std::make_shared<MemoryPool>(

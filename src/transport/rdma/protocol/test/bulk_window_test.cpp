@@ -6,7 +6,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+
+#include "transport/rdma/protocol/test/manual_clock_testing.h"
 
 namespace hawser::transport::rdma {
 namespace {
@@ -15,19 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-class ManualClock final : public exec::Poller {
- public:
-  std::string_view name() const noexcept override { return "manual"; }
-  Time now() const noexcept override { return now_; }
-  std::size_t wait(Duration, Time&) override { return 0; }
-  void wake() noexcept override {}
-  void watch(int, exec::Watcher&) override {}
-  void unwatch(int, exec::Watcher&) noexcept override {}
-  void pass(double seconds) { now_ += nanoseconds(static_cast<std::int64_t>(seconds * 1e9)); }
-
- private:
-  Time now_{seconds(1)};
-};
+nanoseconds time_of(double of_seconds) { return nanoseconds(static_cast<std::int64_t>(of_seconds * 1e9)); }
 
 // A path with a rate and a latency: a window of `bytes` is transferred in the time of the bytes or of the latency,
 // whichever is longer.
@@ -37,7 +26,7 @@ class BulkWindows : public ::testing::Test {
     for (const Time until = clock_.now() + time; clock_.now() < until;) {
       if (messages) window_.on_messages(++messages_);
       const std::size_t bytes = window_.bytes();
-      clock_.pass(std::max(static_cast<double>(bytes) / rate_, latency_));
+      clock_.pass(time_of(std::max(static_cast<double>(bytes) / rate_, latency_)));
       for (std::size_t left = bytes; left != 0;) {
         const std::size_t part = std::min(left, window_.part_bytes());
         window_.on_confirmed(part, true);
@@ -110,7 +99,7 @@ TEST_F(BulkWindows, DoNotMeasureWhatTheApplicationLeavesUnused) {
   for (int i = 0; i < 1000; ++i) {
     window_.on_messages(++messages_);
     window_.on_confirmed(window_.part_bytes(), false);
-    clock_.pass(0.01);
+    clock_.pass(milliseconds(10));
   }
   EXPECT_EQ(window_.bytes(), before);
   // Short bursts are measured together, without the pauses.
@@ -119,9 +108,9 @@ TEST_F(BulkWindows, DoNotMeasureWhatTheApplicationLeavesUnused) {
     window_.on_messages(++messages_);
     const std::size_t bytes = window_.bytes();
     window_.on_confirmed(0, true);
-    clock_.pass(std::max(static_cast<double>(bytes) / rate_, latency_));
+    clock_.pass(time_of(std::max(static_cast<double>(bytes) / rate_, latency_)));
     window_.on_confirmed(bytes, false);
-    clock_.pass(30e-6);
+    clock_.pass(std::chrono::microseconds(30));
   }
   EXPECT_LE(window_.bytes(), std::size_t{16} << 10);
 }
