@@ -524,6 +524,9 @@ int run_memory(Options options) {
       fmt::print(" over {} paths ({} clients, {} owners), {:.2f} to {:.2f} each", measured.path_gbit_per_s.size(),
                  options.memory_clients, options.memory_owners, *least, *most);
     }
+    if (!cell.contains("post_us") && cell.contains("batch_p50_us")) {
+      fmt::print(", a block {:.0f} us", cell["batch_p50_us"].get<double>());
+    }
     if (cell.contains("post_us")) {
       fmt::print(", post {:.0f} us, {} work requests, a batch {:.0f} us (p99 {:.0f})", cell["post_us"].get<double>(),
                  cell["work_requests"].get<std::size_t>(), cell["batch_p50_us"].get<double>(),
