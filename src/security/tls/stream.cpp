@@ -430,8 +430,7 @@ void TlsStream::give_up() {
   try {
     reason.text =
         "all connections of the loop hold more than TlsServerOptions::held_bytes_max, those of this peer hold the "
-        "most, "
-        "and the bytes of this one have waited longest: raise it, or accept fewer connections";
+        "most, and the bytes of this one have waited longest: raise the limit, or accept fewer connections";
   } catch (const std::bad_alloc&) {
     reason.text = "out of memory";  // So short that it needs no memory.
   }
