@@ -20,18 +20,31 @@ using Who = std::function<bool(const Identity&)>;
 
 Who anyone();         // Every caller, also one that has proved nothing.
 Who authenticated();  // Every caller that has proved who it is.
-// The SPIFFE id of a certificate or token. An id that ends with "/*" matches all longer ids with that beginning.
+// The SPIFFE id of a certificate or token: valid_spiffe_id(). An id that ends with "/*" matches all longer ids with
+// that beginning. Throws std::invalid_argument if the id is not valid. JwtOptions::trust_domain permits tokens one.
 Who spiffe(std::string id);
-Who subject(std::string name);                   // The subject of a certificate or token.
+// A caller whose proof has that subject (Identity::subject). Each condition is true for one kind of proof only, since
+// whoever issues one kind may give a name that means somebody else in another kind. With `issuer`, only a proof of that
+// issuer counts (Identity::issuer); without it, of each one that the server trusts. Throw std::invalid_argument if the
+// name is empty, because that is the subject of proofs without a name.
+Who certificate_subject(std::string name, std::string issuer = {});  // A distinguished name, such as "CN=storage-7".
+Who token_subject(std::string name, std::string issuer = {});        // "sub" of a token, or BearerTokens::add().
+Who shared_key(std::string name);                                    // The name of a key of TlsServerOptions.
 Who uid(std::uint32_t user);                     // The user of a process at a Unix socket or shared memory.
 Who gid(std::uint32_t group);                    // Its group.
 Who claim(std::string name, std::string value);  // A claim of a token.
+
+// True if `id` is a SPIFFE id, such as "spiffe://example.org/storage" (SPIFFE-ID, 2): at most 2048 bytes; a trust
+// domain of 1 to 255 of the characters a-z 0-9 . - _; and a path, or none. Each segment of the path has the characters
+// a-z A-Z 0-9 . - _, at least one of them, and is not "." or "..".
+bool valid_spiffe_id(std::string_view id) noexcept;
 
 struct AuthorizationOptions {
   // Refused calls, and allowed ones too, are logged with method, identity and peer by the component "audit".
   bool log_refused = true;
   bool log_allowed = false;
-  // More lines within a second are counted and not written; a later line states their number. Of the whole server.
+  // More lines of refused calls, or of allowed ones, within a second are counted and not written; a later line of the
+  // same kind states their number. Of the whole server.
   std::uint32_t log_lines_per_second_max = 20;
 };
 
@@ -64,6 +77,9 @@ std::string_view bearer_token(const IncomingCall& call) noexcept;
 struct BearerTokensOptions {
   bool required = false;  // A call without a token is refused. Otherwise it keeps the identity of its connection.
   bool keep = false;      // The handler sees the token among the metadata.
+  // Calls that this interceptor refuses are logged by the component "audit", as those that Authorization refuses.
+  bool log_refused = true;
+  std::uint32_t log_lines_per_second_max = 20;
 };
 
 // Authenticates by fixed tokens. A call with an unknown token is refused with unauthenticated. How long the comparison

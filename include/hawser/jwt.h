@@ -24,10 +24,16 @@ struct JwtOptions {
   std::string issuer = {};                                     // The claim "iss" of every token.
   std::string audience = {};                                   // The claim "aud" is or contains it.
   std::chrono::seconds clock_skew = std::chrono::seconds(60);  // Tolerance for "exp" and "nbf".
+  // The SPIFFE trust domain whose ids the issuer may give, such as "example.org": "sub" of a token that is a valid id
+  // of this domain becomes Identity::spiffe_id. Empty: no token has a SPIFFE id.
+  std::string trust_domain = {};
   bool required = false;  // A call without a token is refused. Otherwise it keeps the identity of its connection.
   bool keep = false;      // The handler sees the token among the metadata.
   std::size_t token_bytes_max = 8 * 1024;    // Longer tokens are refused before they are decoded.
   std::function<std::int64_t()> clock = {};  // Seconds since 1970. Empty: the system's clock. Called by many threads.
+  // Calls that this interceptor refuses are logged by the component "audit", as those that Authorization refuses.
+  bool log_refused = true;
+  std::uint32_t log_lines_per_second_max = 20;
 };
 
 // Verifies signed tokens. The interceptor for Server::use() sets the identity of each call with a token, whose kind is

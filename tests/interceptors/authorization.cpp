@@ -65,12 +65,90 @@ TEST(Authorization, Conditions) {
   EXPECT_FALSE(claim("group", "admin")(token));
   token.kind = Identity::Kind::certificate;
   EXPECT_FALSE(claim("group", "admins")(token));
-  EXPECT_TRUE(subject("alice")(token));
-  EXPECT_THROW(subject(""), std::invalid_argument);
+  EXPECT_THROW(certificate_subject(""), std::invalid_argument);
+  EXPECT_THROW(token_subject("", "issuer"), std::invalid_argument);
+  EXPECT_THROW(shared_key(""), std::invalid_argument);
   EXPECT_THROW(spiffe("example.org"), std::invalid_argument);
   Authorization rules;
   EXPECT_THROW(rules.allow("a*b", anyone()), std::invalid_argument);
   EXPECT_THROW(rules.allow("a", Who()), std::invalid_argument);
+}
+
+// Whoever issues proofs of one kind may use a name that means somebody else in another kind.
+TEST(Authorization, ANameCountsForOneKindOfProof) {
+  using Kind = Identity::Kind;
+  const std::vector<std::pair<Kind, Who>> conditions = {{Kind::certificate, certificate_subject("storage")},
+                                                        {Kind::token, token_subject("storage")},
+                                                        {Kind::shared_key, shared_key("storage")}};
+  for (const Kind kind : {Kind::none, Kind::unix_peer, Kind::certificate, Kind::token, Kind::shared_key}) {
+    for (const auto& [of, who] : conditions) {
+      EXPECT_EQ(who(named(kind, "storage")), kind == of) << to_string(kind) << " for " << to_string(of);
+      for (const std::string& other : {std::string("Storage"), std::string("storage "), std::string("storage\0", 8),
+                                       std::string("storage\n"), std::string("CN=storage"), std::string()}) {
+        EXPECT_FALSE(who(named(kind, other))) << to_string(kind) << " " << other;
+      }
+    }
+  }
+  Identity token = named(Kind::token, "storage");
+  token.issuer = "https://login.example.org";
+  EXPECT_TRUE(token_subject("storage", "https://login.example.org")(token));
+  EXPECT_FALSE(token_subject("storage", "https://login.example.com")(token));
+  token.issuer.clear();
+  EXPECT_FALSE(token_subject("storage", "https://login.example.org")(token));
+}
+
+TEST(Authorization, SpellingsOfSpiffeIds) {
+  const std::vector<std::string> right = {"spiffe://example.org/storage",
+                                          "spiffe://example.org/a/B/c.d-e_1",
+                                          "spiffe://example.org",
+                                          "spiffe://10.0.0.1/...",
+                                          "spiffe://" + std::string(255, 'd') + "/a",
+                                          "spiffe://d/" + std::string(2037, 'p')};
+  for (const std::string& good : right) {
+    EXPECT_TRUE(valid_spiffe_id(good)) << good;
+  }
+  const std::vector<std::string> wrong = {"",
+                                          "spiffe://",
+                                          "spiffe:///storage",
+                                          "SPIFFE://example.org/a",
+                                          "spiffe:/example.org/a",
+                                          "spiffe://Example.org/a",
+                                          "spiffe://example.org/",
+                                          "spiffe://example.org/a/",
+                                          "spiffe://example.org//a",
+                                          "spiffe://example.org/a/../b",
+                                          "spiffe://example.org/.",
+                                          "spiffe://example.org/..",
+                                          "spiffe://example.org:443/a",
+                                          "spiffe://user@example.org/a",
+                                          "spiffe://example.org/a?b",
+                                          "spiffe://example.org/a#b",
+                                          "spiffe://example.org/%61",
+                                          "spiffe://example.org/a b",
+                                          std::string("spiffe://example.org/a\0", 23),
+                                          "spiffe://example.org/a\n",
+                                          "spiffe://example.org/*",
+                                          "spiffe://ex\xc3\xa4mple.org/a",
+                                          " spiffe://example.org/a",
+                                          "spiffe://" + std::string(256, 'd'),
+                                          "spiffe://d/" + std::string(2038, 'p')};
+  for (const std::string& bad : wrong) {
+    EXPECT_FALSE(valid_spiffe_id(bad)) << bad;
+    if (bad != "spiffe://example.org/*") {
+      EXPECT_THROW(spiffe(bad), std::invalid_argument) << bad;
+    }
+  }
+  EXPECT_THROW(spiffe("spiffe://example.org/a*"), std::invalid_argument);
+  EXPECT_THROW(spiffe("spiffe://*"), std::invalid_argument);
+  const Who team = spiffe("spiffe://example.org/team/*");
+  const Who all = spiffe("spiffe://example.org/*");
+  EXPECT_TRUE(team(named(Identity::Kind::certificate, "", "spiffe://example.org/team/a/b")));
+  EXPECT_TRUE(all(named(Identity::Kind::certificate, "", "spiffe://example.org/a")));
+  EXPECT_FALSE(all(named(Identity::Kind::certificate, "", "spiffe://example.org")));
+  for (const char* const other : {"spiffe://example.org/team/../admin", "spiffe://example.org/team/",
+                                  "spiffe://example.org/team//a", "spiffe://example.org.evil/team/a"}) {
+    EXPECT_FALSE(team(named(Identity::Kind::certificate, "", other))) << other;
+  }
 }
 
 TEST(BearerTokens, ComparesWhole) {
@@ -99,7 +177,7 @@ class Guarded : public ::testing::Test {
     server->use(BearerTokens().add("alice-0123456789abc", named(Identity::Kind::token, "alice")));
     server->use(Authorization({.log_allowed = true, .log_lines_per_second_max = 5})
                     .allow(method_name<read_item>, authenticated())
-                    .allow(method_name<write_item>, subject("alice")));
+                    .allow(method_name<write_item>, token_subject("alice")));
     server->register_handler<read_item, write_item>();
     ASSERT_TRUE(server->start());
     loop.run([](Loop& here, std::string address, Body& use) -> Task<void> {
@@ -139,10 +217,12 @@ TEST_F(Guarded, ByToken) {
     const CallOptions for_written = with("Bearer alice-0123456789abc");
     AWAIT(written, client.call<write_item>(for_written));
     EXPECT_EQ(written, "no token");
-    REQUIRE(audit.size() == 4);
+    REQUIRE(audit.size() == 5);
     EXPECT_TRUE(audit[0].starts_with("refused " + std::string(method_name<read_item>) + " over hawser by nobody at "));
+    EXPECT_TRUE(audit[1].ends_with(": the server does not know this token")) << audit[1];
+    EXPECT_EQ(audit[1].find("alice-"), std::string::npos);
     EXPECT_TRUE(
-        audit[2].starts_with("allowed " + std::string(method_name<read_item>) + " over hawser by token alice at "));
+        audit[3].starts_with("allowed " + std::string(method_name<read_item>) + " over hawser by token alice at "));
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < 50; ++i) {
       AWAIT(again, client.call<read_item>());
@@ -150,7 +230,12 @@ TEST_F(Guarded, ByToken) {
     }
     // Five, and a line about the others, in each second that began meanwhile.
     const auto seconds = std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - begin).count() + 2;
-    EXPECT_LE(audit.size(), 4 + 6 * static_cast<std::size_t>(seconds));
+    EXPECT_LE(audit.size(), 5 + 6 * static_cast<std::size_t>(seconds));
+    // The refused calls do not hide an allowed one.
+    const CallOptions for_last = with("Bearer alice-0123456789abc");
+    AWAIT(last, client.call<write_item>(for_last));
+    EXPECT_OK(last);
+    EXPECT_TRUE(audit.back().starts_with("allowed " + std::string(method_name<write_item>))) << audit.back();
   });
 }
 

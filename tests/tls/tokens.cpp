@@ -171,11 +171,32 @@ TEST_F(TlsTokens, OfEveryAlgorithmProveAnIdentity) {
     EXPECT_TRUE(identity->has_claim("realm", R"({"x":[1, 2]})"));
     EXPECT_EQ(identity->claims.size(), 10U);
   }
-  EXPECT_EQ(verifier
-                .verify(hs256(R"({"iss":"https://login.example","aud":"storage","exp":1800000100,)"
-                              R"("sub":"spiffe://example.org/backup"})"))
-                ->spiffe_id,
-            "spiffe://example.org/backup");
+}
+
+// Whoever issues tokens for people must not be able to name a service of the cluster.
+TEST_F(TlsTokens, OfTheTrustDomainOnlyHaveASpiffeId) {
+  const auto id_of = [this](const JwtVerifier& verifier, const std::string& subject) {
+    const Result<Identity> identity = verifier.verify(
+        hs256(R"({"iss":"https://login.example","aud":"storage","exp":1800000100,"sub":")" + subject + "\"}"));
+    EXPECT_TRUE(identity) << error_of(identity);
+    return identity ? identity->spiffe_id : "refused";
+  };
+  EXPECT_EQ(id_of(all_keys(), "spiffe://example.org/backup"), "");
+  options.trust_domain = "example.org";
+  const JwtVerifier verifier = all_keys();
+  EXPECT_EQ(id_of(verifier, "spiffe://example.org/backup"), "spiffe://example.org/backup");
+  for (const char* const other :
+       {"spiffe://example.com/backup", "spiffe://example.org.evil/backup", "spiffe://EXAMPLE.org/backup",
+        "SPIFFE://example.org/backup", "spiffe://example.org/a/../backup", "spiffe://example.org/backup/",
+        "spiffe://example.org//backup", "spiffe://example.org/backup\\u0000", "spiffe://example.org:80/backup",
+        "spiffe://a@example.org/backup", "spiffe://example.org/backup?x", "spiffe://example.org/%62ackup", "backup"}) {
+    EXPECT_EQ(id_of(verifier, other), "") << other;
+  }
+  for (const char* const wrong : {"spiffe://example.org", "example.org/backup", "Example.org", "a b"}) {
+    options.trust_domain = wrong;
+    const Result<JwtVerifier> refused = loaded(hmac_json());
+    EXPECT_ERROR(refused, invalid_argument, "trust_domain");
+  }
 }
 
 // The examples of RFC 7515, A.1 and A.3. They are signed correctly, and have no audience.

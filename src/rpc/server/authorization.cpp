@@ -1,24 +1,39 @@
 #include "hawser/authorization.h"
 
-#include <atomic>
-#include <optional>
+#include <algorithm>
+#include <cstddef>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "base/escaped_text.h"
-#include "base/line_trace.h"
-#include "hawser/loop.h"
-#include "hawser/trace.h"
+#include "rpc/server/audit_log.h"
 
 namespace hawser {
 namespace {
 
-constexpr std::size_t method_text_bytes_max = 128;
+constexpr std::string_view spiffe_scheme = "spiffe://";
+constexpr std::size_t spiffe_id_bytes_max = 2048;
+constexpr std::size_t trust_domain_bytes_max = 255;
 
 Task<Result<void>> refuse(ErrorCode code, std::string text) { co_return fail(code, std::move(text)); }
 
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
+
+bool in_trust_domain(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
+}
+bool in_segment(char c) noexcept { return in_trust_domain(c) || (c >= 'A' && c <= 'Z'); }
+
+Who subject_of(Identity::Kind kind, std::string_view condition, std::string name, std::string issuer) {
+  if (name.empty()) {
+    throw std::invalid_argument("hawser: " + std::string(condition) +
+                                "() needs a name: the empty text is the subject of callers that have none");
+  }
+  return [kind, name = std::move(name), issuer = std::move(issuer)](const Identity& identity) {
+    return identity.kind == kind && identity.subject == name && (issuer.empty() || identity.issuer == issuer);
+  };
+}
 
 }  // namespace
 
@@ -30,21 +45,44 @@ Who anyone() {
 Who authenticated() {
   return [](const Identity& identity) { return identity.kind != Identity::Kind::none; };
 }
+bool valid_spiffe_id(std::string_view id) noexcept {
+  if (id.size() > spiffe_id_bytes_max || !id.starts_with(spiffe_scheme)) return false;
+  id.remove_prefix(spiffe_scheme.size());
+  const std::string_view domain = id.substr(0, id.find('/'));
+  if (domain.empty() || domain.size() > trust_domain_bytes_max || !std::ranges::all_of(domain, in_trust_domain)) {
+    return false;
+  }
+  id.remove_prefix(domain.size());
+  while (!id.empty()) {
+    id.remove_prefix(1);  // The slash.
+    const std::string_view segment = id.substr(0, id.find('/'));
+    if (segment.empty() || segment == "." || segment == ".." || !std::ranges::all_of(segment, in_segment)) return false;
+    id.remove_prefix(segment.size());
+  }
+  return true;
+}
+
 Who spiffe(std::string id) {
-  if (!id.starts_with("spiffe://")) throw std::invalid_argument("hawser: a SPIFFE id begins with spiffe://");
   const bool prefix = id.ends_with("/*");
+  if (!valid_spiffe_id(prefix ? std::string_view(id).substr(0, id.size() - 2) : std::string_view(id))) {
+    throw std::invalid_argument("hawser: " + id.substr(0, 256) +
+                                " is no SPIFFE id: it must be such as spiffe://example.org/storage, or end with /*");
+  }
   if (prefix) id.pop_back();
   return [id = std::move(id), prefix](const Identity& identity) {
+    // An interceptor may have set an id that nobody has checked.
+    if (!valid_spiffe_id(identity.spiffe_id)) return false;
     if (prefix) return identity.spiffe_id.size() > id.size() && identity.spiffe_id.starts_with(id);
     return identity.spiffe_id == id;
   };
 }
-Who subject(std::string name) {
-  if (name.empty())
-    throw std::invalid_argument(
-        "hawser: subject() needs a name: the empty text is the subject of callers that have none");
-  return [name = std::move(name)](const Identity& identity) { return identity.subject == name; };
+Who certificate_subject(std::string name, std::string issuer) {
+  return subject_of(Identity::Kind::certificate, "certificate_subject", std::move(name), std::move(issuer));
 }
+Who token_subject(std::string name, std::string issuer) {
+  return subject_of(Identity::Kind::token, "token_subject", std::move(name), std::move(issuer));
+}
+Who shared_key(std::string name) { return subject_of(Identity::Kind::shared_key, "shared_key", std::move(name), {}); }
 Who uid(std::uint32_t user) {
   return
       [user](const Identity& identity) { return identity.kind == Identity::Kind::unix_peer && identity.uid == user; };
@@ -69,30 +107,11 @@ struct Authorization::State {
     bool matches(std::string_view name) const noexcept { return prefix ? name.starts_with(method) : name == method; }
   };
 
-  // Writes a line, unless this second has had too many. Any thread.
-  void audit(IncomingCall& call, std::string_view verdict) {
-    const auto second = std::chrono::duration_cast<std::chrono::seconds>(call.loop().now().time_since_epoch()).count();
-    if (log_second.exchange(second, std::memory_order_relaxed) != second) log_lines.store(0, std::memory_order_relaxed);
-    if (log_lines.fetch_add(1, std::memory_order_relaxed) >= options.log_lines_per_second_max) {
-      log_omitted.fetch_add(1, std::memory_order_relaxed);
-      return;
-    }
-    std::string line(verdict);
-    line += " ";
-    append_escaped(line, call.method(), method_text_bytes_max);
-    line += " over " + std::string(call.protocol()) + " by " + call.identity().text() + " at " + call.peer();
-    const std::uint64_t omitted = log_omitted.exchange(0, std::memory_order_relaxed);
-    if (omitted != 0) line += " (" + std::to_string(omitted) + " lines before this were omitted)";
-    const std::optional<TraceContext> trace = trace_of(call.metadata());
-    const LineTrace traced(trace ? &*trace : nullptr);
-    call.loop().log(LogLevel::info, "audit", line);
-  }
+  explicit State(AuthorizationOptions with) : options(with), audit(with.log_lines_per_second_max) {}
 
   AuthorizationOptions options;
   std::vector<Rule> rules = {};
-  std::atomic<std::int64_t> log_second{-1};
-  std::atomic<std::uint32_t> log_lines{0};
-  std::atomic<std::uint64_t> log_omitted{0};
+  rpc::AuditLog audit;
 };
 
 Authorization::Authorization(AuthorizationOptions options) : state_(std::make_shared<State>(options)) {}
@@ -122,7 +141,7 @@ bool Authorization::allows(std::string_view method, const Identity& identity) co
 Task<Result<void>> Authorization::operator()(IncomingCall& call, Next next) const {
   const bool allowed = allows(call.method(), call.identity());
   if (allowed ? state_->options.log_allowed : state_->options.log_refused) {
-    state_->audit(call, allowed ? "allowed" : "refused");
+    state_->audit.write(call, allowed ? rpc::AuditLog::Verdict::allowed : rpc::AuditLog::Verdict::refused);
   }
   if (allowed) return next();
   if (!call.identity()) {
@@ -162,8 +181,15 @@ bool equal_in_constant_time(std::string_view given, std::string_view secret) noe
 }
 
 struct BearerTokens::State {
+  explicit State(BearerTokensOptions with) : options(with), audit(with.log_lines_per_second_max) {}
+  Task<Result<void>> refuse_call(IncomingCall& call, std::string why) {
+    if (options.log_refused) audit.write(call, rpc::AuditLog::Verdict::refused, why);
+    return refuse(ErrorCode::unauthenticated, std::move(why));
+  }
+
   BearerTokensOptions options;
   std::vector<std::pair<std::string, Identity>> tokens = {};
+  rpc::AuditLog audit;
 };
 
 BearerTokens::BearerTokens(BearerTokensOptions options) : state_(std::make_shared<State>(options)) {}
@@ -195,10 +221,10 @@ Task<Result<void>> BearerTokens::operator()(IncomingCall& call, Next next) const
   const std::string_view token = bearer_token(call);
   if (token.empty()) {
     if (!state_->options.required) return next();
-    return refuse(ErrorCode::unauthenticated, "the call has no token: send the metadata authorization: Bearer TOKEN");
+    return state_->refuse_call(call, "the call has no token: send the metadata authorization: Bearer TOKEN");
   }
   const Identity* const identity = find(token);
-  if (identity == nullptr) return refuse(ErrorCode::unauthenticated, "the server does not know this token");
+  if (identity == nullptr) return state_->refuse_call(call, "the server does not know this token");
   call.set_identity(*identity);
   if (!state_->options.keep) call.remove_metadata("authorization");
   return next();

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/escaped_text.h"
+#include "hawser/authorization.h"
 
 namespace hawser::tls {
 namespace {
@@ -204,7 +205,7 @@ Identity identity_of(const X509* certificate) {
   const auto is_uri = [](const std::string& name) { return name.starts_with("URI:"); };
   if (std::ranges::count_if(identity.alt_names, is_uri) == 1) {
     const std::string uri = std::ranges::find_if(identity.alt_names, is_uri)->substr(4);
-    if (uri.starts_with("spiffe://")) identity.spiffe_id = uri;
+    if (valid_spiffe_id(uri)) identity.spiffe_id = uri;
   }
   return identity;
 }

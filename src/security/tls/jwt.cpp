@@ -13,11 +13,14 @@
 #include <ctime>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/base64.h"
 #include "hawser/authorization.h"
+#include "rpc/server/audit_log.h"
 #include "security/tls/certificate.h"
 #include "security/tls/json.h"
 #include "security/tls/openssl.h"
@@ -35,6 +38,7 @@ using KeyContextPtr = std::unique_ptr<EVP_PKEY_CTX, Released<EVP_PKEY_CTX_free>>
 using DigestContextPtr = std::unique_ptr<EVP_MD_CTX, Released<EVP_MD_CTX_free>>;
 using SignaturePtr = std::unique_ptr<ECDSA_SIG, Released<ECDSA_SIG_free>>;
 
+constexpr std::string_view spiffe_scheme = "spiffe://";
 constexpr std::size_t keys_max = 64;
 constexpr std::size_t file_values_max = 4096;
 // The header is read before the signature is verified.
@@ -280,12 +284,16 @@ bool names_audience(const Json& claims, const std::string& audience) {
   return is(*value) || (value->kind == Json::Kind::list && std::ranges::any_of(value->items, is));
 }
 
-Identity identity_of(Json claims) {
+Identity identity_of(Json claims, const std::string& trust_domain) {
   Identity identity;
   identity.kind = Identity::Kind::token;
   identity.subject = claims.text_of("sub");
   identity.issuer = claims.text_of("iss");
-  if (identity.subject.starts_with("spiffe://")) identity.spiffe_id = identity.subject;
+  if (!trust_domain.empty() && valid_spiffe_id(identity.subject)) {
+    std::string_view domain = std::string_view(identity.subject).substr(spiffe_scheme.size());
+    domain = domain.substr(0, domain.find('/'));
+    if (domain == trust_domain) identity.spiffe_id = identity.subject;
+  }
   for (std::size_t i = 0; i < claims.names.size(); ++i) {
     std::string& name = claims.names[i];
     Json& value = claims.items[i];
@@ -305,7 +313,11 @@ Identity identity_of(Json claims) {
 }  // namespace
 
 struct JwtVerifier::State {
-  explicit State(JwtOptions with) : options(std::move(with)) {}
+  explicit State(JwtOptions with) : options(std::move(with)), audit(options.log_lines_per_second_max) {}
+  Task<Result<void>> refuse(IncomingCall& call, std::string why) {
+    if (options.log_refused) audit.write(call, rpc::AuditLog::Verdict::refused, why);
+    return refuse_call(std::move(why));
+  }
   Result<void> read() {
     Result<std::shared_ptr<const VerificationKeys>> made = read_keys(options.keys_file);
     if (!made) return std::unexpected(std::move(made.error()));
@@ -322,11 +334,17 @@ struct JwtVerifier::State {
   const JwtOptions options;
   mutable std::mutex mutex;
   std::shared_ptr<const VerificationKeys> keys;  // Guarded by mutex.
+  rpc::AuditLog audit;
 };
 
 JwtVerifier::JwtVerifier(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
 
 Result<JwtVerifier> JwtVerifier::load(JwtOptions options) {
+  if (!options.trust_domain.empty() &&
+      (options.trust_domain.contains('/') || !valid_spiffe_id(std::string(spiffe_scheme) + options.trust_domain))) {
+    return fail(ErrorCode::invalid_argument, "JwtOptions::trust_domain is " + options.trust_domain.substr(0, 256) +
+                                                 ": it must be a SPIFFE trust domain, such as example.org");
+  }
   if (options.issuer.empty() || options.audience.empty()) {
     return fail(ErrorCode::invalid_argument,
                 "JwtOptions::issuer and audience must be set: otherwise tokens for other services are accepted");
@@ -378,17 +396,17 @@ Result<Identity> JwtVerifier::verify(std::string_view token) const {
   if (const Json* const name = claims->find("sub"); name != nullptr && name->kind != Json::Kind::text) {
     return refused("its subject (\"sub\") is no text");
   }
-  return identity_of(std::move(*claims));
+  return identity_of(std::move(*claims), options.trust_domain);
 }
 
 Task<Result<void>> JwtVerifier::operator()(IncomingCall& call, Next next) const {
   const std::string_view token = bearer_token(call);
   if (token.empty()) {
     if (!state_->options.required) return next();
-    return refuse_call("the call has no token: send the metadata authorization: Bearer TOKEN");
+    return state_->refuse(call, "the call has no token: send the metadata authorization: Bearer TOKEN");
   }
   Result<Identity> identity = verify(token);
-  if (!identity) return refuse_call(std::move(identity.error().text));
+  if (!identity) return state_->refuse(call, std::move(identity.error().text));
   call.set_identity(std::move(*identity));
   if (!state_->options.keep) call.remove_metadata("authorization");
   return next();
