@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,9 +11,19 @@
 
 #include "hawser/client.h"
 #include "hawser/error.h"
+#include "hawser/identity.h"
 #include "hawser/protocols.h"
+#include "hawser/task.h"
+#include "hawser/time.h"
 
 namespace hawser {
+
+// The client of a connection of baidu_std, as its first message describes it.
+struct BaiduStdLogin {
+  std::string credential = {};  // authentication_data; empty if there is none. At most 32 KiB.
+  std::string peer = {};        // The client's address, as Context::peer().
+  Identity identity = {};       // As the connection proves it: a certificate (TLS), or a process (Unix socket).
+};
 
 // Options of the protocol baidu_std, which clients of bRPC speak. The bounds of ServerOptions apply as well.
 struct BaiduStdOptions {
@@ -20,6 +31,21 @@ struct BaiduStdOptions {
   // none) and the client's address. If it fails, the client is answered ERPCAUTH with the error's text and the
   // connection ends. Called on the loop's thread: it must not block. Empty: every client is accepted.
   std::function<Result<void>(std::string_view credential, std::string_view peer)> verify = {};
+  // Returns who the client of a connection is. Called once on each connection, for its first message; what later
+  // messages contain is ignored. The identity is that of all calls of the connection: Context::identity() and the
+  // conditions of hawser/authorization.h have it. Return login.identity to keep what the connection proves. If the kind
+  // of the returned identity is `none` although it has a subject, an issuer, a SPIFFE id or claims, the kind becomes
+  // `token`; else the client has proved nothing. After an error, an exception, or authenticate_timeout, the message is
+  // answered ERPCAUTH with the error's text, and the connection ends. It runs on the loop of the connection, on several
+  // loops at once, and may wait; it is destroyed where it waits if the connection ends. The client's next messages are
+  // received when it has returned. Not possible together with `verify`. Empty: clients have the identity that their
+  // connections prove.
+  //   options.authenticate = [tokens](hawser::BaiduStdLogin login) -> hawser::Task<hawser::Result<hawser::Identity>> {
+  //     co_return tokens.verify(login.credential);  // A hawser::JwtVerifier.
+  //   };
+  std::function<Task<Result<Identity>>(BaiduStdLogin login)> authenticate = {};
+  // Time for `authenticate`. More than 0.
+  Duration authenticate_timeout = std::chrono::seconds(5);
   // A compressed request is answered with the same compression if the result has at least this many bytes. The default
   // compresses no reply, as servers of bRPC do.
   std::size_t compress_reply_bytes_min = SIZE_MAX;
@@ -31,7 +57,8 @@ struct BaiduStdOptions {
 };
 
 // "baidu_std": the protocol of bRPC with its streams, for Server::enable(). It serves the methods whose arguments and
-// result are protobuf messages. Component hawser::brpc. docs/protocols/baidu_std.md.
+// result are protobuf messages. Throws std::invalid_argument if `authenticate` and `verify` are both set, or if
+// authenticate_timeout is not positive. Component hawser::brpc. docs/protocols/baidu_std.md.
 ProtocolSpec baidu_std(BaiduStdOptions options = {});
 
 enum class BaiduStdCompression : std::uint8_t { none, snappy, gzip, zlib };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -120,7 +121,9 @@ inline constexpr std::size_t calls_max = 16;
 class BaiduStd : public ::testing::Test {
  protected:
   BaiduStd() : BaiduStd(BaiduStdOptions{}) {}
-  explicit BaiduStd(BaiduStdOptions options, ServerOptions server_options = {}) {
+  // `prepare` is called before the server starts.
+  explicit BaiduStd(BaiduStdOptions options, ServerOptions server_options = {},
+                    const std::function<void(Server&)>& prepare = {}) {
     server_options.message_bytes_max = message_bytes_max;
     server_options.calls_per_connection_max = calls_max;
     server_options.receive_bytes_max = 8 * message_bytes_max;
@@ -144,6 +147,7 @@ class BaiduStd : public ::testing::Test {
     serve_method<lazy_message>(*server, "test.Raw/Lazy");
     serve_method<pour_message>(*server, "test.Raw/Pour");
     server->enable(baidu_std(std::move(options)));
+    if (prepare) prepare(*server);
     EXPECT_TRUE(server->start());
     good_client = std::make_unique<BackgroundClient>(server->address());
     EXPECT_TRUE(good_client->sees_calls(1));

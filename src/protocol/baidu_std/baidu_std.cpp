@@ -1,4 +1,6 @@
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "hawser/brpc.h"
@@ -31,6 +33,13 @@ class Protocol final : public rpc::PortProtocol {
 }  // namespace prpc
 
 ProtocolSpec baidu_std(BaiduStdOptions options) {
+  if (options.authenticate && options.verify) {
+    throw std::invalid_argument("hawser: BaiduStdOptions has `authenticate` and `verify`: set one of them");
+  }
+  if (options.authenticate_timeout <= Duration::zero()) {
+    throw std::invalid_argument("hawser: BaiduStdOptions::authenticate_timeout is " +
+                                std::to_string(options.authenticate_timeout.count()) + " ns: it must be more than 0");
+  }
   return ProtocolSpec(std::make_shared<const prpc::Protocol>(std::move(options)));
 }
 

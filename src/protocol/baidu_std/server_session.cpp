@@ -84,7 +84,7 @@ ServerSession::ServerSession(rpc::PortHost& port_host, std::unique_ptr<transport
       options_(std::move(options)),
       frame_bytes_max_(std::min<std::size_t>(port_host.options.message_bytes_max, INT32_MAX)),
       receiver_(frame_bytes_max_, bounded_account()),
-      authenticated_(!options_->verify) {}
+      authenticated_(!options_->verify && !options_->authenticate) {}
 
 ServerSession::~ServerSession() = default;
 
@@ -120,21 +120,9 @@ void ServerSession::on_frame(const ReceivedFrame& frame) {
     return protocol_error(meta.error().text);
   if (!meta->request) [[unlikely]]
     return protocol_error("a PRPC frame of the client has no request in its meta");
-  if (!authenticated_ && !authenticate(*meta)) [[unlikely]]
+  if (!authenticated_ && !authenticate(*meta, frame)) [[unlikely]]
     return;
   on_request(*meta, frame);
-}
-
-bool ServerSession::authenticate(const RpcMeta& meta) {
-  const Result<void> verified = options_->verify(meta.authentication_data, peer_name());
-  authenticated_ = verified.has_value();
-  if (!authenticated_) {
-    loop().log(LogLevel::warning, "rpc",
-               "connection from " + peer_name() + " closed: its credential is refused: " + verified.error().text);
-    refuse(meta, bad_credential, verified.error().text);
-    finish();
-  }
-  return authenticated_;
 }
 
 const rpc::Dispatcher::Method* ServerSession::find_method(const RequestMeta& request) {

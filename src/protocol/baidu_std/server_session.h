@@ -95,7 +95,11 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   void on_request(const RpcMeta& meta, const ReceivedFrame& frame);
   // Adds the call and runs its handler. Of `meta`, no view is used. The body of `request` is decompressed and protobuf.
   void begin_call(const RpcMeta& meta, const rpc::Dispatcher::Method& method, detail::IncomingRequest request);
-  bool authenticate(const RpcMeta& meta);
+  // Verifies the credential of the first message. Returns false if the message must not be processed now or at all.
+  bool authenticate(const RpcMeta& meta, const ReceivedFrame& frame);
+  // Waits for BaiduStdOptions::authenticate, and processes the first message then. Meanwhile no further frame is taken.
+  Task<void> authenticate_later(Buffer meta, Buffer data, bool discarded);
+  void refuse_credential(const RpcMeta& meta, const Error& why);
   const rpc::Dispatcher::Method* find_method(const RequestMeta& request);
   void refuse(const RpcMeta& meta, std::int32_t code, std::string_view text);
   void send_error(std::int64_t correlation_id, const std::optional<std::int64_t>& stream, std::int32_t code,
@@ -109,7 +113,7 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   bool send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner);
   bool send_body(const ServerCall& call, const PendingReply& reply, Buffer body, Bytes attachment);
 
-  // Conversions of long JSON. They end early if the connection does.
+  // Conversions of long JSON, and authentication. They end early if the connection does.
   void begin_conversion();
   void end_conversion();
   Task<void> convert_arguments(RpcMeta meta, const rpc::Dispatcher::Method& method, Buffer json,
@@ -154,7 +158,7 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   PendingReply pending_;
   std::size_t item_head_bytes_ = 0;  // Reserved memory of the item between begin_item() and end_item().
   detail::WaitingWriter writers_;    // Writers that wait until the backlog is shorter.
-  std::size_t converting_ = 0;       // Conversions of JSON on other threads.
+  std::size_t converting_ = 0;       // Conversions of JSON on other threads, and authentication.
   std::stop_source conversion_stop_ = std::stop_source(std::nostopstate);
   Scope conversions_;
 };

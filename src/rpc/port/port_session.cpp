@@ -70,6 +70,8 @@ PortSession::~PortSession() {
   host_.counters.open.add(-1);
 }
 
+void PortSession::set_identity(Identity identity) { identity_ = std::make_shared<const Identity>(std::move(identity)); }
+
 // ---- Counting ----
 
 void PortSession::count_begin(ActiveCall& call) noexcept {

@@ -11,6 +11,7 @@
 #include "hawser/detail/loop_access.h"
 #include "hawser/detail/reply_sink.h"
 #include "hawser/detail/send_reply.h"
+#include "hawser/identity.h"
 #include "rpc/port/active_calls.h"
 #include "rpc/port/connection_report.h"
 #include "rpc/port/port_host.h"
@@ -70,6 +71,8 @@ class PortSession : public detail::ReplySink {
   // "authenticated": a path whose ends have proved themselves; "encrypted": TLS; empty: plain text. A literal.
   void set_protection(std::string_view protection) noexcept { protection_ = protection; }
   std::string_view protection() const noexcept { return protection_; }
+  // Counts a secret of the peer that was wrong, and returns their number on this connection.
+  unsigned count_wrong_secret() noexcept { return ++wrong_secrets_; }
   // Requests the call of that id to stop. False if it has been answered.
   bool cancel_call(std::uint32_t call, const Error& why) noexcept {
     const StopsTokens stops(host_);
@@ -121,6 +124,9 @@ class PortSession : public detail::ReplySink {
  protected:
   // `identity` is null if the peer has proved nothing.
   PortSession(PortHost& host, std::string peer, std::shared_ptr<const Identity> identity);
+
+  // The peer has proved who it is by a message. Call it before a call has begun: handlers refer to the identity.
+  void set_identity(Identity identity);
 
   PortHost& host() noexcept { return host_; }
   const PortHost& host() const noexcept { return host_; }
@@ -250,7 +256,8 @@ class PortSession : public detail::ReplySink {
 
   PortHost& host_;
   const std::string peer_;
-  const std::shared_ptr<const Identity> identity_;  // Not null.
+  std::shared_ptr<const Identity> identity_;  // Not null.
+  unsigned wrong_secrets_ = 0;
   const std::size_t slot_;
   Serving serving_;
   std::uint64_t served_ = 0;
