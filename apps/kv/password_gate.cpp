@@ -32,12 +32,13 @@ class GateInterceptor {
   Task<Result<void>> operator()(IncomingCall& call, Next next) const {
     const std::optional<std::string_view> given = password_of(call.metadata());
     if (!given) {
+      gate_->on_refused_call(call, false);
       return refuse(
           "the server of the key-value store needs a password: give hawser-kv the option --password-file, and a client "
           "the interceptor hawser::kv::send_password()");
     }
     if (gate_->matches(*given)) return next();
-    gate_->on_wrong_call(call);
+    gate_->on_refused_call(call, true);
     return refuse("the password of the key-value store is wrong");
   }
 
@@ -47,9 +48,37 @@ class GateInterceptor {
 
 }  // namespace
 
-PasswordGate::~PasswordGate() { wipe(password_); }
+PasswordGate::PasswordGate(std::string password) {
+  Passwords one;
+  one.push_back(std::move(password));
+  set_passwords(std::move(one));
+}
 
-bool PasswordGate::matches(std::string_view given) const noexcept { return equal_in_constant_time(given, password_); }
+PasswordGate::PasswordGate(std::vector<std::string> passwords) { set_passwords(std::move(passwords)); }
+
+PasswordGate::~PasswordGate() {
+  for (const auto& passwords : all_) {
+    for (std::string& password : *passwords) wipe(password);
+  }
+}
+
+void PasswordGate::set_passwords(std::vector<std::string> passwords) {
+  const std::lock_guard lock(mutex_);
+  if (!all_.empty() && *all_.back() == passwords) {
+    for (std::string& password : passwords) wipe(password);
+    return;
+  }
+  all_.push_back(std::make_unique<Passwords>(std::move(passwords)));
+  passwords_.store(all_.back().get(), std::memory_order_release);
+}
+
+bool PasswordGate::matches(std::string_view given) const noexcept {
+  bool same = false;
+  for (const std::string& password : *passwords_.load(std::memory_order_acquire)) {
+    if (equal_in_constant_time(given, password)) same = true;
+  }
+  return same;
+}
 
 void PasswordGate::log_end(Loop& loop, const std::string& peer) noexcept {
   const auto second = std::chrono::duration_cast<std::chrono::seconds>(loop.now().time_since_epoch()).count();
@@ -58,28 +87,25 @@ void PasswordGate::log_end(Loop& loop, const std::string& peer) noexcept {
     std::string line = "the connection of ";
     constexpr std::size_t peer_bytes_max = 128;
     append_escaped(line, peer, peer_bytes_max);
-    line += " ends: it has sent " + std::to_string(wrong_max) + " wrong passwords";
+    line += " ends: it has sent " + std::to_string(wrong_max) + " wrong passwords, or large requests without one";
     loop.log(LogLevel::warning, "kv", line);
   } catch (const std::bad_alloc&) {
     // INFO has their number.
   }
 }
 
-void PasswordGate::on_wrong_call(IncomingCall& call) {
-  count_wrong();
-  detail::ReplySink& connection = call.request().sink.origin();
-  {
-    const std::lock_guard lock(mutex_);
-    if (by_connection_.size() >= remembered_max && !by_connection_.contains(&connection)) {
-      by_connection_.erase(by_connection_.begin());
-    }
-    if (++by_connection_[&connection] < wrong_max) return;
-    by_connection_.erase(&connection);
-  }
+void PasswordGate::on_refused_call(IncomingCall& call, bool wrong) {
+  if (wrong) count_wrong();
+  auto& session = static_cast<rpc::PortSession&>(call.request().sink.origin());
+  const bool large = call.request_bytes() > small_bytes_max;
+  unsigned counts = large ? large_counts : wrong ? 1 : 0;
+  bool last = false;
+  for (; counts != 0; --counts) last = session.count_wrong_secret() == wrong_max || last;
+  if (!last) return;
   log_end(call.loop(), call.peer());
-  static_cast<rpc::PortSession&>(connection)
-      .abort({ErrorCode::unauthenticated, ErrorScope::connection, Initiator::local, 0,
-              "the client has sent " + std::to_string(wrong_max) + " wrong passwords"});
+  session.abort({ErrorCode::unauthenticated, ErrorScope::connection, Initiator::local, 0,
+                 "the client has sent " + std::to_string(wrong_max) +
+                     " wrong passwords, or large requests without the right one"});
 }
 
 void attach_store(Server& server, Store& store, Service& service, std::shared_ptr<PasswordGate> gate) {

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -17,6 +20,7 @@
 #include "hawser/server.h"
 #include "kv/command.h"
 #include "kv/index_publication.h"
+#include "kv/password_files.h"
 #include "kv/password_gate.h"
 #include "kv/service.h"
 #include "kv/store.h"
@@ -39,7 +43,7 @@ struct ServeOptions {
   std::string sync = "second";
   std::size_t rewrite_bytes = std::size_t{64} << 20;
   std::vector<std::string> transports = {"automatic"};
-  std::string password_file = {};
+  std::vector<std::string> password_files = {};
   programs::TlsServerGiven tls;
 };
 
@@ -55,6 +59,11 @@ class EndSignals {
   void wait() const {
     int signal = 0;
     sigwait(&set_, &signal);
+  }
+  // Returns false if none has come within `seconds`.
+  bool wait_for(std::time_t seconds) const {
+    const timespec limit{.tv_sec = seconds, .tv_nsec = 0};
+    return sigtimedwait(&set_, nullptr, &limit) > 0;
   }
 
  private:
@@ -108,6 +117,23 @@ void warn_of_password(const std::string& file, const std::string& password) {
   }
 }
 
+// Serves until the program is requested to end. Passwords whose files have changed are read again.
+void serve_until_end(const EndSignals& signals, PasswordFiles& files, PasswordGate* gate) {
+  if (gate == nullptr) return signals.wait();
+  while (!signals.wait_for(1)) {
+    if (!files.changed()) continue;
+    Result<std::vector<std::string>> passwords = files.read();
+    if (passwords) {
+      for (std::size_t i = 0; i < passwords->size(); ++i) warn_of_password(files.names()[i], (*passwords)[i]);
+      gate->set_passwords(std::move(*passwords));
+      fmt::print("hawser-kv: the password files were read again\n");
+      std::fflush(stdout);
+    } else {
+      fmt::print(stderr, "hawser-kv: the old passwords stay: {}\n", passwords.error().text);
+    }
+  }
+}
+
 int serve(const ServeOptions& options) {
   const std::size_t shard_bytes = options.memory_bytes / options.threads;
   if (shard_bytes < shard_bytes_min || shard_bytes > shard_bytes_max) {
@@ -124,14 +150,15 @@ int serve(const ServeOptions& options) {
     return wrong_options_status;
   }
   std::shared_ptr<PasswordGate> gate;
-  if (!options.password_file.empty()) {
-    Result<std::string> password = read_password(options.password_file);
-    if (!password) {
-      fmt::print(stderr, "hawser-kv: {}\n", password.error().text);
+  PasswordFiles password_files(options.password_files);
+  if (!options.password_files.empty()) {
+    Result<std::vector<std::string>> passwords = password_files.read();
+    if (!passwords) {
+      fmt::print(stderr, "hawser-kv: {}\n", passwords.error().text);
       return wrong_options_status;
     }
-    warn_of_password(options.password_file, *password);
-    gate = std::make_shared<PasswordGate>(std::move(*password));
+    for (std::size_t i = 0; i < passwords->size(); ++i) warn_of_password(options.password_files[i], (*passwords)[i]);
+    gate = std::make_shared<PasswordGate>(std::move(*passwords));
   }
   Store store({.memory_bytes = options.memory_bytes,
                .policy = options.policy == "refuse" ? MemoryPolicy::refuse : MemoryPolicy::evict,
@@ -172,7 +199,7 @@ int serve(const ServeOptions& options) {
   server_options.handshake_timeout = silent_max;
   Server server(server_options);
   Service service(store);
-  attach_store(server, store, service, std::move(gate));
+  attach_store(server, store, service, gate);
   // Readers of an index of an earlier process may have values until its lease ends.
   if (options.index_bytes != 0) std::this_thread::sleep_for(IndexPublication::lease);
   if (const Result<void> started = server.start(); !started) {
@@ -187,7 +214,7 @@ int serve(const ServeOptions& options) {
   fmt::print("hawser-kv: serving at {} with {} shard{} and {} MiB\n", server.address(), options.threads,
              options.threads == 1 ? "" : "s", options.memory_bytes >> 20);
   std::fflush(stdout);
-  signals.wait();
+  serve_until_end(signals, password_files, gate.get());
   server.stop(std::chrono::seconds(1));
   store.close_log();
   return 0;
@@ -247,8 +274,11 @@ Run add_serve(CLI::App& command) {
       ->delimiter(',')
       ->check(CLI::IsMember({"shm", "rdma", "none", "automatic"}))
       ->capture_default_str();
-  command.add_option("--password-file", options->password_file,
-                     "File whose only line is the password that every client needs. Absent: none is needed");
+  command
+      .add_option("--password-file", options->password_files,
+                  "File whose only line is the password that every client needs. It is read again when it changes. "
+                  "Given twice: either password. Absent: none is needed")
+      ->expected(1, static_cast<int>(PasswordGate::passwords_max));
   programs::add_tls_server_options(command, options->tls);
   return [options] { return serve(*options); };
 }
