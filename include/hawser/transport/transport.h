@@ -30,10 +30,13 @@ namespace hawser::transport {
 // Afterwards each side calls open() of its pending connection. If a step before that fails, the server selects its next
 // transport, and the byte stream if none is left. The reason is kept.
 
-// The longest messages of one connection, head and payload together.
+// The longest messages of one connection, head and payload together, and how they may travel.
 struct MessageLimits {
   std::size_t send_bytes_max = 0;     // The peer receives no longer message.
   std::size_t receive_bytes_max = 0;  // A longer message from the peer ends the connection.
+  // The messages will be signed or encrypted (docs/security.md). Nobody can sign what a device reads from this
+  // process's memory or writes into it, so such a connection should not let the peer's device do that.
+  bool protected_messages = false;
 };
 
 // The most bytes of one offer, or of one pending connection's parameters.

@@ -235,7 +235,8 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
         .peer_memory = dialed->hello.memory,
         .regions = regions,
         .send_bytes_max =
-            rpc::message_limits(dialed->hello.message_bytes_max, options.message_bytes_max).send_bytes_max -
+            rpc::message_limits(dialed->hello.message_bytes_max, options.message_bytes_max, dialed->hello.protection)
+                .send_bytes_max -
             dialed->overhead_bytes,
         .calls_max = std::min<std::size_t>(options.calls_in_flight_max, dialed->hello.calls_max),
         .peer_window_bytes = dialed->hello.stream_window_bytes,

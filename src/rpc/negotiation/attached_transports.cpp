@@ -16,15 +16,23 @@ namespace hawser::rpc {
 static_assert(transport::transport_offer_bytes_max == wire::transport_offer_bytes_max);
 static_assert(transport::transport_parameters_bytes_max == wire::transport_parameters_bytes_max);
 
-transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours) noexcept {
+namespace {
+
+bool protects_messages(std::uint8_t protection) noexcept {
+  return protection > static_cast<std::uint8_t>(transport::PathProtection::authenticated);
+}
+
+}  // namespace
+
+transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours, std::uint8_t protection) noexcept {
   constexpr std::size_t prefix = wire::MessagePrefix::bytes;
-  return {.send_bytes_max = std::min(theirs, ours) - prefix, .receive_bytes_max = ours - prefix};
+  return {.send_bytes_max = std::min(theirs, ours) - prefix,
+          .receive_bytes_max = ours - prefix,
+          .protected_messages = protects_messages(protection)};
 }
 
 std::size_t path_overhead(std::uint8_t protection) noexcept {
-  return protection > static_cast<std::uint8_t>(transport::PathProtection::authenticated)
-             ? transport::SealedConnection::overhead_bytes
-             : 0;
+  return protects_messages(protection) ? transport::SealedConnection::overhead_bytes : 0;
 }
 
 std::uint8_t higher_protection(transport::PathProtection server, std::uint8_t client) noexcept {

@@ -121,7 +121,8 @@ class TransportSelector : Timer {
 };
 
 // Computes the limits from both sides' message_bytes_max, which count the prefix that a message has on a stream.
-transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours) noexcept;
+// `protection` is as in HELLO.
+transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours, std::uint8_t protection) noexcept;
 // The bytes of a message beside the stream that its protection takes (transport::PathProtection, as in HELLO).
 std::size_t path_overhead(std::uint8_t protection) noexcept;
 // The higher level of what a server and a client demand, as its HELLO answers it.

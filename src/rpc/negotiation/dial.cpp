@@ -261,7 +261,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
         !refused.empty()
             ? fail(ErrorCode::unavailable, std::move(refused), ErrorScope::transport)
             : offered.mapped()->select_device(local).begin_accept(
-                  selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
+                  selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max,
+                                                   security != nullptr ? dialed.hello.protection : std::uint8_t{0}));
     if (made) {
       auto preparing = until_ready(loop, **made, std::min(deadline, loop.after(TransportSelector::step_max)));
       const Result<void> ready = co_await std::move(preparing);

@@ -288,7 +288,8 @@ void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
   if (!alone) transports_.attach();
   attempt->selector = std::make_unique<TransportSelector>(
       loop_, transports_, alone ? std::vector<wire::NamedBytes>() : std::move(theirs.offers),
-      attempt->handshake->stream().local(), message_limits(theirs.message_bytes_max, options.message_bytes_max));
+      attempt->handshake->stream().local(),
+      message_limits(theirs.message_bytes_max, options.message_bytes_max, attempt->ours.protection));
   select(attempt);
 }
 
@@ -380,8 +381,9 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
       .checksum = attempt->ours.checksum,
       .peer_memory = theirs.memory,
       .regions = shared_.regions,
-      .send_bytes_max = message_limits(theirs.message_bytes_max, options.message_bytes_max).send_bytes_max -
-                        (attempt->going ? path_overhead(attempt->ours.protection) : 0),
+      .send_bytes_max =
+          message_limits(theirs.message_bytes_max, options.message_bytes_max, attempt->ours.protection).send_bytes_max -
+          (attempt->going ? path_overhead(attempt->ours.protection) : 0),
       .calls_max = attempt->ours.calls_max,
       .peer_window_bytes = theirs.stream_window_bytes,
       .own_window_bytes = attempt->ours.stream_window_bytes,  // The client knows it: the option may have changed.

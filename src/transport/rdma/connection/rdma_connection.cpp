@@ -142,8 +142,7 @@ Parameters RdmaConnection::parameters() const noexcept {
           .mtu_bytes = mtu_bytes_,
           .chunk_bytes = static_cast<std::uint32_t>(chunk_bytes_),
           .receives = receives_,
-          .reads = static_cast<std::uint32_t>(
-              std::min<std::size_t>(options_.reads_outstanding_max, device.device->limits().reads_outstanding)),
+          .reads = reads(),
           .domain = device.domain,
           .gid = address_.gid};
 }

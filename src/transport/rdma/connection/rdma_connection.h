@@ -88,6 +88,12 @@ class RdmaConnection final : public Connection,
   Result<QueuePairRoute> route_to(const Parameters& peer);
   static Result<void> connect_pair(RdmaWorker& worker, QueuePair& pair, const QueuePairRoute& route);
   Result<void> connected(const Parameters& peer);
+  // Whoever can send packets to the queue pair could read what it lets the peer read. Protected messages need no reads.
+  std::uint32_t reads() const noexcept {
+    const std::size_t possible = worker_->device().device->limits().reads_outstanding;
+    if (limits_.protected_messages) return 0;
+    return static_cast<std::uint32_t>(std::min<std::size_t>(options_.reads_outstanding_max, possible));
+  }
   std::uint32_t reads_with(const Parameters& peer) const noexcept;
   Result<void> repost();
   void drained();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/external_block.h"
+#include "hawser/transport/remote_memory.h"
 #include "transport/rdma/connection/half_open.h"
 #include "transport/rdma/device/path_mtus.h"
 #include "transport/sim/rdma/test/rdma_transport_testing.h"
@@ -58,6 +59,29 @@ TEST_F(SimRdmaTransport, AClientMustConnectFromTheAddressThatItOffered) {
   EXPECT_THAT(refused.error().text, HasSubstr("10.0.0.99"));
   // The pending connection has not changed.
   EXPECT_TRUE((*selected)->connect((*accepted)->parameters()));
+}
+
+// Nobody can sign what a device does. So a connection of signed or sealed messages gives the peer's device no access.
+TEST_F(SimRdmaTransport, AConnectionOfProtectedMessagesServesNoReads) {
+  Side client = side("sim0");
+  Side server = side("sim1");
+  constexpr transport::MessageLimits protect{1 << 20, 1 << 20, true};
+  const auto selected = server.worker->select(client.worker->offer(), protect);
+  ASSERT_TRUE(selected);
+  EXPECT_EQ(rdma::Parameters::decode((*selected)->parameters())->reads, 0U);
+  // The client's side serves reads, such as that of an earlier version. Nevertheless neither side has access.
+  const auto accepted = client.worker->accept((*selected)->parameters(), limits);
+  ASSERT_TRUE(accepted);
+  EXPECT_NE(rdma::Parameters::decode((*accepted)->parameters())->reads, 0U);
+  ASSERT_TRUE((*selected)->connect((*accepted)->parameters()));
+  auto [a, b] = transport::LoopStream::make_pair();
+  RecordingSink sinks[2];
+  const auto at_server = (*selected)->open(std::move(b));
+  const auto at_client = (*accepted)->open(std::move(a));
+  at_server->start(sinks[0]);
+  at_client->start(sinks[1]);
+  EXPECT_EQ(at_server->remote_memory()->domain(), 0U);
+  EXPECT_EQ(at_client->remote_memory()->domain(), 0U);
 }
 
 TEST_F(SimRdmaTransport, HandshakesThatDoNotEndAreBoundedAndOldOnesGiveWay) {
