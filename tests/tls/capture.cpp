@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "hawser/rdma.h"
-#include "tests/rdma/own_device.h"
+#include "tests/rdma/cable.h"
 #include "tests/tls/fixture.h"
 
 // Searches the packets of a network for what calls have sent. The control of each test is a level that does not
@@ -87,43 +87,6 @@ class PacketCapture {
   std::vector<std::string> packets_;
   unsigned lost_ = 0;
   std::jthread thread_;
-};
-
-// Two Soft-RoCE devices at the ends of a cable within this system: "hawser_wire0" with 10.79.200.1 and "hawser_wire1"
-// with 10.79.200.2. Packets between the two addresses travel over the cable, though both are local ones. Changes the
-// routing of the system, hence only within the guest.
-class Cable {
- public:
-  Cable() {
-    if (!rdma_tests::in_guest()) return;
-    const std::string ends[] = {"hawser_wire0", "hawser_wire1"};
-    there_ = run("modprobe veth") && run("ip link add " + ends[0] + " type veth peer name " + ends[1]);
-    for (const int end : {0, 1}) {
-      const std::string here = "10.79.200." + std::to_string(end + 1);
-      const std::string there = "10.79.200." + std::to_string(2 - end);
-      const std::string settings = "/proc/sys/net/ipv4/conf/" + ends[end];
-      there_ = there_ && run("ip address add " + here + "/32 dev " + ends[end]) &&
-               run("ip link set " + ends[end] + " mtu 4200 up") && run("echo 1 > " + settings + "/accept_local") &&
-               run("echo 0 > " + settings + "/rp_filter") &&
-               run("ip route add " + there + " dev " + ends[end] + " src " + here + " table 79");
-    }
-    there_ = there_ &&
-             run("ip rule add pref 100 lookup local && ip rule add pref 10 to 10.79.200.0/30 iif lo lookup 79") &&
-             run("ip rule delete pref 0") && run("rdma link add hawser_rxe_w0 type rxe netdev hawser_wire0") &&
-             run("rdma link add hawser_rxe_w1 type rxe netdev hawser_wire1");
-  }
-  Cable(const Cable&) = delete;
-  Cable& operator=(const Cable&) = delete;
-  ~Cable() {
-    if (!rdma_tests::in_guest()) return;
-    run("rdma link delete hawser_rxe_w0; rdma link delete hawser_rxe_w1; ip link delete hawser_wire0;"
-        "ip rule add pref 0 lookup local; ip rule delete pref 10; ip rule delete pref 100");
-  }
-  bool there() const { return there_; }
-
- private:
-  static bool run(const std::string& command) { return std::system(command.c_str()) == 0; }
-  bool there_ = false;
 };
 
 // A network of this thread, and of threads that it starts, with "lo" alone, so that nobody else's packets are there.
@@ -230,7 +193,7 @@ TEST_F(TlsCapture, NothingIsReadableOfSealedMessagesOverUcx) {
 }
 
 TEST_F(TlsCapture, NothingIsReadableOfSealedMessagesOverRdma) {
-  const Cable cable;
+  const rdma_tests::Cable cable;
   if (!cable.there()) {
     ASSERT_FALSE(rdma_tests::in_guest()) << "two Soft-RoCE devices and a cable can't be added in the guest";
     GTEST_SKIP() << "no Soft-RoCE devices with a cable can be added here";
