@@ -5,6 +5,7 @@
 
 #include "hawser/identity.h"
 #include "tests/tls/fixture.h"
+#include "tests/tls/wire_tap.h"
 
 namespace hawser {
 namespace {
@@ -134,6 +135,38 @@ TEST_F(TlsSharedKeys, AreLongRandomAndHexadecimal) {
   EXPECT_HAS(refusal({{std::string(129, 'n'), key("a", '1').file}}), "has 129 bytes");
   EXPECT_HAS(refusal({key("a", '1'), key("a", '2')}), "two shared keys have the name 'a'");
   EXPECT_HAS(refusal({}), "a server needs a certificate or a key");
+}
+
+// Reflection (RFC 9257, 4.1): somebody changes the route of a client's packets, so that they return to the server of
+// the client's own process. The client notices that if each server has a key of its own.
+TEST_F(TlsSharedKeys, OfEachServerPreventReflectionAndACommonOneDoesNot) {
+  for (const bool common : {true, false}) {
+    SCOPED_TRACE(common);
+    const TlsSharedKey of_this = key(common ? "cluster" : "this", 'a');
+    const TlsSharedKey of_other = common ? of_this : key("other", 'b');
+    start_with({of_this});
+    WireTap reroute(server->address());  // Has the address of the other server.
+    ClientOptions with{.connect_timeout = patience, .call_timeout = patience};
+    with.transports.required = "stream";
+    with.security = TlsClient(client_with(of_other));
+    std::string outcome;
+    sync_wait([](std::string to, ClientOptions given, std::string& out) -> Task<void> {
+      Client client(std::move(given));
+      AWAIT(connected, client.connect(to));
+      out = error_of(connected);
+      if (!connected) co_return;
+      AWAIT(reply, client.call<who_am_i>());
+      REQUIRE_OK(reply);
+      out = *reply;
+    }(reroute.address(), std::move(with), outcome));
+    if (common) {
+      EXPECT_EQ(outcome, "shared_key cluster") << "the client is connected with its own process";
+    } else {
+      EXPECT_HAS(outcome, "TLS handshake failed");
+      EXPECT_EQ(security->counters().handshakes, 0U);
+    }
+    server.reset();
+  }
 }
 
 }  // namespace
