@@ -172,6 +172,38 @@ TEST_F(TlsCertificates, OfClientsAreRefusedWithTheReason) {
   EXPECT_EQ(with_client(authority.issue("client")), "ok");
 }
 
+// The server refuses them when it knows their length, so that it needs no memory for them.
+TEST_F(TlsCertificates, OfAMegabyteAreRefusedBeforeTheyHaveArrived) {
+  tls_options.client_ca_file = authority.ca_file();
+  start();
+  const TlsCertificate large = authority.issue("large", {.comment_bytes = 1'000'000});
+  TlsClientOptions with = client_options();
+  with.certificate = large;
+  EXPECT_NE(call(with), "ok");
+  const auto context =
+      load({.certificates = {large}, .ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024});
+  for (int round = 0; round < 8; ++round) {
+    RawTls client(RawSocket::connected_to(server->address()),
+                  std::make_unique<tls::Session>(context, "localhost", "hawser", nullptr));
+    tls::Session& session = client.session();
+    while (session.handshake() != tls::Session::Progress::failed && session.output().bytes().size() < 1'000'000) {
+      client.flush();
+      const std::optional<Octets> one = client.socket().receive(1);
+      ASSERT_TRUE(one);
+      session.input().append(*one);
+    }
+    ASSERT_GE(session.output().bytes().size(), 1'000'000U);
+    client.socket().send(session.output().bytes().first(20'000));
+    EXPECT_EQ(client.receive_end(), tls::Session::Read::failed);
+  }
+  EXPECT_TRUE(soon([&] {
+    return logged().find("certificates of more than 32768 bytes (peer_certificate_bytes_max)") != std::string::npos;
+  })) << logged();
+  EXPECT_TRUE(soon([&] { return security->counters().held_bytes == 0; }));
+  with.certificate = authority.issue("client");
+  EXPECT_EQ(call(with), "ok");
+}
+
 TEST_F(TlsCertificates, MayBeRevoked) {
   const TlsCertificate good = authority.issue("good");
   const TlsCertificate bad = authority.issue("bad");
