@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/secret_memory.h"
 #include "hawser/kv.h"
 #include "kv/password.h"
 

@@ -1,11 +1,15 @@
 #include "kv/password_gate.h"
 
+#include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/escaped_text.h"
+#include "base/secret_memory.h"
 #include "hawser/authorization.h"
 #include "hawser/error.h"
 #include "hawser/kv.h"
@@ -49,33 +53,30 @@ class GateInterceptor {
 }  // namespace
 
 PasswordGate::PasswordGate(std::string password) {
-  Passwords one;
+  std::vector<std::string> one;
   one.push_back(std::move(password));
   set_passwords(std::move(one));
 }
 
 PasswordGate::PasswordGate(std::vector<std::string> passwords) { set_passwords(std::move(passwords)); }
 
-PasswordGate::~PasswordGate() {
-  for (const auto& passwords : all_) {
-    for (std::string& password : *passwords) wipe(password);
-  }
-}
-
 void PasswordGate::set_passwords(std::vector<std::string> passwords) {
-  const std::lock_guard lock(mutex_);
-  if (!all_.empty() && *all_.back() == passwords) {
-    for (std::string& password : passwords) wipe(password);
-    return;
+  auto made = std::make_unique<Passwords>();
+  for (std::string& password : passwords) {
+    made->emplace_back(password);
+    wipe(password);
   }
-  all_.push_back(std::make_unique<Passwords>(std::move(passwords)));
+  const auto same = [](const SecretText& a, const SecretText& b) { return a.view() == b.view(); };
+  const std::lock_guard lock(mutex_);
+  if (!all_.empty() && std::ranges::equal(*all_.back(), *made, same)) return;
+  all_.push_back(std::move(made));
   passwords_.store(all_.back().get(), std::memory_order_release);
 }
 
 bool PasswordGate::matches(std::string_view given) const noexcept {
   bool same = false;
-  for (const std::string& password : *passwords_.load(std::memory_order_acquire)) {
-    if (equal_in_constant_time(given, password)) same = true;
+  for (const SecretText& password : *passwords_.load(std::memory_order_acquire)) {
+    if (equal_in_constant_time(given, password.view())) same = true;
   }
   return same;
 }

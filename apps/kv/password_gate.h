@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/secret_memory.h"
 #include "hawser/interceptor.h"
 #include "hawser/loop.h"
 #include "hawser/server.h"
@@ -37,7 +38,6 @@ class PasswordGate {
   explicit PasswordGate(std::vector<std::string> passwords);
   PasswordGate(const PasswordGate&) = delete;
   PasswordGate& operator=(const PasswordGate&) = delete;
-  ~PasswordGate();
 
   // Replaces the passwords. Calls of clients of Hawser need one of the new ones from now on. Connections of clients of
   // Redis that have authenticated stay. 1 to passwords_max passwords. The memory of the old ones is kept and wiped in
@@ -54,7 +54,7 @@ class PasswordGate {
   void on_refused_call(IncomingCall& call, bool wrong);
 
  private:
-  using Passwords = std::vector<std::string>;
+  using Passwords = std::vector<SecretText>;
 
   std::mutex mutex_;                                  // Guards the next member.
   std::vector<std::unique_ptr<Passwords>> all_;       // The present ones, and all before them.

@@ -16,9 +16,8 @@ int digit_of(char c) {
   return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-}  // namespace
-
-bool decode_base64(std::string_view text, std::string& out) {
+template <class Text>
+bool decode(std::string_view text, Text& out) {
   if (text.size() % 4 != 0) return false;
   for (std::size_t i = 0; i < text.size(); i += 4) {
     const std::string_view four = text.substr(i, 4);
@@ -35,6 +34,11 @@ bool decode_base64(std::string_view text, std::string& out) {
   }
   return true;
 }
+
+}  // namespace
+
+bool decode_base64(std::string_view text, std::string& out) { return decode(text, out); }
+bool decode_base64(std::string_view text, SecretString& out) { return decode(text, out); }
 
 void encode_base64(std::string_view bytes, std::string& out) {
   for (std::size_t i = 0; i < bytes.size(); i += 3) {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/secret_memory.h"
 #include "hawser/interceptor.h"
 #include "hawser/kv.h"
 
@@ -33,18 +34,15 @@ std::string fault_of(std::string_view password) {
 
 class Sender {
  public:
-  explicit Sender(std::string password) : credential_(std::string(scheme) + password) { wipe(password); }
-  Sender(Sender&&) noexcept = default;
-  Sender& operator=(Sender&&) = delete;
-  ~Sender() { wipe(credential_); }
+  explicit Sender(std::string_view password) : credential_(scheme) { credential_.append(password); }
 
   Task<Result<void>> operator()(OutgoingCall& call, Next next) const {
-    call.set_metadata(key, credential_);
+    call.set_metadata(key, credential_.view());
     return next();
   }
 
  private:
-  std::string credential_;
+  SecretText credential_;
 };
 
 }  // namespace
@@ -53,13 +51,6 @@ std::optional<std::string_view> password_of(const MetadataView& metadata) noexce
   const std::optional<std::string_view> value = metadata.find(key);
   if (!value || !value->starts_with(scheme)) return std::nullopt;
   return value->substr(scheme.size());
-}
-
-void wipe(std::string& secret) noexcept {
-  // The volatile pointer keeps a compiler from leaving out what nobody reads.
-  volatile char* const bytes = secret.data();
-  for (std::size_t i = 0; i < secret.size(); ++i) bytes[i] = 0;
-  secret.clear();
 }
 
 Result<std::string> read_password(const std::string& file) {
@@ -88,7 +79,9 @@ Result<std::string> read_password(const std::string& file) {
 std::shared_ptr<detail::Interceptor<OutgoingCall>> send_password(std::string password) {
   const std::string fault = fault_of(password);
   if (!fault.empty()) throw std::invalid_argument("hawser: the password " + fault);
-  return client_interceptor(Sender(std::move(password)));
+  Sender sender(password);
+  wipe(password);
+  return client_interceptor(std::move(sender));
 }
 
 }  // namespace hawser::kv

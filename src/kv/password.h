@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "hawser/metadata.h"
@@ -10,8 +9,5 @@ namespace hawser::kv {
 
 // The password that a call carries; empty if it carries none. Valid as long as the metadata.
 std::optional<std::string_view> password_of(const MetadataView& metadata) noexcept;
-
-// Overwrites a secret that is not needed any more.
-void wipe(std::string& secret) noexcept;
 
 }  // namespace hawser::kv

@@ -216,7 +216,7 @@ TEST_F(KernelSessions, ThePeerMayDemandSmallRecordsWhichTheKernelDoesNotSend) {
     const tls::KernelBegun begun = tls::begin_kernel(kernel, any.get(), session->ssl(), session->notes(), {});
     EXPECT_EQ(begun.refusal, tls::KernelRefusal::record_size);
     EXPECT_HAS(begun.problem, "records of " + std::to_string(256 << mode) + " bytes at most (max_fragment_length)");
-    EXPECT_EQ(session->notes().secret_bytes, 0U);
+    EXPECT_TRUE(session->notes().secret.empty());
   }
 }
 

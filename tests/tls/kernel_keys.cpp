@@ -97,15 +97,15 @@ TEST(KernelKeys, SecretsAreTakenFromLinesOfThisSide) {
   tls::note_line(notes, true, "CLIENT_TRAFFIC_SECRET_0 " + random + " " + secret);
   tls::note_line(notes, true, "SERVER_HANDSHAKE_TRAFFIC_SECRET " + random + " " + secret);
   tls::note_line(notes, true, "EXPORTER_SECRET " + random + " " + secret);
-  EXPECT_EQ(notes.secret_bytes, 0U);
+  EXPECT_TRUE(notes.secret.empty());
   tls::note_line(notes, true, "SERVER_TRAFFIC_SECRET_0 " + random + " " + secret);
-  ASSERT_EQ(notes.secret_bytes, 32U);
+  ASSERT_EQ(notes.secret.size(), 32U);
   EXPECT_EQ(notes.secret[1], std::byte{0xff});
   notes.forget();
-  EXPECT_EQ(notes.secret, decltype(notes.secret){});
+  EXPECT_EQ(notes.secret.capacity(), 0U);
   for (const std::string& wrong : {std::string("zz"), std::string("abc"), std::string(130, 'a'), std::string()}) {
     tls::note_line(notes, false, "CLIENT_TRAFFIC_SECRET_0 " + random + " " + wrong);
-    EXPECT_EQ(notes.secret_bytes, 0U) << wrong;
+    EXPECT_TRUE(notes.secret.empty()) << wrong;
   }
 }
 
@@ -144,12 +144,12 @@ TEST_F(KernelNumbers, TheNotesOpenTheNextRecordOfEitherSide) {
           tls::WriteNotes& notes = side->notes();
           EXPECT_FALSE(notes.key_changed);
           EXPECT_FALSE(notes.key_demanded);
-          ASSERT_NE(notes.secret_bytes, 0U);
+          ASSERT_FALSE(notes.secret.empty());
           const std::uint64_t number = notes.records;
           write_text(*side, "next");
           EXPECT_EQ(notes.records, number + 1);
           KernelTlsKey key;
-          ASSERT_TRUE(tls::derive_key(key, cipher, Bytes(notes.secret).first(notes.secret_bytes), number));
+          ASSERT_TRUE(tls::derive_key(key, cipher, notes.secret, number));
           EXPECT_EQ(open_record(key, side->output().bytes()), "next\x17");
           move_bytes(*side, side == &client ? other : client);
         }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/secret_memory.h"
 #include "rpc/server/audit_log.h"
 
 namespace hawser {
@@ -188,7 +189,7 @@ struct BearerTokens::State {
   }
 
   BearerTokensOptions options;
-  std::vector<std::pair<std::string, Identity>> tokens = {};
+  std::vector<std::pair<SecretText, Identity>> tokens = {};
   rpc::AuditLog audit;
 };
 
@@ -201,7 +202,7 @@ BearerTokens& BearerTokens::add(std::string_view token, Identity identity) & {
   }
   if (find(token) != nullptr) throw std::invalid_argument("hawser: this token was added before");
   identity.kind = Identity::Kind::token;
-  state_->tokens.emplace_back(token, std::move(identity));
+  state_->tokens.emplace_back(SecretText(token), std::move(identity));
   return *this;
 }
 BearerTokens&& BearerTokens::add(std::string_view token, Identity identity) && {
@@ -212,7 +213,7 @@ BearerTokens&& BearerTokens::add(std::string_view token, Identity identity) && {
 const Identity* BearerTokens::find(std::string_view token) const noexcept {
   const Identity* found = nullptr;
   for (const auto& [secret, identity] : state_->tokens) {
-    if (equal_in_constant_time(token, secret)) found = &identity;
+    if (equal_in_constant_time(token, secret.view())) found = &identity;
   }
   return found;
 }

@@ -103,8 +103,6 @@ std::string take_errors() {
   return first == 0 ? std::string() : reason_text(first);
 }
 
-PemText::~PemText() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
-
 Result<PemText> read_file(const std::string& path) {
   const auto failed = [&] {
     return fail(ErrorCode::invalid_argument, "cannot read " + path + ": " + std::strerror(errno));
@@ -114,7 +112,7 @@ Result<PemText> read_file(const std::string& path) {
   // A buffer of the library would keep a copy.
   std::setvbuf(file.get(), nullptr, _IONBF, 0);
   PemText text;
-  std::vector<char>& bytes = text.bytes_;
+  SecretVector<char>& bytes = text.bytes_;
   std::size_t got = 0;
   for (;;) {
     if (got == bytes.size()) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/secret_memory.h"
 #include "hawser/error.h"
 #include "hawser/identity.h"
 #include "security/tls/openssl.h"
@@ -17,19 +18,18 @@ namespace hawser::tls {
 // Files with a private key are read only up to this size, like the others.
 inline constexpr std::size_t pem_bytes_max = std::size_t{4} << 20;
 
-// The text of a file, which may be or contain a private key: it is wiped at the end, and no copy is left.
+// The text of a file, which may be or contain a private key: it lies in secret memory, and no copy is left.
 class PemText {
  public:
   PemText() noexcept = default;
   PemText(PemText&& other) noexcept : bytes_(std::move(other.bytes_)) {}
   PemText& operator=(PemText&&) = delete;
-  ~PemText();
   std::string_view text() const noexcept { return {bytes_.data(), bytes_.size()}; }
 
  private:
   friend Result<PemText> read_file(const std::string& path);
   static constexpr std::size_t first_bytes = 16 * 1024;
-  std::vector<char> bytes_;
+  SecretVector<char> bytes_;
 };
 
 // The error names the file and the reason.

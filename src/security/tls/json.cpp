@@ -81,12 +81,12 @@ class JsonReader {
     if (take('}')) return true;
     for (;;) {
       skip_spaces();
-      std::string name;
+      SecretString name;
       if (values_left_ == 0 || !read_text(name) || out.find(name) != nullptr) return false;
       --values_left_;
       skip_spaces();
       if (!take(':')) return false;
-      out.names.push_back(std::move(name));
+      out.names.emplace_back(name);
       out.items.emplace_back();
       if (!read_value(out.items.back(), depth + 1)) return false;
       skip_spaces();
@@ -119,7 +119,7 @@ class JsonReader {
     return true;
   }
 
-  bool read_text(std::string& out) {
+  bool read_text(SecretString& out) {
     if (!take('"')) return false;
     while (at_ < text_.size()) {
       const char c = text_[at_++];
@@ -134,7 +134,7 @@ class JsonReader {
     return false;
   }
 
-  bool read_escape(std::string& out) {
+  bool read_escape(SecretString& out) {
     if (at_ == text_.size()) return false;
     switch (text_[at_++]) {
       case '"': out.push_back('"'); return true;
@@ -168,7 +168,7 @@ class JsonReader {
     return error == std::errc() && end == begin + 4;
   }
 
-  static void append_utf8(std::uint32_t code, std::string& out) {
+  static void append_utf8(std::uint32_t code, SecretString& out) {
     const auto add = [&](std::uint32_t byte) { out.push_back(static_cast<char>(byte)); };
     if (code < 0x80) return add(code);
     if (code < 0x800) {

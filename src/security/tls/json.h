@@ -7,14 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/secret_memory.h"
+
 namespace hawser::tls {
 
-// A value of a JSON text (RFC 8259), for tokens and keys.
+// A value of a JSON text (RFC 8259), for tokens and keys. Its texts and values lie in secret memory.
 struct Json {
   enum class Kind : std::uint8_t { null, boolean, number, text, list, object };
   Kind kind = Kind::null;
-  std::string text;                // text: decoded. Others: as they are written.
-  std::vector<Json> items;         // list: the elements. object: the values of its members.
+  SecretString text;               // text: decoded. Others: as they are written.
+  SecretVector<Json> items;        // list: the elements. object: the values of its members.
   std::vector<std::string> names;  // object: the names, one for each of the items.
 
   const Json* find(std::string_view name) const noexcept;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/base64.h"
+#include "base/secret_memory.h"
 #include "hawser/authorization.h"
 #include "rpc/server/audit_log.h"
 #include "security/tls/certificate.h"
@@ -52,14 +53,10 @@ constexpr std::size_t coordinate_bytes = 32;
 enum class Algorithm : std::uint8_t { hs256, rs256, es256 };
 
 struct VerificationKey {
-  VerificationKey() = default;
-  VerificationKey(VerificationKey&&) noexcept = default;
-  VerificationKey& operator=(VerificationKey&&) = delete;
-  ~VerificationKey() { OPENSSL_cleanse(secret.data(), secret.size()); }
   std::string id = {};
   Algorithm algorithm = Algorithm::hs256;
-  std::vector<unsigned char> secret = {};  // HS256
-  KeyPtr key = {};                         // The others.
+  SecretString secret = {};  // HS256
+  KeyPtr key = {};           // The others.
 };
 using VerificationKeys = std::vector<VerificationKey>;
 
@@ -73,23 +70,21 @@ const unsigned char* as_octets(std::string_view text) noexcept {
 }
 
 // Base64 with the alphabet of URLs, without padding (RFC 7515, 2). Each value has one spelling only.
-std::optional<std::string> decode_url(std::string_view text) {
-  std::string other(text);
+std::optional<SecretString> decode_url(std::string_view text) {
+  SecretString other(text);
   for (char& c : other) {
     if (c == '+' || c == '/' || c == '=') return std::nullopt;
     c = c == '-' ? '+' : c == '_' ? '/' : c;
   }
   other.append((4 - other.size() % 4) % 4, '=');
-  std::string out;
-  const bool decoded = decode_base64(other, out);
-  OPENSSL_cleanse(other.data(), other.size());
-  if (!decoded) return std::nullopt;
+  SecretString out;
+  if (!decode_base64(other, out)) return std::nullopt;
   return out;
 }
 
 // ---- Keys ----
 
-BigNumberPtr number_of(const std::string& octets) {
+BigNumberPtr number_of(const SecretString& octets) {
   return BigNumberPtr(BN_bin2bn(as_octets(octets), static_cast<int>(octets.size()), nullptr));
 }
 
@@ -125,7 +120,7 @@ KeyPtr ec_key(const Json& json) {
   const auto x = decode_url(json.text_of("x"));
   const auto y = decode_url(json.text_of("y"));
   if (!x || !y || x->size() != coordinate_bytes || y->size() != coordinate_bytes) return nullptr;
-  const std::string point = "\x04" + *x + *y;
+  const SecretString point = "\x04" + *x + *y;
   const ParameterBuilderPtr builder(OSSL_PARAM_BLD_new());
   if (builder == nullptr ||
       OSSL_PARAM_BLD_push_utf8_string(builder.get(), OSSL_PKEY_PARAM_GROUP_NAME, "P-256", 0) != 1 ||
@@ -162,8 +157,7 @@ Result<std::optional<VerificationKey>> key_of(const Json& json, const std::strin
   if (made.algorithm == Algorithm::hs256) {
     auto secret = decode_url(json.text_of("k"));
     if (!secret) return unusable("\"k\" is not Base64 for URLs without padding");
-    made.secret.assign(secret->begin(), secret->end());
-    OPENSSL_cleanse(secret->data(), secret->size());
+    made.secret = std::move(*secret);
     if (made.secret.size() < secret_bytes_min) return unusable("a key for HS256 needs 32 bytes or more");
   } else {
     made.key = made.algorithm == Algorithm::rs256 ? rsa_key(json) : ec_key(json);
@@ -209,7 +203,7 @@ Result<std::shared_ptr<const VerificationKeys>> read_keys(const std::string& pat
 
 // ---- Signatures ----
 
-bool verify_hmac(const VerificationKey& key, std::string_view text, const std::string& signature) {
+bool verify_hmac(const VerificationKey& key, std::string_view text, const SecretString& signature) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> expected;
   unsigned size = 0;
   return HMAC(EVP_sha256(), key.secret.data(), static_cast<int>(key.secret.size()), as_octets(text), text.size(),
@@ -224,7 +218,7 @@ bool verify_digest(EVP_PKEY* key, std::string_view text, const unsigned char* si
 }
 
 // The signature is r and s of 32 bytes each (RFC 7518, 3.4). OpenSSL takes them in DER.
-bool verify_ecdsa(EVP_PKEY* key, std::string_view text, const std::string& signature) {
+bool verify_ecdsa(EVP_PKEY* key, std::string_view text, const SecretString& signature) {
   if (signature.size() != 2 * coordinate_bytes) return false;
   BigNumberPtr r = number_of(signature.substr(0, coordinate_bytes));
   BigNumberPtr s = number_of(signature.substr(coordinate_bytes));
@@ -240,7 +234,7 @@ bool verify_ecdsa(EVP_PKEY* key, std::string_view text, const std::string& signa
   return verify_digest(key, text, der.data(), static_cast<std::size_t>(size));
 }
 
-bool verify_signature(const VerificationKey& key, std::string_view text, const std::string& signature) {
+bool verify_signature(const VerificationKey& key, std::string_view text, const SecretString& signature) {
   bool valid = false;
   switch (key.algorithm) {
     case Algorithm::hs256: valid = verify_hmac(key, text, signature); break;
@@ -269,7 +263,7 @@ Result<const VerificationKey*> key_for(const VerificationKeys& keys, const Json&
   if (id != nullptr && id->kind != Json::Kind::text) return refused("its \"kid\" is no text");
   const VerificationKey* found = nullptr;
   for (const VerificationKey& key : keys) {
-    if (key.algorithm != *algorithm || (id != nullptr && key.id != id->text)) continue;
+    if (key.algorithm != *algorithm || (id != nullptr && key.id != std::string_view(id->text))) continue;
     if (found != nullptr) return refused("it names no key (\"kid\"), and the server has several for its algorithm");
     found = &key;
   }
@@ -280,7 +274,9 @@ Result<const VerificationKey*> key_for(const VerificationKeys& keys, const Json&
 bool names_audience(const Json& claims, const std::string& audience) {
   const Json* const value = claims.find("aud");
   if (value == nullptr) return false;
-  const auto is = [&](const Json& one) { return one.kind == Json::Kind::text && one.text == audience; };
+  const auto is = [&](const Json& one) {
+    return one.kind == Json::Kind::text && std::string_view(one.text) == audience;
+  };
   return is(*value) || (value->kind == Json::Kind::list && std::ranges::any_of(value->items, is));
 }
 
@@ -296,15 +292,15 @@ Identity identity_of(Json claims, const std::string& trust_domain) {
   }
   for (std::size_t i = 0; i < claims.names.size(); ++i) {
     std::string& name = claims.names[i];
-    Json& value = claims.items[i];
+    const Json& value = claims.items[i];
     if (value.kind == Json::Kind::list) {
-      for (Json& item : value.items) {
+      for (const Json& item : value.items) {
         if (item.kind != Json::Kind::null && item.kind != Json::Kind::list && item.kind != Json::Kind::object) {
-          identity.claims.emplace_back(name, std::move(item.text));
+          identity.claims.emplace_back(name, item.text);
         }
       }
     } else if (value.kind != Json::Kind::null) {
-      identity.claims.emplace_back(std::move(name), std::move(value.text));
+      identity.claims.emplace_back(std::move(name), value.text);
     }
   }
   return identity;

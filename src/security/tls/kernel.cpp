@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <span>
 #include <system_error>
 
@@ -105,7 +106,7 @@ void on_message(int written, int, int type, const void* bytes, std::size_t size,
     if (key_update && size == 5 && content[4] == std::byte{SSL_KEY_UPDATE_REQUESTED}) notes.key_demanded = true;
     return;
   }
-  if (type == SSL3_RT_HEADER && notes.secret_bytes != 0) ++notes.records;
+  if (type == SSL3_RT_HEADER && !notes.secret.empty()) ++notes.records;
   if (key_update) notes.key_changed = true;
   if (type == SSL3_RT_ALERT && size == 2 && notes.dropped) notes.alert = {content[0], content[1]};
 }
@@ -131,10 +132,7 @@ bool derive_key(KernelTlsKey& key, KernelCipher cipher, Bytes secret, std::uint6
 
 // ---- Notes ----
 
-void WriteNotes::forget() noexcept {
-  OPENSSL_cleanse(secret.data(), secret.size());
-  secret_bytes = 0;
-}
+void WriteNotes::forget() noexcept { secret = SecretVector<std::byte>(); }
 
 void note_secrets(SSL_CTX* context) noexcept { SSL_CTX_set_keylog_callback(context, on_secret); }
 void note_writes(SSL* ssl) noexcept { SSL_set_msg_callback(ssl, on_message); }
@@ -146,13 +144,17 @@ void note_line(WriteNotes& notes, bool server, std::string_view line) noexcept {
   const std::size_t size = digits.size() / 2;
   notes.forget();
   if (digits.size() % 2 != 0 || size > WriteNotes::secret_bytes_max) return;
+  try {
+    notes.secret.resize(size);
+  } catch (const std::bad_alloc&) {
+    return;  // The kernel gets no key.
+  }
   for (std::size_t i = 0; i < size; ++i) {
     const int high = OPENSSL_hexchar2int(static_cast<unsigned char>(digits[2 * i]));
     const int low = OPENSSL_hexchar2int(static_cast<unsigned char>(digits[2 * i + 1]));
     if (high < 0 || low < 0) return notes.forget();
     notes.secret[i] = static_cast<std::byte>(high << 4 | low);
   }
-  notes.secret_bytes = size;
   notes.records = 0;
   notes.key_changed = false;
 }
@@ -213,8 +215,7 @@ KernelBegun begin_kernel(KernelTls& kernel, int socket, SSL* ssl, WriteNotes& no
                                             "remove that limit there"};
   }
   KernelTlsKey key;
-  if (notes.secret_bytes == 0 ||
-      !derive_key(key, cipher, Bytes(notes.secret).first(notes.secret_bytes), notes.records)) {
+  if (notes.secret.empty() || !derive_key(key, cipher, notes.secret, notes.records)) {
     return {KernelRefusal::failed, "OpenSSL gives no key for the kernel: update OpenSSL"};
   }
   const KernelTls::Failure failure = kernel.begin(socket, key);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/kernel_tls.h"
+#include "base/secret_memory.h"
 #include "hawser/bytes.h"
 
 // Encryption of sent bytes by the kernel (kTLS). docs/decisions/0051-the-kernel-encrypts-what-is-sent.md.
@@ -28,18 +29,16 @@ struct WriteNotes {
   WriteNotes() noexcept = default;
   WriteNotes(const WriteNotes&) = delete;
   WriteNotes& operator=(const WriteNotes&) = delete;
-  ~WriteNotes() { forget(); }
   // Wipes the secret.
   void forget() noexcept;
 
   static constexpr std::size_t secret_bytes_max = 64;
-  std::array<std::byte, secret_bytes_max> secret{};  // Traffic secret of this side's application data.
-  std::size_t secret_bytes = 0;                      // 0: not known.
-  std::uint64_t records = 0;                         // Written with keys of this secret.
-  bool key_changed = false;                          // A KeyUpdate was written. The secret is that of an older key.
-  bool key_demanded = false;                         // The peer has demanded new keys, and may not have them yet.
-  std::optional<std::array<std::byte, 2>> alert;     // The latest one that was dropped: level and description.
-  bool dropped = false;                              // The kernel encrypts. OpenSSL's records are not sent.
+  SecretVector<std::byte> secret;                 // Traffic secret of this side's application data. Empty: not known.
+  std::uint64_t records = 0;                      // Written with keys of this secret.
+  bool key_changed = false;                       // A KeyUpdate was written. The secret is that of an older key.
+  bool key_demanded = false;                      // The peer has demanded new keys, and may not have them yet.
+  std::optional<std::array<std::byte, 2>> alert;  // The latest one that was dropped: level and description.
+  bool dropped = false;                           // The kernel encrypts. OpenSSL's records are not sent.
 };
 // Notes the traffic secrets of all sessions of a context, and the records of one session, in Session::notes().
 void note_secrets(SSL_CTX* context) noexcept;

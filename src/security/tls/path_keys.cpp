@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/byte_fields.h"
+#include "base/secret_memory.h"
 
 namespace hawser::tls {
 namespace {
@@ -60,7 +61,7 @@ bool make_proof(const Secret& key, Bytes hash, Secret& proof) noexcept {
          size == Secret::size;
 }
 
-class TlsPathProof final : public transport::PathProof {
+class TlsPathProof final : public transport::PathProof, public InSecretMemory {
  public:
   explicit TlsPathProof(std::shared_ptr<Shared> shared) noexcept : shared_(std::move(shared)) {}
 
@@ -86,7 +87,7 @@ class TlsPathProof final : public transport::PathProof {
 };
 
 // The keys of one direction in one generation.
-class DirectionKeys {
+class DirectionKeys : public InSecretMemory {
  public:
   static constexpr std::size_t key_bytes = 32;
   static constexpr std::size_t nonce_bytes = 12;

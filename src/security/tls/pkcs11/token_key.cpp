@@ -247,20 +247,19 @@ Result<void> TokenKey::log_in(Session session, CK_USER_TYPE user) {
                       "correct the PIN, and load the key again",
                   ErrorCode::permission_denied);
   }
-  std::string pin;
+  SecretText pin;
   if (uri_.pin) {
     pin = *uri_.pin;
   } else if (!uri_.pin_file.empty()) {
     const Result<PemText> file = read_file(uri_.pin_file);
     if (!file) return failed("its PIN: " + file.error().text + ": correct pin-source in the URI of the key");
     const std::string_view text = file->text();
-    pin = text.substr(0, std::min(text.find_last_not_of(" \t\r\n") + 1, pin_bytes_max));
+    pin = SecretText(text.substr(0, std::min(text.find_last_not_of(" \t\r\n") + 1, pin_bytes_max)));
   } else {
     return failed(token_ + " demands a PIN: add pin-source=FILE to the URI of the key");
   }
   const CK_RV error =
       module_.functions().C_Login(session, user, reinterpret_cast<unsigned char*>(pin.data()), pin.size());
-  OPENSSL_cleanse(pin.data(), pin.size());
   if (error == CKR_OK || error == CKR_USER_ALREADY_LOGGED_IN) return {};
   pin_refused_ = error == CKR_PIN_INCORRECT || error == CKR_PIN_LOCKED || error == CKR_PIN_LEN_RANGE ||
                  error == CKR_PIN_INVALID || error == CKR_PIN_EXPIRED;

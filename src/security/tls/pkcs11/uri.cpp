@@ -21,20 +21,27 @@ int digit_of(char one) {
   return -1;
 }
 
-std::optional<std::string> decoded(std::string_view text) {
-  std::string made;
+// Appends to `made`. Returns false for text that is not percent-encoded correctly.
+template <class Text>
+bool decode(std::string_view text, Text& made) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {
-      made += text[i];
+      made.append(std::string_view(&text[i], 1));
       continue;
     }
     const int high = i + 2 < text.size() ? digit_of(text[i + 1]) : -1;
     const int low = i + 2 < text.size() ? digit_of(text[i + 2]) : -1;
-    if (high < 0 || low < 0) return std::nullopt;
-    made += static_cast<char>(high * 16 + low);
+    if (high < 0 || low < 0) return false;
+    const char one = static_cast<char>(high * 16 + low);
+    made.append(std::string_view(&one, 1));
     i += 2;
   }
-  return made;
+  return true;
+}
+
+std::optional<std::string> decoded(std::string_view text) {
+  std::string made;
+  return decode(text, made) ? std::optional(std::move(made)) : std::nullopt;
 }
 
 // Returns where the attribute of a PIN begins.
@@ -103,9 +110,15 @@ Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri) {
   }
   while (!query.empty()) {
     const auto [name, value] = take(query, '&');
-    const std::optional<std::string> text = decoded(value);
     // The name of the attribute may be a part of a PIN that is not encoded.
-    if (!text) return refused("a value of its query is not percent-encoded correctly (RFC 7512)");
+    constexpr std::string_view wrong = "a value of its query is not percent-encoded correctly (RFC 7512)";
+    if (name == "pin-value") {
+      made.pin.emplace();
+      if (!decode(value, *made.pin)) return refused(std::string(wrong));
+      continue;
+    }
+    const std::optional<std::string> text = decoded(value);
+    if (!text) return refused(std::string(wrong));
     if (name == "module-path") {
       made.module_path = *text;
     } else if (name == "pin-source") {
@@ -114,8 +127,6 @@ Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri) {
       if (made.pin_file.empty() || made.pin_file.front() == '|') {
         return refused("pin-source must be a file that contains the PIN");
       }
-    } else if (name == "pin-value") {
-      made.pin = *text;
     } else if (name == "module-name") {
       return refused("module-name is not supported: give the file of the module with module-path");
     }

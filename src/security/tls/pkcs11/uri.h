@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/secret_memory.h"
 #include "hawser/error.h"
 
 namespace hawser::tls {
@@ -22,7 +23,7 @@ struct Pkcs11Uri {
   // How to use them.
   std::string module_path = {};
   std::string pin_file = {};
-  std::optional<std::string> pin = {};
+  std::optional<SecretText> pin = {};
   // The URI without its query, which may contain a PIN. For errors.
   std::string shown = {};
 };
