@@ -10,6 +10,7 @@
 #include "bench/run/options.h"
 #include "bench/run/run.h"
 #include "reference/reference.h"
+#include "tls/core_dumps.h"
 
 namespace {
 
@@ -44,6 +45,7 @@ constexpr int wrong_options_status = 2;
 }  // namespace
 
 int main(int argc, char** argv) {
+  hawser::programs::leave_secrets_out_of_core_dumps("hawser-bench");
   Options options;
   for (int i = 0; i < argc; ++i) options.command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
 

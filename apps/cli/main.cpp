@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "reference/reference.h"
+#include "tls/core_dumps.h"
 
 namespace {
 
@@ -35,6 +36,7 @@ constexpr Command commands[] = {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hawser::programs::leave_secrets_out_of_core_dumps("hawser");
   CLI::App app("Calls, examines and measures servers and machines. hawser-bench has the benchmarks.", "hawser");
   app.set_version_flag("--version", HAWSER_VERSION);
   app.require_subcommand(1);

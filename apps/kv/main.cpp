@@ -7,6 +7,7 @@
 
 #include "kv/command.h"
 #include "reference/reference.h"
+#include "tls/core_dumps.h"
 
 namespace {
 
@@ -27,6 +28,7 @@ constexpr Command commands[] = {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hawser::programs::leave_secrets_out_of_core_dumps("hawser-kv");
   CLI::App app("A key-value store in memory on Hawser.", "hawser-kv");
   app.set_version_flag("--version", HAWSER_VERSION);
   app.require_subcommand(1);

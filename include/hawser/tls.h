@@ -228,6 +228,14 @@ class TlsClient {
   std::shared_ptr<State> state_;
 };
 
+// From now on, core dumps of this process do not contain the memory of OpenSSL: private keys, keys of connections,
+// shared keys, and whatever other users of OpenSSL in the process keep in it. Released memory is wiped.
+// docs/security.md says what core dumps contain nevertheless. Call it at the start of main(): it fails with
+// invalid_argument if OpenSSL has allocated memory since the start of the program, and with limit_exceeded if the
+// limits of the process leave fewer than 1 GiB of addresses. After an error, everything else works as before. There is
+// no way back; later calls succeed. One thread calls it.
+Result<void> exclude_tls_memory_from_core_dumps();
+
 // Facts about a certificate, for tools.
 struct TlsCertificateReport {
   std::string subject;

@@ -10,9 +10,12 @@
 // Owners of OpenSSL's objects, and the texts of its errors.
 namespace hawser::tls {
 
+// Gives OpenSSL functions for its memory, and keeps it usable until the process ends. Called once, before main().
+bool prepare_openssl() noexcept;
+
 // Threads of loops may end connections while the process exits. OpenSSL registers a function with atexit() that frees
 // what these threads use. This prevents it, if the program has not used OpenSSL before main().
-inline const bool openssl_outlives_main = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
+inline const bool openssl_outlives_main = prepare_openssl();
 
 template <auto release>
 struct Released {
