@@ -235,7 +235,15 @@ struct Kept {
 static_assert(kept_blocks_max(0) <= std::numeric_limits<std::uint8_t>::max());
 constinit thread_local Kept kept;
 
+bool is_buffer(std::size_t kind) noexcept { return kind >= stepped_classes && kind < classes; }
+
 void give_kept(std::size_t kind, std::size_t count) noexcept {
+  if (is_buffer(kind)) {
+    FreeBlock* block = kept.blocks[kind];
+    for (std::size_t i = 0; i < count && block != nullptr; ++i, block = block->next) {
+      wipe(block + 1, class_bytes[kind] - sizeof(FreeBlock));
+    }
+  }
   const std::lock_guard lock(range.mutex);
   for (; count != 0 && kept.counts[kind] != 0; --count) {
     FreeBlock* const block = kept.blocks[kind];
@@ -290,6 +298,25 @@ void* allocate_slowly(std::size_t kind) noexcept {
   return made;
 }
 
+// The block was wiped, or is a buffer that this thread keeps.
+void deallocate_wiped(void* block) noexcept {
+  Slab* const slab = slab_of(block);
+  const std::size_t kind = slab->kind;
+  if (kind >= classes) {
+    const std::lock_guard lock(range.mutex);
+    return give_span(slab, kind - classes);
+  }
+  auto* const free = static_cast<FreeBlock*>(block);
+  if (!keeps()) {
+    const std::lock_guard lock(range.mutex);
+    return give_block(free);
+  }
+  if (kept.counts[kind] >= kept_blocks_max(kind)) give_kept(kind, kept_blocks_max(kind) / 2);
+  free->next = kept.blocks[kind];
+  kept.blocks[kind] = free;
+  ++kept.counts[kind];
+}
+
 }  // namespace
 
 Result<void> SecretMemory::reserve(std::size_t bytes_min) noexcept {
@@ -315,22 +342,14 @@ void* SecretMemory::allocate(std::size_t bytes) noexcept {
 
 void SecretMemory::deallocate(void* block) noexcept {
   if (block == nullptr) return;
-  Slab* const slab = slab_of(block);
-  const std::size_t kind = slab->kind;
   wipe(block, size_of(block));
-  if (kind >= classes) {
-    const std::lock_guard lock(range.mutex);
-    return give_span(slab, kind - classes);
-  }
-  auto* const free = static_cast<FreeBlock*>(block);
-  if (!keeps()) {
-    const std::lock_guard lock(range.mutex);
-    return give_block(free);
-  }
-  if (kept.counts[kind] >= kept_blocks_max(kind)) give_kept(kind, kept_blocks_max(kind) / 2);
-  free->next = kept.blocks[kind];
-  kept.blocks[kind] = free;
-  ++kept.counts[kind];
+  deallocate_wiped(block);
+}
+
+void SecretMemory::deallocate_buffer(void* block) noexcept {
+  if (block == nullptr) return;
+  if (!is_buffer(slab_of(block)->kind) || !keeps()) return deallocate(block);
+  deallocate_wiped(block);
 }
 
 bool SecretMemory::contains(const void* block) noexcept {

@@ -107,6 +107,38 @@ TEST(SecretMemory, ReleasedBlocksAreWiped) {
   EXPECT_EQ(std::string(begin, room), std::string(room, '\0'));
 }
 
+// The thread keeps two of them. The others, and all of them when it ends, are wiped.
+TEST(SecretMemory, BuffersAreWipedWhenTheThreadDoesNotKeepThem) {
+  for (const std::size_t bytes : {17000, 30000}) {
+    std::vector<Block> blocks;
+    std::size_t usable = 0;
+    const auto unwiped = [&] {
+      std::size_t count = 0;
+      for (const Block& block : blocks) {
+        bool clean = true;
+        for (std::size_t i = sizeof(void*); i < usable; ++i) clean = clean && block.at[i] == 0;
+        if (!clean) ++count;
+      }
+      return count;
+    };
+    std::thread([&] {
+      for (int i = 0; i < 8; ++i) {
+        blocks.push_back(make_block(bytes, 0xa5));
+        usable = SecretMemory::size_of(blocks.back().at);
+        std::memset(blocks.back().at, 0xa5, usable);
+      }
+      for (const Block& block : blocks) SecretMemory::deallocate_buffer(block.at);
+      EXPECT_EQ(unwiped(), 2U);
+    }).join();
+    EXPECT_EQ(unwiped(), 0U);
+  }
+  // A shorter block is wiped at once.
+  const Block small = make_block(1000, 0xa5);
+  SecretMemory::deallocate_buffer(small.at);
+  EXPECT_EQ(small.at[500], 0);
+  SecretMemory::deallocate_buffer(nullptr);
+}
+
 // Threads release what others have allocated, and end.
 TEST(SecretMemory, ThreadsExchangeBlocks) {
   std::array<std::atomic<Block*>, 64> places{};

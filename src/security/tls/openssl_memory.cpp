@@ -29,7 +29,7 @@ void* allocate(std::size_t bytes, const char*, int) {
 }
 
 void release(void* block, const char*, int) {
-  if (SecretMemory::contains(block)) return SecretMemory::deallocate(block);
+  if (SecretMemory::contains(block)) return SecretMemory::deallocate_buffer(block);
   std::free(block);
 }
 
