@@ -21,12 +21,18 @@ using testing_tools::octets;
 using testing_tools::Octets;
 
 // The connection below. It keeps what is sent, and delivers what the test gives it.
-class PlayedConnection final : public Connection, public LinkFactsSource {
+class PlayedConnection final : public Connection, public LinkFactsSource, public PayloadMemory {
  public:
   struct Sent {
     Octets head;
     Octets payload;
+    bool in_place = false;
   };
+  std::byte* reserve_payload(std::size_t bytes) noexcept override {
+    if (!has_place) return nullptr;
+    place.assign(bytes, std::byte{0});
+    return place.data();
+  }
   std::string_view transport() const noexcept override { return "played"; }
   Capabilities capabilities() const noexcept override {
     return {.head_bytes_max = 1 << 20, .message_bytes_max = 1 << 20, .remote_memory = true};
@@ -41,6 +47,7 @@ class PlayedConnection final : public Connection, public LinkFactsSource {
   }
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override {
     Sent& one = sent_messages.emplace_back();
+    one.in_place = payload.size() == 1 && owner == nullptr && payload.front().data == place.data();
     one.head.assign(reserved_.begin(), reserved_.begin() + static_cast<std::ptrdiff_t>(head_bytes));
     for (const ConstBuffer& piece : payload) one.payload.insert(one.payload.end(), piece.data, piece.data + piece.size);
     if (owner != nullptr && holds) held.push_back(owner);
@@ -64,6 +71,8 @@ class PlayedConnection final : public Connection, public LinkFactsSource {
   std::vector<Sent> sent_messages;
   std::vector<SendCompletion*> held;
   bool holds = false;
+  bool has_place = false;
+  Octets place;
   bool aborted = false;
 
  private:
@@ -168,6 +177,26 @@ TEST_P(SealedMessages, ArriveAsTheyWereSent) {
   const Connection* const shown = client.connection.get();
   EXPECT_EQ(link_details_of(shown), "credits 7");
   EXPECT_EQ(link_facts_of(shown)->retransmissions, 3U);
+}
+
+// Encrypted payloads are written to memory of the transport, if it has some.
+TEST_P(SealedMessages, AreEncryptedToMemoryOfTheTransport) {
+  const std::string payload(100'000, 'p');
+  CountingOwner owner;
+  client.below->holds = true;
+  for (const bool has_place : {true, false}) {
+    client.below->has_place = has_place;
+    client.send("head", payload, &owner);
+    const PlayedConnection::Sent& sent = client.below->sent_messages.back();
+    EXPECT_EQ(sent.in_place, GetParam() && has_place);
+    EXPECT_EQ(owner.notified, GetParam() && has_place ? 1 : 0) << "nobody needs the payload any more";
+    EXPECT_EQ(sent.payload == octets(payload), !GetParam());
+    server.below->above->on_message({.head = sent.head, .payload = sent.payload});
+    EXPECT_EQ(server.sink.payloads.back(), payload);
+    owner.notified = 0;
+  }
+  for (SendCompletion* const held : client.below->held) held->on_send_complete();
+  EXPECT_EQ(owner.notified, GetParam() ? 1 : 2);
 }
 
 // Neither a message without its payload nor one of another direction is accepted.

@@ -91,6 +91,7 @@ struct SealedConnection::Loan final : SendCompletion {
 SealedConnection::SealedConnection(std::unique_ptr<Connection> below, std::unique_ptr<PathCipher> cipher,
                                    std::uint64_t generation_bytes, std::uint64_t generation_messages)
     : below_(std::move(below)),
+      payload_memory_(dynamic_cast<PayloadMemory*>(below_.get())),
       cipher_(std::move(cipher)),
       generation_bytes_(generation_bytes),
       generation_messages_(generation_messages),
@@ -143,7 +144,8 @@ void SealedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffe
   std::byte* const payload_tag = prefix + 16;
   std::memset(payload_tag, 0, tag_bytes);
   std::unique_ptr<Loan> loan;
-  if (payload_bytes != 0) send_payload(payload, payload_bytes, place, payload_tag, loan);
+  const std::byte* sealed_payload = nullptr;
+  if (payload_bytes != 0) sealed_payload = send_payload(payload, payload_bytes, place, payload_tag, loan);
 
   const std::size_t first = std::min(head_bytes, first_part_bytes_max);
   const std::byte* const head = encrypts_ ? head_.data() : prefix + sealed_prefix_bytes;
@@ -164,12 +166,12 @@ void SealedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffe
   const std::size_t sealed_head_bytes = sealed_prefix_bytes + head_bytes + rest_tag_bytes(head_bytes);
   if (!encrypts_ || payload_bytes == 0) return below_->commit(sealed_head_bytes, payload, owner);
   if (loan == nullptr) {
-    const ConstBuffer copy{small_.data(), payload_bytes};
-    below_->commit(sealed_head_bytes, std::span(&copy, 1), nullptr);
+    const ConstBuffer piece{sealed_payload, payload_bytes};
+    below_->commit(sealed_head_bytes, std::span(&piece, 1), nullptr);
     if (owner != nullptr) owner->on_send_complete();
     return;
   }
-  const ConstBuffer lent{loan->sealed.data(), payload_bytes};
+  const ConstBuffer lent{sealed_payload, payload_bytes};
   loan->owner = owner;
   Loan* const lender = loan.release();  // Destroys itself when it is notified, which may be before commit() returns.
   try {
@@ -180,14 +182,24 @@ void SealedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffe
   }
 }
 
-// Signs the payload, or encrypts it to small_ or into a loan.
-void SealedConnection::send_payload(std::span<const ConstBuffer> payload, std::size_t bytes,
-                                    const PathCipher::Place& place, std::byte* tag, std::unique_ptr<Loan>& loan) {
-  if (!encrypts_) return cipher_->seal(place, {}, payload, nullptr, tag);
-  if (bytes <= small_payload_bytes_max) return cipher_->seal(place, {}, payload, room(small_, bytes), tag);
-  Buffer sealed = Buffer::allocate(bytes);
-  cipher_->seal(place, {}, payload, sealed.mutable_data(), tag);
-  loan = std::make_unique<Loan>(*this, std::move(sealed));
+// Signs the payload, or encrypts it to small_, to memory of the transport, or into a loan. Returns the encrypted one.
+const std::byte* SealedConnection::send_payload(std::span<const ConstBuffer> payload, std::size_t bytes,
+                                                const PathCipher::Place& place, std::byte* tag,
+                                                std::unique_ptr<Loan>& loan) {
+  std::byte* to = nullptr;
+  Buffer lent;
+  if (encrypts_ && bytes <= small_payload_bytes_max) {
+    to = room(small_, bytes);
+  } else if (encrypts_) {
+    if (payload_memory_ != nullptr) to = payload_memory_->reserve_payload(bytes);
+    if (to == nullptr) {
+      lent = Buffer::allocate(bytes);
+      to = lent.mutable_data();
+    }
+  }
+  cipher_->seal(place, {}, payload, to, tag);
+  if (lent.size() != 0) loan = std::make_unique<Loan>(*this, std::move(lent));
+  return to;
 }
 
 void SealedConnection::copy_and_release(SendCompletion& owner) {

@@ -12,6 +12,7 @@
 #include "hawser/bytes.h"
 #include "hawser/transport/connection.h"
 #include "transport/common/link_facts.h"
+#include "transport/common/payload_memory.h"
 #include "transport/path_proof.h"
 
 namespace hawser::transport {
@@ -22,9 +23,10 @@ namespace hawser::transport {
 // before the session sees a byte of it. One-sided access would have no protection, so there is none: memory is accessed
 // by messages.
 //
-// Memory: encrypted copies of payloads that the transport has not sent yet. They last as long as the transport needs
-// the payload, and the owner of the payload is notified then. The peer's messages are decrypted into memory of the
-// session if it has selected some, else into a block that the session is charged for when it keeps it.
+// Memory: encrypted copies of payloads that the transport has not sent yet, unless the transport has memory for them
+// (PayloadMemory). They last as long as the transport needs the payload, and the owner of the payload is notified then.
+// The peer's messages are decrypted into memory of the session if it has selected some, else into a block that the
+// session is charged for when it keeps it.
 class SealedConnection final : public Connection, public LinkFactsSource, MessageSink {
  public:
   // By which a message is longer at most.
@@ -79,8 +81,8 @@ class SealedConnection final : public Connection, public LinkFactsSource, Messag
   void on_drained() override { sink_->on_drained(); }
   void on_closed(const Error& reason) override;
 
-  void send_payload(std::span<const ConstBuffer> payload, std::size_t bytes, const PathCipher::Place& place,
-                    std::byte* tag, std::unique_ptr<Loan>& loan);
+  const std::byte* send_payload(std::span<const ConstBuffer> payload, std::size_t bytes, const PathCipher::Place& place,
+                                std::byte* tag, std::unique_ptr<Loan>& loan);
   const char* read_prefix(Bytes head, bool cut, Prefix& prefix) const noexcept;
   const char* open_head(const Prefix& prefix, Bytes head, bool cut, std::byte* to) noexcept;
   const char* open_payload(const Prefix& prefix, const Message& message, Message& plain, Buffer& own);
@@ -89,6 +91,7 @@ class SealedConnection final : public Connection, public LinkFactsSource, Messag
   void refuse(const char* why);
 
   std::unique_ptr<Connection> below_;
+  PayloadMemory* const payload_memory_;  // Null if `below_` has none.
   const std::unique_ptr<PathCipher> cipher_;
   const std::uint64_t generation_bytes_;
   const std::uint64_t generation_messages_;

@@ -59,6 +59,15 @@ std::byte* Sender::reserve(std::size_t head_bytes) {
   return reserved_.mutable_data();
 }
 
+std::byte* Sender::reserve_payload(std::size_t bytes) noexcept {
+  // A message that was not committed has left it.
+  if (reserved_region_ != SlabWriter::none) slab_.give_back(std::exchange(reserved_region_, SlabWriter::none));
+  const bool read = bytes >= direct_read_bytes_min_ && waker_.reads();
+  if (bytes <= eager_bytes_ || read || reserved_.block() != nullptr) return nullptr;
+  reserved_region_ = slab_.acquire(bytes);
+  return reserved_region_ == SlabWriter::none ? nullptr : slab_.at(reserved_region_);
+}
+
 void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   const std::size_t payload_bytes = total_bytes(payload);
   committed_ += sizeof(Record) + head_bytes + payload_bytes;
@@ -109,6 +118,9 @@ Sender::Written Sender::write(const std::byte* head, std::size_t head_bytes, std
   Written written = Written::all;
   if (eager) [[likely]] {
     if (payload_bytes != 0) gather(at + head_room, payload);
+  } else if (reserved_region_ != SlabWriter::none && payload.front().data == slab_.at(reserved_region_)) {
+    record.kind = RecordKind::slab;
+    record.where = narrow(std::exchange(reserved_region_, SlabWriter::none));
   } else if (payload_bytes >= direct_read_bytes_min_ && offer_read(payload, payload_bytes, owner, record)) {
     written = Written::loaned;
   } else if (const std::size_t region = slab_.acquire(payload_bytes); region != SlabWriter::none) {

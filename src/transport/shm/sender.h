@@ -26,6 +26,8 @@ class Sender {
   ~Sender() { clear(); }
 
   std::byte* reserve(std::size_t head_bytes);
+  // Memory of the slab for the payload of the message whose head was reserved; PayloadMemory.
+  std::byte* reserve_payload(std::size_t bytes) noexcept;
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);
   void copy_and_release(SendCompletion& owner);
 
@@ -118,6 +120,7 @@ class Sender {
   std::vector<Read> reads_;
   std::vector<std::size_t> free_slots_;
   Buffer reserved_;  // The head between reserve() and commit(), unless it lies in the ring.
+  std::size_t reserved_region_ = SlabWriter::none;  // The one of reserve_payload(), until it is committed.
   bool writing_queue_ = false;
   bool finishing_ = false;
   bool finished_ = false;  // The end record is written.

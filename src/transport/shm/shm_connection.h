@@ -13,6 +13,7 @@
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
 #include "transport/common/liveness.h"
+#include "transport/common/payload_memory.h"
 #include "transport/shm/receiver.h"
 #include "transport/shm/sender.h"
 
@@ -33,7 +34,12 @@ struct Link {
 
 // Carries messages through shared memory. It polls for them while the loop spins and messages come often. Otherwise the
 // peer rings the doorbell.
-class ShmConnection final : public Connection, public LinkFactsSource, exec::Source, exec::Watcher, exec::TickEnd {
+class ShmConnection final : public Connection,
+                            public LinkFactsSource,
+                            public PayloadMemory,
+                            exec::Source,
+                            exec::Watcher,
+                            exec::TickEnd {
  public:
   ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stream);
   ~ShmConnection() override;
@@ -49,6 +55,9 @@ class ShmConnection final : public Connection, public LinkFactsSource, exec::Sou
     if (gate_.ended || closing_ || !mark_.is_ours()) [[unlikely]]
       return nullptr;
     return sender_.reserve(head_bytes);
+  }
+  std::byte* reserve_payload(std::size_t bytes) noexcept override {
+    return gate_.ended || !mark_.is_ours() ? nullptr : sender_.reserve_payload(bytes);
   }
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
   void copy_and_release(SendCompletion& owner) override { sender_.copy_and_release(owner); }

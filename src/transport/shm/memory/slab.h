@@ -33,6 +33,8 @@ class SlabWriter {
   // slab that is used little needs few pages.
   std::size_t acquire(std::size_t bytes) noexcept;
   std::byte* at(std::size_t region) const noexcept { return slab_ + region * chunk_bytes_; }
+  // Returns a region of which the peer has not been notified.
+  void give_back(std::size_t region) noexcept { returned_[region].store(1, std::memory_order_relaxed); }
 
  private:
   void reclaim() noexcept;
