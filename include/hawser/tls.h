@@ -127,8 +127,10 @@ struct TlsServerOptions {
   TlsPolicy policy = TlsPolicy::required;
   TlsProtection protection = TlsProtection::authenticated;
   bool tls12 = true;  // Accepts TLS 1.2 beside TLS 1.3.
-  // The files are checked for changes when a connection begins, at most once in this interval. New files are used by
-  // new connections. Files that cannot be used are logged, and the old ones stay. `forever`: see TlsServer::reload().
+  // Changed files are used by new connections as soon as they match. Files that cannot be used for 1 s are logged, and
+  // the old ones stay. The kernel notifies of changes (inotify), on a thread that all objects of a process share. The
+  // files are also looked at when a connection begins, at most once in this interval, which finds changes by other
+  // hosts of a network file system. 0: when each connection begins, without notifications. `forever`: see reload().
   Duration reload_interval = std::chrono::seconds(5);
   // Threads that perform handshakes, started when they are first needed. 0: handshakes run on the loops.
   unsigned handshake_threads = 2;

@@ -7,16 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <chrono>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "security/tls/kernel.h"
-#include "security/tls/pkcs11.h"
 #include "security/tls/private_key.h"
 #include "security/tls/session.h"
 
@@ -464,131 +460,6 @@ SslSessionPtr Context::take(const std::string& server) const {
   found->second.pop_back();
   if (found->second.empty()) sessions_.erase(found);
   return may_resume(session.get()) ? std::move(session) : nullptr;
-}
-
-// ---- ContextStore ----
-
-namespace {
-
-// An interval may be `forever`, which cannot be added to a time.
-constexpr Duration interval_max = std::chrono::hours(24 * 365);
-
-std::int64_t steady_ns() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-}  // namespace
-
-std::string ContextStore::stamp() const {
-  std::string all;
-  const auto add = [&all](const std::string& path) {
-    if (path.empty()) return;
-    std::error_code error;
-    const auto time = std::filesystem::last_write_time(path, error);
-    const auto size = error ? 0 : std::filesystem::file_size(path, error);
-    all += error ? "absent;" : std::to_string(size) + " " + std::to_string(time.time_since_epoch().count()) + ";";
-  };
-  for (const TlsCertificate& files : options_.certificates) {
-    add(files.certificate_file);
-    add(is_pkcs11(files.key_file) ? pin_file_of_pkcs11(files.key_file) : files.key_file);
-    add(files.ocsp_file);
-  }
-  for (const TlsSharedKey& key : options_.shared_keys) add(key.file);
-  add(options_.ca_file);
-  for (const std::string& file : options_.crl_files) add(file);
-  return all;
-}
-
-std::int64_t ContextStore::next_check() const noexcept {
-  return steady_ns() + std::min<Duration>(interval_, interval_max).count();
-}
-
-std::shared_ptr<const Context> ContextStore::present() const {
-  const std::lock_guard lock(mutex_);
-  return context_;
-}
-
-// The stamp is taken first: a change while the files are read is noticed by the next check.
-Result<void> ContextStore::load_locked() {
-  stamp_ = stamp();
-  Result<std::shared_ptr<const Context>> loaded = Context::load(options_, stop_.get_token());
-  refused_pin_.reset();
-  if (!loaded && loaded.error().code == ErrorCode::permission_denied) refused_pin_ = loaded.error();
-  const std::lock_guard lock(mutex_);
-  next_check_ns_ = next_check();
-  if (!loaded) return std::unexpected(std::move(loaded.error()));
-  context_.swap(*loaded);  // The old one is destroyed without the lock.
-  return {};
-}
-
-Result<void> ContextStore::prepare() {
-  if (present() != nullptr) return {};
-  const std::lock_guard loading(load_mutex_);
-  if (present() != nullptr) return {};
-  if (refused_pin_ && stamp() == stamp_) return std::unexpected(*refused_pin_);
-  Result<void> loaded = load_locked();
-  if (loaded) {
-    if (std::string news = news_of_ocsp(); !news.empty()) write_line(LogLevel::warning, std::move(news));
-  }
-  return loaded;
-}
-
-// Says once which responses are not sent, because they have ended or have not begun.
-std::string ContextStore::news_of_ocsp() {
-  std::string old = present()->old_ocsp_files(std::time(nullptr));
-  if (old == old_ocsp_files_) return {};
-  old_ocsp_files_ = old;
-  return old.empty() ? std::string()
-                     : "these OCSP responses have ended, or have not begun, and are not sent: " + old +
-                           ". Renew them (TlsCertificate::ocsp_file)";
-}
-
-Result<void> ContextStore::reload() {
-  const std::lock_guard loading(load_mutex_);
-  Result<void> loaded = load_locked();
-  (loaded ? reloads_ : reloads_failed_).fetch_add(1, std::memory_order_relaxed);
-  return loaded;
-}
-
-void ContextStore::write_line(LogLevel level, std::string text) {
-  const std::lock_guard lock(line_mutex_);
-  line_ = Line{level, std::move(text)};
-  line_waits_.store(true, std::memory_order_release);
-}
-
-std::optional<ContextStore::Line> ContextStore::take_line() {
-  if (!line_waits_.load(std::memory_order_acquire)) return std::nullopt;
-  const std::lock_guard lock(line_mutex_);
-  line_waits_.store(false, std::memory_order_relaxed);
-  return std::exchange(line_, std::nullopt);
-}
-
-// While one thread reads the files, and perhaps waits for a trial signature, others go on with the present ones.
-std::shared_ptr<const Context> ContextStore::current() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (context_ == nullptr || interval_ == forever || steady_ns() < next_check_ns_) return context_;
-    next_check_ns_ = next_check();
-  }
-  const std::unique_lock loading(load_mutex_, std::try_to_lock);
-  if (!loading.owns_lock()) return present();
-  if (stamp() == stamp_) {
-    if (std::string news = news_of_ocsp(); !news.empty()) write_line(LogLevel::warning, std::move(news));
-    return present();
-  }
-  if (const Result<void> loaded = load_locked(); loaded) {
-    reloads_.fetch_add(1, std::memory_order_relaxed);
-    const std::string news = news_of_ocsp();
-    write_line(news.empty() ? LogLevel::info : LogLevel::warning,
-               "the files of certificates have changed: new connections use the new ones" +
-                   (news.empty() ? news : ". But " + news));
-  } else {
-    reloads_failed_.fetch_add(1, std::memory_order_relaxed);
-    write_line(LogLevel::error,
-               "the files of certificates have changed and cannot be used; the old ones stay: " + loaded.error().text);
-  }
-  return present();
 }
 
 }  // namespace hawser::tls

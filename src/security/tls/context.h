@@ -1,18 +1,15 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "hawser/log.h"
 #include "hawser/tls.h"
 #include "security/tls/certificate.h"
 #include "security/tls/ocsp.h"
@@ -100,57 +97,6 @@ class Context {
   std::int64_t crls_end_ = INT64_MAX;  // When the first of the lists becomes too old, in seconds since 1970.
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<SslSessionPtr>> sessions_;  // Guarded by mutex_.
-};
-
-// The context in use, which is replaced when its files change. Thread-safe.
-class ContextStore {
- public:
-  ContextStore(ContextOptions options, Duration interval) : options_(std::move(options)), interval_(interval) {}
-
-  const ContextOptions& options() const noexcept { return options_; }
-  // Loads the files for the first time. Later calls succeed at once.
-  Result<void> prepare();
-  Result<void> reload();
-  // The context for a new connection. Null before prepare(). Checks the files if `interval` has passed. May take as
-  // long as reading files and a trial signature do. Other threads do not wait for that.
-  std::shared_ptr<const Context> current();
-  // Stops a function that makes a trial signature, also later ones.
-  void stop() noexcept { stop_.request_stop(); }
-  // A line for the log about files that have changed, once. current() runs on threads that outlive the servers and
-  // their logs, so the loops write the lines. Does not wait for current().
-  struct Line {
-    LogLevel level;
-    std::string text;
-  };
-  std::optional<Line> take_line();
-
-  std::uint64_t reloads() const noexcept { return reloads_.load(std::memory_order_relaxed); }
-  std::uint64_t reloads_failed() const noexcept { return reloads_failed_.load(std::memory_order_relaxed); }
-
- private:
-  std::shared_ptr<const Context> present() const;
-  std::string stamp() const;
-  std::int64_t next_check() const noexcept;
-  Result<void> load_locked();
-  std::string news_of_ocsp();
-  void write_line(LogLevel level, std::string text);
-
-  const ContextOptions options_;
-  const Duration interval_;
-  std::stop_source stop_;
-  mutable std::mutex mutex_;                // Never held while files are read.
-  std::shared_ptr<const Context> context_;  // Guarded by mutex_.
-  std::int64_t next_check_ns_ = 0;          // Guarded by mutex_.
-  std::mutex load_mutex_;                   // Held while files are read. Guards the following members.
-  std::string stamp_;                       // Describes the files when they were last read.
-  // Why a token refused its PIN. prepare() does not try it again before the files change: wrong PINs lock a token.
-  std::optional<Error> refused_pin_;
-  std::string old_ocsp_files_;  // As the log says.
-  std::atomic<bool> line_waits_{false};
-  std::mutex line_mutex_;
-  std::optional<Line> line_;  // The latest one. Guarded by line_mutex_.
-  std::atomic<std::uint64_t> reloads_{0};
-  std::atomic<std::uint64_t> reloads_failed_{0};
 };
 
 }  // namespace hawser::tls

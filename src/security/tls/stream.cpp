@@ -39,6 +39,32 @@ TlsCounters counters_of(const Shared& shared) noexcept {
           .kernel_ended = get(shared.kernel_ended)};
 }
 
+// Checks the files of certificates on a thread of the pool, which may block: a trial signature may.
+struct Shared::FilesCheck final : detail::Posted {
+  explicit FilesCheck(Shared& of) noexcept : shared(of) {}
+  void run() override {
+    shared.check_waits_.store(false);
+    shared.store.check();
+  }
+  Shared& shared;  // Its pool, which runs this, ends before it.
+};
+
+// On the thread that watches files.
+void Shared::files_noticed(bool changed) noexcept {
+  if (changed) store.note_changed();
+  // Without threads there are no functions that make trial signatures.
+  if (pool == nullptr) return store.check();
+  if (check_waits_.exchange(true)) return;
+  try {
+    if (pool->submit(&store, std::make_unique<FilesCheck>(*this)) != 0) return;
+  } catch (const std::exception&) {
+    // As if the queue were full.
+  }
+  check_waits_.store(false);
+  constexpr Duration busy_pause = std::chrono::milliseconds(100);
+  store.check_later(busy_pause);
+}
+
 // The step that another thread performs, and then the notification of the loop.
 struct TlsStream::OffloadedStep final : detail::Posted {
   struct Done final : detail::Posted {

@@ -16,6 +16,7 @@
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "security/tls/context_store.h"
 #include "security/tls/held_memory.h"
 #include "security/tls/kernel.h"
 #include "security/tls/session.h"
@@ -31,11 +32,11 @@ struct Shared {
   Shared(ContextOptions options, Duration reload_interval, unsigned threads, std::size_t handshakes_max,
          std::size_t held_bytes_max = 0)
       : kernel(options.kernel),
-        store(std::move(options), reload_interval),
+        store(std::move(options), reload_interval, [this](bool changed) { files_noticed(changed); }),
         held(held_bytes_max),
         waiting_max(handshakes_max),
         pool(threads == 0 ? nullptr : std::make_unique<exec::OffloadPool>(threads, handshakes_max, nullptr)) {}
-  // A thread of the pool may wait for a trial signature.
+  // A thread of the pool may wait for a trial signature, and the thread that watches files uses the pool.
   ~Shared() { store.stop(); }
 
   // Tries what the kernel can encrypt, unless that is known. The first call may load modules, so it belongs on a thread
@@ -62,6 +63,10 @@ struct Shared {
   std::atomic<unsigned> kernel_logged{0};  // The KernelRefusals that the log has, as bits.
 
  private:
+  struct FilesCheck;
+  void files_noticed(bool changed) noexcept;
+
+  std::atomic<bool> check_waits_{false};  // A check of the files is in the queue of the pool.
   std::atomic<bool> kernel_known_{false};
   std::mutex kernel_trial_mutex_;  // Held while the kernel is tried. Guards kernel_trial_next_.
   std::chrono::steady_clock::time_point kernel_trial_next_ = {};
