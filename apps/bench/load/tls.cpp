@@ -28,13 +28,20 @@ TlsKernel kernel_of(const Options& options) {
 
 bool has_tls() noexcept { return true; }
 
+TlsFiles issue_tls_files(const std::string& folder) {
+  tls::Authority authority(folder, "bench");
+  const TlsCertificate files = authority.issue("server");
+  return {.ca = authority.ca_file(), .certificate = files.certificate_file, .key = files.key_file};
+}
+
 std::shared_ptr<transport::ServerSecurity> server_security(const Options& options, std::string_view transport) {
   if (!wanted(options, transport)) return nullptr;
   // Files are read only once, so that they are removed at once.
   const TemporaryFolder folder;
-  tls::Authority authority(folder.path().string(), "bench");
+  const TlsFiles files =
+      options.tls_files.certificate.empty() ? issue_tls_files(folder.path().string()) : options.tls_files;
   TlsServerOptions with;
-  with.certificates = {authority.issue("server")};
+  with.certificates = {{files.certificate, files.key}};
   with.protection = protection_of(options);
   with.kernel = kernel_of(options);
   with.reload_interval = forever;

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <memory>
+#include <string>
+#include <string_view>
+
 #include "bench/run/options.h"
 #include "hawser/client.h"
 #include "hawser/server.h"
@@ -9,8 +13,10 @@ namespace hawser::bench {
 
 // Whether this build has TLS.
 bool has_tls() noexcept;
-// Return the security of either side; null if neither `transport` nor `options` asks for it. The server makes a
-// certificate for itself. The client accepts any.
+// Writes a certificate and its issuer's into `folder`, for programs that read files. Throws std::runtime_error.
+TlsFiles issue_tls_files(const std::string& folder);
+// Return the security of either side; null if neither `transport` nor `options` asks for it. The server has the
+// certificate of Options::tls_files, or makes one for itself. The client accepts any.
 std::shared_ptr<transport::ServerSecurity> server_security(const Options& options, std::string_view transport);
 std::shared_ptr<transport::ClientSecurity> client_security(const Options& options, std::string_view transport);
 

@@ -84,14 +84,14 @@ class Caller {
 
 std::string_view peer_name() noexcept { return "capnp"; }
 
-void serve_peer(const std::function<void(const std::string& address)>& listening) {
+void serve_peer(const PeerTls&, const std::function<void(const std::string& address)>& listening) {
   capnp::EzRpcServer server(kj::heap<EchoService>(), "127.0.0.1", 0, reader_options());
   kj::WaitScope& scope = server.getWaitScope();
   listening("127.0.0.1:" + std::to_string(server.getPort().wait(scope)));
   kj::NEVER_DONE.wait(scope);
 }
 
-void call_peer(PeerLoad& load) {
+void call_peer(const PeerTls&, PeerLoad& load) {
   std::vector<std::unique_ptr<capnp::EzRpcClient>> clients;
   for (unsigned i = 0; i < load.connections(); ++i) {
     clients.push_back(std::make_unique<capnp::EzRpcClient>(load.address().c_str(), 0, reader_options()));

@@ -2,10 +2,13 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -120,23 +123,44 @@ void call_in_turn(Stub& stub, PeerLoad& load, std::size_t number) {
   }
 }
 
-std::shared_ptr<grpc::Channel> channel_to(const PeerLoad& load) {
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (text.empty()) throw std::runtime_error("cannot read " + path);
+  return text;
+}
+
+std::shared_ptr<grpc::ServerCredentials> server_credentials(const PeerTls& tls) {
+  if (tls.certificate.empty()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({text_of(tls.key), text_of(tls.certificate)});
+  return grpc::SslServerCredentials(options);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> channel_credentials(const PeerTls& tls) {
+  if (tls.ca.empty()) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = text_of(tls.ca);
+  return grpc::SslCredentials(options);
+}
+
+std::shared_ptr<grpc::Channel> channel_to(const PeerTls& tls, const PeerLoad& load) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Otherwise channels share a connection.
-  return grpc::CreateCustomChannel(load.address(), grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(load.address(), channel_credentials(tls), arguments);
 }
 
 }  // namespace
 
 std::string_view peer_name() noexcept { return "grpc"; }
 
-void serve_peer(const std::function<void(const std::string& address)>& listening) {
+void serve_peer(const PeerTls& tls, const std::function<void(const std::string& address)>& listening) {
   EchoService service;
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort("127.0.0.1:0", server_credentials(tls), &port);
   builder.SetMaxReceiveMessageSize(-1);
   builder.SetMaxSendMessageSize(-1);
   builder.RegisterService(&service);
@@ -146,10 +170,10 @@ void serve_peer(const std::function<void(const std::string& address)>& listening
   server->Wait();
 }
 
-void call_peer(PeerLoad& load) {
+void call_peer(const PeerTls& tls, PeerLoad& load) {
   std::vector<std::unique_ptr<Stub>> stubs;
   for (unsigned i = 0; i < load.connections(); ++i) {
-    const std::shared_ptr<grpc::Channel> channel = channel_to(load);
+    const std::shared_ptr<grpc::Channel> channel = channel_to(tls, load);
     if (!channel->WaitForConnected(std::chrono::system_clock::now() + connect_max)) {
       throw std::runtime_error("cannot connect to " + load.address());
     }

@@ -38,11 +38,18 @@ struct PeerAck {
 };
 PeerAck peer_ack_of(std::string_view payload) noexcept;
 
+// Files in PEM format for calls within TLS. Empty: in plain text.
+struct PeerTls {
+  std::string ca;  // The client's: the issuer that it trusts.
+  std::string certificate;
+  std::string key;
+};
+
 std::string_view peer_name() noexcept;
 // Serves at a free port of the loopback address until it is killed. Calls `listening` with the address.
-void serve_peer(const std::function<void(const std::string& address)>& listening);
+void serve_peer(const PeerTls& tls, const std::function<void(const std::string& address)>& listening);
 // Makes calls until end() has returned false for every caller. An earlier return, or an exception, means that the
 // server was lost.
-void call_peer(PeerLoad& load);
+void call_peer(const PeerTls& tls, PeerLoad& load);
 
 }  // namespace hawser::bench

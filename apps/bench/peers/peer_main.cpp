@@ -24,6 +24,7 @@ constexpr unsigned char_text_max = 16;
 struct PeerOptions {
   Options common;
   pid_t server = -1;
+  PeerTls tls;
   std::vector<Cell> cells;
 };
 
@@ -43,7 +44,7 @@ Cell read_cell(const std::string& text, Wait wait) {
 
 void measure(const PeerOptions& options, const Cell& cell, const EventWriter& events) {
   const auto load = std::make_unique<MeteredLoad>(options.common, options.common.connect, cell, options.server);
-  call_peer(*load);
+  call_peer(options.tls, *load);
   const CellResult result = load->meter().result(cell);
   if (!load->meter().over()) throw std::runtime_error("the server was lost: " + result.first_error);
   events.write(result);
@@ -67,10 +68,13 @@ static int play(int argc, char** argv) {
   std::vector<std::string> cells;
   CLI::App app(fmt::format("Calls of {}, for hawser-bench compare", peer_name()));
   app.require_subcommand(1);
-  const CLI::App& server = *app.add_subcommand("server");
+  CLI::App& server = *app.add_subcommand("server");
+  server.add_option("--tls-cert", options.tls.certificate);
+  server.add_option("--tls-key", options.tls.key);
   CLI::App& client = *app.add_subcommand("client");
   client.add_option("--connect", options.common.connect)->required();
   client.add_option("--server-process", options.server);
+  client.add_option("--tls-ca", options.tls.ca);
   client.add_option("--seconds", options.common.seconds);
   client.add_option("--reply", reply);
   client.add_option("--bytes-in-flight", options.common.bytes_in_flight_max);
@@ -82,7 +86,7 @@ static int play(int argc, char** argv) {
     options.common.reply = reply == "ack" ? ReplyKind::ack : ReplyKind::echo;
     for (const std::string& one : cells) options.cells.push_back(read_cell(one, parse_wait(wait).value_or(Wait::spin)));
     if (!server.parsed()) return play_client(options, events);
-    serve_peer([&](const std::string& address) { events.write(Listening{address}); });
+    serve_peer(options.tls, [&](const std::string& address) { events.write(Listening{address}); });
     return 0;
   } catch (const CLI::Error& error) {
     return app.exit(error);

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "base/temporary_folder.h"
+#include "bench/load/tls.h"
 #include "bench/results/compare_table.h"
 #include "bench/results/medians.h"
 #include "bench/results/report.h"
@@ -112,7 +115,7 @@ KnownPeer known_peer(const std::string& name) {
   if (name == "observed") return {observed_system, [](const Options&) { return std::string(); }};
   if (name == "grpc-client") return {grpc_client_system, missing_grpc_half};
   if (name == "grpc-server") return {grpc_server_system, missing_grpc_half};
-  return {[name] { return peer_system(name); }, [name](const Options&) { return missing_peer(name); }};
+  return {[name] { return peer_system(name); }, [name](const Options& options) { return missing_peer(name, options); }};
 }
 
 }  // namespace
@@ -129,6 +132,10 @@ int run_compare(Options options) {
   }
   if (wrong.empty()) wrong = preflight_check(options);
   return run_unless(wrong, [&] {
+    std::optional<TemporaryFolder> folder;
+    if (std::ranges::find(options.transports, "tls") != options.transports.end()) {
+      options.tls_files = issue_tls_files(folder.emplace().path().string());
+    }
     Compare compare(options, std::move(systems), cells_of(options));
     compare.measure_all();
     return compare.finish();

@@ -39,6 +39,13 @@ struct SizeAndConcurrency {
   friend bool operator==(const SizeAndConcurrency&, const SizeAndConcurrency&) = default;
 };
 
+// Files in PEM format of a certificate for the loopback address, and of its issuer. Empty: none.
+struct TlsFiles {
+  std::string ca;
+  std::string certificate;
+  std::string key;
+};
+
 // Options of the command line.
 struct Options {
   // Every combination of these is measured.
@@ -52,6 +59,7 @@ struct Options {
   bool tls = false;                          // HELLOs, and calls over the stream, travel in TLS.
   std::string protection = "authenticated";  // TlsProtection, as --protection names it.
   std::string tls_kernel = "off";            // TlsKernel, as --tls-kernel names it.
+  TlsFiles tls_files;                        // The certificate of what compare starts over the transport tls.
   ReplyKind reply = ReplyKind::echo;
   HandlerKind handler = HandlerKind::function;
   Protocol protocol = Protocol::native;

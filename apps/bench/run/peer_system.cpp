@@ -3,8 +3,11 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/load/client_role.h"
@@ -40,7 +43,15 @@ int become(const std::string& peer, std::vector<std::string> arguments, int desc
 
 System peer_system(const std::string& peer) {
   return {.name = peer,
-          .serve = [peer](const Options&, const Cell&, int descriptor) { return become(peer, {"server"}, descriptor); },
+          .serve =
+              [peer](const Options& options, const Cell& cell, int descriptor) {
+                std::vector<std::string> arguments = {"server"};
+                if (cell.transport == "tls") {
+                  arguments.insert(arguments.end(),
+                                   {"--tls-cert", options.tls_files.certificate, "--tls-key", options.tls_files.key});
+                }
+                return become(peer, std::move(arguments), descriptor);
+              },
           .measure =
               [peer](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                      int descriptor) {
@@ -57,6 +68,9 @@ System peer_system(const std::string& peer) {
                                                       fmt::format("{}", options.bytes_in_flight_max),
                                                       "--wait",
                                                       std::string(to_string(cells.front().wait))};
+                if (cells.front().transport == "tls") {
+                  arguments.insert(arguments.end(), {"--tls-ca", options.tls_files.ca});
+                }
                 for (const Cell& cell : cells) {
                   arguments.push_back("--cell");
                   arguments.push_back(fmt::format("{}:{}x{}", to_string(cell.mode), cell.size_bytes, cell.concurrency));
@@ -83,10 +97,13 @@ std::string missing_grpc_half(const Options& options) {
     return "grpc-client and grpc-server compare calls of gRPC only: give --protocol grpc";
   }
   if (options.reply != ReplyKind::echo) return "grpc-client and grpc-server compare echoes only: omit --reply ack";
-  return missing_peer("grpc");
+  return missing_peer("grpc", options);
 }
 
-std::string missing_peer(const std::string& peer) {
+std::string missing_peer(const std::string& peer, const Options& options) {
+  if (peer != "grpc" && std::ranges::find(options.transports, "tls") != options.transports.end()) {
+    return fmt::format("{} is not measured within TLS: give --transport tcp, or --peers baseline,grpc", peer);
+  }
   if (access(program_of(peer).c_str(), X_OK) == 0) return {};
   const std::string packages =
       peer == "grpc" ? "libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev" : "libcapnp-dev capnproto";

@@ -43,8 +43,8 @@ System ucx_perftest_system();
 std::string missing_ucx_perftest(const Options& options);
 // A program of apps/bench/peers/, which accepts the options that peer_main.cpp reads.
 System peer_system(const std::string& peer);
-// Returns how to build a peer whose program is missing, or an empty string.
-std::string missing_peer(const std::string& peer);
+// Returns how to build a peer whose program is missing, why it has no such transport, or an empty string.
+std::string missing_peer(const std::string& peer, const Options& options);
 // gRPC C++ beside Hawser on one connection: its client calls Hawser's server.
 System grpc_client_system();
 // Hawser's client calls gRPC C++'s server.

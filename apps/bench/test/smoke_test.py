@@ -227,6 +227,9 @@ def compare(program):
         shutil.copy(program, alone)
         result = run(alone, "compare", "--peers", "baseline,capnp")
         check(result.returncode == 2 and "install libcapnp-dev capnproto" in result.stderr, "a peer that is not built")
+        result = run(alone, "compare", "--transport", "tls", "--peers", "baseline,capnp")
+        check(result.returncode == 2 and ("capnp is not measured within TLS" in result.stderr or
+                                          "has no TLS" in result.stderr), "a peer without TLS")
 
 
 def peers(program):
@@ -250,6 +253,13 @@ def peers(program):
         cells = json.loads(json_file.read_text())["cells"]
         check(len(cells) == 6 and all(cell["errors"] == 0 and cell["calls"] > 0 for cell in cells), "cells of gRPC")
         check(all(cell["server_cpu_s"] >= 0 and cell["client_cpu_s"] > 0 for cell in cells), "processor time of gRPC")
+        for protocol, others in (("native", "grpc"), ("grpc", "grpc,grpc-client,grpc-server")):
+            result = run(program, "compare", "--transport", "tls", "--protocol", protocol, "--peers", others, "--cells",
+                         "1x1,128x40,1Mx3", "--repeat", "1", "--seconds", "0.1", "--json", str(json_file))
+            check(result.returncode == 0, f"exit status of compare --transport tls --protocol {protocol}")
+            cells = json.loads(json_file.read_text())["cells"]
+            check(len(cells) == 3 * (2 + others.count(",")) and
+                  all(cell["errors"] == 0 and cell["calls"] > 0 for cell in cells), "cells within TLS")
 
 
 def observed(program):

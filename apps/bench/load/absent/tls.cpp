@@ -3,6 +3,7 @@
 namespace hawser::bench {
 
 bool has_tls() noexcept { return false; }
+TlsFiles issue_tls_files(const std::string&) { return {}; }
 std::shared_ptr<transport::ServerSecurity> server_security(const Options&, std::string_view) { return nullptr; }
 std::shared_ptr<transport::ClientSecurity> client_security(const Options&, std::string_view) { return nullptr; }
 
