@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,12 +91,24 @@ TEST_F(TlsChangedFiles, AreUsedWhenTheyAreWrittenInPlace) {
   expect_renewed();
 }
 
+// A file that does not answer: the loop performs handshakes meanwhile, with the present files.
 TEST_F(TlsChangedFiles, AreReadOutsideTheLoopWithoutHandshakeThreads) {
   tls_options.handshake_threads = 0;
   start_live();
+  const std::string pipe = live + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::rename(pipe, certificate);
+  int end = -1;
+  // It succeeds as soon as somebody reads.
+  EXPECT_TRUE(soon([&] {
+    end = open(certificate.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    return end >= 0;
+  }));
+  EXPECT_EQ(call(client_options()), "ok");
   const TlsCertificate next = renew();
-  fs::rename(next.certificate_file, certificate);
   fs::rename(next.key_file, key);
+  fs::rename(next.certificate_file, certificate);
+  if (end >= 0) close(end);
   expect_renewed();
 }
 
