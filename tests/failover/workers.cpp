@@ -128,6 +128,35 @@ TEST(TransportBackoff, PausesGrowToTheirBoundAndAreForgiven) {
   EXPECT_EQ(health.next_try(), Time::max());
 }
 
+// A peer that finds a fault of the transport first closes the connection.
+TEST(TransportBackoff, ATransportWhoseConnectionsEndSoonHasBroken) {
+  const TransportOptions options{.retry_min = 1s, .retry_max = 8s};
+  rpc::TransportBackoff health;
+  Time now{1000s};
+  // Returns whether the transport has broken.
+  const auto end_after = [&](Duration time) {
+    health.carries("rdma", now);
+    now += time;
+    return health.ended("rdma", "end of stream", now, options);
+  };
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_FALSE(end_after(1s));
+    EXPECT_FALSE(end_after(1s));
+    EXPECT_EQ(health.next_try(), Time::max());
+    EXPECT_FALSE(end_after(8s)) << "it had held for retry_max";
+  }
+  for (const Duration pause : {1s, 2s, 4s}) {
+    EXPECT_FALSE(end_after(7s));
+    EXPECT_FALSE(end_after(1s));
+    EXPECT_TRUE(end_after(1s));
+    EXPECT_EQ(health.next_try() - now, pause);
+    ASSERT_EQ(health.avoided(now).size(), 1U);
+    EXPECT_EQ(health.avoided(now)[0].reason,
+              "it broke: the peer closed 3 connections over it soon after they began: end of stream");
+    now += pause;
+  }
+}
+
 // Each try is a connection to the server.
 TEST(TransportBackoff, PausesGrowFromAMillisecondIfTheOptionsHaveNone) {
   for (const Duration none : {Duration::zero(), Duration(-1), Duration::min()}) {

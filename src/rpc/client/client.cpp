@@ -399,8 +399,9 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
               [&] { return "connection to " + address + " ended: " + reason.text; });
     return not_connected_any_more(reason);
   }
-  if (reason.scope == ErrorScope::transport) {
-    health.broke(transport, reason.text, loop->now(), options.transports);
+  const bool broken = reason.scope == ErrorScope::transport;
+  if (broken) health.broke(transport, reason.text, loop->now(), options.transports);
+  if (broken || health.ended(transport, reason.text, loop->now(), options.transports)) {
     log.write(*loop, LogLevel::warning,
               [&] { return transport + " broke, the connection to " + address + " is made anew: " + reason.text; });
   } else {

@@ -34,6 +34,18 @@ void TransportBackoff::broke(std::string_view name, std::string reason, Time now
   transport.reason = "it broke: " + std::move(reason);
 }
 
+bool TransportBackoff::ended(std::string_view name, const std::string& reason, Time now,
+                             const TransportOptions& options) {
+  Entry& transport = find(name);
+  const bool held = now - transport.taken >= options.retry_max;
+  transport.ends = held ? 0 : transport.ends + 1;
+  if (transport.ends < ends_max) return false;
+  transport.ends = 0;
+  broke(name, "the peer closed " + std::to_string(ends_max) + " connections over it soon after they began: " + reason,
+        now, options);
+  return true;
+}
+
 void TransportBackoff::tried_in_vain(Time now, const TransportOptions& options) {
   for (Entry& transport : transports_) {
     if (!transport.broken || transport.again > now) continue;

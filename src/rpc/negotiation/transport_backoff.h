@@ -17,7 +17,14 @@ class TransportBackoff {
   // Shortest pause, whatever the options are: each try opens a connection to the server.
   static constexpr Duration pause_min = std::chrono::milliseconds(1);
 
+  // Connections that end in a row before their transport has broken.
+  static constexpr unsigned ends_max = 3;
+
   void broke(std::string_view transport, std::string reason, Time now, const TransportOptions& options);
+  // The peer has closed a connection that `transport` carried. Perhaps it has ended, or it has found a fault of the
+  // transport before this side has. Returns true if this is the last of ends_max such ends in a row, and no connection
+  // has worked for retry_max: then the transport broke.
+  bool ended(std::string_view transport, const std::string& reason, Time now, const TransportOptions& options);
   // The transports whose pause had passed were tried again and failed.
   void tried_in_vain(Time now, const TransportOptions& options);
   // `transport` carries a connection from now on.
@@ -34,6 +41,7 @@ class TransportBackoff {
     std::string name;
     std::string reason;
     bool broken = false;
+    unsigned ends = 0;  // In a row.
     Duration pause{};
     Time again{};  // The transport may be tried again from this time on.
     Time taken{};  // Time at which it last began to carry a connection.
