@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <new>
 #include <string_view>
 #include <utility>
 
+#include "base/at_fork.h"
 #include "base/escaped_text.h"
 #include "hawser/loop.h"
 
@@ -21,7 +25,33 @@ constexpr const char* module_of_p11_kit = "p11-kit-proxy.so";
 constexpr std::size_t label_bytes_max = 64;
 constexpr CK_ULONG slots_max = 1024;
 
-std::atomic<bool> exiting{false};
+// Uses of the functions of all modules.
+struct Uses {
+  static constexpr std::chrono::seconds exit_wait_max{2};
+
+  Uses() {
+    at_fork([] { of_process().mutex.lock(); }, [] { of_process().mutex.unlock(); },
+            [] {
+              of_process().count = 0;  // The threads are the parent's.
+              of_process().mutex.unlock();
+            });
+  }
+  // Never destroyed: threads may use it until the process ends.
+  static Uses& of_process() {
+    static Uses& uses = *new Uses;
+    return uses;
+  }
+  void end() noexcept {
+    std::unique_lock lock(mutex);
+    exiting = true;
+    idle.wait_for(lock, exit_wait_max, [this] { return count == 0; });
+  }
+
+  std::mutex mutex;  // Guards the following members.
+  std::condition_variable idle;
+  std::size_t count = 0;
+  bool exiting = false;
+};
 
 // A text of fixed length, filled with spaces.
 std::string unpadded(const unsigned char* bytes, std::size_t size) {
@@ -76,8 +106,23 @@ std::string pkcs11_text(CK_RV error) {
   return "error 0x" + number;
 }
 
+Pkcs11Module::Use::Use() noexcept {
+  Uses& uses = Uses::of_process();
+  const std::lock_guard lock(uses.mutex);
+  begun_ = !uses.exiting;
+  if (begun_) ++uses.count;
+}
+
+Pkcs11Module::Use::~Use() {
+  if (!begun_) return;
+  Uses& uses = Uses::of_process();
+  const std::lock_guard lock(uses.mutex);
+  if (uses.count != 0 && --uses.count == 0) uses.idle.notify_all();
+}
+
 void Pkcs11Module::close(CK_SESSION_HANDLE session) noexcept {
-  if (exiting.load()) return;
+  const Use use;
+  if (!use) return;
   if (Loop::current() != nullptr) {
     const std::lock_guard lock(noted_mutex_);
     try {
@@ -138,7 +183,7 @@ Result<Pkcs11Module*> Pkcs11Module::load(const std::string& given) {
     return failed("cannot be initialised: " + pkcs11_text(error) + ": see the documentation of the module");
   }
   // Registered after the module's own functions, so that it is called before them.
-  static_cast<void>(std::atexit([] { exiting.store(true); }));
+  static_cast<void>(std::atexit([] { Uses::of_process().end(); }));
   return loaded.emplace(path, std::move(made)).first->second.get();
 }
 

@@ -19,8 +19,24 @@ class Pkcs11Module {
   // of the process may use it too. Empty: that of p11-kit, which has all modules of the system's configuration.
   static Result<Pkcs11Module*> load(const std::string& path);
 
+  // A use of the functions of modules. They end when the process exits, and threads may run longer: exit() waits for the
+  // present uses, 2 s at most, and there are no further ones. Thread-safe.
+  class Use {
+   public:
+    Use() noexcept;
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use();
+    // False while the process exits: the functions must not be called.
+    explicit operator bool() const noexcept { return begun_; }
+
+   private:
+    bool begun_ = false;
+  };
+
+  // Called within a Use.
   const CK_FUNCTION_LIST& functions() const noexcept { return *functions_; }
-  // Does nothing while the process exits: the module may have ended. On the thread of a loop, where a token must not be
+  // Does nothing while the process exits. On the thread of a loop, where a token must not be
   // waited for, it only notes the session, and close_noted() closes it. May block on other threads.
   void close(CK_SESSION_HANDLE session) noexcept;
   // Closes the sessions that were noted. Called before others are opened. May block.

@@ -329,15 +329,23 @@ class LateKey {
     return {};
   }
   Result<void> open() {
+    const Pkcs11Module::Use use;
+    if (!use) return process_exits();
     if (Result<void> loaded = load(); !loaded) return loaded;
     return key_->open();
   }
   Result<std::vector<std::byte>> sign(const TlsSigningRequest& request) {
+    const Pkcs11Module::Use use;
+    if (!use) return process_exits();
     if (const Result<void> loaded = load(); !loaded) return std::unexpected(loaded.error());
     return key_->sign(request);
   }
 
  private:
+  std::unexpected<Error> process_exits() const {
+    return fail(ErrorCode::unavailable, "the key " + uri_.shown + " cannot be used while the process exits");
+  }
+
   const Pkcs11Uri uri_;
   std::mutex mutex_;
   std::unique_ptr<TokenKey> key_;  // Set once, with mutex_.
