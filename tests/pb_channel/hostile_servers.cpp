@@ -47,15 +47,24 @@ std::vector<std::int64_t> own_extras(const Opening& opening) {
 
 struct PlayedCall {
   explicit PlayedCall(Channel& on) : channel(on) { options.handler = &inbox; }
-  int open(int count, std::int64_t timeout_ms = -1) {
+  // `cancel_after`: the call is cancelled when this is true.
+  int open(int count, std::int64_t timeout_ms = -1, const std::atomic<bool>* cancel_after = nullptr) {
     Controller controller;
     if (timeout_ms >= 0) controller.set_timeout_ms(timeout_ms);
+    std::thread cancelling;
+    if (cancel_after != nullptr) {
+      cancelling = std::thread([cancel_after, id = controller.call_id()] {
+        while (!*cancel_after) std::this_thread::yield();
+        StartCancel(id);
+      });
+    }
     EXPECT_EQ(StreamCreate(streams, count, controller, &options), 0);
     probe::PostService_Stub stub(&channel);
     probe::Parcel parcel;
     parcel.set_text("x");
     probe::Receipt receipt;
     stub.Deliver(&controller, &parcel, &receipt, nullptr);
+    if (cancelling.joinable()) cancelling.join();
     text = controller.ErrorText();
     return controller.ErrorCode();
   }
@@ -143,11 +152,13 @@ TEST(PbHostileServers, AReplyWithAnotherNumberOfStreams) {
 
 // The reply comes after the caller has given up: each stream is reset, and the connection is used again.
 TEST(PbHostileServers, ALateReply) {
+  std::atomic<bool> received{false};
   std::atomic<bool> given_up{false};
   std::atomic<bool> all_reset{false};
   with_played(
       [&](PlayedServer& server) {
         const Opening late = server.receive_opening();
+        received = true;
         while (!given_up) std::this_thread::yield();
         server.send(reply_with(late, own_extras(late)));
         std::set<std::int64_t> open{server_id, server_id + 1, server_id + 2};
@@ -163,7 +174,7 @@ TEST(PbHostileServers, ALateReply) {
       },
       [&](Channel& channel) {
         PlayedCall late(channel);
-        EXPECT_NE(late.open(3, 1), 0);
+        EXPECT_NE(late.open(3, -1, &received), 0);
         EXPECT_TRUE(soon([&] { return late.inbox.closed() == 3; }));
         given_up = true;
         ASSERT_TRUE(soon([&] { return all_reset.load(); }));
