@@ -83,7 +83,7 @@ bool PasswordGate::matches(std::string_view given) const noexcept {
 
 void PasswordGate::log_end(Loop& loop, const std::string& peer) noexcept {
   const auto second = std::chrono::duration_cast<std::chrono::seconds>(loop.now().time_since_epoch()).count();
-  if (log_second_.exchange(second, std::memory_order_relaxed) == second) return;
+  if (!log_lines_.take(second, 1)) return;
   try {
     std::string line = "the connection of ";
     constexpr std::size_t peer_bytes_max = 128;

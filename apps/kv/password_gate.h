@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/lines_per_second.h"
 #include "base/secret_memory.h"
 #include "hawser/interceptor.h"
 #include "hawser/loop.h"
@@ -60,7 +61,7 @@ class PasswordGate {
   std::vector<std::unique_ptr<Passwords>> all_;       // The present ones, and all before them.
   std::atomic<const Passwords*> passwords_{nullptr};  // The last one of all_.
   std::atomic<std::uint64_t> wrong_{0};
-  std::atomic<std::int64_t> log_second_{-1};
+  LinesPerSecond log_lines_;
 };
 
 // Lets a server serve the store to clients of Redis and to clients of Hawser. With a gate all of them need its

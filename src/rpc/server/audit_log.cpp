@@ -24,10 +24,7 @@ constexpr std::size_t reason_text_bytes_max = 256;
 void AuditLog::write(IncomingCall& call, Verdict verdict, std::string_view reason) {
   Counts& counts = counts_[static_cast<std::size_t>(verdict)];
   const auto second = std::chrono::duration_cast<std::chrono::seconds>(call.loop().now().time_since_epoch()).count();
-  if (counts.second.exchange(second, std::memory_order_relaxed) != second) {
-    counts.lines.store(0, std::memory_order_relaxed);
-  }
-  if (counts.lines.fetch_add(1, std::memory_order_relaxed) >= lines_per_second_max_) {
+  if (!counts.lines.take(second, lines_per_second_max_)) {
     counts.omitted.fetch_add(1, std::memory_order_relaxed);
     return;
   }

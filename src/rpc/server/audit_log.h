@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/lines_per_second.h"
+
 namespace hawser {
 class IncomingCall;
 }
@@ -25,8 +27,7 @@ class AuditLog {
 
  private:
   struct Counts {
-    std::atomic<std::int64_t> second{-1};
-    std::atomic<std::uint32_t> lines{0};
+    LinesPerSecond lines;
     std::atomic<std::uint64_t> omitted{0};
   };
 
