@@ -54,9 +54,6 @@ class FileWatch {
  private:
   friend class FileWatcher;
 
-  // Describes the file that a path leads to, such that another file and changed contents have another description. The
-  // clock of files has steps of some milliseconds: two changes within one step may have the same.
-  std::string file_stamp(const std::string& path);
   struct Entry;
 
   std::mutex mutex_;  // Guards the following members.
