@@ -17,10 +17,16 @@ PasswordFiles::Stamp PasswordFiles::stamp_of(const std::string& file) noexcept {
           status.st_ctim.tv_sec, status.st_ctim.tv_nsec};
 }
 
+std::vector<PasswordFiles::Stamp> PasswordFiles::stamps_now() const {
+  std::vector<Stamp> stamps;
+  for (const std::string& file : files_) stamps.push_back(stamp_of(file));
+  return stamps;
+}
+
 Result<std::vector<std::string>> PasswordFiles::read() {
   std::vector<std::string> passwords;
-  stamps_.clear();
-  for (const std::string& file : files_) stamps_.push_back(stamp_of(file));
+  stamps_ = stamps_now();
+  seen_ = stamps_;
   for (const std::string& file : files_) {
     Result<std::string> password = read_password(file);
     if (!password) {
@@ -32,11 +38,12 @@ Result<std::vector<std::string>> PasswordFiles::read() {
   return passwords;
 }
 
-bool PasswordFiles::changed() const {
-  for (std::size_t i = 0; i < files_.size(); ++i) {
-    if (i >= stamps_.size() || stamp_of(files_[i]) != stamps_[i]) return true;
-  }
-  return false;
+bool PasswordFiles::changed() const { return stamps_now() != stamps_; }
+
+bool PasswordFiles::settled() {
+  std::vector<Stamp> now = stamps_now();
+  std::swap(now, seen_);
+  return now == seen_;
 }
 
 }  // namespace hawser::kv

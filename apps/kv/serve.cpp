@@ -117,11 +117,12 @@ void warn_of_password(const std::string& file, const std::string& password) {
   }
 }
 
-// Serves until the program is requested to end. Passwords whose files have changed are read again.
+// Serves until the program is requested to end. Passwords whose files have changed are read again, a second after the
+// last change.
 void serve_until_end(const EndSignals& signals, PasswordFiles& files, PasswordGate* gate) {
   if (gate == nullptr) return signals.wait();
   while (!signals.wait_for(1)) {
-    if (!files.changed()) continue;
+    if (!files.changed() || !files.settled()) continue;
     Result<std::vector<std::string>> passwords = files.read();
     if (passwords) {
       for (std::size_t i = 0; i < passwords->size(); ++i) warn_of_password(files.names()[i], (*passwords)[i]);

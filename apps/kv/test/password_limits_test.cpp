@@ -198,6 +198,28 @@ TEST(PasswordFiles, ReportChanges) {
   EXPECT_TRUE(files.changed());
 }
 
+// Whoever writes a file, writes it in parts.
+TEST(PasswordFiles, AreReadWhenTheyStayTheSame) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "password";
+  std::ofstream(file) << "one\n";
+  PasswordFiles files({file});
+  ASSERT_TRUE(files.read());
+  EXPECT_TRUE(files.settled());
+  std::ofstream writer(file);
+  writer << "the password" << std::flush;
+  EXPECT_TRUE(files.changed());
+  EXPECT_FALSE(files.settled());
+  writer << " of tomorrow\n" << std::flush;
+  EXPECT_FALSE(files.settled());
+  EXPECT_TRUE(files.settled());
+  EXPECT_TRUE(files.changed());
+  const auto now = files.read();
+  ASSERT_TRUE(now);
+  EXPECT_EQ(*now, std::vector<std::string>{new_password});
+  EXPECT_FALSE(files.changed());
+}
+
 TEST(PasswordFiles, OfARunningServerAreReadAgain) {
   const TemporaryFolder folder;
   const std::string file = folder.path() / "password";
@@ -216,7 +238,7 @@ TEST(PasswordFiles, OfARunningServerAreReadAgain) {
   };
   // A file that cannot be used changes nothing.
   std::ofstream(file) << "";
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   EXPECT_EQ(redis_outcome(address, old_password), "+OK\r\n");
   std::ofstream(file) << new_password << "\n";
   EXPECT_TRUE(becomes(new_password, "+OK"));
