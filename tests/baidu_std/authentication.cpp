@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -20,6 +24,7 @@ namespace {
 constexpr std::int32_t code_unauthenticated = 1004;  // ERPCAUTH
 constexpr std::int32_t code_not_permitted = 13;      // EACCES
 constexpr std::int32_t code_unknown_method = 1002;   // ENOMETHOD
+constexpr std::int32_t code_limit_reached = 2004;    // ELIMIT
 
 RawMessage who_message(Context& context, const RawMessage&) { return {context.identity().text()}; }
 RawMessage admin_message(Context& context, const RawMessage&) { return {"admin " + context.identity().subject}; }
@@ -217,6 +222,110 @@ TEST(BaiduStdAuthentication, EndsWithItsServer) {
   server.stop(Duration(0));
   EXPECT_EQ(waiting, 0);
   EXPECT_TRUE(socket.closed_by_peer());
+}
+
+// A server with little memory for what it receives: 2 MiB for all connections of one peer.
+std::unique_ptr<Server> small_server() {
+  gate_open = false;
+  asked = 0;
+  ServerOptions options;
+  options.loop.log = no_log();
+  options.message_bytes_max = 256 * 1024;
+  options.receive_bytes_max = 4 << 20;
+  auto server = std::make_unique<Server>(options);
+  serve_method<who_message>(*server, "test.Raw/Who");
+  server->enable(baidu_std({.authenticate = by_name, .authenticate_timeout = patience}));
+  EXPECT_TRUE(server->start());
+  return server;
+}
+
+// A short message that waits is charged with its own size, and not with that of its receive block. The blocks of these
+// connections would exceed the memory.
+TEST(BaiduStdAuthentication, ManyConnectionsWait) {
+  constexpr int connections = 100;
+  const std::unique_ptr<Server> server = small_server();
+  std::vector<RawSocket> sockets;
+  for (int i = 0; i < connections; ++i) {
+    sockets.push_back(RawSocket::connected_to(server->address()));
+    sockets.back().send(bytes_of({.method = "Who", .meta = {.authentication_data = "late"}}));
+  }
+  ASSERT_TRUE(soon([] { return waiting == connections; }));
+  gate_open = true;
+  for (RawSocket& socket : sockets) {
+    const std::optional<Answer> answer = receive_answer(socket);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->error_code, 0) << answer->error_text;
+    EXPECT_EQ(answer->data, "token late");
+  }
+  sockets.clear();
+  expect_rest(*server);
+}
+
+// The credentials that wait are charged. When there is no memory left, the message is refused before anybody is asked.
+TEST(BaiduStdAuthentication, WaitingCredentialsAreBounded) {
+  const std::string credential = "late" + std::string(14'000, 'x');
+  const std::unique_ptr<Server> server = small_server();
+  std::vector<RawSocket> sockets;
+  bool refused = false;
+  for (int i = 0; i < 200 && !refused; ++i) {
+    sockets.push_back(RawSocket::connected_to(server->address()));
+    sockets.back().send(bytes_of({.method = "Who", .meta = {.authentication_data = credential}}));
+    ASSERT_TRUE(soon([&] {
+      pollfd answered{sockets.back().fd(), POLLIN, 0};
+      refused = ::poll(&answered, 1, 0) == 1;
+      return refused || waiting == i + 1;
+    }));
+  }
+  ASSERT_TRUE(refused);
+  EXPECT_GT(sockets.size(), 50U);
+  EXPECT_EQ(asked, static_cast<int>(sockets.size()) - 1);
+  std::optional<Answer> answer = receive_answer(sockets.back());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->error_code, code_limit_reached);
+  EXPECT_NE(answer->error_text.find("receive_peer_bytes_max"), std::string::npos) << answer->error_text;
+  EXPECT_TRUE(sockets.back().closed_by_peer());
+  // Short credentials have the memory that each connection may use at least.
+  RawSocket other = RawSocket::connected_to(server->address());
+  other.send(bytes_of({.method = "Who", .meta = {.authentication_data = "root"}}));
+  answer = receive_answer(other);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->data, "token root") << answer->error_text;
+  gate_open = true;
+  answer = receive_answer(sockets.front());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->error_code, 0) << answer->error_text;
+  other.close();
+  sockets.clear();
+  expect_rest(*server);
+}
+
+// Clients connect as fast as they like, so not each refusal has a line in the log.
+TEST(BaiduStdAuthentication, RefusalsFillNoLog) {
+  constexpr std::uint64_t refusals = 200;
+  constexpr std::uint64_t lines_per_second = 20;
+  std::atomic<std::uint64_t> lines{0};
+  ServerOptions options;
+  options.loop.log = LogSink([&](LogLevel, std::string_view, std::string_view text) {
+    if (text.contains("its credential is refused")) ++lines;
+  });
+  Server server(options);
+  serve_method<who_message>(server, "test.Raw/Who");
+  server.enable(baidu_std({.verify = [](std::string_view, std::string_view) -> Result<void> {
+    return fail(ErrorCode::invalid_argument, "no such user");
+  }}));
+  ASSERT_TRUE(server.start());
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < refusals; ++i) {
+    RawSocket socket = RawSocket::connected_to(server.address());
+    socket.send(bytes_of({.method = "Who"}));
+    const std::optional<Answer> answer = receive_answer(socket);
+    ASSERT_TRUE(answer);
+    ASSERT_EQ(answer->error_code, code_unauthenticated);
+  }
+  const auto passed = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin);
+  EXPECT_GE(lines, 1U);
+  EXPECT_LE(lines, lines_per_second * (static_cast<std::uint64_t>(passed.count()) + 2));
+  server.stop(Duration(0));
 }
 
 TEST_F(BaiduStdImpatient, AnAuthenticatorThatWaitsTooLongRefuses) {

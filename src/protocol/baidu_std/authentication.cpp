@@ -1,4 +1,7 @@
+#include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -8,6 +11,8 @@
 
 #include "base/escaped_text.h"
 #include "hawser/any_stop.h"
+#include "hawser/detail/receive_account.h"
+#include "hawser/detail/reply_sink.h"
 #include "hawser/identity.h"
 #include "hawser/sync.h"
 #include "hawser/with_timeout.h"
@@ -61,17 +66,27 @@ bool ServerSession::authenticate(const RpcMeta& meta, const ReceivedFrame& frame
     if (!authenticated_) refuse_credential(meta, verified.error());
     return authenticated_;
   }
+  // The block of a short message is much larger than the message, and thousands of connections may wait.
+  const bool copied = frame.data.size() <= detail::ActiveCall::small_bytes_max;
   conversions_.spawn(authenticate_later(
-      Buffer::copy_of(frame.meta), Buffer::keep(frame.block, frame.data.data(), frame.data.size()), frame.discarded));
+      Buffer::copy_of(frame.meta), Buffer::keep(copied ? nullptr : frame.block, frame.data.data(), frame.data.size()),
+      frame.discarded));
   return false;
 }
 
 void ServerSession::refuse_credential(const RpcMeta& meta, const Error& why) {
-  std::string line = "connection from ";
-  append_escaped(line, peer_name(), logged_bytes_max);
-  line += " closed: its credential is refused: ";
-  append_escaped(line, why.text, logged_bytes_max);
-  loop().log(LogLevel::warning, "rpc", line);
+  const auto second = std::chrono::duration_cast<std::chrono::seconds>(loop().now().time_since_epoch()).count();
+  if (refusal_lines_->lines.take(second, RefusalLines::per_second_max)) {
+    std::string line = "connection from ";
+    append_escaped(line, peer_name(), logged_bytes_max);
+    line += " closed: its credential is refused: ";
+    append_escaped(line, why.text, logged_bytes_max);
+    const std::uint64_t omitted = refusal_lines_->omitted.exchange(0, std::memory_order_relaxed);
+    if (omitted != 0) line += " (" + std::to_string(omitted) + " lines before this were omitted)";
+    loop().log(LogLevel::warning, "rpc", line);
+  } else {
+    refusal_lines_->omitted.fetch_add(1, std::memory_order_relaxed);
+  }
   refuse(meta, bad_credential, why.text);
   finish();
 }
@@ -82,7 +97,15 @@ Task<void> ServerSession::authenticate_later(Buffer meta, Buffer data, bool disc
     const Result<RpcMeta> parsed = parse_meta(meta.bytes());
     if (!parsed) co_return protocol_error(parsed.error().text);
     detail::ReceiveCharge kept;
-    if (!kept.keep(account(), data)) {
+    const std::size_t copies = meta.size() + parsed->authentication_data.size();
+    if (!kept.add(account(), copies)) {
+      // The connection ends, because its next message would not be the one with the credential.
+      refuse(*parsed, limit_reached, unkept_error(account()).text);
+      co_return finish();
+    }
+    const bool copied = data.size() <= detail::ActiveCall::small_bytes_max;
+    detail::ReceiveCharge kept_data;
+    if (!(copied ? kept_data.add(account(), data.size()) : kept_data.keep(account(), data))) {
       data = {};
       discarded = true;
     }
@@ -113,6 +136,7 @@ Task<void> ServerSession::authenticate_later(Buffer meta, Buffer data, bool disc
       set_identity(std::move(who));
       authenticated_ = true;
       kept.reset();
+      kept_data.reset();
       Block* const block = data.block() != nullptr ? data.block() : meta.block();
       on_request(*parsed, {.meta = meta.bytes(), .data = data.bytes(), .block = block, .discarded = discarded});
     }

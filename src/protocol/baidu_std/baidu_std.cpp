@@ -22,11 +22,12 @@ class Protocol final : public rpc::PortProtocol {
   }
   std::unique_ptr<rpc::PortSession> open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                          Bytes first) const override {
-    return std::make_unique<ServerSession>(host, std::move(stream), first, options_);
+    return std::make_unique<ServerSession>(host, std::move(stream), first, options_, refusal_lines_);
   }
 
  private:
   const std::shared_ptr<const BaiduStdOptions> options_;
+  const std::shared_ptr<RefusalLines> refusal_lines_ = std::make_shared<RefusalLines>();
 };
 
 }  // namespace

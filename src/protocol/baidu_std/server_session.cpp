@@ -79,9 +79,11 @@ bool is_json(ContentType type) noexcept { return type == ContentType::json || ty
 }  // namespace
 
 ServerSession::ServerSession(rpc::PortHost& port_host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                             std::shared_ptr<const BaiduStdOptions> options)
+                             std::shared_ptr<const BaiduStdOptions> options,
+                             std::shared_ptr<RefusalLines> refusal_lines)
     : ByteSession(port_host, std::move(stream), first),
       options_(std::move(options)),
+      refusal_lines_(std::move(refusal_lines)),
       frame_bytes_max_(std::min<std::size_t>(port_host.options.message_bytes_max, INT32_MAX)),
       receiver_(frame_bytes_max_, bounded_account()),
       authenticated_(!options_->verify && !options_->authenticate) {}

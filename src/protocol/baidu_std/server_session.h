@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/lines_per_second.h"
 #include "hawser/brpc.h"
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/stream_core.h"
@@ -39,6 +41,13 @@ struct ServerCall {
   std::uint32_t stream_of = 0;  // This is no call, but a further stream of that one.
 };
 
+// The log lines about refused credentials, of all connections of a server. Clients connect as fast as they like.
+struct RefusalLines {
+  static constexpr std::uint32_t per_second_max = 20;
+  LinesPerSecond lines;
+  std::atomic<std::uint64_t> omitted{0};
+};
+
 // A connection of a client that speaks baidu_std.
 class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor, detail::StreamChannel {
  public:
@@ -47,7 +56,7 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   static constexpr std::size_t converted_in_place_max = 8 * 1024;
 
   ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                std::shared_ptr<const BaiduStdOptions> options);
+                std::shared_ptr<const BaiduStdOptions> options, std::shared_ptr<RefusalLines> refusal_lines);
   ~ServerSession() override;
 
   // rpc::PortSession
@@ -150,6 +159,7 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   const codec::DecodeLimits& decode_limits() const noexcept override { return host().options.decode_limits; }
 
   const std::shared_ptr<const BaiduStdOptions> options_;
+  const std::shared_ptr<RefusalLines> refusal_lines_;
   const std::size_t frame_bytes_max_;  // Limit of received and sent frames.
   FrameReceiver receiver_;
   rpc::CallStates<ServerCall> states_;
