@@ -98,8 +98,9 @@ struct Range {
   std::size_t page_bytes = 0;
   int error = 0;  // Why there is no range.
   std::size_t kept_slabs = 0;
+  Slab* kept_free = nullptr;  // Those slabs.
   std::array<Slab*, classes> with_room{};
-  std::array<Slab*, orders> free_spans{};
+  std::array<Slab*, orders> free_spans{};  // Their memory was returned to the system.
 };
 // Threads may use it until the process ends.
 static_assert(std::is_trivially_destructible_v<Range>);
@@ -144,9 +145,12 @@ bool reserve_range() noexcept {
 
 // With the mutex. Null if there is no memory.
 Slab* take_span(std::size_t order) noexcept {
+  if (order == 0 && range.kept_free != nullptr) {
+    --range.kept_slabs;
+    return std::exchange(range.kept_free, range.kept_free->next);
+  }
   if (Slab* const span = range.free_spans[order]) {
     range.free_spans[order] = span->next;
-    if (order == 0 && range.kept_slabs != 0) --range.kept_slabs;
     return span;
   }
   if (!reserve_range()) return nullptr;
@@ -168,7 +172,10 @@ Slab* take_span(std::size_t order) noexcept {
 void give_span(Slab* span, std::size_t order) noexcept {
   if (order == 0 && range.kept_slabs < kept_slabs_max) {
     ++range.kept_slabs;
-  } else if (const std::size_t bytes = slab_bytes << order; bytes > range.page_bytes) {
+    span->next = std::exchange(range.kept_free, span);
+    return;
+  }
+  if (const std::size_t bytes = slab_bytes << order; bytes > range.page_bytes) {
     // The first page stays for the head. An error, as with locked memory, leaves the memory in use.
     madvise(reinterpret_cast<std::byte*>(span) + range.page_bytes, bytes - range.page_bytes, MADV_DONTNEED);
   }

@@ -189,6 +189,21 @@ TEST(SecretMemory, ReturnsToTheSystem) {
   EXPECT_LT(resident_bytes(), before + all_bytes / 2);
 }
 
+// Peaks of which each is lower than the one before leave as much free memory in use as a single one.
+TEST(SecretMemory, ReturnsToTheSystemAfterEachPeak) {
+  constexpr std::size_t bytes = 32000;  // Two in a slab.
+  const auto rise = [](std::size_t slabs) {
+    std::vector<Block> blocks;
+    for (std::size_t i = 0; i < 2 * slabs; ++i) blocks.push_back(make_block(bytes, 3));
+    for (const Block& block : blocks) SecretMemory::deallocate(block.at);
+  };
+  constexpr std::size_t peak_slabs = 256;  // 16 MiB.
+  rise(peak_slabs);
+  const std::size_t before = resident_bytes();
+  for (std::size_t slabs = peak_slabs; slabs != 0; slabs -= 64) rise(slabs);
+  EXPECT_LT(resident_bytes(), before + (std::size_t{4} << 20));
+}
+
 TEST(SecretMemory, IsUsableInAForkedProcess) {
   std::atomic<bool> stop{false};
   std::thread busy([&] {
