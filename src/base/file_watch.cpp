@@ -17,6 +17,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <new>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -127,7 +128,10 @@ class FileWatcher {
       wake();
       thread_.join();
     } else if (thread_.joinable()) {
-      thread_.detach();  // It is the parent's.
+      // The thread is the parent's, and its id may be that of a thread of this process: it must not be used, also not
+      // by a destructor.
+      alignas(std::thread) std::array<std::byte, sizeof(std::thread)> forgotten;
+      new (forgotten.data()) std::thread(std::move(thread_));
     }
     if (inotify_ >= 0) ::close(inotify_);
     if (bell_ >= 0) ::close(bell_);

@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -317,6 +319,32 @@ TEST(FileWatch, IsOfTheParentAfterAFork) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   std::ofstream(file) << "1";
   EXPECT_TRUE(soon([&] { return notes.changes != 0; }));
+}
+
+// A thread of the child may have the id that the watching thread has in the parent.
+TEST(FileWatch, LeavesThreadsOfAForkedProcessAlone) {
+  const TemporaryFolder folder;
+  auto notes = std::make_unique<Notes>();
+  ASSERT_TRUE(notes->watch.watch({folder.path().string() + "/file"}));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);
+    std::atomic<bool> over{false};
+    std::thread own([&] { over.wait(false); });
+    notes.reset();
+    over = true;
+    over.notify_all();
+    try {
+      own.join();
+    } catch (const std::system_error&) {
+      _exit(1);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 }  // namespace
