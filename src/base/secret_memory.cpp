@@ -98,7 +98,7 @@ struct Range {
   std::size_t page_bytes = 0;
   int error = 0;  // Why there is no range.
   std::size_t kept_slabs = 0;
-  Slab* kept_free = nullptr;  // Those slabs.
+  Slab* kept_free = nullptr;  // The list contains these slabs.
   std::array<Slab*, classes> with_room{};
   std::array<Slab*, orders> free_spans{};  // Their memory was returned to the system.
 };
