@@ -17,8 +17,15 @@
 #include <vector>
 
 #include "base/file_watch.h"
+#include "security/tls/certificate.h"
 #include "security/tls/context_store.h"
 #include "tests/tls/fixture.h"
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
 
 // Files of certificates that are replaced in every way, and are used at once.
 namespace hawser {
@@ -26,6 +33,12 @@ namespace {
 
 using namespace testing_tools;
 namespace fs = std::filesystem;
+
+#ifdef __SANITIZE_THREAD__
+constexpr bool thread_sanitizer = true;
+#else
+constexpr bool thread_sanitizer = false;
+#endif
 
 constexpr const char* renewed = "is valid for DNS:renewed.example";
 
@@ -112,6 +125,51 @@ TEST_F(TlsChangedFiles, AreReadOutsideTheLoopWithoutHandshakeThreads) {
   fs::rename(next.certificate_file, certificate);
   if (end >= 0) close(end);
   expect_renewed();
+}
+
+// A pipe whose writer writes nothing: the server ends nevertheless.
+TEST_F(TlsChangedFiles, ThatArePipesDoNotHoldTheEndOfTheServer) {
+  for (const unsigned threads : {0U, 1U}) {
+    tls_options.handshake_threads = threads;
+    start_live();
+    const std::string pipe = live + "/pipe";
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    fs::rename(pipe, key);
+    int end = -1;
+    EXPECT_TRUE(soon([&] {
+      end = open(key.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+      return end >= 0;
+    }));
+    EXPECT_EQ(call(client_options()), "ok");
+    server->stop();
+    server.reset();
+    options.security = {};
+    security.reset();
+    fs::remove(key);
+    if (end >= 0) close(end);
+  }
+}
+
+// As a shell gives the output of a program.
+TEST_F(TlsChangedFiles, MayBePipesThatAreWritten) {
+  const TlsCertificate files = fresh("DNS:localhost,IP:127.0.0.1");
+  ASSERT_EQ(mkfifo(key.c_str(), 0600), 0);
+  std::thread writer([&] {
+    std::ifstream from(files.key_file);
+    std::ofstream to(key);
+    for (std::string line; std::getline(from, line);) to << line << std::endl;
+  });
+  const Result<tls::PemText> text = tls::read_file(key);
+  writer.join();
+  ASSERT_TRUE(text) << error_of(text);
+  EXPECT_TRUE(tls::parse_key(*text, key));
+  const Result<tls::PemText> silent = tls::read_file(key, {}, std::chrono::milliseconds(30));
+  ASSERT_FALSE(silent);
+  EXPECT_HAS(silent.error().text, "it is a pipe whose writer did not end within 30 ms");
+  const Result<tls::PemText> endless = tls::read_file("/dev/zero");
+  ASSERT_FALSE(endless);
+  EXPECT_HAS(endless.error().text, "is longer than 4194304 bytes");
+  EXPECT_HAS(error_of(tls::read_file(live)), "Is a directory");
 }
 
 // As Kubernetes mounts secrets: tls.crt leads to ..data/tls.crt, and ..data is replaced.
@@ -323,6 +381,7 @@ TEST(FileWatch, IsOfTheParentAfterAFork) {
 
 // A thread of the child may have the id that the watching thread has in the parent.
 TEST(FileWatch, LeavesThreadsOfAForkedProcessAlone) {
+  if (thread_sanitizer) GTEST_SKIP() << "the thread sanitizer ends a forked process that starts threads";
   const TemporaryFolder folder;
   auto notes = std::make_unique<Notes>();
   ASSERT_TRUE(notes->watch.watch({folder.path().string() + "/file"}));

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "base/secret_memory.h"
 #include "hawser/error.h"
 #include "hawser/identity.h"
+#include "hawser/time.h"
 #include "security/tls/openssl.h"
 
 // Certificates: reading them from files, and texts about them.
@@ -27,13 +30,15 @@ class PemText {
   std::string_view text() const noexcept { return {bytes_.data(), bytes_.size()}; }
 
  private:
-  friend Result<PemText> read_file(const std::string& path);
+  friend Result<PemText> read_file(const std::string& path, const std::stop_token& stop, Duration pipe_time);
   static constexpr std::size_t first_bytes = 16 * 1024;
   SecretVector<char> bytes_;
 };
 
-// The error names the file and the reason.
-Result<PemText> read_file(const std::string& path);
+// The error names the file and the reason. If the path leads to a pipe, this waits for the end of its writer, until
+// `stop` or for `pipe_time`.
+Result<PemText> read_file(const std::string& path, const std::stop_token& stop = {},
+                          Duration pipe_time = std::chrono::seconds(30));
 // The certificates of a PEM text, one at least. `path` is for the error.
 Result<std::vector<X509Ptr>> parse_certificates(const PemText& pem, const std::string& path);
 Result<KeyPtr> parse_key(const PemText& pem, const std::string& path);

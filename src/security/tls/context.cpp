@@ -190,12 +190,12 @@ Result<std::shared_ptr<const Context>> Context::load(const ContextOptions& optio
   ERR_clear_error();
   if (Result<void> begun = made->begin(); !begun) return std::unexpected(std::move(begun.error()));
   for (const TlsSharedKey& key : options.shared_keys) {
-    if (Result<void> added = made->add_key(key); !added) return std::unexpected(std::move(added.error()));
+    if (Result<void> added = made->add_key(key, stop); !added) return std::unexpected(std::move(added.error()));
   }
   for (const TlsCertificate& files : options.certificates) {
     if (Result<void> added = made->add_own(files, stop); !added) return std::unexpected(std::move(added.error()));
   }
-  if (Result<void> added = made->add_trusted(); !added) return std::unexpected(std::move(added.error()));
+  if (Result<void> added = made->add_trusted(stop); !added) return std::unexpected(std::move(added.error()));
   return made;
 }
 
@@ -258,7 +258,7 @@ Result<void> Context::begin() {
 }
 
 Result<void> Context::add_own(const TlsCertificate& files, const std::stop_token& stop) {
-  Result<PemText> pem = read_file(files.certificate_file);
+  Result<PemText> pem = read_file(files.certificate_file, stop);
   if (!pem) return std::unexpected(std::move(pem.error()));
   Result<std::vector<X509Ptr>> chain = parse_certificates(*pem, files.certificate_file);
   if (!chain) return std::unexpected(std::move(chain.error()));
@@ -311,7 +311,7 @@ std::string Context::old_ocsp_files(std::int64_t now) const {
   return files;
 }
 
-Result<void> Context::add_key(const TlsSharedKey& key) {
+Result<void> Context::add_key(const TlsSharedKey& key, const std::stop_token& stop) {
   constexpr std::size_t name_bytes_max = 128;
   constexpr std::size_t key_bytes_min = 32;
   constexpr std::size_t key_bytes_max = 64;
@@ -320,7 +320,7 @@ Result<void> Context::add_key(const TlsSharedKey& key) {
                                                  std::to_string(key.name.size()) + " bytes: give it 1 to " +
                                                  std::to_string(name_bytes_max));
   }
-  Result<PemText> digits = read_file(key.file);
+  Result<PemText> digits = read_file(key.file, stop);
   if (!digits) return std::unexpected(std::move(digits.error()));
   std::array<unsigned char, key_bytes_max> bytes{};
   std::size_t count = 0;
@@ -365,7 +365,7 @@ SslSessionPtr Context::session_of_key(std::string_view name) const {
   return copy;
 }
 
-Result<void> Context::add_trusted() {
+Result<void> Context::add_trusted(const std::stop_token& stop) {
   // A client with a key trusts nobody else.
   if (!options_.server && !options_.shared_keys.empty()) return {};
   X509_STORE* const store = SSL_CTX_get_cert_store(context_.get());
@@ -374,7 +374,7 @@ Result<void> Context::add_trusted() {
       return refused("the certificates of the system's issuers cannot be read: set TlsClientOptions::ca_file");
     }
   } else {
-    Result<PemText> pem = read_file(options_.ca_file);
+    Result<PemText> pem = read_file(options_.ca_file, stop);
     if (!pem) return std::unexpected(std::move(pem.error()));
     Result<std::vector<X509Ptr>> issuers = parse_certificates(*pem, options_.ca_file);
     if (!issuers) return std::unexpected(std::move(issuers.error()));
@@ -386,7 +386,7 @@ Result<void> Context::add_trusted() {
     }
   }
   for (const std::string& file : options_.crl_files) {
-    Result<PemText> pem = read_file(file);
+    Result<PemText> pem = read_file(file, stop);
     if (!pem) return std::unexpected(std::move(pem.error()));
     const Result<CrlPtr> crl = parse_crl(*pem, file);
     if (!crl) return std::unexpected(crl.error());

@@ -44,7 +44,7 @@ struct ContextOptions {
 // and not changed afterwards. Thread-safe.
 class Context {
  public:
-  // `stop`: for a function that makes a trial signature.
+  // `stop`: for a function that makes a trial signature, and for a pipe in place of a file.
   static Result<std::shared_ptr<const Context>> load(const ContextOptions& options, const std::stop_token& stop = {});
 
   SSL_CTX* get() const noexcept { return context_.get(); }
@@ -87,8 +87,8 @@ class Context {
   explicit Context(const ContextOptions& options) : options_(options) {}
   Result<void> begin();
   Result<void> add_own(const TlsCertificate& files, const std::stop_token& stop);
-  Result<void> add_trusted();
-  Result<void> add_key(const TlsSharedKey& key);
+  Result<void> add_trusted(const std::stop_token& stop);
+  Result<void> add_key(const TlsSharedKey& key, const std::stop_token& stop);
 
   const ContextOptions options_;
   ContextPtr context_;

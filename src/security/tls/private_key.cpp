@@ -25,7 +25,7 @@ Result<void> check_threads(const TlsCertificate& files, unsigned handshake_threa
 Result<KeyPtr> open_private_key(const TlsCertificate& files, const X509* certificate,
                                 std::shared_ptr<SigningCounters> counters, const std::stop_token& stop) {
   if (!signs_elsewhere(files)) {
-    const Result<PemText> pem = read_file(files.key_file);
+    const Result<PemText> pem = read_file(files.key_file, stop);
     return pem ? parse_key(*pem, files.key_file) : std::unexpected(pem.error());
   }
   if (files.sign != nullptr && !files.key_file.empty()) {
