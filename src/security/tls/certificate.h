@@ -31,7 +31,6 @@ class PemText {
 
  private:
   friend Result<PemText> read_file(const std::string& path, const std::stop_token& stop, Duration pipe_time);
-  static constexpr std::size_t first_bytes = 16 * 1024;
   SecretVector<char> bytes_;
 };
 
