@@ -56,18 +56,18 @@ void add_places(const std::string& path, Places& places) {
       folder = folder.parent_path();
       continue;
     }
-    const std::filesystem::path here = folder / name;
-    const std::filesystem::file_status status = std::filesystem::symlink_status(here, error);
+    const std::filesystem::path place = folder / name;
+    const std::filesystem::file_status status = std::filesystem::symlink_status(place, error);
     const bool link = std::filesystem::is_symlink(status);
     const bool there = std::filesystem::exists(status);
     if (link || !there || rest.empty()) places[folder.string()].insert(name.string());
     if (!there) return;
     if (!link) {
-      folder = here;
+      folder = place;
       continue;
     }
     if (++links > links_max) return;
-    const std::filesystem::path target = std::filesystem::read_symlink(here, error);
+    const std::filesystem::path target = std::filesystem::read_symlink(place, error);
     if (error) return;
     if (target.is_absolute()) folder = "/";
     const std::filesystem::path steps = target.relative_path();

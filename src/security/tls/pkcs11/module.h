@@ -19,8 +19,8 @@ class Pkcs11Module {
   // of the process may use it too. Empty: that of p11-kit, which has all modules of the system's configuration.
   static Result<Pkcs11Module*> load(const std::string& path);
 
-  // A use of the functions of modules. They end when the process exits, and threads may run longer: exit() waits for the
-  // present uses, 2 s at most, and there are no further ones. Thread-safe.
+  // A use of the functions of modules. They end when the process exits, and threads may run longer: exit() waits for
+  // the present uses, 2 s at most, and there are no further ones. Thread-safe.
   class Use {
    public:
     Use() noexcept;
