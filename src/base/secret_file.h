@@ -11,8 +11,8 @@
 namespace hawser {
 
 // Reads a file into secret memory, and leaves no copy. The error names the file and the reason: limit_exceeded if it
-// has more than `bytes_max` bytes. If the path leads to a pipe, this waits for the end of its writer, until `stop` or for
-// `pipe_time`.
+// has more than `bytes_max` bytes. If the path leads to a pipe, this waits for the end of its writer, until `stop` or
+// for `pipe_time`.
 Result<SecretVector<char>> read_secret_file(const std::string& path, std::size_t bytes_max, const std::stop_token& stop,
                                             Duration pipe_time);
 
