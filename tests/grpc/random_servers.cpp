@@ -79,6 +79,17 @@ class RandomServer {
     }
     if (one_in(random_, 2)) socket_.reset();
   }
+  // Serves the settings, waits for a call, sets `received`, and resets the call after that time.
+  void reset_a_call(std::chrono::milliseconds after, std::atomic<bool>& received) {
+    if (!send(h2::frame(4, 0, 0, {}) + h2::frame(4, 1, 0, {}))) return;
+    while (highest_ == 0) {
+      if (!receive()) return;
+    }
+    received = true;
+    std::this_thread::sleep_for(after);
+    constexpr std::uint32_t cancel = 8;
+    send(h2::frame(3, 0, highest_, number(cancel)));
+  }
 
  private:
   bool send(const std::string& bytes) { return socket_.send(as_bytes(bytes), 50ms); }
@@ -325,6 +336,52 @@ TEST(GrpcRandom, ServersThatAnswerAtRandom) {
     serving.join();
     EXPECT_EQ(ended, begun);
   }
+}
+
+// A server resets a call whose deadline has passed. The client may receive that before its own timer runs.
+TEST(GrpcResets, AfterTheDeadlineTellThatItHasPassed) {
+  std::atomic<bool> received{false};
+  std::atomic<bool> reset{false};
+  std::atomic<bool> over{false};
+  RawListener listener;
+  std::thread serving([&] {
+    Random random(1);
+    RawSocket socket = listener.accept();
+    RandomServer(socket, random).reset_a_call(60ms, received);
+    reset = true;
+    while (!over) std::this_thread::sleep_for(1ms);
+  });
+  Loop loop({.log = [](LogLevel, std::string_view, std::string_view) {}});
+  loop.run([](Loop& on, std::string address, const std::atomic<bool>& arrived,
+              const std::atomic<bool>& was_reset) -> Task<void> {
+    GrpcClient client(on, {});
+    AWAIT(connected, client.connect(address));
+    EXPECT_TRUE(connected);
+    Result<Raw> reply = fail(ErrorCode::internal, "the call has not ended");
+    Scope scope;
+    bool ended = false;
+    const auto call = [](GrpcClient& to, Result<Raw>& into, bool& done) -> Task<void> {
+      const Raw message(std::string("m"));
+      const CallOptions options{.timeout = 30ms};
+      auto calling = to.call<&one>(options, message);
+      into = co_await std::move(calling);
+      done = true;
+    };
+    scope.spawn(call(client, reply, ended));
+    while (!arrived && !ended) {
+      auto pause = on.sleep(1ms);
+      co_await pause;
+    }
+    // The loop is busy until the deadline has passed and the frame has arrived.
+    while (!was_reset && !ended) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(10ms);
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_FALSE(reply);
+    EXPECT_EQ(reply.error().code, ErrorCode::deadline_exceeded) << reply.error().text;
+  }(loop, listener.address(), received, reset));
+  over = true;
+  serving.join();
 }
 
 }  // namespace random_servers

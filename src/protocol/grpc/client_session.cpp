@@ -321,7 +321,8 @@ void ClientSession::on_bad(Stream& stream, const Error& why) {
 }
 
 void ClientSession::on_closed(Stream& stream, std::uint32_t http2_code) {
-  if (operation_of(stream) == nullptr) return;
+  const CallOperation* const operation = operation_of(stream);
+  if (operation == nullptr) return;
   // The whole answer has arrived, and a part of it has not been delivered yet.
   if (http2_code == http2_no_error && stream.remote_ended && !stream.end_delivered) return;
   if (http2_code == http2_refused_stream) {
@@ -329,9 +330,14 @@ void ClientSession::on_closed(Stream& stream, std::uint32_t http2_code) {
     return finish(stream, Error{ErrorCode::unavailable, ErrorScope::call, Initiator::peer, 0,
                                 "the server refused the call and has not executed it: call again"});
   }
-  finish(stream,
-         error_of(static_cast<int>(status_of_reset(http2_code)),
-                  "the server reset the call with the code " + std::to_string(http2_code) + " of HTTP/2", false));
+  Status status = status_of_reset(http2_code);
+  std::string text = "the server reset the call with the code " + std::to_string(http2_code) + " of HTTP/2";
+  // A server resets a call whose deadline has passed, perhaps before the timer of this side runs.
+  if (status == Status::cancelled && operation->deadline() <= loop_.poller().now()) {
+    status = Status::deadline_exceeded;
+    text += ", after the deadline of the call";
+  }
+  finish(stream, error_of(static_cast<int>(status), text, false));
 }
 
 void ClientSession::on_goaway(std::int32_t, std::uint32_t, std::string_view) { going_away_ = true; }
