@@ -81,8 +81,7 @@ Result<void> exclude_tls_memory_from_core_dumps() {
   if (tls::used.load(std::memory_order_relaxed)) {
     return refused(
         "OpenSSL has allocated memory already: call exclude_tls_memory_from_core_dumps() at the start of main(), "
-        "before "
-        "anything uses OpenSSL");
+        "before anything uses OpenSSL");
   }
   if (Result<void> reserved = SecretMemory::reserve(bytes_min); !reserved) {
     reserved.error().text = "the memory of OpenSSL stays in core dumps: " + reserved.error().text;
