@@ -14,7 +14,7 @@
 // Sinks for the logs of programs: lines with the time and the trace, as text, as JSON, or for systemd's journal.
 // Component hawser::observe. docs/operations.md.
 //
-//   hawser::RecentLog log(hawser::rate_limited(hawser::json_log()));
+//   hawser::RecentLog log(hawser::rate_limited(hawser::json_log(hawser::LogLevel::debug)), hawser::LogLevel::info);
 //   options.loop.log = log.sink();
 //   ...
 //   std::string handler(hawser::Context& context) {
@@ -46,12 +46,14 @@ std::string json_line(const LogRecord& record);
 std::string journal_entry(const LogRecord& record, std::string_view identifier);
 
 // Write lines of `least` and above to a file descriptor that stays open, stderr by default, each line with one write()
-// if the kernel takes it whole. They block while a pipe is full.
-LogSink text_log(LogLevel least = LogLevel::warning, int descriptor = 2);
-LogSink json_log(LogLevel least = LogLevel::warning, int descriptor = 2);
+// if the kernel takes it whole. Lines of the component "audit" have the level info. The sinks neither wait for the reader
+// of a pipe, socket or terminal nor raise SIGPIPE: lines that the descriptor does not take are lost, and their number is
+// in a line of its own when it takes lines again.
+LogSink text_log(LogLevel least = LogLevel::info, int descriptor = 2);
+LogSink json_log(LogLevel least = LogLevel::info, int descriptor = 2);
 
 struct JournalOptions {
-  LogLevel least = LogLevel::warning;
+  LogLevel least = LogLevel::info;
   std::string identifier = "hawser";  // SYSLOG_IDENTIFIER: journalctl -t hawser
   std::string socket = "/run/systemd/journal/socket";
 };

@@ -1,18 +1,29 @@
 #include "hawser/log.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdio>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
+
+#include "base/log_output.h"
 
 namespace hawser {
 namespace {
 
 bool is_control(char one) noexcept { return static_cast<unsigned char>(one) < 0x20 || one == 0x7f; }
 
-void write_line(LogLevel level, std::string_view component, std::string_view text) {
-  const std::string_view name = to_string(level);
-  std::fprintf(stderr, "hawser %.*s [%.*s] %.*s\n", static_cast<int>(name.size()), name.data(),
-               static_cast<int>(component.size()), component.data(), static_cast<int>(text.size()), text.data());
+std::string line_of(LogLevel level, std::string_view component, std::string_view text) {
+  std::string line = "hawser ";
+  line.append(to_string(level)).append(" [").append(component).append("] ");
+  const std::size_t begin = line.size();
+  line.append(text);
+  // A peer's text could forge lines, or control a terminal.
+  std::replace_if(line.begin() + static_cast<std::ptrdiff_t>(begin), line.end(), is_control, '?');
+  line += '\n';
+  return line;
 }
 
 }  // namespace
@@ -28,13 +39,12 @@ std::string_view to_string(LogLevel level) noexcept {
 }
 
 LogSink stderr_log(LogLevel least) {
-  return [least](LogLevel level, std::string_view component, std::string_view text) {
+  return [least, output = std::make_shared<LineOutput>(STDERR_FILENO)](LogLevel level, std::string_view component,
+                                                                       std::string_view text) {
     if (level < least) return;
-    if (std::ranges::none_of(text, is_control)) return write_line(level, component, text);
-    // A peer's text could forge lines, or control a terminal.
-    std::string printable(text);
-    std::ranges::replace_if(printable, is_control, '?');
-    write_line(level, component, printable);
+    output->write(line_of(level, component, text), [](std::uint64_t lost) {
+      return line_of(LogLevel::warning, "log", std::to_string(lost) + " lines were lost: stderr did not take them");
+    });
   };
 }
 

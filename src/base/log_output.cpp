@@ -1,14 +1,21 @@
 #include "base/log_output.h"
 
+#include <limits.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <string>
 #include <utility>
+
+#include "base/write_signals.h"
 
 namespace hawser {
 namespace {
@@ -25,17 +32,58 @@ Error unavailable(const std::string& path, int number) {
                .text = "no journal at " + path + ": " + std::strerror(number) + ": is systemd-journald running?"};
 }
 
+// One write to a descriptor that is not a socket. Other processes may have the descriptor too, so O_NONBLOCK must not be
+// set on it.
+ssize_t write_once(int descriptor, bool pipe, std::string_view bytes) noexcept {
+  if (pipe) {
+    const iovec all{const_cast<char*>(bytes.data()), bytes.size()};
+    const ssize_t written = ::pwritev2(descriptor, &all, 1, -1, RWF_NOWAIT);
+    if (written >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) return written;  // Linux 6.5 and later.
+  }
+  pollfd state{descriptor, POLLOUT, 0};
+  const int ready = ::poll(&state, 1, 0);
+  if (ready == 0) errno = EAGAIN;
+  if (ready <= 0) return -1;
+  // A pipe that is writable takes PIPE_BUF bytes at once.
+  return ::write(descriptor, bytes.data(), pipe ? std::min<std::size_t>(bytes.size(), PIPE_BUF) : bytes.size());
+}
+
 }  // namespace
 
-void write_all(int descriptor, std::string_view bytes) noexcept {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    } else if (written == 0 || errno != EINTR) {
-      return;
+std::size_t write_ready(int descriptor, std::string_view bytes) noexcept {
+  struct stat status{};
+  if (::fstat(descriptor, &status) != 0) return 0;
+  std::size_t taken = 0;
+  const auto write_all = [&](auto write) {
+    while (taken < bytes.size()) {
+      const ssize_t written = write(bytes.substr(taken));
+      if (written > 0) {
+        taken += static_cast<std::size_t>(written);
+      } else if (written == 0 || errno != EINTR) {
+        break;
+      }
     }
+  };
+  if (S_ISSOCK(status.st_mode)) {
+    write_all([&](std::string_view rest) {
+      return ::send(descriptor, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    });
+  } else {
+    const WriteSignalsBlocked quiet;
+    write_all([&](std::string_view rest) { return write_once(descriptor, S_ISFIFO(status.st_mode), rest); });
   }
+  return taken;
+}
+
+bool LineOutput::put(std::string_view line) noexcept {
+  if (within_line_.exchange(false, std::memory_order_relaxed) && write_ready(descriptor_, "\n") == 0) {
+    within_line_.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  const std::size_t taken = write_ready(descriptor_, line);
+  if (taken == line.size()) return true;
+  if (taken != 0) within_line_.store(true, std::memory_order_relaxed);
+  return false;
 }
 
 Result<DatagramSender> DatagramSender::to(std::string path) {

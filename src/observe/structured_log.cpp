@@ -16,8 +16,13 @@ LogRecord record_of(LogLevel level, std::string_view component, std::string_view
 }
 
 LogSink line_log(LogLevel least, int descriptor, std::string (*line_of)(const LogRecord&)) {
-  return [=](LogLevel level, std::string_view component, std::string_view text) {
-    if (level >= least) write_all(descriptor, line_of(record_of(level, component, text)));
+  return [=, output = std::make_shared<LineOutput>(descriptor)](LogLevel level, std::string_view component,
+                                                                std::string_view text) {
+    if (level < least) return;
+    output->write(line_of(record_of(level, component, text)), [&](std::uint64_t lost) {
+      return line_of({std::chrono::system_clock::now(), LogLevel::warning, "log",
+                      std::to_string(lost) + " lines were lost: the descriptor of the log did not take them"});
+    });
   };
 }
 

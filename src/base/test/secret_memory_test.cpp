@@ -22,19 +22,19 @@
 namespace hawser {
 namespace {
 
-struct Block {
+struct HeldBlock {
   unsigned char* at;
   std::size_t bytes;
   unsigned char fill;
 };
 
-Block make_block(std::size_t bytes, unsigned char fill) {
+HeldBlock make_block(std::size_t bytes, unsigned char fill) {
   auto* const at = static_cast<unsigned char*>(SecretMemory::allocate(bytes));
   EXPECT_NE(at, nullptr);
   if (at != nullptr) std::memset(at, fill, bytes);
   return {at, bytes, fill};
 }
-bool is_intact(const Block& block) {
+bool is_intact(const HeldBlock& block) {
   for (std::size_t i = 0; i < block.bytes; ++i) {
     if (block.at[i] != block.fill) return false;
   }
@@ -59,20 +59,20 @@ std::string flags_of(const void* address) {
 }
 
 TEST(SecretMemory, BlocksOfEverySizeAreApartAndAligned) {
-  std::vector<Block> blocks;
+  std::vector<HeldBlock> blocks;
   const auto add = [&](std::size_t bytes) { blocks.push_back(make_block(bytes, static_cast<unsigned char>(bytes))); };
   for (std::size_t bytes = 0; bytes < 700; ++bytes) add(bytes);
   for (std::size_t bytes = 512; bytes <= std::size_t{1} << 20; bytes *= 2) {
     for (const std::size_t around : {bytes - 64, bytes - 1, bytes, bytes + 1, bytes + bytes / 3}) add(around);
   }
-  for (const Block& block : blocks) {
+  for (const HeldBlock& block : blocks) {
     EXPECT_TRUE(is_intact(block)) << block.bytes;
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.at) % SecretMemory::alignment, 0U) << block.bytes;
     EXPECT_GE(SecretMemory::size_of(block.at), block.bytes);
     EXPECT_TRUE(SecretMemory::contains(block.at));
     EXPECT_TRUE(SecretMemory::contains(block.at + block.bytes));
   }
-  for (const Block& block : blocks) SecretMemory::deallocate(block.at);
+  for (const HeldBlock& block : blocks) SecretMemory::deallocate(block.at);
   const auto outside = std::make_unique<int>(1);
   EXPECT_FALSE(SecretMemory::contains(outside.get()));
   EXPECT_FALSE(SecretMemory::contains(nullptr));
@@ -82,7 +82,7 @@ TEST(SecretMemory, BlocksOfEverySizeAreApartAndAligned) {
 }
 
 TEST(SecretMemory, IsLeftOutOfCoreDumps) {
-  const Block block = make_block(100, 1);
+  const HeldBlock block = make_block(100, 1);
   const std::string flags = flags_of(block.at);
   EXPECT_NE(flags.find(" dd "), std::string::npos) << flags;
   EXPECT_EQ(flags_of(std::make_unique<int>(1).get()).find(" dd "), std::string::npos);
@@ -92,7 +92,7 @@ TEST(SecretMemory, IsLeftOutOfCoreDumps) {
 // Only the pointer to the next free block may lie in a released one.
 TEST(SecretMemory, ReleasedBlocksAreWiped) {
   for (const std::size_t bytes : {16, 40, 100, 1000, 5000, 17000, 30000, 200000}) {
-    const Block block = make_block(bytes, 0xa5);
+    const HeldBlock block = make_block(bytes, 0xa5);
     const std::size_t usable = SecretMemory::size_of(block.at);
     std::memset(block.at, 0xa5, usable);
     SecretMemory::deallocate(block.at);
@@ -110,11 +110,11 @@ TEST(SecretMemory, ReleasedBlocksAreWiped) {
 // The thread keeps two of them. The others, and all of them when it ends, are wiped.
 TEST(SecretMemory, BuffersAreWipedWhenTheThreadDoesNotKeepThem) {
   for (const std::size_t bytes : {17000, 30000}) {
-    std::vector<Block> blocks;
+    std::vector<HeldBlock> blocks;
     std::size_t usable = 0;
     const auto unwiped = [&] {
       std::size_t count = 0;
-      for (const Block& block : blocks) {
+      for (const HeldBlock& block : blocks) {
         bool clean = true;
         for (std::size_t i = sizeof(void*); i < usable; ++i) clean = clean && block.at[i] == 0;
         if (!clean) ++count;
@@ -127,13 +127,13 @@ TEST(SecretMemory, BuffersAreWipedWhenTheThreadDoesNotKeepThem) {
         usable = SecretMemory::size_of(blocks.back().at);
         std::memset(blocks.back().at, 0xa5, usable);
       }
-      for (const Block& block : blocks) SecretMemory::deallocate_buffer(block.at);
+      for (const HeldBlock& block : blocks) SecretMemory::deallocate_buffer(block.at);
       EXPECT_EQ(unwiped(), 2U);
     }).join();
     EXPECT_EQ(unwiped(), 0U);
   }
   // A shorter block is wiped at once.
-  const Block small = make_block(1000, 0xa5);
+  const HeldBlock small = make_block(1000, 0xa5);
   SecretMemory::deallocate_buffer(small.at);
   EXPECT_EQ(small.at[500], 0);
   SecretMemory::deallocate_buffer(nullptr);
@@ -141,14 +141,14 @@ TEST(SecretMemory, BuffersAreWipedWhenTheThreadDoesNotKeepThem) {
 
 // Threads release what others have allocated, and end.
 TEST(SecretMemory, ThreadsExchangeBlocks) {
-  std::array<std::atomic<Block*>, 64> places{};
+  std::array<std::atomic<HeldBlock*>, 64> places{};
   std::atomic<int> broken{0};
   const auto work = [&](unsigned seed) {
     std::minstd_rand random(seed);
     for (int i = 0; i < 20000; ++i) {
       const std::size_t bytes = random() % 50 == 0 ? random() % 100000 : random() % 600;
-      Block* const made = new Block(make_block(bytes, static_cast<unsigned char>(random())));
-      const std::unique_ptr<Block> old(places[random() % places.size()].exchange(made));
+      HeldBlock* const made = new HeldBlock(make_block(bytes, static_cast<unsigned char>(random())));
+      const std::unique_ptr<HeldBlock> old(places[random() % places.size()].exchange(made));
       if (old == nullptr) continue;
       if (!is_intact(*old)) ++broken;
       SecretMemory::deallocate(old->at);
@@ -160,7 +160,7 @@ TEST(SecretMemory, ThreadsExchangeBlocks) {
     for (std::thread& thread : threads) thread.join();
   }
   for (const auto& place : places) {
-    const std::unique_ptr<Block> last(place.load());
+    const std::unique_ptr<HeldBlock> last(place.load());
     if (last == nullptr) continue;
     if (!is_intact(*last)) ++broken;
     SecretMemory::deallocate(last->at);
@@ -183,7 +183,7 @@ TEST(SecretMemory, ReturnsToTheSystem) {
     // A list within the blocks: the address sanitizer would keep the memory of a vector.
     void* last = nullptr;
     for (std::size_t held = 0; held < all_bytes; held += bytes) {
-      const Block made = make_block(bytes, 3);
+      const HeldBlock made = make_block(bytes, 3);
       std::memcpy(made.at, &last, sizeof last);
       last = made.at;
     }
@@ -201,9 +201,9 @@ TEST(SecretMemory, ReturnsToTheSystem) {
 TEST(SecretMemory, ReturnsToTheSystemAfterEachPeak) {
   constexpr std::size_t bytes = 32000;  // Two in a slab.
   const auto rise = [](std::size_t slabs) {
-    std::vector<Block> blocks;
+    std::vector<HeldBlock> blocks;
     for (std::size_t i = 0; i < 2 * slabs; ++i) blocks.push_back(make_block(bytes, 3));
-    for (const Block& block : blocks) SecretMemory::deallocate(block.at);
+    for (const HeldBlock& block : blocks) SecretMemory::deallocate(block.at);
   };
   constexpr std::size_t peak_slabs = 256;  // 16 MiB.
   rise(peak_slabs);
@@ -217,12 +217,12 @@ TEST(SecretMemory, IsUsableInAForkedProcess) {
   std::thread busy([&] {
     while (!stop) SecretMemory::deallocate(SecretMemory::allocate(20000));
   });
-  const Block kept = make_block(100, 7);
+  const HeldBlock kept = make_block(100, 7);
   for (int i = 0; i < 20; ++i) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(60);
-      const Block own = make_block(20000, 8);
+      const HeldBlock own = make_block(20000, 8);
       const bool sound = own.at != nullptr && is_intact(kept) && is_intact(own);
       SecretMemory::deallocate(own.at);
       _exit(sound ? 0 : 1);
