@@ -69,7 +69,11 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, 
     SocketAddress address;
     std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
     address.size = one->ai_addrlen;
-    addresses.push_back(address);
+    // /etc/hosts may have an address twice.
+    const auto same = [&](const SocketAddress& known) {
+      return known.size == address.size && std::memcmp(&known.storage, &address.storage, address.size) == 0;
+    };
+    if (std::ranges::none_of(addresses, same)) addresses.push_back(address);
   }
   freeaddrinfo(found);
   return addresses;
@@ -99,6 +103,16 @@ Result<std::optional<SocketAddress>> parse_unix(std::string_view address) {
   // An abstract name consists of all its bytes; a path ends with a zero.
   result.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() + (abstract ? 0 : 1));
   return result;
+}
+
+std::uint16_t SocketAddress::port() const noexcept {
+  return ntohs(family() == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_port
+                                    : reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+}
+
+void SocketAddress::set_port(std::uint16_t port) noexcept {
+  (family() == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(storage).sin6_port
+                        : reinterpret_cast<sockaddr_in&>(storage).sin_port) = htons(port);
 }
 
 SocketAddress address_of(int family, const void* bytes, std::uint16_t port) noexcept {
@@ -148,6 +162,12 @@ std::string peer_of(int fd) {
     return "unix:pid " + std::to_string(process.pid);
   }
   return to_string(address);
+}
+
+std::uint16_t local_port(int fd) noexcept {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  return getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.size) == 0 ? address.port() : 0;
 }
 
 std::string local_of(int fd) {

@@ -19,6 +19,9 @@ struct SocketAddress {
   socklen_t size = 0;
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
   int family() const noexcept { return storage.ss_family; }
+  // Only for AF_INET and AF_INET6.
+  std::uint16_t port() const noexcept;
+  void set_port(std::uint16_t port) noexcept;
 };
 
 // Parsed from "host:port" or "[v6]:port". An empty host or "*" means every address.
@@ -45,6 +48,8 @@ std::string peer_of(int fd);
 // Returns the process at the other end of a Unix socket, as the kernel noted it. Null for other sockets.
 std::shared_ptr<const Identity> unix_peer_of(int fd);
 std::string local_of(int fd);
+// Returns the port of a bound socket of AF_INET or AF_INET6.
+std::uint16_t local_port(int fd) noexcept;
 bool is_unix(int fd) noexcept;
 
 // A connection whose peer's host has vanished breaks after this time: 120 s of silence.

@@ -5,6 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/passed_descriptors.h"
 #include "hawser/loop.h"
@@ -55,10 +60,10 @@ class TcpListener final : public Listener, exec::Watcher {
       // The accepted connections are served before more are accepted. Otherwise many clients at once would fill the
       // server with connections whose HELLOs nobody has read.
       if (accepted == accepts_per_turn) return retry_.start(loop_, loop_.now());
-      const int fd = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd >= 0) {
+      Descriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (socket.valid()) {
         ++accepted;
-        accept_one(Descriptor(fd));
+        accept_one(std::move(socket));
         continue;
       }
       if (errno == EAGAIN) return;
@@ -117,15 +122,62 @@ class TcpListener final : public Listener, exec::Watcher {
   Time next_line_{};  // Earliest time of the next log line about a failure.
 };
 
-Result<Descriptor> listening_socket(const SocketAddress& address, std::string_view text) {
+// A host with several addresses, such as localhost, listens on each of them, at one port.
+class TcpListeners final : public Listener {
+ public:
+  explicit TcpListeners(std::vector<std::unique_ptr<TcpListener>> all) : all_(std::move(all)) {}
+
+  std::string address() const override { return all_.front()->address(); }
+
+ private:
+  const std::vector<std::unique_ptr<TcpListener>> all_;
+};
+
+Result<Descriptor> listening_socket(const SocketAddress& address, bool one_family, std::string_view text, int& error) {
   Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
+  if (!socket.valid()) {
+    error = errno;
+    return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", error));
+  }
   const int on = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  // Otherwise [::] takes the port of 0.0.0.0 too.
+  if (one_family && address.family() == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   if (bind(socket.get(), address.get(), address.size) != 0 || ::listen(socket.get(), backlog_max) != 0) {
-    return std::unexpected(socket_error(ErrorCode::unavailable, "cannot listen on " + std::string(text), errno));
+    error = errno;
+    std::string what = "cannot listen on " + std::string(text);
+    if (one_family) what += " (" + to_string(address) + ")";
+    return std::unexpected(socket_error(ErrorCode::unavailable, what, error));
   }
   return socket;
+}
+
+// One socket for each address. Addresses that this machine does not have are left out, unless it has none of them.
+Result<std::vector<Descriptor>> listening_sockets(std::vector<SocketAddress> addresses, std::string_view text) {
+  constexpr int ports_tried_max = 16;
+  const bool any_port = addresses.front().port() == 0;
+  for (int tried = 0;; ++tried) {
+    std::vector<Descriptor> sockets;
+    std::optional<Error> absent;
+    bool again = false;
+    for (SocketAddress one : addresses) {
+      if (any_port && !sockets.empty()) one.set_port(local_port(sockets.front().get()));
+      int error = 0;
+      Result<Descriptor> socket = listening_socket(one, addresses.size() > 1, text, error);
+      if (socket) {
+        sockets.push_back(std::move(*socket));
+      } else if (error == EADDRNOTAVAIL || error == EAFNOSUPPORT) {
+        absent = std::move(socket.error());
+      } else if (again = any_port && error == EADDRINUSE && !sockets.empty() && tried < ports_tried_max; again) {
+        break;  // The port that is free for one address is not free for another.
+      } else {
+        return std::unexpected(std::move(socket.error()));
+      }
+    }
+    if (again) continue;
+    if (sockets.empty()) return std::unexpected(std::move(*absent));
+    return sockets;
+  }
 }
 
 // Resumes when a connecting socket becomes writable or the time is up.
@@ -193,13 +245,14 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
   if (!where) return std::unexpected(std::move(where.error()));
   Result<std::vector<SocketAddress>> addresses = resolve(*where, true, true);
   if (!addresses) return std::unexpected(std::move(addresses.error()));
-  // Uses the first address that works: an unspecified host resolves to IPv4 before IPv6, or the other way round.
-  Result<Descriptor> socket = fail(ErrorCode::unavailable, "no address for " + std::string(address));
-  for (const SocketAddress& one : *addresses) {
-    socket = listening_socket(one, address);
-    if (socket) return std::make_unique<TcpListener>(loop, std::move(*socket), SocketFile(), sink);
+  Result<std::vector<Descriptor>> sockets = listening_sockets(std::move(*addresses), address);
+  if (!sockets) return std::unexpected(std::move(sockets.error()));
+  std::vector<std::unique_ptr<TcpListener>> all;
+  for (Descriptor& socket : *sockets) {
+    all.push_back(std::make_unique<TcpListener>(loop, std::move(socket), SocketFile(), sink));
   }
-  return std::unexpected(std::move(socket.error()));
+  if (all.size() == 1) return std::move(all.front());
+  return std::make_unique<TcpListeners>(std::move(all));
 }
 
 namespace {

@@ -168,6 +168,34 @@ TEST_P(TcpNetworkTest, IPv6) {
   EXPECT_TRUE(connect((*listener)->address()).has_value());
 }
 
+TEST_P(TcpNetworkTest, ListensOnEachAddressOfAHost) {
+  if (!network.listen(loop, "[::1]:0", accepting)) GTEST_SKIP() << "this host has no IPv6";
+  std::unique_ptr<Listener> listener = listen("*:0");
+  ASSERT_NE(listener, nullptr);
+  const std::string address = listener->address();
+  const std::string port = address.substr(address.rfind(':') + 1);
+  EXPECT_TRUE(connect("127.0.0.1:" + port).has_value());
+  EXPECT_TRUE(connect("[::1]:" + port).has_value());
+  ASSERT_TRUE(until([&] { return accepting.streams.size() == 2; }));
+  // Rules for addresses would not find "[::ffff:127.0.0.1]".
+  std::vector<std::string> peers;
+  for (const auto& stream : accepting.streams) peers.push_back(stream->peer());
+  EXPECT_THAT(peers, testing::UnorderedElementsAre(testing::StartsWith("127.0.0.1:"), testing::StartsWith("[::1]:")));
+  listener.reset();
+  EXPECT_NE(listen("*:" + port), nullptr) << "both sockets were closed";
+}
+
+// Clients that use the address of another server would get its answers.
+TEST_P(TcpNetworkTest, DoesNotListenOnAPartOfAHost) {
+  std::unique_ptr<Listener> other = listen("0.0.0.0:0");
+  ASSERT_NE(other, nullptr);
+  const std::string address = other->address();
+  const Result<std::unique_ptr<Listener>> listener =
+      network.listen(loop, "*" + address.substr(address.rfind(':')), accepting);
+  ASSERT_FALSE(listener.has_value());
+  EXPECT_THAT(listener.error().text, testing::HasSubstr("(" + address + ")"));
+}
+
 TEST_P(TcpNetworkTest, NobodyListens) {
   std::string address;
   address = listen()->address();
