@@ -45,6 +45,26 @@ CONDITIONAL_FILES = {
 }
 CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "apps/bench/*", "fuzz/*")
 
+# Calls of the library that make a descriptor. Their result goes at once to an owner that keeps it above the standard
+# descriptors (base/descriptor.h). The programs open these first.
+MAKES_DESCRIPTOR = re.compile(
+    r"(?<![\w.>])(?:::)?(?:open(?:at)?\([^;]*?\bO_\w+|creat\(|opendir\(|mkos?temps?\(|shm_open\(|"
+    r"(?:socket|socketpair|pipe2?|accept4?|epoll_create1?|eventfd|timerfd_create|memfd_create|inotify_init1?|signalfd)\("
+    r"[^;]*?(?:SOCK_|O_|EPOLL_|EFD_|TFD_|MFD_|IN_|SFD_|nullptr)|dup\(\w|fcntl\([^;]*?\bF_DUPFD|"
+    r"syscall\(SYS_(?:pidfd_open|memfd_secret|userfaultfd|perf_event_open)|io_uring_queue_init)|\bstd::o?fstream\b")
+OWNED = re.compile(r"(?:\bDescriptor(?: \w+)?|\babove_standard|_)\(\s*(?:static_cast<int>\()?$|\bDescriptor $")
+# Calls of the library that raise SIGPIPE, unless with MSG_NOSIGNAL or within WriteSignalsBlocked.
+RAISES_SIGPIPE = re.compile(
+    r"(?<![\w.>])(?:::)?(?:(?:write|writev|pwritev2|splice|sendfile|dprintf)\((?:\w*fd\w*|descriptor|[\w.]+\.get\(\)),|"
+    r"send(?:msg|to|mmsg)?\((?:\w*fd\(?\)?|\w*socket\w*|to|descriptor|[\w.]+\.get\(\)),(?![^;]*\bMSG_NOSIGNAL))")
+RAW_DESCRIPTOR_FILES = {
+    "src/base/descriptor.cpp": "the owner itself",
+    "src/base/log_output.cpp": "writes within WriteSignalsBlocked",
+    "src/base/cpu_latency.cpp": "writes to a device, which raises no signal",
+    "src/base/file_watch.cpp": "writes to an eventfd, which raises no signal",
+    "src/exec/io_uring.cpp": "the descriptors are results in a structure and an array, and are moved from there",
+}
+
 # Folders with comments, error texts or pages that break the rules of prose.py. The table only shrinks: tidy.py asks for
 # the removal of an entry whose folder is clean.
 PROSE_PENDING = (
@@ -261,6 +281,7 @@ def check_file(path, text):
         yield from check_prose(path, text)
     if not path.endswith((".h", ".cpp")):
         return
+    yield from check_descriptors(path, text)
     count = len(text.splitlines())
     limit = HEADER_LINES_MAX if path.endswith(".h") else SOURCE_LINES_MAX
     if count > limit and path not in LONG_FILES:
@@ -270,6 +291,20 @@ def check_file(path, text):
         yield Finding(path, 1, "#pragma once is missing", "make it the first line")
     if path.endswith("_test.cpp") and not TEST.search(text):
         yield Finding(path, 1, "a test file without a TEST", "add one, or rename the file")
+
+
+def check_descriptors(path, text):
+    """Finds descriptors that may become standard descriptors, and writes that may raise SIGPIPE."""
+    if not path.startswith("src/") or "/test/" in path or path.endswith("_testing.h") or path in RAW_DESCRIPTOR_FILES:
+        return
+    text = re.sub(r"//[^\n]*", "", text)
+    for call in MAKES_DESCRIPTOR.finditer(text):
+        if not OWNED.search(text[:call.start()]):
+            yield Finding(path, text.count("\n", 0, call.start()) + 1, "a descriptor that may be 0, 1 or 2",
+                          "make it within Descriptor(...) or above_standard(...), or list the file with a reason")
+    for call in RAISES_SIGPIPE.finditer(text):
+        yield Finding(path, text.count("\n", 0, call.start()) + 1, "a write that may raise SIGPIPE",
+                      "use MSG_NOSIGNAL or WriteSignalsBlocked, or list the file in RAW_DESCRIPTOR_FILES with a reason")
 
 
 def prose_is_checked(path):

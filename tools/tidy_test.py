@@ -47,6 +47,31 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(self.findings(path, text), [])
 
 
+class Descriptors(TidyTest):
+    def test_unowned(self):
+        for call in ("const int fd = ::open(path, O_RDONLY | O_CLOEXEC);", "int fd = socket(AF_INET, SOCK_STREAM, 0);",
+                     "fd_ = accept4(listener, nullptr, nullptr, 0);", "wake = eventfd(0, EFD_NONBLOCK);",
+                     "const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);", "std::ofstream file(path);"):
+            self.assert_fires("src/base/file.cpp", "int x;\n" + call + "\n", 2, "may be 0, 1 or 2")
+
+    def test_owned(self):
+        for call in ("const Descriptor file(::open(path, O_RDONLY));", "epoll_(epoll_create1(EPOLL_CLOEXEC))",
+                     "socket_ = Descriptor(\n    ::socket(AF_INET, SOCK_STREAM, 0));",
+                     "int fd = above_standard(::socket(family, type | SOCK_NONBLOCK, protocol));",
+                     "auto opened = RdmaDevice::open(options_, O_);", "std::ifstream file(path);"):
+            self.assert_quiet("src/base/file.cpp", call + "\n")
+
+    def test_programs_and_tests_are_free(self):
+        self.assert_quiet("apps/kv/file.cpp", "const int fd = ::open(path, O_RDONLY);\n")
+        self.assert_quiet("src/base/test/file_test.cpp", "TEST(A, B) { const int fd = ::open(path, O_RDONLY); }\n")
+
+    def test_sigpipe(self):
+        for call in ("::write(fd, data, size);", "send(socket_.get(), data, size,\n     MSG_DONTWAIT);", "write(bell_.get(), &one, 1);"):
+            self.assert_fires("src/base/file.cpp", call + "\n", 1, "may raise SIGPIPE")
+        for call in ("send(fd, data, size,\n     MSG_DONTWAIT | MSG_NOSIGNAL);", "stream_->send(pieces);", "write(bytes);"):
+            self.assert_quiet("src/base/file.cpp", call + "\n")
+
+
 class Layers(TidyTest):
     def test_arrow_up(self):
         self.assert_fires("src/exec/loop.cpp", '// Why.\n#include "rpc/client.h"\n', 2, "from exec to rpc points up")

@@ -26,16 +26,11 @@ Result<CpuLatency> CpuLatency::hold(std::chrono::microseconds most, const std::s
                     " us: " + std::strerror(error) +
                     ": run as root or be given the right to write it, or leave cpu_latency_max unset");
   };
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return failed("open");
-  CpuLatency held(fd);
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file.valid()) return failed("open");
   const auto value = static_cast<std::int32_t>(most.count());
-  if (::write(fd, &value, sizeof value) != sizeof value) return failed("write");
-  return held;
-}
-
-CpuLatency::~CpuLatency() {
-  if (fd_ >= 0) ::close(fd_);
+  if (::write(file.get(), &value, sizeof value) != sizeof value) return failed("write");
+  return CpuLatency(std::move(file));
 }
 
 }  // namespace hawser

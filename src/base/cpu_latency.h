@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "hawser/error.h"
 
 namespace hawser {
@@ -18,16 +19,10 @@ class CpuLatency {
   // `most` is the longest wake-up latency, at most 2,000 s; 0 keeps the processors awake. The error names what is
   // missing.
   static Result<CpuLatency> hold(std::chrono::microseconds most, const std::string& path = device);
-  CpuLatency(CpuLatency&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  CpuLatency& operator=(CpuLatency other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~CpuLatency();
 
  private:
-  explicit CpuLatency(int fd) noexcept : fd_(fd) {}
-  int fd_;  // The kernel applies the value as long as this descriptor is open.
+  explicit CpuLatency(Descriptor file) noexcept : file_(std::move(file)) {}
+  Descriptor file_;  // The kernel applies the value as long as this descriptor is open.
 };
 
 }  // namespace hawser

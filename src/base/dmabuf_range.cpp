@@ -43,7 +43,7 @@ Result<DmabufRange> DmabufRange::open(int descriptor, std::uint64_t offset, std:
   if (bytes == 0) return fail(ErrorCode::invalid_argument, "a registered buffer needs one byte or more");
   struct stat status{};
   DmabufRange range;
-  range.descriptor_ = Descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  range.descriptor_ = Descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, first_own_descriptor));
   if (!range.descriptor_.valid() || ::fstat(range.descriptor_.get(), &status) != 0) {
     const int error = errno;
     return fail(error == EMFILE ? ErrorCode::overloaded : ErrorCode::invalid_argument,

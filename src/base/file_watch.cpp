@@ -23,6 +23,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/descriptor.h"
+
 namespace hawser {
 namespace {
 
@@ -133,8 +135,6 @@ class FileWatcher {
       alignas(std::thread) std::array<std::byte, sizeof(std::thread)> forgotten;
       new (forgotten.data()) std::thread(std::move(thread_));
     }
-    if (inotify_ >= 0) ::close(inotify_);
-    if (bell_ >= 0) ::close(bell_);
   }
 
   // False in a child of the process that has made it: the thread and the events are the parent's.
@@ -146,7 +146,7 @@ class FileWatcher {
     std::map<int, std::set<std::string>> now;
     Result<void> all;
     for (const auto& [folder, names] : places) {
-      const int watch = ::inotify_add_watch(inotify_, folder.c_str(), watched);
+      const int watch = ::inotify_add_watch(inotify_.get(), folder.c_str(), watched);
       if (watch >= 0) {
         now[watch].insert(names.begin(), names.end());
       } else if (all) {
@@ -184,13 +184,13 @@ class FileWatcher {
   FileWatcher() = default;
 
   Result<void> begin() {
-    inotify_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (inotify_ < 0) {
+    inotify_ = Descriptor(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+    if (!inotify_.valid()) {
       return cannot_watch("files cannot be watched for changes",
                           errno == EMFILE ? "raise fs.inotify.max_user_instances, or ulimit -n" : "");
     }
-    bell_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (bell_ < 0) return cannot_watch("files cannot be watched for changes", "");
+    bell_ = Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!bell_.valid()) return cannot_watch("files cannot be watched for changes", "");
     try {
       thread_ = std::thread([this] { serve(); });
     } catch (const std::system_error& error) {
@@ -201,7 +201,7 @@ class FileWatcher {
   }
   void wake() noexcept {
     const std::uint64_t one = 1;
-    static_cast<void>(::write(bell_, &one, sizeof one));  // It fails only if it is set already.
+    static_cast<void>(::write(bell_.get(), &one, sizeof one));  // It fails only if it is set already.
   }
   void forget(Entry& entry, int folder) noexcept {
     const auto found = folders_.find(folder);
@@ -209,7 +209,7 @@ class FileWatcher {
     found->second.erase(&entry);
     if (!found->second.empty()) return;
     folders_.erase(found);
-    ::inotify_rm_watch(inotify_, folder);  // It may have ended by itself.
+    ::inotify_rm_watch(inotify_.get(), folder);  // It may have ended by itself.
   }
 
   void serve() {
@@ -242,15 +242,15 @@ class FileWatcher {
       const auto rest = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
       timeout_ms = static_cast<int>(std::clamp(rest, std::chrono::milliseconds(0), once_max).count());
     }
-    std::array<pollfd, 2> waited = {pollfd{inotify_, POLLIN, 0}, pollfd{bell_, POLLIN, 0}};
+    std::array<pollfd, 2> waited = {pollfd{inotify_.get(), POLLIN, 0}, pollfd{bell_.get(), POLLIN, 0}};
     ::poll(waited.data(), waited.size(), timeout_ms);
     std::uint64_t rings = 0;
-    static_cast<void>(::read(bell_, &rings, sizeof rings));
+    static_cast<void>(::read(bell_.get(), &rings, sizeof rings));
   }
   void read_events() {
     alignas(inotify_event) std::array<char, 4096> bytes;
     const Clock::time_point due = Clock::now() + FileWatch::batch_time;
-    const ssize_t size = ::read(inotify_, bytes.data(), bytes.size());
+    const ssize_t size = ::read(inotify_.get(), bytes.data(), bytes.size());
     for (ssize_t at = 0; at < size;) {
       const auto* const event = reinterpret_cast<const inotify_event*>(bytes.data() + at);
       at += static_cast<ssize_t>(sizeof *event) + event->len;
@@ -273,8 +273,8 @@ class FileWatcher {
   }
 
   const pid_t process_ = ::getpid();
-  int inotify_ = -1;
-  int bell_ = -1;
+  Descriptor inotify_;
+  Descriptor bell_;
   std::mutex mutex_;  // Guards the following members, and the entries.
   std::condition_variable idle_;
   std::set<Entry*> entries_;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/descriptor.h"
+#include "base/log_output.h"
 
 namespace hawser {
 namespace {
@@ -69,6 +70,11 @@ Result<SecretVector<char>> read_secret_file(const std::string& path, std::size_t
   }
   bytes.resize(got);
   return bytes;
+}
+
+bool write_private_file(const std::string& path, std::string_view bytes) noexcept {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  return file.valid() && ::fchmod(file.get(), 0600) == 0 && write_ready(file.get(), bytes) == bytes.size();
 }
 
 }  // namespace hawser

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "base/secret_memory.h"
 #include "hawser/error.h"
@@ -15,5 +16,8 @@ namespace hawser {
 // for `pipe_time`.
 Result<SecretVector<char>> read_secret_file(const std::string& path, std::size_t bytes_max, const std::stop_token& stop,
                                             Duration pipe_time);
+
+// Makes or overwrites a file that only its owner may read. False, with errno, if that fails.
+bool write_private_file(const std::string& path, std::string_view bytes) noexcept;
 
 }  // namespace hawser

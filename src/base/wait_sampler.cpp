@@ -56,7 +56,10 @@ void prepare_forks() {
 }
 
 struct Folder {
-  explicit Folder(const char* path) : stream(::opendir(path)) {}
+  explicit Folder(const char* path) : Folder(above_standard(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC))) {}
+  explicit Folder(int file) noexcept : stream(file < 0 ? nullptr : ::fdopendir(file)) {
+    if (file >= 0 && stream == nullptr) ::close(file);
+  }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
   ~Folder() {

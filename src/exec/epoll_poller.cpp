@@ -25,31 +25,21 @@ Time monotonic_now() noexcept {
   return Time(Duration(std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec));
 }
 
-EpollPoller::EpollPoller() {
-  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_fd_ < 0) fail_setup("epoll_create1");
-  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_fd_ < 0) {
-    close(epoll_fd_);
-    fail_setup("eventfd");
-  }
+EpollPoller::EpollPoller() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!epoll_.valid()) fail_setup("epoll_create1");
+  if (!wake_.valid()) fail_setup("eventfd");
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.u64 = wake_token;
-  epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &event);
-}
-
-EpollPoller::~EpollPoller() {
-  close(wake_fd_);
-  close(epoll_fd_);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
 }
 
 Time EpollPoller::now() const noexcept { return monotonic_now(); }
 
 std::size_t EpollPoller::wait(Duration timeout, Time& now) {
   std::array<epoll_event, events_max> events;
-  const int count = timeout == Duration::zero() ? epoll_wait(epoll_fd_, events.data(), events_max, 0)
-                                                : sleep_in_epoll(epoll_fd_, events, timeout);
+  const int count = timeout == Duration::zero() ? epoll_wait(epoll_.get(), events.data(), events_max, 0)
+                                                : sleep_in_epoll(epoll_.get(), events, timeout);
   now = monotonic_now();
   std::size_t delivered = 0;
   for (int i = 0; i < count; ++i) {
@@ -68,13 +58,13 @@ std::size_t EpollPoller::wait(Duration timeout, Time& now) {
   return delivered;
 }
 
-void EpollPoller::wake() noexcept { eventfd_write(wake_fd_, 1); }
+void EpollPoller::wake() noexcept { eventfd_write(wake_.get(), 1); }
 
 void EpollPoller::watch(int fd, Watcher& watcher) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = watchers_.add(fd, watcher);
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     const int error = errno;
     watchers_.remove(fd);
     throw std::system_error(error, std::generic_category(),
@@ -85,7 +75,7 @@ void EpollPoller::watch(int fd, Watcher& watcher) {
 
 void EpollPoller::unwatch(int fd, Watcher&) noexcept {
   watchers_.remove(fd);
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 }  // namespace hawser::exec

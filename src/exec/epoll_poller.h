@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/descriptor.h"
 #include "exec/watcher_table.h"
 #include "hawser/transport/poller.h"
 
@@ -10,7 +11,6 @@ class EpollPoller final : public Poller {
  public:
   // Throws std::system_error if the process is out of descriptors.
   EpollPoller();
-  ~EpollPoller() override;
 
   std::string_view name() const noexcept override { return "epoll"; }
   Time now() const noexcept override;
@@ -23,8 +23,8 @@ class EpollPoller final : public Poller {
   static constexpr int events_max = 256;  // Maximum of events that one system call returns.
   static constexpr std::uint64_t wake_token = ~std::uint64_t{0};
 
-  int epoll_fd_ = -1;
-  int wake_fd_ = -1;
+  const Descriptor epoll_;
+  const Descriptor wake_;
   WatcherTable watchers_;
 };
 

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/allocation_hook.h"
+#include "base/descriptor.h"
 #include "exec/idle_functions.h"
 
 namespace hawser::exec {
@@ -76,6 +77,10 @@ std::string IoUring::Ring::setup() {
     return failed("io_uring_setup", -error);
   }
   made = true;
+  if (const int fd = above_standard(uring.ring_fd); fd != uring.ring_fd) {
+    uring.ring_fd = uring.enter_ring_fd = fd;
+    if (fd < 0) return failed("io_uring_setup", errno);
+  }
   if ((params.features & IORING_FEAT_EXT_ARG) == 0) return "the kernel cannot wait with a timeout";
   io_uring_probe* const probe = io_uring_get_probe_ring(&uring);
   if (probe == nullptr) return "the kernel does not list its operations (IORING_REGISTER_PROBE failed)";
@@ -122,8 +127,10 @@ std::string IoUring::Ring::try_out() {
   if (const int error = enable(); error < 0) return failed("enabling the ring", -error);
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return failed("socketpair", errno);
+  const Descriptor receiver(ends[0]);
+  const Descriptor sender(ends[1]);
   io_uring_sqe* const sqe = io_uring_get_sqe(&uring);
-  io_uring_prep_recv_multishot(sqe, ends[0], nullptr, 0, 0);
+  io_uring_prep_recv_multishot(sqe, receiver.get(), nullptr, 0, 0);
   sqe->flags |= IOSQE_BUFFER_SELECT;
   sqe->buf_group = buffer_group;
   std::string reason;
@@ -131,16 +138,14 @@ std::string IoUring::Ring::try_out() {
   for (int turn = 0; turn < 2 && reason.empty(); ++turn) {
     __kernel_timespec limit{.tv_sec = 1, .tv_nsec = 0};
     io_uring_cqe* cqe = nullptr;
-    if (write(ends[1], "x", 1) != 1 || io_uring_submit_and_wait_timeout(&uring, &cqe, 1, &limit, nullptr) < 0 ||
-        cqe == nullptr || cqe->res != 1 ||
+    if (send(sender.get(), "x", 1, MSG_NOSIGNAL) != 1 ||
+        io_uring_submit_and_wait_timeout(&uring, &cqe, 1, &limit, nullptr) < 0 || cqe == nullptr || cqe->res != 1 ||
         (cqe->flags & (IORING_CQE_F_BUFFER | IORING_CQE_F_MORE)) != (IORING_CQE_F_BUFFER | IORING_CQE_F_MORE)) {
       reason = "receiving again and again into provided buffers does not work";
     } else {
       io_uring_cqe_seen(&uring, cqe);
     }
   }
-  close(ends[0]);
-  close(ends[1]);
   return reason;
 }
 

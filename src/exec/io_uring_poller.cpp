@@ -20,20 +20,20 @@ bool passes(int error) noexcept { return error == ECANCELED || error == EAGAIN |
 Result<std::unique_ptr<Poller>> IoUringPoller::make() {
   Result<std::unique_ptr<IoUring>> ring = IoUring::make();
   if (!ring) return std::unexpected(std::move(ring.error()));
-  const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_fd < 0) {
+  Descriptor bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell.valid()) {
     return fail(ErrorCode::unavailable, "eventfd: " + std::generic_category().message(errno), ErrorScope::transport);
   }
-  return std::unique_ptr<Poller>(new IoUringPoller(std::move(*ring), wake_fd));
+  return std::unique_ptr<Poller>(new IoUringPoller(std::move(*ring), std::move(bell)));
 }
 
-IoUringPoller::IoUringPoller(std::unique_ptr<IoUring> ring, int wake_fd) : ring_(std::move(ring)), wake_fd_(wake_fd) {
-  watch(wake_fd_, wake_);
+IoUringPoller::IoUringPoller(std::unique_ptr<IoUring> ring, Descriptor bell)
+    : ring_(std::move(ring)), bell_(std::move(bell)) {
+  watch(bell_.get(), wake_);
 }
 
 IoUringPoller::~IoUringPoller() {
-  ring_.reset();
-  close(wake_fd_);
+  ring_.reset();  // Before the descriptor that it polls.
 }
 
 Time IoUringPoller::now() const noexcept { return monotonic_now(); }
@@ -47,7 +47,7 @@ std::size_t IoUringPoller::wait(Duration timeout, Time& now) {
 }
 
 // The eventfd is never read: each write raises an edge by itself, and the counter cannot reach its maximum.
-void IoUringPoller::wake() noexcept { eventfd_write(wake_fd_, 1); }
+void IoUringPoller::wake() noexcept { eventfd_write(bell_.get(), 1); }
 
 IoUringPoller::Watch::Watch(IoUring& on, int watched, Watcher& notified)
     : ring(on), fd(watched), watcher(notified), token(ring.poll_always(fd, POLLIN | POLLOUT | POLLRDHUP, *this)) {}

@@ -3,6 +3,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "base/descriptor.h"
 #include "exec/io_uring.h"
 #include "hawser/transport/poller.h"
 
@@ -39,10 +40,10 @@ class IoUringPoller final : public Poller {
     std::size_t seen = 0;
   };
 
-  IoUringPoller(std::unique_ptr<IoUring> ring, int wake_fd);
+  IoUringPoller(std::unique_ptr<IoUring> ring, Descriptor bell);
 
   std::unique_ptr<IoUring> ring_;
-  int wake_fd_;
+  const Descriptor bell_;
   Wake wake_;
   std::unordered_map<int, std::unique_ptr<Watch>> watches_;  // By descriptor.
 };

@@ -4,11 +4,11 @@
 #include <openssl/x509v3.h>
 
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
+#include "base/secret_file.h"
 #include "security/tls/certificate.h"
 
 namespace hawser::tls {
@@ -26,19 +26,13 @@ KeyPtr make_key(unsigned rsa_bits, bool ed25519 = false) {
   return key;
 }
 
-// Readable by the owner alone, since it may be a key. Replaces a file in one step.
+// The file may be a key. Replaces a file in one step.
 void write_file(const std::string& path, const BIO* bio) {
   char* data = nullptr;
   const long size = BIO_get_mem_data(const_cast<BIO*>(bio), &data);
   const std::string temporary = path + ".new";
   std::error_code error;
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    std::filesystem::permissions(temporary, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write,
-                                 error);
-    file.write(data, size);
-    require(file.good() && !error, "cannot write " + path);
-  }
+  require(write_private_file(temporary, {data, static_cast<std::size_t>(size)}), "cannot write " + path);
   std::filesystem::rename(temporary, path, error);
   require(!error, "cannot write " + path);
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/at_fork.h"
+#include "base/descriptor.h"
 #include "base/escaped_text.h"
 #include "hawser/loop.h"
 
@@ -148,6 +149,7 @@ void Pkcs11Module::close_noted() noexcept {
 CK_RV Pkcs11Module::initialize() const noexcept {
   CK_C_INITIALIZE_ARGS arguments{};
   arguments.flags = CKF_OS_LOCKING_OK;
+  open_standard_descriptors();  // A module may make descriptors of its own.
   const CK_RV result = functions_->C_Initialize(&arguments);
   return result == CKR_CRYPTOKI_ALREADY_INITIALIZED ? CKR_OK : result;
 }

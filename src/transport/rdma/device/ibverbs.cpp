@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/descriptor.h"
 #include "hawser/loop.h"
 #include "transport/rdma/device/device_places.h"
 
@@ -636,6 +637,7 @@ class SystemVerbs final : public Verbs {
   }
 
   Result<std::shared_ptr<Device>> open(const std::string& name) override {
+    open_standard_descriptors();  // libibverbs makes descriptors of its own.
     const DeviceList list;
     const auto devices = list.devices();
     if (!devices) return std::unexpected(devices.error());

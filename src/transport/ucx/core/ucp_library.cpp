@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/descriptor.h"
+
 namespace hawser::transport {
 namespace {
 
@@ -34,6 +36,7 @@ Result<void> UcpLibrary::open() {
         "sanitized program",
         ErrorScope::transport);
   }
+  open_standard_descriptors();  // UCX makes descriptors of its own.
   // libucs installs handlers of SIGSEGV and other signals, and a signal stack, when it is loaded. Both are restored.
   stack_t stack{};
   const bool had_stack = ::sigaltstack(nullptr, &stack) == 0;
