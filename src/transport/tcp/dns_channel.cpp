@@ -1,12 +1,19 @@
 #include "transport/tcp/dns_channel.h"
 
+// Newer versions deprecate the functions that set the functions for sockets, which Debian 12 has alone.
+#define CARES_NO_DEPRECATED
 #include <ares.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "hawser/detail/loop_access.h"
 #include "transport/tcp/address_list.h"
 
@@ -31,10 +38,61 @@ std::unexpected<Error> failed(std::string_view what, int status) {
   return fail(ErrorCode::unavailable, std::string(what) + ares_strerror(status), ErrorScope::connection);
 }
 
+// The sockets of c-ares are no standard descriptors, and raise no SIGPIPE.
+ares_socket_t make_socket(int family, int type, int protocol, void*) {
+  const int fd = above_standard(::socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
+  const int on = 1;
+  if (fd >= 0 && type == SOCK_STREAM) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
+}
+
+const ares_socket_functions socket_functions = {
+    .asocket = &make_socket,
+    .aclose = [](ares_socket_t fd, void*) { return ::close(fd); },
+    .aconnect = [](ares_socket_t fd, const sockaddr* to, ares_socklen_t size,
+                   void*) { return ::connect(fd, to, size); },
+    .arecvfrom = [](ares_socket_t fd, void* to, std::size_t size, int flags, sockaddr* from, ares_socklen_t* from_size,
+                    void*) -> ares_ssize_t { return ::recvfrom(fd, to, size, flags, from, from_size); },
+    .asendv = [](ares_socket_t fd, const iovec* pieces, int count, void*) -> ares_ssize_t {
+      msghdr message{};
+      message.msg_iov = const_cast<iovec*>(pieces);
+      message.msg_iovlen = static_cast<std::size_t>(count);
+      return ::sendmsg(fd, &message, MSG_NOSIGNAL);
+    },
+};
+
+// The search goes on after these, as that of the C library does. c-ares reports SERVFAIL of all servers as
+// ARES_ECONNREFUSED.
+bool may_exist_elsewhere(int status) noexcept {
+  switch (status) {
+    case ARES_ENOTFOUND:
+    case ARES_ENODATA:
+    case ARES_ESERVFAIL:
+    case ARES_EREFUSED:
+    case ARES_ENOTIMP:
+    case ARES_ECONNREFUSED:
+    case ARES_EBADNAME: return true;  // A domain makes the name longer than a name may be.
+    default: return false;
+  }
+}
+
 }  // namespace
 
 Result<void> DnsChannel::open(const ResolverOptions& options) {
   if (const int status = library_ready(); status != ARES_SUCCESS) return failed("", status);
+  // Another channel reads the search domains: the one that asks must have none. The search of c-ares ends at SERVFAIL.
+  ares_channel configured = nullptr;
+  if (const int status = ares_init(&configured); status != ARES_SUCCESS) return failed("", status);
+  ares_options found{};
+  int present = 0;
+  const int saved = ares_save_options(configured, &found, &present);
+  if (saved == ARES_SUCCESS) {
+    if ((present & ARES_OPT_NDOTS) != 0) dots_min_ = static_cast<std::size_t>(std::max(found.ndots, 0));
+    if ((present & ARES_OPT_DOMAINS) != 0) domains_.assign(found.domains, found.domains + found.ndomains);
+    ares_destroy_options(&found);
+  }
+  ares_destroy(configured);
+  if (saved != ARES_SUCCESS) return failed("", saved);
   ares_options with{};
   with.timeout = first_timeout_ms;
   with.tries = tries;
@@ -42,11 +100,16 @@ Result<void> DnsChannel::open(const ResolverOptions& options) {
   with.sock_state_cb_data = this;
   char dns_only[] = "b";
   with.lookups = dns_only;
+  with.ndomains = 0;
+  with.flags = found.flags | ARES_FLAG_NOSEARCH;
+  with.ndots = 0;
   ares_channel channel = nullptr;
   const int status = ares_init_options(&channel, &with,
-                                       ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB | ARES_OPT_LOOKUPS);
+                                       ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB | ARES_OPT_LOOKUPS |
+                                           ARES_OPT_DOMAINS | ARES_OPT_FLAGS | ARES_OPT_NDOTS);
   if (status != ARES_SUCCESS) return failed("", status);
   channel_ = channel;
+  ares_set_socket_functions(channel_, &socket_functions, nullptr);
   if (!options.servers.empty()) {
     if (const int set = ares_set_servers_ports_csv(channel_, options.servers.c_str()); set != ARES_SUCCESS) {
       return failed("name servers '" + options.servers + "': ", set);
@@ -72,15 +135,34 @@ void DnsChannel::on_loop_end() noexcept {
 // ---- Questions ----
 
 void DnsChannel::ask(Asker& asker, const HostPort& where) {
-  for (const int family : {AF_INET6, AF_INET}) {
-    auto question = std::make_unique<Question>();
-    *question = {this, &asker, family, where};
-    waiting_.push_back(std::move(question));
-  }
+  auto search = std::make_shared<Search>();
+  search->asker = &asker;
+  search->names = names_of(where);
+  ask_for_next(search);
   kept_ = shared_from_this();
   idle_since_ = {};
   begin_waiting();
   if (open_ != 0) Timer::start(loop_, loop_.now() + tick);
+}
+
+std::vector<HostPort> DnsChannel::names_of(const HostPort& where) const {
+  std::vector<HostPort> names;
+  const auto dots = static_cast<std::size_t>(std::ranges::count(where.host, '.'));
+  if (!where.host.ends_with('.')) {
+    for (const std::string& domain : domains_) {
+      names.push_back({where.host + (domain.starts_with('.') ? "" : ".") + domain, where.port});
+    }
+  }
+  names.insert(dots >= dots_min_ ? names.begin() : names.end(), where);
+  return names;
+}
+
+void DnsChannel::ask_for_next(const std::shared_ptr<Search>& search) {
+  for (const int family : {AF_INET6, AF_INET}) {
+    auto question = std::make_unique<Question>();
+    *question = {this, search, family, search->names[search->at]};
+    waiting_.push_back(std::move(question));
+  }
 }
 
 void DnsChannel::begin_waiting() {
@@ -100,10 +182,10 @@ void DnsChannel::begin_waiting() {
 }
 
 void DnsChannel::withdraw(Asker& asker) noexcept {
-  std::erase_if(waiting_, [&](const auto& one) { return one->asker == &asker; });
+  std::erase_if(waiting_, [&](const auto& one) { return one->search->asker == &asker; });
   for (const auto& one : questions_) {
-    if (one->asker != &asker) continue;
-    one->asker = nullptr;
+    if (one->search == nullptr || one->search->asker != &asker) continue;
+    one->search.reset();
     ++withdrawn_;
   }
   // Nobody waits for an answer, so the sockets are closed.
@@ -121,7 +203,7 @@ void DnsChannel::on_answer(void* at, int status, int, ares_addrinfo* result) noe
   *place = std::move(self.questions_.back());
   self.questions_.pop_back();
   --self.open_;
-  if (question->asker == nullptr) {
+  if (question->search == nullptr) {
     --self.withdrawn_;
     return;
   }
@@ -135,10 +217,34 @@ void DnsChannel::on_answer(void* at, int status, int, ares_addrinfo* result) noe
       address.size = static_cast<socklen_t>(node->ai_addrlen);
       found.push_back(address);
     }
+    self.on_answer(question->search, question->family, status, std::move(found));
   } catch (const std::exception&) {
-    status = ARES_ENOMEM;
+    question->search->asker->on_answer(question->family, ARES_ENOMEM, {});
   }
-  question->asker->on_answer(question->family, status, std::move(found));
+}
+
+void DnsChannel::on_answer(const std::shared_ptr<Search>& search, int family, int status,
+                           std::vector<SocketAddress> found) {
+  const std::size_t place = family == AF_INET6 ? 0 : 1;
+  search->status[place] = status;
+  search->found |= status == ARES_SUCCESS;
+  // Addresses of one family do not wait for the other one.
+  if (status == ARES_SUCCESS) search->asker->on_answer(family, status, std::move(found));
+  if (!search->status[0] || !search->status[1]) return;
+  const auto failed = [&](std::size_t at) { return *search->status[at] != ARES_SUCCESS; };
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (search->worst[i] == ARES_SUCCESS || search->worst[i] == ARES_ENOTFOUND) search->worst[i] = *search->status[i];
+  }
+  const bool next = !search->found && search->at + 1 < search->names.size() &&
+                    may_exist_elsewhere(*search->status[0]) && may_exist_elsewhere(*search->status[1]);
+  if (next) {
+    ++search->at;
+    search->status = {};
+    return ask_for_next(search);
+  }
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+    if (failed(i)) search->asker->on_answer(i == 0 ? AF_INET6 : AF_INET, search->worst[i], {});
+  }
 }
 
 // ---- Progress ----
@@ -162,7 +268,7 @@ void DnsChannel::on_tick() noexcept {
   std::erase_if(watches_, [](const auto& watch) { return !watch->open; });
   // Askers complete no question here, so the list does not change.
   for (const auto& question : questions_) {
-    if (question->asker != nullptr) question->asker->on_tick();
+    if (question->search != nullptr) question->search->asker->on_tick();
   }
   if (open_ != 0 || !waiting_.empty()) {
     Timer::start(loop_, loop_.now() + tick);

@@ -2,9 +2,12 @@
 
 #include <sys/stat.h>
 
+#include <array>
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -74,14 +77,27 @@ class DnsChannel final : Timer, detail::LoopUser, public std::enable_shared_from
     bool open = true;
     bool watched = false;  // The poller watches it. Otherwise only the ticks check it.
   };
+  // A name in the domains of resolv.conf (resolv.conf(5), "search" and "ndots"). Both families are asked for one name
+  // before the next name, because the names of two domains are two hosts.
+  struct Search {
+    Asker* asker = nullptr;
+    std::vector<HostPort> names;  // In the order in which they are asked for.
+    std::size_t at = 0;
+    std::array<std::optional<int>, 2> status;  // Answers for the name `at`, of IPv6 and IPv4.
+    std::array<int, 2> worst{};                // Answers for the names before it: the first that is not "no such name".
+    bool found = false;
+  };
   // Exists until c-ares has answered.
   struct Question {
     DnsChannel* channel = nullptr;
-    Asker* asker = nullptr;  // Null once withdrawn.
+    std::shared_ptr<Search> search;  // Null once withdrawn.
     int family = 0;
     HostPort where;
   };
 
+  std::vector<HostPort> names_of(const HostPort& where) const;
+  void ask_for_next(const std::shared_ptr<Search>& search);
+  void on_answer(const std::shared_ptr<Search>& search, int family, int status, std::vector<SocketAddress> found);
   void begin_waiting();
   void process(int readable, int writable) noexcept;
   void on_loop_end() noexcept override;
@@ -91,6 +107,8 @@ class DnsChannel final : Timer, detail::LoopUser, public std::enable_shared_from
   void on_tick() noexcept;
 
   Loop& loop_;
+  std::vector<std::string> domains_;
+  std::size_t dots_min_ = 1;  // A name with so many dots is tried without a domain first.
   ares_channeldata* channel_ = nullptr;
   std::vector<std::unique_ptr<Question>> questions_;  // Questions that were asked.
   std::deque<std::unique_ptr<Question>> waiting_;     // Questions that were not asked yet.

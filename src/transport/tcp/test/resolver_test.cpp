@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <fstream>
 #include <map>
@@ -48,6 +50,9 @@ class NameServer final : exec::Watcher {
   ResolverOptions options() const { return {.servers = address_}; }
 
   Answers answers;
+  std::map<std::string, Answers> answers_of;  // For these names instead.
+  std::map<std::string, int> failures;        // The codes (RCODE) that these names get instead.
+  std::vector<std::string> names;             // Names that were asked for, of each question.
   int questions = 0;
 
  private:
@@ -61,18 +66,27 @@ class NameServer final : exec::Watcher {
       if (size <= 0) return;
       ++questions;
       std::size_t end = 12;
-      while (packet[end] != 0) end += packet[end] + 1U;
+      std::string name;
+      while (packet[end] != 0) {
+        name.append(name.empty() ? "" : ".").append(reinterpret_cast<const char*>(&packet[end + 1]), packet[end]);
+        end += packet[end] + 1U;
+      }
+      names.push_back(name);
+      const int failure = failures.contains(name) ? failures.at(name) : 0;
+      const Answers& of_name = answers_of.contains(name) ? answers_of.at(name) : answers;
       const int type = packet[end + 1] << 8 | packet[end + 2];
       end += 5;
-      const auto found = answers.find(type);
-      if (found == answers.end()) continue;
+      static const std::vector<std::string> nothing;
+      const auto known = of_name.find(type);
+      if (known == of_name.end() && failure == 0) continue;
+      const std::vector<std::string>& found = failure == 0 ? known->second : nothing;
       std::vector<unsigned char> reply(packet.begin(), packet.begin() + static_cast<std::ptrdiff_t>(end));
       reply[2] = 0x81;  // An answer to a recursive question.
-      reply[3] = static_cast<unsigned char>(0x80 | (found->second.empty() ? 3 : 0));
+      reply[3] = static_cast<unsigned char>(0x80 | (failure != 0 ? failure : found.empty() ? 3 : 0));
       reply[6] = 0;
-      reply[7] = static_cast<unsigned char>(found->second.size());
+      reply[7] = static_cast<unsigned char>(found.size());
       std::fill(reply.begin() + 8, reply.begin() + 12, 0);
-      for (const std::string& text : found->second) {
+      for (const std::string& text : found) {
         const SocketAddress address = resolve({text, "0"}, false, false).value().front();
         const bool v6 = address.family() == AF_INET6;
         const auto* const bytes = v6 ? reinterpret_cast<const unsigned char*>(
@@ -122,6 +136,61 @@ TEST_P(ResolverTest, AsksForBothFamilies) {
   std::vector<std::string> found = all();
   ASSERT_EQ(found.size(), 3U);
   EXPECT_EQ(found[0], "[2001:db8::1]:80");
+}
+
+// As the C library: the domains come before the name, and a server that fails for one domain does not end the search.
+class SearchTest : public ResolverTest {
+ protected:
+  void SetUp() override {
+    setenv("LOCALDOMAIN", "a.test b.test", 1);
+    setenv("RES_OPTIONS", "ndots:5", 1);
+    ResolverTest::SetUp();
+    if (IsSkipped()) return;
+    server->answers = {{type_a, {}}, {type_aaaa, {}}};
+  }
+  void TearDown() override {
+    unsetenv("LOCALDOMAIN");
+    unsetenv("RES_OPTIONS");
+    ResolverTest::TearDown();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, SearchTest, exec::every_loop(), exec::name_of);
+
+TEST_P(SearchTest, GoesOnBehindADomainWhoseServersFail) {
+  constexpr int server_failure = 2;
+  server->failures = {{"host.a.test", server_failure}};
+  server->answers_of["host.b.test"] = {{type_a, {"192.0.2.7"}}, {type_aaaa, {}}};
+  const Resolver resolver(loop, {"host", "80"}, list, *names);
+  ASSERT_TRUE(until([&] { return list.completed(); }));
+  EXPECT_EQ(all(), std::vector<std::string>{"192.0.2.7:80"});
+  EXPECT_EQ(std::ranges::count(server->names, "host"), 0) << "the name itself comes last, and was not necessary";
+}
+
+// The names of two domains are two hosts: their addresses are not mixed.
+TEST_P(SearchTest, BothFamiliesAreOfOneDomain) {
+  server->answers_of["host.a.test"] = {{type_a, {"192.0.2.6"}}, {type_aaaa, {}}};
+  server->answers_of["host.b.test"] = {{type_a, {"192.0.2.7"}}, {type_aaaa, {"2001:db8::7"}}};
+  const Resolver resolver(loop, {"host", "80"}, list, *names);
+  ASSERT_TRUE(until([&] { return list.completed(); }));
+  EXPECT_EQ(all(), std::vector<std::string>{"192.0.2.6:80"});
+  EXPECT_EQ(std::ranges::count(server->names, "host.b.test"), 0);
+}
+
+TEST_P(SearchTest, ANameThatEndsWithADotHasNoDomain) {
+  server->answers_of["host"] = {{type_a, {"192.0.2.8"}}, {type_aaaa, {}}};
+  const Resolver resolver(loop, {"host.", "80"}, list, *names);
+  ASSERT_TRUE(until([&] { return list.completed(); }));
+  EXPECT_EQ(all(), std::vector<std::string>{"192.0.2.8:80"});
+  EXPECT_EQ(std::ranges::count(server->names, "host"), static_cast<std::ptrdiff_t>(server->names.size()));
+}
+
+TEST_P(SearchTest, ReportsTheFailureAfterTheLastName) {
+  server->failures = {{"host.a.test", 2}};
+  const Resolver resolver(loop, {"host", "80"}, list, *names);
+  ASSERT_TRUE(until([&] { return list.completed(); }));
+  EXPECT_TRUE(all().empty());
+  EXPECT_GE(std::ranges::count(server->names, "host.b.test"), 2);
+  EXPECT_GE(std::ranges::count(server->names, "host"), 2);
 }
 
 // A server that does not answer for IPv6 does not delay IPv4.
