@@ -201,6 +201,22 @@ TEST_F(Port, SlowFirstBytesEndAtTheHandshakeTimeout) {
   EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 6; }));
 }
 
+// Load balancers and monitors find out in this way whether the port is open.
+TEST_F(Port, ConnectionsThatEndBeforeTheirFirstByteAreNotFaults) {
+  start();
+  for (int i = 0; i < 50; ++i) {
+    RawSocket probe = connected("");
+    if (i % 2 == 0) probe.reset();
+    probe.close();
+  }
+  EXPECT_EQ(connected("nonsense").receive_all(), "unknown protocol: this port speaks hawser, line\n");
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open == 0; }));
+  EXPECT_EQ(server->counters().handshakes_failed, 1U);
+  // A part of the first bytes is a fault.
+  connected("LI").close();
+  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 2; }));
+}
+
 TEST_F(Port, BytesOfNoProtocolGetOneLine) {
   start();
   EXPECT_EQ(connected("\x16\x03\x01\x02").receive_all(), "unknown protocol: this port speaks hawser, line\n");

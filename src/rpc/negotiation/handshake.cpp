@@ -163,6 +163,7 @@ void Handshake::take_other() {
 }
 
 void Handshake::ended(const Error& reason) {
+  stream_ended_ = true;
   finish_if_it_throws([&] {
     Error error = reason;
     error.text = "the connection ended before the hello was complete: " + error.text;

@@ -72,6 +72,8 @@ class Handshake final : transport::StreamSink, Timer {
   bool leaving() const noexcept { return leaving_; }
   // The first bytes of a peer whose hello failed because they were not those of a hello; otherwise empty.
   Bytes unknown() const noexcept { return unknown_ ? Bytes(incoming_).first(got_) : Bytes(); }
+  // Returns true if the stream has ended and nothing arrived before.
+  bool ended_silently() const noexcept { return stream_ended_ && got_ == 0; }
   // Returns true if the peer's hello is complete or has failed: on_hello() follows or has been called.
   bool heard() const noexcept { return finished_; }
   // Returns true if the stream has accepted all of our hellos.
@@ -107,6 +109,7 @@ class Handshake final : transport::StreamSink, Timer {
   bool protected_ = false;  // The first bytes are those of a protected stream.
   bool unknown_ = false;
   bool leaving_ = false;
+  bool stream_ended_ = false;
   std::string farewell_;
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Expires with the handshake; posted work checks it.
   // The work that finish() posts for one hello. It is allocated in advance: finish() runs where no exception could be

@@ -203,6 +203,13 @@ void ServerLoop::continue_handshake(ConnectionAttempts::iterator attempt, Result
     return;
   }
   if (!hello) {
+    // Load balancers and monitors connect and close, or reset, to find out whether the port is open.
+    if (attempt->handshake->ended_silently() && !attempt->secured && attempt->selector == nullptr) {
+      loop_.log(LogLevel::debug, "rpc",
+                "connection from " + attempt->handshake->stream().peer() + " ended before its first byte");
+      attempts_.erase(attempt);
+      return;
+    }
     host_.counters.handshakes_failed.add(1);
     if (const Bytes first = attempt->handshake->unknown(); !first.empty()) {
       log_refusal("connection from " + attempt->handshake->stream().peer() + " refused: " + hello.error().text);

@@ -113,7 +113,8 @@ std::shared_ptr<void> collect_metrics(MetricRegistry& registry, const Server& se
     gauge({"hawser_server_connections_open", "Connections that are open."}, counters.connections_open);
     counter("hawser_server_connections_refused", "Connections that a limit, a HELLO or a stop refused.",
             counters.connections_refused);
-    counter("hawser_server_handshakes_failed", "Connections without a complete and valid HELLO.",
+    counter("hawser_server_handshakes_failed",
+            "Connections without a complete and valid HELLO, except those that ended before their first byte.",
             counters.handshakes_failed);
     counter("hawser_server_calls", "Requests that arrived.", counters.calls);
     gauge({"hawser_server_calls_in_flight", "Calls that are not answered in place and have not ended."},
