@@ -46,9 +46,9 @@ std::string json_line(const LogRecord& record);
 std::string journal_entry(const LogRecord& record, std::string_view identifier);
 
 // Write lines of `least` and above to a file descriptor that stays open, stderr by default, each line with one write()
-// if the kernel takes it whole. Lines of the component "audit" have the level info. The sinks neither wait for the reader
-// of a pipe, socket or terminal nor raise SIGPIPE: lines that the descriptor does not take are lost, and their number is
-// in a line of its own when it takes lines again.
+// if the kernel takes it whole. Lines of the component "audit" have the level info. The sinks do not wait for the
+// reader of a pipe, socket or terminal, and raise no SIGPIPE: lines that the descriptor does not take are lost, and
+// their number is in a line of its own when it takes lines again.
 LogSink text_log(LogLevel least = LogLevel::info, int descriptor = 2);
 LogSink json_log(LogLevel least = LogLevel::info, int descriptor = 2);
 

@@ -32,8 +32,7 @@ Error unavailable(const std::string& path, int number) {
                .text = "no journal at " + path + ": " + std::strerror(number) + ": is systemd-journald running?"};
 }
 
-// One write to a descriptor that is not a socket. Other processes may have the descriptor too, so O_NONBLOCK must not be
-// set on it.
+// One write to a descriptor that is not a socket. O_NONBLOCK must not be set on it: other processes may have it too.
 ssize_t write_once(int descriptor, bool pipe, std::string_view bytes) noexcept {
   if (pipe) {
     const iovec all{const_cast<char*>(bytes.data()), bytes.size()};

@@ -58,7 +58,7 @@ TEST(Descriptor, ClosedStandardDescriptorsAreOpened) {
               if (output != 0) return __LINE__;
               open_standard_descriptors();
               if (closed(1) || closed(2)) return __LINE__;
-              if ((fcntl(0, F_GETFL) & O_ACCMODE) != O_WRONLY) return __LINE__;  // What is open stays.
+              if ((fcntl(0, F_GETFL) & O_ACCMODE) != O_WRONLY) return __LINE__;  // An open one stays.
               if (fcntl(1, F_GETFD) != 0 || write(1, "x", 1) != 1) return __LINE__;
               open_standard_descriptors();
               return open("/dev/null", O_RDONLY) > 2 ? 0 : __LINE__;
