@@ -9,6 +9,7 @@
 #include "bench/run/compare.h"
 #include "bench/run/options.h"
 #include "bench/run/run.h"
+#include "process/program.h"
 #include "reference/reference.h"
 #include "tls/core_dumps.h"
 
@@ -42,9 +43,7 @@ constexpr Command commands[] = {
 
 constexpr int wrong_options_status = 2;
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_command(int argc, char** argv) {
   hawser::programs::leave_secrets_out_of_core_dumps("hawser-bench");
   Options options;
   for (int i = 0; i < argc; ++i) options.command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
@@ -77,4 +76,10 @@ int main(int argc, char** argv) {
     if (app.got_subcommand(command.name)) return command.run(options);
   }
   return wrong_options_status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return hawser::programs::run("hawser-bench", [&] { return run_command(argc, argv); });
 }

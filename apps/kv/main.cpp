@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kv/command.h"
+#include "process/program.h"
 #include "reference/reference.h"
 #include "tls/core_dumps.h"
 
@@ -25,9 +26,7 @@ constexpr Command commands[] = {
     {"compare", "Measure hawser-kv beside redis-server and memcached on this machine", hawser::kv::add_compare},
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_command(int argc, char** argv) {
   hawser::programs::leave_secrets_out_of_core_dumps("hawser-kv");
   CLI::App app("A key-value store in memory on Hawser.", "hawser-kv");
   app.set_version_flag("--version", HAWSER_VERSION);
@@ -51,4 +50,10 @@ int main(int argc, char** argv) {
     if (command->parsed()) return run();
   }
   return hawser::kv::wrong_options_status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return hawser::programs::run("hawser-kv", [&] { return run_command(argc, argv); });
 }

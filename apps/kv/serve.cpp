@@ -24,6 +24,7 @@
 #include "kv/password_gate.h"
 #include "kv/service.h"
 #include "kv/store.h"
+#include "process/program.h"
 #include "tls/server_options.h"
 
 namespace hawser::kv {
@@ -127,8 +128,7 @@ void serve_until_end(const EndSignals& signals, PasswordFiles& files, PasswordGa
     if (passwords) {
       for (std::size_t i = 0; i < passwords->size(); ++i) warn_of_password(files.names()[i], (*passwords)[i]);
       gate->set_passwords(std::move(*passwords));
-      fmt::print("hawser-kv: the password files were read again\n");
-      std::fflush(stdout);
+      programs::announce("hawser-kv: the password files were read again\n");
     } else {
       fmt::print(stderr, "hawser-kv: the old passwords stay: {}\n", passwords.error().text);
     }
@@ -176,7 +176,8 @@ int serve(const ServeOptions& options) {
       fmt::print(stderr, "hawser-kv: {}\n", report.error().text);
       return 1;
     }
-    fmt::print("hawser-kv: read {} records from {} files of the log\n", report->records, report->files);
+    programs::announce(
+        fmt::format("hawser-kv: read {} records from {} files of the log\n", report->records, report->files));
     if (report->cut_bytes != 0) {
       fmt::print(stderr, "hawser-kv: {} bytes at the end of {} files were no complete record, and are not used\n",
                  report->cut_bytes, report->cut_files);
@@ -212,9 +213,8 @@ int serve(const ServeOptions& options) {
   for (std::size_t i = 0; i < loops.size(); ++i) {
     static_cast<void>(server.spawn([&store](Background background) { return store.maintain(background); }));
   }
-  fmt::print("hawser-kv: serving at {} with {} shard{} and {} MiB\n", server.address(), options.threads,
-             options.threads == 1 ? "" : "s", options.memory_bytes >> 20);
-  std::fflush(stdout);
+  programs::announce(fmt::format("hawser-kv: serving at {} with {} shard{} and {} MiB\n", server.address(),
+                                 options.threads, options.threads == 1 ? "" : "s", options.memory_bytes >> 20));
   serve_until_end(signals, password_files, gate.get());
   server.stop(std::chrono::seconds(1));
   store.close_log();

@@ -16,6 +16,7 @@
 #include "bench/baseline/baseline_socket.h"
 #include "bench/load/events.h"
 #include "bench/run/system.h"
+#include "process/program.h"
 
 // Runs UCX's own benchmark at the sizes of the cells: the cost of active messages without RPC.
 namespace hawser::bench {
@@ -46,8 +47,7 @@ int serve(const Cell& cell, int descriptor) {
     const pid_t child = fork();
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr)
-        _exit(1);
+      programs::discard_output();
       execlp(program, program, "-p", port.c_str(), nullptr);
       _exit(1);
     }

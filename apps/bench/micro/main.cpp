@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "bench/micro/counted_calls.h"
+#include "process/program.h"
 
 namespace {
 
@@ -27,9 +28,7 @@ int make_calls(char** arguments, bool tracer) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_benchmarks(int argc, char** argv) {
   if (argc >= 6 && std::string_view(argv[1]) == "calls") {
     if (argc == 6) return make_calls(argv + 2, false);
     if (argc == 7 && std::string_view(argv[6]) == "tracer") return make_calls(argv + 2, true);
@@ -38,4 +37,10 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return hawser::programs::run("hawser-microbench", [&] { return run_benchmarks(argc, argv); });
 }

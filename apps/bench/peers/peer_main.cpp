@@ -14,6 +14,7 @@
 #include "bench/load/metered_load.h"
 #include "bench/peers/peer.h"
 #include "bench/run/options.h"
+#include "process/program.h"
 
 // Main program of a peer, which peer_system.cpp starts. It writes its events to standard output.
 namespace hawser::bench {
@@ -103,4 +104,6 @@ PeerAck peer_ack_of(std::string_view payload) noexcept {
 
 }  // namespace hawser::bench
 
-int main(int argc, char** argv) { return hawser::bench::play(argc, argv); }
+int main(int argc, char** argv) {
+  return hawser::programs::run("hawser-peer", [&] { return hawser::bench::play(argc, argv); });
+}

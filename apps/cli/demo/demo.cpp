@@ -18,6 +18,7 @@
 #include "hawser/hawser.h"
 #include "hawser/pages.h"
 #include "hawser/structured_log.h"
+#include "process/program.h"
 #include "tls/server_options.h"
 
 namespace demo {
@@ -115,8 +116,7 @@ int serve(const ServeOptions& given) {
         [peer, rate = given.rate](Background background) { return load(peer, rate, background.stopping); });
     if (!begun) fmt::print(stderr, "hawser demo serve: {}\n", begun.error().text);
   }
-  fmt::print("listening on {}\n", server.address());
-  std::fflush(stdout);
+  programs::announce(fmt::format("listening on {}\n", server.address()));
   int signal = 0;
   sigwait(&ends, &signal);
   server.stop();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/lab/page.h"
+#include "process/program.h"
 #include "report/legend.h"
 
 namespace hawser::cli::lab {
@@ -21,9 +22,8 @@ int run_program(const std::vector<std::string>& words) {
     std::vector<char*> arguments;
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    if (std::freopen("/dev/null", "w", stdout) != nullptr && std::freopen("/dev/null", "w", stderr) != nullptr) {
-      execvp(arguments[0], arguments.data());
-    }
+    programs::discard_output();
+    execvp(arguments[0], arguments.data());
     _exit(127);
   }
   int status = 0;

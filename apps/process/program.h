@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+namespace hawser::programs {
+
+inline constexpr int failed_status = 1;
+
+// Runs a program; main() returns the result, which is the exit status of `body`. Before it, the standard descriptors
+// are opened if they are closed, and SIGPIPE and SIGXFSZ are ignored: a write that fails reports an error and does not
+// end the program. An exception of `body`, and standard output that has not taken everything, end the program with one
+// line on stderr and failed_status.
+int run(const char* program, const std::function<int()>& body) noexcept;
+
+// Called in a child before exec: its program writes nothing to standard output and error, and the signals that run()
+// ignores have their default action.
+void discard_output() noexcept;
+
+// Writes a line of a server to standard output at once. What standard output does not take is lost, and does not change
+// the exit status: a server serves without it.
+void announce(std::string_view line) noexcept;
+
+// True after a write to standard output has failed, for programs that write until somebody ends them.
+bool output_lost() noexcept;
+
+}  // namespace hawser::programs
