@@ -53,8 +53,8 @@ void PageMemory::prefer_huge_pages() const noexcept {
 bool PageMemory::populate(MutableBytes part) noexcept {
   while (::madvise(part.data(), part.size(), populate_write) != 0) {
     if (errno == EINTR) continue;
-    if (errno != EINVAL) return false;
-    // Kernels before 5.14 do not know this advice.
+    if (errno != EINVAL && errno != EPERM && errno != EACCES && errno != ENOSYS) return false;
+    // Kernels before 5.14 do not know this advice, and a filter of system calls may refuse it.
     for (std::size_t at = 0; at < part.size(); at += page_bytes) {
       *const_cast<volatile std::byte*>(part.data() + at) = std::byte{};
     }

@@ -193,7 +193,10 @@ Result<void> Server::State::begin() {
     begin_background();
     return {};
   }
-  const unsigned count = shared.options.threads == 0 ? 1 : shared.options.threads;
+  const unsigned count = shared.options.threads;
+  if (count == 0) {
+    return fail(ErrorCode::invalid_argument, "ServerOptions::threads is 0: use 1 or more, or give the server a loop");
+  }
   {
     const std::lock_guard guard(counting);
     for (unsigned i = 0; i < count; ++i) {

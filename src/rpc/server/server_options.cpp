@@ -45,6 +45,8 @@ Result<void> check_memory(const ServerOptions& options) {
     return out_of_range("message_bytes_max", options.message_bytes_max,
                         std::to_string(wire::message_bytes_least) + " bytes, which a frame without a body takes");
   }
+  if (options.calls_max == 0) return out_of_range("calls_max", 0, "1, without which no client may call");
+  if (options.connections_max == 0) return out_of_range("connections_max", 0, "1, without which no client may connect");
   if (options.calls_per_connection_max == 0) {
     return out_of_range("calls_per_connection_max", 0, "1, without which no client may call");
   }

@@ -1,6 +1,5 @@
 #include "transport/shm/meeting.h"
 
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/kernel_random.h"
 #include "base/passed_descriptors.h"
 #include "transport/shm/helpers.h"
 
@@ -92,8 +92,10 @@ Error system_error(ErrorCode code, std::string_view what, int system_error) {
 
 Result<Token> random_token() {
   Token token{};
-  if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) {
-    return unavailable("cannot get random numbers");
+  try {
+    fill_random(token);
+  } catch (const std::system_error& error) {
+    return std::unexpected(system_error(ErrorCode::unavailable, "cannot get random numbers", error.code().value()));
   }
   return token;
 }

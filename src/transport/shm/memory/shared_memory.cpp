@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/allocation_hook.h"
+#include "base/write_signals.h"
 #include "transport/shm/meeting.h"
 
 namespace hawser::transport::shm {
@@ -37,8 +38,13 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(const Sizes& sizes, b
   if (!file.valid()) {
     return std::unexpected(system_error(ErrorCode::unavailable, "cannot make shared memory (raise ulimit -n?)", errno));
   }
+  // The limit of files applies to shared memory too.
+  const WriteSignalsBlocked no_signal;
   if (ftruncate(file.get(), static_cast<off_t>(sizes.total())) != 0 || fcntl(file.get(), F_ADD_SEALS, seals) != 0) {
-    return std::unexpected(system_error(ErrorCode::unavailable, "cannot size shared memory", errno));
+    return std::unexpected(system_error(ErrorCode::unavailable,
+                                        "cannot make shared memory of " + std::to_string(sizes.total()) + " bytes" +
+                                            (errno == EFBIG ? " (raise ulimit -f)" : ""),
+                                        errno));
   }
   std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), sizes, strict));
   if (Result<void> mapped = memory->map(); !mapped) return std::unexpected(std::move(mapped.error()));
@@ -71,7 +77,8 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(Descriptor& file, cons
 bool SharedMemory::supply(std::size_t at, std::size_t bytes) const noexcept {
   constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, Linux 5.14. Earlier kernels do not have it.
   while (madvise(base_ + at, bytes, populate_write) != 0) {
-    if (errno == EINVAL) return true;
+    // A filter of system calls may refuse every advice. Memory that is absent is an error of another kind.
+    if (errno == EINVAL || errno == EPERM || errno == EACCES || errno == ENOSYS) return true;
     if (errno != EINTR && errno != EAGAIN) return false;
   }
   return true;

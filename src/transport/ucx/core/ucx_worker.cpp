@@ -1,11 +1,11 @@
 #include "transport/ucx/core/ucx_worker.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
+#include "base/kernel_random.h"
 #include "hawser/transport/transport.h"
 
 namespace hawser::transport {
@@ -22,8 +22,10 @@ constexpr unsigned slot_bits = 17;
 constexpr std::uint64_t slot_mask = (std::uint64_t{1} << slot_bits) - 1;
 
 Result<std::uint64_t> random_bits() {
-  std::uint64_t bits = 0;
-  if (::getrandom(&bits, sizeof bits, 0) == sizeof bits) return bits;
+  try {
+    return kernel_random();
+  } catch (const std::system_error&) {
+  }
   return fail(ErrorCode::unavailable, "the system gives no random bytes for a UCX connection's token",
               ErrorScope::transport);
 }
