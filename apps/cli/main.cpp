@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/command.h"
+#include "process/program.h"
 #include "reference/reference.h"
 #include "tls/core_dumps.h"
 
@@ -33,9 +35,17 @@ constexpr Command commands[] = {
     {"lab", "Measure RDMA verbs on a real or simulated device, and name the bottleneck", hawser::cli::add_lab},
 };
 
-}  // namespace
+// CLI11 takes an argument of several, such as [1,2], for a list of them. It is JSON, which may end with a blank.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty() || words.front() != "call") return words;
+  for (std::string& word : words) {
+    if (word.starts_with('[') && word.ends_with(']')) word += ' ';
+  }
+  return words;
+}
 
-int main(int argc, char** argv) {
+int run_command(int argc, char** argv) {
   hawser::programs::leave_secrets_out_of_core_dumps("hawser");
   CLI::App app("Calls, examines and measures servers and machines. hawser-bench has the benchmarks.", "hawser");
   app.set_version_flag("--version", HAWSER_VERSION);
@@ -48,7 +58,9 @@ int main(int argc, char** argv) {
   hawser::cli::HelpCommand help(app);
 
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = words_of(argc, argv);
+    std::ranges::reverse(words);  // The order that parse() expects.
+    app.parse(std::move(words));
   } catch (const CLI::Success& asked) {  // Help, or the version.
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
@@ -66,4 +78,10 @@ int main(int argc, char** argv) {
     if (command->parsed()) return run();
   }
   return hawser::cli::wrong_options_status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return hawser::programs::run("hawser", [&] { return run_command(argc, argv); });
 }

@@ -76,9 +76,10 @@ Task<Answer> order(Client& client) {
   co_return expected(reply->text() == "2 x rope", reply->text());
 }
 
-Task<Answer> buy(Client& client) {
+// A call with streams has no deadline unless it is given one.
+Task<Answer> buy(Client& client, CallOptions options) {
   const demo::ShopService::Stub stub(client);
-  auto opening = stub.Buy();
+  auto opening = stub.Buy(options);
   auto call = co_await std::move(opening);
   if (!call) co_return std::unexpected(call.error());
   auto items = call->writer();
@@ -106,11 +107,11 @@ Task<Result<int>> count_of(Events events) {
   }
 }
 
-Task<Answer> watch(Client& client) {
+Task<Answer> watch(Client& client, CallOptions options) {
   const demo::ShopService::Stub stub(client);
   demo::WatchRequest request;
   request.set_events(3);
-  auto opening = stub.Watch(request);
+  auto opening = stub.Watch(options, request);
   auto call = co_await std::move(opening);
   if (!call) co_return std::unexpected(call.error());
   auto counting = count_of(call->reader());
@@ -122,9 +123,9 @@ Task<Answer> watch(Client& client) {
   co_return expected(*count == 3, fmt::format("{} events", *count));
 }
 
-Task<Answer> chat(Client& client) {
+Task<Answer> chat(Client& client, CallOptions options) {
   const demo::ShopService::Stub stub(client);
-  auto opening = stub.Chat();
+  auto opening = stub.Chat(options);
   auto call = co_await std::move(opening);
   if (!call) co_return std::unexpected(call.error());
   auto items = call->writer();
@@ -212,11 +213,14 @@ class Showing {
     auto calling = unary(protocol, caller);
     co_await std::move(calling);
     if (caller == nullptr || !caller->client().connected()) co_return;
-    auto buying = timed(protocol, "client streams", "demo.ShopService/Buy", buy(caller->client()));
+    auto buying =
+        timed(protocol, "client streams", "demo.ShopService/Buy", buy(caller->client(), {.timeout = timeout_}));
     co_await std::move(buying);
-    auto watching = timed(protocol, "server streams", "demo.ShopService/Watch", watch(caller->client()));
+    auto watching =
+        timed(protocol, "server streams", "demo.ShopService/Watch", watch(caller->client(), {.timeout = timeout_}));
     co_await std::move(watching);
-    auto chatting = timed(protocol, "both stream", "demo.ShopService/Chat", chat(caller->client()));
+    auto chatting =
+        timed(protocol, "both stream", "demo.ShopService/Chat", chat(caller->client(), {.timeout = timeout_}));
     co_await std::move(chatting);
   }
 

@@ -65,6 +65,8 @@ def functions():
     with Server() as address:
         expect(("call", address, "demo::echo", '"hi"'), 0, '"hi"\n')
         expect(("call", address, "demo::echo", '["hi"]'), 0, '"hi"\n')
+        expect(("call", address, "demo::echo", '["a, b"]'), 0, '"a, b"\n')
+        expect(("call", address, "demo::echo", "[1,2]"), 2, "", "[0]: string")
         expect(("call", address, "demo::echo", "-"), 0, '"from stdin"\n', text='"from stdin"')
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             file.write('"from a file"')
