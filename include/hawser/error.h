@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "hawser/detail/language.h"  // First of the library's headers.
+
 namespace hawser {
 
 // Kind of an error, named for the caller's remedy. The values are part of the wire format.

@@ -45,7 +45,8 @@ class LogSink {
 };
 
 // The default sink. Writes messages of level `least` and above to stderr, one line each. Texts may quote a peer, so
-// control characters are written as ?. Other sinks get them unchanged.
+// control characters are written as ?. Other sinks get them unchanged. It neither waits for the reader of stderr nor
+// raises SIGPIPE: lines that stderr does not take are lost, and a later line has their number.
 LogSink stderr_log(LogLevel least = LogLevel::warning);
 // A sink that discards everything.
 LogSink no_log();
