@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <sstream>
+#include <system_error>
 
 #include "protocol/http1/json/value_types.h"
 
@@ -38,7 +40,8 @@ void Output::line(std::string_view text) const {
     }
     fmt::print("{}", shown);
   }
-  std::fflush(stdout);
+  // Ends a command that would write until somebody ends it. programs::run() reports it.
+  if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "standard output");
 }
 
 int Output::error(const Error& error) const {
