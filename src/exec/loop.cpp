@@ -14,6 +14,7 @@
 
 #include "base/line_trace.h"
 #include "base/misuse.h"
+#include "exec/live_loops.h"
 #include "exec/loop_statistics.h"
 #include "exec/loop_work.h"
 #include "exec/mailbox.h"
@@ -46,6 +47,9 @@ constexpr Duration spin_least = std::chrono::microseconds(2);
 
 // Room is reserved for this many coroutines that become ready in one tick.
 constexpr std::size_t ready_reserve = 1024;
+
+// A coroutine may outlive its loop. Its awaitables then call the functions that test this.
+bool has_ended(const Loop& loop) noexcept { return current_loop != &loop && !exec::is_live_loop(loop); }
 
 void relax() noexcept { __builtin_ia32_pause(); }
 
@@ -83,7 +87,8 @@ class Current {
 
 struct Loop::State {
   State(Loop& loop, Time origin, const LoopOptions& options)
-      : wheel(origin),
+      : live(loop),
+        wheel(origin),
         spin_limit(options.spin_max),
         blocked_max(options.blocked_max),
         offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {
@@ -121,6 +126,7 @@ struct Loop::State {
            (stoppable && stopping.load(std::memory_order_relaxed));
   }
 
+  const exec::LiveLoop live;  // Declared first: the loop exists for what the other members destroy.
   TimerWheel wheel;
   std::vector<std::coroutine_handle<>> ready;
   std::size_t forgotten = 0;                      // Position behind the last coroutine that take_back() removed.
@@ -199,6 +205,7 @@ class Loop::Running {
 void Loop::check_thread() const noexcept {
   if (current_loop == this) [[likely]]
     return;
+  if (has_ended(*this)) return;
   const void* const thread = state_->thread.load(std::memory_order_relaxed);
   if (thread == nullptr || thread == &current_loop || state_->process.load(std::memory_order_relaxed) != getpid())
     return;
@@ -222,6 +229,8 @@ Loop::~Loop() {
     state_->users.pop_back();
     user.on_loop_end();
   }
+  while (!state_->sources.empty()) remove_source(*state_->sources.first);
+  while (!state_->tick_ends.empty()) remove_tick_end(*state_->tick_ends.first);
 }
 
 Loop* Loop::current() noexcept { return current_loop; }
@@ -273,6 +282,7 @@ void Loop::add_user(detail::LoopUser& user) {
 }
 
 void Loop::remove_user(detail::LoopUser& user) noexcept {
+  if (has_ended(*this)) return;
   check_thread();
   std::erase(state_->users, &user);
 }
@@ -334,11 +344,15 @@ bool Loop::withdraw_offloaded(const void* client, std::uint64_t ticket) noexcept
 }
 
 void Loop::resume_soon(std::coroutine_handle<> waiting) {
-  check_thread();
+  if (current_loop != this) [[unlikely]] {
+    if (has_ended(*this)) return;
+    check_thread();
+  }
   state_->ready.push_back(waiting);
 }
 
 void Loop::forget(std::coroutine_handle<> waiting) noexcept {
+  if (has_ended(*this)) return;
   check_thread();
   if (take_back(state_->ready, 0, state_->forgotten, waiting)) return;
   take_back(state_->resuming, state_->resumed, state_->forgotten, waiting);
@@ -354,7 +368,7 @@ void Loop::add_source(exec::Source& source) noexcept {
 }
 
 void Loop::remove_source(exec::Source& source) noexcept {
-  if (!state_->sources.contains(source)) return;
+  if (has_ended(*this) || !state_->sources.contains(source)) return;
   check_thread();
   if (state_->next_source == &source) state_->next_source = source.next_;
   state_->sources.remove(source);
@@ -369,7 +383,7 @@ void Loop::at_tick_end(exec::TickEnd& end) noexcept {
 }
 
 void Loop::remove_tick_end(exec::TickEnd& end) noexcept {
-  if (std::exchange(end.queued_, false)) state_->tick_ends.remove(end);
+  if (std::exchange(end.queued_, false) && !has_ended(*this)) state_->tick_ends.remove(end);
 }
 
 void Loop::log(LogLevel level, std::string_view component, std::string_view text) const {

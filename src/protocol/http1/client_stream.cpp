@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/what_of.h"
-#include "hawser/scope.h"
 #include "rpc/server/live_options.h"
 
 namespace hawser::http1 {
@@ -28,7 +27,8 @@ Error argument_error(std::string text) {
 
 ClientStream::ClientStream(std::shared_ptr<ConnectionPool> pool, HttpClientRequest request, ClientTarget target,
                            std::optional<HttpUpload> upload)
-    : pool_(std::move(pool)),
+    : Work(*pool),
+      pool_(std::move(pool)),
       request_(std::move(request)),
       target_(std::move(target)),
       head_(head_of(request_, target_.url, upload ? &*upload : nullptr)),
@@ -62,14 +62,14 @@ Task<Result<HttpClientStream>> ClientStream::open(std::shared_ptr<ConnectionPool
   if (timeout) stream->deadline_ = stream->opening_deadline_;
   stream->watch();
   stream->on_stop_.emplace(stream->request_.token, Stopped{*stream});
-  Scope work;
-  if (!stream->error_) work.spawn(stream->connect());
+  ConnectionPool::ScopedWork work(*stream->pool_);
+  if (!stream->error_) work.tasks.spawn(stream->connect());
   while (!stream->opened_ && !stream->error_) {
     auto waiting = stream->changed_.wait();
     co_await waiting;
   }
   if (stream->error_) {
-    work.clear();
+    work.tasks.clear();
     stream->release();
     co_return std::unexpected(*stream->error_);
   }
@@ -314,6 +314,11 @@ Task<Result<void>> ClientStream::write(std::shared_ptr<ClientStream> self, std::
 }
 
 // ---- The end ----
+
+void ClientStream::on_loop_end() noexcept {
+  fail_all({ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, "the loop of this HttpClient has ended"});
+  release();
+}
 
 void ClientStream::fail_all(Error error) {
   if (error_ || ended_) return;

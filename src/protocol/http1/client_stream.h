@@ -20,7 +20,7 @@
 namespace hawser::http1 {
 
 // The request of an HttpClientStream, which owns it together with the operations that wait. Loop's thread only.
-class ClientStream {
+class ClientStream final : ConnectionPool::Work {
  public:
   ClientStream(std::shared_ptr<ConnectionPool> pool, HttpClientRequest request, ClientTarget target,
                std::optional<HttpUpload> upload);
@@ -72,6 +72,7 @@ class ClientStream {
     ClientStream* stream;
   };
 
+  void on_loop_end() noexcept override;
   Loop& loop() const noexcept { return pool_->loop(); }
   Task<void> connect();
   Task<void> connect_and_begin();

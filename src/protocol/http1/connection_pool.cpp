@@ -21,7 +21,44 @@ ConnectionPool::ConnectionPool(Loop& loop, const HttpClientOptions& options)
               .body_bytes_max = UINT64_MAX},
       sweep_timer_(*this) {}
 
+ConnectionPool::~ConnectionPool() {
+  if (uses_loop_) detail::LoopAccess::remove_user(loop_, *this);
+}
+
+void ConnectionPool::on_loop_end() noexcept {
+  uses_loop_ = false;
+  loop_ended_ = true;
+  const std::shared_ptr<ConnectionPool> alive = shared_from_this();
+  while (works_ != nullptr) {
+    Work& work = *works_;
+    works_ = work.next_;
+    if (works_ != nullptr) works_->previous_ = &works_;
+    work.previous_ = nullptr;
+    work.on_loop_end();
+  }
+  close();
+}
+
+ConnectionPool::Work::Work(ConnectionPool& pool) {
+  if (!std::exchange(pool.uses_loop_, true)) detail::LoopAccess::add_user(pool.loop_, pool);
+  next_ = pool.works_;
+  previous_ = &pool.works_;
+  if (next_ != nullptr) next_->previous_ = &next_;
+  pool.works_ = this;
+}
+
+ConnectionPool::Work::~Work() {
+  if (previous_ == nullptr) return;
+  *previous_ = next_;
+  if (next_ != nullptr) next_->previous_ = previous_;
+}
+
 Result<void> ConnectionPool::check_loop() const {
+  if (loop_ended_) {
+    return fail(ErrorCode::unavailable,
+                "the loop of this HttpClient has ended, as the one of sync_wait() does when that returns: use a Loop "
+                "that lives longer");
+  }
   if (Loop::current() == nullptr || Loop::current() == &loop_) return {};
   return fail(ErrorCode::invalid_argument, "this HttpClient belongs to another loop than the one that runs here");
 }

@@ -6,9 +6,11 @@
 #include <memory>
 #include <string>
 
+#include "hawser/detail/loop_access.h"
 #include "hawser/error.h"
 #include "hawser/http_client.h"
 #include "hawser/loop.h"
+#include "hawser/scope.h"
 #include "hawser/sync.h"
 #include "hawser/task.h"
 #include "hawser/timer.h"
@@ -19,7 +21,7 @@
 namespace hawser::http1 {
 
 // The connections of an HttpClient. Requests that are under way own it too. Loop's thread only.
-class ConnectionPool : public std::enable_shared_from_this<ConnectionPool> {
+class ConnectionPool final : detail::LoopUser, public std::enable_shared_from_this<ConnectionPool> {
   struct Host {
     explicit Host(std::size_t connections) : permits(connections) {}
     Semaphore permits;
@@ -31,10 +33,37 @@ class ConnectionPool : public std::enable_shared_from_this<ConnectionPool> {
   ConnectionPool(Loop& loop, const HttpClientOptions& options);
   ConnectionPool(const ConnectionPool&) = delete;
   ConnectionPool& operator=(const ConnectionPool&) = delete;
+  ~ConnectionPool();
+
+  // A request. Its connection ends with the loop, which the request may outlive.
+  class Work {
+   public:
+    explicit Work(ConnectionPool& pool);
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+
+   protected:
+    ~Work();
+
+   private:
+    friend class ConnectionPool;
+    virtual void on_loop_end() noexcept = 0;
+    Work* next_ = nullptr;
+    Work** previous_ = nullptr;  // The pointer that refers to this one.
+  };
+  // A request whose connection belongs to the tasks of a scope.
+  class ScopedWork final : public Work {
+   public:
+    using Work::Work;
+    Scope tasks;
+
+   private:
+    void on_loop_end() noexcept override { tasks.clear(); }
+  };
 
   Loop& loop() const noexcept { return loop_; }
   const HttpClientOptions& options() const noexcept { return options_; }
-  // Fails with `invalid_argument` if another loop runs here.
+  // Fails with `invalid_argument` if another loop runs here, and with `unavailable` if the pool's loop has ended.
   Result<void> check_loop() const;
 
   // The right to one of the connections of a host (connections_per_host_max). Movable.
@@ -78,6 +107,7 @@ class ConnectionPool : public std::enable_shared_from_this<ConnectionPool> {
     ConnectionPool& pool;
   };
 
+  void on_loop_end() noexcept override;
   void sweep();
   void start_sweeping();
 
@@ -86,6 +116,9 @@ class ConnectionPool : public std::enable_shared_from_this<ConnectionPool> {
   const HttpClientOptions options_;
   const MessageLimits limits_;
   bool closed_ = false;
+  bool uses_loop_ = false;
+  bool loop_ended_ = false;
+  Work* works_ = nullptr;
   Hosts hosts_;
   std::deque<Idle> idle_;  // The one that was used last is at the end.
   SweepTimer sweep_timer_;

@@ -7,7 +7,6 @@
 #include "base/what_of.h"
 #include "exec/condition.h"
 #include "hawser/any_stop.h"
-#include "hawser/scope.h"
 #include "hawser/sync.h"
 #include "hawser/with_timeout.h"
 #include "protocol/http1/client_connection.h"
@@ -139,8 +138,8 @@ Task<Result<HttpClientResponse>> send_request(std::shared_ptr<ConnectionPool> po
   std::stop_source time_is_up;
   const detail::StopTimer timer(loop, timeout, time_is_up);
   const AnyStop stop(request.token, time_is_up.get_token());
-  Scope work;
-  work.spawn(perform(exchange));
+  ConnectionPool::ScopedWork work(*pool);
+  work.tasks.spawn(perform(exchange));
   auto waiting = exchange.done.wait(stop.token());
   const Result<void> ended = co_await std::move(waiting);
   if (ended || exchange.done.is_set()) co_return std::move(exchange.outcome);

@@ -103,6 +103,8 @@ void Client::State::on_loop_end() noexcept {
   loop_ending = true;
   scope.clear();
   close("the loop has ended");
+  for (const auto& one : old) one->release_connection();
+  if (last) last->release_connection();  // A coroutine that waits in ping() owns the session.
   if (interception) interception->end("the loop has ended");
   link.set(nullptr);
   link.reason = {

@@ -1,11 +1,22 @@
 #include "rpc/client/protocol_client.h"
 
+#include <exception>
+#include <optional>
+
+#include "base/what_of.h"
+#include "exec/condition.h"
 #include "rpc/client/client_access.h"
 #include "rpc/client/client_interception.h"
 #include "rpc/negotiation/dial.h"
 #include "transport/network.h"
 
 namespace hawser::rpc {
+
+struct ProtocolClient::Attempt {
+  explicit Attempt(Loop& loop) noexcept : ended(loop) {}
+  std::optional<Result<std::unique_ptr<transport::Stream>>> stream;
+  exec::Condition ended;
+};
 
 ProtocolClient::ProtocolClient(Loop* loop, Duration connect_timeout,
                                std::shared_ptr<transport::ClientSecurity> security, std::string_view alpn,
@@ -36,6 +47,10 @@ void ProtocolClient::on_session_end(const Error& reason) {
 }
 
 void ProtocolClient::on_loop_end() noexcept {
+  const std::shared_ptr<ProtocolClient> alive = shared_from_this();
+  scope_.clear();
+  // A connect() that was resumed, and does not run any more, has the stream.
+  if (const auto attempt = std::exchange(connecting_, nullptr)) attempt->stream.reset();
   close("the loop has ended");
   if (const auto interception = link_.interception.lock()) interception->end("the loop has ended");
   uses_loop_ = false;
@@ -60,32 +75,50 @@ Task<Result<void>> ProtocolClient::connect_to(std::shared_ptr<ProtocolClient> cl
     co_return fail(ErrorCode::invalid_argument,
                    "connect() must run on the client's loop: await it within sync_wait() or Loop::run()");
   }
-  if (self.connecting_) {
+  if (self.connecting_ != nullptr) {
     co_return fail(ErrorCode::invalid_argument, "this client is connecting already: await that connect()");
   }
   if (self.session_ != nullptr) co_return Result<void>();
-  self.address_ = address;
+  self.address_ = std::move(address);
   if (!std::exchange(self.uses_loop_, true)) detail::LoopAccess::add_user(*self.loop_, self);
+  const auto own = self.connecting_ = std::make_shared<Attempt>(*self.loop_);
+  // Ends the attempt if this coroutine is destroyed, unless the loop has ended it.
   struct Connecting {
-    explicit Connecting(bool& on) : flag(on) { flag = true; }
-    ~Connecting() { flag = false; }
-    bool& flag;
+    ~Connecting() {
+      if (client.connecting_ != own) return;
+      client.connecting_ = nullptr;
+      client.scope_.clear();
+    }
+    ProtocolClient& client;
+    const std::shared_ptr<Attempt>& own;
   };
-  Result<std::unique_ptr<transport::Stream>> stream;
-  {
-    const Connecting connecting(self.connecting_);
-    self.closed_ = false;
-    auto opening = connect_stream(*self.loop_, *self.network_, address, self.security_, self.alpn_,
-                                  self.loop_->after(self.connect_timeout_));
-    stream = co_await std::move(opening);
+  const Connecting connecting{self, own};
+  self.closed_ = false;
+  self.scope_.spawn(self.attempt(own));
+  while (!own->stream) {
+    auto ended = own->ended.wait();
+    co_await ended;
   }
+  Result<std::unique_ptr<transport::Stream>> stream = std::move(*own->stream);
   if (!stream) co_return std::unexpected(std::move(stream.error()));
   if (self.closed_) co_return fail(ErrorCode::unavailable, "the client was closed", ErrorScope::connection);
-  const std::shared_ptr<ProtocolSession> session = self.open(*self.loop_, std::move(*stream), address, self);
+  const std::shared_ptr<ProtocolSession> session = self.open(*self.loop_, std::move(*stream), self.address_, self);
   self.session_ = session;
   self.link_.set(session.get());
   session->begin();
   co_return Result<void>();
+}
+
+// The scope of the client owns it, so that a connect() that outlives the loop holds nothing of the loop.
+Task<void> ProtocolClient::attempt(std::shared_ptr<Attempt> own) {
+  try {
+    auto opening = connect_stream(*loop_, *network_, address_, security_, alpn_, loop_->after(connect_timeout_));
+    own->stream = co_await std::move(opening);
+  } catch (const std::exception& error) {
+    own->stream = fail(ErrorCode::unavailable, "cannot connect to " + address_ + ": " + std::string(what_of(error)),
+                       ErrorScope::connection);
+  }
+  own->ended.notify_all();
 }
 
 }  // namespace hawser::rpc

@@ -9,6 +9,7 @@
 #include "hawser/client.h"
 #include "hawser/detail/call_channel.h"
 #include "hawser/detail/loop_access.h"
+#include "hawser/scope.h"
 #include "hawser/transport/stream.h"
 #include "rpc/client/connection_link.h"
 
@@ -66,18 +67,21 @@ class ProtocolClient : ProtocolSession::Owner, detail::LoopUser, public std::ena
   void on_session_end(const Error& reason) override;
   void on_loop_end() noexcept override;
   static Task<Result<void>> connect_to(std::shared_ptr<ProtocolClient> client, std::string address);
+  struct Attempt;
+  Task<void> attempt(std::shared_ptr<Attempt> own);
 
   const Duration connect_timeout_;
   const std::shared_ptr<transport::ClientSecurity> security_;
   const std::string_view alpn_;
   Loop* loop_;
   bool uses_loop_ = false;
-  bool connecting_ = false;
-  bool closed_ = false;  // close() was called while connecting.
+  std::shared_ptr<Attempt> connecting_;  // The result of connect(), which waits for it.
+  bool closed_ = false;                  // close() was called while connecting.
   std::shared_ptr<transport::Network> network_;
   std::string address_;  // The argument of the last connect().
   ConnectionLink link_;
   std::shared_ptr<ProtocolSession> session_;
+  Scope scope_;  // Has the attempt to connect.
 };
 
 }  // namespace hawser::rpc

@@ -65,6 +65,7 @@ void RemoteAccess::set_done(const std::optional<Error>& error) {
     outcome_.emplace();
   }
   Timer::stop();
+  stop_.reset();  // The loop may end before the access is destroyed.
   changed_.notify_all();
 }
 

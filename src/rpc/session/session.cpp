@@ -27,6 +27,11 @@ Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, 
 
 Session::~Session() = default;
 
+void Session::release_connection() noexcept {
+  guard_.reset();
+  connection_.reset();
+}
+
 void Session::start_session() {
   connection_->set_high_watermark(settings_.backlog_bytes_max);
   start_pings();

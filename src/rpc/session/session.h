@@ -46,6 +46,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   Session& operator=(const Session&) = delete;
 
   bool closed() const noexcept { return closed_; }
+  // For a session that is closed and may outlive its loop, which a connection must not.
+  void release_connection() noexcept;
   transport::Connection& connection() noexcept { return *connection_; }
   const transport::Connection& connection() const noexcept { return *connection_; }
 

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "exec/live_loops.h"
+
 namespace hawser::transport {
 
 ReadinessEngine::ReadinessEngine(Loop& loop, int fd, StreamSink& sink) : loop_(loop), fd_(fd), sink_(&sink) {
@@ -13,7 +15,7 @@ ReadinessEngine::ReadinessEngine(Loop& loop, int fd, StreamSink& sink) : loop_(l
 
 ReadinessEngine::~ReadinessEngine() {
   set_hot(false);
-  loop_.poller().unwatch(fd_, *this);
+  if (exec::is_live_loop(loop_)) loop_.poller().unwatch(fd_, *this);
 }
 
 std::size_t ReadinessEngine::send(std::span<const ConstBuffer> pieces) {

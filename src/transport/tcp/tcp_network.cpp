@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/passed_descriptors.h"
+#include "exec/live_loops.h"
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
 #include "transport/tcp/connect_race.h"
@@ -32,7 +33,9 @@ class TcpListener final : public Listener, exec::Watcher {
       : loop_(loop), socket_(std::move(socket)), file_(std::move(file)), sink_(sink), retry_(loop, *this) {
     loop_.poller().watch(socket_.get(), *this);
   }
-  ~TcpListener() override { loop_.poller().unwatch(socket_.get(), *this); }
+  ~TcpListener() override {
+    if (exec::is_live_loop(loop_)) loop_.poller().unwatch(socket_.get(), *this);
+  }
 
   std::string address() const override { return local_of(socket_.get()); }
 
@@ -186,7 +189,7 @@ class Connecting final : exec::Watcher, Timer {
   Connecting(Loop& loop, int fd, Time deadline)
       : Timer(&Connecting::expired), loop_(loop), fd_(fd), deadline_(deadline) {}
   ~Connecting() {
-    if (!waiting_) return;
+    if (!waiting_ || !exec::is_live_loop(loop_)) return;
     loop_.poller().unwatch(fd_, *this);
     if (queued_ && !resumed_) loop_.forget(waiting_);
   }

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "exec/live_loops.h"
+
 namespace hawser::transport {
 
 UringEngine::UringEngine(Loop& loop, exec::IoUring& ring, int fd, StreamSink& sink)
@@ -23,6 +25,7 @@ UringEngine::UringEngine(Loop& loop, exec::IoUring& ring, int fd, StreamSink& si
 }
 
 UringEngine::~UringEngine() {
+  if (!exec::is_live_loop(loop_)) return;  // Its ring has ended, too.
   poll_later(false);
   ring_.forget({receiving_.token, readable_.token, writable_.token, error_.token});
 }

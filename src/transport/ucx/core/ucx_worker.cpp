@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "exec/live_loops.h"
 #include "hawser/transport/transport.h"
 
 namespace hawser::transport {
@@ -74,7 +75,7 @@ UcxWorker::UcxWorker(UcxCore* core, Loop& loop, std::vector<std::byte> address)
 
 UcxWorker::~UcxWorker() {
   if (std::exchange(polled_, false)) loop_.remove_source(*this);
-  if (event_fd_ >= 0) loop_.poller().unwatch(event_fd_, *this);
+  if (event_fd_ >= 0 && exec::is_live_loop(loop_)) loop_.poller().unwatch(event_fd_, *this);
   listener_.reset();
   progress_until(
       [this] {

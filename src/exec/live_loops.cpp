@@ -1,0 +1,44 @@
+#include "exec/live_loops.h"
+
+#include <atomic>
+
+namespace hawser::exec {
+namespace {
+
+// Places are reused and never freed: there are as many as loops existed at the same time.
+struct Place {
+  std::atomic<const Loop*> loop;
+  Place* next = nullptr;
+};
+
+std::atomic<Place*> first_place{nullptr};
+
+bool replace(const Loop* before, const Loop* after) noexcept {
+  for (Place* place = first_place.load(std::memory_order_acquire); place != nullptr; place = place->next) {
+    const Loop* expected = before;
+    if (place->loop.load(std::memory_order_relaxed) == before &&
+        place->loop.compare_exchange_strong(expected, after, std::memory_order_acq_rel))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_live_loop(const Loop& loop) noexcept {
+  for (Place* place = first_place.load(std::memory_order_acquire); place != nullptr; place = place->next) {
+    if (place->loop.load(std::memory_order_acquire) == &loop) return true;
+  }
+  return false;
+}
+
+LiveLoop::LiveLoop(const Loop& loop) : loop_(loop) {
+  if (replace(nullptr, &loop)) return;
+  Place* const place = new Place{&loop, first_place.load(std::memory_order_relaxed)};
+  while (!first_place.compare_exchange_weak(place->next, place, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+LiveLoop::~LiveLoop() { replace(&loop_, nullptr); }
+
+}  // namespace hawser::exec

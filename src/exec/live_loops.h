@@ -1,0 +1,25 @@
+#pragma once
+
+namespace hawser {
+class Loop;
+}
+
+namespace hawser::exec {
+
+// True if a loop lives at that address. A coroutine may be destroyed after its loop, and must not use more than the
+// loop's address then. Any thread. Takes no lock, so that a child by fork() may use it.
+bool is_live_loop(const Loop& loop) noexcept;
+
+// Makes is_live_loop() true. Owned by the loop.
+class LiveLoop {
+ public:
+  explicit LiveLoop(const Loop& loop);  // Throws std::bad_alloc.
+  LiveLoop(const LiveLoop&) = delete;
+  LiveLoop& operator=(const LiveLoop&) = delete;
+  ~LiveLoop();
+
+ private:
+  const Loop& loop_;
+};
+
+}  // namespace hawser::exec

@@ -1,0 +1,300 @@
+#include "tests/outlived_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "hawser/channel.h"
+#include "hawser/interceptor.h"
+#include "hawser/memory.h"
+#include "hawser/retry.h"
+#include "hawser/when.h"
+#include "hawser/with_timeout.h"
+#include "tests/raw_peer.h"
+
+// A coroutine that waits may be destroyed after its loop, whatever it waits for.
+namespace hawser::outlived_loop {
+
+using namespace testing_tools;
+
+Task<std::string> never(Context& context, std::string text) {
+  auto pause = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(pause));
+  co_return text;
+}
+Task<void> silent(Context& context, Writer<int>) {
+  auto pause = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(pause));
+}
+Task<void> deaf(Context& context, Reader<std::string>) {
+  auto pause = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(pause));
+}
+
+// What the coroutines use. It outlives the loop, as they do.
+struct World {
+  explicit World(const std::string& to, const std::string& silent_peer) : address(to), deaf_address(silent_peer) {}
+
+  std::string address;       // Of a server.
+  std::string deaf_address;  // Of a listener that accepts nothing.
+  std::string transport;     // TransportOptions::required.
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Client> unconnected;
+  std::unique_ptr<Client> intercepted;
+  std::shared_ptr<ClientPool> pool;
+  std::optional<StreamingCall<silent>> reading;
+  std::optional<StreamingCall<deaf>> writing;
+  std::string text = std::string(100, 'x');
+  std::string large = std::string(1 << 20, 'x');
+  Event event;
+  Semaphore semaphore{1};
+  Mutex mutex;
+  Latch latch{1};
+  Channel<int> channel{1};
+  std::stop_source stop;
+};
+
+using Wait = Task<void> (*)(Loop&, World&);
+struct Case {
+  const char* name;
+  Wait wait;
+};
+
+Task<void> forever_in(Loop& loop) {
+  auto pause = loop.sleep(1h);
+  co_await pause;
+}
+Task<void> hold_mutex(Loop& loop, World& world) {
+  auto locking = world.mutex.lock();
+  const Permit held = co_await locking;
+  auto waiting = forever_in(loop);
+  co_await std::move(waiting);
+}
+Task<void> lock_mutex(World& world) {
+  auto locking = world.mutex.lock();
+  const Permit held = co_await locking;
+}
+
+const std::vector<Case> cases = {
+    {"Sleep", [](Loop& loop, World&) -> Task<void> { co_await loop.sleep(1h); }},
+    {"SleepWithToken",
+     [](Loop& loop, World& world) -> Task<void> { AWAIT(slept, loop.sleep(1h, world.stop.get_token())); }},
+    {"Offload",
+     [](Loop& loop, World&) -> Task<void> {
+       auto work = [] { std::this_thread::sleep_for(100ms); };
+       AWAIT(done, loop.offload(std::move(work)));
+     }},
+    {"Event",
+     [](Loop&, World& world) -> Task<void> {
+       auto waiting = world.event.wait();
+       co_await waiting;
+     }},
+    {"EventWithToken", [](Loop&, World& world) -> Task<void> { AWAIT(set, world.event.wait(world.stop.get_token())); }},
+    {"Latch",
+     [](Loop&, World& world) -> Task<void> {
+       auto waiting = world.latch.wait();
+       co_await waiting;
+     }},
+    {"Channel", [](Loop&, World& world) -> Task<void> { AWAIT(item, world.channel.receive()); }},
+    {"FullChannel",
+     [](Loop&, World& world) -> Task<void> {
+       AWAIT(first, world.channel.send(1));
+       AWAIT(second, world.channel.send(2));
+     }},
+    // Destroying the holder grants the permit to a coroutine whose loop has ended.
+    {"MutexThatIsHeld",
+     [](Loop& loop, World& world) -> Task<void> {
+       Scope holder;
+       Scope waiter;
+       waiter.spawn(lock_mutex(world));  // Granted, and not resumed: the mutex is free.
+       holder.spawn(hold_mutex(loop, world));
+       waiter.spawn(lock_mutex(world));
+       auto waiting = forever_in(loop);
+       co_await std::move(waiting);
+     }},
+    {"Scope",
+     [](Loop& loop, World&) -> Task<void> {
+       Scope inner;
+       inner.spawn(forever_in(loop));
+       auto joining = inner.join();
+       co_await joining;
+     }},
+    {"ScopeThatIsClearedBeforeItsJoiner",
+     [](Loop& loop, World&) -> Task<void> {
+       Scope joiners;
+       Scope inner;
+       inner.spawn(forever_in(loop));
+       joiners.spawn([](Scope& joined) -> Task<void> {
+         auto joining = joined.join();
+         co_await joining;
+       }(inner));
+       auto waiting = forever_in(loop);
+       co_await std::move(waiting);
+     }},
+    {"WhenAll",
+     [](Loop& loop, World&) -> Task<void> {
+       auto both = when_all(forever_in(loop), forever_in(loop));
+       co_await std::move(both);
+     }},
+    {"WithTimeout",
+     [](Loop& loop, World& world) -> Task<void> {
+       auto work = [&loop](std::stop_token token) { return loop.sleep(1h, std::move(token)); };
+       AWAIT(done, with_timeout(1h, std::move(work), world.stop.get_token()));
+     }},
+    {"Connect",
+     [](Loop&, World& world) -> Task<void> { AWAIT(connected, world.unconnected->connect(world.deaf_address)); }},
+    {"SecondConnect",
+     [](Loop&, World& world) -> Task<void> {
+       Scope first;
+       first.spawn([](World& of) -> Task<void> { AWAIT(connected, of.unconnected->connect(of.deaf_address)); }(world));
+       AWAIT(connected, world.unconnected->connect(world.deaf_address));
+     }},
+    {"Call", [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.client->call<never>(world.text)); }},
+    {"CallWithOptions",
+     [](Loop&, World& world) -> Task<void> {
+       const CallOptions options{.timeout = 1h, .token = world.stop.get_token()};
+       AWAIT(reply, world.client->call<never>(options, world.text));
+     }},
+    {"LargeCall", [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.client->call<never>(world.large)); }},
+    {"WholeReply",
+     [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.client->call<never>(world.text).reply()); }},
+    {"PendingCall",
+     [](Loop&, World& world) -> Task<void> {
+       AWAIT(sent, world.client->send_request<never>(world.text));
+       REQUIRE_OK(sent);
+       AWAIT(reply, std::move(*sent));
+     }},
+    {"InterceptedCall",
+     [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.intercepted->call<never>(world.text)); }},
+    {"Ping", [](Loop&, World& world) -> Task<void> { AWAIT(answered, world.client->ping()); }},
+    {"Next",
+     [](Loop&, World& world) -> Task<void> {
+       auto reader = world.reading->reader();
+       AWAIT(item, reader.next());
+     }},
+    {"NextOfOwnCall",
+     [](Loop&, World& world) -> Task<void> {
+       AWAIT(opened, world.client->open<silent>());
+       REQUIRE_OK(opened);
+       auto reader = opened->reader();
+       AWAIT(item, reader.next());
+     }},
+    {"ReadView",
+     [](Loop&, World& world) -> Task<void> {
+       auto reader = world.reading->reader();
+       AWAIT(item, reader.read_view());
+     }},
+    {"Write",
+     [](Loop&, World& world) -> Task<void> {
+       auto writer = world.writing->writer();
+       for (;;) {
+         AWAIT(written, writer.write(world.text));
+         if (!written) co_return;
+       }
+     }},
+    {"LargeWrite",
+     [](Loop&, World& world) -> Task<void> {
+       auto writer = world.writing->writer();
+       for (;;) {
+         AWAIT(written, writer.write(world.large));
+         if (!written) co_return;
+       }
+     }},
+    {"Finish", [](Loop&, World& world) -> Task<void> { AWAIT(finished, world.writing->finish()); }},
+    {"PoolCall", [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.pool->call<never>(world.text)); }},
+    {"PoolWithoutConnection",
+     [](Loop& loop, World& world) -> Task<void> {
+       auto pool = ClientPool::create(loop, world.deaf_address);
+       AWAIT(reply, pool->call<never>(world.text));
+     }},
+    {"Retrying",
+     [](Loop&, World& world) -> Task<void> {
+       Retrying retrying(*world.client);
+       AWAIT(reply, retrying.call<never>(world.text));
+     }},
+    {"OwnClient",
+     [](Loop& loop, World& world) -> Task<void> {
+       Client own(loop, {.transports = {.required = world.transport}});
+       AWAIT(connected, own.connect(world.address));
+       REQUIRE_OK(connected);
+       AWAIT(reply, own.call<never>(world.text));
+     }},
+};
+
+struct Parameter {
+  Case one;
+  const char* transport;
+  bool another_loop;
+};
+
+class OutlivedLoop : public ::testing::TestWithParam<Parameter> {};
+
+TEST_P(OutlivedLoop, ByACoroutineThatWaits) {
+  const Parameter& parameter = GetParam();
+  Server server({.listen = "127.0.0.1:0", .loop = {.log = no_log()}});
+  server.register_handler<never, silent, deaf>();
+  ASSERT_TRUE(server.start());
+  RawListener listener;
+  World world(server.address(), listener.address());
+  world.transport = parameter.transport;
+  const auto prepare = [&world](Loop& loop) -> Task<void> {
+    const ClientOptions options{.transports = {.required = world.transport}};
+    world.client = std::make_unique<Client>(loop, options);
+    world.unconnected = std::make_unique<Client>(loop, options);
+    world.intercepted = std::make_unique<Client>(loop, options);
+    world.intercepted->use([](OutgoingCall&, Next next) -> Task<Result<void>> {
+      auto going = next();
+      co_return co_await std::move(going);
+    });
+    world.pool = ClientPool::create(loop, world.address, {.client = options});
+    AWAIT(connected, world.client->connect(world.address));
+    REQUIRE_OK(connected);
+    AWAIT(also, world.intercepted->connect(world.address));
+    REQUIRE_OK(also);
+    AWAIT(reading, world.client->open<silent>());
+    AWAIT(writing, world.client->open<deaf>());
+    REQUIRE(reading && writing);
+    world.reading.emplace(std::move(*reading));
+    world.writing.emplace(std::move(*writing));
+  };
+  // A ping is answered at once unless the server's loop is busy.
+  const bool ping = parameter.one.name == std::string_view("Ping");
+  std::atomic<bool> go_on{!ping};
+  const auto wait = [&](Loop& loop) {
+    if (ping) {
+      std::atomic<bool> busy{false};
+      server.loops().front()->post([&busy, &go_on] {
+        busy.store(true);
+        busy.notify_all();
+        go_on.wait(false);
+      });
+      busy.wait(false);
+    }
+    return parameter.one.wait(loop, world);
+  };
+  destroy_after_loop(prepare, wait, parameter.another_loop);
+  go_on.store(true);
+  go_on.notify_all();
+}
+
+std::vector<Parameter> parameters() {
+  std::vector<Parameter> all;
+  for (const Case& one : cases) {
+    for (const char* transport : {"stream", "shm"}) {
+      for (const bool another : {false, true}) all.push_back({one, transport, another});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Awaitables, OutlivedLoop, ::testing::ValuesIn(parameters()), [](const auto& info) {
+  return std::string(info.param.one.name) + "_" + info.param.transport + (info.param.another_loop ? "_replaced" : "");
+});
+
+}  // namespace hawser::outlived_loop
