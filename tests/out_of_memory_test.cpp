@@ -11,12 +11,21 @@
 
 // State after a failed allocation. The allocator of blocks refuses blocks larger than a test allows.
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  if (bytes > hawser::out_of_memory::block_bytes_max.load()) throw std::bad_alloc();
+  if (bytes > hawser::out_of_memory::block_bytes_max.load() || hawser::out_of_memory::fails_now()) {
+    throw std::bad_alloc();
+  }
   const auto unit = static_cast<std::size_t>(alignment);
   void* const memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+void* operator new(std::size_t bytes) {
+  void* const memory = hawser::out_of_memory::fails_now() ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 

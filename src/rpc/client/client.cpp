@@ -133,9 +133,8 @@ Task<Result<void>> Client::State::connect(std::string to) {
   if (!attempted) attempted = std::make_shared<exec::Condition>(*loop);
   std::shared_ptr<Attempt> shared = current_attempt;
   if (!shared) {
-    shared = current_attempt = std::make_shared<Attempt>();
     address = std::move(to);
-    scope.spawn(attempt(shared));
+    shared = begin_attempt();
   }
   const std::shared_ptr<exec::Condition> signal = attempted;  // The client may be destroyed meanwhile.
   while (!shared->outcome) {
@@ -145,8 +144,46 @@ Task<Result<void>> Client::State::connect(std::string to) {
   co_return *shared->outcome;
 }
 
-// Also moves a connection that has lost its transport: it sends or fails the calls in the pending call queue.
+// If it throws, no attempt has begun.
+std::shared_ptr<Client::State::Attempt> Client::State::begin_attempt() {
+  const auto own = std::make_shared<Attempt>();
+  auto running = attempt(own);
+  current_attempt = own;
+  try {
+    scope.spawn(std::move(running));
+  } catch (...) {
+    current_attempt.reset();
+    throw;
+  }
+  return own;
+}
+
 Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
+  try {
+    auto connecting = connect_once(own);
+    co_await std::move(connecting);
+  } catch (const std::bad_alloc&) {
+    if (own->outcome) co_return;
+    // The text is so short that it needs no memory.
+    const Error reason{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "out of memory"};
+    const std::shared_ptr<rpc::PendingCallQueue> waiting = std::exchange(pending_calls, nullptr);
+    if (session) {
+      own->outcome.emplace();
+      if (waiting) waiting->send_all(*session);
+    } else {
+      if (waiting) {
+        not_connected_any_more(reason);
+        waiting->fail_all(reason);
+      }
+      own->outcome.emplace(std::unexpected(reason));
+    }
+    current_attempt.reset();
+    attempted->notify_all();
+  }
+}
+
+// Also moves a connection that has lost its transport: it sends or fails the calls in the pending call queue.
+Task<void> Client::State::connect_once(std::shared_ptr<Attempt> own) {
   auto opening = open_session(address);
   Result<Opened> opened = co_await std::move(opening);
   if (own->outcome) {  // The client was closed meanwhile.
@@ -158,7 +195,6 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
     opened = fail(ErrorCode::unavailable, "the connection ended as soon as it was made: its peer has closed it",
                   ErrorScope::connection, Initiator::peer);
   }
-  const std::shared_ptr<rpc::PendingCallQueue> waiting = std::exchange(pending_calls, nullptr);
   const TransportFallback left = std::exchange(lost, {});
   if (opened) {
     // The transport could not be established again, so it was the cause of the failure.
@@ -173,9 +209,9 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
     });
     log_fallbacks();
     own->outcome.emplace();
-    if (waiting) waiting->send_all(*session);
+    if (const auto waiting = std::exchange(pending_calls, nullptr)) waiting->send_all(*session);
   } else {
-    if (waiting) {
+    if (const auto waiting = std::exchange(pending_calls, nullptr)) {
       not_connected_any_more(opened.error());
       waiting->fail_all(opened.error());
     }
@@ -199,6 +235,8 @@ Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) 
   auto opening = open_best(to);
   try {
     co_return co_await std::move(opening);
+  } catch (const std::bad_alloc&) {
+    co_return fail(ErrorCode::unavailable, "out of memory", ErrorScope::connection);
   } catch (const std::exception& error) {
     co_return fail(ErrorCode::unavailable, "cannot connect to " + to + ": " + std::string(what_of(error)),
                    ErrorScope::connection);
@@ -418,8 +456,13 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
   if (!pending_calls)
     pending_calls = std::make_shared<rpc::PendingCallQueue>(*loop, options.calls_in_flight_max, options.call_timeout);
   link.set(pending_calls.get());
-  current_attempt = std::make_shared<Attempt>();
-  scope.spawn(attempt(current_attempt));
+  try {
+    begin_attempt();
+  } catch (const std::bad_alloc&) {
+    const std::shared_ptr<rpc::PendingCallQueue> waiting = std::exchange(pending_calls, nullptr);
+    not_connected_any_more(reason);
+    waiting->fail_all(reason);
+  }
 }
 
 }  // namespace hawser

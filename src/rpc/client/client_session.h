@@ -56,7 +56,7 @@ class ClientSession final : public Session,
   Loop& loop() noexcept override { return session_loop(); }
   void start(detail::CallOperation& operation) override;
   void abandon(detail::CallOperation& operation) noexcept override;
-  void copy_and_release(SendCompletion& owner) override { connection().copy_and_release(owner); }
+  void copy_and_release(SendCompletion& owner) override { copy_or_end(owner); }
   std::weak_ptr<detail::CallChannel> weak() noexcept override { return weak_from_this(); }
   void cancel(std::uint32_t call, const Error& error) override;
   transport::RemoteMemory* remote_memory() noexcept override {

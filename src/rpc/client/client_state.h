@@ -47,6 +47,8 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
 
   Task<Result<void>> connect(std::string to);
   Task<void> attempt(std::shared_ptr<Attempt> own);
+  Task<void> connect_once(std::shared_ptr<Attempt> own);
+  std::shared_ptr<Attempt> begin_attempt();
   Task<void> failback();
   Task<Result<Opened>> open_session(std::string to);
   Task<Result<Opened>> open_best(std::string to);

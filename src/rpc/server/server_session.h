@@ -34,7 +34,7 @@ class ServerSession final : public Session, public PortSession {
   void reply_error(std::uint32_t call, const Error& error) override;
   void refuse_unkept(std::uint32_t call) override;
   void fail_connection() noexcept override;
-  void copy_and_release(SendCompletion& owner) override { connection().copy_and_release(owner); }
+  void copy_and_release(SendCompletion& owner) override { copy_or_end(owner); }
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
   transport::RemoteMemory* remote_memory() noexcept override {
     return closed() ? nullptr : connection().remote_memory();

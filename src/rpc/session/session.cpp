@@ -146,9 +146,13 @@ void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
 void Session::on_message(const transport::Message& message) {
   if (closed_) return;
   work_ += message_cost + message.head.size();
-  if (work_ >= work_at_clock_) [[unlikely]]
-    return deliver_timed(message);
-  deliver(message);
+  try {
+    if (work_ >= work_at_clock_) [[unlikely]]
+      return deliver_timed(message);
+    deliver(message);
+  } catch (const std::bad_alloc&) {
+    end_without_memory();
+  }
 }
 
 // Between two readings of the clock, a turn delivers some tens of small messages. A large message is timed by itself.
@@ -321,6 +325,21 @@ void Session::protocol_error(std::string text) {
   end_session({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0, std::move(text)});
 }
 
+// The text is so short that it needs no memory.
+void Session::end_without_memory() noexcept {
+  end_session({ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+}
+
+void Session::copy_or_end(SendCompletion& owner) noexcept {
+  try {
+    connection_->copy_and_release(owner);
+  } catch (const std::bad_alloc&) {
+    connection_->abort();  // Releases the loans.
+    without_memory_ = true;
+    life_.start(loop_, loop_.now());
+  }
+}
+
 void Session::end_session(const Error& reason) {
   if (std::exchange(closed_, true)) return;
   life_.stop();
@@ -345,8 +364,16 @@ void Session::end_session(const Error& reason) {
 // Sends a ping after ping_interval of silence, and ends the session after twice that time. A peer that takes nothing of
 // the backlog for that time is treated in the same way. Time in which this loop did not run does not count: the process
 // was stopped, its machine was suspended, or something blocked the loop, and perhaps no ping was sent.
-void Session::check_life() {
+void Session::check_life() noexcept {
   if (closed_) return;
+  try {
+    if (!without_memory_) return check_peer();
+  } catch (const std::bad_alloc&) {
+  }
+  end_without_memory();
+}
+
+void Session::check_peer() {
   const Time now = loop_.now();
   const Duration interval = settings_.ping_interval;
   const Duration late = now - check_due_;

@@ -122,6 +122,11 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void protocol_error(std::string text);
   // Ends the session at once, as if the connection had broken.
   void end_session(const Error& reason);
+  // The one place for memory that runs out while the peer's messages are handled: they may be as large as the limits
+  // allow.
+  void end_without_memory() noexcept;
+  // For destructors. Without memory for the copy, the connection ends, and the session in the next tick.
+  void copy_or_end(SendCompletion& owner) noexcept;
   // Handle frames of streams, in the same way on both ends. `core` is null if the call has ended.
   void on_stream_frame(const wire::StreamDataFrame& item, const wire::Frame& frame, const transport::Message& message,
                        detail::StreamCore* core);
@@ -191,7 +196,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) final { end_frame(pieces, owner); }
   void send_end(std::uint32_t call) final;
   void send_credit(std::uint32_t call, std::uint32_t bytes) final;
-  void copy_and_release_item(SendCompletion& owner) final { connection_->copy_and_release(owner); }
+  void copy_and_release_item(SendCompletion& owner) final { copy_or_end(owner); }
   bool has_room() const noexcept final { return connection_->backlog() <= settings_.backlog_bytes_max; }
   detail::WaitingWriter& writers() noexcept final { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept final { return settings_.decode_limits; }
@@ -204,7 +209,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   std::byte* begin_head(std::size_t body_bytes, std::size_t payload_bytes, const Metadata* metadata);
   void on_cut_message(const transport::Message& message);
   void answer_ping(std::size_t body_bytes);
-  void check_life();
+  void check_life() noexcept;
+  void check_peer();
   void check_life_at(Time when);
   void start_pings();
 
@@ -219,7 +225,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   std::unique_ptr<PathGuard> guard_;  // Non-null on paths that were agreed on over a protected stream.
   std::string unproved_;
   bool closed_ = false;
-  bool held_ = false;  // See hold().
+  bool held_ = false;            // See hold().
+  bool without_memory_ = false;  // See copy_or_end().
 
   std::byte* head_ = nullptr;  // The frame between begin_frame() and end_frame().
   std::size_t head_bytes_ = 0;

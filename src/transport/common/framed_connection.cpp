@@ -169,12 +169,7 @@ bool FramedConnection::prepare_block() {
       return false;
     }
   }
-  try {
-    make_room(room);
-  } catch (const std::bad_alloc&) {
-    fail({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "no memory to receive"});
-    return false;
-  }
+  make_room(room);
   if (account_ != nullptr && block_->size() > receive_block_bytes) account_->set_arriving_always(block_->size());
   return true;
 }
@@ -182,8 +177,13 @@ bool FramedConnection::prepare_block() {
 MutableBytes FramedConnection::receive_space() {
   if (ended_) return discard_buffer();
   PayloadBuffer& payload = incoming_.payload;
-  if (receiving_payload_ && !payload.grow(incoming_.done + 1, incoming_.done)) payload.discard();
-  if (!receiving_payload_ && !prepare_block() && ended_) return discard_buffer();
+  try {
+    if (receiving_payload_ && !payload.grow(incoming_.done + 1, incoming_.done)) payload.discard();
+    if (!receiving_payload_ && !prepare_block() && ended_) return discard_buffer();
+  } catch (const std::bad_alloc&) {
+    fail_without_memory();
+    return discard_buffer();
+  }
   if (receiving_payload_) {
     // received() or received_nothing() leaves again.
     if (payload.enter() && payload.data() != nullptr)
@@ -196,6 +196,20 @@ MutableBytes FramedConnection::receive_space() {
 
 void FramedConnection::received(std::size_t bytes) {
   if (ended_) return;
+  try {
+    take(bytes);
+  } catch (const std::bad_alloc&) {
+    fail_without_memory();
+  }
+}
+
+// The text is so short that it needs no memory.
+void FramedConnection::fail_without_memory() noexcept {
+  taking_ = false;
+  fail({ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+}
+
+void FramedConnection::take(std::size_t bytes) {
   incoming_.payload.leave();
   if (bytes == 0) return park();
   arrived_ += bytes;
@@ -360,8 +374,12 @@ void FramedConnection::pause() noexcept {
 void FramedConnection::resume() {
   if (!paused_) return;
   paused_ = false;
-  take_messages();
-  park();
+  try {
+    take_messages();
+    park();
+  } catch (const std::bad_alloc&) {
+    fail_without_memory();
+  }
   if (!paused_ && !ended_) stream_->resume();
 }
 

@@ -96,6 +96,8 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   bool prepare_block();
   void settle_block();
   void make_room(std::size_t wanted);
+  void take(std::size_t bytes);
+  void fail_without_memory() noexcept;
   void drop_block() noexcept;
   void drop_idle_block() noexcept;
   void park();

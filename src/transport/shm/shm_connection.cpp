@@ -1,5 +1,6 @@
 #include "transport/shm/shm_connection.h"
 
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -110,8 +111,18 @@ bool ShmConnection::poll() {
   return false;
 }
 
+// The peer's messages may be as large as the limits allow.
 bool ShmConnection::poll_once() {
   if (gate_.ended || gate_.sink == nullptr) return false;
+  try {
+    return serve_peer();
+  } catch (const std::bad_alloc&) {
+    fail({ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+    return true;
+  }
+}
+
+bool ShmConnection::serve_peer() {
   bool worked = false;
   if (sender_.waits() && sender_.advance()) {
     worked = true;

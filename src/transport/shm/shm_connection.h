@@ -85,6 +85,7 @@ class ShmConnection final : public Connection,
   void on_tick_end() override { flush(); }
 
   bool poll_once();
+  bool serve_peer();
   bool has_work() noexcept;
   void unwatch_bell() noexcept;
   void set_hot(bool hot);
