@@ -37,12 +37,12 @@ Task<void> deaf(Context& context, Reader<std::string>) {
   static_cast<void>(co_await std::move(pause));
 }
 
-// What the coroutines use. It outlives the loop, as they do.
+// The coroutines use it. It outlives the loop, as they do.
 struct World {
   explicit World(const std::string& to, const std::string& silent_peer) : address(to), deaf_address(silent_peer) {}
 
-  std::string address;       // Of a server.
-  std::string deaf_address;  // Of a listener that accepts nothing.
+  std::string address;       // The server has it.
+  std::string deaf_address;  // Its listener accepts nothing.
   std::string transport;     // TransportOptions::required.
   std::unique_ptr<Client> client;
   std::unique_ptr<Client> unconnected;

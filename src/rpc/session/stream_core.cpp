@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/misuse.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/detail/stream_tap.h"
 #include "hawser/stream.h"
@@ -37,6 +38,11 @@ void StreamCore::wake(Slot& slot) {
 // The loop resumes the writer if only its turn has ended; otherwise on_credit(), on_room() or on_closed() does.
 void StreamCore::suspend(bool reading, std::coroutine_handle<> handle) noexcept {
   LoopAccess::check_thread(loop_);
+  if (slot(reading).handle) {
+    misuse(reading ? "two coroutines read one stream at the same time; let one of them read and pass the items on by a "
+                     "Channel"
+                   : "two coroutines write to one stream at the same time; let one of them write, or hold a Mutex");
+  }
   slot(reading).handle = handle;
   if (reading) return;
   turn_items_ = 0;
