@@ -51,7 +51,7 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
    public:
     Whole(Call&& call, MutableBytes memory) : call_(std::move(call)), memory_(memory) {}
     auto operator co_await() && {
-      return Awaiter<detail::ReplyOutcome<F>>(*call_.link_, std::move(call_.options_), std::move(call_.arguments_),
+      return Awaiter<detail::ReplyOutcome<F>>(call_.use_up(), std::move(call_.options_), std::move(call_.arguments_),
                                               memory_);
     }
     auto operator co_await() & {
@@ -69,7 +69,7 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
       : link_(&link), options_(std::move(options)), arguments_(std::move(arguments)) {}
 
   auto operator co_await() && {
-    return Awaiter<detail::ValueOutcome<F>>(*link_, std::move(options_), std::move(arguments_), MutableBytes());
+    return Awaiter<detail::ValueOutcome<F>>(use_up(), std::move(options_), std::move(arguments_), MutableBytes());
   }
   auto operator co_await() & {
     detail::require_moved_call<Call>();
@@ -79,7 +79,7 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
   // Makes the call return a Result<Reply<R>>: the value read in place, the attachment and the metadata. R is the
   // handler's result type, except that std::string_view replaces std::string, and std::span<const E> replaces a
   // std::vector of numbers or enumerations.
-  [[nodiscard]] Whole reply() && { return Whole(std::move(*this), {}); }
+  [[nodiscard]] Whole reply() && { return Whole(used_up(), {}); }
 
   // Like reply(), but the payload is received directly into `memory`. The payload is the sequences of 8 KiB and more,
   // in order, followed by the attachment. `memory` must stay valid until the call has ended, and as long as the views
@@ -87,10 +87,18 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
   // Shorter sequences stay in the message. A result that is a single string_view or span, without an attachment, is
   // placed in `memory` at any size. If there are several sequences, each begins at a multiple of 8 bytes. A payload
   // that does not fit fails the call with limit_exceeded.
-  [[nodiscard]] Whole into(MutableBytes memory) && { return Whole(std::move(*this), memory); }
+  [[nodiscard]] Whole into(MutableBytes memory) && { return Whole(used_up(), memory); }
 
  private:
-  detail::ClientLink* link_;
+  detail::ClientLink& use_up() noexcept {
+    if (link_ == nullptr) [[unlikely]]
+      detail::awaited_again();
+    return *std::exchange(link_, nullptr);
+  }
+
+  Call used_up() { return Call(use_up(), std::move(options_), std::move(arguments_)); }
+
+  detail::ClientLink* link_;  // Null once the call has been awaited.
   [[no_unique_address]] Options options_;
   Stored arguments_;
 };

@@ -208,7 +208,7 @@ class Loop {
 
 namespace detail {
 
-class SleepAwaiter : Timer {
+class [[nodiscard("write `co_await`: without it, nothing waits")]] SleepAwaiter : Timer {
  public:
   SleepAwaiter(Loop& loop, Time when) noexcept : Timer(&SleepAwaiter::fire), loop_(loop), when_(when) {}
   ~SleepAwaiter() {
@@ -260,6 +260,14 @@ T Loop::run(Task<T> task) {
   }(std::move(task), result, exception));
   if (exception) std::rethrow_exception(exception);
   if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+// Catches everything but tasks.
+template <class T>
+void sync_wait(T&&, LoopOptions = {}) {
+  static_assert(sizeof(T) == 0,
+                "hawser: sync_wait() takes a hawser::Task: await the call in a coroutine and pass that, or use a "
+                "hawser::BlockingClient");
 }
 
 // Runs `task` on a temporary loop on the calling thread and returns its result.

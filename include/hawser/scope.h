@@ -31,7 +31,7 @@ class Scope {
 
   // `co_await scope.join();` completes when the scope is empty. Only one coroutine may wait at a time; a second one
   // ends the process with a message.
-  class Join {
+  class [[nodiscard("write `co_await`: without it, nothing waits")]] Join {
    public:
     explicit Join(Scope& scope) noexcept : scope_(scope) {}
     Join(const Join& other) noexcept

@@ -165,9 +165,9 @@ class Server {
   // the same name or name hash is a std::logic_error. An overloaded function needs a cast that selects one overload,
   // and a name: see method_name_override.
   template <auto... functions>
-    requires(sizeof...(functions) > 0 && (!function_traits<functions>::is_member && ...))
+    requires(sizeof...(functions) > 0)
   void register_handler(HandlerOptions options = {}) {
-    add<void, functions...>(nullptr, options);
+    if constexpr (detail::require_no_members<functions...>()) add<void, functions...>(nullptr, options);
   }
   // Registers member functions. They are called on `object`, which must outlive the server.
   template <auto... functions, class Object>

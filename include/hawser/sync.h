@@ -19,9 +19,9 @@
 // the call that resumes them. A waiter whose coroutine is destroyed leaves the queue; permits that it had been granted
 // go to the next waiter.
 //
-// Lifetime: a primitive outlives its waiters and permits, and a loop outlives its waiters. Destroying a primitive while
-// a coroutine waits for it, or while a permit is held, is a bug that ends the process with a message. An Event may be
-// destroyed as soon as it has been set.
+// Lifetime: a primitive outlives its waiters and permits. Destroying a primitive while a coroutine waits for it, or
+// while a permit is held, is a bug that ends the process with a message. An Event may be destroyed as soon as it has
+// been set. A loop may end before its waiters, which are not resumed any more.
 //
 // Errors: functions with a std::stop_token fail with `cancelled` as soon as a stop is requested on the loop's thread,
 // unless they have been granted what they wait for. These functions allocate a coroutine frame; the others do not
@@ -44,7 +44,7 @@ class Event {
 
   // `co_await event.wait();`
   auto wait() noexcept {
-    struct Awaiter {
+    struct [[nodiscard("write `co_await`: without it, nothing waits")]] Awaiter {
       Event& event;
       detail::Waiter waiter;
       bool await_ready() const noexcept { return event.set_; }

@@ -9,7 +9,7 @@ namespace hawser {
 
 // A coroutine that starts when it is awaited, runs on the loop of the awaiter, and returns a T. The task owns the
 // coroutine's frame. Destroying an unfinished task ends the coroutine where it is suspended; every awaitable of this
-// library allows that. An exception that leaves the coroutine is thrown to the awaiter.
+// library allows that, also after the end of its loop. An exception that leaves the coroutine is thrown to the awaiter.
 template <class T>
 class [[nodiscard("a task does nothing until it is awaited")]] Task {
  public:
@@ -32,12 +32,15 @@ class [[nodiscard("a task does nothing until it is awaited")]] Task {
   // For the library: identifies this coroutine.
   const void* frame() const noexcept { return handle_.address(); }
 
-  // Starts the coroutine and resumes the awaiter when it ends. A task may be awaited once.
+  // Starts the coroutine and resumes the awaiter when it ends. A task is awaited once: a second time ends the process
+  // with a message.
   auto operator co_await() && noexcept {
     struct Awaiter {
       std::coroutine_handle<promise_type> handle;
       bool await_ready() const noexcept { return false; }
       std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) const noexcept {
+        if (!handle || handle.promise().continuation) [[unlikely]]
+          detail::awaited_again();
         handle.promise().continuation = awaiting;
         return handle;
       }

@@ -66,6 +66,15 @@ Task<std::vector<detail::Unit<T>>> when_all(std::vector<Task<T>> tasks) {
   co_return results;
 }
 
+// Catches everything but tasks.
+template <class T>
+Task<void> when_all(std::vector<T>) {
+  static_assert(sizeof(T) == 0,
+                "hawser: when_all() takes hawser::Tasks: wrap each call in a coroutine that awaits it, or use "
+                "send_request() and await the pending calls in turn");
+  return {};
+}
+
 // The result of when_any(): the index of the task that ended first, from 0, and its result. `index` equals
 // result.index().
 template <class... T>

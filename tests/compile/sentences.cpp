@@ -1,13 +1,16 @@
 // Compiled by tools/compile_test.py, without -c: the first error of each line that ends in `says: TEXT` contains TEXT,
 // with every compiler. Each line is one mistake of a user.
+#include <any>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "hawser/call.h"
 #include "hawser/client.h"
 #include "hawser/server.h"
 #include "hawser/stream.h"
+#include "hawser/when.h"
 
 using hawser::Context;
 using hawser::Reader;
@@ -74,4 +77,63 @@ Task<void> client(hawser::Client& client) {
   auto pending = co_await std::move(sent);
   (void)co_await *pending;                  // says: a call is awaited once, which uses it up: write
   (void)client.call<out_of_client>(1, "");  // says: a handler gives no result through a parameter `T&`
+}
+
+struct WithUnion {
+  union {
+    int a;
+    float b;
+  };
+  int c;
+};
+struct WithLaterUnion {
+  int c;
+  union {
+    int a;
+    double b;
+  };
+  std::string text;
+};
+union Number {
+  int a;
+  float b;
+};
+struct WithNamedUnion {
+  std::string text;
+  Number number;
+};
+struct WithAny {
+  std::any value;
+};
+void takes_union(WithUnion x);
+void takes_later_union(WithLaterUnion x);
+void takes_named_union(WithNamedUnion x);
+void takes_any(WithAny x);
+hawser::Error gives_error(int x);
+Task<hawser::Error> gives_task_of_error(int x);
+Task<void> writer_first(Writer<int> out, int x);
+Task<Result<int>> fails() { co_return hawser::Error{}; }  // says: a coroutine fails by `co_return hawser::fail(
+struct Store {
+  int sell(int x);
+};
+int add(int a, int b);
+int length(std::string_view text);
+
+void more_of_server(hawser::Server& server) {
+  server.register_handler<takes_union>();          // says: a field of this struct is a union
+  server.register_handler<takes_later_union>();    // says: a field of this struct is a union
+  server.register_handler<takes_named_union>();    // says: a field of this struct is a union
+  server.register_handler<takes_any>();            // says: this type can't travel
+  server.register_handler<gives_error>();          // says: a handler that returns an Error would succeed with it
+  server.register_handler<gives_task_of_error>();  // says: a handler that returns an Error would succeed with it
+  server.register_handler<writer_first>();  // says: the Reader and the Writer of a handler are its last parameters
+  server.register_handler<&Store::sell>();  // says: a member function is called on an object
+}
+Task<void> more_of_client(hawser::Client& client) {
+  (void)co_await client.call<add>(1, 2.9);  // says: is a floating-point number and the handler's parameter an integer
+  (void)co_await client.call<add>(1, 2);
+  (void)co_await client.call<add>(true, 'c');
+  hawser::sync_wait(client.call<length>("a"));  // says: sync_wait() takes a hawser::Task
+  std::vector<decltype(client.call<add>(1, 2))> calls;
+  co_await hawser::when_all(std::move(calls));  // says: when_all() takes hawser::Tasks
 }

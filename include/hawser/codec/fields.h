@@ -27,6 +27,14 @@ struct AnyMovedField {
   template <class T>
   operator T() const&& noexcept;
 };
+// Converts to nothing. A type that it initialises takes whatever it is given, such as std::any.
+struct NoField {};
+// Converts to any union.
+struct AnyUnion {
+  template <class T>
+    requires std::is_union_v<T>
+  operator T() const noexcept;
+};
 // Converts to any base of `Derived`.
 template <class Derived>
 struct AnyBase {
@@ -81,16 +89,32 @@ consteval bool has_plain_fields() {
   }(std::make_index_sequence<count>());
 }
 
-enum class FieldDefect { none, not_default, base, too_many, c_array };
+// True if a field is a union. GCC does not convert to an anonymous union, which ends the count of the fields; empty
+// braces initialise it.
+template <class T, std::size_t index>
+concept UnionAt = []<std::size_t... i>(std::index_sequence<i...>) {
+  return BraceInitialisable<T, Repeated<AnyFieldOf<T>, i>..., AnyUnion> &&
+         !BraceInitialisable<T, Repeated<AnyFieldOf<T>, i>..., NoField>;
+}(std::make_index_sequence<index>());
+template <class T, std::size_t count>
+consteval bool has_union() {
+  return []<std::size_t... i>(std::index_sequence<i...>) {
+    return (UnionAt<T, i> || ...) || requires { T{Repeated<AnyFieldOf<T>, i>{}..., {}}; };
+  }(std::make_index_sequence<count>());
+}
+
+enum class FieldDefect { none, not_default, base, too_many, has_union, c_array };
 
 template <class T>
 consteval FieldDefect find_field_defect() {
   if constexpr (!BraceInitialisable<T>) {
     return FieldDefect::not_default;
-  } else if constexpr (BraceInitialisable<T, AnyBase<T>>) {
+  } else if constexpr (BraceInitialisable<T, AnyBase<T>> && !BraceInitialisable<T, NoField>) {
     return FieldDefect::base;
   } else if constexpr (constexpr std::size_t count = count_fields<T>(); count > field_count_max) {
     return FieldDefect::too_many;
+  } else if constexpr (count == 0 || has_union<T, count>()) {
+    return FieldDefect::has_union;
   } else {
     return has_plain_fields<T, count>() ? FieldDefect::none : FieldDefect::c_array;
   }
@@ -109,6 +133,9 @@ consteval std::size_t find_field_count() {
     static_assert(defect != FieldDefect::base, "hawser: a struct that travels has no bases; make the base a field");
     static_assert(defect != FieldDefect::too_many,
                   "hawser: a struct that travels has at most 64 fields; group them in structs");
+    static_assert(defect != FieldDefect::has_union,
+                  "hawser: a field of this struct is a union, or has no name: make it a std::variant or name it, or "
+                  "specialise hawser::codec::Codec for the struct");
     static_assert(defect != FieldDefect::c_array, "hawser: a field of this struct is a C array; make it a std::array");
     return defect == FieldDefect::none ? count_fields<T>() : 0;
   }

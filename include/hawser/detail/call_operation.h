@@ -34,6 +34,10 @@ struct Argument {
                 "hawser: an argument of this call does not convert to the handler's parameter; compare the types "
                 "<Parameter, Given> named in this error with the handler's declaration");
 
+  static_assert(!(std::is_floating_point_v<Bare> && std::is_integral_v<Parameter>),
+                "hawser: an argument of this call is a floating-point number and the handler's parameter an integer, "
+                "which would drop the fraction: round it and convert it first");
+
   using Stored = std::conditional_t<
       same || text || view_of || viewed,
       std::conditional_t<std::is_lvalue_reference_v<Given>, const std::remove_reference_t<Given>&, Bare>, Parameter>;

@@ -85,8 +85,16 @@ struct HandlerRules<Facts, std::tuple<P...>> {
   static constexpr bool gives_value =
       !std::is_reference_v<typename Unwrapped<Return>::type> ||
       (std::is_lvalue_reference_v<Return> && std::is_const_v<std::remove_reference_t<Return>>);
-  static constexpr bool sound =
-      Facts::is_function && context_is_first && owns_streams && has_inputs_only && gives_value;
+  // Error is what a Result has in place of a value.
+  static constexpr bool fails_by_result = !std::is_same_v<std::remove_cvref_t<typename Unwrapped<Return>::type>, Error>;
+  static constexpr bool streams_are_last = [] {
+    bool seen = false;
+    bool last = true;
+    ((is_stream_end<std::remove_cvref_t<P>> ? void(seen = true) : void(last = last && !seen)), ...);
+    return last;
+  }();
+  static constexpr bool sound = Facts::is_function && context_is_first && owns_streams && has_inputs_only &&
+                                gives_value && fails_by_result && streams_are_last;
 };
 // Reports each rule that the declaration of F breaks by one sentence. The caller goes on only if the rules are `sound`,
 // so that the compiler reports nothing else.
@@ -108,7 +116,22 @@ consteval bool check_handler() {
                 "hawser: a handler returns no reference that others could write to, and a Task none at all: write "
                 "`T f()`, `const T& f()` or `hawser::Task<T> f()`; what a view or a `const T&` refers to must stay "
                 "valid until the reply has been sent");
+  static_assert(Rules::fails_by_result,
+                "hawser: a handler that returns an Error would succeed with it: return `hawser::Result<T>`, or "
+                "`hawser::Result<void>` without a value");
+  static_assert(Rules::streams_are_last,
+                "hawser: the Reader and the Writer of a handler are its last parameters: write `Task<R> f(T argument, "
+                "hawser::Writer<U> out)`");
   return true;
+}
+
+template <auto... functions>
+consteval bool require_no_members() {
+  constexpr bool none = (!function_traits<functions>::is_member && ...);
+  static_assert(none,
+                "hawser: a member function is called on an object: write `server.register_handler<&Shop::sell>(&shop)` "
+                "with a pointer to it");
+  return none;
 }
 
 // The properties of a method that both sides need: function_traits with the streams removed from the arguments.

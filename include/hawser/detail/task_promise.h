@@ -11,12 +11,16 @@ namespace hawser {
 
 template <class T = void>
 class Task;
+struct Error;
 
 namespace detail {
 
 // Allocates coroutine frames from the calling thread's pool (src/base/frame_pool.cpp), with sanitizers from the heap.
 void* allocate_frame(std::size_t bytes);
 void free_frame(void* frame, std::size_t bytes) noexcept;
+
+// A Task is awaited although it was awaited or moved from before. Ends the process with a message.
+[[noreturn]] void awaited_again() noexcept;
 
 struct PooledFrame {
   static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
@@ -49,7 +53,7 @@ struct TaskPromiseBase : PooledFrame {
   ResumeContinuation final_suspend() const noexcept { return {}; }
   void unhandled_exception() noexcept { exception = std::current_exception(); }
 
-  std::coroutine_handle<> continuation = std::noop_coroutine();
+  std::coroutine_handle<> continuation;  // Null until the task is awaited.
   std::exception_ptr exception;
 };
 
@@ -60,6 +64,13 @@ struct TaskPromise : TaskPromiseBase {
     requires std::is_constructible_v<T, U&&>
   void return_value(U&& value) {
     result.emplace(std::forward<U>(value));
+  }
+  void return_value(const Error&)
+    requires(!std::is_constructible_v<T, const Error&>)
+  {
+    static_assert(sizeof(T) == 0,
+                  "hawser: a coroutine fails by `co_return hawser::fail(code, text)`, or by `co_return "
+                  "std::unexpected(error)` for an Error that it has");
   }
   T take() {
     if (exception) std::rethrow_exception(exception);

@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "hawser/hawser.h"
+#include "tests/testing.h"
+
+// Things that are awaited once end the process with a message the second time.
+namespace hawser::awaited_twice {
+
+using namespace testing_tools;
+
+std::string echo_text(std::string text) { return text; }
+Task<void> no_items(Context& context, Writer<int>) {
+  auto pause = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(pause));
+}
+Task<int> seven() { co_return 7; }
+
+constexpr const char* text = "awaited although it was awaited or moved from before";
+
+TEST(AwaitedTwiceDeathTest, ATask) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto twice = [](bool moved) {
+    sync_wait([](bool away) -> Task<void> {
+      auto task = seven();
+      if (away) {
+        auto other = std::move(task);
+        co_await std::move(task);
+      } else {
+        co_await std::move(task);
+        co_await std::move(task);
+      }
+    }(moved));
+  };
+  EXPECT_DEATH(twice(false), text);
+  EXPECT_DEATH(twice(true), text);
+}
+
+Task<void> await_call_twice(Client& client, std::string address, bool whole) {
+  AWAIT(connected, client.connect(address));
+  REQUIRE_OK(connected);
+  auto call = client.call<echo_text>("hello");
+  AWAIT(first, std::move(call));
+  EXPECT_EQ(first, "hello");
+  if (whole) {
+    AWAIT(reply, std::move(call).reply());
+  } else {
+    AWAIT(reply, std::move(call));
+  }
+}
+
+TEST(AwaitedTwiceDeathTest, ACall) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto twice = [](bool whole) {
+    Loop loop;
+    Server server(loop, {.listen = "127.0.0.1:0"});
+    server.register_handler<echo_text>();
+    if (!server.start()) return;
+    Client client(loop);
+    loop.run(await_call_twice(client, server.address(), whole));
+  };
+  EXPECT_DEATH(twice(false), text);
+  EXPECT_DEATH(twice(true), text);
+}
+
+Task<void> read(Reader<int> reader) { AWAIT(item, reader.next()); }
+Task<void> read_twice(Client& client, std::string address) {
+  AWAIT(connected, client.connect(address));
+  REQUIRE_OK(connected);
+  AWAIT(opened, client.open<no_items>());
+  REQUIRE_OK(opened);
+  Scope readers;
+  readers.spawn(read(opened->reader()));
+  readers.spawn(read(opened->reader()));
+}
+
+TEST(AwaitedTwiceDeathTest, TheNextItemOfAStream) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto twice = [] {
+    Loop loop;
+    Server server(loop, {.listen = "127.0.0.1:0"});
+    server.register_handler<no_items>();
+    if (!server.start()) return;
+    Client client(loop);
+    loop.run(read_twice(client, server.address()));
+  };
+  EXPECT_DEATH(twice(), "two coroutines read one stream at the same time");
+}
+
+}  // namespace hawser::awaited_twice
