@@ -77,17 +77,31 @@ Result<std::unique_ptr<UcxListener>> UcxListener::make(UcxWorker& worker, const 
     return std::unexpected(ucx_error(ucp, "asking UCX's listener for its address", status, ErrorScope::transport));
   }
   listener->address_ = UcxSocketAddress::text(&attributes.sockaddr);
+  listener->socket_.emplace(attributes.sockaddr);
   return listener;
 }
 
 UcxListener::~UcxListener() {
   ending_ = true;
-  if (listener_ != nullptr) worker_.progress_until([] { return false; }, rest);
   for (const ucp_conn_request_h call : std::exchange(calls_, {})) {
     worker_.core().ucp().listener_reject(listener_, call);
   }
+  if (socket_) stop_accepting();
   for (Stranger& stranger : strangers_) worker_.close(std::move(stranger.endpoint), UcxClose::cut);
   if (listener_ != nullptr) worker_.core().ucp().listener_destroy(listener_);
+}
+
+// UCX's thread executes what follows from refuse() and cut_unanswered(), and on_call() rejects the requests that were
+// complete.
+void UcxListener::stop_accepting() {
+  socket_->refuse();
+  const auto end = std::chrono::steady_clock::now() + rest_max;
+  bool quiet = false;
+  while (!quiet && std::chrono::steady_clock::now() < end) {
+    quiet = socket_->cut_unanswered();
+    worker_.progress_until([] { return false; }, rest);
+    quiet = socket_->cut_unanswered() && quiet;
+  }
 }
 
 void UcxListener::on_call(ucp_conn_request_h call, void* arg) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hawser/time.h"
 #include "hawser/timer.h"
+#include "transport/ucx/core/ucx_accepting_socket.h"
 #include "transport/ucx/core/ucx_core.h"
 
 namespace hawser::transport {
@@ -19,9 +21,10 @@ class UcxListener {
   // Most clients that have not named a connection yet; further ones are rejected. Each may take
   // UcxOptions::wire_up_timeout.
   static constexpr std::size_t strangers_max = 1024;
-  // The destructor waits so long for clients that are connecting: UCX before 1.14 crashes if their requests arrive
-  // afterwards (fixed by UCX commit 95ba53abf8).
+  // The destructor refuses further clients, ends connections that have not completed a request (UcxAcceptingSocket),
+  // and rejects requests. It destroys UCX's listener when there was nothing of these for `rest`, or after `rest_max`.
   static constexpr Duration rest = std::chrono::milliseconds(10);
+  static constexpr Duration rest_max = std::chrono::seconds(5);
 
   // `address` has the format of UcxOptions::listener_address.
   static Result<std::unique_ptr<UcxListener>> make(UcxWorker& worker, const std::string& address);
@@ -56,11 +59,13 @@ class UcxListener {
   };
 
   explicit UcxListener(UcxWorker& worker) noexcept : worker_(worker) {}
+  void stop_accepting();
   static void on_call(ucp_conn_request_h call, void* arg);
 
   UcxWorker& worker_;
   ucp_listener_h listener_ = nullptr;
   std::string address_;
+  std::optional<UcxAcceptingSocket> socket_;
   std::vector<ucp_conn_request_h> calls_;
   std::vector<Name> names_;
   std::vector<Stranger> strangers_;  // In the order of their arrival.

@@ -2,8 +2,10 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -388,6 +390,38 @@ TEST(UcxTransport, CallersWhoDoNotSayWhomTheyWantAreLetGo) {
   EXPECT_TRUE(becomes(1));
   EXPECT_TRUE(becomes(0)) << "after wire_up_timeout";
   client->close(std::move(*silent), UcxClose::cut);
+}
+
+// UCX would use its destroyed listener when such a client sends the rest of its request.
+TEST(UcxTransport, ClientsWithoutACompleteRequestEndWithTheListener) {
+  const UcxOptions options{.tls = "tcp",
+                           .error_mode = UcxErrorMode::peer,
+                           .wire_up = UcxWireUp::listener,
+                           .listener_address = "127.0.0.1:0"};
+  NEED_UCX(options);
+  Loop loop({.log = no_log()});
+  const auto context = UcxContext::make(options, true);
+  ASSERT_TRUE(context.has_value());
+  const std::shared_ptr<UcxWorker> server = *UcxWorker::make(*context, loop);
+  ASSERT_TRUE(server->listen(options.listener_address).has_value());
+  const auto at = UcxSocketAddress::parse(server->listener()->address());
+  ASSERT_TRUE(at.has_value());
+  std::array<int, 20> clients{};
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    clients[i] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(::connect(clients[i], reinterpret_cast<const sockaddr*>(at->bytes.data()),
+                        static_cast<socklen_t>(at->bytes.size())),
+              0);
+    const char part = 0;  // Half of the clients have sent the beginning of a request.
+    if (i % 2 == 0) EXPECT_EQ(::send(clients[i], &part, 1, MSG_NOSIGNAL), 1);
+  }
+  server->stop_listening();
+  for (const int client : clients) {
+    pollfd end{.fd = client, .events = POLLIN, .revents = 0};
+    ASSERT_EQ(::poll(&end, 1, 30'000), 1) << "the connection stays open";
+    ::send(client, "0123456789", 10, MSG_NOSIGNAL);
+    ::close(client);
+  }
 }
 
 // ---- Hostile peers ----
