@@ -33,6 +33,9 @@ class UcxTransportWorker final : public TransportWorker {
   // sockets are not reset while their peers still read.
   static constexpr std::size_t spent_max = 64;
   static constexpr Duration retired_rest = std::chrono::seconds(1);
+  // Most old workers, those of the loop and those of the runtime that UCX does not allow to be destroyed. Above this,
+  // connections are refused and use another transport, so that killed peers do not make the process grow.
+  static constexpr std::size_t old_workers_max = 16;
 
   static Result<std::shared_ptr<UcxTransportWorker>> make(std::shared_ptr<UcxContext> context, Loop& loop);
 

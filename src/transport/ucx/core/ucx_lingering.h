@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <mutex>
 #include <vector>
 
@@ -14,6 +15,11 @@ class UcxLingering {
   // Calls UCX's progress and destroys the workers that UCX has finished with. Returns at once if another thread is
   // doing this.
   void progress() noexcept;
+  // Number of workers that wait for UCX.
+  std::size_t size() noexcept {
+    const std::lock_guard lock(mutex_);
+    return cores_.size();
+  }
 
  private:
   friend class UcxCore;
