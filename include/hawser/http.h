@@ -15,6 +15,7 @@
 #include "hawser/bytes.h"
 #include "hawser/identity.h"
 #include "hawser/loop.h"
+#include "hawser/metadata.h"
 #include "hawser/protocols.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
@@ -78,19 +79,31 @@ class HttpRequest {
   // The segment of the path that stands in place of {name} in the path of the route; nothing if the route has no such
   // parameter. Not decoded.
   std::optional<std::string_view> parameter(std::string_view name) const noexcept;
-  // The value of the first header field of that name, compared without case; nothing if there is none.
-  std::optional<std::string_view> header(std::string_view name) const noexcept;
+  // The value of the header field of that name, compared without case; nothing if there is none. A field that was sent
+  // several times is one list, as RFC 9110, 5.3 says: its values are joined by ", " in their order ("; " for Cookie). Of
+  // a field that is not a list, such as Authorization or Content-Type, it is the first value.
+  // Interceptors come first: what they have set is here, and what they have removed is not, if the field is metadata
+  // (docs/protocols/http.md, "Methods").
+  std::optional<std::string_view> header(std::string_view name) const;
+  // The values of all header fields of that name, in their order.
+  std::vector<std::string_view> header_values(std::string_view name) const;
+  // The metadata of the call, as Context::metadata(): the fields that are metadata, as interceptors have changed them.
+  // Fields beyond the limits of Metadata are not there. trace_of() finds the trace of the call in it.
+  MetadataView metadata() const noexcept;
   Bytes body() const noexcept;  // Empty if the route has an HttpBodyHandler.
   std::string_view text() const noexcept { return as_text(body()); }
 
   std::string peer() const;
-  // Who the client has proved to be, as Context::identity(). Valid as long as the request.
+  // Who the client has proved to be, as Context::identity(): what the connection proves, or what an interceptor has
+  // found out. Valid as long as the request.
   const Identity& identity() const noexcept;
   Loop& loop() const noexcept;
   // Is stopped when the connection ends or the stream of HTTP/2 is reset, when the deadline (header timeout-ms or
   // grpc-timeout) passes, or when the grace of a stopping server ends. A client of HTTP/1.1 that only ends its
   // direction of the connection may still wait for the response.
   std::stop_token token();
+  // Is stopped when the server begins to stop, as Context::stopping().
+  std::stop_token stopping() const noexcept;
   std::optional<Time> deadline() const noexcept;
 
  private:

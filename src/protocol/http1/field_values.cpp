@@ -19,6 +19,47 @@ bool is_any_of(std::string_view text, std::initializer_list<std::string_view> na
   return std::ranges::any_of(names, [&](std::string_view name) { return equal_without_case(text, name); });
 }
 
+bool is_metadata(std::string_view name) noexcept {
+  return (name.size() > 2 && (name[0] == 'x' || name[0] == 'X') && name[1] == '-') ||
+         is_any_of(name, {"authorization", "traceparent", "tracestate", "log-id"});
+}
+
+std::string_view separator_of(std::string_view name) noexcept {
+  // A second value of these is an error of the client or another value of a proxy: no parser could divide the join.
+  constexpr std::string_view singletons[] = {"age",
+                                             "authorization",
+                                             "content-length",
+                                             "content-location",
+                                             "content-range",
+                                             "content-type",
+                                             "date",
+                                             "etag",
+                                             "expires",
+                                             "from",
+                                             "host",
+                                             "if-modified-since",
+                                             "if-range",
+                                             "if-unmodified-since",
+                                             "last-modified",
+                                             "location",
+                                             "max-forwards",
+                                             "origin",
+                                             "proxy-authorization",
+                                             "range",
+                                             "referer",
+                                             "retry-after",
+                                             "server",
+                                             "user-agent",
+                                             "traceparent",
+                                             "log-id",
+                                             "timeout-ms",
+                                             "grpc-timeout"};
+  if (equal_without_case(name, "cookie")) return "; ";
+  const bool single =
+      std::ranges::any_of(singletons, [&](std::string_view one) { return equal_without_case(one, name); });
+  return single ? std::string_view() : ", ";
+}
+
 std::optional<Duration> timeout_of(std::string_view value, bool with_unit) noexcept {
   constexpr std::size_t digits_max = 9;
   std::int64_t number = 0;

@@ -1,3 +1,4 @@
+#include "protocol/http1/field_values.h"
 #include "protocol/http1/request_access.h"
 #include "protocol/http1/route_responder.h"
 
@@ -9,18 +10,62 @@ HttpRequest::~HttpRequest() = default;
 std::string_view HttpRequest::method() const noexcept { return state_->head->method; }
 std::string_view HttpRequest::path() const noexcept { return state_->head->path; }
 std::string_view HttpRequest::query() const noexcept { return state_->head->query; }
-std::optional<std::string_view> HttpRequest::header(std::string_view name) const noexcept {
-  return state_->head->field(name);
+std::optional<std::string_view> HttpRequest::header(std::string_view name) const {
+  std::optional<std::string_view> first;
+  std::string joined;
+  for (const http1::Field& field : state_->head->fields) {
+    if (!http1::equal_without_case(field.name, name)) continue;
+    if (!first) {
+      first = field.value;
+      continue;
+    }
+    const std::string_view separator = http1::separator_of(name);
+    if (separator.empty()) return first;
+    if (joined.empty()) joined.append(*first);
+    joined.append(separator).append(field.value);
+  }
+  if (joined.empty()) return first;
+  // A handler may ask again, and what it received before stays valid.
+  for (const std::string& kept : state_->joined) {
+    if (kept == joined) return kept;
+  }
+  return state_->joined.emplace_back(std::move(joined));
+}
+std::vector<std::string_view> HttpRequest::header_values(std::string_view name) const {
+  std::vector<std::string_view> values;
+  for (const http1::Field& field : state_->head->fields) {
+    if (http1::equal_without_case(field.name, name)) values.push_back(field.value);
+  }
+  return values;
+}
+MetadataView HttpRequest::metadata() const noexcept {
+  return state_->changed ? MetadataView(state_->metadata.bytes()) : state_->call.request().metadata;
 }
 std::optional<std::string_view> HttpRequest::parameter(std::string_view name) const noexcept {
   return http1::path_parameter(state_->pattern, state_->head->path, name);
 }
 Bytes HttpRequest::body() const noexcept { return state_->call.request().body; }
 std::string HttpRequest::peer() const { return state_->call.sink().peer(); }
-const Identity& HttpRequest::identity() const noexcept { return state_->call.sink().identity(); }
+const Identity& HttpRequest::identity() const noexcept {
+  return state_->identity ? *state_->identity : state_->call.sink().identity();
+}
 Loop& HttpRequest::loop() const noexcept { return state_->call.sink().loop(); }
 std::stop_token HttpRequest::token() { return state_->call.token(); }
+std::stop_token HttpRequest::stopping() const noexcept { return state_->call.sink().stopping(); }
 std::optional<Time> HttpRequest::deadline() const noexcept { return state_->call.request().deadline; }
+
+void http1::RequestAccess::apply(HttpRequest& request, const IncomingCall& info) {
+  HttpRequest::State& state = *request.state_;
+  if (&info.identity() != &state.call.sink().identity()) state.identity = info.identity();
+  const Bytes metadata = info.metadata().bytes();
+  if (metadata.data() == state.call.request().metadata.bytes().data() &&
+      metadata.size() == state.call.request().metadata.bytes().size()) {
+    return;
+  }
+  state.metadata = Buffer::copy_of(metadata);
+  state.changed = true;
+  state.head.replace_metadata(request.metadata());
+}
 
 Task<Result<void>> HttpBodyWriter::write(std::string_view bytes) {
   return http1::RouteResponder::send_part(*this, bytes);

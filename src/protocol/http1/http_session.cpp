@@ -11,6 +11,7 @@
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/gzip.h"
 #include "protocol/http1/route_call.h"
+#include "wire/metadata.h"
 
 namespace hawser::http1 {
 namespace {
@@ -52,6 +53,17 @@ KeptHead::KeptHead(const RequestHead& head, Bytes bytes) : bytes_(Buffer::copy_o
 void KeptHead::drop_coding() {
   std::erase_if(head_.fields,
                 [](const Field& field) { return is_any_of(field.name, {"content-encoding", "content-length"}); });
+}
+
+void KeptHead::replace_metadata(MetadataView metadata) {
+  std::vector<Field> entries;
+  Field entry;
+  for (wire::MetadataReader reader(metadata.bytes()); reader.next(entry.name, entry.value);) entries.push_back(entry);
+  std::erase_if(head_.fields, [&](const Field& field) {
+    return is_metadata(field.name) ||
+           std::ranges::any_of(entries, [&](const Field& one) { return equal_without_case(one.name, field.name); });
+  });
+  head_.fields.insert(head_.fields.end(), entries.begin(), entries.end());
 }
 
 HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
@@ -292,7 +304,6 @@ void HttpSession::run_route(const RequestHead& head, Bytes head_bytes, Bytes bod
   KeptHead kept = collects_ ? std::move(kept_head_) : KeptHead(head, head_bytes);
   detail::IncomingRequest request = incoming(*kept, body, block);
   if (plan_.gunzip) kept.drop_coding();
-  if (interceptors().empty()) request.metadata = {};  // Only interceptors use it.
   host().serving = true;
   try {
     serve_route(*this, *plan_.route, plan_.pattern, request, std::move(kept));

@@ -36,6 +36,8 @@ class KeptHead {
   const RequestHead* operator->() const noexcept { return &head_; }
   // Removes the fields that describe the body as it was sent.
   void drop_coding();
+  // Replaces all fields that are metadata, or have a key of `metadata`. The views refer to it.
+  void replace_metadata(MetadataView metadata);
 
  private:
   Buffer bytes_;

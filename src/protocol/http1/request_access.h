@@ -1,8 +1,12 @@
 #pragma once
 
+#include <deque>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "hawser/http.h"
+#include "hawser/interceptor.h"
 #include "protocol/http1/http_session.h"
 
 namespace hawser {
@@ -11,6 +15,10 @@ struct HttpRequest::State {
   detail::ActiveCall& call;
   http1::KeptHead head;
   std::string_view pattern;
+  std::optional<Identity> identity = {};  // What an interceptor has found out.
+  bool changed = false;                   // Interceptors have replaced the metadata.
+  Buffer metadata = {};                   // The metadata then. `head` refers to it.
+  std::deque<std::string> joined = {};    // Values that header() has joined.
 };
 
 namespace http1 {
@@ -21,6 +29,8 @@ struct RequestAccess {
   static HttpRequest make(detail::ActiveCall& call, KeptHead head, std::string_view pattern) {
     return HttpRequest(std::unique_ptr<HttpRequest::State>(new HttpRequest::State{call, std::move(head), pattern}));
   }
+  // Makes what the interceptors have changed visible to the handler.
+  static void apply(HttpRequest& request, const IncomingCall& info);
 };
 
 }  // namespace http1

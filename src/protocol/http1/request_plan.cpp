@@ -11,12 +11,6 @@
 namespace hawser::http1 {
 namespace {
 
-// Fields that a method's handler receives as metadata.
-bool is_metadata(std::string_view name) noexcept {
-  return (name.size() > 2 && (name[0] == 'x' || name[0] == 'X') && name[1] == '-') ||
-         is_any_of(name, {"authorization", "traceparent", "tracestate", "log-id"});
-}
-
 // Yields the characters of a path in turn, with %XX decoded once.
 struct PathCharacter {
   char value = 0;
@@ -83,16 +77,43 @@ void CallFields::add(std::string_view name, std::string_view value, const Loop& 
   }
   if (equal_without_case(name, "accept-encoding")) accepts_gzip = accepts_gzip || http1::accepts_gzip(value);
   if (!is_metadata(name)) return;
+  std::string key(name);
+  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  if (!metadata.empty() && join(key, value)) return;
   const std::size_t size = wire::metadata_entry_bytes(name, value);
   if (name.size() > wire::metadata_key_bytes_max || entries_ == wire::metadata_entries_max ||
       metadata.size() + size > wire::metadata_bytes_max) {
     return;
   }
   ++entries_;
-  std::string key(name);
-  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
   metadata.resize(metadata.size() + size);
   wire::write_metadata_entry(metadata.data() + metadata.size() - size, key, value);
+}
+
+bool CallFields::join(std::string_view key, std::string_view value) {
+  std::string_view name;
+  std::string_view before;
+  wire::MetadataReader reader{Bytes(metadata)};
+  do {
+    if (!reader.next(name, before)) return false;
+  } while (name != key);
+  const std::string_view separator = separator_of(key);
+  if (separator.empty()) return false;
+  const std::size_t more = separator.size() + value.size();
+  if (metadata.size() + more > wire::metadata_bytes_max) return true;  // As an entry for which there is no room.
+  std::string joined;
+  joined.reserve(before.size() + more);
+  joined.append(before).append(separator).append(value);
+  // The entry is replaced in its place.
+  const auto entry_bytes = static_cast<std::ptrdiff_t>(wire::metadata_entry_bytes(name, before));
+  const auto behind = metadata.begin() + (before.data() + before.size() - as_text(Bytes(metadata)).data());
+  const std::vector<std::byte> rest(behind, metadata.end());
+  metadata.erase(behind - entry_bytes, metadata.end());
+  const std::size_t end = metadata.size();
+  metadata.resize(end + wire::metadata_entry_bytes(key, joined));
+  wire::write_metadata_entry(metadata.data() + end, key, joined);
+  metadata.insert(metadata.end(), rest.begin(), rest.end());
+  return true;
 }
 
 namespace {

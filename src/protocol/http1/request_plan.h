@@ -61,11 +61,15 @@ class CallFields {
     accepts_gzip = false;
   }
 
-  std::vector<std::byte> metadata;  // Encoded as wire/metadata.h describes.
+  // Encoded as wire/metadata.h describes. A field that was sent several times is one entry, if it is a list.
+  std::vector<std::byte> metadata;
   std::optional<Time> deadline;
   bool accepts_gzip = false;  // The client accepts a compressed response.
 
  private:
+  // Adds a value to the entry of that key. False if there is none, or if it is not a list.
+  bool join(std::string_view key, std::string_view value);
+
   std::size_t entries_ = 0;
 };
 

@@ -6,10 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "base/line_trace.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/interceptor.h"
-#include "hawser/trace.h"
 #include "protocol/http1/gzip.h"
 #include "protocol/http1/http_session.h"
 #include "protocol/http1/request_access.h"
@@ -74,6 +72,7 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
 
  private:
   Task<Result<void>> make_call() override {
+    RequestAccess::apply(request_, info_);
     Task<HttpResponse> task = route_.run(request_, reader_);
     call_.handler_frame = task.frame();
     response.emplace(co_await std::move(task));
@@ -117,12 +116,7 @@ Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::Ac
 
 Error route_error(detail::ReplySink& sink, const HttpRequest& request, std::string_view name, std::string_view part,
                   std::string text) {
-  std::optional<TraceContext> trace;
-  if (const auto parent = request.header("traceparent")) {
-    trace = TraceContext::parse(*parent, request.header("tracestate").value_or(std::string_view()));
-  }
-  const LineTrace line(trace ? &*trace : nullptr);
-  return sink.exception_error({}, name, part, std::move(text));
+  return sink.exception_error(request.metadata(), name, part, std::move(text));
 }
 
 detail::Serving serve_route(RouteResponder& responder, const Route& route, std::string_view pattern,

@@ -310,8 +310,7 @@ void StreamExchange::run_route(Bytes body, Block* block) {
   const std::vector<std::byte> metadata = std::move(fields_.metadata);
   fields_.metadata = {};
   detail::IncomingRequest request = incoming(body, block);
-  request.metadata = {};
-  if (!interceptors().empty()) request.metadata = MetadataView(Bytes(metadata));  // Only interceptors use it.
+  request.metadata = MetadataView(Bytes(metadata));
   rpc::PortHost& host = host_.port_host();
   host.serving = true;
   try {

@@ -129,7 +129,7 @@ void TraceContext::add_to(CallOptions& options) const {
 std::optional<TraceContext> trace_of(MetadataView metadata) {
   std::optional<std::string_view> parent;
   std::optional<std::string_view> baidu_trace;
-  std::string_view state;
+  std::string state;
   std::string_view baidu_span;
   std::string_view key;
   std::string_view value;
@@ -138,7 +138,8 @@ std::optional<TraceContext> trace_of(MetadataView metadata) {
       if (parent) return std::nullopt;
       parent = value;
     } else if (key == state_key) {
-      state = value;
+      // Several fields are one list (RFC 9110, 5.3). A longer one is dropped.
+      if (state.size() <= TraceContext::state_bytes_max) state.append(state.empty() ? "" : ",").append(value);
     } else if (key == baidu_trace_key) {
       baidu_trace = value;
     } else if (key == baidu_span_key) {
