@@ -397,7 +397,9 @@ TEST_F(ChangeOption, ThePageShowsAndChangesOptions) {
   // The form of the page.
   EXPECT_THAT(ask("GET", "/options", "Accept: text/html\r\n"),
               HasSubstr(R"(action="/options/change?name=calls_max"><input name="value" aria-label="new value" )"
-                        R"(autocomplete="off" size="12" value="5000"> <button>Change</button>)"));
+                        R"(autocomplete="off" size="12" value="5000"> <input type="password" name="token" )"
+                        R"(aria-label="token" placeholder="token" size="8" autocomplete="current-password"> )"
+                        R"(<button>Change</button>)"));
   const std::string answer = ask("POST", "/options/change?name=ping_interval",
                                  "Accept: text/html\r\nOrigin: http://127.0.0.1\r\n"
                                  "Content-Type: application/x-www-form-urlencoded\r\n",

@@ -39,6 +39,8 @@ struct Response {
 
 class Pages : public ::testing::Test {
  protected:
+  static constexpr const char* token = "the token of a test";
+
   void start(PagesOptions pages = {}, ServerOptions options = {}) {
     options.loop.log = no_log();
     options.describe = false;  // The tests count methods.
@@ -50,6 +52,7 @@ class Pages : public ::testing::Test {
                           .handler = std::make_unique<Repeat>()});
     }
     server->add_method({.id = 0xFFFFFF01, .name = std::string(hostile), .handler = std::make_unique<Repeat>()});
+    if (pages.change_token.empty()) pages.change_token = token;
     enable_pages(*server, std::move(pages));
     const Result<void> started = server->start();
     ASSERT_TRUE(started) << error_of(started);
@@ -72,8 +75,10 @@ class Pages : public ::testing::Test {
   }
   Response ask(std::string_view method, std::string_view path, std::string_view fields = "",
                std::string_view host = "127.0.0.1") const {
-    RawSocket socket = asked(std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: " + std::string(host) +
-                             "\r\n" + std::string(fields) + "\r\n");
+    RawSocket socket =
+        asked(std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: " + std::string(host) + "\r\n" +
+              (method == "POST" ? "Hawser-Token: " + std::string(token) + "\r\n" : std::string()) +
+              std::string(fields) + "\r\n");
     return receive(socket);
   }
   Response get(std::string_view path, std::string_view fields = "") const { return ask("GET", path, fields); }
@@ -260,9 +265,36 @@ TEST_F(Pages, AreForLoopbackUnlessTheProgramSaysOtherwise) {
   EXPECT_EQ(ask("GET", "/metrics", "", "evil.example:80").status, 403);
   EXPECT_EQ(ask("GET", "/status", "", "localhost:80").status, 200);
   EXPECT_EQ(ask("GET", "/status", "", "[::1]:80").status, 200);
-  for (const char* const name : {"X-Forwarded-For", "x-forwarded-proto", "X-Forwarded-Host", "Forwarded", "Via",
-                                 "X-Real-IP", "X-Client-IP", "CF-Connecting-IP"}) {
+  for (const char* const name : {"X-Forwarded-For",
+                                 "x-forwarded-proto",
+                                 "X-Forwarded-Host",
+                                 "Forwarded",
+                                 "Via",
+                                 "X-Real-IP",
+                                 "X-Client-IP",
+                                 "CF-Connecting-IP",
+                                 "X-Forwarded",
+                                 "X-Forwarded-Ssl",
+                                 "X-Forwarded-Scheme",
+                                 "X-Forwarded-Client-Cert",
+                                 "X-Forwarded-Prefix",
+                                 "X-Forwarded-User",
+                                 "X_Forwarded_For",
+                                 "X-Cluster-Client-Ip",
+                                 "Fastly-Client-IP",
+                                 "Tailscale-User-Login",
+                                 "X-Original-URL",
+                                 "X-ProxyUser-Ip",
+                                 "Fly-Client-IP",
+                                 "X-Envoy-Original-Path",
+                                 "WL-Proxy-Client-IP",
+                                 "X-Remote-User"}) {
     EXPECT_EQ(get("/status", std::string(name) + ": 127.0.0.1\r\n").status, 403) << name;
+  }
+  // Fields of clients of this machine.
+  for (const char* const name :
+       {"User-Agent", "X-Request-Id", "X-Requested-With", "Referer", "DNT", "Sec-Fetch-Mode"}) {
+    EXPECT_EQ(get("/status", std::string(name) + ": 1\r\n").status, 200) << name;
   }
   EXPECT_TRUE(observe::is_loopback("127.0.0.1:80"));
   EXPECT_TRUE(observe::is_loopback("[::1]:80"));

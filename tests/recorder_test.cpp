@@ -350,7 +350,8 @@ Task<int> status_of(HttpClient& http, const Server& server, std::string query, s
   HttpClientRequest request;
   request.method = "POST";
   request.url = "http://" + server.address() + "/record?" + query;
-  if (!field.empty()) request.headers = {{field, "http://other.example"}};
+  request.headers = {{"Hawser-Token", "the token of a test"}};
+  if (!field.empty()) request.headers.emplace_back(field, "http://other.example");
   auto sending = http.send(std::move(request));
   const Result<HttpClientResponse> response = co_await std::move(sending);
   EXPECT_OK(response);
@@ -364,6 +365,7 @@ TEST(Recorder, OnlyClientsOfThisMachineFetchRecords) {
     PagesOptions pages;
     pages.pages = pages.changes = PageAccess::all;
     pages.recorder = Recorder();
+    pages.change_token = "the token of a test";
     enable_pages(server, std::move(pages));
     EXPECT_OK(server.start());
     HttpClient http(here);

@@ -80,13 +80,15 @@ class HttpRequest {
   // parameter. Not decoded.
   std::optional<std::string_view> parameter(std::string_view name) const noexcept;
   // The value of the header field of that name, compared without case; nothing if there is none. A field that was sent
-  // several times is one list, as RFC 9110, 5.3 says: its values are joined by ", " in their order ("; " for Cookie). Of
-  // a field that is not a list, such as Authorization or Content-Type, it is the first value.
+  // several times is one list, as RFC 9110, 5.3 says: its values are joined by ", " in their order ("; " for Cookie).
+  // Of a field that is not a list, such as Authorization or Content-Type, it is the first value.
   // Interceptors come first: what they have set is here, and what they have removed is not, if the field is metadata
   // (docs/protocols/http.md, "Methods").
   std::optional<std::string_view> header(std::string_view name) const;
   // The values of all header fields of that name, in their order.
   std::vector<std::string_view> header_values(std::string_view name) const;
+  // All header fields, with their names as they were sent. The views are valid as long as the request.
+  std::vector<std::pair<std::string_view, std::string_view>> headers() const;
   // The metadata of the call, as Context::metadata(): the fields that are metadata, as interceptors have changed them.
   // Fields beyond the limits of Metadata are not there. trace_of() finds the trace of the call in it.
   MetadataView metadata() const noexcept;

@@ -25,10 +25,11 @@ namespace hawser {
 // Who may ask for a page.
 enum class PageAccess : std::uint8_t {
   off,       // Nobody: the page does not exist.
-  loopback,  // Clients of this machine: loopback addresses and Unix sockets. Refused are requests with a field that
-             // proxies add (Forwarded, Via, X-Forwarded-*, X-Real-IP and the like), and those whose Host is neither an
-             // IP address, localhost nor in PagesOptions::hosts. A proxy on this machine that adds no such field, such
-             // as nginx as it is delivered, looks like a client of this machine: use `off` behind it.
+  loopback,  // Clients of this machine: loopback addresses and Unix sockets. Refused are requests with a field by which
+             // proxies name their client (Forwarded, Via, X-Forwarded*, X-Real-*, *-Client-IP and the like), and those
+             // whose Host is neither an IP address, localhost nor in PagesOptions::hosts. A proxy on this machine that
+             // adds no such field, such as nginx as it is delivered, looks like a client of this machine: use `off`
+             // behind it. The list of fields cannot be complete, so this is enough for reading only.
   all,       // Everybody who reaches the port.
 };
 
@@ -44,9 +45,19 @@ struct PagesOptions {
   // GET /health, /health/live and /health/ready. With `all`, others than those who may see the pages learn the status
   // and the names of the reporters, not their errors.
   PageAccess health = PageAccess::all;
-  // Changes: cancelling a call, options, the level of the log. They need POST, access to the pages, and no sign of a
-  // request that another site has caused (Origin, Sec-Fetch-Site). `off` also switches profiles and POST /record off.
+  // Changes: cancelling a call, options, the level of the log. They need POST, access to the pages, no sign of a
+  // request that another site has caused (Origin, Sec-Fetch-Site), and a proof: the token, or an identity that
+  // `operators` accepts. POST /record needs the same. `off` also switches profiles and POST /record off.
   PageAccess changes = PageAccess::loopback;
+  // The token that a change needs: the header field Hawser-Token, or the field `token` of the form. At least 16 bytes;
+  // new_change_token() makes one. Empty: change_token_file is used; without it, no token is accepted.
+  std::string change_token = {};
+  // The file of the token. If it exists, its first line is the token, and nobody but its owner may have access to it.
+  // Otherwise enable_pages() makes it (mode 0600), with a new token. It is read once.
+  std::string change_token_file = {};
+  // Who may change without the token. Empty: processes of the server's own user, and of root, at a Unix socket.
+  // hawser/authorization.h has conditions. Called on the loops; must not block.
+  std::function<bool(const Identity&)> operators = {};
   std::vector<std::string> hosts = {};  // Names of this machine by which a browser may ask; see PageAccess::loopback.
   std::string title = {};               // Name of the program, for people.
   // Metrics of the application, shown by /metrics after those of the server. Must outlive the server. Do not
@@ -67,6 +78,10 @@ struct PagesOptions {
 
 // Enables HTTP on the server's port with the pages, and with the routes of `http`. A route that `http` has already is a
 // std::logic_error. Call it before run() or start(), and once.
+// Throws std::invalid_argument if the token is too short, and std::runtime_error if its file cannot be used.
 void enable_pages(Server& server, PagesOptions options = {}, Http http = Http());
+
+// A token of 128 random bits, as hexadecimal digits.
+std::string new_change_token();
 
 }  // namespace hawser

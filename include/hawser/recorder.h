@@ -16,7 +16,8 @@
 //
 //   hawser::Recorder recorder;
 //   server.use(recorder.calls());                               // The last interceptor: it sees what handlers see.
-//   hawser::enable_pages(server, {.recorder = recorder});       // Then: hawser record HOST:PORT FILE
+//   hawser::enable_pages(server, {.change_token_file = path, .recorder = recorder});
+//   // Then: hawser record HOST:PORT FILE --token-file PATH
 namespace hawser {
 
 struct RecorderOptions {

@@ -77,4 +77,23 @@ bool write_private_file(const std::string& path, std::string_view bytes) noexcep
   return file.valid() && ::fchmod(file.get(), 0600) == 0 && write_ready(file.get(), bytes) == bytes.size();
 }
 
+Result<bool> make_secret_file(const std::string& path, std::string_view content) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) {
+    if (errno == EEXIST) return false;
+    return fail(ErrorCode::invalid_argument, std::string("it cannot be made: ") + std::strerror(errno));
+  }
+  if (write_ready(file.get(), content) == content.size()) return true;
+  const int reason = errno;
+  ::unlink(path.c_str());
+  return fail(ErrorCode::unavailable, std::string("it cannot be written: ") + std::strerror(reason));
+}
+
+bool others_may_use(const std::string& path) noexcept {
+  struct stat facts{};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && (facts.st_mode & 077U) != 0;
+}
+
+bool is_own_user_or_root(std::uint32_t user) noexcept { return user == ::geteuid() || user == 0; }
+
 }  // namespace hawser

@@ -60,6 +60,7 @@ struct Document {
   std::string title;
   std::vector<Table> tables = {};
   bool updates = true;      // The page in a browser updates itself.
+  bool asks_token = false;  // The forms have a field for the token of the server.
   std::string query = {};   // The query of the request without `format`, for links to the other formats.
   std::string figure = {};  // An SVG element of our own before the tables, in HTML.
   // Links at the end of the page in HTML.

@@ -244,7 +244,11 @@ Task<Document> options_page(PageState& state, HttpRequest&) {
   HAWSER_OPTION(transports.retry_max);
 #undef HAWSER_OPTION
   table.note = "include/hawser/server.h describes each; docs/operations.md says when a change takes effect.";
-  if (changes) table.note += " To change one: curl -X POST 'ADDRESS/options/change?name=NAME&value=VALUE'.";
+  if (changes) {
+    table.note += " To change one: curl -X POST 'ADDRESS/options/change?name=NAME&value=VALUE'";
+    table.note += state.token.empty() ? ", through a Unix socket, or as one of PagesOptions::operators."
+                                      : ", with the token of the server: -H \"Hawser-Token: $TOKEN\".";
+  }
   document.tables.push_back(std::move(table));
   Table own = own_options(changeable, changes);
   if (!own.rows.empty()) document.tables.push_back(std::move(own));

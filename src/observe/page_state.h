@@ -8,6 +8,7 @@
 #include <string>
 
 #include "hawser/pages.h"
+#include "observe/access.h"
 #include "observe/document.h"
 #include "observe/trends.h"
 
@@ -33,10 +34,11 @@ class AuditLimit {
 
 // State that the pages of a server share. The routes own it, so it ends with the server.
 struct PageState {
-  PageState(Server& of, PagesOptions given) : server(of), options(std::move(given)) {}
+  PageState(Server& of, PagesOptions given) : server(of), options(std::move(given)), token(change_token_of(options)) {}
 
   Server& server;
   const PagesOptions options;
+  const std::string token;  // A change needs it. Empty: the server has none.
   const std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
   MetricRegistry metrics{4000};
   std::shared_ptr<void> collecting;  // The server's metrics in `metrics`.

@@ -38,17 +38,6 @@ HttpResponse plain(int status, std::string text) {
   return response;
 }
 
-// 128 random bits in hexadecimal digits.
-std::string make_nonce() {
-  std::string text;
-  for (int i = 0; i < 2; ++i) {
-    std::array<char, 20> digits;
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), kernel_random(), 16).ptr;
-    text.append(digits.data(), end);
-  }
-  return text;
-}
-
 HttpResponse rendered(const Document& document, Format format, const PagesOptions& options) {
   if (format == Format::html) return html_response(document, options);
   HttpResponse response = plain(200, format == Format::json ? render_json(document) : render_text(document));
@@ -65,6 +54,7 @@ Task<HttpResponse> serve_page(State state, Builder build, HttpRequest& request) 
   auto building = build(*state, request);
   Document document = co_await std::move(building);
   if (query_of(request.query(), "format").empty()) document.query = request.query();
+  document.asks_token = !state->token.empty();
   co_return rendered(document, format_of(request), state->options);
 }
 
@@ -76,7 +66,7 @@ void audit_refusal(PageState& state, const HttpRequest& request, std::string_vie
 }
 
 Task<HttpResponse> serve_change(State state, Change change, std::string back, HttpRequest& request) {
-  if (std::string why = change_refusal_of(request, state->options); !why.empty()) {
+  if (std::string why = change_refusal_of(request, state->options, state->token); !why.empty()) {
     audit_refusal(*state, request, why);
     co_return plain(403, std::move(why));
   }
@@ -126,13 +116,17 @@ Task<HttpResponse> serve_metrics(State state, HttpRequest& request) {
 
 // For what is not shown to the outside even where pages are, or costs time.
 std::string inside_refusal_of(const HttpRequest& request, const PagesOptions& options) {
-  std::string why = change_refusal_of(request, options);
+  std::string why = use_refusal_of(request, options);
   return why.empty() ? refusal_of(request, PageAccess::loopback, options) : why;
 }
 
 Task<HttpResponse> serve_record(State state, HttpRequest& request) {
   std::string why = inside_refusal_of(request, state->options);
-  if (!why.empty()) co_return plain(403, std::move(why));
+  if (why.empty()) why = change_refusal_of(request, state->options, state->token);
+  if (!why.empty()) {
+    audit_refusal(*state, request, why);
+    co_return plain(403, std::move(why));
+  }
   const std::string given = query_of(request.query(), "ratio");
   double ratio = 1;
   const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), ratio);
@@ -232,7 +226,7 @@ std::string client_of(const HttpRequest& request) {
 
 HttpResponse html_response(const Document& document, const PagesOptions& options) {
   HttpResponse response = plain(200, {});
-  const std::string nonce = make_nonce();
+  const std::string nonce = new_change_token();
   response.body = render_html(document, options.title, nonce);
   response.content_type = "text/html; charset=utf-8";
   response.headers.emplace_back("Content-Security-Policy",
@@ -259,6 +253,17 @@ std::string silent_note(const std::vector<std::size_t>& loops) {
 }
 
 }  // namespace observe
+
+std::string new_change_token() {
+  std::string text;
+  for (int i = 0; i < 2; ++i) {
+    std::array<char, 16> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), kernel_random(), 16).ptr;
+    const auto size = static_cast<std::size_t>(end - digits.data());
+    text.append(digits.size() - size, '0').append(digits.data(), size);
+  }
+  return text;
+}
 
 void enable_pages(Server& server, PagesOptions options, Http http) {
   using namespace observe;

@@ -44,7 +44,7 @@ void append_trend(std::string& out, const Cell& cell) {
   out += R"("/></svg>)";
 }
 
-void append_cell(std::string& out, const Cell& cell, bool number, bool heading) {
+void append_cell(std::string& out, const Cell& cell, bool number, bool heading, bool asks_token) {
   out += heading ? "<th scope=\"row\"" : "<td";
   if (number || cell.alarm) {
     out += " class=\"";
@@ -60,6 +60,11 @@ void append_cell(std::string& out, const Cell& cell, bool number, bool heading) 
       out += "<input name=\"value\" aria-label=\"new value\" autocomplete=\"off\" size=\"12\" value=\"" +
              escaped(*cell.field) + "\"> ";
     }
+    if (asks_token) {
+      out +=
+          "<input type=\"password\" name=\"token\" aria-label=\"token\" placeholder=\"token\" size=\"8\" "
+          "autocomplete=\"current-password\"> ";
+    }
     out += "<button>" + escaped(cell.label.empty() ? cell.text : cell.label) + "</button></form>";
   } else if (!cell.link.empty()) {
     out += "<a href=\"" + escaped(cell.link) + "\">" + escaped(cell.text) + "</a>";
@@ -69,7 +74,7 @@ void append_cell(std::string& out, const Cell& cell, bool number, bool heading) 
   out += heading ? "</th>" : "</td>";
 }
 
-void append_table(std::string& out, const Table& table) {
+void append_table(std::string& out, const Table& table, bool asks_token) {
   if (!table.title.empty()) out += "<h2>" + escaped(table.title) + "</h2>\n";
   if (table.rows.empty()) {
     out += "<p class=\"note\">none</p>\n";
@@ -89,7 +94,7 @@ void append_table(std::string& out, const Table& table) {
     for (const std::vector<Cell>& row : table.rows) {
       out += "<tr>";
       for (std::size_t i = 0; i < row.size() && i < table.columns.size(); ++i) {
-        append_cell(out, row[i], table.columns[i].number && !table.facts, table.facts && i == 0);
+        append_cell(out, row[i], table.columns[i].number && !table.facts, table.facts && i == 0, asks_token);
       }
       out += "</tr>\n";
     }
@@ -114,7 +119,7 @@ std::string render_html(const Document& document, std::string_view program, std:
   }
   out += "</nav></header>\n<main id=\"main\">\n<h1>" + escaped(document.title) + "</h1>\n";
   if (!document.figure.empty()) out += "<div class=\"graph\">" + document.figure + "</div>\n";
-  for (const Table& table : document.tables) append_table(out, table);
+  for (const Table& table : document.tables) append_table(out, table, document.asks_token);
   const std::string query = document.query.empty() ? std::string() : "&amp;" + escaped(document.query);
   out += "</main>\n<footer>" + escaped(document.formats_title);
   for (std::size_t i = 0; i < document.formats.size(); ++i) {

@@ -71,12 +71,15 @@ class Lines {
 
 class ChangeOption : public ::testing::Test {
  protected:
+  static constexpr const char* token = "the token of a test";
+
   void start(ServerOptions options = {}, PagesOptions pages = {}) {
     options.threads = loops;
     options.loop.log = lines.sink();
     server = std::make_unique<Server>(options);
     server->register_handler<echo, fails, blocks, wait>();
     for (OwnOption& one : own) add_option(*server, one);
+    if (pages.change_token.empty()) pages.change_token = token;
     enable_pages(*server, std::move(pages));
     const Result<void> started = server->start();
     ASSERT_TRUE(started) << error_of(started);
@@ -106,9 +109,11 @@ class ChangeOption : public ::testing::Test {
   std::string ask(std::string_view method, std::string_view path, std::string_view fields = "",
                   std::string_view body = "") const {
     RawSocket socket = RawSocket::connected_to(server->address());
-    socket.send(as_bytes(std::string(method) + " " + std::string(path) +
-                         " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: " +
-                         std::to_string(body.size()) + "\r\n" + std::string(fields) + "\r\n" + std::string(body)));
+    socket.send(
+        as_bytes(std::string(method) + " " + std::string(path) +
+                 " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) +
+                 "\r\n" + (method == "POST" ? "Hawser-Token: " + std::string(token) + "\r\n" : std::string()) +
+                 std::string(fields) + "\r\n" + std::string(body)));
     return socket.receive_all();
   }
 

@@ -5,7 +5,7 @@
 #include "hawser/trace.h"
 #include "tests/http_server_fixture.h"
 
-// What handlers of routes see of what interceptors have changed, and of fields that come several times.
+// Handlers of routes see the changes of interceptors, and all values of fields that come several times.
 namespace hawser::http_test {
 namespace {
 

@@ -39,6 +39,7 @@ struct ServeOptions {
   std::string pages = "loopback";
   std::string log_format = "text";
   bool recorder = false;
+  std::string token_file = {};
   programs::TlsServerGiven tls;
 };
 
@@ -99,12 +100,23 @@ int serve(const ServeOptions& given) {
   pages.pages = pages.metrics = given.pages == "off"   ? PageAccess::off
                                 : given.pages == "all" ? PageAccess::all
                                                        : PageAccess::loopback;
+  if (given.token_file.empty()) {
+    pages.change_token = new_change_token();
+  } else {
+    pages.change_token_file = given.token_file;
+  }
+  const std::string token = pages.change_token;
   if (given.recorder) {
     const Recorder recorder;
     server.use(recorder.calls());
     pages.recorder = recorder;
   }
-  enable_pages(server, std::move(pages));
+  try {
+    enable_pages(server, std::move(pages));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "hawser demo serve: {}\n", error.what());
+    return wrong_options_status;
+  }
   enable_grpc(server);
   enable_baidu_std(server);
   if (const Result<void> started = server.start(); !started) {
@@ -116,7 +128,13 @@ int serve(const ServeOptions& given) {
         [peer, rate = given.rate](Background background) { return load(peer, rate, background.stopping); });
     if (!begun) fmt::print(stderr, "hawser demo serve: {}\n", begun.error().text);
   }
-  programs::announce(fmt::format("listening on {}\n", server.address()));
+  std::string announcement = fmt::format("listening on {}
+", server.address());
+  if (!token.empty() && given.pages != "off") {
+    announcement += fmt::format("changes need the header field Hawser-Token: {}
+", token);
+  }
+  programs::announce(announcement);
   int signal = 0;
   sigwait(&ends, &signal);
   server.stop();
@@ -144,6 +162,8 @@ Run add_demo(CLI::App& command) {
                    "Lines of the log: text or json to stderr, or journal (systemd)")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json", "journal"}));
+  added->add_option("--token-file", options->token_file,
+                    "File of the token that changes need; made if it does not exist. Without it, the token is printed");
   added->add_flag("--recorder", options->recorder, "Let clients of this machine record requests (hawser record)");
   added->add_option("--load", options->peers, "Addresses of demo servers that this one calls");
   added->add_option("--rate", options->rate, "Calls a second to each of them")

@@ -4,7 +4,9 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +33,8 @@ struct RecordOptions {
   double timeout_s = 5;
   bool json = false;
   bool streams = true;
+  std::string token = {};  // The server may demand it.
+  std::string token_file = {};
   std::shared_ptr<transport::ClientSecurity> security = {};
 };
 
@@ -119,6 +123,7 @@ class Recording {
                               end ? 1 : 0);
     request.address = options_.address;
     request.timeout = duration_of(options_.timeout_s);
+    if (!options_.token.empty()) request.headers.emplace_back("Hawser-Token", options_.token);
     request.token = abandoned_.get_token();
     return client_.send(std::move(request));
   }
@@ -229,7 +234,26 @@ class Recording {
   std::uint64_t truncated_ = 0;  // Streams that were recorded in part.
 };
 
-int run_record(const RecordOptions& options) {
+// The token of the server: the first line of the file, or the variable HAWSER_TOKEN, which other users cannot read.
+Result<std::string> token_of(const RecordOptions& options) {
+  std::string token;
+  if (options.token_file.empty()) {
+    const char* const variable = std::getenv("HAWSER_TOKEN");
+    return variable == nullptr ? token : std::string(variable);
+  }
+  std::ifstream file(options.token_file);
+  if (!std::getline(file, token)) {
+    return fail(ErrorCode::invalid_argument, "--token-file " + options.token_file + " cannot be read, or is empty");
+  }
+  return token;
+}
+
+int run_record(RecordOptions options) {
+  Result<std::string> token = token_of(options);
+  if (!token) {
+    return Output{.command = "record", .json = options.json}.error(token.error());
+  }
+  options.token = std::move(*token);
   Loop loop;
   Recording recording(loop, options);
   const Signals signals([&](int number) {
@@ -260,6 +284,9 @@ Run add_record(CLI::App& command) {
   command.add_option("--timeout", options->timeout_s, "Seconds for each request of this command")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
+  command.add_option("--token-file", options->token_file,
+                     "File of the token of the server (PagesOptions::change_token_file); without it, the environment "
+                     "variable HAWSER_TOKEN is used");
   command.add_flag("!--no-streams", options->streams, "Do not record calls with streams");
   programs::add_tls_client_options(command, options->address, options->security);
   command.add_flag("--json", options->json, "Print JSON");

@@ -38,6 +38,11 @@ std::vector<std::string_view> HttpRequest::header_values(std::string_view name) 
   }
   return values;
 }
+std::vector<std::pair<std::string_view, std::string_view>> HttpRequest::headers() const {
+  std::vector<std::pair<std::string_view, std::string_view>> all;
+  for (const http1::Field& field : state_->head->fields) all.emplace_back(field.name, field.value);
+  return all;
+}
 MetadataView HttpRequest::metadata() const noexcept {
   return state_->changed ? MetadataView(state_->metadata.bytes()) : state_->call.request().metadata;
 }

@@ -15,7 +15,7 @@ struct HttpRequest::State {
   detail::ActiveCall& call;
   http1::KeptHead head;
   std::string_view pattern;
-  std::optional<Identity> identity = {};  // What an interceptor has found out.
+  std::optional<Identity> identity = {};  // As an interceptor has set it.
   bool changed = false;                   // Interceptors have replaced the metadata.
   Buffer metadata = {};                   // The metadata then. `head` refers to it.
   std::deque<std::string> joined = {};    // Values that header() has joined.
