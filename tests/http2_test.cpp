@@ -129,7 +129,7 @@ TEST_F(Http2, MapsErrors) {
             "{\"code\":\"application\",\"application_code\":7,\"message\":\"it \\\"failed\\\"\\u000a\"}\n");
   EXPECT_EQ(client.post("/test.Text/Later", "\"throw\"").status, 500);
   EXPECT_EQ(client.ask("GET", "/broken").status, 500);
-  EXPECT_TRUE(client.ask("DELETE", "/hello").has("allow", "GET, POST"));
+  EXPECT_TRUE(client.ask("DELETE", "/hello").has("allow", "GET, HEAD, POST"));
 }
 
 TEST_F(Http2, ServesRoutes) {

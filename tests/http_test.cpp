@@ -167,7 +167,7 @@ TEST_F(HttpServer, ServesRoutes) {
   EXPECT_EQ(ask(get("/large")).body.size(), std::size_t{1} << 20);
   const Response other = ask("DELETE /hello HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_EQ(other.status, 405);
-  EXPECT_TRUE(other.has("Allow: GET, POST\r\n"));
+  EXPECT_TRUE(other.has("Allow: GET, HEAD, POST\r\n"));
   const Response none = ask(get("/empty"));
   EXPECT_EQ(none.status, 204);
   EXPECT_FALSE(none.has("Content-"));

@@ -79,6 +79,8 @@ class HttpRequest {
   // The segment of the path that stands in place of {name} in the path of the route; nothing if the route has no such
   // parameter. Not decoded.
   std::optional<std::string_view> parameter(std::string_view name) const noexcept;
+  // The part of the path behind the route's path if that ends with "/*"; otherwise empty. Not decoded.
+  std::string_view rest() const noexcept;
   // The value of the header field of that name, compared without case; nothing if there is none. A field that was sent
   // several times is one list, as RFC 9110, 5.3 says: its values are joined by ", " in their order ("; " for Cookie).
   // Of a field that is not a list, such as Authorization or Content-Type, it is the first value.
@@ -166,6 +168,7 @@ class HttpBodyWriter {
   const bool chunked_;
   http1::Deflater* deflater_ = nullptr;  // Compresses the parts; null: they are sent as they are.
   std::size_t turn_bytes_ = 0;           // Bytes since the loop last ran something else.
+  std::optional<std::uint64_t> left_;    // Bytes that are still to be written, if their number was announced.
 };
 
 struct HttpResponse {
@@ -181,7 +184,19 @@ struct HttpResponse {
   // HEAD. Compressed as `body` is, but regardless of HttpOptions::gzip_bytes_min, because its length is not known
   // before.
   std::function<Task<void>(HttpBodyWriter&)> stream = {};
+  // The number of bytes that `stream` writes, if it is known: the response has Content-Length then, is not chunked and
+  // is not compressed. write() refuses further bytes. If the stream writes fewer, the client sees that the body is not
+  // complete.
+  std::optional<std::uint64_t> stream_bytes = {};
 };
+
+// Decodes %XX in a part of a path or of a query. Nothing if a % is not followed by two hexadecimal digits. A '+' is not
+// changed. A decoded path may contain slashes, "..", zero bytes and bytes that are not UTF-8: HttpFiles
+// (hawser/http_files.h) bears that.
+std::optional<std::string> percent_decoded(std::string_view text);
+// The value of the first parameter of that name in a query or in a form (application/x-www-form-urlencoded), decoded;
+// '+' is a space. Nothing if there is none, or if it cannot be decoded.
+std::optional<std::string> query_value(std::string_view query, std::string_view name);
 
 // Runs on the loop of the connection. An exception is answered with 500.
 using HttpHandler = std::function<Task<HttpResponse>(HttpRequest&)>;

@@ -72,7 +72,7 @@ struct HttpClientRequest {
 };
 
 struct HttpClientResponse {
-  int status = 0;  // From 200 to 599.
+  int status = 0;  // From 200 to 999. 600 and above are not defined: treat them like 5xx.
   std::vector<std::pair<std::string, std::string>> headers = {};
   std::string body = {};
 
@@ -112,7 +112,7 @@ class HttpClientStream {
   HttpClientStream& operator=(HttpClientStream&& other) noexcept;
   ~HttpClientStream();
 
-  // Waits for the head of the response, and returns the status, from 200 to 599. Returns at once for a stream of
+  // Waits for the head of the response, and returns the status, from 200 to 999. Returns at once for a stream of
   // HttpClient::open(), because the head has arrived already.
   Task<Result<int>> wait_status();
   // The status; 0 before the head of the response has been awaited.

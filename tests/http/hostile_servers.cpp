@@ -131,7 +131,7 @@ TEST(HttpClientStreamAlone, HeadsThatCannotBeUsed) {
   const std::vector<std::pair<std::string, ErrorCode>> cases = {
       {endless, ErrorCode::limit_exceeded},
       {"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", ErrorCode::protocol_error},
-      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", ErrorCode::protocol_error},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", ErrorCode::protocol_error},
       {"HTTP/1.1 101 Switching Protocols\r\n\r\n", ErrorCode::protocol_error},
       {"", ErrorCode::unavailable},
       {"HTTP/1.1 200 O", ErrorCode::unavailable},
@@ -142,6 +142,31 @@ TEST(HttpClientStreamAlone, HeadsThatCannotBeUsed) {
       AWAIT(stream, client.open(get_of(server.url())));
       EXPECT_TRUE(is_error(stream, code, "")) << answer.substr(0, 60);
       EXPECT_EQ(client.idle_connections(), 0U);
+    });
+  }
+}
+
+// RFC 9110, 8.6 and RFC 9112, 2.2 and 6.3 allow a client to read these. Their connections are not used again.
+TEST(HttpClientStreamAlone, FaultsThatAreTolerated) {
+  for (const std::string answer :
+       {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "3\r\nabc\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\nContent-Length: 3\nX-One: 1\n\nabc", "HTTP/1.1 200 OK\r\nContent-Length: 3\n\r\nabc",
+        "HTTP/1.1 999 Request denied\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"}) {
+    HandServer server(answers_with(answer));
+    with_client([&](HttpClient& client) -> Task<void> {
+      AWAIT(stream, client.open(get_of(server.url())));
+      REQUIRE_OK(stream);
+      EXPECT_EQ(stream->status(), answer.contains("999") ? 999 : 200);
+      AWAIT(body, stream->read());
+      REQUIRE_OK(body);
+      EXPECT_EQ(*body, "abc") << answer;
+      AWAIT(end, stream->read());
+      REQUIRE_OK(end);
+      EXPECT_EQ(*end, "");
+      EXPECT_EQ(client.idle_connections(), 0U) << answer;
     });
   }
 }

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "hawser/authorization.h"
 #include "hawser/interceptor.h"
 #include "hawser/trace.h"
@@ -135,6 +137,53 @@ TEST_F(RouteContext, ManyRepeatedFieldsStayWithinTheLimits) {
   const std::string answer = ask("/hello", fields + "X-Name: me\r\n");
   EXPECT_THAT(answer, HasSubstr("HTTP/1.1 200"));
   EXPECT_THAT(answer, HasSubstr(" me "));
+}
+
+Task<HttpResponse> names_method(HttpRequest& request) {
+  HttpResponse response;
+  response.status = 206;
+  response.body = std::string(request.method()) + " of " + std::string(request.header("host").value_or("nobody"));
+  co_return response;
+}
+
+// Each request is the first one of its connection: its first bytes decide the protocol.
+TEST_F(ServerFixture, AnyMethodBeginsAConnection) {
+  make_server();
+  Http protocol = http();
+  for (const char* const method : {"PURGE", "PROPFIND", "REPORT", "QUERY", "M-SEARCH", "get", "VERSION-CONTROL"}) {
+    protocol.route(method, "/any", names_method);
+  }
+  server->enable(add_routes(std::move(protocol)));
+  start_server();
+  const auto ask = [&](std::string_view request) {
+    RawSocket socket = RawSocket::connected_to(server->address());
+    socket.send(as_bytes(std::string(request) + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+    return socket.receive_all();
+  };
+  for (const char* const method : {"PURGE", "PROPFIND", "REPORT", "QUERY", "M-SEARCH", "get", "VERSION-CONTROL"}) {
+    const std::string answer = ask(std::string(method) + " /any");
+    EXPECT_THAT(answer, HasSubstr("HTTP/1.1 206 Partial Content\r\n")) << method;
+    EXPECT_THAT(answer, HasSubstr(std::string(method) + " of a")) << method;
+    EXPECT_THAT(ask(std::string(method) + " /hello"), HasSubstr("HTTP/1.1 405 Method Not Allowed\r\n")) << method;
+    EXPECT_THAT(ask(std::string(method) + " /hello"), HasSubstr("Allow: GET, HEAD, POST\r\n")) << method;
+  }
+  EXPECT_THAT(ask("OPTIONS *"), HasSubstr("HTTP/1.1 404"));
+  EXPECT_THAT(ask("PURGE http://b/any"), HasSubstr("PURGE of b"));
+  EXPECT_THAT(ask("\r\nPURGE /any"), HasSubstr("PURGE of a"));
+  EXPECT_THAT(ask("\r\nGET /hello"), HasSubstr("HTTP/1.1 200"));
+  EXPECT_THAT(ask("GET /hello?\u00fc"), HasSubstr("HTTP/1.1 200"));
+  // These are not requests of HTTP.
+  for (const char* const other : {"GARBAGE", "SET key value", "PRI * HTTP/2.0", "@GET /any", "GET\t/any",
+                                  "AMETHODTHATISLONGERTHANTHEFIRSTBYTES /any"}) {
+    EXPECT_THAT(ask(other), Not(HasSubstr("HTTP/1.1 2"))) << other;
+  }
+  // The first bytes may come one by one.
+  RawSocket slow = RawSocket::connected_to(server->address());
+  for (const char c : std::string_view("\r\nPURGE /any HTTP/1.1\r\nHost: a\r\n\r\n")) {
+    ASSERT_TRUE(slow.send(as_bytes(std::string_view(&c, 1))));
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_THAT(slow.receive_text("of a"), HasSubstr("PURGE of a"));
 }
 
 }  // namespace

@@ -14,9 +14,19 @@ namespace {
 // Each flush costs the loop about as much as so many bytes.
 constexpr std::size_t flush_cost = 512;
 
+Task<Result<void>> refuse_part(std::uint64_t left) {
+  co_return fail(ErrorCode::limit_exceeded,
+                 "the part is longer than the " + std::to_string(left) +
+                     " bytes that are left of HttpResponse::stream_bytes: write no more than was announced");
+}
+
 }  // namespace
 
 Task<Result<void>> RouteResponder::send_part(HttpBodyWriter& writer, std::string_view bytes) {
+  if (writer.left_) {
+    if (bytes.size() > *writer.left_) return refuse_part(*writer.left_);
+    *writer.left_ -= bytes.size();
+  }
   const bool compresses = writer.deflater_ != nullptr && !bytes.empty();
   return compresses ? write_compressed(writer, bytes) : writer.responder_.write_part(writer, bytes);
 }

@@ -163,7 +163,7 @@ Task<void> gzip_response(const HttpOptions& options, Loop& loop, const void* con
 
 void gzip_parts(const HttpOptions& options, detail::ReceiveAccount* account, std::string_view accepted, bool head_only,
                 HttpResponse& response) {
-  if (!may_be_gzipped(options, response)) return;
+  if (response.stream_bytes || !may_be_gzipped(options, response)) return;
   response.headers.emplace_back("Vary", "Accept-Encoding");
   if (!accepts_gzip(accepted)) return;
   if (head_only) return add_gzip_fields(response);

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "protocol/http1/http_session.h"
+#include "protocol/http1/message_parser.h"
 #include "protocol/http1/response.h"
 #include "protocol/http1/stream_exchange.h"
 
@@ -108,24 +109,38 @@ RouteTable::Found RouteTable::find(std::string_view method, std::string_view pat
   for (std::size_t slash = path.rfind('/'); methods == nullptr && !prefixes_.empty() && slash != std::string_view::npos;
        slash = slash == 0 ? std::string_view::npos : path.rfind('/', slash - 1)) {
     const auto prefix = prefixes_.find(path.substr(0, slash + 1));
-    if (prefix != prefixes_.end()) methods = &prefix->second;
+    if (prefix == prefixes_.end()) continue;
+    methods = &prefix->second;
+    pattern = prefix->first;
   }
   if (methods == nullptr) return {};
   auto found = methods->find(method);
   if (found == methods->end() && method == "HEAD") found = methods->find("GET");
   if (found != methods->end()) return {.route = &found->second, .allowed = {}, .pattern = pattern};
   std::string allowed;
-  for (const auto& [name, route] : *methods) allowed += (allowed.empty() ? "" : ", ") + name;
+  for (const auto& [name, route] : *methods) {
+    allowed += (allowed.empty() ? "" : ", ") + name;
+    if (name == "GET" && !methods->contains("HEAD")) allowed += ", HEAD";
+  }
   return {.route = nullptr, .allowed = std::move(allowed), .pattern = {}};
 }
 
 HttpProtocol::Match HttpProtocol::match(Bytes first) const noexcept {
-  constexpr std::string_view methods[] = {"GET ",   "POST ",    "HEAD ",  "PUT ",    "DELETE ",
-                                          "PATCH ", "OPTIONS ", "TRACE ", "CONNECT "};
-  const std::string_view text = as_text(first);
-  const auto any = [&](auto matches) { return std::ranges::any_of(methods, matches); };
-  if (any([&](std::string_view method) { return text.starts_with(method); })) return Match::yes;
-  return any([&](std::string_view method) { return method.starts_with(text); }) ? Match::more : Match::no;
+  std::string_view text = as_text(first);
+  // A client may send an empty line before a request (RFC 9112, 2.2).
+  if (text.starts_with("\r\n")) text.remove_prefix(2);
+  if (text.empty() || text == "\r") return Match::more;
+  // Any method, a space and the beginning of a target. The preface of HTTP/2 has that form, too.
+  if (text.starts_with("PRI ")) return Match::no;
+  const auto* const end = std::ranges::find_if_not(text, is_token_character);
+  if (end == text.begin()) return Match::no;
+  if (end == text.end()) return Match::more;
+  const std::string_view method(text.begin(), end);
+  const std::string_view rest(end, text.end());
+  if (rest.front() != ' ') return Match::no;
+  if (rest.size() == 1) return Match::more;
+  constexpr std::string_view begins = "/*hH";
+  return method == "CONNECT" || begins.contains(rest[1]) ? Match::yes : Match::no;
 }
 
 std::unique_ptr<rpc::PortSession> HttpProtocol::open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,

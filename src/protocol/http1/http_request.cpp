@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/request_access.h"
 #include "protocol/http1/route_responder.h"
@@ -49,6 +51,11 @@ MetadataView HttpRequest::metadata() const noexcept {
 std::optional<std::string_view> HttpRequest::parameter(std::string_view name) const noexcept {
   return http1::path_parameter(state_->pattern, state_->head->path, name);
 }
+std::string_view HttpRequest::rest() const noexcept {
+  const std::string_view path = state_->head->path;
+  return state_->pattern.ends_with('/') ? path.substr(std::min(state_->pattern.size(), path.size()))
+                                        : std::string_view();
+}
 Bytes HttpRequest::body() const noexcept { return state_->call.request().body; }
 std::string HttpRequest::peer() const { return state_->call.sink().peer(); }
 const Identity& HttpRequest::identity() const noexcept {
@@ -81,5 +88,48 @@ Task<Result<void>> HttpBodyWriter::write_kept(std::string bytes) {
 }
 
 Task<Result<std::string>> HttpBodyReader::read() { return responder_.read_part(*this); }
+
+namespace {
+
+int hex_digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+}  // namespace
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    if (text.size() - i < 3) return std::nullopt;
+    const int high = hex_digit(text[i + 1]);
+    const int low = hex_digit(text[i + 2]);
+    if (high < 0 || low < 0) return std::nullopt;
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+std::optional<std::string> query_value(std::string_view query, std::string_view name) {
+  const auto decoded = [](std::string text) {
+    std::ranges::replace(text, '+', ' ');
+    return percent_decoded(text);
+  };
+  while (!query.empty()) {
+    const std::string_view one = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(one.size() + 1, query.size()));
+    const std::size_t equals = std::min(one.find('='), one.size());
+    const auto given = decoded(std::string(one.substr(0, equals)));
+    if (given && *given == name) return decoded(std::string(one.substr(std::min(equals + 1, one.size()))));
+  }
+  return std::nullopt;
+}
 
 }  // namespace hawser

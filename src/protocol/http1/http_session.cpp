@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 #include "hawser/detail/json_transcoder.h"
@@ -11,7 +10,6 @@
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/gzip.h"
 #include "protocol/http1/route_call.h"
-#include "wire/metadata.h"
 
 namespace hawser::http1 {
 namespace {
@@ -34,36 +32,6 @@ MessageLimits limits_of(const HttpOptions& options) {
 
 std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-KeptHead::KeptHead(const RequestHead& head, Bytes bytes) : bytes_(Buffer::copy_of(bytes)), head_(head) {
-  const auto move = [&](std::string_view& view) {
-    const std::string_view from = as_text(bytes);
-    const bool inside = std::greater_equal<>()(view.data(), from.data()) &&
-                        std::less_equal<>()(view.data() + view.size(), from.data() + from.size());
-    if (inside) view = bytes_.text().substr(static_cast<std::size_t>(view.data() - from.data()), view.size());
-  };
-  for (std::string_view* const view : {&head_.method, &head_.target, &head_.path, &head_.query}) move(*view);
-  for (Field& field : head_.fields) {
-    move(field.name);
-    move(field.value);
-  }
-}
-
-void KeptHead::drop_coding() {
-  std::erase_if(head_.fields,
-                [](const Field& field) { return is_any_of(field.name, {"content-encoding", "content-length"}); });
-}
-
-void KeptHead::replace_metadata(MetadataView metadata) {
-  std::vector<Field> entries;
-  Field entry;
-  for (wire::MetadataReader reader(metadata.bytes()); reader.next(entry.name, entry.value);) entries.push_back(entry);
-  std::erase_if(head_.fields, [&](const Field& field) {
-    return is_metadata(field.name) ||
-           std::ranges::any_of(entries, [&](const Field& one) { return equal_without_case(one.name, field.name); });
-  });
-  head_.fields.insert(head_.fields.end(), entries.begin(), entries.end());
 }
 
 HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
@@ -428,11 +396,13 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& requ
   // The stream may read the body, and the client can't be asked for it behind the head.
   if (call_ == call) ask_for_body();
   if (!begin_route(call, response)) co_return;
-  const bool chunked = minor_ == 1;
-  if (!chunked) keep_alive_ = false;
+  const bool chunked = minor_ == 1 && !response.stream_bytes;
+  if (!chunked && !response.stream_bytes) keep_alive_ = false;
   const bool bare = response.status == 204 || response.status == 304;
   if (!bare) writer_.add_type(response.content_type);
-  if (!bare && chunked) {
+  if (!bare && response.stream_bytes) {
+    writer_.end(*response.stream_bytes, keep_alive_);
+  } else if (!bare && chunked) {
     writer_.end_chunked(keep_alive_);
   } else {
     writer_.end_bare(keep_alive_);
@@ -441,6 +411,7 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& requ
   write(writer_.text());
   if (!bare && !head_only_) {
     HttpBodyWriter writer = writer_for(call, chunked);
+    left_of(writer) = response.stream_bytes;
     std::string thrown;
     try {
       Task<void> streaming = response.stream(writer);
@@ -449,6 +420,9 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& requ
       thrown = route_error(*this, request, "a route", "the stream of the response", detail::exception_text()).text;
     }
     if (call_ != call) co_return;  // The connection has ended.
+    if (thrown.empty() && left_of(writer).value_or(0) != 0) {
+      thrown = "the stream of the response ended " + std::to_string(*left_of(writer)) + " bytes before stream_bytes";
+    }
     if (!thrown.empty()) {
       co_return end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, std::move(thrown)});
     }

@@ -98,6 +98,7 @@ MessageParser::Step MessageParser::parse_head(std::string_view in) {
   std::size_t at = std::max(scanned_, begin);
   line_begin_ = std::max(line_begin_, begin);
   std::size_t end = 0;
+  std::size_t fields_end = 0;  // Begin of the empty line.
   while (at < in.size() && end == 0) {
     const auto* const found = static_cast<const char*>(std::memchr(in.data() + at, '\n', in.size() - at));
     const std::size_t stop = found == nullptr ? in.size() : static_cast<std::size_t>(found - in.data());
@@ -106,9 +107,12 @@ MessageParser::Step MessageParser::parse_head(std::string_view in) {
     }
     at = stop;
     if (found == nullptr) break;
-    if (stop == 0 || in[stop - 1] != '\r') return fail(400, "a line ends with LF instead of CRLF");
-    if (stop == line_begin_ + 1) {
+    const bool bare = stop == line_begin_ || in[stop - 1] != '\r';
+    if (bare && faults_ == Faults::refused) return fail(400, "a line ends with LF instead of CRLF");
+    ambiguous_ = ambiguous_ || bare;
+    if (stop == line_begin_ + (bare ? 0 : 1)) {
       if (line_begin_ <= begin) return fail(400, first_line_.empty);
+      fields_end = line_begin_;
       end = stop + 1;
     }
     line_begin_ = at = stop + 1;
@@ -120,10 +124,11 @@ MessageParser::Step MessageParser::parse_head(std::string_view in) {
   }
   scanned_ = line_begin_ = 0;
   head_.fields.clear();
-  std::string_view rest = in.substr(begin, end - 2 - begin);  // Lines with their ends, without the empty one.
+  std::string_view rest = in.substr(begin, fields_end - begin);  // Lines with their ends.
   const auto take = [&rest] {
     const std::size_t stop = rest.find('\n');
-    const std::string_view line = rest.substr(0, stop - 1);
+    std::string_view line = rest.substr(0, stop);
+    if (line.ends_with('\r')) line.remove_suffix(1);
     rest.remove_prefix(stop + 1);
     return line;
   };
@@ -135,6 +140,7 @@ MessageParser::Step MessageParser::parse_head(std::string_view in) {
     head_.fields.push_back(field);
   }
   if (!apply_fields()) return {.event = Event::error};
+  if (std::exchange(ambiguous_, false)) head_.keep_alive = false;
   const State body = begin_body();
   if (state_ == State::failed) return {.event = Event::error};
   if (head_.content_length > limits_.body_bytes_max) return fail(413, "the body is too long");
@@ -183,8 +189,7 @@ bool MessageParser::apply_fields() {
         break;
       case 14:
         if (!equal_without_case(one.name, "content-length")) break;
-        if (std::exchange(head_.has_content_length, true)) return refuse(400, "Content-Length is sent twice");
-        if (!apply_length(one.value)) return false;
+        if (!apply_lengths(one.value)) return false;
         break;
       case 17:
         if (!equal_without_case(one.name, "transfer-encoding")) break;
@@ -196,8 +201,27 @@ bool MessageParser::apply_fields() {
       default: break;
     }
   }
-  if (head_.has_content_length && head_.chunked) return refuse(400, "Content-Length beside Transfer-Encoding");
+  if (head_.has_content_length && head_.chunked) {
+    if (faults_ == Faults::refused) return refuse(400, "Content-Length beside Transfer-Encoding");
+    head_.content_length = 0;
+    head_.has_content_length = false;
+    ambiguous_ = true;
+  }
   return true;
+}
+
+// A list of equal lengths is one length.
+bool MessageParser::apply_lengths(std::string_view values) {
+  if (values.empty() || values.ends_with(',')) return refuse(400, "invalid Content-Length");
+  return each_element(values, [this](std::string_view value) {
+    const std::uint64_t before = head_.content_length;
+    const bool again = std::exchange(head_.has_content_length, true);
+    if (!apply_length(value)) return false;
+    if (!again) return true;
+    if (head_.content_length != before) return refuse(400, "Content-Length is sent twice with different values");
+    ambiguous_ = true;
+    return true;
+  });
 }
 
 bool MessageParser::apply_length(std::string_view value) {

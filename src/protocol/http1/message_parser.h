@@ -45,9 +45,12 @@ struct MessageLimits {
   std::size_t chunk_extension_bytes_max = 1024;  // All chunks of one body together.
 };
 
-// Parses the messages of one direction of a connection strictly (RFC 9112). It refuses what two parsers could read
-// differently: a bare LF, folded fields, space before a colon, Content-Length twice or beside Transfer-Encoding, and
-// codings other than chunked. No I/O; the same bytes give the same events.
+// Parses the messages of one direction of a connection (RFC 9112). It refuses what two parsers could read differently:
+// a bare LF, folded fields, space before a colon, two lengths, a length beside Transfer-Encoding, and codings other
+// than chunked. The same length twice is one, but the connection is not used again (RFC 9110, 8.6).
+// With Faults::tolerated, lines of the head may end with a bare LF, and Transfer-Encoding replaces a length (RFC 9112,
+// 2.2 and 6.3). The connection is not used again then, so no other message can be read wrongly.
+// No I/O; the same bytes give the same events.
 class MessageParser {
  public:
   enum class Event : std::uint8_t {
@@ -76,6 +79,8 @@ class MessageParser {
   unsigned status() const noexcept { return status_; }  // The status code of the answer to the error of a request.
   std::string_view reason() const noexcept { return reason_; }
 
+  enum class Faults : std::uint8_t { refused, tolerated };
+
  protected:
   enum class State : std::uint8_t { head, body, chunk_size, chunk_data, chunk_end, trailer, until_end, failed };
   struct FirstLine {
@@ -84,8 +89,8 @@ class MessageParser {
   };
 
   // `head` is filled and outlives the parser's use.
-  MessageParser(const MessageLimits& limits, const FirstLine& first_line, MessageHead& head) noexcept
-      : limits_(limits), first_line_(first_line), head_(head) {}
+  MessageParser(const MessageLimits& limits, const FirstLine& first_line, MessageHead& head, Faults faults) noexcept
+      : limits_(limits), first_line_(first_line), head_(head), faults_(faults) {}
   ~MessageParser() = default;
 
   // Each returns false after fail().
@@ -111,6 +116,7 @@ class MessageParser {
   bool parse_field(std::string_view line, Field& field);
   bool apply_fields();
   bool apply_length(std::string_view value);
+  bool apply_lengths(std::string_view values);
   bool apply_connection(std::string_view value);
   Step parse_chunk_size(std::string_view in);
   Step parse_trailer(std::string_view in);
@@ -123,6 +129,8 @@ class MessageParser {
   const MessageLimits limits_;
   const FirstLine first_line_;
   MessageHead& head_;
+  const Faults faults_;
+  bool ambiguous_ = false;  // The head has a fault that is tolerated.
   State state_ = State::head;
   std::size_t scanned_ = 0;     // Bytes of an incomplete head in which no end was found.
   std::size_t line_begin_ = 0;  // Begin of the head's line at scanned_.

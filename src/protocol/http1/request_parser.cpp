@@ -3,9 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "metrics/utf8.h"
+
 namespace hawser::http1 {
 
+bool is_target(std::string_view target) noexcept {
+  const auto allowed = [](char c) { return static_cast<unsigned char>(c) > 0x20 && c != 0x7f; };
+  const auto ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+  return !target.empty() && std::ranges::all_of(target, allowed) &&
+         (std::ranges::all_of(target, ascii) || is_utf8(target));
+}
+
 bool RequestParser::parse_first_line(std::string_view line) {
+  authority_ = {};
   host_ = head_.expects_continue = false;
   const std::size_t first = line.find(' ');
   const std::size_t second = first == std::string_view::npos ? first : line.find(' ', first + 1);
@@ -20,7 +30,7 @@ bool RequestParser::parse_first_line(std::string_view line) {
 
 bool RequestParser::parse_target() {
   std::string_view target = head_.target;
-  if (target.empty() || !std::ranges::all_of(target, [](char c) { return c > 0x20 && c < 0x7f; })) return false;
+  if (!is_target(target)) return false;
   if (head_.method == "CONNECT") {
     head_.path = target;
     head_.query = {};
@@ -39,6 +49,8 @@ bool RequestParser::parse_target() {
     target.remove_prefix(scheme + 3);
     const std::size_t end = target.find_first_of("/?");
     if (end == 0 || target.empty()) return false;
+    authority_ = target.substr(0, end);
+    if (authority_.contains('@')) return false;  // A name and a password (RFC 9110, 4.2.4).
     target = end == std::string_view::npos ? std::string_view("/") : target.substr(end);
   }
   if (target.find('#') != std::string_view::npos) return false;
@@ -63,6 +75,13 @@ bool RequestParser::apply_field(const Field& field) {
 
 MessageParser::State RequestParser::begin_body() {
   if (!host_ && head_.minor == 1) refuse(400, "Host is missing");
+  // A proxy that goes by the target and a handler that goes by Host must see the same server (RFC 9112, 3.2.2).
+  if (!authority_.empty()) {
+    for (Field& field : head_.fields) {
+      if (equal_without_case(field.name, "host")) field.value = authority_;
+    }
+    if (!host_) head_.fields.push_back({"host", authority_});
+  }
   if (!head_.has_body()) head_.expects_continue = false;
   return head_.chunked ? State::chunk_size : State::body;
 }

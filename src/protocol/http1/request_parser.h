@@ -19,7 +19,7 @@ struct RequestHead : MessageHead {
 class RequestParser final : public MessageParser {
  public:
   explicit RequestParser(const MessageLimits& limits) noexcept
-      : MessageParser(limits, {"the request line is too long", "the request line is empty"}, head_) {}
+      : MessageParser(limits, {"the request line is too long", "the request line is empty"}, head_, Faults::refused) {}
 
   const RequestHead& head() const noexcept { return head_; }
 
@@ -30,7 +30,12 @@ class RequestParser final : public MessageParser {
   bool parse_target();
 
   RequestHead head_;
-  bool host_ = false;  // The field Host has come.
+  bool host_ = false;           // The field Host has come.
+  std::string_view authority_;  // The authority of a target in absolute form, if it has that.
 };
+
+// True for a target without spaces and control characters that is UTF-8. Other characters than those of RFC 3986 are
+// accepted, since clients send them; nothing is decoded.
+bool is_target(std::string_view target) noexcept;
 
 }  // namespace hawser::http1

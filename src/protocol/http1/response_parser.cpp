@@ -10,8 +10,8 @@ bool ResponseParser::parse_first_line(std::string_view line) {
   if (!parse_version(line.substr(0, space))) return false;
   const std::string_view rest = line.substr(space + 1);
   const auto digit = [&rest](std::size_t i) { return rest[i] >= '0' && rest[i] <= '9'; };
-  const bool number = rest.size() >= 3 && rest[0] >= '1' && rest[0] <= '5' && digit(1) && digit(2);
-  if (!number || (rest.size() > 3 && rest[3] != ' ')) return refuse(400, "the status is no number from 100 to 599");
+  const bool number = rest.size() >= 3 && rest[0] >= '1' && rest[0] <= '9' && digit(1) && digit(2);
+  if (!number || (rest.size() > 3 && rest[3] != ' ')) return refuse(400, "the status is not a number from 100 to 999");
   head_.status = static_cast<unsigned>((rest[0] - '0') * 100 + (rest[1] - '0') * 10 + (rest[2] - '0'));
   head_.phrase = rest.size() > 4 ? rest.substr(4) : std::string_view();
   return std::ranges::all_of(head_.phrase, is_value_character) ||

@@ -8,7 +8,7 @@ namespace hawser::http1 {
 
 // The part of a response before its body.
 struct ResponseHead : MessageHead {
-  unsigned status = 0;  // From 100 to 599.
+  unsigned status = 0;  // From 100 to 999. 600 and above are not defined: like 5xx (RFC 9110, 15).
   std::string_view phrase;
 };
 
@@ -16,7 +16,7 @@ struct ResponseHead : MessageHead {
 class ResponseParser final : public MessageParser {
  public:
   explicit ResponseParser(const MessageLimits& limits) noexcept
-      : MessageParser(limits, {"the status line is too long", "the status line is empty"}, head_) {}
+      : MessageParser(limits, {"the status line is too long", "the status line is empty"}, head_, Faults::tolerated) {}
 
   const ResponseHead& head() const noexcept { return head_; }
   // The next response answers HEAD: it has no body, whatever its fields say.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -44,6 +45,8 @@ class RouteResponder {
   ~RouteResponder() = default;
   static Task<Result<void>> write_compressed(HttpBodyWriter& writer, std::string_view bytes);
   HttpBodyWriter writer_for(std::uint32_t call, bool chunked) noexcept { return {*this, call, chunked}; }
+  // The number of bytes that the writer may still write, if it was announced.
+  static std::optional<std::uint64_t>& left_of(HttpBodyWriter& writer) noexcept { return writer.left_; }
   static std::uint32_t call_of(const HttpBodyWriter& writer) noexcept { return writer.call_; }
   static std::uint32_t call_of(const HttpBodyReader& reader) noexcept { return reader.call_; }
   static const std::stop_token& token_of(const HttpBodyReader& reader) noexcept { return reader.token_; }

@@ -29,7 +29,8 @@ class RouteTable {
   struct Found {
     const Route* route = nullptr;  // Null if the path is not served, or not with this method.
     std::string allowed;           // The methods of the path, if it is served but not with this method.
-    std::string_view pattern;      // The route's path if it has parameters. Valid as long as the table.
+    // The route's path if it has parameters or ends with "/*", without '*' then. Valid as long as the table.
+    std::string_view pattern;
   };
   Found find(std::string_view method, std::string_view path) const;
 

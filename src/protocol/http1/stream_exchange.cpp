@@ -104,8 +104,8 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     return refused(431, "the header of the request exceeds header_fields_max or the limit that SETTINGS announced");
   }
   if (!is_token(head.method)) return refused(400, "the method is no token");
-  if (!head.target.starts_with('/') || head.target.find('#') != std::string_view::npos) {
-    return refused(400, "the path does not begin with /, or has a #");
+  if (!head.target.starts_with('/') || head.target.find('#') != std::string_view::npos || !is_target(head.target)) {
+    return refused(400, "the path does not begin with /, has a # or a control character, or is not UTF-8");
   }
   std::size_t bytes = head.method.size() + head.target.size() + head.authority.size();
   bool host = false;
@@ -117,7 +117,7 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     fields_.add(field.name, field.value, host_.port_host().loop);
     if (field.name == "host") {
       // A proxy that reads the other one would send the request elsewhere.
-      if (host || (!head.authority.empty() && field.value != head.authority)) {
+      if (host || (!head.authority.empty() && !equal_without_case(field.value, head.authority))) {
         return refused(400, "host twice, or another one than :authority");
       }
       host = true;
@@ -125,7 +125,9 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
       std::uint64_t number = 0;
       const auto [end, error] = std::from_chars(field.value.data(), field.value.data() + field.value.size(), number);
       const bool whole = error == std::errc() && end == field.value.data() + field.value.size();
-      if (!whole || length) return refused(400, "content-length is no number, or comes twice");
+      if (!whole || (length && *length != number)) {
+        return refused(400, "content-length is not a number, or comes twice with different values");
+      }
       length = number;
     } else if (field.name == "expect") {
       if (!equal_without_case(field.value, "100-continue"))
@@ -525,12 +527,14 @@ Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpRequest& r
   if (!begin_route(call, response)) co_return;
   const bool bare = response.status == 204 || response.status == 304;
   if (!bare) response_.add_type(response.content_type);
+  if (!bare && response.stream_bytes) response_.add_length(*response.stream_bytes);
   head_sent_ = true;
   const bool without_body = bare || head_only_;
   host_.send_head(call_, static_cast<unsigned>(response.status), response_.fields(), without_body);
   bool whole = true;
   if (!without_body) {
     HttpBodyWriter writer = writer_for(call, false);
+    left_of(writer) = response.stream_bytes;
     try {
       Task<void> streaming = response.stream(writer);
       co_await std::move(streaming);
@@ -538,6 +542,7 @@ Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpRequest& r
       static_cast<void>(route_error(*this, request, "a route", "the stream of the response", detail::exception_text()));
       whole = false;
     }
+    whole = whole && left_of(writer).value_or(0) == 0;
   }
   if (!answers(call)) co_return;
   host_.count_answer(call, 0);

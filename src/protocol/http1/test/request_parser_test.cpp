@@ -72,9 +72,10 @@ TEST(RequestParser, ReadsRequestsOneAfterAnother) {
       "3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nTrailer: t\r\n\r\n"
       "OPTIONS * HTTP/1.0\r\n\r\n";
   const Parsed whole = parse(text);
-  EXPECT_THAT(whole.requests,
-              testing::ElementsAre("GET /a?b=c [Host=x;X-One=two;] ", "POST /p [host=x;content-length=5;] hello",
-                                   "PUT /q [Host=x;Transfer-Encoding=Chunked;] abc0123456789", "OPTIONS * [] close "));
+  EXPECT_THAT(
+      whole.requests,
+      testing::ElementsAre("GET /a?b=c [Host=x;X-One=two;] ", "POST /p [host=x;content-length=5;] hello",
+                           "PUT /q [Host=x:80;Transfer-Encoding=Chunked;] abc0123456789", "OPTIONS * [] close "));
   EXPECT_EQ(whole.left, 0U);
   // The pieces in which the bytes arrive make no difference.
   for (std::size_t cut = 0; cut <= text.size(); ++cut) EXPECT_EQ(parse(text, {cut}), whole) << cut;
@@ -83,9 +84,11 @@ TEST(RequestParser, ReadsRequestsOneAfterAnother) {
 
 TEST(RequestParser, RefusesWhatCouldSmuggleARequest) {
   const std::vector<std::pair<std::string, unsigned>> cases = {
-      {get("Content-Length: 1\r\nContent-Length: 1\r\n") + "x", 400},
       {get("Content-Length: 1\r\nContent-Length: 2\r\n") + "xx", 400},
-      {get("Content-Length: 1, 1\r\n") + "x", 400},
+      {get("Content-Length: 1, 2\r\n") + "x", 400},
+      {get("Content-Length: 1, +1\r\n") + "x", 400},
+      {get("Content-Length: 1,\r\n") + "x", 400},
+      {get("Content-Length: ,\r\n") + "x", 400},
       {get("Content-Length: +1\r\n") + "x", 400},
       {get("Content-Length: -1\r\n"), 400},
       {get("Content-Length: 0x1\r\n"), 400},
@@ -241,6 +244,35 @@ TEST(RequestParser, ConnectionAndExpectation) {
   EXPECT_FALSE(head_of(get("Expect: 100-continue\r\n")).expects_continue);
   const std::string text = get("Expect: 100-Continue\r\nContent-Length: 1\r\n");
   EXPECT_TRUE(head_of(text).expects_continue);
+}
+
+TEST(RequestParser, OneLengthThatIsSentTwiceEndsTheConnection) {
+  for (const char* const fields : {"Content-Length: 1\r\nContent-Length: 1\r\n", "Content-Length: 1, 1\r\n",
+                                   "Content-Length: 1\r\nContent-Length: 01\r\n"}) {
+    const Parsed parsed = parse(get(fields) + "x");
+    ASSERT_EQ(parsed.requests.size(), 1U) << fields;
+    EXPECT_THAT(parsed.requests[0], testing::HasSubstr("x")) << fields;
+    EXPECT_THAT(parsed.requests[0], testing::HasSubstr("close")) << fields;
+  }
+  EXPECT_THAT(parse(get("Content-Length: 1\r\n") + "x").requests[0], testing::Not(testing::HasSubstr("close")));
+}
+
+TEST(RequestParser, TheAbsoluteFormReplacesHost) {
+  EXPECT_THAT(parse("GET http://b:80/c HTTP/1.1\r\nHost: a\r\n\r\n").requests,
+              testing::ElementsAre("GET /c [Host=b:80;] "));
+  EXPECT_THAT(parse("GET http://b?c HTTP/1.0\r\n\r\n").requests, testing::ElementsAre("GET /?c [host=b;] close "));
+  // The next request has none.
+  EXPECT_THAT(parse("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").requests,
+              testing::ElementsAre("GET / [Host=b;] ", "GET / [Host=a;] "));
+  EXPECT_EQ(status_of("GET http://user@b/ HTTP/1.1\r\nHost: b\r\n\r\n"), 400U);
+}
+
+TEST(RequestParser, TargetsMayHaveTextInUtf8) {
+  EXPECT_THAT(parse("GET /\u00fc?q=\u65e5 HTTP/1.1\r\nHost: a\r\n\r\n").requests,
+              testing::ElementsAre("GET /\u00fc?q=\u65e5 [Host=a;] "));
+  for (const char* const wrong : {"/\xff", "/\xc3", "/a\xc0\x80", "/\xed\xa0\x80", "/a\x7f", "/a\tb"}) {
+    EXPECT_EQ(status_of("GET " + std::string(wrong) + " HTTP/1.1\r\nHost: a\r\n\r\n"), 400U) << wrong;
+  }
 }
 
 }  // namespace

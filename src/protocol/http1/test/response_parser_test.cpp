@@ -65,10 +65,11 @@ TEST(ResponseParser, AnAnswerToHeadHasNoBody) {
 
 TEST(ResponseParser, RefusesWhatIsNotAResponse) {
   for (const std::string_view text :
-       {"HTTP/1.1\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 600 OK\r\n\r\n",
+       {"HTTP/1.1\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "\n\nHTTP/1.1 200 OK\r\n\r\n",
         "HTTP/1.1 099 OK\r\n\r\n", "HTTP/3.1 200 OK\r\n\r\n", "HTTP/1.1  200 OK\r\n\r\n", "GET / HTTP/1.1\r\n\r\n",
-        "HTTP/1.1 200 a\x01\r\n\r\n", "HTTP/1.1 200 OK\r\n A: b\r\n\r\n", "HTTP/1.1 200 OK\n\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 a\x01\r\n\r\n", "HTTP/1.1 200 OK\r\n A: b\r\n\r\n", "HTTP/1.1 200 OK\nA\n\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\nx\n0\n\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"}) {
     EXPECT_FALSE(parse_responses(text, 1000).reason.empty()) << text;
   }
