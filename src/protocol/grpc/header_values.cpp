@@ -1,5 +1,6 @@
 #include "protocol/grpc/header_values.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
@@ -64,18 +65,24 @@ std::string format_timeout(Duration timeout) {
   return std::to_string(timeout_number_max) + 'H';
 }
 
-std::string percent_encode(std::string_view text) {
+std::string percent_encode(std::string_view text, std::size_t encoded_bytes_max) {
   constexpr std::string_view hex = "0123456789ABCDEF";
   std::string out;
-  out.reserve(text.size());
+  out.reserve(std::min(text.size(), encoded_bytes_max));
+  std::size_t whole = 0;  // The bytes of `out` that encode whole characters.
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0) != 0x80) whole = out.size();
     if (byte >= 0x20 && byte <= 0x7E && c != '%') {
       out += c;
     } else {
       out += '%';
       out += hex[byte >> 4];
       out += hex[byte & 15];
+    }
+    if (out.size() > encoded_bytes_max) {
+      out.resize(whole);
+      break;
     }
   }
   return out;

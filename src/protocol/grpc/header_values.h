@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,7 +17,8 @@ std::optional<Duration> parse_timeout(std::string_view text) noexcept;
 std::string format_timeout(Duration timeout);
 
 // grpc-message: bytes outside of 0x20 to 0x7E, and %, are written as % and two hexadecimal digits.
-std::string percent_encode(std::string_view text);
+// Cuts UTF-8 behind a character, so that the result has at most `encoded_bytes_max` bytes.
+std::string percent_encode(std::string_view text, std::size_t encoded_bytes_max = SIZE_MAX);
 // Leaves escapes that are malformed as they are.
 std::string percent_decode(std::string_view text);
 

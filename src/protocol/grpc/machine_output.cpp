@@ -17,6 +17,10 @@ std::uint8_t* raw(std::string_view text) noexcept {
   return reinterpret_cast<std::uint8_t*>(const_cast<char*>(text.data()));
 }
 
+// Longest grpc-message, encoded. nginx takes 4 KiB of response headers. Clients of gRPC take 8 KiB, and fail
+// some of the calls that have more.
+constexpr std::size_t status_text_bytes_max = 3072;
+
 // nghttp2 copies what is not marked as lasting.
 nghttp2_nv field(std::string_view name, std::string_view value) noexcept {
   return {raw(name), raw(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE};
@@ -203,7 +207,7 @@ void Machine::send_status(Stream& stream, int status, std::string_view text) {
   if (!stream.open || stream.ending) return;
   stream.ending = true;
   stream.status = std::to_string(status);
-  stream.status_text = percent_encode(text);
+  stream.status_text = percent_encode(text, status_text_bytes_max);
   if (!stream.headers_sent) return submit_headers(stream, true);
   resume(stream);
 }

@@ -8,13 +8,13 @@
 #include "hawser/detail/json_transcoder.h"
 #include "protocol/grpc/status.h"
 #include "rpc/session/wake_writers.h"
+#include "wire/metadata.h"
 
 namespace hawser::protocol::grpc {
 namespace {
 
 // A client that does not acknowledge the first step of GOAWAY for so long may open no further streams either.
 constexpr Duration goaway_answer_max = std::chrono::seconds(5);
-constexpr std::size_t error_text_bytes_max = 4096;
 // A path costs its sender one byte if HPACK refers to it, and an error text up to three times its length.
 constexpr std::size_t path_text_bytes_max = 256;
 
@@ -363,13 +363,18 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
     if (rpc::HttpExchange* const exchange = exchange_of(*found)) exchange->fail_call(error);
     return;
   }
-  const ErrorCode code = code_for_caller(call, error.code);
+  Stream* const stream = machine_.find(call);
+  ErrorCode code = code_for_caller(call, error.code);
+  // The client has not cancelled the call: its stream would be closed. So the server has ended the call.
+  if (code == ErrorCode::cancelled && stream != nullptr && stream->open) code = ErrorCode::unavailable;
   count_error(call, code, error);
   calls().answered(wire::CallId::from_number(call));
-  Stream* const stream = machine_.find(call);
   if (stream == nullptr) return;
-  machine_.send_status(*stream, static_cast<int>(code != error.code ? Status::deadline_exceeded : status_of(error)),
-                       std::string_view(error.text).substr(0, error_text_bytes_max));
+  Status status = status_of(error);
+  if (code != error.code) {
+    status = code == ErrorCode::deadline_exceeded ? Status::deadline_exceeded : Status::unavailable;
+  }
+  machine_.send_status(*stream, static_cast<int>(status), error.text);
   answered(*stream);
 }
 

@@ -34,6 +34,16 @@ TEST(GrpcValues, PercentEncoding) {
   const std::string text = "\t\ntest with whitespace\r\nand Unicode BMP \xE2\x98\xBA and 100 %\t\n";
   EXPECT_EQ(percent_decode(percent_encode(text)), text);
   EXPECT_EQ(percent_encode("a%b\n"), "a%25b%0A");
+  // Cut by the encoded length, at a character.
+  std::string euros;
+  for (int i = 0; i < 5000; ++i) euros += "\xE2\x82\xAC";
+  for (std::size_t max = 0; max < 40; ++max) {
+    EXPECT_EQ(percent_encode(euros, max).size(), max / 9 * 9);
+    EXPECT_EQ(percent_encode("a" + euros, max + 1).size(), max / 9 * 9 + 1);
+    EXPECT_EQ(percent_encode(std::string(100, 'a'), max).size(), max);
+  }
+  EXPECT_EQ(percent_encode("\xE2\x82\xAC", 9), "%E2%82%AC");
+  EXPECT_EQ(percent_encode("ab", 2), "ab");
   EXPECT_EQ(percent_decode("%zz%4"), "%zz%4");
   EXPECT_EQ(percent_decode("%41%4a"), "AJ");
 }
