@@ -28,7 +28,7 @@ struct GrpcOptions {
   // Limit of one received message in bytes, after decompression. A longer one fails its call with RESOURCE_EXHAUSTED.
   std::size_t message_bytes_max = std::size_t{4} << 20;
   // Limit of the header list of a request as HTTP/2 counts it: names, values and 32 bytes for each field. A list above
-  // it fails the call; one of four times the limit ends the connection.
+  // it fails the call. A list of more than 256 KiB ends the connection.
   std::size_t metadata_bytes_max = std::size_t{16} << 10;
   // Calls of one connection that have not ended. At most ServerOptions::calls_per_connection_max.
   std::size_t calls_max = 1024;
@@ -42,8 +42,9 @@ struct GrpcOptions {
   std::size_t compression_bytes_min = 1024;
 
   // A client that sends PINGs sooner than this after one another, while it is sent nothing, gets GOAWAY with
-  // "too_many_pings" at the third of them. Zero: not checked.
-  Duration ping_interval_min = std::chrono::minutes(5);
+  // "too_many_pings" at the third of them. Zero: not checked, and idle_frames_max bounds them: clients of HTTP/2 test a
+  // connection with a slow response by a PING each second.
+  Duration ping_interval_min = Duration::zero();
   // Frames that carry nothing of use (PING, SETTINGS, RST_STREAM, WINDOW_UPDATE, PRIORITY, empty DATA): the number that
   // a client may send at once, and per second. Frames that answer those of the server do not count.
   std::size_t idle_frames_max = 2000;

@@ -52,7 +52,7 @@ void HeaderFields::refuse_memory() noexcept {
 void HeaderFields::clear() noexcept {
   if (held_bytes() > free_bytes_max) release_text();
   path.clear();
-  post = grpc_content = bad_timeout = bad_metadata = too_large = no_memory = false;
+  post = grpc_content = bad_timeout = bad_metadata = too_many = too_large = no_memory = false;
   timeout.reset();
   encoding = Encoding::identity;
   accepted = {};
@@ -71,7 +71,11 @@ void HeaderFields::clear() noexcept {
 void HeaderFields::add(std::string_view name, std::string_view value, std::size_t list_bytes_max) {
   list_bytes += name.size() + value.size() + field_overhead_bytes;
   if (list_bytes > list_bytes_max) too_large = true;
-  if (too_large) return;
+  if (too_large) {
+    // The answer to the request depends on its type.
+    if (name == "content-type") grpc_content = is_grpc_content(value);
+    return;
+  }
   if (name.starts_with(':')) {
     if (name == ":path") {
       path = value;
@@ -111,7 +115,7 @@ void HeaderFields::add_metadata(std::string_view name, std::string_view value) {
   if (!is_binary_name(name)) return append(name, value);
   // Values that were joined with ',' are separate fields. A long list costs its sender one byte if HPACK refers to it,
   // so that nothing is decoded behind the first error.
-  while (!bad_metadata) {
+  while (!bad_metadata && !too_many) {
     const std::size_t comma = value.find(',');
     std::string bytes;
     if (!base64_decode(value.substr(0, comma), bytes)) {
@@ -128,7 +132,7 @@ void HeaderFields::append(std::string_view name, std::string_view value) {
   const std::size_t bytes = wire::metadata_entry_bytes(name, value);
   if (metadata_entries == wire::metadata_entries_max || name.size() > wire::metadata_key_bytes_max ||
       metadata.size() + bytes > wire::metadata_bytes_max) {
-    bad_metadata = true;
+    too_many = true;
     return;
   }
   ++metadata_entries;

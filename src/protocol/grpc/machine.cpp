@@ -269,6 +269,7 @@ Stream* Machine::take_slot() {
   stream.call += 0x10000;
   if ((stream.call >> 16) == 0) stream.call += 0x10000;  // 0 is no generation.
   stream.open = true;
+  stream.opened = now_;
   stream.fields.keep_plain = options_.server && options_.plain_requests;
   ++used_streams_;
   return &stream;

@@ -40,7 +40,7 @@ struct MachineOptions {
   FloodLimits flood = {};
   // A server ends a connection whose client sends more than ping_strikes_max PINGs that follow the one before sooner
   // than this, while nothing was sent to it. Zero: not checked.
-  Duration ping_interval_min = std::chrono::minutes(5);
+  Duration ping_interval_min = Duration::zero();
   unsigned ping_strikes_max = 2;
   bool plain_requests = false;  // A server keeps the fields of requests that are not gRPC.
 };

@@ -1,6 +1,7 @@
 #include "protocol/grpc/machine_callbacks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -10,12 +11,14 @@
 namespace hawser::protocol::grpc {
 namespace {
 
-// A header list that exceeds its limit by this factor ends the connection: decoding the rest would cost more than the
-// peer pays for it.
-constexpr std::size_t list_excess_factor = 4;
+// A longer header list ends the connection. A list between its limit and this bound is decoded and not kept, because
+// the streams behind it need the state of HPACK. The bound is above each metadata_bytes_max.
+constexpr std::size_t list_bytes_hard_max = std::size_t{256} << 10;
 // nghttp2 ends the connection if more PING or SETTINGS frames wait for their acknowledgement.
 constexpr std::size_t queued_acks_max = 200;
 constexpr std::size_t settings_entries_max = 32;
+// A call that its caller resets sooner was no work of use.
+constexpr Duration waited_min = std::chrono::milliseconds(5);
 // A frame of DATA that is shorter because of the peer's window is of little use.
 constexpr std::size_t cut_bytes_max = 256;
 
@@ -50,7 +53,7 @@ nghttp2_session* Machine::Callbacks::make_session(Machine& machine) {
   nghttp2_option_set_max_outbound_ack(raw_option, queued_acks_max);
   nghttp2_option_set_max_settings(raw_option, settings_entries_max);
   // The guard counts resets by its own tokens. This is the second line.
-  nghttp2_option_set_stream_reset_rate_limit(raw_option, 10'000, 2'000);
+  nghttp2_option_set_stream_reset_rate_limit(raw_option, 100'000, 50'000);
 
   nghttp2_session* session = nullptr;
   const int status = machine.options_.server
@@ -123,9 +126,9 @@ int Machine::Callbacks::on_header(nghttp2_session*, const nghttp2_frame* frame, 
       stream->fields.add(text(name, name_bytes), text(value, value_bytes), most);
       list_bytes = stream->fields.list_bytes;
     }
-    if (list_bytes > list_excess_factor * most) {
+    if (list_bytes > list_bytes_hard_max) {
       machine.fail({ErrorCode::limit_exceeded, ErrorScope::connection, Initiator::peer, 0,
-                    "a header list of more than " + std::to_string(list_excess_factor * most) +
+                    "a header list of more than " + std::to_string(list_bytes_hard_max) +
                         " bytes: the limit, which SETTINGS announced, is metadata_bytes_max (" + std::to_string(most) +
                         ")"});
     }
@@ -169,6 +172,15 @@ int Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* 
           if (Stream* const stream = stream_of(session, frame->hd.stream_id)) machine.end_remote(*stream);
         }
         return 0;
+      case NGHTTP2_RST_STREAM: {
+        // The client gives up a call that it has waited for. The calls of a connection are bounded, so that it can't do
+        // this often.
+        const Stream* const stream = stream_of(session, frame->hd.stream_id);
+        if (stream != nullptr && machine.now_ - stream->opened >= waited_min) {
+          machine.guard_.give(FloodGuard::other_cost);
+        }
+        return 0;
+      }
       case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
           machine.sink_.on_pong(std::memcmp(frame->ping.opaque_data, goaway_ping.data(), goaway_ping.size()) == 0);

@@ -133,10 +133,14 @@ std::optional<Error> ServerSession::check_request(const Stream& stream, const rp
                                                   " bytes (metadata_bytes_max)");
   }
   if (fields.bad_timeout) return refusal(ErrorCode::internal, "grpc-timeout is malformed");
+  if (fields.too_many) {
+    return refusal(ErrorCode::limit_exceeded,
+                   "the request's metadata exceeds a fixed limit: " + std::to_string(wire::metadata_entries_max) +
+                       " pairs, " + std::to_string(wire::metadata_key_bytes_max) + " bytes in a name, and " +
+                       std::to_string(wire::metadata_bytes_max) + " bytes in total: send less");
+  }
   if (fields.bad_metadata) {
-    return refusal(ErrorCode::internal,
-                   "the metadata has more than 64 pairs, a name of more than 255 bytes, or a -bin value that is no "
-                   "base64");
+    return refusal(ErrorCode::internal, "the metadata has a -bin value that is not valid base64");
   }
   if (fields.path.starts_with('/')) method = host().dispatcher.find(std::string_view(fields.path).substr(1));
   if (method == nullptr || method->json == nullptr || method->json->encoding() != "proto") {

@@ -26,7 +26,8 @@ struct HeaderFields {
   bool post = false;
   bool grpc_content = false;  // content-type is application/grpc, with any suffix.
   bool bad_timeout = false;
-  bool bad_metadata = false;  // A field that can't be metadata, such as -bin without base64, or too many fields.
+  bool bad_metadata = false;  // A field that can't be metadata, such as -bin without base64.
+  bool too_many = false;      // More metadata than a call may have; pairs are missing.
   bool too_large = false;     // The list exceeds metadata_bytes_max; fields are missing.
   bool no_memory = false;     // The fields could not be charged; those with text are missing.
   std::optional<Duration> timeout;
@@ -75,6 +76,7 @@ struct Stream {
   std::int32_t id = 0;
   std::uint32_t call = 0;  // Slot in the low 16 bits, generation in the high 16 bits.
   bool open = false;       // HTTP/2 has the stream.
+  Time opened{};           // When it was opened.
   bool busy = false;       // The session uses it: it is not reused although it may be closed.
   // A client's request that waits until the server allows another stream. HTTP/2 does not have it yet, and id is 0.
   bool waiting = false;

@@ -32,9 +32,59 @@ TEST(GrpcFlood, Ping) {
 }
 
 TEST(GrpcFlood, PingSoonerThanAllowed) {
-  ServerLog server;
+  ServerLog server({.ping_interval_min = std::chrono::minutes(5)});
   EXPECT_EQ(flood(server, 100, [](std::size_t) { return frame(6, 0, 0, "12345678"); }), 4U);
   EXPECT_THAT(take_output(server.machine, server.output), HasSubstr("too_many_pings"));
+}
+
+// Clients of HTTP/2 test a connection whose response is slow. The server sends nothing meanwhile.
+TEST(GrpcFlood, KeepalivesOfASlowStreamAreServed) {
+  ServerLog server;
+  server.silent = true;
+  Time now{};
+  EXPECT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/stream")), now));
+  for (int i = 0; i < 1000; ++i) {
+    now += std::chrono::milliseconds(500);
+    ASSERT_TRUE(server.feed(frame(6, 0, 0, "12345678"), now)) << i << why(server);
+    EXPECT_EQ(take_output(server.machine, server.output).empty(), false);
+  }
+}
+
+// Callers that give up calls they have waited for end none of their other calls.
+TEST(GrpcFlood, ResetsOfCallsThatHaveLivedAreServed) {
+  ServerLog server;
+  server.silent = true;
+  Time now{};
+  EXPECT_TRUE(server.feed(hello(), now));
+  std::uint32_t id = 1;
+  for (int round = 0; round < 500; ++round) {
+    const std::uint32_t first = id;
+    for (; id < first + 200; id += 2) ASSERT_TRUE(server.feed(frame(1, 4, id, request_fields("/stream")), now));
+    now += std::chrono::milliseconds(20);  // 5,000 resets a second.
+    for (std::uint32_t one = first; one != id; one += 2) {
+      ASSERT_TRUE(server.feed(frame(3, 0, one, std::string("\0\0\0\10", 4)), now)) << round << why(server);
+    }
+    take_output(server.machine, server.output);
+  }
+}
+
+TEST(GrpcFlood, TooLargeHeaderListFailsItsCallOnly) {
+  ServerLog server;
+  server.silent = true;
+  std::string large = request_fields("/large");
+  for (int i = 0; i < 360; ++i)
+    large += hpack({{"x-large", std::string(100, 'x')}});  // 50 KiB, which is 70 KiB as a list.
+  EXPECT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/first")))) << why(server);
+  ASSERT_TRUE(server.feed(frame(1, 4, 3, large))) << why(server);
+  ASSERT_TRUE(server.feed(frame(1, 4, 5, request_fields("/next")))) << why(server);
+  EXPECT_THAT(server.events[3].at(0), HasSubstr("too-large"));
+  EXPECT_THAT(server.events[5].at(0), HasSubstr("/next"));
+  std::string endless = request_fields("/endless");
+  for (int i = 0; i < 400; ++i) endless += hpack({{"x-large", std::string(100, 'x')}});
+  std::size_t frames = 0;
+  EXPECT_TRUE(server.feed(frame(1, 0, 7, endless))) << why(server);
+  while (frames < 20 && server.feed(frame(9, 0, 7, endless.substr(request_fields("/endless").size())))) ++frames;
+  EXPECT_LE(frames, 5U);
 }
 
 TEST(GrpcFlood, Settings) {
