@@ -205,7 +205,9 @@ TEST_F(TlsGrpc, RefusesPlainTextWithAReason) {
 TEST_F(TlsGrpc, IsSelectedByAlpn) {
   start_grpc();
   EXPECT_HAS(s_client("-alpn h2"), "ALPN protocol: h2");
-  // Routes are served by HTTP/1.1 only, so a client that speaks both gets it.
+  // HTTP/2 carries both gRPC and the routes: clients that can use gRPC offer both.
+  EXPECT_HAS(s_client("-alpn http/1.1,h2"), "ALPN protocol: h2");
+  EXPECT_HAS(s_client("-alpn http/1.1"), "ALPN protocol: http/1.1");
   EXPECT_EQ(curl("--http2"), "hello over http");
 }
 

@@ -143,12 +143,12 @@ std::string alpn_names(const ProtocolList& protocols) {
   const auto add = [&names](std::string_view name) {
     if (!name.empty()) names.append(1, static_cast<char>(name.size())).append(name);
   };
-  // HTTP/2 is last: clients of gRPC offer nothing else, and other clients get more from HTTP/1.1 here.
-  for (const auto& protocol : protocols) {
-    if (protocol->alpn() != "h2") add(protocol->alpn());
-  }
+  // HTTP/2 is first: it carries gRPC and the requests of HTTP. Clients that can use gRPC offer HTTP/1.1 too.
   for (const auto& protocol : protocols) {
     if (protocol->alpn() == "h2") add("h2");
+  }
+  for (const auto& protocol : protocols) {
+    if (protocol->alpn() != "h2") add(protocol->alpn());
   }
   add(native_alpn);
   return names;
