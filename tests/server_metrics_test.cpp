@@ -179,6 +179,33 @@ TEST(ServerMetrics, EveryMethodHasOutcomesBytesAndTimes) {
   EXPECT_GT(value_of(text, "hawser_loop_busy_seconds_total{loop=\"0\"}"), 0);
 }
 
+Result<std::uint16_t> fail_as(std::uint16_t code) { return fail(static_cast<ErrorCode>(code), "no"); }
+
+TEST(ServerMetrics, RefusalsOfCallersHaveTheirOwnCodes) {
+  MetricRegistry registry;
+  Server server({.listen = "127.0.0.1:0"});
+  server.register_handler<fail_as>();
+  ASSERT_TRUE(server.start());
+  const std::shared_ptr<void> registration = collect_metrics(registry, server);
+  sync_wait([](std::string address) -> Task<void> {
+    Client client({.transports = {.required = "stream"}});
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    for (const ErrorCode code : {ErrorCode::stale_handle, ErrorCode::permission_denied, ErrorCode::unauthenticated}) {
+      AWAIT(reply, client.call<fail_as>(static_cast<std::uint16_t>(code)));
+      EXPECT_FALSE(reply);
+    }
+  }(server.address()));
+  const std::string text = registry.render(MetricFormat::prometheus);
+  for (const std::string code : {"stale_handle", "permission_denied", "unauthenticated"}) {
+    EXPECT_EQ(
+        value_of(text, "hawser_server_method_calls_total{method=\"hawser::server_metrics_test::fail_as\",code=\"" +
+                           code + "\"}"),
+        1);
+  }
+  EXPECT_EQ(to_string(static_cast<ErrorCode>(static_cast<int>(ErrorCode::unauthenticated) + 1)), "unknown_code");
+}
+
 TEST(ServerMetrics, EndWithTheirRegistration) {
   MetricRegistry registry;
   {

@@ -27,7 +27,7 @@ namespace hawser::rpc {
 // that take longer have the times of their ticks.
 class MethodCounters {
  public:
-  static constexpr std::size_t codes = static_cast<std::size_t>(ErrorCode::internal) + 1;
+  static constexpr std::size_t codes = static_cast<std::size_t>(ErrorCode::unauthenticated) + 1;  // The last one.
   using Buckets = detail::LogLinear<4, 42>;  // As in HistogramSnapshot.
 
   // An application may have made up the code of an error. The other functions take known codes.
