@@ -111,10 +111,13 @@ Task<Document> loops_page(PageState& state, HttpRequest&) {
 
 Task<Document> memory_page(PageState& state, HttpRequest&) {
   Document document{.path = "/memory", .title = "Memory"};
-  Table budgets{
-      .key = "budgets",
-      .title = "Received data that is kept",
-      .columns = {{"loop", "loop", true}, {"used", "used", true}, {"limit", "limit", true}, {"part", "part", true}}};
+  Table budgets{.key = "budgets",
+                .title = "Received data that is kept, and replies that wait",
+                .columns = {{"loop", "loop", true},
+                            {"used", "used", true},
+                            {"unsent", "of which replies", true},
+                            {"limit", "limit", true},
+                            {"part", "part", true}}};
   std::size_t number_of_loop = 0;
   for (const rpc::LoopReport& loop : Inspector::loops(state.server)) {
     const double part = loop.receive_bytes_max == 0
@@ -124,11 +127,12 @@ Task<Document> memory_page(PageState& state, HttpRequest&) {
     shown.text += " %";
     shown.alarm = part > 0.5;
     budgets.rows.push_back({number(number_of_loop++), bytes_cell(static_cast<double>(loop.receive_bytes)),
+                            bytes_cell(static_cast<double>(loop.unsent_bytes)),
                             bytes_cell(static_cast<double>(loop.receive_bytes_max)), std::move(shown)});
   }
   budgets.note =
-      "Beyond the limit (ServerOptions::receive_bytes_max) requests are refused with `overloaded`. Connections by "
-      "memory: /connections.";
+      "Beyond the limit (ServerOptions::receive_bytes_max) requests are refused with `overloaded`, and replies wait "
+      "with at most 64 KiB for each connection. Connections by memory: /connections.";
   document.tables.push_back(std::move(budgets));
   document.tables.push_back(facts("refusals", "Refusals",
                                   {{"memory refusals", number(state.server.counters().memory_refusals)},

@@ -211,6 +211,15 @@ def connections(_channel, address):
         c.close()
 
 
+def full_speed(channel):
+    """Asks for more than the server's backlog may hold. The client reads all the time, so no call is refused."""
+    bulk = stub(channel, "Bulk")
+    for count, size in ((64, 1 << 20), (200, 100_000)):
+        calls = [bulk.future(b"%d" % size, timeout=PATIENCE) for _ in range(count)]
+        for call in calls:
+            expect(len(call.result()) == size)
+
+
 def steady(channel):
     """A well-behaved client, for tests in which others attack the server."""
     for _ in range(20):

@@ -33,6 +33,9 @@ Raw repeat(Context& context, Raw request) {
   return request;
 }
 
+// Answers with as many bytes as the request, a number, says.
+Raw bulk(Raw request) { return {std::string(static_cast<std::size_t>(std::stoul(request.bytes)), 'b')}; }
+
 Task<Result<Raw>> sleep(Context& context, Raw request) {
   const Running running;
   auto pause = context.loop().sleep(std::chrono::hours(1), context.token());
@@ -151,6 +154,7 @@ std::atomic<int>& raw_handlers_running() {
 void register_raw_service(Server& server) {
   using namespace raw_handlers;
   add<repeat>(server, "Echo");
+  add<bulk>(server, "Bulk");
   add<sleep>(server, "Sleep");
   add<running_handlers>(server, "Running");
   add<deadline>(server, "Deadline");

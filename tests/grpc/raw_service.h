@@ -30,7 +30,7 @@ class RawBodies final : public detail::JsonTranscoder {
 // Number of handlers of Sleep, Converse and Watch that run.
 std::atomic<int>& raw_handlers_running();
 
-// Registers "test.Raw/..." : Echo, Sleep, Running, Deadline, Fail, Count, Sum, Converse, Watch, SucceedAt.
+// Registers "test.Raw/..." : Echo, Bulk, Sleep, Running, Deadline, Fail, Count, Sum, Converse, Watch, SucceedAt.
 void register_raw_service(Server& server);
 
 }  // namespace hawser::testing_tools

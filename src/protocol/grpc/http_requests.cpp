@@ -58,11 +58,6 @@ bool ServerSession::plain_receives(const Stream& stream) const noexcept {
 std::optional<Error> ServerSession::refusal(std::size_t beyond) const {
   // Streams that begin when the connection goes away are reset: on_headers().
   if (full_for_accepted(calls_max(), beyond)) return full_for_accepted_error(calls_max());
-  if (machine_.waiting_bytes() > host().options.send_backlog_bytes_max) {
-    return Error{ErrorCode::overloaded, ErrorScope::call, Initiator::peer, 0,
-                 "more than send_backlog_bytes_max bytes of responses wait for the client: it must read them before it "
-                 "sends another request"};
-  }
   return std::nullopt;
 }
 

@@ -188,13 +188,18 @@ void Machine::keep(Stream& stream) {
   stream.message = stream.kept.bytes();
   stream.message_block = stream.kept.block();
   if (account_ == nullptr) return;
-  if (copied ? stream.kept_charge.add(*account_, stream.kept.size())
+  if (copied ? stream.kept_charge.add(*account_, stream.kept.size(), stream.kept.size() <= held_bytes_least)
              : stream.kept_charge.keep(*account_, stream.kept)) {
     return;
   }
   bad(stream, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
                "the message does not fit into the memory for what is received and kept (receive_bytes_max): send again "
                "later"});
+}
+
+bool Machine::hold_message(Stream& stream) {
+  if (stream.kept.block() == nullptr) keep(stream);
+  return stream.take == Stream::Take::keep_one;
 }
 
 void Machine::bad(Stream& stream, const Error& why) {

@@ -172,6 +172,10 @@ class Machine {
   // The result of on_packed(), whose charge has been released; ignored if the stream does not wait for it any more. May
   // deliver more. Not from within receive(), except from on_packed().
   void unpacked(std::uint32_t call, Result<Buffer> message);
+  // The whole message, which lies in the memory that is being received, is used later. On failure, on_bad() of the sink
+  // has been called. Messages of at most held_bytes_least are always held: the number of streams bounds them.
+  bool hold_message(Stream& stream);
+  static constexpr std::size_t held_bytes_least = 1024;
   // The receiver has `bytes` less of the stream's items. May deliver more.
   void release(Stream& stream, std::size_t bytes);
 

@@ -42,6 +42,7 @@ ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Str
       goaway_timer_(*this),
       calls_pace_(*this, false),
       plain_pace_(*this, true),
+      wait_(*this),
       discard_timer_(*this),
       machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()) {
   Loop& loop = host.loop;
@@ -151,11 +152,6 @@ std::optional<Error> ServerSession::check_request(const Stream& stream, const rp
                    "grpc-encoding names a compression that this server does not have: see grpc-accept-encoding");
   }
   if (full(calls_max())) return full_error(calls_max());
-  if (machine_.waiting_bytes() > host().options.send_backlog_bytes_max) {
-    return refusal(ErrorCode::overloaded,
-                   "more than send_backlog_bytes_max bytes of replies wait for the client: it "
-                   "must read them before it calls again");
-  }
   return std::nullopt;
 }
 
@@ -237,6 +233,14 @@ void ServerSession::on_end(Stream& stream) {
                   stream.messages == 0 ? "the request of a unary method has no message"
                                        : "the request of a unary method has more than one message");
   }
+  if (begins_later(stream.call)) {
+    static_cast<void>(machine_.hold_message(stream));
+  } else {
+    begin_call(stream);
+  }
+}
+
+void ServerSession::begin_call(Stream& stream) {
   // Other calls have begun since the headers arrived.
   if (const std::optional<Error> why = refusal(0)) return refuse(stream, status_of(*why), why->text);
   message_received();
@@ -298,9 +302,7 @@ void ServerSession::on_sent(Stream& stream, std::uint32_t credit) {
   if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_credit(credit));
 }
 
-bool ServerSession::has_room() const noexcept {
-  return backlog() + machine_.waiting_bytes() <= host().options.send_backlog_bytes_max;
-}
+bool ServerSession::has_room() const noexcept { return backlog() + machine_.waiting_bytes() <= backlog_mark(); }
 
 // ---- Replies ----
 
@@ -424,9 +426,12 @@ bool ServerSession::request_compressed(std::uint32_t call) const noexcept {
 
 void ServerSession::produce() {
   machine_.pump();
+  set_waiting(machine_.waiting_bytes());
   if (!failed_ && machine_.failure()) fail_machine(*machine_.failure());
   if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
   if (http_ != nullptr && has_room()) http_->on_room();
+  if (!waiting_.empty()) [[unlikely]]
+    begin_waiting();
   if (closed() || finishing()) return;
   if (machine_.take_discarding() && !discard_timer_.running()) start_discard_timer();
   close_if_done();
@@ -489,6 +494,8 @@ void ServerSession::on_end(const Error& reason) {
   goaway_timer_.stop();
   calls_pace_.stop();
   plain_pace_.stop();
+  wait_.stop();
+  waiting_.clear();
   discard_timer_.stop();
   unpacking_stop_.request_stop();  // Messages that wait for a thread are memory that is not charged any more.
   machine_.close_all(reason);

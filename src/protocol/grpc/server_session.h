@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -95,10 +96,20 @@ class ServerSession final : public rpc::ByteSession,
     ServerSession& session;
   };
 
+  // Begins a request that waits although the client has taken nothing of the responses for a while: it may be unable to
+  // take those before it has this one. They may add send_backlog_bytes_max bytes to the responses that wait.
+  struct WaitTimer : Timer {
+    explicit WaitTimer(ServerSession& owner) noexcept : Timer(&WaitTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<WaitTimer&>(timer).session.check_waiting(); }
+    ServerSession& session;
+  };
+
   // ---- rpc::ByteSession ----
   std::size_t take(Bytes bytes, Block& block) override;
   bool receiving() const noexcept override;
-  bool working() const noexcept override { return !unpacking_.empty() || (http_ != nullptr && http_->working()); }
+  bool working() const noexcept override {
+    return !unpacking_.empty() || !waiting_.empty() || (http_ != nullptr && http_->working());
+  }
   void produce() override;
   void on_end(const Error& reason) override;
   void on_no_calls() override { close_if_done(); }
@@ -122,6 +133,7 @@ class ServerSession final : public rpc::ByteSession,
   rpc::PortHost& port_host() noexcept override { return host(); }
   detail::ReceiveAccount& receive_account() noexcept override { return account(); }
   std::optional<Error> refusal(std::size_t beyond) const override;
+  bool begins_later(std::uint32_t call) override;
   Error no_memory() override { return unkept_error(account()); }
   void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) override {
     serve(method, request);
@@ -149,6 +161,11 @@ class ServerSession final : public rpc::ByteSession,
   const codec::DecodeLimits& decode_limits() const noexcept override { return host().options.decode_limits; }
 
   Task<void> unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge);
+  // True if calls can't begin now because the client has not taken earlier responses.
+  bool calls_wait() noexcept;
+  void begin_waiting(bool one_at_least = false) noexcept;
+  void check_waiting() noexcept;
+  void begin_call(Stream& stream);
   Call& call_of(const Stream& stream);
   void begin_plain(Stream& stream);
   // False while the request of the stream does not wait for its client.
@@ -179,6 +196,9 @@ class ServerSession final : public rpc::ByteSession,
   const GrpcOptions options_;
   detail::WaitingWriter writers_;
   std::vector<Call> calls_by_slot_;
+  std::deque<std::uint32_t> waiting_;  // Calls that wait for calls_wait() to end, in order. Some have ended meanwhile.
+  std::size_t late_bytes_max_ = 0;     // Bound of what waits when wait_ begins a call; 0 until it has to.
+  std::uint64_t taken_at_check_ = 0;   // Bytes that the client had taken when wait_ was started.
   // The message between begin_reply() or begin_item() and its end.
   Stream* begun_ = nullptr;
   MessageWriter writer_;
@@ -193,6 +213,7 @@ class ServerSession final : public rpc::ByteSession,
   GoawayTimer goaway_timer_;    // Runs while the client has not acknowledged the first step.
   PaceTimer calls_pace_;        // Runs while there are streams of gRPC, and write_timeout is not forever.
   PaceTimer plain_pace_;        // Likewise for requests that are not gRPC.
+  WaitTimer wait_;              // Runs while calls wait.
   DiscardTimer discard_timer_;  // Runs while requests that have been answered have not ended.
   std::uint64_t arrived_ = 0;
   std::uint64_t arrived_at_check_ = 0;

@@ -247,14 +247,19 @@ void StreamExchange::on_end() {
     room_.notify_all();
     return;
   }
-  const Buffer kept = body_;  // An answer in place releases it before the handler returns.
-  body_charge_.reset();
   rpc::PortHost& host = host_.port_host();
   if (plan_.kind == Kind::health) {
     if (host.stopping.stop_requested()) return respond(503, "text/plain", "stopping\n");
     return respond(200, "text/plain", "OK\n");
   }
   host.counters.calls.add(1);
+  if (!host_.begins_later(call_)) begin_late();
+}
+
+void StreamExchange::begin_late() {
+  if (call_ == 0) return;
+  const Buffer kept = body_;  // An answer in place releases it before the handler returns.
+  body_charge_.reset();
   if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond())) return refuse(status_of(why->code), *why);
   if (plan_.gunzip && body_bytes_ != 0) return unpack(kept.slice(0, body_bytes_));
   run(kept.bytes().first(body_bytes_), kept.block());

@@ -37,6 +37,7 @@ class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink,
   std::size_t on_body(Bytes bytes) override;
   bool receives() const noexcept override { return !parts_.active || (parts_.reading && !parts_.ended); }
   void on_end() override;
+  void begin_late() override;
   void on_gone() override;
   void on_sent() override { room_.notify_all(); }
   void fail_call(const Error& error) override { reply_error(call_, error); }

@@ -46,10 +46,12 @@ ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stre
       closing_(std::make_unique<Closing>()),
       receive_peer_(host.receive_peers.find(peer_name())),
       account_(&host.budget, receive_peer_.get()),
+      send_charge_(account_, &host.counters.unsent_bytes),
       first_(Buffer::copy_of(first)),
       rest_(*this),
       life_(*this) {
-  watermark_.set(host.options.send_backlog_bytes_max, 0);
+  mark_ = mark_wanted_ = std::min(host.options.send_backlog_bytes_max, SIZE_MAX - 1);
+  watermark_.set(mark_, 0);
 }
 
 ByteSession::~ByteSession() {
@@ -266,8 +268,11 @@ void ByteSession::borrow(std::span<const ConstBuffer> pieces, SendCompletion* ow
 
 void ByteSession::queued_more() {
   if (stream_ == nullptr) return sending_.clear();
-  if (sending_.bytes() >= early_flush_bytes) send_queued();
-  if (stream_ == nullptr) return;
+  if (sending_.bytes() >= early_flush_bytes) {
+    send_queued();
+    if (stream_ == nullptr) return;
+    charge_backlog();
+  }
   watermark_.on_commit(sending_.bytes());
   if (watermark_.passed() && !full_) {
     full_ = true;
@@ -279,6 +284,8 @@ void ByteSession::queued_more() {
 void ByteSession::flush() {
   if (sending_now_ || stream_ == nullptr) return;
   send_queued();
+  if (stream_ == nullptr) return;
+  charge_backlog();
   drained();
   if (stream_ == nullptr) return;
   if (finishing_ && sending_.empty() && !std::exchange(finished_, true)) {
@@ -319,6 +326,13 @@ void ByteSession::sendable(std::size_t bytes) {
   flush();
 }
 
+// Whoever waits for the previous mark continues at the next drained().
+void ByteSession::change_mark() noexcept {
+  const std::size_t mark = send_charge_.mark(mark_wanted_);
+  if (mark == std::exchange(mark_, mark)) return;
+  watermark_.set(mark, watermark_.passed() ? SIZE_MAX : sending_.bytes());
+}
+
 void ByteSession::drained() {
   if (stream_ == nullptr || !watermark_.on_sent(sending_.bytes())) return;
   full_ = false;
@@ -329,7 +343,9 @@ void ByteSession::drained() {
 
 void ByteSession::options_changed() {
   if (stream_ == nullptr) return;
-  watermark_.set(host().options.send_backlog_bytes_max, sending_.bytes());
+  mark_wanted_ = std::min(host().options.send_backlog_bytes_max, SIZE_MAX - 1);
+  mark_ = send_charge_.mark(mark_wanted_);
+  watermark_.set(mark_, sending_.bytes());
   full_ = watermark_.passed();
   if (!full_) {
     // Whoever waited for the previous mark continues.
@@ -448,7 +464,7 @@ void ByteSession::end_if_slow(std::uint64_t bytes) {
   slow_messages_ = messages_;
   slow_arrived_ = arrived_;
   slow_sent_ = sent_;
-  slow_backlog_ = backlog();
+  slow_backlog_ = backlog() + waiting_;
   if (same && moved < bytes) return end_session(slow_error(false, bytes, account_));
   if (waits) end_session(slow_error(true, bytes, account_));
 }
@@ -479,6 +495,8 @@ void ByteSession::end_session(const Error& why) {
   begin_ending();
   log_closed(why);
   sending_.clear();
+  waiting_ = 0;
+  send_charge_.set(0);
   if (!taking_) drop_block();
   account_.set_arriving(0);
   try {

@@ -10,6 +10,7 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
 #include "rpc/port/port_session.h"
+#include "rpc/session/send_charge.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
 #include "transport/common/send_queue.h"
@@ -44,7 +45,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
     report.transport = peer_name().starts_with("unix:") ? "unix" : "tcp";
     report.received_bytes = arrived_;
     report.sent_bytes = sent_;
-    report.backlog = backlog();
+    report.backlog = backlog() + waiting_;
     report.memory_bytes = account_.used();
     report.paused = read_paused_;
     report.link = transport::link_facts_of(stream_.get());
@@ -82,7 +83,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   virtual bool replies_due() const noexcept { return false; }
   // True while a message of the peer has begun and is not complete, so that end_if_slow() applies.
   virtual bool receiving() const noexcept = 0;
-  // The backlog was above send_backlog_bytes_max, and half of that is free again.
+  // The backlog was above backlog_mark(), and half of that is free again.
   virtual void on_drained() {}
   // Adds bytes to the queue that can be sent now. Called at each send_soon() and whenever the queue has been sent, for
   // protocols that decide late what is sent next.
@@ -121,7 +122,17 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   std::size_t backlog() const noexcept { return sending_.bytes(); }
   // Bytes that the peer, or the kernel on its behalf, has taken so far.
   std::uint64_t sent_bytes() const noexcept { return sent_; }
-  bool has_room() const noexcept { return backlog() <= host().options.send_backlog_bytes_max; }
+  // At most send_backlog_bytes_max; less while the memory of the connection, its peer or the loop is used up.
+  std::size_t backlog_mark() const noexcept { return mark_; }
+  bool has_room() const noexcept { return backlog() <= mark_; }
+  // False while that memory is used up.
+  bool memory_left() const noexcept { return mark_ == mark_wanted_; }
+  // For a protocol that keeps bytes which cannot be queued yet. They count as the backlog does, except that the
+  // connection is still read.
+  void set_waiting(std::size_t bytes) noexcept {
+    waiting_ = bytes;
+    charge_backlog();
+  }
   void replies_are_done() { update_reading(); }
 
   // While the session is paused, nothing is received and take() is not called.
@@ -188,6 +199,11 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void flush();
   void send_queued();
   void drained();
+  void charge_backlog() noexcept {
+    if (send_charge_.set(sending_.bytes() + waiting_) || mark_ != mark_wanted_) [[unlikely]]
+      change_mark();
+  }
+  void change_mark() noexcept;
   void watch_backlog();
   void check_life();
   void check_end();
@@ -196,6 +212,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   std::unique_ptr<Closing> closing_;           // Non-null until then.
   const std::shared_ptr<detail::ReceivePeer> receive_peer_;
   detail::ReceiveAccount account_;
+  SendCharge send_charge_;
 
   Buffer first_;
   Block* block_ = nullptr;  // Its bytes [begin_, end_) are received and not taken yet.
@@ -216,9 +233,12 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
 
   transport::SendQueue sending_;
   transport::BacklogWatermark watermark_;
-  bool blocked_ = false;      // The stream did not accept all bytes: wait for sendable().
-  bool sending_now_ = false;  // send_queued() is running.
-  bool full_ = false;         // Reading is paused because of the backlog.
+  std::size_t mark_ = 0;         // The mark of watermark_.
+  std::size_t mark_wanted_ = 0;  // Its value while memory is left.
+  std::size_t waiting_ = 0;      // See set_waiting().
+  bool blocked_ = false;         // The stream did not accept all bytes: wait for sendable().
+  bool sending_now_ = false;     // send_queued() is running.
+  bool full_ = false;            // Reading is paused because of the backlog.
   bool finishing_ = false;
   bool finished_ = false;    // The stream's end has been passed to it.
   bool peer_ended_ = false;  // The peer has ended its direction.

@@ -38,6 +38,9 @@ class HttpStreamHost {
   // The reason for which the call of a request that was accepted may not begin, or nothing. A session that goes away
   // still serves such requests. `beyond`: so many calls more than ServerOptions::calls_max may be in flight.
   virtual std::optional<Error> refusal(std::size_t beyond) const = 0;
+  // True if the request, which has come whole, must wait until the client has taken earlier responses:
+  // HttpExchange::begin_late() follows, unless on_gone() comes before.
+  virtual bool begins_later(std::uint32_t call) = 0;
   // The error for a request that cannot be kept. Counts it.
   virtual Error no_memory() = 0;
   // Runs the handler, which answers the sink of `request`.
@@ -75,6 +78,8 @@ class HttpExchange {
   // False while it does not wait for the client: then the client is not slow.
   virtual bool receives() const noexcept = 0;
   virtual void on_end() = 0;
+  // Runs the request: see HttpStreamHost::begins_later().
+  virtual void begin_late() = 0;
   // The client has reset the stream, or the connection has ended.
   virtual void on_gone() = 0;
   // A part of the response has left the stream's queue.

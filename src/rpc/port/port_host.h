@@ -35,6 +35,7 @@ struct LoopCounters {
   Counter transports_declined;
   Counter memory_refusals;
   Counter slow_peers;
+  Counter unsent_bytes;  // The part of ReceiveBudget::used() that waits to be sent.
   // Connections that were opened, by protocol: the library's own, then those of the server in their order. The last
   // counts all further ones.
   std::array<Counter, 8> opened;

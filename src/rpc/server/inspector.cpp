@@ -184,6 +184,7 @@ std::vector<LoopReport> Inspector::loops(const Server& server) {
                    .connections = loop->counters().open.get(),
                    .calls = loop->counters().calls.get(),
                    .receive_bytes = loop->receive_bytes(),
+                   .unsent_bytes = loop->counters().unsent_bytes.get(),
                    .receive_bytes_max = loop->receive_bytes_max()});
     for (std::size_t i = 0; i < all.back().opened.size(); ++i) {
       all.back().opened[i] = loop->counters().opened[i].get();

@@ -34,6 +34,7 @@ struct LoopReport {
   std::array<std::uint64_t, 8> opened{};  // LoopCounters::opened.
   std::uint64_t calls = 0;
   std::size_t receive_bytes = 0;
+  std::size_t unsent_bytes = 0;  // The part of receive_bytes that waits to be sent.
   std::size_t receive_bytes_max = 0;
 };
 

@@ -87,6 +87,8 @@ void write_loops(MetricWriter& writer, const Server& server, const MetricLabels&
     writer.gauge({"hawser_loop_connections", "Connections of a loop."}, own, static_cast<double>(loop.connections));
     writer.gauge({"hawser_loop_receive_bytes", "Use of receive_bytes_max of a loop.", "bytes"}, own,
                  static_cast<double>(loop.receive_bytes));
+    writer.gauge({"hawser_loop_unsent_bytes", "The part of this use that waits to be sent.", "bytes"}, own,
+                 static_cast<double>(loop.unsent_bytes));
     writer.gauge({"hawser_loop_receive_limit_bytes", "Limit of the memory of a loop for received data.", "bytes"}, own,
                  static_cast<double>(loop.receive_bytes_max));
   }

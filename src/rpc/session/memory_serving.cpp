@@ -293,6 +293,7 @@ void MemoryFrames::end_reply(std::span<const ConstBuffer> pieces, SendCompletion
   transport::Connection& connection = session_.connection();
   const std::uint64_t before = connection.committed();
   end_frame(pieces, owner);
+  if (!ended_ && connection.backlog() > rpc::SendCharge::step_bytes) session_.charge_long_backlog();
   if (ended_) return;
   if (connection.backlog() <= session_.settings().backlog_bytes_max) return unsent_replies_.clear();
   if (session_.held()) return;

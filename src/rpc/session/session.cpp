@@ -17,6 +17,8 @@ Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, 
     : loop_(loop),
       settings_(settings),
       account_(settings.budget, settings.peer.get()),
+      send_charge_(account_, settings.unsent_bytes),
+      backlog_wanted_(settings.backlog_bytes_max),
       connection_(std::move(connection)),
       rest_(*this),
       life_(*this),
@@ -47,15 +49,48 @@ void Session::start_pings() {
 
 void Session::change_settings(std::size_t backlog_bytes_max, Duration ping_interval) {
   if (closed_) return;
-  if (std::exchange(settings_.backlog_bytes_max, backlog_bytes_max) != backlog_bytes_max) {
-    connection_->set_high_watermark(backlog_bytes_max);
-    // The connection waits for another mark now. Whoever waited for the previous one continues.
-    if (connection_->backlog() <= backlog_bytes_max) on_drained();
-  }
+  backlog_wanted_ = backlog_bytes_max;
+  set_backlog_mark(send_charge_.mark(backlog_wanted_));
   if (closed_ || std::exchange(settings_.ping_interval, ping_interval) == ping_interval) return;
   life_.stop();
   last_received_ = last_progress_ = loop_.now();
   start_pings();
+}
+
+void Session::set_backlog_mark(std::size_t bytes) {
+  if (std::exchange(settings_.backlog_bytes_max, bytes) == bytes) return;
+  connection_->set_high_watermark(bytes);
+  // The connection waits for another mark now. Whoever waited for the previous one continues.
+  if (connection_->backlog() <= bytes) on_drained();
+}
+
+void Session::charge_long_backlog() noexcept {
+  if (!account_.bounded()) return;
+  if (connection_->backlog() > send_charge_.charged() + charged_later_max) {
+    connection_->flush();
+    if (closed_) return;
+    charge_backlog();
+    // The mark rises only in check_charge(), because whoever waits continues then.
+    const std::size_t mark = send_charge_.mark(backlog_wanted_);
+    if (mark < settings_.backlog_bytes_max) connection_->set_high_watermark(settings_.backlog_bytes_max = mark);
+  }
+  if (!charge_timer_.running()) charge_timer_.start(loop_, loop_.now());
+}
+
+void Session::charge_backlog() noexcept {
+  const std::size_t backlog = connection_->backlog();
+  send_charge_.set(backlog > SendCharge::step_bytes ? backlog : 0);
+}
+
+void Session::check_charge() noexcept {
+  constexpr Duration interval = std::chrono::milliseconds(20);
+  charge_backlog();
+  if (send_charge_.charged() != 0) charge_timer_.start(loop_, loop_.after(interval));
+  try {
+    set_backlog_mark(send_charge_.mark(backlog_wanted_));
+  } catch (const std::bad_alloc&) {
+    end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+  }
 }
 
 void Session::require_proof(std::unique_ptr<transport::PathProof> proof, Time deadline) {
@@ -344,6 +379,8 @@ void Session::end_session(const Error& reason) {
   if (std::exchange(closed_, true)) return;
   life_.stop();
   rest_.stop();
+  charge_timer_.stop();
+  send_charge_.set(0);
   const std::uint64_t sent = connection_->sent();
   connection_->abort();
   if (guard_ != nullptr) guard_->end();

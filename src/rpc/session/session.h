@@ -12,6 +12,7 @@
 #include "hawser/stream.h"
 #include "hawser/transport/connection.h"
 #include "rpc/negotiation/path_guard.h"
+#include "rpc/session/send_charge.h"
 #include "wire/frame.h"
 
 namespace hawser::detail {
@@ -30,10 +31,11 @@ struct SessionSettings {
   std::size_t calls_max = 0;                          // Limit of the calls in flight on the connection.
   std::uint32_t peer_window_bytes = 0;                // The peer's grant to each of our streams at its start.
   std::uint32_t own_window_bytes = 0;                 // Our grant to each of the peer's streams at its start.
-  std::size_t backlog_bytes_max = 0;
+  std::size_t backlog_bytes_max = 0;  // Lower while the memory of the connection, its peer or the loop is used up.
   Duration ping_interval = forever;
   codec::DecodeLimits decode_limits = {};
   detail::ReceiveBudget* budget = nullptr;    // Pays for received data that is kept; null: not counted.
+  OwnedCounter* unsent_bytes = nullptr;       // Counts what is charged for sending; null: not counted.
   std::shared_ptr<detail::ReceivePeer> peer;  // Counts the memory of all the peer's connections; null: not counted.
   bool beside_stream = false;  // Messages go beside the stream: should they stop, the peer may live and be reached
                                // otherwise.
@@ -161,6 +163,10 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   // Reads nothing of the peer until it has taken half of send_backlog_bytes_max. A client must not do this because of
   // its own requests: the server may be waiting until the client has read replies.
   void hold() noexcept;
+  // Called when the backlog has become longer than SendCharge::step_bytes. What is not sent by the end of the tick is
+  // charged then, and more than charged_later_max at once. It may lower settings().backlog_bytes_max.
+  void charge_long_backlog() noexcept;
+  static constexpr std::size_t charged_later_max = std::size_t{1} << 20;
   // The message that is being delivered has made this side copy these bytes. A copy of copied_bytes_per_work bytes
   // counts as one byte of a head.
   void add_copied(std::size_t bytes) noexcept { work_ += bytes / copied_bytes_per_work; }
@@ -186,6 +192,13 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
     Session& session;
   };
 
+  // Runs while a backlog is or may have to be charged: the connection does not notify of each byte that it has sent.
+  struct ChargeTimer : Timer {
+    explicit ChargeTimer(Session& owner) noexcept : Timer(&ChargeTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<ChargeTimer&>(timer).session.check_charge(); }
+    Session& session;
+  };
+
   // transport::MessageSink
   void on_message(const transport::Message& message) final;
   void on_closed(const Error& reason) final { end_session(reason); }
@@ -193,7 +206,11 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   // detail::StreamChannel
   Loop& stream_loop() noexcept final { return loop_; }
   std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) final;
-  void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) final { end_frame(pieces, owner); }
+  void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) final {
+    end_frame(pieces, owner);
+    if (!closed_ && connection_->backlog() > SendCharge::step_bytes) [[unlikely]]
+      charge_long_backlog();
+  }
   void send_end(std::uint32_t call) final;
   void send_credit(std::uint32_t call, std::uint32_t bytes) final;
   void copy_and_release_item(SendCompletion& owner) final { copy_or_end(owner); }
@@ -213,12 +230,18 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void check_peer();
   void check_life_at(Time when);
   void start_pings();
+  void set_backlog_mark(std::size_t bytes);
+  void charge_backlog() noexcept;
+  void check_charge() noexcept;
 
   enum class BeginError : std::uint8_t { none, ended, too_long, metadata };
 
   Loop& loop_;
   SessionSettings settings_;
-  detail::ReceiveAccount account_;                // Declared before the members that it pays for.
+  detail::ReceiveAccount account_;  // Declared before the members that it pays for.
+  SendCharge send_charge_;
+  ChargeTimer charge_timer_{*this};
+  std::size_t backlog_wanted_;                    // settings_.backlog_bytes_max while memory is left.
   detail::WaitingWriter writers_;                 // Writers of streams that wait until the backlog is shorter.
   std::unique_ptr<detail::MemoryFrames> memory_;  // Made on first use. Outlives the connection, which uses its loans.
   std::unique_ptr<transport::Connection> connection_;
