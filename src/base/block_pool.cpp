@@ -2,8 +2,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
 
 #include "base/external_block.h"
 
@@ -81,11 +83,13 @@ void BlockPool::free(Block* block) noexcept {
 Block* BlockPool::acquire(std::size_t bytes) {
   if (bytes > class_bytes_max) return allocate(bytes);
   const std::size_t index = class_of(bytes);
+  acquired_bytes_ += class_bytes_min << index;
   if (Block* block = free_[index]; block != nullptr) {
     free_[index] = block->next_free_;
     block->next_free_ = nullptr;
     allow(block->data(), block->size_);
     cached_bytes_ -= block->size_;
+    cached_bytes_least_ = std::min(cached_bytes_least_, cached_bytes_);
     block->references_.store(1, std::memory_order_relaxed);
     return block;
   }
@@ -93,12 +97,27 @@ Block* BlockPool::acquire(std::size_t bytes) {
 }
 
 void BlockPool::release(Block* block) noexcept {
-  if (block->size_ > class_bytes_max || cached_bytes_ + block->size_ > cached_bytes_max) return free(block);
+  const std::size_t bytes = block->size_;
+  if (bytes > class_bytes_max || bytes > acquired_bytes_ || cached_bytes_ + bytes > cached_bytes_max)
+    return free(block);
+  acquired_bytes_ -= bytes;
   Block*& head = free_[class_of(block->size_)];
   block->next_free_ = head;
   head = block;
   cached_bytes_ += block->size_;
   forbid(block->data(), block->size_);
+}
+
+void BlockPool::shrink() noexcept {
+  const std::size_t wanted = cached_bytes_ - cached_bytes_least_;
+  for (std::size_t i = class_count; i-- != 0;) {
+    const std::size_t bytes = class_bytes_min << i;
+    while (free_[i] != nullptr && cached_bytes_ >= wanted + bytes) {
+      free(std::exchange(free_[i], free_[i]->next_free_));
+      cached_bytes_ -= bytes;
+    }
+  }
+  cached_bytes_least_ = cached_bytes_;
 }
 
 Block* Block::allocate(std::size_t bytes) {

@@ -7,8 +7,9 @@
 
 namespace hawser {
 
-// The calling thread's cache of freed blocks, by size class (powers of two). A block returns to the pool of the thread
-// that drops its last reference. The cache is bounded: a block that exceeds the bound is returned to the allocator.
+// The calling thread's cache of freed blocks, by size class (powers of two). A block goes to the pool of the thread
+// that drops its last reference, if that thread has acquired as many bytes: a thread that only drops blocks of others
+// would keep memory that it never uses. The cache is bounded. All other blocks are returned to the allocator.
 class BlockPool {
  public:
   static constexpr std::size_t class_bytes_min = 256;
@@ -28,6 +29,8 @@ class BlockPool {
   void release(Block* block) noexcept;
 
   std::size_t cached_bytes() const noexcept { return cached_bytes_; }
+  // Returns the memory that was in the cache ever since the previous call to the allocator. Called now and then.
+  void shrink() noexcept;
 
   static Block* allocate(std::size_t bytes);
   static void free(Block* block) noexcept;
@@ -37,6 +40,8 @@ class BlockPool {
 
   std::array<Block*, class_count> free_{};
   std::size_t cached_bytes_ = 0;
+  std::size_t cached_bytes_least_ = 0;  // Since the last shrink().
+  std::size_t acquired_bytes_ = 0;      // Acquired by this thread, less those that it has put into the cache.
 };
 
 }  // namespace hawser

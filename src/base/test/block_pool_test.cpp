@@ -65,6 +65,34 @@ TEST(BlockPool, IsBounded) {
   EXPECT_EQ(pool.cached_bytes(), before) << "what is larger than every class is not kept";
 }
 
+// Another thread acquires, this one releases: it must not keep memory that it never uses.
+TEST(BlockPool, AThreadThatOnlyReleasesKeepsNothing) {
+  BlockPool acquires;
+  BlockPool releases;
+  for (int i = 0; i < 100; ++i) releases.release(acquires.acquire(64 * 1024));
+  EXPECT_EQ(releases.cached_bytes(), 0U);
+  // It caches as many bytes as it has acquired itself.
+  releases.release(releases.acquire(64 * 1024));
+  EXPECT_EQ(releases.cached_bytes(), 64U * 1024);
+  releases.release(acquires.acquire(64 * 1024));
+  EXPECT_EQ(releases.cached_bytes(), 64U * 1024);
+}
+
+TEST(BlockPool, ShrinksToWhatIsUsed) {
+  BlockPool pool;
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(pool.acquire(64 * 1024));
+  for (Block* const block : blocks) pool.release(block);
+  pool.shrink();
+  EXPECT_EQ(pool.cached_bytes(), 100U * 64 * 1024) << "all of them were in use since the previous call";
+  for (int i = 0; i < 10; ++i) blocks[static_cast<std::size_t>(i)] = pool.acquire(64 * 1024);
+  for (int i = 0; i < 10; ++i) pool.release(blocks[static_cast<std::size_t>(i)]);
+  pool.shrink();
+  EXPECT_EQ(pool.cached_bytes(), 10U * 64 * 1024) << "ten were used at the same time";
+  pool.shrink();
+  EXPECT_EQ(pool.cached_bytes(), 0U);
+}
+
 TEST(BlockPool, BlocksMayEndOnAnotherThread) {
   std::vector<Buffer> buffers;
   std::thread([&] {

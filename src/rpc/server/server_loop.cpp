@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/idle_memory.h"
 #include "hawser/detail/handler.h"
 #include "rpc/negotiation/dial.h"
 #include "transport/common/framed_connection.h"
@@ -398,6 +399,7 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
       .ping_interval = options.ping_interval,
       .decode_limits = options.decode_limits,
       .budget = &host_.budget,
+      .unsent_bytes = &host_.counters.unsent_bytes,
       .peer = host_.receive_peers.find(connection->peer())};
   host_.counters.transports_declined.add(static_cast<std::int64_t>(attempt->selector->failures()));
   // The handshake may have taken nearly all of its time.
@@ -458,6 +460,8 @@ void ServerLoop::sweep() {
       std::min<std::uint64_t>(options.receive_rate_min, UINT64_MAX / std::max<std::uint64_t>(window_ms, 1));
   const std::uint64_t bytes = late ? 0 : std::max<std::uint64_t>(1, rate * window_ms / 1000);
   for (const auto& session : sessions_) session->end_if_slow(bytes);
+  // After the last connection, this runs once more.
+  release_idle_memory(sessions_.empty());
   if (!sessions_.empty()) start_sweep();
 }
 
