@@ -150,6 +150,28 @@ TEST_F(OffloadedCalls, OfSeveralConnectionsTakeTurns) {
   }(*this));
 }
 
+// A client of bRPC keeps as many blocking calls in flight as it likes, and its server refuses none.
+TEST_F(OffloadedCalls, OfABusyConnectionWaitByDefault) {
+  start(LoopOptions().offload_queue_max);
+  EXPECT_GE(LoopOptions().offload_queue_max / 2, ServerOptions().calls_per_connection_max);
+  loop().run([](OffloadedCalls& self) -> Task<void> {
+    constexpr int calls = 2000;
+    AWAIT(client, self.connect());
+    AWAIT(other, self.connect());
+    AWAIT(many, self.send(*client, 1, calls));
+    AWAIT(more, self.send(*other, calls, calls));
+    auto accepted = self.wait_in_flight(2 * calls);
+    co_await std::move(accepted);
+    self.jobs.opened.set_value();
+    for (auto* const all : {&many, &more}) {
+      for (auto& one : *all) {
+        AWAIT(reply, std::move(one));
+        EXPECT_OK(reply);
+      }
+    }
+  }(*this));
+}
+
 TEST_F(OffloadedCalls, OfOneConnectionLeavePlacesForOthers) {
   start(8);
   loop().run([](OffloadedCalls& self) -> Task<void> {

@@ -47,8 +47,10 @@ struct LoopOptions {
   std::optional<Duration> spin_max = {};
   unsigned offload_threads_max = 4;  // Threads for blocking work, started when they are first needed.
   // Blocking work that waits for a thread. The calls of one connection of a server use at most half of the places that
-  // are free, and connections take turns.
-  std::size_t offload_queue_max = 1024;
+  // are free, and connections take turns. With the default, calls of a connection wait as far as
+  // ServerOptions::calls_per_connection_max allows, unless dozens of connections do the same. Lower it to refuse calls
+  // with `overloaded` early.
+  std::size_t offload_queue_max = 64 * 1024;
   // A warning names a piece of work that has kept the loop from everything else for longer than this, and the method
   // that was called. At most one line a second. `forever`: none.
   Duration blocked_max = std::chrono::milliseconds(100);
