@@ -426,7 +426,7 @@ bool ServerSession::request_compressed(std::uint32_t call) const noexcept {
 
 void ServerSession::produce() {
   machine_.pump();
-  set_waiting(machine_.waiting_bytes());
+  set_waiting(waiting_memory());
   if (!failed_ && machine_.failure()) fail_machine(*machine_.failure());
   if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
   if (http_ != nullptr && has_room()) http_->on_room();

@@ -161,6 +161,8 @@ class ServerSession final : public rpc::ByteSession,
   const codec::DecodeLimits& decode_limits() const noexcept override { return host().options.decode_limits; }
 
   Task<void> unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge);
+  // The memory of responses that wait within the machine, for set_waiting().
+  std::size_t waiting_memory() const noexcept;
   // True if calls can't begin now because the client has not taken earlier responses.
   bool calls_wait() noexcept;
   void begin_waiting(bool one_at_least = false) noexcept;

@@ -13,9 +13,16 @@ constexpr Duration wait_max = std::chrono::milliseconds(200);
 
 }  // namespace
 
+std::size_t ServerSession::waiting_memory() const noexcept {
+  // About what a stream holds beside the bytes of its response: its state, its fields, and the rest of the block.
+  constexpr std::size_t stream_bytes = 4 * 1024;
+  const std::size_t bytes = machine_.waiting_bytes();
+  return bytes <= rpc::SendCharge::step_bytes ? bytes : bytes + machine_.used_streams() * stream_bytes;
+}
+
 bool ServerSession::calls_wait() noexcept {
   // So little is charged when the tick ends.
-  if (backlog() + machine_.waiting_bytes() > rpc::SendCharge::step_bytes) set_waiting(machine_.waiting_bytes());
+  if (backlog() + machine_.waiting_bytes() > rpc::SendCharge::step_bytes) set_waiting(waiting_memory());
   return !has_room();
 }
 
