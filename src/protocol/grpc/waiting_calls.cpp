@@ -15,7 +15,7 @@ constexpr Duration wait_max = std::chrono::milliseconds(200);
 
 std::size_t ServerSession::waiting_memory() const noexcept {
   // About what a stream holds beside the bytes of its response: its state, its fields, and the rest of the block.
-  constexpr std::size_t stream_bytes = 4 * 1024;
+  constexpr std::size_t stream_bytes = 12 * 1024;
   const std::size_t bytes = machine_.waiting_bytes();
   return bytes <= rpc::SendCharge::step_bytes ? bytes : bytes + machine_.used_streams() * stream_bytes;
 }
