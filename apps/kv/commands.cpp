@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "kv/glob.h"
+#include "kv/more_commands.h"
 #include "kv/set_options.h"
 #include "protocol/resp/number.h"
 
@@ -14,22 +19,6 @@ namespace hawser::kv {
 namespace {
 
 using resp::parse_number;
-
-constexpr std::string_view not_integer = "ERR value is not an integer or out of range";
-constexpr std::string_view syntax_error = "ERR syntax error";
-constexpr std::string_view no_memory = "OOM command not allowed when used memory > 'maxmemory'.";
-constexpr std::string_view too_long = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
-
-// False if the key is too long; the reply has been written then.
-bool check_key(Execution& e, std::string_view key) {
-  if (key.size() <= Shard::key_bytes_max) [[likely]]
-    return true;
-  e.out.error("ERR the key has " + std::to_string(key.size()) + " bytes, and at most " +
-              std::to_string(Shard::key_bytes_max) + " are possible");
-  return false;
-}
-
-Key key_of(const Execution& e, std::string_view bytes) { return e.site.store().key(bytes); }
 
 // ---- Reading and writing values ----
 
@@ -110,33 +99,26 @@ void run_mget(Execution& e) {
   const std::int64_t now = e.site.now();
   std::size_t bytes = 0;
   for (const std::string_view key : e.arguments.subspan(1)) {
-    Entry* const entry = e.shard().find(key_of(e, key), now, false);
+    const Key named = key_of(e, key);
+    Entry* const entry = shard_of(e, named).find(named, now, false);
     bytes += 32 + (entry == nullptr ? 0 : entry->value_bytes);
   }
   if (bytes > reply_bytes_max) return e.out.error(values_too_long);
   e.out.array(e.arguments.size() - 1);
   for (const std::string_view key : e.arguments.subspan(1)) {
-    Entry* const entry = e.shard().find(key_of(e, key), now);
+    const Key named = key_of(e, key);
+    Entry* const entry = shard_of(e, named).find(named, now);
     entry != nullptr ? e.out.bulk(entry->value()) : e.out.null();
   }
-}
-
-void run_mset(Execution& e) {
-  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
-    if (!check_key(e, e.arguments[i])) return;
-  }
-  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
-    if (e.shard().set(key_of(e, e.arguments[i]), e.arguments[i + 1], 0) == nullptr) return e.out.error(no_memory);
-  }
-  e.out.ok();
 }
 
 void run_del(Execution& e) {
   std::int64_t removed = 0;
   for (const std::string_view key : e.arguments.subspan(1)) {
-    Entry* const entry = e.shard().find(key_of(e, key), e.site.now(), false);
+    const Key named = key_of(e, key);
+    Entry* const entry = shard_of(e, named).find(named, e.site.now(), false);
     if (entry == nullptr) continue;
-    e.shard().remove(*entry);
+    shard_of(e, named).remove(*entry);
     ++removed;
   }
   e.out.number(removed);
@@ -145,7 +127,8 @@ void run_del(Execution& e) {
 void run_exists(Execution& e) {
   std::int64_t present = 0;
   for (const std::string_view key : e.arguments.subspan(1)) {
-    present += e.shard().find(key_of(e, key), e.site.now()) != nullptr ? 1 : 0;
+    const Key named = key_of(e, key);
+    present += shard_of(e, named).find(named, e.site.now()) != nullptr ? 1 : 0;
   }
   e.out.number(present);
 }
@@ -178,6 +161,37 @@ void run_decrby(Execution& e) {
   if (!parse_number(e.arguments[2], by)) return e.out.error(not_integer);
   if (by == INT64_MIN) return e.out.error("ERR decrement would overflow");
   increment(e, -by);
+}
+
+// As Redis: 17 digits behind the point, without zeros at the end.
+void run_incrbyfloat(Execution& e) {
+  if (!check_key(e, e.arguments[1])) return;
+  constexpr std::size_t digits_max = 5 * 1024;
+  const auto parse = [](std::string_view text, long double& value) {
+    if (text.empty() || text.size() >= digits_max || std::strchr(" \t\n\v\f\r", text.front()) != nullptr) return false;
+    const std::string copy(text);
+    char* end = nullptr;
+    errno = 0;
+    value = std::strtold(copy.c_str(), &end);
+    const bool range = errno == ERANGE && (std::isinf(value) || value == 0);
+    return end == copy.c_str() + copy.size() && !range && !std::isnan(value);
+  };
+  constexpr std::string_view no_number = "ERR value is not a valid float";
+  Entry* const entry = e.shard().find(e.key(), e.site.now(), false);
+  long double value = 0;
+  long double by = 0;
+  if (entry != nullptr && !parse(entry->value(), value)) return e.out.error(no_number);
+  if (!parse(e.arguments[2], by)) return e.out.error(no_number);
+  value += by;
+  if (!std::isfinite(value)) return e.out.error("ERR increment would produce NaN or Infinity");
+  std::string text(digits_max, '\0');
+  text.resize(static_cast<std::size_t>(std::snprintf(text.data(), text.size(), "%.17Lf", value)));
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  if (text == "-0") text = "0";
+  const std::int64_t expires_at = entry == nullptr ? 0 : entry->expires_at;
+  if (e.shard().set(e.key(), text, expires_at) == nullptr) return e.out.error(no_memory);
+  e.out.bulk(text);
 }
 
 // ---- Parts of values ----
@@ -277,10 +291,24 @@ void run_type(Execution& e) { e.out.status(e.shard().find(e.key(), e.site.now())
 
 // ---- All keys ----
 
-void run_dbsize(Execution& e) { e.out.number(static_cast<std::int64_t>(e.shard().size())); }
+// Calls `visit(Shard&)` for all shards if they are held.
+template <class Visit>
+void each_shard(Execution& e, Visit visit) {
+  if (!e.held) return visit(e.shard());
+  for (unsigned i = 0; i < e.site.store().shards(); ++i) visit(e.site.store().site(i).shard());
+}
+
+void run_dbsize(Execution& e) {
+  std::size_t keys = 0;
+  each_shard(e, [&](Shard& shard) { keys += shard.size(); });
+  e.out.number(static_cast<std::int64_t>(keys));
+}
 
 void run_flush(Execution& e) {
-  e.shard().clear();
+  const bool known = e.arguments.size() == 1 ||
+                     (e.arguments.size() == 2 && (is_word(e.arguments[1], "async") || is_word(e.arguments[1], "sync")));
+  if (!known) return e.out.error(syntax_error);
+  each_shard(e, [](Shard& shard) { shard.clear(); });
   e.out.ok();
 }
 
@@ -305,18 +333,20 @@ bool pattern_fits(Execution& e, std::string_view pattern) {
 void run_keys(Execution& e) {
   std::vector<std::string> keys;
   std::size_t bytes = 0;
-  std::uint64_t cursor = 0;
   const std::string_view pattern = e.arguments[1];
   if (!pattern_fits(e, pattern)) return;
   const bool all = pattern == "*";
   std::uint64_t steps = 0;
-  do {
-    cursor = e.shard().scan(cursor, e.site.now(), [&](Entry& entry) {
-      if (steps > keys_steps_max || (!all && !matches_glob(pattern, entry.key(), steps))) return;
-      bytes += entry.key_bytes + sizeof(std::string);
-      if (bytes <= reply_bytes_max) keys.emplace_back(entry.key());
-    });
-  } while (cursor != 0 && bytes <= reply_bytes_max && steps <= keys_steps_max);
+  each_shard(e, [&](Shard& shard) {
+    std::uint64_t cursor = 0;
+    do {
+      cursor = shard.scan(cursor, e.site.now(), [&](Entry& entry) {
+        if (steps > keys_steps_max || (!all && !matches_glob(pattern, entry.key(), steps))) return;
+        bytes += entry.key_bytes + sizeof(std::string);
+        if (bytes <= reply_bytes_max) keys.emplace_back(entry.key());
+      });
+    } while (cursor != 0 && bytes <= reply_bytes_max && steps <= keys_steps_max);
+  });
   if (steps > keys_steps_max) return e.out.error("ERR the pattern takes too long for so many keys: use SCAN");
   if (bytes > reply_bytes_max) return e.out.error(keys_too_long);
   write_keys(e, keys);
@@ -346,12 +376,14 @@ void run_scan(Execution& e) {
   // Bounds the time of one call.
   constexpr std::int64_t count_max = 10'000;
   constexpr std::size_t bytes_max = std::size_t{4} << 20;
-  constexpr std::uint64_t bucket_mask = (std::uint64_t{1} << cursor_shard_shift) - 1;
+  // Buckets without keys take little time.
+  const std::int64_t buckets_max = std::max<std::int64_t>(1024, 16 * std::min(count, count_max));
   std::vector<std::string> keys;
   std::size_t bytes = 0;
   std::int64_t seen = 0;
+  std::int64_t buckets = 0;
   std::uint64_t steps = 0;
-  std::uint64_t bucket = cursor & bucket_mask;
+  std::uint64_t bucket = cursor >> cursor_shard_bits;
   do {
     bucket = e.shard().scan(bucket, e.site.now(), [&](Entry& entry) {
       ++seen;
@@ -359,12 +391,16 @@ void run_scan(Execution& e) {
       bytes += entry.key_bytes;
       keys.emplace_back(entry.key());
     });
-    ++seen;  // Empty buckets count too.
-  } while (bucket != 0 && seen < std::min(count, count_max) && bytes < bytes_max && steps < scan_steps_max);
-  std::uint64_t next = bucket | (std::uint64_t{e.site.index()} << cursor_shard_shift);
+    ++buckets;
+  } while (bucket != 0 && seen < std::min(count, count_max) && buckets < buckets_max && bytes < bytes_max &&
+           steps < scan_steps_max);
+  std::uint64_t next = bucket << cursor_shard_bits | e.site.index();
   if (bucket == 0) {
-    const unsigned shard = e.site.index() + 1;
-    next = shard == e.site.store().shards() ? 0 : std::uint64_t{shard} << cursor_shard_shift;
+    // A key that exists during the whole scan has been counted before it began.
+    Store& store = e.site.store();
+    unsigned shard = e.site.index() + 1;
+    while (shard < store.shards() && store.site(shard).shard().stats().keys.get() == 0) ++shard;
+    next = shard == store.shards() ? 0 : shard;
   }
   e.out.array(2);
   e.out.bulk(std::to_string(next));
@@ -387,11 +423,13 @@ constexpr Command commands[] = {
     {"exists", -2, Route::keys_sum, false, run_exists},
     {"touch", -2, Route::keys_sum, false, run_exists},
     {"mget", -2, Route::keys_list, false, run_mget},
-    {"mset", -3, Route::pairs, true, run_mset},
+    {"mset", -3, Route::together, true, run_mset, Own::none, {1, -1, 2}},
+    {"msetnx", -3, Route::together, true, run_msetnx, Own::none, {1, -1, 2}},
     {"incr", 2, Route::key, true, run_incr},
     {"decr", 2, Route::key, true, run_decr},
     {"incrby", 3, Route::key, true, run_incrby},
     {"decrby", 3, Route::key, true, run_decrby},
+    {"incrbyfloat", 3, Route::key, true, run_incrbyfloat},
     {"append", 3, Route::key, true, run_append},
     {"strlen", 2, Route::key, false, run_strlen},
     {"getrange", 4, Route::key, false, run_getrange},
@@ -406,6 +444,16 @@ constexpr Command commands[] = {
     {"expiretime", 2, Route::key, false, [](Execution& e) { run_ttl(e, true, true); }},
     {"pexpiretime", 2, Route::key, false, [](Execution& e) { run_ttl(e, false, true); }},
     {"persist", 2, Route::key, true, run_persist},
+    {"setbit", 4, Route::key, true, run_setbit},
+    {"getbit", 3, Route::key, false, run_getbit},
+    {"bitcount", -2, Route::key, false, run_bitcount},
+    {"bitpos", -3, Route::key, false, run_bitpos},
+    {"bitop", -4, Route::together, true, run_bitop, Own::none, {2, -1, 1}},
+    {"rename", 3, Route::together, true, run_rename, Own::none, {1, 2, 1}},
+    {"renamenx", 3, Route::together, true, run_renamenx, Own::none, {1, 2, 1}},
+    {"copy", -3, Route::together, true, run_copy, Own::none, {1, 2, 1}},
+    {"object", 3, Route::together, false, run_object, Own::none, {2, 2, 1}},
+    {"randomkey", 1, Route::random, false, run_randomkey},
     {"type", 2, Route::key, false, run_type},
     {"scan", -2, Route::cursor, false, run_scan},
     {"keys", 2, Route::all_list, false, run_keys},
@@ -423,6 +471,13 @@ constexpr Command commands[] = {
     {"quit", -1, Route::connection, false, nullptr, Own::quit},
     {"reset", 1, Route::connection, false, nullptr, Own::reset},
     {"auth", -2, Route::connection, false, nullptr, Own::auth},
+    {"time", 1, Route::connection, false, nullptr, Own::time},
+    {"wait", 3, Route::connection, false, nullptr, Own::wait},
+    {"multi", 1, Route::connection, false, nullptr, Own::multi},
+    {"exec", 1, Route::connection, false, nullptr, Own::exec},
+    {"discard", 1, Route::connection, false, nullptr, Own::discard},
+    {"watch", -2, Route::together, false, run_watch_keys, Own::watch, {1, -1, 1}},
+    {"unwatch", 1, Route::connection, false, nullptr, Own::unwatch},
 };
 
 // Names are found by their letters in two words, in a table with open addressing that is made by the compiler.
@@ -488,6 +543,14 @@ constexpr NameTable name_table = [] {
 }();
 
 }  // namespace
+
+bool check_key(Execution& e, std::string_view key) {
+  if (key.size() <= Shard::key_bytes_max) [[likely]]
+    return true;
+  e.out.error("ERR the key has " + std::to_string(key.size()) + " bytes, and at most " +
+              std::to_string(Shard::key_bytes_max) + " are possible");
+  return false;
+}
 
 const Command* find_command(std::string_view name) noexcept {
   if (name.size() > name_bytes_max) return nullptr;

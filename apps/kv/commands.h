@@ -1,13 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "kv/store.h"
 #include "protocol/resp/reply_writer.h"
 
 namespace hawser::kv {
+
+struct WatchedKeys;
 
 using Arguments = std::span<const std::string_view>;
 
@@ -18,6 +23,10 @@ struct Execution {
   Arguments arguments;  // With the name.
   // Hash of the first key, if the command has one.
   std::uint64_t hash = 0;
+  // True: the shards of all keys are held, and all shards for a command about all keys (ShardHolds). Otherwise all keys
+  // belong to `site`.
+  bool held = false;
+  const std::shared_ptr<WatchedKeys>* watched = nullptr;  // WATCH adds keys to it.
 
   Shard& shard() const noexcept { return site.shard(); }
   Key key() const noexcept { return {arguments[1], hash}; }
@@ -29,15 +38,44 @@ enum class Route : std::uint8_t {
   key,         // The shard of the first argument.
   keys_sum,    // The shard of each argument; the replies are numbers, whose sum is the reply.
   keys_list,   // The shard of each argument; the reply has an element for each.
-  pairs,       // The shard of each second argument.
+  together,    // The shards of all keys. If they are several, they are held meanwhile.
   all_sum,     // Every shard; the replies are numbers, whose sum is the reply.
   all_list,    // Every shard; the reply has the elements of all replies.
   all_status,  // Every shard; the replies are equal.
   cursor,      // The shard that the first argument, a cursor, names.
+  random,      // Any shard that has keys.
 };
 
 // Commands that the connection answers.
-enum class Own : std::uint8_t { none, ping, echo, info, config, command, client, hello, select, quit, reset, auth };
+enum class Own : std::uint8_t {
+  none,
+  ping,
+  echo,
+  info,
+  config,
+  command,
+  client,
+  hello,
+  select,
+  quit,
+  reset,
+  auth,
+  time,
+  wait,
+  multi,
+  exec,
+  discard,
+  watch,
+  unwatch,
+};
+
+// The keys among the arguments, as COMMAND INFO describes them: from `first` to `last`, which counts from the end if it
+// is negative, one for `step` arguments. 0: there are none.
+struct KeyRange {
+  int first = 0;
+  int last = 0;
+  int step = 0;
+};
 
 struct Command {
   std::string_view name;  // In lower case.
@@ -46,7 +84,23 @@ struct Command {
   bool writes = false;
   void (*run)(Execution& execution) = nullptr;
   Own own = Own::none;
+  KeyRange keys = keys_of_route(route);
 
+  static constexpr KeyRange keys_of_route(Route route) noexcept {
+    if (route == Route::key) return {1, 1, 1};
+    return route == Route::keys_sum || route == Route::keys_list ? KeyRange{1, -1, 1} : KeyRange{};
+  }
+  template <class Visit>
+  void each_key(Arguments arguments, Visit visit) const {
+    if (keys.first == 0) return;
+    const int last = keys.last < 0 ? static_cast<int>(arguments.size()) + keys.last : keys.last;
+    for (int i = keys.first; i <= last; i += keys.step) visit(arguments[static_cast<std::size_t>(i)]);
+  }
+  // True if MULTI does not keep it for EXEC.
+  constexpr bool at_once() const noexcept {
+    return own == Own::multi || own == Own::exec || own == Own::discard || own == Own::watch || own == Own::quit ||
+           own == Own::reset;
+  }
   // True if a client may use it before it has sent the password.
   constexpr bool before_authentication() const noexcept {
     return own == Own::auth || own == Own::hello || own == Own::quit || own == Own::reset;
@@ -55,6 +109,9 @@ struct Command {
 
 // Returns the command of that name, in any case; null if there is none.
 const Command* find_command(std::string_view name) noexcept;
+// Why the subcommand that the second argument names is wrong, such as an unknown name; empty if it is right, or the
+// command has no subcommands.
+std::string subcommand_error(const Command& command, Arguments arguments);
 std::span<const Command> all_commands() noexcept;
 
 // Most bytes of one reply.
@@ -62,8 +119,12 @@ constexpr std::size_t reply_bytes_max = std::size_t{256} << 20;
 constexpr std::string_view values_too_long = "ERR the reply exceeds 256 MiB: request fewer keys at once";
 constexpr std::string_view keys_too_long = "ERR the reply exceeds 256 MiB: use SCAN";
 
-// Cursors of SCAN name the shard in the upper bits.
-constexpr unsigned cursor_shard_shift = 48;
+// Cursors of SCAN name the shard in their lowest bits, so that they are less than 2^53: some clients keep them as
+// floating point numbers.
+constexpr unsigned cursor_shard_bits = 8;
+constexpr unsigned cursor_shard(std::uint64_t cursor) noexcept {
+  return static_cast<unsigned>(cursor & ((1U << cursor_shard_bits) - 1));
+}
 // False if `text` is no cursor.
 bool parse_cursor(std::string_view text, std::uint64_t& cursor) noexcept;
 

@@ -1,7 +1,10 @@
 // Commands that a connection answers by itself.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -16,12 +19,6 @@ namespace {
 // The version whose commands and error texts this server has. Clients decide by it what they may send.
 constexpr std::string_view redis_version = "7.0.0";
 
-std::string unknown_subcommand(std::string_view subcommand, std::string_view command) {
-  constexpr std::size_t shown_max = 128;
-  return "ERR unknown subcommand '" + std::string(subcommand.substr(0, shown_max)) + "'. Try " + std::string(command) +
-         " HELP.";
-}
-
 struct Totals {
   std::uint64_t keys = 0;
   std::uint64_t memory = 0;
@@ -35,6 +32,36 @@ struct Totals {
 
 void add_line(std::string& to, std::string_view name, std::uint64_t value) {
   to.append(name).append(":").append(std::to_string(value)).append("\r\n");
+}
+
+std::string decimal(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  return text;
+}
+
+// Such as 1.50M, as Redis writes it.
+void add_bytes(std::string& to, std::string_view name, std::uint64_t bytes) {
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  to.append(name).append(":").append(decimal(value)).append(1, "BKMGT"[unit]).append("\r\n");
+}
+
+// Memory of the process.
+std::uint64_t resident_bytes() {
+  unsigned long long pages = 0;
+  std::FILE* const file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  if (std::fscanf(file, "%*u %llu", &pages) != 1) pages = 0;
+  std::fclose(file);
+  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::uint64_t peak_bytes() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return static_cast<std::uint64_t>(used.ru_maxrss) * 1024;
 }
 
 void add_stats(std::string& to, const Totals& totals) {
@@ -87,6 +114,7 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
     return any;
   };
   Totals sum;
+  const Store::Activity activity = store.activity();
   std::string shards;
   for (unsigned i = 0; i < store.shards(); ++i) {
     const ShardStats& stats = store.site(i).shard().stats();
@@ -120,14 +148,30 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
     text.append("redis_version:")
         .append(redis_version)
         .append("\r\nredis_mode:standalone\r\nserver_name:hawser-kv\r\n");
+    text += "os:Linux\r\narch_bits:64\r\n";
     add_line(text, "process_id", static_cast<std::uint64_t>(getpid()));
     const std::int64_t up = std::max<std::int64_t>(store.clock() - store.started(), 0);
     add_line(text, "uptime_in_seconds", static_cast<std::uint64_t>(up / 1000));
+    add_line(text, "uptime_in_days", static_cast<std::uint64_t>(up / 86'400'000));
     add_line(text, "shards", store.shards());
+  }
+  if (wanted("clients")) {
+    begin("Clients");
+    add_line(text, "connected_clients", activity.clients);
+    add_line(text, "blocked_clients", 0);
+    add_line(text, "tracking_clients", 0);
   }
   if (wanted("memory")) {
     begin("Memory");
     add_line(text, "used_memory", sum.memory);
+    add_bytes(text, "used_memory_human", sum.memory);
+    const std::uint64_t resident = resident_bytes();
+    add_line(text, "used_memory_rss", resident);
+    add_line(text, "used_memory_peak", std::max(sum.memory, peak_bytes()));
+    text.append("mem_fragmentation_ratio:")
+        .append(decimal(static_cast<double>(resident) / static_cast<double>(std::max<std::uint64_t>(sum.memory, 1))))
+        .append("\r\n");
+    add_bytes(text, "maxmemory_human", store.options().memory_bytes);
     add_line(text, "maxmemory", store.options().memory_bytes);
     text += store.options().policy == MemoryPolicy::evict ? "maxmemory_policy:allkeys-sieve\r\n"
                                                           : "maxmemory_policy:noeviction\r\n";
@@ -135,15 +179,34 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
   if (wanted("persistence")) {
     begin("Persistence");
     add_persistence(text, store);
+    text += "rdb_changes_since_last_save:0\r\nrdb_bgsave_in_progress:0\r\nrdb_last_bgsave_status:ok\r\n";
   }
   if (wanted("stats")) {
     begin("Stats");
+    add_line(text, "total_connections_received", activity.connections);
+    add_line(text, "total_commands_processed", activity.commands);
+    add_line(text, "rejected_connections", activity.refused);
     add_stats(text, sum);
+    text += "pubsub_channels:0\r\npubsub_patterns:0\r\nlatest_fork_usec:0\r\n";
     add_line(text, "wrong_passwords", gate == nullptr ? 0 : gate->wrong());
   }
   if (wanted("replication")) {
     begin("Replication");
-    text += "role:master\r\nconnected_slaves:0\r\n";
+    text += "role:master\r\nconnected_slaves:0\r\nmaster_repl_offset:0\r\n";
+  }
+  if (wanted("cpu")) {
+    begin("CPU");
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    const auto seconds = [](const timeval& time) {
+      return decimal(static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6);
+    };
+    text.append("used_cpu_sys:").append(seconds(used.ru_stime)).append("\r\n");
+    text.append("used_cpu_user:").append(seconds(used.ru_utime)).append("\r\n");
+  }
+  if (wanted("cluster")) {
+    begin("Cluster");
+    text += "cluster_enabled:0\r\n";
   }
   if (wanted("shards")) {
     begin("Shards");
@@ -159,6 +222,7 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
 }  // namespace
 
 void RespConnection::execute_own(const Command& command, Arguments arguments, resp::ReplyWriter& to) {
+  if (const std::string error = subcommand_error(command, arguments); !error.empty()) return to.error(error);
   switch (command.own) {
     case Own::ping:
       if (arguments.size() > 2) return to.error("ERR wrong number of arguments for 'ping' command");
@@ -183,17 +247,38 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, re
       return;
     case Own::auth: return run_auth(arguments, to);
     case Own::reset:
+      discard();
       set_authenticated(gate_ == nullptr);
       set_version(2);
-      client_name_.clear();
+      if (site_ != nullptr) site_->store().clients().set(record_.name, {});
       to.set_version(2);
       return to.status("RESET");
+    case Own::time: {
+      const auto now = std::chrono::system_clock::now().time_since_epoch();
+      const std::int64_t us = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+      to.array(2);
+      to.bulk(std::to_string(us / 1'000'000));
+      return to.bulk(std::to_string(us % 1'000'000));
+    }
+    case Own::wait: {
+      // There are no replicas.
+      std::int64_t number = 0;
+      if (!resp::parse_number(arguments[1], number)) return to.error("ERR value is not an integer or out of range");
+      if (!resp::parse_number(arguments[2], number)) return to.error("ERR timeout is not an integer or out of range");
+      return number < 0 ? to.error("ERR timeout is negative") : to.number(0);
+    }
+    case Own::multi: return run_multi(to);
+    case Own::discard: return run_discard(to);
+    case Own::unwatch: unwatch(); return to.ok();
+    case Own::exec:
+    case Own::watch:
     case Own::none: return;
   }
 }
 
 void RespConnection::set_authenticated(bool authenticated) noexcept {
   authenticated_ = authenticated;
+  update_plain();
   set_limits(authenticated ? limits_ : limits_.before_authentication());
 }
 
@@ -228,6 +313,7 @@ void RespConnection::run_auth(Arguments arguments, resp::ReplyWriter& to) {
 void RespConnection::set_version(int version) {
   if (version == version_) return;
   version_ = version;
+  if (site_ != nullptr) site_->store().clients().set(record_.protocol, version);
   out().set_version(version);
 }
 
@@ -266,7 +352,7 @@ void RespConnection::run_hello(Arguments arguments, resp::ReplyWriter& to) {
         "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> "
         "option can be used to authenticate the client and select the RESP protocol version at the same time");
   }
-  if (named) client_name_ = name;
+  if (named && site_ != nullptr) site_->store().clients().set(record_.name, name);
   set_version(version);
   to.set_version(version);
   to.map(7);
@@ -301,40 +387,8 @@ bool RespConnection::check_name(std::string_view name, resp::ReplyWriter& to) {
   return true;
 }
 
-void RespConnection::run_client(Arguments arguments, resp::ReplyWriter& to) {
-  const std::string_view what = arguments[1];
-  const auto arity = [&](std::size_t size) {
-    if (arguments.size() == size) return true;
-    std::string name(what);
-    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-    to.error("ERR wrong number of arguments for 'client|" + name + "' command");
-    return false;
-  };
-  if (is_word(what, "setname")) {
-    if (arity(3) && check_name(arguments[2], to)) {
-      client_name_ = arguments[2];
-      to.ok();
-    }
-  } else if (is_word(what, "getname")) {
-    if (arity(2)) client_name_.empty() ? to.null() : to.bulk(client_name_);
-  } else if (is_word(what, "id")) {
-    if (arity(2)) to.number(static_cast<std::int64_t>(id()));
-  } else if (is_word(what, "info")) {
-    if (arity(2)) {
-      to.verbatim("id=" + std::to_string(id()) + " addr=" + peer_name() + " name=" + client_name_ +
-                  " db=0 resp=" + std::to_string(version_) + "\n");
-    }
-  } else {
-    to.error(unknown_subcommand(what, "CLIENT"));
-  }
-}
-
 void RespConnection::run_config(Arguments arguments, resp::ReplyWriter& to) {
-  if (is_word(arguments[1], "resetstat")) {
-    return arguments.size() == 2 ? to.ok() : to.error("ERR wrong number of arguments for 'config|resetstat' command");
-  }
-  if (!is_word(arguments[1], "get")) return to.error(unknown_subcommand(arguments[1], "CONFIG"));
-  if (arguments.size() < 3) return to.error("ERR wrong number of arguments for 'config|get' command");
+  if (is_word(arguments[1], "resetstat")) return to.ok();
   const StoreOptions& options = site_->store().options();
   const std::pair<std::string_view, std::string> values[] = {
       {"appendfsync", site_->log() == nullptr ? "no" : site_->log()->sync_name()},
@@ -362,45 +416,6 @@ void RespConnection::run_config(Arguments arguments, resp::ReplyWriter& to) {
   for (const auto* value : found) {
     to.bulk(value->first);
     to.bulk(value->second);
-  }
-}
-
-void RespConnection::run_command(Arguments arguments, resp::ReplyWriter& to) {
-  if (arguments.size() > 1 && is_word(arguments[1], "count")) {
-    return to.number(static_cast<std::int64_t>(all_commands().size()));
-  }
-  if (arguments.size() > 1 && is_word(arguments[1], "docs")) return to.map(0);
-  if (arguments.size() > 1 && !is_word(arguments[1], "info") && !is_word(arguments[1], "list")) {
-    return to.error(unknown_subcommand(arguments[1], "COMMAND"));
-  }
-  if (arguments.size() > 1 && is_word(arguments[1], "list")) {
-    to.array(all_commands().size());
-    for (const Command& command : all_commands()) to.bulk(command.name);
-    return;
-  }
-  std::vector<const Command*> listed;
-  if (arguments.size() > 2) {
-    for (const std::string_view name : arguments.subspan(2)) listed.push_back(find_command(name));
-  } else {
-    for (const Command& command : all_commands()) listed.push_back(&command);
-  }
-  to.array(listed.size());
-  for (const Command* const command : listed) {
-    if (command == nullptr) {
-      to.raw(to.resp3() ? "_\r\n" : "*-1\r\n");
-      continue;
-    }
-    const bool keys = command->route == Route::key || command->route == Route::keys_sum ||
-                      command->route == Route::keys_list || command->route == Route::pairs;
-    const bool many = keys && command->route != Route::key;
-    to.array(6);
-    to.bulk(command->name);
-    to.number(command->arity);
-    to.array(1);
-    to.status(command->writes ? "write" : "readonly");
-    to.number(keys ? 1 : 0);
-    to.number(many ? -1 : keys ? 1 : 0);
-    to.number(command->route == Route::pairs ? 2 : keys ? 1 : 0);
   }
 }
 

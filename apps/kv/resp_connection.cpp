@@ -24,22 +24,39 @@ RespConnection::RespConnection(rpc::PortHost& host, std::unique_ptr<transport::S
       number_(site == nullptr ? 0 : site->add(*this)),
       gate_(gate),
       limits_(limits),
-      authenticated_(gate == nullptr) {
-  if (site_ != nullptr && site_->store().shards() > 1) lanes_.resize(site_->store().shards());
+      authenticated_(gate == nullptr),
+      plain_(authenticated_) {
+  if (site_ == nullptr) return;
+  Store& store = site_->store();
+  if (store.shards() > 1) lanes_.resize(store.shards());
+  record_ = {.id = id(), .address = peer_name(), .since = store.clock()};
+  store.clients().add(record_);
+  site_->set_counters(host.counters);
 }
 
 RespConnection::~RespConnection() {
   drop_waiting();
-  if (site_ != nullptr) site_->remove(number_);
+  watched_bytes_ = 0;
+  unwatch();
+  if (site_ == nullptr) return;
+  site_->store().clients().remove(record_);
+  site_->remove(number_);
 }
 
 void RespConnection::on_end(const Error& reason) {
   RespSession::on_end(reason);
+  account().release(std::exchange(transaction_charge_, 0));
   drop_waiting();
   held_replies_ = 0;
   for (std::shared_ptr<Lane>& lane : lanes_) {
     if (lane != nullptr) std::exchange(lane, nullptr)->end();
   }
+  // Behind the commands for other shards: a transaction that was sent completely is executed, as they are.
+  if (pending_ != nullptr && !started_ && pending_->writes()) pending_->start();
+  if (pending_ != nullptr) std::exchange(pending_, nullptr)->abandon();
+  multi_.reset();
+  watched_bytes_ = 0;
+  unwatch();
 }
 
 // The log must not keep what belongs to a client that has gone.
@@ -72,7 +89,7 @@ void RespConnection::on_protocol_error(std::string_view text) {
 }
 
 void RespConnection::close_now(bool replies_wait) {
-  closing_ = true;
+  closing_ = barred_ = true;
   if (replies_wait) {
     waiting_.back().close = true;
   } else {
@@ -112,6 +129,7 @@ void RespConnection::on_request(const resp::ReadyRequest& request) {
     if (http)
       return abort({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
                     "an HTTP request was sent to the Redis protocol"});
+    fail_multi();
     return reply([&](resp::ReplyWriter& to) {
       constexpr std::size_t shown_max = 128;
       std::string shown;
@@ -126,46 +144,59 @@ void RespConnection::on_request(const resp::ReadyRequest& request) {
   }
   const bool too_few = static_cast<int>(arguments.size()) < std::abs(command->arity);
   const bool too_many = command->arity > 0 && static_cast<int>(arguments.size()) > command->arity;
-  const bool odd = command->route == Route::pairs && arguments.size() % 2 == 0;
-  if (too_few || too_many || odd) [[unlikely]] {
+  if (too_few || too_many) [[unlikely]] {
+    const bool exec = command->own == Own::exec;
+    exec ? discard() : fail_multi();
     return reply([&](resp::ReplyWriter& to) {
-      to.error("ERR wrong number of arguments for '" + std::string(command->name) + "' command");
+      to.error((exec ? "EXECABORT Transaction discarded because of: " : "ERR ") +
+               ("wrong number of arguments for '" + std::string(command->name) + "' command"));
     });
   }
-  if (!authenticated_ && !command->before_authentication()) [[unlikely]] {
+  if (!plain_ && !authenticated_ && !command->before_authentication()) [[unlikely]] {
     return reply([&](resp::ReplyWriter& to) { to.error("NOAUTH Authentication required."); });
   }
   if (site_ == nullptr) [[unlikely]] {
     return reply([&](resp::ReplyWriter& to) { to.error("LOADING Redis is loading the dataset in memory"); });
   }
+  if (!plain_ && multi_takes(*command, arguments)) [[unlikely]]
+    return;
   dispatch(*command, request);
 }
 
 void RespConnection::dispatch(const Command& command, const resp::ReadyRequest& request) {
   const Arguments arguments = request.arguments();
   if (command.route == Route::connection) {
+    if (command.own == Own::exec) return run_exec();
     reply([&](resp::ReplyWriter& to) { execute_own(command, arguments, to); });
     if (std::exchange(quitting_, false)) [[unlikely]]
       close_now(!waiting_.empty());
     return;
   }
   Store& store = site_->store();
-  if (command.route == Route::all_status && arguments.size() > 1 &&
-      (arguments.size() > 2 || (!is_word(arguments[1], "async") && !is_word(arguments[1], "sync")))) {
-    return reply([&](resp::ReplyWriter& to) { to.error("ERR syntax error"); });
-  }
   std::uint64_t hash = 0;
   unsigned shard = site_->index();
   if (command.route == Route::key) {
     hash = request.hashed ? request.key_hash : store.key(arguments[1]).hash;
     shard = store.shard_of(hash);
   } else if (store.shards() > 1) {
-    if (command.route != Route::cursor) return split(command, arguments);
-    std::uint64_t cursor = 0;
-    if (parse_cursor(arguments[1], cursor) && (cursor >> cursor_shard_shift) < store.shards()) {
-      shard = static_cast<unsigned>(cursor >> cursor_shard_shift);
+    if (command.route == Route::together) return run_together(command, arguments);
+    if (command.route == Route::random) {
+      shard = store.random_shard(shard);
+    } else if (command.route != Route::cursor) {
+      return split(command, arguments);
     }
+    std::uint64_t cursor = 0;
+    if (command.route == Route::cursor && parse_cursor(arguments[1], cursor) && cursor_shard(cursor) < store.shards()) {
+      shard = cursor_shard(cursor);
+    }
+  } else if (command.own == Own::watch) {
+    return run_watch(command, arguments);
   }
+  execute_at(command, arguments, hash, shard);
+}
+
+// All keys of the command belong to that shard.
+void RespConnection::execute_at(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard) {
   if (shard == site_->index()) {
     if (command.writes && site_->log() != nullptr) [[unlikely]]
       return execute_logged(command, arguments, hash);
@@ -224,8 +255,7 @@ void RespConnection::split(const Command& command, Arguments arguments) {
   Store& store = site_->store();
   const bool everywhere =
       command.route == Route::all_sum || command.route == Route::all_list || command.route == Route::all_status;
-  const std::size_t step = command.route == Route::pairs ? 2 : 1;
-  const std::size_t parts = everywhere ? store.shards() : (arguments.size() - 1) / step;
+  const std::size_t parts = everywhere ? store.shards() : arguments.size() - 1;
   if (parts > parts_max) {
     return reply([&](resp::ReplyWriter& to) {
       to.error("ERR " + std::to_string(parts) + " keys in one command exceed " + std::to_string(parts_max) +
@@ -243,13 +273,13 @@ void RespConnection::split(const Command& command, Arguments arguments) {
       --waiting_[slot - first_slot_].parts_left;
       continue;
     }
-    std::string_view of_part[3] = {arguments[0]};
+    std::string_view of_part[2] = {arguments[0]};
     Arguments given = arguments;
     unsigned shard = static_cast<unsigned>(i);
     std::uint64_t hash = 0;
     if (!everywhere) {
-      for (std::size_t j = 0; j < step; ++j) of_part[1 + j] = arguments[1 + i * step + j];
-      given = Arguments(of_part, 1 + step);
+      of_part[1] = arguments[1 + i];
+      given = Arguments(of_part, 2);
       hash = store.key(of_part[1]).hash;
       shard = store.shard_of(hash);
     }
@@ -508,6 +538,8 @@ void RespConnection::write_ready() {
     if (ready.close) return close_after_replies();
   }
   flush_replies();
+  if (pending_ != nullptr) [[unlikely]]
+    start_pending();
 }
 
 }  // namespace hawser::kv

@@ -4,14 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kv/clients.h"
 #include "kv/commands.h"
 #include "kv/password_gate.h"
 #include "kv/store.h"
+#include "kv/transaction.h"
 #include "protocol/resp/resp_session.h"
 
 namespace hawser::kv {
@@ -116,6 +119,8 @@ class RespConnection final : public resp::RespSession {
   static std::string log_error(const std::string& why);
   // Items of a batch have been executed.
   void on_replies(ForwardedBatch& batch);
+  // The transaction that has been started is complete.
+  void on_transaction(Transaction& done);
 
  private:
   // A reply that is not complete, or waits for one.
@@ -142,7 +147,7 @@ class RespConnection final : public resp::RespSession {
   void on_protocol_error(std::string_view text) override;
   bool idle() const noexcept override { return waiting_.empty(); }
   bool may_go_on() const noexcept override {
-    if (closing_ || forwarded_bytes_ >= forwarded_bytes_max || !replies_fit()) return false;
+    if (barred_ || forwarded_bytes_ >= forwarded_bytes_max || !replies_fit()) return false;
     return waiting_.empty() || waiting_.size() < waiting_max;
   }
   std::size_t held_replies() const noexcept override { return held_replies_; }
@@ -160,6 +165,7 @@ class RespConnection final : public resp::RespSession {
   void execute_own(const Command& command, Arguments arguments, resp::ReplyWriter& out);
   void dispatch(const Command& command, const resp::ReadyRequest& request);
   void forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard, std::size_t part);
+  void execute_at(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard);
   void split(const Command& command, Arguments arguments);
   void execute_logged(const Command& command, Arguments arguments, std::uint64_t hash);
   void hold(std::uint64_t slot);
@@ -176,6 +182,30 @@ class RespConnection final : public resp::RespSession {
   void go_on();
   void write_ready();
   void close_now(bool replies_wait);
+  // ---- Transactions ----
+  bool multi_takes(const Command& command, Arguments arguments);
+  void fail_multi() noexcept {
+    if (multi_ != nullptr) multi_failed_ = true;
+  }
+  void run_multi(resp::ReplyWriter& out);
+  void run_discard(resp::ReplyWriter& out);
+  void run_exec();
+  void run_watch(const Command& command, Arguments arguments);
+  void unwatch();
+  void end_multi() noexcept;
+  void discard() {
+    unwatch();
+    end_multi();
+  }
+  std::shared_ptr<Transaction> make_transaction(Transaction::Kind kind);
+  void run_together(const Command& command, Arguments arguments);
+  // The replies of all earlier commands are written before it starts, and later requests wait for its reply.
+  void begin(std::shared_ptr<Transaction> transaction);
+  void start_pending();
+  void write_exec(Transaction& done, resp::ReplyWriter& out);
+  bool charge_transaction(std::size_t bytes);
+  void update_plain() noexcept { plain_ = authenticated_ && multi_ == nullptr; }
+
   // `waits`: the reply gets a place of its own among those that wait.
   template <class Write>
   void reply(Write write, bool waits = false);
@@ -191,6 +221,8 @@ class RespConnection final : public resp::RespSession {
   void run_auth(Arguments arguments, resp::ReplyWriter& out);
   void run_hello(Arguments arguments, resp::ReplyWriter& out);
   void run_client(Arguments arguments, resp::ReplyWriter& out);
+  std::size_t kill_clients(const std::function<bool(const ClientRecord&)>& fits, bool skip_me);
+  void list_clients(Arguments arguments, resp::ReplyWriter& out);
   void run_config(Arguments arguments, resp::ReplyWriter& out);
   void run_command(Arguments arguments, resp::ReplyWriter& out);
 
@@ -199,11 +231,21 @@ class RespConnection final : public resp::RespSession {
   PasswordGate* const gate_;  // Null: the server has no password.
   const resp::RequestLimits limits_;
   bool authenticated_;
+  bool plain_;  // It has authenticated, and MULTI has not begun.
   unsigned wrong_passwords_ = 0;
   int version_ = 2;
-  std::string client_name_;
+  ClientRecord record_;    // In the list of the store.
   bool quitting_ = false;  // The command that is being executed is the last one: QUIT, or a wrong password too many.
   bool closing_ = false;   // After QUIT: no further request is executed.
+  bool barred_ = false;    // `closing_`, or a transaction is pending: no further request is taken.
+  bool starting_ = false;
+  bool started_ = false;  // `pending_`
+  bool multi_failed_ = false;
+  std::shared_ptr<Transaction> multi_;  // Since MULTI; null: none.
+  std::shared_ptr<Transaction> pending_;
+  std::shared_ptr<WatchedKeys> watched_;
+  std::size_t watched_bytes_ = 0;
+  std::size_t transaction_charge_ = 0;  // Bytes of these three.
   std::deque<Waiting> waiting_;
   std::uint64_t first_slot_ = 0;  // Number of waiting_.front().
   std::size_t forwarded_bytes_ = 0;

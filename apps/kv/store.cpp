@@ -6,6 +6,7 @@
 
 #include "base/kernel_random.h"
 #include "kv/index_publication.h"
+#include "rpc/port/port_host.h"
 
 namespace hawser::kv {
 namespace {
@@ -107,6 +108,37 @@ Task<void> Store::maintain(Background background) {
     const Result<void> slept = co_await std::move(sleeping);
     if (!slept) co_return;
   }
+}
+
+std::uint64_t Store::random() noexcept {
+  const std::uint64_t count = random_count_.fetch_add(1, std::memory_order_relaxed);
+  return hash_of(secret_, {reinterpret_cast<const char*>(&count), sizeof count});
+}
+
+Store::Activity Store::activity() const {
+  Activity sum;
+  for (const std::unique_ptr<Site>& site : sites_) {
+    const rpc::LoopCounters* const counters = site->counters_.load();
+    if (counters == nullptr) continue;
+    sum.clients += static_cast<std::uint64_t>(counters->open.get());
+    sum.connections += static_cast<std::uint64_t>(counters->accepted.get());
+    sum.commands += static_cast<std::uint64_t>(counters->calls.get());
+    sum.refused += static_cast<std::uint64_t>(counters->refused.get());
+  }
+  return sum;
+}
+
+unsigned Store::random_shard(unsigned otherwise) {
+  std::uint64_t keys = 0;
+  for (const std::unique_ptr<Site>& site : sites_) keys += site->shard().stats().keys.get();
+  if (keys == 0) return otherwise;
+  std::uint64_t left = random() % keys;
+  for (unsigned i = 0; i < sites_.size(); ++i) {
+    const std::uint64_t here = sites_[i]->shard().stats().keys.get();
+    if (left < here) return i;
+    left -= here;
+  }
+  return otherwise;
 }
 
 Site* Store::site_on(const Loop& loop) noexcept {

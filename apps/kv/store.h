@@ -11,9 +11,16 @@
 
 #include "hawser/loop.h"
 #include "hawser/server.h"
+#include "kv/clients.h"
 #include "kv/engine/shard.h"
 #include "kv/key_hash.h"
 #include "kv/log/log_folder.h"
+#include "kv/shard_holds.h"
+#include "kv/watches.h"
+
+namespace hawser::rpc {
+struct LoopCounters;
+}
 
 namespace hawser::kv {
 
@@ -83,6 +90,13 @@ class Site {
     if (log_ != nullptr) log_->forget(waiting);
   }
   const ShardLog* log() const noexcept { return log_; }
+  // Other threads change the shard until this loop executes something again.
+  void expect_changes() {
+    if (log_ != nullptr) log_->expect_changes();
+  }
+  Watches& watches() noexcept { return watches_; }
+  // Counters of the server on this loop.
+  void set_counters(const rpc::LoopCounters& counters) noexcept { counters_.store(&counters); }
 
  private:
   friend class Store;
@@ -91,6 +105,7 @@ class Site {
   Store& store_;
   const unsigned index_;
   Shard shard_;
+  Watches watches_{shard_};
   Loop* loop_ = nullptr;
   Time now_tick_{};
   std::int64_t now_ = 0;
@@ -98,6 +113,7 @@ class Site {
   std::unordered_map<std::uint64_t, RespConnection*> connections_;
   std::unique_ptr<IndexPublication> publication_;
   ShardLog* log_ = nullptr;
+  std::atomic<const rpc::LoopCounters*> counters_ = nullptr;  // Null before the first Redis client.
 };
 
 // The store of a server: one shard a loop, and nothing shared between them. A key belongs to one shard by its hash.
@@ -130,6 +146,10 @@ class Store {
     return {bytes, (hash_of(index_secret_, bytes) >> 48 << 48) | (hash << 16 >> 16)};
   }
   unsigned shard_of(std::uint64_t hash) const noexcept { return kv::shard_of(hash, sites_.size()); }
+  // A shard with keys, each one with a probability in proportion to their number; `otherwise` if there are none.
+  unsigned random_shard(unsigned otherwise);
+  // A number that clients cannot predict. Any thread.
+  std::uint64_t random() noexcept;
   unsigned shards() const noexcept { return static_cast<unsigned>(sites_.size()); }
   Site& site(unsigned index) noexcept { return *sites_[index]; }
   const StoreOptions& options() const noexcept { return options_; }
@@ -138,6 +158,16 @@ class Store {
   const HashSecret& index_secret() const noexcept { return index_secret_; }
   std::int64_t clock() const;
   std::int64_t started() const noexcept { return started_; }  // Milliseconds since 1970.
+  ShardHolds& holds() noexcept { return holds_; }
+  Clients& clients() noexcept { return clients_; }
+  // Counters of the server, on the loops that have had a Redis client. The server exists.
+  struct Activity {
+    std::uint64_t clients = 0;  // Connections of all protocols that exist.
+    std::uint64_t connections = 0;
+    std::uint64_t commands = 0;
+    std::uint64_t refused = 0;
+  };
+  Activity activity() const;
 
  private:
   const StoreOptions options_;
@@ -146,8 +176,11 @@ class Store {
   std::int64_t started_ = 0;
   std::vector<std::unique_ptr<Site>> sites_;
   LogFolder log_folder_;
+  ShardHolds holds_;
+  Clients clients_;
   std::mutex mutex_;
   std::atomic<bool> bound_ = false;
+  std::atomic<std::uint64_t> random_count_{0};
   unsigned next_ = 0;
 };
 

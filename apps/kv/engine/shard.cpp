@@ -257,8 +257,23 @@ Entry* Shard::put(const Key& key, std::size_t value_bytes, std::size_t kept_byte
   return entry;
 }
 
+// True if the old value and the new one do not fit together, and the new one fits alone.
+bool Shard::must_go_first(const Entry& old, std::size_t value_bytes) const noexcept {
+  // For a slot, a bucket, and the rounding of the two values.
+  constexpr std::size_t margin = 2 * Arena::page_bytes + 16 * 1024;
+  const std::size_t others = policy_ == MemoryPolicy::refuse ? arena_.used() - old.value_bytes : 0;
+  if (others + margin > arena_.bytes_max()) return false;
+  const std::size_t room = arena_.bytes_max() - margin - others;
+  return value_bytes <= room && old.value_bytes > room - value_bytes;
+}
+
 Entry* Shard::set(const Key& key, std::string_view value, std::int64_t expires_at) {
-  Entry* const entry = put(key, value.size(), 0, table_.find(key));
+  Ref old = table_.find(key);
+  if (old != 0 && at(old).outside != 0 && must_go_first(at(old), value.size())) {
+    drop(at(old));
+    old = 0;
+  }
+  Entry* const entry = put(key, value.size(), 0, old);
   if (entry == nullptr) return nullptr;
   if (!value.empty()) std::memcpy(entry->value_data(), value.data(), value.size());
   with_expiry_ += static_cast<std::size_t>(expires_at != 0) - static_cast<std::size_t>(entry->expires_at != 0);

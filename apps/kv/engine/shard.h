@@ -108,6 +108,7 @@ class Shard {
   std::size_t remove_expired(std::int64_t now, std::size_t buckets);
 
   std::size_t size() const noexcept { return table_.size(); }
+  std::size_t buckets() const noexcept { return table_.buckets(); }
   std::size_t with_expiry() const noexcept { return with_expiry_; }
   std::size_t memory_used() const noexcept { return arena_.used(); }
   std::size_t memory_max() const noexcept { return arena_.bytes_max(); }
@@ -132,6 +133,7 @@ class Shard {
   Entry& at(Ref ref) const noexcept { return *reinterpret_cast<Entry*>(arena_.at(ref)); }
   Entry* create(const Key& key, std::size_t value_bytes, Ref old);
   Entry* put(const Key& key, std::size_t value_bytes, std::size_t kept_bytes, Ref old);
+  bool must_go_first(const Entry& old, std::size_t value_bytes) const noexcept;
   bool reserve(std::uint64_t hash);
   Ref take_slot(std::uint8_t size_class);
   bool make_room(std::size_t bytes);

@@ -68,6 +68,12 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   void forget(std::uint64_t waiting);
   // Rewrites the file, step by step, if it is due.
   void maintain(std::int64_t now);
+  // Other threads make changes until this tick ends, while the loop's thread waits for them.
+  void expect_changes() {
+    if (!error_.empty()) return;
+    attach();
+    if (loop_ != nullptr) loop_->at_tick_end(*this);
+  }
   // Makes everything durable and ends the writer. The loop has ended, or its thread calls this.
   void close();
   // Any thread.

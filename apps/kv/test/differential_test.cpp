@@ -19,7 +19,7 @@ class CommandSource {
   explicit CommandSource(std::uint64_t seed) : random_(seed) {}
 
   Words next() {
-    switch (random_.below(34)) {
+    switch (random_.below(48)) {
       case 0:
       case 1: return {"GET", key()};
       case 2:
@@ -54,7 +54,21 @@ class CommandSource {
       case 30: return {"SELECT", number()};
       case 31: return wrong();
       case 32: return {"PEXPIREAT", key(), "9999999999999"};
-      default: return {"SUBSTR", key(), number(), number()};
+      case 33: return {"SUBSTR", key(), number(), number()};
+      case 34: return {random_.chance(0.3) ? "MSETNX" : "INCRBYFLOAT", key(), floating()};
+      case 35: return {"SETBIT", key(), offset(), bit()};
+      case 36: return {"GETBIT", key(), offset()};
+      case 37: return bits("BITCOUNT");
+      case 38: return bits("BITPOS");
+      case 39: return bitop();
+      case 40: return {word({"RENAME", "RENAMENX"}), key(), key()};
+      case 41: return copy();
+      case 42: return {"OBJECT", word({"FREQ", "nosuch", "freq"}), key()};
+      case 43: return {"MULTI"};
+      case 44: return several("WATCH");
+      case 45:
+      case 46: return {"EXEC"};
+      default: return {word({"UNWATCH", "DISCARD", "EXEC", "MULTI"})};
     }
   }
 
@@ -87,8 +101,38 @@ class CommandSource {
     for (std::uint64_t i = 0; i <= random_.below(4); ++i) words.push_back(key());
     return words;
   }
+  std::string offset() {
+    return random_.chance(0.8) ? std::to_string(random_.below(200))
+                               : word({"-1", "4294967296", "01", "", "abc", "1.5"});
+  }
+  std::string bit() { return random_.chance(0.9) ? word({"0", "1"}) : number(); }
+  std::string floating() {
+    return word(
+        {"1", "0.1", "-0.1", "1e3", "3.0", "-5.5e-3", " 1", "1 ", "abc", "", "nan", "inf", "1e5000", "0x10", "+2"});
+  }
+  Words bits(const std::string& name) {
+    Words words{name, key()};
+    if (name == "BITPOS") words.push_back(bit());
+    for (std::uint64_t i = random_.below(4); i > 0; --i) {
+      words.push_back(words.size() >= 4 && random_.chance(0.4) ? word({"BIT", "BYTE", "bit", "bad"}) : number());
+    }
+    return words;
+  }
+  Words bitop() {
+    Words words{"BITOP", word({"AND", "OR", "XOR", "NOT", "not", "bad"}), key()};
+    for (std::uint64_t i = 0; i <= random_.below(3); ++i) words.push_back(key());
+    return words;
+  }
+  Words copy() {
+    Words words{"COPY", key(), key()};
+    for (std::uint64_t i = random_.below(3); i > 0; --i) {
+      words.push_back(word({"REPLACE", "replace", "DB", "bad"}));
+      if (words.back() == "DB") words.push_back(word({"0", "1", "x"}));
+    }
+    return words;
+  }
   Words pairs() {
-    Words words{"MSET"};
+    Words words{random_.chance(0.7) ? "MSET" : "MSETNX"};
     for (std::uint64_t i = 0; i <= random_.below(5); ++i) words.push_back(i % 2 == 0 ? key() : value());
     return words;
   }
@@ -160,6 +204,27 @@ class CommandSource {
         {""},
         {"GETRANGE", "nosuch", "x", "1"},
         {"GETEX", "nosuch", "EX", "0"},
+        {"CLIENT", "TRACKING", "OFF"},
+        {"CLIENT", "CACHING", "YES"},
+        {"CLIENT", "NO-EVICT", "on"},
+        {"CLIENT", "NO-EVICT", "x"},
+        {"CLIENT", "KILL", "1.2.3.4:5"},
+        {"CLIENT", "KILL", "ID", "0"},
+        {"CLIENT", "KILL", "ADDR", "1.2.3.4:5"},
+        {"CLIENT", "LIST", "TYPE", "master"},
+        {"CLIENT", "REPLY", "on"},
+        {"CLIENT", "GETREDIR"},
+        {"COMMAND", "GETKEYS", "MSET", "a", "1", "b", "2"},
+        {"COMMAND", "GETKEYS", "BITOP", "AND", "a", "b", "c"},
+        {"COMMAND", "GETKEYS", "PING"},
+        {"COMMAND", "GETKEYS", "GET"},
+        {"WAIT", "0", "0"},
+        {"WAIT", "x", "0"},
+        {"WAIT", "0", "-1"},
+        {"TIME", "x"},
+        {"WATCH"},
+        {"EXEC", "x"},
+        {"OBJECT", "ENCODING", "nosuch"},
     };
     return all[random_.below(all.size())];
   }
@@ -180,15 +245,37 @@ bool close_times(const std::string& left, const std::string& right) {
          std::abs(std::stoll(left.substr(1)) - std::stoll(right.substr(1))) < 90;
 }
 
+// True if the lines of both replies are equal, or are close times.
+bool close_replies(std::string_view left, std::string_view right) {
+  while (!left.empty() && !right.empty()) {
+    const std::size_t left_end = left.find("\r\n");
+    const std::size_t right_end = right.find("\r\n");
+    if (left_end == std::string_view::npos || right_end == std::string_view::npos) return left == right;
+    const std::string one(left.substr(0, left_end));
+    const std::string other(right.substr(0, right_end));
+    const bool times = one.size() > 4 && other.size() > 4 && one.find_first_not_of("0123456789", 1) == one.npos &&
+                       other.find_first_not_of("0123456789", 1) == other.npos;
+    if (one != other && !(times && close_times(one, other))) return false;
+    left.remove_prefix(left_end + 2);
+    right.remove_prefix(right_end + 2);
+  }
+  return left == right;
+}
+
 void compare(unsigned shards, std::uint64_t seed, int commands) {
   RedisServer redis;
   if (!redis.ready()) GTEST_SKIP() << "redis-server is not installed";
   KvServer server({.shards = shards});
   RespPeer theirs(redis.address());
   RespPeer ours(server.address());
+  // A second client changes keys that the first one watches. It is in no transaction.
+  RespPeer their_other(redis.address());
+  RespPeer our_other(server.address());
   CommandSource source(seed);
   constexpr int pipeline = 50;
   for (int i = 0; i < commands; i += pipeline) {
+    const Words change{"SET", "key" + std::to_string(i / pipeline % 12), std::to_string(i)};
+    EXPECT_EQ(our_other.call(change), their_other.call(change));
     std::vector<Words> sent;
     std::string bytes;
     for (int j = 0; j < pipeline; ++j) {
@@ -201,6 +288,8 @@ void compare(unsigned shards, std::uint64_t seed, int commands) {
       const std::string expected = theirs.receive();
       const std::string got = ours.receive();
       if (words[0] == "TTL" && expected.size() > 1 && got.size() > 1 && close_times(expected, got)) continue;
+      // Times to live among the replies of a transaction.
+      if (words[0] == "EXEC" && close_replies(expected, got)) continue;
       ASSERT_EQ(got, expected) << joined(words);
     }
   }

@@ -103,6 +103,34 @@ def pipelines(client):
     expect(isinstance(replies[1], redis.ResponseError), f"{replies[1]!r} is no error")
 
 
+def transactions(client):
+    pipe = client.pipeline()
+    for i in range(500):
+        pipe.set(f"t{i}", i).expire(f"t{i}", 1000)
+    expect_equal(pipe.execute(), [True] * 1000)
+    pipe.set("a", 1).lpush("list", 1)
+    expect_refused("unknown command", pipe.execute)
+    expect_equal(client.exists("a"), 0)
+    # Each of 100 increments by reading and writing is kept.
+    client.set("n", 0)
+
+    def work():
+        own = redis.Redis(connection_pool=client.connection_pool)
+        for _ in range(25):
+            own.transaction(lambda pipe: (lambda n: (pipe.multi(), pipe.set("n", n + 1)))(int(pipe.get("n"))), "n")
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    expect_equal(client.get("n"), b"100")
+    expect_equal(client.rename("n", "m"), True)
+    expect_equal(client.msetnx({"m": 1, "o": 2}), False)
+    expect(len(client.client_list()) > 0, "CLIENT LIST is empty")
+    expect(client.info()["connected_clients"] > 0, "INFO has no clients")
+
+
 def connections(client):
     expect_equal(client.ping(), True)
     expect_equal(client.echo("hello"), b"hello")
@@ -138,7 +166,7 @@ def threads(client):
 def main():
     client = redis.Redis(host="127.0.0.1", port=int(sys.argv[1]), socket_timeout=PATIENCE,
                          socket_connect_timeout=PATIENCE)
-    for part in (strings, numbers, expiry, keys, pipelines, connections, threads):
+    for part in (strings, numbers, expiry, keys, pipelines, transactions, connections, threads):
         client.flushall()
         part(client)
 

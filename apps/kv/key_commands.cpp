@@ -1,0 +1,178 @@
+// Commands about several keys, and about keys without their values.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kv/more_commands.h"
+#include "kv/set_options.h"
+#include "protocol/resp/number.h"
+
+namespace hawser::kv {
+namespace {
+
+struct Saved {
+  Key key;
+  std::optional<std::string> value;  // Nothing: the key did not exist.
+  std::int64_t expires_at = 0;
+};
+
+Entry* find_unread(Execution& e, const Key& key) { return shard_of(e, key).find(key, e.site.now(), false); }
+
+// Restores what set_pairs() has changed. Every new value goes first, so that there is memory for the old ones.
+void restore(Execution& e, const std::vector<Saved>& saved) {
+  for (const Saved& one : saved) {
+    if (Entry* const entry = find_unread(e, one.key)) shard_of(e, one.key).remove(*entry);
+  }
+  for (auto one = saved.rbegin(); one != saved.rend(); ++one) {
+    if (one->value) shard_of(e, one->key).set(one->key, *one->value, one->expires_at);
+  }
+}
+
+// Sets all pairs or none. False: there is no memory.
+bool set_pairs(Execution& e) {
+  const StoreOptions& options = e.site.store().options();
+  std::size_t bytes = 0;
+  for (std::size_t i = 2; i < e.arguments.size(); i += 2) bytes += e.arguments[i].size();
+  // Entries are evicted for values that are short in proportion, so these always have memory.
+  const bool may_fail =
+      options.policy == MemoryPolicy::refuse || bytes > options.memory_bytes / e.site.store().shards() / 8;
+  std::vector<Saved> saved;
+  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
+    const Key key = key_of(e, e.arguments[i]);
+    if (may_fail) {
+      Entry* const entry = find_unread(e, key);
+      saved.push_back({.key = key,
+                       .value = entry == nullptr ? std::nullopt : std::optional<std::string>(entry->value()),
+                       .expires_at = entry == nullptr ? 0 : entry->expires_at});
+    }
+    if (shard_of(e, key).set(key, e.arguments[i + 1], 0) != nullptr) continue;
+    saved.pop_back();
+    restore(e, saved);
+    return false;
+  }
+  return true;
+}
+
+bool check_pairs(Execution& e, std::string_view command) {
+  if (e.arguments.size() % 2 == 0) {
+    e.out.error("ERR wrong number of arguments for '" + std::string(command) + "' command");
+    return false;
+  }
+  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
+    if (!check_key(e, e.arguments[i])) return false;
+  }
+  return true;
+}
+
+// Gives the second key the value and the expiry of an entry of the first.
+bool copy_to(Execution& e, const Key& from, const Key& to) {
+  Entry* const entry = find_unread(e, from);
+  const std::int64_t expires_at = entry->expires_at;
+  const std::string value(entry->value());
+  return shard_of(e, to).set(to, value, expires_at) != nullptr;
+}
+
+// `only_new`: the second key must not exist.
+void rename_key(Execution& e, bool only_new) {
+  if (!check_key(e, e.arguments[2])) return;
+  const Key from = key_of(e, e.arguments[1]);
+  const Key to = key_of(e, e.arguments[2]);
+  if (find_unread(e, from) == nullptr) return e.out.error("ERR no such key");
+  const bool same = from.bytes == to.bytes;
+  if (only_new && (same || find_unread(e, to) != nullptr)) return e.out.number(0);
+  if (!same) {
+    if (!copy_to(e, from, to)) return e.out.error(no_memory);
+    // The copy may have evicted it.
+    if (Entry* const entry = find_unread(e, from)) shard_of(e, from).remove(*entry);
+  }
+  only_new ? e.out.number(1) : e.out.ok();
+}
+
+}  // namespace
+
+void run_mset(Execution& e) {
+  if (!check_pairs(e, "mset")) return;
+  set_pairs(e) ? e.out.ok() : e.out.error(no_memory);
+}
+
+void run_msetnx(Execution& e) {
+  if (!check_pairs(e, "msetnx")) return;
+  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
+    if (find_unread(e, key_of(e, e.arguments[i])) != nullptr) return e.out.number(0);
+  }
+  set_pairs(e) ? e.out.number(1) : e.out.error(no_memory);
+}
+
+void run_rename(Execution& e) { rename_key(e, false); }
+void run_renamenx(Execution& e) { rename_key(e, true); }
+
+void run_copy(Execution& e) {
+  bool replace = false;
+  for (std::size_t i = 3; i < e.arguments.size(); ++i) {
+    std::int64_t database = 0;
+    if (is_word(e.arguments[i], "replace")) {
+      replace = true;
+    } else if (is_word(e.arguments[i], "db") && i + 1 < e.arguments.size()) {
+      if (!resp::parse_number(e.arguments[++i], database)) return e.out.error(not_integer);
+      if (database != 0) return e.out.error("ERR DB index is out of range");
+    } else {
+      return e.out.error(syntax_error);
+    }
+  }
+  if (!check_key(e, e.arguments[2])) return;
+  const Key from = key_of(e, e.arguments[1]);
+  const Key to = key_of(e, e.arguments[2]);
+  if (from.bytes == to.bytes) return e.out.error("ERR source and destination objects are the same");
+  if (find_unread(e, from) == nullptr) return e.out.number(0);
+  if (!replace && find_unread(e, to) != nullptr) return e.out.number(0);
+  copy_to(e, from, to) ? e.out.number(1) : e.out.error(no_memory);
+}
+
+void run_watch_keys(Execution& e) {
+  Store& store = e.site.store();
+  for (const std::string_view bytes : e.arguments.subspan(1)) {
+    const Key key = store.key(bytes);
+    // Removes an entry that has expired: the expiry is no later change.
+    static_cast<void>(find_unread(e, key));
+    store.site(store.shard_of(key.hash)).watches().add(key, *e.watched);
+  }
+  e.out.ok();
+}
+
+void run_randomkey(Execution& e) {
+  Store& store = e.site.store();
+  Shard& shard = e.held ? store.site(store.random_shard(e.site.index())).shard() : e.shard();
+  // The scan returns the bucket behind the one that it has visited, and 0 behind the last one.
+  std::string chosen;
+  std::uint64_t seen = 0;
+  std::uint64_t bucket = store.random() % shard.buckets();
+  for (std::size_t i = 0; i < shard.buckets() && seen == 0; ++i) {
+    bucket = shard.scan(bucket, e.site.now(), [&](Entry& entry) {
+      if (store.random() % ++seen == 0) chosen = entry.key();
+    });
+  }
+  seen == 0 ? e.out.null() : e.out.bulk(chosen);
+}
+
+void run_object(Execution& e) {
+  if (const std::string error = subcommand_error(*find_command("object"), e.arguments); !error.empty()) {
+    return e.out.error(error);
+  }
+  const std::string_view what = e.arguments[1];
+  const bool encoding = is_word(what, "encoding");
+  Entry* const entry = find_unread(e, key_of(e, e.arguments[2]));
+  if (entry == nullptr) return e.out.null();
+  if (is_word(what, "freq")) {
+    return e.out.error(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching "
+        "between policies at runtime LRU and LFU data will take some time to adjust.");
+  }
+  // Uses of entries are not timed.
+  if (!encoding) return e.out.number(is_word(what, "idletime") ? 0 : 1);
+  constexpr std::size_t embedded_bytes_max = 44;
+  std::int64_t number = 0;
+  const std::string_view value = entry->value();
+  e.out.bulk(resp::parse_number(value, number) ? "int" : value.size() <= embedded_bytes_max ? "embstr" : "raw");
+}
+
+}  // namespace hawser::kv

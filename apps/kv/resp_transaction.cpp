@@ -1,0 +1,195 @@
+// MULTI, EXEC, DISCARD, WATCH, UNWATCH, and commands whose keys belong to several shards.
+#include <string>
+#include <utility>
+
+#include "kv/resp_connection.h"
+
+namespace hawser::kv {
+
+std::shared_ptr<Transaction> RespConnection::make_transaction(Transaction::Kind kind) {
+  return std::make_shared<Transaction>(*site_, number_, kind, version_ == 3);
+}
+
+// Memory for transactions and watched keys counts as received memory.
+bool RespConnection::charge_transaction(std::size_t bytes) {
+  if (!account().acquire(bytes)) return false;
+  transaction_charge_ += bytes;
+  return true;
+}
+
+// Since MULTI: keeps the command for EXEC. False: it is executed now.
+bool RespConnection::multi_takes(const Command& command, Arguments arguments) {
+  if (multi_ == nullptr || command.at_once()) return false;
+  if (const std::string error = subcommand_error(command, arguments); !error.empty()) {
+    fail_multi();
+    reply([&](resp::ReplyWriter& to) { to.error(error); });
+    return true;
+  }
+  std::size_t bytes = 0;
+  for (const std::string_view argument : arguments) bytes += argument.size() + sizeof(std::uint32_t);
+  constexpr std::size_t command_bytes = 64;
+  const bool over_limit = multi_->held_bytes() + bytes > limits_.request_bytes_max;
+  if (over_limit || !charge_transaction(bytes + command_bytes)) {
+    fail_multi();
+    reply([&](resp::ReplyWriter& to) {
+      to.error(over_limit ? "ERR the commands since MULTI exceed " + std::to_string(limits_.request_bytes_max) +
+                                " bytes: send several transactions"
+                          : "OOM there is no memory for more commands of a transaction: send fewer at once");
+    });
+    return true;
+  }
+  // Nothing of a transaction that has failed is executed.
+  if (!multi_failed_) multi_->add(command, arguments);
+  reply([](resp::ReplyWriter& to) { to.status("QUEUED"); });
+  return true;
+}
+
+void RespConnection::run_multi(resp::ReplyWriter& to) {
+  if (multi_ != nullptr) return to.error("ERR MULTI calls can not be nested");
+  multi_ = make_transaction(Transaction::Kind::exec);
+  multi_failed_ = false;
+  update_plain();
+  to.ok();
+}
+
+// The charge of what is pending or watched stays until that ends.
+void RespConnection::end_multi() noexcept {
+  multi_.reset();
+  multi_failed_ = false;
+  update_plain();
+  const std::size_t left = pending_ == nullptr ? watched_bytes_ : transaction_charge_;
+  account().release(transaction_charge_ - left);
+  transaction_charge_ = left;
+}
+
+void RespConnection::run_discard(resp::ReplyWriter& to) {
+  if (multi_ == nullptr) return to.error("ERR DISCARD without MULTI");
+  discard();
+  to.ok();
+}
+
+void RespConnection::run_exec() {
+  const auto answer = [&](std::string_view error) { reply([&](resp::ReplyWriter& to) { to.error(error); }); };
+  if (multi_ == nullptr) return answer("ERR EXEC without MULTI");
+  if (multi_failed_) {
+    discard();
+    return answer("EXECABORT Transaction discarded because of previous errors.");
+  }
+  std::shared_ptr<Transaction> given = std::exchange(multi_, nullptr);
+  update_plain();
+  given->set_resp3(version_ == 3);
+  if (watched_ != nullptr) given->set_watched(watched_);
+  begin(std::move(given));
+}
+
+void RespConnection::run_watch(const Command& command, Arguments arguments) {
+  if (multi_ != nullptr) {
+    return reply([](resp::ReplyWriter& to) { to.error("ERR WATCH inside MULTI is not allowed"); });
+  }
+  std::size_t bytes = 0;
+  for (const std::string_view key : arguments.subspan(1)) bytes += 2 * key.size() + WatchedKeys::overhead_bytes;
+  constexpr std::size_t watched_bytes_max = std::size_t{4} << 20;
+  if (watched_bytes_ + bytes > watched_bytes_max || !charge_transaction(bytes)) {
+    return reply([&](resp::ReplyWriter& to) {
+      to.error("ERR the connection watches too many keys: their bytes, twice, and 256 for each are at most 4 MiB");
+    });
+  }
+  watched_bytes_ += bytes;
+  if (watched_ == nullptr) watched_ = std::make_shared<WatchedKeys>();
+  Store& store = site_->store();
+  for (const std::string_view key : arguments.subspan(1)) {
+    const std::uint64_t hash = store.key(key).hash;
+    watched_->keys.push_back({store.shard_of(hash), hash, std::string(key)});
+  }
+  std::shared_ptr<Transaction> watching = make_transaction(Transaction::Kind::one_command);
+  watching->add(command, arguments);
+  watching->set_watched(watched_);
+  begin(std::move(watching));
+}
+
+void RespConnection::unwatch() {
+  if (watched_ == nullptr) return;
+  std::vector<std::shared_ptr<WatchedKeys>> shards(site_->store().shards());
+  for (const WatchedKeys::One& one : watched_->keys) shards[one.shard] = watched_;
+  for (unsigned i = 0; i < shards.size(); ++i) {
+    if (shards[i] == nullptr) continue;
+    Site& site = site_->store().site(i);
+    const auto remove = [client = std::move(shards[i]), &site] {
+      for (const WatchedKeys::One& one : client->keys) {
+        if (one.shard == site.index()) site.watches().remove(one, *client);
+      }
+    };
+    &site == site_ ? remove() : site.loop().post(remove);
+  }
+  watched_.reset();
+  const std::size_t bytes = std::exchange(watched_bytes_, 0);
+  account().release(bytes);
+  transaction_charge_ -= bytes;
+}
+
+void RespConnection::run_together(const Command& command, Arguments arguments) {
+  if (command.own == Own::watch) return run_watch(command, arguments);
+  const Store& store = site_->store();
+  const std::uint64_t hash = store.key(arguments[static_cast<std::size_t>(command.keys.first)]).hash;
+  const unsigned shard = store.shard_of(hash);
+  bool several = false;
+  command.each_key(arguments, [&](std::string_view key) { several |= store.shard_of(store.key(key).hash) != shard; });
+  if (!several) return execute_at(command, arguments, hash, shard);
+  std::shared_ptr<Transaction> made = make_transaction(Transaction::Kind::one_command);
+  made->add(command, arguments);
+  begin(std::move(made));
+}
+
+void RespConnection::begin(std::shared_ptr<Transaction> transaction) {
+  waiting_.push_back({.route = Route::key, .parts_left = 1});
+  pending_ = std::move(transaction);
+  started_ = false;
+  barred_ = true;
+  start_pending();
+}
+
+void RespConnection::start_pending() {
+  // Its reply is the last one that waits.
+  if (started_ || waiting_.size() != 1 || closed()) return;
+  started_ = starting_ = true;
+  pending_->start();
+  starting_ = false;
+  if (pending_ == nullptr) write_ready();
+}
+
+void RespConnection::on_transaction(Transaction& done) {
+  if (closed() || pending_.get() != &done) return;
+  const std::shared_ptr<Transaction> kept = std::exchange(pending_, nullptr);
+  barred_ = closing_;
+  if (done.kind() == Transaction::Kind::exec) unwatch();
+  end_multi();
+  StringReplies memory;
+  resp::ReplyWriter to(memory);
+  to.set_version(version_);
+  write_exec(done, to);
+  to.flush();
+  Waiting& waiting = waiting_.front();
+  waiting.parts_left = 0;
+  waiting.text = std::move(memory.text());
+  charge(waiting, waiting.text.size());
+  if (std::exchange(quitting_, false)) close_now(true);
+  if (starting_) return;
+  write_ready();
+  if (closed() || !charge_replies()) return;
+  send_batches();
+  go_on();
+}
+
+void RespConnection::write_exec(Transaction& done, resp::ReplyWriter& to) {
+  switch (done.outcome()) {
+    case Transaction::Outcome::refused: return to.raw(done.error());
+    case Transaction::Outcome::watched_key_changed: return to.raw(to.resp3() ? "_\r\n" : "*-1\r\n");
+    case Transaction::Outcome::executed: break;
+  }
+  if (done.kind() == Transaction::Kind::exec) to.array(done.size());
+  done.each([&](const Command& command, Arguments arguments, std::string_view reply) {
+    command.route == Route::connection ? execute_own(command, arguments, to) : to.raw(reply);
+  });
+}
+
+}  // namespace hawser::kv

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "hawser/loop.h"
+
+namespace hawser::kv {
+
+class Site;
+
+// Work on shards of several loops during which nothing else is executed on them.
+class HeldWork {
+ public:
+  virtual ~HeldWork() = default;
+  // Called on the loop of one of the shards, while the threads of the others wait. Uses the shards of all of them.
+  virtual void execute() = 0;
+  // Called once for each shard on its own loop, after execute().
+  virtual void released(Site& site) = 0;
+  // The shards could not be held, and execute() is not called. Any thread.
+  virtual void refused() = 0;
+};
+
+// Holds shards for work, one work after another in the order of start(). The loops of the shards block: each waits
+// until all have arrived, and until the last one has executed the work. Work of shards on one loop is executed by this
+// loop at once or in a task of it. Any thread. See decision 59.
+class ShardHolds {
+ public:
+  // A loop that waits for another one longer gives up, and refuses this work and all that waits: the other loop has
+  // ended, or waits for its disk.
+  static constexpr std::chrono::seconds patience{5};
+
+  ShardHolds() = default;
+  ShardHolds(const ShardHolds&) = delete;
+  ShardHolds& operator=(const ShardHolds&) = delete;
+
+  // `sites` are different, and not empty.
+  void start(std::shared_ptr<HeldWork> work, const std::vector<Site*>& sites);
+
+ private:
+  enum class State : std::uint8_t { gathering, running, done, refused };
+  struct Hold {
+    std::shared_ptr<HeldWork> work;
+    struct Part {
+      Loop* loop;
+      std::vector<Site*> sites;
+    };
+    std::vector<Part> parts;
+    std::size_t arrived = 0;
+    State state = State::gathering;
+    std::condition_variable changed = {};
+  };
+
+  void launch(const std::shared_ptr<Hold>& hold);
+  void arrive(Hold& hold, const Hold::Part& part);
+  void refuse_all(std::unique_lock<std::mutex> lock);
+
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Hold>> waiting_;  // The first one is in progress.
+};
+
+}  // namespace hawser::kv

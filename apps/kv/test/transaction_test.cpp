@@ -1,0 +1,377 @@
+// MULTI, EXEC, DISCARD, WATCH, and commands about keys of several shards.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hawser/client.h"
+#include "hawser/kv.h"
+#include "kv/test/resp_peer.h"
+
+namespace hawser::kv {
+namespace {
+
+// Keys of different shards, and some of each.
+std::vector<std::string> keys_of_shards(Store& store, std::size_t each) {
+  std::vector<std::size_t> found(store.shards());
+  std::vector<std::string> keys;
+  for (int i = 0; keys.size() < each * store.shards(); ++i) {
+    std::string key = "k" + std::to_string(i);
+    if (found[store.shard_of(store.key(key).hash)]++ < each) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+constexpr const char* queued = "+QUEUED\r\n";
+
+TEST(Transactions, ExecuteTheCommandsOfAllShardsInOrder) {
+  for (const unsigned shards : {1U, 3U}) {
+    KvServer server({.shards = shards});
+    RespPeer peer(server.address());
+    const std::vector<std::string> keys = keys_of_shards(server.store, 2);
+    std::string sent = request({"SET", keys[0], "before"}) + request({"MULTI"});
+    std::string expected = "*" + std::to_string(2 * keys.size() + 4) + "\r\n";
+    for (const std::string& key : keys) {
+      sent += request({"SET", key, key}) + request({"GET", key});
+      expected += "+OK\r\n$" + std::to_string(key.size()) + "\r\n" + key + "\r\n";
+    }
+    sent += request({"DBSIZE"}) + request({"MGET", keys[0], keys.back(), "none"}) + request({"PING"}) +
+            request({"FLUSHALL"}) + request({"EXEC"}) + request({"DBSIZE"});
+    const auto bulk = [](const std::string& text) {
+      return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
+    };
+    expected += ":" + std::to_string(keys.size()) + "\r\n*3\r\n" + bulk(keys[0]) + bulk(keys.back()) +
+                "$-1\r\n+PONG\r\n+OK\r\n";
+    peer.send(sent);
+    EXPECT_EQ(peer.receive(), "+OK\r\n");
+    EXPECT_EQ(peer.receive(), "+OK\r\n");
+    for (std::size_t i = 0; i < 2 * keys.size() + 4; ++i) ASSERT_EQ(peer.receive(), queued);
+    EXPECT_EQ(peer.receive(), expected);
+    EXPECT_EQ(peer.receive(), ":0\r\n");
+  }
+}
+
+// Two clients move amounts between keys of all shards, and a third one always sees the same sum.
+TEST(Transactions, AreAtomic) {
+  KvServer server({.shards = 3});
+  const std::vector<std::string> keys = keys_of_shards(server.store, 1);
+  constexpr int transfers = 300;
+  std::atomic<int> running = 2;
+  std::vector<std::thread> clients;
+  for (int client = 0; client < 2; ++client) {
+    clients.emplace_back([&, client] {
+      RespPeer peer(server.address());
+      for (int i = 0; i < transfers; ++i) {
+        const std::string& from = keys[static_cast<std::size_t>(i + client) % keys.size()];
+        const std::string& to = keys[static_cast<std::size_t>(i + client + 1) % keys.size()];
+        peer.send(request({"MULTI"}) + request({"DECRBY", from, "7"}) + request({"INCRBY", to, "7"}) +
+                  request({"EXEC"}));
+        for (int j = 0; j < 4; ++j) {
+          if (peer.receive().starts_with('-')) ADD_FAILURE();
+        }
+      }
+      --running;
+    });
+  }
+  RespPeer reader(server.address());
+  int seen = 0;
+  while (running != 0) {
+    reader.send(request({"MULTI"}) + request({"MGET", keys[0], keys[1], keys[2]}) + request({"EXEC"}));
+    for (int i = 0; i < 2; ++i) reader.receive();
+    const std::string reply = reader.receive();
+    long sum = 0;
+    std::size_t at = reply.find("*3\r\n") + 4;
+    for (int i = 0; i < 3; ++i) {
+      const std::size_t end = reply.find("\r\n", at);
+      if (reply.substr(at, 3) == "$-1") {
+        at = end + 2;
+        continue;
+      }
+      sum += std::stol(reply.substr(end + 2));
+      at = reply.find("\r\n", end + 2) + 2;
+    }
+    EXPECT_EQ(sum, 0) << reply;
+    ++seen;
+    if (HasFailure()) break;
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_GT(seen, 0);
+}
+
+TEST(Transactions, NothingIsExecutedAfterAnError) {
+  KvServer server({.shards = 2});
+  RespPeer peer(server.address());
+  EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
+  EXPECT_EQ(peer.call({"SET", "a", "1"}), queued);
+  EXPECT_TRUE(peer.call({"LPUSH", "list", "1"}).starts_with("-ERR unknown command"));
+  EXPECT_EQ(peer.call({"SET", "b", "1"}), queued);
+  EXPECT_EQ(peer.call({"EXEC"}), "-EXECABORT Transaction discarded because of previous errors.\r\n");
+  EXPECT_EQ(peer.call({"EXISTS", "a", "b"}), ":0\r\n");
+  // A transaction that the connection's memory does not hold fails as a whole.
+  KvServer small({.shards = 2, .value_bytes_max = 1024});
+  RespPeer other(small.address());
+  EXPECT_EQ(other.call({"MULTI"}), "+OK\r\n");
+  const std::string set = request({"SET", "a", std::string(1000, 'x')});
+  std::string reply;
+  for (int i = 0; i < 10'000 && !reply.starts_with('-'); ++i) {
+    other.send(set);
+    reply = other.receive();
+  }
+  EXPECT_TRUE(reply.starts_with("-ERR the commands since MULTI exceed ") || reply.starts_with("-OOM")) << reply;
+  EXPECT_EQ(other.call({"EXEC"}), "-EXECABORT Transaction discarded because of previous errors.\r\n");
+  EXPECT_EQ(other.call({"EXISTS", "a"}), ":0\r\n");
+}
+
+TEST(Transactions, FailIfAWatchedKeyHasChanged) {
+  for (const unsigned shards : {1U, 3U}) {
+    KvServer server({.shards = shards});
+    RespPeer peer(server.address());
+    RespPeer other(server.address());
+    const std::vector<std::string> keys = keys_of_shards(server.store, 3);
+    const auto transaction = [&](const std::string& key, const std::vector<std::string>& change) {
+      EXPECT_EQ(peer.call({"WATCH", key, keys[1]}), "+OK\r\n");
+      if (!change.empty()) other.call(change);
+      EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"GET", keys[1]}), queued);
+      return peer.call({"EXEC"});
+    };
+    const std::string executed = "*1\r\n$-1\r\n";
+    const std::string failed = "*-1\r\n";
+    for (const std::string& key : {keys.front(), keys.back()}) {
+      EXPECT_EQ(transaction(key, {}), executed);
+      EXPECT_EQ(transaction(key, {"SET", key, "1"}), failed);
+      EXPECT_EQ(transaction(key, {"APPEND", key, "1"}), failed);
+      EXPECT_EQ(transaction(key, {"EXPIRE", key, "1000"}), failed);
+      EXPECT_EQ(transaction(key, {"PERSIST", key}), failed);
+      EXPECT_EQ(transaction(key, {"GET", key}), executed);
+      EXPECT_EQ(transaction(key, {"RENAME", key, key + "b"}), failed);
+      EXPECT_EQ(transaction(key, {"DEL", key}), executed);
+      EXPECT_EQ(transaction(key, {"FLUSHALL"}), executed);
+      other.call({"SET", key, "1"});
+      EXPECT_EQ(transaction(key, {"FLUSHALL"}), failed);
+      // A key that was created and removed again has changed.
+      EXPECT_EQ(peer.call({"WATCH", key}), "+OK\r\n");
+      other.call({"SET", key, "1"});
+      other.call({"DEL", key});
+      EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"EXEC"}), failed);
+      // UNWATCH, DISCARD and RESET end the watch.
+      for (const char* const end : {"UNWATCH", "DISCARD", "RESET"}) {
+        EXPECT_EQ(peer.call({"WATCH", key}), "+OK\r\n");
+        if (end == std::string("DISCARD")) peer.call({"MULTI"});
+        peer.call({end});
+        other.call({"SET", key, "1"});
+        EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
+        EXPECT_EQ(peer.call({"EXEC"}), "*0\r\n") << end;
+        other.call({"DEL", key});
+      }
+      // A watched key expires.
+      other.call({"SET", key, "1", "PX", "1"});
+      while (other.call({"EXISTS", key}) == ":1\r\n") usleep(1000);
+      EXPECT_EQ(transaction(key, {}), executed);
+      other.call({"SET", key, "1"});
+      EXPECT_EQ(peer.call({"WATCH", key}), "+OK\r\n");
+      other.call({"PEXPIRE", key, "1"});
+      EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"EXEC"}), failed);
+      other.call({"FLUSHALL"});
+    }
+  }
+}
+
+// The time of expiry alone changes the key, on a clock that stands still otherwise.
+TEST(Transactions, FailIfAWatchedKeyHasExpired) {
+  std::atomic<std::int64_t> now = 1'000'000;
+  KvServer server({.shards = 2, .clock = [&] { return now.load(); }});
+  RespPeer peer(server.address());
+  for (const std::string& key : keys_of_shards(server.store, 1)) {
+    EXPECT_EQ(peer.call({"SET", key, "1", "PX", "1000"}), "+OK\r\n");
+    EXPECT_EQ(peer.call({"WATCH", key}), "+OK\r\n");
+    EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
+    now += 2000;
+    EXPECT_EQ(peer.call({"EXEC"}), "*-1\r\n");
+    // It is gone before it is watched.
+    EXPECT_EQ(peer.call({"SET", key, "1", "PX", "1000"}), "+OK\r\n");
+    now += 2000;
+    EXPECT_EQ(peer.call({"WATCH", key}), "+OK\r\n");
+    EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
+    EXPECT_EQ(peer.call({"EXEC"}), "*0\r\n");
+  }
+}
+
+TEST(Transactions, FailIfAClientOfHawserHasChangedAWatchedKey) {
+  KvServer server({.shards = 2});
+  RespPeer peer(server.address());
+  for (const std::string& key : keys_of_shards(server.store, 1)) {
+    EXPECT_EQ(peer.call({"WATCH", key}), "+OK\r\n");
+    EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
+    const auto change = [&]() -> Task<void> {
+      Client client;
+      co_await client.connect(server.address());
+      KvClient store(client);
+      const Result<std::uint64_t> set = co_await store.set(key, "native");
+      EXPECT_TRUE(set);
+    };
+    sync_wait(change());
+    EXPECT_EQ(peer.call({"SET", key, "lost"}), queued);
+    EXPECT_EQ(peer.call({"EXEC"}), "*-1\r\n");
+    EXPECT_EQ(peer.call({"GET", key}), "$6\r\nnative\r\n");
+  }
+}
+
+// Watches and queued commands end with their connection.
+TEST(Transactions, NothingIsLeftOfClientsThatHaveGone) {
+  KvServer server({.shards = 2});
+  const std::vector<std::string> keys = keys_of_shards(server.store, 4);
+  for (int i = 0; i < 50; ++i) {
+    RespPeer peer(server.address());
+    std::vector<std::string> words{"WATCH"};
+    words.insert(words.end(), keys.begin(), keys.end());
+    EXPECT_EQ(peer.call(words), "+OK\r\n");
+    EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
+    EXPECT_EQ(peer.call({"SET", keys[0], "1"}), queued);
+  }
+  RespPeer peer(server.address());
+  const auto left = [&] {
+    std::atomic<std::size_t> watches = 0;
+    std::atomic<unsigned> asked = 0;
+    for (unsigned i = 0; i < 2; ++i) {
+      Site& site = server.store.site(i);
+      site.loop().post([&] {
+        watches += site.watches().size();
+        ++asked;
+      });
+    }
+    while (asked != 2) usleep(100);
+    return watches.load();
+  };
+  for (int i = 0; i < 60'000 && left() != 0; ++i) usleep(1000);
+  EXPECT_EQ(left(), 0U);
+  EXPECT_EQ(peer.call({"DBSIZE"}), ":0\r\n");
+}
+
+TEST(Transactions, ClientsAreListedAndKilled) {
+  KvServer server({.shards = 2});
+  RespPeer one(server.address());
+  RespPeer other(server.address());
+  EXPECT_EQ(one.call({"CLIENT", "SETINFO", "LIB-NAME", "library"}), "+OK\r\n");
+  EXPECT_EQ(other.call({"CLIENT", "SETNAME", "victim"}), "+OK\r\n");
+  const std::string list = one.call({"CLIENT", "LIST"});
+  EXPECT_NE(list.find(" name=victim "), std::string::npos) << list;
+  EXPECT_NE(list.find(" lib-name=library "), std::string::npos) << list;
+  const std::string id = other.call({"CLIENT", "ID"});
+  EXPECT_EQ(one.call({"CLIENT", "KILL", "ID", id.substr(1, id.find('\r') - 1)}), ":1\r\n");
+  EXPECT_EQ(other.rest(), "");
+  EXPECT_EQ(one.call({"PING"}), "+PONG\r\n");
+  // A client that ends itself gets the reply.
+  const std::string own = one.call({"CLIENT", "ID"});
+  EXPECT_EQ(one.call({"CLIENT", "KILL", "ID", own.substr(1, own.find('\r') - 1), "SKIPME", "no"}), ":1\r\n");
+  EXPECT_EQ(one.rest(), "");
+}
+
+TEST(Transactions, AreDurableTogether) {
+  const TemporaryFolder folder;
+  const LogOptions log{.folder = folder.path(), .shards = {.sync = LogSync::always}};
+  std::vector<std::string> keys;
+  for (const unsigned shards : {3U, 2U}) {
+    KvServer server({.shards = shards}, {}, &log);
+    RespPeer peer(server.address());
+    if (keys.empty()) {
+      keys = keys_of_shards(server.store, 2);
+      std::string sent = request({"MULTI"});
+      for (const std::string& key : keys) sent += request({"SET", key, "1"});
+      peer.send(sent + request({"EXEC"}));
+      for (std::size_t i = 0; i <= keys.size(); ++i) peer.receive();
+      EXPECT_EQ(reply_bytes(peer.receive()), 4 + 5 * keys.size());
+      EXPECT_EQ(peer.call({"MSET", keys[0], "2", keys[5], "2", keys[3], "2"}), "+OK\r\n");
+    } else {
+      EXPECT_EQ(peer.call({"MGET", keys[0], keys[1], keys[5]}), "*3\r\n$1\r\n2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+      EXPECT_EQ(peer.call({"DBSIZE"}), ":6\r\n");
+    }
+  }
+}
+
+TEST(SeveralShards, MsetSetsAllOrNothing) {
+  for (const unsigned shards : {1U, 3U}) {
+    KvServer server(
+        {.memory_bytes = shards * (std::size_t{2} << 20), .policy = MemoryPolicy::refuse, .shards = shards});
+    RespPeer peer(server.address());
+    const std::vector<std::string> keys = keys_of_shards(server.store, 6);
+    EXPECT_EQ(peer.call({"SET", keys[0], "old", "EX", "1000"}), "+OK\r\n");
+    std::vector<std::string> words{"MSET"};
+    for (const std::string& key : keys) words.insert(words.end(), {key, std::string(600'000, 'x')});
+    EXPECT_TRUE(peer.call(words).starts_with("-OOM"));
+    EXPECT_EQ(peer.call({"DBSIZE"}), ":1\r\n");
+    EXPECT_EQ(peer.call({"GET", keys[0]}), "$3\r\nold\r\n");
+    EXPECT_EQ(peer.call({"TTL", keys[0]}), ":1000\r\n");
+    words[0] = "MSETNX";
+    words[1] = "new";
+    EXPECT_TRUE(peer.call(words).starts_with("-OOM"));
+    EXPECT_EQ(peer.call({"DBSIZE"}), ":1\r\n");
+  }
+}
+
+TEST(SeveralShards, AValueOfMostOfTheMemoryIsOverwritten) {
+  for (const MemoryPolicy policy : {MemoryPolicy::evict, MemoryPolicy::refuse}) {
+    KvServer server({.memory_bytes = std::size_t{4} << 20, .policy = policy});
+    RespPeer peer(server.address());
+    EXPECT_EQ(peer.call({"SET", "a", std::string(3'000'000, 'x')}), "+OK\r\n");
+    EXPECT_EQ(peer.call({"SET", "a", std::string(3'100'000, 'y')}), "+OK\r\n");
+    EXPECT_EQ(peer.call({"SET", "a", std::string(2'900'000, 'z')}), "+OK\r\n");
+    // A value that does not fit leaves the old one.
+    EXPECT_TRUE(peer.call({"SET", "a", std::string(5'000'000, 'x')}).starts_with("-OOM"));
+    EXPECT_EQ(peer.call({"STRLEN", "a"}), ":2900000\r\n");
+    EXPECT_EQ(peer.call({"DBSIZE"}), ":1\r\n");
+  }
+}
+
+TEST(SeveralShards, RenameCopyAndBitopUseKeysOfAllOfThem) {
+  KvServer server({.shards = 3});
+  RespPeer peer(server.address());
+  const std::vector<std::string> keys = keys_of_shards(server.store, 2);
+  for (const std::string& from : keys) {
+    for (const std::string& to : keys) {
+      if (from == to) continue;
+      peer.call({"FLUSHALL"});
+      EXPECT_EQ(peer.call({"SET", from, "value", "EX", "1000"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"COPY", from, to}), ":1\r\n");
+      EXPECT_EQ(peer.call({"COPY", from, to}), ":0\r\n");
+      EXPECT_EQ(peer.call({"MSETNX", to, "1", "new", "2"}), ":0\r\n");
+      EXPECT_EQ(peer.call({"BITOP", "XOR", "bits", from, to}), ":5\r\n");
+      EXPECT_EQ(peer.call({"BITCOUNT", "bits"}), ":0\r\n");
+      EXPECT_EQ(peer.call({"RENAMENX", from, to}), ":0\r\n");
+      EXPECT_EQ(peer.call({"RENAME", from, to}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"RENAME", from, to}), "-ERR no such key\r\n");
+      EXPECT_EQ(peer.call({"GET", to}), "$5\r\nvalue\r\n");
+      EXPECT_EQ(peer.call({"TTL", to}), ":1000\r\n");
+    }
+  }
+}
+
+TEST(SeveralShards, ScanOfAnEmptyStoreTakesFewTrips) {
+  for (const unsigned shards : {1U, 3U}) {
+    KvServer server({.shards = shards});
+    RespPeer peer(server.address());
+    EXPECT_EQ(peer.call({"SCAN", "0"}), "*2\r\n$1\r\n0\r\n*0\r\n");
+    for (int i = 0; i < 2000; ++i) peer.send(request({"SET", "key" + std::to_string(i), "1"}));
+    for (int i = 0; i < 2000; ++i) peer.receive();
+    std::string cursor = "0";
+    std::size_t keys = 0;
+    int trips = 0;
+    do {
+      const std::string reply = peer.call({"SCAN", cursor, "COUNT", "100"});
+      cursor = reply.substr(reply.find("\r\n", 4) + 2);
+      cursor.resize(cursor.find('\r'));
+      keys += static_cast<std::size_t>(std::count(reply.begin(), reply.end(), 'k'));
+      // A cursor is exact as a floating point number.
+      EXPECT_LT(std::stoull(cursor), std::uint64_t{1} << 53);
+      ASSERT_LT(++trips, 100);
+    } while (cursor != "0");
+    EXPECT_EQ(keys, 2000U);
+  }
+}
+
+}  // namespace
+}  // namespace hawser::kv

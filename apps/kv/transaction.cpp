@@ -1,0 +1,169 @@
+#include "kv/transaction.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kv/resp_connection.h"
+#include "kv/store.h"
+
+namespace hawser::kv {
+
+void Transaction::add(const Command& command, Arguments arguments) {
+  items_.push_back({.command = &command, .arguments = static_cast<std::uint32_t>(arguments.size())});
+  for (const std::string_view argument : arguments) {
+    bytes_.append(argument);
+    sizes_.push_back(static_cast<std::uint32_t>(argument.size()));
+  }
+  writes_ |= command.writes;
+}
+
+// The shards of all keys, in the order of their numbers.
+std::vector<Site*> Transaction::sites_of_all() {
+  Store& store = home_.store();
+  std::vector<bool> held(store.shards(), store.shards() == 1);
+  each([&](const Command& command, Arguments arguments, std::string_view) {
+    switch (command.route) {
+      case Route::connection: return;
+      case Route::cursor: held[site_of(command, arguments).index()] = true; return;
+      case Route::all_sum:
+      case Route::all_list:
+      case Route::all_status:
+      case Route::random: held.assign(held.size(), true); return;
+      default:
+        command.each_key(arguments, [&](std::string_view key) { held[store.shard_of(store.key(key).hash)] = true; });
+    }
+  });
+  if (watched_ != nullptr && kind_ == Kind::exec) {
+    for (const WatchedKeys::One& one : watched_->keys) held[one.shard] = true;
+  }
+  std::vector<Site*> sites;
+  for (unsigned i = 0; i < store.shards(); ++i) {
+    if (held[i]) sites.push_back(&store.site(i));
+  }
+  // Commands of the connection alone.
+  if (sites.empty()) sites.push_back(&home_);
+  return sites;
+}
+
+// The shard whose time a command uses: that of its first key.
+Site& Transaction::site_of(const Command& command, Arguments arguments) const {
+  Store& store = home_.store();
+  if (command.route == Route::cursor) {
+    std::uint64_t cursor = 0;
+    const bool valid = parse_cursor(arguments[1], cursor) && cursor_shard(cursor) < store.shards();
+    return store.site(valid ? cursor_shard(cursor) : home_.index());
+  }
+  if (command.keys.first == 0) return *sites_.front();
+  return store.site(store.shard_of(store.key(arguments[command.keys.first]).hash));
+}
+
+void Transaction::start() {
+  sites_ = sites_of_all();
+  parts_left_ = sites_.size();
+  durable_.resize(home_.store().shards());
+  home_.store().holds().start(shared_from_this(), sites_);
+}
+
+bool Transaction::watched_key_changed() {
+  if (kind_ != Kind::exec || watched_ == nullptr) return false;
+  for (const WatchedKeys::One& one : watched_->keys) {
+    // Removes an entry that has expired, which changes it.
+    Site& site = home_.store().site(one.shard);
+    static_cast<void>(site.shard().find({one.key, one.hash}, site.now(), false));
+  }
+  return watched_->changed.load(std::memory_order_relaxed);
+}
+
+void Transaction::execute() {
+  if (watched_key_changed()) {
+    outcome_ = Outcome::watched_key_changed;
+    return;
+  }
+  if (writes_) {
+    for (Site* const site : sites_) {
+      if (const std::string* const why = site->write_refusal()) return refuse(RespConnection::log_error(*why));
+    }
+  }
+  StringReplies memory;
+  resp::ReplyWriter out(memory);
+  out.set_version(resp3_ ? 3 : 2);
+  std::size_t index = 0;
+  each([&](const Command& command, Arguments arguments, std::string_view) {
+    if (command.route != Route::connection) {
+      Site& site = site_of(command, arguments);
+      if (memory.text().size() > reply_bytes_max && !command.writes) {
+        out.error(values_too_long);
+      } else {
+        Execution execution{site, out, arguments,
+                            command.route == Route::key ? home_.store().key(arguments[1]).hash : 0};
+        execution.held = true;
+        execution.watched = &watched_;
+        command.run(execution);
+      }
+      out.flush();
+    }
+    items_[index++].reply_end = memory.text().size();
+  });
+  replies_ = std::move(memory.text());
+}
+
+void Transaction::refuse(std::string error) {
+  outcome_ = Outcome::refused;
+  error_ = std::move(error);
+}
+
+void Transaction::released(Site& site) {
+  bool waits = writes_ && site.unsynced();
+  {
+    // Another shard may know already that its log has failed.
+    const std::lock_guard lock(mutex_);
+    waits &= !abandoned_ && outcome_ == Outcome::executed;
+  }
+  if (!waits) return part_done();
+  const std::uint64_t number =
+      site.when_durable([self = shared_from_this(), index = site.index()](const std::string* error) {
+        self->durable_[index] = 0;
+        if (error != nullptr) {
+          const std::lock_guard lock(self->mutex_);
+          self->refuse(RespConnection::log_error(*error));
+        }
+        self->part_done();
+      });
+  if (number != 0) durable_[site.index()] = number;
+}
+
+void Transaction::refused() {
+  {
+    const std::lock_guard lock(mutex_);
+    refuse("-TRYAGAIN a thread of the server did not answer within " + std::to_string(ShardHolds::patience.count()) +
+           " s, and nothing was executed: send the command again\r\n");
+    parts_left_ = 1;
+  }
+  part_done();
+}
+
+void Transaction::part_done() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (--parts_left_ != 0) return;
+  }
+  auto arrive = [self = shared_from_this()] {
+    if (RespConnection* const connection = self->home_.find(self->connection_)) connection->on_transaction(*self);
+  };
+  Loop::current() == &home_.loop() ? arrive() : home_.loop().post(std::move(arrive));
+}
+
+void Transaction::abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+  }
+  if (!home_.sync_always()) return;
+  for (Site* const site : sites_) {
+    site->loop().post([self = shared_from_this(), site] {
+      if (const std::uint64_t number = std::exchange(self->durable_[site->index()], 0)) site->forget(number);
+    });
+  }
+}
+
+}  // namespace hawser::kv

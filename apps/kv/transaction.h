@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kv/commands.h"
+#include "kv/shard_holds.h"
+#include "kv/watches.h"
+
+namespace hawser::kv {
+
+class RespConnection;
+
+// Commands that are executed without others between them: those of MULTI and EXEC, or one command whose keys belong to
+// several shards. Belongs to the loop of its connection until start(), and after RespConnection::on_transaction().
+class Transaction final : public HeldWork, public std::enable_shared_from_this<Transaction> {
+ public:
+  enum class Kind : std::uint8_t { one_command, exec };
+  enum class Outcome : std::uint8_t { executed, watched_key_changed, refused };
+
+  Transaction(Site& home, std::uint64_t connection, Kind kind, bool resp3)
+      : home_(home), connection_(connection), kind_(kind), resp3_(resp3) {}
+
+  void add(const Command& command, Arguments arguments);
+  std::size_t held_bytes() const noexcept {
+    return bytes_.size() + sizes_.size() * sizeof(std::uint32_t) + items_.size() * sizeof(Item);
+  }
+  bool writes() const noexcept { return writes_; }
+  bool empty() const noexcept { return items_.empty(); }
+  // EXEC: fails if one of these keys has changed. WATCH: the keys are added to these.
+  void set_watched(std::shared_ptr<WatchedKeys> watched) noexcept { watched_ = std::move(watched); }
+  // The protocol of the client at EXEC.
+  void set_resp3(bool resp3) noexcept { resp3_ = resp3; }
+  // Executes it, and calls RespConnection::on_transaction() then, if the connection still exists.
+  void start();
+  // The connection has ended: nothing waits for the log on its behalf.
+  void abandon();
+
+  Kind kind() const noexcept { return kind_; }
+  Outcome outcome() const noexcept { return outcome_; }
+  // The reply of a transaction that was refused.
+  const std::string& error() const noexcept { return error_; }
+  // Calls `visit(command, arguments, reply)` for each command in order. Commands of the connection have no reply.
+  template <class Visit>
+  void each(Visit visit) const {
+    std::size_t byte = 0;
+    std::size_t size = 0;
+    std::size_t reply = 0;
+    std::vector<std::string_view> arguments;
+    for (const Item& item : items_) {
+      arguments.clear();
+      for (std::uint32_t i = 0; i < item.arguments; ++i) {
+        arguments.push_back(std::string_view(bytes_).substr(byte, sizes_[size]));
+        byte += sizes_[size++];
+      }
+      visit(*item.command, Arguments(arguments),
+            replies_.empty() ? std::string_view() : std::string_view(replies_).substr(reply, item.reply_end - reply));
+      reply = item.reply_end;
+    }
+  }
+  std::size_t size() const noexcept { return items_.size(); }
+
+ private:
+  struct Item {
+    const Command* command;
+    std::uint32_t arguments;
+    std::size_t reply_end = 0;
+  };
+  // HeldWork
+  void execute() override;
+  void released(Site& site) override;
+  void refused() override;
+
+  std::vector<Site*> sites_of_all();
+  Site& site_of(const Command& command, Arguments arguments) const;
+  bool watched_key_changed();
+  void refuse(std::string error);
+  void part_done();
+
+  Site& home_;
+  const std::uint64_t connection_;
+  const Kind kind_;
+  bool resp3_;
+  bool writes_ = false;
+  std::vector<Item> items_;
+  std::string bytes_;                 // The arguments of all items.
+  std::vector<std::uint32_t> sizes_;  // Their lengths.
+  std::shared_ptr<WatchedKeys> watched_;
+
+  std::vector<Site*> sites_;
+  std::string replies_;
+  Outcome outcome_ = Outcome::executed;
+  std::string error_;
+  std::mutex mutex_;  // Guards what follows, and error_ and outcome_ after execute().
+  std::size_t parts_left_ = 0;
+  bool abandoned_ = false;
+  std::vector<std::uint64_t> durable_;  // By shard: the change waits for the log with this number; 0: it does not.
+};
+
+}  // namespace hawser::kv
