@@ -54,7 +54,7 @@ void Site::maintain() {
     if (shard_.remove_expired(present, maintenance_buckets) < maintenance_buckets / 4) break;
   }
   if (publication_ != nullptr) publication_->maintain(present);
-  if (log_ != nullptr) log_->maintain(present);
+  if (log_ != nullptr) log_->maintain();
 }
 
 Store::Store(StoreOptions options)

@@ -59,6 +59,9 @@ class ChangeLog {
   ~ChangeLog() = default;
 };
 
+// A time at which no entry has expired: entries that have expired stay, and are found.
+constexpr std::int64_t never_expired = INT64_MIN;
+
 // One shard of the store: a hash table of entries with expiry and bounded memory. Belongs to one thread, the one of its
 // loop. Times are milliseconds since 1970 and are given by the caller. Pointers to entries and views of their bytes are
 // valid until the next call that is not const, of find() as well.

@@ -197,6 +197,11 @@ Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& repor
   for (const CheckedFile& file : files) {
     if (Result<void> loaded = load_file(store, file.path, file.begin); !loaded) return loaded;
   }
+  const std::int64_t now = store.clock();
+  for (unsigned i = 0; i < store.shards(); ++i) {
+    Shard& shard = store.site(i).shard();
+    shard.remove_expired(now, shard.buckets());
+  }
   return {};
 }
 
@@ -237,13 +242,14 @@ Result<void> LogFolder::check_file(CheckedFile& checked, LogReport& report) {
   return {};
 }
 
+// Executes the records as the server did before: an entry that has expired by now may have a later record that extends
+// or removes its expiry. So nothing expires while a file is read.
 Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_t begin) {
   MappedFile file;
   if (Result<void> opened = file.open(path); !opened) return opened;
   LogReader reader(file.text());
   static_cast<void>(reader.header());
   reader.skip_to(begin);
-  const std::int64_t now = store.clock();
   for (;;) {
     const Result<std::optional<LogRecord>> next = reader.next();
     if (!next || !*next) break;
@@ -251,9 +257,8 @@ Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_
     if (record.kind == LogKind::synced || record.kind == LogKind::clear) continue;
     const Key key = store.key(record.key);
     Shard& shard = store.site(store.shard_of(key.hash)).shard();
-    const bool expired = record.expires_at != 0 && record.expires_at <= now;
-    Entry* const present = shard.find(key, now, false);
-    if (record.kind == LogKind::remove || expired) {
+    Entry* const present = shard.find(key, never_expired, false);
+    if (record.kind == LogKind::remove) {
       if (present != nullptr) shard.remove(*present);
     } else if (record.kind == LogKind::expiry) {
       if (present != nullptr) shard.set_expiry(*present, record.expires_at);
@@ -296,7 +301,7 @@ Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const
     std::uint64_t cursor = 0;
     Result<void> done;
     do {
-      cursor = store.site(i).shard().scan(cursor, store.clock(), [&](Entry& entry) {
+      cursor = store.site(i).shard().scan(cursor, never_expired, [&](Entry& entry) {
         append_record(text, {.kind = LogKind::set,
                              .key = entry.key(),
                              .value = entry.value(),

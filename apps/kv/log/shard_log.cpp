@@ -183,7 +183,7 @@ void ShardLog::on_progress() {
 
 // ---- Rewriting ----
 
-void ShardLog::maintain(std::int64_t now) {
+void ShardLog::maintain() {
   if (!error_.empty() || finishing_) return;
   attach();
   if (!rewriting_) {
@@ -193,8 +193,10 @@ void ShardLog::maintain(std::int64_t now) {
     rewriting_ = first_ = true;
     cursor_ = 0;
   }
+  // Entries that have expired are written too. A clock that is set back makes them valid again, and their later records
+  // need them.
   do {
-    cursor_ = shard_.scan(cursor_, now, [&](Entry& entry) {
+    cursor_ = shard_.scan(cursor_, never_expired, [&](Entry& entry) {
       append_record(replacement_, {.kind = LogKind::set,
                                    .key = entry.key(),
                                    .value = entry.value(),

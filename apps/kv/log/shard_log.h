@@ -67,7 +67,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   // Forgets a call of when_durable() that waits.
   void forget(std::uint64_t waiting);
   // Rewrites the file, step by step, if it is due.
-  void maintain(std::int64_t now);
+  void maintain();
   // Other threads make changes until this tick ends, while the loop's thread waits for them.
   void expect_changes() {
     if (!error_.empty()) return;
