@@ -18,20 +18,25 @@ char* StringReplies::more(std::size_t used, std::size_t bytes, std::size_t& size
 }
 
 RespConnection::RespConnection(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                               const resp::RequestLimits& limits, Site* site, PasswordGate* gate)
+                               const resp::RequestLimits& limits, Store& store, PasswordGate* gate)
     : RespSession(host, std::move(stream), first, gate == nullptr ? limits : limits.before_authentication()),
-      site_(site),
-      number_(site == nullptr ? 0 : site->add(*this)),
+      store_(store),
       gate_(gate),
       limits_(limits),
       authenticated_(gate == nullptr),
       plain_(authenticated_) {
-  if (site_ == nullptr) return;
-  Store& store = site_->store();
-  if (store.shards() > 1) lanes_.resize(store.shards());
-  record_ = {.id = id(), .address = peer_name(), .since = store.clock()};
-  store.clients().add(record_);
-  site_->set_counters(host.counters);
+  join_site();
+}
+
+bool RespConnection::join_site() {
+  site_ = store_.site_on(host().loop);
+  if (site_ == nullptr) return false;
+  number_ = site_->add(*this);
+  if (store_.shards() > 1) lanes_.resize(store_.shards());
+  record_ = {.id = id(), .address = peer_name(), .since = store_.clock()};
+  store_.clients().add(record_);
+  site_->set_counters(host().counters);
+  return true;
 }
 
 RespConnection::~RespConnection() {
@@ -155,7 +160,7 @@ void RespConnection::on_request(const resp::ReadyRequest& request) {
   if (!plain_ && !authenticated_ && !command->before_authentication()) [[unlikely]] {
     return reply([&](resp::ReplyWriter& to) { to.error("NOAUTH Authentication required."); });
   }
-  if (site_ == nullptr) [[unlikely]] {
+  if (site_ == nullptr && !join_site()) [[unlikely]] {
     return reply([&](resp::ReplyWriter& to) { to.error("LOADING Redis is loading the dataset in memory"); });
   }
   if (!plain_ && multi_takes(*command, arguments)) [[unlikely]]

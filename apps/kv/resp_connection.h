@@ -110,9 +110,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
 // wait for those before them.
 class RespConnection final : public resp::RespSession {
  public:
-  // `limits`: of a client that has authenticated. `gate` is null or outlives the connection.
+  // `limits`: of a client that has authenticated. `store` outlives the connection; `gate` too, or it is null.
   RespConnection(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                 const resp::RequestLimits& limits, Site* site, PasswordGate* gate);
+                 const resp::RequestLimits& limits, Store& store, PasswordGate* gate);
   ~RespConnection() override;
 
   // The reply to a write that the log refuses.
@@ -226,8 +226,12 @@ class RespConnection final : public resp::RespSession {
   void run_config(Arguments arguments, resp::ReplyWriter& out);
   void run_command(Arguments arguments, resp::ReplyWriter& out);
 
-  Site* const site_;  // Null: the store is not ready.
-  const std::uint64_t number_;
+  // Finds the part of the store on this loop. False: the store is not ready. A connection may be older than it.
+  bool join_site();
+
+  Store& store_;
+  Site* site_ = nullptr;  // Null before join_site() has succeeded.
+  std::uint64_t number_ = 0;
   PasswordGate* const gate_;  // Null: the server has no password.
   const resp::RequestLimits limits_;
   bool authenticated_;

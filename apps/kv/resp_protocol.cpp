@@ -31,8 +31,7 @@ RespProtocol::Match RespProtocol::match(Bytes first) const noexcept {
 
 std::unique_ptr<rpc::PortSession> RespProtocol::open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                                      Bytes first) const {
-  return std::make_unique<RespConnection>(host, std::move(stream), first, limits_, store_.site_on(host.loop),
-                                          gate_.get());
+  return std::make_unique<RespConnection>(host, std::move(stream), first, limits_, store_, gate_.get());
 }
 
 std::string RespProtocol::refusal(const Error& why) const {
