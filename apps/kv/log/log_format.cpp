@@ -134,31 +134,41 @@ std::optional<LogRecord> LogReader::record_at(std::size_t offset, std::size_t& b
   return record;
 }
 
-// Returns true if a later record shows that the byte at `offset` had been on the disk. Bytes of a value may look like
-// such a record; they do not know the number of the file.
-bool LogReader::was_synced(std::size_t offset) const {
+// Finds a later record which shows that the byte at `offset` had been on the disk. Bytes of a value may look like such
+// a record. They do not know the number of the file, unless they are a copy of its beginning, and then they name a
+// place before the record with this value.
+std::optional<std::size_t> LogReader::synced_behind(std::size_t offset) const {
   for (std::size_t i = offset + 1; i + record_frame_bytes + synced_content_bytes <= bytes_.size(); ++i) {
     if (load_le<std::uint32_t>(as_bytes(bytes_.substr(i, 4)).data()) != synced_content_bytes) continue;
     std::size_t bytes = 0;
     const std::optional<LogRecord> found = record_at(i, bytes);
-    if (found && found->kind == LogKind::synced && found->file == file_ && found->offset == i) return true;
+    if (found && found->kind == LogKind::synced && found->file == file_ && found->offset >= offset) return i;
   }
-  return false;
+  return std::nullopt;
 }
 
 Result<std::optional<LogRecord>> LogReader::next() {
   if (at_ == bytes_.size()) return std::nullopt;
   std::size_t bytes = 0;
   std::optional<LogRecord> record = record_at(at_, bytes);
-  if (!record) {
-    if (was_synced(at_)) {
-      return fail(ErrorCode::protocol_error, "it is damaged at offset " + std::to_string(at_) +
-                                                 ", before data that had been on the disk: restore it from a copy");
-    }
-    return std::nullopt;
+  const bool displaced = record && record->kind == LogKind::synced && (record->file != file_ || record->offset != at_);
+  if (record && !displaced) {
+    at_ += bytes;
+    return record;
   }
-  at_ += bytes;
-  return record;
+  const std::optional<std::size_t> synced = displaced ? at_ : synced_behind(at_);
+  if (!synced) return std::nullopt;
+  std::size_t marker_bytes = 0;
+  const LogRecord marker = *record_at(*synced, marker_bytes);
+  const std::string restore = ": restore it from a copy";
+  if (marker.offset == *synced) {
+    return fail(ErrorCode::protocol_error,
+                "it is damaged at offset " + std::to_string(at_) + ", before data that had been on the disk" + restore);
+  }
+  return fail(ErrorCode::protocol_error, "bytes were inserted or removed " +
+                                             std::string(displaced ? "before" : "at or behind") + " offset " +
+                                             std::to_string(at_) + ": the record at offset " + std::to_string(*synced) +
+                                             " was written at offset " + std::to_string(marker.offset) + restore);
 }
 
 }  // namespace hawser::kv

@@ -52,7 +52,8 @@ void append_record(std::string& out, const LogRecord& record);
 std::string synced_record(const LogHeader& header, std::uint64_t offset);
 
 // Reads a file. An incomplete or damaged record is the tail that a crash has left, unless a record of kind `synced`
-// shows that it had been on the disk: then the file is damaged. `bytes` outlive the reader and its records.
+// shows that it had been on the disk: then the file is damaged. The same holds if a record of kind `synced` is not
+// where it was written: bytes were inserted or removed. `bytes` outlive the reader and its records.
 class LogReader {
  public:
   explicit LogReader(std::string_view bytes) noexcept : bytes_(bytes) {}
@@ -69,7 +70,7 @@ class LogReader {
 
  private:
   std::optional<LogRecord> record_at(std::size_t offset, std::size_t& bytes) const;
-  bool was_synced(std::size_t offset) const;
+  std::optional<std::size_t> synced_behind(std::size_t offset) const;
 
   const std::string_view bytes_;
   std::size_t at_ = 0;

@@ -118,11 +118,42 @@ TEST(LogFormat, ValuesThatLookLikeRecordsAreNone) {
     // The record of the writer counts.
     text += synced_record(header, text.size());
     EXPECT_THAT(read_log(text).error, HasSubstr("damaged at offset " + std::to_string(begin))) << place;
-    // Nor does one of another place: a copy of the file in a value.
+    // One of an earlier place does not: it is a copy of the file's beginning in a value.
     text.resize(text.size() - synced_record(header, 0).size());
-    text += synced_record(header, text.size() - 1);
+    text += synced_record(header, begin - 1);
     EXPECT_EQ(read_log(text).error, "") << place;
   }
+}
+
+// The lines of a program whose standard output is the file, or an editor.
+TEST(LogFormat, InsertedAndRemovedBytesAreErrors) {
+  const LogHeader header{.file = 77};
+  std::string text = log_header(header);
+  std::vector<std::size_t> places;
+  for (int i = 0; i < 4; ++i) {
+    places.push_back(text.size());
+    append_record(text, {.kind = LogKind::set, .key = "key" + std::to_string(i), .value = "value", .version = 1});
+    places.push_back(text.size());
+    text += synced_record(header, text.size());
+  }
+  ASSERT_EQ(read_log(text).records.size(), 8U);
+  // Behind the last record that says what has been synced, bytes are a tail like any other.
+  const std::size_t synced = text.size() - synced_record(header, 0).size();
+  for (std::size_t at = log_header_bytes; at <= synced; ++at) {
+    EXPECT_NE(read_log(std::string(text).insert(at, "hawser-kv: serving at 127.0.0.1:6379\n")).error, "") << at;
+    if (at < synced) {
+      EXPECT_NE(read_log(std::string(text).erase(at, 1)).error, "") << at;
+    }
+  }
+  // A whole record that was removed, and one that was inserted.
+  std::string changed = text;
+  changed.erase(places[2], places[3] - places[2]);
+  EXPECT_THAT(read_log(changed).error,
+              HasSubstr("removed before offset " + std::to_string(places[2]) + ": the record at offset " +
+                        std::to_string(places[2]) + " was written at offset " + std::to_string(places[3])));
+  changed = text;
+  changed.insert(places[2], text, places[0], places[1] - places[0]);
+  EXPECT_THAT(read_log(changed).error, HasSubstr("was written at offset " + std::to_string(places[3])));
 }
 
 TEST(LogFormat, AFileOfAnEarlierVersionIsNamed) {
