@@ -6,10 +6,12 @@
 #include <bit>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace hawser::kv {
 
-Arena::Arena(std::size_t bytes_max) : bytes_max_(std::max(bytes_max, bytes_min) / page_bytes * page_bytes) {
+Arena::Arena(std::size_t bytes_max)
+    : bytes_max_(std::max(bytes_max, bytes_min) / page_bytes * page_bytes), values_(bytes_max_) {
   // Page 0 is never used, so that no object has the position 0.
   reserved_ = bytes_max_ + page_bytes;
   if (reserved_ / unit_bytes > ~Ref{0}) throw std::bad_alloc();
@@ -59,8 +61,27 @@ void Arena::unlink(std::uint32_t page) noexcept {
   }
 }
 
+// True if bytes_max() allows so many bytes more. Memory that freed values have left returns to the system for it.
+bool Arena::make_fit(std::size_t bytes) noexcept {
+  if (bytes > bytes_max_ - used_) return false;
+  const std::size_t free = bytes_max_ - used_ - bytes;
+  if (values_.warm_bytes() > free) values_.cool(values_.warm_bytes() - free);
+  return true;
+}
+
+char* Arena::take_value(std::size_t bytes) noexcept {
+  const std::size_t charge = ValueArea::charge_of(bytes);
+  if (charge > bytes_max_ - used_) return nullptr;
+  char* data = values_.take_warm(bytes);
+  if (data == nullptr && make_fit(charge)) data = values_.take_cold(bytes);
+  if (data == nullptr) return nullptr;
+  used_ += charge;
+  outside_ += charge;
+  return data;
+}
+
 std::uint32_t Arena::take_free_page() {
-  if (used_ + page_bytes > bytes_max_) return no_page;
+  if (!make_fit(page_bytes)) return no_page;
   std::uint32_t page = no_page;
   if (!free_pages_.empty()) {
     page = free_pages_.back();
@@ -119,7 +140,11 @@ void Arena::free_slot(Ref ref, std::uint8_t size_class) noexcept {
     --by_class_[size_class].pages;
     used_ -= page_bytes;
     // A few free pages keep their memory, so that a class that grows and shrinks does not call the system each time.
-    if (free_pages_.size() >= warm_pages_max) madvise(base_ + page * page_bytes, page_bytes, MADV_DONTNEED);
+    if (free_pages_.size() >= warm_pages_max) {
+      // Otherwise the system would make huge pages of what is left and give them the memory that returns here.
+      if (std::exchange(huge_pages_, false)) madvise(base_, reserved_, MADV_NOHUGEPAGE);
+      madvise(base_ + page * page_bytes, page_bytes, MADV_DONTNEED);
+    }
     free_pages_.push_back(page);
     return;
   }
@@ -132,7 +157,9 @@ void Arena::free_slot(Ref ref, std::uint8_t size_class) noexcept {
 
 void Arena::reset() noexcept {
   madvise(base_, reserved_, MADV_DONTNEED);
-  used_ = outside_;
+  if (!std::exchange(huge_pages_, true)) madvise(base_, reserved_, MADV_HUGEPAGE);
+  values_.reset();
+  used_ = outside_ = 0;
   pages_.resize(1);
   free_pages_.clear();
   for (Class& owner : by_class_) owner = {};

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kv/engine/value_area.h"
+
 namespace hawser::kv {
 
 // The position of an object in an Arena, in units of 16 bytes. 0: none.
@@ -11,7 +13,8 @@ using Ref = std::uint32_t;
 
 // The memory of one shard: a range of addresses that is divided into pages of 64 KiB. Each page in use holds slots of
 // one size class, and returns to the free pages when its last slot is free. Values that are too large for a slot lie
-// outside and are only counted. Everything together stays below bytes_max(). One thread only.
+// outside, in a ValueArea. Everything together stays below bytes_max(), with the memory that freed values have left.
+// One thread only.
 class Arena {
  public:
   static constexpr std::size_t page_bytes = 64 * 1024;
@@ -48,23 +51,23 @@ class Arena {
   // A whole page, for the table. 0: bytes_max() does not allow it. It is never freed one by one.
   Ref take_page();
 
-  // Counts memory outside. False if bytes_max() does not allow it.
-  bool charge(std::size_t bytes) noexcept {
-    if (used_ + bytes > bytes_max_) return false;
-    used_ += bytes;
-    outside_ += bytes;
-    return true;
-  }
-  void discharge(std::size_t bytes) noexcept {
-    used_ -= bytes;
-    outside_ -= bytes;
+  // Memory outside for a value. Null if bytes_max() does not allow it, or if there are not so many free addresses in
+  // sequence.
+  char* take_value(std::size_t bytes) noexcept;
+  void free_value(char* data, std::size_t bytes) noexcept {
+    const std::size_t charge = ValueArea::charge_of(bytes);
+    used_ -= charge;
+    outside_ -= charge;
+    values_.free(data, bytes);
   }
 
-  // Frees every page, and gives the memory back to the system.
+  // Frees everything, and returns the memory to the system.
   void reset() noexcept;
 
   std::size_t bytes_max() const noexcept { return bytes_max_; }
   std::size_t used() const noexcept { return used_; }
+  // Memory that freed values have left. It is not counted by used().
+  std::size_t warm() const noexcept { return values_.warm_bytes(); }
   std::size_t outside() const noexcept { return outside_; }
   std::size_t pages_of(std::uint8_t size_class) const noexcept { return by_class_[size_class].pages; }
   // Calls `visit(ref)` for each slot of the page with the slot `ref`, free or not, until the page has no slot in use.
@@ -94,6 +97,7 @@ class Arena {
   };
 
   static std::size_t page_of(Ref ref) noexcept { return static_cast<std::size_t>(ref) / (page_bytes / unit_bytes); }
+  bool make_fit(std::size_t bytes) noexcept;
   std::uint32_t take_free_page();
   void link(std::uint32_t page) noexcept;
   void unlink(std::uint32_t page) noexcept;
@@ -101,8 +105,10 @@ class Arena {
   const std::size_t bytes_max_;
   std::size_t reserved_ = 0;  // Length of the range of addresses.
   std::byte* base_ = nullptr;
+  bool huge_pages_ = true;  // The system may use them for the range.
   std::size_t used_ = 0;
   std::size_t outside_ = 0;
+  ValueArea values_;
   std::vector<Page> pages_;
   std::vector<std::uint32_t> free_pages_;
   Class by_class_[classes + 1];

@@ -1,31 +1,19 @@
 #include "kv/engine/shard.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace hawser::kv {
 namespace {
 
-// Memory outside is counted in these steps, which cover what malloc() adds.
-constexpr std::size_t outside_step = 4096;
-
 // Entry::size_class of a slot that has no entry.
 constexpr std::uint8_t free_mark = 0xff;
-
-std::size_t outside_charge(std::size_t bytes) noexcept {
-  return (bytes + 64 + outside_step - 1) / outside_step * outside_step;
-}
 
 }  // namespace
 
 Shard::Shard(const ShardOptions& options)
     : policy_(options.policy), arena_(options.memory_bytes), table_(arena_), version_(options.first_version) {
   update_sizes();
-}
-
-Shard::~Shard() {
-  for (Ref ref = queues_[Arena::classes].oldest; ref != 0; ref = at(ref).newer) std::free(at(ref).outside_data());
 }
 
 // ---- Eviction ----
@@ -134,14 +122,19 @@ Ref Shard::take_slot(std::uint8_t size_class) {
   }
 }
 
+// Memory for a value outside, for which there is room. Where values lie between the free addresses, others are evicted.
+char* Shard::take_value(std::size_t bytes) {
+  for (;;) {
+    char* const data = arena_.take_value(bytes);
+    if (data != nullptr || policy_ == MemoryPolicy::refuse || !evict_from(queues_[Arena::classes])) return data;
+  }
+}
+
 // ---- Entries ----
 
 // Frees the memory of an entry that is in no queue and not in the table.
 void Shard::release(Entry& entry) noexcept {
-  if (entry.outside != 0) {
-    std::free(entry.outside_data());
-    arena_.discharge(outside_charge(entry.value_bytes));
-  }
+  if (entry.outside != 0) arena_.free_value(entry.outside_data(), entry.value_bytes);
   const std::uint8_t size_class = entry.size_class;
   entry.size_class = free_mark;
   arena_.free_slot(arena_.ref_of(&entry), size_class);
@@ -149,7 +142,7 @@ void Shard::release(Entry& entry) noexcept {
 
 void Shard::drop(Entry& entry) {
   for (ChangeLog* log : logs_) log->on_remove({entry.key(), entry.hash});
-  if (entry.expires_at != 0) --with_expiry_;
+  if (entry.expires_at != 0) count_expiry(entry.expires_at, 0);
   table_.erase(entry.hash, arena_.ref_of(&entry));
   dequeue(entry);
   release(entry);
@@ -184,15 +177,13 @@ Entry* Shard::create(const Key& key, std::size_t value_bytes, Ref old) {
   pinned_ = old;
   char* data = nullptr;
   if (outside) {
-    const std::size_t charge = outside_charge(value_bytes);
-    if (value_bytes > UINT32_MAX || !make_room(charge) || !arena_.charge(charge)) return pinned_ = 0, nullptr;
-    data = static_cast<char*>(std::malloc(value_bytes));
-    if (data == nullptr) return arena_.discharge(charge), pinned_ = 0, nullptr;
+    if (value_bytes <= UINT32_MAX && make_room(ValueArea::charge_of(value_bytes))) data = take_value(value_bytes);
+    if (data == nullptr) return pinned_ = 0, nullptr;
   }
   const Ref ref = take_slot(size_class);
   pinned_ = 0;
   if (ref == 0) {
-    if (outside) std::free(data), arena_.discharge(outside_charge(value_bytes));
+    if (outside) arena_.free_value(data, value_bytes);
     return nullptr;
   }
   Entry& entry = at(ref);
@@ -226,11 +217,7 @@ Entry* Shard::put(const Key& key, std::size_t value_bytes, std::size_t kept_byte
       return &present;
     }
     if (present.outside != 0 && value_bytes <= UINT32_MAX && bytes > Arena::slot_bytes_max &&
-        outside_charge(value_bytes) == outside_charge(present.value_bytes)) {
-      // The charge covers the value, and the memory is enlarged with the charge.
-      char* const data = static_cast<char*>(std::realloc(present.outside_data(), value_bytes));
-      if (data == nullptr) return nullptr;
-      present.set_outside_data(data);
+        ValueArea::charge_of(value_bytes) == ValueArea::charge_of(present.value_bytes)) {
       present.value_bytes = static_cast<std::uint32_t>(value_bytes);
       return &present;
     }
@@ -276,7 +263,7 @@ Entry* Shard::set(const Key& key, std::string_view value, std::int64_t expires_a
   Entry* const entry = put(key, value.size(), 0, old);
   if (entry == nullptr) return nullptr;
   if (!value.empty()) std::memcpy(entry->value_data(), value.data(), value.size());
-  with_expiry_ += static_cast<std::size_t>(expires_at != 0) - static_cast<std::size_t>(entry->expires_at != 0);
+  count_expiry(entry->expires_at, expires_at);
   entry->expires_at = expires_at;
   changed(*entry);
   return entry;
@@ -298,7 +285,7 @@ void Shard::changed(Entry& entry) {
 }
 
 void Shard::set_expiry(Entry& entry, std::int64_t expires_at) {
-  with_expiry_ += static_cast<std::size_t>(expires_at != 0) - static_cast<std::size_t>(entry.expires_at != 0);
+  count_expiry(entry.expires_at, expires_at);
   entry.expires_at = expires_at;
   entry.version = version_++;
   for (ChangeLog* log : logs_) log->on_expiry({entry.key(), entry.hash}, expires_at);
@@ -310,12 +297,8 @@ void Shard::clear() {
   if (table_.size() != 0) {
     for (ChangeLog* log : logs_) log->on_clear();
   }
-  for (Ref ref = queues_[Arena::classes].oldest; ref != 0; ref = at(ref).newer) {
-    std::free(at(ref).outside_data());
-    arena_.discharge(outside_charge(at(ref).value_bytes));
-  }
   for (Queue& queue : queues_) queue = {};
-  with_expiry_ = 0;
+  stats_.with_expiry.set(0);
   expiry_cursor_ = 0;
   arena_.reset();
   table_.reset();
@@ -324,7 +307,7 @@ void Shard::clear() {
 
 std::size_t Shard::remove_expired(std::int64_t now, std::size_t buckets) {
   std::size_t removed = 0;
-  if (with_expiry_ == 0) return 0;
+  if (with_expiry() == 0) return 0;
   for (std::size_t i = 0; i < buckets; ++i) {
     if (expiry_cursor_ >= table_.buckets()) expiry_cursor_ = 0;
     table_.each_of_bucket(expiry_cursor_++, [&](Ref ref) {

@@ -28,6 +28,7 @@ struct ShardOptions {
 struct ShardStats {
   class Counter {
    public:
+    // Modulo 2^64, so that a counter of what exists also becomes smaller.
     void add(std::uint64_t more = 1) noexcept {
       value_.store(value_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
     }
@@ -38,6 +39,7 @@ struct ShardStats {
     std::atomic<std::uint64_t> value_{0};
   };
   Counter keys;
+  Counter with_expiry;  // Keys that have one.
   Counter memory_bytes;
   Counter hits;
   Counter misses;
@@ -74,7 +76,6 @@ class Shard {
   explicit Shard(const ShardOptions& options);
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
-  ~Shard();
 
   // Returns the entry of the key, or null. An expired entry is removed. `read`: counts a hit or a miss, and protects
   // the entry from the next eviction.
@@ -112,7 +113,7 @@ class Shard {
 
   std::size_t size() const noexcept { return table_.size(); }
   std::size_t buckets() const noexcept { return table_.buckets(); }
-  std::size_t with_expiry() const noexcept { return with_expiry_; }
+  std::size_t with_expiry() const noexcept { return stats_.with_expiry.get(); }
   std::size_t memory_used() const noexcept { return arena_.used(); }
   std::size_t memory_max() const noexcept { return arena_.bytes_max(); }
   ShardStats& stats() noexcept { return stats_; }
@@ -139,6 +140,7 @@ class Shard {
   bool must_go_first(const Entry& old, std::size_t value_bytes) const noexcept;
   bool reserve(std::uint64_t hash);
   Ref take_slot(std::uint8_t size_class);
+  char* take_value(std::size_t bytes);
   bool make_room(std::size_t bytes);
   bool evict_from(Queue& queue);
   bool empty_page(std::uint8_t for_class, bool idle_only);
@@ -148,6 +150,9 @@ class Shard {
   void drop(Entry& entry);
   Queue& queue_of(const Entry& entry) noexcept {
     return queues_[entry.outside != 0 ? Arena::classes : entry.size_class];
+  }
+  void count_expiry(std::int64_t before, std::int64_t now) noexcept {
+    stats_.with_expiry.add(static_cast<std::uint64_t>(now != 0) - static_cast<std::uint64_t>(before != 0));
   }
   void update_sizes() noexcept {
     stats_.keys.set(table_.size());
@@ -160,7 +165,6 @@ class Shard {
   Queue queues_[Arena::classes + 1];  // The last one has the entries whose value lies outside.
   Ref pinned_ = 0;                    // Must not be evicted now.
   std::uint64_t version_;
-  std::size_t with_expiry_ = 0;
   std::uint64_t expiry_cursor_ = 0;
   std::vector<ChangeLog*> logs_;
   ShardStats stats_;
