@@ -179,8 +179,10 @@ int serve(const ServeOptions& options) {
     programs::announce(
         fmt::format("hawser-kv: read {} records from {} files of the log\n", report->records, report->files));
     if (report->cut_bytes != 0) {
-      fmt::print(stderr, "hawser-kv: {} bytes at the end of {} files were no complete record, and are not used\n",
+      fmt::print(stderr, "hawser-kv: {} bytes at the end of {} files were no complete record, and are not used:\n",
                  report->cut_bytes, report->cut_files);
+      for (const std::filesystem::path& path : report->kept)
+        fmt::print(stderr, "hawser-kv: {} has them\n", path.string());
     }
   }
   raise_descriptor_limit();

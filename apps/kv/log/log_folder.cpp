@@ -39,6 +39,10 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view p
   return number;
 }
 
+// Names in the folder of a log.
+const std::string run_prefix = "run-";
+const std::string kept_prefix = "cut-";
+
 // A file in memory, to be read.
 class MappedFile {
  public:
@@ -99,6 +103,22 @@ std::optional<LogFileName> log_file_name(const std::string& name) {
   return LogFileName{*shard, *number};
 }
 
+// Removes the tails of files (LogFolder::keep_tail) apart from those of the last runs.
+void remove_old_tails(const fs::path& folder) {
+  std::map<std::uint64_t, std::vector<fs::path>> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    const std::size_t shard = name.find("-shard-");
+    if (shard == std::string::npos || !log_file_name(name.substr(shard + 1))) continue;
+    if (const auto run = number_in(name.substr(0, shard), kept_prefix, "")) runs[*run].push_back(entry.path());
+  }
+  while (runs.size() > LogFolder::kept_runs_max) {
+    for (const fs::path& path : runs.begin()->second) unlink(path.c_str());
+    runs.erase(runs.begin());
+  }
+}
+
 // Removes the files of a run, and its folder if nothing else is in it: others may have folders of that name.
 void remove_run(const fs::path& run) {
   std::error_code error;
@@ -122,8 +142,8 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
     const std::string name = entry.path().filename();
     std::error_code ignored;
     if (!fs::is_directory(entry.symlink_status(ignored))) continue;
-    if (const auto number = number_in(name, "run-", "")) runs.emplace(*number, entry.path());
-    if (number_in(name, "run-", ".tmp")) incomplete.push_back(entry.path());
+    if (const auto number = number_in(name, run_prefix, "")) runs.emplace(*number, entry.path());
+    if (number_in(name, run_prefix, ".tmp")) incomplete.push_back(entry.path());
   }
   if (error) return folder_error("read the folder", options.folder, error.message());
   LogReport report;
@@ -133,7 +153,7 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
   }
   for (const fs::path& path : incomplete) remove_run(path);
   const std::uint64_t number = runs.empty() ? 1 : runs.rbegin()->first + 1;
-  const fs::path run = options.folder / ("run-" + std::to_string(number));
+  const fs::path run = options.folder / (run_prefix + std::to_string(number));
   fs::path made = run;
   made += ".tmp";
   if (const Result<void> begun = begin_run(store, options, made, run); !begun) {
@@ -141,6 +161,7 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
     return std::unexpected(begun.error());
   }
   for (const auto& earlier : runs) remove_run(earlier.second);
+  if (!report.kept.empty()) remove_old_tails(options.folder);
   return report;
 }
 
@@ -197,6 +218,9 @@ Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& repor
   for (const CheckedFile& file : files) {
     if (Result<void> loaded = load_file(store, file.path, file.begin); !loaded) return loaded;
   }
+  for (const CheckedFile& file : files) {
+    if (Result<void> kept = keep_tail(file, run, report); !kept) return kept;
+  }
   const std::int64_t now = store.clock();
   for (unsigned i = 0; i < store.shards(); ++i) {
     Shard& shard = store.site(i).shard();
@@ -235,6 +259,7 @@ Result<void> LogFolder::check_file(CheckedFile& checked, LogReport& report) {
     if ((*next)->kind == LogKind::clear) checked.begin = reader.offset();
   }
   ++report.files;
+  checked.end = reader.offset();
   if (reader.cut_bytes() != 0) {
     ++report.cut_files;
     report.cut_bytes += reader.cut_bytes();
@@ -269,6 +294,24 @@ Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_
     }
   }
   return {};
+}
+
+// The file "cut-R-shard-S.M.log" has the bytes at the end of a file of the run R that are not used: the file itself is
+// removed.
+Result<void> LogFolder::keep_tail(const CheckedFile& checked, const fs::path& run, LogReport& report) {
+  MappedFile file;
+  if (Result<void> opened = file.open(checked.path); !opened) return opened;
+  const std::string_view tail = file.text().substr(checked.end);
+  if (tail.empty()) return {};
+  const fs::path kept = run.parent_path() / (kept_prefix + run.filename().string().substr(run_prefix.size()) + "-" +
+                                             checked.path.filename().string());
+  Result<Descriptor> created = create_log_file(kept);
+  if (!created) return std::unexpected(created.error());
+  Result<void> done = write_all(created->get(), tail, kept);
+  if (done) done = sync_file(created->get(), kept);
+  if (!done) unlink(kept.c_str());
+  if (done) report.kept.push_back(kept);
+  return done;
 }
 
 // ---- A new run ----

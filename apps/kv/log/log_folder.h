@@ -25,13 +25,17 @@ struct LogReport {
   std::uint64_t records = 0;
   std::uint64_t cut_files = 0;  // Whose last record was not complete.
   std::uint64_t cut_bytes = 0;
+  std::vector<std::filesystem::path> kept = {};  // Files of the folder that have these bytes.
 };
 
 // The folder of a store's log. One process has it at a time. Each start reads the files of the run before, writes one
 // file for each shard into a folder of this run, and then removes the files of the run before. So a start may have
-// another number of shards.
+// another number of shards. Bytes at the end of a file that are not used stay in the folder as files "cut-...".
 class LogFolder {
  public:
+  // The bytes that so many starts did not use are kept. Earlier ones are removed.
+  static constexpr std::size_t kept_runs_max = 16;
+
   LogFolder() = default;
 
   // Reads the log into the shards of `store`, which are empty. Then their changes are logged to what logs() returns.
@@ -46,9 +50,11 @@ class LogFolder {
     std::filesystem::path path;
     LogHeader header = {};
     std::size_t begin = 0;  // Offset of the first record that counts.
+    std::size_t end = 0;    // The bytes from here on are not used.
   };
   Result<void> check_file(CheckedFile& checked, LogReport& report);
   Result<void> load_file(Store& store, const std::filesystem::path& path, std::size_t begin);
+  Result<void> keep_tail(const CheckedFile& file, const std::filesystem::path& run, LogReport& report);
   Result<void> begin_run(Store& store, const LogOptions& options, const std::filesystem::path& made,
                          const std::filesystem::path& run);
 
