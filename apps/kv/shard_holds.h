@@ -28,7 +28,7 @@ class HeldWork {
 
 // Holds shards for work, one work after another in the order of start(). The loops of the shards block: each waits
 // until all have arrived, and until the last one has executed the work. Work of shards on one loop is executed by this
-// loop at once or in a task of it. Any thread. See decision 59.
+// loop at once or in a task of it. Any thread. See decision 60.
 class ShardHolds {
  public:
   // A loop that waits for another one longer gives up, and refuses this work and all that waits: the other loop has

@@ -31,8 +31,8 @@ int open_by_segments(int folder, const std::string& name) noexcept {
         return -1;
       }
       const bool last = segment.size() == rest.size();
-      const int opened =
-          ::openat(at, segment.c_str(), last ? file_flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+      const int flags = last ? file_flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+      const int opened = above_standard(::openat(at, segment.c_str(), flags));
       if (opened < 0 || last) return opened;
       held = Descriptor(opened);
       at = held.get();

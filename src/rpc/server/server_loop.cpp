@@ -204,20 +204,19 @@ void ServerLoop::continue_handshake(ConnectionAttempts::iterator attempt, Result
     return;
   }
   if (!hello) {
+    const std::string connection = "connection from " + attempt->handshake->stream().peer();
     // Load balancers and monitors connect and close, or reset, to find out whether the port is open.
     if (attempt->handshake->ended_silently() && !attempt->secured && attempt->selector == nullptr) {
-      loop_.log(LogLevel::debug, "rpc",
-                "connection from " + attempt->handshake->stream().peer() + " ended before its first byte");
+      loop_.log(LogLevel::debug, "rpc", connection + " ended before its first byte");
       attempts_.erase(attempt);
       return;
     }
     host_.counters.handshakes_failed.add(1);
     if (const Bytes first = attempt->handshake->unknown(); !first.empty()) {
-      log_refusal("connection from " + attempt->handshake->stream().peer() + " refused: " + hello.error().text);
+      log_refusal(connection + " refused: " + hello.error().text);
       return attempt->handshake->leave(unknown_answer(first));
     }
-    loop_.log(LogLevel::info, "rpc",
-              "connection from " + attempt->handshake->stream().peer() + " dropped: " + hello.error().text);
+    loop_.log(LogLevel::info, "rpc", connection + " dropped: " + hello.error().text);
     attempts_.erase(attempt);
     return;
   }
@@ -441,12 +440,11 @@ void ServerLoop::begin_session(ConnectionAttempts::iterator attempt, std::unique
 }
 
 void ServerLoop::start_sweep() {
-  const ServerOptions& options = options_;
-  if (options.receive_rate_min == 0 || options.receive_window <= Duration::zero() ||
-      options.receive_window == forever) {
+  if (options_.receive_rate_min == 0 || options_.receive_window <= Duration::zero() ||
+      options_.receive_window == forever) {
     return;
   }
-  sweep_.due = loop_.after(options.receive_window);
+  sweep_.due = loop_.after(options_.receive_window);
   sweep_.start(loop_, sweep_.due);
 }
 
@@ -460,8 +458,7 @@ void ServerLoop::sweep() {
       std::min<std::uint64_t>(options.receive_rate_min, UINT64_MAX / std::max<std::uint64_t>(window_ms, 1));
   const std::uint64_t bytes = late ? 0 : std::max<std::uint64_t>(1, rate * window_ms / 1000);
   for (const auto& session : sessions_) session->end_if_slow(bytes);
-  // After the last connection, this runs once more.
-  release_idle_memory(sessions_.empty());
+  release_idle_memory(sessions_.empty());  // Once more after the end of the last connection.
   if (!sessions_.empty()) start_sweep();
 }
 
