@@ -45,7 +45,7 @@ Range choose(const SeedOptions& options) {
   return {number("HAWSER_TEST_SEED", text), other ? 0U : 1U};
 }
 
-std::string quoted(std::string_view word) {
+std::string in_quotes(std::string_view word) {
   bool plain = !word.empty();
   for (const char c : word) {
     plain = plain && (std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("_-+=./:,@%").contains(c));
@@ -63,7 +63,7 @@ std::string command_line() {
   std::string text;
   for (std::size_t begin = 0; begin < words.size();) {
     const std::size_t end = std::min(words.find('\0', begin), words.size());
-    text += " " + quoted(std::string_view(words).substr(begin, end - begin));
+    text += " " + in_quotes(std::string_view(words).substr(begin, end - begin));
     begin = end + 1;
   }
   return text.empty() ? " <this program>" : text;

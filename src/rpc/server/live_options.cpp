@@ -64,7 +64,7 @@ std::string text_of(const ServerOptions& options, const OptionMember& member) {
   return std::visit([&](auto one) { return option_text(member_of(options, one)); }, member);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string line = "\"";
   append_escaped(line, text, 64);
   return line + '"';
@@ -89,7 +89,7 @@ std::optional<std::uint64_t> parse_amount(std::string_view text, const auto& uni
 std::unexpected<Error> invalid(std::string text) { return fail(ErrorCode::invalid_argument, std::move(text)); }
 
 std::unexpected<Error> unreadable(std::string_view name, std::string_view value, std::string_view form) {
-  return invalid("option " + std::string(name) + ": the value " + quoted(value) + " is not " + std::string(form));
+  return invalid("option " + std::string(name) + ": the value " + in_quotes(value) + " is not " + std::string(form));
 }
 
 std::unexpected<Error> below(std::string_view name, std::string_view value, const std::string& least) {
@@ -152,7 +152,7 @@ std::string time_text(std::chrono::system_clock::time_point at) {
 }
 
 std::string changed_line(std::string_view name, std::string_view before, std::string_view now, std::string_view by) {
-  return "option " + std::string(name) + " changed from " + quoted(before) + " to " + quoted(now) + " by " +
+  return "option " + std::string(name) + " changed from " + in_quotes(before) + " to " + in_quotes(now) + " by " +
          std::string(by);
 }
 
@@ -188,11 +188,11 @@ Result<LiveOptions::Done> LiveOptions::change(std::string_view name, std::string
   std::string who;
   append_escaped(who, by, option_changer_bytes_max);
   if (value.size() > option_value_bytes_max) {
-    return invalid("option " + quoted(name) + ": the value has " + std::to_string(value.size()) +
+    return invalid("option " + in_quotes(name) + ": the value has " + std::to_string(value.size()) +
                    " bytes, which is more than " + std::to_string(option_value_bytes_max) + ": shorten it");
   }
   if (changer_.load() == std::this_thread::get_id()) {
-    return invalid("option " + quoted(name) + " was changed within OwnOption::change: change it after that");
+    return invalid("option " + in_quotes(name) + " was changed within OwnOption::change: change it after that");
   }
   const std::lock_guard guard(changing_);
   return find(name) != nullptr ? change_server(name, value, who) : change_own(name, value, who);
@@ -227,7 +227,7 @@ Result<LiveOptions::Done> LiveOptions::change_own(std::string_view name, std::st
     const std::lock_guard guard(values_);
     const auto found = std::ranges::find_if(own_, [&](const Own& one) { return one.option.name == name; });
     if (found == own_.end()) {
-      return invalid("option " + quoted(name) +
+      return invalid("option " + in_quotes(name) +
                      " is unknown, or cannot be changed while the server runs: /options and changeable_options() list "
                      "those that can be changed");
     }
@@ -252,7 +252,7 @@ Result<LiveOptions::Done> LiveOptions::change_own(std::string_view name, std::st
   }
   if (!accepted) {
     return fail(ErrorCode::invalid_argument,
-                "option " + option.name + ": the value " + quoted(value) + " is refused: " + accepted.error().text);
+                "option " + option.name + ": the value " + in_quotes(value) + " is refused: " + accepted.error().text);
   }
   Done done{.line = changed_line(name, before, value, by)};
   const std::lock_guard guard(values_);
@@ -268,7 +268,7 @@ void LiveOptions::remember(std::string_view name, std::string_view by) {
 void LiveOptions::add(OwnOption option) {
   if (!is_own_name(option.name)) {
     throw std::logic_error("hawser: add_option(): a name has 1 to " + std::to_string(name_bytes_max) +
-                           " letters, digits, '.', '_' and '-', with a dot; this one is " + quoted(option.name));
+                           " letters, digits, '.', '_' and '-', with a dot; this one is " + in_quotes(option.name));
   }
   if (!option.change) {
     throw std::logic_error("hawser: add_option(): " + option.name + " has no function OwnOption::change");

@@ -63,7 +63,7 @@ std::string unpadded(const unsigned char* bytes, std::size_t size) {
 
 bool matches(const std::string& wanted, const std::string& text) { return wanted.empty() || wanted == text; }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string shown = "'";
   append_escaped(shown, text, label_bytes_max);
   return shown + "'";
@@ -216,7 +216,7 @@ Result<Pkcs11Module::Token> Pkcs11Module::find_token(const Pkcs11Uri& uri) const
     CK_TOKEN_INFO info{};
     if (functions_->C_GetTokenInfo(slot, &info) != CKR_OK || (info.flags & CKF_TOKEN_INITIALIZED) == 0) continue;
     const std::string label = unpadded(info.label, sizeof info.label);
-    present += (present.empty() ? "" : ", ") + quoted(label);
+    present += (present.empty() ? "" : ", ") + in_quotes(label);
     if (matches(uri.token, label) && matches(uri.serial, unpadded(info.serialNumber, sizeof info.serialNumber)) &&
         matches(uri.manufacturer, unpadded(info.manufacturerID, sizeof info.manufacturerID)) &&
         matches(uri.model, unpadded(info.model, sizeof info.model)) && (!uri.slot || *uri.slot == slot)) {
