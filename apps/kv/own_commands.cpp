@@ -28,6 +28,7 @@ struct Totals {
   std::uint64_t expired = 0;
   std::uint64_t evicted = 0;
   std::uint64_t refused = 0;
+  std::uint64_t with_expiry = 0;
 };
 
 void add_line(std::string& to, std::string_view name, std::uint64_t value) {
@@ -125,7 +126,8 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
                      .writes = stats.writes.get(),
                      .expired = stats.expired.get(),
                      .evicted = stats.evicted.get(),
-                     .refused = stats.refused.get()};
+                     .refused = stats.refused.get(),
+                     .with_expiry = stats.with_expiry.get()};
     sum.keys += one.keys;
     sum.memory += one.memory;
     sum.hits += one.hits;
@@ -134,6 +136,7 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
     sum.expired += one.expired;
     sum.evicted += one.evicted;
     sum.refused += one.refused;
+    sum.with_expiry += one.with_expiry;
     shards += "shard" + std::to_string(i) + ":keys=" + std::to_string(one.keys) +
               ",memory=" + std::to_string(one.memory) + ",hits=" + std::to_string(one.hits) +
               ",misses=" + std::to_string(one.misses) + ",evicted=" + std::to_string(one.evicted) + "\r\n";
@@ -214,7 +217,9 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
   }
   if (wanted("keyspace")) {
     begin("Keyspace");
-    if (sum.keys != 0) text += "db0:keys=" + std::to_string(sum.keys) + ",expires=0,avg_ttl=0\r\n";
+    if (sum.keys != 0) {
+      text += "db0:keys=" + std::to_string(sum.keys) + ",expires=" + std::to_string(sum.with_expiry) + ",avg_ttl=0\r\n";
+    }
   }
   return text;
 }

@@ -1,4 +1,5 @@
 // Many clients of one server.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -49,6 +50,22 @@ TEST(Connections, TenThousandSilentClientsAreKept) {
     EXPECT_EQ(other.call({"GET", "key"}), "$10\r\n0123456789\r\n");
   }
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+// The server accepts connections before the store has its loops.
+TEST(Connections, AConnectionThatIsOlderThanTheStoreLeavesLoading) {
+  Store store({.memory_bytes = std::size_t{16} << 20, .shards = 2});
+  Service service(store);
+  Server server(ServerOptions{.threads = 2});
+  attach_store(server, store, service, {});
+  ASSERT_TRUE(server.start());
+  RespPeer early(server.address());
+  EXPECT_EQ(early.call({"GET", "key"}), "-LOADING Redis is loading the dataset in memory\r\n");
+  store.bind(server.loops());
+  EXPECT_EQ(early.call({"MSET", "key", "one", "other", "two"}), "+OK\r\n");
+  EXPECT_EQ(early.call({"GET", "key"}), "$3\r\none\r\n");
+  EXPECT_THAT(early.call({"CLIENT", "LIST"}), ::testing::HasSubstr("addr="));
+  server.stop(std::chrono::milliseconds(100));
 }
 
 // As `nc -N` does: replies that wait for the disk, or for another shard, reach a client that sends nothing more.

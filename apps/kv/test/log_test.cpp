@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "base/temporary_folder.h"
 #include "hawser/hawser.h"
 #include "hawser/kv.h"
+#include "kv/log/log_folder.h"
 #include "kv/log/log_format.h"
 #include "kv/test/kv_process.h"
 #include "kv/test/resp_peer.h"
@@ -128,6 +130,33 @@ TEST(Log, ADamagedFileIsNamed) {
   EXPECT_THAT(opened.error().text, HasSubstr(path.string()));
   EXPECT_THAT(opened.error().text, HasSubstr("damaged at offset"));
   EXPECT_TRUE(fs::exists(path));  // Nothing is removed.
+}
+
+// What a crash, or a fault of the disk, has left behind the last complete record is not lost.
+TEST(Log, TheEndOfAFileThatIsNotUsedIsKept) {
+  const TemporaryFolder folder;
+  const LogOptions options = in(folder.path());
+  const std::string end = "SET of a record that a crash has cut";
+  // One more than the starts whose ends are kept.
+  const std::size_t starts = LogFolder::kept_runs_max + 1;
+  for (std::size_t start = 1; start <= starts; ++start) {
+    {
+      KvServer server({}, {}, &options);
+      RespPeer peer(server.address());
+      ASSERT_EQ(peer.call({"SET", "key", "value" + std::to_string(start)}), "+OK\r\n");
+    }
+    const std::string run = std::to_string(start * 2 - 1);
+    std::ofstream(folder.path() / ("run-" + run) / "shard-0.0.log", std::ios::app | std::ios::binary) << end << start;
+    KvServer server({}, {}, &options);
+    EXPECT_THAT(RespPeer(server.address()).call({"GET", "key"}), HasSubstr("value" + std::to_string(start) + "\r\n"));
+    const fs::path kept = folder.path() / ("cut-" + run + "-shard-0.0.log");
+    ASSERT_EQ(server.report.kept, std::vector<fs::path>{kept});
+    std::stringstream content;
+    content << std::ifstream(kept, std::ios::binary).rdbuf();
+    EXPECT_EQ(content.str(), end + std::to_string(start));
+  }
+  EXPECT_FALSE(fs::exists(folder.path() / "cut-1-shard-0.0.log"));
+  EXPECT_TRUE(fs::exists(folder.path() / "cut-3-shard-0.0.log"));
 }
 
 TEST(Log, MissingAndForeignFilesAreNoticed) {
