@@ -128,11 +128,9 @@ int serve(const ServeOptions& given) {
         [peer, rate = given.rate](Background background) { return load(peer, rate, background.stopping); });
     if (!begun) fmt::print(stderr, "hawser demo serve: {}\n", begun.error().text);
   }
-  std::string announcement = fmt::format("listening on {}
-", server.address());
+  std::string announcement = fmt::format("listening on {}\n", server.address());
   if (!token.empty() && given.pages != "off") {
-    announcement += fmt::format("changes need the header field Hawser-Token: {}
-", token);
+    announcement += fmt::format("changes need the header field Hawser-Token: {}\n", token);
   }
   programs::announce(announcement);
   int signal = 0;
