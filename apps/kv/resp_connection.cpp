@@ -74,20 +74,6 @@ void RespConnection::drop_waiting() {
 
 // ---- Requests ----
 
-// Writes a reply in its place: into the queue, or behind the replies that wait.
-template <class Write>
-void RespConnection::reply(Write write, bool waits) {
-  if (waiting_.empty() && !waits) [[likely]]
-    return write(out());
-  StringReplies memory;
-  resp::ReplyWriter to(memory);
-  to.set_version(version_);
-  write(to);
-  to.flush();
-  waiting_.push_back({.text = std::move(memory.text())});
-  charge(waiting_.back(), waiting_.back().text.size());
-}
-
 void RespConnection::on_protocol_error(std::string_view text) {
   reply([&](resp::ReplyWriter& to) { to.error(text); });
   close_now(!waiting_.empty());

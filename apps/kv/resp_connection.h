@@ -261,4 +261,18 @@ class RespConnection final : public resp::RespSession {
 // A batch that has replies of so many bytes returns, and its other items are executed later.
 constexpr std::size_t batch_reply_bytes_max = std::size_t{1} << 20;
 
+// Writes a reply in its place: into the queue, or behind the replies that wait.
+template <class Write>
+void RespConnection::reply(Write write, bool waits) {
+  if (waiting_.empty() && !waits) [[likely]]
+    return write(out());
+  StringReplies memory;
+  resp::ReplyWriter to(memory);
+  to.set_version(version_);
+  write(to);
+  to.flush();
+  waiting_.push_back({.text = std::move(memory.text())});
+  charge(waiting_.back(), waiting_.back().text.size());
+}
+
 }  // namespace hawser::kv

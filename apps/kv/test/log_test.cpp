@@ -132,7 +132,7 @@ TEST(Log, ADamagedFileIsNamed) {
   EXPECT_TRUE(fs::exists(path));  // Nothing is removed.
 }
 
-// What a crash, or a fault of the disk, has left behind the last complete record is not lost.
+// A crash, or a fault of the disk, may leave bytes behind the last complete record. They are not lost.
 TEST(Log, TheEndOfAFileThatIsNotUsedIsKept) {
   const TemporaryFolder folder;
   const LogOptions options = in(folder.path());
