@@ -33,7 +33,7 @@ bool set_pairs(Execution& e) {
   const StoreOptions& options = e.site.store().options();
   std::size_t bytes = 0;
   for (std::size_t i = 2; i < e.arguments.size(); i += 2) bytes += e.arguments[i].size();
-  // Entries are evicted for values that are short in proportion, so these always have memory.
+  // Entries are evicted for values that are short in proportion, so these have memory.
   const bool may_fail =
       options.policy == MemoryPolicy::refuse || bytes > options.memory_bytes / e.site.store().shards() / 8;
   std::vector<Saved> saved;
@@ -46,7 +46,7 @@ bool set_pairs(Execution& e) {
                        .expires_at = entry == nullptr ? 0 : entry->expires_at});
     }
     if (shard_of(e, key).set(key, e.arguments[i + 1], 0) != nullptr) continue;
-    saved.pop_back();
+    if (may_fail) saved.pop_back();
     restore(e, saved);
     return false;
   }

@@ -25,6 +25,11 @@ bool RespConnection::multi_takes(const Command& command, Arguments arguments) {
     reply([&](resp::ReplyWriter& to) { to.error(error); });
     return true;
   }
+  // Nothing of a transaction that has failed is executed, so nothing is kept.
+  if (multi_failed_) {
+    reply([](resp::ReplyWriter& to) { to.status("QUEUED"); });
+    return true;
+  }
   std::size_t bytes = 0;
   for (const std::string_view argument : arguments) bytes += argument.size() + sizeof(std::uint32_t);
   constexpr std::size_t command_bytes = 64;
@@ -38,8 +43,7 @@ bool RespConnection::multi_takes(const Command& command, Arguments arguments) {
     });
     return true;
   }
-  // Nothing of a transaction that has failed is executed.
-  if (!multi_failed_) multi_->add(command, arguments);
+  multi_->add(command, arguments);
   reply([](resp::ReplyWriter& to) { to.status("QUEUED"); });
   return true;
 }

@@ -1,6 +1,7 @@
 #include "kv/transaction.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "kv/resp_connection.h"
@@ -74,7 +75,22 @@ bool Transaction::watched_key_changed() {
   return watched_->changed.load(std::memory_order_relaxed);
 }
 
+// Other shards wait until it returns, so it throws nothing.
 void Transaction::execute() {
+  try {
+    execute_commands();
+  } catch (const std::bad_alloc&) {
+    replies_ = {};
+    refuse("-OOM there is no memory for the replies: a part of the transaction may have been executed\r\n");
+  }
+}
+
+void Transaction::execute_commands() {
+  if (kind_ == Kind::one_command && watched_ != nullptr) {
+    // WATCH of a client that has gone: its connection has removed what it watches already.
+    const std::lock_guard lock(mutex_);
+    if (abandoned_) return;
+  }
   if (watched_key_changed()) {
     outcome_ = Outcome::watched_key_changed;
     return;

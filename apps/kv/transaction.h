@@ -65,6 +65,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   std::size_t size() const noexcept { return items_.size(); }
 
  private:
+  void execute_commands();
   struct Item {
     const Command* command;
     std::uint32_t arguments;

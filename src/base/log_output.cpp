@@ -39,8 +39,8 @@ ssize_t write_once(int descriptor, bool pipe, std::string_view bytes) noexcept {
     const ssize_t written = ::pwritev2(descriptor, &all, 1, -1, RWF_NOWAIT);
     if (written >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) return written;  // Linux 6.5 and later.
   }
-  pollfd state{descriptor, POLLOUT, 0};
-  const int ready = ::poll(&state, 1, 0);
+  pollfd wait{descriptor, POLLOUT, 0};
+  const int ready = ::poll(&wait, 1, 0);
   if (ready == 0) errno = EAGAIN;
   if (ready <= 0) return -1;
   // A pipe that is writable takes PIPE_BUF bytes at once.

@@ -55,14 +55,14 @@ void prepare_forks() {
   static_cast<void>(done);
 }
 
-struct Folder {
-  explicit Folder(const char* path) : Folder(above_standard(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC))) {}
-  explicit Folder(int file) noexcept : stream(file < 0 ? nullptr : ::fdopendir(file)) {
+struct OpenFolder {
+  explicit OpenFolder(const char* path) : OpenFolder(above_standard(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC))) {}
+  explicit OpenFolder(int file) noexcept : stream(file < 0 ? nullptr : ::fdopendir(file)) {
     if (file >= 0 && stream == nullptr) ::close(file);
   }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
+  OpenFolder(const OpenFolder&) = delete;
+  OpenFolder& operator=(const OpenFolder&) = delete;
+  ~OpenFolder() {
     if (stream != nullptr) ::closedir(stream);
   }
   DIR* const stream;
@@ -192,7 +192,7 @@ void WaitSampler::State::run() {
 void WaitSampler::State::pass() {
   const auto body = [](dl_phdr_info*, std::size_t, void* context) {
     auto& self = *static_cast<State*>(context);
-    const Folder tasks("/proc/self/task");
+    const OpenFolder tasks("/proc/self/task");
     if (tasks.stream == nullptr) {
       // The next sample has the time of this one too.
       ++self.failed_passes;
@@ -319,7 +319,7 @@ Result<std::unique_ptr<WaitSampler>> WaitSampler::begin(unsigned hertz, std::spa
   State& sampling = *sampler->state_;
   sampling.period = std::chrono::nanoseconds(1'000'000'000) / std::clamp(hertz, 1U, 1000U);
   sampling.idle.assign(idle.begin(), idle.end());
-  const Folder tasks("/proc/self/task");
+  const OpenFolder tasks("/proc/self/task");
   std::array<char, 256> line{};
   const bool shown = tasks.stream != nullptr && !read_line(::dirfd(tasks.stream), ::getpid(), "syscall", line).empty();
   if (!shown || !sampling.memory.usable()) {

@@ -341,8 +341,11 @@ def ended_while_the_server_does_not_answer():
 
 def record():
     """A recording, its replay, differences that the replay finds, and damaged files."""
-    with tempfile.TemporaryDirectory() as folder, Server("--recorder") as address:
+    with (tempfile.TemporaryDirectory() as folder,
+          Server("--recorder", "--token-file", f"{folder}/token") as address):
         path = f"{folder}/calls"
+        expect(("record", address, path), 1, "", "Hawser-Token")
+        os.environ["HAWSER_TOKEN"] = pathlib.Path(folder, "token").read_text().strip()
         with subprocess.Popen([PROGRAM, "record", address, path, "--seconds", "600", "--timeout", "60", "--json"], stdout=subprocess.PIPE,
                               text=True) as recording:
             wait_for(path)  # From now on calls are recorded.

@@ -464,7 +464,9 @@ def demo_log():
                               stderr=subprocess.PIPE, text=True) as server:
             try:
                 address = server.stdout.readline().rpartition(" ")[2].strip()
-                change = urllib.request.Request(f"http://{address}/log/level?level=info", data=b"")
+                token = server.stdout.readline().rpartition(" ")[2].strip()
+                change = urllib.request.Request(f"http://{address}/log/level?level=info", data=b"",
+                                                headers={"Hawser-Token": token})
                 urllib.request.urlopen(change, timeout=60).close()
                 line = next(line for line in server.stderr if "asked by" in line)
             finally:

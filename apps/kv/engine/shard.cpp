@@ -142,6 +142,10 @@ void Shard::release(Entry& entry) noexcept {
 
 void Shard::drop(Entry& entry) {
   for (ChangeLog* log : logs_) log->on_remove({entry.key(), entry.hash});
+  drop_unlogged(entry);
+}
+
+void Shard::drop_unlogged(Entry& entry) {
   if (entry.expires_at != 0) count_expiry(entry.expires_at, 0);
   table_.erase(entry.hash, arena_.ref_of(&entry));
   dequeue(entry);
@@ -246,27 +250,48 @@ Entry* Shard::put(const Key& key, std::size_t value_bytes, std::size_t kept_byte
 
 // True if the old value and the new one do not fit together, and the new one fits alone.
 bool Shard::must_go_first(const Entry& old, std::size_t value_bytes) const noexcept {
-  // For a slot, a bucket, and the rounding of the two values.
-  constexpr std::size_t margin = 2 * Arena::page_bytes + 16 * 1024;
-  const std::size_t others = policy_ == MemoryPolicy::refuse ? arena_.used() - old.value_bytes : 0;
-  if (others + margin > arena_.bytes_max()) return false;
-  const std::size_t room = arena_.bytes_max() - margin - others;
-  return value_bytes <= room && old.value_bytes > room - value_bytes;
+  const std::size_t before = ValueArea::charge_of(old.value_bytes);
+  const std::size_t after = ValueArea::charge_of(value_bytes);
+  constexpr std::size_t margin = 2 * Arena::page_bytes;  // For a slot and a bucket.
+  const std::size_t others = margin + (policy_ == MemoryPolicy::refuse ? arena_.used() - before : 0);
+  return before != after && others + after <= arena_.bytes_max() && others + before + after > arena_.bytes_max();
+}
+
+// Sets an entry whose old value and new value do not fit together. The logs see one change, so that a crash leaves the
+// old value or the new one. Without memory for the new value the entry has the old one again.
+Entry* Shard::set_alone(const Key& key, std::string_view value, std::int64_t expires_at, Entry& old) {
+  const std::string saved(old.value());
+  const std::int64_t saved_expiry = old.expires_at;
+  const std::uint64_t saved_version = old.version;
+  drop_unlogged(old);
+  if (Entry* const entry = put(key, value.size(), 0, 0)) return fill(*entry, value, expires_at);
+  Entry* const restored = put(key, saved.size(), 0, 0);
+  if (restored == nullptr) {
+    for (ChangeLog* log : logs_) log->on_remove({key.bytes, key.hash});
+    return nullptr;
+  }
+  std::memcpy(restored->value_data(), saved.data(), saved.size());
+  count_expiry(restored->expires_at, saved_expiry);
+  restored->expires_at = saved_expiry;
+  restored->version = saved_version;
+  return nullptr;
 }
 
 Entry* Shard::set(const Key& key, std::string_view value, std::int64_t expires_at) {
-  Ref old = table_.find(key);
-  if (old != 0 && at(old).outside != 0 && must_go_first(at(old), value.size())) {
-    drop(at(old));
-    old = 0;
+  const Ref old = table_.find(key);
+  if (old != 0 && at(old).outside != 0 && must_go_first(at(old), value.size())) [[unlikely]] {
+    return set_alone(key, value, expires_at, at(old));
   }
   Entry* const entry = put(key, value.size(), 0, old);
-  if (entry == nullptr) return nullptr;
-  if (!value.empty()) std::memcpy(entry->value_data(), value.data(), value.size());
-  count_expiry(entry->expires_at, expires_at);
-  entry->expires_at = expires_at;
-  changed(*entry);
-  return entry;
+  return entry == nullptr ? nullptr : fill(*entry, value, expires_at);
+}
+
+Entry* Shard::fill(Entry& entry, std::string_view value, std::int64_t expires_at) {
+  if (!value.empty()) std::memcpy(entry.value_data(), value.data(), value.size());
+  count_expiry(entry.expires_at, expires_at);
+  entry.expires_at = expires_at;
+  changed(entry);
+  return &entry;
 }
 
 Entry* Shard::resize(const Key& key, std::size_t value_bytes, std::int64_t now) {

@@ -138,6 +138,8 @@ class Shard {
   Entry* create(const Key& key, std::size_t value_bytes, Ref old);
   Entry* put(const Key& key, std::size_t value_bytes, std::size_t kept_bytes, Ref old);
   bool must_go_first(const Entry& old, std::size_t value_bytes) const noexcept;
+  Entry* set_alone(const Key& key, std::string_view value, std::int64_t expires_at, Entry& old);
+  Entry* fill(Entry& entry, std::string_view value, std::int64_t expires_at);
   bool reserve(std::uint64_t hash);
   Ref take_slot(std::uint8_t size_class);
   char* take_value(std::size_t bytes);
@@ -148,6 +150,7 @@ class Shard {
   void dequeue(Entry& entry) noexcept;
   void release(Entry& entry) noexcept;
   void drop(Entry& entry);
+  void drop_unlogged(Entry& entry);
   Queue& queue_of(const Entry& entry) noexcept {
     return queues_[entry.outside != 0 ? Arena::classes : entry.size_class];
   }

@@ -68,6 +68,40 @@ TEST(Table, KeepsTheEntriesOfABucketThatCannotBeSplit) {
   for (const std::uint64_t hash : hashes) ASSERT_NE(table.find({{}, hash}), 0U) << hash;
 }
 
+struct RemovalCount final : ChangeLog {
+  void on_set(const Key&, std::string_view, std::int64_t, std::uint64_t) override { ++sets; }
+  void on_expiry(const Key&, std::int64_t) override {}
+  void on_remove(const Key&) override { ++removals; }
+  void on_clear() override {}
+  int sets = 0;
+  int removals = 0;
+};
+
+// The old value and the new one do not fit together. A crash between two records would lose both.
+TEST(Shard, AValueThatFitsAloneReplacesTheOldOneInOneStep) {
+  constexpr std::size_t memory = 16 << 20;
+  const std::string old(100 * 1024, 'o');
+  int replaced = 0;
+  int refused = 0;
+  for (std::size_t bytes = memory - (1 << 20); bytes < memory; bytes += 8 * 1024) {
+    RemovalCount log;
+    Shard shard({.memory_bytes = memory, .policy = MemoryPolicy::refuse});
+    shard.add_log(log);
+    ASSERT_NE(shard.set(key("big"), old, 7'000), nullptr);
+    const bool set = shard.set(key("big"), std::string(bytes, 'n'), 9'000) != nullptr;
+    ++(set ? replaced : refused);
+    const Entry* const entry = shard.find(key("big"), 0, false);
+    ASSERT_NE(entry, nullptr) << bytes;
+    EXPECT_EQ(entry->value(), set ? std::string(bytes, 'n') : old) << bytes;
+    EXPECT_EQ(entry->expires_at, set ? 9'000 : 7'000);
+    EXPECT_EQ(log.sets, set ? 2 : 1);
+    EXPECT_EQ(log.removals, 0);
+    EXPECT_EQ(shard.with_expiry(), 1U);
+  }
+  EXPECT_GT(replaced, 0);
+  EXPECT_GT(refused, 0);
+}
+
 TEST(Shard, AgreesWithAMap) {
   Shard shard({.memory_bytes = 8 << 20, .policy = MemoryPolicy::refuse});
   std::unordered_map<std::string, std::string> expected;
