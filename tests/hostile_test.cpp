@@ -22,12 +22,18 @@ TEST_F(HostileClient, OtherProtocols) {
 
 TEST_F(HostileClient, HellosThatAreCut) {
   const Octets hello = wire::encode_hello(usual_hello());
-  for (std::size_t bytes = 0; bytes < hello.size(); ++bytes) {
+  std::uint64_t closed = 0;
+  for (std::size_t bytes = 1; bytes < hello.size(); ++bytes) {
     RawSocket attacker = connected();
     attacker.send(first(hello, bytes));
-    if (bytes % 2 == 0) attacker.reset();
+    if (bytes % 2 == 0) {
+      attacker.reset();  // The bytes may be lost with it. Then the connection does not count as a failed handshake.
+    } else {
+      ++closed;
+    }
   }
-  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == hello.size(); }));
+  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed >= closed; }));
+  EXPECT_LT(server->counters().handshakes_failed, hello.size());
 }
 
 TEST_F(HostileClient, SlowHellosAreCutByTheHandshakeTimeout) {

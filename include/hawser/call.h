@@ -67,6 +67,10 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
  public:
   Call(detail::ClientLink& link, Options options, Stored&& arguments)
       : link_(&link), options_(std::move(options)), arguments_(std::move(arguments)) {}
+  Call(Call&& other) noexcept
+      : link_(std::exchange(other.link_, nullptr)),
+        options_(std::move(other.options_)),
+        arguments_(std::move(other.arguments_)) {}
 
   auto operator co_await() && {
     return Awaiter<detail::ValueOutcome<F>>(use_up(), std::move(options_), std::move(arguments_), MutableBytes());
@@ -98,7 +102,7 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
 
   Call used_up() { return Call(use_up(), std::move(options_), std::move(arguments_)); }
 
-  detail::ClientLink* link_;  // Null once the call has been awaited.
+  detail::ClientLink* link_;  // Null once the call has been awaited or moved from.
   [[no_unique_address]] Options options_;
   Stored arguments_;
 };

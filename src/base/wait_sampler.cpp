@@ -56,7 +56,8 @@ void prepare_forks() {
 }
 
 struct OpenFolder {
-  explicit OpenFolder(const char* path) : OpenFolder(above_standard(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC))) {}
+  explicit OpenFolder(const char* path)
+      : OpenFolder(above_standard(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC))) {}
   explicit OpenFolder(int file) noexcept : stream(file < 0 ? nullptr : ::fdopendir(file)) {
     if (file >= 0 && stream == nullptr) ::close(file);
   }

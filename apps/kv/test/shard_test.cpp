@@ -90,7 +90,7 @@ TEST(Shard, AValueThatFitsAloneReplacesTheOldOneInOneStep) {
     ASSERT_NE(shard.set(key("big"), old, 7'000), nullptr);
     const bool set = shard.set(key("big"), std::string(bytes, 'n'), 9'000) != nullptr;
     ++(set ? replaced : refused);
-    const Entry* const entry = shard.find(key("big"), 0, false);
+    Entry* const entry = shard.find(key("big"), 0, false);
     ASSERT_NE(entry, nullptr) << bytes;
     EXPECT_EQ(entry->value(), set ? std::string(bytes, 'n') : old) << bytes;
     EXPECT_EQ(entry->expires_at, set ? 9'000 : 7'000);

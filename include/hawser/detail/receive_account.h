@@ -11,6 +11,21 @@
 // Accounting of the memory that peers make a server hold. Not for users. docs/decisions/0019.
 namespace hawser::detail {
 
+// A charge that may be larger than what it stands for, until update(). Loop's thread only.
+class LaggingCharge {
+ public:
+  // Sets the charge to what is held now. It must not acquire() anything.
+  virtual void update() noexcept = 0;
+
+ protected:
+  ~LaggingCharge() = default;
+
+ private:
+  friend class ReceiveBudget;
+  LaggingCharge* next_ = nullptr;  // The list of the budget is a ring.
+  LaggingCharge* previous_ = nullptr;
+};
+
 // The memory of one loop for data that its connections receive and keep. Loop's thread only, except used().
 class ReceiveBudget {
  public:
@@ -28,12 +43,19 @@ class ReceiveBudget {
   // Any thread.
   std::size_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
 
+  // Before something is refused, the charges in this list are updated. Both do nothing if nothing is to be done.
+  void add_lagging(LaggingCharge& charge) noexcept;
+  void remove_lagging(LaggingCharge& charge) noexcept;
+
  private:
   friend class ReceiveAccount;
+  void update_lagging() noexcept;
+
   const std::size_t bytes_max_;
   const std::size_t share_bytes_max_;
   const std::size_t peer_bytes_max_;
   std::atomic<std::size_t> used_{0};
+  LaggingCharge* lagging_ = nullptr;
 };
 
 // The part of a loop's budget that all connections of one peer use.
@@ -60,9 +82,11 @@ class ReceiveAccount {
   // False, without an effect, if the connection's share, the peer's part or the loop's budget has not enough left.
   bool acquire(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return true;
-    if (!fits(bytes, used_, budget_->share_bytes_max_)) return false;
-    const bool left = fits(bytes, budget_->used(), budget_->bytes_max_) && peer_fits(bytes);
-    if (!left && !fits(bytes, used_, reserve_bytes)) return false;
+    if (!has_left(bytes)) [[unlikely]] {
+      if (budget_->lagging_ == nullptr) return false;
+      budget_->update_lagging();
+      if (!has_left(bytes)) return false;
+    }
     acquire_always(bytes);
     return true;
   }
@@ -104,6 +128,10 @@ class ReceiveAccount {
   friend class ReceiveCharge;
   static bool fits(std::size_t bytes, std::size_t used, std::size_t most) noexcept {
     return used <= most && bytes <= most - used;
+  }
+  bool has_left(std::size_t bytes) const noexcept {
+    if (!fits(bytes, used_, budget_->share_bytes_max_)) return false;
+    return (fits(bytes, budget_->used(), budget_->bytes_max_) && peer_fits(bytes)) || fits(bytes, used_, reserve_bytes);
   }
   bool peer_fits(std::size_t bytes) const noexcept {
     return peer_ == nullptr || fits(bytes, peer_->used, budget_->peer_bytes_max_);
@@ -158,33 +186,20 @@ class ReceiveCharge {
   // nothing. Called once. False if there is not enough left. With `always` it succeeds.
   bool keep(ReceiveAccount& account, const Buffer& buffer, bool always = false) {
     if (!account.bounded() || buffer.block() == nullptr) return true;
-    if (account.newest_ != nullptr && account.newest_->block == buffer.block()) {
-      kept_ = account.newest_;
-      ++kept_->charges;
-      return true;
-    }
-    const std::size_t bytes = buffer.size() < buffer.block()->size() ? buffer.block()->size() : buffer.size();
-    auto* const node = new ReceiveAccount::KeptBlock(account, buffer.block(), bytes);
-    if (always) {
-      account.acquire_always(bytes);
-    } else if (!account.acquire(bytes)) {
-      delete node;
-      return false;
-    }
-    kept_ = account.newest_ = node;
-    return true;
+    return keep_block(account, buffer, always);
   }
   void reset() noexcept {
     if (account_ != nullptr) std::exchange(account_, nullptr)->release(std::exchange(bytes_, 0));
     if (ReceiveAccount::KeptBlock* const kept = std::exchange(kept_, nullptr);
         kept != nullptr && --kept->charges == 0) {
-      kept->account.release(kept->bytes);
-      if (kept->account.newest_ == kept) kept->account.newest_ = nullptr;
-      delete kept;
+      release_block(kept);
     }
   }
 
  private:
+  bool keep_block(ReceiveAccount& account, const Buffer& buffer, bool always);
+  static void release_block(ReceiveAccount::KeptBlock* kept) noexcept;
+
   ReceiveAccount* account_ = nullptr;
   std::size_t bytes_ = 0;
   ReceiveAccount::KeptBlock* kept_ = nullptr;

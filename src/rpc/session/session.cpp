@@ -27,7 +27,9 @@ Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, 
       last_progress_(loop.now()),
       last_check_(loop.now()) {}
 
-Session::~Session() = default;
+Session::~Session() {
+  if (account_.bounded()) settings_.budget->remove_lagging(lagging_);
+}
 
 void Session::release_connection() noexcept {
   guard_.reset();
@@ -69,7 +71,7 @@ void Session::charge_long_backlog() noexcept {
   if (connection_->backlog() > send_charge_.charged() + charged_later_max) {
     connection_->flush();
     if (closed_) return;
-    charge_backlog();
+    charge_and_watch_backlog();
     // The mark rises only in check_charge(), because whoever waits continues then.
     const std::size_t mark = send_charge_.mark(backlog_wanted_);
     if (mark < settings_.backlog_bytes_max) connection_->set_high_watermark(settings_.backlog_bytes_max = mark);
@@ -82,9 +84,19 @@ void Session::charge_backlog() noexcept {
   send_charge_.set(backlog > SendCharge::step_bytes ? backlog : 0);
 }
 
+void Session::charge_and_watch_backlog() noexcept {
+  charge_backlog();
+  if (!account_.bounded()) return;
+  if (send_charge_.charged() != 0) {
+    settings_.budget->add_lagging(lagging_);
+  } else {
+    settings_.budget->remove_lagging(lagging_);
+  }
+}
+
 void Session::check_charge() noexcept {
   constexpr Duration interval = std::chrono::milliseconds(20);
-  charge_backlog();
+  charge_and_watch_backlog();
   if (send_charge_.charged() != 0) charge_timer_.start(loop_, loop_.after(interval));
   try {
     set_backlog_mark(send_charge_.mark(backlog_wanted_));
@@ -380,6 +392,7 @@ void Session::end_session(const Error& reason) {
   life_.stop();
   rest_.stop();
   charge_timer_.stop();
+  if (account_.bounded()) settings_.budget->remove_lagging(lagging_);
   send_charge_.set(0);
   const std::uint64_t sent = connection_->sent();
   connection_->abort();

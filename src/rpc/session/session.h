@@ -199,6 +199,12 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
     Session& session;
   };
 
+  struct BacklogCharge final : detail::LaggingCharge {
+    explicit BacklogCharge(Session& owner) noexcept : session(owner) {}
+    void update() noexcept override { session.charge_backlog(); }
+    Session& session;
+  };
+
   // transport::MessageSink
   void on_message(const transport::Message& message) final;
   void on_closed(const Error& reason) final { end_session(reason); }
@@ -232,6 +238,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void start_pings();
   void set_backlog_mark(std::size_t bytes);
   void charge_backlog() noexcept;
+  void charge_and_watch_backlog() noexcept;
   void check_charge() noexcept;
 
   enum class BeginError : std::uint8_t { none, ended, too_long, metadata };
@@ -241,6 +248,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   detail::ReceiveAccount account_;  // Declared before the members that it pays for.
   SendCharge send_charge_;
   ChargeTimer charge_timer_{*this};
+  BacklogCharge lagging_{*this};                  // In the list of the budget while send_charge_ is not 0.
   std::size_t backlog_wanted_;                    // settings_.backlog_bytes_max while memory is left.
   detail::WaitingWriter writers_;                 // Writers of streams that wait until the backlog is shorter.
   std::unique_ptr<detail::MemoryFrames> memory_;  // Made on first use. Outlives the connection, which uses its loans.

@@ -1,0 +1,65 @@
+#include "hawser/detail/receive_account.h"
+
+namespace hawser::detail {
+namespace {
+
+// A refusal updates at most this many, so that it costs a peer more than the server.
+constexpr int updates_max = 64;
+
+}  // namespace
+
+void ReceiveBudget::add_lagging(LaggingCharge& charge) noexcept {
+  if (charge.next_ != nullptr) return;
+  if (lagging_ == nullptr) {
+    lagging_ = charge.next_ = charge.previous_ = &charge;
+    return;
+  }
+  charge.next_ = lagging_;
+  charge.previous_ = lagging_->previous_;
+  charge.previous_->next_ = lagging_->previous_ = &charge;
+}
+
+void ReceiveBudget::remove_lagging(LaggingCharge& charge) noexcept {
+  if (charge.next_ == nullptr) return;
+  if (lagging_ == &charge) lagging_ = charge.next_ == &charge ? nullptr : charge.next_;
+  charge.previous_->next_ = charge.next_;
+  charge.next_->previous_ = charge.previous_;
+  charge.next_ = charge.previous_ = nullptr;
+}
+
+// The next call begins with the charges that this one does not reach.
+void ReceiveBudget::update_lagging() noexcept {
+  const LaggingCharge* const first = lagging_;
+  for (int i = 0; i < updates_max; ++i) {
+    LaggingCharge& charge = *lagging_;
+    lagging_ = charge.next_;
+    charge.update();
+    if (lagging_ == first) return;
+  }
+}
+
+bool ReceiveCharge::keep_block(ReceiveAccount& account, const Buffer& buffer, bool always) {
+  if (account.newest_ != nullptr && account.newest_->block == buffer.block()) {
+    kept_ = account.newest_;
+    ++kept_->charges;
+    return true;
+  }
+  const std::size_t bytes = buffer.size() < buffer.block()->size() ? buffer.block()->size() : buffer.size();
+  auto* const node = new ReceiveAccount::KeptBlock(account, buffer.block(), bytes);
+  if (always) {
+    account.acquire_always(bytes);
+  } else if (!account.acquire(bytes)) {
+    delete node;
+    return false;
+  }
+  kept_ = account.newest_ = node;
+  return true;
+}
+
+void ReceiveCharge::release_block(ReceiveAccount::KeptBlock* kept) noexcept {
+  kept->account.release(kept->bytes);
+  if (kept->account.newest_ == kept) kept->account.newest_ = nullptr;
+  delete kept;
+}
+
+}  // namespace hawser::detail
