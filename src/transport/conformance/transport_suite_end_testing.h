@@ -14,7 +14,8 @@ TEST_P(TransportSuite, CloseSendsAllThatIsCommitted) {
   for (const bool held_back : {false, true}) {
     make_pair();
     Batch batch;
-    for (std::size_t i = 0; i < 300; ++i) batch.push_back(make_sent(28, i % 10 == 0 ? 400'000 : 3000, i, i % 2 == 0));
+    for (std::size_t i = 0; i < many(300, 100); ++i)
+      batch.push_back(make_sent(28, i % 10 == 0 ? 400'000 : 3000, i, i % 2 == 0));
     if (held_back) server().on([&] { server().connection->pause(); });
     client().on([&] {
       for (const auto& one : batch) EXPECT_TRUE(send(client(), *one));
