@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <cerrno>
+#include <initializer_list>
 
 namespace hawser {
 
