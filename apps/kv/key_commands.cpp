@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kv/more_commands.h"
+#include "kv/resp_connection.h"
 #include "kv/set_options.h"
 #include "protocol/resp/number.h"
 
@@ -82,6 +83,12 @@ void rename_key(Execution& e, bool only_new) {
   if (only_new && (same || find_unread(e, to) != nullptr)) return e.out.number(0);
   if (!same) {
     if (!copy_to(e, from, to)) return e.out.error(no_memory);
+    // Each shard has a log of its own: after a crash, one of them may have the removal and the other one not the copy.
+    Site& copied = e.site.store().site(e.site.store().shard_of(to.hash));
+    if (&copied.shard() != &shard_of(e, from)) {
+      copied.wait_for_disk();
+      if (const std::string* const why = copied.write_refusal()) return e.out.raw(RespConnection::log_error(*why));
+    }
     // The copy may have evicted it.
     if (Entry* const entry = find_unread(e, from)) shard_of(e, from).remove(*entry);
   }

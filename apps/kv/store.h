@@ -94,6 +94,10 @@ class Site {
   void expect_changes() {
     if (log_ != nullptr) log_->expect_changes();
   }
+  // As ShardLog::wait_for_disk().
+  void wait_for_disk() {
+    if (log_ != nullptr) log_->wait_for_disk();
+  }
   Watches& watches() noexcept { return watches_; }
   // Counters of the server on this loop.
   void set_counters(const rpc::LoopCounters& counters) noexcept { counters_.store(&counters); }

@@ -100,6 +100,13 @@ void LogWriter::wait_for_replacement() {
   changed_.wait(lock, [this] { return !replacing_; });
 }
 
+void LogWriter::wait_for_disk() {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t wait = ++disk_waits_;
+  changed_.notify_all();
+  changed_.wait(lock, [this, wait] { return disk_waits_done_ >= wait || !progress_.error.empty(); });
+}
+
 void LogWriter::finish() {
   {
     const std::lock_guard lock(mutex_);
@@ -111,7 +118,9 @@ void LogWriter::finish() {
 
 void LogWriter::run() {
   std::unique_lock lock(mutex_);
-  const auto work = [this] { return !queued_.empty() || !queued_replacement_.empty() || part_.last || ending_; };
+  const auto work = [this] {
+    return !queued_.empty() || !queued_replacement_.empty() || part_.last || ending_ || disk_waits_ != disk_waits_done_;
+  };
   for (;;) {
     if (sync_ == LogSync::second && unsynced_) {
       changed_.wait_until(lock, last_sync_ + sync_interval, work);
@@ -123,8 +132,11 @@ void LogWriter::run() {
     const std::filesystem::path path = queued_path_;
     const Part part = std::exchange(part_, {});
     const bool ending = ending_;
+    const std::uint64_t disk_waits = disk_waits_;
+    const bool disk_awaited = sync_ != LogSync::never && disk_waits != disk_waits_done_;
     changed_.notify_all();
     if (!progress_.error.empty()) {
+      disk_waits_done_ = disk_waits;
       if (ending) return;
       continue;
     }
@@ -133,7 +145,7 @@ void LogWriter::run() {
     Result<void> done = write(bytes, false);
     const bool due = sync_ == LogSync::always ||
                      (sync_ == LogSync::second && std::chrono::steady_clock::now() >= last_sync_ + sync_interval);
-    if (done && unsynced_ && (due || ending)) done = sync();
+    if (done && unsynced_ && (due || ending || disk_awaited)) done = sync();
     Result<bool> replaced = false;
     if (done && (!replacement.empty() || part.last)) replaced = replace(replacement, path, part);
     if (broken_) done = std::unexpected(replaced.error());
@@ -144,6 +156,7 @@ void LogWriter::run() {
     progress_.durable = unsynced_ ? progress_.durable : pushed_;
     progress_.file_bytes = bytes_;
     if (!done) progress_.error = done.error().text;
+    disk_waits_done_ = disk_waits;
     if (part.last || !replaced || !done) {
       progress_.replaced |= done && replaced && *replaced;
       progress_.replacement_failed |= !replaced;

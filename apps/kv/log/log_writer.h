@@ -67,6 +67,9 @@ class LogWriter {
   Progress progress();
   // Waits until a replacement has ended.
   void wait_for_replacement();
+  // Returns when everything that was passed to push() is on the disk; with LogSync::never, when the kernel has it; or
+  // after an error.
+  void wait_for_disk();
   // Writes what is queued, makes it durable and ends the thread.
   void finish();
 
@@ -103,6 +106,8 @@ class LogWriter {
   Part part_ = {};          // The queued bytes of a replacement are this part of it.
   bool replacing_ = false;  // From push() with `last` until the replacement has ended.
   bool ending_ = false;
+  std::uint64_t disk_waits_ = 0;  // Calls of wait_for_disk(), and those that need not wait any more.
+  std::uint64_t disk_waits_done_ = 0;
   Progress progress_;
   std::thread thread_;  // Declared last: it uses the other members.
 };

@@ -132,6 +132,17 @@ void ShardLog::forget(std::uint64_t waiting) {
   count_waiting();
 }
 
+void ShardLog::wait_for_disk() {
+  if (!error_.empty()) return;
+  // Until a replacement has ended, pending bytes are not handed over.
+  if (finishing_) writer_->wait_for_replacement();
+  take_progress();
+  if (!error_.empty()) return;
+  hand_over(false);
+  writer_->wait_for_disk();
+  take_progress();
+}
+
 void ShardLog::take_progress() {
   LogWriter::Progress progress = writer_->progress();
   file_bytes_ = progress.file_bytes;

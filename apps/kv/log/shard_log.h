@@ -74,6 +74,9 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
     attach();
     if (loop_ != nullptr) loop_->at_tick_end(*this);
   }
+  // Returns when the disk has everything that was logged; with LogSync::never, when the kernel has it. A log that
+  // fails has refusal() afterwards.
+  void wait_for_disk();
   // Makes everything durable and ends the writer. The loop has ended, or its thread calls this.
   void close();
   // Any thread.
