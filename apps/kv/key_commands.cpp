@@ -1,5 +1,8 @@
 // Commands about several keys, and about keys without their values.
+#include <algorithm>
+#include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,46 +14,98 @@
 namespace hawser::kv {
 namespace {
 
-struct Saved {
+// A pair of MSET, and what its key had before.
+struct Pair {
   Key key;
-  std::optional<std::string> value;  // Nothing: the key did not exist.
-  std::int64_t expires_at = 0;
+  std::string_view value;
+  std::optional<std::string> before = {};  // Nothing: the key did not exist.
+  std::int64_t expires_at_before = 0;
+  std::uint64_t version_before = 0;
 };
 
 Entry* find_unread(Execution& e, const Key& key) { return shard_of(e, key).find(key, e.site.now(), false); }
 
+void remember(Execution& e, Pair& pair) {
+  Entry* const entry = find_unread(e, pair.key);
+  if (entry == nullptr) return;
+  pair.before = entry->value();
+  pair.expires_at_before = entry->expires_at;
+  pair.version_before = entry->version;
+}
+
 // Restores what set_pairs() has changed. Every new value goes first, so that there is memory for the old ones.
-void restore(Execution& e, const std::vector<Saved>& saved) {
-  for (const Saved& one : saved) {
+void restore(Execution& e, std::span<const Pair> changed) {
+  for (const Pair& one : changed) {
     if (Entry* const entry = find_unread(e, one.key)) shard_of(e, one.key).remove(*entry);
   }
-  for (auto one = saved.rbegin(); one != saved.rend(); ++one) {
-    if (one->value) shard_of(e, one->key).set(one->key, *one->value, one->expires_at);
+  for (const Pair& one : changed) {
+    // A key may occur twice.
+    if (!one.before || find_unread(e, one.key) != nullptr) continue;
+    shard_of(e, one.key).restore(one.key, *one.before, one.expires_at_before, one.version_before);
   }
+}
+
+// While it exists, the logs of the shards do not see changes. Nothing may be evicted then.
+class PausedLogs {
+ public:
+  PausedLogs(Execution& e, std::span<const Pair> pairs) : e_(e), pairs_(pairs) {
+    for (const Pair& one : pairs_) shard_of(e_, one.key).pause_logs();
+  }
+  PausedLogs(const PausedLogs&) = delete;
+  PausedLogs& operator=(const PausedLogs&) = delete;
+  ~PausedLogs() {
+    for (const Pair& one : pairs_) shard_of(e_, one.key).resume_logs();
+  }
+
+ private:
+  Execution& e_;
+  const std::span<const Pair> pairs_;
+};
+
+bool set_or_restore(Execution& e, std::span<const Pair> pairs) {
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    bool set = false;
+    try {
+      set = shard_of(e, pairs[i].key).set(pairs[i].key, pairs[i].value, 0) != nullptr;
+    } catch (const std::bad_alloc&) {
+      set = false;
+    }
+    if (set) continue;
+    restore(e, pairs.first(i));
+    return false;
+  }
+  return true;
 }
 
 // Sets all pairs or none. False: there is no memory.
 bool set_pairs(Execution& e) {
   const StoreOptions& options = e.site.store().options();
+  const bool evicts = options.policy == MemoryPolicy::evict;
   std::size_t bytes = 0;
   for (std::size_t i = 2; i < e.arguments.size(); i += 2) bytes += e.arguments[i].size();
-  // Entries are evicted for values that are short in proportion, so these have memory.
-  const bool may_fail =
-      options.policy == MemoryPolicy::refuse || bytes > options.memory_bytes / e.site.store().shards() / 8;
-  std::vector<Saved> saved;
-  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
-    const Key key = key_of(e, e.arguments[i]);
-    if (may_fail) {
-      Entry* const entry = find_unread(e, key);
-      saved.push_back({.key = key,
-                       .value = entry == nullptr ? std::nullopt : std::optional<std::string>(entry->value()),
-                       .expires_at = entry == nullptr ? 0 : entry->expires_at});
+  if (evicts && bytes <= options.memory_bytes / e.site.store().shards() / 8) {
+    // Entries are evicted for values that are short in proportion, so these have memory.
+    for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
+      const Key key = key_of(e, e.arguments[i]);
+      if (shard_of(e, key).set(key, e.arguments[i + 1], 0) == nullptr) return false;
     }
-    if (shard_of(e, key).set(key, e.arguments[i + 1], 0) != nullptr) continue;
-    if (may_fail) saved.pop_back();
-    restore(e, saved);
-    return false;
+    return true;
   }
+  std::vector<Pair> pairs;
+  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
+    pairs.push_back({key_of(e, e.arguments[i]), e.arguments[i + 1]});
+    remember(e, pairs.back());
+  }
+  // New keys first: the table keeps the memory that it takes for them, and the old values of the others must have room
+  // again.
+  std::stable_partition(pairs.begin(), pairs.end(), [](const Pair& one) { return !one.before.has_value(); });
+  if (evicts) return set_or_restore(e, pairs);
+  // A crash, or a client that reads without calls, never finds a change that is taken back.
+  {
+    const PausedLogs paused(e, pairs);
+    if (!set_or_restore(e, pairs)) return false;
+  }
+  for (const Pair& one : pairs) shard_of(e, one.key).log_set(*find_unread(e, one.key));
   return true;
 }
 

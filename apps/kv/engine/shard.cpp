@@ -241,7 +241,7 @@ Entry* Shard::put(const Key& key, std::size_t value_bytes, std::size_t kept_byte
     table_.replace(key.hash, old, ref);
     release(replaced);
   } else {
-    table_.insert(key.hash, ref);
+    table_.insert(key.hash, ref, table_grows_);
   }
   enqueue(*entry);
   update_sizes();
@@ -264,17 +264,35 @@ Entry* Shard::set_alone(const Key& key, std::string_view value, std::int64_t exp
   const std::int64_t saved_expiry = old.expires_at;
   const std::uint64_t saved_version = old.version;
   drop_unlogged(old);
-  if (Entry* const entry = put(key, value.size(), 0, 0)) return fill(*entry, value, expires_at);
-  Entry* const restored = put(key, saved.size(), 0, 0);
-  if (restored == nullptr) {
+  if (Entry* const entry = put_again(key, value.size())) return fill(*entry, value, expires_at);
+  if (!restore_unlogged(key, saved, saved_expiry, saved_version)) {
     for (ChangeLog* log : logs_) log->on_remove({key.bytes, key.hash});
-    return nullptr;
   }
-  std::memcpy(restored->value_data(), saved.data(), saved.size());
-  count_expiry(restored->expires_at, saved_expiry);
-  restored->expires_at = saved_expiry;
-  restored->version = saved_version;
   return nullptr;
+}
+
+// Creates the entry of a key that was removed a moment ago.
+Entry* Shard::put_again(const Key& key, std::size_t value_bytes) {
+  table_grows_ = false;
+  Entry* const entry = put(key, value_bytes, 0, 0);
+  table_grows_ = true;
+  return entry;
+}
+
+Entry* Shard::restore_unlogged(const Key& key, std::string_view value, std::int64_t expires_at, std::uint64_t version) {
+  Entry* const entry = put_again(key, value.size());
+  if (entry == nullptr) return nullptr;
+  if (!value.empty()) std::memcpy(entry->value_data(), value.data(), value.size());
+  count_expiry(0, expires_at);
+  entry->expires_at = expires_at;
+  entry->version = version;
+  return entry;
+}
+
+bool Shard::restore(const Key& key, std::string_view value, std::int64_t expires_at, std::uint64_t version) {
+  Entry* const entry = restore_unlogged(key, value, expires_at, version);
+  if (entry != nullptr) log_set(*entry);
+  return entry != nullptr;
 }
 
 Entry* Shard::set(const Key& key, std::string_view value, std::int64_t expires_at) {
@@ -306,7 +324,7 @@ Entry* Shard::resize(const Key& key, std::size_t value_bytes, std::int64_t now) 
 void Shard::changed(Entry& entry) {
   entry.version = version_++;
   stats_.writes.add();
-  for (ChangeLog* log : logs_) log->on_set({entry.key(), entry.hash}, entry.value(), entry.expires_at, entry.version);
+  log_set(entry);
 }
 
 void Shard::set_expiry(Entry& entry, std::int64_t expires_at) {

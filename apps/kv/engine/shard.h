@@ -93,6 +93,9 @@ class Shard {
   Entry* resize(const Key& key, std::size_t value_bytes, std::int64_t now);
   // The bytes of a value have been written in place.
   void changed(Entry& entry);
+  // Gives a key that does not exist a value, an expiry and a version that it had before. The table does not grow, so
+  // that there is room for what was removed a moment ago. False if there is no memory.
+  bool restore(const Key& key, std::string_view value, std::int64_t expires_at, std::uint64_t version);
   void set_expiry(Entry& entry, std::int64_t expires_at);
   void remove(Entry& entry);
   void clear();
@@ -120,6 +123,17 @@ class Shard {
   // `log` receives changes until it is removed. It outlives the shard, or is removed before.
   void add_log(ChangeLog& log) { logs_.push_back(&log); }
   void remove_log(ChangeLog& log) noexcept { std::erase(logs_, &log); }
+  // Logs receive nothing until resume_logs(). Neither has an effect twice.
+  void pause_logs() noexcept {
+    if (paused_logs_.empty()) paused_logs_.swap(logs_);
+  }
+  void resume_logs() noexcept {
+    if (logs_.empty()) paused_logs_.swap(logs_);
+  }
+  // The logs receive an entry that was set while they were paused.
+  void log_set(Entry& entry) {
+    for (ChangeLog* log : logs_) log->on_set({entry.key(), entry.hash}, entry.value(), entry.expires_at, entry.version);
+  }
   // Later versions are at least `version`.
   void raise_version(std::uint64_t version) noexcept {
     if (version_ < version) version_ = version;
@@ -139,6 +153,8 @@ class Shard {
   Entry* put(const Key& key, std::size_t value_bytes, std::size_t kept_bytes, Ref old);
   bool must_go_first(const Entry& old, std::size_t value_bytes) const noexcept;
   Entry* set_alone(const Key& key, std::string_view value, std::int64_t expires_at, Entry& old);
+  Entry* put_again(const Key& key, std::size_t value_bytes);
+  Entry* restore_unlogged(const Key& key, std::string_view value, std::int64_t expires_at, std::uint64_t version);
   Entry* fill(Entry& entry, std::string_view value, std::int64_t expires_at);
   bool reserve(std::uint64_t hash);
   Ref take_slot(std::uint8_t size_class);
@@ -170,6 +186,8 @@ class Shard {
   std::uint64_t version_;
   std::uint64_t expiry_cursor_ = 0;
   std::vector<ChangeLog*> logs_;
+  std::vector<ChangeLog*> paused_logs_;
+  bool table_grows_ = true;
   ShardStats stats_;
 };
 

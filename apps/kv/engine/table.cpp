@@ -50,11 +50,11 @@ bool Table::reserve(std::uint64_t hash) {
   }
 }
 
-void Table::insert(std::uint64_t hash, Ref ref) {
+void Table::insert(std::uint64_t hash, Ref ref, bool grows) {
   put(bucket_of(hash), tag_of(hash), ref);
   ++size_;
   // Two, so that a table that could not grow for want of memory catches up.
-  for (int i = 0; i < 2 && size_ > buckets_ * load_max; ++i) {
+  for (int i = 0; grows && i < 2 && size_ > buckets_ * load_max; ++i) {
     if (!grow()) break;
   }
 }

@@ -44,8 +44,8 @@ class Table {
 
   // Allocates what the next insert() of that hash needs. False if the arena has no memory for another bucket.
   bool reserve(std::uint64_t hash);
-  // Adds an entry whose key is not in the table, after reserve().
-  void insert(std::uint64_t hash, Ref ref);
+  // Adds an entry whose key is not in the table, after reserve(). `grows`: the table may take memory for more buckets.
+  void insert(std::uint64_t hash, Ref ref, bool grows = true);
   // True if the table is full and needs a page to grow; then add_segment() takes one.
   bool needs_segment() const noexcept {
     return size_ >= buckets_ * load_max && buckets_ / segment_buckets >= segments_.size();

@@ -109,5 +109,42 @@ TEST(LogOfShards, KilledServersHaveAllValuesThatWereRenamed) {
   }
 }
 
+// A refused MSET leaves no trace, in the log neither: the table keeps the memory that it has taken for the new keys.
+TEST(LogOfShards, ARefusedMsetKeepsALongValue) {
+  for (const unsigned shards : {1U, 2U}) {
+    const TemporaryFolder folder;
+    const LogOptions log{.folder = folder.path(), .shards = {.sync = LogSync::never}};
+    const StoreOptions options{
+        .memory_bytes = shards * (std::size_t{2} << 20), .policy = MemoryPolicy::refuse, .shards = shards, .clock = [] {
+          return std::int64_t{1'000'000};
+        }};
+    std::string written;
+    {
+      KvServer server(options, {}, &log);
+      RespPeer peer(server.address());
+      EXPECT_EQ(peer.call({"SET", "long", std::string(1'000'000, 'v'), "EX", "1000"}), "+OK\r\n");
+      for (unsigned full = 0, i = 0; full < 100; ++i) {
+        full += peer.call({"SET", "f" + std::to_string(i), std::string(400, 'f')}).starts_with('-') ? 1 : 0;
+      }
+      written = peer.call({"DBSIZE"});
+      std::vector<std::string> words{"MSET", "long", "short"};
+      for (int i = 0; i < 40'000; ++i) words.insert(words.end(), {"m" + std::to_string(i), std::string(30, 'm')});
+      EXPECT_THAT(peer.call(words), HasSubstr("-OOM"));
+      EXPECT_EQ(peer.call({"DBSIZE"}), written);
+      EXPECT_EQ(peer.call({"STRLEN", "long"}), ":1000000\r\n");
+      EXPECT_EQ(peer.call({"TTL", "long"}), ":1000\r\n");
+      const auto value = [](char c) { return std::string(400, c); };
+      EXPECT_EQ(peer.call({"MSET", "f0", value('1'), "f1", value('2'), "f0", value('3')}), "+OK\r\n");
+      EXPECT_THAT(peer.call({"GET", "f0"}), HasSubstr(value('3')));
+    }
+    KvServer server(options, {}, &log);
+    RespPeer peer(server.address());
+    EXPECT_EQ(peer.call({"DBSIZE"}), written);
+    EXPECT_EQ(peer.call({"STRLEN", "long"}), ":1000000\r\n");
+    EXPECT_THAT(peer.call({"GET", "f0"}), HasSubstr("333"));
+    EXPECT_THAT(peer.call({"GET", "f1"}), HasSubstr("222"));
+  }
+}
+
 }  // namespace
 }  // namespace hawser::kv
