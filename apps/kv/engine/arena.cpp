@@ -11,10 +11,14 @@
 namespace hawser::kv {
 
 Arena::Arena(std::size_t bytes_max)
-    : bytes_max_(std::max(bytes_max, bytes_min) / page_bytes * page_bytes), values_(bytes_max_) {
+    : bytes_given_(std::max(bytes_max, bytes_min) / page_bytes * page_bytes),
+      bytes_max_(bytes_given_),
+      values_(bytes_max_) {
   // Page 0 is never used, so that no object has the position 0.
   reserved_ = bytes_max_ + page_bytes;
-  if (reserved_ / unit_bytes > ~Ref{0}) throw std::bad_alloc();
+  constexpr std::size_t reserved_max = (std::size_t{~Ref{0}} + 1) * unit_bytes;
+  if (reserved_ > reserved_max) throw std::bad_alloc();
+  reserved_ = std::min(reserved_ + bytes_max_ / 4 / page_bytes * page_bytes, reserved_max);
   void* const range =
       mmap(nullptr, reserved_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) throw std::bad_alloc();
@@ -159,6 +163,7 @@ void Arena::reset() noexcept {
   madvise(base_, reserved_, MADV_DONTNEED);
   if (!std::exchange(huge_pages_, true)) madvise(base_, reserved_, MADV_HUGEPAGE);
   values_.reset();
+  bytes_max_ = bytes_given_;
   used_ = outside_ = 0;
   pages_.resize(1);
   free_pages_.clear();

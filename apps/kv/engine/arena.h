@@ -64,6 +64,11 @@ class Arena {
   // Frees everything, and returns the memory to the system.
   void reset() noexcept;
 
+  // bytes_max() becomes a quarter larger, until end_excess().
+  void begin_excess() noexcept { bytes_max_ = reserved_ - page_bytes; }
+  // Memory in use stays. Until reset(), bytes_max() is its amount, if that is more than before begin_excess().
+  void end_excess() noexcept { bytes_max_ = used_ > bytes_given_ ? used_ : bytes_given_; }
+
   std::size_t bytes_max() const noexcept { return bytes_max_; }
   std::size_t used() const noexcept { return used_; }
   // Memory that freed values have left. It is not counted by used().
@@ -102,7 +107,8 @@ class Arena {
   void link(std::uint32_t page) noexcept;
   void unlink(std::uint32_t page) noexcept;
 
-  const std::size_t bytes_max_;
+  const std::size_t bytes_given_;
+  std::size_t bytes_max_;
   std::size_t reserved_ = 0;  // Length of the range of addresses.
   std::byte* base_ = nullptr;
   bool huge_pages_ = true;  // The system may use them for the range.

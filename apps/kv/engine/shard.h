@@ -123,6 +123,12 @@ class Shard {
   // `log` receives changes until it is removed. It outlives the shard, or is removed before.
   void add_log(ChangeLog& log) { logs_.push_back(&log); }
   void remove_log(ChangeLog& log) noexcept { std::erase(logs_, &log); }
+  // Entries of a log are read: without eviction they may exceed the memory by a quarter. Keys are distributed to
+  // shards in another way than before, so that one shard may get more of them than it had.
+  void begin_reading() noexcept {
+    if (policy_ == MemoryPolicy::refuse) arena_.begin_excess();
+  }
+  void end_reading() noexcept { arena_.end_excess(); }
   // Logs receive nothing until resume_logs(). Neither has an effect twice.
   void pause_logs() noexcept {
     if (paused_logs_.empty()) paused_logs_.swap(logs_);

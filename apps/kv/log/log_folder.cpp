@@ -214,7 +214,10 @@ Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& repor
                             std::to_string(shard) + ".*.log) is missing: restore the folder from a copy");
   }
   // Entries have new versions after a start, which no entry has had.
-  for (unsigned i = 0; i < store.shards(); ++i) store.site(i).shard().raise_version(version_max_ + 1);
+  for (unsigned i = 0; i < store.shards(); ++i) {
+    store.site(i).shard().raise_version(version_max_ + 1);
+    store.site(i).shard().begin_reading();
+  }
   for (const CheckedFile& file : files) {
     if (Result<void> loaded = load_file(store, file.path, file.begin); !loaded) return loaded;
   }
@@ -225,6 +228,7 @@ Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& repor
   for (unsigned i = 0; i < store.shards(); ++i) {
     Shard& shard = store.site(i).shard();
     shard.remove_expired(now, shard.buckets());
+    shard.end_reading();
   }
   return {};
 }
@@ -290,7 +294,7 @@ Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_
     } else if (shard.set(key, record.value, record.expires_at) == nullptr) {
       return fail(ErrorCode::limit_exceeded, "the log " + path.string() + " has more entries than --memory (" +
                                                  std::to_string(store.options().memory_bytes) +
-                                                 " bytes) has room for: raise it");
+                                                 " bytes, and a quarter more at a start) has room for: raise it");
     }
   }
   return {};

@@ -109,6 +109,29 @@ TEST(LogOfShards, KilledServersHaveAllValuesThatWereRenamed) {
   }
 }
 
+// Keys have other shards after a start, so that a shard may get more of them than it has memory for.
+TEST(LogOfShards, AFullStoreThatRefusesStartsAgain) {
+  const TemporaryFolder folder;
+  const LogOptions log{.folder = folder.path(), .shards = {.sync = LogSync::never}};
+  std::string size;
+  for (std::uint64_t start = 1; start <= 5; ++start) {
+    KvServer server({.memory_bytes = std::size_t{4} << 20,
+                     .policy = MemoryPolicy::refuse,
+                     .shards = 2,
+                     .secret = {start, start << 32}},
+                    {}, &log);
+    RespPeer peer(server.address());
+    for (int i = 0; start == 1; ++i) {
+      if (peer.call({"SET", "key" + std::to_string(i), std::string(500, 'v')}).starts_with('-')) break;
+    }
+    if (start == 1) size = peer.call({"DBSIZE"});
+    EXPECT_EQ(peer.call({"DBSIZE"}), size);
+    // Without memory for more, keys can still be removed.
+    EXPECT_EQ(peer.call({"DEL", "key0"}), start == 1 ? ":1\r\n" : ":0\r\n");
+    size = peer.call({"DBSIZE"});
+  }
+}
+
 // A refused MSET leaves no trace, in the log neither: the table keeps the memory that it has taken for the new keys.
 TEST(LogOfShards, ARefusedMsetKeepsALongValue) {
   for (const unsigned shards : {1U, 2U}) {
