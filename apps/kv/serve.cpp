@@ -218,6 +218,7 @@ int serve(const ServeOptions& options) {
   programs::announce(fmt::format("hawser-kv: serving at {} with {} shard{} and {} MiB\n", server.address(),
                                  options.threads, options.threads == 1 ? "" : "s", options.memory_bytes >> 20));
   serve_until_end(signals, password_files, gate.get());
+  store.holds().end();
   server.stop(std::chrono::seconds(1));
   store.close_log();
   return 0;

@@ -6,6 +6,11 @@
 #include "kv/store.h"
 
 namespace hawser::kv {
+namespace {
+
+constexpr const char* server_stops = "the server stops";
+
+}  // namespace
 
 void ShardHolds::start(std::shared_ptr<HeldWork> work, const std::vector<Site*>& sites) {
   const std::shared_ptr<Hold> hold = std::make_shared<Hold>();
@@ -28,11 +33,18 @@ void ShardHolds::start(std::shared_ptr<HeldWork> work, const std::vector<Site*>&
     return Loop::current() == &loop ? run() : loop.post(run);
   }
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     waiting_.push_back(hold);
+    if (ended_) return refuse_all(std::move(lock), server_stops);
     if (waiting_.size() > 1) return;
   }
   launch(hold);
+}
+
+void ShardHolds::end() {
+  std::unique_lock lock(mutex_);
+  ended_ = true;
+  refuse_all(std::move(lock), server_stops);
 }
 
 void ShardHolds::launch(const std::shared_ptr<Hold>& hold) {
@@ -47,7 +59,8 @@ void ShardHolds::arrive(Hold& hold, const Hold::Part& part) {
   if (hold.state != State::gathering) return;
   if (++hold.arrived < hold.parts.size()) {
     if (!hold.changed.wait_for(lock, patience, [&] { return hold.state != State::gathering; })) {
-      return refuse_all(std::move(lock));
+      return refuse_all(std::move(lock),
+                        "a thread of the server did not answer within " + std::to_string(patience.count()) + " s");
     }
     hold.changed.wait(lock, [&] { return hold.state != State::running; });
     if (hold.state == State::refused) return;
@@ -67,14 +80,19 @@ void ShardHolds::arrive(Hold& hold, const Hold::Part& part) {
   for (Site* const site : part.sites) hold.work->released(*site);
 }
 
-void ShardHolds::refuse_all(std::unique_lock<std::mutex> lock) {
-  const std::deque<std::shared_ptr<Hold>> refused = std::exchange(waiting_, {});
+// All but the one that is being executed.
+void ShardHolds::refuse_all(std::unique_lock<std::mutex> lock, const std::string& why) {
+  std::deque<std::shared_ptr<Hold>> refused = std::exchange(waiting_, {});
+  if (!refused.empty() && refused.front()->state == State::running) {
+    waiting_.push_back(refused.front());
+    refused.pop_front();
+  }
   for (const std::shared_ptr<Hold>& hold : refused) {
     hold->state = State::refused;
     hold->changed.notify_all();
   }
   lock.unlock();
-  for (const std::shared_ptr<Hold>& hold : refused) hold->work->refused();
+  for (const std::shared_ptr<Hold>& hold : refused) hold->work->refused(why);
 }
 
 }  // namespace hawser::kv

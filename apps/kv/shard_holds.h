@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "hawser/loop.h"
@@ -23,7 +24,7 @@ class HeldWork {
   // Called once for each shard on its own loop, after execute().
   virtual void released(Site& site) = 0;
   // The shards could not be held, and execute() is not called. Any thread.
-  virtual void refused() = 0;
+  virtual void refused(const std::string& why) = 0;
 };
 
 // Holds shards for work, one work after another in the order of start(). The loops of the shards block: each waits
@@ -41,6 +42,9 @@ class ShardHolds {
 
   // `sites` are different, and not empty.
   void start(std::shared_ptr<HeldWork> work, const std::vector<Site*>& sites);
+  // Refuses all work of several loops from now on, and what waits, so that no loop waits for one that has ended. What
+  // is being executed completes. Any thread.
+  void end();
 
  private:
   enum class State : std::uint8_t { gathering, running, done, refused };
@@ -58,9 +62,10 @@ class ShardHolds {
 
   void launch(const std::shared_ptr<Hold>& hold);
   void arrive(Hold& hold, const Hold::Part& part);
-  void refuse_all(std::unique_lock<std::mutex> lock);
+  void refuse_all(std::unique_lock<std::mutex> lock, const std::string& why);
 
   std::mutex mutex_;
+  bool ended_ = false;
   std::deque<std::shared_ptr<Hold>> waiting_;  // The first one is in progress.
 };
 

@@ -5,9 +5,25 @@
 #include <utility>
 
 #include "kv/resp_connection.h"
+#include "kv/set_options.h"
 #include "kv/store.h"
 
 namespace hawser::kv {
+
+namespace {
+
+// True if the reply may be long: a command that has another reply is executed in any case.
+bool replies_with_value(const Command& command, Arguments arguments) {
+  if (!command.writes) return true;
+  for (const std::string_view name : {"getex", "getdel", "getset"}) {
+    if (command.name == name) return true;
+  }
+  if (command.name != "set") return false;
+  return std::any_of(arguments.begin() + 3, arguments.end(),
+                     [](std::string_view word) { return is_word(word, "get"); });
+}
+
+}  // namespace
 
 void Transaction::add(const Command& command, Arguments arguments) {
   items_.push_back({.command = &command, .arguments = static_cast<std::uint32_t>(arguments.size())});
@@ -107,7 +123,7 @@ void Transaction::execute_commands() {
   each([&](const Command& command, Arguments arguments, std::string_view) {
     if (command.route != Route::connection) {
       Site& site = site_of(command, arguments);
-      if (memory.text().size() > reply_bytes_max && !command.writes) {
+      if (memory.text().size() > reply_bytes_max && replies_with_value(command, arguments)) {
         out.error(values_too_long);
       } else {
         Execution execution{site, out, arguments,
@@ -148,11 +164,10 @@ void Transaction::released(Site& site) {
   if (number != 0) durable_[site.index()] = number;
 }
 
-void Transaction::refused() {
+void Transaction::refused(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
-    refuse("-TRYAGAIN a thread of the server did not answer within " + std::to_string(ShardHolds::patience.count()) +
-           " s, and nothing was executed: send the command again\r\n");
+    refuse("-TRYAGAIN " + why + ", and nothing was executed: send the command again\r\n");
     parts_left_ = 1;
   }
   part_done();

@@ -74,7 +74,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   // HeldWork
   void execute() override;
   void released(Site& site) override;
-  void refused() override;
+  void refused(const std::string& why) override;
 
   std::vector<Site*> sites_of_all();
   Site& site_of(const Command& command, Arguments arguments) const;

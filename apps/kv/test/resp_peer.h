@@ -153,6 +153,7 @@ class KvServer {
     }
   }
   ~KvServer() {
+    store.holds().end();
     server_->stop(std::chrono::milliseconds(100));
     store.close_log();
   }

@@ -271,6 +271,54 @@ TEST(Transactions, ClientsAreListedAndKilled) {
   EXPECT_EQ(one.rest(), "");
 }
 
+// A loop that waits for another one that does not come goes on when the server ends.
+TEST(Transactions, WhatWaitsForAnotherShardIsRefusedAtTheEnd) {
+  KvServer server({.shards = 3});
+  RespPeer peer(server.address());
+  const std::vector<std::string> keys = keys_of_shards(server.store, 1);
+  const std::string id = peer.call({"CLIENT", "ID"});
+  const unsigned home = static_cast<unsigned>(std::stoul(id.substr(1)) % 3);
+  std::atomic<bool> blocked = true;
+  std::atomic<bool> arrived = false;
+  server.store.site((home + 1) % 3).loop().post([&] {
+    arrived = true;
+    while (blocked) usleep(100);
+  });
+  while (!arrived) usleep(100);
+  peer.send(request({"MSET", keys[0], "1", keys[1], "1", keys[2], "1"}));
+  // The loop of the connection waits for the blocked one when it executes nothing any more. The reply is the same if
+  // the end comes before.
+  const auto executed = std::make_shared<std::atomic<int>>(0);
+  for (int i = 1; i < 100; ++i) {
+    server.store.site(home).loop().post([executed] { ++*executed; });
+    usleep(20'000);
+    if (*executed != i) break;
+  }
+  server.store.holds().end();
+  const std::string reply = peer.receive();
+  EXPECT_EQ(reply, "-TRYAGAIN the server stops, and nothing was executed: send the command again\r\n");
+  blocked = false;
+  EXPECT_EQ(peer.call({"DBSIZE"}), ":0\r\n");
+}
+
+// 256 MiB and the reply that exceeds it. Commands with short replies are executed also behind that.
+TEST(Transactions, RepliesOfWritesAreBounded) {
+  KvServer server({.memory_bytes = std::size_t{64} << 20}, {.receive_bytes_max = std::size_t{4} << 30});
+  RespPeer peer(server.address());
+  constexpr std::size_t bytes = std::size_t{60} << 20;
+  EXPECT_EQ(peer.call({"SET", "a", std::string(bytes, 'a')}), "+OK\r\n");
+  std::string sent = request({"MULTI"});
+  for (int i = 0; i < 7; ++i) sent += request({"GETEX", "a", "PERSIST"});
+  peer.send(sent + request({"GETDEL", "a"}) + request({"SET", "b", "1"}) + request({"EXEC"}));
+  for (int i = 0; i < 10; ++i) peer.receive();
+  const std::string reply = peer.receive();
+  const std::string error = "-ERR the reply exceeds 256 MiB: request fewer keys at once\r\n";
+  const std::string_view value = "$62914560\r\n";
+  EXPECT_EQ(reply.size(), 4 + 5 * (value.size() + bytes + 2) + 3 * error.size() + 5);
+  EXPECT_TRUE(reply.ends_with(error + error + error + "+OK\r\n"));
+  EXPECT_EQ(peer.call({"STRLEN", "a"}), ":" + std::to_string(bytes) + "\r\n");
+}
+
 TEST(Transactions, AreDurableTogether) {
   const TemporaryFolder folder;
   const LogOptions log{.folder = folder.path(), .shards = {.sync = LogSync::always}};
