@@ -1,9 +1,10 @@
 // Commands about several keys, and about keys without their values.
-#include <algorithm>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kv/more_commands.h"
@@ -91,14 +92,16 @@ bool set_pairs(Execution& e) {
     }
     return true;
   }
-  std::vector<Pair> pairs;
-  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
-    pairs.push_back({key_of(e, e.arguments[i]), e.arguments[i + 1]});
-    remember(e, pairs.back());
-  }
   // New keys first: the table keeps the memory that it takes for them, and the old values of the others must have room
   // again.
-  std::stable_partition(pairs.begin(), pairs.end(), [](const Pair& one) { return !one.before.has_value(); });
+  std::vector<Pair> pairs;
+  std::vector<Pair> present;
+  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
+    Pair pair{key_of(e, e.arguments[i]), e.arguments[i + 1]};
+    remember(e, pair);
+    (pair.before ? present : pairs).push_back(std::move(pair));
+  }
+  pairs.insert(pairs.end(), std::make_move_iterator(present.begin()), std::make_move_iterator(present.end()));
   if (evicts) return set_or_restore(e, pairs);
   // A crash, or a client that reads without calls, never finds a change that is taken back.
   {
