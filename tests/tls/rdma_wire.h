@@ -40,7 +40,8 @@ class RdmaWireFixture : public TlsFixture {
     return TlsClient(made);
   }
   ClientOptions client_at(const TlsClient& tls, bool required = true) const {
-    ClientOptions with{.connect_timeout = patience, .call_timeout = patience};
+    // The test carries each packet. Large calls take a minute on emulated processors that have other work.
+    ClientOptions with{.connect_timeout = patience, .call_timeout = 5 * patience};
     with.transports = over_rdma(required);
     with.security = tls;
     return with;
