@@ -265,22 +265,25 @@ TEST_P(OutlivedLoop, ByACoroutineThatWaits) {
   };
   // A ping is answered at once unless the server's loop is busy.
   const bool ping = parameter.one.name == std::string_view("Ping");
-  std::atomic<bool> go_on{!ping};
+  struct Signals {
+    std::atomic<bool> busy = false;
+    std::atomic<bool> go_on = false;
+  };
+  const auto signals = std::make_shared<Signals>();  // The server's thread uses them after they have changed.
   const auto wait = [&](Loop& loop) {
     if (ping) {
-      std::atomic<bool> busy{false};
-      server.loops().front()->post([&busy, &go_on] {
-        busy.store(true);
-        busy.notify_all();
-        go_on.wait(false);
+      server.loops().front()->post([signals] {
+        signals->busy.store(true);
+        signals->busy.notify_all();
+        signals->go_on.wait(false);
       });
-      busy.wait(false);
+      signals->busy.wait(false);
     }
     return parameter.one.wait(loop, world);
   };
   destroy_after_loop(prepare, wait, parameter.another_loop);
-  go_on.store(true);
-  go_on.notify_all();
+  signals->go_on.store(true);
+  signals->go_on.notify_all();
 }
 
 std::vector<Parameter> parameters() {

@@ -39,7 +39,7 @@ void ConnectionPool::on_loop_end() noexcept {
   close();
 }
 
-ConnectionPool::Work::Work(ConnectionPool& pool) {
+ConnectionPool::Work::Work(ConnectionPool& pool) : list_(pool.shared_from_this()) {
   if (!std::exchange(pool.uses_loop_, true)) detail::LoopAccess::add_user(pool.loop_, pool);
   next_ = pool.works_;
   previous_ = &pool.works_;

@@ -48,6 +48,7 @@ class ConnectionPool final : detail::LoopUser, public std::enable_shared_from_th
    private:
     friend class ConnectionPool;
     virtual void on_loop_end() noexcept = 0;
+    const std::shared_ptr<ConnectionPool> list_;  // Members of a derived class may have held the pool until now.
     Work* next_ = nullptr;
     Work** previous_ = nullptr;  // The pointer that refers to this one.
   };
