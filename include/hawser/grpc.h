@@ -28,7 +28,7 @@ struct GrpcOptions {
   // Limit of one received message in bytes, after decompression. A longer one fails its call with RESOURCE_EXHAUSTED.
   std::size_t message_bytes_max = std::size_t{4} << 20;
   // Limit of the header list of a request as HTTP/2 counts it: names, values and 32 bytes for each field. A list above
-  // it fails the call. A list of more than 256 KiB ends the connection.
+  // it fails the call. A list of more than 256 KiB, or a field of more than 64 KiB, ends the connection.
   std::size_t metadata_bytes_max = std::size_t{16} << 10;
   // Calls of one connection that have not ended. At most ServerOptions::calls_per_connection_max.
   std::size_t calls_max = 1024;

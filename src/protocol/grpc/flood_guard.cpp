@@ -109,7 +109,10 @@ bool FloodGuard::on_frame() noexcept {
     case reset_frame: on_reset(); return take(other_cost, "RST_STREAM frames");
     case settings_frame: return take(settings_cost, "SETTINGS frames");
     case ping_frame: return take(ping_cost, "PING frames");
-    case window_update_frame: return take(other_cost, "WINDOW_UPDATE frames");
+    case window_update_frame:
+      if (updates_ == 0) return take(other_cost, "WINDOW_UPDATE frames");
+      --updates_;
+      return true;
     case continuation_frame: return take(continuation_cost, "CONTINUATION frames");
     default: return take(other_cost, "PRIORITY frames or frames of an unknown kind");
   }

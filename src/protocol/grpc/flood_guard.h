@@ -38,6 +38,11 @@ class FloodGuard {
   // Frames of DATA that are shorter cost a token each, because they need more work than they carry. A frame with a
   // whole message, which may be empty, is not shorter: streams of small items are of use.
   static constexpr std::size_t short_data_bytes = 5;
+  // A peer that reads in parts of 4 KiB acknowledges each part to the stream and to the connection.
+  static constexpr std::size_t bytes_of_update = 2048;
+  static constexpr std::int64_t updates_of_frame = 2;
+  // The WINDOW_UPDATEs for 2 GiB, the largest window of a connection.
+  static constexpr std::int64_t updates_max = 1 << 20;
   // A block of HEADERS that opens no stream costs one token more for so many bytes: nghttp2 decodes it in any case.
   static constexpr std::size_t headers_bytes_of_token = 256;
   // A frame of DATA with padding counts as if it had the longest one, because its length includes the padding.
@@ -58,9 +63,16 @@ class FloodGuard {
     reason_ = why;
     return false;
   }
-  // Gives tokens for work of use: a call that ended, or DATA that was sent and is acknowledged by WINDOW_UPDATEs.
+  // Gives tokens for work of use, such as a call that ended.
   void give(std::int64_t tokens) noexcept {
     tokens_ = tokens_ + tokens < limits_.tokens_max ? tokens_ + tokens : limits_.tokens_max;
+  }
+  // DATA of so many bytes was sent. The peer acknowledges it by WINDOW_UPDATEs when its application has read it, which
+  // may be long after other DATA was sent. So these tokens are kept beside the others.
+  void give_sent_data(std::size_t bytes) noexcept {
+    give(updates_of_frame);
+    updates_ += updates_of_frame + static_cast<std::int64_t>(bytes / bytes_of_update);
+    if (updates_ > updates_max) updates_ = updates_max;
   }
   // A block of HEADERS that opens no stream was of use.
   void give_headers(std::size_t bytes) noexcept { give(headers_cost(bytes)); }
@@ -88,6 +100,7 @@ class FloodGuard {
 
   const FloodLimits limits_;
   std::int64_t tokens_;
+  std::int64_t updates_ = 0;  // WINDOW_UPDATEs that cost no token.
   Time refilled_{};
   bool clock_known_ = false;
   std::size_t skip_;  // Bytes before the next frame's header.

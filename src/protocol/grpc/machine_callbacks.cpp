@@ -264,9 +264,8 @@ int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_fr
       case NGHTTP2_DATA:
         machine.ping_strikes_ = 0;
         end_request(machine, session, frame);
-        // The peer answers with WINDOW_UPDATEs for the stream and for the connection. A short frame that its window
-        // has cut is the answer to a WINDOW_UPDATE, which would be free otherwise.
-        if (!machine.data_cut_) machine.guard_.give(2 + static_cast<std::int64_t>(frame->hd.length / 4096));
+        // A short frame that the peer's window has cut is the answer to a WINDOW_UPDATE, which would be free otherwise.
+        if (!machine.data_cut_) machine.guard_.give_sent_data(frame->hd.length);
         return 0;
       case NGHTTP2_GOAWAY:
         if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !machine.failure_ && !machine.peer_ends_) {

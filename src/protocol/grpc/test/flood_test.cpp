@@ -326,6 +326,18 @@ TEST(GrpcFlood, EmptyMessagesAreNoFlood) {
   EXPECT_EQ(server.events[1].size(), 501U);
 }
 
+// 64 responses of 1 MiB were sent before the client's application reads them, in parts of 4 KiB.
+TEST(GrpcFlood, WindowUpdatesMayComeLongAfterTheData) {
+  FloodGuard guard({.tokens_max = 100, .tokens_per_second = 1}, false);
+  constexpr std::size_t frames = 64 * 64;
+  for (std::size_t i = 0; i < frames; ++i) guard.give_sent_data(16'384);
+  const std::string update = frame(8, 0, 0, std::string("\0\0\x10\0", 4));
+  for (std::size_t i = 0; i < 8 * frames; ++i) ASSERT_TRUE(guard.receive(as_bytes(update), Time())) << i;
+  std::size_t more = 0;
+  while (more < 10 * frames && guard.receive(as_bytes(update), Time())) ++more;
+  EXPECT_LE(more, 2 * frames + 101);
+}
+
 TEST(GrpcFlood, TokensComeBackWithTime) {
   FloodGuard guard({.tokens_max = 10, .tokens_per_second = 10}, false);
   const std::string update = frame(8, 0, 0, std::string("\0\0\0\1", 4));
