@@ -88,6 +88,11 @@ class Http2Client {
     nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
     flush();
   }
+  // Permits so many bytes more of the response.
+  void open_window(std::int32_t id, std::int32_t bytes) {
+    nghttp2_submit_window_update(session_, NGHTTP2_FLAG_NONE, id, bytes);
+    flush();
+  }
   // Exchanges bytes with the server until `condition` holds. False if the connection or `patience` ends before.
   template <class Condition>
   bool until(Condition condition) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -188,6 +189,25 @@ TEST_F(Unread, AStreamThatNobodyReadsDoesNotStopTheOthers) {
   EXPECT_TRUE(client.until([&] { return client.responses[unread].status == 200; }));
   EXPECT_EQ(client.ask("HEAD", "/hello").status, 200);
   EXPECT_EQ(client.ask("HEAD", "/hello").status, 200);
+  client.socket().close();
+  EXPECT_TRUE(only_native_left());
+}
+
+// A client, such as a proxy, that takes one response slowly and others not at all gets those of further requests.
+TEST_F(Unread, ASlowResponseDoesNotStopTheOthers) {
+  options.send_backlog_bytes_max = mib;
+  start();
+  Http2Client client(server->address(), 0);
+  const std::int32_t slow = client.begin("GET", "/large");
+  for (int i = 0; i < 2; ++i) client.begin("GET", "/large");
+  EXPECT_TRUE(client.until([&] { return client.responses[slow].status == 200; }));
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 50; ++i) ids.push_back(client.begin("HEAD", "/hello"));
+  EXPECT_TRUE(client.until([&] {
+    client.open_window(slow, 100);
+    return std::ranges::all_of(ids, [&](std::int32_t id) { return client.responses[id].status == 200; });
+  }));
+  EXPECT_FALSE(client.responses[slow].ended);
   client.socket().close();
   EXPECT_TRUE(only_native_left());
 }

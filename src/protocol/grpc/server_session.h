@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -165,6 +166,8 @@ class ServerSession final : public rpc::ByteSession,
   std::size_t waiting_memory() const noexcept;
   // True if calls can't begin now because the client has not taken earlier responses.
   bool calls_wait() noexcept;
+  // True if the call begins although calls_wait(). Then it is one of above_mark_.
+  bool begins_above_mark(std::uint32_t call) noexcept;
   void begin_waiting(bool one_at_least = false) noexcept;
   void check_waiting() noexcept;
   void begin_call(Stream& stream);
@@ -199,8 +202,10 @@ class ServerSession final : public rpc::ByteSession,
   detail::WaitingWriter writers_;
   std::vector<Call> calls_by_slot_;
   std::deque<std::uint32_t> waiting_;  // Calls that wait for calls_wait() to end, in order. Some have ended meanwhile.
-  std::size_t late_bytes_max_ = 0;     // Bound of what waits when wait_ begins a call; 0 until it has to.
-  std::uint64_t taken_at_check_ = 0;   // Bytes that the client had taken when wait_ was started.
+  static constexpr std::size_t above_mark_calls_max = 8;
+  std::array<std::uint32_t, above_mark_calls_max> above_mark_{};  // See begins_above_mark(). 0: none.
+  std::size_t late_bytes_max_ = 0;    // Bound of what waits when wait_ begins a call; 0 until it has to.
+  std::uint64_t taken_at_check_ = 0;  // Bytes that the client had taken when wait_ was started.
   // The message between begin_reply() or begin_item() and its end.
   Stream* begun_ = nullptr;
   MessageWriter writer_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <utility>
 
 #include "protocol/grpc/server_session.h"
 
@@ -26,10 +27,30 @@ bool ServerSession::calls_wait() noexcept {
   return !has_room();
 }
 
+// A response that is not read, or a slow one, must not stop other calls: the client may be a proxy with many clients of
+// its own. So a few calls begin above the mark, and each gives way to the next one when the client has taken its
+// response.
+bool ServerSession::begins_above_mark(std::uint32_t call) noexcept {
+  if (!memory_left() || (backlog() + machine_.waiting_bytes()) / 2 > backlog_mark()) return false;
+  const auto is_taken = [&](std::uint32_t one) {
+    const Stream* const stream = machine_.find(one);
+    return stream == nullptr || !stream->open || (stream->headers_sent && stream->out_bytes == 0);
+  };
+  for (std::uint32_t& above : above_mark_) {
+    if (above != 0 && !is_taken(above)) continue;
+    above = call;
+    return true;
+  }
+  return false;
+}
+
 bool ServerSession::begins_later(std::uint32_t call) {
-  if (waiting_.empty() && !calls_wait()) [[likely]] {
-    late_bytes_max_ = 0;
-    return false;
+  if (waiting_.empty()) [[likely]] {
+    if (!calls_wait()) [[likely]] {
+      late_bytes_max_ = 0;
+      return false;
+    }
+    if (begins_above_mark(call)) return false;
   }
   if (waiting_.size() >= 2 * calls_max()) {
     std::erase_if(waiting_, [&](std::uint32_t one) { return machine_.find(one) == nullptr; });
@@ -43,11 +64,12 @@ bool ServerSession::begins_later(std::uint32_t call) {
 }
 
 void ServerSession::begin_waiting(bool one_at_least) noexcept try {
-  while (!waiting_.empty() && !closed() && !finishing() && !failed_ && (one_at_least || !calls_wait())) {
+  while (!waiting_.empty() && !closed() && !finishing() && !failed_) {
     Stream* const stream = machine_.find(waiting_.front());
+    const bool gone = stream == nullptr || !stream->open || stream->ending;
+    if (!gone && !std::exchange(one_at_least, false) && calls_wait() && !begins_above_mark(stream->call)) break;
     waiting_.pop_front();
-    if (stream == nullptr || !stream->open || stream->ending) continue;
-    one_at_least = false;
+    if (gone) continue;
     if (rpc::HttpExchange* const exchange = exchange_of(*stream)) {
       exchange->begin_late();
     } else if (stream->take == Stream::Take::keep_one) {
