@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare install-dependencies tidy format clean
+.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare world install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench-rdma  the benchmark over RDMA beside perftest, in the guest; writes build/bench-rdma.html"
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
 	@echo "make demo      three servers that call each other; prints the addresses of their pages"
+	@echo "make world     clients and proxies of others against Hawser, in the versions that tests/world declares"
 	@echo "make docs      the documentation as a site in build/docs/site, by mkdocs-material from PyPI"
 	@echo "make tidy      check layers, lengths and wording"
 	@echo "make format    lay out the sources with clang-format"
@@ -67,6 +68,12 @@ demo: install-dependencies
 	@cmake --preset dev --log-level=WARNING
 	@cmake --build --preset dev --target hawser-cli --parallel $(CPUS) -- --quiet
 	@python3 -B tools/demo.py build/dev/cli/hawser $(SECONDS)
+
+# Some minutes. Installs clients by pip, npm and go into build/world; ARGS names cases.
+world: install-dependencies
+	@cmake --preset dev --log-level=WARNING
+	@cmake --build --preset dev --target hawser_test_world_server --parallel $(CPUS) -- --quiet
+	@python3 -B tests/world/make_world.py build/dev/tests/hawser_test_world_server build/world $(ARGS)
 
 docs:
 	@python3 tools/build_docs.py

@@ -12,6 +12,7 @@ packages="
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev libspdlog-dev libgoogle-glog-dev
   python3 iproute2 valgrind curl wrk prometheus etcd-server zsh fish groff-base
   memcached redis-server redis-tools python3-redis
+  nginx haproxy python3-requests
 "
 if [ "${1:-}" = peers ]; then
   packages="$packages

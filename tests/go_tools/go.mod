@@ -1,4 +1,4 @@
-// Programs that the tests run against Hawser's gRPC and HTTP/2; tool.py builds them. This module has no code of its own.
+// Programs that the tests run against Hawser's gRPC and HTTP/2; tool.py builds them. world is the only code of its own.
 module hawser.invalid/tests/go_tools
 
 go 1.26.0

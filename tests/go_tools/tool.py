@@ -2,7 +2,8 @@
 """Runs a program of the Go module in this folder; builds all of them first, once for each version of the module.
 
 tool.py build             builds, and prints the seconds
-tool.py NAME ARGUMENT...  runs client, server and http2 (gRPC's interoperability tests in Go), grpcurl, ghz or h2spec
+tool.py NAME ARGUMENT...  runs client, server and http2 (gRPC's interoperability tests in Go), grpcurl, ghz, h2spec, or
+                          world (the folder world: clients of tests/world)
 tool.py serve ARGUMENT... runs server on a free port; prints its process id and its port first, and ends upon SIGTERM
 
 Exits 77 and prints the reason if there is no Go, or if the modules can neither be found nor downloaded. Modules are
@@ -24,7 +25,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 OUTPUT = HERE.parent.parent / "build" / "go-tools"
-NAMES = ("client", "server", "http2", "grpcurl", "ghz", "h2spec")
+NAMES = ("client", "server", "http2", "grpcurl", "ghz", "h2spec", "world")
 SKIPPED = 77
 DOWNLOAD_SECONDS_MAX = 300
 # A test program starts this script often. It does not try to download again for this long after a failure.
@@ -72,7 +73,7 @@ def download(go):
     failure = OUTPUT / "failure"
     if failure.exists() and time.time() - failure.stat().st_mtime < FAILURE_SECONDS_MAX:
         raise Skip(failure.read_text())
-    status, output = run_go(go, "list", "-deps", "tool", timeout=DOWNLOAD_SECONDS_MAX)
+    status, output = run_go(go, "list", "-deps", "tool", "./world", timeout=DOWNLOAD_SECONDS_MAX)
     if status != 0:
         errors = [line.strip() for line in output.splitlines() if not line.startswith("go: downloading ")]
         failure.write_text(f"the Go modules cannot be downloaded: {'; '.join(dict.fromkeys(errors[:2])) or 'no reason given'}")
@@ -82,7 +83,8 @@ def download(go):
 
 def build():
     """Builds the programs unless they are those of this module already."""
-    module = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum"))
+    sources = (HERE / "go.mod", HERE / "go.sum", *sorted((HERE / "world").glob("*.go")))
+    module = b"".join(path.read_bytes() for path in sources)
     wanted = hashlib.sha256(module).hexdigest()
     stamp = OUTPUT / "stamp"
 
@@ -100,7 +102,7 @@ def build():
         stamp.unlink(missing_ok=True)
         download(go)
         # Optimisation takes a third of the time of the compilation.
-        status, output = run_go(go, "build", "-ldflags=-s -w", "-gcflags=all=-N -l", "-o", f"{OUTPUT}/", "tool")
+        status, output = run_go(go, "build", "-ldflags=-s -w", "-gcflags=all=-N -l", "-o", f"{OUTPUT}/", "tool", "./world")
         if status != 0:
             sys.exit(output)
         stamp.write_text(wanted)
