@@ -126,6 +126,8 @@ def curl(folder):
             slow = run(*call, "--limit-rate", "2M", "--write-out", "%{size_download}", "--output", "/dev/null",
                        f"{base}/bytes?n=3000000")
             check(slow == "3000000", base, "a slow reader gave", slow)
+            if "--http2-prior-knowledge" in options:
+                continue  # curl 7.88 fails with parallel requests of this kind, also with nginx.
             many = [word for _ in range(200) for word in ("--output", "/dev/null", f"{base}/bytes?n=30000")]
             got = run(*call, "--no-progress-meter", "--parallel", "--parallel-max", "50", "--write-out", "%{http_code}\n", *many)
             check(got.split() == ["200"] * 200, base, "200 requests gave", got)
