@@ -297,7 +297,10 @@ MessageParser::Step MessageParser::parse_chunk_size(std::string_view in) {
     }
   }
   if (digits == 0 || digits > 15) return fail(400, "invalid size of a chunk");
-  const std::string_view extension = line->substr(digits);
+  std::string_view extension = line->substr(digits);
+  // Some servers fill the line of a size with spaces.
+  if (faults_ == Faults::tolerated)
+    extension.remove_prefix(std::min(extension.find_first_not_of(" \t"), extension.size()));
   if (!extension.empty() && extension.front() != ';') return fail(400, "invalid size of a chunk");
   if (!std::ranges::all_of(extension, is_value_character))
     return fail(400, "an extension of a chunk has a control character");

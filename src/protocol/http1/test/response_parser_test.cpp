@@ -63,6 +63,21 @@ TEST(ResponseParser, AnAnswerToHeadHasNoBody) {
   EXPECT_EQ(parse_responses("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 1000, true).text, "200 OK |");
 }
 
+TEST(ResponseParser, SpacesBehindTheSizeOfAChunkAreIgnored) {
+  for (const std::string_view size : {"2 ", "2  \t", "2 ;a=b", "02\t;a "}) {
+    const std::string text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + std::string(size) +
+                             "\r\nde\r\n0 \r\n\r\nHTTP/1.1 204 \r\n\r\n";
+    for (std::size_t piece = 1; piece <= text.size(); ++piece) {
+      EXPECT_EQ(parse_responses(text, piece).text, "200 OK de|204  |") << text;
+    }
+  }
+  for (const std::string_view size : {" 2", "2 0", "2 0;a", "2 x", " ", "\t", "2\v", "2 \r"}) {
+    const std::string text =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + std::string(size) + "\r\nde\r\n0\r\n\r\n";
+    EXPECT_EQ(parse_responses(text, 1000).reason, "invalid size of a chunk") << text;
+  }
+}
+
 TEST(ResponseParser, RefusesWhatIsNotAResponse) {
   for (const std::string_view text :
        {"HTTP/1.1\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "\n\nHTTP/1.1 200 OK\r\n\r\n",
