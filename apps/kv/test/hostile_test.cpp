@@ -46,6 +46,19 @@ TEST(Resp, LimitsOfRequests) {
   EXPECT_TRUE(peer.call({"SETRANGE", "a", "9223372036854775807", "v"}).starts_with("-ERR string exceeds"));
 }
 
+// A client whose lengths are wrong stores nothing, and no part of an argument becomes a command.
+TEST(Resp, ArgumentsEndWithCrlf) {
+  KvServer server;
+  RespPeer other(server.address());
+  for (const std::string bytes :
+       {"$5\r\nvalueSET b 1\r\n", "$5\r\nvalue\rx", "$5\r\nvaluex\n", "$5\r\nvalue\n\r", "$0\r\nSET b 1\r\n"}) {
+    RespPeer peer(server.address());
+    peer.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n" + bytes);
+    EXPECT_EQ(peer.rest(), "-ERR Protocol error: an argument does not end with CRLF\r\n") << bytes;
+    EXPECT_EQ(other.call({"EXISTS", "a", "b"}), ":0\r\n") << bytes;
+  }
+}
+
 TEST(Resp, AClientThatDoesNotReadIsNotReadEither) {
   KvServer server({}, {.send_backlog_bytes_max = 1 << 20});
   RespPeer peer(server.address());

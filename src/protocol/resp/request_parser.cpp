@@ -101,6 +101,8 @@ RequestParser::Step RequestParser::next(Bytes bytes) {
     }
     const std::size_t size = static_cast<std::size_t>(bulk_bytes_);
     if (text.size() < at_ + size + 2) break;
+    // Otherwise a wrong length would store a part of an argument, and execute the rest of it.
+    if (text[at_ + size] != '\r' || text[at_ + size + 1] != '\n') return fail("an argument does not end with CRLF");
     parts_.push_back({static_cast<std::uint32_t>(at_), static_cast<std::uint32_t>(size)});
     at_ += size + 2;
     searched_ = at_;

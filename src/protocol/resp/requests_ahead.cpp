@@ -51,6 +51,13 @@ inline bool take_header(const char*& at, const char* end, char type, std::size_t
   return take_long_header(at, end, type, number);
 }
 
+// True if `at` begins with CR LF.
+inline bool ends_line(const char* at) noexcept {
+  std::uint16_t ends = 0;
+  std::memcpy(&ends, at, sizeof ends);
+  return ends == ('\r' | '\n' << 8);
+}
+
 }  // namespace
 
 std::span<ReadyRequest> RequestsAhead::find(Bytes bytes, const RequestLimits& limits) noexcept {
@@ -72,7 +79,7 @@ std::span<ReadyRequest> RequestsAhead::find(Bytes bytes, const RequestLimits& li
       std::size_t size = 0;
       if (!take_header(at, end, '$', size) || size > limits.bulk_bytes_max ||
           static_cast<std::size_t>(at - begin) + size > limits.request_bytes_max ||
-          static_cast<std::size_t>(end - at) < size + 2) {
+          static_cast<std::size_t>(end - at) < size + 2 || !ends_line(at + size)) {
         break;
       }
       *argument++ = {at, size};
