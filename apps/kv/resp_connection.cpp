@@ -88,6 +88,13 @@ void RespConnection::close_now(bool replies_wait) {
   }
 }
 
+// The server stops. The commands whose replies wait have been executed, or will be: their client receives the replies,
+// and no further command is executed.
+void RespConnection::go_away() {
+  RespSession::go_away();
+  if (!closed() && !waiting_.empty()) close_now(true);
+}
+
 // Computes the hashes of the keys. A lookup reads two lines of memory that are seldom in a cache: the bucket and then
 // the entry. Those of all requests are fetched at the same time.
 void RespConnection::look_ahead(std::span<resp::ReadyRequest> requests) {

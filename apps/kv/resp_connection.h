@@ -115,6 +115,9 @@ class RespConnection final : public resp::RespSession {
                  const resp::RequestLimits& limits, Store& store, PasswordGate* gate);
   ~RespConnection() override;
 
+  // ---- PortSession ----
+  void go_away() override;
+
   // The reply to a write that the log refuses.
   static std::string log_error(const std::string& why);
   // Items of a batch have been executed.

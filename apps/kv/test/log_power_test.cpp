@@ -380,5 +380,38 @@ TEST(Log, AStalledDiskStopsReadingFromClients) {
   for (std::size_t i = 0; i < whole; ++i) ASSERT_EQ(peer.receive(), "+OK\r\n") << i;
 }
 
+// Its client would not know otherwise whether a write was executed. What the client sends later is not executed.
+TEST(Log, AStopAnswersWhatWaitsForTheDisk) {
+  for (const unsigned shards : {1U}) {
+    const TemporaryFolder folder;
+    const LogOptions options = options_in(folder.path(), std::size_t{64} << 20);
+    KvServer server({.shards = shards}, {}, &options);
+    RespPeer peer(server.address());
+    RespPeer other(server.address());
+    std::atomic<bool> stalled = true;
+    const SyncHook waiting([&](int) { stalled.wait(true); });
+    std::string writes;
+    std::string replies;
+    for (int key = 0; key < 10; ++key) {
+      writes += request({"INCR", std::to_string(key)});
+      replies += ":1\r\n";
+    }
+    peer.send(writes);
+    for (int key = 0; key < 10; ++key) {
+      while (other.call({"GET", std::to_string(key)}) != "$1\r\n1\r\n") std::this_thread::yield();
+    }
+    std::thread stop([&] { server.server().stop(std::chrono::minutes(10)); });
+    // The connection without a reply that waits ends first. With one shard, both connections have the same loop.
+    EXPECT_EQ(other.rest(), "");
+    if (shards == 1) peer.send(request({"INCR", "0"}));
+    // Longer than a client that does not answer is waited for.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    stalled = false;
+    stalled.notify_all();
+    EXPECT_EQ(peer.rest(), replies);
+    stop.join();
+  }
+}
+
 }  // namespace
 }  // namespace hawser::kv

@@ -76,6 +76,7 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   // A client may end its direction behind its last request, as `nc -N` does, and read the replies.
   Duration half_closed_max() const noexcept override { return std::chrono::seconds(5); }
   bool replies_due() const noexcept override { return !idle(); }
+  bool working() const noexcept override { return !idle(); }
   void on_no_calls() override {}
   char* more(std::size_t used, std::size_t bytes, std::size_t& size) override;
   bool charge_parser();
