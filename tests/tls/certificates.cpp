@@ -57,6 +57,22 @@ TEST_F(TlsCertificates, OfServersAreRefusedWithTheReason) {
   EXPECT_HAS(with_server({.usage = "clientAuth"}), "is not meant for a server");
 }
 
+TEST_F(TlsCertificates, DoNotHaveTheZoneOfAnAddress) {
+  tls_options.certificates = {authority.issue("server", {.names = "IP:fe80::1"})};
+  start();
+  TlsClientOptions with = client_options();
+  for (const std::string name : {"fe80::1", "fe80::1%lo", "fe80:0::1%2"}) {
+    with.server_name = name;
+    EXPECT_EQ(call(with), "ok") << name;
+  }
+  with.server_name = "fe80::2%lo";
+  EXPECT_HAS(call(with), "and not for 'fe80::2'");
+  for (const std::string name : {"10.0.0.1%lo", "a.example%lo", "%lo"}) {
+    with.server_name = name;
+    EXPECT_HAS(call(with), "is valid for IP:fe80");
+  }
+}
+
 TEST_F(TlsCertificates, OfUnknownIssuersAreRefused) {
   start();
   tls::Authority other(folder.path().string(), "other");

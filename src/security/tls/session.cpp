@@ -76,6 +76,13 @@ int session_index() {
   return index;
 }
 
+// The zone of an IPv6 address (RFC 4007) names an interface of this machine. A certificate has the address only.
+std::string without_zone(std::string host) {
+  const std::size_t zone = host.find('%');
+  if (zone != std::string::npos && host.find(':') < zone && is_address(host.substr(0, zone))) host.resize(zone);
+  return host;
+}
+
 }  // namespace
 
 // ---- ByteQueue ----
@@ -185,7 +192,7 @@ Session::Session(std::shared_ptr<const Context> context, std::string protocols)
 
 Session::Session(std::shared_ptr<const Context> context, std::string host, std::string_view protocol,
                  SslSessionPtr resumed)
-    : context_(std::move(context)), alpn_(protocol), host_(std::move(host)), records_read_(0) {
+    : context_(std::move(context)), alpn_(protocol), host_(without_zone(std::move(host))), records_read_(0) {
   begin();
   SSL* const ssl = ssl_.get();
   SSL_set_connect_state(ssl);
