@@ -11,6 +11,7 @@
 
 #include "hawser/grpc.h"
 #include "hawser/hawser.h"
+#include "hawser/health.h"
 #include "hawser/http.h"
 #include "hawser/interceptor.h"
 #include "protocol/grpc/test/machine_pair.h"
@@ -149,6 +150,8 @@ TEST_F(Http2, ServesRoutes) {
   EXPECT_EQ(head.fields.at("content-length"), "20");
   EXPECT_EQ(client.ask("GET", "/empty").status, 204);
   EXPECT_EQ(client.ask("GET", "/health").body, "OK\n");
+  ServerHealth(*server).set("shop", false);
+  EXPECT_EQ(client.ask("GET", "/health?service=shop").body, "not serving\n");
   EXPECT_EQ(client.ask("GET", "/large").body.size(), std::size_t{1} << 20);
 }
 

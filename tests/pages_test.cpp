@@ -194,6 +194,15 @@ TEST_F(Pages, HealthAsksTheApplication) {
   EXPECT_EQ(ready.body, "not ready\ndatabase: no route to 10.0.0.1\n");
   EXPECT_EQ(get("/health", "X-Forwarded-For: 1.2.3.4\r\n").body, "not ready\ndatabase: not ready\n");
   EXPECT_EQ(get("/health/live").status, 200);
+  good.store(true);
+  EXPECT_EQ(get("/health?service=shop").status, 404);
+  const ServerHealth health(*server);
+  health.add({.name = "cache", .check = [] { return fail(ErrorCode::unavailable, "cold"); }, .service = "shop"});
+  EXPECT_EQ(get("/health").status, 200);
+  EXPECT_EQ(get("/health/ready?service=shop").body, "not ready\ndatabase: OK\ncache: cold\n");
+  health.set("", false);
+  EXPECT_EQ(get("/health").body, "not ready\nserver: the program has set it to not serving\ndatabase: OK\n");
+  EXPECT_EQ(get("/health").status, 503);
 }
 
 TEST_F(Pages, ConnectionsShowTheTransportAndWhyNoOther) {

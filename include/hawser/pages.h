@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hawser/error.h"
+#include "hawser/health.h"
 #include "hawser/http.h"
 #include "hawser/metrics.h"
 #include "hawser/recent_log.h"
@@ -31,12 +32,6 @@ enum class PageAccess : std::uint8_t {
              // adds no such field, such as nginx as it is delivered, looks like a client of this machine: use `off`
              // behind it. The list of fields cannot be complete, so this is enough for reading only.
   all,       // Everybody who reaches the port.
-};
-
-// A check of the application for /health. Called on a loop: it must not block.
-struct HealthReporter {
-  std::string name;
-  std::function<Result<void>()> check;
 };
 
 struct PagesOptions {
@@ -63,9 +58,9 @@ struct PagesOptions {
   // Metrics of the application, shown by /metrics after those of the server. Must outlive the server. Do not
   // collect_metrics() of the same server there.
   const MetricRegistry* registry = nullptr;
-  std::optional<RecentLog> log = {};  // For /log, and the option log.level of /options.
-  std::vector<HealthReporter> reporters = {};
-  std::optional<Tracer> tracer = {};  // For /traces, and the options tracer.* of /options.
+  std::optional<RecentLog> log = {};           // For /log, and the option log.level of /options.
+  std::vector<HealthReporter> reporters = {};  // Are added to the ServerHealth of the server.
+  std::optional<Tracer> tracer = {};           // For /traces, and the options tracer.* of /options.
   // For POST /record, by which `hawser record` fetches requests. Only for clients of this machine, whatever `pages` and
   // `changes` are, unless one of them is `off`.
   std::optional<Recorder> recorder = {};

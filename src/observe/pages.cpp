@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "base/kernel_random.h"
-#include "base/what_of.h"
 #include "hawser/server_metrics.h"
 #include "observe/access.h"
 #include "observe/machine_metrics.h"
 #include "observe/page_state.h"
+#include "rpc/port/health_state.h"
 #include "rpc/server/inspector.h"
 
 namespace hawser {
@@ -166,23 +166,21 @@ Task<HttpResponse> serve_ready(State state, HttpRequest& request) {
   if (std::string why = refusal_of(request, state->options.health, state->options); !why.empty()) {
     co_return plain(403, std::move(why));
   }
-  if (rpc::Inspector::stopping(state->server)) co_return plain(503, "stopping");
+  const std::string service = query_of(request.query(), "service");
   const bool details = refusal_of(request, state->options.pages, state->options).empty();
+  const std::shared_ptr<rpc::HealthState> health = rpc::Inspector::health(state->server);
+  std::vector<rpc::HealthState::Line> found;
+  const HealthStatus status = health->status(service, &found);
+  if (status == HealthStatus::unknown) co_return plain(404, "unknown service");
+  if (health->stopping()) co_return plain(503, "stopping");
   std::string lines;
-  bool ready = true;
-  for (const HealthReporter& reporter : state->options.reporters) {
-    Result<void> found;
-    try {
-      found = reporter.check();
-    } catch (const std::exception& error) {
-      found = fail(ErrorCode::internal, "the check threw " + std::string(what_of(error)));
-    }
-    ready = ready && found.has_value();
-    lines += "\n" + harmless(reporter.name) + ": " +
-             (found     ? "OK"
-              : details ? harmless(found.error().text)
-                        : std::string("not ready"));
+  for (const rpc::HealthState::Line& line : found) {
+    lines += "\n" + harmless(line.name) + ": " +
+             (line.outcome ? "OK"
+              : details    ? harmless(line.outcome.error().text)
+                           : std::string("not ready"));
   }
+  const bool ready = status == HealthStatus::serving;
   co_return plain(ready ? 200 : 503, (ready ? "OK" : "not ready") + lines);
 }
 
@@ -271,6 +269,7 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
   state->collecting = collect_metrics(state->metrics, server);
   state->machine = state->metrics.collect(write_machine_metrics);
   add_page_options(server, state->options);
+  for (const HealthReporter& reporter : state->options.reporters) ServerHealth(server).add(reporter);
   const auto page = [&](std::string_view path, Builder build) {
     http.operator_route("GET", path,
                         [state, build](HttpRequest& request) { return serve_page(state, build, request); });

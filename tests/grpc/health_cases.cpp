@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 
@@ -99,14 +100,96 @@ TEST(GrpcHealth, WatchersEndWithTheServer) {
     REQUIRE(watching.has_value());
     auto reader = watching->reader();
     AWAIT(first, reader.next());
-    EXPECT_TRUE(first && *first);
+    EXPECT_TRUE(first && *first && (*first)->bytes == serving);
     std::thread stopping([&stopped] { stopped.stop(patience); });
+    AWAIT(last, reader.next());
+    EXPECT_TRUE(last && *last && (*last)->bytes == not_serving);
     AWAIT(result, watching->finish());
     EXPECT_TRUE(is_error(result, ErrorCode::application, "stopping"));
     AWAIT(gone, eventually(*Loop::current(), [&used] { return !used.connected(); }));
     EXPECT_TRUE(gone);
     stopping.join();
   }(client, server));
+}
+
+// One health: the reporters and what the program sets, of the server and of each service.
+TEST(GrpcHealth, IsThatOfTheReporters) {
+  std::atomic<bool> database{true};
+  std::atomic<bool> cache{true};
+  const auto check_of = [](std::atomic<bool>& good) {
+    return [&good]() -> Result<void> {
+      if (good) return {};
+      return fail(ErrorCode::unavailable, "no route");
+    };
+  };
+  Server server;
+  GrpcHealth health(server);
+  const ServerHealth all(server);
+  all.add({.name = "database", .check = check_of(database)});
+  all.add({.name = "cache", .check = check_of(cache), .service = "shop"});
+  server.enable(grpc());
+  ASSERT_TRUE(server.start());
+  Loop loop;
+  GrpcClient client(loop);
+  const auto use_reporters = [&]() -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE(connected.has_value());
+    AWAIT(watching, client.open<&health::watch>(Raw{shop}));
+    REQUIRE(watching.has_value());
+    auto reader = watching->reader();
+    AWAIT(first, reader.next());
+    EXPECT_TRUE(first && *first && (*first)->bytes == serving);
+    struct Step {
+      bool database, cache, set;
+      std::string server_is, shop_is;
+    };
+    for (const Step& step :
+         {Step{true, false, true, serving, not_serving}, Step{true, true, true, serving, serving},
+          Step{false, true, true, not_serving, not_serving}, Step{true, true, true, serving, serving},
+          Step{true, true, false, not_serving, not_serving}}) {
+      database = step.database;
+      cache = step.cache;
+      all.set("", step.set);
+      AWAIT(whole, client.call<&health::check>(Raw{}));
+      EXPECT_EQ(whole.value_or(Raw{}).bytes, step.server_is);
+      AWAIT(service, client.call<&health::check>(Raw{shop}));
+      EXPECT_EQ(service.value_or(Raw{}).bytes, step.shop_is);
+      EXPECT_EQ(all.status("shop"), step.shop_is == serving ? HealthStatus::serving : HealthStatus::not_serving);
+      AWAIT(next, reader.next());
+      EXPECT_TRUE(next && *next && (*next)->bytes == step.shop_is);
+    }
+    EXPECT_EQ(all.status("nothing"), HealthStatus::unknown);
+    AWAIT(list, client.call<&health::list>(Raw{}));
+    EXPECT_EQ(list.value_or(Raw{}).bytes, "\x0A\x06" + std::string("\x0A\0\x12\x02", 4) + not_serving +  //
+                                              "\x0A\x0A" + shop + "\x12\x02" + not_serving);
+  };
+  loop.run(use_reporters());
+  server.stop();
+  EXPECT_EQ(all.status(), HealthStatus::not_serving);
+}
+
+// The native protocol has the same health.
+TEST(GrpcHealth, IsKnownToClientsOfHawser) {
+  Server server;
+  const ServerHealth health(server);
+  health.add({.name = "thrower", .check = []() -> Result<void> { throw 7; }, .service = "shop"});
+  ASSERT_TRUE(server.start());
+  Loop loop;
+  Client client(loop);
+  const auto ask = [&]() -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE(connected.has_value());
+    AWAIT(whole, client.call<is_serving>(""));
+    EXPECT_TRUE(whole && *whole);
+    AWAIT(service, client.call<is_serving>("shop"));
+    EXPECT_TRUE(service && !*service);
+    AWAIT(unknown, client.call<is_serving>("nothing"));
+    EXPECT_TRUE(is_error(unknown, ErrorCode::invalid_argument, "nothing"));
+    health.set("", false);
+    AWAIT(taken_out, client.call<is_serving>(""));
+    EXPECT_TRUE(taken_out && !*taken_out);
+  };
+  loop.run(ask());
 }
 
 }  // namespace

@@ -245,8 +245,9 @@ TEST_F(Functions, AreDescribed) {
     REQUIRE(connected);
     AWAIT(names, client.call<schema::list>("hawser::functions_test::nothin"));
     REQUIRE(names);
-    EXPECT_EQ(names->names, (std::vector<std::string>{"hawser::functions_test::nothing", "hawser::functions_test::sum",
-                                                      "hawser::schema::describe", "hawser::schema::list"}));
+    EXPECT_EQ(names->names,
+              (std::vector<std::string>{"hawser::functions_test::nothing", "hawser::functions_test::sum",
+                                        "hawser::is_serving", "hawser::schema::describe", "hawser::schema::list"}));
     AWAIT(described, client.call<schema::describe>("hawser::functions_test::sum"));
     REQUIRE(described);
     EXPECT_EQ(described->id, method_id<sum>);

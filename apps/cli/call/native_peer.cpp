@@ -4,6 +4,7 @@
 
 #include "cli/call/peer.h"
 #include "hawser/client.h"
+#include "hawser/health.h"
 #include "hawser/schema.h"
 #include "protocol/http1/json/value_json.h"
 #include "rpc/client/client_access.h"
@@ -70,6 +71,11 @@ class NativePeer final : public Peer {
   Task<Result<void>> connect() override { return client_.connect(options_.address); }
   detail::ClientLink& link() override { return detail::ClientAccess::link(client_); }
   Task<Result<Duration>> ping() override { return client_.ping(); }
+  Task<Result<bool>> is_serving(std::string service) override {
+    CallOptions with = options_.call_options();
+    auto calling = client_.call<hawser::is_serving>(with, std::string_view(service));
+    co_return co_await std::move(calling);
+  }
   std::string transport() const override { return std::string(client_.transport()); }
 
   Task<Result<std::vector<std::string>>> list() override {

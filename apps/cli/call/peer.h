@@ -42,6 +42,11 @@ class Peer {
   // Stays valid as long as the peer.
   virtual detail::ClientLink& link() = 0;
   virtual Task<Result<Duration>> ping() = 0;
+  // Asks for the health of a service by the own method of the protocol; unknown_method if there is none.
+  virtual Task<Result<bool>> is_serving(std::string service) {
+    static_cast<void>(service);
+    co_return fail(ErrorCode::unknown_method, "the protocol has no method for it");
+  }
   // The transport of the connection, such as "tcp".
   virtual std::string transport() const { return "tcp"; }
   // The names of all methods, sorted. Names have no control characters.

@@ -87,16 +87,27 @@ struct HealthOptions {
   bool json = false;
 };
 
+std::string query_text(std::string_view value) {
+  std::string text;
+  for (const char c : value) text += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  return text;
+}
+
 Task<int> health_http(HealthOptions given, Output output) {
   HttpClient client(*Loop::current(), {.security = given.peer.security});
   HttpClientRequest request;
   request.url = programs::scheme_of(given.peer.security) + "://hawser/health";
+  if (!given.service.empty()) request.url += "?service=" + query_text(given.service);
   request.address = given.peer.address;
   request.timeout = given.peer.timeout;
   request.headers = given.peer.metadata;
   auto sending = client.send(std::move(request));
   const Result<HttpClientResponse> response = co_await std::move(sending);
   if (!response) co_return output.error(response.error());
+  if (response->status == 404 && !given.service.empty()) {
+    co_return output.error({ErrorCode::invalid_argument, ErrorScope::call, Initiator::peer, 0,
+                            "the server has no health of the service " + given.service});
+  }
   const std::string state = response->status == 200 ? "serving" : "not serving";
   output.line(output.json ? fmt::format("{{\"health\":\"{}\"}}", state) : state);
   co_return response->status == 200 ? succeeded : refused;
@@ -126,13 +137,19 @@ Task<int> health(HealthOptions given, Output output) {
   if (answer) {
     const bool serving = answer->body == "\x08\x01";
     state = serving ? "serving" : "not serving";
-  } else if (answer.error().code == ErrorCode::unknown_method && options.protocol == "native" &&
-             given.service.empty()) {
-    // The server has no health service, but it answers.
-    auto pinging = (*peer)->ping();
-    const Result<Duration> time = co_await std::move(pinging);
-    if (!time) co_return output.error(time.error());
-    state = "serving";
+  } else if (answer.error().code == ErrorCode::unknown_method && options.protocol == "native") {
+    auto asking = (*peer)->is_serving(given.service);
+    const Result<bool> serving = co_await std::move(asking);
+    if (!serving && (serving.error().code != ErrorCode::unknown_method || !given.service.empty())) {
+      co_return output.error(serving.error());
+    }
+    if (!serving) {
+      // The server does not describe itself, but it may answer.
+      auto pinging = (*peer)->ping();
+      const Result<Duration> time = co_await std::move(pinging);
+      if (!time) co_return output.error(time.error());
+    }
+    state = serving.value_or(true) ? "serving" : "not serving";
   } else {
     co_return output.error(answer.error());
   }
@@ -175,9 +192,11 @@ Run add_health(CLI::App& command) {
         return name.size() < 128 ? std::string() : std::string("the name is longer than 127 bytes");
       });
   command.add_flag("--json", options->json, "Print JSON");
-  command.footer(std::string("Asks grpc.health.v1.Health; a native server without it is healthy if it answers. "
-                             "A server that is not serving gives status 1. ") +
-                 statuses);
+  command.footer(
+      std::string("Asks grpc.health.v1.Health, a native server without it by hawser::is_serving. A native server that "
+                  "has neither serves if it answers. "
+                  "A server that is not serving gives status 1. ") +
+      statuses);
   return [options] {
     options->peer.timeout = duration_of(options->timeout_s);
     return sync_wait(health(*options, {.command = "health", .json = options->json}));

@@ -1,9 +1,7 @@
 #include <cstddef>
-#include <cstdint>
-#include <list>
-#include <map>
-#include <mutex>
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,90 +10,59 @@
 #include "hawser/grpc.h"
 #include "hawser/grpc_health.h"
 #include "hawser/stream.h"
-#include "hawser/sync.h"
+#include "hawser/with_timeout.h"
 #include "protocol/grpc/own_method.h"
 #include "protocol/grpc/proto_bytes.h"
+#include "rpc/port/health_state.h"
+#include "rpc/server/inspector.h"
 
 namespace hawser {
+namespace {
 
 using protocol::grpc::ProtoBytes;
+using rpc::HealthState;
 
-// Shared by the handlers, which the server owns, and the GrpcHealth object.
-struct GrpcHealth::State {
-  // HealthCheckResponse.ServingStatus
-  enum Status : std::uint8_t { unknown = 0, serving = 1, not_serving = 2, service_unknown = 3 };
+// HealthCheckResponse with the ServingStatus.
+ProtoBytes response(HealthStatus status) {
+  constexpr char serving = 1;
+  constexpr char not_serving = 2;
+  constexpr char service_unknown = 3;
+  const char number = status == HealthStatus::serving       ? serving
+                      : status == HealthStatus::not_serving ? not_serving
+                                                            : service_unknown;
+  return {std::string{'\x08', number}};
+}
 
-  // A watcher keeps the name of its service, so that longer names are refused.
-  static constexpr std::size_t service_bytes_max = 1024;
+// The name of the service that the request asks for.
+Result<std::string> service_of(const ProtoBytes& request) {
+  std::optional<std::string> service = protocol::grpc::string_field(request.bytes, 1);
+  if (!service) return fail(ErrorCode::invalid_argument, "the request is not a grpc.health.v1.HealthCheckRequest");
+  constexpr std::size_t bytes_max = HealthState::service_bytes_max;
+  if (service->size() <= bytes_max) return *std::move(service);
+  return fail(ErrorCode::invalid_argument, "the name of the service has " + std::to_string(service->size()) +
+                                               " bytes: the limit is " + std::to_string(bytes_max) +
+                                               " bytes: send a shorter one");
+}
 
-  struct Watcher {
-    std::string service;
-    Loop& loop;
-    std::shared_ptr<Event> changed;
-  };
-  // Enters a watcher for the duration of a call.
-  class Watching {
-   public:
-    Watching(State& state, std::string service, Loop& loop) : state_(state) {
-      const std::scoped_lock lock(state_.mutex_);
-      entry_ = state_.watchers_.insert(state_.watchers_.end(), {std::move(service), loop, std::make_shared<Event>()});
-    }
-    Watching(const Watching&) = delete;
-    Watching& operator=(const Watching&) = delete;
-    ~Watching() {
-      const std::scoped_lock lock(state_.mutex_);
-      state_.watchers_.erase(entry_);
-    }
-    Event& changed() const noexcept { return *entry_->changed; }
-
-   private:
-    State& state_;
-    std::list<Watcher>::iterator entry_;
-  };
-
-  void set(std::string service, bool now) {
-    const std::scoped_lock lock(mutex_);
-    for (const Watcher& watcher : watchers_) {
-      // The watcher's loop runs as long as the watcher is entered.
-      if (watcher.service == service) watcher.loop.post([changed = watcher.changed] { changed->set(); });
-    }
-    services_[std::move(service)] = now ? serving : not_serving;
-  }
-  Status find(const std::string& service) {
-    const std::scoped_lock lock(mutex_);
-    const auto found = services_.find(service);
-    return found == services_.end() ? service_unknown : found->second;
-  }
-  static ProtoBytes response(Status status) { return {std::string{'\x08', static_cast<char>(status)}}; }
-
-  // The name of the service that the request asks for.
-  static Result<std::string> service_of(const ProtoBytes& request) {
-    std::optional<std::string> service = protocol::grpc::string_field(request.bytes, 1);
-    if (!service) return fail(ErrorCode::invalid_argument, "the request is no grpc.health.v1.HealthCheckRequest");
-    if (service->size() <= service_bytes_max) return *std::move(service);
-    return fail(ErrorCode::invalid_argument, "the name of the service has " + std::to_string(service->size()) +
-                                                 " bytes: the limit is " + std::to_string(service_bytes_max) +
-                                                 " bytes: send a shorter one");
-  }
+// The handlers, which the server owns.
+struct HealthService {
+  const std::shared_ptr<HealthState> health;
 
   Result<ProtoBytes> check(ProtoBytes request) {
     const Result<std::string> service = service_of(request);
     if (!service) return std::unexpected(service.error());
-    const Status status = find(*service);
-    if (status == service_unknown) {
-      constexpr int not_found = 5;
-      return std::unexpected(grpc_error(not_found, "the server has no health of the service '" + *service + "'"));
-    }
-    return response(status);
+    const HealthStatus status = health->status(*service);
+    if (status != HealthStatus::unknown) return response(status);
+    constexpr int not_found = 5;
+    return std::unexpected(grpc_error(not_found, "the server has no health of the service '" + *service + "'"));
   }
 
   Result<ProtoBytes> list(ProtoBytes) {
-    const std::scoped_lock lock(mutex_);
     ProtoBytes reply;
-    for (const auto& [name, status] : services_) {
+    for (const std::string& name : health->services()) {
       std::string entry;
       protocol::grpc::add_bytes_field(entry, 1, name);
-      protocol::grpc::add_bytes_field(entry, 2, response(status).bytes);
+      protocol::grpc::add_bytes_field(entry, 2, response(health->status(name)).bytes);
       protocol::grpc::add_bytes_field(reply.bytes, 1, entry);
     }
     return reply;
@@ -106,11 +73,15 @@ struct GrpcHealth::State {
     if (!service) co_return std::unexpected(service.error());
     std::string().swap(request.bytes);  // The call may last for days.
     const AnyStop stop(context.token(), context.stopping());
-    const Watching watching(*this, *service, context.loop());
-    std::optional<Status> last;
-    while (!stop.token().stop_requested()) {
-      watching.changed().reset();
-      const Status now = find(*service);
+    HealthState::Watcher watcher(health, *service, context.loop());
+    const auto change = [&watcher](std::stop_token token) { return watcher.changed().wait(std::move(token)); };
+    std::optional<HealthStatus> last;
+    for (;;) {
+      watcher.changed().reset();
+      const bool stopping = context.stopping().stop_requested();
+      const HealthStatus now = stopping && last != HealthStatus::unknown
+                                   ? HealthStatus::not_serving
+                                   : health->recent_status(*service, context.loop().now());
       if (now != last) {
         last = now;
         const ProtoBytes message = response(now);  // Lives until it has been written.
@@ -118,29 +89,25 @@ struct GrpcHealth::State {
         const Result<void> written = co_await std::move(writing);
         if (!written) co_return std::unexpected(written.error());
       }
-      auto waiting = watching.changed().wait(stop.token());
+      if (stopping) break;
+      if (context.token().stop_requested()) co_return fail(ErrorCode::cancelled, "the caller watches no longer");
+      auto waiting = health->has_reporters() ? with_timeout(HealthState::watch_interval, change, stop.token())
+                                             : change(stop.token());
       static_cast<void>(co_await std::move(waiting));
     }
-    if (!context.stopping().stop_requested()) co_return fail(ErrorCode::cancelled, "the caller watches no longer");
     constexpr int unavailable = 14;
     co_return std::unexpected(grpc_error(unavailable, "the server is stopping"));
   }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, Status> services_{{"", serving}};
-  std::list<Watcher> watchers_;
 };
 
-GrpcHealth::GrpcHealth(Server& server) : state_(std::make_shared<State>()) {
+}  // namespace
+
+GrpcHealth::GrpcHealth(Server& server) : health_(server) {
+  const auto service = std::make_shared<HealthService>(rpc::Inspector::health(server));
   using protocol::grpc::add_own_method;
-  add_own_method<&State::check>(server, state_, "grpc.health.v1.Health/Check");
-  add_own_method<&State::watch>(server, state_, "grpc.health.v1.Health/Watch");
-  add_own_method<&State::list>(server, state_, "grpc.health.v1.Health/List");
+  add_own_method<&HealthService::check>(server, service, "grpc.health.v1.Health/Check");
+  add_own_method<&HealthService::watch>(server, service, "grpc.health.v1.Health/Watch");
+  add_own_method<&HealthService::list>(server, service, "grpc.health.v1.Health/List");
 }
-
-GrpcHealth::~GrpcHealth() = default;
-
-void GrpcHealth::set(std::string service, bool serving) { state_->set(std::move(service), serving); }
 
 }  // namespace hawser

@@ -192,9 +192,10 @@ void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes bo
   account().set_arriving(0);
   switch (plan_.kind) {
     case Kind::refused: return refuse(plan_.status, plan_.error, plan_.allow);
-    case Kind::health:
-      if (host().stopping.stop_requested()) return respond(503, "text/plain", "stopping\n");
-      return respond(200, "text/plain", "OK\n");
+    case Kind::health: {
+      const HealthAnswer answer = health_answer(host(), plan_.service);
+      return respond(answer.status, "text/plain", answer.text);
+    }
     case Kind::bytes:
     case Kind::json:
     case Kind::route: break;

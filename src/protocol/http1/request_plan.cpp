@@ -6,6 +6,7 @@
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/gzip.h"
 #include "protocol/http1/response.h"
+#include "rpc/port/health_state.h"
 #include "wire/metadata.h"
 
 namespace hawser::http1 {
@@ -139,7 +140,9 @@ RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher,
                    std::move(found.allowed));
   }
   if (served.options.health && head.path == "/health") {
-    if (head.method == "GET" || head.method == "HEAD") return {.kind = RequestPlan::Kind::health};
+    if (head.method == "GET" || head.method == "HEAD") {
+      return {.kind = RequestPlan::Kind::health, .service = query_value(head.query, "service").value_or(std::string())};
+    }
     return refused(ErrorCode::invalid_argument, "/health serves GET only", 405, "GET, HEAD");
   }
   const rpc::Dispatcher::Method* const method = head.path.size() < 2 ? nullptr : dispatcher.find(head.path.substr(1));
@@ -184,6 +187,15 @@ RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher
           .error = call_error(ErrorCode::invalid_argument,
                               "the body has a Content-Encoding that this server does not decode: send gzip, if the "
                               "server has it (HttpOptions::gzip), or none")};
+}
+
+HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service) {
+  switch (host.health.status(service)) {
+    case HealthStatus::serving: return {200, "OK\n"};
+    case HealthStatus::unknown: return {404, "unknown service\n"};
+    case HealthStatus::not_serving: break;
+  }
+  return {503, host.health.stopping() ? "stopping\n" : "not serving\n"};
 }
 
 Task<Result<Buffer>> offload_arguments(Loop& loop, const void* connection, std::stop_token token, Buffer json,

@@ -40,13 +40,20 @@ struct RequestPlan {
   unsigned status = 0;            // Status of a refused request, and its error.
   Error error = {};
   std::string allow = {};
-  bool gunzip = false;  // The body is compressed with gzip and is decompressed before it is used.
+  std::string service = {};  // Whose health is asked for.
+  bool gunzip = false;       // The body is compressed with gzip and is decompressed before it is used.
 
   // The number of calls beyond ServerOptions::calls_max beside which the request is still served.
   std::size_t calls_beyond() const noexcept { return route != nullptr && route->reserved ? operator_calls_reserve : 0; }
   // True if the handler reads the body in parts.
   bool reads_parts() const noexcept { return route != nullptr && route->body_handler; }
 };
+// The answer to GET /health. A literal.
+struct HealthAnswer {
+  unsigned status = 200;
+  std::string_view text;
+};
+HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service);
 RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head);
 
 // The fields of a request that concern its call.

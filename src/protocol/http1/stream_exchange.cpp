@@ -249,8 +249,8 @@ void StreamExchange::on_end() {
   }
   rpc::PortHost& host = host_.port_host();
   if (plan_.kind == Kind::health) {
-    if (host.stopping.stop_requested()) return respond(503, "text/plain", "stopping\n");
-    return respond(200, "text/plain", "OK\n");
+    const HealthAnswer answer = health_answer(host, plan_.service);
+    return respond(answer.status, "text/plain", answer.text);
   }
   host.counters.calls.add(1);
   if (!host_.begins_later(call_)) begin_late();

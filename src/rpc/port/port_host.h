@@ -18,6 +18,7 @@
 
 namespace hawser::rpc {
 
+class HealthState;
 class HttpStreamService;
 
 using ServerInterceptors = InterceptorList<IncomingCall>;
@@ -51,6 +52,7 @@ struct PortHost {
   const ServerInterceptors& interceptors;
   std::atomic<std::size_t>& calls_in_flight;  // Calls of the whole server that are not answered in place.
   MethodTable& methods;                       // The counters of this loop.
+  const HealthState& health;
   SessionSlots sessions = {};
   ReceivePeers receive_peers = {};  // find(Stream::peer()) returns the record of a peer's memory.
   LoopCounters counters = {};

@@ -125,6 +125,8 @@ std::vector<std::string> Inspector::transports(const Server& server) {
 
 bool Inspector::stopping(const Server& server) { return server.state_->stop_wanted.load(); }
 
+const std::shared_ptr<HealthState>& Inspector::health(const Server& server) { return server.state_->shared.health; }
+
 bool Inspector::on_callers_loop(const Server& server) { return server.state_->callers_loop != nullptr; }
 
 std::size_t Inspector::methods(const Server& server) { return server.state_->shared.dispatcher.all().size(); }

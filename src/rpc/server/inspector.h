@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,8 @@
 #include "rpc/port/method_counters.h"
 
 namespace hawser::rpc {
+
+class HealthState;
 
 // The counters of a method, summed over the loops.
 struct MethodReport {
@@ -64,6 +67,7 @@ struct Inspector {
   // The names of the enabled transports beside the stream.
   static std::vector<std::string> transports(const Server& server);
   static bool stopping(const Server& server);
+  static const std::shared_ptr<HealthState>& health(const Server& server);
   // True if the server runs on a loop of the caller's, which may outlive it.
   static bool on_callers_loop(const Server& server);
   static std::size_t methods(const Server& server);

@@ -23,6 +23,7 @@ void SchemaService::add() {
 void SchemaService::begin() {
   add<&schema::list, &SchemaService::list>();
   add<&schema::describe, &SchemaService::describe>();
+  add<&hawser::is_serving, &SchemaService::is_serving>();
   dispatcher_.each([this](const Dispatcher::Method& method) { names_.push_back(method.name); });
   std::ranges::sort(names_);
 }
@@ -44,6 +45,14 @@ Result<schema::Description> SchemaService::describe(std::string_view name) const
     return fail(ErrorCode::invalid_argument, "the types of this method are not known: it was registered without them");
   }
   return Describer(*method).take();
+}
+
+Result<bool> SchemaService::is_serving(std::string_view service) const {
+  const HealthStatus status = health_.status(service);
+  if (status != HealthStatus::unknown) return status == HealthStatus::serving;
+  return fail(ErrorCode::invalid_argument, "the server has no health of the service " +
+                                               std::string(service.substr(0, 200)) +
+                                               ": ServerHealth::set() or add() names those that have one");
 }
 
 }  // namespace hawser::rpc

@@ -324,6 +324,7 @@ void Server::State::stop(Duration grace) {
     throw std::logic_error("hawser: a server on a loop of the caller's is stopped by co_await shut_down()");
   }
   stop_wanted.store(true);
+  shared.health->stop();
   // A handler calls this. It would wait for its own end forever.
   if (serving_here == this) return notify_loops(grace);
   const std::lock_guard lock(lifecycle);
@@ -407,6 +408,7 @@ Task<void> Server::State::shut_down(Duration grace) {
         "name a grace, or let another task call it");
   }
   stop_wanted.store(true);
+  shared.health->stop();
   listener.reset();
   if (loops.empty()) co_return;
   log_stop(grace);

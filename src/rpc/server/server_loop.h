@@ -16,6 +16,7 @@
 #include "hawser/scope.h"
 #include "rpc/negotiation/attached_transports.h"
 #include "rpc/negotiation/handshake.h"
+#include "rpc/port/health_state.h"
 #include "rpc/port/port_protocol.h"
 #include "rpc/server/live_options.h"
 #include "rpc/server/server_session.h"
@@ -43,6 +44,7 @@ struct ServerShared {
   std::string alpn = {};                        // The names of all protocols, as ALPN lists them.
   std::atomic<std::size_t> connections{0};      // Connections after their handshake.
   std::atomic<std::size_t> calls_in_flight{0};  // Calls that are not answered in place.
+  std::shared_ptr<HealthState> health = std::make_shared<HealthState>();
   LiveOptions live{options};
 };
 
@@ -68,7 +70,8 @@ class ServerLoop final : Handshake::Done {
               .budget = make_budget(options_),
               .interceptors = shared.interceptors,
               .calls_in_flight = shared.calls_in_flight,
-              .methods = shared.methods.emplace_back(shared.dispatcher.all().size())},
+              .methods = shared.methods.emplace_back(shared.dispatcher.all().size()),
+              .health = *shared.health},
         transports_(loop, shared.transports, shared.options.transports.retry_min),
         sweep_(*this),
         changed_(loop),

@@ -76,7 +76,7 @@ struct Server::State final : transport::AcceptSink {
   };
 
   rpc::ServerShared shared;
-  rpc::SchemaService schema{shared.dispatcher};
+  rpc::SchemaService schema{shared.dispatcher, *shared.health};
   Loop* callers_loop = nullptr;
   bool started = false;
   bool intercepted = false;     // The handlers of all methods are InterceptedHandlers.
