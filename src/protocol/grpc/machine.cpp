@@ -256,6 +256,14 @@ void Machine::on_peer_ping() {
                    "the client sends PINGs more often than ping_interval_min allows"};
 }
 
+bool Machine::reset_malformed(Stream& stream) {
+  if (!stream.rules.malformed()) return false;
+  if (reset(stream, NGHTTP2_PROTOCOL_ERROR)) {
+    static_cast<void>(guard_.take(FloodGuard::invalid_frame_cost, "malformed requests"));
+  }
+  return true;
+}
+
 // ---- Slots ----
 
 Stream* Machine::take_slot() {
@@ -290,6 +298,7 @@ void Machine::recycle(Stream& stream) noexcept {
   stream.waiting_fields.clear();
   stream.fields.clear();
   stream.fields_charge.reset();
+  stream.rules = {};
   stream.headers_seen = false;
   stream.take = Stream::Take::drop;
   stream.reader.reset();

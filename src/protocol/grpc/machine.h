@@ -232,6 +232,8 @@ class Machine {
   void fail(Error why);
   void fail_as(std::uint32_t http2_code, Error why);
   void on_peer_ping();
+  // Resets the stream of a request that is malformed, and returns true if it is.
+  bool reset_malformed(Stream& stream);
 
   const MachineOptions options_;
   MachineSink& sink_;

@@ -50,6 +50,7 @@ nghttp2_session* Machine::Callbacks::make_session(Machine& machine) {
 
   nghttp2_option_set_no_auto_window_update(raw_option, 1);
   nghttp2_option_set_no_closed_streams(raw_option, 1);
+  if (machine.options_.server) nghttp2_option_set_no_http_messaging(raw_option, 1);  // Stream::rules.
   nghttp2_option_set_max_outbound_ack(raw_option, queued_acks_max);
   nghttp2_option_set_max_settings(raw_option, settings_entries_max);
   // The guard counts resets by its own tokens. This is the second line.
@@ -119,11 +120,15 @@ int Machine::Callbacks::on_header(nghttp2_session*, const nghttp2_frame* frame, 
   return guarded(machine, [&] {
     const std::size_t most = machine.options_.metadata_bytes_max;
     Stream* const stream = machine.header_stream_;
+    const std::string_view key = text(name, name_bytes);
+    const std::string_view content = text(value, value_bytes);
+    const bool trailers = frame->headers.cat != NGHTTP2_HCAT_REQUEST;
+    const bool used = !machine.options_.server || stream == nullptr || stream->rules.add(key, content, trailers);
     std::size_t list_bytes = 0;
-    if (stream == nullptr || (machine.options_.server && frame->headers.cat != NGHTTP2_HCAT_REQUEST)) {
+    if (!used || stream == nullptr || (machine.options_.server && trailers)) {
       list_bytes = machine.ignored_list_bytes_ += name_bytes + value_bytes + 32;
     } else {
-      stream->fields.add(text(name, name_bytes), text(value, value_bytes), most);
+      stream->fields.add(key, content, most);
       list_bytes = stream->fields.list_bytes;
     }
     if (list_bytes > list_bytes_hard_max) {
@@ -142,7 +147,12 @@ int Machine::Callbacks::headers_done(Machine& machine, const nghttp2_frame* fram
   if (stream == nullptr) return 0;
   const bool end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
   if (machine.options_.server) {
-    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+    const bool head = frame->headers.cat == NGHTTP2_HCAT_REQUEST;
+    if (head) stream->rules.end_head();
+    if (!head && !end) stream->rules.fail();
+    if (end) stream->rules.end();
+    if (machine.reset_malformed(*stream)) return 0;
+    if (head) {
       stream->headers_seen = true;
       machine.charge_fields(*stream);
       machine.sink_.on_headers(*stream);
@@ -169,7 +179,10 @@ int Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* 
       case NGHTTP2_HEADERS: return headers_done(machine, frame);
       case NGHTTP2_DATA:
         if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
-          if (Stream* const stream = stream_of(session, frame->hd.stream_id)) machine.end_remote(*stream);
+          if (Stream* const stream = stream_of(session, frame->hd.stream_id)) {
+            if (machine.options_.server) stream->rules.end();
+            if (!machine.reset_malformed(*stream)) machine.end_remote(*stream);
+          }
         }
         return 0;
       case NGHTTP2_RST_STREAM: {
@@ -216,7 +229,9 @@ int Machine::Callbacks::on_data(nghttp2_session* session, std::uint8_t, std::int
   return guarded(machine, [&] {
     // The window of the connection is returned at once: a call whose handler is slow must not stop the others.
     nghttp2_session_consume_connection(session, bytes);
-    if (Stream* const stream = stream_of(session, id)) {
+    Stream* const stream = stream_of(session, id);
+    if (stream != nullptr && machine.options_.server) stream->rules.add_body(bytes);
+    if (stream != nullptr && !machine.reset_malformed(*stream)) {
       machine.take_data(*stream, Bytes(reinterpret_cast<const std::byte*>(data), bytes), machine.receive_block_);
       if (stream->discards && (stream->discarded_bytes += bytes) > discarded_bytes_max) {
         machine.reset(*stream, NGHTTP2_NO_ERROR);

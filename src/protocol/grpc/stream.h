@@ -13,6 +13,7 @@
 #include "hawser/time.h"
 #include "protocol/grpc/compression.h"
 #include "protocol/grpc/message_reader.h"
+#include "protocol/grpc/request_rules.h"
 
 namespace hawser::protocol::grpc {
 
@@ -84,6 +85,7 @@ struct Stream {
 
   HeaderFields fields;
   detail::ReceiveCharge fields_charge;  // Server.
+  RequestRules rules;                   // Server.
   bool headers_seen = false;
 
   // ---- Receiving ----

@@ -109,6 +109,7 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
   }
   std::size_t bytes = head.method.size() + head.target.size() + head.authority.size();
   bool host = false;
+  std::string_view sent_host;
   bool expects = false;
   std::optional<std::uint64_t> length;
   std::size_t cookies = 0;
@@ -121,6 +122,7 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
         return refused(400, "host twice, or another one than :authority");
       }
       host = true;
+      sent_host = field.value;
     } else if (field.name == "content-length") {
       std::uint64_t number = 0;
       const auto [end, error] = std::from_chars(field.value.data(), field.value.data() + field.value.size(), number);
@@ -138,6 +140,9 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     }
   }
   content_length_ = length.value_or(0);
+  if ((!host && head.authority.empty()) || !is_host(head.authority) || !is_host(sent_host)) {
+    return refused(400, "neither host nor :authority, or one with a character that no host has");
+  }
 
   RequestHead parsed;
   // The views first refer to the connection's memory.
