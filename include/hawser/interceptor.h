@@ -67,8 +67,11 @@ class IncomingCall {
   IncomingCall(const IncomingCall&) = delete;
   IncomingCall& operator=(const IncomingCall&) = delete;
 
-  // The name of the method, such as "package.Service/Method". For a route of HTTP, method and path: "GET /version".
+  // The name of the method, such as "package.Service/Method". For a route of HTTP, method and path: "GET /users/7".
   std::string_view method() const noexcept { return method_; }
+  // The same, but with the path of the route: "GET /users/{id}". The server has a bounded number of them, so it is the
+  // name for spans and metrics.
+  std::string_view route() const noexcept { return route_.empty() ? method_ : route_; }
   // "hawser", "grpc", "http", "baidu_std".
   std::string_view protocol() const noexcept { return call_.sink().protocol(); }
   // True if the caller or the handler sends a stream. The call lasts until both have ended.
@@ -115,8 +118,9 @@ class IncomingCall {
   detail::StreamCore* stream_core() const noexcept { return call_.stream_if_open(); }
   // The random number that skips() was given.
   detail::CallDraw& draw() noexcept { return draw_; }
-  // `method` lives as long as this object.
-  IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams, detail::CallDraw draw);
+  // `method` and `route` live as long as this object.
+  IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams, detail::CallDraw draw,
+               std::string_view route = {});
   const Metadata& reply_metadata() const noexcept { return reply_metadata_; }
 
  private:
@@ -125,6 +129,7 @@ class IncomingCall {
 
   detail::ActiveCall& call_;
   const std::string_view method_;
+  const std::string_view route_;
   const bool streams_;
   const Time begin_;
   detail::CallDraw draw_;
@@ -149,6 +154,7 @@ class SkippedCall {
 
   // As those of IncomingCall.
   std::string_view method() const noexcept { return method_; }
+  std::string_view route() const noexcept { return route_.empty() ? method_ : route_; }
   std::string_view protocol() const noexcept { return request_.sink.protocol(); }
   std::string peer() const { return request_.sink.peer(); }
   MetadataView metadata() const noexcept { return request_.metadata; }
@@ -163,12 +169,18 @@ class SkippedCall {
 
   // For the library. What the arguments refer to outlives this object.
   SkippedCall(const detail::IncomingRequest& request, std::string_view method, Duration duration,
-              std::size_t reply_bytes, const Error* error) noexcept
-      : request_(request), method_(method), duration_(duration), reply_bytes_(reply_bytes), error_(error) {}
+              std::size_t reply_bytes, const Error* error, std::string_view route = {}) noexcept
+      : request_(request),
+        method_(method),
+        route_(route),
+        duration_(duration),
+        reply_bytes_(reply_bytes),
+        error_(error) {}
 
  private:
   const detail::IncomingRequest& request_;
   const std::string_view method_;
+  const std::string_view route_;
   const Duration duration_;
   const std::size_t reply_bytes_;
   const Error* const error_;

@@ -38,7 +38,11 @@ Span span_of(const CallInfo& call, Span::Kind kind, Span::Reason reason, const T
   span.request_bytes = call.request_bytes();
   span.reply_bytes = call.reply_bytes();
   if constexpr (requires { call.attempts(); }) span.attempts = call.attempts();
-  span.method = call.method();
+  if constexpr (requires { call.route(); }) {
+    span.method = call.route();
+  } else {
+    span.method = call.method();
+  }
   span.peer = call.peer();
   span.protocol = call.protocol();
   if (error != nullptr) {
@@ -140,9 +144,8 @@ Task<Result<void>> Tracer::ServerSpans::operator()(IncomingCall& call, Next next
 
 Task<Result<void>> Tracer::ClientSpans::operator()(OutgoingCall& call, Next next) const {
   std::optional<TraceContext> parent;
-  if (const auto field = call.find_metadata("traceparent")) {
-    parent = TraceContext::parse(*field, call.find_metadata("tracestate").value_or(std::string_view()));
-  }
+  // The fields of tracestate, of which there may be several, go to the peer as they are.
+  if (const auto field = call.find_metadata("traceparent")) parent = TraceContext::parse(*field);
   detail::CallDraw draw;
   SpanOfCall<OutgoingCall> span(*tracer, call, draw, std::move(parent), Span::Kind::client);
   auto rest = next();

@@ -61,8 +61,12 @@ std::optional<Error> ServerSession::refusal(std::size_t beyond) const {
   return std::nullopt;
 }
 
-void ServerSession::count_answer(std::uint32_t call, std::size_t bytes) noexcept {
-  count_reply(call, bytes);
+void ServerSession::run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) {
+  serve_by(name, request, [&] { route.start(request); });
+}
+
+void ServerSession::count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept {
+  count_route(call, code, bytes);
   calls().answered(wire::CallId::from_number(call));
 }
 

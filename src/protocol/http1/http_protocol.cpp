@@ -91,9 +91,12 @@ void RouteTable::add(std::string_view method, std::string_view path, Route route
   Methods& methods = pattern  ? pattern_methods(path)
                      : prefix ? prefixes_[std::string(path.substr(0, path.size() - 1))]
                               : exact_[std::string(path)];
+  std::vector<std::string>& names = route.reserved ? names_.others : names_.counted;
+  route.number = names.size();
   if (!methods.emplace(method, std::move(route)).second) {
     throw std::logic_error("hawser: the route " + text + " exists already");
   }
+  names.push_back(text);
 }
 
 RouteTable::Found RouteTable::find(std::string_view method, std::string_view path) const {
@@ -145,11 +148,11 @@ HttpProtocol::Match HttpProtocol::match(Bytes first) const noexcept {
 
 std::unique_ptr<rpc::PortSession> HttpProtocol::open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                                      Bytes first) const {
-  return std::make_unique<HttpSession>(host, std::move(stream), first, served());
+  return std::make_unique<HttpSession>(host, std::move(stream), first, served(host));
 }
 
 std::unique_ptr<rpc::HttpStreams> HttpProtocol::open_streams(rpc::HttpStreamHost& host) const {
-  return std::make_unique<StreamExchanges>(host, served());
+  return std::make_unique<StreamExchanges>(host, served(host.port_host()));
 }
 
 std::string HttpProtocol::refusal(const Error& why) const {

@@ -26,11 +26,14 @@ class HttpProtocol final : public rpc::PortProtocol, rpc::HttpStreamService {
                                          Bytes first) const override;
   std::string refusal(const Error& why) const override;
 
+  RouteNames route_names() const override { return routes_->names(); }
   const rpc::HttpStreamService* http_streams() const noexcept override { return this; }
 
  private:
   std::unique_ptr<rpc::HttpStreams> open_streams(rpc::HttpStreamHost& host) const override;
-  Served served() const noexcept { return {options_, *routes_, functions_}; }
+  Served served(const rpc::PortHost& host) const noexcept {
+    return {options_, *routes_, functions_, host.dispatcher.routes_of(this)};
+  }
 
   const HttpOptions options_;
   const std::shared_ptr<const RouteTable> routes_;

@@ -273,13 +273,8 @@ void HttpSession::run_route(const RequestHead& head, Bytes head_bytes, Bytes bod
   KeptHead kept = collects_ ? std::move(kept_head_) : KeptHead(head, head_bytes);
   detail::IncomingRequest request = incoming(*kept, body, block);
   if (plan_.gunzip) kept.drop_coding();
-  host().serving = true;
-  try {
-    serve_route(*this, *plan_.route, plan_.pattern, request, std::move(kept));
-  } catch (...) {
-    detail::reply_thrown(*this, request.call, "a route", "beginning the request");
-  }
-  host().serving = false;
+  const Route& route = *plan_.route;
+  serve_by(*plan_.method, request, [&] { serve_route(*this, route, plan_.pattern, request, std::move(kept)); });
 }
 
 // ---- Answers ----
@@ -378,9 +373,10 @@ bool HttpSession::begin_route(std::uint32_t call, const HttpResponse& response) 
 
 void HttpSession::reply_route(std::uint32_t call, const HttpResponse& response) {
   if (!begin_route(call, response)) return;
-  begin_answer(call);
   const int status = response.status;
   const bool bare = status == 204 || status == 304;
+  count_route(call, code_of(status), bare || head_only_ ? 0 : response.body.size());
+  begin_answer(call);
   if (bare) {
     writer_.end_bare(keep_alive_);
   } else {
@@ -430,6 +426,7 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& requ
     if (chunked) write(last_chunk);
   }
   begin_answer(call);
+  keep_alive_ = false;
   end_answer();
 }
 

@@ -131,7 +131,12 @@ RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher,
     if (!defect.empty()) return refused(ErrorCode::invalid_argument, std::string(defect), 400);
   }
   RouteTable::Found found = served.routes.find(head.method, head.path);
-  if (found.route != nullptr) return {.kind = RequestPlan::Kind::route, .route = found.route, .pattern = found.pattern};
+  if (found.route != nullptr) {
+    return {.kind = RequestPlan::Kind::route,
+            .method = &served.name_of(*found.route),
+            .route = found.route,
+            .pattern = found.pattern};
+  }
   if (!found.allowed.empty()) {
     // A long method costs a client of HTTP/2 one byte.
     constexpr std::size_t shown_bytes_max = 32;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,11 @@ struct Served {
   const HttpOptions& options;
   const RouteTable& routes;
   FunctionJsons& functions;
+  std::span<const rpc::Dispatcher::Method> route_names;  // RouteTable::names(), as the server counts them.
+  // The name of a route, with its counters.
+  const rpc::Dispatcher::Method& name_of(const Route& route) const noexcept {
+    return route_names[route.number + (route.reserved ? routes.names().counted.size() : 0)];
+  }
 };
 
 // The way in which a request is answered.
@@ -35,9 +41,9 @@ struct RequestPlan {
   Kind kind = Kind::refused;
   const rpc::Dispatcher::Method* method = nullptr;
   std::shared_ptr<const detail::JsonTranscoder> json = {};  // The JSON of `method`.
-  const Route* route = nullptr;
-  std::string_view pattern = {};  // The route's path, if it has parameters.
-  unsigned status = 0;            // Status of a refused request, and its error.
+  const Route* route = nullptr;                             // `method` is its name.
+  std::string_view pattern = {};                            // The route's path, if it has parameters.
+  unsigned status = 0;                                      // Status of a refused request, and its error.
   Error error = {};
   std::string allow = {};
   std::string service = {};  // Whose health is asked for.

@@ -96,6 +96,22 @@ unsigned status_of(ErrorCode code) noexcept {
   return 500;
 }
 
+ErrorCode code_of(int status) noexcept {
+  if (status < 400) return ErrorCode::ok;
+  switch (status) {
+    case 401: return ErrorCode::unauthenticated;
+    case 403: return ErrorCode::permission_denied;
+    case 408:
+    case 504: return ErrorCode::deadline_exceeded;
+    case 413: return ErrorCode::limit_exceeded;
+    case 429: return ErrorCode::overloaded;
+    case 499: return ErrorCode::cancelled;
+    case 502:
+    case 503: return ErrorCode::unavailable;
+    default: return status < 500 ? ErrorCode::invalid_argument : ErrorCode::internal;
+  }
+}
+
 std::string date_text(std::int64_t unix_seconds) {
   const std::chrono::sys_seconds time{std::chrono::seconds(unix_seconds)};
   const auto day = std::chrono::floor<std::chrono::days>(time);

@@ -14,6 +14,8 @@ std::string_view reason_phrase(unsigned status) noexcept;
 
 // The status code for an error of a call.
 unsigned status_of(ErrorCode code) noexcept;
+// The code by which the answer of a route is counted.
+ErrorCode code_of(int status) noexcept;
 
 // The present time as the value of the field Date.
 std::string date_text(std::int64_t unix_seconds);

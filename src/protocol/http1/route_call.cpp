@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hawser/detail/send_reply.h"
+#include "hawser/detail/served_method.h"
 #include "hawser/interceptor.h"
 #include "protocol/http1/gzip.h"
 #include "protocol/http1/http_session.h"
@@ -18,6 +19,11 @@ namespace {
 // As interceptors see a route.
 std::string name_of(const HttpRequest& request) {
   return std::string(request.method()) + " " + std::string(request.path());
+}
+
+// Its name with the path of the route.
+std::string_view route_of(const detail::ActiveCall& call) noexcept {
+  return call.method == nullptr ? std::string_view("(route)") : std::string_view(call.method->name);
 }
 
 // Notifies interceptors that have skipped the call of a route of its outcome.
@@ -43,7 +49,7 @@ class SkippedRoute {
     const Duration duration = call_.sink().loop().now() - begin_;
     if (error == nullptr && duration == Duration::zero()) return;
     const std::string name = name_of(request_);
-    const SkippedCall call(call_.request(), name, duration, reply_bytes, error);
+    const SkippedCall call(call_.request(), name, duration, reply_bytes, error, route_of(call_));
     for (const auto& interceptor : interceptors_) interceptor->skipped(call);
   }
 
@@ -99,7 +105,7 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
 Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::ActiveCall& call, const Route& route,
                                            HttpRequest& request, HttpBodyReader& reader, detail::CallDraw draw) {
   const std::string name = name_of(request);
-  IncomingCall info(call, name, false, draw);
+  IncomingCall info(call, name, false, draw, route_of(call));
   RouteChain chain(responder, call, info, route, request, reader);
   auto running = chain.run();
   Result<void> outcome = co_await std::move(running);
@@ -126,6 +132,7 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
     detail::ActiveCall call(request, detail::ActiveCall::Keep::copy_small);
     auto self = call.self();
     co_await self;
+    call.observed = true;  // SkippedRoute notifies the interceptors.
     if (!call.admitted()) co_return;
     HttpRequest given = RequestAccess::make(call, std::move(head), pattern);
     HttpBodyReader reader = responder.reader_for(id, route.body_handler ? call.token() : std::stop_token());

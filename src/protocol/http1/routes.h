@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hawser/http.h"
+#include "rpc/port/port_protocol.h"
 
 namespace hawser::http1 {
 
@@ -14,7 +15,8 @@ namespace hawser::http1 {
 struct Route {
   HttpHandler handler;
   HttpBodyHandler body_handler = {};
-  bool reserved = false;  // Http::operator_route().
+  bool reserved = false;   // Http::operator_route().
+  std::size_t number = 0;  // Its place in RouteTable::names().
   Task<HttpResponse> run(HttpRequest& request, HttpBodyReader& reader) const {
     return body_handler ? body_handler(request, reader) : handler(request);
   }
@@ -33,6 +35,9 @@ class RouteTable {
     std::string_view pattern;
   };
   Found find(std::string_view method, std::string_view path) const;
+  // Method and path of each route, as they were added. Routes of operators are not counted: a scraper would count
+  // itself.
+  const rpc::PortProtocol::RouteNames& names() const noexcept { return names_; }
 
  private:
   using Methods = std::map<std::string, Route, std::less<>>;
@@ -44,6 +49,7 @@ class RouteTable {
     Methods methods;
   };
   Methods& pattern_methods(std::string_view path);
+  rpc::PortProtocol::RouteNames names_;
   std::vector<Pattern> patterns_;  // In the order in which they are tried: fixed segments go before parameters.
 };
 

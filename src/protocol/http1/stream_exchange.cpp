@@ -323,14 +323,11 @@ void StreamExchange::run_route(Bytes body, Block* block) {
   fields_.metadata = {};
   detail::IncomingRequest request = incoming(body, block);
   request.metadata = MetadataView(Bytes(metadata));
-  rpc::PortHost& host = host_.port_host();
-  host.serving = true;
-  try {
-    serve_route(*this, *plan_.route, plan_.pattern, request, std::move(head_));
-  } catch (...) {
-    detail::reply_thrown(*this, request.call, "a route", "beginning the request");
-  }
-  host.serving = false;
+  host_.run_route(*plan_.method, request, *this);
+}
+
+void StreamExchange::start(const detail::IncomingRequest& request) {
+  serve_route(*this, *plan_.route, plan_.pattern, request, std::move(head_));
 }
 
 Task<void> StreamExchange::convert_arguments(detail::IncomingRequest request) {
@@ -519,8 +516,8 @@ bool StreamExchange::begin_route(std::uint32_t call, const HttpResponse& respons
 
 void StreamExchange::reply_route(std::uint32_t call, const HttpResponse& response) {
   if (!begin_route(call, response)) return;
-  host_.count_answer(call, 0);
   const bool bare = response.status == 204 || response.status == 304;
+  host_.count_answer(call, bare || head_only_ ? 0 : response.body.size(), code_of(response.status));
   if (!bare) {
     response_.add_type(response.content_type);
     return send_whole(static_cast<unsigned>(response.status), response.body);
@@ -555,7 +552,7 @@ Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpRequest& r
     whole = whole && left_of(writer).value_or(0) == 0;
   }
   if (!answers(call)) co_return;
-  host_.count_answer(call, 0);
+  host_.count_answer(call, 0, code_of(response.status));
   answered_ = true;
   finish(whole && !gone_);
 }

@@ -23,7 +23,10 @@ namespace hawser::http1 {
 class StreamExchanges;
 
 // A request on a stream of HTTP/2: the sink of its call. Reused for later requests. Loop's thread only.
-class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink, RouteResponder {
+class StreamExchange final : public rpc::HttpExchange,
+                             public detail::ReplySink,
+                             RouteResponder,
+                             rpc::HttpStreamHost::Route {
  public:
   explicit StreamExchange(StreamExchanges& owner);
   StreamExchange(const StreamExchange&) = delete;
@@ -90,6 +93,7 @@ class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink,
   void run(Bytes body, Block* block);
   void run_method(Bytes body, Block* block);
   void run_route(Bytes body, Block* block);
+  void start(const detail::IncomingRequest& request) override;  // rpc::HttpStreamHost::Route
   detail::IncomingRequest incoming(Bytes body, Block* block);
   // Convert long JSON on another thread. They end early if the client goes away.
   Task<void> convert_arguments(detail::IncomingRequest request);

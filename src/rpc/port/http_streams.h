@@ -45,8 +45,17 @@ class HttpStreamHost {
   virtual Error no_memory() = 0;
   // Runs the handler, which answers the sink of `request`.
   virtual void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) = 0;
-  // Count the answer of a call, and end it.
-  virtual void count_answer(std::uint32_t call, std::size_t bytes) noexcept = 0;
+  // Likewise of a route: calls `route.start()`.
+  class Route {
+   public:
+    virtual void start(const detail::IncomingRequest& request) = 0;
+
+   protected:
+    ~Route() = default;
+  };
+  virtual void run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) = 0;
+  // Count the answer of a call, and end it. That of a route counts as `code`.
+  virtual void count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code = ErrorCode::ok) noexcept = 0;
   virtual void count_failure(std::uint32_t call, const Error& error) noexcept = 0;
 
   virtual void send_continue(std::uint32_t call) = 0;

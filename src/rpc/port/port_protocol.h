@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/error.h"
@@ -36,6 +37,13 @@ class PortProtocol {
   // been received from it already. The session begins with PortSession::on_start(). May throw.
   virtual std::unique_ptr<PortSession> open(PortHost& host, std::unique_ptr<transport::Stream> stream,
                                             Bytes first) const = 0;
+
+  // Names for calls that are not calls of methods, such as "GET /version". They are counted as methods are.
+  struct RouteNames {
+    std::vector<std::string> counted;
+    std::vector<std::string> others;  // Named, but not counted.
+  };
+  virtual RouteNames route_names() const { return {}; }
 
   // Serves HTTP requests on the streams of HTTP/2. Null: this protocol does not.
   virtual const HttpStreamService* http_streams() const noexcept { return nullptr; }

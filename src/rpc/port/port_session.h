@@ -168,6 +168,11 @@ class PortSession : public detail::ReplySink {
   Error unkept_error(const detail::ReceiveAccount& account);
   // Runs the method's handler, which answers `request` now or later.
   void serve(const Dispatcher::Method& method, const detail::IncomingRequest& request) {
+    serve_by(method, request, [&] { method.handler->serve(request); });
+  }
+  // The same for what is not a handler, such as a route: calls `begin`.
+  template <class Begin>
+  void serve_by(const Dispatcher::Method& method, const detail::IncomingRequest& request, Begin begin) {
     host_.serving = true;
     name_work(method.name, request.metadata);
     MethodCounters& counters = host_.methods.of(method.index);
@@ -179,7 +184,7 @@ class PortSession : public detail::ReplySink {
     counters.request_bytes.add(
         static_cast<std::int64_t>(request.body.size() + request.payload.size() + request.attachment.size()));
     try {
-      method.handler->serve(request);
+      begin();
     } catch (...) {
       // Memory for the call's frame is exhausted; the call has not been entered.
       detail::reply_thrown(request, method.name, "beginning the call");
@@ -220,6 +225,11 @@ class PortSession : public detail::ReplySink {
       counters = &host_.methods.of(active->method->index);
     }
     counters->reply_bytes.add(static_cast<std::int64_t>(bytes));
+  }
+  // The answer of a route counts as `code`. Before ActiveCalls::answered().
+  void count_route(std::uint32_t call, ErrorCode code, std::size_t bytes) noexcept {
+    if (detail::ActiveCall* const active = calls_.find(wire::CallId::from_number(call))) active->outcome = code;
+    count_reply(call, bytes);
   }
   // Log the beginning and the end of the connection. `carrier` is the transport or the protocol. log_closed() must be
   // called at each end.

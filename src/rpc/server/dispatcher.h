@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -23,7 +25,14 @@ class Dispatcher {
   }
   const Method* find(std::string_view name) const noexcept;
 
-  // The methods in the order of their registration.
+  // Names of what a protocol serves beside the methods. They are counted as methods are, but no caller finds them here.
+  // Each protocol once, before the server starts. `counted` of them have counters.
+  void add_routes(const void* protocol, const std::vector<std::string>& counted,
+                  const std::vector<std::string>& others);
+  // Returns those of the protocol: first the counted ones, then the others.
+  std::span<const Method> routes_of(const void* protocol) const noexcept;
+
+  // The methods in the order of their registration, and the counted routes.
   const std::vector<const Method*>& all() const noexcept { return all_; }
 
   // Calls `change` for each method, which may replace its handler.
@@ -40,7 +49,8 @@ class Dispatcher {
  private:
   std::unordered_map<std::uint32_t, Method> methods_;
   std::unordered_map<std::string_view, const Method*> by_name_;  // The names lie in methods_.
-  std::vector<const Method*> all_;                               // Likewise.
+  std::vector<const Method*> all_;                               // Likewise, and in routes_.
+  std::unordered_map<const void*, std::vector<Method>> routes_;
 };
 
 }  // namespace hawser::rpc

@@ -21,8 +21,9 @@ std::uint64_t detail::CallDraw::draw() noexcept {
   return number_ = quick_random();
 }
 
-IncomingCall::IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams, detail::CallDraw draw)
-    : call_(call), method_(method), streams_(streams), begin_(call.sink().loop().now()), draw_(draw) {}
+IncomingCall::IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams, detail::CallDraw draw,
+                           std::string_view route)
+    : call_(call), method_(method), route_(route), streams_(streams), begin_(call.sink().loop().now()), draw_(draw) {}
 
 std::size_t IncomingCall::request_bytes() const noexcept {
   const detail::IncomingRequest& request = call_.request();

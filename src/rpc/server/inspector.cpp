@@ -80,7 +80,7 @@ void visit(ServerLoop& loop, CallWalk& at, const PortSession& session, std::size
                    .slot = at.slot,
                    .serial = loop.sessions().serial(at.slot),
                    .call = call.id(),
-                   .method = call.method == nullptr ? std::string_view("(route)") : std::string_view(call.method->name),
+                   .method = call.method == nullptr ? std::string_view("(none)") : std::string_view(call.method->name),
                    .peer = session.peer(),
                    .protocol = session.protocol(),
                    .age = age,

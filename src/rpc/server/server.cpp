@@ -172,6 +172,10 @@ Result<void> Server::State::begin() {
   if (!chosen) return std::unexpected(std::move(chosen.error()));
   shared.transports = std::move(*chosen);
   if (shared.options.describe) schema.begin();  // Before the interceptors, which see these methods too.
+  for (const auto& protocol : shared.protocols) {
+    const rpc::PortProtocol::RouteNames names = protocol->route_names();
+    shared.dispatcher.add_routes(protocol.get(), names.counted, names.others);
+  }
   if (!shared.interceptors.empty() && !std::exchange(intercepted, true)) {
     shared.dispatcher.change([this](detail::ServedMethod& method) {
       method.handler =
