@@ -281,6 +281,8 @@ TEST_F(Http2, StreamsBodies) {
   const Http2Client::Response cut = client.ask("GET", "/cut");
   EXPECT_FALSE(cut.ended);
   EXPECT_EQ(cut.code, static_cast<std::uint32_t>(NGHTTP2_INTERNAL_ERROR));
+  EXPECT_EQ(cut.status, 200);
+  EXPECT_EQ(cut.body, "part");
   EXPECT_EQ(client.ask("GET", "/health").status, 200);
 }
 

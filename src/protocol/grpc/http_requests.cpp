@@ -123,9 +123,8 @@ void ServerSession::end_response(std::uint32_t call, bool whole) {
     machine_.send_end(*stream);
   } else if (stream->open) {
     // The handler caused the reset, not the client, unless the stream is being reset already.
-    if (machine_.reset(*stream, stream->headers_sent ? http2_internal_error : http2_cancel)) {
-      machine_.guard().give(FloodGuard::sent_reset_cost);
-    }
+    const bool broken = stream->headers_sent ? machine_.break_off(*stream) : machine_.reset(*stream, http2_cancel);
+    if (broken) machine_.guard().give(FloodGuard::sent_reset_cost);
   }
   answered(*stream);
 }

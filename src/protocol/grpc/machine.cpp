@@ -313,7 +313,7 @@ void Machine::recycle(Stream& stream) noexcept {
   stream.remote_ended = stream.end_delivered = stream.unpacking = false;
   stream.plain = stream.discards = stream.discards_long = false;
   stream.discarded_bytes = 0;
-  stream.headers_sent = stream.deferred = stream.ending = stream.ended = stream.resetting = false;
+  stream.headers_sent = stream.deferred = stream.ending = stream.ended = stream.breaks = stream.resetting = false;
   stream.out_taken = stream.checked_taken = 0;
   stream.checked_wanted = 0;
   stream.send_encoding = Encoding::identity;

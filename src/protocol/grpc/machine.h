@@ -161,6 +161,9 @@ class Machine {
   void send_interim(Stream& stream, unsigned http_status);
   // Client, and response that is not gRPC: nothing follows the queued messages.
   void send_end(Stream& stream);
+  // A response that is not gRPC and not complete: resets the stream with INTERNAL_ERROR behind what is queued. False if
+  // the stream is closed or has an end already.
+  bool break_off(Stream& stream);
   // False if the stream is closed or being reset already.
   bool reset(Stream& stream, std::uint32_t http2_code);
   // True if a stream has begun to discard the rest of its request since the last call. The session bounds the time.

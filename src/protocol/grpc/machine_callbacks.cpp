@@ -332,9 +332,11 @@ ssize_t Machine::Callbacks::read(nghttp2_session*, std::int32_t, std::uint8_t*, 
     stream.deferred = true;
     return NGHTTP2_ERR_DEFERRED;
   }
+  // nghttp2 resets the stream then.
+  if (part == 0 && stream.breaks) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
   machine.data_cut_ = part < stream.out_bytes && part < cut_bytes_max;
   *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-  if (stream.ending && part == stream.out_bytes) {
+  if (stream.ending && part == stream.out_bytes && !stream.breaks) {
     stream.ended = true;
     *flags |= NGHTTP2_DATA_FLAG_EOF;
     if (machine.options_.server && !stream.plain) {

@@ -248,6 +248,13 @@ void Machine::send_end(Stream& stream) {
   resume(stream);
 }
 
+bool Machine::break_off(Stream& stream) {
+  if (!stream.open || stream.ending || stream.resetting) return false;
+  stream.ending = stream.breaks = true;
+  resume(stream);
+  return true;
+}
+
 bool Machine::reset(Stream& stream, std::uint32_t http2_code) {
   if (!stream.open || std::exchange(stream.resetting, true)) return false;
   if (stream.waiting) {

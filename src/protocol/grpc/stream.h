@@ -119,6 +119,7 @@ struct Stream {
   bool deferred = false;      // HTTP/2 asked for data and there was none.
   bool ending = false;        // Nothing follows `out` but the trailers, if this is a server.
   bool ended = false;         // The end was handed to HTTP/2.
+  bool breaks = false;        // Behind `out` the stream is reset, since the response is not complete.
   bool resetting = false;     // RST_STREAM was handed to HTTP/2.
   bool has_loans = false;
   bool plain = false;  // The response is not gRPC: it has no trailers.

@@ -420,11 +420,24 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& requ
     if (thrown.empty() && left_of(writer).value_or(0) != 0) {
       thrown = "the stream of the response ended " + std::to_string(*left_of(writer)) + " bytes before stream_bytes";
     }
-    if (!thrown.empty()) {
-      co_return end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, std::move(thrown)});
-    }
+    if (!thrown.empty()) co_return break_off(call, chunked || response.stream_bytes, std::move(thrown));
     if (chunked) write(last_chunk);
   }
+  count_route(call, code_of(response.status), 0);
+  begin_answer(call);
+  end_answer();
+}
+
+void HttpSession::break_off(std::uint32_t call, bool shows, std::string why) {
+  const Error error{ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, std::move(why)};
+  count_error(call, error.code, error);
+  if (!shows) {
+    send_now();
+    return end_session(error);
+  }
+  // The head, what the stream has written, and earlier responses may still be queued.
+  host().log.write(host().loop, LogLevel::info,
+                   [&] { return "connection from " + peer_name() + " ends within a response: " + error.text; });
   begin_answer(call);
   keep_alive_ = false;
   end_answer();

@@ -130,6 +130,9 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void refuse(unsigned status, const Error& error, std::string_view allow = {});
   void respond(unsigned status, std::string_view type, std::string_view body, std::string_view allow = {});
   bool begin_answer(std::uint32_t call);
+  // Ends a response whose stream did not complete it, and the connection. `shows`: the client sees by the framing of
+  // the body that it is not complete.
+  void break_off(std::uint32_t call, bool shows, std::string why);
   void begin_head(unsigned status);
   void end_answer();
 
