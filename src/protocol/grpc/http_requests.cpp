@@ -70,8 +70,8 @@ void ServerSession::count_answer(std::uint32_t call, std::size_t bytes, ErrorCod
   calls().answered(wire::CallId::from_number(call));
 }
 
-void ServerSession::count_failure(std::uint32_t call, const Error& error) noexcept {
-  count_error(call, error.code, error);
+void ServerSession::count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept {
+  count_error(call, code, error);
   calls().answered(wire::CallId::from_number(call));
 }
 

@@ -141,7 +141,7 @@ class ServerSession final : public rpc::ByteSession,
   }
   void run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) override;
   void count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept override;
-  void count_failure(std::uint32_t call, const Error& error) noexcept override;
+  void count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept override;
   void send_continue(std::uint32_t call) override;
   void return_window(std::uint32_t call, std::size_t bytes) override;
   void restart_pace() noexcept override { message_received(); }

@@ -347,16 +347,13 @@ void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion*
 }
 
 void HttpSession::reply_error(std::uint32_t call, const Error& error) {
-  count_error(call, error.code, error);
+  const bool waits = call_ != 0 && call == call_;
+  const bool late = call_fields_.deadline && host().loop.now() >= *call_fields_.deadline;
+  const Error told = waits ? error_for_client(error, late) : error;
+  count_error(call, told.code, error);
   // Memory ran out behind the head. The client sees that the body is not complete.
-  if (call_ != 0 && call == call_ && head_sent_) return fail_connection();
-  if (!begin_answer(call)) return;
-  // A handler that its token has ended reports `cancelled`, whatever has stopped the token.
-  if (error.code == ErrorCode::cancelled && call_fields_.deadline && host().loop.now() >= *call_fields_.deadline) {
-    const Error late = call_error(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
-    return respond(504, json_type, error_json(late));
-  }
-  respond(status_of(error.code), json_type, error_json(error));
+  if (waits && head_sent_) return fail_connection();
+  if (begin_answer(call)) respond(status_of(told.code), json_type, error_json(told));
 }
 
 bool HttpSession::begin_route(std::uint32_t call, const HttpResponse& response) {

@@ -84,16 +84,24 @@ unsigned status_of(ErrorCode code) noexcept {
     case ErrorCode::unknown_method: return 404;
     case ErrorCode::stale_handle: return 410;
     case ErrorCode::limit_exceeded: return 413;
-    case ErrorCode::cancelled: return 499;
     case ErrorCode::application:
     case ErrorCode::internal: return 500;
     case ErrorCode::outcome_unknown: return 502;
     case ErrorCode::overloaded:
     case ErrorCode::not_sent:
+    case ErrorCode::cancelled:
     case ErrorCode::unavailable: return 503;
     case ErrorCode::deadline_exceeded: return 504;
   }
   return 500;
+}
+
+Error error_for_client(const Error& error, bool late) {
+  Error told = error;
+  if (error.code != ErrorCode::cancelled) return told;
+  told.code = late ? ErrorCode::deadline_exceeded : ErrorCode::unavailable;
+  if (late) told.text = "the deadline of the request has passed";
+  return told;
 }
 
 ErrorCode code_of(int status) noexcept {

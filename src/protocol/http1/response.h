@@ -14,6 +14,9 @@ std::string_view reason_phrase(unsigned status) noexcept;
 
 // The status code for an error of a call.
 unsigned status_of(ErrorCode code) noexcept;
+// The error of a call, for a client that waits for its response: it has not cancelled the call, so whoever did is the
+// server. `late`: the deadline of the request has passed.
+Error error_for_client(const Error& error, bool late);
 // The code by which the answer of a route is counted.
 ErrorCode code_of(int status) noexcept;
 

@@ -490,14 +490,10 @@ void StreamExchange::reply_json(const Result<JsonText>& json) {
 
 void StreamExchange::reply_error(std::uint32_t call, const Error& error) {
   if (!answers(call)) return;
-  host_.count_failure(call, error);
+  const Error told = gone_ ? error : error_for_client(error, fields_.deadline && loop().now() >= *fields_.deadline);
+  host_.count_failure(call, told.code, error);
   if (head_sent_) return finish(false);  // The client sees that the body is not complete.
-  // A handler that its token has ended reports `cancelled`, whatever has stopped the token.
-  if (error.code == ErrorCode::cancelled && fields_.deadline && loop().now() >= *fields_.deadline) {
-    const Error late = call_error(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
-    return respond(504, json_type, error_json(late));
-  }
-  respond(status_of(error.code), json_type, error_json(error));
+  respond(status_of(told.code), json_type, error_json(told));
 }
 
 // ---- Routes ----

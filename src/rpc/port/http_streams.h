@@ -56,7 +56,8 @@ class HttpStreamHost {
   virtual void run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) = 0;
   // Count the answer of a call, and end it. That of a route counts as `code`.
   virtual void count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code = ErrorCode::ok) noexcept = 0;
-  virtual void count_failure(std::uint32_t call, const Error& error) noexcept = 0;
+  // The client receives `code`.
+  virtual void count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept = 0;
 
   virtual void send_continue(std::uint32_t call) = 0;
   // So many bytes that on_body() held back have been used: the client may send as many again.
