@@ -4,11 +4,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "base/temporary_folder.h"
 #include "hawser/http_files.h"
+#include "hawser/server_metrics.h"
 #include "tests/http_server_fixture.h"
 
 // Files of a folder, and what clients and strangers ask of them.
@@ -183,6 +186,40 @@ TEST_F(Files, ConditionsAreEvaluatedInTheirOrder) {
   EXPECT_EQ(body(unchanged), "");
   std::ofstream(root / "a.txt", std::ios::app) << "x";
   EXPECT_EQ(status("If-None-Match: " + tag + "\r\n"), "200");
+}
+
+// A part of the file can be read again, so a client that does not read holds few of them.
+TEST_F(Files, SlowReadersHoldFewParts) {
+  constexpr std::size_t bytes = 24 << 20;  // More than the buffers of the kernel.
+  std::ofstream(root / "huge.bin").flush();
+  std::filesystem::resize_file(root / "huge.bin", bytes);
+  MetricRegistry registry;
+  const std::shared_ptr<void> metrics = collect_metrics(registry, *server);
+  const auto unsent = [&] {
+    double sum = 0;
+    const std::string text = registry.render(MetricFormat::prometheus);
+    const std::string name = "\nhawser_loop_unsent_bytes{";
+    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+      sum += std::stod(text.substr(text.find(' ', at)));
+    }
+    return static_cast<std::size_t>(sum);
+  };
+  constexpr std::size_t readers = 4;
+  constexpr std::size_t each_max = 448 * 1024;
+  std::vector<RawSocket> sockets;
+  for (std::size_t i = 0; i < readers; ++i) {
+    sockets.push_back(RawSocket::connected_to(server->address()));
+    sockets.back().send(as_bytes("GET /files/huge.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+  }
+  EXPECT_TRUE(soon([&] { return unsent() >= readers * 64 * 1024; }));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(native->sees_calls(1));
+    EXPECT_LE(unsent(), readers * each_max);
+  }
+  // They go on when they read.
+  const std::string head = sockets[0].receive_text("\r\n\r\n");
+  EXPECT_EQ(field(head, "Content-Length"), std::to_string(bytes));
+  EXPECT_TRUE(sockets[0].receive(bytes));
 }
 
 TEST_F(Files, ALengthThatIsAnnouncedHolds) {

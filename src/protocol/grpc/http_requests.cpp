@@ -154,10 +154,10 @@ void ServerSession::give_up(Stream& stream, std::string_view why) {
   if (rpc::HttpExchange* const exchange = exchange_of(stream)) exchange->on_gone();
 }
 
-bool ServerSession::stream_has_room(std::uint32_t call) const noexcept {
+bool ServerSession::stream_has_room(std::uint32_t call, std::size_t bytes_max) const noexcept {
   const Stream* const stream = machine_.find(call);
-  return stream == nullptr ||
-         stream->out_bytes <= std::max(plain_queue_bytes_least, host().options.send_backlog_bytes_max / 8);
+  const std::size_t usual = std::max(plain_queue_bytes_least, host().options.send_backlog_bytes_max / 8);
+  return stream == nullptr || stream->out_bytes <= std::min(bytes_max, usual);
 }
 
 }  // namespace hawser::protocol::grpc

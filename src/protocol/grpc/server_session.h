@@ -148,7 +148,7 @@ class ServerSession final : public rpc::ByteSession,
   void send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields, bool end) override;
   void send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
   void end_response(std::uint32_t call, bool whole) override;
-  bool stream_has_room(std::uint32_t call) const noexcept override;
+  bool stream_has_room(std::uint32_t call, std::size_t bytes_max) const noexcept override;
   bool connection_has_room() const noexcept override { return has_room(); }
 
   // ---- detail::StreamChannel ----

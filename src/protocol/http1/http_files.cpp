@@ -15,6 +15,7 @@
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/request_parser.h"
 #include "protocol/http1/response.h"
+#include "protocol/http1/route_responder.h"
 
 namespace hawser {
 
@@ -180,6 +181,8 @@ struct Part {
 
 // Sends a part of a file. The stream of the response owns it.
 Task<void> send(std::shared_ptr<const Part> part, Loop& loop, HttpBodyWriter& writer) {
+  // At most two parts wait for the client: the file can be read again when it takes more.
+  http1::RouteResponder::limit_queue(writer, part_bytes);
   for (std::uint64_t at = part->range.begin; at < part->range.end;) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(part_bytes, part->range.end - at));
     auto read = [part, at, wanted]() -> Result<std::string> {

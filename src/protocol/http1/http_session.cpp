@@ -490,6 +490,7 @@ void HttpSession::end_answer() {
   parts_.clear();
   kept_head_ = {};
   account().set_arriving(0);
+  limit_backlog(SIZE_MAX);
   message_received();
   set_phase(Phase::idle);
   if (!keep_alive_ || going_away_) {

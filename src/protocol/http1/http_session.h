@@ -70,6 +70,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   Task<void> stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) override;
   Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
   Task<Result<std::string>> read_part(HttpBodyReader& reader) override;
+  void limit_queue(std::size_t bytes) override { limit_backlog(bytes); }
 
  private:
   struct PhaseTimer : Timer {

@@ -28,6 +28,10 @@ class RouteResponder {
   virtual Task<void> stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) = 0;
   virtual Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) = 0;
   virtual Task<Result<std::string>> read_part(HttpBodyReader& reader) = 0;
+  // The writers of the response wait when more than `bytes` of it wait to be sent, instead of
+  // send_backlog_bytes_max.
+  virtual void limit_queue(std::size_t bytes) = 0;
+  static void limit_queue(HttpBodyWriter& writer, std::size_t bytes) { writer.responder_.limit_queue(bytes); }
   // Runs the stream of a response with a writer that compresses what it is given. `stream` and `deflater` outlive the
   // task.
   static Task<void> stream_compressed(HttpBodyWriter& writer, const std::function<Task<void>(HttpBodyWriter&)>& stream,

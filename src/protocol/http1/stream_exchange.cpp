@@ -84,6 +84,7 @@ void StreamExchange::leave(detail::ActiveCall& call) noexcept {
 bool StreamExchange::begin(std::uint32_t call, const rpc::HttpStreamHead& head) {
   call_ = call;
   gone_ = answered_ = head_sent_ = converts_ = false;
+  queue_bytes_max_ = SIZE_MAX;
   head_only_ = head.method == "HEAD";
   content_length_ = 0;
   fields_.clear();
@@ -556,7 +557,7 @@ Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpRequest& r
 Task<Result<void>> StreamExchange::write_part(HttpBodyWriter& writer, std::string_view bytes) {
   const auto writes = [&] { return call_ == call_of(writer) && !answered_ && !gone_; };
   while (writes()) {
-    if (!host_.stream_has_room(call_)) {
+    if (!host_.stream_has_room(call_, queue_bytes_max_)) {
       auto sent = room_.wait();
       co_await sent;
     } else if (!host_.connection_has_room()) {

@@ -79,6 +79,7 @@ class StreamExchange final : public rpc::HttpExchange,
   Task<void> stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) override;
   Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
   Task<Result<std::string>> read_part(HttpBodyReader& reader) override;
+  void limit_queue(std::size_t bytes) override { queue_bytes_max_ = bytes; }
 
   detail::ReplySink& connection() noexcept { return host_.connection(); }
   // Reads the head. Nothing if it can't be served: then the request has been answered.
@@ -136,7 +137,8 @@ class StreamExchange final : public rpc::HttpExchange,
   unsigned active_ = 0;      // Active calls, perhaps one of an earlier request that has not ended.
   unsigned converting_ = 0;  // Tasks of conversion_.
   bool resting_ = true;      // Free for the next request.
-  exec::Condition room_;     // Notified when a writer may go on, and when the client has gone.
+  std::size_t queue_bytes_max_ = SIZE_MAX;
+  exec::Condition room_;  // Notified when a writer may go on, and when the client has gone.
   bool waits_for_connection_ = false;
   std::stop_source conversion_stop_ = std::stop_source(std::nostopstate);
   Scope conversion_;

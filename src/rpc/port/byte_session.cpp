@@ -50,7 +50,7 @@ ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stre
       first_(Buffer::copy_of(first)),
       rest_(*this),
       life_(*this) {
-  mark_ = mark_wanted_ = std::min(host.options.send_backlog_bytes_max, SIZE_MAX - 1);
+  mark_ = mark_wanted_ = wanted_mark();
   watermark_.set(mark_, 0);
 }
 
@@ -333,6 +333,20 @@ void ByteSession::change_mark() noexcept {
   watermark_.set(mark, watermark_.passed() ? SIZE_MAX : sending_.bytes());
 }
 
+std::size_t ByteSession::wanted_mark() const noexcept {
+  return std::min({host().options.send_backlog_bytes_max, mark_limit_, SIZE_MAX - 1});
+}
+
+void ByteSession::renew_mark() {
+  if (stream_ == nullptr) return;
+  mark_wanted_ = wanted_mark();
+  mark_ = send_charge_.mark(mark_wanted_);
+  watermark_.set(mark_, sending_.bytes());
+  if (watermark_.passed() == full_) return;
+  full_ = !full_;
+  update_reading();
+}
+
 void ByteSession::drained() {
   if (stream_ == nullptr || !watermark_.on_sent(sending_.bytes())) return;
   full_ = false;
@@ -343,7 +357,7 @@ void ByteSession::drained() {
 
 void ByteSession::options_changed() {
   if (stream_ == nullptr) return;
-  mark_wanted_ = std::min(host().options.send_backlog_bytes_max, SIZE_MAX - 1);
+  mark_wanted_ = wanted_mark();
   mark_ = send_charge_.mark(mark_wanted_);
   watermark_.set(mark_, sending_.bytes());
   full_ = watermark_.passed();

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "hawser/timer.h"
 #include "hawser/transport/poller.h"
@@ -125,6 +126,11 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   // At most send_backlog_bytes_max; less while the memory of the connection, its peer or the loop is used up.
   std::size_t backlog_mark() const noexcept { return mark_; }
   bool has_room() const noexcept { return backlog() <= mark_; }
+  // From now on, backlog_mark() is at most `bytes`.
+  void limit_backlog(std::size_t bytes) {
+    if (bytes != std::exchange(mark_limit_, bytes)) [[unlikely]]
+      renew_mark();
+  }
   // False while that memory is used up.
   bool memory_left() const noexcept { return mark_ == mark_wanted_; }
   // For a protocol that keeps bytes which cannot be queued yet. They count as the backlog does, except that the
@@ -204,6 +210,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
       change_mark();
   }
   void change_mark() noexcept;
+  std::size_t wanted_mark() const noexcept;
+  void renew_mark();
   void watch_backlog();
   void check_life();
   void check_end();
@@ -235,10 +243,11 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   transport::BacklogWatermark watermark_;
   std::size_t mark_ = 0;         // The mark of watermark_.
   std::size_t mark_wanted_ = 0;  // Its value while memory is left.
-  std::size_t waiting_ = 0;      // See set_waiting().
-  bool blocked_ = false;         // The stream did not accept all bytes: wait for sendable().
-  bool sending_now_ = false;     // send_queued() is running.
-  bool full_ = false;            // Reading is paused because of the backlog.
+  std::size_t mark_limit_ = SIZE_MAX;
+  std::size_t waiting_ = 0;   // See set_waiting().
+  bool blocked_ = false;      // The stream did not accept all bytes: wait for sendable().
+  bool sending_now_ = false;  // send_queued() is running.
+  bool full_ = false;         // Reading is paused because of the backlog.
   bool finishing_ = false;
   bool finished_ = false;    // The stream's end has been passed to it.
   bool peer_ended_ = false;  // The peer has ended its direction.

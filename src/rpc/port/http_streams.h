@@ -71,8 +71,8 @@ class HttpStreamHost {
   // The request has been answered: its id is not used any more. `whole`: the body is complete, otherwise the stream is
   // reset, so that the client sees that it is not.
   virtual void end_response(std::uint32_t call, bool whole) = 0;
-  // True if the stream, and the connection, may queue more bytes.
-  virtual bool stream_has_room(std::uint32_t call) const noexcept = 0;
+  // True if the stream, and the connection, may queue more bytes. `bytes_max`: the stream has no room beyond it.
+  virtual bool stream_has_room(std::uint32_t call, std::size_t bytes_max) const noexcept = 0;
   virtual bool connection_has_room() const noexcept = 0;
 
  protected:
