@@ -12,10 +12,11 @@ namespace hawser {
 // Whether UCX detects that a peer has failed.
 enum class UcxErrorMode : std::uint8_t {
   // UCX does not detect it; the end of the byte stream shows it. UCX may use all its transports, including shared
-  // memory.
+  // memory, with CMA. For peers that are not killed: UCX keeps what killed peers leave, and a peer that ends during a
+  // transfer by CMA ends this process (docs/transports/ucx.md).
   none,
-  // UCX detects the failure and reports its own error, and endpoints can be closed without a flush. UCX uses only
-  // transports that support this: TCP and RDMA, but not shared memory.
+  // UCX detects the failure and reports its own error, and endpoints can be closed without a flush, also those of
+  // killed peers. UCX uses TCP, RDMA and shared memory, but not CMA: large payloads within a host are slower.
   peer,
 };
 
