@@ -197,6 +197,7 @@ void UcxConnection::abort() noexcept {
     // The endpoint keeps the stream, so that the peer sees the end only after everything that was sent has arrived.
     // The peer's UCX sends the hello after the wire-up.
     link_.endpoint->half_wired = link_.endpoint->half_wired && !heard;
+    link_.endpoint->unheard = !heard;
     link_.endpoint->kept = std::move(liveness_);
     const UcxClose how = !worker_->options().close_with_flush ? UcxClose::cut
                          : stream_end_.has_value()            ? UcxClose::flush_peer_gone

@@ -283,9 +283,9 @@ void UcxCore::on_failed(void* arg, ucp_ep_h, ucs_status_t status) {
 
 void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept {
   endpoint->token = 0;
-  const bool flush = how != UcxClose::cut || endpoint->half_wired;
+  const bool flush = how != UcxClose::cut || endpoint->half_wired || endpoint->unheard;
   if (context_->options().error_mode == UcxErrorMode::peer && flush && endpoint->failed == UCS_OK) {
-    if (how == UcxClose::flush) endpoint->until = loop_->now() + wait_max;
+    if (how == UcxClose::flush || endpoint->unheard) endpoint->until = loop_->now() + wait_max;
     endpoint->flush_until = loop_->now() + (how == UcxClose::flush ? flush_max : wait_max);
     ucp_request_param_t params;
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;

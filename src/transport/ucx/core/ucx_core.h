@@ -82,6 +82,9 @@ struct UcxEndpoint {
   // UCX may still have a message of its wire-up to send outside of its stub for the wire-up. Closing the endpoint by
   // force would then end the process (ucp_request_send_state_ff), until a flush shows that UCX has sent everything.
   bool half_wired = false;
+  // The peer's hello has not arrived. Its request for the wire-up may still be in UCX's queue. UCX would make an
+  // endpoint of its own for a request that meets none, and keep it until the worker is destroyed.
+  bool unheard = false;
   bool stuck = false;          // Half wired, and its flush does not end.
   bool waiting = false;        // Flushed, and held open until the peer closes its endpoint, or until `until`.
   Time until{};                // Time at which a waiting endpoint is closed, and a draining one's `kept` is destroyed.
