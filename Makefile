@@ -21,16 +21,16 @@ help:
 	@echo "make format    lay out the sources with clang-format"
 	@echo "make clean     remove build/"
 
-# ALSO=thorough runs these tests too, beside those in the guest.
+# ALSO='thorough gcc' runs these stages too, beside the guest.
 test: guest-dependencies
 	@python3 tools/check.py dev rdma $(ALSO)
 
 test-all: guest-dependencies
 	@python3 tools/check.py
 
-# The rest of test-all after make test ALSO=thorough, with one summary of both.
+# The rest of test-all after make test ALSO='thorough gcc', with one summary of both.
 test-rest: install-dependencies
-	@python3 tools/check.py --with-earlier gcc asan fuzz tsan counters
+	@python3 tools/check.py --with-earlier asan fuzz tsan counters
 
 # ARGS as tools/mutate.py --help lists them.
 mutate: install-dependencies

@@ -3,8 +3,8 @@
 
 check.py [STAGE...]   all stages by default, in the order of the list that --help prints
 
-The stages dev, rdma and thorough run at once, as far as they are asked for together with rdma: the guest of rdma runs while
-the others test on this machine. All stages run, also if one fails. The results are stored in build/check.json.
+If dev and rdma are asked for together, the guest of rdma runs beside the tests of dev and beside the stages thorough and gcc,
+as far as they are asked for. All stages run, also if one fails. The results are stored in build/check.json.
 --with-earlier adds the stages of the previous call to the summary.
 """
 
@@ -45,7 +45,7 @@ THOROUGH = "thorough"
 FUZZ = "fuzz"
 RESULTS = ROOT / "build" / "check.json"
 RDMA_GUEST = ROOT / "tools" / "rdma-guest"
-RDMA_GUEST_TIME_LIMIT_S = 2400  # Ends a guest that hangs. A slow machine takes half an hour.
+RDMA_GUEST_TIME_LIMIT_S = 3000  # Ends a guest that hangs. A slow machine takes half an hour.
 
 # Output that makes a skipped test a failed one.
 TROUBLE = re.compile(r"\[  FAILED  \]|Sanitizer[:]")
@@ -220,9 +220,18 @@ def labelled_stage(preset, label):
     return run_stage
 
 
+def add_stage(totals, stage, run_stage):
+    """Runs a stage and adds its totals. A stage that raises an exception has failed; the others continue."""
+    try:
+        totals.add(run_stage())
+    except Exception:
+        traceback.print_exc()
+        totals.failed.append(f"{stage}: check.py itself")
+
+
 def stages_beside_guest(names):
-    """Runs the stages dev and rdma at once, and thorough too if it is among `names`: the guest emulates its processors, and
-    half of the tests wait most of their time. Returns the totals of each of `names`."""
+    """Runs the stages dev and rdma at once, and then thorough and gcc if they are among `names`, until the guest ends: it
+    emulates its processors and uses one of this machine's. Returns the totals of each of `names`."""
     outcomes = {name: Totals() for name in names}
     dev, rdma = outcomes["dev"], outcomes["rdma"]
     if not build_preset("dev", "dev", dev):
@@ -233,11 +242,7 @@ def stages_beside_guest(names):
 
     def run_guest():
         started = time.monotonic()
-        try:
-            rdma.add(rdma_stage("rdma", here))
-        except Exception:  # A stage that raises an exception has failed. The others continue.
-            traceback.print_exc()
-            rdma.failed.append("rdma: check.py itself")
+        add_stage(rdma, "rdma", lambda: rdma_stage("rdma", here))
         rdma.seconds = {"tests": time.monotonic() - started}
 
     guest = threading.Thread(target=run_guest)
@@ -245,6 +250,8 @@ def stages_beside_guest(names):
     others = ctest_totals("dev", "dev", "ctest", "--exclude-regex", RDMA_TESTS, "--label-exclude", THOROUGH)
     if THOROUGH in outcomes:
         outcomes[THOROUGH].add(ctest_totals(THOROUGH, "dev", "ctest-thorough", "--label-regex", f"^{THOROUGH}$"))
+    if "gcc" in outcomes:
+        add_stage(outcomes["gcc"], "gcc", lambda: gcc_stage("gcc"))
     guest.join()
     dev.add(here)
     dev.add(others)
@@ -431,7 +438,7 @@ def run_stages(stages):
         stage = stages.pop(0)
         names = [stage]
         if stage == "dev" and "rdma" in stages:
-            names += [name for name in ("rdma", THOROUGH) if name in stages]
+            names += [name for name in ("rdma", THOROUGH, "gcc") if name in stages]
             stages = [name for name in stages if name not in names]
         print("".join(f"\n== {name}: {STAGES[name]}" for name in names), flush=True)
         started = time.monotonic()

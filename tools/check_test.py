@@ -180,8 +180,8 @@ class Stages(unittest.TestCase):
         self.assertEqual(found["gcc"].failed, ["gcc: check.py itself"])
         self.assertEqual(found["asan"].passed, 1)
 
-    def test_dev_rdma_and_thorough_run_together(self):
-        for stages in (["dev", "rdma"], ["dev", "rdma", "thorough"]):
+    def test_dev_rdma_thorough_and_gcc_run_together(self):
+        for stages in (["dev", "rdma"], ["dev", "rdma", "thorough"], ["dev", "rdma", "thorough", "gcc"]):
             with mock.patch.object(check, "stages_beside_guest", lambda names: [totals_of(len(name)) for name in names]):
                 found = self.run_stages(*stages)
             self.assertEqual([(stage, totals.passed) for stage, totals in found.items()], [(name, len(name)) for name in stages])
@@ -197,9 +197,11 @@ class Stages(unittest.TestCase):
             return totals_of(1)
         with (mock.patch.object(check, "build_preset", lambda *_: True), mock.patch.object(check, "rdma_stage", rdma_stage),
               mock.patch.object(check, "ctest_totals", ctest_totals)):
-            totals = check.stages_beside_guest(["dev", "rdma", "thorough"])
+            with mock.patch.object(check, "gcc_stage", mock.Mock(side_effect=OSError("no such program"))):
+                with contextlib.redirect_stderr(io.StringIO()):
+                    totals = check.stages_beside_guest(["dev", "rdma", "thorough", "gcc"])
         self.assertEqual([str(one) for one in totals], ["11 passed, 0 failed, 0 skipped", "1 passed, 0 failed, 0 skipped",
-                                                        "10 passed, 0 failed, 0 skipped"])
+                                                        "10 passed, 0 failed, 0 skipped", "0 passed, 1 failed, 0 skipped"])
 
     def test_sanitized_cases_share_processes(self):
         with tempfile.TemporaryDirectory() as folder:
