@@ -14,7 +14,7 @@ bool is_target(std::string_view target) noexcept {
          (std::ranges::all_of(target, ascii) || is_utf8(target));
 }
 
-bool is_host(std::string_view value) noexcept {
+bool is_host_field(std::string_view value) noexcept {
   return std::ranges::all_of(value, [](char c) { return c > 0x20 && c < 0x7f && c != ',' && c != '/'; });
 }
 
@@ -67,7 +67,7 @@ bool RequestParser::parse_target() {
 bool RequestParser::apply_field(const Field& field) {
   if (equal_without_case(field.name, "host")) {
     if (std::exchange(host_, true)) return refuse(400, "Host is sent twice");
-    return is_host(field.value) || refuse(400, "invalid Host");
+    return is_host_field(field.value) || refuse(400, "invalid Host");
   }
   if (equal_without_case(field.name, "expect")) {
     if (!equal_without_case(field.value, "100-continue")) return refuse(417, "unknown expectation");

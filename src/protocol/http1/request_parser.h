@@ -38,6 +38,6 @@ class RequestParser final : public MessageParser {
 // accepted, since clients send them; nothing is decoded.
 bool is_target(std::string_view target) noexcept;
 // True for a value of the field Host without characters that divide it from others, or from a path. Empty too.
-bool is_host(std::string_view value) noexcept;
+bool is_host_field(std::string_view value) noexcept;
 
 }  // namespace hawser::http1

@@ -141,7 +141,7 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     }
   }
   content_length_ = length.value_or(0);
-  if ((!host && head.authority.empty()) || !is_host(head.authority) || !is_host(sent_host)) {
+  if ((!host && head.authority.empty()) || !is_host_field(head.authority) || !is_host_field(sent_host)) {
     return refused(400, "neither host nor :authority, or one with a character that no host has");
   }
 
