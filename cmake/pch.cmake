@@ -30,6 +30,20 @@ function(hawser_precompile target name)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
+# hawser_quick_test(TARGET): compiles a test program with hawser_test_flags and the header of tests.
+function(hawser_quick_test target)
+  target_link_libraries(${target} PRIVATE hawser_test_flags)
+  hawser_precompile(${target} test HEADERS <gmock/gmock.h> <gtest/gtest.h>
+                    LIBRARIES hawser GTest::gmock GTest::gtest GTest::gtest_main hawser_test_flags)
+endfunction()
+
+# hawser_quick_program(TARGET): compiles the objects of a program with hawser_test_flags and the header of programs.
+function(hawser_quick_program target)
+  target_link_libraries(${target} PRIVATE hawser_test_flags)
+  hawser_precompile(${target} program HEADERS <CLI/CLI.hpp> <fmt/format.h> <hawser/hawser.h> <nlohmann/json.hpp>
+                    LIBRARIES hawser hawser_test_flags fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json)
+endfunction()
+
 # hawser_batch(TARGET...): with HAWSER_BATCHES, the sources are compiled in batches. Names in unnamed namespaces
 # must differ within a target.
 function(hawser_batch)
