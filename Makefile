@@ -70,7 +70,8 @@ demo: install-dependencies
 	@python3 -B tools/demo.py build/dev/cli/hawser $(SECONDS)
 
 # Some minutes. Installs clients by pip, npm and go into build/world; ARGS names cases.
-world: install-dependencies
+world:
+	@tools/install-dependencies.sh world
 	@cmake --preset dev --log-level=WARNING
 	@cmake --build --preset dev --target hawser_test_world_server --parallel $(CPUS) -- --quiet
 	@python3 -B tests/world/make_world.py build/dev/tests/hawser_test_world_server build/world $(ARGS)

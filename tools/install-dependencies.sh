@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the packages that building and testing need on Debian 12; with "peers" also those of the programs with which
-# hawser-bench compares, with "guest" also those of tools/rdma-guest. Does nothing if all are installed.
+# hawser-bench compares, with "world" also those of make world, with "guest" also those of tools/rdma-guest. Does nothing
+# if all are installed.
 set -eu
 
 packages="
@@ -12,13 +13,17 @@ packages="
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev libspdlog-dev libgoogle-glog-dev
   python3 iproute2 valgrind curl wrk prometheus etcd-server zsh fish groff-base
   memcached redis-server redis-tools python3-redis
-  nginx haproxy python3-requests
 "
 if [ "${1:-}" = peers ]; then
   packages="$packages
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev
   libcapnp-dev capnproto
   ucx-utils
+"
+fi
+if [ "${1:-}" = world ]; then
+  packages="$packages
+  nginx haproxy python3-venv nodejs npm
 "
 fi
 if [ "${1:-}" = guest ]; then

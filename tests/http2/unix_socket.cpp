@@ -116,7 +116,7 @@ TEST_F(Http2UnixSocket, ACallThatTheServerEndsIsUnavailable) {
                                    {"content-type", "application/grpc"}},
                                   std::string(4, '\0'));
   const std::int32_t route =
-      begin({{":method", "POST"}, {":scheme", "http"}, {":path", "/test.Text/Wait"}, {":authority", "test"}}, {});
+      begin({{":method", "POST"}, {":scheme", "http"}, {":path", "/test.Text/Wait"}, {":authority", "test"}}, "\"\"");
   EXPECT_TRUE(soon([&] { return waiting == 2; }));
   native->stop();
   native.reset();

@@ -199,14 +199,13 @@ TEST_F(Unread, ASlowResponseDoesNotStopTheOthers) {
   start();
   Http2Client client(server->address(), 0);
   const std::int32_t slow = client.begin("GET", "/large");
-  for (int i = 0; i < 2; ++i) client.begin("GET", "/large");
+  client.begin("GET", "/large");
   EXPECT_TRUE(client.until([&] { return client.responses[slow].status == 200; }));
   std::vector<std::int32_t> ids;
   for (int i = 0; i < 50; ++i) ids.push_back(client.begin("HEAD", "/hello"));
-  EXPECT_TRUE(client.until([&] {
-    client.open_window(slow, 100);
-    return std::ranges::all_of(ids, [&](std::int32_t id) { return client.responses[id].status == 200; });
-  }));
+  client.open_window(slow, 100);  // nghttp2 opens it again by as much as it receives.
+  EXPECT_TRUE(client.until(
+      [&] { return std::ranges::all_of(ids, [&](std::int32_t id) { return client.responses[id].status == 200; }); }));
   EXPECT_FALSE(client.responses[slow].ended);
   client.socket().close();
   EXPECT_TRUE(only_native_left());

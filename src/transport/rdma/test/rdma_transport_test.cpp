@@ -44,7 +44,8 @@ std::vector<TransportCase> cases() {
       "rdma_shared", [] { return make_rdma_transport(shared()); },
       {small.shared_chunk_bytes - 64, small.shared_chunk_bytes}, why);
   // The loops differ in how they wait, which makes no difference to the queue pairs. Soft-RoCE on emulated processors
-  // takes minutes for each configuration, so one waits by polling and one for events, each with its kind of receive queue.
+  // takes minutes for each configuration, so one waits by polling and one for events, each with its kind of receive
+  // queue.
   std::erase_if(all, [](const TransportCase& one) { return one.name != "rdma_two_loops"; });
   std::copy_if(more.begin(), more.end(), std::back_inserter(all),
                [](const TransportCase& one) { return one.name == "rdma_shared_two_loops_event"; });
