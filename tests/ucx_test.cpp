@@ -205,9 +205,9 @@ TEST_P(KilledServer, EveryCallEnds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ucx, KilledServer,
-                         ::testing::Values(UcxOptions{.tls = "tcp"},
+                         ::testing::Values(UcxOptions{.tls = "tcp", .error_mode = UcxErrorMode::none},
                                            UcxOptions{.tls = "tcp", .error_mode = UcxErrorMode::peer},
-                                           UcxOptions{.tls = "posix,cma,self"},
+                                           UcxOptions{.tls = "posix,cma,self", .error_mode = UcxErrorMode::none},
                                            UcxOptions{.tls = "posix,cma,self", .error_mode = UcxErrorMode::peer}),
                          [](const auto& one) {
                            return one.param.tls.substr(0, one.param.tls.find(',')) +
@@ -392,7 +392,7 @@ class RegisteredPayloads : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
   const bool reaches = GetParam() != "tcp";
-  const UcxOptions ucx{.tls = GetParam()};
+  const UcxOptions ucx{.tls = GetParam(), .error_mode = UcxErrorMode::none};
   const TransportOptions transports = over(ucx);
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
   Loop loop({.log = no_log()});

@@ -103,7 +103,7 @@ struct ServerOptions {
   std::size_t receive_rate_min = std::size_t{64} << 10;
   Duration receive_window = std::chrono::seconds(10);
   // Connections per loop that have not completed their HELLO. One more replaces the oldest silent one.
-  std::size_t handshakes_max = 1024;
+  std::size_t handshakes_max = 4096;
   std::uint32_t stream_window_bytes = 256 * 1024;  // Credit granted to the sender of each stream. At least 1.
   // Limits for the values of a received request or stream item: depth of nesting, memory, collisions in hash
   // containers.

@@ -12,7 +12,7 @@ namespace hawser {
 // Whether UCX detects that a peer has failed.
 enum class UcxErrorMode : std::uint8_t {
   // UCX does not detect it; the end of the byte stream shows it. UCX may use all its transports, including shared
-  // memory, with CMA. For peers that are not killed: UCX keeps what killed peers leave, and a peer that ends during a
+  // memory, with CMA. For peers that are never killed: UCX keeps what killed peers leave, and a peer that ends during a
   // transfer by CMA ends this process (docs/transports/ucx.md).
   none,
   // UCX detects the failure and reports its own error, and endpoints can be closed without a flush, also those of
@@ -55,7 +55,7 @@ struct UcxOptions {
   // Largest number of calls of UCX's progress in one poll while there is work, 1 to 1,024. A larger value serves bursts
   // in fewer polls and delays the loop's other work.
   unsigned poll_burst = 16;
-  UcxErrorMode error_mode = UcxErrorMode::none;
+  UcxErrorMode error_mode = UcxErrorMode::peer;
   // true: the end of a connection waits in the background until the peer has received everything that was sent (flush).
   // false with UcxErrorMode::peer: the endpoint is closed without waiting.
   bool close_with_flush = true;

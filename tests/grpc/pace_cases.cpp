@@ -15,6 +15,13 @@ namespace {
 
 using namespace testing_tools;
 
+// A message with its prefix.
+std::string grpc_message(std::string_view bytes) {
+  std::string out(5, '\0');
+  for (unsigned i = 0; i < 4; ++i) out[1 + i] = static_cast<char>(bytes.size() >> (24 - 8 * i));
+  return out + std::string(bytes);
+}
+
 class GrpcPace : public ::testing::Test {
  protected:
   void start(GrpcOptions options) {
@@ -23,14 +30,9 @@ class GrpcPace : public ::testing::Test {
     const Result<void> started = server.start();
     ASSERT_TRUE(started) << error_of(started);
   }
-  static std::string message(std::string_view bytes) {
-    std::string out(5, '\0');
-    for (unsigned i = 0; i < 4; ++i) out[1 + i] = static_cast<char>(bytes.size() >> (24 - 8 * i));
-    return out + std::string(bytes);
-  }
   static std::int32_t begin(Http2Client& client, const std::string& method, std::string_view bytes, bool end = true) {
     return client.begin("POST", "/test.Raw/" + method, {{"content-type", "application/grpc"}, {"te", "trailers"}},
-                        {message(bytes)}, end);
+                        {grpc_message(bytes)}, end);
   }
 
   Server server{ServerOptions{.loop = {.log = [](LogLevel, std::string_view, std::string_view) {}}}};
@@ -58,7 +60,7 @@ TEST_F(GrpcPace, AStreamThatWaitsForNothingGoesOn) {
   start({.write_timeout = 10ms});
   Http2Client client(server.address());
   const std::int32_t quiet = begin(client, "Converse", "first", false);
-  EXPECT_TRUE(client.until([&] { return client.responses[quiet].body == message("first"); }));
+  EXPECT_TRUE(client.until([&] { return client.responses[quiet].body == grpc_message("first"); }));
   // A stream of a client that takes nothing, begun later, shows that the checks go on meanwhile.
   for (int i = 0; i < 3; ++i) {
     Http2Client idle(server.address(), 0);
@@ -66,12 +68,34 @@ TEST_F(GrpcPace, AStreamThatWaitsForNothingGoesOn) {
     EXPECT_TRUE(idle.until([&] { return idle.responses[stream].closed; }));
   }
   client.flush();
-  EXPECT_EQ(client.ask("POST", "/test.Raw/Fail", {{"content-type", "application/grpc"}}, {message("05text")})
+  EXPECT_EQ(client.ask("POST", "/test.Raw/Fail", {{"content-type", "application/grpc"}}, {grpc_message("05text")})
                 .fields["grpc-status"],
             "5");
   EXPECT_TRUE(
       client.until([&] { return server.counters().calls_in_flight == 1; }));  // The handlers of Watch have ended.
   EXPECT_FALSE(client.responses[quiet].closed);
+}
+
+// A client that reads one stream gets its items, whatever others of its connection hold.
+TEST(GrpcPaceOfStreams, StreamsThatNobodyReadsDoNotStopTheOthers) {
+  ServerOptions options;
+  options.send_backlog_bytes_max = 256 * 1024;
+  Server server(options);
+  register_raw_service(server);
+  server.enable(grpc());
+  const Result<void> started = server.start();
+  ASSERT_TRUE(started) << error_of(started);
+  Http2Client client(server.address(), 0);
+  const auto begin = [&](std::string_view bytes) {
+    return client.begin("POST", "/test.Raw/Converse", {{"content-type", "application/grpc"}, {"te", "trailers"}},
+                        {grpc_message(bytes)}, false);
+  };
+  // Their items exceed the mark.
+  for (int i = 0; i < 6; ++i) begin(std::string(64 * 1024, 'x'));
+  EXPECT_TRUE(client.until([&] { return raw_handlers_running() == 6 && client.responses.size() > 4; }));
+  const std::int32_t read = begin("first");
+  client.open_window(read, 100);
+  EXPECT_TRUE(client.until([&] { return client.responses[read].body == grpc_message("first"); }));
 }
 
 }  // namespace

@@ -302,7 +302,11 @@ void ServerSession::on_sent(Stream& stream, std::uint32_t credit) {
   if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_credit(credit));
 }
 
-bool ServerSession::has_room() const noexcept { return backlog() + machine_.waiting_bytes() <= backlog_mark(); }
+// Items that wait for the windows of other streams do not stop a writer while there is memory: each stream is bounded
+// by its own credit.
+bool ServerSession::has_room() const noexcept {
+  return backlog() <= backlog_mark() && (memory_left() || backlog() + machine_.waiting_bytes() <= backlog_mark());
+}
 
 // ---- Replies ----
 

@@ -24,7 +24,7 @@ std::size_t ServerSession::waiting_memory() const noexcept {
 bool ServerSession::calls_wait() noexcept {
   // So little is charged when the tick ends.
   if (backlog() + machine_.waiting_bytes() > rpc::SendCharge::step_bytes) set_waiting(waiting_memory());
-  return !has_room();
+  return backlog() + machine_.waiting_bytes() > backlog_mark();
 }
 
 // A response that is not read, or a slow one, must not stop other calls: the client may be a proxy with many clients of
