@@ -91,10 +91,10 @@ TEST(UcxTransport, SignalHandlersStayTheProgramsOwn) {
 TEST(UcxTransport, PeersThatWantAnotherModeAreTold) {
   NEED_UCX(over("tcp"));
   Loop loop({.log = no_log()});
-  const auto none = make_ucx_transport({.tls = "tcp", .error_mode = UcxErrorMode::none})->attach(loop);
+  const auto without = make_ucx_transport({.tls = "tcp", .error_mode = UcxErrorMode::none})->attach(loop);
   const auto peer = make_ucx_transport({.tls = "tcp", .error_mode = UcxErrorMode::peer})->attach(loop);
-  ASSERT_TRUE(none && peer);
-  const auto pending = (*none)->select((*peer)->offer(), {1 << 20, 1 << 20});
+  ASSERT_TRUE(without && peer);
+  const auto pending = (*without)->select((*peer)->offer(), {1 << 20, 1 << 20});
   ASSERT_FALSE(pending.has_value());
   EXPECT_NE(pending.error().text.find("error_mode"), std::string::npos) << pending.error().text;
 }
