@@ -28,7 +28,7 @@ test: guest-dependencies
 test-all: guest-dependencies
 	@python3 tools/check.py
 
-# The rest of test-all after make test ALSO='thorough gcc', with one summary of both.
+# The rest of test-all after make test ALSO=gcc, without the stage thorough, with one summary of both.
 test-rest: install-dependencies
 	@python3 tools/check.py --with-earlier asan fuzz tsan counters
 

@@ -101,9 +101,16 @@ TEST(GrpcHealth, WatchersEndWithTheServer) {
     auto reader = watching->reader();
     AWAIT(first, reader.next());
     EXPECT_TRUE(first && *first && (*first)->bytes == serving);
+    AWAIT(watching_unknown, used.open<&health::watch>(Raw{shop}));
+    REQUIRE(watching_unknown.has_value());
+    auto unknown = watching_unknown->reader();
+    AWAIT(is_unknown, unknown.next());
+    EXPECT_TRUE(is_unknown && *is_unknown && (*is_unknown)->bytes == service_unknown);
     std::thread stopping([&stopped] { stopped.stop(patience); });
     AWAIT(last, reader.next());
     EXPECT_TRUE(last && *last && (*last)->bytes == not_serving);
+    AWAIT(no_more, unknown.next());
+    EXPECT_FALSE(no_more && *no_more);  // A service that is not known does not become one that does not serve.
     AWAIT(result, watching->finish());
     EXPECT_TRUE(is_error(result, ErrorCode::application, "stopping"));
     AWAIT(gone, eventually(*Loop::current(), [&used] { return !used.connected(); }));

@@ -121,7 +121,8 @@ int Machine::Callbacks::on_header(nghttp2_session*, const nghttp2_frame* frame, 
     const std::size_t most = machine.options_.metadata_bytes_max;
     Stream* const stream = machine.header_stream_;
     const std::string_view key = text(name, name_bytes);
-    const std::string_view content = text(value, value_bytes);
+    std::string_view content = text(value, value_bytes);
+    if (machine.options_.server && !key.starts_with(':')) content = RequestRules::without_spaces(content);
     const bool trailers = frame->headers.cat != NGHTTP2_HCAT_REQUEST;
     const bool used = !machine.options_.server || stream == nullptr || stream->rules.add(key, content, trailers);
     std::size_t list_bytes = 0;

@@ -11,33 +11,25 @@ enum Seen : std::uint8_t { method = 1, scheme = 2, path = 4, authority = 8, host
 
 bool is_space(char c) noexcept { return c == ' ' || c == '\t'; }
 
-// A name with a character of the kind `malformed` makes the request malformed (section 8.2.1). Fields of other names
-// that are not tokens are ignored.
-enum class NameCharacter : std::uint8_t { malformed, other, token };
-constexpr std::array<NameCharacter, 256> make_name_characters() {
-  std::array<NameCharacter, 256> kinds{};
-  for (unsigned c = '!'; c <= '~'; ++c) {
-    const bool capital = c >= 'A' && c <= 'Z';
-    if (!capital && c != ':') kinds[c] = NameCharacter::other;
-    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) kinds[c] = NameCharacter::token;
-  }
-  for (const char c : std::string_view("!#$%&'*+-.^_`|~")) kinds[static_cast<unsigned char>(c)] = NameCharacter::token;
-  return kinds;
+// The characters of tokens but capitals (section 8.2.1).
+constexpr std::array<bool, 256> make_name_characters() {
+  std::array<bool, 256> good{};
+  for (unsigned c = 'a'; c <= 'z'; ++c) good[c] = true;
+  for (unsigned c = '0'; c <= '9'; ++c) good[c] = true;
+  for (const char c : std::string_view("!#$%&'*+-.^_`|~")) good[static_cast<unsigned char>(c)] = true;
+  return good;
 }
-constexpr std::array<NameCharacter, 256> name_characters = make_name_characters();
+constexpr std::array<bool, 256> name_characters = make_name_characters();
 
-NameCharacter kind_of(std::string_view name) noexcept {
-  auto kind = name.empty() ? NameCharacter::malformed : NameCharacter::token;
-  for (const char c : name) kind = std::min(kind, name_characters[static_cast<unsigned char>(c)]);
-  return kind;
+bool is_name(std::string_view name) noexcept {
+  return !name.empty() &&
+         std::ranges::all_of(name, [](char c) { return name_characters[static_cast<unsigned char>(c)]; });
 }
 
 bool has_control(std::string_view value) noexcept {
   return std::ranges::any_of(value,
                              [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; });
 }
-
-bool divides_lines(char c) noexcept { return c == 0 || c == '\r' || c == '\n'; }
 
 bool is_scheme(std::string_view text) noexcept {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
@@ -48,6 +40,12 @@ bool is_scheme(std::string_view text) noexcept {
 
 }  // namespace
 
+std::string_view RequestRules::without_spaces(std::string_view value) noexcept {
+  while (!value.empty() && is_space(value.front())) value.remove_prefix(1);
+  while (!value.empty() && is_space(value.back())) value.remove_suffix(1);
+  return value;
+}
+
 bool RequestRules::add(std::string_view name, std::string_view value, bool trailers) noexcept {
   if (malformed_) return false;
   if (name.starts_with(':')) {
@@ -55,12 +53,8 @@ bool RequestRules::add(std::string_view name, std::string_view value, bool trail
     return !malformed_;
   }
   regular_ = true;
-  const NameCharacter kind = kind_of(name);
-  const bool control = has_control(value);
-  malformed_ = kind == NameCharacter::malformed || (control && std::ranges::any_of(value, divides_lines)) ||
-               !add_regular(name, value);
-  return !malformed_ && kind == NameCharacter::token && !control &&
-         (value.empty() || (!is_space(value.front()) && !is_space(value.back())));
+  malformed_ = !is_name(name) || has_control(value) || !add_regular(name, value);
+  return !malformed_;
 }
 
 bool RequestRules::add_pseudo(std::string_view name, std::string_view value) noexcept {

@@ -12,7 +12,12 @@ namespace hawser::protocol::grpc {
 // socket there, or nothing. No I/O.
 class RequestRules {
  public:
-  // Sees the next field. `trailers`: of the block behind the body. False: the field is not to be used.
+  // The value of a field without the spaces and tabs at its ends, which are not a part of it.
+  static std::string_view without_spaces(std::string_view value) noexcept;
+
+  // Sees the next field, without spaces at the ends of its value. `trailers`: of the block behind the body. Returns
+  // false if the request is malformed. No field is ignored: a proxy may have added its own text to a value of the
+  // client, and what decides about access must see it.
   bool add(std::string_view name, std::string_view value, bool trailers) noexcept;
   // The first block is complete.
   void end_head() noexcept;

@@ -15,7 +15,8 @@ bool is_target(std::string_view target) noexcept {
 }
 
 bool is_host_field(std::string_view value) noexcept {
-  return std::ranges::all_of(value, [](char c) { return c > 0x20 && c < 0x7f && c != ',' && c != '/'; });
+  constexpr std::string_view others = ",/\\#?\"<>^`{|}";
+  return std::ranges::all_of(value, [&](char c) { return c > 0x20 && c < 0x7f && !others.contains(c); });
 }
 
 bool RequestParser::parse_first_line(std::string_view line) {
@@ -54,7 +55,8 @@ bool RequestParser::parse_target() {
     const std::size_t end = target.find_first_of("/?");
     if (end == 0 || target.empty()) return false;
     authority_ = target.substr(0, end);
-    if (authority_.contains('@')) return false;  // A name and a password (RFC 9110, 4.2.4).
+    // A name and a password (RFC 9110, 4.2.4), or what the field Host must not be.
+    if (authority_.contains('@') || !is_host_field(authority_)) return false;
     target = end == std::string_view::npos ? std::string_view("/") : target.substr(end);
   }
   if (target.find('#') != std::string_view::npos) return false;

@@ -37,7 +37,8 @@ class RequestParser final : public MessageParser {
 // True for a target without spaces and control characters that is UTF-8. Other characters than those of RFC 3986 are
 // accepted, since clients send them; nothing is decoded.
 bool is_target(std::string_view target) noexcept;
-// True for a value of the field Host without characters that divide it from others, or from a path. Empty too.
+// True for a value of the field Host without characters that divide it from others or from a path, or that no host has.
+// Empty too.
 bool is_host_field(std::string_view value) noexcept;
 
 }  // namespace hawser::http1

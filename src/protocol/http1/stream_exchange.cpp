@@ -109,8 +109,7 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     return refused(400, "the path does not begin with /, has a # or a control character, or is not UTF-8");
   }
   std::size_t bytes = head.method.size() + head.target.size() + head.authority.size();
-  bool host = false;
-  std::string_view sent_host;
+  std::optional<std::string_view> host;
   bool expects = false;
   std::optional<std::uint64_t> length;
   std::size_t cookies = 0;
@@ -122,8 +121,7 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
       if (host || (!head.authority.empty() && !equal_without_case(field.value, head.authority))) {
         return refused(400, "host twice, or another one than :authority");
       }
-      host = true;
-      sent_host = field.value;
+      host = field.value;
     } else if (field.name == "content-length") {
       std::uint64_t number = 0;
       const auto [end, error] = std::from_chars(field.value.data(), field.value.data() + field.value.size(), number);
@@ -141,7 +139,8 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     }
   }
   content_length_ = length.value_or(0);
-  if ((!host && head.authority.empty()) || !is_host_field(head.authority) || !is_host_field(sent_host)) {
+  const std::string_view sent_host = host.value_or(std::string_view());
+  if ((sent_host.empty() && head.authority.empty()) || !is_host_field(head.authority) || !is_host_field(sent_host)) {
     return refused(400, "neither host nor :authority, or one with a character that no host has");
   }
 

@@ -84,13 +84,13 @@ HealthStatus HealthState::status(std::string_view service, std::vector<Line>* li
 }
 
 HealthStatus HealthState::recent_status(std::string_view service, Time now) {
-  if (stopping()) return HealthStatus::not_serving;
   const auto status_of = [](bool good) { return good ? HealthStatus::serving : HealthStatus::not_serving; };
   Reporters reporters;
   {
     const std::scoped_lock lock(mutex_);
     const auto found = find(service);
     if (found.second == nullptr && !service.empty()) return HealthStatus::unknown;
+    if (stopping()) return HealthStatus::not_serving;
     if (!found.first->set_serving || (found.second != nullptr && !found.second->set_serving)) return status_of(false);
     reporters = reporters_of(found);
     if (reporters.empty()) return status_of(true);

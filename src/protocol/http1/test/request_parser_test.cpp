@@ -264,7 +264,9 @@ TEST(RequestParser, TheAbsoluteFormReplacesHost) {
   // The next request has none.
   EXPECT_THAT(parse("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").requests,
               testing::ElementsAre("GET / [Host=b;] ", "GET / [Host=a;] "));
-  EXPECT_EQ(status_of("GET http://user@b/ HTTP/1.1\r\nHost: b\r\n\r\n"), 400U);
+  for (const std::string host : {"user@b", "a,b", "a#b", "a\\b", "a\"b", "a{b}", "a<b", "a|b", "a^b", "a`b"}) {
+    EXPECT_EQ(status_of("GET http://" + host + "/ HTTP/1.1\r\nHost: b\r\n\r\n"), 400U) << host;
+  }
 }
 
 TEST(RequestParser, TargetsMayHaveTextInUtf8) {
