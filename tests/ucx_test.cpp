@@ -12,11 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "hawser/rdma.h"
 #include "hawser/runtime.h"
@@ -135,7 +132,6 @@ class ServerProcess {
   ~ServerProcess() { kill(); }
 
   const std::string& address() const { return address_; }
-  pid_t process() const { return process_; }
   void kill() {
     if (process_ <= 0) return;
     ::kill(process_, SIGKILL);
@@ -205,185 +201,12 @@ TEST_P(KilledServer, EveryCallEnds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ucx, KilledServer,
-                         ::testing::Values(UcxOptions{.tls = "tcp", .error_mode = UcxErrorMode::none},
+                         ::testing::Values(UcxOptions{.tls = "tcp"},
                                            UcxOptions{.tls = "tcp", .error_mode = UcxErrorMode::peer},
-                                           UcxOptions{.tls = "posix,cma,self", .error_mode = UcxErrorMode::none},
-                                           UcxOptions{.tls = "posix,cma,self", .error_mode = UcxErrorMode::peer}),
+                                           UcxOptions{.tls = "posix,cma,self"}),
                          [](const auto& one) {
                            return one.param.tls.substr(0, one.param.tls.find(',')) +
                                   (one.param.error_mode == UcxErrorMode::peer ? "_error_mode_peer" : "");
-                         });
-
-// ---- Clients that are killed ----
-
-// A client process with many connections, which is forked before UCX is loaded.
-class ClientProcess {
- public:
-  enum class Kind : std::uint8_t {
-    busy,   // Writes a byte for each connection that has been made, and calls on all of them until it is killed.
-    check,  // Makes one connection over UCX, and exits with 0 if a call on it has been answered.
-  };
-
-  ClientProcess(const TransportOptions& transports, const std::string& address, Kind kind, std::size_t connections = 1)
-      : ClientProcess() {
-    if (process_ == 0) run(transports, address, kind, connections);
-    ::close(to_);
-  }
-  ClientProcess(const ClientProcess&) = delete;
-  ClientProcess& operator=(const ClientProcess&) = delete;
-  ~ClientProcess() {
-    ::kill(process_, SIGKILL);
-    ended();
-    ::close(from_);
-  }
-
-  // Waits until the client has made so many connections. Returns false if it has ended before.
-  bool made(std::size_t connections) const {
-    for (char c = 0; connections != 0; --connections) {
-      if (::read(from_, &c, 1) != 1) return false;
-    }
-    return true;
-  }
-  void stop() const { ::kill(process_, SIGSTOP); }
-  // Waits for the end of the process. Returns whether it exited with 0.
-  bool ended() {
-    if (!status_) {
-      status_ = 0;
-      ::waitpid(process_, &*status_, 0);
-    }
-    return *status_ == 0;
-  }
-
- private:
-  ClientProcess() {
-    std::array<int, 2> ends{};
-    if (::pipe(ends.data()) != 0) std::abort();
-    from_ = ends[0];
-    to_ = ends[1];
-    process_ = ::fork();
-  }
-
-  [[noreturn]] void run(const TransportOptions& transports, const std::string& address, Kind kind,
-                        std::size_t connections) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::close(from_);
-    Loop loop({.log = no_log()});
-    Scope scope;
-    bool good = false;
-    for (std::size_t i = 0; i < connections; ++i) {
-      if (kind == Kind::busy) {
-        scope.spawn(stay_busy(loop, transports, address, i));
-      } else {
-        scope.spawn(check(loop, transports, address, good));
-      }
-    }
-    loop.run([](Scope& tasks) -> Task<void> {
-      auto all = tasks.join();
-      co_await all;
-    }(scope));
-    ::_exit(good ? 0 : 1);
-  }
-
-  Task<void> stay_busy(Loop& loop, TransportOptions transports, std::string address, std::size_t index) {
-    ClientOptions options;
-    options.transports = std::move(transports);
-    Client client(loop, std::move(options));
-    AWAIT(connected, client.connect(address));
-    const char byte = '.';
-    if (connected && ::write(to_, &byte, 1) != 1) ::_exit(1);
-    // Large payloads, which are sent by rendezvous, on every fourth connection.
-    const std::string text = text_of(index % 4 == 0 ? 300'000 : 200);
-    for (;;) {
-      const CallOptions call_options{.timeout = patience};
-      AWAIT(reply, client.call<worked_at>(call_options, text));
-      if (!reply) co_return;
-    }
-  }
-
-  static Task<void> check(Loop& loop, TransportOptions transports, std::string address, bool& good) {
-    const Time end = loop.after(2 * patience);
-    while (!good && loop.now() < end) {
-      ClientOptions options;
-      options.transports = transports;
-      Client client(loop, std::move(options));
-      AWAIT(connected, client.connect(address));
-      if (connected && client.transport() == "ucx") {
-        const CallOptions call_options{.timeout = patience};
-        AWAIT(reply, client.call<worked_at>(call_options, "over UCX"));
-        good = reply && *reply == "over UCX" && client.transport() == "ucx";
-      }
-      auto pause = loop.sleep(100ms);
-      co_await pause;
-    }
-  }
-
-  pid_t process_ = -1;
-  int from_ = -1;
-  int to_ = -1;
-  std::optional<int> status_;
-};
-
-struct Use {
-  std::size_t descriptors = 0;
-  std::size_t resident_bytes = 0;
-};
-
-static Use use_of(pid_t process) {
-  Use use;
-  const std::string folder = "/proc/" + std::to_string(process);
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder + "/fd")) ++use.descriptors;
-  std::size_t pages = 0;
-  std::ifstream(folder + "/statm") >> pages >> pages;
-  use.resident_bytes = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return use;
-}
-
-class KilledClients : public ::testing::TestWithParam<UcxOptions> {};
-
-// Each round kills some clients while they connect, others that are busy, and others that are stopped. After each round
-// a new client connects over UCX, and the server holds no more than after the first round.
-TEST_P(KilledClients, LeaveNothingAndOthersConnect) {
-  const TransportOptions transports = over(GetParam());
-  if (::dlopen("libucp.so.0", RTLD_NOW | RTLD_NOLOAD) != nullptr) {
-    GTEST_SKIP() << "UCX is in this process already and does not survive a fork: run one test a process, as ctest does";
-  }
-  const ServerProcess server(transports);
-  if (server.address().empty()) GTEST_SKIP() << "no server with these options: is UCX installed?";
-  constexpr std::size_t clients = 6;
-  constexpr std::size_t connections = 64;  // As many as an endpoint's receive queue has places, or more.
-  Use first;
-  for (int round = 0; round < 5; ++round) {
-    std::vector<std::unique_ptr<ClientProcess>> all;
-    for (std::size_t i = 0; i < clients; ++i) {
-      all.push_back(
-          std::make_unique<ClientProcess>(transports, server.address(), ClientProcess::Kind::busy, connections));
-      ASSERT_TRUE(all.back()->made(i % 3 == 0 ? 1 : connections));
-      if (i % 3 == 1) all.back()->stop();
-    }
-    all.clear();
-    ClientProcess check(transports, server.address(), ClientProcess::Kind::check);
-    ASSERT_TRUE(check.ended()) << "round " << round << ": no connection over UCX";
-    ASSERT_EQ(::kill(server.process(), 0), 0);
-    if (round == 0) {
-      // The first figure includes the memory that the server keeps for the next connections.
-      EXPECT_TRUE(soon([&] { return use_of(server.process()).descriptors < 100; }));
-      first = use_of(server.process());
-    }
-  }
-  EXPECT_TRUE(soon([&] { return use_of(server.process()).descriptors <= first.descriptors + 16; }))
-      << use_of(server.process()).descriptors << " descriptors, and " << first.descriptors << " after the first round";
-  const Use last = use_of(server.process());
-  EXPECT_LE(last.resident_bytes, first.resident_bytes + (std::size_t{64} << 20));
-  RecordProperty("descriptors", static_cast<int>(last.descriptors));
-  RecordProperty("resident_MiB", static_cast<int>(last.resident_bytes >> 20));
-}
-
-INSTANTIATE_TEST_SUITE_P(Ucx, KilledClients,
-                         ::testing::Values(UcxOptions{.tls = "tcp", .error_mode = UcxErrorMode::peer},
-                                           UcxOptions{.tls = "posix,cma,self", .error_mode = UcxErrorMode::peer},
-                                           UcxOptions{.error_mode = UcxErrorMode::peer}),
-                         [](const auto& one) {
-                           return one.param.tls.empty() ? "all" : one.param.tls.substr(0, one.param.tls.find(','));
                          });
 
 // From 32 KiB if UCX can access the memory directly. Over TCP, from the size at which payloads are sent separately
@@ -392,7 +215,7 @@ class RegisteredPayloads : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
   const bool reaches = GetParam() != "tcp";
-  const UcxOptions ucx{.tls = GetParam(), .error_mode = UcxErrorMode::none};
+  const UcxOptions ucx{.tls = GetParam()};
   const TransportOptions transports = over(ucx);
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
   Loop loop({.log = no_log()});

@@ -12,11 +12,10 @@ namespace hawser {
 // Whether UCX detects that a peer has failed.
 enum class UcxErrorMode : std::uint8_t {
   // UCX does not detect it; the end of the byte stream shows it. UCX may use all its transports, including shared
-  // memory, with CMA. For peers that are never killed: UCX keeps what killed peers leave, and a peer that ends during a
-  // transfer by CMA ends this process (docs/transports/ucx.md).
+  // memory.
   none,
-  // UCX detects the failure and reports its own error, and endpoints can be closed without a flush, also those of
-  // killed peers. UCX uses TCP, RDMA and shared memory, but not CMA: large payloads within a host are slower.
+  // UCX detects the failure and reports its own error, and endpoints can be closed without a flush. UCX uses only
+  // transports that support this: TCP and RDMA, but not shared memory.
   peer,
 };
 
@@ -55,7 +54,7 @@ struct UcxOptions {
   // Largest number of calls of UCX's progress in one poll while there is work, 1 to 1,024. A larger value serves bursts
   // in fewer polls and delays the loop's other work.
   unsigned poll_burst = 16;
-  UcxErrorMode error_mode = UcxErrorMode::peer;
+  UcxErrorMode error_mode = UcxErrorMode::none;
   // true: the end of a connection waits in the background until the peer has received everything that was sent (flush).
   // false with UcxErrorMode::peer: the endpoint is closed without waiting.
   bool close_with_flush = true;

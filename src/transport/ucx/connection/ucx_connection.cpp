@@ -190,14 +190,10 @@ void UcxConnection::abort() noexcept {
   worker_->leave(link_.token);
   *self_ = nullptr;
   if (liveness_ != nullptr) peer_name_ = liveness_->peer();
-  const bool heard = receiver_.heard();
   const std::vector<SendCompletion*> owners = sender_.end();
   receiver_.end();
   if (has_endpoint()) {
     // The endpoint keeps the stream, so that the peer sees the end only after everything that was sent has arrived.
-    // The peer's UCX sends the hello after the wire-up.
-    link_.endpoint->half_wired = link_.endpoint->half_wired && !heard;
-    link_.endpoint->unheard = !heard;
     link_.endpoint->kept = std::move(liveness_);
     const UcxClose how = !worker_->options().close_with_flush ? UcxClose::cut
                          : stream_end_.has_value()            ? UcxClose::flush_peer_gone

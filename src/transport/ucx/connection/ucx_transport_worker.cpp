@@ -101,8 +101,6 @@ class UcxPendingConnection final : public PendingConnection {
       Result<std::unique_ptr<UcxEndpoint>> made = worker_->core().connect(to, connection_->token());
       if (!made) return std::unexpected(made.error());
       endpoint = std::move(*made);
-      // The server begins the wire-up, also before this client has sent its hello.
-      endpoint->half_wired = to_server && !by_listener;
     }
     ucx::Peer peer = parameters.peer;
     // The larger minimum applies, because either side may require that smaller payloads are sent within packets.
@@ -199,16 +197,13 @@ Result<std::shared_ptr<UcxTransportWorker>> UcxTransportWorker::make(std::shared
 }
 
 Result<std::shared_ptr<UcxWorker>> UcxTransportWorker::worker() {
-  // With UcxErrorMode::peer, every endpoint is closed in bounded time unless it is stuck.
-  const UcxCore& core = worker_->core();
-  const bool bounded = context_->options().error_mode == UcxErrorMode::peer;
-  if ((bounded ? core.stuck() : core.spent() + core.closing()) > spent_max) {
+  if (worker_->core().spent() + worker_->core().closing() > spent_max) {
     context_->lingering().progress();
     if (const std::size_t old = retired_.size() + context_->lingering().size(); old >= old_workers_max) {
       return fail(ErrorCode::overloaded,
                   std::to_string(old) + " UCX workers (limit " + std::to_string(old_workers_max) +
-                      ") have endpoints that UCX has not closed, such as those of killed peers: set "
-                      "UcxOptions::error_mode to peer, with which they end, or restart this process",
+                      ") have endpoints that UCX has not closed, such as those of killed peers: wait until they close, "
+                      "or restart this process",
                   ErrorScope::transport);
     }
     worker_->stop_listening();  // The new worker may need its port.

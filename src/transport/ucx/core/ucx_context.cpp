@@ -76,13 +76,6 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& 
   // the one of UCX 1.13, the second the one of later versions.
   set("MAX_POLL", "1");
   set("TCP_MAX_POLL", "1");
-  if (options.error_mode == UcxErrorMode::peer) {
-    // UCX's shared memory supports peer failures only with this setting.
-    set("MM_ERROR_HANDLING", "y");
-    // The byte stream shows that a peer has ended. UCX's own checks compare process numbers, which differ between
-    // containers, and they begin the wire-up before the server has its endpoint (see Sender::send_bare).
-    set("KEEPALIVE_INTERVAL", "inf");
-  }
   set("TLS", transports_of(options));
   set("NET_DEVICES", options.net_devices);
   if (options.max_eager_rails != 0) set("MAX_EAGER_RAILS", std::to_string(options.max_eager_rails));

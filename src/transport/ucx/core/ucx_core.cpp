@@ -32,7 +32,6 @@ UcxCore::~UcxCore() {
   // UCX requires that the requests of endpoints are freed before their worker is destroyed.
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
     if (endpoint->ep != nullptr && endpoint->closing != nullptr) ucp_.request_free(endpoint->closing);
-    if (endpoint->flush != nullptr) ucp_.request_free(endpoint->flush);
   }
   // Operations may complete within this call.
   ucp_.worker_destroy(worker_);
@@ -72,7 +71,6 @@ bool UcxCore::linger() noexcept {
   {
     const std::lock_guard lock(mutex_);
     progress();
-    end_overdue(Time(std::chrono::steady_clock::now().time_since_epoch()));
     for (UcxOperation* operation = take_ended(); operation != nullptr;) {
       recycle(*std::exchange(operation, operation->next));
     }
@@ -268,7 +266,11 @@ Result<std::unique_ptr<UcxEndpoint>> UcxCore::connect(ucp_ep_params_t& params, s
   params.err_handler = {.cb = &UcxCore::on_failed, .arg = endpoint.get()};
   if (const ucs_status_t status = ucp_.ep_create(worker_, &params, &endpoint->ep); status != UCS_OK) {
     std::string what = "making a UCX endpoint";
-    if (status == UCS_ERR_UNREACHABLE) what += " (no transport of UcxOptions::tls leads there)";
+    if (status == UCS_ERR_UNREACHABLE) {
+      what += " (no transport of UcxOptions::tls leads there";
+      if (context_->options().error_mode == UcxErrorMode::peer) what += "; UCX's shared memory lacks error_mode peer";
+      what += ")";
+    }
     return std::unexpected(ucx_error(ucp_, what, status));
   }
   return endpoint;
@@ -283,17 +285,15 @@ void UcxCore::on_failed(void* arg, ucp_ep_h, ucs_status_t status) {
 
 void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept {
   endpoint->token = 0;
-  const bool flush = how != UcxClose::cut || endpoint->half_wired || endpoint->unheard;
-  if (context_->options().error_mode == UcxErrorMode::peer && flush && endpoint->failed == UCS_OK) {
-    if (how == UcxClose::flush || endpoint->unheard) endpoint->until = loop_->now() + wait_max;
-    endpoint->flush_until = loop_->now() + (how == UcxClose::flush ? flush_max : wait_max);
+  if (context_->options().error_mode == UcxErrorMode::peer && how != UcxClose::cut && endpoint->failed == UCS_OK) {
+    if (how == UcxClose::flush) endpoint->until = loop_->now() + wait_max;
     ucp_request_param_t params;
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     params.cb.send = &UcxCore::on_flushed;
     params.user_data = endpoint.get();
     const ucs_status_ptr_t flushing = ucp_.ep_flush_nbx(endpoint->ep, &params);
     endpoint->flushing = UCS_PTR_IS_PTR(flushing);
-    if (endpoint->flushing) endpoint->flush = flushing;
+    if (endpoint->flushing) endpoint->closing = flushing;
   }
   endpoint->draining = endpoint->with_ucx != 0;
   if (endpoint->draining) {
@@ -310,19 +310,6 @@ void UcxCore::flushed(UcxEndpoint& endpoint) noexcept {
   if (!endpoint.waiting) end_endpoint(endpoint);
 }
 
-Time UcxCore::end_overdue(Time now) noexcept {
-  Time next = Time::max();
-  for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
-    if (!endpoint->flushing || endpoint->flushed || endpoint->stuck) continue;
-    if (endpoint->flush_until <= now) {
-      end_flush(*endpoint);
-    } else {
-      next = std::min(next, endpoint->flush_until);
-    }
-  }
-  return std::min(next, end_waiting(now));
-}
-
 Time UcxCore::end_waiting(Time now) noexcept {
   Time next = Time::max();
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
@@ -337,17 +324,6 @@ Time UcxCore::end_waiting(Time now) noexcept {
   }
   drop_closed();
   return next;
-}
-
-void UcxCore::end_flush(UcxEndpoint& endpoint) noexcept {
-  if (endpoint.half_wired && endpoint.failed == UCS_OK) {
-    endpoint.stuck = true;
-    ++stuck_;
-    if (endpoint.kept != nullptr) loop_->post([kept = std::move(endpoint.kept)] {});
-    return;
-  }
-  endpoint.flushing = false;
-  end_endpoint(endpoint);
 }
 
 // UCX keeps an endpoint to which the peer has connected, with all its resources, unless it is closed by force. Closing
@@ -371,9 +347,8 @@ void UcxCore::end_endpoint(UcxEndpoint& endpoint) noexcept {
 void UcxCore::on_flushed(void* request, ucs_status_t, void* user_data) {
   UcxEndpoint& endpoint = *static_cast<UcxEndpoint*>(user_data);
   endpoint.core->ucp_.request_free(request);
-  endpoint.flush = nullptr;
+  endpoint.closing = nullptr;
   endpoint.flushed = true;
-  if (std::exchange(endpoint.stuck, false)) --endpoint.core->stuck_;
   endpoint.core->any_closed_ = true;
 }
 
@@ -395,9 +370,7 @@ void UcxCore::drop_closed() noexcept {
       loop_->post([kept = std::move(endpoint->kept)] {});
     }
   }
-  std::erase_if(closing_, [](const std::unique_ptr<UcxEndpoint>& endpoint) {
-    return endpoint->ep == nullptr && endpoint->flush == nullptr;
-  });
+  std::erase_if(closing_, [](const std::unique_ptr<UcxEndpoint>& endpoint) { return endpoint->ep == nullptr; });
 }
 
 }  // namespace hawser::transport

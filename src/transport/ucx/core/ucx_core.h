@@ -72,20 +72,11 @@ struct UcxEndpoint {
   UcxCore* core = nullptr;
   std::uint64_t token = 0;  // Token of its target; 0 while the endpoint is being closed.
   ucs_status_t failed = UCS_OK;
-  void* closing = nullptr;   // UCX's request while the endpoint is closed.
+  void* closing = nullptr;   // UCX's request while the endpoint is flushed or closed.
   std::size_t with_ucx = 0;  // Operations that UCX has not completed, counted with UcxErrorMode::none.
   bool draining = false;     // Its connection has ended. UCX closes it when `with_ucx` is 0.
   bool flushing = false;
   bool flushed = false;
-  void* flush = nullptr;  // UCX's request of the flush, until it completes.
-  Time flush_until{};     // Time at which an endpoint that is flushed is closed without the flush.
-  // UCX may still have a message of its wire-up to send outside of its stub for the wire-up. Closing the endpoint by
-  // force would then end the process (ucp_request_send_state_ff), until a flush shows that UCX has sent everything.
-  bool half_wired = false;
-  // The peer's hello has not arrived. Its request for the wire-up may still be in UCX's queue. UCX would make an
-  // endpoint of its own for a request that meets none, and keep it until the worker is destroyed.
-  bool unheard = false;
-  bool stuck = false;          // Half wired, and its flush does not end.
   bool waiting = false;        // Flushed, and held open until the peer closes its endpoint, or until `until`.
   Time until{};                // Time at which a waiting endpoint is closed, and a draining one's `kept` is destroyed.
   std::shared_ptr<void> kept;  // The loop destroys it when the endpoint is closed or waits.
@@ -108,9 +99,6 @@ enum class UcxClose : std::uint8_t {
 class UcxCore {
  public:
   static constexpr Duration wait_max = std::chrono::seconds(1);
-  // With UcxErrorMode::peer, the flush of an endpoint ends after this time, or after wait_max if the peer is gone: a
-  // peer that is stopped or dead reads nothing, and its shared memory stays full.
-  static constexpr Duration flush_max = std::chrono::seconds(30);
 
   // `loop` must live until abandon() returns.
   static Result<UcxCore*> make(std::shared_ptr<UcxContext> context, Loop& loop);
@@ -154,15 +142,13 @@ class UcxCore {
   // that has operations under way, so it is closed when UCX has completed them. The object that it keeps is destroyed
   // after wait_max at the latest, so that a peer that fetches nothing learns of the end.
   void close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept;
-  // Closes the endpoints whose flush, or wait for the peer, should have ended at `now` or before. Returns the time at
-  // which to call it again, or Time::max() if there are none.
-  Time end_overdue(Time now) noexcept;
+  // Closes the endpoints whose wait for the peer ends at `now` or before. Returns the time at which to call it again,
+  // or Time::max() if no endpoint waits.
+  Time end_waiting(Time now) noexcept;
   std::size_t closing() const noexcept { return closing_.size(); }
   // Number of closed endpoints that UCX keeps, with their sockets, until the worker is destroyed. UCX does so with
   // UcxErrorMode::none.
   std::size_t spent() const noexcept { return spent_; }
-  // Number of endpoints that can neither be flushed nor closed by force (UcxEndpoint::half_wired).
-  std::size_t stuck() const noexcept { return stuck_; }
   void drop_closed() noexcept;
   // Returns whether an endpoint has been closed since the last drop_closed().
   bool any_closed() const noexcept { return any_closed_; }
@@ -197,8 +183,6 @@ class UcxCore {
       : context_(std::move(context)), ucp_(context_->ucp()), loop_(&loop), worker_(worker) {}
   ~UcxCore();
   bool linger() noexcept;
-  Time end_waiting(Time now) noexcept;
-  void end_flush(UcxEndpoint& endpoint) noexcept;
   void reclaim(Data& data) noexcept;
 
   static void on_sent(void* request, ucs_status_t status, void* user_data);
@@ -227,7 +211,6 @@ class UcxCore {
   std::vector<std::unique_ptr<UcxEndpoint>> closing_;
   bool any_closed_ = false;
   std::size_t spent_ = 0;
-  std::size_t stuck_ = 0;
   bool finishing_ = false;
   bool finished_ = false;
   std::vector<std::uint64_t> failed_;

@@ -95,13 +95,6 @@ Result<std::uint64_t> UcxWorker::enter(UcxTarget& target) {
                 std::to_string(targets_) + " UCX connections (UcxOptions::connections_max) are on this loop already",
                 ErrorScope::transport);
   }
-  if (core_->closing() >= closing_max) {
-    return fail(ErrorCode::overloaded,
-                std::to_string(core_->closing()) + " UCX endpoints of this loop (limit " + std::to_string(closing_max) +
-                    ") are being closed, such as those of killed peers: connect again in " +
-                    std::to_string(std::chrono::duration_cast<std::chrono::seconds>(UcxCore::flush_max).count()) + " s",
-                ErrorScope::transport);
-  }
   const Result<std::uint64_t> bits = random_bits();
   if (!bits) return std::unexpected(bits.error());
   if (free_slots_.empty()) {
@@ -142,14 +135,12 @@ void UcxWorker::process_soon(std::uint64_t token) {
 
 void UcxWorker::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept {
   core_->close(std::move(endpoint), how);
-  // The shortest time that an endpoint is waited for. So the timer fires early enough for each endpoint, and the time
-  // for many endpoints is not spent at each close.
-  if (!waiting_.running() && core_->closing() != 0) waiting_.start(loop_, loop_.after(UcxCore::wait_max));
+  if (!waiting_.running()) end_waiting();
 }
 
-void UcxWorker::end_overdue() noexcept {
-  const Time next = core_->end_overdue(loop_.now());
-  if (next != Time::max()) waiting_.start(loop_, std::min(next, loop_.after(UcxCore::wait_max)));
+void UcxWorker::end_waiting() noexcept {
+  const Time next = core_->end_waiting(loop_.now());
+  if (next != Time::max()) waiting_.start(loop_, next);
 }
 
 Result<void> UcxWorker::listen(const std::string& address) {

@@ -32,10 +32,6 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   const UcxOptions& options() const noexcept { return core_->context().options(); }
   Bytes address() const noexcept { return address_; }
 
-  // Most endpoints that are being closed, for example because their peers were killed or stopped. Above this, new
-  // connections are refused until UcxCore::flush_max has passed at the latest.
-  static constexpr std::size_t closing_max = 4096;
-
   // Returns a token for `target`; active messages with this token go to it until leave(). UCX is polled while there is
   // any target.
   Result<std::uint64_t> enter(UcxTarget& target);
@@ -68,10 +64,10 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
     bool dirty = false;
   };
 
-  // Closes endpoints whose peers do not close theirs, or do not read, in time.
+  // Closes endpoints whose peers do not close theirs in time.
   struct WaitTimer final : Timer {
     explicit WaitTimer(UcxWorker& owner) noexcept : Timer(&WaitTimer::fire), worker(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<WaitTimer&>(timer).worker.end_overdue(); }
+    static void fire(Timer& timer) noexcept { static_cast<WaitTimer&>(timer).worker.end_waiting(); }
     UcxWorker& worker;
   };
 
@@ -84,7 +80,7 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   ucs_status_t on_active_message(Bytes header, void* data, std::size_t size, const ucp_am_recv_param_t& param);
   std::byte* copy(const void* data, std::size_t size, Block*& block);
   Slot* find(std::uint64_t token) noexcept;
-  void end_overdue() noexcept;
+  void end_waiting() noexcept;
   void mark(Slot& slot);
   bool deliver();
 

@@ -215,11 +215,7 @@ void Sender::send_payload(Payload payload) {
 
 void Sender::send_bare(UcxHeader::Kind kind) {
   UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::send);
-  // The hello asks UCX for the wire-up if its endpoint can be closed by force. The server sends it before the client
-  // can begin the wire-up. From then on, UCX keeps the messages of the wire-up in its stub and can drop them.
-  const UcxOptions& options = link_.options();
-  const bool include_endpoint = kind == UcxHeader::Kind::hello &&
-                                (options.wire_up == UcxWireUp::listener || options.error_mode == UcxErrorMode::peer);
+  const bool include_endpoint = kind == UcxHeader::Kind::hello && link_.options().wire_up == UcxWireUp::listener;
   hand_over(operation, kind, 0, nullptr, 0, include_endpoint ? std::uint32_t{UCP_AM_SEND_FLAG_REPLY} : 0);
 }
 

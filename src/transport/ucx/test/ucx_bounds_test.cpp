@@ -11,7 +11,7 @@ namespace {
 
 // Peers that never answer UCX must not make the process grow without bound.
 TEST(UcxTransport, WorkersWithUnfinishedWireUpsAreBounded) {
-  const UcxOptions options{.tls = "tcp", .error_mode = UcxErrorMode::none};
+  const UcxOptions options{.tls = "tcp"};
   if (const auto there = ucx_report(options); !there) GTEST_SKIP() << there.error().text;
   Loop loop({.log = no_log()});
   const auto context = UcxContext::make(options, true);

@@ -170,7 +170,7 @@ TEST_P(UcxRemoteAccess, AContextWithPutAndGetGivesAwayAllMemory) {
 
 TEST_P(UcxRemoteAccess, APeerReachesNoMemoryOfHawser) {
   Loop loop({.log = no_log()});
-  auto transport_worker = *make_ucx_transport({.tls = GetParam(), .error_mode = UcxErrorMode::none})->attach(loop);
+  auto transport_worker = *make_ucx_transport({.tls = GetParam()})->attach(loop);
   auto pending = *transport_worker->select(transport_worker->offer(), {1 << 20, 1 << 20});
   const Result<UcxParameters> server = UcxParameters::load(pending->parameters());
   ASSERT_TRUE(server.has_value());

@@ -21,7 +21,7 @@
 namespace hawser::transport {
 namespace {
 
-UcxOptions over(const std::string& tls) { return {.tls = tls, .error_mode = UcxErrorMode::none}; }
+UcxOptions over(const std::string& tls) { return {.tls = tls}; }
 
 TransportCase two_loops(const UcxOptions& options) {
   return transport_cases("ucx", [options] { return make_ucx_transport(options); }, {})[2];
@@ -91,16 +91,16 @@ TEST(UcxTransport, SignalHandlersStayTheProgramsOwn) {
 TEST(UcxTransport, PeersThatWantAnotherModeAreTold) {
   NEED_UCX(over("tcp"));
   Loop loop({.log = no_log()});
-  const auto without = make_ucx_transport({.tls = "tcp", .error_mode = UcxErrorMode::none})->attach(loop);
+  const auto default_mode = make_ucx_transport({.tls = "tcp"})->attach(loop);
   const auto peer = make_ucx_transport({.tls = "tcp", .error_mode = UcxErrorMode::peer})->attach(loop);
-  ASSERT_TRUE(without && peer);
-  const auto pending = (*without)->select((*peer)->offer(), {1 << 20, 1 << 20});
+  ASSERT_TRUE(default_mode && peer);
+  const auto pending = (*default_mode)->select((*peer)->offer(), {1 << 20, 1 << 20});
   ASSERT_FALSE(pending.has_value());
   EXPECT_NE(pending.error().text.find("error_mode"), std::string::npos) << pending.error().text;
 }
 
 TEST(UcxTransport, ConnectionsAreBounded) {
-  const UcxOptions options{.tls = "tcp,self", .error_mode = UcxErrorMode::none, .connections_max = 2};
+  const UcxOptions options{.tls = "tcp,self", .connections_max = 2};
   NEED_UCX(options);
   TransportPair pair(two_loops(options));
   ASSERT_TRUE(pair.attach().has_value());
@@ -440,7 +440,7 @@ class Hostile final : public UcxTarget {
   explicit Hostile(Loop& loop) : loop_(loop) {}
 
   void connect(TransportSink& sink) {
-    const UcxOptions options{.tls = "tcp,self", .error_mode = UcxErrorMode::none, .log_level = "fatal"};
+    const UcxOptions options{.tls = "tcp,self", .log_level = "fatal"};
     auto end = make_ucx_transport(options)->attach(loop_);
     ASSERT_TRUE(end.has_value()) << end.error().describe();
     transport_worker_ = *end;
