@@ -38,6 +38,9 @@ STAGES = {
 
 # Tests that may need an RDMA device or change the machine. If they were skipped here, they are run in the guest.
 RDMA_TESTS = "[Rr][Dd][Mm][Aa]|EachYamaScope"  # ctest uses this expression too, and has no option to ignore case.
+# Cases that take a third of the guest's time and repeat, with another kind of queue, device library or number, what
+# others test. Continuous integration omits them; `make rdma` runs them.
+LONG_RDMA_TESTS = r"UcxRdma/|/rdma_shared_queue$|LabRdma\.|Device\.AThousand"
 # Cases that one process with a sanitizer runs at most. A leak is found at the end of the process, as one of its last case.
 CASES_OF_A_PROCESS = 40
 # Labels of tests that only the stages of these names run.
@@ -229,9 +232,10 @@ def add_stage(totals, stage, run_stage):
         totals.failed.append(f"{stage}: check.py itself")
 
 
-def stages_beside_guest(names):
+def stages_beside_guest(names, short=False):
     """Runs the stages dev and rdma at once, and then thorough and gcc if they are among `names`, until the guest ends: it
-    emulates its processors and uses one of this machine's. Returns the totals of each of `names`."""
+    emulates its processors and uses one of this machine's. `short`: as of rdma_stage(). Returns the totals of each of
+    `names`."""
     outcomes = {name: Totals() for name in names}
     dev, rdma = outcomes["dev"], outcomes["rdma"]
     if not build_preset("dev", "dev", dev):
@@ -242,7 +246,7 @@ def stages_beside_guest(names):
 
     def run_guest():
         started = time.monotonic()
-        add_stage(rdma, "rdma", lambda: rdma_stage("rdma", here))
+        add_stage(rdma, "rdma", lambda: rdma_stage("rdma", here, short))
         rdma.seconds = {"tests": time.monotonic() - started}
 
     guest = threading.Thread(target=run_guest)
@@ -340,9 +344,9 @@ def in_guest(stage, names):
     return totals
 
 
-def rdma_stage(stage, before):
+def rdma_stage(stage, before, short=False):
     """Runs the tests that need the guest. `before`: the totals of this machine's tests, or None. Tests that run in the
-    guest are removed from the skipped ones there."""
+    guest are removed from the skipped ones there. `short`: without LONG_RDMA_TESTS, which count as skipped."""
     totals = Totals()
     if before is None:
         if not build_preset(stage, "dev", totals):
@@ -352,6 +356,10 @@ def rdma_stage(stage, before):
         totals.failed += before.failed
     skipped = [entry for entry in before.skipped if re.search(RDMA_TESTS, name_of(entry))]
     names = {name_of(entry) for entry in skipped}
+    if short:
+        long = {name for name in names if re.search(LONG_RDMA_TESTS, name)}
+        totals.skipped += [f"{stage}: {name} (long: make rdma runs it)" for name in sorted(long)]
+        names -= long
     print(f"{len(names)} tests need a device", flush=True)
     check = subprocess.run([RDMA_GUEST, "--check"], capture_output=True, text=True)
     print(check.stdout, end="", flush=True)
@@ -431,8 +439,8 @@ def load_results():
     return results
 
 
-def run_stages(stages):
-    """Yields (stage, Totals, seconds) for each stage when it ends."""
+def run_stages(stages, short=False):
+    """Yields (stage, Totals, seconds) for each stage when it ends. `short`: as of rdma_stage()."""
     stages = list(stages)
     while stages:
         stage = stages.pop(0)
@@ -444,9 +452,9 @@ def run_stages(stages):
         started = time.monotonic()
         try:
             if len(names) > 1:
-                outcomes = stages_beside_guest(names)
+                outcomes = stages_beside_guest(names, short)
             elif stage == "rdma":
-                outcomes = [rdma_stage(stage, None)]
+                outcomes = [rdma_stage(stage, None, short)]
             else:
                 run_stage = {"thorough": labelled_stage("dev", THOROUGH), "fuzz": labelled_stage("asan", FUZZ), "gcc": gcc_stage,
                              "asan": sanitized_stage, "tsan": sanitized_stage, "counters": counters_stage}.get(stage, test_stage)
@@ -469,13 +477,14 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stages", nargs="*", metavar="STAGE")
     parser.add_argument("--with-earlier", action="store_true", help="sum up with the stages of the call before")
+    parser.add_argument("--short", action="store_true", help="omit the tests of rdma that take long")
     arguments = parser.parse_args()
     unknown = set(arguments.stages) - set(STAGES)
     if unknown:
         parser.error(f"no such stage: {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
 
     results = load_results() if arguments.with_earlier else {}
-    for stage, totals, seconds in run_stages(arguments.stages or STAGES):
+    for stage, totals, seconds in run_stages(arguments.stages or STAGES, arguments.short):
         results[stage] = totals, seconds
         save_results(results)
     return 0 if print_summary(results) else 1

@@ -95,7 +95,7 @@ class RdmaStage(unittest.TestCase):
         for name in ("in_guest", "RDMA_GUEST"):
             self.addCleanup(setattr, check, name, getattr(check, name))
 
-    def run_stage(self, guest_status, result=None):
+    def run_stage(self, guest_status, result=None, short=False):
         def in_guest(stage, names):
             self.asked.append(names)
             return result
@@ -104,7 +104,7 @@ class RdmaStage(unittest.TestCase):
             check.RDMA_GUEST = pathlib.Path(folder, "guest")
             check.RDMA_GUEST.write_text(f"#!/bin/sh\necho no kernel\nexit {guest_status}\n")
             check.RDMA_GUEST.chmod(0o755)
-            return check.rdma_stage("rdma", self.before)
+            return check.rdma_stage("rdma", self.before, short)
 
     def test_run_in_the_guest(self):
         result = check.Totals()
@@ -112,6 +112,13 @@ class RdmaStage(unittest.TestCase):
         self.assertEqual(str(self.run_stage(0, result)), "1 passed, 0 failed, 0 skipped")
         self.assertEqual(self.asked, [{"transport_rdma.Device.Sends"}])
         self.assertEqual(self.before.skipped, ["dev: other.A.B (no such tool)"])
+
+    def test_short_leaves_long_ones_out(self):
+        self.before.skipped.append("dev: rdma.Device.AThousandConnects (no RDMA device here)")
+        result = check.Totals()
+        result.passed = 1
+        self.assertEqual(str(self.run_stage(0, result, short=True)), "1 passed, 0 failed, 1 skipped")
+        self.assertEqual(self.asked, [{"transport_rdma.Device.Sends"}])
 
     def test_no_guest(self):
         totals = self.run_stage(1)
@@ -182,7 +189,7 @@ class Stages(unittest.TestCase):
 
     def test_dev_rdma_thorough_and_gcc_run_together(self):
         for stages in (["dev", "rdma"], ["dev", "rdma", "thorough"], ["dev", "rdma", "thorough", "gcc"]):
-            with mock.patch.object(check, "stages_beside_guest", lambda names: [totals_of(len(name)) for name in names]):
+            with mock.patch.object(check, "stages_beside_guest", lambda names, short: [totals_of(len(name)) for name in names]):
                 found = self.run_stages(*stages)
             self.assertEqual([(stage, totals.passed) for stage, totals in found.items()], [(name, len(name)) for name in stages])
 
@@ -192,7 +199,7 @@ class Stages(unittest.TestCase):
                 return totals_of(1, (), ("dev: x.Rdma.Sends (no device)",))
             return totals_of(10)
 
-        def rdma_stage(stage, before):
+        def rdma_stage(stage, before, short):
             before.skipped.clear()
             return totals_of(1)
         with (mock.patch.object(check, "build_preset", lambda *_: True), mock.patch.object(check, "rdma_stage", rdma_stage),
