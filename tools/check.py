@@ -29,7 +29,7 @@ STAGES = {
     "dev": "Clang 19 with assertions: every functional test, examples, packaging, tidy",
     "rdma": "the everyday build's tests that need an RDMA device, in a guest with Soft-RoCE",
     "thorough": "the everyday build's tests that take long: each header alone, simulations for longer",
-    "gcc": "GCC 12, optimised, without warnings: every test again; the library as docs/install.md builds it",
+    "gcc": "GCC 12, optimised, without warnings: the tests that add code of another kind; the library as docs/install.md builds it",
     "asan": "address and undefined behaviour sanitizers",
     "fuzz": "each fuzzer of the build asan for a short while",
     "tsan": "thread sanitizer",
@@ -41,6 +41,8 @@ RDMA_TESTS = "[Rr][Dd][Mm][Aa]|EachYamaScope"  # ctest uses this expression too,
 # Cases that take a third of the guest's time and repeat, with another kind of queue, device library or number, what
 # others test. Continuous integration omits them; `make rdma` runs them.
 LONG_RDMA_TESTS = r"UcxRdma/|/rdma_shared_queue$|LabRdma\.|Device\.AThousand"
+# Tests of whole programs from the outside, which the stage dev runs too.
+PROGRAM_TESTS = r"^(environments|bench_smoke|cli_smoke|cli_call|reference)\."
 # Cases that one process with a sanitizer runs at most. A leak is found at the end of the process, as one of its last case.
 CASES_OF_A_PROCESS = 40
 # Labels of tests that only the stages of these names run.
@@ -159,10 +161,10 @@ def ctest_totals(stage, preset, name, *arguments, **options):
     return totals
 
 
-def test_stage(stage):
+def test_stage(stage, *arguments):
     totals = Totals()
     if build_preset(stage, stage, totals):
-        totals.add(ctest_totals(stage, stage, "ctest", "--label-exclude", f"^({THOROUGH}|{FUZZ})$"))
+        totals.add(ctest_totals(stage, stage, "ctest", "--label-exclude", f"^({THOROUGH}|{FUZZ})$", *arguments))
     return totals
 
 
@@ -203,7 +205,7 @@ def sanitized_stage(stage):
 
 def gcc_stage(stage):
     """Also builds the preset of docs/install.md, in which each target of the library is one compilation."""
-    totals = test_stage(stage)
+    totals = test_stage(stage, "--exclude-regex", PROGRAM_TESTS)
     started = time.monotonic()
     if configure("library") and build("library", "--", "--quiet"):
         totals.passed += 1
