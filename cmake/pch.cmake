@@ -47,5 +47,7 @@ endfunction()
 # hawser_batch(TARGET...): with HAWSER_BATCHES, the sources are compiled in batches. Names in unnamed namespaces
 # must differ within a target.
 function(hawser_batch)
-  set_target_properties(${ARGV} PROPERTIES UNITY_BUILD ${HAWSER_BATCHES} UNITY_BUILD_BATCH_SIZE 12)
+  if(HAWSER_BATCHES)
+    set_target_properties(${ARGV} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
 endfunction()
