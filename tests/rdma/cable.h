@@ -37,7 +37,9 @@ class Cable {
       there_ = there_ && run("ip address add " + here + "/32 dev " + end(number)) &&
                run("ip link set " + end(number) + " mtu 4200 up") && run("echo 1 > " + settings + "/accept_local") &&
                run("echo 0 > " + settings + "/rp_filter") &&
-               run("ip route add " + address(1 - number) + " dev " + end(number) + " src " + here + " table 79");
+               run("ip route add " + address(1 - number) + " dev " + end(number) + " src " + here + " table 79") &&
+               run("ip neighbor add " + address(1 - number) + " lladdr $(cat /sys/class/net/" + end(1 - number) +
+                   "/address) dev " + end(number) + " nud permanent");  // A busy system answers ARP too late.
     }
     there_ = there_ &&
              run("ip rule add pref 100 lookup local && ip rule add pref 10 to 10.79.200.0/30 iif lo lookup 79") &&
