@@ -4,8 +4,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/temporary_folder.h"
@@ -91,6 +94,51 @@ TEST(Connections, AClientThatHasEndedItsDirectionGetsAllReplies) {
       }
     }
   }
+}
+
+Task<void> note_stop(Background background, std::atomic<bool>& stopping) {
+  auto sleeping = Loop::current()->sleep(std::chrono::hours(1), background.stopping);
+  static_cast<void>(co_await std::move(sleeping));
+  stopping = true;
+}
+
+// A connection has sent commands to a shard whose loop has no connections. Their replies are long, so that they travel
+// several times after the stop has begun.
+TEST(Connections, ALoopServesTheConnectionsOfOthersWhileTheServerStops) {
+  KvServer server({.shards = 3});
+  RespPeer peer(server.address());
+  const std::string id = peer.call({"CLIENT", "ID"});
+  const unsigned home = static_cast<unsigned>(std::stoul(id.substr(1)) % 3);
+  ASSERT_EQ(home, 0U) << "loops get connections in turn";
+  std::string key = "key";
+  while (server.store.shard_of(server.store.key(key).hash) != 1) key += 'y';
+  EXPECT_EQ(peer.call({"SET", key, std::string(1 << 20, 'v')}), "+OK\r\n");
+
+  // Loops receive the stop in the order of their numbers: when the last one has it, it waits for all.
+  std::atomic<bool> stopping = false;
+  std::atomic<bool> spawned = false;
+  server.store.site(2).loop().post([&] {
+    EXPECT_TRUE(server.server().spawn([&stopping](Background background) { return note_stop(background, stopping); }));
+    spawned = true;
+  });
+  std::atomic<bool> blocked = true;
+  server.store.site(1).loop().post([&] {
+    while (blocked) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  constexpr std::uint64_t count = 8;
+  const std::uint64_t before = server.store.activity().commands;
+  std::string sent;
+  for (std::uint64_t i = 0; i < count; ++i) sent += request({"GET", key});
+  peer.send(sent);
+  while (!spawned || server.store.activity().commands < before + count) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::thread stop([&] { server.server().stop(std::chrono::seconds(60)); });
+  while (!stopping) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  blocked = false;
+  const std::string replies = peer.rest();
+  EXPECT_EQ(replies.size(), count * ((1 << 20) + std::string_view("$1048576\r\n\r\n").size()));
+  stop.join();
 }
 
 }  // namespace

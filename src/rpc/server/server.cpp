@@ -251,8 +251,9 @@ std::vector<Loop*> Server::State::list_loops() const {
 
 Result<void> Server::State::start_threads() {
   const std::size_t count = own_loops.size();
+  parts_left.store(count);
   for (std::size_t i = 0; i < count; ++i) {
-    loop_ends.push_back(std::make_unique<LoopEnd>(*own_loops[i]));
+    loop_ends.push_back(std::make_unique<LoopEnd>(*this));
     stop_orders.push_back(std::make_unique<StopOrder>(*this, i));
     own_loops[i]->post([this, i] { loops[i]->prepare_if_possible(); });
   }
@@ -263,6 +264,7 @@ Result<void> Server::State::start_threads() {
       threads.emplace_back([this, i] { serve(i); });
     } catch (const std::system_error& error) {
       threads_serving.fetch_sub(1);
+      parts_stopped(count - i);
       return fail(ErrorCode::limit_exceeded, "cannot start thread " + std::to_string(i + 1) + " of " +
                                                  std::to_string(count) + " (ServerOptions::threads): " + error.what());
     }
@@ -353,6 +355,11 @@ void Server::State::notify_loops(Duration grace) noexcept {
   } catch (const std::bad_alloc&) {
     // The loops stop nevertheless, within the grace that was requested before.
   }
+}
+
+void Server::State::parts_stopped(std::size_t count) noexcept {
+  if (parts_left.fetch_sub(count) != count) return;
+  for (const std::unique_ptr<Loop>& loop : own_loops) loop->stop();
 }
 
 void Server::State::log_stop(Duration grace) noexcept {

@@ -68,12 +68,15 @@ struct Server::State final : transport::AcceptSink {
   // The work that stop() posts to a loop. start() makes one for each loop, because stopping must not fail when memory
   // is exhausted.
   struct StopOrder;
-  // Ends a loop when its part of the server has stopped.
+  // The part of the server on one loop has stopped.
   struct LoopEnd final : rpc::ServerLoop::Stopped {
-    explicit LoopEnd(Loop& ending) noexcept : loop(ending) {}
-    void on_stopped() noexcept override { loop.stop(); }
-    Loop& loop;
+    explicit LoopEnd(State& server) noexcept : state(server) {}
+    void on_stopped() noexcept override { state.parts_stopped(1); }
+    State& state;
   };
+  // So many loops need no other loop any more. The loops end together: until then, each executes what connections and
+  // background work of the others post to it.
+  void parts_stopped(std::size_t count) noexcept;
 
   rpc::ServerShared shared;
   rpc::SchemaService schema{shared.dispatcher, *shared.health};
@@ -92,6 +95,7 @@ struct Server::State final : transport::AcceptSink {
   std::atomic<Duration::rep> stop_grace{forever.count()};  // The shortest grace that was requested.
   std::vector<std::thread> threads;
   std::atomic<std::size_t> threads_serving{0};
+  std::atomic<std::size_t> parts_left{0};         // Own loops whose part of the server has not stopped.
   std::unique_ptr<transport::Listener> listener;  // Runs on the first loop.
   std::size_t next_loop = 0;
   std::string address;
