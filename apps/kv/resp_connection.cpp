@@ -10,11 +10,25 @@
 namespace hawser::kv {
 
 char* StringReplies::more(std::size_t used, std::size_t bytes, std::size_t& size) {
-  constexpr std::size_t step = 256;
+  constexpr std::size_t step_min = 256;
+  constexpr std::size_t step_max = std::size_t{64} << 10;
   used_ += used;
-  size = bytes == 0 ? 0 : std::max(bytes, std::max(step, used_));
-  text_.resize(used_ + size);
+  size = bytes == 0 ? 0 : std::max(bytes, std::clamp(used_, step_min, step_max));
+  // The bytes are not initialised: memory that no reply uses is not touched.
+  text_.resize_and_overwrite(used_ + size, [](char*, std::size_t whole) { return whole; });
   return text_.data() + used_;
+}
+
+char* LongReply::more(std::size_t used, std::size_t bytes, std::size_t& size) {
+  constexpr std::size_t text_bytes_max = std::size_t{64} << 10;
+  resp::ReplyMemory& text = text_;
+  if (pieces_ == nullptr) {
+    if (bytes == 0 || text_.text().size() + bytes <= text_bytes_max) return text.more(used, bytes, size);
+    text.more(used, 0, size);
+    pieces_ = std::make_unique<ReplyPieces>();
+    used = 0;
+  }
+  return static_cast<resp::ReplyMemory&>(*pieces_).more(used, bytes, size);
 }
 
 RespConnection::RespConnection(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
@@ -512,13 +526,14 @@ void RespConnection::finish_part(std::uint64_t slot, std::uint32_t part, std::st
 void RespConnection::fail_waiting(Waiting& waiting, std::string error) {
   waiting.error = std::move(error);
   std::string().swap(waiting.text);
+  waiting.pieces.reset();
   std::vector<std::string>().swap(waiting.parts);
   held_replies_ -= std::exchange(waiting.bytes, 0);
 }
 
 void RespConnection::write_ready() {
   while (!waiting_.empty() && waiting_.front().parts_left == 0 && !closed()) {
-    const Waiting ready = std::move(waiting_.front());
+    Waiting ready = std::move(waiting_.front());
     waiting_.pop_front();
     ++first_slot_;
     held_replies_ -= ready.bytes;
@@ -528,10 +543,13 @@ void RespConnection::write_ready() {
       out().number(ready.sum);
     } else if (ready.route == Route::keys_list || ready.route == Route::all_list) {
       out().array(ready.route == Route::keys_list ? ready.parts.size() : ready.elements);
-      for (const std::string& part : ready.parts) out().raw(part);
+      // Each exists once: here, or in the queue.
+      for (std::string& part : ready.parts) out().raw(std::exchange(part, {}));
       out().raw(ready.text);
     } else {
       out().raw(ready.text);
+      if (ready.pieces != nullptr) [[unlikely]]
+        ready.pieces->move_to(out(), ready.pieces->size());
     }
     if (ready.close) return close_after_replies();
   }

@@ -13,6 +13,7 @@
 #include "kv/clients.h"
 #include "kv/commands.h"
 #include "kv/password_gate.h"
+#include "kv/reply_pieces.h"
 #include "kv/store.h"
 #include "kv/transaction.h"
 #include "protocol/resp/resp_session.h"
@@ -35,6 +36,21 @@ class StringReplies final : public resp::ReplyMemory {
 
   std::string text_;
   std::size_t used_ = 0;
+};
+
+// One reply that waits: in a string, and behind its first 64 KiB in pieces.
+class LongReply final : public resp::ReplyMemory {
+ public:
+  std::string& text() noexcept { return text_.text(); }
+  // Null if the text is the whole reply.
+  std::unique_ptr<ReplyPieces>& pieces() noexcept { return pieces_; }
+  std::size_t size() noexcept { return text_.text().size() + (pieces_ == nullptr ? 0 : pieces_->size()); }
+
+ private:
+  char* more(std::size_t used, std::size_t bytes, std::size_t& size) override;
+
+  StringReplies text_;
+  std::unique_ptr<ReplyPieces> pieces_;
 };
 
 // Commands of one connection that another shard executes, and their replies. It travels to that shard's loop and back,
@@ -133,9 +149,10 @@ class RespConnection final : public resp::RespSession {
     std::int64_t sum = 0;
     std::size_t elements = 0;
     std::string text = {};
+    std::unique_ptr<ReplyPieces> pieces = {};  // They follow the text.
     std::vector<std::string> parts = {};
     std::string error = {};
-    std::size_t bytes = 0;  // `text` and `parts` have so many.
+    std::size_t bytes = 0;  // `text`, `pieces` and `parts` have so many.
     bool close = false;
     std::uint64_t durable = 0;  // It waits for the log with this number; 0: it does not.
   };
@@ -269,13 +286,14 @@ template <class Write>
 void RespConnection::reply(Write write, bool waits) {
   if (waiting_.empty() && !waits) [[likely]]
     return write(out());
-  StringReplies memory;
+  LongReply memory;
   resp::ReplyWriter to(memory);
   to.set_version(version_);
   write(to);
   to.flush();
-  waiting_.push_back({.text = std::move(memory.text())});
-  charge(waiting_.back(), waiting_.back().text.size());
+  const std::size_t bytes = memory.size();
+  waiting_.push_back({.text = std::move(memory.text()), .pieces = std::move(memory.pieces())});
+  charge(waiting_.back(), bytes);
 }
 
 }  // namespace hawser::kv

@@ -167,18 +167,14 @@ void RespConnection::on_transaction(Transaction& done) {
   barred_ = closing_;
   if (done.kind() == Transaction::Kind::exec) unwatch();
   end_multi();
-  StringReplies memory;
-  resp::ReplyWriter to(memory);
-  to.set_version(version_);
-  write_exec(done, to);
-  to.flush();
-  Waiting& waiting = waiting_.front();
-  waiting.parts_left = 0;
-  waiting.text = std::move(memory.text());
-  charge(waiting, waiting.text.size());
-  if (std::exchange(quitting_, false)) close_now(true);
+  // No other reply waits, so this one goes into the queue.
+  write_exec(done, out());
+  if (closed()) return;
+  const bool last = waiting_.front().close;
+  waiting_.pop_front();
+  ++first_slot_;
+  std::exchange(quitting_, false) || last ? close_now(false) : flush_replies();
   if (starting_) return;
-  write_ready();
   if (closed() || !charge_replies()) return;
   send_batches();
   go_on();
@@ -191,8 +187,8 @@ void RespConnection::write_exec(Transaction& done, resp::ReplyWriter& to) {
     case Transaction::Outcome::executed: break;
   }
   if (done.kind() == Transaction::Kind::exec) to.array(done.size());
-  done.each([&](const Command& command, Arguments arguments, std::string_view reply) {
-    command.route == Route::connection ? execute_own(command, arguments, to) : to.raw(reply);
+  done.each([&](const Command& command, Arguments arguments, std::size_t reply_bytes) {
+    command.route == Route::connection ? execute_own(command, arguments, to) : done.replies().move_to(to, reply_bytes);
   });
 }
 

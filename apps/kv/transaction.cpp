@@ -38,7 +38,7 @@ void Transaction::add(const Command& command, Arguments arguments) {
 std::vector<Site*> Transaction::sites_of_all() {
   Store& store = home_.store();
   std::vector<bool> held(store.shards(), store.shards() == 1);
-  each([&](const Command& command, Arguments arguments, std::string_view) {
+  each([&](const Command& command, Arguments arguments, std::size_t) {
     switch (command.route) {
       case Route::connection: return;
       case Route::cursor: held[site_of(command, arguments).index()] = true; return;
@@ -116,14 +116,13 @@ void Transaction::execute_commands() {
       if (const std::string* const why = site->write_refusal()) return refuse(RespConnection::log_error(*why));
     }
   }
-  StringReplies memory;
-  resp::ReplyWriter out(memory);
+  resp::ReplyWriter out(replies_);
   out.set_version(resp3_ ? 3 : 2);
   std::size_t index = 0;
-  each([&](const Command& command, Arguments arguments, std::string_view) {
+  each([&](const Command& command, Arguments arguments, std::size_t) {
     if (command.route != Route::connection) {
       Site& site = site_of(command, arguments);
-      if (memory.text().size() > reply_bytes_max && replies_with_value(command, arguments)) {
+      if (replies_.size() > reply_bytes_max && replies_with_value(command, arguments)) {
         out.error(values_too_long);
       } else {
         Execution execution{site, out, arguments,
@@ -134,9 +133,8 @@ void Transaction::execute_commands() {
       }
       out.flush();
     }
-    items_[index++].reply_end = memory.text().size();
+    items_[index++].reply_end = replies_.size();
   });
-  replies_ = std::move(memory.text());
 }
 
 void Transaction::refuse(std::string error) {

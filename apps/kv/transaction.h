@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kv/commands.h"
+#include "kv/reply_pieces.h"
 #include "kv/shard_holds.h"
 #include "kv/watches.h"
 
@@ -44,7 +45,9 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   Outcome outcome() const noexcept { return outcome_; }
   // The reply of a transaction that was refused.
   const std::string& error() const noexcept { return error_; }
-  // Calls `visit(command, arguments, reply)` for each command in order. Commands of the connection have no reply.
+  // The replies of all commands, each with the length that each() shows.
+  ReplyPieces& replies() noexcept { return replies_; }
+  // Calls `visit(command, arguments, reply_bytes)` for each command in order. Commands of the connection have no reply.
   template <class Visit>
   void each(Visit visit) const {
     std::size_t byte = 0;
@@ -57,8 +60,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
         arguments.push_back(std::string_view(bytes_).substr(byte, sizes_[size]));
         byte += sizes_[size++];
       }
-      visit(*item.command, Arguments(arguments),
-            replies_.empty() ? std::string_view() : std::string_view(replies_).substr(reply, item.reply_end - reply));
+      visit(*item.command, Arguments(arguments), item.reply_end - reply);
       reply = item.reply_end;
     }
   }
@@ -93,7 +95,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   std::shared_ptr<WatchedKeys> watched_;
 
   std::vector<Site*> sites_;
-  std::string replies_;
+  ReplyPieces replies_;
   Outcome outcome_ = Outcome::executed;
   std::string error_;
   std::mutex mutex_;  // Guards what follows, and error_ and outcome_ after execute().

@@ -1,13 +1,17 @@
 // MULTI, EXEC, DISCARD, WATCH, and commands about keys of several shards.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "hawser/client.h"
 #include "hawser/kv.h"
+#include "kv/test/kv_process.h"
 #include "kv/test/resp_peer.h"
 
 namespace hawser::kv {
@@ -319,6 +323,44 @@ TEST(Transactions, RepliesOfWritesAreBounded) {
   EXPECT_EQ(peer.call({"STRLEN", "a"}), ":" + std::to_string(bytes) + "\r\n");
 }
 
+std::size_t status_mib(pid_t process, std::string_view field) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field)) return std::stoul(line.substr(field.size())) >> 10;
+  }
+  return 0;
+}
+
+// 40 MiB of the store, 120 MiB of replies, and one of them twice while it goes from the transaction into the queue.
+TEST(Transactions, RepliesExistOnce) {
+  const ServeProcess server({"--threads", "1", "--index", "0", "--transports", "none"});
+  ASSERT_NE(server.address, "");
+  const bool sanitized = status_mib(server.process(), "VmSize:") > std::size_t{1} << 20;
+  if (sanitized) GTEST_SKIP() << "a sanitizer keeps memory that was freed";
+  RespPeer peer(server.address);
+  constexpr std::size_t bytes = std::size_t{40} << 20;
+  constexpr std::size_t count = 3;
+  ASSERT_EQ(peer.call({"SET", "a", std::string(bytes, 'a')}), "+OK\r\n");
+  std::string sent = request({"MULTI"});
+  std::string expected = "+OK\r\n";
+  for (std::size_t i = 0; i < count; ++i) {
+    sent += request({"GETEX", "a", "PERSIST"});
+    expected += queued;
+  }
+  peer.send(sent + request({"EXEC"}));
+  expected += "*3\r\n";
+  // The replies are read without being kept.
+  std::size_t left = expected.size() + count * (std::string_view("$41943040\r\n\r\n").size() + bytes);
+  while (left != 0) {
+    char arrived[65536];
+    const ssize_t got = recv(peer.descriptor(), arrived, sizeof arrived, 0);
+    ASSERT_GT(got, 0) << left;
+    left -= std::min(left, static_cast<std::size_t>(got));
+  }
+  EXPECT_EQ(peer.call({"PING"}), "+PONG\r\n");
+  EXPECT_LT(status_mib(server.process(), "VmHWM:"), 300U);
+}
+
 TEST(Transactions, AreDurableTogether) {
   const TemporaryFolder folder;
   const LogOptions log{.folder = folder.path(), .shards = {.sync = LogSync::always}};
@@ -343,8 +385,10 @@ TEST(Transactions, AreDurableTogether) {
 
 TEST(SeveralShards, MsetSetsAllOrNothing) {
   for (const unsigned shards : {1U, 3U}) {
-    KvServer server(
-        {.memory_bytes = shards * (std::size_t{2} << 20), .policy = MemoryPolicy::refuse, .shards = shards});
+    KvServer server({.memory_bytes = shards * (std::size_t{2} << 20),
+                     .policy = MemoryPolicy::refuse,
+                     .shards = shards,
+                     .clock = [] { return std::int64_t{1'000'000}; }});
     RespPeer peer(server.address());
     const std::vector<std::string> keys = keys_of_shards(server.store, 6);
     EXPECT_EQ(peer.call({"SET", keys[0], "old", "EX", "1000"}), "+OK\r\n");
