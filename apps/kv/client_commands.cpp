@@ -117,6 +117,21 @@ void RespConnection::run_client(Arguments arguments, resp::ReplyWriter& to) {
   } else if (is("caching")) {
     to.error(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled");
+  } else if (is("trackinginfo")) {
+    to.map(3);
+    to.bulk("flags");
+    to.raw(to.resp3() ? "~1\r\n" : "*1\r\n");
+    to.bulk("off");
+    to.bulk("redirect");
+    to.number(-1);
+    to.bulk("prefixes");
+    to.array(0);
+  } else if (is("pause")) {
+    to.error("ERR clients cannot be paused");
+  } else if (is("unpause")) {
+    to.ok();  // None is paused.
+  } else if (is("unblock")) {
+    to.number(0);  // No command blocks its client.
   } else if (is("getredir")) {
     to.number(-1);
   } else if (is("reply")) {

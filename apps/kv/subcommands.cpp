@@ -1,6 +1,7 @@
 // The subcommands of CLIENT, CONFIG, COMMAND and OBJECT.
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "kv/commands.h"
 #include "kv/set_options.h"
@@ -15,13 +16,23 @@ struct Subcommand {
 };
 
 constexpr Subcommand subcommands[] = {
-    {"client", "setname", 3},  {"client", "getname", 2},  {"client", "id", 2},        {"client", "info", 2},
-    {"client", "setinfo", 4},  {"client", "no-evict", 3}, {"client", "no-touch", 3},  {"client", "tracking", -3},
-    {"client", "caching", 3},  {"client", "getredir", 2}, {"client", "reply", 3},     {"client", "list", -2},
-    {"client", "kill", -3},    {"config", "get", -3},     {"config", "resetstat", 2}, {"command", "count", 2},
-    {"command", "docs", -2},   {"command", "info", -2},   {"command", "list", -2},    {"command", "getkeys", -4},
-    {"object", "encoding", 3}, {"object", "freq", 3},     {"object", "idletime", 3},  {"object", "refcount", 3},
+    {"client", "setname", 3},      {"client", "getname", 2},   {"client", "id", 2},       {"client", "info", 2},
+    {"client", "setinfo", 4},      {"client", "no-evict", 3},  {"client", "no-touch", 3}, {"client", "tracking", -3},
+    {"client", "trackinginfo", 2}, {"client", "caching", 3},   {"client", "getredir", 2}, {"client", "reply", 3},
+    {"client", "list", -2},        {"client", "kill", -3},     {"client", "pause", -3},   {"client", "unpause", 2},
+    {"client", "unblock", -3},     {"client", "help", 2},      {"config", "get", -3},     {"config", "resetstat", 2},
+    {"config", "help", 2},         {"command", "count", 2},    {"command", "docs", -2},   {"command", "info", -2},
+    {"command", "list", -2},       {"command", "getkeys", -4}, {"command", "help", 2},    {"object", "encoding", 3},
+    {"object", "freq", 3},         {"object", "idletime", 3},  {"object", "refcount", 3},
 };
+
+std::string upper(std::string_view name) {
+  std::string text(name);
+  for (char& c : text) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c & ~0x20);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -38,9 +49,21 @@ std::string subcommand_error(const Command& command, Arguments arguments) {
   }
   if (!container) return {};
   constexpr std::size_t shown_max = 128;
-  std::string upper(command.name);
-  for (char& c : upper) c = static_cast<char>(c & ~0x20);
-  return "ERR unknown subcommand '" + std::string(arguments[1].substr(0, shown_max)) + "'. Try " + upper + " HELP.";
+  return "ERR unknown subcommand '" + std::string(arguments[1].substr(0, shown_max)) + "'. Try " + upper(command.name) +
+         " HELP.";
+}
+
+bool write_help(const Command& command, Arguments arguments, resp::ReplyWriter& out) {
+  if (arguments.size() != 2 || !is_word(arguments[1], "help")) return false;
+  std::vector<std::string> lines;
+  for (const Subcommand& one : subcommands) {
+    if (one.command == command.name) lines.push_back(upper(one.name));
+  }
+  if (lines.empty()) return false;
+  out.array(lines.size() + 1);
+  out.status(upper(command.name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+  for (const std::string& line : lines) out.status(line);
+  return true;
 }
 
 }  // namespace hawser::kv
