@@ -2,6 +2,7 @@
 #include <iterator>
 #include <new>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,7 +35,9 @@ void remember(Execution& e, Pair& pair) {
   pair.version_before = entry->version;
 }
 
-// Restores what set_pairs() has changed. Every new value goes first, so that there is memory for the old ones.
+// Restores what set_pairs() has changed. Every new value goes first, so that there is memory for the old ones. An old
+// value may still have no room: where the system limits addresses, values lie between the free ones. Its key does not
+// exist then.
 void restore(Execution& e, std::span<const Pair> changed) {
   for (const Pair& one : changed) {
     if (Entry* const entry = find_unread(e, one.key)) shard_of(e, one.key).remove(*entry);
@@ -42,7 +45,8 @@ void restore(Execution& e, std::span<const Pair> changed) {
   for (const Pair& one : changed) {
     // A key may occur twice.
     if (!one.before || find_unread(e, one.key) != nullptr) continue;
-    shard_of(e, one.key).restore(one.key, *one.before, one.expires_at_before, one.version_before);
+    // log_lost() finds the keys for which this fails.
+    static_cast<void>(shard_of(e, one.key).restore(one.key, *one.before, one.expires_at_before, one.version_before));
   }
 }
 
@@ -78,8 +82,19 @@ bool set_or_restore(Execution& e, std::span<const Pair> pairs) {
   return true;
 }
 
-// Sets all pairs or none. False: there is no memory.
-bool set_pairs(Execution& e) {
+// A refused command has changed nothing that the logs must see, apart from old values that could not be restored.
+// Returns the number of their keys.
+std::size_t log_lost(Execution& e, std::span<const Pair> pairs) {
+  std::set<std::string_view> lost;  // A key may occur twice.
+  for (const Pair& one : pairs) {
+    if (!one.before || find_unread(e, one.key) != nullptr || !lost.insert(one.key.bytes).second) continue;
+    shard_of(e, one.key).log_remove(one.key);
+  }
+  return lost.size();
+}
+
+// Sets all pairs or none. False: there is no memory, and `lost` keys have lost their old values.
+bool set_pairs(Execution& e, std::size_t& lost) {
   const StoreOptions& options = e.site.store().options();
   const bool evicts = options.policy == MemoryPolicy::evict;
   std::size_t bytes = 0;
@@ -104,12 +119,22 @@ bool set_pairs(Execution& e) {
   pairs.insert(pairs.end(), std::make_move_iterator(present.begin()), std::make_move_iterator(present.end()));
   if (evicts) return set_or_restore(e, pairs);
   // A crash, or a client that reads without calls, never finds a change that is taken back.
+  bool set = false;
   {
     const PausedLogs paused(e, pairs);
-    if (!set_or_restore(e, pairs)) return false;
+    set = set_or_restore(e, pairs);
+  }
+  if (!set) {
+    lost = log_lost(e, pairs);
+    return false;
   }
   for (const Pair& one : pairs) shard_of(e, one.key).log_set(*find_unread(e, one.key));
   return true;
+}
+
+void refuse_with_loss(Execution& e, std::size_t lost) {
+  e.out.error(std::string(no_memory) + " The old values of " + std::to_string(lost) +
+              " keys had no room any more, and these keys do not exist: set them again, one by one");
 }
 
 bool check_pairs(Execution& e, std::string_view command) {
@@ -157,7 +182,9 @@ void rename_key(Execution& e, bool only_new) {
 
 void run_mset(Execution& e) {
   if (!check_pairs(e, "mset")) return;
-  set_pairs(e) ? e.out.ok() : e.out.error(no_memory);
+  std::size_t lost = 0;
+  if (set_pairs(e, lost)) return e.out.ok();
+  lost == 0 ? e.out.error(no_memory) : refuse_with_loss(e, lost);
 }
 
 void run_msetnx(Execution& e) {
@@ -165,7 +192,8 @@ void run_msetnx(Execution& e) {
   for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
     if (find_unread(e, key_of(e, e.arguments[i])) != nullptr) return e.out.number(0);
   }
-  set_pairs(e) ? e.out.number(1) : e.out.error(no_memory);
+  std::size_t lost = 0;  // No key had a value.
+  set_pairs(e, lost) ? e.out.number(1) : e.out.error(no_memory);
 }
 
 void run_rename(Execution& e) { rename_key(e, false); }

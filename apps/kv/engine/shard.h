@@ -140,6 +140,10 @@ class Shard {
   void log_set(Entry& entry) {
     for (ChangeLog* log : logs_) log->on_set({entry.key(), entry.hash}, entry.value(), entry.expires_at, entry.version);
   }
+  // The same for a key that was removed meanwhile.
+  void log_remove(const Key& key) {
+    for (ChangeLog* log : logs_) log->on_remove(key);
+  }
   // Later versions are at least `version`.
   void raise_version(std::uint64_t version) noexcept {
     if (version_ < version) version_ = version;
