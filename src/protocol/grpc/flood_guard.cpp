@@ -14,6 +14,7 @@ constexpr std::uint8_t settings_frame = 4;
 constexpr std::uint8_t ping_frame = 6;
 constexpr std::uint8_t window_update_frame = 8;
 constexpr std::uint8_t continuation_frame = 9;
+constexpr std::uint8_t unknown_frame = 0xFF;
 constexpr std::uint8_t end_stream_flag = 1;
 constexpr std::uint8_t padded_flag = 8;
 
@@ -34,7 +35,9 @@ bool FloodGuard::receive(Bytes bytes, Time now) noexcept {
     refilled_ += gained * token_time;
     give(std::min(gained, limits_.tokens_max));
   }
-  while (!bytes.empty()) {
+  const std::size_t given = bytes.size();
+  disguised_ = false;
+  while (!bytes.empty() && !disguised_) {
     if (skip_ != 0) {
       const std::size_t part = std::min(skip_, bytes.size());
       skip_ -= part;
@@ -50,6 +53,7 @@ bool FloodGuard::receive(Bytes bytes, Time now) noexcept {
     skip_ = (std::size_t{header_[0]} << 16) | (std::size_t{header_[1]} << 8) | header_[2];
     if (!on_frame()) return false;
   }
+  counted_ = given - bytes.size();
   return true;
 }
 
@@ -85,7 +89,15 @@ bool FloodGuard::on_request_frame(bool headers, bool end) noexcept {
   return true;
 }
 
+// A reset of an idle stream is a connection error for nghttp2 (RFC 9113, section 5.1). But clients of grpcio send one
+// for a call that they cancel before its HEADERS have left, and would lose all calls of the connection. HEADERS of
+// lower streams may follow. A client that has opened no stream has nothing to lose.
 void FloodGuard::on_reset() noexcept {
+  if (server_ && highest_id_ != 0 && stream_id() > highest_id_ && stream_id() % 2 != 0) {
+    header_[3] = unknown_frame;
+    disguised_ = true;
+    return;
+  }
   std::uint32_t& entry = streams_[stream_id() / 2 % remembered_streams];
   if (server_ && entry / 2 == stream_id()) entry |= ended;
 }

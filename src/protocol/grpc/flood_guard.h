@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "hawser/bytes.h"
@@ -52,9 +53,18 @@ class FloodGuard {
   explicit FloodGuard(const FloodLimits& limits, bool preface) noexcept
       : limits_(limits), tokens_(limits.tokens_max), skip_(preface ? preface_bytes : 0), server_(preface) {}
 
-  // Counts received bytes. False if the connection must end. Then code() is the reason of its GOAWAY; with calm_code
-  // the peer has no tokens left and reason() names the kind of the last frame, with others it is the fault.
+  // Counts received bytes: all, or those before the payload of the first frame that is disguised. False if the
+  // connection must end. Then code() is the reason of its GOAWAY; with calm_code the peer has no tokens left and
+  // reason() names the kind of the last frame, with others it is the fault.
   bool receive(Bytes bytes, Time now) noexcept;
+  // The bytes that the last receive() has counted.
+  std::size_t counted() const noexcept { return counted_; }
+  // True if the last one of them ends the header of a frame that nghttp2 must not see as it is: header() is the header
+  // of an unknown kind of frame, which nghttp2 skips.
+  bool disguised() const noexcept { return disguised_; }
+  // The header of the last frame; its first header_bytes() bytes have arrived while it is not complete.
+  Bytes header() const noexcept { return std::as_bytes(std::span(header_)); }
+  std::size_t header_bytes() const noexcept { return header_bytes_; }
   std::uint32_t code() const noexcept { return code_; }
   // Takes tokens for something that the connection did because of the peer.
   bool take(std::int64_t tokens, std::string_view why) noexcept {
@@ -105,7 +115,9 @@ class FloodGuard {
   bool clock_known_ = false;
   std::size_t skip_;  // Bytes before the next frame's header.
   std::array<std::uint8_t, frame_header_bytes> header_{};
-  std::size_t header_bytes_ = 0;
+  std::size_t header_bytes_ = 0;  // 0 once it is complete.
+  std::size_t counted_ = 0;
+  bool disguised_ = false;
   std::string_view reason_;
   std::uint32_t code_ = calm_code;
   // The streams of the client that it has opened last. An entry is twice the id, plus 1 if the client has ended or

@@ -52,26 +52,7 @@ Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
   receiving_ = true;
   unpacked_ = 0;
   receive_block_ = block;
-  if (!guard_.receive(bytes, now)) {
-    const std::string reason(guard_.reason());
-    if (guard_.code() != FloodGuard::calm_code) {
-      fail_as(guard_.code(), {ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                              "HTTP/2: " + std::string(nghttp2_http2_strerror(guard_.code())) + " (" + reason + ")"});
-    } else {
-      fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-            "the peer sends too many " + reason + " beside what is of use"});
-    }
-  } else {
-    const auto read =
-        nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-    if (read < 0 && !failure_) {
-      fail({read == NGHTTP2_ERR_NOMEM ? ErrorCode::internal : ErrorCode::protocol_error, ErrorScope::connection,
-            Initiator::peer, 0, "HTTP/2: " + std::string(nghttp2_strerror(static_cast<int>(read)))});
-    } else if (guard_.exhausted() && !failure_) {
-      fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-            "the peer causes too many " + std::string(guard_.reason())});
-    }
-  }
+  while (!bytes.empty() && receive_frames(bytes)) bytes = bytes.subspan(guard_.counted());
   receive_block_ = nullptr;
   receiving_ = false;
   try {
@@ -81,6 +62,44 @@ Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
   }
   if (failure_) return std::unexpected(*failure_);
   return {};
+}
+
+// Gives the bytes that the guard counts to nghttp2. The header of a frame is held back until it is complete, because
+// the guard may disguise it. False if the connection must end.
+bool Machine::receive_frames(Bytes bytes) {
+  std::array<std::byte, FloodGuard::frame_header_bytes> held{};
+  std::size_t held_bytes = guard_.header_bytes();
+  std::memcpy(held.data(), guard_.header().data(), held_bytes);
+  if (!guard_.receive(bytes, now_)) {
+    const std::string reason(guard_.reason());
+    if (guard_.code() != FloodGuard::calm_code) {
+      fail_as(guard_.code(), {ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+                              "HTTP/2: " + std::string(nghttp2_http2_strerror(guard_.code())) + " (" + reason + ")"});
+    } else {
+      fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+            "the peer sends too many " + reason + " beside what is of use"});
+    }
+    return false;
+  }
+  const std::size_t kept = guard_.disguised() ? FloodGuard::frame_header_bytes : guard_.header_bytes();
+  const std::size_t ready = held_bytes + guard_.counted() - kept;
+  held_bytes = std::min(held_bytes, ready);
+  return give_frames(Bytes(held.data(), held_bytes)) && give_frames(bytes.first(ready - held_bytes)) &&
+         (!guard_.disguised() || give_frames(guard_.header()));
+}
+
+bool Machine::give_frames(Bytes bytes) {
+  if (bytes.empty()) return true;
+  const auto read =
+      nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  if (read < 0 && !failure_) {
+    fail({read == NGHTTP2_ERR_NOMEM ? ErrorCode::internal : ErrorCode::protocol_error, ErrorScope::connection,
+          Initiator::peer, 0, "HTTP/2: " + std::string(nghttp2_strerror(static_cast<int>(read)))});
+  } else if (guard_.exhausted() && !failure_) {
+    fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+          "the peer causes too many " + std::string(guard_.reason())});
+  }
+  return !failure_;
 }
 
 void Machine::fail(Error why) {

@@ -205,6 +205,8 @@ class Machine {
   struct Callbacks;
   friend struct Callbacks;
 
+  bool receive_frames(Bytes bytes);
+  bool give_frames(Bytes bytes);
   Stream* take_slot();
   void close_stream(Stream& stream, std::uint32_t http2_code);
   void drop_output(Stream& stream) noexcept;

@@ -388,6 +388,46 @@ TEST(GrpcStreamStates, ALowerStreamThanTheLastOneEndsTheConnection) {
       << why(server);
 }
 
+// grpcio resets a call that it cancels before its HEADERS have left. The other calls of the connection go on, wherever
+// the bytes are cut, and also if HEADERS of a lower stream, or of the same one, follow.
+TEST(GrpcStreamStates, ResetsOfStreamsThatHaveNotBeenOpenedAreIgnored) {
+  const auto headers = [](std::uint32_t id) { return frame(1, 4, id, request_fields("/stream")); };
+  const auto reset = [](std::uint32_t id) { return frame(3, 0, id, std::string("\0\0\0\10", 4)); };
+  const std::string first = hello() + headers(1);
+  const std::string bytes = reset(7) + reset(9) + headers(5) + headers(7) + reset(5) + frame(0, 1, 1, {});
+  const std::string_view view = bytes;
+  for (std::size_t cut = 0; cut <= view.size(); ++cut) {
+    ServerLog server;
+    server.silent = true;
+    ASSERT_TRUE(server.feed(first)) << why(server);
+    for (const std::string_view part : {view.substr(0, cut), view.substr(cut)}) {
+      ASSERT_TRUE(server.feed(part)) << cut << why(server);
+    }
+    EXPECT_EQ(take_output(server.machine, server.output).find("idle"), std::string::npos);
+    EXPECT_EQ(server.events[1].back(), "end") << cut;
+    EXPECT_EQ(server.events[5].back(), "closed 8") << cut;
+    EXPECT_EQ(server.events[7].size(), 1U) << cut;
+    EXPECT_EQ(server.events.count(9), 0U) << cut;
+  }
+  ServerLog bytewise;
+  bytewise.silent = true;
+  for (const char byte : first + bytes) ASSERT_TRUE(bytewise.feed(std::string(1, byte))) << why(bytewise);
+  EXPECT_EQ(bytewise.events[1].back(), "end");
+  // They are counted as other resets, and a stream of the server is left to nghttp2, as is the first frame of all.
+  ServerLog flooded;
+  EXPECT_TRUE(flooded.feed(hello() + headers(1)));
+  std::size_t count = 0;
+  while (count < 10'000 && flooded.feed(reset(99))) ++count;
+  EXPECT_LE(count, 2100U);
+  EXPECT_THAT(why(flooded), HasSubstr("RST_STREAM"));
+  for (const std::string& wrong : {headers(1) + reset(2), reset(1)}) {
+    ServerLog server;
+    static_cast<void>(server.feed(hello() + wrong));
+    take_output(server.machine, server.output);
+    EXPECT_THAT(why(server), HasSubstr("PROTOCOL_ERROR"));
+  }
+}
+
 // The guard remembers the last streams only. It does not take an old one for one that was never opened.
 TEST(GrpcStreamStates, OldStreamsAreForgotten) {
   FloodGuard guard({}, true);
