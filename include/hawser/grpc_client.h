@@ -24,10 +24,11 @@ struct GrpcClientOptions {
   Duration connect_timeout = std::chrono::seconds(5);
   Duration call_timeout = std::chrono::seconds(30);  // Default of CallOptions::timeout; `forever`: none.
   // Bounds. A call that exceeds one fails with an error that names the bound.
-  std::size_t calls_in_flight_max = 4096;                      // Calls above the server's own limit wait in a queue.
-  std::size_t message_bytes_max = std::size_t{4} << 20;        // One received message, after decompression.
-  std::size_t metadata_bytes_max = std::size_t{16} << 10;      // One received header list, as HTTP/2 counts it.
-  std::size_t send_backlog_bytes_max = std::size_t{64} << 20;  // Requests that are not sent yet.
+  std::size_t calls_in_flight_max = 4096;                  // Calls above the server's own limit wait in a queue.
+  std::size_t message_bytes_max = std::size_t{4} << 20;    // One received message, after decompression.
+  std::size_t metadata_bytes_max = std::size_t{16} << 10;  // One received header list, as HTTP/2 counts it.
+  // Requests that are not sent yet. Beside them, four times as much may wait in streams whose server does not read.
+  std::size_t send_backlog_bytes_max = std::size_t{64} << 20;
   std::uint32_t stream_window_bytes = 512 * 1024;  // Bytes of a stream, and of the connection, that the server may send
   std::uint32_t connection_window_bytes = 4 * 1024 * 1024;  // before they have been taken.
   // Messages of at least compression_bytes_min bytes are compressed. Compressed replies are accepted in any case.

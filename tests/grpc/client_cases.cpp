@@ -448,6 +448,47 @@ TEST(GrpcClientStreams, AreReadToTheirEndAfterTheServerHasEndedThem) {
   }(loop, peer.address));
 }
 
+// Streams whose server does not read them hold more than the mark. Other streams and calls of the connection go on, as
+// long as the requests alone are below it.
+TEST(GrpcClientStreams, StreamsThatTheServerDoesNotReadDoNotStopTheOthers) {
+  Server server;
+  register_raw_service(server);
+  server.enable(grpc({.stream_window_bytes = 65'535}));
+  ASSERT_TRUE(server.start());
+  Loop loop;
+  GrpcClient client(loop, {.send_backlog_bytes_max = 256 * 1024});
+  const auto work = [](GrpcClient& used, std::string address) -> Task<void> {
+    AWAIT(connected, used.connect(address));
+    REQUIRE_OK(connected);
+    const CallOptions limit{.timeout = 60s};  // Detects a hang.
+    const Raw item{std::string(100'000, 'x')};
+    std::vector<StreamingCall<&remote::hold>> held;
+    for (int i = 0; i < 5; ++i) {
+      AWAIT(opened, used.open<&remote::hold>(limit));
+      REQUIRE_OK(opened);
+      auto writer = opened->writer();
+      for (int k = 0; k < 2; ++k) {
+        AWAIT(written, writer.write(item));
+        REQUIRE_OK(written);
+      }
+      held.push_back(std::move(*opened));
+    }
+    AWAIT(stream, used.open<&remote::converse>(limit));
+    REQUIRE_OK(stream);
+    auto writer = stream->writer();
+    AWAIT(written, writer.write(item));
+    REQUIRE_OK(written);
+    auto reader = stream->reader();
+    AWAIT(echoed, reader.next());
+    REQUIRE(echoed && *echoed && (*echoed)->bytes == item.bytes);
+    AWAIT(reply, used.call<&remote::echo>(limit, item));
+    EXPECT_TRUE(reply) << error_of(reply);
+    AWAIT(ended, stream->finish());
+    EXPECT_TRUE(ended) << error_of(ended);
+  };
+  loop.run(work(client, server.address()));
+}
+
 TEST(GrpcClientQueue, CallsThatTimeOutWhileTheyWaitForAStreamFreeTheirSlots) {
   Server server;
   register_raw_service(server);

@@ -116,6 +116,15 @@ Task<Result<void>> converse(Context& context, Reader<Raw> in, Writer<Raw> out) {
   }
 }
 
+// Reads none of the messages.
+Task<Result<Raw>> hold(Context& context, Reader<Raw>) {
+  const Running running;
+  auto pause = context.loop().sleep(std::chrono::hours(1), context.token());
+  Result<void> slept = co_await std::move(pause);
+  if (!slept) co_return std::unexpected(slept.error());
+  co_return Raw();
+}
+
 // Sends messages until the server stops or the caller cancels.
 Task<Result<void>> watch(Context& context, Raw, Writer<Raw> out) {
   const Running running;
@@ -163,6 +172,7 @@ void register_raw_service(Server& server) {
   add<sum>(server, "Sum");
   add<converse>(server, "Converse");
   add<watch>(server, "Watch");
+  add<hold>(server, "Hold");
   add<succeed_at>(server, "SucceedAt");
 }
 

@@ -27,10 +27,11 @@ class RawBodies final : public detail::JsonTranscoder {
   std::string_view encoding() const noexcept override { return "proto"; }
 };
 
-// Number of handlers of Sleep, Converse and Watch that run.
+// Number of handlers of Sleep, Converse, Hold and Watch that run.
 std::atomic<int>& raw_handlers_running();
 
-// Registers "test.Raw/..." : Echo, Bulk, Sleep, Running, Deadline, Fail, Count, Sum, Converse, Watch, SucceedAt.
+// Registers "test.Raw/..." : Echo, Bulk, Sleep, Running, Deadline, Fail, Count, Sum, Converse, Hold, Watch,
+// SucceedAt.
 void register_raw_service(Server& server);
 
 }  // namespace hawser::testing_tools

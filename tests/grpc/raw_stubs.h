@@ -19,6 +19,7 @@ Result<Raw> nothing(Raw);
 Result<Raw> succeed_at(Raw);
 Task<Result<void>> count(Raw, Writer<Raw>);
 Task<Result<Raw>> sum(Reader<Raw>);
+Task<Result<Raw>> hold(Reader<Raw>);
 Task<Result<void>> converse(Reader<Raw>, Writer<Raw>);
 
 }  // namespace remote
@@ -39,6 +40,8 @@ template <>
 inline constexpr std::string_view method_name_override<&remote::count> = "test.Raw/Count";
 template <>
 inline constexpr std::string_view method_name_override<&remote::sum> = "test.Raw/Sum";
+template <>
+inline constexpr std::string_view method_name_override<&remote::hold> = "test.Raw/Hold";
 template <>
 inline constexpr std::string_view method_name_override<&remote::converse> = "test.Raw/Converse";
 

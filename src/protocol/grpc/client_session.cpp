@@ -9,6 +9,7 @@
 
 #include "hawser/detail/const_buffers.h"
 #include "protocol/grpc/header_values.h"
+#include "protocol/grpc/send_room.h"
 #include "protocol/grpc/status.h"
 #include "rpc/client/client_session.h"
 #include "rpc/session/wake_writers.h"
@@ -21,6 +22,8 @@ using detail::CallOperation;
 
 constexpr std::size_t receive_block_bytes = 64 * 1024;
 constexpr std::size_t pieces_max = 64;
+// So many times send_backlog_bytes_max may wait in streams whose server does not read.
+constexpr std::size_t waiting_marks_max = 4;
 
 MachineOptions machine_options(const GrpcClientOptions& options) {
   return {.server = false,
@@ -101,7 +104,7 @@ bool ClientSession::may_send(CallOperation& operation) {
                   std::to_string(options_.calls_in_flight_max) +
                       " calls (calls_in_flight_max) are in flight: wait for replies, or raise it");
   }
-  if (!has_room()) {
+  if (!may_begin(request)) {
     return refuse(ErrorCode::overloaded,
                   "send_backlog_bytes_max bytes of requests wait to be sent: the server is slower than the calls");
   }
@@ -384,7 +387,24 @@ void ClientSession::on_sent(Stream& stream, std::uint32_t credit) {
 }
 
 bool ClientSession::has_room() const noexcept {
-  return output_.bytes() + machine_.waiting_bytes() <= options_.send_backlog_bytes_max;
+  const std::size_t mark = options_.send_backlog_bytes_max;
+  const std::size_t waiting = machine_.waiting_bytes();
+  return SendRoom{output_.bytes(), waiting, mark, waiting / waiting_marks_max < mark}.for_items();
+}
+
+// No credit bounds requests with one message, but the number of their bytes. They are counted only if there may be too
+// many. A request with a stream begins without a message.
+bool ClientSession::may_begin(const CallOperation::Request& request) const noexcept {
+  const std::size_t mark = options_.send_backlog_bytes_max;
+  std::size_t bytes = output_.bytes();
+  if (bytes + machine_.waiting_bytes() <= mark) return true;
+  if (!has_room()) return false;
+  if (request.streams_in) return true;
+  machine_.for_each([&](const Stream& stream) {
+    const CallOperation* const operation = operation_of(stream);
+    if (operation == nullptr || !operation->request().streams_in) bytes += stream.out_bytes;
+  });
+  return bytes <= mark;
 }
 
 // ---- The connection ----

@@ -89,6 +89,7 @@ class ClientSession final : public rpc::ProtocolSession,
   struct Delivery;
   Task<void> unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed);
   bool may_send(detail::CallOperation& operation);
+  bool may_begin(const detail::CallOperation::Request& request) const noexcept;
   Stream* open(const detail::CallOperation::Request& request, Time deadline);
   void send(detail::CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome);
   detail::CallOperation* operation_of(const Stream& stream) const noexcept;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hawser/detail/json_transcoder.h"
+#include "protocol/grpc/send_room.h"
 #include "protocol/grpc/status.h"
 #include "rpc/session/wake_writers.h"
 #include "wire/metadata.h"
@@ -302,10 +303,8 @@ void ServerSession::on_sent(Stream& stream, std::uint32_t credit) {
   if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_credit(credit));
 }
 
-// Items that wait for the windows of other streams do not stop a writer while there is memory: each stream is bounded
-// by its own credit.
 bool ServerSession::has_room() const noexcept {
-  return backlog() <= backlog_mark() && (memory_left() || backlog() + machine_.waiting_bytes() <= backlog_mark());
+  return SendRoom{backlog(), machine_.waiting_bytes(), backlog_mark(), memory_left()}.for_items();
 }
 
 // ---- Replies ----
