@@ -40,11 +40,11 @@ class InnerCall final : public CallOperation, public rpc::FurtherStreams {
     if (error()) return std::unexpected(*error());
     return {};
   }
-  // Ends the request with `error` and resumes the awaiter at once. False: the request has ended by itself.
+  // Ends the request with `error`, unless it has ended by itself, and resumes the awaiter at once. False: none awaits.
   bool stop(const Error& error) {
-    if (!in_flight_) return false;
+    if (!in_flight_ && queued_on_ == nullptr) return false;
     const std::coroutine_handle<> waiting = waiting_;
-    channel_->cancel(id_, error);
+    if (in_flight_) channel_->cancel(id_, error);
     if (!done()) return false;
     if (queued_on_ != nullptr) queued_on_->forget(waiting);
     waiting.resume();

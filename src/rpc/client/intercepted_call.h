@@ -30,8 +30,8 @@ class InterceptedCall final : public InterceptorChain<OutgoingCall> {
 
   // Runs the interceptors until they wait. They may end: this object is destroyed then.
   void start();
-  // The caller does not wait any more. If the interceptors wait for the reply, next() returns `error`. Afterwards they
-  // are destroyed where they wait. Destroys this object.
+  // The caller does not wait any more. If the interceptors wait for the reply, next() returns `error`, or how the
+  // request has ended just before. Afterwards they are destroyed where they wait. Destroys this object.
   void stop(const Error& error);
   // Ends the application's operation with `error`. This object is to be destroyed.
   void fail_outer(Error error);
