@@ -36,9 +36,10 @@ CALLS_FEW = 1000
 CALLS_MANY = 5000
 CALLS_ALLOCATING = 20_000
 # A sleep or a full socket in one run only increases the difference, so the least of several is the cost of a call.
-INSTRUCTION_RUNS = 3
-# The steady state has no allocation. A queue may still grow for the first time in one run, but not in each.
-ALLOCATION_RUNS = 3
+INSTRUCTION_RUNS_MAX = 8
+# The steady state has no allocation. A queue may still grow for the first time in one run, on a busy machine in every
+# fourth one, but not in each.
+ALLOCATION_RUNS_MAX = 20
 
 
 class Failed(Exception):
@@ -69,7 +70,7 @@ def instructions_of(program, shape, calls, *words):
 def instructions_per_call(program, shape, ceiling, *words):
     """Returns the counts of the first run within `ceiling`, or else the least count of each side."""
     least = {}
-    for _ in range(INSTRUCTION_RUNS):
+    for _ in range(INSTRUCTION_RUNS_MAX):
         few = instructions_of(program, shape, CALLS_FEW, *words)
         many = instructions_of(program, shape, CALLS_MANY, *words)
         counted = {side: round((many[side] - few[side]) / (CALLS_MANY - CALLS_FEW)) for side in SIDES}
@@ -80,9 +81,14 @@ def instructions_per_call(program, shape, ceiling, *words):
 
 
 def allocations(program, shape, *words):
-    """Returns the counts of the best of a few runs."""
-    runs = [json.loads(run([program, "calls", *shape, WARM_UP, CALLS_ALLOCATING, *words])) for _ in range(ALLOCATION_RUNS)]
-    return {side: min(one[side] for one in runs) for side in SIDES}
+    """Returns the least counts of several runs, which end when they are 0."""
+    least = dict.fromkeys(SIDES, CALLS_ALLOCATING)
+    for _ in range(ALLOCATION_RUNS_MAX):
+        one = json.loads(run([program, "calls", *shape, WARM_UP, CALLS_ALLOCATING, *words]))
+        least = {side: min(least[side], one[side]) for side in SIDES}
+        if not any(least.values()):
+            break
+    return least
 
 
 def main():
