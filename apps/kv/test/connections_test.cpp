@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/temporary_folder.h"
@@ -94,6 +95,20 @@ TEST(Connections, AClientThatHasEndedItsDirectionGetsAllReplies) {
       }
     }
   }
+}
+
+// Errors about subcommands advise HELP.
+TEST(Connections, HelpNamesTheSubcommands) {
+  KvServer server({});
+  RespPeer peer(server.address());
+  EXPECT_EQ(peer.call({"CLIENT", "NOTHING"}), "-ERR unknown subcommand 'NOTHING'. Try CLIENT HELP.\r\n");
+  for (const auto& [command, subcommand] :
+       {std::pair{"CLIENT", "TRACKINGINFO"}, {"CONFIG", "GET"}, {"COMMAND", "DOCS"}}) {
+    const std::string reply = peer.call({command, "HELP"});
+    EXPECT_EQ(reply.front(), '*') << reply;
+    EXPECT_NE(reply.find("\r\n+" + std::string(subcommand) + "\r\n"), std::string::npos) << reply;
+  }
+  EXPECT_EQ(peer.call({"CLIENT", "PAUSE", "10"}), "-ERR clients cannot be paused\r\n");
 }
 
 Task<void> note_stop(Background background, std::atomic<bool>& stopping) {
