@@ -39,8 +39,7 @@ class Server:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen([*self.words, self.address, *self.tls], stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen([*self.words, self.address, *self.tls], stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         check(line.startswith("listening on "), "the server says", repr(line))
         self.address = line.split()[-1]
