@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that snippets.py and links.py find what they are for, and that reference.py writes what users need."""
+"""Shows that snippets.py, links.py and test_index.py find their faults, and that reference.py writes what users need."""
 
 import pathlib
 import tempfile
@@ -8,6 +8,7 @@ import unittest
 import links
 import reference
 import snippets
+import test_index
 
 PAGE = """# Page
 
@@ -123,6 +124,22 @@ class DocsTest(unittest.TestCase):
             self.assertIn(part, page)
         for part in ("Hidden", "size_", "other_", "~Box", "delete", "internals", "class Loop", "file comment", "return"):
             self.assertNotIn(part, page)
+
+    def test_an_index_of_tests_that_lacks_a_test_or_has_a_wrong_path_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for file in ("src/a/test/b_test.cpp", "tests/c_test.cpp", "tests/c/part.cpp", "tests/d/tool.py",
+                         "fuzz/e_fuzz.cpp", "tools/f_test.py", "docs/tests.md"):
+                (root / file).parent.mkdir(parents=True, exist_ok=True)
+                (root / file).touch()
+            whole = "`src/a/test` `tests/c_test.cpp` `tests/d` `fuzz/e_fuzz.cpp` `tools/f_test.py`"
+            (root / "docs/tests.md").write_text(whole, encoding="utf-8")
+            self.assertEqual(list(test_index.findings(root)), [])
+            for path in whole.replace("`", "").split():
+                (root / "docs/tests.md").write_text(whole.replace(f"`{path}`", ""), encoding="utf-8")
+                self.assertIn(f"{path} is not in a table", list(test_index.findings(root))[0])
+            (root / "docs/tests.md").write_text(whole + "`src/b/test`", encoding="utf-8")
+            self.assertIn("src/b/test does not exist", list(test_index.findings(root))[0])
 
 
 if __name__ == "__main__":
