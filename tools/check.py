@@ -381,11 +381,11 @@ def counters_stage(stage):
     """Prints the times of the parts of a call. Then counts the cost of a whole call, which fails above its limits."""
     totals = Totals()
     started = time.monotonic()
-    if not (configure("counters") and build("counters", "--target", "hawser-microbench", "--", "--quiet")):
+    if not (configure("release") and build("release", "--target", "hawser-microbench", "--", "--quiet")):
         totals.failed.append(f"{stage}: build")
         return totals
     totals.seconds["build"] = time.monotonic() - started
-    program = ROOT / "build" / "counters" / "bench" / "hawser-microbench"
+    program = ROOT / "build" / "release" / "bench" / "hawser-microbench"
     for name, command in (("hawser-microbench", (program, "--benchmark_min_time=0.05")),
                           ("apps/bench/micro/counters.py", (sys.executable, "-B", "apps/bench/micro/counters.py", program))):
         if run(*command):
