@@ -24,7 +24,7 @@ class TextTranscoder final : public detail::JsonTranscoder {
  public:
   Result<Buffer> arguments_from_json(std::string_view json) const override {
     if (json.size() < 2 || json.front() != '"' || json.back() != '"') {
-      return fail(ErrorCode::invalid_argument, "the JSON is no text");
+      return fail(ErrorCode::invalid_argument, "the JSON is not a text");
     }
     return Buffer::copy_of(text_body(json.substr(1, json.size() - 2)));
   }

@@ -65,7 +65,7 @@ int run_command(int argc, char** argv) {
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty()) {
-      const std::string given = argc > 1 ? fmt::format("\"{}\" is no command", argv[1]) : "no command";
+      const std::string given = argc > 1 ? fmt::format("\"{}\" is not a command", argv[1]) : "no command";
       fmt::print(stderr, "hawser: {}: hawser --help lists them\n", given);
     } else {
       const std::string name = app.get_subcommands().front()->get_name();

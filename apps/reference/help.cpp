@@ -80,7 +80,7 @@ int HelpCommand::run() const {
   for (const std::string& word : of_) {
     const auto known = of->get_subcommands([&](const CLI::App* one) { return one->get_name() == word; });
     if (known.empty()) {
-      fmt::print(stderr, "{0} help: \"{1}\" is no command: {0} help lists them\n", program_.get_name(), word);
+      fmt::print(stderr, "{0} help: \"{1}\" is not a command: {0} help lists them\n", program_.get_name(), word);
       return wrong_options_status;
     }
     of = known.front();

@@ -136,7 +136,7 @@ Result<void> set_ratio(const Tracer& tracer, std::string_view value) {
   double ratio = -1;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ratio);
   if (error != std::errc() || end != value.data() + value.size()) ratio = -1;
-  if (!tracer.set_ratio(ratio)) return fail(ErrorCode::invalid_argument, "it is no number from 0 to 1");
+  if (!tracer.set_ratio(ratio)) return fail(ErrorCode::invalid_argument, "it is not a number from 0 to 1");
   return {};
 }
 
@@ -148,7 +148,8 @@ Result<void> set_failed_calls(const Tracer& tracer, std::string_view value) {
 
 Result<void> set_slow_calls(const Tracer& tracer, std::string_view value) {
   const std::optional<Duration> given = rpc::duration_of(value);
-  if (!given) return fail(ErrorCode::invalid_argument, "it is no duration with its unit, such as 200ms, nor forever");
+  if (!given)
+    return fail(ErrorCode::invalid_argument, "it is not a duration with its unit, such as 200ms, nor forever");
   tracer.set_slow_calls(*given);
   return {};
 }

@@ -122,7 +122,7 @@ std::unexpected<Error> RecordReader::damaged(std::string what) const {
 
 Result<void> RecordReader::header() {
   if (bytes_.size() < header_bytes || as_text(bytes_.first(magic.size())) != magic) {
-    return fail(ErrorCode::protocol_error, "this is no recording of hawser record: it does not begin with HAWSREC");
+    return fail(ErrorCode::protocol_error, "this is not a recording of hawser record: it does not begin with HAWSREC");
   }
   ByteReader reader(bytes_.subspan(magic.size()));
   const auto given = reader.number<std::uint32_t>();

@@ -22,7 +22,7 @@ std::uint64_t number(const char* variable, std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    throw std::invalid_argument("hawser: " + std::string(variable) + "=" + std::string(text) + " is no number");
+    throw std::invalid_argument("hawser: " + std::string(variable) + "=" + std::string(text) + " is not a number");
   }
   return value;
 }

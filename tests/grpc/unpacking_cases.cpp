@@ -172,7 +172,7 @@ TEST(GrpcUnpackingLengths, AFalseLengthIsFound) {
   EXPECT_EQ(protocol::grpc::announced_bytes(Encoding::gzip, kept.bytes()), 0x20000U);
   const Result<Buffer> out = protocol::grpc::unpack(
       {.encoding = Encoding::gzip, .bytes = kept, .bytes_max = 0x20000, .message_bytes_max = 4 << 20});
-  EXPECT_ERROR(out, protocol_error, "it is no valid gzip");
+  EXPECT_ERROR(out, protocol_error, "it is not a valid gzip");
 }
 
 // The only thread of the pool is busy: the loop answers other calls, and does not decompress in its place.

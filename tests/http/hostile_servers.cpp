@@ -97,9 +97,9 @@ TEST(HttpClientStreamAlone, BodiesThatCannotBeUsed) {
     const std::string coding = "Content-Encoding: gzip\r\n";
     cases.push_back({ok(packed.substr(0, packed.size() - 3), coding), ErrorCode::protocol_error, "is not complete",
                      std::string(900, 'x'), false, true});
-    cases.push_back(
-        {ok(packed + "evil", coding), ErrorCode::protocol_error, "no valid gzip", std::string(900, 'x'), false, true});
-    cases.push_back({ok("plain text", coding), ErrorCode::protocol_error, "no valid gzip", "", false, true});
+    cases.push_back({ok(packed + "evil", coding), ErrorCode::protocol_error, "is not a valid gzip",
+                     std::string(900, 'x'), false, true});
+    cases.push_back({ok("plain text", coding), ErrorCode::protocol_error, "is not a valid gzip", "", false, true});
     const std::string longer = *http1::gzip(as_bytes(std::string(5000, 'x')));
     cases.push_back({ok(longer, coding), ErrorCode::limit_exceeded, "stream_bytes_max", "", false, true});
   }

@@ -60,7 +60,7 @@ TEST(ThrownTexts, OfAReplyThatIsRead) {
     AWAIT(wordless, client.call<thrown_texts::answer>(1));
     EXPECT_ERROR(wordless, internal, "reading the reply threw an exception without a text");
     AWAIT(number, client.call<thrown_texts::answer>(0));
-    EXPECT_ERROR(number, internal, "reading the reply threw something that is no std::exception");
+    EXPECT_ERROR(number, internal, "reading the reply threw something that is not a std::exception");
   }(loop));
 }
 

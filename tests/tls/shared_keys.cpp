@@ -128,7 +128,7 @@ TEST_F(TlsSharedKeys, AreLongRandomAndHexadecimal) {
   EXPECT_EQ(refusal({key("a", " 12 \n" + std::string(62, '1'))}), "");
   for (const std::string& digits : {std::string(), std::string(62, '1'), std::string(65, '1'), std::string(130, '1'),
                                     std::string(64, 'g'), std::string(63, '1') + "-", std::string(1 << 20, '1')}) {
-    EXPECT_HAS(refusal({key("a", digits)}), "is no shared key: write 64 to 128 hexadecimal digits") << digits.size();
+    EXPECT_HAS(refusal({key("a", digits)}), "is not a shared key: write 64 to 128 hexadecimal digits") << digits.size();
   }
   EXPECT_HAS(refusal({{"a", "/nowhere/a.key"}}), "cannot read /nowhere/a.key");
   EXPECT_HAS(refusal({{"", key("a", '1').file}}), "has 0 bytes: give it 1 to 128");

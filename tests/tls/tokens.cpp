@@ -250,7 +250,7 @@ TEST_F(TlsTokens, WithAnotherAlgorithmAreRefused) {
   }
   // A key of another kind, by its name, and a key of the token's own.
   EXPECT_WHY(why(verifier, hs256(good_claims(), R"({"alg":"HS256","kid":"r"})")), "no such key");
-  EXPECT_WHY(why(verifier, hs256(good_claims(), R"({"alg":"HS256","kid":7})")), "is no text");
+  EXPECT_WHY(why(verifier, hs256(good_claims(), R"({"alg":"HS256","kid":7})")), "is not a text");
   secret = "another secret of more than 32 bytes";
   EXPECT_WHY(why(verifier, hs256(good_claims(), "{\"alg\":\"HS256\",\"jwk\":" + hmac_json() + "}")),
              "signature is wrong");
@@ -276,8 +276,8 @@ TEST_F(TlsTokens, ThatAreNotForThisTimeOrServerAreRefused) {
     EXPECT_WHY(with(from + to + "\"exp\":" + end), "no end") << end;
   }
   EXPECT_WHY(with(from + to + "\"exp\":-1"), "expired");
-  EXPECT_WHY(with(from + to + R"("nbf":"1",)" + until), "is no number");
-  EXPECT_WHY(with(from + to + R"("sub":7,)" + until), "is no text");
+  EXPECT_WHY(with(from + to + R"("nbf":"1",)" + until), "is not a number");
+  EXPECT_WHY(with(from + to + R"("sub":7,)" + until), "is not a text");
   EXPECT_WHY(with(from + from + to + until), "no JSON object");
   // The bounds of time, with the tolerance of 10 s.
   const std::string limited = hs256("{" + from + to + R"("nbf":1799999000,)" + until + "}");

@@ -36,7 +36,7 @@ Cell read_cell(const std::string& text, Wait wait) {
   unsigned concurrency = 0;
   if (std::sscanf(text.c_str(), "%15[^:]:%zux%u", mode, &cell.size_bytes, &concurrency) != 3 || !parse_mode(mode) ||
       cell.size_bytes < 1 || concurrency < 1) {
-    throw CLI::ValidationError("--cell", text + " is no cell, such as pipeline:128x16");
+    throw CLI::ValidationError("--cell", text + " is not a cell, such as pipeline:128x16");
   }
   cell.mode = *parse_mode(mode);
   cell.concurrency = concurrency;

@@ -57,7 +57,7 @@ std::expected<RunFile, std::string> read_run_file(const std::string& path) try {
   }
   return run;
 } catch (const json::exception& error) {
-  return std::unexpected(path + " is no file of --json: " + error.what());
+  return std::unexpected(path + " is not a file of --json: " + error.what());
 }
 
 }  // namespace hawser::bench

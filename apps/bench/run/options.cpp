@@ -58,7 +58,7 @@ template <class Number>
 Number read_number(const std::string& option, const std::string& text, Number min, Number max) {
   const std::optional<Number> number = parse_number<Number>(text);
   if (!number || !(*number >= min && *number <= max)) {
-    refuse(option, fmt::format("\"{}\" is no number from {} to {}", text, min, max));
+    refuse(option, fmt::format("\"{}\" is not a number from {} to {}", text, min, max));
   }
   return *number;
 }
@@ -127,7 +127,7 @@ std::size_t read_size(const std::string& option, const std::string& text) {
   const std::optional<std::size_t> size = parse_size(text);
   if (!size || *size < 1 || *size > size_bytes_max) {
     refuse(option,
-           fmt::format("\"{}\" is no size: give 1 to {}, such as 128, 4K or 8M", text, format_size(size_bytes_max)));
+           fmt::format("\"{}\" is not a size: give 1 to {}, such as 128, 4K or 8M", text, format_size(size_bytes_max)));
   }
   return *size;
 }
@@ -139,7 +139,7 @@ unsigned read_concurrency(const std::string& option, const std::string& text) {
 SizeAndConcurrency read_pair(const std::string& option, const std::string& text) {
   const std::size_t cross = text.find('x');
   if (cross == std::string::npos) {
-    refuse(option, fmt::format("\"{}\" is no cell: give SIZExCONCURRENCY, such as 4Kx64", text));
+    refuse(option, fmt::format("\"{}\" is not a cell: give SIZExCONCURRENCY, such as 4Kx64", text));
   }
   return {read_size(option, text.substr(0, cross)), read_concurrency(option, text.substr(cross + 1))};
 }
@@ -170,7 +170,7 @@ void add_table(CLI::App& app, Options& options) {
       "With --mode connections, keep fewer calls in flight where they would hold more memory [512M]",
       [&options](const std::string& option, const std::string& text) {
         const std::optional<std::size_t> bytes = parse_size(text);
-        if (!bytes || *bytes < 1) refuse(option, fmt::format("\"{}\" is no size, such as 512M or 2G", text));
+        if (!bytes || *bytes < 1) refuse(option, fmt::format("\"{}\" is not a size, such as 512M or 2G", text));
         options.bytes_in_flight_max = *bytes;
       });
   app.add_flag("--registered", options.registered,
@@ -313,7 +313,7 @@ void add_cpu(CLI::App& app, const std::string& name, std::optional<int>& cpu, st
         const std::vector<int> usable = usable_processors();
         const std::optional<int> number = parse_number<int>(text);
         if (!number || (*number != -1 && std::ranges::find(usable, *number) == usable.end())) {
-          refuse(option, fmt::format("\"{}\" is no processor that may be used: give one of {}, or -1 for no pinning",
+          refuse(option, fmt::format("\"{}\" is not a processor that may be used: give one of {}, or -1 for no pinning",
                                      text, fmt::join(usable, ", ")));
         }
         cpu = *number;

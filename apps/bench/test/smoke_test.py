@@ -140,8 +140,8 @@ def options(program):
         (["run", "--sizes", "128,128"], ["twice"]),
         (["run", "--sizes", ""], ["--sizes"]),
         (["run", "--concurrency", "0"], ["from 1 to"]),
-        (["run", "--seconds", "0"], ["no number from"]),
-        (["run", "--seconds", "nan"], ["no number from"]),
+        (["run", "--seconds", "0"], ["is not a number from"]),
+        (["run", "--seconds", "nan"], ["is not a number from"]),
         (["run", "--mode", "pipeline,serial"], ["serial", "pipeline, connections"]),
         (["run", "--wait", "sleep"], ["sleep", "spin, busy_poll or event"]),
         (["run", "--poller", "kqueue"], ["kqueue", "auto, epoll or io_uring"]),
@@ -151,8 +151,8 @@ def options(program):
         (["run", "--protocol", "http", "--mode", "pipeline"], ["its own connection"]),
         (["run", "--protocol", "http", "--rate", "10"], ["without --rate"]),
         (["run", "--server-cpu", "9999"], ["9999", "-1 for no pinning"]),
-        (["run", "--bytes-in-flight", "lots"], ["no size"]),
-        (["run", "--call-timeout", "-1"], ["no number from"]),
+        (["run", "--bytes-in-flight", "lots"], ["is not a size"]),
+        (["run", "--call-timeout", "-1"], ["is not a number from"]),
         (["run", "--json", "/nowhere/out.json"], ["cannot write /nowhere/out.json"]),
         (["run", "--wrong"], ["--wrong"]),
         (["compare", "--peers", "baseline,thrift"], ["thrift", "baseline, grpc, capnp, ucx"]),
@@ -306,7 +306,7 @@ def report(program):
         check(sum(element.tag.endswith("}svg") for element in page.iter()) == 4, "plots")
         page_file.write_text("{}")
         result = run(program, "report", str(page_file), "-o", str(json_file))
-        check(result.returncode == 1 and "is no file of --json" in result.stderr, "a file that is none")
+        check(result.returncode == 1 and "is not a file of --json" in result.stderr, "a file that is none")
         check(json.loads(json_file.read_text())["cells"], "the output was touched")
 
 

@@ -241,7 +241,7 @@ Result<PeerPlan> peer_plan(std::string_view address) {
       port = rest.substr(1);
     } else if (!rest.empty()) {
       return fail(ErrorCode::invalid_argument,
-                  fmt::format("'{}' is no host: write [ADDRESS] or [ADDRESS]:PORT", address));
+                  fmt::format("'{}' is not a host: write [ADDRESS] or [ADDRESS]:PORT", address));
     }
     host = host.substr(1, close - 1);
   } else if (std::ranges::count(host, ':') == 1) {
@@ -253,7 +253,7 @@ Result<PeerPlan> peer_plan(std::string_view address) {
   if (host.empty() || error != std::errc() || end != port.data() + port.size() || number == 0 || number > 65'535) {
     return fail(
         ErrorCode::invalid_argument,
-        fmt::format("'{}' is no host with a port from 1 to 65535: write HOST, HOST:PORT or [IPv6]:PORT", address));
+        fmt::format("'{}' is not a host with a port from 1 to 65535: write HOST, HOST:PORT or [IPv6]:PORT", address));
   }
   plan.host = host;
   plan.port = port;

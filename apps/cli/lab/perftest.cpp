@@ -37,7 +37,7 @@ std::expected<double, std::string> run_perftest(const PerftestPlan& plan) {
   const bool plain = std::all_of(plan.device.begin(), plan.device.end(), [](unsigned char letter) {
     return std::isalnum(letter) != 0 || letter == '_' || letter == '-' || letter == '.';
   });
-  if (!plain) return std::unexpected("the device's name is no name: " + plan.device);
+  if (!plain) return std::unexpected("the device's name is not a name: " + plan.device);
   const std::string tool = fmt::format("ib_{}_bw", hawser::lab::to_string(plan.transfer));
   const std::string command = fmt::format(
       "{} -F --report_gbits -d {} -i {} -s {} -n {} -p {}{}", tool, plan.device, plan.port, plan.size_bytes,

@@ -75,7 +75,7 @@ def functions():
         expect(("call", address, "demo::echo", "@/nowhere"), 2, "", "/nowhere")
         result = expect(("call", address, "demo::echo", "7"), 2, "", "string: give")
         assert "demo::echo(string)\n  returns string\n" in result.stderr, result.stderr
-        expect(("call", address, "demo::echo", '"a', ), 2, "", "no valid JSON")
+        expect(("call", address, "demo::echo", '"a', ), 2, "", "invalid JSON")
         expect(("call", address, "demo::echo"), 2, "")
         expect(("call", address, "demo::echo", '"a"', '"b"'), 2, "", "one JSON argument")
         expect(("call", address, "demo::nothing"), 5, "", "no method demo::nothing")

@@ -238,7 +238,7 @@ Run add_top(CLI::App& command) {
   command.add_option("--sort", options->order, "Order of the methods")
       ->capture_default_str()
       ->check(CLI::IsMember({"rate", "calls", "errors", "latency"}));
-  command.add_option("--rows", options->rows, "Lines of each view, where the output is no terminal")
+  command.add_option("--rows", options->rows, "Lines of each view, where the output is not a terminal")
       ->capture_default_str()
       ->check(CLI::Range(10U, 10'000U));
   command.add_flag("--once", options->once, "Show one view and end");

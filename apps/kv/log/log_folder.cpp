@@ -56,7 +56,7 @@ class MappedFile {
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     struct stat status{};
     if (!file.valid() || fstat(file.get(), &status) != 0) return folder_error("read", path, std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) return folder_error("read", path, "it is no regular file");
+    if (!S_ISREG(status.st_mode)) return folder_error("read", path, "it is not a regular file");
     bytes_ = static_cast<std::size_t>(status.st_size);
     if (bytes_ == 0) return {};
     void* const mapped = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file.get(), 0);

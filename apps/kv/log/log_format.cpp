@@ -71,7 +71,7 @@ std::string synced_record(const LogHeader& header, std::uint64_t offset) {
 
 Result<LogHeader> LogReader::header() {
   if (!bytes_.starts_with(log_magic)) {
-    return fail(ErrorCode::protocol_error, "it is no log of hawser-kv: it does not begin with HWKVLOG");
+    return fail(ErrorCode::protocol_error, "it is not a log of hawser-kv: it does not begin with HWKVLOG");
   }
   // The first 16 bytes are the same in all versions.
   const auto damaged = [] {

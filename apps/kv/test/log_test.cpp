@@ -390,8 +390,8 @@ TEST(Log, HostileFilesAreRefused) {
   EXPECT_THAT(with({.kind = LogKind::set, .key = longer, .version = 1}), HasSubstr("a key of 70000 bytes"));
   EXPECT_THAT(with({.kind = LogKind::remove, .key = longer}), HasSubstr("a key of 70000 bytes"));
   EXPECT_THAT(with({.kind = LogKind::set, .key = "k", .version = UINT64_MAX}), HasSubstr("version 1844674407"));
-  EXPECT_THAT(open([](const fs::path& path) { mkfifo(path.c_str(), 0600); }), HasSubstr("no regular file"));
-  EXPECT_THAT(open([](const fs::path& path) { fs::create_directory(path); }), HasSubstr("no regular file"));
+  EXPECT_THAT(open([](const fs::path& path) { mkfifo(path.c_str(), 0600); }), HasSubstr("is not a regular file"));
+  EXPECT_THAT(open([](const fs::path& path) { fs::create_directory(path); }), HasSubstr("is not a regular file"));
 }
 
 TEST(Log, ARunThatCannotBeWrittenIsRemoved) {

@@ -86,8 +86,9 @@ bool ClientSession::may_send(CallOperation& operation) {
   } else if (stream_ == nullptr) {
     refuse(operation, ErrorCode::not_sent, "the connection has ended");
   } else if (operation.request().name.find('/') == std::string_view::npos) {
-    refuse(operation, ErrorCode::invalid_argument,
-           "'" + std::string(operation.request().name) + "' is no name of baidu_std: it needs package.Service/Method");
+    refuse(
+        operation, ErrorCode::invalid_argument,
+        "'" + std::string(operation.request().name) + "' is not a name of baidu_std: it needs package.Service/Method");
   } else if (operation.request().size.too_large) {
     refuse(operation, ErrorCode::limit_exceeded, "the arguments can't be encoded: they are too large");
   } else if (calls_.full()) {

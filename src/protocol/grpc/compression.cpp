@@ -21,7 +21,7 @@ using compression::Problem;
 constexpr int zstd_window_log_max = 23;
 
 std::unexpected<Error> malformed(std::string_view name) {
-  return fail(ErrorCode::protocol_error, "the message can't be decompressed: it is no valid " + std::string(name),
+  return fail(ErrorCode::protocol_error, "the message can't be decompressed: it is not a valid " + std::string(name),
               ErrorScope::call, Initiator::peer);
 }
 std::unexpected<Error> too_large(std::size_t bytes_max) {

@@ -17,11 +17,11 @@ Result<void> check(const HttpClientRequest& request) {
   const auto refuse = [](std::string text) { return fail(ErrorCode::invalid_argument, std::move(text)); };
   const auto is_value = [](std::string_view text) { return std::ranges::all_of(text, is_value_character); };
   if (!is_token(request.method) || request.method == "CONNECT") {
-    return refuse("the method \"" + request.method.substr(0, 100) + "\" is no method that a request can have");
+    return refuse("the method \"" + request.method.substr(0, 100) + "\" is not a method that a request can have");
   }
   if (!is_value(request.content_type)) return refuse("content_type has a control character");
   for (const auto& [name, value] : request.headers) {
-    if (!is_token(name)) return refuse("the header field \"" + name.substr(0, 100) + "\" is no token");
+    if (!is_token(name)) return refuse("the header field \"" + name.substr(0, 100) + "\" is not a token");
     if (is_own_field(name) || (request.gzip && equal_without_case(name, "accept-encoding"))) {
       return refuse("the client sends the header field " + name + " itself: leave it out");
     }

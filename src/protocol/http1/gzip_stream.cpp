@@ -112,7 +112,7 @@ Result<std::string> Inflater::next(std::size_t bytes_max) {
     } else if (status == Z_MEM_ERROR) {
       error_ = Error{ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "no memory to decompress the body"};
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      error_ = Error{ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0, "the body is no valid gzip"};
+      error_ = Error{ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0, "the body is not a valid gzip"};
     }
   }
   if (error_ && out.empty()) return std::unexpected(*error_);

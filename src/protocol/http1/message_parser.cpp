@@ -156,7 +156,7 @@ bool MessageParser::parse_field(std::string_view line, Field& field) {
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return refuse(400, "a header field has no colon");
   field.name = line.substr(0, colon);
-  if (!is_token(field.name)) return refuse(400, "the name of a header field is no token");
+  if (!is_token(field.name)) return refuse(400, "the name of a header field is not a token");
   field.value = trim(line.substr(colon + 1));
   if (!std::ranges::all_of(field.value, is_value_character))
     return refuse(400, "a header field has a control character");

@@ -28,7 +28,7 @@ bool RequestParser::parse_first_line(std::string_view line) {
   head_.method = line.substr(0, first);
   head_.target = line.substr(first + 1, second - first - 1);
   const std::string_view version = line.substr(second + 1);
-  if (!is_token(head_.method)) return refuse(400, "the method is no token");
+  if (!is_token(head_.method)) return refuse(400, "the method is not a token");
   if (!parse_version(version)) return false;
   return parse_target() || refuse(400, "invalid request target");
 }

@@ -104,7 +104,7 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
   if (head.too_large || head.fields.size() > options.header_fields_max) {
     return refused(431, "the header of the request exceeds header_fields_max or the limit that SETTINGS announced");
   }
-  if (!is_token(head.method)) return refused(400, "the method is no token");
+  if (!is_token(head.method)) return refused(400, "the method is not a token");
   if (!head.target.starts_with('/') || head.target.find('#') != std::string_view::npos || !is_target(head.target)) {
     return refused(400, "the path does not begin with /, has a # or a control character, or is not UTF-8");
   }

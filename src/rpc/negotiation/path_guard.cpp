@@ -43,7 +43,7 @@ void PathGuard::on_message(const transport::Message& message) {
                       std::equal(proof_mark.begin(), proof_mark.end(), head.begin());
   if (!proof_->verify(marked ? head.subspan(proof_mark.size()) : Bytes())) {
     return refuse(marked ? "its proof is not that of this path: somebody has changed, replayed or redirected it"
-                         : "its first message is no proof");
+                         : "its first message is not a proof");
   }
   proof_.reset();
   Timer::stop();
@@ -56,7 +56,7 @@ transport::ReceiveBuffer PathGuard::select_receive_buffer(Bytes head, std::size_
     return session_.select_receive_buffer(head, payload_bytes);
   if (!ended_) {
     static_cast<void>(proof_->verify({}));
-    refuse("its first message is no proof");
+    refuse("its first message is not a proof");
   }
   return {transport::ReceiveBuffer::Kind::discard, {}};
 }

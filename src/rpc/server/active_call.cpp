@@ -15,7 +15,7 @@ std::string exception_text() {
   } catch (const std::exception& exception) {
     return std::string(what_of(exception));
   } catch (...) {
-    return "something that is no std::exception";
+    return "something that is not a std::exception";
   }
 }
 

@@ -349,7 +349,7 @@ Result<void> Context::add_key(const TlsSharedKey& key, const std::stop_token& st
     OPENSSL_cleanse(bytes.data(), bytes.size());
     return fail(
         ErrorCode::invalid_argument,
-        key.file + " is no shared key: write 64 to 128 hexadecimal digits, such as `openssl rand -hex 32` does");
+        key.file + " is not a shared key: write 64 to 128 hexadecimal digits, such as `openssl rand -hex 32` does");
   }
   if (!keys_.emplace(key.name, std::move(session)).second) {
     return fail(ErrorCode::invalid_argument, "two shared keys have the name '" + key.name + "'");

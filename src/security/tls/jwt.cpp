@@ -135,7 +135,7 @@ Result<std::optional<VerificationKey>> key_of(const Json& json, const std::strin
   const auto unusable = [&](std::string_view why) {
     return fail(ErrorCode::invalid_argument, where + " cannot be used: " + std::string(why));
   };
-  if (json.kind != Json::Kind::object) return unusable("it is no object");
+  if (json.kind != Json::Kind::object) return unusable("it is not an object");
   VerificationKey made;
   const std::string_view kind = json.text_of("kty");
   std::string_view algorithm;
@@ -260,7 +260,7 @@ Result<const VerificationKey*> key_for(const VerificationKeys& keys, const Json&
   // Extensions that must be understood. This library understands none.
   if (header.find("crit") != nullptr) return refused("its header has \"crit\"");
   const Json* const id = header.find("kid");
-  if (id != nullptr && id->kind != Json::Kind::text) return refused("its \"kid\" is no text");
+  if (id != nullptr && id->kind != Json::Kind::text) return refused("its \"kid\" is not a text");
   const VerificationKey* found = nullptr;
   for (const VerificationKey& key : keys) {
     if (key.algorithm != *algorithm || (id != nullptr && key.id != std::string_view(id->text))) continue;
@@ -386,11 +386,11 @@ Result<Identity> JwtVerifier::verify(std::string_view token) const {
   if (end == nullptr || !end->number()) return refused("it has no end (\"exp\")");
   if (now >= *end->number() + skew) return refused("it has expired");
   if (const Json* const begin = claims->find("nbf"); begin != nullptr) {
-    if (!begin->number()) return refused("its begin (\"nbf\") is no number");
+    if (!begin->number()) return refused("its begin (\"nbf\") is not a number");
     if (now + skew < *begin->number()) return refused("it is not valid yet (\"nbf\")");
   }
   if (const Json* const name = claims->find("sub"); name != nullptr && name->kind != Json::Kind::text) {
-    return refused("its subject (\"sub\") is no text");
+    return refused("its subject (\"sub\") is not a text");
   }
   return identity_of(std::move(*claims), options.trust_domain);
 }

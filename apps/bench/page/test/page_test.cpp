@@ -182,7 +182,7 @@ TEST(RunFile, ReadsWhatTheRunWrites) {
   std::ofstream(path) << "{\"meta\": {}, \"cells\": [{\"system\": \"hawser\"}]}";
   EXPECT_THAT(read_run_file(path).error(), HasSubstr("lacks a column"));
   std::ofstream(path) << "nonsense";
-  EXPECT_THAT(read_run_file(path).error(), HasSubstr("is no file of --json"));
+  EXPECT_THAT(read_run_file(path).error(), HasSubstr("is not a file of --json"));
   std::filesystem::remove(path);
   EXPECT_THAT(read_run_file(path).error(), HasSubstr("cannot read"));
 }

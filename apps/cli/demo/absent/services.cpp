@@ -58,7 +58,7 @@ class EchoJson final : public detail::JsonTranscoder {
     if (!value.is_object()) return std::unexpected(malformed("the body is no JSON object"));
     const auto found = value.find("message");
     if (found == value.end() || found->is_null()) return Buffer();
-    if (!found->is_string()) return std::unexpected(malformed("\"message\" is no string"));
+    if (!found->is_string()) return std::unexpected(malformed("\"message\" is not a string"));
     const auto& text = found->get_ref<const std::string&>();
     std::string bytes(1, message_tag);
     for (std::size_t rest = text.size();;) {

@@ -61,7 +61,7 @@ class ValueEncoder {
   Result<std::string> read(std::string_view json) {
     // The parser takes a zero byte for the end of the text and would ignore what follows.
     if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos) {
-      fail_with("no valid JSON at byte " + std::to_string(zero));
+      fail_with("invalid JSON at byte " + std::to_string(zero));
       return std::unexpected(std::move(error_));
     }
     if (!nlohmann::json::sax_parse(json.begin(), json.end(), this) && !failed_) fail_with("the text is no JSON");
@@ -84,7 +84,7 @@ class ValueEncoder {
   bool end_array();
   template <class Exception>
   bool parse_error(std::size_t position, const std::string&, const Exception&) {
-    return fail_with("no valid JSON at byte " + std::to_string(position));
+    return fail_with("invalid JSON at byte " + std::to_string(position));
   }
 
  private:
@@ -172,7 +172,7 @@ bool ValueEncoder::next(std::uint32_t& type, std::string*& out) {
       return true;
     case Form::entries: type = part(1); return true;
     case Form::choice: type = part(frame.field); return true;
-    case Form::pairs: return fail_for(frame.type, "an entry is no array of key and value");
+    case Form::pairs: return fail_for(frame.type, "an entry is not an array of key and value");
     case Form::base64: return fail_with("the value of \"base64\" is a string");
   }
   return false;
@@ -200,7 +200,7 @@ bool ValueEncoder::scalar(const Scalar& value) {
   std::string* out = nullptr;
   if (!next(type, out)) return false;
   if (std::holds_alternative<std::monostate>(value)) {
-    if (known_.at(type).kind != Kind::optional) return fail_for(type, "null is no value of this type");
+    if (known_.at(type).kind != Kind::optional) return fail_for(type, "null is not a value of this type");
     *out += '\0';
     return true;
   }
@@ -359,7 +359,7 @@ bool ValueEncoder::start_object(std::size_t) {
     case Kind::variant: return push(Form::choice, type, *out);
     default:
       if (known_.is_text(type)) return push(Form::base64, type, *out);
-      return fail_for(type, "a JSON object is no value of this type");
+      return fail_for(type, "a JSON object is not a value of this type");
   }
 }
 
@@ -379,7 +379,7 @@ bool ValueEncoder::key(std::string& name) {
     if (++frame.count > codec::count_max) return fail_with("there are too many entries");
     const Type& key_type = known_.at(known.parts[0]);
     if (!known_.is_text(known.parts[0]) && (!is_number(key_type) || key_type.kind == Kind::floating)) {
-      return fail_for(frame.type, "its keys are no texts: give an array of [key, value]");
+      return fail_for(frame.type, "its keys are not texts: give an array of [key, value]");
     }
     return put(known.parts[0], *frame.out, std::string_view(name));
   }
@@ -393,7 +393,7 @@ bool ValueEncoder::key(std::string& name) {
       if (error != std::errc() || end != name.data() + name.size() || index >= keys.size()) {
         std::string all;
         for (const std::string& one : keys) all += (all.empty() ? "" : ", ") + one;
-        return fail_for(frame.type, quoted() + " is no alternative: give one of " + all.substr(0, 500));
+        return fail_for(frame.type, quoted() + " is not an alternative: give one of " + all.substr(0, 500));
       }
     }
     frame.field = index;
@@ -471,7 +471,7 @@ bool ValueEncoder::start_array(std::size_t) {
     case Kind::array: return push(Form::array, type, *out);
     case Kind::tuple: return push(Form::list, type, *out, known.parts);
     case Kind::map: return begin_count(Form::pairs, type, *out);
-    default: return fail_for(type, "a JSON array is no value of this type");
+    default: return fail_for(type, "a JSON array is not a value of this type");
   }
 }
 

@@ -103,7 +103,7 @@ Result<void> find_defect(const Description& description) {
     }
     if (type.kind == Kind::duration) {
       const Type& number = types[type.parts[0]];
-      if (!is_number(number) || number.kind == Kind::boolean) return invalid("a duration is no number");
+      if (!is_number(number) || number.kind == Kind::boolean) return invalid("a duration is not a number");
     }
   }
   return {};

@@ -97,7 +97,7 @@ Result<Parameters> Parameters::decode(Bytes in) {
     return wrong("parameters have an MTU that does not exist");
   }
   if (out.chunk_bytes < 4096 || out.chunk_bytes > (16U << 20) || out.chunk_bytes % 4096 != 0) {
-    return wrong("parameters have a chunk size that is no multiple of 4096 bytes from 4096 to 16 MiB");
+    return wrong("parameters have a chunk size that is not a multiple of 4096 bytes from 4096 to 16 MiB");
   }
   if (out.receives < 4 || out.receives > 4096)
     return wrong("parameters have a number of receives outside of 4 to 4096");

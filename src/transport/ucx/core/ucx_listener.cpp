@@ -15,7 +15,7 @@ namespace hawser::transport {
 Result<UcxSocketAddress> UcxSocketAddress::parse(const std::string& text) {
   const auto wrong = [&] {
     return fail(ErrorCode::invalid_argument,
-                "'" + text + "' is no address for UCX's listener: give digits, as 10.0.0.1:0 or [fe80::1]:0",
+                "'" + text + "' is not an address for UCX's listener: give digits, as 10.0.0.1:0 or [fe80::1]:0",
                 ErrorScope::transport);
   };
   const std::size_t colon = text.rfind(':');
