@@ -131,6 +131,12 @@ void RespConnection::run_client(Arguments arguments, resp::ReplyWriter& to) {
   } else if (is("unpause")) {
     to.ok();  // None is paused.
   } else if (is("unblock")) {
+    std::int64_t id = 0;
+    if (!resp::parse_number(arguments[2], id)) return to.error("ERR value is not an integer or out of range");
+    if (arguments.size() > 4) return to.error(wrong_syntax);
+    if (arguments.size() == 4 && !is_word(arguments[3], "timeout") && !is_word(arguments[3], "error")) {
+      return to.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    }
     to.number(0);  // No command blocks its client.
   } else if (is("getredir")) {
     to.number(-1);

@@ -112,8 +112,10 @@ const Command* find_command(std::string_view name) noexcept;
 // Why the subcommand that the second argument names is wrong, such as an unknown name; empty if it is right, or the
 // command has no subcommands.
 std::string subcommand_error(const Command& command, Arguments arguments);
-// Writes the names of the subcommands if the second argument is HELP. False: it is not, or there are none.
-bool write_help(const Command& command, Arguments arguments, resp::ReplyWriter& out);
+// True if the second and last argument is HELP, and the command has subcommands.
+bool asks_help(const Command& command, Arguments arguments) noexcept;
+// Writes the names of the subcommands.
+void write_help(const Command& command, resp::ReplyWriter& out);
 std::span<const Command> all_commands() noexcept;
 
 // Most bytes of one reply.

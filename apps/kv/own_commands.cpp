@@ -228,7 +228,7 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
 
 void RespConnection::execute_own(const Command& command, Arguments arguments, resp::ReplyWriter& to) {
   if (const std::string error = subcommand_error(command, arguments); !error.empty()) return to.error(error);
-  if (write_help(command, arguments, to)) return;
+  if (asks_help(command, arguments)) return write_help(command, to);
   switch (command.own) {
     case Own::ping:
       if (arguments.size() > 2) return to.error("ERR wrong number of arguments for 'ping' command");

@@ -158,8 +158,13 @@ void RespConnection::on_request(const resp::ReadyRequest& request) {
   const bool too_many = command->arity > 0 && static_cast<int>(arguments.size()) > command->arity;
   if (too_few || too_many) [[unlikely]] {
     const bool exec = command->own == Own::exec;
+    const bool knows_client = plain_ || authenticated_;
+    if (knows_client && multi_ == nullptr && asks_help(*command, arguments)) {
+      return reply([&](resp::ReplyWriter& to) { write_help(*command, to); });
+    }
     exec ? discard() : fail_multi();
     return reply([&](resp::ReplyWriter& to) {
+      if (const std::string error = subcommand_error(*command, arguments); !error.empty()) return to.error(error);
       to.error((exec ? "EXECABORT Transaction discarded because of: " : "ERR ") +
                ("wrong number of arguments for '" + std::string(command->name) + "' command"));
     });

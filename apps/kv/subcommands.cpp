@@ -1,4 +1,5 @@
 // The subcommands of CLIENT, CONFIG, COMMAND and OBJECT.
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ constexpr Subcommand subcommands[] = {
     {"client", "unblock", -3},     {"client", "help", 2},      {"config", "get", -3},     {"config", "resetstat", 2},
     {"config", "help", 2},         {"command", "count", 2},    {"command", "docs", -2},   {"command", "info", -2},
     {"command", "list", -2},       {"command", "getkeys", -4}, {"command", "help", 2},    {"object", "encoding", 3},
-    {"object", "freq", 3},         {"object", "idletime", 3},  {"object", "refcount", 3},
+    {"object", "freq", 3},         {"object", "idletime", 3},  {"object", "refcount", 3}, {"object", "help", 2},
 };
 
 std::string upper(std::string_view name) {
@@ -53,17 +54,19 @@ std::string subcommand_error(const Command& command, Arguments arguments) {
          " HELP.";
 }
 
-bool write_help(const Command& command, Arguments arguments, resp::ReplyWriter& out) {
-  if (arguments.size() != 2 || !is_word(arguments[1], "help")) return false;
+bool asks_help(const Command& command, Arguments arguments) noexcept {
+  return arguments.size() == 2 && is_word(arguments[1], "help") &&
+         std::ranges::any_of(subcommands, [&](const Subcommand& one) { return one.command == command.name; });
+}
+
+void write_help(const Command& command, resp::ReplyWriter& out) {
   std::vector<std::string> lines;
   for (const Subcommand& one : subcommands) {
     if (one.command == command.name) lines.push_back(upper(one.name));
   }
-  if (lines.empty()) return false;
   out.array(lines.size() + 1);
   out.status(upper(command.name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
   for (const std::string& line : lines) out.status(line);
-  return true;
 }
 
 }  // namespace hawser::kv

@@ -103,7 +103,7 @@ TEST(Connections, HelpNamesTheSubcommands) {
   RespPeer peer(server.address());
   EXPECT_EQ(peer.call({"CLIENT", "NOTHING"}), "-ERR unknown subcommand 'NOTHING'. Try CLIENT HELP.\r\n");
   for (const auto& [command, subcommand] :
-       {std::pair{"CLIENT", "TRACKINGINFO"}, {"CONFIG", "GET"}, {"COMMAND", "DOCS"}}) {
+       {std::pair{"CLIENT", "TRACKINGINFO"}, {"CONFIG", "GET"}, {"COMMAND", "DOCS"}, {"OBJECT", "ENCODING"}}) {
     const std::string reply = peer.call({command, "HELP"});
     EXPECT_EQ(reply.front(), '*') << reply;
     EXPECT_NE(reply.find("\r\n+" + std::string(subcommand) + "\r\n"), std::string::npos) << reply;
