@@ -210,9 +210,9 @@ class Loop {
 
 namespace detail {
 
-class [[nodiscard("write `co_await`: without it, nothing waits")]] SleepAwaiter : Timer {
+class [[nodiscard("write `co_await`: without it, nothing waits")]] SleepAwaiter {
  public:
-  SleepAwaiter(Loop& loop, Time when) noexcept : Timer(&SleepAwaiter::fire), loop_(loop), when_(when) {}
+  SleepAwaiter(Loop& loop, Time when) noexcept : loop_(loop), when_(when) {}
   ~SleepAwaiter() {
     if (fired_ && !resumed_) loop_.forget(waiting_);
   }
@@ -220,15 +220,14 @@ class [[nodiscard("write `co_await`: without it, nothing waits")]] SleepAwaiter 
   void await_suspend(std::coroutine_handle<> waiting) noexcept {
     waiting_ = waiting;
     fired_ = resumed_ = false;
-    start(loop_, when_);
+    timer_.start(loop_, when_);
   }
   void await_resume() noexcept { resumed_ = true; }
 
  private:
-  static void fire(Timer& timer) noexcept {
-    SleepAwaiter& self = static_cast<SleepAwaiter&>(timer);
-    self.fired_ = true;
-    self.loop_.resume_soon(self.waiting_);
+  void on_time() noexcept {
+    fired_ = true;
+    loop_.resume_soon(waiting_);
   }
 
   Loop& loop_;
@@ -236,6 +235,7 @@ class [[nodiscard("write `co_await`: without it, nothing waits")]] SleepAwaiter 
   std::coroutine_handle<> waiting_;
   bool fired_ = false;
   bool resumed_ = false;
+  MemberTimer<&SleepAwaiter::on_time> timer_{*this};
 };
 
 }  // namespace detail

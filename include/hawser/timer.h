@@ -39,4 +39,37 @@ class Timer {
   std::uint16_t slot_ = 0;
 };
 
+namespace detail {
+
+template <class Function>
+struct OwnerOfFunction;
+template <class Result, class Object, bool Noexcept, class... Parameters>
+struct OwnerOfFunction<Result (Object::*)(Parameters...) noexcept(Noexcept)> {
+  using Owner = Object;
+};
+
+}  // namespace detail
+
+// A timer that calls a member function of the object that owns it, with constant arguments. A class declares the
+// function before the timer:
+//
+//   void on_deadline() noexcept;
+//   MemberTimer<&Call::on_deadline> deadline_{*this};
+//
+// The function may start the timer again, and it may destroy the owner together with the timer. An exception that it
+// throws ends the program.
+template <auto Function, auto... Arguments>
+class MemberTimer : public Timer {
+  using Owner = typename detail::OwnerOfFunction<decltype(Function)>::Owner;
+
+ public:
+  // `owner` outlives the timer.
+  explicit MemberTimer(Owner& owner) noexcept : Timer(&MemberTimer::fire), owner_(owner) {}
+
+ private:
+  static void fire(Timer& timer) noexcept { (static_cast<MemberTimer&>(timer).owner_.*Function)(Arguments...); }
+
+  Owner& owner_;
+};
+
 }  // namespace hawser

@@ -15,24 +15,24 @@ namespace hawser {
 namespace detail {
 
 // Requests a stop when the time has passed.
-class StopTimer : Timer {
+class StopTimer {
  public:
-  StopTimer(Loop& loop, Duration duration, std::stop_source& stop) noexcept : Timer(&StopTimer::fire), stop_(stop) {
-    start(loop, loop.after(duration));
+  StopTimer(Loop& loop, Duration duration, std::stop_source& stop) noexcept : stop_(stop) {
+    timer_.start(loop, loop.after(duration));
   }
   // True if the time passed before anybody else requested the stop.
   bool expired() const noexcept { return expired_; }
 
  private:
-  static void fire(Timer& timer) noexcept {
-    StopTimer& self = static_cast<StopTimer&>(timer);
-    std::stop_source stop = self.stop_;  // A copy: a stop callback may destroy the timer.
-    self.expired_ = !stop.stop_requested();
+  void on_time() noexcept {
+    std::stop_source stop = stop_;  // A copy: a stop callback may destroy the timer.
+    expired_ = !stop.stop_requested();
     stop.request_stop();
   }
 
   std::stop_source& stop_;
   bool expired_ = false;
+  MemberTimer<&StopTimer::on_time> timer_{*this};
 };
 
 template <class Work>

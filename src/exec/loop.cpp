@@ -555,29 +555,29 @@ void Loop::wait_for_work() {
 namespace {
 
 // Resumes a sleeper early when a stop is requested on the loop's thread.
-struct StoppableSleep : Timer {
-  StoppableSleep(Loop& owner, Time end) noexcept : Timer(&StoppableSleep::fire), loop(owner), when(end) {}
+struct StoppableSleep {
+  StoppableSleep(Loop& owner, Time end) noexcept : loop(owner), when(end) {}
   ~StoppableSleep() {
     if (queued && !resumed) loop.forget(waiting);
   }
   bool await_ready() const noexcept { return queued; }  // A stop was requested meanwhile.
   void await_suspend(std::coroutine_handle<> handle) noexcept {
     waiting = handle;
-    start(loop, when);
+    timer.start(loop, when);
   }
   void await_resume() noexcept { resumed = true; }
   void finish() noexcept {
     if (std::exchange(queued, true) || !waiting) return;
-    stop();
+    timer.stop();
     loop.resume_soon(waiting);
   }
-  static void fire(Timer& timer) noexcept { static_cast<StoppableSleep&>(timer).finish(); }
 
   Loop& loop;
   Time when;
   std::coroutine_handle<> waiting;
   bool queued = false;
   bool resumed = false;
+  MemberTimer<&StoppableSleep::finish> timer{*this};
 };
 
 }  // namespace

@@ -141,13 +141,9 @@ class CallOperation : public SendCompletion {
  private:
   friend class ThreadCall;
   friend class InnerCall;
-  struct DeadlineTimer : Timer {
-    explicit DeadlineTimer(CallOperation& owner) noexcept : Timer(&DeadlineTimer::fire), operation(owner) {}
-    static void fire(Timer& timer) noexcept;
-    CallOperation& operation;
-  };
   struct StopWatch;
 
+  void on_deadline() noexcept;
   void resume_by(Loop& loop);
 
   ClientLink& link_;
@@ -165,7 +161,7 @@ class CallOperation : public SendCompletion {
   std::shared_ptr<StreamCore> stream_;  // Readers and writers may keep it longer than this object.
   StopWatch* stop_ = nullptr;
   class ThreadCall* thread_call_ = nullptr;  // Waits for the end of the call in place of a coroutine.
-  DeadlineTimer deadline_;
+  MemberTimer<&CallOperation::on_deadline> deadline_;
 };
 
 }  // namespace hawser::detail

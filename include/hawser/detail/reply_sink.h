@@ -261,12 +261,7 @@ class ActiveCall final : public SendCompletion {
   ActiveCall** previous = nullptr;
 
  private:
-  struct DeadlineTimer : Timer {
-    explicit DeadlineTimer(ActiveCall& owner) noexcept : Timer(&DeadlineTimer::fire), call(owner) {}
-    static void fire(Timer& timer) noexcept;
-    ActiveCall& call;
-  };
-
+  void on_deadline() noexcept;
   void close_stream(const Error& why) noexcept;
   bool charge(const Buffer& kept, bool copied, bool always, ReceiveCharge& block_charge);
 
@@ -286,7 +281,7 @@ class ActiveCall final : public SendCompletion {
   std::coroutine_handle<> waiting_;  // Suspended in released().
   std::optional<std::stop_source> stop_;
   std::shared_ptr<StreamCore> stream_;  // Readers and writers may keep it longer than this object.
-  DeadlineTimer deadline_;
+  MemberTimer<&ActiveCall::on_deadline> deadline_;
 };
 
 }  // namespace hawser::detail

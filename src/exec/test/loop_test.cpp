@@ -106,11 +106,7 @@ TEST_P(LoopTest, DroppedSleepersAreNotResumed) {
         }(self, ms));
       }
       // Drops both a timer that is running and a timer that has fired without resuming its sleeper yet.
-      struct Clear : Timer {
-        explicit Clear(Scope& dropped) : Timer(&Clear::fire), scope(dropped) {}
-        static void fire(Timer& timer) noexcept { static_cast<Clear&>(timer).scope.clear(); }
-        Scope& scope;
-      } clear(scope);
+      MemberTimer<&Scope::clear> clear(scope);
       clear.start(self, self.now() + milliseconds(1));
       co_await self.sleep(milliseconds(2));
       EXPECT_TRUE(scope.empty());

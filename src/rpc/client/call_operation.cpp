@@ -72,11 +72,10 @@ void CallOperation::begin(CallChannel& channel, std::uint32_t id, Time deadline)
   }
 }
 
-void CallOperation::DeadlineTimer::fire(Timer& timer) noexcept {
-  CallOperation& operation = static_cast<DeadlineTimer&>(timer).operation;
-  operation.channel_->cancel(operation.id_, {ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
-                                             "no reply within the call's timeout (CallOptions::timeout, "
-                                             "ClientOptions::call_timeout); it may have been executed"});
+void CallOperation::on_deadline() noexcept {
+  channel_->cancel(id_, {ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
+                         "no reply within the call's timeout (CallOptions::timeout, "
+                         "ClientOptions::call_timeout); it may have been executed"});
 }
 
 void CallOperation::on_send_complete() noexcept {

@@ -166,9 +166,8 @@ void ActiveCall::close_stream(const Error& why) noexcept {
   }
 }
 
-void ActiveCall::DeadlineTimer::fire(Timer& timer) noexcept {
-  static_cast<DeadlineTimer&>(timer).call.request_stop(ErrorCode::deadline_exceeded, Initiator::peer,
-                                                       "the caller's deadline has passed");
+void ActiveCall::on_deadline() noexcept {
+  request_stop(ErrorCode::deadline_exceeded, Initiator::peer, "the caller's deadline has passed");
 }
 
 void ActiveCall::on_send_complete() noexcept {
