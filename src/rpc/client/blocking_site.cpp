@@ -14,7 +14,7 @@
 namespace hawser::detail {
 
 // A call that waits for a connection, or has waited for one.
-struct ThreadCall::Waiting : Timer {
+struct ThreadCall::Waiting {
   // Forwards a stop request, which may come from any thread, to the loop.
   struct Cancel {
     std::weak_ptr<BlockingState> weak;
@@ -28,10 +28,10 @@ struct ThreadCall::Waiting : Timer {
   };
 
   Waiting(ThreadCall& owner, std::uint64_t number, CallOptions given)
-      : Timer(&Waiting::fire), call(owner), id(number), options(std::move(given)) {}
-  static void fire(Timer& timer) noexcept {
-    static_cast<Waiting&>(timer).call.fail({ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
-                                            "no connection within the call's timeout; the call was not sent"});
+      : call(owner), id(number), options(std::move(given)) {}
+  void expire() noexcept {
+    call.fail({ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
+               "no connection within the call's timeout; the call was not sent"});
   }
 
   ThreadCall& call;
@@ -39,6 +39,7 @@ struct ThreadCall::Waiting : Timer {
   CallOptions options;  // With the time that remains, when the call is sent.
   Time deadline = Time::max();
   std::optional<std::list<ThreadCall*>::iterator> place;
+  MemberTimer<&Waiting::expire> timer{*this};
   std::optional<std::stop_callback<Cancel>> stop;
 };
 
@@ -160,7 +161,7 @@ void BlockingSite::wait(ThreadCall& call) {
     call.waiting_ = std::move(waiting);
     ThreadCall::Waiting& queued = *call.waiting_;
     call.options() = &queued.options;
-    if (queued.deadline != Time::max()) queued.start(loop_, queued.deadline);
+    if (queued.deadline != Time::max()) queued.timer.start(loop_, queued.deadline);
     if (queued.options.token.stop_possible()) {
       queued.stop.emplace(queued.options.token, ThreadCall::Waiting::Cancel{state_.weak_from_this(), *this, queued.id});
     }
@@ -175,7 +176,7 @@ void BlockingSite::leave(ThreadCall& call) noexcept {
   if (!call.waiting_ || !call.waiting_->place) return;
   waiting_.erase(*std::exchange(call.waiting_->place, std::nullopt));
   call.waiting_->stop.reset();
-  static_cast<Timer&>(*call.waiting_).stop();
+  call.waiting_->timer.stop();
 }
 
 void BlockingSite::cancel_waiting(std::uint64_t id) noexcept {

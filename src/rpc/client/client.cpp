@@ -325,12 +325,7 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
 }
 
 Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, std::size_t body_bytes, Duration time) {
-  struct Alarm : Timer {
-    explicit Alarm(rpc::ClientSession& on) noexcept : Timer(&Alarm::fire), session(on) {}
-    static void fire(Timer& timer) noexcept { static_cast<Alarm&>(timer).session.close(); }
-    rpc::ClientSession& session;
-  };
-  Alarm alarm(probed);
+  MemberTimer<&rpc::ClientSession::close> alarm(probed);
   alarm.start(*loop, loop->after(time));
   auto asked = probed.ping(body_bytes);
   const Result<Duration> answered = co_await std::move(asked);

@@ -14,13 +14,6 @@
 namespace hawser {
 
 struct ClientPool::State final : detail::LoopUser {
-  // Closes idle connections, on a timer that runs only while there are connections.
-  struct Reaper : Timer {
-    explicit Reaper(State& owner) noexcept : Timer(&Reaper::fire), state(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<Reaper&>(timer).state.reap(); }
-    State& state;
-  };
-
   State(Loop& on, std::shared_ptr<transport::Network> over, std::string to, PoolOptions with)
       : loop(on),
         network(std::move(over)),
@@ -62,10 +55,10 @@ struct ClientPool::State final : detail::LoopUser {
   unsigned failures = 0;                         // Failed attempts in a row.
   std::uint64_t attempts_failed = 0;
   std::optional<Error> last_error;
-  exec::Condition changed;      // Notified when an attempt or the pool has ended.
-  const char* ended = nullptr;  // The reason, once the pool has ended.
-  bool uses_loop = false;       // The loop knows that this pool uses it.
-  Reaper reaper;
+  exec::Condition changed;           // Notified when an attempt or the pool has ended.
+  const char* ended = nullptr;       // The reason, once the pool has ended.
+  bool uses_loop = false;            // The loop knows that this pool uses it.
+  MemberTimer<&State::reap> reaper;  // Closes idle connections; runs only while there are connections.
   Scope scope;
 };
 

@@ -36,19 +36,12 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
     std::string transport;
     bool authenticated = false;  // Both sides have proved that they agreed on the path.
   };
-  struct RetryTimer : Timer {
-    explicit RetryTimer(State& owner) noexcept : Timer(&RetryTimer::fire), state(owner) {}
-    static void fire(Timer& timer) noexcept {
-      State& state = static_cast<RetryTimer&>(timer).state;
-      state.scope.spawn(state.failback());
-    }
-    State& state;
-  };
 
   Task<Result<void>> connect(std::string to);
   Task<void> attempt(std::shared_ptr<Attempt> own);
   Task<void> connect_once(std::shared_ptr<Attempt> own);
   std::shared_ptr<Attempt> begin_attempt();
+  void begin_failback() { scope.spawn(failback()); }
   Task<void> failback();
   Task<Result<Opened>> open_session(std::string to);
   Task<Result<Opened>> open_best(std::string to);
@@ -91,7 +84,7 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   TransportFallback lost;  // The transport that the connection moves away from, if it is not known to be
                            // broken.
   std::uint64_t failovers = 0;
-  RetryTimer retry;
+  MemberTimer<&State::begin_failback> retry;
 
   // Only one attempt runs at a time. Concurrent callers of connect() share it, and get its outcome even if another
   // attempt has begun by then.

@@ -127,7 +127,7 @@ void TransportSelector::next() {
       continue;
     }
     pending_ = std::move(*pending);
-    Timer::start(loop_, loop_.after(step_max));
+    timer_.start(loop_, loop_.after(step_max));
     // A pending connection that has been destroyed does not call back, so `this` is valid.
     return pending_->when_ready([this](const Result<void>& ready) {
       if (ready) return selected();
@@ -140,22 +140,21 @@ void TransportSelector::next() {
 
 void TransportSelector::connect(Bytes answer, transport::PendingConnection::Ready ready) {
   ready_ = std::move(ready);
-  Timer::start(loop_, loop_.after(step_max));
+  timer_.start(loop_, loop_.after(step_max));
   pending_->begin_connect(answer, [this](const Result<void>& outcome) { connected(outcome); });
 }
 
 void TransportSelector::connected(const Result<void>& outcome) {
-  Timer::stop();
+  timer_.stop();
   const transport::PendingConnection::Ready ready = std::exchange(ready_, nullptr);
   ready(outcome);  // May destroy this.
 }
 
 // Posts give_up(), so that events which arrived while this loop was blocked are handled first: they may make the
 // transport ready.
-void TransportSelector::on_timer(Timer& timer) noexcept {
-  TransportSelector& self = static_cast<TransportSelector&>(timer);
-  self.loop_.post([&self, alive = std::weak_ptr<char>(self.alive_)] {
-    if (!alive.expired()) self.give_up();
+void TransportSelector::on_timer() noexcept {
+  loop_.post([watch = alive_.watch()] {
+    if (TransportSelector* const self = watch.get()) self->give_up();
   });
 }
 
@@ -171,7 +170,7 @@ void TransportSelector::give_up() {
 }
 
 void TransportSelector::selected() {
-  Timer::stop();
+  timer_.stop();
   wire::Hello& hello = *hello_;
   if (pending_ != nullptr) {
     hello.selection = {std::string(transport_), pending_->parameters()};

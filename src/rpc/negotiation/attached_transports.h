@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/alive.h"
 #include "hawser/loop.h"
 #include "hawser/timer.h"
 #include "hawser/transport/transport.h"
@@ -57,7 +58,7 @@ class AttachedTransports {
 };
 
 // A server's selection of a transport for one connection. It tries each of its transports at most once, in its order.
-class TransportSelector : Timer {
+class TransportSelector {
  public:
   // Limit of the time in which a transport must make a pending connection, and again to connect it, before the next
   // transport is selected.
@@ -66,12 +67,7 @@ class TransportSelector : Timer {
   // `local` is the stream's local address.
   TransportSelector(Loop& loop, const AttachedTransports& transports, std::vector<wire::NamedBytes> offers,
                     std::string local, transport::MessageLimits limits)
-      : Timer(&TransportSelector::on_timer),
-        loop_(loop),
-        transports_(transports),
-        offers_(std::move(offers)),
-        local_(std::move(local)),
-        limits_(limits) {}
+      : loop_(loop), transports_(transports), offers_(std::move(offers)), local_(std::move(local)), limits_(limits) {}
 
   // Adds the next possible selection to `hello`, with the reasons against the transports that are not possible; then
   // calls `done`, possibly from within this call. Destroying this object prevents the call. `selected` is false if the
@@ -96,6 +92,13 @@ class TransportSelector : Timer {
   std::vector<std::string>& reasons() noexcept { return reasons_; }
 
  private:
+  void next();
+  void selected();
+  void connected(const Result<void>& outcome);
+  void give_up();
+  void note(std::string_view reason);
+  void on_timer() noexcept;
+
   Loop& loop_;
   const AttachedTransports& transports_;
   const std::vector<wire::NamedBytes> offers_;
@@ -110,14 +113,8 @@ class TransportSelector : Timer {
   wire::Hello* hello_ = nullptr;               // Non-null while a transport is being selected.
   Done done_;                                  // Set while the pending connection is made.
   transport::PendingConnection::Ready ready_;  // Set while the pending connection is connected.
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();
-
-  void next();
-  void selected();
-  void connected(const Result<void>& outcome);
-  void give_up();
-  void note(std::string_view reason);
-  static void on_timer(Timer& timer) noexcept;
+  MemberTimer<&TransportSelector::on_timer> timer_{*this};
+  const Alive<TransportSelector> alive_{*this};
 };
 
 // Computes the limits from both sides' message_bytes_max, which count the prefix that a message has on a stream.

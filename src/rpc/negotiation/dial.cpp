@@ -79,11 +79,11 @@ std::vector<wire::NamedBytes> offers(const AttachedTransports& transports, const
 
 // Waits until the pending connection is ready or has failed, and no longer than `deadline`.
 Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending, Time deadline) {
-  struct State : Timer {
-    explicit State(Loop& on) : Timer(&State::fire), changed(on) {}
-    static void fire(Timer& timer) noexcept { static_cast<State&>(timer).changed.notify_all(); }
+  struct State {
+    explicit State(Loop& on) : changed(on) {}
     std::optional<Result<void>> outcome;
     exec::Condition changed;
+    MemberTimer<&exec::Condition::notify_all> timer{changed};
   };
   const auto state = std::make_shared<State>(loop);
   pending.when_ready([weak = std::weak_ptr(state)](const Result<void>& outcome) {
@@ -92,7 +92,7 @@ Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending
     there->outcome.emplace(outcome);
     there->changed.notify_all();
   });
-  state->start(loop, deadline);
+  state->timer.start(loop, deadline);
   while (!state->outcome && loop.now() < deadline) {
     auto changed = state->changed.wait();
     co_await changed;

@@ -16,9 +16,10 @@ constexpr std::size_t magic_bytes_least = 4;
 }  // namespace
 
 struct Handshake::Outcome final : detail::Posted {
-  explicit Outcome(Handshake& of) : handshake(of), alive(of.alive_) {}
+  explicit Outcome(Handshake& of) : watch(of.alive_.watch()) {}
   void run() override {
-    if (alive.expired()) return;
+    if (!watch) return;
+    Handshake& handshake = *watch.get();
     if (handshake.protocol_ != nullptr || handshake.protected_) {
       // Copied, since the callee may destroy the handshake.
       const std::array<std::byte, sizeof(handshake.incoming_)>& from = handshake.incoming_;
@@ -30,22 +31,20 @@ struct Handshake::Outcome final : detail::Posted {
     }
     handshake.done_.on_hello(handshake, std::move(hello));
   }
-  Handshake& handshake;
-  const std::weak_ptr<char> alive;
+  const Watch<Handshake> watch;
   Result<wire::Hello> hello;
 };
 
 Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done,
                      const ProtocolList* protocols, const transport::ServerSecurity* security)
-    : Timer(&Handshake::expired),
-      loop_(loop),
+    : loop_(loop),
       deadline_(deadline),
       done_(done),
       stream_(std::move(stream)),
       protocols_(protocols),
       security_(security) {
   outcome_ = std::make_unique<Outcome>(*this);
-  Timer::start(loop, deadline);
+  timer_.start(loop, deadline);
   stream_->start(loop, *this);
 }
 
@@ -64,7 +63,7 @@ void Handshake::send(const wire::Hello& hello) {
 
 void Handshake::expect_next() {
   restart();
-  Timer::start(loop_, deadline_);
+  timer_.start(loop_, deadline_);
   stream_->resume();
 }
 
@@ -85,7 +84,7 @@ void Handshake::leave(std::string text) {
   const Bytes bytes = as_bytes(farewell_);
   outgoing_.assign(bytes.begin(), bytes.end());
   sent_ = 0;
-  Timer::start(loop_, loop_.after(farewell_max));
+  timer_.start(loop_, loop_.after(farewell_max));
   send_rest();
   stream_->finish();
   stream_->resume();
@@ -100,8 +99,8 @@ void Handshake::sendable(std::size_t bytes) {
   sent_ += bytes;
   send_rest();
   if (sent()) {
-    loop_.post([this, alive = std::weak_ptr<char>(alive_)] {
-      if (!alive.expired()) done_.on_sent(*this);
+    loop_.post([watch = alive_.watch()] {
+      if (Handshake* const self = watch.get()) self->done_.on_sent(*self);
     });
   }
 }
@@ -171,13 +170,12 @@ void Handshake::ended(const Error& reason) {
   });
 }
 
-void Handshake::expired(Timer& timer) noexcept {
-  Handshake& self = static_cast<Handshake&>(timer);
-  self.finish_if_it_throws([&self] {
-    self.finish(fail(ErrorCode::unavailable,
-                     "the peer did not complete its hello in time (ClientOptions::connect_timeout, "
-                     "ServerOptions::handshake_timeout): it is no Hawser, or it is blocked or overloaded",
-                     ErrorScope::connection));
+void Handshake::expire() noexcept {
+  finish_if_it_throws([this] {
+    finish(fail(ErrorCode::unavailable,
+                "the peer did not complete its hello in time (ClientOptions::connect_timeout, "
+                "ServerOptions::handshake_timeout): it is no Hawser, or it is blocked or overloaded",
+                ErrorScope::connection));
   });
 }
 
@@ -194,7 +192,7 @@ void Handshake::finish_if_it_throws(Step step) noexcept {
 
 void Handshake::finish(Result<wire::Hello> hello) noexcept {
   if (std::exchange(finished_, true)) return;
-  Timer::stop();
+  timer_.stop();
   // No further byte is read until the stream's next owner takes over.
   stream_->pause();
   // The loop delivers the result, since this function may be called from within the stream, which must not be destroyed

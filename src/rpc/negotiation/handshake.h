@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/alive.h"
 #include "hawser/loop.h"
 #include "hawser/transport/stream.h"
 #include "transport/stream_security.h"
@@ -25,7 +26,7 @@ using ProtocolList = std::vector<std::shared_ptr<const PortProtocol>>;
 // Exchanges hellos on a fresh stream: one in each direction, and more while a transport beside the stream is
 // negotiated. Uses no coroutines: the loop notifies Done of each hello, and Done may destroy the handshake there. Reads
 // no byte beyond the peer's hello.
-class Handshake final : transport::StreamSink, Timer {
+class Handshake final : transport::StreamSink {
  public:
   class Done {
    public:
@@ -84,7 +85,7 @@ class Handshake final : transport::StreamSink, Timer {
   void received(std::size_t bytes) override;
   void sendable(std::size_t bytes) override;
   void ended(const Error& reason) override;
-  static void expired(Timer& timer) noexcept;
+  void expire() noexcept;
   void finish(Result<wire::Hello> hello) noexcept;
   template <class Step>
   void finish_if_it_throws(Step step) noexcept;
@@ -111,7 +112,8 @@ class Handshake final : transport::StreamSink, Timer {
   bool leaving_ = false;
   bool stream_ended_ = false;
   std::string farewell_;
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Expires with the handshake; posted work checks it.
+  MemberTimer<&Handshake::expire> timer_{*this};
+  const Alive<Handshake> alive_{*this};
   // The work that finish() posts for one hello. It is allocated in advance: finish() runs where no exception could be
   // handled.
   struct Outcome;

@@ -16,7 +16,7 @@ constexpr std::array<std::byte, 8> proof_mark = {std::byte{'H'}, std::byte{'W'},
 }  // namespace
 
 void PathGuard::start() {
-  Timer::start(loop_, deadline_);
+  timer_.start(loop_, deadline_);
   connection_.start(*this);
   send_own();
 }
@@ -46,7 +46,7 @@ void PathGuard::on_message(const transport::Message& message) {
                          : "its first message is not a proof");
   }
   proof_.reset();
-  Timer::stop();
+  timer_.stop();
   proved_ = true;
 }
 
@@ -62,7 +62,7 @@ transport::ReceiveBuffer PathGuard::select_receive_buffer(Bytes head, std::size_
 }
 
 void PathGuard::end() noexcept {
-  Timer::stop();
+  timer_.stop();
   ended_ = true;
   proof_.reset();
 }
@@ -72,11 +72,10 @@ void PathGuard::on_closed(const Error& reason) {
   session_.on_closed(reason);
 }
 
-void PathGuard::expired(Timer& timer) noexcept {
-  auto& self = static_cast<PathGuard&>(timer);
-  if (self.ended_ || self.proved_) return;
-  static_cast<void>(self.proof_->verify({}));
-  self.refuse("no proof came in time");
+void PathGuard::expire() noexcept {
+  if (ended_ || proved_) return;
+  static_cast<void>(proof_->verify({}));
+  refuse("no proof came in time");
 }
 
 void PathGuard::refuse(const char* why) {

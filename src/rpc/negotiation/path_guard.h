@@ -15,7 +15,7 @@ namespace hawser::rpc {
 // first message in each direction is the proof (docs/wire-format.md, "Proof of a path"). Every other first message, and
 // no message before the deadline, ends the session with the reason. Afterwards the guard passes everything on. Loop's
 // thread only.
-class PathGuard final : public transport::MessageSink, Timer {
+class PathGuard final : public transport::MessageSink {
  public:
   // The length of a message that has a proof. It has no payload.
   static constexpr std::size_t message_bytes = 8 + transport::PathProof::bytes;
@@ -24,8 +24,7 @@ class PathGuard final : public transport::MessageSink, Timer {
   using Refused = std::function<void(Error)>;
   PathGuard(Loop& loop, transport::Connection& connection, transport::MessageSink& session,
             std::unique_ptr<transport::PathProof> proof, Time deadline, Refused refused)
-      : Timer(&PathGuard::expired),
-        loop_(loop),
+      : loop_(loop),
         connection_(connection),
         session_(session),
         proof_(std::move(proof)),
@@ -46,7 +45,7 @@ class PathGuard final : public transport::MessageSink, Timer {
   void on_drained() override { session_.on_drained(); }
   void on_closed(const Error& reason) override;
 
-  static void expired(Timer& timer) noexcept;
+  void expire() noexcept;
   void send_own();
   void refuse(const char* why);
 
@@ -59,6 +58,7 @@ class PathGuard final : public transport::MessageSink, Timer {
   bool sent_ = false;
   bool proved_ = false;
   bool ended_ = false;
+  MemberTimer<&PathGuard::expire> timer_{*this};
 };
 
 }  // namespace hawser::rpc

@@ -161,17 +161,6 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   detail::ReceiveAccount* bounded_account() noexcept { return account_.bounded() ? &account_ : nullptr; }
 
  private:
-  struct RestTimer : Timer {
-    explicit RestTimer(ByteSession& owner) noexcept : Timer(&RestTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<RestTimer&>(timer).session.continue_turn(); }
-    ByteSession& session;
-  };
-  // Runs while bytes wait for the peer to take them, after the peer's end, and after finish().
-  struct LifeTimer : Timer {
-    explicit LifeTimer(ByteSession& owner) noexcept : Timer(&LifeTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<LifeTimer&>(timer).session.check_life(); }
-    ByteSession& session;
-  };
   // Lets the loop destroy the stream. It is allocated in advance, because a connection must be able to end without
   // memory.
   struct Closing final : detail::Posted {
@@ -237,7 +226,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   Time turn_tick_{};                 // The tick of the turn that began last, and the time at which it began.
   Time turn_begin_{};
   bool read_paused_ = true;
-  RestTimer rest_;
+  MemberTimer<&ByteSession::continue_turn> rest_;
 
   transport::SendQueue sending_;
   transport::BacklogWatermark watermark_;
@@ -251,7 +240,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   bool finishing_ = false;
   bool finished_ = false;    // The stream's end has been passed to it.
   bool peer_ended_ = false;  // The peer has ended its direction.
-  LifeTimer life_;
+  // Runs while bytes wait for the peer to take them, after the peer's end, and after finish().
+  MemberTimer<&ByteSession::check_life> life_;
   unsigned stuck_checks_ = 0;
   std::uint64_t sent_at_life_check_ = 0;
   std::size_t unsent_ = 0;  // Held by the stream at the last check_end().

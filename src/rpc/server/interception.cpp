@@ -116,8 +116,8 @@ void Interception::answered() noexcept {
 // The server has stopped and waited for a function on another thread, which has ended. The interceptors might wait for
 // ever.
 void Interception::end_outer() {
-  loop().post([alive = std::weak_ptr(alive_), this] {
-    if (!alive.expired()) outer_.destroy_coroutine();
+  loop().post([watch = alive_.watch()] {
+    if (Interception* const self = watch.get()) self->outer_.destroy_coroutine();
   });
 }
 

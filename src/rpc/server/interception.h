@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/alive.h"
 #include "hawser/detail/reply_sink.h"
 #include "hawser/detail/served_method.h"
 #include "hawser/interceptor.h"
@@ -104,8 +105,8 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   std::vector<ConstBuffer> pieces_;  // On loan from owner_, or of copied_.
   SendCompletion* owner_ = nullptr;
   Buffer copied_;
-  detail::ReceiveCharge held_charge_;                             // For the reply, until the interceptors have ended.
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Expires with this object; posted work checks it.
+  detail::ReceiveCharge held_charge_;  // For the reply, until the interceptors have ended.
+  const Alive<Interception> alive_{*this};
 };
 
 // Runs interceptors around the calls of a method, and then its handler.

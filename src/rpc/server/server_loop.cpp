@@ -410,12 +410,11 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
 
 void ServerLoop::begin_session(ConnectionAttempts::iterator attempt, std::unique_ptr<PortSession> made) {
   struct End final : detail::Posted {
-    explicit End(ServerLoop& of) : loop(of), alive(of.alive_) {}
+    explicit End(ServerLoop& of) : watch(of.alive_.watch()) {}
     void run() override {
-      if (!alive.expired()) loop.remove(session);
+      if (ServerLoop* const loop = watch.get()) loop->remove(session);
     }
-    ServerLoop& loop;
-    const std::weak_ptr<char> alive;
+    const Watch<ServerLoop> watch;
     SessionList::iterator session;
   };
   PortSession& session = *made;
@@ -444,14 +443,14 @@ void ServerLoop::start_sweep() {
       options_.receive_window == forever) {
     return;
   }
-  sweep_.due = loop_.after(options_.receive_window);
-  sweep_.start(loop_, sweep_.due);
+  sweep_due_ = loop_.after(options_.receive_window);
+  sweep_.start(loop_, sweep_due_);
 }
 
 // If the loop itself did not run for a while, data that arrived meanwhile has not been received: a new window begins.
 void ServerLoop::sweep() {
   const ServerOptions& options = options_;
-  const bool late = loop_.now() - sweep_.due > options.receive_window / 8;
+  const bool late = loop_.now() - sweep_due_ > options.receive_window / 8;
   const auto window_ms =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(options.receive_window).count());
   const std::uint64_t rate =
@@ -471,8 +470,9 @@ void ServerLoop::remove(SessionList::iterator session) {
 // ---- Background work ----
 
 void ServerLoop::spawn(std::unique_ptr<detail::BackgroundWork> work) {
-  loop_.post([this, alive = std::weak_ptr<char>(alive_), held = std::move(work)]() mutable {
-    if (!alive.expired() && phase_ == Phase::serving) begin_background(std::move(held));
+  loop_.post([watch = alive_.watch(), held = std::move(work)]() mutable {
+    ServerLoop* const self = watch.get();
+    if (self != nullptr && self->phase_ == Phase::serving) self->begin_background(std::move(held));
   });
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/alive.h"
 #include "exec/condition.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/identity.h"
@@ -103,8 +104,8 @@ class ServerLoop final : Handshake::Done {
   // Calls `work(*this)` on the loop's thread, unless this object ends before. Any thread, while the server exists.
   template <class Work>
   void inspect(Work work) {
-    loop_.post([this, alive = std::weak_ptr<char>(alive_), inspecting = std::move(work)]() mutable {
-      if (!alive.expired()) inspecting(*this);
+    loop_.post([watch = alive_.watch(), inspecting = std::move(work)]() mutable {
+      if (ServerLoop* const self = watch.get()) inspecting(*self);
     });
   }
 
@@ -150,20 +151,7 @@ class ServerLoop final : Handshake::Done {
   };
   using ConnectionAttempts = std::list<ConnectionAttempt>;
   using SessionList = std::list<std::unique_ptr<PortSession>>;
-  // Checks for peers that are slow with a message, while there are sessions.
-  struct Sweep : Timer {
-    explicit Sweep(ServerLoop& on) noexcept : Timer(&Sweep::fire), owner(on) {}
-    static void fire(Timer& timer) noexcept { static_cast<Sweep&>(timer).owner.sweep(); }
-    ServerLoop& owner;
-    Time due{};
-  };
-
   enum class Phase : std::uint8_t { serving, finishing, cancelling, ending, stopped };
-  struct StopTimer : Timer {
-    explicit StopTimer(ServerLoop& owner) noexcept : Timer(&StopTimer::fire), loop(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<StopTimer&>(timer).loop.continue_shut_down(true); }
-    ServerLoop& loop;
-  };
 
   void admit(std::unique_ptr<transport::Stream> stream);
   bool evict_silent();
@@ -222,7 +210,9 @@ class ServerLoop final : Handshake::Done {
   AttachedTransports transports_;
   ConnectionAttempts attempts_;
   SessionList sessions_;
-  Sweep sweep_;
+  // Checks for peers that are slow with a message, while there are sessions.
+  MemberTimer<&ServerLoop::sweep> sweep_;
+  Time sweep_due_{};
   Time next_refusal_line_{};  // No refusal is logged before this time.
   exec::Condition changed_;   // Notified when the last session has ended while stopping.
   Phase phase_ = Phase::serving;
@@ -231,10 +221,10 @@ class ServerLoop final : Handshake::Done {
   Duration grace_{};
   Stopped* stop_listener_ = nullptr;
   const Error stopped_{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"};
-  StopTimer stop_timer_;
-  std::stop_source grace_over_;                                   // Stops background work at the end of the grace.
-  std::size_t working_ = 0;                                       // Background tasks that have not ended.
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Expires with this object; posted work checks it.
+  MemberTimer<&ServerLoop::continue_shut_down, true> stop_timer_;
+  std::stop_source grace_over_;  // Stops background work at the end of the grace.
+  std::size_t working_ = 0;      // Background tasks that have not ended.
+  const Alive<ServerLoop> alive_{*this};
   Scope background_;  // Declared last, because its tasks use the other members.
 };
 

@@ -43,7 +43,7 @@ std::string mistake(const RemoteRequest& request) {
 
 void RemoteAccess::watch(const RemoteOptions& options) {
   if (ended()) return;
-  if (const Time when = deadline(options); when != Time::max()) Timer::start(loop_, when);
+  if (const Time when = deadline(options); when != Time::max()) deadline_.start(loop_, when);
   if (options.token != nullptr && options.token->stop_possible()) stop_.emplace(*options.token, Stopper{this});
 }
 
@@ -64,7 +64,7 @@ void RemoteAccess::set_done(const std::optional<Error>& error) {
   } else {
     outcome_.emplace();
   }
-  Timer::stop();
+  deadline_.stop();
   stop_.reset();  // The loop may end before the access is destroyed.
   changed_.notify_all();
 }
@@ -75,10 +75,9 @@ void RemoteAccess::give_up(ErrorCode code, const char* text) {
   set_done(Error{code, ErrorScope::call, Initiator::local, 0, text});
 }
 
-void RemoteAccess::on_deadline(Timer& timer) noexcept {
-  static_cast<RemoteAccess&>(timer).give_up(
-      ErrorCode::deadline_exceeded,
-      "the peer's memory was not reached within the timeout; a write may have been, or may still be, done");
+void RemoteAccess::on_deadline() noexcept {
+  give_up(ErrorCode::deadline_exceeded,
+          "the peer's memory was not reached within the timeout; a write may have been, or may still be, done");
 }
 
 // Runs on the thread that requests the stop. The callback is removed before the access is destroyed, so the access

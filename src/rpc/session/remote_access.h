@@ -38,7 +38,7 @@ struct RemoteRequest {
 std::string mistake(const RemoteRequest& request);
 
 // One access in progress. Destroying the object abandons the access.
-class RemoteAccess : public std::enable_shared_from_this<RemoteAccess>, Timer {
+class RemoteAccess : public std::enable_shared_from_this<RemoteAccess> {
  public:
   RemoteAccess(const RemoteAccess&) = delete;
   RemoteAccess& operator=(const RemoteAccess&) = delete;
@@ -60,7 +60,7 @@ class RemoteAccess : public std::enable_shared_from_this<RemoteAccess>, Timer {
   const CallChannel* channel = nullptr;
 
  protected:
-  explicit RemoteAccess(Loop& loop) noexcept : Timer(&RemoteAccess::on_deadline), loop_(loop), changed_(loop) {}
+  explicit RemoteAccess(Loop& loop) noexcept : loop_(loop), changed_(loop) {}
   void set_posted();
   void set_done(const std::optional<Error>& error);
   // Abandons what the transport or the session still does.
@@ -75,12 +75,13 @@ class RemoteAccess : public std::enable_shared_from_this<RemoteAccess>, Timer {
   };
 
   void give_up(ErrorCode code, const char* text);
-  static void on_deadline(Timer& timer) noexcept;
+  void on_deadline() noexcept;
 
   Loop& loop_;
   exec::Condition changed_;
   std::optional<Result<void>> outcome_;
   bool posted_ = false;
+  MemberTimer<&RemoteAccess::on_deadline> deadline_{*this};
   std::optional<std::stop_callback<Stopper>> stop_;
 };
 

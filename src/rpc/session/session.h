@@ -179,26 +179,6 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   detail::MemoryFrames& memory();
 
-  struct LifeTimer : Timer {
-    explicit LifeTimer(Session& owner) noexcept : Timer(&LifeTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<LifeTimer&>(timer).session.check_life(); }
-    Session& session;
-  };
-
-  // Resumes the connection after its turn ended.
-  struct RestTimer : Timer {
-    explicit RestTimer(Session& owner) noexcept : Timer(&RestTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<RestTimer&>(timer).session.end_rest(); }
-    Session& session;
-  };
-
-  // Runs while a backlog is or may have to be charged: the connection does not notify of each byte that it has sent.
-  struct ChargeTimer : Timer {
-    explicit ChargeTimer(Session& owner) noexcept : Timer(&ChargeTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<ChargeTimer&>(timer).session.check_charge(); }
-    Session& session;
-  };
-
   struct BacklogCharge final : detail::LaggingCharge {
     explicit BacklogCharge(Session& owner) noexcept : session(owner) {}
     void update() noexcept override { session.charge_backlog(); }
@@ -247,7 +227,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   SessionSettings settings_;
   detail::ReceiveAccount account_;  // Declared before the members that it pays for.
   SendCharge send_charge_;
-  ChargeTimer charge_timer_{*this};
+  // Runs while a backlog is or may have to be charged: the connection does not notify of each byte that it has sent.
+  MemberTimer<&Session::check_charge> charge_timer_{*this};
   BacklogCharge lagging_{*this};                  // In the list of the budget while send_charge_ is not 0.
   std::size_t backlog_wanted_;                    // settings_.backlog_bytes_max while memory is left.
   detail::WaitingWriter writers_;                 // Writers of streams that wait until the backlog is shorter.
@@ -268,7 +249,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   std::uint64_t work_at_clock_ = clock_interval;  // Value of work_ at which the clock is read next.
   Time turn_tick_{};                              // The tick of the turn that began last.
   Time turn_begin_{};                             // The time at which that turn began.
-  RestTimer rest_;                                // Runs while the connection is paused because its turn ended.
+  MemberTimer<&Session::end_rest> rest_;          // Runs while the connection is paused because its turn ended.
 
   // The values that falls_behind() read last.
   std::uint64_t slow_work_ = 0;
@@ -280,7 +261,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   std::uint64_t pong_mark_ = 0;       // Position behind the last pong.
   std::uint64_t long_pong_mark_ = 0;  // Position behind the last pong with a body.
 
-  LifeTimer life_;
+  MemberTimer<&Session::check_life> life_;
   Time check_due_;      // Time at which life_ fires next.
   Time last_received_;  // Time of the peer's last sign of life.
   Time last_progress_;  // Time at which the backlog last moved.
