@@ -50,12 +50,6 @@ class ClientSession final : public rpc::ProtocolSession,
   bool choose_compression(std::uint32_t call, Encoding encoding) override;
 
  private:
-  struct KeepaliveTimer : Timer {
-    explicit KeepaliveTimer(ClientSession& owner) noexcept : Timer(&KeepaliveTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<KeepaliveTimer&>(timer).session.check_alive(); }
-    ClientSession& session;
-  };
-
   // ---- transport::StreamSink ----
   MutableBytes receive_space() override;
   void received(std::size_t bytes) override;
@@ -125,7 +119,7 @@ class ClientSession final : public rpc::ProtocolSession,
   bool pinged_ = false;
   std::uint64_t arrived_ = 0;
   std::uint64_t arrived_at_check_ = 0;
-  KeepaliveTimer keepalive_;
+  MemberTimer<&ClientSession::check_alive> keepalive_;
   MessageWriter writer_;
   Stream* writing_ = nullptr;
   Machine machine_;  // Ends first: it notifies the owners of loans.

@@ -28,7 +28,7 @@ void ServerSession::begin_plain(Stream& stream) {
   stream.plain = true;
   stream.busy = true;
   stream.take = Stream::Take::plain;
-  if (!plain_pace_.running()) start_pace(plain_pace_);
+  if (!plain_pace_.running()) start_pace(true);
   const std::uint32_t call = stream.call;
   rpc::HttpExchange* const exchange = http_->begin(call, {.method = fields.method,
                                                           .target = fields.path,

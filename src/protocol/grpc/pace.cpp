@@ -13,22 +13,23 @@ constexpr std::size_t taken_bytes_least = 16 * 1024;
 
 }  // namespace
 
-Duration ServerSession::write_timeout(const PaceTimer& pace) const noexcept {
+Duration ServerSession::write_timeout(bool plain) const noexcept {
   constexpr Duration least = std::chrono::milliseconds(1);
-  return std::max(least, pace.plain ? http_->write_timeout() : options_.write_timeout);
+  return std::max(least, plain ? http_->write_timeout() : options_.write_timeout);
 }
 
-void ServerSession::start_pace(PaceTimer& pace) {
-  const Duration interval = write_timeout(pace);
-  if (interval < forever) pace.start(host().loop, host().loop.after(interval));
+void ServerSession::start_pace(bool plain) {
+  const Duration interval = write_timeout(plain);
+  Timer& timer = plain ? static_cast<Timer&>(plain_pace_) : calls_pace_;
+  if (interval < forever) timer.start(host().loop, host().loop.after(interval));
 }
 
 // A client that does not open the window of a stream would keep the response, and the handler that sends it, for ever.
-void ServerSession::check_pace(PaceTimer& pace) {
+void ServerSession::check_pace(bool plain) {
   if (closed()) return;
   bool any = false;
   machine_.for_each([&](Stream& stream) {
-    if (stream.plain != pace.plain || !stream.open) return;
+    if (stream.plain != plain || !stream.open) return;
     any = true;
     const std::uint64_t taken = stream.out_taken - stream.checked_taken;
     const std::size_t wanted = stream.checked_wanted;
@@ -37,12 +38,12 @@ void ServerSession::check_pace(PaceTimer& pace) {
     if (taken >= wanted || !machine_.reset(stream, http2_cancel)) return;
     // The reset itself may have to wait for the client.
     if (!stream.busy) return;
-    const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(write_timeout(pace));
+    const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(write_timeout(plain));
     give_up(stream, "the client has taken " + std::to_string(taken) + " of the " + std::to_string(wanted) +
                         " bytes of the response that it must take within " + std::to_string(limit.count()) +
                         " ms (write_timeout): it must read faster, or the option must be raised");
   });
-  if (any) start_pace(pace);
+  if (any) start_pace(plain);
   if (!closed()) send_soon();
 }
 

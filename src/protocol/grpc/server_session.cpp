@@ -41,8 +41,8 @@ ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Str
       keepalive_(*this),
       age_(*this),
       goaway_timer_(*this),
-      calls_pace_(*this, false),
-      plain_pace_(*this, true),
+      calls_pace_(*this),
+      plain_pace_(*this),
       wait_(*this),
       discard_timer_(*this),
       machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()) {
@@ -196,7 +196,7 @@ void ServerSession::on_headers(Stream& stream) {
 void ServerSession::dispatch(Stream& stream) {
   const Call& call = call_of(stream);
   stream.busy = true;
-  if (!calls_pace_.running()) start_pace(calls_pace_);
+  if (!calls_pace_.running()) start_pace(false);
   const Bytes metadata(stream.fields.metadata.data(), stream.fields.metadata.size());
   detail::IncomingRequest request{.sink = *this,
                                   .call = stream.call,

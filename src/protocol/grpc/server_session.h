@@ -63,47 +63,6 @@ class ServerSession final : public rpc::ByteSession,
     bool compress = false;
     rpc::HttpExchange* exchange = nullptr;  // The request, if it is not gRPC and has not been answered.
   };
-  struct KeepaliveTimer : Timer {
-    explicit KeepaliveTimer(ServerSession& owner) noexcept : Timer(&KeepaliveTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<KeepaliveTimer&>(timer).session.check_alive(); }
-    ServerSession& session;
-  };
-  struct AgeTimer : Timer {
-    explicit AgeTimer(ServerSession& owner) noexcept : Timer(&AgeTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<AgeTimer&>(timer).session.on_age(); }
-    ServerSession& session;
-  };
-
-  struct GoawayTimer : Timer {
-    explicit GoawayTimer(ServerSession& owner) noexcept : Timer(&GoawayTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<GoawayTimer&>(timer).session.complete_goaway(); }
-    ServerSession& session;
-  };
-  // Checks how fast the client takes the responses: those of gRPC, or those that are not gRPC if `plain`.
-  struct PaceTimer : Timer {
-    PaceTimer(ServerSession& owner, bool of_plain) noexcept
-        : Timer(&PaceTimer::fire), session(owner), plain(of_plain) {}
-    static void fire(Timer& timer) noexcept {
-      auto& pace = static_cast<PaceTimer&>(timer);
-      pace.session.check_pace(pace);
-    }
-    ServerSession& session;
-    const bool plain;
-  };
-
-  struct DiscardTimer : Timer {
-    explicit DiscardTimer(ServerSession& owner) noexcept : Timer(&DiscardTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<DiscardTimer&>(timer).session.check_discards(); }
-    ServerSession& session;
-  };
-
-  // Begins a request that waits although the client has taken nothing of the responses for a while: it may be unable to
-  // take those before it has this one. They may add send_backlog_bytes_max bytes to the responses that wait.
-  struct WaitTimer : Timer {
-    explicit WaitTimer(ServerSession& owner) noexcept : Timer(&WaitTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<WaitTimer&>(timer).session.check_waiting(); }
-    ServerSession& session;
-  };
 
   // ---- rpc::ByteSession ----
   std::size_t take(Bytes bytes, Block& block) override;
@@ -176,9 +135,10 @@ class ServerSession final : public rpc::ByteSession,
   void begin_plain(Stream& stream);
   // False while the request of the stream does not wait for its client.
   bool plain_receives(const Stream& stream) const noexcept;
-  Duration write_timeout(const PaceTimer& pace) const noexcept;
-  void start_pace(PaceTimer& pace);
-  void check_pace(PaceTimer& pace);
+  // `plain`: of the requests that are not gRPC.
+  Duration write_timeout(bool plain) const noexcept;
+  void start_pace(bool plain);
+  void check_pace(bool plain);
   void start_discard_timer();
   void check_discards();
   // Nobody receives the response of the stream, which is busy.
@@ -216,13 +176,20 @@ class ServerSession final : public rpc::ByteSession,
   bool goaway_sent_ = false;
   bool failed_ = false;
   bool age_over_ = false;
-  KeepaliveTimer keepalive_;
-  AgeTimer age_;
-  GoawayTimer goaway_timer_;    // Runs while the client has not acknowledged the first step.
-  PaceTimer calls_pace_;        // Runs while there are streams of gRPC, and write_timeout is not forever.
-  PaceTimer plain_pace_;        // Likewise for requests that are not gRPC.
-  WaitTimer wait_;              // Runs while calls wait.
-  DiscardTimer discard_timer_;  // Runs while requests that have been answered have not ended.
+  MemberTimer<&ServerSession::check_alive> keepalive_;
+  MemberTimer<&ServerSession::on_age> age_;
+  // Runs while the client has not acknowledged the first step.
+  MemberTimer<&ServerSession::complete_goaway> goaway_timer_;
+  // Check how fast the client takes the responses. The first runs while there are streams of gRPC and write_timeout is
+  // not forever, the second likewise for requests that are not gRPC.
+  MemberTimer<&ServerSession::check_pace, false> calls_pace_;
+  MemberTimer<&ServerSession::check_pace, true> plain_pace_;
+  // Runs while calls wait. Begins a request that waits although the client has taken nothing of the responses for a
+  // while: it may be unable to take those before it has this one. They may add send_backlog_bytes_max bytes to the
+  // responses that wait.
+  MemberTimer<&ServerSession::check_waiting> wait_;
+  // Runs while requests that have been answered have not ended.
+  MemberTimer<&ServerSession::check_discards> discard_timer_;
   std::uint64_t arrived_ = 0;
   std::uint64_t arrived_at_check_ = 0;
   bool pinged_ = false;

@@ -40,11 +40,6 @@ class ClientStream final : ConnectionPool::Work {
   const HttpClientResponse& response() const noexcept { return response_; }
 
  private:
-  struct WatchTimer : Timer {
-    explicit WatchTimer(ClientStream& owner) noexcept : Timer(&WatchTimer::fire), stream(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<WatchTimer&>(timer).stream.check(); }
-    ClientStream& stream;
-  };
   struct Stopped {
     ClientStream& stream;
     void operator()() const { stream.cancel("was cancelled"); }
@@ -128,7 +123,7 @@ class ClientStream final : ConnectionPool::Work {
   Time deadline_ = Time::max();
   Time opening_deadline_ = Time::max();
   Time continue_deadline_ = Time::max();
-  WatchTimer timer_;
+  MemberTimer<&ClientStream::check> timer_;
   std::optional<std::stop_callback<Stopped>> on_stop_;
 };
 

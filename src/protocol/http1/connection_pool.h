@@ -102,11 +102,6 @@ class ConnectionPool final : detail::LoopUser, public std::enable_shared_from_th
     std::unique_ptr<ClientConnection> connection;
     Time since;
   };
-  struct SweepTimer : Timer {
-    explicit SweepTimer(ConnectionPool& owner) noexcept : Timer(&SweepTimer::fire), pool(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<SweepTimer&>(timer).pool.sweep(); }
-    ConnectionPool& pool;
-  };
 
   void on_loop_end() noexcept override;
   void sweep();
@@ -122,7 +117,7 @@ class ConnectionPool final : detail::LoopUser, public std::enable_shared_from_th
   Work* works_ = nullptr;
   Hosts hosts_;
   std::deque<Idle> idle_;  // The one that was used last is at the end.
-  SweepTimer sweep_timer_;
+  MemberTimer<&ConnectionPool::sweep> sweep_timer_;
 };
 
 }  // namespace hawser::http1

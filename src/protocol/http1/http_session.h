@@ -73,11 +73,6 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void limit_queue(std::size_t bytes) override { limit_backlog(bytes); }
 
  private:
-  struct PhaseTimer : Timer {
-    explicit PhaseTimer(HttpSession& owner) noexcept : Timer(&PhaseTimer::fire), session(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<PhaseTimer&>(timer).session.check_phase(); }
-    HttpSession& session;
-  };
   // The part of a connection's life. `idle`: no byte of the next request has come.
   enum class Phase : std::uint8_t { idle, head, body, running };
   using Kind = RequestPlan::Kind;
@@ -144,7 +139,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
 
   Phase phase_ = Phase::idle;
   Time phase_begin_{};
-  PhaseTimer timer_;
+  MemberTimer<&HttpSession::check_phase> timer_;
   bool going_away_ = false;
   // When bytes were seen to wait for the client, how many it must take from then on, and sent_bytes() at that time.
   Time output_since_{};
