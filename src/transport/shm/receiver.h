@@ -116,13 +116,6 @@ class Receiver {
   // A read of the peer's memory that makes no progress for this time is abandoned.
   static constexpr Duration read_stall_max = std::chrono::milliseconds(500);
 
-  struct StallTimer final : Timer {
-    explicit StallTimer(Receiver& incoming) noexcept
-        : Timer([](Timer& timer) noexcept { static_cast<StallTimer&>(timer).owner.look_for_stall(); }),
-          owner(incoming) {}
-    Receiver& owner;
-  };
-
   Loop& loop_;
   const Limits limits_;
   hawser::detail::ReceiveAccount* account_ = nullptr;
@@ -137,7 +130,7 @@ class Receiver {
   ReadingMeans means_;
 
   std::optional<Reading> reading_;
-  StallTimer stall_{*this};
+  MemberTimer<&Receiver::look_for_stall> stall_{*this};
   MessageAssembly assembly_;  // The message that arrives in parts.
   bool held_ = false;         // It is complete, and waits for the gate to open.
   // The destination that select_receive_buffer() returned for the current message when it closed the gate.

@@ -47,10 +47,10 @@ bool SimState::separated(std::string_view a, std::string_view b) const {
 }
 
 // A listener that holds connections until they have arrived.
-class SimListener final : public Listener, Timer {
+class SimListener final : public Listener {
  public:
   SimListener(Loop& loop, std::shared_ptr<SimState> state, std::string address, AcceptSink& sink)
-      : Timer(&SimListener::fire), loop_(loop), state_(std::move(state)), address_(std::move(address)), sink_(sink) {
+      : loop_(loop), state_(std::move(state)), address_(std::move(address)), sink_(sink) {
     state_->listeners.emplace(address_, this);
   }
   ~SimListener() override { state_->listeners.erase(address_); }
@@ -58,7 +58,7 @@ class SimListener final : public Listener, Timer {
   std::string address() const override { return address_; }
   void arrive(std::unique_ptr<Stream> stream, Time when) {
     arriving_.push_back({std::move(stream), arriving_.empty() ? when : std::max(when, arriving_.back().when)});
-    if (!running()) start(loop_, arriving_.front().when);
+    if (!timer_.running()) timer_.start(loop_, arriving_.front().when);
   }
 
  private:
@@ -66,11 +66,10 @@ class SimListener final : public Listener, Timer {
     std::unique_ptr<Stream> stream;
     Time when;
   };
-  static void fire(Timer& timer) noexcept { static_cast<SimListener&>(timer).accept(); }
   void accept() {
     Arriving first = std::move(arriving_.front());
     arriving_.pop_front();
-    if (!arriving_.empty()) start(loop_, arriving_.front().when);
+    if (!arriving_.empty()) timer_.start(loop_, arriving_.front().when);
     state_->record(loop_.now(), 0, SimEvent::accept, 0);
     sink_.accepted(std::move(first.stream));
   }
@@ -80,6 +79,7 @@ class SimListener final : public Listener, Timer {
   const std::string address_;
   AcceptSink& sink_;
   std::deque<Arriving> arriving_;
+  MemberTimer<&SimListener::accept> timer_{*this};
 };
 
 SimNetwork::SimNetwork(std::uint64_t seed, SimOptions options) : state_(std::make_shared<SimState>(seed, options)) {}

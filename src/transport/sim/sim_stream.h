@@ -80,11 +80,6 @@ class SimLink {
 
  private:
   enum class Fault : std::uint8_t { none, reset, vanish };
-  struct FaultTimer : Timer {
-    explicit FaultTimer(SimLink& owner) noexcept : Timer(&FaultTimer::fire), link(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<FaultTimer&>(timer).link.trip(); }
-    SimLink& link;
-  };
   void draw_fault();
   void trip();
 
@@ -92,7 +87,7 @@ class SimLink {
   Fault fault_ = Fault::none;
   unsigned fault_side_ = 0;
   std::uint64_t fault_at_ = ~std::uint64_t{0};
-  FaultTimer timer_;
+  MemberTimer<&SimLink::trip> timer_;
 };
 
 // One end of a connection. It may be destroyed at any time between events. Bytes that it has sent still arrive,
@@ -122,17 +117,6 @@ class SimStream final : public Stream {
   void break_at(Time when);
 
  private:
-  struct Event : Timer {
-    using Action = void (SimStream::*)();
-    Event(SimStream& owner, Action call) noexcept : Timer(&Event::fire), stream(owner), action(call) {}
-    static void fire(Timer& timer) noexcept {
-      Event& event = static_cast<Event&>(timer);
-      (event.stream.*event.action)();
-    }
-    SimStream& stream;
-    Action action;
-  };
-
   SimState& state() const noexcept { return *link_->state; }
   SimPipe& outgoing() const noexcept { return link_->pipes[side_]; }
   SimPipe& incoming() const noexcept { return link_->pipes[1 - side_]; }
@@ -154,9 +138,9 @@ class SimStream final : public Stream {
   bool blocked_ = false;      // A send was short, and sendable() must follow.
   std::optional<Time> broken_at_;
   bool break_waits_ = false;  // For the end of a partition.
-  Event reading_{*this, &SimStream::receive};
-  Event sending_{*this, &SimStream::notify_sendable};
-  Event breaking_{*this, &SimStream::notify_broken};
+  MemberTimer<&SimStream::receive> reading_{*this};
+  MemberTimer<&SimStream::notify_sendable> sending_{*this};
+  MemberTimer<&SimStream::notify_broken> breaking_{*this};
 };
 
 }  // namespace hawser::transport

@@ -85,16 +85,11 @@ class SimTransportConnection final : public Connection, MessageSink {
   MessageSink* sink_ = nullptr;
 };
 
-class SimPendingConnection final : public PendingConnection, StreamSink, Timer {
+class SimPendingConnection final : public PendingConnection, StreamSink {
  public:
   SimPendingConnection(Loop& loop, std::shared_ptr<SimState> state, std::shared_ptr<SimLink> link,
                        std::unique_ptr<SimStream> carrier, const MessageLimits& limits)
-      : Timer(&SimPendingConnection::fire),
-        loop_(loop),
-        state_(std::move(state)),
-        link_(std::move(link)),
-        carrier_(std::move(carrier)),
-        limits_(limits) {
+      : loop_(loop), state_(std::move(state)), link_(std::move(link)), carrier_(std::move(carrier)), limits_(limits) {
     carrier_->pause();
     carrier_->start(loop, *this);
   }
@@ -128,12 +123,11 @@ class SimPendingConnection final : public PendingConnection, StreamSink, Timer {
     if (most == Duration::zero()) return ready(outcome);
     ready_ = std::move(ready);
     outcome_ = std::move(outcome);
-    Timer::start(loop_, loop_.after(state_->between(Duration::zero(), most)));
+    timer_.start(loop_, loop_.after(state_->between(Duration::zero(), most)));
   }
-  static void fire(Timer& timer) noexcept {
-    SimPendingConnection& self = static_cast<SimPendingConnection&>(timer);
-    const Ready ready = std::exchange(self.ready_, nullptr);
-    const Result<void> outcome = self.outcome_;
+  void finish() noexcept {
+    const Ready ready = std::exchange(ready_, nullptr);
+    const Result<void> outcome = outcome_;
     ready(outcome);  // This may destroy the pending connection.
   }
 
@@ -145,6 +139,7 @@ class SimPendingConnection final : public PendingConnection, StreamSink, Timer {
   std::array<std::byte, 1> space_{};
   Ready ready_;
   Result<void> outcome_;
+  MemberTimer<&SimPendingConnection::finish> timer_{*this};
 };
 
 class SimTransportWorker final : public TransportWorker {

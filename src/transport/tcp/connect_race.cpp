@@ -17,12 +17,6 @@ struct Race {
   Time next_start{};
 };
 
-struct Alarm : Timer {
-  explicit Alarm(exec::Condition& signal) noexcept : Timer(&Alarm::fire), changed(signal) {}
-  static void fire(Timer& timer) noexcept { static_cast<Alarm&>(timer).changed.notify_all(); }
-  exec::Condition& changed;
-};
-
 Task<void> run(Race& race, AddressList& addresses, Task<Result<Descriptor>> attempt) {
   Result<Descriptor> outcome = fail(ErrorCode::unavailable, "not tried", ErrorScope::connection);
   try {
@@ -45,7 +39,7 @@ Task<void> run(Race& race, AddressList& addresses, Task<Result<Descriptor>> atte
 
 Task<Result<Descriptor>> race_to_connect(Loop& loop, AddressList& addresses, ConnectAttempt attempt, Time deadline) {
   Race race;
-  Alarm alarm(addresses.changed);
+  MemberTimer<&exec::Condition::notify_all> alarm(addresses.changed);
   Scope attempts;
   while (!race.winner) {
     const Time now = loop.now();

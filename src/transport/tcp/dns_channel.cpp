@@ -128,7 +128,7 @@ DnsChannel::~DnsChannel() {
 
 void DnsChannel::on_loop_end() noexcept {
   user_ = false;
-  Timer::stop();
+  timer_.stop();
   retire();  // This may destroy the channel.
 }
 
@@ -142,7 +142,7 @@ void DnsChannel::ask(Asker& asker, const HostPort& where) {
   kept_ = shared_from_this();
   idle_since_ = {};
   begin_waiting();
-  if (open_ != 0) Timer::start(loop_, loop_.now() + tick);
+  if (open_ != 0) timer_.start(loop_, loop_.now() + tick);
 }
 
 std::vector<HostPort> DnsChannel::names_of(const HostPort& where) const {
@@ -258,8 +258,6 @@ void DnsChannel::process(int readable, int writable) noexcept {
   }
 }
 
-void DnsChannel::fire(Timer& timer) noexcept { static_cast<DnsChannel&>(timer).on_tick(); }
-
 void DnsChannel::on_tick() noexcept {
   process(ARES_SOCKET_BAD, ARES_SOCKET_BAD);
   for (std::size_t i = 0; i < watches_.size(); ++i) {
@@ -271,10 +269,10 @@ void DnsChannel::on_tick() noexcept {
     if (question->search != nullptr) question->search->asker->on_tick();
   }
   if (open_ != 0 || !waiting_.empty()) {
-    Timer::start(loop_, loop_.now() + tick);
+    timer_.start(loop_, loop_.now() + tick);
   } else if (idle_since_ == Time{}) {
     idle_since_ = loop_.now();
-    Timer::start(loop_, loop_.after(idle_max));
+    timer_.start(loop_, loop_.after(idle_max));
   } else {
     retire();  // This may destroy the channel.
   }

@@ -29,7 +29,7 @@ struct ResolverOptions {
 };
 
 // Asks name servers on behalf of all resolvers of a loop, without blocking the loop. Loop's thread only.
-class DnsChannel final : Timer, detail::LoopUser, public std::enable_shared_from_this<DnsChannel> {
+class DnsChannel final : detail::LoopUser, public std::enable_shared_from_this<DnsChannel> {
  public:
   // Limit of questions that wait for an answer at the same time. Further questions wait for these.
   static constexpr std::size_t open_max = 512;
@@ -50,7 +50,7 @@ class DnsChannel final : Timer, detail::LoopUser, public std::enable_shared_from
     ~Asker() = default;
   };
 
-  explicit DnsChannel(Loop& loop) noexcept : Timer(&DnsChannel::fire), loop_(loop) {}
+  explicit DnsChannel(Loop& loop) noexcept : loop_(loop) {}
   DnsChannel(const DnsChannel&) = delete;
   DnsChannel& operator=(const DnsChannel&) = delete;
   ~DnsChannel();
@@ -103,7 +103,6 @@ class DnsChannel final : Timer, detail::LoopUser, public std::enable_shared_from
   void on_loop_end() noexcept override;
   static void on_socket(void* self, int fd, int readable, int writable) noexcept;
   static void on_answer(void* question, int status, int timeouts, ares_addrinfo* result) noexcept;
-  static void fire(Timer& timer) noexcept;
   void on_tick() noexcept;
 
   Loop& loop_;
@@ -119,6 +118,7 @@ class DnsChannel final : Timer, detail::LoopUser, public std::enable_shared_from
   std::shared_ptr<DnsChannel> kept_;  // The channel itself, until it has been idle for idle_max.
   bool user_ = false;                 // It is registered as a user of loop_.
   bool closing_ = false;
+  MemberTimer<&DnsChannel::on_tick> timer_{*this};
 };
 
 // The part of resolving that all loops share. Any thread.

@@ -30,7 +30,7 @@ constexpr int backlog_max = 4096;
 class TcpListener final : public Listener, exec::Watcher {
  public:
   TcpListener(Loop& loop, Descriptor socket, SocketFile file, AcceptSink& sink)
-      : loop_(loop), socket_(std::move(socket)), file_(std::move(file)), sink_(sink), retry_(loop, *this) {
+      : loop_(loop), socket_(std::move(socket)), file_(std::move(file)), sink_(sink), retry_(*this) {
     loop_.poller().watch(socket_.get(), *this);
   }
   ~TcpListener() override {
@@ -45,13 +45,6 @@ class TcpListener final : public Listener, exec::Watcher {
   // Limit of failed attempts in one turn, so that others get theirs.
   static constexpr unsigned failures_per_turn = 64;
   static constexpr unsigned accepts_per_turn = 64;
-
-  struct Retry : Timer {
-    Retry(Loop& owner, TcpListener& waiting) noexcept : Timer(&Retry::fire), loop(owner), listener(waiting) {}
-    static void fire(Timer& timer) noexcept { static_cast<Retry&>(timer).listener.accept_all(); }
-    Loop& loop;
-    TcpListener& listener;
-  };
 
   void on_ready(exec::Readiness) override { accept_all(); }
 
@@ -121,7 +114,7 @@ class TcpListener final : public Listener, exec::Watcher {
   Descriptor socket_;
   SocketFile file_;
   AcceptSink& sink_;
-  Retry retry_;
+  MemberTimer<&TcpListener::accept_all> retry_;
   Time next_line_{};  // Earliest time of the next log line about a failure.
 };
 
@@ -184,10 +177,9 @@ Result<std::vector<Descriptor>> listening_sockets(std::vector<SocketAddress> add
 }
 
 // Resumes when a connecting socket becomes writable or the time is up.
-class Connecting final : exec::Watcher, Timer {
+class Connecting final : exec::Watcher {
  public:
-  Connecting(Loop& loop, int fd, Time deadline)
-      : Timer(&Connecting::expired), loop_(loop), fd_(fd), deadline_(deadline) {}
+  Connecting(Loop& loop, int fd, Time deadline) : loop_(loop), fd_(fd), deadline_(deadline) {}
   ~Connecting() {
     if (!waiting_ || !exec::is_live_loop(loop_)) return;
     loop_.poller().unwatch(fd_, *this);
@@ -198,7 +190,7 @@ class Connecting final : exec::Watcher, Timer {
   void await_suspend(std::coroutine_handle<> waiting) {
     loop_.poller().watch(fd_, *this);
     waiting_ = waiting;
-    start(loop_, deadline_);
+    timer_.start(loop_, deadline_);
   }
   // Returns 0, or the system's error.
   int await_resume() noexcept {
@@ -218,10 +210,9 @@ class Connecting final : exec::Watcher, Timer {
     ready_ = true;
     finish();
   }
-  static void expired(Timer& timer) noexcept { static_cast<Connecting&>(timer).finish(); }
   void finish() noexcept {
     if (std::exchange(queued_, true)) return;
-    stop();
+    timer_.stop();
     loop_.resume_soon(waiting_);
   }
 
@@ -232,6 +223,7 @@ class Connecting final : exec::Watcher, Timer {
   bool ready_ = false;
   bool queued_ = false;
   bool resumed_ = false;
+  MemberTimer<&Connecting::finish> timer_{*this};
 };
 
 }  // namespace
