@@ -23,8 +23,7 @@ UcxConnection::UcxConnection(std::shared_ptr<UcxWorker> worker, const MessageLim
       limits_(limits),
       link_{.worker = *worker_, .target = *this},
       sender_(link_),
-      receiver_(*this, link_, wire::MessageLimit::without_prefix(limits.receive_bytes_max)),
-      self_(std::make_shared<UcxConnection*>(this)) {}
+      receiver_(*this, link_, wire::MessageLimit::without_prefix(limits.receive_bytes_max)) {}
 
 UcxConnection::~UcxConnection() { abort(); }
 
@@ -56,8 +55,9 @@ void UcxConnection::connected(std::unique_ptr<UcxEndpoint> endpoint) {
 }
 
 void UcxConnection::open(std::unique_ptr<Stream> stream) {
-  liveness_ = std::make_shared<Liveness>(std::move(stream), [self = self_](const Error& reason) {
-    if (*self != nullptr) (*self)->stream_ended(reason);
+  liveness_ = std::make_shared<Liveness>(std::move(stream), [watch = alive_.watch()](const Error& reason) {
+    UcxConnection* const self = watch.get();
+    if (self != nullptr && !self->ended_) self->stream_ended(reason);
   });
   wire_up_.start(loop_, loop_.after(link_.options().wire_up_timeout));
   sender_.open();
@@ -126,24 +126,22 @@ void UcxConnection::resume() {
   link_.process_soon();
 }
 
-void UcxConnection::WireUp::fire(Timer& timer) noexcept {
-  UcxConnection& connection = static_cast<WireUp&>(timer).connection;
-  const UcxOptions& options = connection.worker_->options();
-  if (connection.broken_) {
-    if (connection.held_back() || connection.sink_ == nullptr) {
-      return timer.start(connection.loop_, connection.loop_.after(break_grace));
+void UcxConnection::end_wire_up() noexcept {
+  const UcxOptions& options = worker_->options();
+  if (broken_) {
+    if (held_back() || sink_ == nullptr) {
+      return wire_up_.start(loop_, loop_.after(break_grace));
     }
-    return connection.fail(Error(*connection.broken_));
+    return fail(Error(*broken_));
   }
-  if (connection.sink_ == nullptr) {
-    return timer.start(connection.loop_, connection.loop_.after(options.wire_up_timeout));
+  if (sink_ == nullptr) {
+    return wire_up_.start(loop_, loop_.after(options.wire_up_timeout));
   }
-  connection.fail(
-      {ErrorCode::unavailable, ErrorScope::transport, Initiator::local, 0,
-       "UCX did not get through to the peer within wire_up_timeout (" +
-           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.wire_up_timeout).count()) +
-           " ms) over transports '" + (options.tls.empty() ? "all" : options.tls) + "' and devices '" +
-           (options.net_devices.empty() ? "all" : options.net_devices) + "'"});
+  fail({ErrorCode::unavailable, ErrorScope::transport, Initiator::local, 0,
+        "UCX did not get through to the peer within wire_up_timeout (" +
+            std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.wire_up_timeout).count()) +
+            " ms) over transports '" + (options.tls.empty() ? "all" : options.tls) + "' and devices '" +
+            (options.net_devices.empty() ? "all" : options.net_devices) + "'"});
 }
 
 // ---- The end ----
@@ -188,7 +186,6 @@ void UcxConnection::abort() noexcept {
   wire_up_.stop();
   loop_.remove_tick_end(*this);
   worker_->leave(link_.token);
-  *self_ = nullptr;
   if (liveness_ != nullptr) peer_name_ = liveness_->peer();
   const std::vector<SendCompletion*> owners = sender_.end();
   receiver_.end();

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/alive.h"
 #include "hawser/timer.h"
 #include "hawser/transport/transport.h"
 #include "transport/common/backlog_watermark.h"
@@ -58,12 +59,6 @@ class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget
   void abort() noexcept override;
 
  private:
-  struct WireUp final : Timer {
-    explicit WireUp(UcxConnection& owner) noexcept : Timer(&WireUp::fire), connection(owner) {}
-    static void fire(Timer& timer) noexcept;
-    UcxConnection& connection;
-  };
-
   UcxConnection(std::shared_ptr<UcxWorker> worker, const MessageLimits& limits);
 
   void on_tick_end() override;
@@ -84,6 +79,7 @@ class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget
   // nothing waits to be sent.
   bool held_back() const noexcept { return receiver_.paused() && backlog() == 0; }
   void fail(Error reason);
+  void end_wire_up() noexcept;
 
   const std::shared_ptr<UcxWorker> worker_;
   Loop& loop_;
@@ -92,14 +88,15 @@ class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget
   ucx::Sender sender_;
   ucx::Receiver receiver_;
   std::shared_ptr<Liveness> liveness_;
-  std::shared_ptr<UcxConnection*> self_;  // Holds null once the stream's end concerns nobody.
   std::string peer_name_;
   MessageSink* sink_ = nullptr;
-  WireUp wire_up_{*this};  // Limits the wire-up; after a failure of the endpoint, limits the wait for the stream's end.
+  // Limits the wire-up; after a failure of the endpoint, limits the wait for the stream's end.
+  MemberTimer<&UcxConnection::end_wire_up> wire_up_{*this};
   BacklogWatermark watermark_;
   bool ended_ = false;
   std::optional<Error> stream_end_;
   std::optional<Error> broken_;
+  const Alive<UcxConnection> alive_{*this};
 };
 
 }  // namespace hawser::transport

@@ -215,8 +215,6 @@ Result<std::shared_ptr<UcxWorker>> UcxTransportWorker::worker() {
   return worker_;
 }
 
-void UcxTransportWorker::Rest::fire(Timer& timer) noexcept { static_cast<Rest&>(timer).worker.drop_retired(); }
-
 void UcxTransportWorker::drop_retired() {
   std::erase_if(retired_, [](Retired& retired) {
     return std::exchange(retired.idle, retired.worker->targets() == 0) && retired.idle;

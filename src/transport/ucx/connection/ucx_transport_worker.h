@@ -50,11 +50,6 @@ class UcxTransportWorker final : public TransportWorker {
     std::shared_ptr<UcxWorker> worker;
     bool idle = false;
   };
-  struct Rest final : Timer {
-    explicit Rest(UcxTransportWorker& owner) noexcept : Timer(&Rest::fire), worker(owner) {}
-    static void fire(Timer& timer) noexcept;
-    UcxTransportWorker& worker;
-  };
 
   Result<std::shared_ptr<UcxWorker>> worker();
   void drop_retired();
@@ -63,7 +58,7 @@ class UcxTransportWorker final : public TransportWorker {
   Loop& loop_;
   std::shared_ptr<UcxWorker> worker_;  // For the next connections.
   std::vector<Retired> retired_;
-  Rest rest_{*this};
+  MemberTimer<&UcxTransportWorker::drop_retired> rest_{*this};
 };
 
 }  // namespace hawser::transport

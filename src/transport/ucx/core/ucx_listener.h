@@ -52,12 +52,6 @@ class UcxListener {
     ucp_ep_h ep = nullptr;
   };
 
-  struct Expiry final : Timer {
-    explicit Expiry(UcxListener& owner) noexcept : Timer(&Expiry::fire), listener(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<Expiry&>(timer).listener.process(); }
-    UcxListener& listener;
-  };
-
   explicit UcxListener(UcxWorker& worker) noexcept : worker_(worker) {}
   void stop_accepting();
   static void on_call(ucp_conn_request_h call, void* arg);
@@ -69,7 +63,7 @@ class UcxListener {
   std::vector<ucp_conn_request_h> calls_;
   std::vector<Name> names_;
   std::vector<Stranger> strangers_;  // In the order of their arrival.
-  Expiry expiry_{*this};
+  MemberTimer<&UcxListener::process> expiry_{*this};
   bool ending_ = false;
 };
 

@@ -64,13 +64,6 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
     bool dirty = false;
   };
 
-  // Closes endpoints whose peers do not close theirs in time.
-  struct WaitTimer final : Timer {
-    explicit WaitTimer(UcxWorker& owner) noexcept : Timer(&WaitTimer::fire), worker(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<WaitTimer&>(timer).worker.end_waiting(); }
-    UcxWorker& worker;
-  };
-
   UcxWorker(UcxCore* core, Loop& loop, std::vector<std::byte> address);
   bool arm() override;
   void on_ready(exec::Readiness) override { poll(); }
@@ -88,7 +81,8 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   UcxCore* const core_;
   const std::vector<std::byte> address_;
   std::unique_ptr<UcxListener> listener_;
-  WaitTimer waiting_{*this};
+  // Closes endpoints whose peers do not close theirs in time.
+  MemberTimer<&UcxWorker::end_waiting> waiting_{*this};
   int event_fd_ = -1;  // -1 if the loop never sleeps.
   bool polled_ = false;
   bool delivering_ = false;
