@@ -49,14 +49,12 @@ RdmaConnection::RdmaConnection(std::shared_ptr<RdmaWorker> worker, const Message
       address_(worker_->address()),
       chunk_bytes_(options_.shared_receive_queue ? options_.shared_chunk_bytes : options_.chunk_bytes),
       receives_(options_.shared_receive_queue ? options_.shared_receives_per_connection : options_.recv_queue_depth),
-      mtu_bytes_(worker_->mtu_bytes()),
-      self_(std::make_shared<RdmaConnection*>(this)) {
+      mtu_bytes_(worker_->mtu_bytes()) {
   // Random, because a party that guesses it can write packets into the connection.
   sequence_ = static_cast<std::uint32_t>(kernel_random()) & 0xffffffU;
 }
 
 RdmaConnection::~RdmaConnection() {
-  *there_ = nullptr;
   end_now(dropped(), false);
   if (memory_) memory_->release(*worker_->device().pool);
   loop_.remove_tick_end(*this);
@@ -85,11 +83,11 @@ Result<void> RdmaConnection::make() { return prepare(worker_->make_pair(send_que
 
 void RdmaConnection::make_soon(PendingConnection::Ready ready) {
   struct Job {
-    std::shared_ptr<RdmaConnection*> there;
+    Watch<RdmaConnection> watch;
     PendingConnection::Ready ready;
     Result<std::unique_ptr<QueuePair>> made = nullptr;
   };
-  const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
+  const auto job = std::make_shared<Job>(Job{.watch = alive_.watch(), .ready = ready});
   // The helper thread also registers memory, so that the loop does not have to.
   std::vector<std::size_t> stretches = {chunk_bytes_, Sender::control_bytes, Receiver::staging_floor_bytes};
   stretches.insert(stretches.end(), receives_, chunk_bytes_);
@@ -105,8 +103,9 @@ void RdmaConnection::make_soon(PendingConnection::Ready ready) {
       job->made = std::unexpected(no_memory());
     }
     return [worker, job] {
-      if (*job->there == nullptr) return worker->discard(job->made ? std::move(*job->made) : nullptr);
-      job->ready((*job->there)->prepare(std::move(job->made)));
+      RdmaConnection* const self = job->watch.get();
+      if (self == nullptr) return worker->discard(job->made ? std::move(*job->made) : nullptr);
+      job->ready(self->prepare(std::move(job->made)));
     };
   });
   if (!begun) ready(too_much_side_work());
@@ -203,12 +202,12 @@ void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Rea
   const auto route = route_to(peer);
   if (!route) return ready(std::unexpected(route.error()));
   struct Job {
-    std::shared_ptr<RdmaConnection*> there;
+    Watch<RdmaConnection> watch;
     std::shared_ptr<bool> busy = std::make_shared<bool>(true);
     PendingConnection::Ready ready;
     Result<void> outcome = {};
   };
-  const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
+  const auto job = std::make_shared<Job>(Job{.watch = alive_.watch(), .ready = ready});
   // The queue pair is not destroyed while it is busy.
   busy_ = job->busy;
   const bool begun = worker_->side_work().run(
@@ -221,7 +220,7 @@ void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Rea
         }
         return [peer, job] {
           *job->busy = false;
-          RdmaConnection* const self = *job->there;
+          RdmaConnection* const self = job->watch.get();
           if (self == nullptr) return;
           job->ready(job->outcome ? self->connected(peer) : job->outcome);
         };
@@ -278,8 +277,8 @@ Error RdmaPendingConnection::gave_way() {
 void RdmaPendingConnection::give_way() noexcept {
   connection_.reset();
   if (!ready_) return;
-  loop_.post([this, alive = std::weak_ptr<char>(alive_)] {
-    if (!alive.expired()) finish(std::unexpected(gave_way()));
+  loop_.post([watch = alive_.watch()] {
+    if (RdmaPendingConnection* const self = watch.get()) self->finish(std::unexpected(gave_way()));
   });
 }
 
@@ -341,8 +340,9 @@ std::unique_ptr<Connection> RdmaPendingConnection::open(std::unique_ptr<Stream> 
 
 void RdmaConnection::open(std::unique_ptr<Stream> stream) {
   peer_ = stream->peer();
-  liveness_ = std::make_unique<Liveness>(std::move(stream), [self = self_](const Error& reason) {
-    if (*self != nullptr) (*self)->on_peer_gone(reason);
+  liveness_ = std::make_unique<Liveness>(std::move(stream), [watch = alive_.watch()](const Error& reason) {
+    RdmaConnection* const self = watch.get();
+    if (self != nullptr && !self->ended_) self->on_peer_gone(reason);
   });
   if (ended_) liveness_->close();
 }
@@ -431,8 +431,9 @@ void RdmaConnection::on_posted(const ReceiveChunk& chunk) {
 
 void RdmaConnection::chunks_returned() noexcept {
   if (Loop::current() == &loop_) return loop_.at_tick_end(*this);
-  loop_.post([self = self_] {
-    if (*self != nullptr) (*self)->loop_.at_tick_end(**self);
+  loop_.post([watch = alive_.watch()] {
+    RdmaConnection* const self = watch.get();
+    if (self != nullptr && !self->ended_) self->loop_.at_tick_end(*self);
   });
 }
 
@@ -554,7 +555,6 @@ Error RdmaConnection::dropped() {
 
 void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
   if (std::exchange(ended_, true)) return;
-  *self_ = nullptr;
   cancelled_->store(true, std::memory_order_relaxed);
   loop_.remove_tick_end(*this);
   if (channel_ != nullptr) {

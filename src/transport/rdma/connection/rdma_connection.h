@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/alive.h"
 #include "hawser/loop.h"
 #include "hawser/transport/connection.h"
 #include "hawser/transport/poller.h"
@@ -133,18 +134,16 @@ class RdmaConnection final : public Connection,
   std::string peer_;
 
   MessageSink* sink_ = nullptr;
-  std::optional<Error> unannounced_;       // Reason of an end before start().
-  std::optional<Error> gone_;              // The peer is gone. Messages that have arrived are still delivered.
-  std::shared_ptr<RdmaConnection*> self_;  // Null once the connection has ended.
-  // Points to null once this is destroyed. Work of the helper thread uses it.
-  const std::shared_ptr<RdmaConnection*> there_ = std::make_shared<RdmaConnection*>(this);
-  std::uint64_t committed_ = 0;  // Value at the end of the connection.
+  std::optional<Error> unannounced_;  // Reason of an end before start().
+  std::optional<Error> gone_;         // The peer is gone. Messages that have arrived are still delivered.
+  std::uint64_t committed_ = 0;       // Value at the end of the connection.
   std::uint64_t sent_ = 0;
   std::uint64_t arrived_ = 0;
   BacklogWatermark watermark_;
   bool paused_ = true;
   bool closing_ = false;
   bool ended_ = false;
+  const Alive<RdmaConnection> alive_{*this};
 };
 
 // A connection that is being made. The server's pending connection leaves the half-open ones when it is connected.
@@ -179,7 +178,7 @@ class RdmaPendingConnection final : public PendingConnection, public HalfOpen::P
   const std::optional<Parameters> server_;
   const std::optional<Offer> offer_;
   Ready ready_;
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();
+  const Alive<RdmaPendingConnection> alive_{*this};
 };
 
 }  // namespace hawser::transport::rdma

@@ -42,8 +42,7 @@ Result<std::shared_ptr<RdmaWorker>> RdmaWorker::make(Loop& loop, std::shared_ptr
 
 RdmaWorker::RdmaWorker(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr<CompletionQueue> queue,
                        std::size_t entries)
-    : Timer(&RdmaWorker::on_timer),
-      loop_(loop),
+    : loop_(loop),
       device_(std::move(device)),
       port_(device_->port),
       address_(device_->gid),
@@ -57,7 +56,7 @@ RdmaWorker::RdmaWorker(Loop& loop, std::shared_ptr<RdmaDevice> device, std::uniq
   device_->device->watch_events(loop_, events_);
   loop_.add_source(*this);
   device_->add(*this);
-  Timer::start(loop_, loop_.after(reclaim_period));
+  timer_.start(loop_, loop_.after(reclaim_period));
 }
 
 RdmaWorker::~RdmaWorker() {
@@ -71,7 +70,6 @@ RdmaWorker::~RdmaWorker() {
     while (!left->empty()) destroy(*left, left->begin());
   }
   device_->remove(*this);
-  *self_ = nullptr;
   loop_.remove_tick_end(*this);
   loop_.remove_source(*this);
   device_->device->unwatch_events(loop_, events_);
@@ -330,8 +328,8 @@ void RdmaWorker::repost_shared() {
 
 void RdmaWorker::chunks_returned() noexcept {
   if (Loop::current() == &loop_) return repost_soon();
-  loop_.post([self = self_] {
-    if (*self != nullptr) (*self)->repost_soon();
+  loop_.post([watch = alive_.watch()] {
+    if (RdmaWorker* const self = watch.get()) self->repost_soon();
   });
 }
 
@@ -394,14 +392,13 @@ void RdmaWorker::on_ready(exec::Readiness) {}
 void RdmaWorker::on_tick_end() {
   if (shared_ring_ != nullptr) repost_shared();
   reap();
-  if (!draining_.empty()) Timer::start(loop_, loop_.after(drain_period));
+  if (!draining_.empty()) timer_.start(loop_, loop_.after(drain_period));
 }
 
-void RdmaWorker::on_timer(Timer& timer) noexcept {
-  RdmaWorker& self = static_cast<RdmaWorker&>(timer);
-  self.reap();
-  self.reclaim();
-  self.Timer::start(self.loop_, self.loop_.after(self.draining_.empty() ? reclaim_period : drain_period));
+void RdmaWorker::on_timer() {
+  reap();
+  reclaim();
+  timer_.start(loop_, loop_.after(draining_.empty() ? reclaim_period : drain_period));
 }
 
 // The helper thread deregisters memory, because that takes long.
@@ -421,8 +418,8 @@ void RdmaWorker::EventWatcher::on_ready(exec::Readiness) {
 }
 
 void RdmaWorker::post_event(const DeviceEvent& event) {
-  loop_.post([self = self_, event] {
-    if (*self != nullptr) (*self)->on_device_event(event);
+  loop_.post([watch = alive_.watch(), event] {
+    if (RdmaWorker* const self = watch.get()) self->on_device_event(event);
   });
 }
 
@@ -472,12 +469,11 @@ void RdmaWorker::break_down(const DeviceEvent& event) {
   }
 }
 
-void RdmaWorker::Grace::over(Timer& timer) noexcept {
-  RdmaWorker& worker = static_cast<Grace&>(timer).worker;
-  worker.refresh();
+void RdmaWorker::end_grace() {
+  refresh();
   // The event that reports the port's return may not have been read yet.
-  if (worker.port_.active) return;
-  worker.break_down({.kind = DeviceEventKind::port_down, .port = worker.port_.number});
+  if (port_.active) return;
+  break_down({.kind = DeviceEventKind::port_down, .port = port_.number});
 }
 
 }  // namespace hawser::transport::rdma

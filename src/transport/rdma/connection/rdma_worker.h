@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/alive.h"
 #include "exec/offload_pool.h"
 #include "hawser/loop.h"
 #include "hawser/rdma_options.h"
@@ -98,8 +99,7 @@ class RdmaWorker final : public TransportWorker,
                          exec::Source,
                          exec::Watcher,
                          exec::TickEnd,
-                         ReceiveRingOwner,
-                         Timer {
+                         ReceiveRingOwner {
  public:
   static Result<std::shared_ptr<RdmaWorker>> make(Loop& loop, std::shared_ptr<RdmaDevice> device);
   RdmaWorker(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr<CompletionQueue> queue,
@@ -180,19 +180,13 @@ class RdmaWorker final : public TransportWorker,
   bool refill_is_due() const noexcept;
   void on_device_event(const DeviceEvent& event);
   void break_down(const DeviceEvent& event);
-  static void on_timer(Timer& timer) noexcept;
+  void on_timer();
+  void end_grace();
 
   // Device events arrive on a separate descriptor.
   struct EventWatcher final : exec::Watcher {
     explicit EventWatcher(RdmaWorker& owner) : worker(owner) {}
     void on_ready(exec::Readiness) override;
-    RdmaWorker& worker;
-  };
-
-  // Runs while the port is down.
-  struct Grace final : Timer {
-    explicit Grace(RdmaWorker& owner) noexcept : Timer(&Grace::over), worker(owner) {}
-    static void over(Timer& timer) noexcept;
     RdmaWorker& worker;
   };
 
@@ -206,7 +200,8 @@ class RdmaWorker final : public TransportWorker,
   const std::size_t entries_;
   std::size_t entries_used_ = 0;
   EventWatcher events_;
-  Grace grace_{*this};
+  MemberTimer<&RdmaWorker::on_timer> timer_{*this};
+  MemberTimer<&RdmaWorker::end_grace> grace_{*this};  // Runs while the port is down.
   const std::shared_ptr<HalfOpen> half_open_;
   PathMtus mtus_;
   std::unordered_map<std::uint32_t, CompletionTarget*> targets_;
@@ -217,8 +212,6 @@ class RdmaWorker final : public TransportWorker,
   // The helper thread destroys their queue pairs.
   Draining destroying_;
   std::list<std::unique_ptr<QueuePair>> discarded_;
-  // Points to null once this is destroyed. Calls that other threads have posted use it.
-  const std::shared_ptr<RdmaWorker*> self_ = std::make_shared<RdmaWorker*>(this);
 
   std::unique_ptr<SharedReceiveQueue> shared_queue_;
   std::shared_ptr<ReceiveRing> shared_ring_;
@@ -226,6 +219,7 @@ class RdmaWorker final : public TransportWorker,
   std::size_t shared_max_ = 0;
   bool raises_last_receive_ = false;  // The device has raised this event for a queue pair of this worker.
   SideWork side_work_;
+  const Alive<RdmaWorker> alive_{*this};  // Calls that other threads have posted use it.
 };
 
 }  // namespace hawser::transport::rdma
