@@ -34,19 +34,20 @@ struct Target {
 };
 
 // Requests a stop at a random time, or never.
-struct Canceller : Timer {
-  Canceller(World& world, bool wanted) : Timer(&Canceller::fire) {
+struct Canceller {
+  Canceller(World& world, bool wanted) {
     if (!wanted) return;
     const std::uint64_t which = world.below(4);
     if (which == 0) {
       source.request_stop();
     } else {
-      start(world.loop, world.loop.now() + world.up_to(std::chrono::milliseconds(which == 1 ? 1 : 20)));
+      timer.start(world.loop, world.loop.now() + world.up_to(std::chrono::milliseconds(which == 1 ? 1 : 20)));
     }
   }
-  static void fire(Timer& timer) noexcept { static_cast<Canceller&>(timer).source.request_stop(); }
+  void cancel() noexcept { source.request_stop(); }
 
   std::stop_source source;
+  MemberTimer<&Canceller::cancel> timer{*this};
 };
 
 }  // namespace hawser::simulation

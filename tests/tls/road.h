@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/alive.h"
 #include "exec/sim_poller.h"
 #include "hawser/transport/framed.h"
 #include "hawser/transport/transport.h"
@@ -88,8 +89,8 @@ class RoadStream final : public transport::Stream, transport::StreamSink {
 
  private:
   void pump_later() {
-    loop_->post([this, alive = std::weak_ptr<char>(alive_)] {
-      if (!alive.expired()) pump();
+    loop_->post([watch = alive_.watch()] {
+      if (RoadStream* const self = watch.get()) self->pump();
     });
   }
   void pump() {
@@ -120,7 +121,7 @@ class RoadStream final : public transport::Stream, transport::StreamSink {
   bool paused_ = false;
   bool gone_ = false;
   std::array<std::byte, 16> space_{};
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();
+  const Alive<RoadStream> alive_{*this};
 };
 
 inline void Roads::deliver(Road& road, std::size_t end, const Octets& message) {

@@ -212,11 +212,7 @@ class Recording {
 
   // Time for a request in flight after Ctrl-C.
   static constexpr Duration end_wait_max = std::chrono::seconds(1);
-  struct GivingUp : Timer {
-    explicit GivingUp(std::stop_source& of) noexcept : Timer(&GivingUp::fire), source(of) {}
-    static void fire(Timer& timer) noexcept { static_cast<GivingUp&>(timer).source.request_stop(); }
-    std::stop_source& source;
-  };
+  void give_up() noexcept { abandoned_.request_stop(); }
 
   Loop& loop_;
   const RecordOptions& options_;
@@ -224,7 +220,7 @@ class Recording {
   const std::string name_ = fmt::format("{:016x}", kernel_random());
   std::stop_source ended_;
   std::stop_source abandoned_;  // Requests in flight end.
-  GivingUp giving_up_{abandoned_};
+  MemberTimer<&Recording::give_up> giving_up_{*this};
   bool ended_there_ = false;  // The server knows that the recording has ended.
   NewFile file_;
   std::uint64_t recorded_ = 0;

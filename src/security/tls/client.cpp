@@ -83,12 +83,11 @@ class Digest {
 };
 
 // Waits for the end of a handshake.
-struct Opening final : transport::StreamSink, Timer {
-  explicit Opening(Loop& loop) : Timer(&Opening::fire), changed(loop) {}
-  static void fire(Timer& timer) noexcept {
-    auto& self = static_cast<Opening&>(timer);
-    self.late = true;
-    self.changed.notify_all();
+struct Opening final : transport::StreamSink {
+  explicit Opening(Loop& loop) : changed(loop) {}
+  void expire() noexcept {
+    late = true;
+    changed.notify_all();
   }
   MutableBytes receive_space() override { return transport::discard_buffer(); }
   void received(std::size_t) override {}
@@ -102,6 +101,7 @@ struct Opening final : transport::StreamSink, Timer {
   bool open = false;
   bool late = false;
   std::optional<Error> error;
+  MemberTimer<&Opening::expire> timer{*this};
 };
 
 }  // namespace
@@ -148,7 +148,7 @@ struct TlsClient::State final : transport::ClientSecurity {
       opening.open = true;
       opening.changed.notify_all();
     });
-    static_cast<Timer&>(opening).start(loop, deadline);
+    opening.timer.start(loop, deadline);
     secured->start(loop, opening);
     while (!opening.open && !opening.late && !opening.error) {
       auto changed = opening.changed.wait();

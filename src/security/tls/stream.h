@@ -158,16 +158,6 @@ class TlsStream final : public transport::Stream,
     TlsStream* stream;  // Null after the end of the stream. Guarded by mutex on other threads.
   };
   struct OffloadedStep;
-  struct RefusedTimer : Timer {
-    explicit RefusedTimer(TlsStream& owner) noexcept : Timer(&RefusedTimer::fire), stream(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<RefusedTimer&>(timer).stream.end_refused(); }
-    TlsStream& stream;
-  };
-  struct KernelTimer : Timer {
-    explicit KernelTimer(TlsStream& owner) noexcept : Timer(&KernelTimer::fire), stream(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<KernelTimer&>(timer).stream.finish_by_kernel(); }
-    TlsStream& stream;
-  };
   // The kernel does not report when it has sent all records, so it is asked.
   static constexpr Duration kernel_pause_min = std::chrono::milliseconds(1);
   static constexpr Duration kernel_pause_max = std::chrono::milliseconds(64);
@@ -228,14 +218,14 @@ class TlsStream final : public transport::Stream,
   bool given_up_ = false;          // It has ended because of what it held, and a paused sink does not know that.
   bool refused_ = false;           // The handshake has failed, and the client has not ended the connection yet.
   std::size_t refused_bytes_ = 0;  // Discarded since then.
-  RefusedTimer refused_timer_{*this};
+  MemberTimer<&TlsStream::end_refused> refused_timer_{*this};
   std::optional<Error> held_end_;  // Reported by poll().
   bool kernel_wanted_ = false;     // The keys are given to the kernel as soon as possible.
   std::string kernel_problem_;     // Why the kernel does not encrypt; empty: it does, or is not asked to.
   bool broken_by_kernel_ = false;  // The sink, which is paused, is notified of held_end_.
   KernelTls kernel_;
   Duration kernel_pause_ = kernel_pause_min;
-  KernelTimer kernel_timer_{*this};
+  MemberTimer<&TlsStream::finish_by_kernel> kernel_timer_{*this};
 };
 
 }  // namespace hawser::tls
