@@ -12,6 +12,7 @@
 
 #include "hawser/crc32c.h"
 #include "hawser/hawser.h"
+#include "hawser/http.h"
 #include "hawser/http_client.h"
 #include "hawser/pages.h"
 #include "observe/record_format.h"
@@ -321,6 +322,51 @@ TEST(Recorder, CallsWithStreamsAreCountedOnly) {
     EXPECT_EQ(part->recorded, 0U);
     EXPECT_EQ(part->skipped, 1U);
   });
+}
+
+// Calls `method` with JSON over HTTP and returns the status.
+Task<int> status_of_json(HttpClient& http, const Server& server, std::string_view method, std::string json) {
+  HttpClientRequest request{.method = "POST", .url = "http://" + server.address() + "/" + std::string(method)};
+  request.body = std::move(json);
+  request.headers = {{"Content-Type", "application/json"}};
+  auto sending = http.send(std::move(request));
+  const Result<HttpClientResponse> response = co_await std::move(sending);
+  EXPECT_OK(response);
+  co_return response ? response->status : 0;
+}
+
+TEST(Recorder, ArgumentsThatCameAsJsonAreRecordedAsTheyWereConverted) {
+  const Recorder recorder({.request_bytes_max = 50'000});
+  Loop loop;
+  loop.run([](Loop& here, Recorder given) -> Task<void> {
+    Server server(here);
+    server.register_handler<repeat, count>();
+    server.use(given.calls());
+    server.enable(http());
+    EXPECT_OK(server.start());
+    HttpClient http(here);
+    REQUIRE_OK(given.take("one"));
+    const std::string name(detail::MethodFacts<repeat>::name);
+    const std::string text(20'000, 'x');
+    AWAIT(good, status_of_json(http, server, name, R"(["ab", 3])"));
+    EXPECT_EQ(good, 200);
+    AWAIT(large, status_of_json(http, server, name, "[\"" + text + "\", 1]"));
+    EXPECT_EQ(large, 200);
+    AWAIT(wrong, status_of_json(http, server, name, R"(["ab", "cd"])"));
+    EXPECT_EQ(wrong, 400);
+    const auto part = given.take("one");
+    REQUIRE_OK(part);
+    const std::vector<Kept> records = records_of(*part);
+    EXPECT_EQ(records.size(), 2U);
+    EXPECT_EQ(part->skipped, 1U);  // Its arguments are not known.
+    if (records.size() != 2) co_return;
+    EXPECT_EQ(records[0].body, std::string("\x02\0\0\0"
+                                           "ab"
+                                           "\x03\0\0\0",
+                                           10));
+    EXPECT_EQ(records[0].outcome, ErrorCode::ok);
+    EXPECT_EQ(records[1].body.size() + records[1].payload.size(), 20'008U);
+  }(loop, recorder));
 }
 
 TEST(Recorder, APartOfTheCallsIsRecorded) {

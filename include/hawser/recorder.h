@@ -61,7 +61,8 @@ class Recorder {
     std::string records = {};    // In the form of docs/recordings.md, without the beginning of the file.
     std::uint64_t recorded = 0;  // Since the recording began, like the next two.
     std::uint64_t dropped = 0;   // The queue was full.
-    std::uint64_t skipped = 0;   // Larger than request_bytes_max; or calls with streams, if `streams` is false.
+    // Larger than request_bytes_max; calls with streams, if `streams` is false; or JSON that was not converted.
+    std::uint64_t skipped = 0;
   };
   // Takes the requests that were recorded since the last call of take(). The first take() with a name begins a
   // recording of `ratio` of the calls, from 0 to 1. `streams`: calls with streams are recorded, too. The recording ends

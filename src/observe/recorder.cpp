@@ -142,7 +142,7 @@ struct RecordOfCall {
   RecordOfCall(IncomingCall& call, std::string kept, Clock::time_point since)
       : method(call.method()),
         metadata(std::move(kept)),
-        body(as_text(call.request().body)),
+        body(call.request().json ? std::string_view() : as_text(call.request().body)),
         payload(as_text(call.request().payload)),
         attachment(as_text(call.request().attachment)),
         begin(Clock::now()) {
@@ -158,6 +158,11 @@ struct RecordOfCall {
   RecordOfCall(const RecordOfCall&) = delete;
   RecordOfCall& operator=(const RecordOfCall&) = delete;
 
+  // The arguments came as JSON and have been converted.
+  void set_arguments(Bytes arguments) {
+    body = as_text(arguments);
+    record.body = as_bytes(body);
+  }
   void end(const IncomingCall& call, const Result<void>& outcome) noexcept {
     record.duration = Clock::now() - begin;
     record.outcome = outcome ? ErrorCode::ok : outcome.error().code;
@@ -167,7 +172,7 @@ struct RecordOfCall {
 
   const std::string method;
   const std::string metadata;
-  const std::string body;
+  std::string body;
   const std::string payload;
   const std::string attachment;
   const Clock::time_point begin;
@@ -276,7 +281,9 @@ void Recorder::State::forget_streams() noexcept {
 namespace {
 
 Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall& call, Next next) {
-  // The request is copied before the handler runs: it may use its memory for the result.
+  // The request is copied before the handler runs: it may use its memory for the result. Arguments that come as JSON
+  // are copied behind it, from the memory that they were converted to.
+  const bool json = call.request().json;
   std::string metadata = kept_metadata(state->options, call.metadata());
   const std::size_t bytes = call.request_bytes() + metadata.size();
   bool streams = false;
@@ -286,7 +293,8 @@ Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall
     streams = state->streams;
     since = state->begin;
   }
-  if ((call.streams() && (!streams || call.stream_core() == nullptr)) || bytes > state->options.request_bytes_max) {
+  if ((call.streams() && (!streams || json || call.stream_core() == nullptr)) ||
+      bytes > state->options.request_bytes_max) {
     state->skip();
     auto rest = next();
     co_return co_await std::move(rest);
@@ -302,6 +310,13 @@ Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall
   if (call.streams()) items.emplace(*state, record, call.stream_core()->shared_from_this());
   auto rest = next();
   Result<void> outcome = co_await std::move(rest);
+  if (json) {
+    if (call.request().json || call.request_bytes() + record.metadata.size() > state->options.request_bytes_max) {
+      state->skip();
+      co_return outcome;
+    }
+    record.set_arguments(call.request().body);
+  }
   items ? items->end(call, outcome) : record.end(call, outcome);
   std::string encoded;
   observe::append_record(encoded, record.record);

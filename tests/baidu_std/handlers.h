@@ -52,12 +52,16 @@ inline std::atomic<int> conversions_on_a_loop{0};
 inline std::atomic<int> conversions_elsewhere{0};
 inline std::atomic<bool> gate_closed{false};
 inline std::atomic<int> at_the_gate{0};
+// Conversions of arguments, and the failures of them that an interceptor has seen.
+inline std::atomic<int> conversions{0};
+inline std::atomic<int> wrong_json_seen{0};
 
 // "JSON" of a message is its bytes in brackets.
 class RawTranscoder final : public detail::JsonTranscoder {
  public:
   Result<Buffer> arguments_from_json(std::string_view json) const override {
     count(json.size());
+    conversions.fetch_add(1);
     if (json.starts_with("[gate")) {
       at_the_gate.fetch_add(1);
       gate_closed.wait(true);

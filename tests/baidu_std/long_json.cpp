@@ -75,28 +75,33 @@ TEST_F(BaiduStd, LongJsonHasChecksumsAndCompression) {
   EXPECT_EQ(conversions_on_a_loop, 0);
 }
 
-TEST(BaiduStdCallsMax, HoldsForLongJson) {
+TEST(BaiduStdCallsMax, CountsCallsWhoseLongJsonIsConverted) {
   ServerOptions options;
   options.calls_max = 1;
   options.loop.log = no_log();
   Server server(options);
   serve_method<wait_message>(server, "test.Raw/Wait");
+  serve_method<echo_message>(server, "test.Raw/Echo");
   server.enable(baidu_std());
   ASSERT_TRUE(server.start());
   const Gate gate;
   const int before = at_the_gate.load();
-  RawSocket late = RawSocket::connected_to(server.address());
-  late.send(bytes_of({.method = "Wait", .id = 5, .data = gate_json(), .meta = {.content_type = 1}}));
-  ASSERT_TRUE(soon([&] { return at_the_gate.load() == before + 1; }));
   RawSocket first = RawSocket::connected_to(server.address());
-  first.send(bytes_of({.method = "Wait"}));
-  ASSERT_TRUE(soon([&] { return server.counters().calls_in_flight == 1; }));
-  Gate::open();
-  const std::optional<Answer> refused = receive_answer(late);
+  first.send(bytes_of({.id = 5, .data = gate_json(), .meta = {.content_type = 1}}));
+  ASSERT_TRUE(soon([&] { return at_the_gate.load() == before + 1; }));
+  EXPECT_EQ(server.counters().calls_in_flight, 1U);
+  RawSocket second = RawSocket::connected_to(server.address());
+  second.send(bytes_of({.method = "Wait", .id = 6}));
+  const std::optional<Answer> refused = receive_answer(second);
   ASSERT_TRUE(refused);
-  EXPECT_EQ(refused->id, 5);
+  EXPECT_EQ(refused->id, 6);
   EXPECT_EQ(refused->error_code, 2004);
   EXPECT_NE(refused->error_text.find("(calls_max)"), std::string::npos) << refused->error_text;
+  Gate::open();
+  const std::optional<Answer> served = receive_answer(first);
+  ASSERT_TRUE(served);
+  EXPECT_EQ(served->id, 5);
+  EXPECT_EQ(served->error_code, 0) << served->error_text;
 }
 
 class BaiduStdOneThread : public BaiduStd {
@@ -121,7 +126,11 @@ TEST_F(BaiduStdOneThread, DeadlinesAndEndsOfConnectionsWhileLongJsonWaits) {
   EXPECT_EQ(late.error_code, 1008);
   waits.send(bytes_of({.data = long_json(), .meta = {.content_type = 1}}));
   waits.close();
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open == 2; }));
+  // A conversion that a thread has begun is a call in flight until its end.
   blocked.close();
+  EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 1; }));
+  Gate::open();
   EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
 }
 

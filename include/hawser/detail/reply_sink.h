@@ -108,6 +108,7 @@ struct IncomingRequest {
   Block* head_block = nullptr;     // Holds the body. Null: the memory is reused and must be copied to last.
   Block* payload_block = nullptr;  // Likewise for payload and attachment.
   bool placed = false;             // `payload_block` is memory of the application (HandlerOptions::receive_into).
+  bool json = false;               // `body` is JSON, which is converted to the arguments before a handler runs.
   // Charged for memory that is kept. Lives as long as `sink`. Null: nothing is charged.
   ReceiveAccount* account = nullptr;
   const codec::DecodeLimits* decode_limits = &codec::default_decode_limits;  // Lives as long as `sink`.
@@ -174,6 +175,8 @@ class ActiveCall final : public SendCompletion {
   }
   // The request for a handler that runs within this call: `sink` answers it, and the memory is not charged again.
   IncomingRequest request_for(ReplySink& sink, MetadataView metadata) const noexcept;
+  // The body was JSON, and `arguments` is what it was converted to. Releases the JSON and its charge.
+  void replace_json(Buffer arguments) noexcept;
 
   // True once the caller does not wait any more.
   bool stopped() const noexcept { return stopped_; }

@@ -228,19 +228,6 @@ void ServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) 
     deadline = loop().now() + std::chrono::milliseconds(*meta.request->timeout_ms);
   }
   const Bytes attachment = frame.data.last(attachment_bytes);
-  Buffer converted;
-  if (content != ContentType::proto) [[unlikely]] {
-    if (body.size() > converted_in_place_max) {
-      return conversions_.spawn(convert_arguments(
-          meta, *method, Buffer::keep(body_block, body.data(), body.size()), std::move(decompressed.charge),
-          Buffer::keep(frame.block, attachment.data(), attachment.size()), std::move(metadata), deadline));
-    }
-    Result<Buffer> arguments = method->json->arguments_from_json(as_text(body));
-    if (!arguments) return refuse(meta, bad_request, arguments.error().text);
-    converted = std::move(*arguments);
-    body = converted.bytes();
-    body_block = converted.block();
-  }
   begin_call(meta, *method,
              {.sink = *this,
               .deadline = deadline,
@@ -273,12 +260,26 @@ void ServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatcher::Metho
     call.offered = meta.stream->extra_ids;
   }
   request.call = number;
-  serve(method, request);
-  // The caller waits for the reply before it uses the stream, so a handler that waits for the caller gets it opened.
-  if (method.streams_in || method.streams_out) {
-    ServerCall* const still = states_.find(number);
-    if (still != nullptr && !still->stream->open && !closed()) send_opening_reply(*still);
+  if (call.json == nullptr) [[likely]] {
+    serve(method, request);
+  } else {
+    serve_json(method, request, method.json);
+    const detail::ActiveCall* const active = calls().find(wire::CallId::from_number(number));
+    if (active != nullptr && active->request().json) return;  // json_call_begun() follows, or an error.
   }
+  if (method.streams_in || method.streams_out) open_waiting_stream(number);
+}
+
+void ServerSession::json_call_begun(std::uint32_t call) {
+  const detail::ActiveCall* const active = calls().find(wire::CallId::from_number(call));
+  if (active == nullptr || active->method == nullptr) return;
+  if (active->method->streams_in || active->method->streams_out) open_waiting_stream(call);
+}
+
+// The caller waits for the reply before it uses the stream, so a handler that waits for the caller gets it opened.
+void ServerSession::open_waiting_stream(std::uint32_t number) {
+  ServerCall* const call = states_.find(number);
+  if (call != nullptr && !call->stream->open && !closed()) send_opening_reply(*call);
 }
 
 void ServerSession::refuse(const RpcMeta& meta, std::int32_t code, std::string_view text) {
@@ -437,7 +438,7 @@ bool ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendComp
   const Bytes payload = rest.bytes().first(reply.payload_bytes);
   if (call.json != nullptr) {
     // The replies that open streams are in order with the frames of the stream.
-    if (body.size() + payload.size() > converted_in_place_max && call.stream == nullptr) {
+    if (body.size() + payload.size() > rpc::json_in_place_max && call.stream == nullptr) {
       conversions_.spawn(convert_result(std::move(reply), std::move(body), std::move(rest)));
       return false;
     }

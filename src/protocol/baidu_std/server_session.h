@@ -51,16 +51,16 @@ struct RefusalLines {
 // A connection of a client that speaks baidu_std.
 class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor, detail::StreamChannel {
  public:
-  // JSON of more bytes, and JSON of values of more bytes, is converted on a thread of the offload pool. Meanwhile no
-  // further frame of the connection is taken.
-  static constexpr std::size_t converted_in_place_max = 8 * 1024;
-
   ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
                 std::shared_ptr<const BaiduStdOptions> options, std::shared_ptr<RefusalLines> refusal_lines);
   ~ServerSession() override;
 
   // rpc::PortSession
   void go_away() override;
+  // While long JSON is converted, no further frame of the connection is taken.
+  void conversion_begins() override { begin_conversion(); }
+  void conversion_ended() override { end_conversion(); }
+  void json_call_begun(std::uint32_t call) override;
 
   // detail::ReplySink
   std::string_view protocol() const noexcept override { return "baidu_std"; }
@@ -102,7 +102,7 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   // Requests.
   void on_frame(const ReceivedFrame& frame);
   void on_request(const RpcMeta& meta, const ReceivedFrame& frame);
-  // Adds the call and runs its handler. Of `meta`, no view is used. The body of `request` is decompressed and protobuf.
+  // Adds the call and runs its handler. Of `meta`, no view is used. The body of `request` is decompressed.
   void begin_call(const RpcMeta& meta, const rpc::Dispatcher::Method& method, detail::IncomingRequest request);
   // Verifies the credential of the first message. Returns false if the message must not be processed now or at all.
   bool authenticate(const RpcMeta& meta, const ReceivedFrame& frame);
@@ -125,9 +125,6 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   // Conversions of long JSON, and authentication. They end early if the connection does.
   void begin_conversion();
   void end_conversion();
-  Task<void> convert_arguments(RpcMeta meta, const rpc::Dispatcher::Method& method, Buffer json,
-                               detail::ReceiveCharge charge, Buffer attachment, Buffer metadata,
-                               std::optional<Time> deadline);
   Task<void> convert_result(PendingReply reply, Buffer body, Buffer rest);
 
   // Streams.
@@ -141,6 +138,7 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   // Returns the settings for the reply that opens the streams of the call.
   static StreamSettings settings_of(const ServerCall& call);
   void send_opening_reply(ServerCall& call);
+  void open_waiting_stream(std::uint32_t number);
   // Removes the further streams of a call that has ended. Resets those that are open.
   void drop_further(ServerCall& call) noexcept;
   void send_stream_frame(const StreamFrameMeta& meta);

@@ -98,6 +98,10 @@ class ServerSession final : public rpc::ByteSession,
   void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) override {
     serve(method, request);
   }
+  void run_json(const detail::ServedMethod& method, const detail::IncomingRequest& request,
+                const rpc::JsonPointer& json) override {
+    serve_json(method, request, json);
+  }
   void run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) override;
   void count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept override;
   void count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept override;

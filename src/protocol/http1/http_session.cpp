@@ -258,12 +258,10 @@ void HttpSession::run_method(const RequestHead& head, Bytes body, Block* block) 
   constexpr std::size_t idle_metadata_bytes_max = 512;
   if (plan_.kind == Kind::bytes) {
     serve(*plan_.method, incoming(head, body, block));
-  } else if (body.size() > converted_in_place_max) {
-    return conversion_.spawn(convert_arguments(incoming(head, body, block)));
   } else {
-    const Result<Buffer> arguments = plan_.json->arguments_from_json(as_text(body));
-    if (!arguments) return refuse(status_of(arguments.error().code), arguments.error());
-    serve(*plan_.method, incoming(head, arguments->bytes(), arguments->block()));
+    body_ = {};  // The call keeps the JSON until it has been converted.
+    const rpc::JsonPointer json = plan_.json;
+    serve_json(*plan_.method, incoming(head, body, block), json);
   }
   // A call that is not answered yet has copied its metadata.
   if (call_fields_.metadata.capacity() > idle_metadata_bytes_max) call_fields_.metadata = {};
@@ -334,7 +332,7 @@ void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion*
     std::vector<std::byte> payload;
     for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
     if (std::exchange(notifies, false)) owner->on_send_complete();
-    if (json_body_.size() + payload.size() > converted_in_place_max) {
+    if (json_body_.size() + payload.size() > rpc::json_in_place_max) {
       call_ = 0;  // It has been answered.
       return conversion_.spawn(convert_result(std::move(payload)));
     }

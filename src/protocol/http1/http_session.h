@@ -118,8 +118,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void run(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
   void run_method(const RequestHead& head, Bytes body, Block* block);
   void run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
-  // Convert long JSON on another thread, while the session holds. They end early if the connection does.
-  Task<void> convert_arguments(detail::IncomingRequest request);
+  // Converts a long result on another thread, while the session holds. Ends early if the connection does.
   Task<void> convert_result(std::vector<std::byte> payload);
   void reply_json(const Result<JsonText>& json);
   detail::IncomingRequest incoming(const RequestHead& head, Bytes body, Block* block);

@@ -11,44 +11,6 @@
 // The conversion of long JSON on a thread of the offload pool.
 namespace hawser::http1 {
 
-Task<void> HttpSession::convert_arguments(detail::IncomingRequest request) {
-  const std::uint32_t call = request.call;
-  try {
-    Buffer json = request.head_block == nullptr
-                      ? Buffer::copy_of(request.body)
-                      : Buffer::share(request.head_block, request.body.data(), request.body.size());
-    body_ = {};
-    // The members may belong to the next request when serve() returns.
-    const std::vector<std::byte> metadata = std::exchange(call_fields_.metadata, {});
-    request.metadata = MetadataView(Bytes(metadata));
-    detail::ReceiveCharge charge;
-    if (!charge.keep(account(), json)) co_return refuse(503, unkept_error(account()));
-    conversion_stop_ = std::stop_source();
-    std::optional<detail::StopTimer> timer;
-    if (request.deadline) {
-      timer.emplace(host().loop, std::max(Duration::zero(), *request.deadline - host().loop.now()), conversion_stop_);
-    }
-    auto converting = offload_arguments(host().loop, this, conversion_stop_.get_token(), std::move(json), plan_.json);
-    const Result<Buffer> arguments = co_await std::move(converting);
-    if (call_ != call) co_return;  // The connection has ended.
-    charge.reset();
-    const bool late = timer && (timer->expired() || host().loop.now() >= *request.deadline);
-    timer.reset();
-    if (late) {
-      const Error passed = call_error(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
-      co_return refuse(504, passed);
-    }
-    if (!arguments) co_return refuse(status_of(arguments.error().code), arguments.error());
-    // Other calls have begun meanwhile.
-    if (server_full(plan_.calls_beyond())) co_return refuse(503, server_full_error());
-    request.body = arguments->bytes();
-    request.head_block = arguments->block();
-    serve(*plan_.method, request);
-  } catch (const std::exception&) {
-    fail_connection();
-  }
-}
-
 Task<void> HttpSession::unpack_later(Buffer packed, std::size_t announced) {
   const std::uint32_t call = call_;
   try {

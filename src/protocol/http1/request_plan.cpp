@@ -203,17 +203,6 @@ HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service) 
   return {503, host.health.stopping() ? "stopping\n" : "not serving\n"};
 }
 
-Task<Result<Buffer>> offload_arguments(Loop& loop, const void* connection, std::stop_token token, Buffer json,
-                                       std::shared_ptr<const detail::JsonTranscoder> transcoder) {
-  auto work = [kept = std::move(json), converter = std::move(transcoder)] {
-    return converter->arguments_from_json(kept.text());
-  };
-  auto converting = detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work));
-  Result<Result<Buffer>> converted = co_await std::move(converting);
-  if (!converted) co_return std::unexpected(std::move(converted.error()));
-  co_return std::move(*converted);
-}
-
 std::size_t gzip_bytes_min(const HttpOptions& options, const CallFields& fields) noexcept {
   return options.gzip && can_gzip() && fields.accepts_gzip ? options.gzip_bytes_min : SIZE_MAX;
 }

@@ -19,9 +19,6 @@
 namespace hawser::http1 {
 
 inline constexpr std::string_view json_type = "application/json";
-// JSON of more bytes, and JSON of values of more bytes, is converted on a thread of the offload pool. libprotobuf
-// converts some types at 2 MB/s.
-inline constexpr std::size_t converted_in_place_max = 8 * 1024;
 
 // The routes, functions and options of a server. Outlives its sessions.
 struct Served {
@@ -98,10 +95,8 @@ Result<JsonText> pack_json(Result<std::string> text, std::size_t bytes_min);
 // `bytes_min` for a request with these fields.
 std::size_t gzip_bytes_min(const HttpOptions& options, const CallFields& fields) noexcept;
 
-// Convert JSON on a thread of the offload pool. The token ends the wait. `connection` stands for the connection among
-// those that share the pool.
-Task<Result<Buffer>> offload_arguments(Loop& loop, const void* connection, std::stop_token token, Buffer json,
-                                       std::shared_ptr<const detail::JsonTranscoder> transcoder);
+// Converts a result to JSON on a thread of the offload pool. The token ends the wait. `connection` stands for the
+// connection among those that share the pool.
 Task<Result<JsonText>> offload_result(Loop& loop, const void* connection, std::stop_token token, Buffer body,
                                       std::vector<std::byte> payload,
                                       std::shared_ptr<const detail::JsonTranscoder> transcoder, std::size_t bytes_min);

@@ -306,16 +306,9 @@ void StreamExchange::run_method(Bytes body, Block* block) {
   detail::IncomingRequest request = incoming(body, block);
   request.metadata = MetadataView(Bytes(metadata));
   if (plan_.kind == Kind::bytes) return host_.run_method(method, request);
-  if (body.size() > converted_in_place_max) {
-    fields_.metadata = metadata;
-    ++converting_;
-    return conversion_.spawn(convert_arguments(incoming(body, block)));
-  }
-  const Result<Buffer> arguments = plan_.json->arguments_from_json(as_text(body));
-  if (!arguments) return refuse(status_of(arguments.error().code), arguments.error());
-  request.body = arguments->bytes();
-  request.head_block = arguments->block();
-  host_.run_method(method, request);
+  body_ = {};  // The call keeps the JSON until it has been converted.
+  const rpc::JsonPointer json = plan_.json;
+  host_.run_json(method, request, json);
 }
 
 void StreamExchange::run_route(Bytes body, Block* block) {
@@ -328,47 +321,6 @@ void StreamExchange::run_route(Bytes body, Block* block) {
 
 void StreamExchange::start(const detail::IncomingRequest& request) {
   serve_route(*this, *plan_.route, plan_.pattern, request, std::move(head_));
-}
-
-Task<void> StreamExchange::convert_arguments(detail::IncomingRequest request) {
-  try {
-    const rpc::Dispatcher::Method& method = *plan_.method;
-    Buffer json = Buffer::share(request.head_block, request.body.data(), request.body.size());
-    body_ = {};
-    const std::vector<std::byte> metadata = std::move(fields_.metadata);
-    request.metadata = MetadataView(Bytes(metadata));
-    detail::ReceiveCharge charge;
-    if (!charge.keep(host_.receive_account(), json)) {
-      --converting_;
-      co_return refuse(503, host_.no_memory());
-    }
-    conversion_stop_ = std::stop_source();
-    std::optional<detail::StopTimer> timer;
-    Loop& loop = host_.port_host().loop;
-    if (request.deadline) {
-      timer.emplace(loop, std::max(Duration::zero(), *request.deadline - loop.now()), conversion_stop_);
-    }
-    auto converting = offload_arguments(loop, &connection(), conversion_stop_.get_token(), std::move(json), plan_.json);
-    const Result<Buffer> arguments = co_await std::move(converting);
-    --converting_;
-    charge.reset();
-    const bool late = timer && (timer->expired() || loop.now() >= *request.deadline);
-    timer.reset();
-    if (gone_) co_return finish(false);
-    if (late) {
-      const Error passed = call_error(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
-      co_return refuse(504, passed);
-    }
-    if (!arguments) co_return refuse(status_of(arguments.error().code), arguments.error());
-    // Calls may have begun meanwhile.
-    if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond()))
-      co_return refuse(status_of(why->code), *why);
-    request.body = arguments->bytes();
-    request.head_block = arguments->block();
-    host_.run_method(method, request);
-  } catch (const std::exception&) {
-    fail_connection();
-  }
 }
 
 // ---- The answer ----
@@ -448,7 +400,7 @@ void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompleti
     for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
     if (std::exchange(notifies, false)) owner->on_send_complete();
     if (gone_) return finish(false);
-    if (reply_body_.size() + payload.size() > converted_in_place_max) {
+    if (reply_body_.size() + payload.size() > rpc::json_in_place_max) {
       ++converting_;
       return conversion_.spawn(convert_result(std::move(payload)));
     }

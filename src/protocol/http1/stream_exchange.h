@@ -96,8 +96,7 @@ class StreamExchange final : public rpc::HttpExchange,
   void run_route(Bytes body, Block* block);
   void start(const detail::IncomingRequest& request) override;  // rpc::HttpStreamHost::Route
   detail::IncomingRequest incoming(Bytes body, Block* block);
-  // Convert long JSON on another thread. They end early if the client goes away.
-  Task<void> convert_arguments(detail::IncomingRequest request);
+  // Converts a long result on another thread. Ends early if the client goes away.
   Task<void> convert_result(std::vector<std::byte> payload);
   void reply_json(const Result<JsonText>& json);
   void refuse(unsigned status, const Error& error, std::string_view allow = {});

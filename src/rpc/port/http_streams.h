@@ -9,6 +9,7 @@
 #include "hawser/bytes.h"
 #include "hawser/detail/reply_sink.h"
 #include "hawser/time.h"
+#include "rpc/port/json_call.h"
 #include "rpc/port/port_host.h"
 
 // HTTP requests on the streams of HTTP/2: the interfaces between the session of the connection, which knows the frames,
@@ -45,6 +46,9 @@ class HttpStreamHost {
   virtual Error no_memory() = 0;
   // Runs the handler, which answers the sink of `request`.
   virtual void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) = 0;
+  // Likewise, for a body that is JSON: see PortSession::serve_json().
+  virtual void run_json(const detail::ServedMethod& method, const detail::IncomingRequest& request,
+                        const JsonPointer& json) = 0;
   // Likewise of a route: calls `route.start()`.
   class Route {
    public:

@@ -13,6 +13,7 @@
 #include "hawser/structured_log.h"
 #include "hawser/trace.h"
 #include "rpc/port/port_protocol.h"
+#include "rpc/server/interception.h"
 
 namespace hawser {
 
@@ -72,6 +73,14 @@ PortSession::~PortSession() {
 
 void PortSession::set_identity(Identity identity) { identity_ = std::make_shared<const Identity>(std::move(identity)); }
 
+void PortSession::serve_json(const Dispatcher::Method& method, detail::IncomingRequest request,
+                             const JsonPointer& json) {
+  request.json = true;
+  // The arguments are counted when they are known.
+  const auto begin = [&] { serve_with_json(host_.interceptors, method, request, json); };
+  serve_by(method, request, begin, request.body.size());
+}
+
 // ---- Counting ----
 
 void PortSession::count_begin(ActiveCall& call) noexcept {
@@ -97,6 +106,17 @@ void PortSession::count_end(ActiveCall& call) noexcept {
 }
 
 // ---- Calls that interceptors have skipped ----
+
+void PortSession::refuse_skipped(const detail::IncomingRequest& request, const Error& error) {
+  serving_.skipped = &request;
+  try {
+    request.sink.reply_error(request.call, error);
+  } catch (...) {
+    serving_.skipped = nullptr;
+    throw;
+  }
+  serving_.skipped = nullptr;
+}
 
 void PortSession::notify_in_place(const Error& error) noexcept {
   const SkippedCall ended(*serving_.skipped, serving_.method->name, Duration::zero(), 0, &error);

@@ -14,6 +14,7 @@
 #include "hawser/identity.h"
 #include "rpc/port/active_calls.h"
 #include "rpc/port/connection_report.h"
+#include "rpc/port/json_call.h"
 #include "rpc/port/port_host.h"
 
 namespace hawser::rpc {
@@ -21,7 +22,7 @@ namespace hawser::rpc {
 // The server's end of one connection, of whatever protocol, with its active calls. Outlives the connection until they
 // have ended. ServerLoop owns it and calls the functions of the first group. A session answers each request exactly
 // once, and holds the limits of the options. Loop's thread only.
-class PortSession : public detail::ReplySink {
+class PortSession : public detail::ReplySink, public JsonCallEvents {
  public:
   PortSession(const PortSession&) = delete;
   PortSession& operator=(const PortSession&) = delete;
@@ -103,6 +104,14 @@ class PortSession : public detail::ReplySink {
     }
     serving_.skipped = nullptr;
   }
+  // The same for a request that is refused.
+  void refuse_skipped(const detail::IncomingRequest& request, const Error& error);
+  // The arguments of a call, which came as JSON, have so many bytes.
+  void count_arguments(const Dispatcher::Method& method, std::size_t bytes) noexcept {
+    host_.methods.of(method.index).request_bytes.add(static_cast<std::int64_t>(bytes));
+  }
+  // The error for a request that cannot be kept. Counts it.
+  Error unkept_error(const detail::ReceiveAccount& account);
 
   // ---- detail::ReplySink ----
   Loop& loop() noexcept final { return host_.loop; }
@@ -164,15 +173,16 @@ class PortSession : public detail::ReplySink {
   }
   // The error for that.
   Error server_full_error() const;
-  // The error for a request that cannot be kept. Counts it.
-  Error unkept_error(const detail::ReceiveAccount& account);
   // Runs the method's handler, which answers `request` now or later.
   void serve(const Dispatcher::Method& method, const detail::IncomingRequest& request) {
     serve_by(method, request, [&] { method.handler->serve(request); });
   }
-  // The same for what is not a handler, such as a route: calls `begin`.
+  // The same for a request whose body is JSON, which is converted behind the interceptors.
+  void serve_json(const Dispatcher::Method& method, detail::IncomingRequest request, const JsonPointer& json);
+  // The same for what is not a handler, such as a route: calls `begin`. `uncounted` bytes of the request do not count.
   template <class Begin>
-  void serve_by(const Dispatcher::Method& method, const detail::IncomingRequest& request, Begin begin) {
+  void serve_by(const Dispatcher::Method& method, const detail::IncomingRequest& request, Begin begin,
+                std::size_t uncounted = 0) {
     host_.serving = true;
     name_work(method.name, request.metadata);
     MethodCounters& counters = host_.methods.of(method.index);
@@ -181,8 +191,8 @@ class PortSession : public detail::ReplySink {
     serving_.call = request.call;
     serving_.code = ErrorCode::ok;
     ++served_;
-    counters.request_bytes.add(
-        static_cast<std::int64_t>(request.body.size() + request.payload.size() + request.attachment.size()));
+    counters.request_bytes.add(static_cast<std::int64_t>(request.body.size() + request.payload.size() +
+                                                         request.attachment.size() - uncounted));
     try {
       begin();
     } catch (...) {

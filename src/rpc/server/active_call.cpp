@@ -124,6 +124,16 @@ IncomingRequest ActiveCall::request_for(ReplySink& sink, MetadataView metadata) 
           .decode_limits = request_.decode_limits};
 }
 
+void ActiveCall::replace_json(Buffer arguments) noexcept {
+  // The metadata may lie directly before the JSON. It stays where it is.
+  if (metadata_.block() == nullptr && !request_.metadata.bytes().empty()) metadata_ = std::move(head_);
+  head_ = std::move(arguments);
+  head_charge_.reset();
+  request_.body = head_.bytes();
+  request_.head_block = head_.block();
+  request_.json = false;
+}
+
 // An offloaded handler calls this on another thread. serve_offloaded() has called it before on the loop, so this call
 // writes nothing.
 std::stop_token ActiveCall::token() {

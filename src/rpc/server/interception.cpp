@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "hawser/crc32c.h"
+#include "hawser/detail/json_transcoder.h"
+#include "hawser/detail/loop_access.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/stream.h"
 #include "rpc/port/port_session.h"
@@ -62,11 +64,12 @@ class Interception::Run {
 };
 
 Interception::Interception(ActiveCall& outer, const ServerInterceptors& interceptors, detail::Handler& handler,
-                           const detail::ServedMethod& method, detail::CallDraw draw)
+                           const detail::ServedMethod& method, detail::CallDraw draw, JsonPointer json)
     : InterceptorChain(interceptors, call_),
       outer_(outer),
       handler_(handler),
-      method_(method.name),
+      method_(method),
+      json_(std::move(json)),
       call_(outer, method.name, method.streams_in || method.streams_out, draw) {}
 
 Interception::~Interception() {
@@ -88,14 +91,60 @@ Task<Result<void>> Interception::make_call() {
                        : ErrorCode::cancelled,
                    "the caller did not wait any more when the interceptors called next()");
   }
+  if (outer_.request().json) {
+    auto converting = convert(*this, alive_.watch());
+    Result<void> done = co_await std::move(converting);
+    if (!done) co_return done;
+  }
   Run run(*this);
   co_return co_await run;
 }
 
+Task<Result<void>> Interception::convert(Interception& on, Watch<Interception> alive) {
+  const detail::IncomingRequest request = on.outer_.request_for(on, {});
+  if (request.body.size() <= json_in_place_max) {
+    co_return on.converted(on.json_->arguments_from_json(as_text(request.body)));
+  }
+  auto work = [json = Buffer::share(request.head_block, request.body.data(), request.body.size()),
+               transcoder = on.json_] { return transcoder->arguments_from_json(json.text()); };
+  on.converting_ = true;
+  on.session().conversion_begins();
+  auto converting =
+      detail::LoopAccess::offload_for(on.loop(), &on.outer_.sink().origin(), on.outer_.token(), std::move(work));
+  Result<Result<Buffer>> arguments = co_await std::move(converting);
+  if (!alive || on.ended_) co_return fail(ErrorCode::cancelled, "the call ended before its handler did");
+  const std::optional<Time>& deadline = on.outer_.request().deadline;
+  if (deadline && on.loop().now() >= *deadline) {
+    co_return fail(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
+  }
+  if (!arguments) co_return std::unexpected(std::move(arguments.error()));
+  if (on.outer_.stopped()) {
+    co_return fail(ErrorCode::cancelled, "the caller did not wait any more when its JSON had been converted");
+  }
+  co_return on.converted(std::move(*arguments));
+}
+
+Result<void> Interception::converted(Result<Buffer> arguments) {
+  if (!arguments) return std::unexpected(std::move(arguments.error()));
+  session().count_arguments(method_, arguments->size());
+  outer_.replace_json(std::move(*arguments));
+  return {};
+}
+
+void Interception::end_conversion() {
+  if (std::exchange(converting_, false)) session().conversion_ended();
+}
+
 void Interception::start_handler() {
   started_ = starting_ = true;
-  static_cast<PortSession&>(outer_.sink().origin())
-      .serve_within(handler_, method_, outer_.request_for(*this, call_.metadata()));
+  detail::IncomingRequest request = outer_.request_for(*this, call_.metadata());
+  // The arguments are not charged yet.
+  if (json_ != nullptr) request.account = outer_.request().account;
+  session().serve_within(handler_, method_.name, request);
+  if (json_ != nullptr) {
+    if (!answered_) session().json_call_begun(outer_.id());
+    end_conversion();
+  }
   starting_ = false;
 }
 
@@ -194,6 +243,7 @@ void Interception::reply_error(std::uint32_t, const Error& error) {
 }
 
 void Interception::refuse_unkept(std::uint32_t call) {
+  if (outer_.request().account != nullptr) return reply_error(call, session().unkept_error(*outer_.request().account));
   reply_error(call, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "no memory to keep the request"});
 }
 
@@ -230,6 +280,7 @@ void Interception::release_owner() noexcept {
 void Interception::answer(Result<void>& outcome) {
   ended_ = true;
   held_charge_.reset();
+  end_conversion();
   if (started_ && !answered_) {
     // A task of next() exists that no interceptor awaits.
     if (run_ != nullptr) std::exchange(run_, nullptr)->detach();
@@ -270,7 +321,8 @@ void Interception::forward() {
 namespace {
 
 detail::Serving intercept(const detail::IncomingRequest& request, const ServerInterceptors& interceptors,
-                          detail::Handler& handler, const detail::ServedMethod& method, detail::CallDraw draw) {
+                          detail::Handler& handler, const detail::ServedMethod& method, detail::CallDraw draw,
+                          JsonPointer json) {
   detail::ReplySink& sink = request.sink;
   const std::uint32_t id = request.call;
   try {
@@ -278,10 +330,10 @@ detail::Serving intercept(const detail::IncomingRequest& request, const ServerIn
     auto self = call.self();
     co_await self;
     if (!call.admitted()) co_return;
-    call.observed = true;
+    call.observed = !interceptors.empty();
     // Items may come before the handler begins.
     if (method.streams_in || method.streams_out) call.stream();
-    Interception interception(call, interceptors, handler, method, draw);
+    Interception interception(call, interceptors, handler, method, draw, std::move(json));
     {
       auto chain = interception.run();
       Result<void> outcome = co_await std::move(chain);
@@ -302,10 +354,42 @@ void InterceptedHandler::serve(const detail::IncomingRequest& request) {
   detail::CallDraw draw;
   const auto skips = [&](const auto& interceptor) { return interceptor->skips(request.metadata, draw); };
   if (!std::ranges::all_of(interceptors_, skips)) {
-    intercept(request, interceptors_, *handler_, method_, draw);
+    intercept(request, interceptors_, *handler_, method_, draw, nullptr);
     return;
   }
   static_cast<PortSession&>(request.sink.origin()).serve_skipped(*handler_, method_.name, request);
+}
+
+// ---- JSON ----
+
+void serve_with_json(const ServerInterceptors& interceptors, const detail::ServedMethod& method,
+                     const detail::IncomingRequest& request, const JsonPointer& json) {
+  static const ServerInterceptors none;
+  detail::CallDraw draw;
+  const bool intercepted = !interceptors.empty();
+  detail::Handler& handler = intercepted ? static_cast<InterceptedHandler&>(*method.handler).own() : *method.handler;
+  const auto skips = [&](const auto& interceptor) { return interceptor->skips(request.metadata, draw); };
+  if (!std::ranges::all_of(interceptors, skips)) {
+    intercept(request, interceptors, handler, method, draw, json);
+    return;
+  }
+  if (request.body.size() > json_in_place_max) {
+    intercept(request, none, handler, method, draw, json);
+    return;
+  }
+  auto& session = static_cast<PortSession&>(request.sink.origin());
+  const Result<Buffer> arguments = json->arguments_from_json(as_text(request.body));
+  if (!arguments) {
+    if (intercepted) return session.refuse_skipped(request, arguments.error());
+    return request.sink.reply_error(request.call, arguments.error());
+  }
+  session.count_arguments(method, arguments->size());
+  detail::IncomingRequest converted = request;
+  converted.json = false;
+  converted.body = arguments->bytes();
+  converted.head_block = arguments->block();
+  if (intercepted) return session.serve_skipped(handler, method.name, converted);
+  handler.serve(converted);
 }
 
 }  // namespace hawser::rpc

@@ -12,17 +12,19 @@
 #include "hawser/detail/served_method.h"
 #include "hawser/interceptor.h"
 #include "rpc/port/port_host.h"
+#include "rpc/port/port_session.h"
 #include "rpc/session/interceptor_chain.h"
 
 namespace hawser::rpc {
 
-// Stands between the session and the handler of one call that interceptors surround. The handler's answer is held until
-// the interceptors have ended. `outer` is the call as the session knows it; the handler has one of its own if it is a
-// coroutine. Lives in the frame of `outer`'s coroutine.
+// Stands between the session and the handler of one call that interceptors surround, or whose long JSON is converted.
+// The handler's answer is held until the interceptors have ended. `outer` is the call as the session knows it; the
+// handler has one of its own if it is a coroutine. Lives in the frame of `outer`'s coroutine.
 class Interception final : public detail::ReplySink, public InterceptorChain<IncomingCall> {
  public:
+  // `json` converts the body if the request is JSON.
   Interception(detail::ActiveCall& outer, const ServerInterceptors& interceptors, detail::Handler& handler,
-               const detail::ServedMethod& method, detail::CallDraw draw);
+               const detail::ServedMethod& method, detail::CallDraw draw, JsonPointer json);
   Interception(const Interception&) = delete;
   Interception& operator=(const Interception&) = delete;
   ~Interception();
@@ -73,6 +75,11 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   transport::RemoteMemory* remote_memory() noexcept override { return outer_.sink().remote_memory(); }
   std::stop_token stopping() const noexcept override { return outer_.sink().stopping(); }
 
+  PortSession& session() noexcept { return static_cast<PortSession&>(outer_.sink().origin()); }
+  // Converts the body of the request to the arguments. The call may end before that: `alive` is false then.
+  static Task<Result<void>> convert(Interception& on, Watch<Interception> alive);
+  Result<void> converted(Result<Buffer> arguments);
+  void end_conversion();
   void start_handler();
   void answered() noexcept;
   void end_outer();
@@ -84,14 +91,16 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
 
   detail::ActiveCall& outer_;
   detail::Handler& handler_;
-  const std::string& method_;
+  const detail::ServedMethod& method_;
+  const JsonPointer json_;
   IncomingCall call_;
-  bool started_ = false;    // The handler was called.
-  bool starting_ = false;   // start_handler() is running.
-  bool answered_ = false;   // The handler has answered.
-  bool ended_ = false;      // answer() was called.
-  bool forwarded_ = false;  // The handler's reply was passed to the session.
-  Run* run_ = nullptr;      // Non-null while the handler is awaited.
+  bool converting_ = false;  // The session was notified of a conversion and not of its end.
+  bool started_ = false;     // The handler was called.
+  bool starting_ = false;    // start_handler() is running.
+  bool answered_ = false;    // The handler has answered.
+  bool ended_ = false;       // answer() was called.
+  bool forwarded_ = false;   // The handler's reply was passed to the session.
+  Run* run_ = nullptr;       // Non-null while the handler is awaited.
   std::coroutine_handle<> awaits_end_;
   bool end_queued_ = false;  // The loop will resume awaits_end_.
 
@@ -117,11 +126,17 @@ class InterceptedHandler final : public detail::Handler {
                      const detail::ServedMethod& method)
       : Handler(handler->options), handler_(std::move(handler)), interceptors_(interceptors), method_(method) {}
   void serve(const detail::IncomingRequest& request) override;
+  detail::Handler& own() const noexcept { return *handler_; }
 
  private:
   const std::unique_ptr<detail::Handler> handler_;
   const ServerInterceptors& interceptors_;
   const detail::ServedMethod& method_;
 };
+
+// Answers a request whose body is JSON: runs the interceptors, converts the body, and runs the handler. If the server
+// has interceptors, the handler of the method is an InterceptedHandler.
+void serve_with_json(const ServerInterceptors& interceptors, const detail::ServedMethod& method,
+                     const detail::IncomingRequest& request, const JsonPointer& json);
 
 }  // namespace hawser::rpc

@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hawser/interceptor.h"
+#include "tests/baidu_std/fixture.h"
+
+// JSON is converted behind the interceptors.
+namespace hawser::prpc {
+namespace {
+
+const std::string malformed(1'000'000, 'x');
+
+// Calls of baidu_std without the metadata "x-token" are refused.
+Task<Result<void>> token_wanted(IncomingCall& call, Next next) {
+  if (call.protocol() == "baidu_std" && !call.metadata().find("x-token")) {
+    co_return fail(ErrorCode::unauthenticated, "send a token");
+  }
+  auto rest = next();
+  const Result<void> outcome = co_await std::move(rest);
+  if (!outcome && outcome.error().text == "no bracket") wrong_json_seen.fetch_add(1);
+  co_return outcome;
+}
+
+class BaiduStdJsonOrder : public BaiduStd, public ::testing::WithParamInterface<bool> {
+ protected:
+  BaiduStdJsonOrder()
+      : BaiduStd(BaiduStdOptions{}, ServerOptions{}, [](Server& to) {
+          if (GetParam()) to.use(token_wanted);
+        }) {
+    conversions = 0;
+    wrong_json_seen = 0;
+  }
+  static Call call_of(std::string_view data, bool with_token, std::string_view method = "Echo") {
+    Call call{.method = method, .data = data, .meta = {.content_type = 1}};
+    if (with_token) call.fields = {{"x-token", "yes"}};
+    return call;
+  }
+};
+
+TEST_P(BaiduStdJsonOrder, RefusedCallsAreNotConverted) {
+  if (!GetParam()) GTEST_SKIP() << "nothing refuses calls without interceptors";
+  RawSocket socket = connected();
+  for (const std::string& data : {malformed, std::string("malformed"), std::string("[good]")}) {
+    EXPECT_EQ(ask(socket, call_of(data, false)).error_code, 1004) << data.size();
+  }
+  EXPECT_EQ(conversions, 0);
+}
+
+TEST_P(BaiduStdJsonOrder, AcceptedCallsAreConverted) {
+  RawSocket socket = connected();
+  const std::string json = "[" + std::string(300'000, 'y') + "]";
+  for (const char* method : {"Echo", "Later"}) {
+    for (const std::string& data : {json, std::string("[good]")}) {
+      const Answer answer = ask(socket, call_of(data, true, method));
+      EXPECT_EQ(answer.error_code, 0) << answer.error_text;
+      EXPECT_EQ(answer.data, data);
+    }
+  }
+  EXPECT_EQ(conversions, 4);
+}
+
+TEST_P(BaiduStdJsonOrder, AnErrorOfTheConversionIsTheOutcome) {
+  RawSocket socket = connected();
+  for (const std::string& data : {malformed, std::string("malformed")}) {
+    const Answer answer = ask(socket, call_of(data, true));
+    EXPECT_EQ(answer.error_code, 1003);
+    EXPECT_EQ(answer.error_text, "no bracket");
+  }
+  EXPECT_EQ(wrong_json_seen, GetParam() ? 2 : 0);
+  EXPECT_EQ(ask(socket, call_of("[good]", true)).data, "[good]");
+}
+
+// The reply that opens the stream is not sent before the JSON has been converted.
+TEST_P(BaiduStdJsonOrder, StreamsAreOpenedBehindTheConversion) {
+  for (const std::string& data : {malformed, std::string("malformed")}) {
+    RawSocket socket = connected();
+    Call call = call_of(data, true, "Stream");
+    call.meta.stream = StreamSettings{77, true, true};
+    const Answer frame = ask(socket, call);
+    EXPECT_EQ(frame.kind, FrameKind::stream);
+    const Answer reply = parse_answer(octets(frame.data));
+    EXPECT_EQ(reply.error_code, 1003) << data.size();
+    EXPECT_EQ(reply.error_text, "no bracket");
+  }
+  const std::string json = "[" + std::string(300'000, 'y') + "]";
+  for (const std::string& data : {json, std::string("[good]")}) {
+    RawSocket socket = connected();
+    Call call = call_of(data, true, "Stream");
+    call.meta.stream = StreamSettings{77, true, true};
+    const Answer frame = ask(socket, call);
+    const Answer reply = parse_answer(octets(frame.data));
+    EXPECT_EQ(reply.error_code, 0) << reply.error_text;
+    ASSERT_TRUE(reply.stream);
+    socket.send(stream_frame({reply.stream->stream_id, 77, StreamFrameType::data}, "item"));
+    std::optional<Answer> item = receive_answer(socket);
+    while (item && item->frame.type == StreamFrameType::feedback) item = receive_answer(socket);
+    ASSERT_TRUE(item);
+    EXPECT_EQ(item->data, "item");
+  }
+}
+
+// An answer to a call with a stream whose handler does not wait.
+TEST_P(BaiduStdJsonOrder, AStreamOfACallThatIsAnsweredAtOnceIsNotOpened) {
+  RawSocket socket = connected();
+  Call call = call_of("[refuse]", true, "Stream");
+  call.meta.stream = StreamSettings{77, true, true};
+  const Answer frame = ask(socket, call);
+  const Answer reply = parse_answer(octets(frame.data));
+  EXPECT_EQ(reply.error_code, 1003);
+  EXPECT_EQ(reply.error_text, "refused at once");
+}
+
+INSTANTIATE_TEST_SUITE_P(Servers, BaiduStdJsonOrder, ::testing::Bool(),
+                         [](const auto& guarded) { return std::string(guarded.param ? "guarded" : "open"); });
+
+}  // namespace
+}  // namespace hawser::prpc
