@@ -5,172 +5,111 @@
 
 namespace hawser::codec {
 
-#define HAWSER_TIE(...)        \
-  auto& [__VA_ARGS__] = value; \
-  return std::tie(__VA_ARGS__)
+#define HAWSER_TIE(fields, ...)    \
+  if constexpr (count == fields) { \
+    auto& [__VA_ARGS__] = value;   \
+    return std::tie(__VA_ARGS__);  \
+  }                                \
+  static_assert(true)
 
 // Returns references to the `count` fields of a struct as a std::tuple. The language cannot express this for any
 // number, so each number has its own line.
 template <std::size_t count, class T>
 constexpr auto tie_fields(T& value) noexcept {
-  if constexpr (count == 1) {
-    HAWSER_TIE(a);
-  } else if constexpr (count == 2) {
-    HAWSER_TIE(a, b);
-  } else if constexpr (count == 3) {
-    HAWSER_TIE(a, b, c);
-  } else if constexpr (count == 4) {
-    HAWSER_TIE(a, b, c, d);
-  } else if constexpr (count == 5) {
-    HAWSER_TIE(a, b, c, d, e);
-  } else if constexpr (count == 6) {
-    HAWSER_TIE(a, b, c, d, e, f);
-  } else if constexpr (count == 7) {
-    HAWSER_TIE(a, b, c, d, e, f, g);
-  } else if constexpr (count == 8) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h);
-  } else if constexpr (count == 9) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i);
-  } else if constexpr (count == 10) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j);
-  } else if constexpr (count == 11) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k);
-  } else if constexpr (count == 12) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l);
-  } else if constexpr (count == 13) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m);
-  } else if constexpr (count == 14) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n);
-  } else if constexpr (count == 15) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o);
-  } else if constexpr (count == 16) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
-  } else if constexpr (count == 17) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q);
-  } else if constexpr (count == 18) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r);
-  } else if constexpr (count == 19) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s);
-  } else if constexpr (count == 20) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t);
-  } else if constexpr (count == 21) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u);
-  } else if constexpr (count == 22) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v);
-  } else if constexpr (count == 23) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w);
-  } else if constexpr (count == 24) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x);
-  } else if constexpr (count == 25) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y);
-  } else if constexpr (count == 26) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z);
-  } else if constexpr (count == 27) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A);
-  } else if constexpr (count == 28) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B);
-  } else if constexpr (count == 29) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C);
-  } else if constexpr (count == 30) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D);
-  } else if constexpr (count == 31) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E);
-  } else if constexpr (count == 32) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F);
-  } else if constexpr (count == 33) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G);
-  } else if constexpr (count == 34) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H);
-  } else if constexpr (count == 35) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I);
-  } else if constexpr (count == 36) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J);
-  } else if constexpr (count == 37) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K);
-  } else if constexpr (count == 38) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L);
-  } else if constexpr (count == 39) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M);
-  } else if constexpr (count == 40) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N);
-  } else if constexpr (count == 41) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O);
-  } else if constexpr (count == 42) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P);
-  } else if constexpr (count == 43) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q);
-  } else if constexpr (count == 44) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R);
-  } else if constexpr (count == 45) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S);
-  } else if constexpr (count == 46) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U);
-  } else if constexpr (count == 47) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V);
-  } else if constexpr (count == 48) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W);
-  } else if constexpr (count == 49) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X);
-  } else if constexpr (count == 50) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y);
-  } else if constexpr (count == 51) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z);
-  } else if constexpr (count == 52) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa);
-  } else if constexpr (count == 53) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab);
-  } else if constexpr (count == 54) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac);
-  } else if constexpr (count == 55) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad);
-  } else if constexpr (count == 56) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae);
-  } else if constexpr (count == 57) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af);
-  } else if constexpr (count == 58) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag);
-  } else if constexpr (count == 59) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah);
-  } else if constexpr (count == 60) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai);
-  } else if constexpr (count == 61) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj);
-  } else if constexpr (count == 62) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak);
-  } else if constexpr (count == 63) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al);
-  } else if constexpr (count == 64) {
-    HAWSER_TIE(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I,
-               J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al, am);
-  }
+  HAWSER_TIE(1, a);
+  HAWSER_TIE(2, a, b);
+  HAWSER_TIE(3, a, b, c);
+  HAWSER_TIE(4, a, b, c, d);
+  HAWSER_TIE(5, a, b, c, d, e);
+  HAWSER_TIE(6, a, b, c, d, e, f);
+  HAWSER_TIE(7, a, b, c, d, e, f, g);
+  HAWSER_TIE(8, a, b, c, d, e, f, g, h);
+  HAWSER_TIE(9, a, b, c, d, e, f, g, h, i);
+  HAWSER_TIE(10, a, b, c, d, e, f, g, h, i, j);
+  HAWSER_TIE(11, a, b, c, d, e, f, g, h, i, j, k);
+  HAWSER_TIE(12, a, b, c, d, e, f, g, h, i, j, k, l);
+  HAWSER_TIE(13, a, b, c, d, e, f, g, h, i, j, k, l, m);
+  HAWSER_TIE(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n);
+  HAWSER_TIE(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o);
+  HAWSER_TIE(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
+  HAWSER_TIE(17, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q);
+  HAWSER_TIE(18, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r);
+  HAWSER_TIE(19, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s);
+  HAWSER_TIE(20, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t);
+  HAWSER_TIE(21, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u);
+  HAWSER_TIE(22, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v);
+  HAWSER_TIE(23, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w);
+  HAWSER_TIE(24, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x);
+  HAWSER_TIE(25, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y);
+  HAWSER_TIE(26, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z);
+  HAWSER_TIE(27, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A);
+  HAWSER_TIE(28, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B);
+  HAWSER_TIE(29, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C);
+  HAWSER_TIE(30, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D);
+  HAWSER_TIE(31, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E);
+  HAWSER_TIE(32, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F);
+  HAWSER_TIE(33, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G);
+  HAWSER_TIE(34, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H);
+  HAWSER_TIE(35, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I);
+  HAWSER_TIE(36, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J);
+  HAWSER_TIE(37, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K);
+  HAWSER_TIE(38, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L);
+  HAWSER_TIE(39, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M);
+  HAWSER_TIE(40, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N);
+  HAWSER_TIE(41, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O);
+  HAWSER_TIE(42, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P);
+  HAWSER_TIE(43, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q);
+  HAWSER_TIE(44, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R);
+  HAWSER_TIE(45, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S);
+  HAWSER_TIE(46, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U);
+  HAWSER_TIE(47, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V);
+  HAWSER_TIE(48, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W);
+  HAWSER_TIE(49, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X);
+  HAWSER_TIE(50, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y);
+  HAWSER_TIE(51, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z);
+  HAWSER_TIE(52, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa);
+  HAWSER_TIE(53, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab);
+  HAWSER_TIE(54, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac);
+  HAWSER_TIE(55, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad);
+  HAWSER_TIE(56, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae);
+  HAWSER_TIE(57, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af);
+  HAWSER_TIE(58, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag);
+  HAWSER_TIE(59, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah);
+  HAWSER_TIE(60, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai);
+  HAWSER_TIE(61, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj);
+  HAWSER_TIE(62, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak);
+  HAWSER_TIE(63, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al);
+  HAWSER_TIE(64, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
+             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al, am);
 }
 
 #undef HAWSER_TIE
