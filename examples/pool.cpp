@@ -6,6 +6,12 @@
 #include <vector>
 
 std::string echo(std::string_view text) { return std::string(text); }
+hawser::Task<int> count(int end, hawser::Writer<int> out) {
+  for (int i = 0; i < end; ++i) {
+    if (!co_await out.write(i)) co_return -1;
+  }
+  co_return end;
+}
 
 hawser::Task<int> talk(std::string address) {
   // [create]
@@ -39,7 +45,15 @@ hawser::Task<int> talk(std::string address) {
   const hawser::CallOptions options{.timeout = std::chrono::seconds(2), .idempotent = true};
   const hawser::Result<std::string> limited = co_await pool->call<echo>(options, "within two seconds");
   // [/options]
-  std::size_t right = limited == "within two seconds" ? 0 : 1'000;
+
+  // [whole]
+  // The attachment and the metadata of a reply, and a stream.
+  const auto whole = co_await pool->call<echo>("with attachment").reply();  // Or into(memory).
+  auto counting = co_await pool->open<count>(3);
+  if (!whole || !counting) co_return 1;
+  const hawser::Result<int> counted = co_await counting->finish();
+  // [/whole]
+  std::size_t right = limited == "within two seconds" && **whole == "with attachment" && counted == 3 ? 0 : 1'000;
   for (std::size_t i = 0; i < replies.size(); ++i) right += replies[i] == "call " + std::to_string(i);
   std::printf("%zu of %zu replies over %zu connections\n", right, replies.size(), pool->connections());
   co_return reply == "hello" && right == replies.size() && pool->connections() <= 2 ? 0 : 1;
@@ -47,7 +61,7 @@ hawser::Task<int> talk(std::string address) {
 
 int main() {
   hawser::Server server;
-  server.register_handler<echo>();
+  server.register_handler<echo, count>();
   if (!server.start()) return 1;
   return hawser::sync_wait(talk(server.address()));
 }

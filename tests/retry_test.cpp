@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hawser/hawser.h"
 #include "tests/testing.h"
@@ -33,11 +34,33 @@ Result<int> flaky(std::string_view codes) {
   }
 }
 
+// Ends like flaky(), with the number of items that it has read.
+Task<Result<int>> flaky_sum(std::string codes, Reader<int> in) {
+  if (const Result<int> run = flaky(codes); !run) co_return std::unexpected(run.error());
+  int sum = 0;
+  for (;;) {
+    AWAIT(item, in.next());
+    if (!item || !*item) co_return sum;
+    sum += **item;
+  }
+}
+Task<void> wait_for_end(Context& context, Writer<int>) {
+  runs.fetch_add(1);
+  auto pause = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(pause));
+}
+// Gives the text back, and the attachment.
+Result<std::string> flaky_echo(Context& context, std::string codes, std::string text) {
+  if (const Result<int> run = flaky(codes); !run) return std::unexpected(run.error());
+  context.set_attachment(Buffer::copy_of(as_text(context.attachment())));
+  return text;
+}
+
 class Retries : public ::testing::Test {
  protected:
   Retries() {
     runs.store(0);
-    server.register_handler<flaky>();
+    server.register_handler<flaky, flaky_sum, flaky_echo, wait_for_end>();
     EXPECT_TRUE(server.start());
     policy.backoff_first = 1ms;
   }
@@ -190,6 +213,175 @@ TEST_F(Retries, APoolMakesTheAttempts) {
     EXPECT_TRUE(result) << error_of(result);
     EXPECT_EQ(runs.load(), 3);
   }(server.address(), policy));
+}
+
+// ---- Whole replies ----
+
+// Uses `via` through a Retrying.
+template <class Via>
+Task<void> expect_whole_replies(Via& via, const RetryPolicy& policy) {
+  Retrying retrying(via, policy);
+  const std::string attachment = text_of(20'000);
+  const CallOptions with{.attachment = as_bytes(attachment)};
+  const std::string codes = "oo";
+  const std::string text = "text";
+  runs.store(0);
+  AWAIT(reply, retrying.template call<flaky_echo>(with, codes, text).reply());
+  REQUIRE_OK(reply);
+  EXPECT_EQ(**reply, "text");
+  EXPECT_EQ(as_text(reply->attachment()), attachment);
+  EXPECT_EQ(runs.load(), 3);
+
+  std::vector<std::byte> memory(attachment.size());
+  runs.store(0);
+  AWAIT(placed, retrying.template call<flaky_echo>(with, codes, text).into(memory));
+  REQUIRE_OK(placed);
+  EXPECT_EQ(**placed, "text");
+  EXPECT_EQ(static_cast<const void*>(placed->attachment().data()), memory.data());
+  EXPECT_EQ(as_text(memory), attachment);
+  EXPECT_EQ(runs.load(), 3);
+
+  runs.store(0);
+  const std::string many = "ooooo";
+  AWAIT(failed, retrying.template call<flaky_echo>(many, text).reply());
+  EXPECT_ERROR(failed, overloaded, "(attempt 3)");
+  EXPECT_EQ(runs.load(), 3);
+  runs.store(0);
+  AWAIT(final, retrying.template call<flaky_echo>(std::string("i"), std::string("text")).into(memory));
+  EXPECT_ERROR(final, internal, "");
+  EXPECT_EQ(runs.load(), 1);
+  // A call whose whole reply is not wanted after all is the same call.
+  AWAIT(value, retrying.template call<flaky_echo>(std::string(), text));
+  EXPECT_EQ(value, "text");
+}
+
+TEST_F(Retries, WholeRepliesOfAClient) {
+  with_client([&](Client& client) { return expect_whole_replies(client, policy); });
+}
+
+TEST_F(Retries, WholeRepliesOfAPool) {
+  sync_wait([](std::string address, const RetryPolicy& with) -> Task<void> {
+    auto pool = ClientPool::create(*Loop::current(), address);
+    auto expecting = expect_whole_replies(*pool, with);
+    co_await std::move(expecting);
+  }(server.address(), policy));
+}
+
+// ---- Streams ----
+
+// Sends 1 to 4 over a stream and expects their sum.
+template <class Via>
+Task<void> expect_stream(Retrying<Via>& retrying) {
+  const std::string none;
+  AWAIT(opened, retrying.template open<flaky_sum>(none));
+  REQUIRE_OK(opened);
+  auto writer = opened->writer();
+  for (int i = 1; i <= 4; ++i) {
+    AWAIT(written, writer.write(i));
+    EXPECT_OK(written);
+  }
+  AWAIT(sum, opened->finish());
+  EXPECT_EQ(sum, 10);
+}
+
+TEST_F(Retries, AnOpeningWithoutAConnectionIsMadeAgain) {
+  with_client([&](Client& client) -> Task<void> {
+    client.close();
+    int prepared = 0;
+    policy.before_retry = [&]() -> Task<void> {
+      if (++prepared < 2) co_return;
+      AWAIT(connected, client.connect(server.address()));
+      EXPECT_OK(connected);
+    };
+    Retrying retrying(client, policy);
+    auto expecting = expect_stream(retrying);
+    co_await std::move(expecting);
+    EXPECT_EQ(prepared, 2);
+    EXPECT_EQ(runs.load(), 1);
+    EXPECT_LT(retrying.budget().tokens(), 99) << "two failures and one success";
+
+    client.close();
+    policy.attempts_max = 2;
+    policy.before_retry = {};
+    Retrying twice(client, policy);
+    const std::string none;
+    AWAIT(failed, twice.open<flaky_sum>(none));
+    EXPECT_ERROR(failed, not_sent, "(attempt 2)");
+    EXPECT_EQ(runs.load(), 1);
+  });
+}
+
+// The pool's connection ends with its server. Nobody listens there until the second attempt.
+TEST_F(Retries, AnOpeningOverAPoolIsMadeAgainWhenAnotherServerListens) {
+  sync_wait([](std::string address, RetryPolicy with, Server& first) -> Task<void> {
+    auto pool = ClientPool::create(*Loop::current(), address, {.backoff_min = 1ms, .connect_attempts_max = 1});
+    std::unique_ptr<Server> second;
+    with.before_retry = [&]() -> Task<void> {
+      second = std::make_unique<Server>(ServerOptions{.listen = address});
+      second->register_handler<flaky_sum>();
+      EXPECT_OK(second->start());
+      co_return;
+    };
+    Retrying retrying(*pool, with);
+    auto expecting = expect_stream(retrying);
+    co_await std::move(expecting);
+    EXPECT_EQ(second, nullptr);
+    EXPECT_EQ(pool->connections(), 1U);
+
+    const auto stop = [&first] { first.stop(Duration::zero()); };
+    AWAIT(stopped, Loop::current()->offload(stop));
+    EXPECT_OK(stopped);
+    AWAIT(lost, eventually(*Loop::current(), [&] { return pool->connections() == 0; }));
+    EXPECT_TRUE(lost);
+    auto expecting_again = expect_stream(retrying);
+    co_await std::move(expecting_again);
+    EXPECT_NE(second, nullptr);
+    EXPECT_EQ(pool->connections(), 1U);
+    pool.reset();
+  }(server.address(), policy, server));
+}
+
+// open() has ended when the server refuses the call.
+TEST_F(Retries, AnOpenStreamIsNotOpenedAgain) {
+  with_client([&](Client& client) -> Task<void> {
+    Retrying retrying(client, policy);
+    const CallOptions idempotent{.idempotent = true};
+    const std::string codes = "oo";
+    AWAIT(opened, retrying.open<flaky_sum>(idempotent, codes));
+    REQUIRE_OK(opened);
+    AWAIT(finished, opened->finish());
+    EXPECT_ERROR(finished, overloaded, "");
+    EXPECT_EQ(runs.load(), 1);
+  });
+}
+
+TEST_F(Retries, DeadlinesAndStopsOfStreams) {
+  with_client([&](Client& client) -> Task<void> {
+    Retrying retrying(client, policy);
+    const CallOptions brief{.timeout = 20ms};
+    AWAIT(opened, retrying.open<wait_for_end>(brief));
+    REQUIRE_OK(opened);
+    AWAIT(finished, opened->finish());
+    EXPECT_ERROR(finished, deadline_exceeded, "");
+
+    std::stop_source stop;
+    const CallOptions stoppable{.token = stop.get_token()};
+    AWAIT(stopped, retrying.open<wait_for_end>(stoppable));
+    REQUIRE_OK(stopped);
+    stop.request_stop();
+    AWAIT(ended, stopped->finish());
+    EXPECT_ERROR(ended, cancelled, "");
+
+    // No attempt follows behind the deadline, or when the caller has stopped.
+    client.close();
+    policy.backoff_first = policy.backoff_max = std::chrono::hours(1);
+    Retrying slow(client, policy);
+    const CallOptions patient{.timeout = patience};
+    AWAIT(late, slow.open<wait_for_end>(patient));
+    EXPECT_ERROR(late, not_sent, "");
+    AWAIT(never, slow.open<wait_for_end>(stoppable));
+    EXPECT_ERROR(never, cancelled, "before attempt 2");
+  });
 }
 
 }  // namespace retried

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "hawser/call_task.h"
 #include "hawser/client.h"
 
 namespace hawser {
@@ -41,16 +43,33 @@ class ClientPool {
   // `use` must not keep the client. If its error shows that the request was not executed, because its connection was
   // lost or the server is stopping, `use` is called once more with another connection.
   template <class Use>
-  std::invoke_result_t<detail::Taken<Use>&, Client&> send_request(Use&& use) {
+  Task<typename std::invoke_result_t<detail::Taken<Use>&, Client&>::value_type> send_request(Use&& use) {
     detail::require_moved_work<Use>();
-    return run<detail::Taken<Use>>(detail::Taking<Use>::take(use));
+    return run<typename std::invoke_result_t<detail::Taken<Use>&, Client&>::value_type, detail::Taken<Use>>(
+        state_, detail::Taking<Use>::take(use));
   }
 
-  // Makes one call over any of the connections.
+  // Makes one call over any of the connections: `Result<R> reply = co_await pool->call<f>(args...)`. See CallTask for
+  // reply() and into(). CallOptions may precede the arguments, which are copied. A call that was not executed is made
+  // once more, as with send_request().
   template <auto F, class... Given>
-  Task<typename detail::ValueOutcome<F>::type> call(Given&&... arguments) {
+  auto call(Given&&... arguments) {
+    static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use pool->open<f>(...)");
     detail::require_names<detail::MethodFacts<F>, Given...>();
-    return call_with<F, std::decay_t<Given>...>(std::forward<Given>(arguments)...);
+    using Kept = PooledCall<F, std::decay_t<Given>...>;
+    return CallTask<F, Kept>(std::make_unique<Kept>(state_, std::forward<Given>(arguments)...));
+  }
+  // Begins a call with streams. The task completes when the request has been sent. Arguments: see call(). The stream
+  // belongs to the connection that was selected and ends with it. Only the opening is made once more: nothing of the
+  // stream has been sent or received then.
+  template <auto F, class... Given>
+  Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
+    static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use pool->call<f>(...)");
+    detail::require_names<detail::MethodFacts<F>, Given...>();
+    return run<Result<StreamingCall<F>>>(
+        state_, [given = std::tuple<std::decay_t<Given>...>(std::forward<Given>(arguments)...)](Client& client) {
+          return std::apply([&](const auto&... one) { return client.open<F>(one...); }, given);
+        });
   }
 
   // Number of open connections, and number of calls in flight on all of them.
@@ -70,9 +89,9 @@ class ClientPool {
   static Task<Result<std::shared_ptr<Client>>> acquire(std::shared_ptr<State> pool);
   static std::shared_ptr<Client> try_acquire(State& pool);
 
-  template <class Use>
-  std::invoke_result_t<Use&, Client&> run(Use use) {
-    const std::shared_ptr<State> state = state_;  // The pool may be destroyed meanwhile.
+  // The state outlives the pool, which may be destroyed meanwhile. `use` returns an awaitable of R.
+  template <class R, class Use>
+  static Task<R> run(std::shared_ptr<State> state, Use use) {
     for (bool again = true;; again = false) {
       auto acquiring = acquire(state);
       Result<std::shared_ptr<Client>> client = co_await std::move(acquiring);
@@ -84,19 +103,24 @@ class ClientPool {
   }
 
   template <auto F, class... Given>
-  Task<typename detail::ValueOutcome<F>::type> call_with(Given... arguments);
+  struct PooledCall : detail::PooledFrame {
+    template <class... From>
+    explicit PooledCall(std::shared_ptr<State> on, From&&... from)
+        : state(std::move(on)), given(std::forward<From>(from)...) {}
+    template <class Outcome>
+    static Task<typename Outcome::type> run(std::unique_ptr<PooledCall> call, MutableBytes memory) {
+      std::shared_ptr<State> state = call->state;
+      return ClientPool::run<typename Outcome::type>(
+          std::move(state), [kept = std::move(call), memory](Client& client) {
+            return std::apply([&](auto&... one) { return detail::call_by<Outcome, F>(client, memory, one...); },
+                              kept->given);
+          });
+    }
+    std::shared_ptr<State> state;
+    std::tuple<Given...> given;
+  };
 
   std::shared_ptr<State> state_;
 };
-
-template <auto F, class... Given>
-Task<typename detail::ValueOutcome<F>::type> ClientPool::call_with(Given... arguments) {
-  auto calling = [&](Client& client) -> Task<typename detail::ValueOutcome<F>::type> {
-    auto call = client.call<F>(arguments...);
-    co_return co_await std::move(call);
-  };
-  auto sending = send_request(calling);
-  co_return co_await std::move(sending);
-}
 
 }  // namespace hawser

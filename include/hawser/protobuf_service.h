@@ -72,22 +72,10 @@ auto call(Via& via, Given&&... arguments) {
   return via.template call<method>(std::forward<Given>(arguments)...);
 }
 
-template <auto method, class... Given>
-Task<Result<StreamingCall<method>>> open_in_pool(ClientPool& pool, Given... arguments) {
-  auto opening = [&](Client& client) { return client.open<method>(arguments...); };
-  auto sending = pool.send_request(opening);
-  co_return co_await std::move(sending);
-}
-
 // Begins a call with streams.
 template <auto method, class Via, class... Given>
 auto open(Via& via, Given&&... arguments) {
-  if constexpr (std::is_same_v<Via, ClientPool>) {
-    detail::require_names<detail::MethodFacts<method>, Given...>();
-    return open_in_pool<method, std::decay_t<Given>...>(via, std::forward<Given>(arguments)...);
-  } else {
-    return via.template open<method>(std::forward<Given>(arguments)...);
-  }
+  return via.template open<method>(std::forward<Given>(arguments)...);
 }
 
 }  // namespace hawser::pb

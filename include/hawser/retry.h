@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "hawser/call_task.h"
 #include "hawser/client.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
@@ -98,13 +99,19 @@ class RetryRun {
 template <class Via>
 concept ReportsOutcomes = requires(Via& via) { via.report_next()->retry_after; };
 
+// In place of GrpcOutcome for clients that report none.
+struct NoReport {
+  const NoReport* operator->() const noexcept { return this; }
+  std::optional<Duration> retry_after;
+};
+
 }  // namespace detail
 
 // Makes calls through a client, a pool or a GrpcClient, and makes them again by a policy. CallOptions::timeout limits
 // the call with all its attempts and pauses; without it, each attempt has the client's own default. The error of a call
-// is true of all its attempts: if one of them may have been executed, the code does not claim otherwise. Calls with
-// streams are made once. Interceptors of `via` run for each attempt (docs/interceptors.md). Used on the thread of
-// `via`; `via` and this object must outlive their calls.
+// is true of all its attempts: if one of them may have been executed, the code does not claim otherwise. Interceptors
+// of `via` run for each attempt (docs/interceptors.md). Used on the thread of `via`; `via` and this object must outlive
+// their calls.
 template <class Via>
 class Retrying {
  public:
@@ -115,23 +122,36 @@ class Retrying {
   Retrying(const Retrying&) = delete;
   Retrying& operator=(const Retrying&) = delete;
 
-  // As ClientPool::call(). Arguments that are lvalues must stay valid until the task has ended.
+  // As ClientPool::call(). See CallTask for reply() and into(). Arguments that are lvalues must stay valid until the
+  // task has ended.
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  Task<typename detail::ValueOutcome<F>::type> call(Given&&... arguments) {
+  auto call(Given&&... arguments) {
     detail::require_names<detail::MethodFacts<F>, Given...>();
-    return run<F, Given...>(CallOptions(), std::forward<Given>(arguments)...);
+    return make<F, Given...>(CallOptions(), std::forward<Given>(arguments)...);
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  Task<typename detail::ValueOutcome<F>::type> call(Options&& options, Given&&... arguments) {
+  auto call(Options&& options, Given&&... arguments) {
     detail::require_names<detail::MethodFacts<F>, Options, Given...>();
-    return run<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
+    return make<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
   }
-  // Begins a call with streams. It is not retried.
+
+  // Begins a call with streams, as open() of `via`. Arguments as for call(). Only the opening is made again, while no
+  // StreamingCall has been returned: nothing of the stream has been sent or received then. Errors that arrive later are
+  // final, also a refusal by the server: next(), write() and finish() return them. CallOptions::timeout limits the
+  // attempts and the stream together. An opening that succeeds is a success for the budget.
   template <auto F, class... Given>
-  auto open(Given&&... given) {
-    return via_.template open<F>(std::forward<Given>(given)...);
+    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
+  Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
+    detail::require_names<detail::MethodFacts<F>, Given...>();
+    return begin<F, Given...>(CallOptions(), std::forward<Given>(arguments)...);
+  }
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
+  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
+    detail::require_names<detail::MethodFacts<F>, Options, Given...>();
+    return begin<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
   }
 
   const RetryBudget& budget() const noexcept { return *budget_; }
@@ -139,20 +159,57 @@ class Retrying {
  private:
   // Lvalues are kept as references, the others as copies.
   template <auto F, class... Given>
-  Task<typename detail::ValueOutcome<F>::type> run(CallOptions options, Given... arguments) {
-    detail::RetryRun state(policy_, *budget_, std::move(options));
+  struct RetriedCall : detail::PooledFrame {
+    explicit RetriedCall(Retrying& by, CallOptions with, Given&&... from)
+        : retrying(by), options(std::move(with)), given(std::forward<Given>(from)...) {}
+    template <class Outcome>
+    static Task<typename Outcome::type> run(std::unique_ptr<RetriedCall> call, MutableBytes memory) {
+      Retrying& by = call->retrying;
+      CallOptions options = call->options;
+      auto calling = [kept = std::move(call), memory](const CallOptions& attempt) {
+        return std::apply(
+            [&](auto&... one) { return detail::call_by<Outcome, F>(kept->retrying.via_, memory, attempt, one...); },
+            kept->given);
+      };
+      return by.template repeat<typename Outcome::type>(std::move(options), std::move(calling));
+    }
+    Retrying& retrying;
+    CallOptions options;
+    std::tuple<Given...> given;
+  };
+
+  template <auto F, class... Given>
+  auto make(CallOptions options, Given&&... arguments) {
+    static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use retrying.open<f>(...)");
+    using Kept = RetriedCall<F, Given...>;
+    return CallTask<F, Kept>(std::make_unique<Kept>(*this, std::move(options), std::forward<Given>(arguments)...));
+  }
+
+  template <auto F, class... Given>
+  Task<Result<StreamingCall<F>>> begin(CallOptions options, Given&&... arguments) {
+    static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use retrying.call<f>(...)");
+    auto opening = [this, given = std::tuple<Given...>(std::forward<Given>(arguments)...)](const CallOptions& attempt) {
+      return std::apply([&](const auto&... one) { return via_.template open<F>(attempt, one...); }, given);
+    };
+    return repeat<Result<StreamingCall<F>>>(std::move(options), std::move(opening));
+  }
+
+  // `attempt(options)` returns an awaitable of R.
+  template <class R, class Attempt>
+  Task<R> repeat(CallOptions given, Attempt attempt) {
+    detail::RetryRun state(policy_, *budget_, std::move(given));
     while (true) {
-      const CallOptions attempt = state.attempt_options();
-      std::optional<Duration> pushback;
-      auto calling = attempt_call<F>(attempt, pushback, state.attempts(), arguments...);
+      const CallOptions options = attempt_options(state);
+      auto calling = attempt(options);
+      const auto report = report_next();
       auto result = co_await std::move(calling);
       if (result) {
         budget_->succeeded();
         co_return result;
       }
-      const std::optional<Duration> pause = state.after_failure(result.error(), pushback);
+      const std::optional<Duration> pause = state.after_failure(result.error(), report->retry_after);
       if (!pause) co_return result;
-      auto pausing = Loop::current()->sleep(*pause, attempt.token);
+      auto pausing = Loop::current()->sleep(*pause, options.token);
       const Result<void> slept = co_await std::move(pausing);
       if (!slept) co_return std::unexpected(state.cancelled_error());
       if (policy_.before_retry) {
@@ -162,23 +219,20 @@ class Retrying {
     }
   }
 
-  template <auto F, class... Given>
-  Task<typename detail::ValueOutcome<F>::type> attempt_call(const CallOptions& options,
-                                                            std::optional<Duration>& pushback, unsigned attempt,
-                                                            Given&... arguments) {
+  static CallOptions attempt_options(const detail::RetryRun& state) {
+    CallOptions options = state.attempt_options();
     if constexpr (detail::ReportsOutcomes<Via>) {
-      CallOptions counted = options;
-      if (attempt > 1) counted.metadata.emplace_back(Via::attempts_name, std::to_string(attempt - 1));
-      auto call = via_.template call<F>(counted, arguments...);
-      const auto outcome = via_.report_next();
-      auto result = co_await std::move(call);
-      pushback = outcome->retry_after;
-      co_return result;
+      if (state.attempts() > 1) {
+        options.metadata.emplace_back(Via::attempts_name, std::to_string(state.attempts() - 1));
+      }
+    }
+    return options;
+  }
+  auto report_next() {
+    if constexpr (detail::ReportsOutcomes<Via>) {
+      return via_.report_next();
     } else {
-      static_cast<void>(pushback);
-      static_cast<void>(attempt);
-      auto call = via_.template call<F>(options, arguments...);
-      co_return co_await std::move(call);
+      return detail::NoReport();
     }
   }
 

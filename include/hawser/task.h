@@ -29,6 +29,8 @@ class [[nodiscard("a task does nothing until it is awaited")]] Task {
 
   bool valid() const noexcept { return handle_ != nullptr; }
   bool done() const noexcept { return handle_.done(); }
+  // For the library: true once the task has been awaited.
+  bool awaited() const noexcept { return handle_.promise().continuation != nullptr; }
   // For the library: identifies this coroutine.
   const void* frame() const noexcept { return handle_.address(); }
 

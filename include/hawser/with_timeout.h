@@ -37,7 +37,7 @@ class StopTimer {
 
 template <class Work>
 auto run_with_timeout(Duration duration, Work work, std::stop_token parent)
-    -> std::invoke_result_t<Work&, std::stop_token> {
+    -> Task<typename std::invoke_result_t<Work&, std::stop_token>::value_type> {
   Loop* const loop = Loop::current();
   if (loop == nullptr) {
     co_return fail(ErrorCode::invalid_argument,

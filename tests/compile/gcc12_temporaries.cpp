@@ -59,6 +59,8 @@ hawser::Task<hawser::Result<int>> work(hawser::Client& client, hawser::ClientPoo
   (void)co_await client.send_request<greet<0>>(options, ann);
   (void)co_await client.open<watch<0>>(options, ann);
   (void)co_await pool.call<greet<0>>(ann);
+  (void)co_await pool.call<greet<0>>(options, ann).reply();
+  (void)co_await pool.open<watch<0>>(options, ann);
   (void)co_await pool.send_request([&](hawser::Client& one) { return one.send_request<greet<0>>(ann); });
   (void)co_await people<0>().send(ann);
   (void)co_await people<0>().send(hawser::moved(bob));
@@ -84,6 +86,7 @@ hawser::Task<hawser::Result<int>> work(hawser::Client& client, hawser::ClientPoo
   (void)co_await client.send_request<greet<5>>(Person<5>{.name = "Eve"});         // refused: give it a name first
   (void)co_await client.open<watch<0>>(std::move(options), ann);                  // refused: without std::move()
   (void)co_await pool.call<greet<6>>(Person<6>{.name = "Eve"});                   // refused: give it a name first
+  (void)co_await pool.open<watch<12>>(Person<12>{.name = "Eve"});                 // refused: give it a name first
   (void)co_await people<7>().send(Person<7>{.name = "Eve"});                      // refused: hawser::moved(item)
   (void)co_await people<8>().send({.name = "Eve"});                               // refused: hawser::moved(item)
   (void)co_await boxes<9>().send(Box<9>{.content = nullptr});                     // refused: hawser::moved(item)

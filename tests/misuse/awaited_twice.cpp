@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "hawser/hawser.h"
+#include "hawser/retry.h"
 #include "tests/testing.h"
 
 // Things that are awaited once end the process with a message the second time.
@@ -63,6 +64,43 @@ TEST(AwaitedTwiceDeathTest, ACall) {
   };
   EXPECT_DEATH(twice(false), text);
   EXPECT_DEATH(twice(true), text);
+}
+
+// The first time as a task, the second time as a task or for the whole reply.
+template <class Via>
+Task<void> await_pooled_call_twice(Via& via, bool moved, bool whole) {
+  auto call = via.template call<echo_text>("hello");
+  Task<Result<std::string>> first;
+  if (moved) {
+    first = std::move(call);
+  } else {
+    AWAIT(reply, std::move(call));
+    EXPECT_EQ(reply, "hello");
+  }
+  if (whole) {
+    AWAIT(reply, std::move(call).reply());
+  } else {
+    AWAIT(reply, std::move(call));
+  }
+}
+
+TEST(AwaitedTwiceDeathTest, ACallOfAPoolOrARetrying) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto twice = [](bool retrying, bool moved, bool whole) {
+    Loop loop;
+    Server server(loop, {.listen = "127.0.0.1:0"});
+    server.register_handler<echo_text>();
+    if (!server.start()) return;
+    const auto pool = ClientPool::create(loop, server.address());
+    Retrying again(*pool);
+    loop.run(retrying ? await_pooled_call_twice(again, moved, whole) : await_pooled_call_twice(*pool, moved, whole));
+  };
+  for (const bool retrying : {false, true}) {
+    EXPECT_DEATH(twice(retrying, false, false), text);
+    EXPECT_DEATH(twice(retrying, false, true), text);
+    EXPECT_DEATH(twice(retrying, true, false), text);
+    EXPECT_DEATH(twice(retrying, true, true), text);
+  }
 }
 
 Task<void> read(Reader<int> reader) { AWAIT(item, reader.next()); }

@@ -208,6 +208,19 @@ const std::vector<Case> cases = {
      }},
     {"Finish", [](Loop&, World& world) -> Task<void> { AWAIT(finished, world.writing->finish()); }},
     {"PoolCall", [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.pool->call<never>(world.text)); }},
+    {"PoolReply", [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.pool->call<never>(world.text).reply()); }},
+    {"PoolStream",
+     [](Loop&, World& world) -> Task<void> {
+       AWAIT(opened, world.pool->open<silent>());
+       REQUIRE_OK(opened);
+       auto reader = opened->reader();
+       AWAIT(item, reader.next());
+     }},
+    {"PoolOpening",
+     [](Loop& loop, World& world) -> Task<void> {
+       auto pool = ClientPool::create(loop, world.deaf_address);
+       AWAIT(opened, pool->open<silent>());
+     }},
     {"PoolWithoutConnection",
      [](Loop& loop, World& world) -> Task<void> {
        auto pool = ClientPool::create(loop, world.deaf_address);
@@ -217,6 +230,16 @@ const std::vector<Case> cases = {
      [](Loop&, World& world) -> Task<void> {
        Retrying retrying(*world.client);
        AWAIT(reply, retrying.call<never>(world.text));
+     }},
+    {"RetryingReply",
+     [](Loop&, World& world) -> Task<void> {
+       Retrying retrying(*world.pool);
+       AWAIT(reply, retrying.call<never>(world.text).reply());
+     }},
+    {"RetryingPause",
+     [](Loop&, World& world) -> Task<void> {
+       Retrying retrying(*world.unconnected, {.backoff_first = 1h});
+       AWAIT(opened, retrying.open<silent>());
      }},
     {"OwnClient",
      [](Loop& loop, World& world) -> Task<void> {

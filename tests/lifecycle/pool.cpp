@@ -1,0 +1,310 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/sim_poller.h"
+#include "hawser/interceptor.h"
+#include "tests/testing.h"
+#include "transport/network_access.h"
+#include "transport/sim/sim_network.h"
+
+// Streams and whole replies over a ClientPool, in virtual time.
+namespace hawser::pool_calls {
+
+using namespace testing_tools;
+using transport::over;
+
+// Returns the text, and the attachment of the call as its own.
+std::string with_attachment(Context& context, std::string text) {
+  context.set_attachment(Buffer::copy_of(std::string(as_text(context.attachment())) + "!"));
+  context.add_metadata("peer", context.peer());
+  return text;
+}
+std::string_view long_text(std::uint32_t bytes) {
+  static const std::string all = text_of(1 << 20);
+  return std::string_view(all).substr(0, bytes);
+}
+Task<int> count_to(int end, Writer<int> out) {
+  for (int i = 0; i < end; ++i) {
+    AWAIT(written, out.write(i));
+    if (!written) co_return -1;
+  }
+  co_return end;
+}
+Task<std::string> join(std::string between, Reader<std::string> in) {
+  std::string all;
+  for (;;) {
+    AWAIT(item, in.next());
+    if (!item || !*item) co_return all;
+    all += (all.empty() ? "" : between) + **item;
+  }
+}
+// Sends who the client is, and ends when the call is cancelled.
+Task<void> hold(Context& context, Writer<std::string> out) {
+  const std::string peer = context.peer();
+  AWAIT(written, out.write(peer));
+  auto pause = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(pause));
+}
+Task<void> wait_for_end(Context& context) {
+  auto pause = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(pause));
+}
+Task<void> unregistered(Writer<int>) { co_return; }
+
+class PoolCalls : public ::testing::Test {
+ protected:
+  // Runs the coroutine that `body` returns, with a server and a pool of connections to it.
+  template <class Body>
+  void run(Body body) {
+    loop.run([](PoolCalls& self, Body use) -> Task<void> {
+      self.start_server("server:0");
+      self.pool = ClientPool::create(self.loop, self.server->address(), over(self.network, self.options));
+      auto using_it = use();
+      co_await std::move(using_it);
+      self.pool.reset();
+      self.server.reset();
+    }(*this, std::move(body)));
+  }
+  void start_server(std::string address) {
+    ServerOptions with;
+    with.listen = std::move(address);
+    server = std::make_unique<Server>(loop, over(network, std::move(with)));
+    server->register_handler<with_attachment, long_text, count_to, join, hold, wait_for_end>();
+    EXPECT_OK(server->start());
+  }
+  // Every connection makes this number of calls fail with `error` before they are sent.
+  void refuse_first(int& calls, ErrorCode code) {
+    options.client.interceptors.push_back(
+        client_interceptor([&calls, code](OutgoingCall&, Next next) -> Task<Result<void>> {
+          if (calls-- > 0) co_return fail(code, "refused before it was sent");
+          auto going = next();
+          co_return co_await std::move(going);
+        }));
+  }
+
+  Loop loop{std::make_unique<exec::SimPoller>(), LoopOptions{.log = no_log()}};
+  const std::shared_ptr<transport::SimNetwork> network = std::make_shared<transport::SimNetwork>(7);
+  PoolOptions options;
+  std::unique_ptr<Server> server;
+  std::shared_ptr<ClientPool> pool;
+};
+
+TEST_F(PoolCalls, TheWholeReply) {
+  run([&]() -> Task<void> {
+    const std::string attachment = "beside";
+    const CallOptions with{.attachment = as_bytes(attachment)};
+    std::string text = "text";
+    auto call = pool->call<with_attachment>(with, text);
+    text = "changed";  // The call has a copy.
+    auto replying = std::move(call).reply();
+    const auto reply = co_await std::move(replying);
+    REQUIRE_OK(reply);
+    EXPECT_EQ(**reply, "text");
+    EXPECT_EQ(as_text(reply->attachment()), "beside!");
+    EXPECT_TRUE(reply->metadata().find("peer"));
+    AWAIT(value, pool->call<with_attachment>(with, "value"));
+    EXPECT_EQ(value, "value");
+  });
+}
+
+TEST_F(PoolCalls, AReplyIntoMemory) {
+  run([&]() -> Task<void> {
+    std::vector<std::byte> memory(100'000);
+    AWAIT(reply, pool->call<long_text>(100'000U).into(memory));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(static_cast<const void*>((*reply)->data()), memory.data());
+    EXPECT_EQ(**reply, long_text(100'000));
+    AWAIT(larger, pool->call<long_text>(100'001U).into(memory));
+    EXPECT_ERROR(larger, limit_exceeded, "larger than the memory given to into()");
+  });
+}
+
+TEST_F(PoolCalls, StreamsInBothDirections) {
+  run([&]() -> Task<void> {
+    AWAIT(counting, pool->open<count_to>(1000));
+    REQUIRE_OK(counting);
+    auto numbers = counting->reader();
+    for (int i = 0; i < 1000; ++i) {
+      AWAIT(number, numbers.next());
+      REQUIRE_OK(number);
+      EXPECT_EQ(*number, i);
+    }
+    AWAIT(counted, counting->finish());
+    EXPECT_EQ(counted, 1000);
+
+    const CallOptions within{.timeout = patience};
+    std::string between = "-";
+    auto opening = pool->open<join>(within, between);
+    between = "changed";  // The task has a copy.
+    auto joining = co_await std::move(opening);
+    REQUIRE_OK(joining);
+    auto words = joining->writer();
+    for (const std::string word : {"a", "b", "c"}) {
+      AWAIT(written, words.write(word));
+      EXPECT_OK(written);
+    }
+    AWAIT(all, joining->finish());
+    EXPECT_EQ(all, "a-b-c");
+  });
+}
+
+// A stream counts as a call in flight of its connection for as long as it lasts.
+TEST_F(PoolCalls, StreamsAreSpreadOverTheConnections) {
+  options.connections_max = 3;
+  options.calls_per_connection = 1;
+  options.idle_timeout = 1s;
+  run([&]() -> Task<void> {
+    std::vector<StreamingCall<hold>> streams;
+    std::vector<std::string> peers;
+    for (std::size_t i = 0; i < 6; ++i) {
+      AWAIT(opened, pool->open<hold>());
+      REQUIRE_OK(opened);
+      auto reader = opened->reader();
+      AWAIT(peer, reader.next());
+      REQUIRE(peer && *peer);
+      peers.push_back(**peer);
+      streams.push_back(std::move(*opened));
+      // Another connection is opened while a busy one serves the call.
+      AWAIT(more, eventually(loop, [&] { return pool->connections() == std::min<std::size_t>(i + 1, 3) || i == 0; }));
+      EXPECT_TRUE(more) << i;
+    }
+    EXPECT_EQ(pool->connections(), 3U);
+    EXPECT_EQ(pool->calls_in_flight(), 6U);
+    EXPECT_EQ(std::set<std::string>(peers.begin(), peers.end()).size(), 3U);
+    auto longer_than_idle = loop.sleep(10s);
+    co_await longer_than_idle;
+    EXPECT_EQ(pool->connections(), 3U) << "the connection of a stream was closed as unused";
+    EXPECT_EQ(pool->calls_in_flight(), 6U);
+    streams.clear();
+    AWAIT(idle, eventually(loop, [&] { return pool->connections() == 0; }));
+    EXPECT_TRUE(idle);
+  });
+}
+
+TEST_F(PoolCalls, AStreamEndsWithItsConnection) {
+  run([&]() -> Task<void> {
+    AWAIT(opened, pool->open<hold>());
+    REQUIRE_OK(opened);
+    auto reader = opened->reader();
+    AWAIT(peer, reader.next());
+    REQUIRE(peer && *peer);
+    network->reset_all();
+    AWAIT(item, reader.next());
+    EXPECT_FALSE(item);
+    AWAIT(finished, opened->finish());
+    EXPECT_ERROR(finished, outcome_unknown, "");
+    // The next one has another connection.
+    AWAIT(next, pool->open<count_to>(1));
+    REQUIRE_OK(next);
+    AWAIT(counted, next->finish());
+    EXPECT_EQ(counted, 1);
+  });
+}
+
+TEST_F(PoolCalls, AStreamEndsWithThePool) {
+  run([&]() -> Task<void> {
+    AWAIT(opened, pool->open<hold>());
+    REQUIRE_OK(opened);
+    auto unawaited = pool->open<hold>();
+    auto unawaited_call = pool->call<long_text>(1U).reply();
+    pool.reset();
+    AWAIT(finished, opened->finish());
+    EXPECT_FALSE(finished);
+    const auto late = co_await std::move(unawaited);
+    EXPECT_ERROR(late, unavailable, "the pool was destroyed");
+    const auto late_reply = co_await std::move(unawaited_call);
+    EXPECT_ERROR(late_reply, unavailable, "the pool was destroyed");
+  });
+}
+
+// Nothing of the call was sent over the first connection.
+TEST_F(PoolCalls, WhatWasNotSentIsSentOnceMore) {
+  int refusals = 0;
+  refuse_first(refusals, ErrorCode::not_sent);
+  run([&]() -> Task<void> {
+    refusals = 1;
+    AWAIT(opened, pool->open<count_to>(3));
+    REQUIRE_OK(opened);
+    AWAIT(counted, opened->finish());
+    EXPECT_EQ(counted, 3);
+    refusals = 2;
+    AWAIT(twice, pool->open<count_to>(3));
+    EXPECT_ERROR(twice, not_sent, "refused before it was sent");
+    EXPECT_EQ(refusals, 0);
+    std::vector<std::byte> memory(10);
+    refusals = 1;
+    AWAIT(reply, pool->call<long_text>(10U).into(memory));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(**reply, long_text(10));
+    refusals = 2;
+    AWAIT(refused, pool->call<long_text>(10U).reply());
+    EXPECT_ERROR(refused, not_sent, "refused before it was sent");
+  });
+}
+
+TEST_F(PoolCalls, OtherErrorsAreFinal) {
+  int refusals = 0;
+  refuse_first(refusals, ErrorCode::overloaded);
+  run([&]() -> Task<void> {
+    refusals = 5;
+    AWAIT(opened, pool->open<count_to>(3));
+    EXPECT_ERROR(opened, overloaded, "refused before it was sent");
+    EXPECT_EQ(refusals, 4);
+    AWAIT(reply, pool->call<long_text>(10U).reply());
+    EXPECT_ERROR(reply, overloaded, "refused before it was sent");
+    EXPECT_EQ(refusals, 3);
+    refusals = 0;
+    AWAIT(unknown, pool->open<unregistered>());
+    if (unknown) {
+      AWAIT(finished, unknown->finish());
+      EXPECT_ERROR(finished, unknown_method, "unregistered");
+    } else {
+      EXPECT_ERROR(unknown, unknown_method, "unregistered");
+    }
+  });
+}
+
+TEST_F(PoolCalls, WithoutAServer) {
+  options.connect_attempts_max = 2;
+  run([&]() -> Task<void> {
+    const auto to_nobody = ClientPool::create(loop, "nobody:1", over(network, options));
+    AWAIT(opened, to_nobody->open<count_to>(3));
+    EXPECT_ERROR(opened, unavailable, "after 2 attempts");
+    AWAIT(reply, to_nobody->call<long_text>(1U).reply());
+    EXPECT_ERROR(reply, unavailable, "after 2 attempts");
+  });
+}
+
+TEST_F(PoolCalls, DeadlinesAndStops) {
+  run([&]() -> Task<void> {
+    const CallOptions brief{.timeout = 5s};
+    const Time start = loop.now();
+    AWAIT(opened, pool->open<hold>(brief));
+    REQUIRE_OK(opened);
+    AWAIT(finished, opened->finish());
+    EXPECT_ERROR(finished, deadline_exceeded, "");
+    AWAIT(reply, pool->call<wait_for_end>(brief).reply());
+    EXPECT_ERROR(reply, deadline_exceeded, "");
+    EXPECT_GE(loop.now() - start, 10s);
+
+    std::stop_source stop;
+    const CallOptions stoppable{.timeout = forever, .token = stop.get_token()};
+    AWAIT(stopped, pool->open<hold>(stoppable));
+    REQUIRE_OK(stopped);
+    auto call = pool->call<wait_for_end>(stoppable).reply();
+    stop.request_stop();
+    AWAIT(ended, stopped->finish());
+    EXPECT_ERROR(ended, cancelled, "");
+    const auto none = co_await std::move(call);
+    EXPECT_ERROR(none, cancelled, "");
+  });
+}
+
+}  // namespace hawser::pool_calls
