@@ -154,7 +154,9 @@ class Server {
   Server& operator=(const Server&) = delete;
   // Stops at once and waits for offloaded functions that are running. A handler of the server, or a callback of a token
   // that it stops, must not destroy it: that ends the process with a message. In a child process made by fork()
-  // after the server started, the destructor and stop() do nothing: the server belongs to the parent process.
+  // after the server started, the destructor and stop() do nothing: the server belongs to the parent process. A program
+  // calls daemon() before start(): the parent's threads do not run in the child, and nothing is served after the parent
+  // has ended. stop(), counters() and loops() end the process with a message then.
   ~Server();
 
   // Registers functions under their names. Plain functions run on the loop and must not block; coroutines that return

@@ -1,10 +1,16 @@
 #pragma once
 
+#include <signal.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 namespace hawser {
 
 // Returns the id of this process. A child by fork() has another one.
 inline int process_id() noexcept { return getpid(); }
+
+// Returns false if no process has the id `process`.
+inline bool process_exists(int process) noexcept { return kill(process, 0) == 0 || errno != ESRCH; }
 
 }  // namespace hawser

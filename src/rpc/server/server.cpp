@@ -77,6 +77,7 @@ Result<void> Server::run() {
 }
 
 void Server::stop(Duration grace) {
+  state_->refuse_orphan();
   if (state_->in_child()) return;
   if (state_->offloaded()) {
     throw std::logic_error(
@@ -106,6 +107,13 @@ std::shared_ptr<detail::RegionTable> Server::regions() const { return state_->sh
 bool Server::State::in_child() const noexcept {
   const int starter = process.load();
   return starter != 0 && starter != process_id();
+}
+
+void Server::State::refuse_orphan() const noexcept {
+  if (callers_loop != nullptr || !in_child() || process_exists(process.load())) return;
+  misuse(
+      "a Server is used after daemon(), or by a child process whose parent has ended: the threads that served ended "
+      "with the parent. Call daemon() or fork() before Server::start()");
 }
 
 bool Server::State::owns(const Loop* loop) const noexcept {
@@ -144,7 +152,9 @@ thread_local const void* serving_here = nullptr;
 
 Result<void> Server::State::start() {
   if (in_child()) {
-    return fail(ErrorCode::invalid_argument, "the server was started by the parent of this process: make another one");
+    return fail(ErrorCode::invalid_argument,
+                "the server was started by the parent of this process: make another one, or call daemon() or fork() "
+                "before start()");
   }
   process.store(process_id());
   if (callers_loop != nullptr) detail::LoopAccess::check_thread(*callers_loop);
@@ -243,6 +253,7 @@ void Server::State::begin_background() {
 }
 
 std::vector<Loop*> Server::State::list_loops() const {
+  refuse_orphan();
   const std::lock_guard guard(counting);
   std::vector<Loop*> list;
   for (const auto& loop : loops) list.push_back(&loop->loop());
@@ -430,6 +441,7 @@ Task<void> Server::State::shut_down(Duration grace) {
 }
 
 ServerCounters Server::State::counters() const {
+  refuse_orphan();
   const std::lock_guard guard(counting);
   return sum();
 }

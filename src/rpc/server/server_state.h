@@ -32,6 +32,8 @@ struct Server::State final : transport::AcceptSink {
 
   // Returns true in a child, by fork(), of the process that started the server.
   bool in_child() const noexcept;
+  // Ends the process with a message if it uses a server whose threads have ended with its parent, as after daemon().
+  void refuse_orphan() const noexcept;
   // Returns true if this thread runs one of the server's loops, or executes offloaded work of one.
   bool owns(const Loop* loop) const noexcept;
   bool on_own_loop() const noexcept;
