@@ -80,19 +80,8 @@ bool may_exist_elsewhere(int status) noexcept {
 
 Result<void> DnsChannel::open(const ResolverOptions& options) {
   if (const int status = library_ready(); status != ARES_SUCCESS) return failed("", status);
-  // Another channel reads the search domains: the one that asks must have none. The search of c-ares ends at SERVFAIL.
-  ares_channel configured = nullptr;
-  if (const int status = ares_init(&configured); status != ARES_SUCCESS) return failed("", status);
-  ares_options found{};
-  int present = 0;
-  const int saved = ares_save_options(configured, &found, &present);
-  if (saved == ARES_SUCCESS) {
-    if ((present & ARES_OPT_NDOTS) != 0) dots_min_ = static_cast<std::size_t>(std::max(found.ndots, 0));
-    if ((present & ARES_OPT_DOMAINS) != 0) domains_.assign(found.domains, found.domains + found.ndomains);
-    ares_destroy_options(&found);
-  }
-  ares_destroy(configured);
-  if (saved != ARES_SUCCESS) return failed("", saved);
+  // c-ares gets full names only: its own search ends at SERVFAIL.
+  search_ = read_search_domains("/etc/resolv.conf");
   ares_options with{};
   with.timeout = first_timeout_ms;
   with.tries = tries;
@@ -101,7 +90,7 @@ Result<void> DnsChannel::open(const ResolverOptions& options) {
   char dns_only[] = "b";
   with.lookups = dns_only;
   with.ndomains = 0;
-  with.flags = found.flags | ARES_FLAG_NOSEARCH;
+  with.flags = ARES_FLAG_NOSEARCH;
   with.ndots = 0;
   ares_channel channel = nullptr;
   const int status = ares_init_options(&channel, &with,
@@ -149,11 +138,11 @@ std::vector<HostPort> DnsChannel::names_of(const HostPort& where) const {
   std::vector<HostPort> names;
   const auto dots = static_cast<std::size_t>(std::ranges::count(where.host, '.'));
   if (!where.host.ends_with('.')) {
-    for (const std::string& domain : domains_) {
+    for (const std::string& domain : search_.domains) {
       names.push_back({where.host + (domain.starts_with('.') ? "" : ".") + domain, where.port});
     }
   }
-  names.insert(dots >= dots_min_ ? names.begin() : names.end(), where);
+  names.insert(dots >= search_.dots_min ? names.begin() : names.end(), where);
   return names;
 }
 

@@ -15,6 +15,7 @@
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
 #include "transport/tcp/hosts_file.h"
+#include "transport/tcp/search_domains.h"
 #include "transport/tcp/socket.h"
 
 struct ares_addrinfo;
@@ -77,7 +78,7 @@ class DnsChannel final : detail::LoopUser, public std::enable_shared_from_this<D
     bool open = true;
     bool watched = false;  // The poller watches it. Otherwise only the ticks check it.
   };
-  // A name in the domains of resolv.conf (resolv.conf(5), "search" and "ndots"). Both families are asked for one name
+  // A name in the search domains. Both families are asked for one name
   // before the next name, because the names of two domains are two hosts.
   struct Search {
     Asker* asker = nullptr;
@@ -106,8 +107,7 @@ class DnsChannel final : detail::LoopUser, public std::enable_shared_from_this<D
   void on_tick() noexcept;
 
   Loop& loop_;
-  std::vector<std::string> domains_;
-  std::size_t dots_min_ = 1;  // A name with so many dots is tried without a domain first.
+  SearchDomains search_;
   ares_channeldata* channel_ = nullptr;
   std::vector<std::unique_ptr<Question>> questions_;  // Questions that were asked.
   std::deque<std::unique_ptr<Question>> waiting_;     // Questions that were not asked yet.

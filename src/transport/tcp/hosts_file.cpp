@@ -3,24 +3,15 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <utility>
 
 #include "transport/tcp/address_list.h"
+#include "transport/tcp/words.h"
 
 namespace hawser::transport {
 namespace {
-
-constexpr std::string_view spaces = " \t\r";
-
-std::string_view next_word(std::string_view& line) {
-  line.remove_prefix(std::min(line.find_first_not_of(spaces), line.size()));
-  const std::string_view word = line.substr(0, line.find_first_of(spaces));
-  line.remove_prefix(word.size());
-  return word;
-}
 
 // Returns `host` in lower case, without the dot that ends a full name.
 std::string lower(std::string_view host) {

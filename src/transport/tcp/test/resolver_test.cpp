@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/tcp/search_domains.h"
 #include "transport/tcp/tcp_network.h"
 #include "transport/tcp/test/tcp_testing.h"
 
@@ -336,6 +337,47 @@ TEST(HostsFile, IsReadAgainWhenItHasChanged) {
   std::remove(path.c_str());
   EXPECT_TRUE(hosts.find("one", 80).empty());
   EXPECT_TRUE(HostsFile("/no/such/file").find("one", 80).empty());
+}
+
+TEST(SearchDomains, AreThoseOfTheLastLine) {
+  const auto domains = [](std::string_view text, std::string_view host = "host.own.test") {
+    return search_domains_of(text, {}, host).domains;
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(domains("nameserver 192.0.2.1\nsearch a.test\tb.test  # c.test\n"), (Texts{"a.test", "b.test"}));
+  EXPECT_EQ(domains("domain a.test b.test"), Texts{"a.test"}) << "the last line has no end";
+  EXPECT_EQ(domains("search a.test\ndomain b.test\n"), Texts{"b.test"});
+  EXPECT_EQ(domains("search .\r\n"), Texts{"."});
+  EXPECT_EQ(domains("#search a.test\n; search b.test\nsearchc.test\n"), Texts{"own.test"});
+  EXPECT_EQ(domains(""), Texts{"own.test"});
+  for (const char* host : {"host", "host.", ""}) EXPECT_EQ(domains("", host), Texts{}) << host;
+  EXPECT_EQ(domains("search a.test\nsearch \ndomain\n"), Texts{"a.test"}) << "lines without a value do not count";
+}
+
+TEST(SearchDomains, VariablesReplaceThem) {
+  const std::string_view text = "search a.test\noptions rotate ndots:2\noptions timeout:1\n";
+  using Texts = std::vector<std::string>;
+  const auto with = [&](SearchVariables variables) { return search_domains_of(text, variables, "host.own.test"); };
+  EXPECT_EQ(with({}).domains, Texts{"a.test"});
+  EXPECT_EQ(with({.local_domain = "b.test c.test"}).domains, (Texts{"b.test", "c.test"}));
+  EXPECT_EQ(with({.local_domain = ""}).domains, Texts{});
+  EXPECT_EQ(with({}).dots_min, 2U);
+  EXPECT_EQ(with({.res_options = "ndots:5"}).dots_min, 5U);
+  EXPECT_EQ(with({.res_options = "ndots:99"}).dots_min, 15U);
+  for (const char* invalid : {"ndots:", "ndots:-1", "ndots:2x", "ndots", ""}) {
+    EXPECT_EQ(with({.res_options = invalid}).dots_min, 2U) << invalid;
+  }
+  EXPECT_EQ(search_domains_of("", {}, "").dots_min, 1U);
+}
+
+TEST(SearchDomains, AreReadFromAFile) {
+  const std::string path = ::testing::TempDir() + "hawser_search_" + std::to_string(getpid());
+  std::ofstream(path) << "search a.test\noptions ndots:3\n";
+  const SearchDomains found = read_search_domains(path);
+  std::remove(path.c_str());
+  EXPECT_EQ(found.domains, std::vector<std::string>{"a.test"});
+  EXPECT_EQ(found.dots_min, 3U);
+  EXPECT_EQ(read_search_domains(path).dots_min, 1U) << "the file is absent";
 }
 
 // The name has two addresses, and nothing answers at the first.
