@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the packages that building and testing need on Debian 12; with "peers" also those of the programs with which
-# hawser-bench compares, with "world" also those of make world, with "guest" also those of tools/rdma-guest. Does nothing
-# if all are installed.
+# hawser-bench compares, with "world" also those of make world, with "guest" also those of tools/rdma-guest. With
+# "debian13" it installs only what the preset gcc needs on Debian 13: tools/debian13. Does nothing if all are installed.
 set -eu
 
 packages="
@@ -13,6 +13,7 @@ packages="
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev libspdlog-dev libgoogle-glog-dev
   python3 iproute2 valgrind curl wrk prometheus etcd-server zsh fish groff-base
   memcached redis-server redis-tools python3-redis
+  debootstrap
 "
 if [ "${1:-}" = peers ]; then
   packages="$packages
@@ -30,6 +31,17 @@ if [ "${1:-}" = guest ]; then
   packages="$packages
   qemu-system-x86 linux-image-amd64 busybox-static kmod
   rdma-core ibverbs-utils ibverbs-providers perftest
+"
+fi
+
+if [ "${1:-}" = debian13 ]; then
+  packages="
+  g++ mold ccache cmake ninja-build pkg-config python3 iproute2 curl
+  liburing-dev libc-ares-dev libibverbs-dev libucx-dev
+  libsnappy-dev zlib1g-dev libssl-dev openssl libp11-kit-dev libnghttp2-dev libzstd-dev
+  libprotobuf-dev libprotoc-dev protobuf-compiler
+  libgtest-dev libgmock-dev
+  libfmt-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libgoogle-glog-dev
 "
 fi
 
