@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -29,7 +30,7 @@ STAGES = {
     "dev": "Clang 19 with assertions: every functional test, examples, packaging, tidy",
     "rdma": "the everyday build's tests that need an RDMA device, in a guest with Soft-RoCE",
     "thorough": "the everyday build's tests that take long: each header alone, simulations for longer",
-    "gcc": "GCC 12, optimised, without warnings: the tests that add code of another kind; the library as docs/install.md builds it",
+    "gcc": "GCC 14 in a root with Debian 13, optimised, without warnings: the tests that add code of another kind; the library as docs/install.md builds it",
     "asan": "address and undefined behaviour sanitizers",
     "fuzz": "each fuzzer of the build asan for a short while",
     "tsan": "thread sanitizer",
@@ -49,6 +50,8 @@ CASES_OF_A_PROCESS = 40
 THOROUGH = "thorough"
 FUZZ = "fuzz"
 RESULTS = ROOT / "build" / "check.json"
+DEBIAN13 = ROOT / "tools" / "debian13"
+DEBIAN13_IMPOSSIBLE = 77  # Its exit status if this machine cannot have such a root.
 RDMA_GUEST = ROOT / "tools" / "rdma-guest"
 RDMA_GUEST_TIME_LIMIT_S = 3000  # Ends a guest that hangs. A slow machine takes half an hour.
 
@@ -82,16 +85,16 @@ def run(*command):
     return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
-def configure(preset):
-    """Runs a command. Prints its output only if it fails."""
-    result = subprocess.run(["cmake", "--preset", preset], cwd=ROOT, capture_output=True, text=True)
+def configure(preset, within=()):
+    """Runs a command, after the words of `within`. Prints its output only if it fails."""
+    result = subprocess.run([*within, "cmake", "--preset", preset], cwd=ROOT, capture_output=True, text=True)
     if result.returncode != 0:
         print(result.stdout + result.stderr, flush=True)
     return result.returncode == 0
 
 
-def build(preset, *arguments):
-    return run("cmake", "--build", "--preset", preset, "--parallel", str(CPUS), *arguments)
+def build(preset, *arguments, within=()):
+    return run(*within, "cmake", "--build", "--preset", preset, "--parallel", str(CPUS), *arguments)
 
 
 def skip_reason(output):
@@ -135,13 +138,13 @@ def run_ctest(preset, junit, *arguments, within=(), parallel=CPUS, prefix=""):
     return process.wait()
 
 
-def build_preset(stage, preset, totals):
+def build_preset(stage, preset, totals, within=()):
     """Returns whether there is something to test. If a file does not compile, everything else is built and tested."""
     started = time.monotonic()
-    configured = configure(preset)
+    configured = configure(preset, within)
     if not configured:
         totals.failed.append(f"{stage}: configure")
-    elif not build(preset, "--", "-k", "0", "--quiet"):
+    elif not build(preset, "--", "-k", "0", "--quiet", within=within):
         totals.failed.append(f"{stage}: build")
     totals.seconds["build"] = time.monotonic() - started
     return configured
@@ -161,10 +164,10 @@ def ctest_totals(stage, preset, name, *arguments, **options):
     return totals
 
 
-def test_stage(stage, *arguments):
+def test_stage(stage, *arguments, within=()):
     totals = Totals()
-    if build_preset(stage, stage, totals):
-        totals.add(ctest_totals(stage, stage, "ctest", "--label-exclude", f"^({THOROUGH}|{FUZZ})$", *arguments))
+    if build_preset(stage, stage, totals, within):
+        totals.add(ctest_totals(stage, stage, "ctest", "--label-exclude", f"^({THOROUGH}|{FUZZ})$", *arguments, within=within))
     return totals
 
 
@@ -203,17 +206,50 @@ def sanitized_stage(stage):
     return totals
 
 
+def debian13_problem():
+    """Makes the root of tools/debian13 if there is none. Returns its exit status and the reason if it fails."""
+    made = subprocess.run([DEBIAN13, "--make"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    print(made.stdout, end="", flush=True)
+    lines = made.stdout.strip().splitlines() or ["no reason given"]
+    return made.returncode, lines[-1].removeprefix("debian13: ")
+
+
+def remove_builds_of_other_roots(*presets):
+    """The objects of another compiler look up to date to ninja, because the command that compiles them is the same."""
+    root = (ROOT / "build" / "debian13" / "made").read_text()
+    for preset in presets:
+        folder = ROOT / "build" / preset
+        mark = folder / "debian13"
+        if not mark.exists() or mark.read_text() != root:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            mark.write_text(root)
+
+
 def gcc_stage(stage, short=False):
-    """Also builds the preset of docs/install.md, in which each target of the library is one compilation, unless `short`."""
-    totals = test_stage(stage, "--exclude-regex", PROGRAM_TEXT_TESTS)
+    """Builds and tests in the root of tools/debian13, because GCC of Debian 12 is too old. Also builds the preset of
+    docs/install.md, in which each target of the library is one compilation, unless `short`."""
+    totals = Totals()
+    started = time.monotonic()
+    status, reason = debian13_problem()
+    totals.seconds["build"] = time.monotonic() - started
+    if status == DEBIAN13_IMPOSSIBLE:
+        totals.skipped.append(f"{stage}: everything ({reason})")
+        return totals
+    if status != 0:
+        totals.failed.append(f"{stage}: tools/debian13")
+        return totals
+    remove_builds_of_other_roots(stage, "library")
+    within = (str(DEBIAN13),)
+    totals.add(test_stage(stage, "--exclude-regex", PROGRAM_TEXT_TESTS, within=within))
     started = time.monotonic()
     if short:
         totals.skipped.append(f"{stage}: build of the preset library (long: make gcc runs it)")
-    elif configure("library") and build("library", "--", "--quiet"):
+    elif configure("library", within) and build("library", "--", "--quiet", within=within):
         totals.passed += 1
     else:
         totals.failed.append(f"{stage}: build of the preset library")
-    totals.seconds["build"] = totals.seconds.get("build", 0) + time.monotonic() - started
+    totals.seconds["build"] += time.monotonic() - started
     return totals
 
 

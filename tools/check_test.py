@@ -132,6 +132,71 @@ class RdmaStage(unittest.TestCase):
         self.assertEqual(self.asked, [])
 
 
+class GccStage(unittest.TestCase):
+    """The stage runs in the root of tools/debian13, and is skipped or has failed if there is none."""
+
+    def run_stage(self, status, said="debian13: making it\ndebian13: debootstrap is missing", short=True):
+        self.commands, self.output = [], io.StringIO()
+
+        def test_stage(stage, *arguments, within):
+            self.commands.append((stage, within))
+            return totals_of(5)
+
+        def run(*command):
+            self.commands.append(command)
+            return True
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            tool = folder / "debian13"
+            tool.write_text(f"#!/bin/sh\nprintf '%s\\n' '{said}' >&2\n[ \"$1\" != --make ] || exit {status}\n")
+            tool.chmod(0o755)
+            (folder / "build" / "debian13").mkdir(parents=True)
+            (folder / "build" / "debian13" / "made").write_text("1")
+            self.tool = str(tool)
+            with (mock.patch.object(check, "DEBIAN13", tool), mock.patch.object(check, "test_stage", test_stage),
+                  mock.patch.object(check, "ROOT", folder), mock.patch.object(check, "run", run),
+                  contextlib.redirect_stdout(self.output)):
+                return check.gcc_stage("gcc", short)
+
+    def test_in_the_root(self):
+        totals = self.run_stage(0)
+        self.assertEqual((totals.passed, totals.failed, len(totals.skipped)), (5, [], 1))
+        self.assertEqual(self.commands, [("gcc", (self.tool,))])
+
+    def test_the_library_too(self):
+        totals = self.run_stage(0, short=False)
+        self.assertEqual((totals.passed, totals.failed, totals.skipped), (6, [], []))
+        self.assertEqual(self.commands[1][:5], (self.tool, "cmake", "--build", "--preset", "library"))
+
+    def test_no_root_is_possible(self):
+        totals = self.run_stage(77, short=False)
+        self.assertEqual((totals.passed, totals.failed), (0, []))
+        self.assertEqual(totals.skipped, ["gcc: everything (debootstrap is missing)"])
+        self.assertEqual(self.commands, [])
+
+    def test_making_the_root_fails(self):
+        for status in (1, 125):
+            totals = self.run_stage(status)
+            self.assertEqual((totals.passed, totals.failed, totals.skipped), (0, ["gcc: tools/debian13"], []))
+            self.assertIn("debootstrap is missing", self.output.getvalue())
+
+    def test_builds_of_another_root_go(self):
+        with tempfile.TemporaryDirectory() as name, mock.patch.object(check, "ROOT", pathlib.Path(name)):
+            made, object_file = (pathlib.Path(name, "build", *path) for path in (("debian13", "made"), ("gcc", "x.o")))
+            for folder in (made.parent, object_file.parent):
+                folder.mkdir(parents=True)
+            made.write_text("1")
+            object_file.touch()
+            check.remove_builds_of_other_roots("gcc")
+            self.assertFalse(object_file.exists(), "of a compiler outside")
+            object_file.touch()
+            check.remove_builds_of_other_roots("gcc")
+            self.assertTrue(object_file.exists())
+            made.write_text("2")
+            check.remove_builds_of_other_roots("gcc")
+            self.assertFalse(object_file.exists())
+
+
 def totals_of(passed=0, failed=(), skipped=()):
     totals = check.Totals()
     totals.passed, totals.failed, totals.skipped = passed, list(failed), list(skipped)
@@ -178,11 +243,8 @@ class Stages(unittest.TestCase):
             return {stage: totals for stage, totals, _ in check.run_stages(stages)}
 
     def test_a_stage_that_breaks_does_not_hide_the_next(self):
-        def test_stage(stage):
-            if stage == "gcc":
-                raise OSError("no such program")
-            return totals_of(1)
-        with mock.patch.object(check, "test_stage", test_stage), mock.patch.object(check, "sanitized_stage", test_stage):
+        with (mock.patch.object(check, "gcc_stage", mock.Mock(side_effect=OSError("no such program"))),
+              mock.patch.object(check, "sanitized_stage", lambda stage: totals_of(1))):
             found = self.run_stages("gcc", "asan")
         self.assertEqual(found["gcc"].failed, ["gcc: check.py itself"])
         self.assertEqual(found["asan"].passed, 1)
