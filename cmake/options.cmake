@@ -83,10 +83,6 @@ add_library(hawser_flags INTERFACE)
 target_compile_options(hawser_flags INTERFACE -Wall -Wextra -Wshadow -Wpedantic
                        # Designated initialisers omit fields on purpose.
                        -Wno-missing-field-initializers)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC reports overlapping copies in std::string's own operator+ (GCC bug 105651).
-  target_compile_options(hawser_flags INTERFACE -Wno-restrict)
-endif()
 if((CMAKE_UNITY_BUILD OR HAWSER_BATCHES) AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # In a batch, GCC takes sources for headers, whose types must not have members of an unnamed namespace.
   target_compile_options(hawser_flags INTERFACE -Wno-subobject-linkage)

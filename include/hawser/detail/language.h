@@ -6,3 +6,8 @@
 // A file that does not exist ends the compilation, so that no further errors follow.
 #include "hawser/needs_cxx23"
 #endif
+
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+#error "hawser: this GCC destroys temporaries of co_await expressions twice: use GCC 13 or later, or Clang 19 or later"
+#include "hawser/needs_gcc_13"
+#endif
