@@ -6,7 +6,7 @@ CPUS := $(shell nproc)
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
-	@echo "make test-all  the same, then header by header, GCC, sanitizers, fuzzers, long simulations and counters"
+	@echo "make test-all  the same, then header by header, GCC 14 in a Debian 13, sanitizers, fuzzers, long simulations and counters"
 	@echo "make dev       the everyday build and its tests alone; also thorough, gcc, asan, tsan, fuzz"
 	@echo "make mutate    single faults in changed files: which do no tests notice? \$$(ARGS)"
 	@echo "make rdma      the tests that need an RDMA device, in a guest with Soft-RoCE"
