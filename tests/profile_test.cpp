@@ -242,11 +242,10 @@ TEST(ProfilePage, ALoopDoesNotBeginTheProfile) {
   Server server(options);
   enable_pages(server);
   ASSERT_TRUE(server.spawn([&]() -> Task<void> {
-    auto work = [&] {
+    auto blocking = Loop::current()->offload([&] {
       busy = true;
       soon([&] { return released.load(); });
-    };
-    auto blocking = Loop::current()->offload(moved(work));
+    });
     static_cast<void>(co_await std::move(blocking));
   }));
   const Result<void> started = server.start();

@@ -4,8 +4,7 @@
     compile_test.py COMPILER FILE...
 
 A line of a file that ends in `// says: TEXT` must cause exactly one error, whose text contains TEXT, with every
-compiler. A line that ends in `// refused: TEXT` must do so with GCC before version 13, and compile with all other
-compilers. No other line may cause an error.
+compiler. No other line may cause an error.
 """
 
 import pathlib
@@ -16,18 +15,11 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def affected(compiler):
-    """Returns whether the compiler is a GCC that destroys temporaries twice."""
-    macros = subprocess.run([compiler, "-dM", "-E", "-x", "c++", "/dev/null"], capture_output=True, text=True, check=True).stdout
-    version = re.search(r"#define __GNUC__ (\d+)", macros)
-    return "__clang__" not in macros and version is not None and int(version[1]) < 13
-
-
-def expectations(path, kinds):
-    """Returns the text of the error that each line must cause, by line number. `kinds` is a regular expression."""
+def expectations(path):
+    """Returns the text of the error that each line must cause, by line number."""
     found = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        if match := re.search(rf"// (?:{kinds}): (.+)$", line):
+        if match := re.search(r"// says: (.+)$", line):
             found[number] = match[1]
     return found
 
@@ -55,7 +47,7 @@ def check(compiler, path):
     clang = "clang" in pathlib.Path(compiler).name
     command = [compiler, "-std=c++23", "-fsyntax-only", "-w", "-I", str(ROOT / "include"), str(path)]
     result = subprocess.run(command + (["-ferror-limit=0"] if clang else []), capture_output=True, text=True)
-    expected = expectations(path, "says|refused" if affected(compiler) else "says")
+    expected = expectations(path)
     faults = []
     for line, text in errors(result.stderr, path, clang):
         wanted = expected.pop(line, None)

@@ -34,7 +34,6 @@ LONG_FILES = {
 
 # Files outside backends and pollers that may use #if, with the reason.
 CONDITIONAL_FILES = {
-    "include/hawser/detail/named_first.h": "a defect of GCC before version 13 can only be asked about through the preprocessor",
     "include/hawser/detail/language.h": "the version of the language can only be asked about through the preprocessor",
     "include/hawser/detail/offload.h": "a warning of GCC that Clang does not know",
     "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",

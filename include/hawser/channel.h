@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/sync.h"
 #include "hawser/task.h"
@@ -33,12 +32,16 @@ class Channel {
   bool closed() const noexcept { return closed_; }
 
   // Waits for room and adds `item`. Fails and discards `item` with `unavailable` if the channel is closed, and with
-  // `cancelled` if a stop is requested. With GCC 12, an aggregate with a destructor must be a variable: `send(item)`
-  // copies it, `send(hawser::moved(item))` moves it.
-  template <class Item = T>
-  Task<Result<void>> send(Item&& item, std::stop_token token = {}) {
-    detail::require_moved<Item>();
-    return send_item(detail::Taking<Item>::take(item), std::move(token));
+  // `cancelled` if a stop is requested.
+  Task<Result<void>> send(T item, std::stop_token token = {}) {
+    if (closed_) co_return closed_error();
+    if (!room_.try_acquire(1)) {
+      const bool granted = co_await detail::wait_in(room_, 1, std::move(token));
+      if (closed_) co_return closed_error();
+      if (!granted) co_return fail(ErrorCode::cancelled, "a stop was requested while waiting for room in a Channel");
+    }
+    add(std::move(item));
+    co_return Result<void>{};
   }
   // Adds `item` without waiting. Returns false and leaves `item` unchanged if there is no room or the channel is
   // closed.
@@ -76,17 +79,6 @@ class Channel {
   }
 
  private:
-  Task<Result<void>> send_item(T item, std::stop_token token) {
-    if (closed_) co_return closed_error();
-    if (!room_.try_acquire(1)) {
-      auto waiting = detail::wait_in(room_, 1, std::move(token));
-      const bool granted = co_await std::move(waiting);
-      if (closed_) co_return closed_error();
-      if (!granted) co_return fail(ErrorCode::cancelled, "a stop was requested while waiting for room in a Channel");
-    }
-    add(std::move(item));
-    co_return Result<void>{};
-  }
   static std::unexpected<Error> closed_error() { return fail(ErrorCode::unavailable, "the Channel is closed"); }
   void add(T&& item) {
     try {

@@ -10,7 +10,6 @@
 
 #include "hawser/call.h"
 #include "hawser/codec/decoder.h"
-#include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/streaming_call.h"
@@ -90,8 +89,7 @@ class Client {
   }
 
   // Calls handler F of the server: `Result<R> reply = co_await client.call<f>(args...)`. See Call for reply() and
-  // into(). With GCC 12, arguments and options that are aggregates with a destructor must be variables: see
-  // hawser/detail/named_first.h.
+  // into().
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   auto call(Given&&... arguments) {
@@ -101,7 +99,6 @@ class Client {
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
   auto call(Options&& options, Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Options>();
     static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use client.open<f>(...)");
     return Call<F, CallOptions, Given...>(link(), std::forward<Options>(options),
                                           stored<F, Given...>(std::forward<Given>(arguments)...));
@@ -118,7 +115,6 @@ class Client {
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
   Task<Result<PendingCall<F>>> send_request(Options&& options, Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Options>();
     return send<PendingCall<F>>(
         make<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...));
   }
@@ -133,7 +129,6 @@ class Client {
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
   Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Options>();
     static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use client.call<f>(...)");
     return send<StreamingCall<F>>(
         make<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...));
@@ -175,7 +170,6 @@ class Client {
 
   template <auto F, class... Given>
   static auto stored(Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Given...>();
     return typename detail::ArgumentsOf<typename detail::MethodFacts<F>::args, Given...>::stored(
         std::forward<Given>(arguments)...);
   }

@@ -43,10 +43,9 @@ class ClientPool {
   // `use` must not keep the client. If its error shows that the request was not executed, because its connection was
   // lost or the server is stopping, `use` is called once more with another connection.
   template <class Use>
-  Task<typename std::invoke_result_t<detail::Taken<Use>&, Client&>::value_type> send_request(Use&& use) {
-    detail::require_moved_work<Use>();
-    return run<typename std::invoke_result_t<detail::Taken<Use>&, Client&>::value_type, detail::Taken<Use>>(
-        state_, detail::Taking<Use>::take(use));
+  Task<typename std::invoke_result_t<std::decay_t<Use>&, Client&>::value_type> send_request(Use&& use) {
+    return run<typename std::invoke_result_t<std::decay_t<Use>&, Client&>::value_type, std::decay_t<Use>>(
+        state_, std::forward<Use>(use));
   }
 
   // Makes one call over any of the connections: `Result<R> reply = co_await pool->call<f>(args...)`. See CallTask for
@@ -55,7 +54,6 @@ class ClientPool {
   template <auto F, class... Given>
   auto call(Given&&... arguments) {
     static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use pool->open<f>(...)");
-    detail::require_names<detail::MethodFacts<F>, Given...>();
     using Kept = PooledCall<F, std::decay_t<Given>...>;
     return CallTask<F, Kept>(std::make_unique<Kept>(state_, std::forward<Given>(arguments)...));
   }
@@ -65,7 +63,6 @@ class ClientPool {
   template <auto F, class... Given>
   Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
     static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use pool->call<f>(...)");
-    detail::require_names<detail::MethodFacts<F>, Given...>();
     return run<Result<StreamingCall<F>>>(
         state_, [given = std::tuple<std::decay_t<Given>...>(std::forward<Given>(arguments)...)](Client& client) {
           return std::apply([&](const auto&... one) { return client.open<F>(one...); }, given);

@@ -11,7 +11,6 @@
 #include <utility>
 #include <variant>
 
-#include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/log.h"
 #include "hawser/task.h"
@@ -154,7 +153,7 @@ class Loop {
   // result. Fails with `overloaded` if offload_queue_max is reached. If the awaiter is destroyed before, `work` still
   // runs to its end.
   template <class F>
-  Task<Result<std::invoke_result_t<detail::Taken<F>&>>> offload(F&& work);
+  Task<Result<std::invoke_result_t<std::decay_t<F>&>>> offload(F&& work);
 
   // Runs the work that has been posted, and nothing else. For destructors that must wait for other threads.
   void run_posted() { take_posted(); }

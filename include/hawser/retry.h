@@ -127,13 +127,11 @@ class Retrying {
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   auto call(Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Given...>();
     return make<F, Given...>(CallOptions(), std::forward<Given>(arguments)...);
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
   auto call(Options&& options, Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Options, Given...>();
     return make<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
   }
 
@@ -144,13 +142,11 @@ class Retrying {
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Given...>();
     return begin<F, Given...>(CallOptions(), std::forward<Given>(arguments)...);
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
   Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Options, Given...>();
     return begin<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
   }
 

@@ -8,7 +8,6 @@
 
 #include "hawser/codec.h"
 #include "hawser/detail/const_buffers.h"
-#include "hawser/detail/named_first.h"
 #include "hawser/detail/received.h"
 #include "hawser/detail/stream_core.h"
 #include "hawser/error.h"
@@ -83,11 +82,10 @@ class Writer {
   Writer() noexcept = default;
   explicit Writer(detail::StreamCore& core) noexcept : core_(core.shared_from_this()) {}
 
-  // Keeps `item` in the task. GCC 12 would destroy some temporaries twice, so they must be variables.
+  // Keeps `item` in the task.
   Task<Result<void>> write(T&& item)
-    requires(std::is_reference_v<Given> || !detail::SafeToAwait<T>)
+    requires std::is_reference_v<Given>
   {
-    detail::require_names<Writer, T>();
     return send<T>(core_, std::move(item));
   }
   // Sends `item` when the peer has granted enough credit. A variable, or the memory that a view refers to, must stay

@@ -4,7 +4,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
@@ -65,8 +64,7 @@ auto run_with_timeout(Duration duration, Work work, std::stop_token parent)
 // it has ended.
 template <class Work>
 auto with_timeout(Duration duration, Work&& work, std::stop_token parent = {}) {
-  detail::require_moved_work<Work>();
-  return detail::run_with_timeout<detail::Taken<Work>>(duration, detail::Taking<Work>::take(work), std::move(parent));
+  return detail::run_with_timeout<std::decay_t<Work>>(duration, std::forward<Work>(work), std::move(parent));
 }
 
 }  // namespace hawser

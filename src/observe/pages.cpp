@@ -104,8 +104,7 @@ Task<HttpResponse> serve_metrics(State state, HttpRequest& request) {
   // Many methods take more than a millisecond. The loops of a server wait for their threads before it ends; a loop of
   // the caller may not.
   if (!rpc::Inspector::on_callers_loop(state->server)) {
-    auto work = [state, format] { return metrics_text(*state, format); };
-    auto offloaded = request.loop().offload(hawser::moved(work));
+    auto offloaded = request.loop().offload([state, format] { return metrics_text(*state, format); });
     Result<std::string> text = co_await std::move(offloaded);
     there = text.has_value();
     if (there) response.body = std::move(*text);

@@ -177,7 +177,7 @@ Task<HttpResponse> answer(PageState& state, HttpRequest& request, const Paramete
   Rendered rendered;
   // The loops of a server wait for their threads before it ends; a loop of the caller may not.
   if (!rpc::Inspector::on_callers_loop(state.server)) {
-    auto offloaded = request.loop().offload(hawser::moved(work));
+    auto offloaded = request.loop().offload(std::move(work));
     Result<Rendered> made = co_await std::move(offloaded);
     if (!made) co_return refused(503, made.error().text);
     rendered = std::move(*made);
@@ -213,8 +213,7 @@ Task<double> pass(HttpRequest& request, std::uint64_t seconds) {
 // A process with thousands of threads takes tens of milliseconds, so a thread that may block begins the profile.
 Task<Result<std::unique_ptr<CpuSampler>>> begin_apart(PageState& state, HttpRequest& request, unsigned hertz) {
   if (rpc::Inspector::on_callers_loop(state.server)) co_return CpuSampler::begin(hertz);
-  auto work = [hertz] { return CpuSampler::begin(hertz); };
-  auto offloaded = request.loop().offload(hawser::moved(work));
+  auto offloaded = request.loop().offload([hertz] { return CpuSampler::begin(hertz); });
   Result<Result<std::unique_ptr<CpuSampler>>> begun = co_await std::move(offloaded);
   if (!begun) co_return std::unexpected(std::move(begun.error()));
   co_return std::move(*begun);
@@ -237,8 +236,7 @@ std::string heap_refusal() {
 // Returns what was recorded until now. Thousands of stacks take milliseconds, so a thread that may block collects them.
 Task<Result<AllocationSampler::Report>> report_apart(PageState& state, HttpRequest& request) {
   if (rpc::Inspector::on_callers_loop(state.server)) co_return AllocationSampler::report();
-  auto work = [] { return AllocationSampler::report(); };
-  auto offloaded = request.loop().offload(hawser::moved(work));
+  auto offloaded = request.loop().offload([] { return AllocationSampler::report(); });
   co_return co_await std::move(offloaded);
 }
 

@@ -12,10 +12,7 @@
 // Methods whose messages are bytes without a structure, as a protobuf message is for the protocol.
 namespace hawser::testing_tools {
 
-// No aggregate, so that temporaries may be arguments of awaited calls with GCC 12.
 struct Raw {
-  Raw() = default;
-  Raw(std::string given) : bytes(std::move(given)) {}
   std::string bytes;
 };
 

@@ -46,11 +46,10 @@ struct Blocked {
 // Occupies the thread. The thread may go on after the server, and the test, have ended.
 struct Blocker {
   Task<void> operator()() const {
-    auto work = [blocked = blocked] {
+    auto blocking = Loop::current()->offload([blocked = blocked] {
       blocked->busy = true;
       soon([&] { return blocked->released.load(); });
-    };
-    auto blocking = Loop::current()->offload(moved(work));
+    });
     static_cast<void>(co_await std::move(blocking));
   }
   std::shared_ptr<Blocked> blocked;

@@ -1,6 +1,6 @@
 #pragma once
 
-// C++20 has 202002. GCC 12 has 202100 with -std=c++23.
+// C++20 has 202002. GCC 13 has 202100 with -std=c++23.
 #if __cplusplus <= 202002L
 #error "hawser: this library needs C++23: compile with -std=c++23"
 // A file that does not exist ends the compilation, so that no further errors follow.

@@ -80,9 +80,8 @@ struct OffloadPosted final : Posted {
 }  // namespace detail
 
 template <class F>
-Task<Result<std::invoke_result_t<detail::Taken<F>&>>> Loop::offload(F&& work) {
-  detail::require_moved_work<F>();
-  return offload_for<detail::Taken<F>>(nullptr, std::stop_token(), detail::Taking<F>::take(work));
+Task<Result<std::invoke_result_t<std::decay_t<F>&>>> Loop::offload(F&& work) {
+  return offload_for<std::decay_t<F>>(nullptr, std::stop_token(), std::forward<F>(work));
 }
 
 #pragma GCC diagnostic push

@@ -10,7 +10,6 @@
 
 #include "hawser/bytes.h"
 #include "hawser/codec.h"
-#include "hawser/detail/named_first.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/detail/waiting_writer.h"
 #include "hawser/error.h"

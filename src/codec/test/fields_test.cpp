@@ -52,7 +52,7 @@ struct Nested {
   Greedy greedy;
   std::array<One, 2> array;
 };
-// GCC 12 cannot value-initialise such a struct in an unevaluated operand outside a template.
+// Default member initialisers with nested braces.
 struct WithDefaults {
   int number = 1;
   std::vector<std::vector<std::string>> texts{{"a", "b"}, {}};

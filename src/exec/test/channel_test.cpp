@@ -131,7 +131,7 @@ TEST_F(ChannelTest, TakesOverANamedItem) {
   run([&]() -> Task<void> {
     Channel<Parcel> channel(2);
     Parcel parcel{.content = std::make_unique<int>(7), .label = "a label that is too long to lie within a string"};
-    const Result<void> sent = co_await channel.send(moved(parcel));
+    const Result<void> sent = co_await channel.send(std::move(parcel));
     EXPECT_TRUE(sent);
     EXPECT_EQ(parcel.content, nullptr);
     const Result<Parcel> received = co_await channel.receive();
@@ -252,7 +252,7 @@ TEST_F(WithTimeoutTest, WorkThatIgnoresTheStopIsAwaited) {
 TEST_F(WithTimeoutTest, TakesOverNamedWork) {
   run([&]() -> Task<void> {
     auto owner = [content = std::make_unique<int>(7)](std::stop_token) -> Task<Result<int>> { co_return *content; };
-    const Result<int> seven = co_await with_timeout(milliseconds(1), moved(owner));
+    const Result<int> seven = co_await with_timeout(milliseconds(1), std::move(owner));
     EXPECT_EQ(seven.value(), 7);
   });
 }

@@ -39,8 +39,7 @@ TEST_P(OffloadTest, WorkRunsElsewhereAndItsResultComesBack) {
 
 TEST_P(OffloadTest, ResultsThatOnlyMove) {
   loop.run([](Loop& self) -> Task<void> {
-    auto work = [value = std::make_unique<int>(3)]() mutable { return std::move(value); };
-    auto working = self.offload(moved(work));
+    auto working = self.offload([value = std::make_unique<int>(3)]() mutable { return std::move(value); });
     const Result<std::unique_ptr<int>> result = co_await std::move(working);
     EXPECT_EQ(**result, 3);
   }(loop));
@@ -65,8 +64,7 @@ TEST_P(OffloadTest, TheLoopGoesOnMeanwhile) {
     Scope scope;
     bool done = false;
     scope.spawn([](Loop& on, std::future<void> gate, bool& flag) -> Task<void> {
-      auto work = [waiting = std::move(gate)] { waiting.wait(); };
-      auto working = on.offload(moved(work));
+      auto working = on.offload([waiting = std::move(gate)] { waiting.wait(); });
       co_await std::move(working);
       flag = true;
     }(self, release.get_future(), done));
@@ -89,11 +87,10 @@ TEST_P(OffloadTest, ADroppedAwaiterIsNotResumed) {
       Scope scope;
       scope.spawn(
           [](Loop& on, std::future<void> waiting, std::atomic<bool>& done, std::shared_ptr<int> token) -> Task<void> {
-            auto work = [opened = std::move(waiting), &done, token] {
+            auto working = on.offload([opened = std::move(waiting), &done, token] {
               opened.wait();
               done = true;
-            };
-            auto working = on.offload(moved(work));
+            });
             co_await std::move(working);
             ADD_FAILURE() << "resumed after its end";
           }(self, gate.get_future(), flag, held));
@@ -121,12 +118,11 @@ TEST_P(OffloadTest, PastItsBoundItIsOverloaded) {
       int overloaded = 0;
       const auto one = [](Loop& on, std::shared_future<void> wait_for, std::atomic<int>& begun, std::atomic<int>& total,
                           int& refused) -> Task<void> {
-        auto work = [wait_for, &begun, &total] {
+        auto working = on.offload([wait_for, &begun, &total] {
           ++begun;
           wait_for.wait();
           ++total;
-        };
-        auto working = on.offload(moved(work));
+        });
         const Result<void> result = co_await std::move(working);
         if (result) co_return;
         EXPECT_EQ(result.error().code, ErrorCode::overloaded);
@@ -193,11 +189,10 @@ TEST_P(OffloadTest, DestroyingTheLoopEndsWhatRunsAndDropsWhatWaits) {
       for (int i = 0; i < 3; ++i) {
         scope.spawn([](Loop& on, std::shared_future<void> opened, std::atomic<int>& total,
                        std::shared_ptr<int> held) -> Task<void> {
-          auto work = [opened, &total, held] {
+          auto working = on.offload([opened, &total, held] {
             ++total;
             opened.wait();
-          };
-          auto working = on.offload(moved(work));
+          });
           co_await std::move(working);
         }(self, gate, count, token));
       }

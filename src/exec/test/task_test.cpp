@@ -137,6 +137,37 @@ Task<int> count_down(int from) {
 
 TEST_F(TaskTest, AThousandDeep) { EXPECT_EQ(loop.run(count_down(1000)), 1000); }
 
+// Counts the objects that exist, so that one that is destroyed twice is noticed.
+struct Counted {
+  explicit Counted(int& number) : existing(&number) { ++*existing; }
+  Counted(const Counted& other) : existing(other.existing) { ++*existing; }
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { --*existing; }
+  int* existing;
+};
+struct Holder {
+  Counted counted;
+  int number = 0;
+};
+Task<int> number_of(Holder holder) { co_return holder.number; }
+Task<int> number_in(const Holder& holder) { co_return holder.number; }
+template <class F>
+Task<int> result_of(F work) {
+  co_return work();
+}
+
+// GCC 12 destroys the temporaries of these expressions twice.
+TEST_F(TaskTest, TemporariesOfAnAwaitAreDestroyedOnce) {
+  int existing = 0;
+  loop.run([](int& count) -> Task<void> {
+    EXPECT_EQ(co_await number_of(Holder{.counted = Counted(count), .number = 1}), 1);
+    EXPECT_EQ(co_await number_of({.counted = Counted(count), .number = 2}), 2);
+    EXPECT_EQ(co_await number_in(Holder{.counted = Counted(count), .number = 3}), 3);
+    EXPECT_EQ(co_await result_of([counted = Counted(count)] { return *counted.existing > 0 ? 4 : 0; }), 4);
+  }(existing));
+  EXPECT_EQ(existing, 0);
+}
+
 [[gnu::noinline]] std::uintptr_t stack_here() { return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); }
 
 // Returns how much stack `depth` tasks use that await each other and then end one after the other.

@@ -14,10 +14,7 @@
 namespace hawser::protocol::grpc {
 
 // A whole protobuf message in its encoding.
-// No aggregate, so that temporaries may be written to streams with GCC 12.
 struct ProtoBytes {
-  ProtoBytes() = default;
-  ProtoBytes(std::string given) : bytes(std::move(given)) {}
   std::string bytes;
 };
 

@@ -185,14 +185,13 @@ Task<void> send(std::shared_ptr<const Part> part, Loop& loop, HttpBodyWriter& wr
   http1::RouteResponder::limit_queue(writer, part_bytes);
   for (std::uint64_t at = part->range.begin; at < part->range.end;) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(part_bytes, part->range.end - at));
-    auto read = [part, at, wanted]() -> Result<std::string> {
+    auto reading = loop.offload([part, at, wanted]() -> Result<std::string> {
       std::string bytes(wanted, '\0');
       const Result<std::size_t> got = part->file.read(at, std::as_writable_bytes(std::span(bytes)));
       if (!got) return std::unexpected(got.error());
       bytes.resize(*got);
       return bytes;
-    };
-    auto reading = loop.offload(moved(read));
+    });
     Result<Result<std::string>> bytes = co_await std::move(reading);
     if (!bytes && bytes.error().code == ErrorCode::overloaded) {
       auto pause = loop.sleep(retry_pause);
@@ -243,8 +242,7 @@ Task<HttpResponse> HttpFiles::serve(HttpRequest& request, std::string name) cons
   }
   if ((name.empty() || name.ends_with('/')) && !state->options.index.empty()) name += state->options.index;
   if (!state->options.hidden && is_hidden(name)) co_return refused(404, "there is no such file");
-  auto open = [state, name] { return state->folder.open(name); };
-  auto opening = request.loop().offload(moved(open));
+  auto opening = request.loop().offload([state, name] { return state->folder.open(name); });
   Result<Result<OpenFile>> opened = co_await std::move(opening);
   if (!opened) co_return refused(503, opened.error().text);
   if (!*opened) {
@@ -283,8 +281,7 @@ Task<HttpResponse> HttpFiles::serve(HttpRequest& request, std::string name) cons
   response.content_type = type_of(name);
   const auto part = std::make_shared<const Part>(std::move(**opened), range);
   if (range.end - range.begin <= whole_bytes_max) {
-    auto read = [part] { return read_whole(*part); };
-    auto reading = request.loop().offload(moved(read));
+    auto reading = request.loop().offload([part] { return read_whole(*part); });
     Result<Result<std::string>> bytes = co_await std::move(reading);
     if (!bytes || !*bytes) co_return refused(503, bytes ? bytes->error().text : bytes.error().text);
     response.body = std::move(**bytes);

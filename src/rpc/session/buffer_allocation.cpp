@@ -130,8 +130,7 @@ Task<Result<RegisteredBuffer>> BufferAllocation::result() {
   Loop* const loop = Loop::current();
   if (done() || loop == nullptr || !loop->poller().real_time()) co_return wait();
   // The work may outlive this object: it then waits for as long as the destructor does.
-  auto work = [state = state_] { state->done.wait(false); };
-  auto waiting = loop->offload(moved(work));
+  auto waiting = loop->offload([state = state_] { state->done.wait(false); });
   Result<void> waited = co_await std::move(waiting);
   if (!waited) co_return std::unexpected(std::move(waited.error()));
   co_return wait();
