@@ -78,8 +78,7 @@ class ReceiveMemory : public ::testing::Test {
     };
     loop.run([](Loop& on) -> Task<void> {
       for (int i = 0; i < 4; ++i) {
-        Yield yield{on};
-        co_await yield;
+        co_await Yield{on};
       }
     }(loop));
   }

@@ -190,8 +190,7 @@ class Client {
       bool await_suspend(std::coroutine_handle<> waiting) const { return waiting_for.wait_sent(waiting); }
       void await_resume() const noexcept { waiting_for.resumed(); }
     };
-    UntilSent sent{*operation};
-    co_await sent;
+    co_await UntilSent{*operation};
     // The request could not be sent. An early reply stays in the operation for the awaiter of the PendingCall.
     if (operation->done() && operation->error()) {
       Error error = std::move(*operation->error());

@@ -118,8 +118,7 @@ Task<bool> wait_in(WaitQueue& queue, std::size_t count, std::stop_token token) {
   };
   Waiter waiter(queue, count);
   const std::stop_callback cancel(std::move(token), [&waiter] { waiter.cancel(); });
-  const Awaiter waiting{waiter};
-  const bool granted = co_await waiting;
+  const bool granted = co_await Awaiter{waiter};
   co_return granted;
 }
 

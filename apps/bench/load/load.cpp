@@ -184,8 +184,7 @@ Task<void> Load::pace() {
       auto step = loop_.sleep(std::min<Duration>(intended - now, pace_step));
       co_await step;
     } else if (free_.empty()) {
-      FreeCaller caller(*this);
-      co_await caller;
+      co_await FreeCaller(*this);
     } else {
       Client& client = *free_.front();
       if (!client.connected()) co_return;

@@ -45,8 +45,7 @@ struct NextTick {
 
 Task<void> suspend_until(Loop& loop, const bool& ended) {
   while (!ended) {
-    NextTick next{loop};
-    co_await next;
+    co_await NextTick{loop};
   }
 }
 
@@ -55,8 +54,7 @@ Task<void> suspend_with_others(Loop& loop, benchmark::State& state) {
   Scope others;
   for (int i = 1; i < tasks_at_once; ++i) others.spawn(suspend_until(loop, ended));
   for (auto _ : state) {
-    NextTick next{loop};
-    co_await next;
+    co_await NextTick{loop};
   }
   ended = true;
   auto joined = others.join();

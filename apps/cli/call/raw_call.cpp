@@ -60,8 +60,7 @@ struct RawCall::Ended {
 
 Task<Result<RawCall::Answer>> RawCall::answer() {
   static_cast<void>(kept_stream());
-  Ended ended{*this};
-  co_await ended;
+  co_await Ended{*this};
   if (error()) co_return std::unexpected(std::move(*error()));
   co_return std::move(answer_);
 }

@@ -226,8 +226,7 @@ TEST_P(LoopTest, ResumeSoonComesInTheNextBatchAndCanBeTakenBack) {
     const auto turns = [](Loop& on, std::vector<int>& out, int id) -> Task<void> {
       for (int i = 0; i < 3; ++i) {
         out.push_back(id);
-        Yield yield{on};
-        co_await yield;
+        co_await Yield{on};
       }
     };
     Scope scope;
@@ -241,14 +240,12 @@ TEST_P(LoopTest, ResumeSoonComesInTheNextBatchAndCanBeTakenBack) {
     Yield yield{self};
     bool resumed = false;
     const auto victim = [](Loop& on, bool& flag) -> Task<void> {
-      Later later{on};
-      co_await later;
+      co_await Later{on};
       flag = true;
     };
     Scope killers;
     killers.spawn([](Loop& on, Scope& victims) -> Task<void> {
-      Yield turn{on};
-      co_await turn;
+      co_await Yield{on};
       victims.clear();
     }(self, dropped));
     dropped.spawn(victim(self, resumed));

@@ -96,8 +96,7 @@ Task<Result<void>> Interception::make_call() {
     Result<void> done = co_await std::move(converting);
     if (!done) co_return done;
   }
-  Run run(*this);
-  co_return co_await run;
+  co_return co_await Run(*this);
 }
 
 Task<Result<void>> Interception::convert(Interception& on, Watch<Interception> alive) {

@@ -422,8 +422,7 @@ void Server::State::end_loops() {
 
 Task<void> Server::State::shut_down(Duration grace) {
   if (callers_loop == nullptr) throw std::logic_error("hawser: a server with loops of its own is stopped by stop()");
-  detail::AwaitingFrame awaiting;
-  const void* const caller = co_await awaiting;
+  const void* const caller = co_await detail::AwaitingFrame();
   if (!loops.empty() && callers_loop->after(grace) == Time::max() && loops.front()->handles(caller)) {
     throw std::logic_error(
         "hawser: shut_down(forever) is awaited by a handler of this server, for whose end it would wait for ever: "

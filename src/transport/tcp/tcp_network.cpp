@@ -270,8 +270,7 @@ Task<Result<Descriptor>> connect_socket(Loop& loop, SocketAddress to, Time deadl
     error = ::connect(socket.get(), to.get(), to.size) == 0 ? 0 : errno;
   }
   if (error == EINPROGRESS) {
-    Connecting connecting(loop, socket.get(), deadline);
-    error = co_await connecting;
+    error = co_await Connecting(loop, socket.get(), deadline);
   }
   if (error == 0) co_return socket;
   co_return std::unexpected(socket_error(ErrorCode::unavailable, "cannot connect to " + to_string(to), error));
