@@ -53,8 +53,8 @@ hawser::Task<hawser::HttpResponse> events(hawser::HttpRequest&) {
   response.content_type = "text/event-stream";
   response.stream = [](hawser::HttpBodyWriter& writer) -> hawser::Task<void> {
     for (int i = 1; i <= 3; ++i) {
-      auto writing = writer.write("event: tick\ndata: number " + std::to_string(i) + "\n\n");
-      if (const hawser::Result<void> written = co_await std::move(writing); !written) co_return;
+      const auto written = co_await writer.write("event: tick\ndata: number " + std::to_string(i) + "\n\n");
+      if (!written) co_return;
       auto pause = hawser::Loop::current()->sleep(std::chrono::milliseconds(10));
       co_await pause;
     }
@@ -105,9 +105,9 @@ hawser::Task<hawser::Result<std::string>> upload(hawser::HttpClient& client, std
   std::ifstream in(path, std::ios::binary);
   std::string part(64 * 1024, '\0');
   while (in.read(part.data(), static_cast<std::streamsize>(part.size())), in.gcount() > 0) {
-    auto writing = stream->write(std::string_view(part.data(), static_cast<std::size_t>(in.gcount())));
+    const std::string_view piece(part.data(), static_cast<std::size_t>(in.gcount()));
     // A server may answer before it has received everything.
-    if (const hawser::Result<void> written = co_await std::move(writing); !written) break;
+    if (const hawser::Result<void> written = co_await stream->write(piece); !written) break;
   }
   auto waiting = stream->wait_status();
   const hawser::Result<int> status = co_await std::move(waiting);

@@ -163,9 +163,9 @@ class GenericMethod {
     }
     if (options_.offload) {
       auto work = [service = service_, method = method_, call] { run(*service, *method, call); };
-      auto offloading = detail::LoopAccess::offload_for(
+      auto begun = co_await detail::LoopAccess::offload_for(
           context.loop(), &detail::ContextAccess::reply_sink(context).origin(), context.token(), std::move(work));
-      if (auto begun = co_await std::move(offloading); !begun) co_return std::unexpected(std::move(begun.error()));
+      if (!begun) co_return std::unexpected(std::move(begun.error()));
     } else {
       run(*service_, *method_, call);
     }

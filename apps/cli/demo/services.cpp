@@ -57,8 +57,8 @@ class ShopDemo final : public demo::ShopService {
     for (int i = 1; i <= events; ++i) {
       if (context.stopping().stop_requested()) co_return fail(ErrorCode::cancelled, "the server is stopping");
       if (interval.count() != 0) {
-        auto pause = context.loop().sleep(interval, context.token());
-        if (const Result<void> slept = co_await std::move(pause); !slept) co_return std::unexpected(slept.error());
+        const Result<void> slept = co_await context.loop().sleep(interval, context.token());
+        if (!slept) co_return std::unexpected(slept.error());
       }
       demo::Event event;
       event.set_number(i);
