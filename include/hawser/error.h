@@ -49,6 +49,25 @@ struct [[nodiscard]] Error {
   std::int32_t application_code = 0;  // The handler's own code. Used with ErrorCode::application only.
   std::string text;
 
+  // Makers, named for the scope of the error: Error::of_call(ErrorCode::overloaded, "no room: call again later").
+  // This side is the initiator, unless the first argument says otherwise.
+  static Error of_call(Initiator initiator, ErrorCode code, std::string text) {
+    return {code, ErrorScope::call, initiator, 0, std::move(text)};
+  }
+  static Error of_call(ErrorCode code, std::string text) { return of_call(Initiator::local, code, std::move(text)); }
+  static Error of_connection(Initiator initiator, ErrorCode code, std::string text) {
+    return {code, ErrorScope::connection, initiator, 0, std::move(text)};
+  }
+  static Error of_connection(ErrorCode code, std::string text) {
+    return of_connection(Initiator::local, code, std::move(text));
+  }
+  static Error of_transport(Initiator initiator, ErrorCode code, std::string text) {
+    return {code, ErrorScope::transport, initiator, 0, std::move(text)};
+  }
+  static Error of_transport(ErrorCode code, std::string text) {
+    return of_transport(Initiator::local, code, std::move(text));
+  }
+
   // An error that a handler returns. It reaches the caller unchanged.
   static Error application(std::int32_t code, std::string text) {
     return {ErrorCode::application, ErrorScope::call, Initiator::local, code, std::move(text)};
@@ -68,6 +87,9 @@ struct [[nodiscard]] Error {
 
 template <class T>
 using Result = std::expected<T, Error>;
+
+// An error as the outcome of a function that returns a Result: `return fail(Error::of_transport(...))`.
+inline std::unexpected<Error> fail(Error error) { return std::unexpected(std::move(error)); }
 
 // Shorthand for `return fail(ErrorCode::overloaded, "...")` in a function that returns a Result.
 inline std::unexpected<Error> fail(ErrorCode code, std::string text, ErrorScope scope = ErrorScope::call,

@@ -28,6 +28,33 @@ TEST(Error, DescribesItselfInALine) {
   EXPECT_EQ(Error::application(42, "no such row").describe(), "application 42 (call): no such row");
 }
 
+TEST(Error, MakersNameTheScope) {
+  EXPECT_EQ(Error::of_call(ErrorCode::overloaded, "busy"),
+            (Error{ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "busy"}));
+  EXPECT_EQ(Error::of_connection(ErrorCode::unavailable, "closed"),
+            (Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "closed"}));
+  EXPECT_EQ(Error::of_transport(ErrorCode::not_sent, "broken"),
+            (Error{ErrorCode::not_sent, ErrorScope::transport, Initiator::local, 0, "broken"}));
+}
+
+TEST(Error, MakersTakeAnotherInitiatorFirst) {
+  for (const Initiator side : {Initiator::local, Initiator::peer}) {
+    EXPECT_EQ(Error::of_call(side, ErrorCode::protocol_error, "bad header"),
+              (Error{ErrorCode::protocol_error, ErrorScope::call, side, 0, "bad header"}));
+    EXPECT_EQ(Error::of_connection(side, ErrorCode::protocol_error, "unknown frame"),
+              (Error{ErrorCode::protocol_error, ErrorScope::connection, side, 0, "unknown frame"}));
+    EXPECT_EQ(Error::of_transport(side, ErrorCode::unavailable, "it broke"),
+              (Error{ErrorCode::unavailable, ErrorScope::transport, side, 0, "it broke"}));
+  }
+}
+
+TEST(Error, FailMakesItTheOutcome) {
+  const auto refuse = []() -> Result<int> { return fail(Error::of_transport(ErrorCode::unavailable, "no device")); };
+  EXPECT_EQ(refuse().error(), Error::of_transport(ErrorCode::unavailable, "no device"));
+  const Result<int> shorter = fail(ErrorCode::overloaded, "busy");
+  EXPECT_EQ(shorter.error(), Error::of_call(ErrorCode::overloaded, "busy"));
+}
+
 TEST(Error, SaysWhetherTheCallWasExecuted) {
   for (const ErrorCode code : {ErrorCode::overloaded, ErrorCode::not_sent, ErrorCode::unavailable,
                                ErrorCode::unknown_method, ErrorCode::signature_mismatch}) {
