@@ -88,8 +88,9 @@ Block* BlockPool::acquire(std::size_t bytes) {
     free_[index] = block->next_free_;
     block->next_free_ = nullptr;
     allow(block->data(), block->size_);
-    cached_bytes_ -= block->size_;
-    cached_bytes_least_ = std::min(cached_bytes_least_, cached_bytes_);
+    const std::size_t cached = cached_bytes() - block->size_;
+    set_cached(cached);
+    cached_bytes_least_ = std::min(cached_bytes_least_, cached);
     block->references_.store(1, std::memory_order_relaxed);
     return block;
   }
@@ -98,26 +99,28 @@ Block* BlockPool::acquire(std::size_t bytes) {
 
 void BlockPool::release(Block* block) noexcept {
   const std::size_t bytes = block->size_;
-  if (bytes > class_bytes_max || bytes > acquired_bytes_ || cached_bytes_ + bytes > cached_bytes_max)
-    return free(block);
+  const std::size_t cached = cached_bytes() + bytes;
+  if (bytes > class_bytes_max || bytes > acquired_bytes_ || cached > cached_bytes_max) return free(block);
   acquired_bytes_ -= bytes;
   Block*& head = free_[class_of(block->size_)];
   block->next_free_ = head;
   head = block;
-  cached_bytes_ += block->size_;
+  set_cached(cached);
   forbid(block->data(), block->size_);
 }
 
 void BlockPool::shrink() noexcept {
-  const std::size_t wanted = cached_bytes_ - cached_bytes_least_;
+  std::size_t cached = cached_bytes();
+  const std::size_t wanted = cached - cached_bytes_least_;
   for (std::size_t i = class_count; i-- != 0;) {
     const std::size_t bytes = class_bytes_min << i;
-    while (free_[i] != nullptr && cached_bytes_ >= wanted + bytes) {
+    while (free_[i] != nullptr && cached >= wanted + bytes) {
       free(std::exchange(free_[i], free_[i]->next_free_));
-      cached_bytes_ -= bytes;
+      cached -= bytes;
     }
   }
-  cached_bytes_least_ = cached_bytes_;
+  set_cached(cached);
+  cached_bytes_least_ = cached;
 }
 
 Block* Block::allocate(std::size_t bytes) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 
 #include "hawser/bytes.h"
@@ -28,7 +29,8 @@ class BlockPool {
   Block* acquire(std::size_t bytes);
   void release(Block* block) noexcept;
 
-  std::size_t cached_bytes() const noexcept { return cached_bytes_; }
+  // Any thread, while the thread of the pool exists.
+  std::size_t cached_bytes() const noexcept { return cached_bytes_.load(std::memory_order_relaxed); }
   // Returns the memory that was in the cache ever since the previous call to the allocator. Called now and then.
   void shrink() noexcept;
 
@@ -37,11 +39,12 @@ class BlockPool {
 
  private:
   static std::size_t class_of(std::size_t bytes) noexcept;
+  void set_cached(std::size_t bytes) noexcept { cached_bytes_.store(bytes, std::memory_order_relaxed); }
 
   std::array<Block*, class_count> free_{};
-  std::size_t cached_bytes_ = 0;
-  std::size_t cached_bytes_least_ = 0;  // Since the last shrink().
-  std::size_t acquired_bytes_ = 0;      // Acquired by this thread, less those that it has put into the cache.
+  std::atomic<std::size_t> cached_bytes_{0};  // Written by the pool's thread.
+  std::size_t cached_bytes_least_ = 0;        // Since the last shrink().
+  std::size_t acquired_bytes_ = 0;            // Acquired by this thread, less those that it has put into the cache.
 };
 
 }  // namespace hawser

@@ -2,20 +2,70 @@
 
 #include <malloc.h>
 
+#include <chrono>
 #include <cstddef>
 
 #include "base/block_pool.h"
+#include "base/frame_pool.h"
+#include "base/secret_memory.h"
 
 namespace hawser {
+namespace {
 
-void release_idle_memory(bool all) noexcept {
-  if (BlockPool* const pool = BlockPool::local()) {
-    pool->shrink();
-    if (all) pool->shrink();
+// Frames that one call returns, in about 0.1 ms, and the time until the next call if there are more.
+constexpr std::size_t frames_at_once = 4096;
+constexpr Duration pause = std::chrono::milliseconds(1);
+
+}  // namespace
+
+CachedMemory cached_memory_max() noexcept {
+  return {.block_bytes = BlockPool::cached_bytes_max,
+          .frame_bytes = FramePool::cached_bytes_max,
+          .secret_bytes = SecretMemory::cached_bytes_max()};
+}
+
+ThreadCaches ThreadCaches::local() noexcept {
+  ThreadCaches caches;
+  caches.blocks_ = BlockPool::local();
+  caches.frames_ = &FramePool::local();
+  caches.secrets_ = &SecretMemory::local_cache();
+  return caches;
+}
+
+CachedMemory ThreadCaches::read() const noexcept {
+  CachedMemory read;
+  if (blocks_ != nullptr) read.block_bytes = blocks_->cached_bytes();
+  if (frames_ != nullptr) read.frame_bytes = frames_->cached_bytes();
+  if (secrets_ != nullptr) read.secret_bytes = SecretMemory::cached_bytes(*secrets_);
+  return read;
+}
+
+bool ThreadCaches::shrinkable() const noexcept {
+  return (blocks_ != nullptr && blocks_->cached_bytes() != 0) || (frames_ != nullptr && frames_->cached_bytes() != 0);
+}
+
+void IdleMemory::release(Time now) noexcept {
+  const bool all = FramePool::local().shrink(frames_at_once);
+  due_ = now + (all ? period_ : pause);
+  if (!all) return;
+  if (BlockPool* const blocks = BlockPool::local()) blocks->shrink();
+}
+
+AllocatorBytes allocator_bytes() noexcept {
+  const struct mallinfo2 heap = mallinfo2();
+  return {.used = heap.uordblks + heap.hblkhd, .free = heap.fordblks};
+}
+
+void release_all_idle_memory() noexcept {
+  FramePool::local().clear();
+  if (BlockPool* const blocks = BlockPool::local()) {
+    blocks->shrink();
+    blocks->shrink();
   }
+  SecretMemory::release_cache();
   // Less is not worth the time.
   constexpr std::size_t trimmed_bytes_least = std::size_t{32} << 20;
-  if (all && mallinfo2().fordblks >= trimmed_bytes_least) malloc_trim(0);
+  if (allocator_bytes().free >= trimmed_bytes_least) malloc_trim(0);
 }
 
 }  // namespace hawser

@@ -1,10 +1,79 @@
 #pragma once
 
+#include <cstddef>
+
+#include "hawser/time.h"
+
 namespace hawser {
 
-// Returns memory that the calling thread's caches have not used since the previous call. With `all`, the allocator's
-// free memory is returned to the system too, if it is much: this takes some milliseconds for each 100 MiB, in which
-// other threads may wait for the allocator.
-void release_idle_memory(bool all) noexcept;
+class BlockPool;
+class FramePool;
+struct SecretCache;
+
+// Bytes that the caches of threads keep for their next use.
+struct CachedMemory {
+  std::size_t block_bytes = 0;   // Memory of messages: what was received, and what waits to be sent (BlockPool).
+  std::size_t frame_bytes = 0;   // Frames of coroutines (FramePool).
+  std::size_t secret_bytes = 0;  // Memory of TLS and other secrets (SecretMemory).
+
+  CachedMemory& operator+=(const CachedMemory& other) noexcept {
+    block_bytes += other.block_bytes;
+    frame_bytes += other.frame_bytes;
+    secret_bytes += other.secret_bytes;
+    return *this;
+  }
+};
+
+// The bounds of one thread.
+CachedMemory cached_memory_max() noexcept;
+
+// The caches of a thread.
+class ThreadCaches {
+ public:
+  // The caches of no thread: they keep nothing.
+  ThreadCaches() noexcept = default;
+  static ThreadCaches local() noexcept;
+
+  // Any thread, while the thread of the caches exists.
+  CachedMemory read() const noexcept;
+  // True if shrinking returns something, now or in a later period.
+  bool shrinkable() const noexcept;
+
+ private:
+  const BlockPool* blocks_ = nullptr;
+  const FramePool* frames_ = nullptr;
+  const SecretCache* secrets_ = nullptr;
+};
+
+// Memory that a thread's caches have not used for this period is returned to the allocator.
+inline constexpr Duration idle_memory_period = std::chrono::seconds(10);
+
+// Returns memory that the caches of a thread do not use. For a loop or a thread that works now and then.
+class IdleMemory {
+ public:
+  explicit IdleMemory(Time now, Duration period = idle_memory_period) noexcept : period_(period), due_(now + period) {}
+
+  // The time of the next release.
+  Time due() const noexcept { return due_; }
+  // Returns memory that the caches of the calling thread have not used in the last period. It takes less than a
+  // millisecond, so much memory needs several calls.
+  void release(Time now) noexcept;
+
+ private:
+  const Duration period_;
+  Time due_;
+};
+
+// Memory of malloc() and operator new. Counting takes milliseconds if there are many free pieces, and other threads may
+// wait for the allocator meanwhile.
+struct AllocatorBytes {
+  std::size_t used = 0;
+  std::size_t free = 0;  // Not returned to the system.
+};
+AllocatorBytes allocator_bytes() noexcept;
+
+// Returns all memory of the calling thread's caches, and the free memory of the allocator if it is much. This takes
+// some milliseconds for each 100 MiB, in which other threads may wait for the allocator.
+void release_all_idle_memory() noexcept;
 
 }  // namespace hawser

@@ -73,11 +73,40 @@ constexpr std::size_t kept_blocks_max(std::size_t kind) noexcept {
   return std::clamp<std::size_t>(8 * 1024 / class_bytes[kind], 2, 64);
 }
 
-// ---- What all threads share ----
+}  // namespace
 
-struct FreeBlock {
-  FreeBlock* next;
+// The blocks that a thread keeps.
+struct SecretCache {
+  struct Block {
+    Block* next;
+  };
+  // `ended`: the thread is about to end, and keeps nothing any more.
+  enum class Keeping : std::uint8_t { no, yes, ended };
+
+  Keeping keeping = Keeping::no;
+  std::array<std::atomic<std::uint8_t>, classes> counts{};  // Written by the thread.
+  std::array<Block*, classes> blocks{};
+
+  std::uint8_t count(std::size_t kind) const noexcept { return counts[kind].load(std::memory_order_relaxed); }
+  Block* pop(std::size_t kind) noexcept {
+    Block* const block = blocks[kind];
+    blocks[kind] = block->next;
+    counts[kind].store(static_cast<std::uint8_t>(count(kind) - 1), std::memory_order_relaxed);
+    return block;
+  }
+  void push(std::size_t kind, Block* block) noexcept {
+    block->next = blocks[kind];
+    blocks[kind] = block;
+    counts[kind].store(static_cast<std::uint8_t>(count(kind) + 1), std::memory_order_relaxed);
+  }
 };
+
+namespace {
+
+using FreeBlock = SecretCache::Block;
+using Keeping = SecretCache::Keeping;
+
+// ---- What all threads share ----
 
 struct Slab {
   std::uint32_t kind;    // The class, or `classes` and the order of a span.
@@ -232,15 +261,8 @@ void give_block(FreeBlock* block) noexcept {
 
 // ---- Blocks that a thread keeps ----
 
-// `ended`: the thread is about to end, and keeps nothing any more.
-enum class Keeping : std::uint8_t { no, yes, ended };
-struct Kept {
-  Keeping keeping = Keeping::no;
-  std::array<std::uint8_t, classes> counts{};
-  std::array<FreeBlock*, classes> blocks{};
-};
 static_assert(kept_blocks_max(0) <= std::numeric_limits<std::uint8_t>::max());
-constinit thread_local Kept kept;
+constinit thread_local SecretCache kept;
 
 bool is_buffer(std::size_t kind) noexcept { return kind >= stepped_classes && kind < classes; }
 
@@ -252,18 +274,13 @@ void give_kept(std::size_t kind, std::size_t count) noexcept {
     }
   }
   const std::lock_guard lock(range.mutex);
-  for (; count != 0 && kept.counts[kind] != 0; --count) {
-    FreeBlock* const block = kept.blocks[kind];
-    kept.blocks[kind] = block->next;
-    --kept.counts[kind];
-    give_block(block);
-  }
+  for (; count != 0 && kept.blocks[kind] != nullptr; --count) give_block(kept.pop(kind));
 }
 
 struct Returning {
   ~Returning() {
     kept.keeping = Keeping::ended;
-    for (std::size_t kind = 0; kind < classes; ++kind) give_kept(kind, kept.counts[kind]);
+    for (std::size_t kind = 0; kind < classes; ++kind) give_kept(kind, kept.count(kind));
   }
   void begin() noexcept { kept.keeping = Keeping::yes; }
 };
@@ -298,9 +315,7 @@ void* allocate_slowly(std::size_t kind) noexcept {
   for (std::size_t more = kept_blocks_max(kind) / 2 - 1; more != 0; --more) {
     FreeBlock* const block = take_block(kind);
     if (block == nullptr) break;
-    block->next = kept.blocks[kind];
-    kept.blocks[kind] = block;
-    ++kept.counts[kind];
+    kept.push(kind, block);
   }
   return made;
 }
@@ -318,10 +333,8 @@ void deallocate_wiped(void* block) noexcept {
     const std::lock_guard lock(range.mutex);
     return give_block(free);
   }
-  if (kept.counts[kind] >= kept_blocks_max(kind)) give_kept(kind, kept_blocks_max(kind) / 2);
-  free->next = kept.blocks[kind];
-  kept.blocks[kind] = free;
-  ++kept.counts[kind];
+  if (kept.count(kind) >= kept_blocks_max(kind)) give_kept(kind, kept_blocks_max(kind) / 2);
+  kept.push(kind, free);
 }
 
 }  // namespace
@@ -340,11 +353,8 @@ Result<void> SecretMemory::reserve(std::size_t bytes_min) noexcept {
 void* SecretMemory::allocate(std::size_t bytes) noexcept {
   const std::size_t kind = class_of(bytes);
   if (kind == classes) return allocate_span(bytes);
-  FreeBlock* const block = kept.blocks[kind];
-  if (block == nullptr) return allocate_slowly(kind);
-  kept.blocks[kind] = block->next;
-  --kept.counts[kind];
-  return block;
+  if (kept.blocks[kind] == nullptr) return allocate_slowly(kind);
+  return kept.pop(kind);
 }
 
 void SecretMemory::deallocate(void* block) noexcept {
@@ -367,6 +377,26 @@ bool SecretMemory::contains(const void* block) noexcept {
 std::size_t SecretMemory::size_of(const void* block) noexcept {
   const std::size_t kind = slab_of(block)->kind;
   return kind < classes ? class_bytes[kind] : (slab_bytes << (kind - classes)) - head_bytes;
+}
+
+const SecretCache& SecretMemory::local_cache() noexcept { return kept; }
+
+std::size_t SecretMemory::cached_bytes(const SecretCache& cache) noexcept {
+  std::size_t bytes = 0;
+  for (std::size_t kind = 0; kind < classes; ++kind) bytes += cache.count(kind) * std::size_t{class_bytes[kind]};
+  return bytes;
+}
+
+std::size_t SecretMemory::cached_bytes_max() noexcept {
+  std::size_t bytes = 0;
+  for (std::size_t kind = 0; kind < classes; ++kind) bytes += kept_blocks_max(kind) * class_bytes[kind];
+  return bytes;
+}
+
+void SecretMemory::release_cache() noexcept {
+  for (std::size_t kind = 0; kind < classes; ++kind) {
+    if (kept.blocks[kind] != nullptr) give_kept(kind, kept.count(kind));
+  }
 }
 
 void* InSecretMemory::operator new(std::size_t bytes) {

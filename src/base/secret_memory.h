@@ -13,6 +13,9 @@
 // docs/decisions/0057-secrets-are-in-memory-that-is-not-dumped.md.
 namespace hawser {
 
+// The blocks that a thread keeps for its next use, in secret_memory.cpp.
+struct SecretCache;
+
 // One range of addresses of the process, which is reserved on first use and never released: threads and OpenSSL may use
 // it until the process ends. It grows as far as its users hold blocks; memory of large and of many released blocks
 // returns to the system. After fork() both processes have it. Thread-safe.
@@ -37,6 +40,14 @@ class SecretMemory {
   static bool contains(const void* block) noexcept;
   // The usable bytes of a block, at least as many as were requested.
   static std::size_t size_of(const void* block) noexcept;
+
+  // The blocks that the calling thread keeps for its next use.
+  static const SecretCache& local_cache() noexcept;
+  static std::size_t cached_bytes_max() noexcept;  // Per thread.
+  // Any thread, while the thread of the cache exists.
+  static std::size_t cached_bytes(const SecretCache& cache) noexcept;
+  // Wipes and returns what the calling thread keeps.
+  static void release_cache() noexcept;
 };
 
 // For containers of secrets. A std::string would keep short texts outside: use SecretText.

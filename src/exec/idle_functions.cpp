@@ -45,8 +45,13 @@ namespace {
   stay_in_stack();
 }
 
-[[gnu::noinline]] void sleep_until_work(std::condition_variable& changed, std::unique_lock<std::mutex>& lock) {
-  changed.wait(lock);
+[[gnu::noinline]] void sleep_until_work(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                                        Duration timeout) {
+  if (timeout == forever) {
+    changed.wait(lock);
+  } else {
+    changed.wait_for(lock, timeout);
+  }
   stay_in_stack();
 }
 

@@ -14,10 +14,11 @@ struct io_uring;
 // of waits can separate idle threads by the functions of their stacks.
 namespace hawser::exec {
 
-// Wait for events, for completions, and for work of an offload thread. The first one returns what epoll_wait() does.
+// Wait for events, for completions, and for work of an offload thread, at most `timeout`. The first one returns what
+// epoll_wait() does.
 int sleep_in_epoll(int epoll, std::span<epoll_event> events, Duration timeout) noexcept;
 void sleep_in_ring(io_uring* ring, Duration timeout) noexcept;
-void sleep_until_work(std::condition_variable& changed, std::unique_lock<std::mutex>& lock);
+void sleep_until_work(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Duration timeout);
 
 // The beginnings of these functions.
 std::span<const void* const> idle_functions() noexcept;

@@ -15,6 +15,7 @@
 #include "base/line_trace.h"
 #include "base/misuse.h"
 #include "exec/live_loops.h"
+#include "exec/loop_memory.h"
 #include "exec/loop_statistics.h"
 #include "exec/loop_work.h"
 #include "exec/mailbox.h"
@@ -89,6 +90,7 @@ struct Loop::State {
   State(Loop& loop, Time origin, const LoopOptions& options)
       : live(loop),
         wheel(origin),
+        memory(origin),
         spin_limit(options.spin_max),
         blocked_max(options.blocked_max),
         offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {
@@ -128,6 +130,7 @@ struct Loop::State {
 
   const exec::LiveLoop live;  // Declared first: the loop exists for what the other members destroy.
   TimerWheel wheel;
+  exec::LoopMemory memory;
   std::vector<std::coroutine_handle<>> ready;
   std::size_t forgotten = 0;                      // Position behind the last coroutine that take_back() removed.
   std::vector<std::coroutine_handle<>> resuming;  // The batch that run_ready() resumes.
@@ -186,11 +189,13 @@ class Loop::Running {
     state_.started = loop.now_;
     state_.polled_work = Duration::zero();
     state_.pause = loop.now_ - last;
+    if (outer_ == nullptr) state_.memory.begin();
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
   ~Running() {
     if (state_.timers != nullptr) state_.notify(state_.timers, loop_.poller_->now());
+    if (outer_ == nullptr) state_.memory.end();
     thread_.store(outer_, std::memory_order_release);
   }
 
@@ -258,7 +263,15 @@ void detail::LoopWork::set_blocked_max(Loop& loop, Duration blocked_max) noexcep
   loop.state_->blocked_max = blocked_max;
 }
 
-exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) { return loop.state_->record.read(); }
+exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) {
+  const Loop::State& state = *loop.state_;
+  exec::LoopStatistics all = state.record.read();
+  const exec::OffloadPool::Caches offload = state.offload.caches();
+  all.offload_threads = offload.threads;
+  all.offload_cached = offload.bytes;
+  all.cached = state.memory.read();
+  return all;
+}
 
 void detail::LoopAccess::time_work(Loop& loop, exec::WorkTimer& timer) noexcept {
   timer.next_ = std::exchange(loop.state_->timers, &timer);
@@ -391,6 +404,7 @@ void Loop::log(LogLevel level, std::string_view component, std::string_view text
 }
 
 void Loop::tick() {
+  state_->memory.on_tick(now_);
   bool worked = take_posted();
   worked |= run_ready();
   worked |= state_->wheel.advance(now_) != 0;
@@ -496,7 +510,8 @@ void Loop::report_blocked(Duration blocked, const std::string* work) {
 
 void Loop::wait_for_work() {
   State& state = *state_;
-  const Time due = state.wheel.next().value_or(Time::max());
+  Time due = state.wheel.next().value_or(Time::max());
+  if (poller_->real_time()) due = state.memory.wake_time(due);  // Simulated time does not pass for this.
   const Time start = now_;
   bool polled = false;
   if (options_.wait != Wait::event && poller_->real_time()) {
@@ -550,46 +565,6 @@ void Loop::wait_for_work() {
     }
   }
   state.sleeping.store(false, std::memory_order_relaxed);
-}
-
-namespace {
-
-// Resumes a sleeper early when a stop is requested on the loop's thread.
-struct StoppableSleep {
-  StoppableSleep(Loop& owner, Time end) noexcept : loop(owner), when(end) {}
-  ~StoppableSleep() {
-    if (queued && !resumed) loop.forget(waiting);
-  }
-  bool await_ready() const noexcept { return queued; }  // A stop was requested meanwhile.
-  void await_suspend(std::coroutine_handle<> handle) noexcept {
-    waiting = handle;
-    timer.start(loop, when);
-  }
-  void await_resume() noexcept { resumed = true; }
-  void finish() noexcept {
-    if (std::exchange(queued, true) || !waiting) return;
-    timer.stop();
-    loop.resume_soon(waiting);
-  }
-
-  Loop& loop;
-  Time when;
-  std::coroutine_handle<> waiting;
-  bool queued = false;
-  bool resumed = false;
-  MemberTimer<&StoppableSleep::finish> timer{*this};
-};
-
-}  // namespace
-
-Task<Result<void>> Loop::sleep(Duration duration, std::stop_token token) {
-  if (!token.stop_requested()) {
-    StoppableSleep sleeping(*this, after(duration));
-    const std::stop_callback wake(token, [&] { sleeping.finish(); });
-    co_await sleeping;
-  }
-  if (token.stop_requested()) co_return fail(ErrorCode::cancelled, "a stop was requested while sleeping");
-  co_return Result<void>{};
 }
 
 }  // namespace hawser

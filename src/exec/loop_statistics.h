@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/idle_memory.h"
 #include "base/owned_counter.h"
 #include "hawser/detail/log_linear.h"
 #include "hawser/time.h"
@@ -20,6 +21,9 @@ struct LoopStatistics {
   Duration longest{};        // The longest tick.
   std::string longest_work;  // The method that was called last in that tick; empty if there was none.
   std::array<std::uint64_t, Buckets::buckets> lengths{};  // Number of ticks by their length in nanoseconds.
+  CachedMemory cached;                                    // By the thread that runs it now; nothing while none does.
+  std::size_t offload_threads = 0;
+  CachedMemory offload_cached;  // By these threads.
 };
 
 // Records the ticks of a loop. Its thread writes; any thread reads.

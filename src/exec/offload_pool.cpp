@@ -1,6 +1,7 @@
 #include "exec/offload_pool.h"
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -10,6 +11,8 @@ namespace hawser::exec {
 namespace {
 
 thread_local Loop* owner_here = nullptr;
+
+Time clock_now() noexcept { return Time(std::chrono::steady_clock::now().time_since_epoch()); }
 
 }  // namespace
 
@@ -95,12 +98,46 @@ bool OffloadPool::enough_threads() {
   return !threads_.empty();
 }
 
+OffloadPool::Caches OffloadPool::caches() const {
+  const std::lock_guard lock(mutex_);
+  Caches all{.threads = threads_.size(), .bytes = {}};
+  for (const ThreadCaches& one : caches_) all.bytes += one.read();
+  return all;
+}
+
 void OffloadPool::serve() {
   owner_here = owner_;
+  std::list<ThreadCaches> here{ThreadCaches::local()};
+  const auto place = here.begin();
   std::unique_lock lock(mutex_);
+  caches_.splice(caches_.end(), here);
+  serve_until_end(lock);
+  here.splice(here.end(), caches_, place);
+}
+
+// A thread that waits returns what its caches have not used. It sleeps without a limit when they keep nothing.
+void OffloadPool::wait_for_work(std::unique_lock<std::mutex>& lock, IdleMemory& memory) {
+  const ThreadCaches caches = ThreadCaches::local();
+  while (!ending_ && waiting_ == 0) {
+    if (!caches.shrinkable()) {
+      sleep_until_work(changed_, lock, forever);
+      continue;
+    }
+    if (const Duration left = memory.due() - clock_now(); left > Duration::zero()) {
+      sleep_until_work(changed_, lock, left);
+      continue;
+    }
+    lock.unlock();
+    memory.release(clock_now());
+    lock.lock();
+  }
+}
+
+void OffloadPool::serve_until_end(std::unique_lock<std::mutex>& lock) {
+  IdleMemory memory(clock_now(), idle_period_);
   for (;;) {
     ++idle_;
-    while (!ending_ && waiting_ == 0) sleep_until_work(changed_, lock);
+    wait_for_work(lock, memory);
     --idle_;
     if (ending_) return;
     std::unique_ptr<detail::Posted> work = take();

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/idle_memory.h"
 #include "hawser/loop.h"
 
 namespace hawser::exec {
@@ -23,9 +24,11 @@ class OffloadPool {
  public:
   using Ticket = std::uint64_t;  // Identifies a piece of work; never 0.
 
-  // owner_of_this_thread() returns `owner` on the pool's threads.
-  OffloadPool(unsigned threads_max, std::size_t queue_max, Loop* owner) noexcept
-      : threads_max_(threads_max), queue_max_(queue_max), owner_(owner) {}
+  // owner_of_this_thread() returns `owner` on the threads of the pool. They return memory that their caches have not
+  // used for `idle_period`.
+  OffloadPool(unsigned threads_max, std::size_t queue_max, Loop* owner,
+              Duration idle_period = idle_memory_period) noexcept
+      : threads_max_(threads_max), queue_max_(queue_max), owner_(owner), idle_period_(idle_period) {}
   OffloadPool(const OffloadPool&) = delete;
   OffloadPool& operator=(const OffloadPool&) = delete;
   ~OffloadPool();
@@ -38,6 +41,13 @@ class OffloadPool {
   bool withdraw(const void* client, Ticket ticket) noexcept;
 
   static Loop* owner_of_this_thread() noexcept;
+
+  // The memory that the caches of its threads keep.
+  struct Caches {
+    std::size_t threads = 0;
+    CachedMemory bytes;
+  };
+  Caches caches() const;  // Any thread.
 
  private:
   struct QueuedJob {
@@ -52,13 +62,16 @@ class OffloadPool {
 
   bool enough_threads();
   void serve();
+  void serve_until_end(std::unique_lock<std::mutex>& lock);
+  void wait_for_work(std::unique_lock<std::mutex>& lock, IdleMemory& memory);
   std::unique_ptr<detail::Posted> take();
   void remove(Clients::iterator client) noexcept;
 
   const unsigned threads_max_;
   const std::size_t queue_max_;
   Loop* const owner_;
-  std::mutex mutex_;
+  const Duration idle_period_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   Clients clients_;  // The next client in turn is the first. Guarded by mutex_, like the following members.
   std::unordered_map<const void*, Clients::iterator> by_key_;
@@ -67,6 +80,7 @@ class OffloadPool {
   Ticket last_ticket_ = 0;
   bool ending_ = false;
   std::vector<std::thread> threads_;
+  std::list<ThreadCaches> caches_;  // One for each thread that serves.
 };
 
 }  // namespace hawser::exec

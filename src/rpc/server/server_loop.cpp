@@ -457,8 +457,8 @@ void ServerLoop::sweep() {
       std::min<std::uint64_t>(options.receive_rate_min, UINT64_MAX / std::max<std::uint64_t>(window_ms, 1));
   const std::uint64_t bytes = late ? 0 : std::max<std::uint64_t>(1, rate * window_ms / 1000);
   for (const auto& session : sessions_) session->end_if_slow(bytes);
-  release_idle_memory(sessions_.empty());  // Once more after the end of the last connection.
-  if (!sessions_.empty()) start_sweep();
+  if (!sessions_.empty()) return start_sweep();
+  release_all_idle_memory();  // Once after the end of the last connection.
 }
 
 void ServerLoop::remove(SessionList::iterator session) {
