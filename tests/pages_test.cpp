@@ -181,6 +181,34 @@ TEST_F(Pages, MetricsAreThoseOfPrometheusOrOpenMetrics) {
   EXPECT_EQ(open.body.find("# EOF\n"), open.body.size() - 6);
 }
 
+TEST_F(Pages, MemoryShowsWhatThreadsKeep) {
+  start();
+  const Result<void> ran = hawser::sync_wait([](std::string address) -> Task<Result<void>> {
+    Client client({.transports = {.required = "stream"}});
+    AWAIT(connected, client.connect(address));
+    if (!connected) co_return connected;
+    AWAIT(reply, client.call<echo>(std::string(100'000, 'x')));
+    if (!reply) co_return std::unexpected(reply.error());
+    co_return Result<void>{};
+  }(server->address()));
+  ASSERT_TRUE(ran) << error_of(ran);
+  const std::string text = get("/memory").body;
+  EXPECT_THAT(text, HasSubstr("Memory that threads keep for their next use"));
+  EXPECT_THAT(text, HasSubstr("What a thread has not used for 10 s is returned to the allocator."));
+  EXPECT_THAT(text, HasSubstr("loop 0"));
+  const std::string json = get("/memory?format=json").body;
+  EXPECT_THAT(json, HasSubstr("{\"owner\":\"loop 0\",\"threads\":1,\"blocks\":"));
+  EXPECT_THAT(json, HasSubstr("{\"owner\":\"offload, loop 0\",\"threads\":"));
+  EXPECT_THAT(json, HasSubstr("\"allocator\":{\"used\":"));
+  const std::string metrics = get("/metrics").body;
+  for (const std::string cache : {"messages", "coroutines", "tls"}) {
+    EXPECT_THAT(metrics, HasSubstr("\nhawser_loop_cached_bytes{loop=\"0\",cache=\"" + cache + "\"} "));
+    EXPECT_THAT(metrics, HasSubstr("\nhawser_loop_offload_cached_bytes{loop=\"0\",cache=\"" + cache + "\"} "));
+  }
+  EXPECT_THAT(metrics, Not(HasSubstr("\nhawser_loop_cached_bytes{loop=\"0\",cache=\"messages\"} 0\n")))
+      << "the request was in a block";
+}
+
 TEST_F(Pages, HealthAsksTheApplication) {
   std::atomic<bool> good{true};
   start({.reporters = {{"database", [&]() -> Result<void> {

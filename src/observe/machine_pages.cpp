@@ -2,6 +2,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/idle_memory.h"
 #include "base/process_id.h"
 #include "observe/machine_metrics.h"
 #include "observe/page_state.h"
@@ -109,7 +110,53 @@ Task<Document> loops_page(PageState& state, HttpRequest&) {
   co_return document;
 }
 
-Task<Document> memory_page(PageState& state, HttpRequest&) {
+namespace {
+
+std::vector<Cell> caches_row(std::string owner, std::size_t threads, const CachedMemory& cached) {
+  CachedMemory max = cached_memory_max();
+  const std::size_t bytes_max = threads * (max.block_bytes + max.frame_bytes + max.secret_bytes);
+  return {std::move(owner),
+          number(threads),
+          bytes_cell(static_cast<double>(cached.block_bytes)),
+          bytes_cell(static_cast<double>(cached.frame_bytes)),
+          bytes_cell(static_cast<double>(cached.secret_bytes)),
+          bytes_cell(static_cast<double>(bytes_max))};
+}
+
+Table caches_table(const std::vector<rpc::LoopReport>& loops) {
+  Table table{.key = "caches",
+              .title = "Memory that threads keep for their next use",
+              .columns = {{"owner", "owner"},
+                          {"threads", "threads", true},
+                          {"blocks", "messages", true},
+                          {"frames", "coroutines", true},
+                          {"secrets", "TLS", true},
+                          {"limit", "limit", true}}};
+  std::size_t number_of_loop = 0;
+  for (const rpc::LoopReport& loop : loops) {
+    const std::string name = "loop " + std::to_string(number_of_loop++);
+    table.rows.push_back(caches_row(name, 1, loop.ticks.cached));
+    if (loop.ticks.offload_threads == 0) continue;
+    table.rows.push_back(caches_row("offload, " + name, loop.ticks.offload_threads, loop.ticks.offload_cached));
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(idle_memory_period).count();
+  table.note = "What a thread has not used for " + std::to_string(seconds) +
+               " s is returned to the allocator. This is not memory of connections or calls.";
+  return table;
+}
+
+Document allocator_facts() {
+  const AllocatorBytes bytes = allocator_bytes();
+  Document document;
+  document.tables.push_back(facts("allocator", "Allocator (malloc)",
+                                  {{"used", bytes_cell(static_cast<double>(bytes.used))},
+                                   {"free, kept by it", bytes_cell(static_cast<double>(bytes.free))}}));
+  return document;
+}
+
+}  // namespace
+
+Task<Document> memory_page(PageState& state, HttpRequest& request) {
   Document document{.path = "/memory", .title = "Memory"};
   Table budgets{.key = "budgets",
                 .title = "Received data that is kept, and replies that wait",
@@ -119,7 +166,8 @@ Task<Document> memory_page(PageState& state, HttpRequest&) {
                             {"limit", "limit", true},
                             {"part", "part", true}}};
   std::size_t number_of_loop = 0;
-  for (const rpc::LoopReport& loop : Inspector::loops(state.server)) {
+  const std::vector<rpc::LoopReport> loops = Inspector::loops(state.server);
+  for (const rpc::LoopReport& loop : loops) {
     const double part = loop.receive_bytes_max == 0
                             ? 0
                             : static_cast<double>(loop.receive_bytes) / static_cast<double>(loop.receive_bytes_max);
@@ -134,6 +182,10 @@ Task<Document> memory_page(PageState& state, HttpRequest&) {
       "Beyond the limit (ServerOptions::receive_bytes_max) requests are refused with `overloaded`, and replies wait "
       "with at most 64 KiB for each connection. Connections by memory: /connections.";
   document.tables.push_back(std::move(budgets));
+  document.tables.push_back(caches_table(loops));
+  auto counting = request.loop().offload(allocator_facts);
+  Result<Document> allocator = co_await std::move(counting);
+  if (allocator) document.tables.push_back(std::move(allocator->tables.front()));
   document.tables.push_back(facts("refusals", "Refusals",
                                   {{"memory refusals", number(state.server.counters().memory_refusals)},
                                    {"slow peers", number(state.server.counters().slow_peers)}}));

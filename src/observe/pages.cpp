@@ -206,7 +206,7 @@ const std::vector<PageName>& page_names() {
       {"/calls", "Calls", "Calls in flight, the oldest first."},
       {"/traces", "Traces", "Recorded calls: the latest, the slowest, and each trace as a tree."},
       {"/loops", "Loops", "Utilisation, lengths of ticks, and the method that held a loop for the longest time."},
-      {"/memory", "Memory", "Budgets of received data, and the process."},
+      {"/memory", "Memory", "Budgets of received data, caches of threads, and the process."},
       {"/rdma", "RDMA", "Devices, ports and their counters."},
       {"/profile", "Profile", "Processor time, waits and memory by function: flame graphs, and files for other tools."},
       {"/options", "Options", "Every option with its value and default; some can be changed."},

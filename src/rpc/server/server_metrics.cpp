@@ -65,6 +65,13 @@ void write_methods(MetricWriter& writer, const Server& server, const MetricLabel
   if (rest.calls + rest.active != 0) write_method(writer, rest, rest_latency, with(labels, "overflow", "true"));
 }
 
+void write_caches(MetricWriter& writer, const MetricInfo& info, const MetricLabels& labels,
+                  const CachedMemory& cached) {
+  writer.gauge(info, with(labels, "cache", "messages"), static_cast<double>(cached.block_bytes));
+  writer.gauge(info, with(labels, "cache", "coroutines"), static_cast<double>(cached.frame_bytes));
+  writer.gauge(info, with(labels, "cache", "tls"), static_cast<double>(cached.secret_bytes));
+}
+
 void write_loops(MetricWriter& writer, const Server& server, const MetricLabels& labels) {
   std::size_t number = 0;
   const std::vector<std::string> protocols = Inspector::protocols(server);
@@ -91,6 +98,10 @@ void write_loops(MetricWriter& writer, const Server& server, const MetricLabels&
                  static_cast<double>(loop.unsent_bytes));
     writer.gauge({"hawser_loop_receive_limit_bytes", "Limit of the memory of a loop for received data.", "bytes"}, own,
                  static_cast<double>(loop.receive_bytes_max));
+    write_caches(writer, {"hawser_loop_cached_bytes", "Memory that the thread of a loop keeps.", "bytes"}, own,
+                 loop.ticks.cached);
+    write_caches(writer, {"hawser_loop_offload_cached_bytes", "Memory that the offload threads keep.", "bytes"}, own,
+                 loop.ticks.offload_cached);
   }
   for (std::size_t i = 0; i < std::min(opened.size(), protocols.size()); ++i) {
     const bool others = i + 1 == opened.size() && protocols.size() > opened.size();
