@@ -68,8 +68,7 @@ hawser::Task<int> talk(std::string address) {
   // [attach]
   const std::vector<std::byte> block(block_bytes, std::byte{1});
   hawser::CallOptions options{.attachment = block};
-  auto storing = client.call<store>(options, "block-7").reply();
-  hawser::Result<hawser::Reply<std::uint64_t>> stored = co_await std::move(storing);
+  hawser::Result<hawser::Reply<std::uint64_t>> stored = co_await client.call<store>(options, "block-7").reply();
   if (!stored) co_return 1;
   const std::string_view receipt = hawser::as_text(stored->attachment());
   // [/attach]
@@ -80,8 +79,7 @@ hawser::Task<int> talk(std::string address) {
   // [into]
   // The reply's floats arrive in `memory`; the value is a view of it.
   std::vector<std::byte> memory(2 * block_bytes);
-  auto fetching = client.call<weights>(1).into(memory);
-  hawser::Result<hawser::Reply<std::span<const float>>> layer = co_await std::move(fetching);
+  hawser::Result<hawser::Reply<std::span<const float>>> layer = co_await client.call<weights>(1).into(memory);
   if (!layer) co_return 1;
   const bool in_place = static_cast<const void*>(layer->value().data()) == memory.data();
   // [/into]

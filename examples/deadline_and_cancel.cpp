@@ -40,8 +40,8 @@ hawser::Task<int> talk(std::string address) {
     hawser::CallOptions options{.token = token};
     co_return co_await with.call<think>(options, ms);
   };
-  auto race = hawser::when_any(others, ask(client, others.get_token(), 60'000), ask(client, others.get_token(), 1));
-  auto first = co_await std::move(race);
+  auto first =
+      co_await hawser::when_any(others, ask(client, others.get_token(), 60'000), ask(client, others.get_token(), 1));
   // [/race]
   std::printf("the first was number %zu\n", first.index + 1);
 

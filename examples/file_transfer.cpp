@@ -347,8 +347,7 @@ class Transfer {
     for (int attempt = 1;; ++attempt) {
       hawser::Result<void> outcome = co_await client.connect(address_);  // At once while there is a connection.
       if (outcome) {
-        auto reading = client.call<&Folder::read>(name_, info_.version, std::uint64_t{block}).reply();
-        auto reply = co_await std::move(reading);
+        auto reply = co_await client.call<&Folder::read>(name_, info_.version, std::uint64_t{block}).reply();
         if (reply) {
           outcome = keep(block, *reply);
         } else {

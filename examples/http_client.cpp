@@ -28,8 +28,7 @@ hawser::Task<hawser::HttpResponse> file(hawser::HttpRequest&) {
       part.clear();
       while (part.size() < 10'000) part += "line " + std::to_string(line++) + "\n";
       part.resize(std::min(part.size(), file_bytes - sent));
-      auto writing = writer.write(part);
-      if (const hawser::Result<void> written = co_await std::move(writing); !written) co_return;
+      if (const hawser::Result<void> written = co_await writer.write(part); !written) co_return;
     }
   };
   co_return response;
@@ -39,8 +38,7 @@ hawser::Task<hawser::HttpResponse> store(hawser::HttpRequest&, hawser::HttpBodyR
   hawser::HttpResponse response;
   std::size_t bytes = 0;
   for (;;) {
-    auto reading = body.read();
-    const hawser::Result<std::string> part = co_await std::move(reading);
+    const hawser::Result<std::string> part = co_await body.read();
     if (!part || part->empty()) break;
     bytes += part->size();
   }
@@ -55,8 +53,7 @@ hawser::Task<hawser::HttpResponse> events(hawser::HttpRequest&) {
     for (int i = 1; i <= 3; ++i) {
       const auto written = co_await writer.write("event: tick\ndata: number " + std::to_string(i) + "\n\n");
       if (!written) co_return;
-      auto pause = hawser::Loop::current()->sleep(std::chrono::milliseconds(10));
-      co_await pause;
+      co_await hawser::Loop::current()->sleep(std::chrono::milliseconds(10));
     }
   };
   co_return response;
@@ -71,8 +68,7 @@ hawser::Task<hawser::Result<std::size_t>> download(hawser::HttpClient& client, s
   hawser::HttpClientRequest request;
   request.url = std::move(url);
   request.gzip = true;
-  auto opening = client.open(std::move(request));
-  hawser::Result<hawser::HttpClientStream> stream = co_await std::move(opening);
+  hawser::Result<hawser::HttpClientStream> stream = co_await client.open(std::move(request));
   if (!stream) co_return std::unexpected(stream.error());
   if (stream->status() != 200) {
     co_return hawser::fail(hawser::ErrorCode::unavailable, "the status is " + std::to_string(stream->status()));
@@ -80,8 +76,7 @@ hawser::Task<hawser::Result<std::size_t>> download(hawser::HttpClient& client, s
   std::ofstream out(path, std::ios::binary);
   std::size_t bytes = 0;
   for (;;) {
-    auto reading = stream->read();
-    const hawser::Result<std::string> part = co_await std::move(reading);
+    const hawser::Result<std::string> part = co_await stream->read();
     if (!part) co_return std::unexpected(part.error());
     if (part->empty()) break;  // The body is complete.
     out.write(part->data(), static_cast<std::streamsize>(part->size()));
@@ -99,8 +94,8 @@ hawser::Task<hawser::Result<std::string>> upload(hawser::HttpClient& client, std
   hawser::HttpClientRequest request;
   request.method = "PUT";
   request.url = std::move(url);
-  auto beginning = client.upload(std::move(request), {.length = std::filesystem::file_size(path)});
-  hawser::Result<hawser::HttpClientStream> stream = co_await std::move(beginning);
+  hawser::Result<hawser::HttpClientStream> stream =
+      co_await client.upload(std::move(request), {.length = std::filesystem::file_size(path)});
   if (!stream) co_return std::unexpected(stream.error());
   std::ifstream in(path, std::ios::binary);
   std::string part(64 * 1024, '\0');
@@ -109,11 +104,9 @@ hawser::Task<hawser::Result<std::string>> upload(hawser::HttpClient& client, std
     // A server may answer before it has received everything.
     if (const hawser::Result<void> written = co_await stream->write(piece); !written) break;
   }
-  auto waiting = stream->wait_status();
-  const hawser::Result<int> status = co_await std::move(waiting);
+  const hawser::Result<int> status = co_await stream->wait_status();
   if (!status) co_return std::unexpected(status.error());
-  auto reading = stream->read();
-  co_return co_await std::move(reading);
+  co_return co_await stream->read();
 }
 // [/upload]
 
@@ -123,14 +116,12 @@ hawser::Task<int> listen(hawser::HttpClient& client, std::string url) {
   hawser::HttpClientRequest request;
   request.url = std::move(url);
   request.headers.emplace_back("Accept", "text/event-stream");
-  auto opening = client.open(std::move(request));
-  hawser::Result<hawser::HttpClientStream> stream = co_await std::move(opening);
+  hawser::Result<hawser::HttpClientStream> stream = co_await client.open(std::move(request));
   if (!stream || stream->status() != 200) co_return 0;
   std::string arrived;
   int count = 0;
   for (;;) {
-    auto reading = stream->read();
-    const hawser::Result<std::string> part = co_await std::move(reading);
+    const hawser::Result<std::string> part = co_await stream->read();
     if (!part || part->empty()) co_return count;
     arrived += *part;  // A part may end within an event.
     for (std::size_t end = arrived.find("\n\n"); end != std::string::npos; end = arrived.find("\n\n")) {
@@ -146,22 +137,19 @@ hawser::Task<bool> use(std::string url, std::filesystem::path path) {
   hawser::HttpClientOptions options;
   options.stall_timeout = std::chrono::minutes(5);  // The longest time without an event.
   hawser::HttpClient client(*hawser::Loop::current(), options);
-  auto downloading = download(client, url + "/file", path);
-  const hawser::Result<std::size_t> bytes = co_await std::move(downloading);
+  const hawser::Result<std::size_t> bytes = co_await download(client, url + "/file", path);
   if (!bytes) {
     std::printf("%s\n", bytes.error().describe().c_str());
     co_return false;
   }
   std::printf("%zu bytes were downloaded\n", *bytes);
-  auto uploading = upload(client, url + "/store", path);
-  const hawser::Result<std::string> stored = co_await std::move(uploading);
+  const hawser::Result<std::string> stored = co_await upload(client, url + "/store", path);
   if (!stored) {
     std::printf("%s\n", stored.error().describe().c_str());
     co_return false;
   }
   std::printf("%s bytes were uploaded\n", stored->c_str());
-  auto listening = listen(client, url + "/events");
-  const int count = co_await std::move(listening);
+  const int count = co_await listen(client, url + "/events");
   co_return *bytes == file_bytes && *stored == std::to_string(file_bytes) && count == 3;
 }
 

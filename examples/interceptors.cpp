@@ -20,8 +20,7 @@ std::string greet(hawser::Context& context) { return "hello, " + context.identit
 // One line for each call, with its outcome and its time.
 Task<Result<void>> access_log(IncomingCall& call, Next next) {
   const auto begin = std::chrono::steady_clock::now();
-  auto rest = next();
-  Result<void> outcome = co_await std::move(rest);
+  Result<void> outcome = co_await next();
   const auto microseconds =
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
   std::printf("%s %s by %s: %s, %zu bytes in, %zu out, %lld us\n", std::string(call.protocol()).c_str(),
@@ -55,15 +54,13 @@ class RateLimit {
 Task<int> talk(std::string address) {
   hawser::Client client;
   if (auto connected = co_await client.connect(address); !connected) co_return 1;
-  auto refusing = client.call<greet>();
-  const Result<std::string> refused = co_await std::move(refusing);
+  const Result<std::string> refused = co_await client.call<greet>();
   std::printf("without a token: %s\n", refused ? refused->c_str() : refused.error().text.c_str());
   const hawser::CallOptions with_token{.metadata = {{"authorization", "Bearer 7d4e01c9b2f845aa"}}};
   int greeted = 0;
   int limited = 0;
   for (int i = 0; i < 1000 && limited == 0; ++i) {
-    auto calling = client.call<greet>(with_token);
-    const Result<std::string> reply = co_await std::move(calling);
+    const Result<std::string> reply = co_await client.call<greet>(with_token);
     greeted += reply == "hello, alice" ? 1 : 0;
     limited += !reply && reply.error().code == ErrorCode::overloaded ? 1 : 0;
   }

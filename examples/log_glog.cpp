@@ -46,8 +46,7 @@ hawser::Task<int> talk(std::string address, hawser::TraceContext trace) {
   if (auto connected = co_await client.connect(address); !connected) co_return 1;
   hawser::CallOptions options;
   trace.child().add_to(options);
-  auto call = client.call<buy>(options, "rope\nerror");
-  const hawser::Result<std::string> reply = co_await std::move(call);
+  const hawser::Result<std::string> reply = co_await client.call<buy>(options, "rope\nerror");
   co_return reply == "sold out" ? 0 : 1;
 }
 

@@ -52,25 +52,23 @@ hawser::Task<int> use(std::string address) {
     batch.add(memory->memory().subspan(i * block_bytes, block_bytes), i * block_bytes);
   }
   const hawser::CallOptions options;
-  auto writing = remote.write_with_notify<&Table::first_of>(*region, batch, options, std::uint64_t{8});
-  const hawser::Result<char> written = co_await std::move(writing);
+  const hawser::Result<char> written =
+      co_await remote.write_with_notify<&Table::first_of>(*region, batch, options, std::uint64_t{8});
   // [/batch]
 
   // [atomic]
-  auto adding = remote.fetch_add(*region, blocks * block_bytes, 5);
-  const hawser::Result<std::uint64_t> before = co_await std::move(adding);
+  const hawser::Result<std::uint64_t> before = co_await remote.fetch_add(*region, blocks * block_bytes, 5);
   // [/atomic]
 
   // [read]
   // The bytes are verified before the task completes.
-  auto reading = remote.read(*region, 4 * block_bytes, memory->memory().first(2 * block_bytes), {.checksum = true});
-  const hawser::Result<void> read = co_await std::move(reading);
+  const hawser::Result<void> read =
+      co_await remote.read(*region, 4 * block_bytes, memory->memory().first(2 * block_bytes), {.checksum = true});
   // [/read]
   const bool right = read && memory->memory()[0] == std::byte{'w'} && memory->memory()[block_bytes] == std::byte{0};
 
   const hawser::Result<void> closed = co_await client.call<&Table::close>();
-  auto late = remote.read(*region, 0, memory->memory().first(block_bytes));
-  const hawser::Result<void> stale = co_await std::move(late);
+  const hawser::Result<void> stale = co_await remote.read(*region, 0, memory->memory().first(block_bytes));
   const bool refused = closed && !stale && stale.error().code == hawser::ErrorCode::stale_handle;
   std::printf("%zu blocks over %s (%s), counted from %llu, read %s, then: %s\n", batch.blocks(),
               std::string(client.transport()).c_str(), remote.capabilities().one_sided ? "devices" : "frames",

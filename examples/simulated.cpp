@@ -15,11 +15,9 @@ struct Bank {
 
 Task<Result<std::int64_t>> deposit_with_retry(Client& client, std::int64_t amount, bool bug) {
   for (;;) {
-    auto connecting = client.connect("bank:7000");
-    const Result<void> connected = co_await std::move(connecting);
+    const Result<void> connected = co_await client.connect("bank:7000");
     if (!connected) continue;
-    auto call = client.call<&Bank::deposit>(amount);
-    Result<std::int64_t> balance = co_await std::move(call);
+    Result<std::int64_t> balance = co_await client.call<&Bank::deposit>(amount);
     if (balance || !(balance.error().not_executed() || bug)) co_return balance;
   }
 }
@@ -36,8 +34,7 @@ testing::SeedOutcome test_deposits(bool bug) {
     std::int64_t confirmed = 0;
     std::int64_t unknown = 0;
     for (int i = 0; i < 20; ++i) {
-      auto depositing = deposit_with_retry(client, 1, bug);
-      const Result<std::int64_t> balance = co_await std::move(depositing);
+      const Result<std::int64_t> balance = co_await deposit_with_retry(client, 1, bug);
       ++(balance ? confirmed : unknown);
     }
     simulation.expect(bank.balance >= confirmed, "a confirmed deposit was lost");

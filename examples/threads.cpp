@@ -51,8 +51,7 @@ int main() {
   // [await]
   // A coroutine of any loop awaits the call, and continues on its own loop.
   hawser::sync_wait([](hawser::BlockingClient& on, std::atomic<int>& count) -> hawser::Task<void> {
-    auto call = on.start<greet>("coroutine");
-    const hawser::Result<std::string> result = co_await call;
+    const hawser::Result<std::string> result = co_await on.start<greet>("coroutine");
     count += result == "hello, coroutine";
   }(client, right));
   // [/await]

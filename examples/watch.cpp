@@ -44,8 +44,7 @@ class Store {
     // The caller has cancelled or has gone, or the server is stopping.
     const hawser::AnyStop end(context.token(), context.stopping());
     for (;;) {
-      auto receiving = mine.changes.receive(end.token());
-      hawser::Result<Change> change = co_await std::move(receiving);
+      hawser::Result<Change> change = co_await mine.changes.receive(end.token());
       if (!change && change.error().code == hawser::ErrorCode::cancelled) co_return hawser::Result<void>{};
       if (!change) co_return std::unexpected(hawser::Error::application(1, "too slow: watch again"));
       if (auto written = co_await out.write(*change); !written) co_return written;
@@ -74,8 +73,7 @@ class Store {
 void use_token(hawser::Client& client, std::string token) {
   client.use([token](hawser::OutgoingCall& call, hawser::Next next) -> hawser::Task<hawser::Result<void>> {
     call.set_metadata("authorization", "Bearer " + token);
-    auto rest = next();
-    co_return co_await std::move(rest);
+    co_return co_await next();
   });
 }
 // [/client-token]

@@ -39,17 +39,14 @@ std::uint64_t reflect(Context& context, std::vector<std::string> lines) {
   return lines.size();
 }
 Task<std::uint64_t> hold(Context& context) {
-  auto sleep = context.loop().sleep(std::chrono::hours(1), context.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(std::chrono::hours(1), context.token()));
   co_return 1;
 }
 Task<std::uint64_t> converse(Reader<std::string> in, Writer<std::string> out) {
   for (std::uint64_t count = 0;; ++count) {
-    auto reading = in.next();
-    auto item = co_await std::move(reading);
+    auto item = co_await in.next();
     if (!item || !*item) co_return count;
-    auto writing = out.write(**item);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await out.write(**item);
     if (!written) co_return count;
   }
 }
@@ -162,16 +159,13 @@ Task<void> attack(Loop& loop, Bytes input, unsigned mode) {
       wire.sink->received(size);
     }
     const bool stuck = wire.paused;
-    auto pause = loop.sleep(std::chrono::milliseconds(1));
-    co_await pause;
+    co_await loop.sleep(std::chrono::milliseconds(1));
     if (stuck && wire.paused) break;
   }
-  auto pause = loop.sleep(std::chrono::milliseconds(1));
-  co_await pause;
+  co_await loop.sleep(std::chrono::milliseconds(1));
   if (wire.sink != nullptr)
     wire.sink->ended({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "gone"});
-  auto settle = loop.sleep(std::chrono::milliseconds(1));
-  co_await settle;
+  co_await loop.sleep(std::chrono::milliseconds(1));
   expect(wire.sink == nullptr);
   const ServerCounters counters = server.counters();
   expect(counters.connections_open == 0);

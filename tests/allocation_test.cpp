@@ -63,8 +63,7 @@ enum class Method { plain, coroutine };
 template <auto F>
 Task<void> call_repeatedly(Client& client, std::string_view payload, int calls) {
   for (int i = 0; i < calls; ++i) {
-    auto call = client.call<F>(payload).reply();
-    Result<Reply<std::string_view>> reply = co_await std::move(call);
+    Result<Reply<std::string_view>> reply = co_await client.call<F>(payload).reply();
     EXPECT_TRUE(reply.has_value());
     if (!reply) co_return;
     EXPECT_EQ(reply->value().size(), payload.size());
@@ -77,8 +76,7 @@ Task<void> run_calls(Client& client, Method method, std::string_view payload, in
     scope.spawn(method == Method::plain ? call_repeatedly<echo>(client, payload, calls)
                                         : call_repeatedly<echo_later>(client, payload, calls));
   }
-  auto joined = scope.join();
-  co_await joined;
+  co_await scope.join();
 }
 
 struct Case {
@@ -124,26 +122,20 @@ TEST_P(Allocations, NoneInTheSteadyState) {
     ClientOptions client_options;
     client_options.transports = transports_of(with);
     Client client(on, std::move(client_options));
-    auto connecting = client.connect(to.address());
-    const Result<void> connected = co_await std::move(connecting);
+    const Result<void> connected = co_await client.connect(to.address());
     EXPECT_TRUE(connected.has_value());
     const auto counted_run = [&](int calls) -> Task<std::size_t> {
       const std::size_t before = allocations.load();
-      auto running = run_calls(client, with.method, text, with.concurrency, calls);
-      co_await std::move(running);
+      co_await run_calls(client, with.method, text, with.concurrency, calls);
       co_return allocations.load() - before;
     };
     // Pools and tables grow to the size that this shape needs, and do not grow in later calls.
     const int rounds = rounds_of(with);
-    auto warm = counted_run(rounds);
-    static_cast<void>(co_await std::move(warm));
-    auto short_run = counted_run(few_rounds);
-    first = co_await std::move(short_run);
-    auto long_run = counted_run(few_rounds + rounds);
-    second = co_await std::move(long_run);
+    static_cast<void>(co_await counted_run(rounds));
+    first = co_await counted_run(few_rounds);
+    second = co_await counted_run(few_rounds + rounds);
     client.close();
-    auto stopping = to.shut_down(std::chrono::seconds(5));
-    co_await std::move(stopping);
+    co_await to.shut_down(std::chrono::seconds(5));
   }(loop, server, shape, payload, few, many));
   const int rounds = rounds_of(shape);
   const auto calls = static_cast<std::size_t>(shape.concurrency * rounds);
@@ -176,8 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Rdma, Allocations,
                          name_of);
 
 Task<int> hold(Context& context) {
-  auto pause = context.loop().sleep(std::chrono::hours(1));
-  co_await pause;
+  co_await context.loop().sleep(std::chrono::hours(1));
   co_return 0;
 }
 

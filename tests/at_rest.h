@@ -31,8 +31,7 @@ inline void expect_rest(const Server& server, std::uint64_t connections = 0) {
 
 // Does the same on a loop that serves the server.
 inline Task<void> reach_rest(Loop& loop, const Server& server, std::uint64_t connections = 0) {
-  auto waiting = eventually(loop, [&] { return at_rest(server, connections); });
-  const bool rests = co_await std::move(waiting);
+  const bool rests = co_await eventually(loop, [&] { return at_rest(server, connections); });
   EXPECT_TRUE(rests) << PrintedCounters{server};
 }
 

@@ -46,12 +46,12 @@ class BackgroundClient {
   Task<void> work(std::string address) {
     // The limit of all waits of tests: a call that never ends is counted as failed.
     Client client({.connect_timeout = patience, .call_timeout = patience});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     if (!connected) co_return complain(error_of(connected));
     const std::string large = text_of(40'000);
     for (std::uint64_t i = 0; !stopping_.load(); ++i) {
       const std::string_view text = i % 16 == 0 ? std::string_view(large) : std::string_view("hello");
-      AWAIT(reply, client.call<echo>(text));
+      auto reply = co_await client.call<echo>(text);
       if (!reply) {
         complain(error_of(reply));
       } else if (*reply != text) {

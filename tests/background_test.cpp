@@ -24,9 +24,9 @@ using namespace testing_tools;
 inline Task<void> ticks(Context& context, Writer<int> out) {
   const AnyStop stop(context.token(), context.stopping());
   for (int i = 0;; ++i) {
-    AWAIT(written, out.write(i));
+    auto written = co_await out.write(i);
     if (!written) co_return;
-    AWAIT(slept, context.loop().sleep(1s, stop.token()));
+    auto slept = co_await context.loop().sleep(1s, stop.token());
     if (!slept) co_return;
   }
 }
@@ -62,31 +62,30 @@ TEST_F(BackgroundOfServers, ALongStreamEndsItselfWhenAStopBegins) {
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
     Client client(loop, over(network, ClientOptions()));
-    AWAIT(connected, client.connect(server->address()));
+    auto connected = co_await client.connect(server->address());
     REQUIRE_OK(connected);
-    AWAIT(stopping, client.call<is_stopping>());
+    auto stopping = co_await client.call<is_stopping>();
     EXPECT_EQ(stopping, false);
-    AWAIT(call, client.open<ticks>());
+    auto call = co_await client.open<ticks>();
     REQUIRE_OK(call);
     auto reader = call->reader();
-    AWAIT(first, reader.next());
+    auto first = co_await reader.next();
     REQUIRE_OK(first);
     EXPECT_EQ(*first, 0);
     const Time start = loop.now();
-    AWAIT(ended, [](Server& own) -> Task<bool> {
-      auto shutting_down = own.shut_down(1h);
-      co_await std::move(shutting_down);
+    auto ended = co_await [](Server& own) -> Task<bool> {
+      co_await own.shut_down(1h);
       co_return true;
-    }(*server));
+    }(*server);
     EXPECT_TRUE(ended);
     EXPECT_LT(loop.now() - start, 10s) << "the stop waited for its grace";
     std::optional<int> item = 0;
     while (item) {
-      AWAIT(next, reader.next());
+      auto next = co_await reader.next();
       REQUIRE_OK(next);
       item = *next;
     }
-    AWAIT(finished, call->finish());
+    auto finished = co_await call->finish();
     EXPECT_OK(finished);
   });
 }
@@ -97,11 +96,10 @@ TEST_F(BackgroundOfServers, WorkBeginsWithTheServerAndEndsWithinTheGrace) {
   const auto work = [&](char name) {
     return [this, &order, name](Background background) -> Task<void> {
       order += name;
-      AWAIT(slept, loop.sleep(1h, background.stopping));
+      auto slept = co_await loop.sleep(1h, background.stopping);
       EXPECT_FALSE(slept);
       EXPECT_FALSE(background.token.stop_requested());
-      auto cleaning_up = loop.sleep(2s, background.token);
-      const Result<void> cleaned = co_await std::move(cleaning_up);
+      const Result<void> cleaned = co_await loop.sleep(2s, background.token);
       EXPECT_OK(cleaned);
       order += static_cast<char>(name - 'a' + 'A');
     };
@@ -123,8 +121,7 @@ TEST_F(BackgroundOfServers, WorkBeginsWithTheServerAndEndsWithinTheGrace) {
     EXPECT_TRUE(done) << "a Task<void> is work, too";
     EXPECT_EQ(order, "ab");
     const Time start = loop.now();
-    auto shutting_down = server->shut_down(10s);
-    co_await std::move(shutting_down);
+    co_await server->shut_down(10s);
     EXPECT_EQ(order, "abAB");
     EXPECT_LT(loop.now() - start, 3s);
     const Result<void> late = server->spawn(work('c'));
@@ -138,7 +135,7 @@ TEST_F(BackgroundOfServers, WorkThatDoesNotEndIsCancelledAndThenDestroyed) {
   bool cancelled = false;
   const auto alive = std::make_shared<int>();
   EXPECT_OK(server->spawn([&, alive](const Background& background) -> Task<void> {
-    AWAIT(slept, loop.sleep(1h, background.token));
+    auto slept = co_await loop.sleep(1h, background.token);
     cancelled = !slept;
     co_await loop.sleep(1h);
   }));
@@ -147,8 +144,7 @@ TEST_F(BackgroundOfServers, WorkThatDoesNotEndIsCancelledAndThenDestroyed) {
     co_await loop.sleep(1ms);
     EXPECT_EQ(alive.use_count(), 2);
     const Time start = loop.now();
-    auto shutting_down = server->shut_down(5s);
-    co_await std::move(shutting_down);
+    co_await server->shut_down(5s);
     EXPECT_TRUE(cancelled);
     EXPECT_EQ(alive.use_count(), 1);
     EXPECT_GE(loop.now() - start, 5s);
@@ -185,8 +181,7 @@ TEST_F(BackgroundOfServers, AnExceptionIsLogged) {
     co_await loop.sleep(1ms);
     EXPECT_EQ(errors,
               "background work threw an exception: nobody catches thisbackground work threw an exception: nor this");
-    auto shutting_down = server->shut_down(0s);
-    co_await std::move(shutting_down);
+    co_await server->shut_down(0s);
   });
 }
 
@@ -217,7 +212,7 @@ TEST(BackgroundOnThreads, RunsOnAllLoopsOfTheServer) {
         ++ended;
         co_return;
       }));
-      AWAIT(slept, Loop::current()->sleep(1h, background.stopping));
+      auto slept = co_await Loop::current()->sleep(1h, background.stopping);
       EXPECT_FALSE(slept);
       ++ended;
     }));
@@ -238,7 +233,7 @@ TEST(BackgroundOnThreads, IsSpawnedAtAnyMoment) {
     std::thread spawns([&] {
       while (!over.load()) {
         const Result<void> spawned = server.spawn([](Background background) -> Task<void> {
-          AWAIT(slept, Loop::current()->sleep(1ms, background.stopping));
+          auto slept = co_await Loop::current()->sleep(1ms, background.stopping);
           (void)slept;
         });
         if (!spawned) {

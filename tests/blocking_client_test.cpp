@@ -131,12 +131,12 @@ TEST_F(Blocking, ACallbackDestroysTheClient) {
 TEST_F(Blocking, ATaskUsesStreams) {
   const auto own = client();
   const Result<int> sum = own->run([](Client& one) -> Task<Result<int>> {
-    AWAIT(opened, one.open<count>(10));
+    auto opened = co_await one.open<count>(10);
     if (!opened) co_return std::unexpected(opened.error());
     auto reader = opened->reader();
     int total = 0;
     for (;;) {
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       if (!item) co_return std::unexpected(item.error());
       if (!*item) break;
       total += **item;

@@ -29,7 +29,7 @@ std::size_t count_numbers(const Numbers& numbers) { return numbers.size(); }
 Task<std::size_t> count_all(Reader<Rows> reader) {
   std::size_t count = 0;
   for (;;) {
-    AWAIT(rows, reader.next());
+    auto rows = co_await reader.next();
     if (!rows) co_return 1'000'000;
     if (!*rows) co_return count;
     count += (*rows)->size();
@@ -50,13 +50,11 @@ class Bounds : public ::testing::Test {
     ASSERT_TRUE(started) << error_of(started);
     loop.run([](Server& own, ClientOptions with, Body use) -> Task<void> {
       Client client(std::move(with));
-      AWAIT(connected, client.connect(own.address()));
+      auto connected = co_await client.connect(own.address());
       REQUIRE_OK(connected);
-      auto using_it = use(client);
-      co_await std::move(using_it);
+      co_await use(client);
       client.close();
-      auto stopping = own.shut_down(patience);
-      co_await std::move(stopping);
+      co_await own.shut_down(patience);
     }(server, std::move(client_with), std::move(body)));
     EXPECT_EQ(server.counters().calls_in_flight, 0U);
   }
@@ -65,15 +63,15 @@ class Bounds : public ::testing::Test {
 TEST_F(Bounds, MemoryOfArgumentsIsBoundedByTheRequestsLength) {
   serve({}, {}, [](Client& client) -> Task<void> {
     const Rows fitting(1'000);
-    AWAIT(few, client.call<count_rows>(fitting));
+    auto few = co_await client.call<count_rows>(fitting);
     EXPECT_EQ(few, 1'000U);
     const Rows many(50'000);  // 50 KB on the wire, 13 MB in memory.
-    AWAIT(refused, client.call<count_rows>(many));
+    auto refused = co_await client.call<count_rows>(many);
     EXPECT_ERROR(refused, limit_exceeded, "memory_factor_max");
-    AWAIT(later, client.call<count_rows_later>(many));
+    auto later = co_await client.call<count_rows_later>(many);
     EXPECT_ERROR(later, limit_exceeded, "memory_factor_max");
     const Rows one(1);
-    AWAIT(after, client.call<count_rows>(one));
+    auto after = co_await client.call<count_rows>(one);
     EXPECT_EQ(after, 1U);
   });
 }
@@ -82,24 +80,24 @@ TEST_F(Bounds, DecodeLimitsAreOptionsOfTheServer) {
   const ServerOptions options{.decode_limits = {.memory_factor_max = 400}};
   serve(options, {}, [](Client& client) -> Task<void> {
     const Rows rows(50'000);
-    AWAIT(many, client.call<count_rows>(rows));
+    auto many = co_await client.call<count_rows>(rows);
     EXPECT_EQ(many, 50'000U);
   });
 }
 
 TEST_F(Bounds, DecodeLimitsAreOptionsOfTheClient) {
   serve({}, {}, [](Client& client) -> Task<void> {
-    AWAIT(refused, client.call<make_rows>(50'000U));
+    auto refused = co_await client.call<make_rows>(50'000U);
     EXPECT_ERROR(refused, limit_exceeded, "memory_factor_max");
-    AWAIT(whole, client.call<make_rows>(50'000U).reply());
+    auto whole = co_await client.call<make_rows>(50'000U).reply();
     EXPECT_ERROR(whole, limit_exceeded, "memory_factor_max");
   });
   const ClientOptions options{.decode_limits = {.memory_factor_max = 400}};
   serve({}, options, [](Client& client) -> Task<void> {
-    AWAIT(many, client.call<make_rows>(50'000U));
+    auto many = co_await client.call<make_rows>(50'000U);
     REQUIRE_OK(many);
     EXPECT_EQ(many->size(), 50'000U);
-    AWAIT(whole, client.call<make_rows>(50'000U).reply());
+    auto whole = co_await client.call<make_rows>(50'000U).reply();
     EXPECT_OK(whole);
   });
 }
@@ -109,13 +107,13 @@ TEST_F(Bounds, DecodeLimitsHoldForStreamItems) {
     ServerOptions options;
     if (raised) options.decode_limits.memory_factor_max = 400;
     serve(options, {}, [raised](Client& client) -> Task<void> {
-      AWAIT(opened, client.open<count_all>());
+      auto opened = co_await client.open<count_all>();
       REQUIRE_OK(opened);
       auto writer = opened->writer();
       const Rows many(50'000);
-      AWAIT(written, writer.write(many));
+      auto written = co_await writer.write(many);
       EXPECT_OK(written);
-      AWAIT(count, opened->finish());
+      auto count = co_await opened->finish();
       EXPECT_EQ(count, raised ? 50'000U : 1'000'000U);
     });
   }
@@ -131,11 +129,11 @@ TEST_F(Bounds, KeysChosenToCollideAreRefused) {
     Numbers chosen;
     chosen.reserve(4 * count);
     for (std::size_t i = 0; i < count; ++i) chosen.emplace(i * target.bucket_count(), i);
-    AWAIT(refused, client.call<count_numbers>(chosen));
+    auto refused = co_await client.call<count_numbers>(chosen);
     EXPECT_ERROR(refused, limit_exceeded, "bucket_passes_max");
     Numbers honest;
     for (std::size_t i = 0; i < count; ++i) honest.emplace(i * 4096, i);
-    AWAIT(counted, client.call<count_numbers>(honest));
+    auto counted = co_await client.call<count_numbers>(honest);
     EXPECT_EQ(counted, count);
   });
 }

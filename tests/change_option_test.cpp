@@ -211,17 +211,16 @@ TEST_F(ChangeOption, AServerOnTheCallersLoopTakesChanges) {
   auto run = [](Server& serving) -> Task<void> {
     REQUIRE_OK(serving.start());
     Client client(*Loop::current());
-    AWAIT(connected, client.connect(serving.address()));
+    auto connected = co_await client.connect(serving.address());
     REQUIRE_OK(connected);
-    AWAIT(shown, client.call<fails>("a"));
+    auto shown = co_await client.call<fails>("a");
     EXPECT_ERROR(shown, internal, "secret a");
     EXPECT_OK(change_option(serving, &ServerOptions::exception_texts, false));
-    auto tick = Loop::current()->sleep(1ms);  // The loop takes the value in its next tick.
-    co_await tick;
-    AWAIT(hidden, client.call<fails>("b"));
+    // The loop takes the value in its next tick.
+    co_await Loop::current()->sleep(1ms);
+    auto hidden = co_await client.call<fails>("b");
     EXPECT_ERROR(hidden, internal, "whose text is in the server's log");
-    auto end = serving.shut_down();
-    co_await std::move(end);
+    co_await serving.shut_down();
   };
   loop.run(run(on_loop));
   EXPECT_OK(change_option(on_loop, "calls_max", "9"));  // After the end: nobody uses it.

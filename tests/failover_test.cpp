@@ -23,8 +23,7 @@ std::map<std::string, int> executed;
 
 inline Task<std::string> slowly(Context& context, std::string text) {
   ++executed[text];
-  auto pause = context.loop().sleep(2ms);
-  co_await pause;
+  co_await context.loop().sleep(2ms);
   co_return text;
 }
 
@@ -56,13 +55,10 @@ class FailoverTest : public ::testing::Test {
     Client client(*loop_, over(network_, client_options));
     auto task = [&]() -> Task<void> {
       REQUIRE_OK(server.start());
-      auto running = body(server, client);
-      co_await std::move(running);
+      co_await body(server, client);
       client.close();
-      auto stopping = server.shut_down(1s);
-      co_await std::move(stopping);
-      auto resting = reach_rest(*loop_, server);
-      co_await std::move(resting);
+      co_await server.shut_down(1s);
+      co_await reach_rest(*loop_, server);
     };
     run_to_end(task());
   }
@@ -79,7 +75,7 @@ class FailoverTest : public ::testing::Test {
   Task<bool> begins_to_move(Client& client) {
     set({.delay_min = 5ms, .delay_max = 6ms});
     network().reset_transports();
-    AWAIT(moving, eventually(loop(), [&] { return client.transport().empty(); }));
+    auto moving = co_await eventually(loop(), [&] { return client.transport().empty(); });
     co_return moving;
   }
   bool was_logged(std::string_view text) const {
@@ -105,11 +101,11 @@ class FailoverTest : public ::testing::Test {
 TEST_F(FailoverTest, WhatBothHaveIsTaken) {
   build();
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "simpath");
     EXPECT_TRUE(client.fallback_reasons().empty());
-    AWAIT(reply, client.call<echo>("over the path"));
+    auto reply = co_await client.call<echo>("over the path");
     REQUIRE_OK(reply);
     EXPECT_EQ(*reply, "over the path");
     EXPECT_EQ(server.counters().transports_declined, 0U);
@@ -119,7 +115,7 @@ TEST_F(FailoverTest, WhatBothHaveIsTaken) {
 TEST_F(FailoverTest, WithoutItOnOneSideTheStreamCarriesAndTheReasonIsTold) {
   build();
   run({.order = {}}, simulated(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "sim");
     EXPECT_EQ(reason_of(client), "the server has not enabled it");
@@ -128,7 +124,7 @@ TEST_F(FailoverTest, WithoutItOnOneSideTheStreamCarriesAndTheReasonIsTold) {
   });
   build();
   run(simulated(), {.order = {}}, [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "sim");
     EXPECT_TRUE(client.fallback_reasons().empty()) << "a client is not told of what it does not have";
@@ -138,14 +134,14 @@ TEST_F(FailoverTest, WithoutItOnOneSideTheStreamCarriesAndTheReasonIsTold) {
 TEST_F(FailoverTest, WhenItCannotBeHadTheStreamCarries) {
   build({.transport_declined = 1});
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "sim");
     EXPECT_EQ(reason_of(client), "the simulation declines");
   });
   build({.transport_absent = 1});
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "sim");
     EXPECT_EQ(reason_of(client), "the simulation has none here");
@@ -162,9 +158,9 @@ TEST_F(FailoverTest, PendingConnectionsFailOnEitherSide) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     build({.transport_declined = 0.5}, seed);
     run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-      AWAIT(connected, client.connect(server.address()));
+      auto connected = co_await client.connect(server.address());
       REQUIRE_OK(connected);
-      AWAIT(reply, client.call<echo>("x"));
+      auto reply = co_await client.call<echo>("x");
       EXPECT_OK(reply);
       if (client.transport() == "simpath") ++over_transport;
       if (reason_of(client) == "the simulation declines") ++declined_by_server;
@@ -180,20 +176,20 @@ TEST_F(FailoverTest, PendingConnectionsFailOnEitherSide) {
 TEST_F(FailoverTest, WhatIsRequiredIsHadOrAnErrorThatSaysWhy) {
   build({.transport_declined = 1});
   run(simulated(), requiring(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     EXPECT_ERROR(connected, unavailable,
                  "TransportOptions::required is simpath, which cannot be used: the simulation declines");
     EXPECT_FALSE(client.connected());
   });
   build();
   run(simulated(), {.order = {"simpath"}, .required = "stream"}, [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "sim");
   });
   build();
   run(simulated(), {.required = "simpath"}, [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     EXPECT_ERROR(connected, unavailable, "required is simpath, which cannot be used: it is not enabled");
   });
 }
@@ -201,11 +197,11 @@ TEST_F(FailoverTest, WhatIsRequiredIsHadOrAnErrorThatSaysWhy) {
 TEST_F(FailoverTest, ATransportThatCarriesNothingIsFoundOutBeforeItIsUsed) {
   build({.transport_vanish = 1, .fault_bytes_max = 0, .fault_after_max = 1us});
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "sim");
     EXPECT_EQ(reason_of(client), "it broke: a first ping over it was not answered");
-    AWAIT(reply, client.call<echo>("x"));
+    auto reply = co_await client.call<echo>("x");
     EXPECT_OK(reply);
   });
 }
@@ -217,7 +213,7 @@ TEST_F(FailoverTest, WhenItBreaksUnderLoadTheConnectionMoves) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     build({}, seed);
     run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-      AWAIT(connected, client.connect(server.address()));
+      auto connected = co_await client.connect(server.address());
       REQUIRE_OK(connected);
       REQUIRE(client.transport() == "simpath");
       constexpr int calls = 200;
@@ -227,10 +223,9 @@ TEST_F(FailoverTest, WhenItBreaksUnderLoadTheConnectionMoves) {
       Scope scope;
       auto one = [&](int number) -> Task<void> {
         const std::string text = (number % 2 == 0 ? "again " : "once ") + std::to_string(number);
-        auto wait = loop().sleep(std::chrono::microseconds(50 * number));
-        co_await wait;
+        co_await loop().sleep(std::chrono::microseconds(50 * number));
         const CallOptions reply_options{.idempotent = number % 2 == 0};
-        AWAIT(reply, client.call<slowly>(reply_options, text));
+        auto reply = co_await client.call<slowly>(reply_options, text);
         ++ended;
         if (reply) {
           EXPECT_EQ(*reply, text);
@@ -246,11 +241,9 @@ TEST_F(FailoverTest, WhenItBreaksUnderLoadTheConnectionMoves) {
         }
       };
       for (int i = 0; i < calls; ++i) scope.spawn(one(i));
-      auto until = loop().sleep(5ms);
-      co_await until;
+      co_await loop().sleep(5ms);
       network().reset_transports();
-      auto all = scope.join();
-      co_await all;
+      co_await scope.join();
       EXPECT_EQ(ended, calls);
       EXPECT_EQ(answered + outcome_unknown, calls);
       EXPECT_TRUE(client.connected());
@@ -267,23 +260,23 @@ TEST_F(FailoverTest, WhenItBreaksUnderLoadTheConnectionMoves) {
 TEST_F(FailoverTest, CallsThatBeginWhileItMovesWaitAndAreBounded) {
   build();
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     set({.delay_min = 5ms, .delay_max = 6ms});  // So that the failover takes a while.
     network().reset_transports();
-    AWAIT(broken, eventually(loop(), [&] { return client.transport().empty(); }));
+    auto broken = co_await eventually(loop(), [&] { return client.transport().empty(); });
     REQUIRE(broken);
     EXPECT_TRUE(client.connected());
-    AWAIT(pending, client.send_request<echo>("its arguments may not last"));
+    auto pending = co_await client.send_request<echo>("its arguments may not last");
     EXPECT_ERROR(pending, not_sent, "moving to another transport");
     const CallOptions late_options{.timeout = 0ms};
-    AWAIT(late, client.call<echo>(late_options, "too late"));
+    auto late = co_await client.call<echo>(late_options, "too late");
     EXPECT_ERROR(late, deadline_exceeded, "");
-    AWAIT(again, client.connect(server.address()));
+    auto again = co_await client.connect(server.address());
     EXPECT_OK(again);
     EXPECT_EQ(client.transport(), "sim");
     network().reset_transports();
-    AWAIT(reply, client.call<echo>("in time"));
+    auto reply = co_await client.call<echo>("in time");
     EXPECT_OK(reply);
   });
 }
@@ -294,23 +287,23 @@ TEST_F(FailoverTest, ItGoesBackAfterAPauseThatGrows) {
   options.retry_min = 100ms;
   options.retry_max = 1s;
   run(simulated(), options, [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     Duration last{};
     for (int round = 0; round < 3; ++round) {
       network().reset_transports();
-      AWAIT(moved, eventually(loop(), [&] { return client.transport() == "sim"; }));
+      auto moved = co_await eventually(loop(), [&] { return client.transport() == "sim"; });
       REQUIRE(moved);
       const Time since = loop().now();
-      AWAIT(back, eventually(loop(), [&] { return client.transport() == "simpath"; }));
+      auto back = co_await eventually(loop(), [&] { return client.transport() == "simpath"; });
       REQUIRE(back);
       EXPECT_GT(loop().now() - since, last + last / 2);
       last = loop().now() - since;
-      AWAIT(reply, client.call<echo>("x"));
+      auto reply = co_await client.call<echo>("x");
       EXPECT_OK(reply);
     }
     EXPECT_GE(last, 300ms);
-    AWAIT(closed, eventually(loop(), [&] { return server.counters().connections_open == 1; }));
+    auto closed = co_await eventually(loop(), [&] { return server.counters().connections_open == 1; });
     EXPECT_TRUE(closed) << "the connections that were left behind are closed";
   });
 }
@@ -321,19 +314,18 @@ TEST_F(FailoverTest, ItGoesBackThoughTheFirstAttemptsAreInVain) {
   options.retry_min = 100ms;
   options.retry_max = 60s;
   run(simulated(), options, [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     set({.transport_declined = 1});
     network().reset_transports();
-    AWAIT(moved, eventually(loop(), [&] { return client.transport() == "sim"; }));
+    auto moved = co_await eventually(loop(), [&] { return client.transport() == "sim"; });
     REQUIRE(moved);
-    auto pause = loop().sleep(1s);
-    co_await pause;
+    co_await loop().sleep(1s);
     EXPECT_EQ(client.transport(), "sim");
     EXPECT_EQ(reason_of(client), "the simulation declines");
     set({});
     const Time mended = loop().now();
-    AWAIT(back, eventually(loop(), [&] { return client.transport() == "simpath"; }));
+    auto back = co_await eventually(loop(), [&] { return client.transport() == "simpath"; });
     EXPECT_TRUE(back);
     EXPECT_LT(loop().now() - mended, 2s);
   });
@@ -345,17 +337,17 @@ TEST_F(FailoverTest, ItFailsBackToATransportThatWasLostWithTheStream) {
   TransportOptions options = simulated();
   options.retry_min = 100ms;
   run(simulated(), options, [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     set({.transport_declined = 1});
     network().reset_streams();
-    AWAIT(moved, eventually(loop(), [&] { return client.transport() == "sim"; }));
+    auto moved = co_await eventually(loop(), [&] { return client.transport() == "sim"; });
     REQUIRE(moved);
     // The peer may have ended, so the log does not blame the transport.
     EXPECT_TRUE(was_logged("connection to " + server.address() + " over simpath ended, connecting again"));
     EXPECT_FALSE(was_logged("broke"));
     set({});
-    AWAIT(back, eventually(loop(), [&] { return client.transport() == "simpath"; }));
+    auto back = co_await eventually(loop(), [&] { return client.transport() == "simpath"; });
     EXPECT_TRUE(back);
     EXPECT_EQ(client.failovers(), 2U);
   });
@@ -366,29 +358,27 @@ TEST_F(FailoverTest, CallsUnderWayWhenItGoesBackEndWhereTheyBegan) {
   TransportOptions options = simulated();
   options.retry_min = 50ms;
   run(simulated(), options, [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     network().reset_transports();
-    AWAIT(moved, eventually(loop(), [&] { return client.transport() == "sim"; }));
+    auto moved = co_await eventually(loop(), [&] { return client.transport() == "sim"; });
     REQUIRE(moved);
     Scope scope;
     int answered = 0;
     bool stop = false;
     auto busy = [&]() -> Task<void> {
       while (!stop) {
-        AWAIT(reply, client.call<slowly>("busy"));
+        auto reply = co_await client.call<slowly>("busy");
         EXPECT_OK(reply);
         ++answered;
       }
     };
     for (int i = 0; i < 8; ++i) scope.spawn(busy());
-    AWAIT(back, eventually(loop(), [&] { return client.transport() == "simpath"; }));
+    auto back = co_await eventually(loop(), [&] { return client.transport() == "simpath"; });
     EXPECT_TRUE(back);
-    auto while_longer = loop().sleep(20ms);
-    co_await while_longer;
+    co_await loop().sleep(20ms);
     stop = true;
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     EXPECT_GT(answered, 100);
     EXPECT_EQ(client.calls_in_flight(), 0U);
   });
@@ -397,7 +387,7 @@ TEST_F(FailoverTest, CallsUnderWayWhenItGoesBackEndWhereTheyBegan) {
 TEST_F(FailoverTest, ASilentTransportIsLeftForTheStream) {
   build();
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     REQUIRE(client.transport() == "simpath");
     unsigned interceptions = 0;
@@ -407,7 +397,7 @@ TEST_F(FailoverTest, ASilentTransportIsLeftForTheStream) {
     });
     network().vanish_transports();
     const CallOptions reply_options{.timeout = 20s, .idempotent = true};
-    AWAIT(reply, client.call<slowly>(reply_options, "x"));
+    auto reply = co_await client.call<slowly>(reply_options, "x");
     REQUIRE_OK(reply);
     EXPECT_EQ(client.transport(), "sim");
     EXPECT_EQ(interceptions, 1U);  // docs/interceptors.md, "How often they run".
@@ -417,14 +407,13 @@ TEST_F(FailoverTest, ASilentTransportIsLeftForTheStream) {
 TEST_F(FailoverTest, AServerThatIsGoneIsNotMovedTo) {
   build();
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
-    auto stopping = server.shut_down(10ms);
-    co_await std::move(stopping);
-    AWAIT(gone, eventually(loop(), [&] { return !client.connected(); }));
+    co_await server.shut_down(10ms);
+    auto gone = co_await eventually(loop(), [&] { return !client.connected(); });
     EXPECT_TRUE(gone);
     const CallOptions reply_options{.idempotent = true};
-    AWAIT(reply, client.call<echo>(reply_options, "x"));
+    auto reply = co_await client.call<echo>(reply_options, "x");
     EXPECT_ERROR(reply, not_sent, "not connected any more");
     EXPECT_FALSE(was_logged("made anew"));
   });
@@ -434,25 +423,24 @@ TEST_F(FailoverTest, WhenEverythingBreaksAwaitedCallsStillEnd) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     build({}, seed);
     run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-      AWAIT(connected, client.connect(server.address()));
+      auto connected = co_await client.connect(server.address());
       REQUIRE_OK(connected);
       Scope scope;
       int ended = 0;
       auto one = [&](bool idempotent) -> Task<void> {
         const CallOptions reply_options{.idempotent = idempotent};
-        AWAIT(reply, client.call<slowly>(reply_options, "x"));
+        auto reply = co_await client.call<slowly>(reply_options, "x");
         ++ended;
       };
       for (int i = 0; i < 20; ++i) scope.spawn(one(i % 2 == 0));
       network().reset_all();
       set({.refuse = 1});
-      auto all = scope.join();
-      co_await all;
+      co_await scope.join();
       EXPECT_EQ(ended, 20);
-      AWAIT(lost, eventually(loop(), [&] { return !client.connected(); }));
+      auto lost = co_await eventually(loop(), [&] { return !client.connected(); });
       EXPECT_TRUE(lost);
       set({});
-      AWAIT(again, client.connect(server.address()));
+      auto again = co_await client.connect(server.address());
       EXPECT_OK(again);
     });
   }
@@ -464,22 +452,21 @@ TEST_F(FailoverTest, AClientMayBeDestroyedWhileItMoves) {
     ClientOptions options;
     options.transports = simulated();
     auto client = std::make_unique<Client>(loop(), over(network_of_test(), options));
-    AWAIT(connected, client->connect(server.address()));
+    auto connected = co_await client->connect(server.address());
     REQUIRE_OK(connected);
     Scope scope;
     bool ended = false;
     auto one = [&]() -> Task<void> {
       const CallOptions reply_options{.idempotent = true};
-      AWAIT(reply, client->call<echo>(reply_options, "x"));
+      auto reply = co_await client->call<echo>(reply_options, "x");
       EXPECT_FALSE(reply);
       ended = true;
     };
-    AWAIT(moving, begins_to_move(*client));
+    auto moving = co_await begins_to_move(*client);
     REQUIRE(moving);
     scope.spawn(one());
     client.reset();
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     EXPECT_TRUE(ended);
   });
 }
@@ -491,23 +478,20 @@ TEST_F(FailoverTest, AClientMayBeDestroyedWhileItConnects) {
     set({.delay_min = 5ms, .delay_max = 6ms});
     Scope scope;
     auto one = [&]() -> Task<void> {
-      AWAIT(connected, client->connect(server.address()));
+      auto connected = co_await client->connect(server.address());
       EXPECT_ERROR(connected, unavailable, "the client was destroyed");
     };
     scope.spawn(one());
     scope.spawn(one());
-    auto pause = loop().sleep(1ms);
-    co_await pause;
+    co_await loop().sleep(1ms);
     client.reset();
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     {
       // The dropped coroutine is not even resumed.
       Scope dropped;
       client = std::make_unique<Client>(loop(), over(network_of_test(), ClientOptions{.transports = simulated()}));
       dropped.spawn(one());
-      auto again = loop().sleep(1ms);
-      co_await again;
+      co_await loop().sleep(1ms);
       client.reset();
     }
   });
@@ -517,31 +501,29 @@ TEST_F(FailoverTest, AClientMayBeDestroyedWhileItConnects) {
 TEST_F(FailoverTest, ClosedWhileItMovesItStaysClosed) {
   build();
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     Scope scope;
     bool ended = false;
     auto one = [&]() -> Task<void> {
       const CallOptions reply_options{.idempotent = true};
-      AWAIT(reply, client.call<echo>(reply_options, "x"));
+      auto reply = co_await client.call<echo>(reply_options, "x");
       EXPECT_FALSE(reply);
       ended = true;
     };
-    AWAIT(moving, begins_to_move(client));
+    auto moving = co_await begins_to_move(client);
     REQUIRE(moving);
     scope.spawn(one());
     client.close();
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     EXPECT_TRUE(ended);
     EXPECT_FALSE(client.connected());
-    auto pause = loop().sleep(1s);
-    co_await pause;
+    co_await loop().sleep(1s);
     EXPECT_FALSE(client.connected());
     EXPECT_EQ(server.counters().connections_open, 0U);
-    AWAIT(refused, client.call<echo>("x"));
+    auto refused = co_await client.call<echo>("x");
     EXPECT_ERROR(refused, not_sent, "the client was closed");
-    AWAIT(again, client.connect(server.address()));
+    auto again = co_await client.connect(server.address());
     EXPECT_OK(again);
   });
 }
@@ -553,19 +535,17 @@ TEST_F(FailoverTest, ClosedWhileItConnectsItMayConnectElsewhere) {
     set({.delay_min = 5ms, .delay_max = 6ms});
     Scope scope;
     auto one = [&]() -> Task<void> {
-      AWAIT(connected, client.connect("nobody:1"));
+      auto connected = co_await client.connect("nobody:1");
       EXPECT_ERROR(connected, unavailable, "the client was closed");
     };
     scope.spawn(one());
     client.close();
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     EXPECT_OK(connected);
-    auto all = scope.join();
-    co_await all;
-    auto pause = loop().sleep(1s);
-    co_await pause;
+    co_await scope.join();
+    co_await loop().sleep(1s);
     EXPECT_EQ(server.counters().connections_open, 1U);
-    AWAIT(reply, client.call<echo>("here"));
+    auto reply = co_await client.call<echo>("here");
     EXPECT_OK(reply);
   });
 }
@@ -573,11 +553,11 @@ TEST_F(FailoverTest, ClosedWhileItConnectsItMayConnectElsewhere) {
 TEST_F(FailoverTest, NamesThatAreNoTransportAreRefused) {
   build();
   run(simulated(), {.order = {"rmda"}}, [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     EXPECT_ERROR(connected, invalid_argument, "TransportOptions::order names \"rmda\"");
   });
   run(simulated(), {.required = "tpc"}, [&](Server& server, Client& client) -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     EXPECT_ERROR(connected, invalid_argument, "TransportOptions::required names \"tpc\"");
   });
   ServerOptions options;

@@ -32,8 +32,7 @@ std::size_t resident_bytes() {
 
 inline std::string zeros(std::uint32_t bytes) { return std::string(bytes, '0'); }
 inline Task<std::string> slow_zeros(Context& context, std::uint32_t bytes) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
+  co_await context.loop().sleep(1ms);
   co_return std::string(bytes, '0');
 }
 
@@ -60,19 +59,19 @@ TEST_F(Faults, OneTimeoutDoesNotEndItsNeighbours) {
   const auto server = started({});
   sync_wait([](const std::string& address) -> Task<void> {
     Client client;
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     Scope scope;
     int timed_out = 0;
     int answered = 0;
     auto patient = [&]() -> Task<void> {
       const CallOptions reply_options{.timeout = patience};
-      AWAIT(reply, client.call<slow_zeros>(reply_options, 100'000U));
+      auto reply = co_await client.call<slow_zeros>(reply_options, 100'000U);
       answered += reply && reply->size() == 100'000;
     };
     auto impatient = [&]() -> Task<void> {
       const CallOptions reply_options{.timeout = 2ms};
-      AWAIT(reply, client.call<hold>(reply_options));
+      auto reply = co_await client.call<hold>(reply_options);
       // On a busy machine the handler, which was notified, may answer before the client's timer is checked.
       if (!reply) {
         EXPECT_ERROR(reply, deadline_exceeded, "timeout");
@@ -84,8 +83,7 @@ TEST_F(Faults, OneTimeoutDoesNotEndItsNeighbours) {
         scope.spawn(patient());
         scope.spawn(impatient());
       }
-      auto joined = scope.join();
-      co_await joined;
+      co_await scope.join();
     }
     EXPECT_EQ(answered, 100);
     EXPECT_GT(timed_out, 0);
@@ -193,11 +191,10 @@ TEST_F(Faults, TimeInWhichTheLoopDidNotRunIsNotThePeers) {
   });
   sync_wait([](const std::string& address) -> Task<void> {
     Client client({.ping_interval = 200ms});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     std::this_thread::sleep_for(1s);
-    auto turn = Loop::current()->sleep(Duration::zero());
-    co_await turn;
+    co_await Loop::current()->sleep(Duration::zero());
     EXPECT_TRUE(client.connected());
   }(listener.address()));
   peer.join();
@@ -312,11 +309,11 @@ TEST_F(Faults, SilentServersAreGivenUp) {
   });
   sync_wait([](const std::string& address) -> Task<void> {
     Client client({.call_timeout = forever, .ping_interval = 50ms});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<testing_tools::echo>("anybody there?"));
+    auto reply = co_await client.call<testing_tools::echo>("anybody there?");
     EXPECT_ERROR(reply, outcome_unknown, "no sign of life");
-    AWAIT(late, client.call<testing_tools::echo>("late"));
+    auto late = co_await client.call<testing_tools::echo>("late");
     EXPECT_ERROR(late, not_sent, "no sign of life");
   }(listener.address()));
   done.store(true);

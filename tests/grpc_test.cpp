@@ -43,8 +43,7 @@ class Grpc : public ::testing::Test {
     server = std::make_unique<Server>(options);
     if (intercepted) {
       server->use([](IncomingCall& call, Next next) -> Task<Result<void>> {
-        auto pause = call.loop().sleep(1ms);
-        co_await pause;
+        co_await call.loop().sleep(1ms);
         co_return co_await next();
       });
     }

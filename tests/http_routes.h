@@ -49,8 +49,7 @@ inline std::atomic<int> cancelled{0};
 inline std::atomic<bool> released{false};
 
 inline Task<Result<std::string>> say_later(Context& context, std::string text) {
-  auto sleep = context.loop().sleep(1ms);
-  co_await sleep;
+  co_await context.loop().sleep(1ms);
   if (text == "fail") co_return std::unexpected(Error::application(7, "it \"failed\"\n"));
   if (text == "throw") throw std::runtime_error("thrown");
   if (const auto value = context.metadata().find("x-one")) context.add_metadata("x-back-x-one", std::string(*value));
@@ -59,16 +58,14 @@ inline Task<Result<std::string>> say_later(Context& context, std::string text) {
 }
 inline Task<Result<std::string>> wait_for_ever(Context& context, std::string) {
   waiting.fetch_add(1);
-  auto sleep = context.loop().sleep(1h, context.token());
-  const Result<void> slept = co_await std::move(sleep);
+  const Result<void> slept = co_await context.loop().sleep(1h, context.token());
   cancelled.fetch_add(1);
   if (!slept) co_return std::unexpected(slept.error());
   co_return "late";
 }
 
 inline Task<HttpResponse> hello(HttpRequest& request) {
-  auto sleep = request.loop().sleep(1ms);
-  co_await sleep;
+  co_await request.loop().sleep(1ms);
   HttpResponse response;
   response.body = std::string(request.method()) + " " + std::string(request.path()) + "?" +
                   std::string(request.query()) + " " + std::string(request.header("X-Name").value_or("nobody")) + " " +
@@ -90,8 +87,7 @@ inline Task<HttpResponse> parameters(HttpRequest& request) {
 }
 inline Task<HttpResponse> wait_in_route(HttpRequest& request) {
   waiting.fetch_add(1);
-  auto sleep = request.loop().sleep(1h, request.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await request.loop().sleep(1h, request.token()));
   cancelled.fetch_add(1);
   HttpResponse response;
   response.status = 504;
@@ -100,8 +96,7 @@ inline Task<HttpResponse> wait_in_route(HttpRequest& request) {
 inline Task<HttpResponse> wait_for_release(HttpRequest& request) {
   waiting.fetch_add(1);
   while (!released.load()) {
-    auto pause = request.loop().sleep(1ms);
-    co_await pause;
+    co_await request.loop().sleep(1ms);
   }
   HttpResponse response;
   response.body = "released";
@@ -133,8 +128,7 @@ inline Task<HttpResponse> streamed(HttpRequest&) {
 inline Task<void> send_for_ever(HttpBodyWriter& writer) {
   const std::string part(10'000, 'x');
   for (;;) {
-    auto writing = writer.write(part);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await writer.write(part);
     if (!written) break;
   }
   cancelled.fetch_add(1);
@@ -145,8 +139,7 @@ inline Task<HttpResponse> endless(HttpRequest&) {
   co_return response;
 }
 inline Task<void> send_and_throw(HttpBodyWriter& writer) {
-  auto writing = writer.write("part");
-  static_cast<void>(co_await std::move(writing));
+  static_cast<void>(co_await writer.write("part"));
   throw std::runtime_error("no more");
 }
 inline Task<HttpResponse> cut_short(HttpRequest&) {

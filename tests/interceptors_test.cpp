@@ -14,8 +14,7 @@ using namespace testing_tools;
 
 std::string who(Context& context) { return context.identity().text() + " over " + std::string(context.protocol()); }
 Task<std::string> who_later(Context& context) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
+  co_await context.loop().sleep(1ms);
   co_return context.identity().text();
 }
 
@@ -26,11 +25,11 @@ void ask(const std::string& listen, const TransportOptions& transports, const st
     server.register_handler<who, who_later>();
     EXPECT_OK(server.start());
     Client client(here, {.transports = over});
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
-    AWAIT(at_once, client.call<who>());
+    auto at_once = co_await client.call<who>();
     EXPECT_EQ(at_once, text + " over hawser");
-    AWAIT(later, client.call<who_later>());
+    auto later = co_await client.call<who_later>();
     EXPECT_EQ(later, text);
   }(loop, listen, transports, expected));
 }

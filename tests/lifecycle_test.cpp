@@ -31,8 +31,7 @@ using namespace testing_tools;
 
 inline std::string echo(std::string text) { return text; }
 inline Task<int> work(Context& context, std::uint32_t seconds) {
-  auto sleep = context.loop().sleep(std::chrono::seconds(seconds), context.token());
-  const Result<void> slept = co_await std::move(sleep);
+  const Result<void> slept = co_await context.loop().sleep(std::chrono::seconds(seconds), context.token());
   co_return slept ? 1 : 0;
 }
 
@@ -90,7 +89,7 @@ class RawStream final : transport::StreamSink {
 };
 
 inline Task<std::unique_ptr<RawStream>> connect_raw(Loop& loop, transport::Network& network, std::string address) {
-  AWAIT(stream, network.connect(loop, address, patience));
+  auto stream = co_await network.connect(loop, address, patience);
   if (!stream) {
     ADD_FAILURE() << error_of(stream);
     co_return nullptr;
@@ -115,17 +114,15 @@ TEST_F(VirtualTime, ForeverIsATimeInEveryOption) {
     with.transports.retry_min = forever;
     with.transports.retry_max = forever;
     Client client(loop, over(network, with));
-    AWAIT(connected, client.connect(server->address()));
+    auto connected = co_await client.connect(server->address());
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<echo>("x"));
+    auto reply = co_await client.call<echo>("x");
     EXPECT_EQ(reply, "x");
-    AWAIT(pending, client.send_request<work>(3U));
+    auto pending = co_await client.send_request<work>(3U);
     REQUIRE_OK(pending);
-    auto pause = loop.sleep(1s);
-    co_await pause;
-    auto stopping = server->shut_down(forever);
-    co_await std::move(stopping);
-    AWAIT(done, std::move(*pending));
+    co_await loop.sleep(1s);
+    co_await server->shut_down(forever);
+    auto done = co_await std::move(*pending);
     EXPECT_EQ(done, 1) << "the call was cancelled";
   });
 }
@@ -141,19 +138,18 @@ TEST_F(VirtualTime, ForeverIsATimeInAPool) {
     server->register_handler<echo>();
     REQUIRE_OK(server->start());
     const auto pool = ClientPool::create(loop, server->address(), over(network, options));
-    AWAIT(reply, pool->call<echo>("x"));
+    auto reply = co_await pool->call<echo>("x");
     EXPECT_EQ(reply, "x");
     // The pause before the second attempt is unlimited. It must not be computed as a time in the past.
     const auto dead = ClientPool::create(loop, "nobody:1", over(network, options));
-    AWAIT(none, dead->call<echo>("x"));
+    auto none = co_await dead->call<echo>("x");
     EXPECT_FALSE(none);
     Scope scope;
     scope.spawn([](ClientPool& to_nobody) -> Task<void> {
-      AWAIT(second, to_nobody.call<echo>("x"));
+      auto second = co_await to_nobody.call<echo>("x");
       ADD_FAILURE() << "a second attempt was made";
     }(*dead));
-    auto pause = loop.sleep(1h);
-    co_await pause;
+    co_await loop.sleep(1h);
   });
 }
 
@@ -165,31 +161,26 @@ TEST_F(VirtualTime, AClientThatIgnoresGoawayDoesNotHoldTheServerUp) {
   server->register_handler<echo, work>();
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
-    AWAIT(deaf, connect_raw(loop, *network, server->address()));
+    auto deaf = co_await connect_raw(loop, *network, server->address());
     REQUIRE(deaf);
     deaf->send(wire::encode_hello(usual_hello()));
     Client busy(loop, over(network, ClientOptions()));
-    AWAIT(connected, busy.connect(server->address()));
+    auto connected = co_await busy.connect(server->address());
     REQUIRE_OK(connected);
-    AWAIT(pending, busy.send_request<work>(20U));
+    auto pending = co_await busy.send_request<work>(20U);
     REQUIRE_OK(pending);
-    auto pause = loop.sleep(1s);
-    co_await pause;
+    co_await loop.sleep(1s);
     EXPECT_EQ(server->counters().connections_open, 2U);
     const Time start = loop.now();
     Scope scope;
-    scope.spawn([](Server& own) -> Task<void> {
-      auto stopping = own.shut_down(60s);
-      co_await std::move(stopping);
-    }(*server));
-    AWAIT(gone, eventually(loop, [&] { return deaf->ended(); }));
+    scope.spawn([](Server& own) -> Task<void> { co_await own.shut_down(60s); }(*server));
+    auto gone = co_await eventually(loop, [&] { return deaf->ended(); });
     EXPECT_TRUE(gone);
     EXPECT_LE(loop.now() - start, 2s);
     // The call of the other client continues meanwhile.
-    AWAIT(done, std::move(*pending));
+    auto done = co_await std::move(*pending);
     EXPECT_EQ(done, 1);
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_LE(loop.now() - start, 21s);
   });
 }
@@ -200,25 +191,21 @@ TEST_F(VirtualTime, ASecondStopShortensTheGrace) {
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
     Client client(loop, over(network, ClientOptions()));
-    AWAIT(connected, client.connect(server->address()));
+    auto connected = co_await client.connect(server->address());
     REQUIRE_OK(connected);
     const CallOptions pending_options{.timeout = forever};
-    AWAIT(pending, client.send_request<work>(pending_options, 3600U));
+    auto pending = co_await client.send_request<work>(pending_options, 3600U);
     REQUIRE_OK(pending);
-    AWAIT(begun, eventually(loop, [&] { return server->counters().calls_in_flight == 1; }));
+    auto begun = co_await eventually(loop, [&] { return server->counters().calls_in_flight == 1; });
     EXPECT_TRUE(begun);
     const Time start = loop.now();
-    const auto stop = [](Server& own, Duration grace) -> Task<void> {
-      auto stopping = own.shut_down(grace);
-      co_await std::move(stopping);
-    };
+    const auto stop = [](Server& own, Duration grace) -> Task<void> { co_await own.shut_down(grace); };
     Scope scope;
     scope.spawn(stop(*server, 1h));
     scope.spawn(stop(*server, 1s));
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_LE(loop.now() - start, 3s);
-    AWAIT(done, std::move(*pending));
+    auto done = co_await std::move(*pending);
     EXPECT_EQ(done, 0);
   });
 }
@@ -226,8 +213,7 @@ TEST_F(VirtualTime, ASecondStopShortensTheGrace) {
 TEST_F(VirtualTime, ShutDownBeforeStartIsNotLost) {
   run([&]() -> Task<void> {
     auto server = make_server();
-    auto stopping = server->shut_down();
-    co_await std::move(stopping);
+    co_await server->shut_down();
     const Result<void> started = server->start();
     EXPECT_ERROR(started, cancelled, "stop() was called before the server started");
   });
@@ -285,8 +271,7 @@ inline int halt(bool at_once) {
   return 7;
 }
 inline Task<int> halt_later(Context& context) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
+  co_await context.loop().sleep(1ms);
   stopped_by_handler->stop(1h);
   co_return 8;
 }
@@ -300,16 +285,16 @@ TEST(Stopping, FromAHandler) {
     const std::string address = server.address();
     sync_wait([](std::string to, int how) -> Task<void> {
       Client client;
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       REQUIRE_OK(connected);
       if (how == 2) {
-        AWAIT(reply, client.call<halt_later>());
+        auto reply = co_await client.call<halt_later>();
         EXPECT_EQ(reply, 8);
       } else {
-        AWAIT(reply, client.call<halt>(how == 1));
+        auto reply = co_await client.call<halt>(how == 1);
         EXPECT_EQ(reply, 7);
       }
-      AWAIT(closed, eventually(*Loop::current(), [&] { return !client.connected() || client.going_away(); }));
+      auto closed = co_await eventually(*Loop::current(), [&] { return !client.connected() || client.going_away(); });
       EXPECT_TRUE(closed);
     }(address, way));
     server.stop(1h);  // Returns although a thread of the server was the first to call stop().
@@ -328,10 +313,10 @@ TEST(Stopping, FromAHandlerEndsRun) {
     Client client;
     // Wait until the server listens.
     for (bool connected = false; !connected;) {
-      AWAIT(outcome, client.connect(to));
+      auto outcome = co_await client.connect(to);
       connected = outcome.has_value();
     }
-    AWAIT(reply, client.call<halt>(false));
+    auto reply = co_await client.call<halt>(false);
     EXPECT_EQ(reply, 7);
   }(options.listen));
   runs.join();
@@ -349,30 +334,29 @@ TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
     REQUIRE_OK(server->start());
     std::vector<std::unique_ptr<RawStream>> silent;
     for (int i = 0; i < 4; ++i) {
-      AWAIT(one, connect_raw(loop, *network, server->address()));
+      auto one = co_await connect_raw(loop, *network, server->address());
       REQUIRE(one);
       silent.push_back(std::move(one));
     }
     // A HELLO that is never complete counts as silence, too.
     silent[1]->send(Bytes(wire::encode_hello(usual_hello())).first(5));
     Client client(loop, over(network, ClientOptions()));
-    AWAIT(connected, client.connect(server->address()));
+    auto connected = co_await client.connect(server->address());
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<echo>("x"));
+    auto reply = co_await client.call<echo>("x");
     EXPECT_EQ(reply, "x");
-    AWAIT(evicted, eventually(loop, [&] { return silent[0]->ended(); }));
+    auto evicted = co_await eventually(loop, [&] { return silent[0]->ended(); });
     EXPECT_TRUE(evicted);
     EXPECT_NE(silent[0]->refusal().find("handshakes_max (4)"), std::string::npos) << silent[0]->refusal();
     for (int i = 1; i < 4; ++i) EXPECT_FALSE(silent[static_cast<std::size_t>(i)]->ended()) << i;
     EXPECT_EQ(server->counters().connections_refused, 1U);
     // A client that sends its HELLO late is served.
     silent[3]->send(wire::encode_hello(usual_hello()));
-    AWAIT(greeted, eventually(loop, [&] { return !silent[3]->got().empty(); }));
+    auto greeted = co_await eventually(loop, [&] { return !silent[3]->got().empty(); });
     EXPECT_TRUE(greeted);
     EXPECT_EQ(silent[3]->refusal(), "no refusal");
     silent.clear();
-    auto stopping = server->shut_down(1s);
-    co_await std::move(stopping);
+    co_await server->shut_down(1s);
   });
 }
 
@@ -391,26 +375,24 @@ TEST_F(VirtualTime, UnansweredSelectionsDoNotShutNewClientsOut) {
     hello.offers = {{"simpath", {}}};
     std::vector<std::unique_ptr<RawStream>> unanswering;
     for (int i = 0; i < 3; ++i) {
-      AWAIT(one, connect_raw(loop, *network, server->address()));
+      auto one = co_await connect_raw(loop, *network, server->address());
       REQUIRE(one);
       one->send(wire::encode_hello(hello));
       unanswering.push_back(std::move(one));
     }
-    AWAIT(selected, eventually(loop, [&] {
-            return std::ranges::all_of(unanswering, [](const auto& one) { return !one->got().empty(); });
-          }));
+    auto selected = co_await eventually(
+        loop, [&] { return std::ranges::all_of(unanswering, [](const auto& one) { return !one->got().empty(); }); });
     EXPECT_TRUE(selected);
     Client client(loop, over(network, ClientOptions()));
-    AWAIT(connected, client.connect(server->address()));
+    auto connected = co_await client.connect(server->address());
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<echo>("x"));
+    auto reply = co_await client.call<echo>("x");
     EXPECT_EQ(reply, "x");
-    AWAIT(evicted, eventually(loop, [&] { return unanswering[0]->ended(); }));
+    auto evicted = co_await eventually(loop, [&] { return unanswering[0]->ended(); });
     EXPECT_TRUE(evicted);
     EXPECT_FALSE(unanswering[1]->ended());
     unanswering.clear();
-    auto stopping = server->shut_down(1s);
-    co_await std::move(stopping);
+    co_await server->shut_down(1s);
   });
 }
 
@@ -421,7 +403,7 @@ TEST_F(VirtualTime, AConnectionThatFindsNoRoomIsToldWhy) {
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
     Client client(loop, over(network, ClientOptions()));
-    AWAIT(connected, client.connect(server->address()));
+    auto connected = co_await client.connect(server->address());
     EXPECT_ERROR(connected, overloaded, "handshakes_max (0)");
     EXPECT_EQ(server->counters().connections_refused, 1U);
   });
@@ -444,7 +426,7 @@ TEST(Storm, ClientsThatComeAtOnceAreHeardBeforeMoreAreAccepted) {
       clients.back().send(wire::encode_hello(usual_hello()));
     }
     loop.run([](Loop& here, Server& own) -> Task<void> {
-      AWAIT(all, eventually(here, [&] { return own.counters().connections_open == 400; }));
+      auto all = co_await eventually(here, [&] { return own.counters().connections_open == 400; });
       EXPECT_TRUE(all);
     }(loop, server));
     EXPECT_EQ(server.counters().connections_refused, 0U);
@@ -483,20 +465,20 @@ TEST(Descriptors, WhatThePollerDoesNotTakeIsDropped) {
     loop.run([](Loop& on, Server& own, bool& cannot, std::vector<std::string>& log) -> Task<void> {
       REQUIRE_OK(own.start());
       Client client(on, ClientOptions{});
-      AWAIT(connected, client.connect(own.address()));
+      auto connected = co_await client.connect(own.address());
       REQUIRE_OK(connected);
       cannot = !forbid_epoll_add();
       if (cannot) co_return;
       RawSocket refused = RawSocket::connected_to(own.address());
-      AWAIT(dropped, eventually(on, [&] { return own.counters().connections_refused == 1; }));
+      auto dropped = co_await eventually(on, [&] { return own.counters().connections_refused == 1; });
       EXPECT_TRUE(dropped);
       EXPECT_TRUE(refused.closed_by_peer());
       REQUIRE(!log.empty());
       EXPECT_NE(log.back().find("fs.epoll.max_user_watches"), std::string::npos) << log.back();
       Client late(on, ClientOptions{});
-      AWAIT(failed, late.connect(own.address()));
+      auto failed = co_await late.connect(own.address());
       EXPECT_ERROR(failed, unavailable, "epoll_ctl");
-      AWAIT(reply, client.call<echo>("x"));
+      auto reply = co_await client.call<echo>("x");
       EXPECT_EQ(reply, "x");
     }(loop, server, skipped, lines));
   }).join();
@@ -522,9 +504,9 @@ TEST(ServerLifecycle, AChildsCopyStopsNothing) {
   EXPECT_TRUE(WIFEXITED(status));
   const auto talk = [](std::string address) -> Task<void> {
     Client client;
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<echo>("x"));
+    auto reply = co_await client.call<echo>("x");
     EXPECT_EQ(reply, "x");
   };
   sync_wait(talk(server->address()));

@@ -54,15 +54,13 @@ class LocalTransport : public testing::Test {
     ASSERT_TRUE(started) << error_of(started);
     loop.run([](Server& serving, Loop& on, TransportOptions with, Body& doing) -> Task<void> {
       Client client(on, {.transports = std::move(with)});
-      AWAIT(connected, client.connect(serving.address()));
+      auto connected = co_await client.connect(serving.address());
       REQUIRE_OK(connected);
       {
-        auto task = doing(client);
-        co_await std::move(task);
+        co_await doing(client);
       }
       client.close();
-      auto stopping = serving.shut_down(1s);
-      co_await std::move(stopping);
+      co_await serving.shut_down(1s);
     }(server, loop, std::move(client_has), body));
   }
 
@@ -76,18 +74,18 @@ TEST_F(LocalTransport, CarriesCalls) {
     EXPECT_TRUE(client.fallback_reasons().empty());
     for (const std::size_t bytes : {0U, 100U, 100'000U, 8U << 20}) {
       const std::string text = text_of(bytes);
-      AWAIT(reply, client.call<echo_locally>(text));
+      auto reply = co_await client.call<echo_locally>(text);
       REQUIRE_OK(reply);
       EXPECT_TRUE(*reply == text);
     }
     std::vector<PendingCall<echo_locally>> pending;
     for (int i = 0; i < 100; ++i) {
-      AWAIT(sent, client.send_request<echo_locally>("many at once"));
+      auto sent = co_await client.send_request<echo_locally>("many at once");
       REQUIRE_OK(sent);
       pending.push_back(std::move(*sent));
     }
     for (PendingCall<echo_locally>& one : pending) {
-      AWAIT(reply, std::move(one));
+      auto reply = co_await std::move(one);
       EXPECT_OK(reply);
     }
   });
@@ -133,10 +131,10 @@ TEST_F(LocalTransport, IsEnabledByOneLine) {
   loop.run([](Server& serving, Loop& on) -> Task<void> {
     Client client(on);
     client.enable(local());
-    AWAIT(connected, client.connect(serving.address()));
+    auto connected = co_await client.connect(serving.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "local");
-    AWAIT(reply, client.call<echo_locally>("hi"));
+    auto reply = co_await client.call<echo_locally>("hi");
     EXPECT_OK(reply);
   }(server, loop));
 }

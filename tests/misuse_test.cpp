@@ -19,14 +19,14 @@ using namespace testing_tools;
 std::string_view echo(std::string_view text) { return text; }
 Task<void> count(Writer<int> writer) {
   for (int i = 0; i < 10; ++i) {
-    AWAIT(written, writer.write(i));
+    auto written = co_await writer.write(i);
     if (!written) co_return;
   }
 }
 Task<int> sum(Reader<int> reader) {
   int total = 0;
   for (;;) {
-    AWAIT(item, reader.next());
+    auto item = co_await reader.next();
     if (!item || !*item) co_return total;
     total += **item;
   }
@@ -46,7 +46,7 @@ class Misuse : public ::testing::Test {
   // Connects in a sync_wait() of its own.
   void connect(Client& client) {
     sync_wait([](Client& one, std::string address) -> Task<void> {
-      AWAIT(connected, one.connect(address));
+      auto connected = co_await one.connect(address);
       EXPECT_OK(connected);
     }(client, server.address()));
   }
@@ -55,10 +55,9 @@ class Misuse : public ::testing::Test {
     Loop loop;
     loop.run([](std::string address, Body use) -> Task<void> {
       Client client(client_options());
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
-      auto using_it = use(client);
-      co_await std::move(using_it);
+      co_await use(client);
     }(server.address(), std::move(body)));
   }
 
@@ -66,11 +65,11 @@ class Misuse : public ::testing::Test {
 };
 
 Task<void> expect_call_fails(Client& client, ErrorCode code, std::string_view text) {
-  AWAIT(reply, client.call<echo>("hi"));
+  auto reply = co_await client.call<echo>("hi");
   EXPECT_TRUE(is_error(reply, code, text));
-  AWAIT(sent, client.send_request<echo>("hi"));
+  auto sent = co_await client.send_request<echo>("hi");
   EXPECT_TRUE(is_error(sent, code, text));
-  AWAIT(opened, client.open<count>());
+  auto opened = co_await client.open<count>();
   EXPECT_TRUE(is_error(opened, code, text));
 }
 
@@ -79,12 +78,11 @@ TEST_F(Misuse, AClientIsUsedUnderTwoSyncWaits) {
   connect(client);
   EXPECT_FALSE(client.connected());
   sync_wait([](Client& one, std::string address) -> Task<void> {
-    auto refused = expect_call_fails(one, ErrorCode::not_sent, "within one sync_wait()");
-    co_await std::move(refused);
+    co_await expect_call_fails(one, ErrorCode::not_sent, "within one sync_wait()");
     // The client may be connected on the loop that runs now.
-    AWAIT(connected, one.connect(address));
+    auto connected = co_await one.connect(address);
     REQUIRE_OK(connected);
-    AWAIT(reply, one.call<echo>("hello"));
+    auto reply = co_await one.call<echo>("hello");
     EXPECT_EQ(reply, "hello");
   }(client, server.address()));
 }
@@ -94,9 +92,9 @@ TEST_F(Misuse, ALoopIsDestroyedBeforeItsClientAndPool) {
   Client client(*loop, client_options());
   auto pool = ClientPool::create(*loop, server.address(), {.client = client_options()});
   loop->run([](Client& one, ClientPool& other, std::string address) -> Task<void> {
-    AWAIT(connected, one.connect(address));
+    auto connected = co_await one.connect(address);
     EXPECT_OK(connected);
-    AWAIT(reply, other.call<echo>(std::string("hello")));
+    auto reply = co_await other.call<echo>(std::string("hello"));
     EXPECT_EQ(reply, "hello");
   }(client, *pool, server.address()));
   EXPECT_EQ(pool->connections(), 1U);
@@ -104,7 +102,7 @@ TEST_F(Misuse, ALoopIsDestroyedBeforeItsClientAndPool) {
   EXPECT_FALSE(client.connected());
   EXPECT_EQ(pool->connections(), 0U);
   sync_wait([](ClientPool& other) -> Task<void> {
-    AWAIT(reply, other.call<echo>(std::string("hello")));
+    auto reply = co_await other.call<echo>(std::string("hello"));
     EXPECT_ERROR(reply, unavailable, "the loop of this pool has ended");
   }(*pool));
 }
@@ -115,16 +113,15 @@ TEST_F(Misuse, AClientAndAPoolAreUsedFromAnotherLoop) {
   auto pool = ClientPool::create(loop, server.address(), {.client = client_options()});
   const std::string address = server.address();
   loop.run([](Client& one, std::string to) -> Task<void> {
-    AWAIT(connected, one.connect(to));
+    auto connected = co_await one.connect(to);
     EXPECT_OK(connected);
   }(client, address));
   const auto use = [&] {
     sync_wait([](Client& one, ClientPool& other, std::string to) -> Task<void> {
-      auto refused = expect_call_fails(one, ErrorCode::invalid_argument, "another loop");
-      co_await std::move(refused);
-      AWAIT(connected, one.connect(to));
+      co_await expect_call_fails(one, ErrorCode::invalid_argument, "another loop");
+      auto connected = co_await one.connect(to);
       EXPECT_ERROR(connected, invalid_argument, "another loop");
-      AWAIT(reply, other.call<echo>(std::string("hello")));
+      auto reply = co_await other.call<echo>(std::string("hello"));
       EXPECT_ERROR(reply, invalid_argument, "another loop");
     }(client, *pool, address));
   };
@@ -135,7 +132,7 @@ TEST_F(Misuse, AClientAndAPoolAreUsedFromAnotherLoop) {
     co_return;
   }(use));
   loop.run([](Client& one) -> Task<void> {
-    AWAIT(reply, one.call<echo>("hello"));
+    auto reply = co_await one.call<echo>("hello");
     EXPECT_EQ(reply, "hello");
   }(client));
 }
@@ -148,60 +145,58 @@ TEST_F(Misuse, APoolIsDestroyedWhileARequestWaitsForAConnection) {
     int refused = 0;
     for (int i = 0; i < 3; ++i) {
       scope.spawn([](ClientPool& own, int& failed) -> Task<void> {
-        AWAIT(reply, own.call<echo>(std::string("hello")));
+        auto reply = co_await own.call<echo>(std::string("hello"));
         EXPECT_ERROR(reply, unavailable, "the pool was destroyed");
         ++failed;
       }(*pool, refused));
     }
-    auto pause = Loop::current()->sleep(5ms);
-    co_await pause;
+    co_await Loop::current()->sleep(5ms);
     pool.reset();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(refused, 3);
   }());
 }
 
 TEST_F(Misuse, AReaderIsUsedAfterFinish) {
   run_connected([](Client& client) -> Task<void> {
-    AWAIT(opened, client.open<count>());
+    auto opened = co_await client.open<count>();
     REQUIRE_OK(opened);
     auto reader = opened->reader();
-    AWAIT(finished, opened->finish());
+    auto finished = co_await opened->finish();
     EXPECT_OK(finished);
     // The items before the end can be read, and then the end.
     for (int i = 0; i < 10; ++i) {
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       REQUIRE_OK(item);
       EXPECT_EQ(*item, i);
     }
-    AWAIT(end, reader.next());
+    auto end = co_await reader.next();
     REQUIRE_OK(end);
     EXPECT_EQ(*end, std::nullopt);
 
     auto late = opened->reader();
-    AWAIT(none, late.next());
+    auto none = co_await late.next();
     EXPECT_ERROR(none, invalid_argument, "after finish()");
-    AWAIT(again, opened->finish());
+    auto again = co_await opened->finish();
     EXPECT_ERROR(again, invalid_argument, "await it once");
   });
 }
 
 TEST_F(Misuse, AWriterIsUsedAfterFinish) {
   run_connected([](Client& client) -> Task<void> {
-    AWAIT(opened, client.open<sum>());
+    auto opened = co_await client.open<sum>();
     REQUIRE_OK(opened);
     auto writer = opened->writer();
-    AWAIT(written, writer.write(7));
+    auto written = co_await writer.write(7);
     EXPECT_OK(written);
-    AWAIT(finished, opened->finish());
+    auto finished = co_await opened->finish();
     EXPECT_EQ(finished, 7);
-    AWAIT(late, writer.write(8));
+    auto late = co_await writer.write(8);
     EXPECT_ERROR(late, cancelled, "the call has ended");
     writer.end();
     auto none = opened->writer();
     none.end();
-    AWAIT(never, none.write(9));
+    auto never = co_await none.write(9);
     EXPECT_ERROR(never, invalid_argument, "after finish()");
   });
 }
@@ -211,30 +206,30 @@ TEST_F(Misuse, ReadersAndWritersOutliveADroppedCall) {
     Reader<int> reader;
     Writer<int> writer;
     {
-      AWAIT(reading, client.open<count>());
-      AWAIT(writing, client.open<sum>());
+      auto reading = co_await client.open<count>();
+      auto writing = co_await client.open<sum>();
       REQUIRE(reading && writing);
       reader = reading->reader();
       writer = writing->writer();
     }
     Result<std::optional<int>> item;
     do {
-      AWAIT(next, reader.next());
+      auto next = co_await reader.next();
       item = std::move(next);
     } while (item && *item);
     EXPECT_ERROR(item, cancelled, "call dropped");
-    AWAIT(written, writer.write(1));
+    auto written = co_await writer.write(1);
     EXPECT_ERROR(written, cancelled, "call dropped");
   });
 }
 
 TEST_F(Misuse, APendingCallIsAwaitedTwice) {
   run_connected([](Client& client) -> Task<void> {
-    AWAIT(sent, client.send_request<echo>("hello"));
+    auto sent = co_await client.send_request<echo>("hello");
     REQUIRE_OK(sent);
-    AWAIT(first, std::move(*sent));
+    auto first = co_await std::move(*sent);
     EXPECT_EQ(first, "hello");
-    AWAIT(second, std::move(*sent));
+    auto second = co_await std::move(*sent);
     EXPECT_ERROR(second, invalid_argument, "await it once");
   });
 }
@@ -247,11 +242,11 @@ void use_from_another_thread(const std::string& address, Use use) {
   Loop loop;
   loop.run([](Loop& here, std::string to, Use from_there) -> Task<void> {
     auto client = std::make_unique<Client>(client_options());
-    AWAIT(connected, client->connect(to));
+    auto connected = co_await client->connect(to);
     REQUIRE_OK(connected);
-    AWAIT(pending, client->send_request<echo>("hello"));
+    auto pending = co_await client->send_request<echo>("hello");
     REQUIRE_OK(pending);
-    AWAIT(streaming, client->open<sum>());
+    auto streaming = co_await client->open<sum>();
     REQUIRE_OK(streaming);
     std::optional<PendingCall<echo>> call(std::move(*pending));
     std::thread([&] { from_there(client, call, *streaming); }).join();
@@ -276,7 +271,7 @@ TEST_F(MisuseDeathTest, AnotherThreadUsesWhatALoopOwns) {
                                        [](auto& client, Call&, Streaming&) {
                                          Scope scope;
                                          scope.spawn([](Client& one) -> Task<void> {
-                                           AWAIT(reply, one.call<echo>("hello"));
+                                           auto reply = co_await one.call<echo>("hello");
                                            EXPECT_OK(reply);
                                          }(*client));
                                        }),
@@ -285,7 +280,7 @@ TEST_F(MisuseDeathTest, AnotherThreadUsesWhatALoopOwns) {
                                        [](auto&, Call& call, Streaming&) {
                                          Scope scope;
                                          scope.spawn([](PendingCall<echo> one) -> Task<void> {
-                                           AWAIT(reply, std::move(one));
+                                           auto reply = co_await std::move(one);
                                            EXPECT_OK(reply);
                                          }(std::move(*call)));
                                        }),
@@ -294,7 +289,7 @@ TEST_F(MisuseDeathTest, AnotherThreadUsesWhatALoopOwns) {
                                        [](auto&, Call&, Streaming& one) {
                                          Scope scope;
                                          scope.spawn([](Writer<int> writer) -> Task<void> {
-                                           AWAIT(written, writer.write(1));
+                                           auto written = co_await writer.write(1);
                                            EXPECT_OK(written);
                                          }(one.writer()));
                                        }),
@@ -344,8 +339,8 @@ TEST(LoopsWithPauses, ALongPauseEndsTheConnectionWithTheReason) {
   // Again, if a machine that is paused here lets the server lose patience before the pause.
   while (!client.connected() || pool->connections() == 0) {
     loop.run([](Client& one, ClientPool& other, std::string to) -> Task<void> {
-      AWAIT(connected, one.connect(to));
-      AWAIT(reply, other.call<echo>("hello"));
+      auto connected = co_await one.connect(to);
+      auto reply = co_await other.call<echo>("hello");
     }(client, *pool, server.address()));
   }
   const std::uint64_t before = server.counters().connections_accepted;
@@ -362,10 +357,10 @@ TEST(LoopsWithPauses, ALongPauseEndsTheConnectionWithTheReason) {
   });
   closed.wait(false);
   loop.run([](Client& one, ClientPool& other) -> Task<void> {
-    AWAIT(reply, one.call<echo>("hello"));
+    auto reply = co_await one.call<echo>("hello");
     EXPECT_ERROR(reply, not_sent, "ms and answered no ping in that time");
     // A pool makes another connection. Its server may be too impatient for it, too, but it is tried.
-    AWAIT(pooled, other.call<echo>("hello"));
+    auto pooled = co_await other.call<echo>("hello");
     EXPECT_TRUE(pooled || pooled.error().code != ErrorCode::internal) << error_of(pooled);
   }(client, *pool));
   EXPECT_GT(server.counters().connections_accepted, before);
@@ -384,30 +379,24 @@ struct Owner {
     return 1;
   }
   Task<int> shut_down() {
-    auto stopping = server->shut_down(10ms);
-    co_await std::move(stopping);
+    co_await server->shut_down(10ms);
     co_return 1;
   }
   Task<int> shut_down_for_ever(Context& context, int suspensions) {
     for (int i = 0; i < suspensions; ++i) {
-      auto pause = context.loop().sleep(1ms);
-      co_await pause;
+      co_await context.loop().sleep(1ms);
     }
-    auto stopping = server->shut_down(forever);
-    co_await std::move(stopping);
+    co_await server->shut_down(forever);
     co_return 1;
   }
   // The coroutine is resumed for the last time by the end of another coroutine.
   Task<int> shut_down_later(Context& context) {
-    auto pause = context.loop().sleep(1ms, context.token());
-    static_cast<void>(co_await std::move(pause));
-    auto stopping = server->shut_down(forever);
-    co_await std::move(stopping);
+    static_cast<void>(co_await context.loop().sleep(1ms, context.token()));
+    co_await server->shut_down(forever);
     co_return 1;
   }
   Task<int> destroy_later(Context& context) {
-    auto pause = context.loop().sleep(1ms);
-    co_await pause;
+    co_await context.loop().sleep(1ms);
     server.reset();
     co_return 1;
   }
@@ -423,12 +412,11 @@ TEST(MisuseOfServers, AHandlerAwaitsTheShutDownOfItsServer) {
   ASSERT_TRUE(started) << error_of(started);
   loop.run([](Owner& own) -> Task<void> {
     Client client(client_options());
-    AWAIT(connected, client.connect(own.server->address()));
+    auto connected = co_await client.connect(own.server->address());
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<&Owner::shut_down>());
+    auto reply = co_await client.call<&Owner::shut_down>();
     EXPECT_FALSE(reply);
-    auto stopping = own.server->shut_down(10ms);
-    co_await std::move(stopping);
+    co_await own.server->shut_down(10ms);
     EXPECT_EQ(own.server->counters().calls_in_flight, 0U);
     EXPECT_EQ(own.server->counters().connections_open, 0U);
   }(owner));
@@ -444,17 +432,16 @@ TEST(MisuseOfServers, AHandlerAwaitsTheShutDownOfItsServerForEver) {
   ASSERT_TRUE(started) << error_of(started);
   loop.run([](Owner& own) -> Task<void> {
     Client client(client_options());
-    AWAIT(connected, client.connect(own.server->address()));
+    auto connected = co_await client.connect(own.server->address());
     REQUIRE_OK(connected);
     for (const int suspensions : {0, 1, 2}) {
-      AWAIT(reply, client.call<&Owner::shut_down_for_ever>(suspensions));
+      auto reply = co_await client.call<&Owner::shut_down_for_ever>(suspensions);
       EXPECT_ERROR(reply, internal, "shut_down(forever) is awaited by a handler");
     }
-    AWAIT(later, client.call<&Owner::shut_down_later>());
+    auto later = co_await client.call<&Owner::shut_down_later>();
     EXPECT_ERROR(later, internal, "shut_down(forever) is awaited by a handler");
     client.close();
-    auto stopping = own.server->shut_down(forever);
-    co_await std::move(stopping);
+    co_await own.server->shut_down(forever);
     EXPECT_EQ(own.server->counters().connections_open, 0U);
   }(owner));
 }
@@ -468,9 +455,9 @@ void call_on_own_threads(HandlerOptions options, std::string_view expected) {
   ASSERT_TRUE(started) << error_of(started);
   sync_wait([](std::string address, std::string_view text) -> Task<void> {
     Client client(client_options());
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<handler>());
+    auto reply = co_await client.call<handler>();
     EXPECT_ERROR(reply, internal, text);
   }(owner.server->address(), expected));
 }
@@ -494,9 +481,9 @@ TEST(MisuseOfServers, AnOffloadedHandlerStopsAnotherServer) {
     });
     sync_wait([](std::string address) -> Task<void> {
       Client client(client_options());
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
-      AWAIT(reply, client.call<&Owner::stop>());
+      auto reply = co_await client.call<&Owner::stop>();
       EXPECT_OK(reply);
     }(one.address()));
     meanwhile.join();
@@ -522,8 +509,8 @@ void call_on_the_callers_loop() {
   if (!owner.server->start()) return;
   loop.run([](std::string address) -> Task<void> {
     Client client(client_options());
-    AWAIT(connected, client.connect(address));
-    AWAIT(reply, client.call<handler>());
+    auto connected = co_await client.connect(address);
+    auto reply = co_await client.call<handler>();
   }(owner.server->address()));
 }
 
@@ -545,16 +532,13 @@ void destroy_by_callback(bool at_the_end_of_the_grace) {
   const auto background = [&owner, at_the_end_of_the_grace](Background given) -> Task<void> {
     const std::stop_callback destroys(at_the_end_of_the_grace ? given.token : given.stopping,
                                       [&owner] { owner.server.reset(); });
-    auto sleep = Loop::current()->sleep(1h);
-    co_await sleep;
+    co_await Loop::current()->sleep(1h);
   };
   static_cast<void>(owner.server->spawn(background));
   if (!owner.server->start()) return;
   loop.run([](Loop& on, Owner& own) -> Task<void> {
-    auto pause = on.sleep(10ms);
-    co_await pause;
-    auto stopping = own.server->shut_down(1ms);
-    co_await std::move(stopping);
+    co_await on.sleep(10ms);
+    co_await own.server->shut_down(1ms);
   }(loop, owner));
 }
 

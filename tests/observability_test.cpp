@@ -21,8 +21,7 @@ using namespace testing_tools;
 
 int throws_at_once() { throw std::runtime_error("the password is 1234"); }
 Task<int> throws_later(Context& context) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
+  co_await context.loop().sleep(1ms);
   throw std::runtime_error("the password is 1234");
 }
 int blocks(std::uint32_t ms) {
@@ -89,10 +88,10 @@ TEST_F(Observability, ExceptionsAreLoggedWithTheirMethodAndKeptFromTheCaller) {
     run([&]() -> Task<void> {
       REQUIRE_OK(server.start());
       Client client(loop, over(network, ClientOptions()));
-      AWAIT(connected, client.connect(server.address()));
+      auto connected = co_await client.connect(server.address());
       REQUIRE_OK(connected);
-      AWAIT(at_once, client.call<throws_at_once>());
-      AWAIT(later, client.call<throws_later>());
+      auto at_once = co_await client.call<throws_at_once>();
+      auto later = co_await client.call<throws_later>();
       for (const Result<int>* const result : {&at_once, &later}) {
         if (sends_texts) {
           EXPECT_ERROR(*result, internal, "the handler threw an exception: the password is 1234");
@@ -102,8 +101,7 @@ TEST_F(Observability, ExceptionsAreLoggedWithTheirMethodAndKeptFromTheCaller) {
         }
       }
       client.close();
-      auto stopping = server.shut_down(1s);
-      co_await std::move(stopping);
+      co_await server.shut_down(1s);
     });
     EXPECT_EQ(lines.count(LogLevel::error, "") - before, 2U) << lines.all();
   }
@@ -116,26 +114,25 @@ TEST_F(Observability, ConnectionsAndStopsAreLogged) {
   run([&]() -> Task<void> {
     REQUIRE_OK(server.start());
     Client client(loop, over(network, ClientOptions()));
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(lines.count(LogLevel::info, "connected to " + server.address() + " over sim"), 1U) << lines.all();
-    AWAIT(opened, eventually(loop, [&] { return server.counters().connections_open == 1; }));
+    auto opened = co_await eventually(loop, [&] { return server.counters().connections_open == 1; });
     EXPECT_TRUE(opened);
     EXPECT_EQ(lines.count(LogLevel::info, " opened over sim"), 1U) << lines.all();
     client.close();
     EXPECT_EQ(lines.count(LogLevel::debug, "connection to " + server.address() + " ended: the client was closed"), 1U)
         << lines.all();
-    AWAIT(closed, eventually(loop, [&] { return server.counters().connections_open == 0; }));
+    auto closed = co_await eventually(loop, [&] { return server.counters().connections_open == 0; });
     EXPECT_TRUE(closed);
     EXPECT_EQ(lines.count(LogLevel::info, " closed: "), 1U) << lines.all();
-    AWAIT(again, client.connect(server.address()));
+    auto again = co_await client.connect(server.address());
     REQUIRE_OK(again);
-    auto stopping = server.shut_down(1s);
-    co_await std::move(stopping);
+    co_await server.shut_down(1s);
     EXPECT_EQ(lines.count(LogLevel::info, "the server at " + server.address() + " stops: 0 calls in flight"), 1U)
         << lines.all();
     EXPECT_EQ(lines.count(LogLevel::info, "the server at " + server.address() + " has stopped"), 1U) << lines.all();
-    AWAIT(lost, eventually(loop, [&] { return !client.connected(); }));
+    auto lost = co_await eventually(loop, [&] { return !client.connected(); });
     EXPECT_TRUE(lost);
     EXPECT_EQ(lines.count(LogLevel::info, "connection to " + server.address() + " ended: "), 1U) << lines.all();
   });
@@ -164,8 +161,7 @@ TEST_F(Observability, LinesThatPeersCauseAreLimited) {
     EXPECT_EQ(lines.count(LogLevel::info, "a line"), rpc::LimitedLog::lines_max);
     log.write(loop, LogLevel::error, [] { return std::string("of another level"); });
     EXPECT_EQ(lines.count(LogLevel::error, "of another level"), 1U);
-    auto pause = loop.sleep(rpc::LimitedLog::interval);
-    co_await pause;
+    co_await loop.sleep(rpc::LimitedLog::interval);
     log.write(loop, LogLevel::info, [] { return std::string("a later line"); });
     EXPECT_EQ(lines.count(LogLevel::info, "a later line (980 similar lines before this were omitted)"), 1U)
         << lines.all();
@@ -182,9 +178,9 @@ TEST(BlockedLoops, AreLoggedWithTheMethodThatWasCalled) {
     ASSERT_TRUE(server.start());
     sync_wait([](std::string address) -> Task<void> {
       Client client;
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
-      AWAIT(done, client.call<blocks>(50U));
+      auto done = co_await client.call<blocks>(50U);
       EXPECT_OK(done);
     }(server.address()));
     server.stop(1s);
@@ -202,8 +198,7 @@ TEST(BlockedLoops, AreLoggedWithoutACallAndOnceASecond) {
   loop.run([](Loop& own) -> Task<void> {
     for (int i = 0; i < 3; ++i) {
       std::this_thread::sleep_for(20ms);
-      auto pause = own.sleep(1us);
-      co_await pause;
+      co_await own.sleep(1us);
     }
   }(loop));
   EXPECT_GE(lines.count(LogLevel::warning, "a coroutine, a timer or posted work has blocked it"), 1U) << lines.all();

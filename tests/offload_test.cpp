@@ -58,21 +58,21 @@ class OffloadedCalls : public ::testing::Test {
   }
   Task<std::unique_ptr<Client>> connect() {
     auto client = std::make_unique<Client>(ClientOptions{.transports = {.required = "stream"}});
-    AWAIT(connected, client->connect(server->address()));
+    auto connected = co_await client->connect(server->address());
     EXPECT_OK(connected);
     co_return client;
   }
   Task<std::vector<PendingCall<&Jobs::work>>> send(Client& client, int first, int count, CallOptions options = {}) {
     std::vector<PendingCall<&Jobs::work>> pending;
     for (int i = 0; i < count; ++i) {
-      AWAIT(sent, client.send_request<&Jobs::work>(options, first + i));
+      auto sent = co_await client.send_request<&Jobs::work>(options, first + i);
       EXPECT_OK(sent);
       if (sent) pending.push_back(std::move(*sent));
     }
     co_return pending;
   }
   Task<void> wait_in_flight(std::size_t count) {
-    AWAIT(reached, eventually(loop(), [&] { return server->counters().calls_in_flight == count; }));
+    auto reached = co_await eventually(loop(), [&] { return server->counters().calls_in_flight == count; });
     EXPECT_TRUE(reached) << server->counters().calls_in_flight;
   }
 
@@ -86,43 +86,37 @@ class OffloadedCalls : public ::testing::Test {
 TEST_F(OffloadedCalls, OfACallerThatHasGoneDoNotRun) {
   start();
   loop().run([](OffloadedCalls& self) -> Task<void> {
-    AWAIT(client, self.connect());
-    AWAIT(other, self.connect());
-    AWAIT(running, self.send(*client, 1, 1));
-    AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
+    auto client = co_await self.connect();
+    auto other = co_await self.connect();
+    auto running = co_await self.send(*client, 1, 1);
+    auto started = co_await eventually(self.loop(), [&] { return self.jobs.count() == 1; });
     EXPECT_TRUE(started);
     // Calls that are cancelled, past their deadline, or of a connection that has ended leave the queue at once.
     {
-      AWAIT(dropped, self.send(*client, 100, 5));
-      auto all = self.wait_in_flight(6);
-      co_await std::move(all);
+      auto dropped = co_await self.send(*client, 100, 5);
+      co_await self.wait_in_flight(6);
     }
-    auto without_dropped = self.wait_in_flight(1);
-    co_await std::move(without_dropped);
-    AWAIT(late, self.send(*client, 200, 5, {.timeout = 1ms}));
+    co_await self.wait_in_flight(1);
+    auto late = co_await self.send(*client, 200, 5, {.timeout = 1ms});
     for (auto& one : late) {
-      AWAIT(reply, std::move(one));
+      auto reply = co_await std::move(one);
       EXPECT_ERROR(reply, deadline_exceeded, "");
     }
-    auto without_late = self.wait_in_flight(1);
-    co_await std::move(without_late);
-    AWAIT(lost, self.send(*other, 300, 5));
-    auto with_lost = self.wait_in_flight(6);
-    co_await std::move(with_lost);
+    co_await self.wait_in_flight(1);
+    auto lost = co_await self.send(*other, 300, 5);
+    co_await self.wait_in_flight(6);
     other->close();
-    auto without_lost = self.wait_in_flight(1);
-    co_await std::move(without_lost);
-    AWAIT(gone, eventually(self.loop(), [&] { return self.server->counters().connections_open == 1; }));
+    co_await self.wait_in_flight(1);
+    auto gone = co_await eventually(self.loop(), [&] { return self.server->counters().connections_open == 1; });
     EXPECT_TRUE(gone);
 
     self.jobs.opened.set_value();
-    AWAIT(reply, std::move(running.front()));
+    auto reply = co_await std::move(running.front());
     EXPECT_EQ(reply, 1);
-    AWAIT(after, client->call<&Jobs::work>(2));
+    auto after = co_await client->call<&Jobs::work>(2);
     EXPECT_EQ(after, 2);
     EXPECT_EQ(self.jobs.order(), (std::vector<int>{1, 2}));
-    auto stopping = self.server->shut_down(patience);
-    co_await std::move(stopping);
+    co_await self.server->shut_down(patience);
     EXPECT_EQ(self.server->counters().calls_in_flight, 0U);
   }(*this));
 }
@@ -130,20 +124,18 @@ TEST_F(OffloadedCalls, OfACallerThatHasGoneDoNotRun) {
 TEST_F(OffloadedCalls, OfSeveralConnectionsTakeTurns) {
   start();
   loop().run([](OffloadedCalls& self) -> Task<void> {
-    AWAIT(client, self.connect());
-    AWAIT(other, self.connect());
-    AWAIT(running, self.send(*client, 1, 1));
-    AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
+    auto client = co_await self.connect();
+    auto other = co_await self.connect();
+    auto running = co_await self.send(*client, 1, 1);
+    auto started = co_await eventually(self.loop(), [&] { return self.jobs.count() == 1; });
     EXPECT_TRUE(started);
-    AWAIT(many, self.send(*client, 100, 4));
-    auto first = self.wait_in_flight(5);
-    co_await std::move(first);
-    AWAIT(few, self.send(*other, 200, 2));
-    auto second = self.wait_in_flight(7);
-    co_await std::move(second);
+    auto many = co_await self.send(*client, 100, 4);
+    co_await self.wait_in_flight(5);
+    auto few = co_await self.send(*other, 200, 2);
+    co_await self.wait_in_flight(7);
     self.jobs.opened.set_value();
     for (auto& one : many) {
-      AWAIT(reply, std::move(one));
+      auto reply = co_await std::move(one);
       EXPECT_OK(reply);
     }
     EXPECT_EQ(self.jobs.order(), (std::vector<int>{1, 100, 200, 101, 201, 102, 103}));
@@ -156,16 +148,15 @@ TEST_F(OffloadedCalls, OfABusyConnectionWaitByDefault) {
   EXPECT_GE(LoopOptions().offload_queue_max / 2, ServerOptions().calls_per_connection_max);
   loop().run([](OffloadedCalls& self) -> Task<void> {
     constexpr int calls = 2000;
-    AWAIT(client, self.connect());
-    AWAIT(other, self.connect());
-    AWAIT(many, self.send(*client, 1, calls));
-    AWAIT(more, self.send(*other, calls, calls));
-    auto accepted = self.wait_in_flight(2 * calls);
-    co_await std::move(accepted);
+    auto client = co_await self.connect();
+    auto other = co_await self.connect();
+    auto many = co_await self.send(*client, 1, calls);
+    auto more = co_await self.send(*other, calls, calls);
+    co_await self.wait_in_flight(2 * calls);
     self.jobs.opened.set_value();
     for (auto* const all : {&many, &more}) {
       for (auto& one : *all) {
-        AWAIT(reply, std::move(one));
+        auto reply = co_await std::move(one);
         EXPECT_OK(reply);
       }
     }
@@ -175,27 +166,26 @@ TEST_F(OffloadedCalls, OfABusyConnectionWaitByDefault) {
 TEST_F(OffloadedCalls, OfOneConnectionLeavePlacesForOthers) {
   start(8);
   loop().run([](OffloadedCalls& self) -> Task<void> {
-    AWAIT(client, self.connect());
-    AWAIT(other, self.connect());
-    AWAIT(running, self.send(*client, 1, 1));
-    AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
+    auto client = co_await self.connect();
+    auto other = co_await self.connect();
+    auto running = co_await self.send(*client, 1, 1);
+    auto started = co_await eventually(self.loop(), [&] { return self.jobs.count() == 1; });
     EXPECT_TRUE(started);
-    AWAIT(many, self.send(*client, 100, 10));
+    auto many = co_await self.send(*client, 100, 10);
     // Half of the queue's places; further calls are refused while these wait.
     for (int i = 4; i < 10; ++i) {
-      AWAIT(refused, std::move(many[static_cast<std::size_t>(i)]));
+      auto refused = co_await std::move(many[static_cast<std::size_t>(i)]);
       EXPECT_ERROR(refused, overloaded, "half of the free places of offload_queue_max");
     }
-    AWAIT(few, self.send(*other, 200, 2));
-    auto accepted = self.wait_in_flight(7);
-    co_await std::move(accepted);
+    auto few = co_await self.send(*other, 200, 2);
+    co_await self.wait_in_flight(7);
     self.jobs.opened.set_value();
     for (auto& one : few) {
-      AWAIT(reply, std::move(one));
+      auto reply = co_await std::move(one);
       EXPECT_OK(reply);
     }
     for (int i = 0; i < 4; ++i) {
-      AWAIT(reply, std::move(many[static_cast<std::size_t>(i)]));
+      auto reply = co_await std::move(many[static_cast<std::size_t>(i)]);
       EXPECT_OK(reply);
     }
   }(*this));
@@ -205,13 +195,12 @@ TEST_F(OffloadedCalls, OfOneConnectionLeavePlacesForOthers) {
 TEST_F(OffloadedCalls, ThatWaitDoNotDelayTheEndOfTheServer) {
   start();
   loop().run([](OffloadedCalls& self) -> Task<void> {
-    AWAIT(client, self.connect());
-    AWAIT(running, self.send(*client, 1, 1));
-    AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
+    auto client = co_await self.connect();
+    auto running = co_await self.send(*client, 1, 1);
+    auto started = co_await eventually(self.loop(), [&] { return self.jobs.count() == 1; });
     EXPECT_TRUE(started);
-    AWAIT(waiting, self.send(*client, 100, 5));
-    auto accepted = self.wait_in_flight(6);
-    co_await std::move(accepted);
+    auto waiting = co_await self.send(*client, 100, 5);
+    co_await self.wait_in_flight(6);
     self.jobs.opened.set_value();
     self.server.reset();
     for (const int number : self.jobs.order()) EXPECT_LT(number, 106);
@@ -223,16 +212,15 @@ TEST_F(OffloadedCalls, AskForTheirTokenWhileTheyAreCancelled) {
   start();
   jobs.opened.set_value();
   loop().run([](OffloadedCalls& self) -> Task<void> {
-    AWAIT(client, self.connect());
+    auto client = co_await self.connect();
     for (int i = 0; i < 200; ++i) {
       const CallOptions reply_options{.timeout = std::chrono::microseconds(20 * i)};
-      AWAIT(reply, client->call<&Jobs::watch>(reply_options, i));
+      auto reply = co_await client->call<&Jobs::watch>(reply_options, i);
       if (!reply) {
         EXPECT_ERROR(reply, deadline_exceeded, "");
       }
     }
-    auto none = self.wait_in_flight(0);
-    co_await std::move(none);
+    co_await self.wait_in_flight(0);
   }(*this));
 }
 

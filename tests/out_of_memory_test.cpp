@@ -78,10 +78,9 @@ class OutOfMemory : public ::testing::Test {
   void run(Body body) {
     loop.run([&]() -> Task<void> {
       REQUIRE_OK(server.start());
-      AWAIT(connected, client.connect(server.address()));
+      auto connected = co_await client.connect(server.address());
       REQUIRE_OK(connected);
-      auto task = body();
-      co_await std::move(task);
+      co_await body();
       block_bytes_max = SIZE_MAX;
       EXPECT_EQ(server.counters().calls_in_flight, 0U);
     }());
@@ -90,11 +89,11 @@ class OutOfMemory : public ::testing::Test {
   template <auto F>
   void expect_refused() {
     run([&]() -> Task<void> {
-      AWAIT(refused, client.call<F>(1000));
+      auto refused = co_await client.call<F>(1000);
       EXPECT_ERROR(refused, internal, "threw an exception: std::bad_alloc");
       // Neither the connection nor the process has ended.
       block_bytes_max = SIZE_MAX;
-      AWAIT(small, client.call<F>(1));
+      auto small = co_await client.call<F>(1);
       EXPECT_OK(small);
     });
   }
@@ -115,12 +114,12 @@ TEST_F(OutOfMemory, ARequestThatCannotBeEncodedIsAnError) {
     const std::vector<std::string_view> parts(1000, part);
     block_bytes_max = little;
     for (int i = 0; i < 3; ++i) {
-      AWAIT(refused, client.call<count>(parts));
+      auto refused = co_await client.call<count>(parts);
       EXPECT_ERROR(refused, internal, "out of memory");
     }
     block_bytes_max = SIZE_MAX;
     EXPECT_EQ(client.calls_in_flight(), 0U);
-    AWAIT(sent, client.call<count>(parts));
+    auto sent = co_await client.call<count>(parts);
     EXPECT_EQ(sent, 1000U);
   });
 }

@@ -56,8 +56,7 @@ inline void destroy_after_loop(const std::function<Task<void>(Loop&)>& prepare,
   loop->run([](Loop& here, Scope& tasks, const std::function<Task<void>(Loop&)>& waits) -> Task<void> {
     tasks.spawn(waits(here));
     for (int i = 0; i < 20; ++i) {
-      auto pause = here.sleep(1ms);
-      co_await pause;
+      co_await here.sleep(1ms);
     }
   }(*loop, scope, wait));
   EXPECT_EQ(scope.size(), 1U) << "the coroutine does not wait";
@@ -66,8 +65,7 @@ inline void destroy_after_loop(const std::function<Task<void>(Loop&)>& prepare,
   loop.begin();
   loop->run([](Scope& tasks, Loop& here) -> Task<void> {
     tasks.clear();
-    auto pause = here.sleep(1ms);
-    co_await pause;
+    co_await here.sleep(1ms);
   }(scope, *loop));
 }
 

@@ -26,8 +26,7 @@ constexpr std::string_view hostile = "<script>alert(1)</script>\"'&\x1b[31m\x80"
 
 std::string echo(std::string text) { return text; }
 Task<std::string> wait(Context& context, std::string text) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   co_return text;
 }
 
@@ -185,9 +184,9 @@ TEST_F(Pages, MemoryShowsWhatThreadsKeep) {
   start();
   const Result<void> ran = hawser::sync_wait([](std::string address) -> Task<Result<void>> {
     Client client({.transports = {.required = "stream"}});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     if (!connected) co_return connected;
-    AWAIT(reply, client.call<echo>(std::string(100'000, 'x')));
+    auto reply = co_await client.call<echo>(std::string(100'000, 'x'));
     if (!reply) co_return std::unexpected(reply.error());
     co_return Result<void>{};
   }(server->address()));

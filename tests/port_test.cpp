@@ -116,14 +116,12 @@ std::atomic<int> cancelled{0};
 
 Task<void> wait_until_cancelled(Context& context) {
   waiting.fetch_add(1);
-  auto sleep = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   cancelled.fetch_add(1);
 }
 Task<void> wait_for_stop(Context& context) {
   waiting.fetch_add(1);
-  auto sleep = context.loop().sleep(1h, context.stopping());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(1h, context.stopping()));
 }
 
 class Port : public ::testing::Test {

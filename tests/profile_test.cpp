@@ -242,11 +242,10 @@ TEST(ProfilePage, ALoopDoesNotBeginTheProfile) {
   Server server(options);
   enable_pages(server);
   ASSERT_TRUE(server.spawn([&]() -> Task<void> {
-    auto blocking = Loop::current()->offload([&] {
+    static_cast<void>(co_await Loop::current()->offload([&] {
       busy = true;
       soon([&] { return released.load(); });
-    });
-    static_cast<void>(co_await std::move(blocking));
+    }));
   }));
   const Result<void> started = server.start();
   ASSERT_TRUE(started) << error_of(started);

@@ -24,21 +24,18 @@ std::size_t length(std::string_view text) { return text.size(); }
 std::size_t count(const std::vector<std::string_view>& parts) { return parts.size(); }
 std::string_view echoes(std::string_view text) { return text; }
 Task<std::size_t> keeps(Context& context, std::string_view text) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   co_return text.size();
 }
 // Reads nothing until it is cancelled.
 Task<int> hoards(Context& context, Reader<std::string>) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  const Result<void> slept = co_await std::move(sleep);
+  const Result<void> slept = co_await context.loop().sleep(1h, context.token());
   co_return slept ? 0 : 1;
 }
 Task<int> pours(Writer<std::string> out) {
   const std::string item(1000, 'p');
   for (;;) {
-    auto writing = out.write(item);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await out.write(item);
     if (!written) co_return 0;
   }
 }
@@ -63,10 +60,7 @@ class ReceiveMemory : public ::testing::Test {
     return *server;
   }
   void run(Duration duration) {
-    loop.run([](Loop& on, Duration time) -> Task<void> {
-      auto sleep = on.sleep(time);
-      co_await sleep;
-    }(loop, duration));
+    loop.run([](Loop& on, Duration time) -> Task<void> { co_await on.sleep(time); }(loop, duration));
   }
   // Runs a few passes of the loop, in which virtual time need not advance.
   void turn() {

@@ -35,14 +35,12 @@ std::string repeat(std::string text, std::uint32_t times) {
 Result<std::string> fail_always(std::string text) { return fail(ErrorCode::overloaded, text); }
 Task<void> count(std::uint32_t items, Writer<std::uint32_t> to) {
   for (std::uint32_t i = 0; i < items; ++i) {
-    auto writing = to.write(i);
-    static_cast<void>(co_await std::move(writing));
+    static_cast<void>(co_await to.write(i));
   }
 }
 
 Task<void> hold(Context& context, std::string) {
-  auto sleeping = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleeping));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
 }
 
 // ---- The format ----
@@ -202,16 +200,15 @@ void with_server(Recorder recorder, Task<void> (*calls)(Client&, Recorder)) {
     server.use(given.calls());
     EXPECT_OK(server.start());
     Client client(here);
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
-    auto running = run(client, given);
-    co_await std::move(running);
+    co_await run(client, given);
   }(loop, recorder, calls));
 }
 
 TEST(Recorder, RecordsNothingUnlessSomebodyTakes) {
   with_server(Recorder(), [](Client& client, Recorder recorder) -> Task<void> {
-    AWAIT(reply, client.call<repeat>("a", 2U));
+    auto reply = co_await client.call<repeat>("a", 2U);
     EXPECT_EQ(reply, "aa");
     const auto part = recorder.take("one");
     REQUIRE_OK(part);
@@ -227,11 +224,11 @@ TEST(Recorder, RecordsArgumentsMetadataAndOutcomes) {
     CallOptions options;
     options.attachment = as_bytes(attachment);
     options.metadata = {{"tenant", "a"}, {"Authorization", "Bearer x"}, {"x-Auth-Token", "y"}, {"COOKIE", "z"}};
-    AWAIT(reply, client.call<repeat>(options, "ab", 3U));
+    auto reply = co_await client.call<repeat>(options, "ab", 3U);
     EXPECT_EQ(reply, "ababab");
-    AWAIT(large, client.call<repeat>(std::string(20'000, 'x'), 1U));
+    auto large = co_await client.call<repeat>(std::string(20'000, 'x'), 1U);
     REQUIRE_OK(large);
-    AWAIT(failed, client.call<fail_always>("no"));
+    auto failed = co_await client.call<fail_always>("no");
     EXPECT_FALSE(failed);
     const auto part = recorder.take("one");
     REQUIRE_OK(part);
@@ -265,10 +262,10 @@ TEST(Recorder, IsBounded) {
               [](Client& client, Recorder recorder) -> Task<void> {
                 REQUIRE_OK(recorder.take("one"));
                 for (int i = 0; i < 100; ++i) {
-                  AWAIT(reply, client.call<repeat>("abc", 1U));
+                  auto reply = co_await client.call<repeat>("abc", 1U);
                   REQUIRE_OK(reply);
                 }
-                AWAIT(large, client.call<repeat>(std::string(3000, 'x'), 1U));
+                auto large = co_await client.call<repeat>(std::string(3000, 'x'), 1U);
                 REQUIRE_OK(large);
                 const auto part = recorder.take("one");
                 REQUIRE_OK(part);
@@ -287,19 +284,18 @@ TEST(Recorder, CopiesOfCallsInFlightAreBounded) {
                 REQUIRE_OK(recorder.take("one"));
                 Scope scope;
                 auto waits = [](Client& of) -> Task<void> {
-                  AWAIT(ended, of.call<hold>(std::string(1500, 'x')));
+                  auto ended = co_await of.call<hold>(std::string(1500, 'x'));
                   EXPECT_FALSE(ended);
                 };
                 for (int i = 0; i < 10; ++i) scope.spawn(waits(client));
                 const auto dropped = [&] { return recorder.take("one")->dropped; };
-                AWAIT(bounded, eventually(loop, [&] { return dropped() == 8; }));
+                auto bounded = co_await eventually(loop, [&] { return dropped() == 8; });
                 EXPECT_TRUE(bounded);
                 client.close();
                 while (!scope.empty()) {
-                  auto pause = loop.sleep(1ms);
-                  co_await pause;
+                  co_await loop.sleep(1ms);
                 }
-                AWAIT(recorded, eventually(loop, [&] { return recorder.take("one")->recorded == 2; }));
+                auto recorded = co_await eventually(loop, [&] { return recorder.take("one")->recorded == 2; });
                 EXPECT_TRUE(recorded);
                 EXPECT_EQ(dropped(), 8U);
               });
@@ -308,14 +304,14 @@ TEST(Recorder, CopiesOfCallsInFlightAreBounded) {
 TEST(Recorder, CallsWithStreamsAreCountedOnly) {
   with_server(Recorder(), [](Client& client, Recorder recorder) -> Task<void> {
     REQUIRE_OK(recorder.take("one"));
-    AWAIT(call, client.open<count>(3U));
+    auto call = co_await client.open<count>(3U);
     REQUIRE_OK(call);
     for (std::uint32_t i = 0; i < 3; ++i) {
       auto item_by = call->reader();  // The task refers to it.
-      AWAIT(item, item_by.next());
+      auto item = co_await item_by.next();
       EXPECT_TRUE(item && *item);
     }
-    AWAIT(ended, call->finish());
+    auto ended = co_await call->finish();
     EXPECT_OK(ended);
     const auto part = recorder.take("one");
     REQUIRE_OK(part);
@@ -329,8 +325,7 @@ Task<int> status_of_json(HttpClient& http, const Server& server, std::string_vie
   HttpClientRequest request{.method = "POST", .url = "http://" + server.address() + "/" + std::string(method)};
   request.body = std::move(json);
   request.headers = {{"Content-Type", "application/json"}};
-  auto sending = http.send(std::move(request));
-  const Result<HttpClientResponse> response = co_await std::move(sending);
+  const Result<HttpClientResponse> response = co_await http.send(std::move(request));
   EXPECT_OK(response);
   co_return response ? response->status : 0;
 }
@@ -348,11 +343,11 @@ TEST(Recorder, ArgumentsThatCameAsJsonAreRecordedAsTheyWereConverted) {
     REQUIRE_OK(given.take("one"));
     const std::string name(detail::MethodFacts<repeat>::name);
     const std::string text(20'000, 'x');
-    AWAIT(good, status_of_json(http, server, name, R"(["ab", 3])"));
+    auto good = co_await status_of_json(http, server, name, R"(["ab", 3])");
     EXPECT_EQ(good, 200);
-    AWAIT(large, status_of_json(http, server, name, "[\"" + text + "\", 1]"));
+    auto large = co_await status_of_json(http, server, name, "[\"" + text + "\", 1]");
     EXPECT_EQ(large, 200);
-    AWAIT(wrong, status_of_json(http, server, name, R"(["ab", "cd"])"));
+    auto wrong = co_await status_of_json(http, server, name, R"(["ab", "cd"])");
     EXPECT_EQ(wrong, 400);
     const auto part = given.take("one");
     REQUIRE_OK(part);
@@ -373,7 +368,7 @@ TEST(Recorder, APartOfTheCallsIsRecorded) {
   with_server(Recorder(), [](Client& client, Recorder recorder) -> Task<void> {
     REQUIRE_OK(recorder.take("none", 0));
     for (int i = 0; i < 50; ++i) {
-      AWAIT(reply, client.call<repeat>("abc", 1U));
+      auto reply = co_await client.call<repeat>("abc", 1U);
       REQUIRE_OK(reply);
     }
     const auto part = recorder.take("none", 0);
@@ -398,8 +393,7 @@ Task<int> status_of(HttpClient& http, const Server& server, std::string query, s
   request.url = "http://" + server.address() + "/record?" + query;
   request.headers = {{"Hawser-Token", "the token of a test"}};
   if (!field.empty()) request.headers.emplace_back(field, "http://other.example");
-  auto sending = http.send(std::move(request));
-  const Result<HttpClientResponse> response = co_await std::move(sending);
+  const Result<HttpClientResponse> response = co_await http.send(std::move(request));
   EXPECT_OK(response);
   co_return response ? response->status : 0;
 }
@@ -415,27 +409,27 @@ TEST(Recorder, OnlyClientsOfThisMachineFetchRecords) {
     enable_pages(server, std::move(pages));
     EXPECT_OK(server.start());
     HttpClient http(here);
-    AWAIT(forwarded, status_of(http, server, "recording=one", "X-Forwarded-For"));
+    auto forwarded = co_await status_of(http, server, "recording=one", "X-Forwarded-For");
     EXPECT_EQ(forwarded, 403);
-    AWAIT(other_site, status_of(http, server, "recording=one", "Origin"));
+    auto other_site = co_await status_of(http, server, "recording=one", "Origin");
     EXPECT_EQ(other_site, 403);
-    AWAIT(nameless, status_of(http, server, ""));
+    auto nameless = co_await status_of(http, server, "");
     EXPECT_EQ(nameless, 400);
-    AWAIT(wrong, status_of(http, server, "recording=one&ratio=2"));
+    auto wrong = co_await status_of(http, server, "recording=one&ratio=2");
     EXPECT_EQ(wrong, 400);
-    AWAIT(none, status_of(http, server, "recording=one&ratio=x"));
+    auto none = co_await status_of(http, server, "recording=one&ratio=x");
     EXPECT_EQ(none, 400);
-    AWAIT(half, status_of(http, server, "recording=one&ratio=0.5x"));
+    auto half = co_await status_of(http, server, "recording=one&ratio=0.5x");
     EXPECT_EQ(half, 400);
-    AWAIT(no_number, status_of(http, server, "recording=one&ratio=nan"));
+    auto no_number = co_await status_of(http, server, "recording=one&ratio=nan");
     EXPECT_EQ(no_number, 400);
-    AWAIT(right, status_of(http, server, "recording=one&ratio=0.5"));
+    auto right = co_await status_of(http, server, "recording=one&ratio=0.5");
     EXPECT_EQ(right, 200);
-    AWAIT(second, status_of(http, server, "recording=two"));
+    auto second = co_await status_of(http, server, "recording=two");
     EXPECT_EQ(second, 409);
-    AWAIT(ended, status_of(http, server, "recording=one&end=1"));
+    auto ended = co_await status_of(http, server, "recording=one&end=1");
     EXPECT_EQ(ended, 200);
-    AWAIT(third, status_of(http, server, "recording=two"));
+    auto third = co_await status_of(http, server, "recording=two");
     EXPECT_EQ(third, 200);
   }(loop));
 }
@@ -450,15 +444,15 @@ TEST(Recorder, ARecordingThatHasEndedIsLeftByTheNextCallAlsoWhenItsQueueIsFull) 
     EXPECT_OK(server.start());
     EXPECT_OK(of.take("one"));
     Client client(here);
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
-    AWAIT(dropped, client.call<repeat>("x", 1));
+    auto dropped = co_await client.call<repeat>("x", 1);
     EXPECT_OK(dropped);
     EXPECT_FALSE(of.calls().skips({}));
     const auto ended = of.take("one", 1, true);
     REQUIRE_OK(ended);
     EXPECT_EQ(ended->dropped, 1U);
-    AWAIT(after, client.call<repeat>("x", 1));
+    auto after = co_await client.call<repeat>("x", 1);
     EXPECT_OK(after);
     EXPECT_TRUE(of.calls().skips({}));
   }(loop, recorder));
@@ -471,7 +465,7 @@ TEST(Recorder, WithoutARecorderThereIsNoRoute) {
     enable_pages(server);
     EXPECT_OK(server.start());
     HttpClient http(here);
-    AWAIT(status, status_of(http, server, "recording=one"));
+    auto status = co_await status_of(http, server, "recording=one");
     EXPECT_EQ(status, 404);
   }(loop));
 }

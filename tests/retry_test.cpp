@@ -39,15 +39,14 @@ Task<Result<int>> flaky_sum(std::string codes, Reader<int> in) {
   if (const Result<int> run = flaky(codes); !run) co_return std::unexpected(run.error());
   int sum = 0;
   for (;;) {
-    AWAIT(item, in.next());
+    auto item = co_await in.next();
     if (!item || !*item) co_return sum;
     sum += **item;
   }
 }
 Task<void> wait_for_end(Context& context, Writer<int>) {
   runs.fetch_add(1);
-  auto pause = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(pause));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
 }
 // Gives the text back, and the attachment.
 Result<std::string> flaky_echo(Context& context, std::string codes, std::string text) {
@@ -69,10 +68,9 @@ class Retries : public ::testing::Test {
   void with_client(Work work) {
     sync_wait([](std::string address, Work& use) -> Task<void> {
       Client client({.call_timeout = patience});
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE(connected.has_value());
-      auto using_it = use(client);
-      co_await std::move(using_it);
+      co_await use(client);
     }(server.address(), work));
   }
 
@@ -84,12 +82,12 @@ TEST_F(Retries, ACallThatWasNotExecutedIsMadeAgain) {
   with_client([&](Client& client) -> Task<void> {
     Retrying retrying(client, policy);
     const std::string codes = "oo";
-    AWAIT(result, retrying.call<flaky>(codes));
+    auto result = co_await retrying.call<flaky>(codes);
     EXPECT_TRUE(result) << error_of(result);
     EXPECT_EQ(runs.load(), 3);
     runs.store(0);
     const std::string many = "ooooo";
-    AWAIT(failed, retrying.call<flaky>(many));
+    auto failed = co_await retrying.call<flaky>(many);
     EXPECT_TRUE(is_error(failed, ErrorCode::overloaded, "(attempt 3)"));
     EXPECT_EQ(runs.load(), 3);
   });
@@ -102,7 +100,7 @@ TEST_F(Retries, OtherErrorsAreFinal) {
     for (const char* code : {"i", "m", "u", "Z"}) {
       runs.store(0);
       const std::string codes = code;
-      AWAIT(failed, retrying.call<flaky>(codes));
+      auto failed = co_await retrying.call<flaky>(codes);
       EXPECT_FALSE(failed);
       EXPECT_EQ(runs.load(), 1) << code;
     }
@@ -115,13 +113,13 @@ TEST_F(Retries, AnIdempotentCallMayBeExecutedTwice) {
     Retrying retrying(client, policy);
     const CallOptions idempotent{.idempotent = true};
     const std::string codes = "uZ";
-    AWAIT(result, retrying.call<flaky>(idempotent, codes));
+    auto result = co_await retrying.call<flaky>(idempotent, codes);
     EXPECT_TRUE(result) << error_of(result);
     EXPECT_EQ(runs.load(), 3);
     // The last attempt was not executed, but an earlier one may have been.
     runs.store(0);
     const std::string mixed = "uoo";
-    AWAIT(failed, retrying.call<flaky>(idempotent, mixed));
+    auto failed = co_await retrying.call<flaky>(idempotent, mixed);
     EXPECT_TRUE(is_error(failed, ErrorCode::outcome_unknown, "earlier attempt may have been executed"));
   });
 }
@@ -132,17 +130,17 @@ TEST_F(Retries, TheBudgetEndsThem) {
     policy.attempts_max = 10;
     Retrying retrying(client, policy, budget);
     const std::string codes = "oooooooooo";
-    AWAIT(failed, retrying.call<flaky>(codes));
+    auto failed = co_await retrying.call<flaky>(codes);
     EXPECT_FALSE(failed);
     EXPECT_EQ(runs.load(), 2) << "two of four tokens are left after two failures";
     EXPECT_EQ(budget->tokens(), 2);
     runs.store(0);
     const std::string none;
-    AWAIT(good, retrying.call<flaky>(none));
+    auto good = co_await retrying.call<flaky>(none);
     EXPECT_TRUE(good);
     EXPECT_EQ(budget->tokens(), 2.5);
     runs.store(0);
-    AWAIT(once, retrying.call<flaky>(codes));
+    auto once = co_await retrying.call<flaky>(codes);
     EXPECT_FALSE(once);
     EXPECT_EQ(runs.load(), 1);
   });
@@ -156,7 +154,7 @@ TEST_F(Retries, ThereIsNoRetryBehindTheDeadline) {
     Retrying retrying(client, policy);
     const CallOptions options{.timeout = patience};
     const std::string codes = "oo";
-    AWAIT(failed, retrying.call<flaky>(options, codes));
+    auto failed = co_await retrying.call<flaky>(options, codes);
     EXPECT_TRUE(is_error(failed, ErrorCode::overloaded, "overloaded"));
     EXPECT_EQ(runs.load(), 1);
   });
@@ -174,15 +172,15 @@ TEST_F(Retries, AStopEndsThePause) {
     Scope scope;
     scope.spawn([](Retrying<Client>& used, CallOptions with, bool& end) -> Task<void> {
       const std::string codes = "oo";
-      AWAIT(failed, used.call<flaky>(with, codes));
+      auto failed = co_await used.call<flaky>(with, codes);
       EXPECT_TRUE(is_error(failed, ErrorCode::cancelled, "before attempt 2"));
       end = true;
     }(retrying, options, ended));
     // The pause begins when the failure has been counted.
-    AWAIT(failed_once, eventually(*Loop::current(), [&] { return retrying.budget().tokens() < 100; }));
+    auto failed_once = co_await eventually(*Loop::current(), [&] { return retrying.budget().tokens() < 100; });
     EXPECT_TRUE(failed_once);
     stop.request_stop();
-    AWAIT(over, eventually(*Loop::current(), [&] { return ended; }));
+    auto over = co_await eventually(*Loop::current(), [&] { return ended; });
     EXPECT_TRUE(over);
   });
 }
@@ -193,12 +191,12 @@ TEST_F(Retries, TheApplicationConnectsAgainBeforeARetry) {
     int prepared = 0;
     policy.before_retry = [&]() -> Task<void> {
       ++prepared;
-      AWAIT(connected, client.connect(server.address()));
+      auto connected = co_await client.connect(server.address());
       EXPECT_TRUE(connected) << error_of(connected);
     };
     Retrying retrying(client, policy);
     const std::string none;
-    AWAIT(result, retrying.call<flaky>(none));
+    auto result = co_await retrying.call<flaky>(none);
     EXPECT_TRUE(result) << error_of(result);
     EXPECT_EQ(prepared, 1);
   });
@@ -209,7 +207,7 @@ TEST_F(Retries, APoolMakesTheAttempts) {
     auto pool = ClientPool::create(*Loop::current(), address);
     Retrying retrying(*pool, with);
     const std::string codes = "oo";
-    AWAIT(result, retrying.call<flaky>(codes));
+    auto result = co_await retrying.call<flaky>(codes);
     EXPECT_TRUE(result) << error_of(result);
     EXPECT_EQ(runs.load(), 3);
   }(server.address(), policy));
@@ -226,7 +224,7 @@ Task<void> expect_whole_replies(Via& via, const RetryPolicy& policy) {
   const std::string codes = "oo";
   const std::string text = "text";
   runs.store(0);
-  AWAIT(reply, retrying.template call<flaky_echo>(with, codes, text).reply());
+  auto reply = co_await retrying.template call<flaky_echo>(with, codes, text).reply();
   REQUIRE_OK(reply);
   EXPECT_EQ(**reply, "text");
   EXPECT_EQ(as_text(reply->attachment()), attachment);
@@ -234,7 +232,7 @@ Task<void> expect_whole_replies(Via& via, const RetryPolicy& policy) {
 
   std::vector<std::byte> memory(attachment.size());
   runs.store(0);
-  AWAIT(placed, retrying.template call<flaky_echo>(with, codes, text).into(memory));
+  auto placed = co_await retrying.template call<flaky_echo>(with, codes, text).into(memory);
   REQUIRE_OK(placed);
   EXPECT_EQ(**placed, "text");
   EXPECT_EQ(static_cast<const void*>(placed->attachment().data()), memory.data());
@@ -243,15 +241,15 @@ Task<void> expect_whole_replies(Via& via, const RetryPolicy& policy) {
 
   runs.store(0);
   const std::string many = "ooooo";
-  AWAIT(failed, retrying.template call<flaky_echo>(many, text).reply());
+  auto failed = co_await retrying.template call<flaky_echo>(many, text).reply();
   EXPECT_ERROR(failed, overloaded, "(attempt 3)");
   EXPECT_EQ(runs.load(), 3);
   runs.store(0);
-  AWAIT(final, retrying.template call<flaky_echo>(std::string("i"), std::string("text")).into(memory));
+  auto final = co_await retrying.template call<flaky_echo>(std::string("i"), std::string("text")).into(memory);
   EXPECT_ERROR(final, internal, "");
   EXPECT_EQ(runs.load(), 1);
   // A call whose whole reply is not wanted after all is the same call.
-  AWAIT(value, retrying.template call<flaky_echo>(std::string(), text));
+  auto value = co_await retrying.template call<flaky_echo>(std::string(), text);
   EXPECT_EQ(value, "text");
 }
 
@@ -262,8 +260,7 @@ TEST_F(Retries, WholeRepliesOfAClient) {
 TEST_F(Retries, WholeRepliesOfAPool) {
   sync_wait([](std::string address, const RetryPolicy& with) -> Task<void> {
     auto pool = ClientPool::create(*Loop::current(), address);
-    auto expecting = expect_whole_replies(*pool, with);
-    co_await std::move(expecting);
+    co_await expect_whole_replies(*pool, with);
   }(server.address(), policy));
 }
 
@@ -273,14 +270,14 @@ TEST_F(Retries, WholeRepliesOfAPool) {
 template <class Via>
 Task<void> expect_stream(Retrying<Via>& retrying) {
   const std::string none;
-  AWAIT(opened, retrying.template open<flaky_sum>(none));
+  auto opened = co_await retrying.template open<flaky_sum>(none);
   REQUIRE_OK(opened);
   auto writer = opened->writer();
   for (int i = 1; i <= 4; ++i) {
-    AWAIT(written, writer.write(i));
+    auto written = co_await writer.write(i);
     EXPECT_OK(written);
   }
-  AWAIT(sum, opened->finish());
+  auto sum = co_await opened->finish();
   EXPECT_EQ(sum, 10);
 }
 
@@ -290,12 +287,11 @@ TEST_F(Retries, AnOpeningWithoutAConnectionIsMadeAgain) {
     int prepared = 0;
     policy.before_retry = [&]() -> Task<void> {
       if (++prepared < 2) co_return;
-      AWAIT(connected, client.connect(server.address()));
+      auto connected = co_await client.connect(server.address());
       EXPECT_OK(connected);
     };
     Retrying retrying(client, policy);
-    auto expecting = expect_stream(retrying);
-    co_await std::move(expecting);
+    co_await expect_stream(retrying);
     EXPECT_EQ(prepared, 2);
     EXPECT_EQ(runs.load(), 1);
     EXPECT_LT(retrying.budget().tokens(), 99) << "two failures and one success";
@@ -305,7 +301,7 @@ TEST_F(Retries, AnOpeningWithoutAConnectionIsMadeAgain) {
     policy.before_retry = {};
     Retrying twice(client, policy);
     const std::string none;
-    AWAIT(failed, twice.open<flaky_sum>(none));
+    auto failed = co_await twice.open<flaky_sum>(none);
     EXPECT_ERROR(failed, not_sent, "(attempt 2)");
     EXPECT_EQ(runs.load(), 1);
   });
@@ -323,18 +319,16 @@ TEST_F(Retries, AnOpeningOverAPoolIsMadeAgainWhenAnotherServerListens) {
       co_return;
     };
     Retrying retrying(*pool, with);
-    auto expecting = expect_stream(retrying);
-    co_await std::move(expecting);
+    co_await expect_stream(retrying);
     EXPECT_EQ(second, nullptr);
     EXPECT_EQ(pool->connections(), 1U);
 
     const auto stop = [&first] { first.stop(Duration::zero()); };
-    AWAIT(stopped, Loop::current()->offload(stop));
+    auto stopped = co_await Loop::current()->offload(stop);
     EXPECT_OK(stopped);
-    AWAIT(lost, eventually(*Loop::current(), [&] { return pool->connections() == 0; }));
+    auto lost = co_await eventually(*Loop::current(), [&] { return pool->connections() == 0; });
     EXPECT_TRUE(lost);
-    auto expecting_again = expect_stream(retrying);
-    co_await std::move(expecting_again);
+    co_await expect_stream(retrying);
     EXPECT_NE(second, nullptr);
     EXPECT_EQ(pool->connections(), 1U);
     pool.reset();
@@ -347,9 +341,9 @@ TEST_F(Retries, AnOpenStreamIsNotOpenedAgain) {
     Retrying retrying(client, policy);
     const CallOptions idempotent{.idempotent = true};
     const std::string codes = "oo";
-    AWAIT(opened, retrying.open<flaky_sum>(idempotent, codes));
+    auto opened = co_await retrying.open<flaky_sum>(idempotent, codes);
     REQUIRE_OK(opened);
-    AWAIT(finished, opened->finish());
+    auto finished = co_await opened->finish();
     EXPECT_ERROR(finished, overloaded, "");
     EXPECT_EQ(runs.load(), 1);
   });
@@ -359,17 +353,17 @@ TEST_F(Retries, DeadlinesAndStopsOfStreams) {
   with_client([&](Client& client) -> Task<void> {
     Retrying retrying(client, policy);
     const CallOptions brief{.timeout = 20ms};
-    AWAIT(opened, retrying.open<wait_for_end>(brief));
+    auto opened = co_await retrying.open<wait_for_end>(brief);
     REQUIRE_OK(opened);
-    AWAIT(finished, opened->finish());
+    auto finished = co_await opened->finish();
     EXPECT_ERROR(finished, deadline_exceeded, "");
 
     std::stop_source stop;
     const CallOptions stoppable{.token = stop.get_token()};
-    AWAIT(stopped, retrying.open<wait_for_end>(stoppable));
+    auto stopped = co_await retrying.open<wait_for_end>(stoppable);
     REQUIRE_OK(stopped);
     stop.request_stop();
-    AWAIT(ended, stopped->finish());
+    auto ended = co_await stopped->finish();
     EXPECT_ERROR(ended, cancelled, "");
 
     // No attempt follows behind the deadline, or when the caller has stopped.
@@ -377,9 +371,9 @@ TEST_F(Retries, DeadlinesAndStopsOfStreams) {
     policy.backoff_first = policy.backoff_max = std::chrono::hours(1);
     Retrying slow(client, policy);
     const CallOptions patient{.timeout = patience};
-    AWAIT(late, slow.open<wait_for_end>(patient));
+    auto late = co_await slow.open<wait_for_end>(patient);
     EXPECT_ERROR(late, not_sent, "");
-    AWAIT(never, slow.open<wait_for_end>(stoppable));
+    auto never = co_await slow.open<wait_for_end>(stoppable);
     EXPECT_ERROR(never, cancelled, "before attempt 2");
   });
 }

@@ -159,11 +159,11 @@ TEST(RuntimeTest, ClientsAndServersKeepWhatTheyUse) {
     PoolOptions pooled;
     pooled.client.runtime = Runtime::make();
     const auto pool = ClientPool::create(on, address, std::move(pooled));
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<echo_again>("hi"));
+    auto reply = co_await client.call<echo_again>("hi");
     EXPECT_OK(reply);
-    AWAIT(other, pool->call<echo_again>(std::string("hi")));
+    auto other = co_await pool->call<echo_again>(std::string("hi"));
     EXPECT_OK(other);
   }(loop, server.address(), std::move(runtime)));
 }

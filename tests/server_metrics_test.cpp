@@ -26,10 +26,10 @@ TEST(ServerMetrics, CountersOfAServerAreSamplesWhileItIsRegistered) {
   const std::shared_ptr<void> registration = collect_metrics(registry, server, {{"port", "main"}});
   sync_wait([](std::string address) -> Task<void> {
     Client client({.transports = {.required = "stream"}});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     for (int i = 0; i < 3; ++i) {
-      AWAIT(reply, client.call<echo>("x"));
+      auto reply = co_await client.call<echo>("x");
       REQUIRE_OK(reply);
     }
   }(server.address()));
@@ -43,16 +43,12 @@ TEST(ServerMetrics, CountersOfAServerAreSamplesWhileItIsRegistered) {
 
 Result<std::string> refuse(std::string) { return fail(ErrorCode::overloaded, "no"); }
 Task<Result<std::string>> later(Context& context, std::string text) {
-  auto sleep = context.loop().sleep(1ms);
-  co_await sleep;
+  co_await context.loop().sleep(1ms);
   if (text == "fail") co_return std::unexpected(Error::application(7, "failed"));
   co_return text;
 }
 Task<std::string> at_once(std::string text) { co_return text; }
-Task<void> wait(Context& context) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleep));
-}
+Task<void> wait(Context& context) { static_cast<void>(co_await context.loop().sleep(1h, context.token())); }
 std::string block(std::string text) { return text; }
 std::string never() { return ""; }
 
@@ -81,19 +77,19 @@ TEST(ServerMetrics, CallsThatBlockTheLoopHaveTheirTime) {
       const std::shared_ptr<void> registration = collect_metrics(registry, server);
       sync_wait([](std::string address, std::string name, const MetricRegistry& metrics) -> Task<void> {
         Client client({.transports = {.required = name}});
-        AWAIT(connected, client.connect(address));
+        auto connected = co_await client.connect(address);
         REQUIRE_OK(connected);
         for (int i = 1; i <= 5; ++i) {
-          AWAIT(done, client.call<sleep_here>(20U));
+          auto done = co_await client.call<sleep_here>(20U);
           REQUIRE_OK(done);
-          AWAIT(quick, client.call<sleep_here>(0U));
+          auto quick = co_await client.call<sleep_here>(0U);
           REQUIRE_OK(quick);
           // The times are counted when the loop has read its clock, which may be after the reply.
-          AWAIT(counted, eventually(*Loop::current(), [&] {
-                  return value_of(metrics.render(MetricFormat::prometheus),
-                                  "hawser_server_call_duration_seconds_count{method=\"hawser::server_metrics_test::"
-                                  "sleep_here\"}") == 2 * i;
-                }));
+          auto counted = co_await eventually(*Loop::current(), [&] {
+            return value_of(metrics.render(MetricFormat::prometheus),
+                            "hawser_server_call_duration_seconds_count{method=\"hawser::server_metrics_test::"
+                            "sleep_here\"}") == 2 * i;
+          });
           EXPECT_TRUE(counted);
         }
       }(server.address(), transport, registry));
@@ -119,39 +115,38 @@ TEST(ServerMetrics, EveryMethodHasOutcomesBytesAndTimes) {
   sync_wait([](std::string address, decltype(render) text) -> Task<void> {
     for (int connection = 0; connection < 2; ++connection) {  // One on each loop.
       Client client({.transports = {.required = "stream"}});
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
       for (int i = 0; i < 40; ++i) {
-        AWAIT(reply, client.call<echo>(std::string(100, 'x')));
+        auto reply = co_await client.call<echo>(std::string(100, 'x'));
         REQUIRE_OK(reply);
       }
-      AWAIT(refused, client.call<refuse>("x"));
+      auto refused = co_await client.call<refuse>("x");
       EXPECT_FALSE(refused);
-      AWAIT(late, client.call<later>("x"));
+      auto late = co_await client.call<later>("x");
       REQUIRE_OK(late);
-      AWAIT(failed, client.call<later>("fail"));
+      auto failed = co_await client.call<later>("fail");
       EXPECT_FALSE(failed);
-      AWAIT(quick, client.call<at_once>("x"));
+      auto quick = co_await client.call<at_once>("x");
       REQUIRE_OK(quick);
-      AWAIT(blocked, client.call<block>("x"));
+      auto blocked = co_await client.call<block>("x");
       REQUIRE_OK(blocked);
       Loop& loop = *Loop::current();
       {
         Scope scope;
         auto waits = [](Client& of) -> Task<void> {
-          AWAIT(reply, of.call<wait>());
+          auto reply = co_await of.call<wait>();
           EXPECT_FALSE(reply);
         };
         scope.spawn(waits(client));
         const std::string active = "hawser_server_method_calls_in_flight{method=\"hawser::server_metrics_test::wait\"}";
-        AWAIT(seen, eventually(loop, [&] { return value_of(text(), active) == 1; }));
+        auto seen = co_await eventually(loop, [&] { return value_of(text(), active) == 1; });
         EXPECT_TRUE(seen);
         client.close();
         while (!scope.empty()) {
-          auto pause = loop.sleep(1ms);
-          co_await pause;
+          co_await loop.sleep(1ms);
         }
-        AWAIT(ended, eventually(loop, [&] { return value_of(text(), active) == 0; }));
+        auto ended = co_await eventually(loop, [&] { return value_of(text(), active) == 0; });
         EXPECT_TRUE(ended);
       }
     }
@@ -189,10 +184,10 @@ TEST(ServerMetrics, RefusalsOfCallersHaveTheirOwnCodes) {
   const std::shared_ptr<void> registration = collect_metrics(registry, server);
   sync_wait([](std::string address) -> Task<void> {
     Client client({.transports = {.required = "stream"}});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     for (const ErrorCode code : {ErrorCode::stale_handle, ErrorCode::permission_denied, ErrorCode::unauthenticated}) {
-      AWAIT(reply, client.call<fail_as>(static_cast<std::uint16_t>(code)));
+      auto reply = co_await client.call<fail_as>(static_cast<std::uint16_t>(code));
       EXPECT_FALSE(reply);
     }
   }(server.address()));

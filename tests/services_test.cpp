@@ -32,8 +32,7 @@ class Shop : public probe::ShopService {
   Task<Result<OrderReply>> Order(Context& context, const OrderRequest& request) override {
     if (request.item() == "nothing") co_return std::unexpected(Error::application(404, "nothing is sold out"));
     if (request.item() == "wait") {
-      auto waiting = context.loop().sleep(10s, context.token());
-      static_cast<void>(co_await std::move(waiting));
+      static_cast<void>(co_await context.loop().sleep(10s, context.token()));
       cancelled += context.token().stop_requested();
     }
     OrderReply reply;
@@ -46,7 +45,7 @@ class Shop : public probe::ShopService {
   Task<Result<Total>> Buy(Context&, Reader<Item> requests) override {
     Total total;
     while (true) {
-      AWAIT(item, requests.next());
+      auto item = co_await requests.next();
       if (!item) co_return std::unexpected(item.error());
       if (!*item) break;
       total.set_price(total.price() + (*item)->price());
@@ -58,7 +57,7 @@ class Shop : public probe::ShopService {
     for (int i = 0; i < request.events(); ++i) {
       Event event;
       event.set_number(i);
-      AWAIT(written, replies.write(event));
+      auto written = co_await replies.write(event);
       if (!written) co_return std::unexpected(written.error());
     }
     if (request.events() == 0) co_return fail(ErrorCode::invalid_argument, "there are no events");
@@ -66,12 +65,12 @@ class Shop : public probe::ShopService {
   }
   Task<Result<void>> Chat(Context&, Reader<Item> requests, Writer<Event> replies) override {
     while (true) {
-      AWAIT(item, requests.next());
+      auto item = co_await requests.next();
       if (!item) co_return std::unexpected(item.error());
       if (!*item) co_return Result<void>{};
       Event event;
       event.set_text("you said " + (*item)->name());
-      AWAIT(written, replies.write(event));
+      auto written = co_await replies.write(event);
       if (!written) co_return std::unexpected(written.error());
     }
   }
@@ -119,17 +118,15 @@ class Services : public ::testing::TestWithParam<Net> {
     auto work = [&]() -> Task<void> {
       REQUIRE_OK(server_->start());
       const auto client = std::make_unique<Client>(*loop, client_with);
-      AWAIT(connected, client->connect(server_->address()));
+      auto connected = co_await client->connect(server_->address());
       REQUIRE_OK(connected);
       network_ = network;
       loop_ = loop.get();
       {
-        auto task = body(*client);
-        co_await std::move(task);
+        co_await body(*client);
       }
       client->close();
-      auto stopping = server_->shut_down(10ms);
-      co_await std::move(stopping);
+      co_await server_->shut_down(10ms);
       EXPECT_EQ(server_->counters().calls_in_flight, 0U);
     };
     loop->run(work());
@@ -151,14 +148,13 @@ TEST_P(Services, Unary) {
     probe::ShopService::Stub stub(client);
     OrderRequest request;
     request.set_item("rope");
-    AWAIT(reply, stub.Order(request));
+    auto reply = co_await stub.Order(request);
     REQUIRE_OK(reply);
     EXPECT_EQ(reply->text(), "one rope");
     // An rvalue is kept in the call.
-    auto call = stub.Order(OrderRequest(request));
-    AWAIT(again, std::move(call));
+    auto again = co_await stub.Order(OrderRequest(request));
     EXPECT_OK(again);
-    AWAIT(none, stub.Order(OrderRequest()));
+    auto none = co_await stub.Order(OrderRequest());
     REQUIRE_OK(none);
     EXPECT_EQ(none->text(), "no item");
   });
@@ -171,7 +167,7 @@ TEST_P(Services, OptionsAttachmentAndMetadata) {
     const CallOptions options{.timeout = patience, .attachment = as_bytes(attached), .metadata = {{"colour", "red"}}};
     OrderRequest request;
     request.set_item("rope");
-    AWAIT(reply, stub.Order(options, request).reply());
+    auto reply = co_await stub.Order(options, request).reply();
     REQUIRE_OK(reply);
     EXPECT_EQ((*reply)->text(), "one rope");
     EXPECT_TRUE(std::ranges::equal(reply->attachment(), as_bytes(attached)));
@@ -182,16 +178,16 @@ TEST_P(Services, OptionsAttachmentAndMetadata) {
 TEST_P(Services, ClientStreaming) {
   serve([&](Client& client) -> Task<void> {
     probe::ShopService::Stub stub(client);
-    AWAIT(buying, stub.Buy());
+    auto buying = co_await stub.Buy();
     REQUIRE_OK(buying);
     auto items = buying->writer();
     for (int i = 1; i <= 100; ++i) {
       Item item;
       item.set_price(i);
-      AWAIT(written, items.write(item));
+      auto written = co_await items.write(item);
       REQUIRE_OK(written);
     }
-    AWAIT(total, buying->finish());
+    auto total = co_await buying->finish();
     REQUIRE_OK(total);
     EXPECT_EQ(total->price(), 5050);
     EXPECT_EQ(total->items(), 100);
@@ -203,23 +199,23 @@ TEST_P(Services, ServerStreaming) {
     probe::ShopService::Stub stub(client);
     WatchRequest request;
     request.set_events(1000);
-    AWAIT(watching, stub.Watch(request));
+    auto watching = co_await stub.Watch(request);
     REQUIRE_OK(watching);
     auto events = watching->reader();
     for (int i = 0; i < 1000; ++i) {
-      AWAIT(event, events.next());
+      auto event = co_await events.next();
       REQUIRE_OK(event);
       REQUIRE(event->has_value());
       EXPECT_EQ((*event)->number(), i);
     }
-    AWAIT(last, events.next());
+    auto last = co_await events.next();
     REQUIRE_OK(last);
     EXPECT_FALSE(last->has_value());
-    AWAIT(end, watching->finish());
+    auto end = co_await watching->finish();
     EXPECT_OK(end);
-    AWAIT(refused, stub.Watch(WatchRequest()));
+    auto refused = co_await stub.Watch(WatchRequest());
     REQUIRE_OK(refused);
-    AWAIT(error, refused->finish());
+    auto error = co_await refused->finish();
     EXPECT_ERROR(error, invalid_argument, "there are no events");
   });
 }
@@ -228,21 +224,21 @@ TEST_P(Services, BothStreaming) {
   serve([&](Client& client) -> Task<void> {
     probe::ShopService::Stub stub(client);
     const CallOptions options{.timeout = patience};
-    AWAIT(chat, stub.Chat(options));
+    auto chat = co_await stub.Chat(options);
     REQUIRE_OK(chat);
     auto out = chat->writer();
     auto in = chat->reader();
     for (const std::string word : {"hello", "how are you", "bye"}) {
       Item item;
       item.set_name(word);
-      AWAIT(written, out.write(item));
+      auto written = co_await out.write(item);
       REQUIRE_OK(written);
-      AWAIT(event, in.next());
+      auto event = co_await in.next();
       REQUIRE_OK(event);
       REQUIRE(event->has_value());
       EXPECT_EQ((*event)->text(), "you said " + word);
     }
-    AWAIT(end, chat->finish());
+    auto end = co_await chat->finish();
     EXPECT_OK(end);
   });
 }
@@ -255,29 +251,29 @@ TEST_P(Services, OverAPool) {
     probe::ShopService::Stub stub(*pool);
     OrderRequest request;
     request.set_item("rope");
-    AWAIT(reply, stub.Order(request));
+    auto reply = co_await stub.Order(request);
     REQUIRE_OK(reply);
     EXPECT_EQ(reply->text(), "one rope");
     const CallOptions options{.timeout = patience};
-    AWAIT(chat, stub.Chat(options));
+    auto chat = co_await stub.Chat(options);
     REQUIRE_OK(chat);
     Item item;
     item.set_name("hello");
     auto out = chat->writer();
-    AWAIT(written, out.write(item));
+    auto written = co_await out.write(item);
     REQUIRE_OK(written);
     auto in = chat->reader();
-    AWAIT(event, in.next());
+    auto event = co_await in.next();
     REQUIRE_OK(event);
     REQUIRE(event->has_value());
     EXPECT_EQ((*event)->text(), "you said hello");
-    AWAIT(end, chat->finish());
+    auto end = co_await chat->finish();
     EXPECT_OK(end);
     WatchRequest watch;
     watch.set_events(1);
-    AWAIT(watching, stub.Watch(options, watch));
+    auto watching = co_await stub.Watch(options, watch);
     REQUIRE_OK(watching);
-    AWAIT(watched, watching->finish());
+    auto watched = co_await watching->finish();
     EXPECT_OK(watched);
   });
 }
@@ -286,7 +282,7 @@ TEST_P(Services, EmptyMessages) {
   serve([&](Client& client) -> Task<void> {
     probe::ShopService::Stub stub(client);
     google::protobuf::Empty request;
-    AWAIT(reply, stub.Nothing(request));
+    auto reply = co_await stub.Nothing(request);
     EXPECT_OK(reply);
   });
 }
@@ -297,7 +293,7 @@ TEST_P(Services, MessagesOfEightMegabytes) {
     OrderRequest request;
     request.set_item("large");
     request.set_data(text_of(8 << 20));
-    AWAIT(reply, stub.Order(request));
+    auto reply = co_await stub.Order(request);
     REQUIRE_OK(reply);
     EXPECT_EQ(reply->data(), request.data());
   });
@@ -308,7 +304,7 @@ TEST_P(Services, ErrorsOfTheHandler) {
     probe::ShopService::Stub stub(client);
     OrderRequest request;
     request.set_item("nothing");
-    AWAIT(reply, stub.Order(request));
+    auto reply = co_await stub.Order(request);
     EXPECT_ERROR(reply, application, "sold out");
     EXPECT_EQ(reply.error().application_code, 404);
   });
@@ -318,12 +314,12 @@ TEST_P(Services, MethodsThatAreNotImplemented) {
   serve([&](Client& client) -> Task<void> {
     probe::ShopService::Stub stub(client);
     OrderRequest request;
-    AWAIT(reply, stub.Left(request));
+    auto reply = co_await stub.Left(request);
     EXPECT_ERROR(reply, unknown_method, "'probe.ShopService/Left' is declared by its service and not implemented");
     EXPECT_EQ(reply.error().application_code, 0);
-    AWAIT(stream, stub.LeftStream());
+    auto stream = co_await stub.LeftStream();
     REQUIRE_OK(stream);
-    AWAIT(end, stream->finish());
+    auto end = co_await stream->finish();
     EXPECT_ERROR(end, unknown_method, "probe.ShopService/LeftStream");
   });
 }
@@ -332,11 +328,11 @@ TEST_P(Services, ServicesThatAreNotRegistered) {
   serve([&](Client& client) -> Task<void> {
     probe::Names::Stub stub(client);
     OrderRequest request;
-    AWAIT(first, stub.delete_(request));
+    auto first = co_await stub.delete_(request);
     EXPECT_ERROR(first, unknown_method, "probe.Names/delete");
-    AWAIT(second, stub.Stub_(request));
+    auto second = co_await stub.Stub_(request);
     EXPECT_ERROR(second, unknown_method, "probe.Names/Stub");
-    AWAIT(third, stub.Names_(request));
+    auto third = co_await stub.Names_(request);
     EXPECT_ERROR(third, unknown_method, "probe.Names/Names");
   });
 }
@@ -350,14 +346,14 @@ TEST_P(Services, TheServerLimitsDepth) {
         Tree tree;
         Tree* top = &tree;
         for (int i = 0; i < 9; ++i) top = top->add_branches();
-        AWAIT(reply, stub.Climb(tree));
+        auto reply = co_await stub.Climb(tree);
         EXPECT_OK(reply);
         top->add_branches()->add_branches();
-        AWAIT(refused, stub.Climb(tree));
+        auto refused = co_await stub.Climb(tree);
         EXPECT_ERROR(refused, protocol_error, "probe.Tree");
         EXPECT_ERROR(refused, protocol_error, "message_depth_max");
         top->clear_branches();
-        AWAIT(after, stub.Climb(tree));  // The connection is not affected.
+        auto after = co_await stub.Climb(tree);  // The connection is not affected.
         EXPECT_OK(after);
       },
       options);
@@ -372,9 +368,9 @@ TEST_P(Services, TheServerLimitsMemory) {
         probe::ShopService::Stub stub(client);
         Tree tree;
         for (int i = 0; i < 100'000; ++i) tree.add_branches();
-        AWAIT(refused, stub.Climb(tree));
+        auto refused = co_await stub.Climb(tree);
         EXPECT_ERROR(refused, limit_exceeded, "probe.Tree");
-        AWAIT(after, stub.Climb(Tree()));
+        auto after = co_await stub.Climb(Tree());
         EXPECT_OK(after);
       },
       options);
@@ -388,9 +384,9 @@ TEST_P(Services, MessagesBeyondTheLimitOfTheServer) {
         probe::ShopService::Stub stub(client);
         OrderRequest request;
         request.set_data(text_of(2 << 20));
-        AWAIT(refused, stub.Order(request));
+        auto refused = co_await stub.Order(request);
         EXPECT_ERROR(refused, limit_exceeded, "message_bytes_max");
-        AWAIT(after, stub.Order(OrderRequest()));
+        auto after = co_await stub.Order(OrderRequest());
         EXPECT_OK(after);
       },
       options);
@@ -401,13 +397,13 @@ TEST_P(Services, RequiredFields) {
     probe::StrictService::Stub stub(client);
     probe::Strict request;
     request.set_name("x");
-    AWAIT(refused, stub.Check(request));
+    auto refused = co_await stub.Check(request);
     EXPECT_ERROR(refused, invalid_argument, "a required field of probe.Strict is not set");
     request.set_age(3);
-    AWAIT(reply, stub.Check(request));
+    auto reply = co_await stub.Check(request);
     EXPECT_OK(reply);
     request.set_note("drop");
-    AWAIT(incomplete, stub.Check(request));
+    auto incomplete = co_await stub.Check(request);
     EXPECT_ERROR(incomplete, invalid_argument, "a required field of probe.Strict is not set");
   });
 }
@@ -420,7 +416,7 @@ TEST_P(Services, UnknownFieldsTravel) {
     newer.set_age(36);
     probe::Older request;
     REQUIRE(request.ParseFromString(newer.SerializeAsString()));
-    AWAIT(reply, stub.Age(request));
+    auto reply = co_await stub.Age(request);
     REQUIRE_OK(reply);
     EXPECT_EQ(reply->age(), 36);
   });
@@ -432,9 +428,9 @@ TEST_P(Services, DeadlineAndCancellation) {
     OrderRequest request;
     request.set_item("wait");
     const CallOptions options{.timeout = 20ms};
-    AWAIT(late, stub.Order(options, request));
+    auto late = co_await stub.Order(options, request);
     EXPECT_ERROR(late, deadline_exceeded, "");
-    AWAIT(seen, eventually(*loop_, [&] { return shop.cancelled == 1; }));
+    auto seen = co_await eventually(*loop_, [&] { return shop.cancelled == 1; });
     EXPECT_TRUE(seen);
   });
 }

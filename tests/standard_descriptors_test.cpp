@@ -51,10 +51,10 @@ int serve_and_call(PollerKind poller, const std::string& listen, bool shared_mem
   const auto calls = [&]() -> Task<void> {
     for (int i = 0; i < 8 && wrong == 0; ++i) {
       Client client(loop, client_options);
-      AWAIT(connected, client.connect(server.address()));
+      auto connected = co_await client.connect(server.address());
       if (!connected) wrong = __LINE__;
       const std::string text(i % 2 == 0 ? 10 : 3'000'000, 'x');
-      AWAIT(reply, client.call<echo>(text));
+      auto reply = co_await client.call<echo>(text);
       if (!reply || *reply != text) wrong = __LINE__;
       if (!all_closed()) wrong = __LINE__;
     }

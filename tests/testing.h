@@ -28,8 +28,7 @@ Task<bool> eventually(Loop& loop, Condition condition) {
   const Time end = loop.after(patience);
   while (!condition()) {
     if (loop.now() >= end) co_return false;
-    auto pause = loop.sleep(1ms);
-    co_await pause;
+    co_await loop.sleep(1ms);
   }
   co_return true;
 }
@@ -60,11 +59,6 @@ inline std::string text_of(std::size_t bytes, char first = 'a') {
 }
 
 }  // namespace hawser::testing_tools
-
-// Awaits a named operand, as GCC 12 requires, and stores the result in `name`.
-#define AWAIT(name, ...)             \
-  auto name##_awaited = __VA_ARGS__; \
-  auto name = co_await std::move(name##_awaited)
 
 // Acts as EXPECT_*, and ends the coroutine if the condition does not hold.
 #define REQUIRE(condition)                    \

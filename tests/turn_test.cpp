@@ -61,10 +61,7 @@ class Turn : public ::testing::Test {
     ASSERT_TRUE(server->start());
   }
   void run(Duration duration) {
-    loop.run([](Loop& on, Duration time) -> Task<void> {
-      auto sleep = on.sleep(time);
-      co_await sleep;
-    }(loop, duration));
+    loop.run([](Loop& on, Duration time) -> Task<void> { co_await on.sleep(time); }(loop, duration));
   }
   Peer& peer() {
     Peer& made = peers.emplace_back(*network);

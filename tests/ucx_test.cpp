@@ -85,7 +85,7 @@ static Task<void> call_on(Client& client, bool idempotent, Count& count, const b
     ++count.begun;
     const std::string text = text_of(idempotent ? 200 : 150'000);
     const CallOptions reply_options{.timeout = patience, .idempotent = idempotent};
-    AWAIT(reply, client.call<worked_at>(reply_options, text));
+    auto reply = co_await client.call<worked_at>(reply_options, text);
     if (reply) {
       EXPECT_TRUE(*reply == text);
       ++count.answered;
@@ -104,7 +104,7 @@ static Task<void> send_on(Client& client, const RegisteredBuffer& buffer, Count&
   for (bool sent = true; sent;) {
     ++count.begun;
     const CallOptions reply_options{.timeout = patience, .attachment = buffer.memory()};
-    AWAIT(reply, client.call<worked_at>(reply_options, "with an attachment"));
+    auto reply = co_await client.call<worked_at>(reply_options, "with an attachment");
     count.answered += reply.has_value();
     sent = reply || reply.error().code != ErrorCode::not_sent;
     count.not_sent += !sent;
@@ -170,7 +170,7 @@ TEST_P(KilledServer, EveryCallEnds) {
     ClientOptions options;
     options.transports = std::move(with);
     Client client(on, std::move(options));
-    AWAIT(connected, client.connect(peer.address()));
+    auto connected = co_await client.connect(peer.address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "ucx") << (client.fallback_reasons().empty() ? ""
                                                                                : client.fallback_reasons()[0].reason);
@@ -182,20 +182,19 @@ TEST_P(KilledServer, EveryCallEnds) {
     Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, std::size_t{1} << 20);
     REQUIRE_OK(buffer);
     for (int i = 0; i < 4; ++i) scope.spawn(send_on(client, *buffer, with_attachments));
-    AWAIT(busy, eventually(on, [&] { return count.answered > 100 && with_attachments.answered > 100; }));
+    auto busy = co_await eventually(on, [&] { return count.answered > 100 && with_attachments.answered > 100; });
     EXPECT_TRUE(busy);
     EXPECT_GE(rdma_counters(client).at(0).buffer_sends, with_attachments.answered);
     peer.kill();
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     EXPECT_EQ(count.ended(), count.begun);
     EXPECT_EQ(with_attachments.ended(), with_attachments.begun);
     if (lets_go) {
-      AWAIT(free, eventually(on, [&] { return !buffer->in_use(); }));
+      auto free = co_await eventually(on, [&] { return !buffer->in_use(); });
       EXPECT_TRUE(free);
     }
     EXPECT_EQ(count.not_sent, 8U) << "each goes on until it is told that nobody is there";
-    AWAIT(gone, eventually(on, [&] { return !client.connected(); }));
+    auto gone = co_await eventually(on, [&] { return !client.connected(); });
     EXPECT_TRUE(gone);
   }(loop, server, transports));
 }
@@ -228,7 +227,7 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
     ClientOptions options;
     options.transports = std::move(with);
     Client client(*Loop::current(), std::move(options));
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     REQUIRE(client.transport() == "ucx");
     Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, std::size_t{1} << 20);
@@ -236,7 +235,7 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
     std::uint64_t sends = 0;
     for (const std::size_t bytes : {4UL << 10, (32UL << 10) - 1, 32UL << 10, (128UL << 10) - 1, 128UL << 10}) {
       const CallOptions reply_options{.attachment = buffer->memory().first(bytes)};
-      AWAIT(reply, client.call<worked_at>(reply_options, "with an attachment"));
+      auto reply = co_await client.call<worked_at>(reply_options, "with an attachment");
       EXPECT_OK(reply);
       sends += fetched(bytes);
       EXPECT_EQ(rdma_counters(client).at(0).buffer_sends, sends) << bytes;
@@ -244,7 +243,7 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
     // Ordinary memory is never registered.
     const std::string text = text_of(std::size_t{1} << 20);
     const CallOptions reply_options{.attachment = as_bytes(text)};
-    AWAIT(reply, client.call<worked_at>(reply_options, "with an attachment"));
+    auto reply = co_await client.call<worked_at>(reply_options, "with an attachment");
     EXPECT_OK(reply);
     EXPECT_EQ(rdma_counters(client).at(0).buffer_sends, sends);
   }(server->address(), transports, expected));
@@ -267,26 +266,25 @@ TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
     ClientOptions options;
     options.transports = std::move(with);
     Client client(on, std::move(options));
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     REQUIRE(client.transport() == "ucx");
     Count count;
     bool stop = false;
     Scope scope;
     for (int i = 0; i < 8; ++i) scope.spawn(call_on(client, i % 2 == 0, count, stop));
-    AWAIT(busy, eventually(on, [&] { return count.answered > 100; }));
+    auto busy = co_await eventually(on, [&] { return count.answered > 100; });
     EXPECT_TRUE(busy);
     EXPECT_TRUE(cut_one_but(static_cast<unsigned>(std::atoi(address.c_str() + address.rfind(':') + 1))));
-    AWAIT(moved, eventually(on, [&] { return client.transport() == "tcp"; }));
+    auto moved = co_await eventually(on, [&] { return client.transport() == "tcp"; });
     EXPECT_TRUE(moved);
     const std::uint64_t answered_by_then = count.answered;
-    AWAIT(goes_on, eventually(on, [&] { return count.answered > answered_by_then + 100; }));
+    auto goes_on = co_await eventually(on, [&] { return count.answered > answered_by_then + 100; });
     EXPECT_TRUE(goes_on);
-    AWAIT(back, eventually(on, [&] { return client.transport() == "ucx"; }));
+    auto back = co_await eventually(on, [&] { return client.transport() == "ucx"; });
     EXPECT_TRUE(back) << (client.fallback_reasons().empty() ? "" : client.fallback_reasons()[0].reason);
     stop = true;
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     EXPECT_EQ(count.ended(), count.begun);
     EXPECT_EQ(count.not_sent, 0U);
     EXPECT_LE(count.unknown, 4U) << "at most what was under way and is not idempotent";

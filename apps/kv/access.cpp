@@ -33,12 +33,10 @@ Task<int> get(const AccessOptions& options) {
   const Result<ClientOptions> client_options = hawser::kv::client_options(options.server);
   if (!client_options) co_return report(client_options.error());
   Client link(*client_options);
-  auto connecting = link.connect(options.server.connect);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(options.server.connect);
   if (!connected) co_return report(connected.error());
   KvClient client(link);
-  auto reading = client.get(options.key);
-  const Result<std::optional<Value>> value = co_await std::move(reading);
+  const Result<std::optional<Value>> value = co_await client.get(options.key);
   if (!value) co_return report(value.error());
   if (!*value) co_return missing_status;
   std::fwrite((*value)->bytes.data(), 1, (*value)->bytes.size(), stdout);
@@ -50,16 +48,14 @@ Task<int> set(const AccessOptions& options) {
   const Result<ClientOptions> client_options = hawser::kv::client_options(options.server);
   if (!client_options) co_return report(client_options.error());
   Client link(*client_options);
-  auto connecting = link.connect(options.server.connect);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(options.server.connect);
   if (!connected) co_return report(connected.error());
   KvClient client(link);
   std::optional<Duration> lifetime;
   if (options.lifetime_seconds != 0) {
     lifetime = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.lifetime_seconds));
   }
-  auto writing = client.set(options.key, options.value, lifetime);
-  const Result<std::uint64_t> version = co_await std::move(writing);
+  const Result<std::uint64_t> version = co_await client.set(options.key, options.value, lifetime);
   if (!version) co_return report(version.error());
   co_return 0;
 }

@@ -42,8 +42,7 @@ std::optional<double> processor_seconds(const std::string& process) {
 
 Task<void> load_keys(KvClient& client, Measurement& run, std::uint64_t begin, std::uint64_t step) {
   for (std::uint64_t i = begin; i < run.options.keys && !run.error; i += step) {
-    auto writing = client.set(key_name(i), run.value);
-    Result<std::uint64_t> written = co_await std::move(writing);
+    Result<std::uint64_t> written = co_await client.set(key_name(i), run.value);
     if (!written) run.error = std::move(written.error());
   }
 }
@@ -57,14 +56,12 @@ Task<void> run_operations(KvClient& client, Measurement& run, Time end, std::uin
     const auto begin = std::chrono::steady_clock::now();
     const bool reads = random.chance(run.reads);
     if (reads || run.read_modify_write) {
-      auto reading = client.get(name);
-      Result<std::optional<Value>> value = co_await std::move(reading);
+      Result<std::optional<Value>> value = co_await client.get(name);
       if (!value) run.error = std::move(value.error());
       if (value && (!*value || (*value)->bytes.size() != run.value.size())) ++run.failed;
     }
     if (!reads && !run.error) {
-      auto writing = client.set(name, run.value);
-      Result<std::uint64_t> written = co_await std::move(writing);
+      Result<std::uint64_t> written = co_await client.set(name, run.value);
       if (!written) run.error = std::move(written.error());
     }
     const auto elapsed = std::chrono::steady_clock::now() - begin;
@@ -159,8 +156,7 @@ Task<int> bench_by_calls(const BenchOptions& options) {
   if (options.transport == "rdma") client_options.transports.enable(rdma());
   client_options.transports.required = options.transport == "tcp" ? "stream" : options.transport;
   Client link(client_options);
-  auto connecting = link.connect(options.server.connect);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(options.server.connect);
   if (!connected) co_return print_error(connected.error());
   KvClient client(link, options.reads == "direct" ? ReadPolicy::direct : ReadPolicy::calls);
   Scope scope;

@@ -83,8 +83,7 @@ Task<std::invoke_result_t<Work&, Site&>> write_on_shard(Store& store, Context& c
     co_await trip->done.wait();
     co_return std::move(*trip->result);
   }
-  auto waiting = trip->done.wait(context.token());
-  const ::hawser::Result<void> done = co_await std::move(waiting);
+  const ::hawser::Result<void> done = co_await trip->done.wait(context.token());
   if (done) co_return std::move(*trip->result);
   // The log must not keep what belongs to a caller that has gone.
   auto forget = [travelling = trip, &site] {
@@ -141,15 +140,14 @@ std::int64_t expiry_after(Site& site, std::int64_t lifetime_ms) {
 Task<Result<std::optional<Value>>> Service::get(std::string_view key) {
   if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto reading = on_shard(store_, store_.shard_of(hash),
-                          [name = std::string(key), hash](Site& site) { return read_entry(site, name, hash); });
-  co_return co_await std::move(reading);
+  co_return co_await on_shard(store_, store_.shard_of(hash),
+                              [name = std::string(key), hash](Site& site) { return read_entry(site, name, hash); });
 }
 
 Task<Result<Reading>> Service::read(std::string_view key) {
   if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto reading = on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](Site& site) {
+  co_return co_await on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](Site& site) {
     Reading result;
     Entry* const entry = site.shard().find({name, hash}, site.now());
     if (entry != nullptr) result.value = Value{std::string(entry->value()), entry->version};
@@ -159,7 +157,6 @@ Task<Result<Reading>> Service::read(std::string_view key) {
     }
     return result;
   });
-  co_return co_await std::move(reading);
 }
 
 Task<Result<Directory>> Service::directory(Context& context) {
@@ -176,7 +173,7 @@ Task<Result<Directory>> Service::directory(Context& context) {
                       .process = process_id(),
                       .shards = {}};
   for (unsigned shard = 0; shard < store_.shards(); ++shard) {
-    auto publishing = on_shard(store_, shard, [server = server_](Site& site) {
+    directory.shards.push_back(co_await on_shard(store_, shard, [server = server_](Site& site) {
       const IndexPublication* const publication = site.publish_index(*server);
       if (publication == nullptr) return ShardIndex{};
       const RemoteIndex& index = publication->index();
@@ -186,8 +183,7 @@ Task<Result<Directory>> Service::directory(Context& context) {
                         .region = publication->region(),
                         .identity = publication->identity(),
                         .descriptor = publication->descriptor()};
-    });
-    directory.shards.push_back(co_await std::move(publishing));
+    }));
   }
   co_return directory;
 }
@@ -205,17 +201,17 @@ Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<st
     std::vector<std::pair<std::string, std::uint64_t>> wanted;
     for (const std::size_t i : by_shard[shard]) wanted.emplace_back(keys[i], store_.key(keys[i]).hash);
     // Reads until the values exceed the bytes that are left: a message may name one key many times.
-    auto reading = on_shard(store_, shard, [given = std::move(wanted), bytes_left](Site& site) {
-      std::vector<std::optional<Value>> read_values;
-      std::size_t bytes = 0;
-      for (const auto& [key, hash] : given) {
-        read_values.push_back(read_entry(site, key, hash));
-        if (read_values.back()) bytes += read_values.back()->bytes.size();
-        if (bytes > bytes_left) break;
-      }
-      return read_values;
-    });
-    std::vector<std::optional<Value>> found = co_await std::move(reading);
+    std::vector<std::optional<Value>> found =
+        co_await on_shard(store_, shard, [given = std::move(wanted), bytes_left](Site& site) {
+          std::vector<std::optional<Value>> read_values;
+          std::size_t bytes = 0;
+          for (const auto& [key, hash] : given) {
+            read_values.push_back(read_entry(site, key, hash));
+            if (read_values.back()) bytes += read_values.back()->bytes.size();
+            if (bytes > bytes_left) break;
+          }
+          return read_values;
+        });
     std::size_t bytes = 0;
     for (const std::optional<Value>& value : found) bytes += value ? value->bytes.size() : 0;
     if (bytes > bytes_left) {
@@ -232,7 +228,7 @@ Task<Result<std::uint64_t>> Service::set(Context& context, std::string_view key,
                                          std::int64_t lifetime_ms) {
   if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto writing = write_on_shard(
+  co_return co_await write_on_shard(
       store_, context, store_.shard_of(hash),
       [name = std::string(key), bytes = std::string(value), hash, lifetime_ms](Site& site) -> Result<std::uint64_t> {
         const std::int64_t expires_at = expiry_after(site, lifetime_ms);
@@ -240,7 +236,6 @@ Task<Result<std::uint64_t>> Service::set(Context& context, std::string_view key,
         if (entry == nullptr) return memory_error();
         return entry->version;
       });
-  co_return co_await std::move(writing);
 }
 
 Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(Context& context, std::string_view key,
@@ -248,35 +243,33 @@ Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(Context& con
                                                                     std::int64_t lifetime_ms) {
   if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto writing = write_on_shard(store_, context, store_.shard_of(hash),
-                                [name = std::string(key), bytes = std::string(value), hash, version,
-                                 lifetime_ms](Site& site) -> Result<std::optional<std::uint64_t>> {
-                                  const Entry* const present = site.shard().find({name, hash}, site.now(), false);
-                                  if ((present == nullptr ? 0 : present->version) != version) return std::nullopt;
-                                  const std::int64_t expires_at = expiry_after(site, lifetime_ms);
-                                  const Entry* const entry = site.shard().set({name, hash}, bytes, expires_at);
-                                  if (entry == nullptr) return memory_error();
-                                  return entry->version;
-                                });
-  co_return co_await std::move(writing);
+  co_return co_await write_on_shard(store_, context, store_.shard_of(hash),
+                                    [name = std::string(key), bytes = std::string(value), hash, version,
+                                     lifetime_ms](Site& site) -> Result<std::optional<std::uint64_t>> {
+                                      const Entry* const present = site.shard().find({name, hash}, site.now(), false);
+                                      if ((present == nullptr ? 0 : present->version) != version) return std::nullopt;
+                                      const std::int64_t expires_at = expiry_after(site, lifetime_ms);
+                                      const Entry* const entry = site.shard().set({name, hash}, bytes, expires_at);
+                                      if (entry == nullptr) return memory_error();
+                                      return entry->version;
+                                    });
 }
 
 Task<Result<bool>> Service::remove(Context& context, std::string_view key) {
   if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto removing = write_on_shard(store_, context, store_.shard_of(hash),
-                                 [name = std::string(key), hash](Site& site) -> Result<bool> {
-                                   Entry* const entry = site.shard().find({name, hash}, site.now(), false);
-                                   if (entry != nullptr) site.shard().remove(*entry);
-                                   return entry != nullptr;
-                                 });
-  co_return co_await std::move(removing);
+  co_return co_await write_on_shard(store_, context, store_.shard_of(hash),
+                                    [name = std::string(key), hash](Site& site) -> Result<bool> {
+                                      Entry* const entry = site.shard().find({name, hash}, site.now(), false);
+                                      if (entry != nullptr) site.shard().remove(*entry);
+                                      return entry != nullptr;
+                                    });
 }
 
 Task<Result<std::int64_t>> Service::increment(Context& context, std::string_view key, std::int64_t by) {
   if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto adding = write_on_shard(
+  co_return co_await write_on_shard(
       store_, context, store_.shard_of(hash), [name = std::string(key), hash, by](Site& site) -> Result<std::int64_t> {
         Entry* const entry = site.shard().find({name, hash}, site.now(), false);
         std::int64_t value = 0;
@@ -290,7 +283,6 @@ Task<Result<std::int64_t>> Service::increment(Context& context, std::string_view
         if (site.shard().set({name, hash}, std::to_string(value), expires_at) == nullptr) return memory_error();
         return value;
       });
-  co_return co_await std::move(adding);
 }
 
 void register_service(Server& server, Service& service) {

@@ -104,8 +104,7 @@ Task<void> Store::maintain(Background background) {
     for (const std::unique_ptr<Site>& site : sites_) {
       if (site->loop_ == &here) site->maintain();
     }
-    auto sleeping = here.sleep(maintenance_interval, background.stopping);
-    const Result<void> slept = co_await std::move(sleeping);
+    const Result<void> slept = co_await here.sleep(maintenance_interval, background.stopping);
     if (!slept) co_return;
   }
 }

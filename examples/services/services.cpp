@@ -26,8 +26,7 @@ class Station final : public weather::Station {
     weather::Average average;
     double sum = 0;
     while (true) {
-      auto next = requests.next();
-      const auto report = co_await std::move(next);
+      const auto report = co_await requests.next();
       if (!report) co_return std::unexpected(report.error());  // The client is gone.
       if (!*report) break;                                     // The client has ended its stream.
       sum += (*report)->celsius();
@@ -41,8 +40,7 @@ class Station final : public weather::Station {
                                               hawser::Writer<weather::Weather> replies) override {
     for (int day = 0; day < 3; ++day) {
       const weather::Weather weather = weather_at(request.name(), 20.0 + day);
-      auto writing = replies.write(weather);
-      if (const auto written = co_await std::move(writing); !written) co_return written;
+      if (const auto written = co_await replies.write(weather); !written) co_return written;
     }
     co_return hawser::Result<void>{};
   }
@@ -50,75 +48,61 @@ class Station final : public weather::Station {
   hawser::Task<hawser::Result<void>> Ask(hawser::Context&, hawser::Reader<weather::Place> requests,
                                          hawser::Writer<weather::Weather> replies) override {
     while (true) {
-      auto next = requests.next();
-      const auto place = co_await std::move(next);
+      const auto place = co_await requests.next();
       if (!place) co_return std::unexpected(place.error());
       if (!*place) co_return hawser::Result<void>{};
       const weather::Weather weather = weather_at((*place)->name(), 18);
-      auto writing = replies.write(weather);
-      if (const auto written = co_await std::move(writing); !written) co_return written;
+      if (const auto written = co_await replies.write(weather); !written) co_return written;
     }
   }
 };
 
 hawser::Task<hawser::Result<void>> use(std::string address) {
   hawser::Client client;
-  auto connecting = client.connect(address);
-  if (const auto connected = co_await std::move(connecting); !connected) co_return connected;
+  if (const auto connected = co_await client.connect(address); !connected) co_return connected;
   weather::Station::Stub station(client);
 
   weather::Place place;
   place.set_name("Delft");
   const hawser::CallOptions options{.timeout = std::chrono::seconds(1)};
-  auto call = station.Now(options, place);
-  const auto now = co_await std::move(call);
+  const auto now = co_await station.Now(options, place);
   if (!now) co_return std::unexpected(now.error());
   std::printf("now: %.1f degrees in %s\n", now->celsius(), now->place().c_str());
 
-  auto opening_report = station.Report();
-  auto report = co_await std::move(opening_report);
+  auto report = co_await station.Report();
   if (!report) co_return std::unexpected(report.error());
   auto reports = report->writer();
   for (const double celsius : {17.0, 19.0, 24.0}) {
     const weather::Weather weather = weather_at("Delft", celsius);
-    auto writing = reports.write(weather);
-    if (const auto written = co_await std::move(writing); !written) co_return written;
+    if (const auto written = co_await reports.write(weather); !written) co_return written;
   }
-  auto finishing_report = report->finish();
-  const auto average = co_await std::move(finishing_report);
+  const auto average = co_await report->finish();
   if (!average) co_return std::unexpected(average.error());
   std::printf("average of %d stations: %.1f degrees\n", average->stations(), average->celsius());
 
-  auto opening_forecast = station.Forecast(place);
-  auto forecast = co_await std::move(opening_forecast);
+  auto forecast = co_await station.Forecast(place);
   if (!forecast) co_return std::unexpected(forecast.error());
   auto days = forecast->reader();
   while (true) {
-    auto next = days.next();
-    const auto day = co_await std::move(next);
+    const auto day = co_await days.next();
     if (!day) co_return std::unexpected(day.error());
     if (!*day) break;
     std::printf("forecast: %.1f degrees\n", (*day)->celsius());
   }
-  auto finishing_forecast = forecast->finish();
-  if (const auto end = co_await std::move(finishing_forecast); !end) co_return end;
+  if (const auto end = co_await forecast->finish(); !end) co_return end;
 
-  auto opening_talk = station.Ask();
-  auto talk = co_await std::move(opening_talk);
+  auto talk = co_await station.Ask();
   if (!talk) co_return std::unexpected(talk.error());
   auto questions = talk->writer();
   auto answers = talk->reader();
   for (const char* name : {"Delft", "Leiden"}) {
     place.set_name(name);
-    auto writing = questions.write(place);
-    if (const auto written = co_await std::move(writing); !written) co_return written;
-    auto next = answers.next();
-    const auto answer = co_await std::move(next);
+    if (const auto written = co_await questions.write(place); !written) co_return written;
+    const auto answer = co_await answers.next();
     if (!answer) co_return std::unexpected(answer.error());
     if (*answer) std::printf("answer: %.1f degrees in %s\n", (*answer)->celsius(), (*answer)->place().c_str());
   }
-  auto finishing_talk = talk->finish();
-  co_return co_await std::move(finishing_talk);
+  co_return co_await talk->finish();
 }
 
 }  // namespace

@@ -56,8 +56,7 @@ class Channel {
   Task<Result<T>> receive(std::stop_token token = {}) {
     if (!available_.try_acquire(1)) {
       if (closed_) co_return closed_error();
-      auto waiting = detail::wait_in(available_, 1, std::move(token));
-      const bool granted = co_await std::move(waiting);
+      const bool granted = co_await detail::wait_in(available_, 1, std::move(token));
       if (!granted) {
         if (closed_) co_return closed_error();
         co_return fail(ErrorCode::cancelled, "a stop was requested while waiting for an item of a Channel");

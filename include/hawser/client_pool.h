@@ -90,11 +90,9 @@ class ClientPool {
   template <class R, class Use>
   static Task<R> run(std::shared_ptr<State> state, Use use) {
     for (bool again = true;; again = false) {
-      auto acquiring = acquire(state);
-      Result<std::shared_ptr<Client>> client = co_await std::move(acquiring);
+      Result<std::shared_ptr<Client>> client = co_await acquire(state);
       if (!client) co_return std::unexpected(std::move(client.error()));
-      auto using_it = use(**client);
-      auto outcome = co_await std::move(using_it);
+      auto outcome = co_await use(**client);
       if (outcome || !again || !may_go_elsewhere(outcome.error())) co_return outcome;
     }
   }

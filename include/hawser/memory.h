@@ -143,8 +143,7 @@ class RemoteMemory {
     if (!sent) co_return std::unexpected(std::move(sent.error()));
     auto reply = co_await std::move(*sent);
     if (!reply) co_return reply;
-    auto finishing = finish(std::move(*begun));
-    Result<void> written = co_await std::move(finishing);
+    Result<void> written = co_await finish(std::move(*begun));
     if (!written) co_return std::unexpected(std::move(written.error()));
     co_return reply;
   }

@@ -205,12 +205,10 @@ class Retrying {
       }
       const std::optional<Duration> pause = state.after_failure(result.error(), report->retry_after);
       if (!pause) co_return result;
-      auto pausing = Loop::current()->sleep(*pause, options.token);
-      const Result<void> slept = co_await std::move(pausing);
+      const Result<void> slept = co_await Loop::current()->sleep(*pause, options.token);
       if (!slept) co_return std::unexpected(state.cancelled_error());
       if (policy_.before_retry) {
-        auto preparing = policy_.before_retry();
-        co_await std::move(preparing);
+        co_await policy_.before_retry();
       }
     }
   }

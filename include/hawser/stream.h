@@ -33,8 +33,7 @@ class Reader {
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
     detail::StreamCore& core = *kept;
     core.end_view();
-    auto ready = core.until_readable();
-    co_await ready;
+    co_await core.until_readable();
     Result<std::optional<detail::StreamCore::Item>> item = core.take();
     if (!item) co_return std::unexpected(std::move(item.error()));
     if (!*item) co_return std::optional<codec::Owned<T>>();
@@ -54,8 +53,7 @@ class Reader {
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
     detail::StreamCore& core = *kept;
     core.end_view();
-    auto ready = core.until_readable();
-    co_await ready;
+    co_await core.until_readable();
     Result<detail::StreamCore::Viewed*> item = core.take_view();
     if (!item) co_return std::unexpected(std::move(item.error()));
     if (*item == nullptr) co_return std::optional<View>();
@@ -106,8 +104,7 @@ class Writer {
     detail::StreamCore& core = *kept;
     // A loop, because credit or room in the backlog may be used up again before this writer is resumed.
     do {
-      auto ready = core.until_writable();
-      co_await ready;
+      co_await core.until_writable();
     } while (!core.writable());
     if (std::optional<Error> error = core.write_error()) co_return std::unexpected(std::move(*error));
     const codec::EncodedSize size = codec::encoded_size(item);

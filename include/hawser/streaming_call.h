@@ -37,8 +37,7 @@ class [[nodiscard]] StreamingCall {
     if constexpr (!std::is_same_v<typename Facts::incoming, detail::NoStream>) {
       if (operation_ && operation_->stream() != nullptr) operation_->stream()->end();
     }
-    auto pending = PendingCall<F>(std::move(operation_));
-    co_return co_await std::move(pending);
+    co_return co_await PendingCall<F>(std::move(operation_));
   }
 
  private:

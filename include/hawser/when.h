@@ -45,8 +45,7 @@ Task<std::tuple<detail::Unit<T>...>> when_all(Task<T>... tasks) {
   std::exception_ptr exception;
   Scope scope;
   std::apply([&](auto&... out) { (scope.spawn(detail::keep<T>(std::move(tasks), out, exception)), ...); }, kept);
-  auto joined = scope.join();
-  co_await joined;
+  co_await scope.join();
   if (exception) std::rethrow_exception(exception);
   co_return std::apply([](auto&... out) { return std::tuple<detail::Unit<T>...>(std::move(*out)...); }, kept);
 }
@@ -57,8 +56,7 @@ Task<std::vector<detail::Unit<T>>> when_all(std::vector<Task<T>> tasks) {
   std::exception_ptr exception;
   Scope scope;
   for (std::size_t i = 0; i < tasks.size(); ++i) scope.spawn(detail::keep<T>(std::move(tasks[i]), kept[i], exception));
-  auto joined = scope.join();
-  co_await joined;
+  co_await scope.join();
   if (exception) std::rethrow_exception(exception);
   std::vector<detail::Unit<T>> results;
   results.reserve(kept.size());
@@ -104,8 +102,7 @@ Task<First<T...>> when_any(std::stop_source others, Task<T>... tasks) {
   [&]<std::size_t... index>(std::index_sequence<index...>) {
     (scope.spawn(race(std::move(tasks), std::get<index>(kept), exception, first, index, others)), ...);
   }(std::index_sequence_for<T...>{});
-  auto joined = scope.join();
-  co_await joined;
+  co_await scope.join();
   if (exception) std::rethrow_exception(exception);
   std::optional<First<T...>> outcome;
   [&]<std::size_t... index>(std::index_sequence<index...>) {

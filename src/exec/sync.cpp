@@ -127,8 +127,7 @@ Task<bool> wait_in(WaitQueue& queue, std::size_t count, std::stop_token token) {
 Task<Result<void>> Event::wait(std::stop_token token) {
   if (set_) co_return Result<void>{};
   if (!token.stop_requested()) {
-    auto waiting = detail::wait_in(queue_, detail::Waiter::no_permits, std::move(token));
-    const bool granted = co_await std::move(waiting);
+    const bool granted = co_await detail::wait_in(queue_, detail::Waiter::no_permits, std::move(token));
     if (granted) co_return Result<void>{};
   }
   co_return fail(ErrorCode::cancelled, "a stop was requested while waiting for an Event or a Latch");
@@ -144,8 +143,7 @@ Semaphore::~Semaphore() {
 Task<Result<Permit>> Semaphore::acquire(std::size_t count, std::stop_token token) {
   if (queue_.try_acquire(count)) co_return Permit(queue_, count);
   if (!token.stop_requested()) {
-    auto waiting = detail::wait_in(queue_, count, std::move(token));
-    const bool granted = co_await std::move(waiting);
+    const bool granted = co_await detail::wait_in(queue_, count, std::move(token));
     if (granted) co_return Permit(queue_, count);
   }
   co_return fail(ErrorCode::cancelled, "a stop was requested while waiting for a Semaphore or a Mutex");

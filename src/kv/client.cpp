@@ -23,8 +23,7 @@ namespace {
 // Calls a method with arguments that the coroutine owns.
 template <auto method, class R, class Link, class... Owned>
 Task<Result<R>> call_with(Link& link, Owned... arguments) {
-  auto calling = link.template call<method>(arguments...);
-  co_return co_await std::move(calling);
+  co_return co_await link.template call<method>(arguments...);
 }
 
 template <auto method, class R, class... Owned>
@@ -35,11 +34,9 @@ Task<Result<R>> call_by(Client* client, ClientPool* pool, Owned... arguments) {
 
 Task<Result<std::optional<Value>>> get_directly(Client& link, OneSidedReader& reader, std::string key) {
   if (std::optional<Value> found = reader.find(key)) co_return found;
-  auto reading = reader.read(key);
-  std::optional<Value> read = co_await std::move(reading);
+  std::optional<Value> read = co_await reader.read(key);
   if (read) co_return read;
-  auto asking = link.call<&Service::read>(key);
-  Result<Reading> reply = co_await std::move(asking);
+  Result<Reading> reply = co_await link.call<&Service::read>(key);
   if (!reply) {
     reader.forget();
     co_return std::unexpected(std::move(reply.error()));

@@ -135,8 +135,7 @@ Task<void> OneSidedReader::obtain() {
   Loop& loop = *Loop::current();
   ++counters_.directories;
   const Time began = loop.now();
-  auto call = link_.call<&Service::directory>();
-  const Result<Directory> directory = co_await std::move(call);
+  const Result<Directory> directory = co_await link_.call<&Service::directory>();
   const bool accepted = directory && accept(*directory);
   expires_ = began + directory_age_max;
   refusal_ = directory ? std::string() : directory.error().text;
@@ -212,11 +211,9 @@ Task<bool> OneSidedReader::access(RemoteRegion region, std::uint64_t offset, Par
   Result<void> outcome;
   into.begun();
   if (options_.read_memory) {
-    auto reading = options_.read_memory(region, offset, into.memory());
-    outcome = co_await std::move(reading);
+    outcome = co_await options_.read_memory(region, offset, into.memory());
   } else {
-    auto reading = RemoteMemory(link_).read(region, offset, into.memory(), {.timeout = read_timeout});
-    outcome = co_await std::move(reading);
+    outcome = co_await RemoteMemory(link_).read(region, offset, into.memory(), {.timeout = read_timeout});
   }
   if (outcome) {
     into.ended();
@@ -241,8 +238,7 @@ Task<std::optional<Value>> OneSidedReader::read(std::string_view given) {
     const bool path = link_.transport() == "shm" || link_.transport() == "rdma";
     const bool possible = by_memory() || (options_.by == ReadBy::automatic && path);
     if (!possible || obtaining_ || loop.now() < not_before_) co_return std::nullopt;
-    auto obtaining = obtain();
-    co_await std::move(obtaining);
+    co_await obtain();
     if (mapped()) co_return find(key);
   }
   if (shards_.empty() || mapped() || key.size() > cell_payload_max || due()) co_return std::nullopt;
@@ -251,8 +247,7 @@ Task<std::optional<Value>> OneSidedReader::read(std::string_view given) {
   const ReadShard from = shard(key_hash);
   Part part(small_, IndexGeometry::candidate_bytes);
   if (part.memory().empty()) co_return std::nullopt;
-  auto reading = access(from.index.region, from.geometry.candidates_offset(key_hash), part);
-  const bool read = co_await std::move(reading);
+  const bool read = co_await access(from.index.region, from.geometry.candidates_offset(key_hash), part);
   if (!read) co_return std::nullopt;
   const CellWanted wanted{
       .key = key, .hash = key_hash, .generation = from.index.generation, .verify = options_.verify_crc};
@@ -275,8 +270,7 @@ Task<std::optional<Value>> OneSidedReader::read(std::string_view given) {
     }
     Part large(large_, found->value_bytes);
     if (large.memory().empty()) break;
-    auto reading_value = access(from.index.region, place.offset, large);
-    const bool value_read = co_await std::move(reading_value);
+    const bool value_read = co_await access(from.index.region, place.offset, large);
     if (!value_read) co_return std::nullopt;
     Value value{.bytes = std::string(reinterpret_cast<const char*>(large.memory().data()), large.memory().size()),
                 .version = found->version};

@@ -59,8 +59,7 @@ Document read_rdma() {
 }  // namespace
 
 Task<Document> rdma_page(PageState&, HttpRequest& request) {
-  auto reading = request.loop().offload(read_rdma);
-  Result<Document> document = co_await std::move(reading);
+  Result<Document> document = co_await request.loop().offload(read_rdma);
   if (document) co_return std::move(*document);
   Document failed{.path = "/rdma", .title = "RDMA"};
   failed.tables.push_back(facts("error", {}, {{"error", document.error().text}}));
@@ -183,8 +182,7 @@ Task<Document> memory_page(PageState& state, HttpRequest& request) {
       "with at most 64 KiB for each connection. Connections by memory: /connections.";
   document.tables.push_back(std::move(budgets));
   document.tables.push_back(caches_table(loops));
-  auto counting = request.loop().offload(allocator_facts);
-  Result<Document> allocator = co_await std::move(counting);
+  Result<Document> allocator = co_await request.loop().offload(allocator_facts);
   if (allocator) document.tables.push_back(std::move(allocator->tables.front()));
   document.tables.push_back(facts("refusals", "Refusals",
                                   {{"memory refusals", number(state.server.counters().memory_refusals)},

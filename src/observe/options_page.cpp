@@ -196,8 +196,7 @@ Task<Result<std::string>> change_option_by_post(PageState& state, HttpRequest& r
     if (std::string absence = absence_of(state, name); !absence.empty()) why.text = std::move(absence);
     co_return std::unexpected(std::move(why));
   }
-  auto taking = rpc::Inspector::options_taken(state.server, request.loop());
-  const std::vector<std::size_t> late = co_await std::move(taking);
+  const std::vector<std::size_t> late = co_await rpc::Inspector::options_taken(state.server, request.loop());
   const std::string note = silent_note(late);
   co_return "option " + harmless(name) + " is " + harmless(value) + (note.empty() ? note : ". " + note);
 }

@@ -195,8 +195,7 @@ struct OtlpExport {
       request.content_type = "application/json";
       request.headers = options.headers;
       request.timeout = options.request_timeout;
-      auto sending = http.send(std::move(request));
-      const Result<HttpClientResponse> response = co_await std::move(sending);
+      const Result<HttpClientResponse> response = co_await http.send(std::move(request));
       if (response && response->status / 100 == 2) {
         tracer.exported.fetch_add(batch.size(), std::memory_order_relaxed);
         failing = false;
@@ -213,8 +212,7 @@ struct OtlpExport {
         co_return;
       }
       tracer.export_retries.fetch_add(1, std::memory_order_relaxed);
-      auto pause = loop.sleep(pause_after(response, attempts), stopping);
-      static_cast<void>(co_await std::move(pause));
+      static_cast<void>(co_await loop.sleep(pause_after(response, attempts), stopping));
     }
   }
 
@@ -222,15 +220,12 @@ struct OtlpExport {
     while (!stopping.stop_requested()) {
       std::vector<Span> batch = next_batch();
       if (batch.empty()) {
-        auto pause = loop.sleep(options.interval, stopping);
-        static_cast<void>(co_await std::move(pause));
+        static_cast<void>(co_await loop.sleep(options.interval, stopping));
       } else {
-        auto sending = send(std::move(batch));
-        co_await std::move(sending);
+        co_await send(std::move(batch));
       }
     }
-    auto finishing = finish();
-    co_await std::move(finishing);
+    co_await finish();
   }
 
   // Exports what has been recorded until now: other threads may record for ever. Ends with the first batch that is not
@@ -241,8 +236,7 @@ struct OtlpExport {
     bool accepted = true;
     for (std::vector<Span> batch = next_batch(); !batch.empty(); batch = next_batch()) {
       if (accepted) {
-        auto sending = send(std::move(batch));
-        co_await std::move(sending);
+        co_await send(std::move(batch));
         accepted = !failing;
       } else {
         tracer.export_failed.fetch_add(batch.size(), std::memory_order_relaxed);
@@ -268,8 +262,7 @@ Task<void> export_spans(Tracer tracer, OtlpOptions options, std::stop_token stop
   if (loop == nullptr) throw std::logic_error("hawser: export_spans() must be awaited on a loop");
   check_options(options);
   OtlpExport work(*loop, std::move(tracer), std::move(options), std::move(stopping));
-  auto running = work.run();
-  co_await std::move(running);
+  co_await work.run();
 }
 
 void export_spans(Server& server, Tracer tracer, OtlpOptions options) {

@@ -51,8 +51,7 @@ Task<HttpResponse> serve_page(State state, Builder build, HttpRequest& request) 
   if (std::string why = refusal_of(request, state->options.pages, state->options); !why.empty()) {
     co_return plain(403, std::move(why));
   }
-  auto building = build(*state, request);
-  Document document = co_await std::move(building);
+  Document document = co_await build(*state, request);
   if (query_of(request.query(), "format").empty()) document.query = request.query();
   document.asks_token = !state->token.empty();
   co_return rendered(document, format_of(request), state->options);
@@ -70,8 +69,7 @@ Task<HttpResponse> serve_change(State state, Change change, std::string back, Ht
     audit_refusal(*state, request, why);
     co_return plain(403, std::move(why));
   }
-  auto changing = change(*state, request);
-  const Result<std::string> done = co_await std::move(changing);
+  const Result<std::string> done = co_await change(*state, request);
   if (!done) {
     audit_refusal(*state, request, done.error().text);
     co_return plain(done.error().code == ErrorCode::unknown_method ? 404 : 400, done.error().text);
@@ -104,8 +102,8 @@ Task<HttpResponse> serve_metrics(State state, HttpRequest& request) {
   // Many methods take more than a millisecond. The loops of a server wait for their threads before it ends; a loop of
   // the caller may not.
   if (!rpc::Inspector::on_callers_loop(state->server)) {
-    auto offloaded = request.loop().offload([state, format] { return metrics_text(*state, format); });
-    Result<std::string> text = co_await std::move(offloaded);
+    Result<std::string> text =
+        co_await request.loop().offload([state, format] { return metrics_text(*state, format); });
     there = text.has_value();
     if (there) response.body = std::move(*text);
   }
@@ -150,8 +148,7 @@ using TakeProfile = Task<HttpResponse> (*)(PageState& state, HttpRequest& reques
 Task<HttpResponse> serve_profile(State state, TakeProfile take, HttpRequest& request) {
   std::string why = inside_refusal_of(request, state->options);
   if (!why.empty()) co_return plain(403, std::move(why));
-  auto taking = take(*state, request);
-  co_return co_await std::move(taking);
+  co_return co_await take(*state, request);
 }
 
 Task<HttpResponse> serve_live(State state, HttpRequest& request) {
@@ -189,8 +186,7 @@ struct Sampler {
     Loop& loop = *Loop::current();
     while (!background.stopping.stop_requested()) {
       state->trends.sample(state->server, loop.now());
-      auto sleep = loop.sleep(std::chrono::seconds(1), background.stopping);
-      static_cast<void>(co_await std::move(sleep));
+      static_cast<void>(co_await loop.sleep(std::chrono::seconds(1), background.stopping));
     }
   }
   State state;

@@ -177,8 +177,7 @@ Task<HttpResponse> answer(PageState& state, HttpRequest& request, const Paramete
   Rendered rendered;
   // The loops of a server wait for their threads before it ends; a loop of the caller may not.
   if (!rpc::Inspector::on_callers_loop(state.server)) {
-    auto offloaded = request.loop().offload(std::move(work));
-    Result<Rendered> made = co_await std::move(offloaded);
+    Result<Rendered> made = co_await request.loop().offload(std::move(work));
     if (!made) co_return refused(503, made.error().text);
     rendered = std::move(*made);
   } else {
@@ -205,16 +204,15 @@ Task<HttpResponse> answer(PageState& state, HttpRequest& request, const Paramete
 // Waits until the profile has its length, or the request or the server ends. Returns the seconds.
 Task<double> pass(HttpRequest& request, std::uint64_t seconds) {
   const Time begin = request.loop().now();
-  auto sleep = request.loop().sleep(std::chrono::seconds(seconds), request.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await request.loop().sleep(std::chrono::seconds(seconds), request.token()));
   co_return std::chrono::duration<double>(request.loop().now() - begin).count();
 }
 
 // A process with thousands of threads takes tens of milliseconds, so a thread that may block begins the profile.
 Task<Result<std::unique_ptr<CpuSampler>>> begin_apart(PageState& state, HttpRequest& request, unsigned hertz) {
   if (rpc::Inspector::on_callers_loop(state.server)) co_return CpuSampler::begin(hertz);
-  auto offloaded = request.loop().offload([hertz] { return CpuSampler::begin(hertz); });
-  Result<Result<std::unique_ptr<CpuSampler>>> begun = co_await std::move(offloaded);
+  Result<Result<std::unique_ptr<CpuSampler>>> begun =
+      co_await request.loop().offload([hertz] { return CpuSampler::begin(hertz); });
   if (!begun) co_return std::unexpected(std::move(begun.error()));
   co_return std::move(*begun);
 }
@@ -236,8 +234,7 @@ std::string heap_refusal() {
 // Returns what was recorded until now. Thousands of stacks take milliseconds, so a thread that may block collects them.
 Task<Result<AllocationSampler::Report>> report_apart(PageState& state, HttpRequest& request) {
   if (rpc::Inspector::on_callers_loop(state.server)) co_return AllocationSampler::report();
-  auto offloaded = request.loop().offload([] { return AllocationSampler::report(); });
-  co_return co_await std::move(offloaded);
+  co_return co_await request.loop().offload([] { return AllocationSampler::report(); });
 }
 
 constexpr std::string_view heap_limits =
@@ -270,22 +267,19 @@ Task<HttpResponse> allocations_answer(PageState& state, HttpRequest& request, Al
     if (!begun) co_return refused(begun.error());
     sampler = std::move(*begun);
   } else if (!live) {
-    auto reporting = report_apart(state, request);
-    Result<AllocationSampler::Report> made = co_await std::move(reporting);
+    Result<AllocationSampler::Report> made = co_await report_apart(state, request);
     if (!made) co_return refused(503, made.error().text);
     *before = std::move(*made);
   }
   if (!at_once) {
-    auto passing = pass(request, seconds);
-    static_cast<void>(co_await std::move(passing));
+    static_cast<void>(co_await pass(request, seconds));
   }
   std::function<Profile()> build = [sampler = std::move(sampler), before, view]() mutable {
     const AllocationSampler::Report after = AllocationSampler::report();
     sampler.reset();  // The work of this page is no part of the profile.
     return allocation_profile(*before, after, view);
   };
-  auto answering = answer(state, request, parameters, live ? "Memory in use" : "Allocations", std::move(build));
-  co_return co_await std::move(answering);
+  co_return co_await answer(state, request, parameters, live ? "Memory in use" : "Allocations", std::move(build));
 }
 
 }  // namespace
@@ -332,19 +326,16 @@ Task<HttpResponse> take_cpu_profile(PageState& state, HttpRequest& request) {
   if (!parameters.good()) {
     co_return refused(400, "a profile has 1 to 60 seconds, 1 to 1000 hertz, and the format html, svg, folded or pprof");
   }
-  auto beginning = begin_apart(state, request, hertz);
-  Result<std::unique_ptr<CpuSampler>> begun = co_await std::move(beginning);
+  Result<std::unique_ptr<CpuSampler>> begun = co_await begin_apart(state, request, hertz);
   if (!begun) co_return refused(begun.error());
   const std::shared_ptr<CpuSampler> sampler = std::move(*begun);
-  auto passing = pass(request, seconds);
-  const double passed = co_await std::move(passing);
+  const double passed = co_await pass(request, seconds);
   sampler->end();  // The thread that waits for it may be busy for a long time.
   std::function<Profile()> build = [sampler, hertz, passed] {
     sampler->stop();
     return cpu_profile(*sampler, hertz, passed);
   };
-  auto answering = answer(state, request, parameters, "Processor time", std::move(build));
-  co_return co_await std::move(answering);
+  co_return co_await answer(state, request, parameters, "Processor time", std::move(build));
 }
 
 Task<HttpResponse> take_wait_profile(PageState& state, HttpRequest& request) {
@@ -360,15 +351,13 @@ Task<HttpResponse> take_wait_profile(PageState& state, HttpRequest& request) {
   Result<std::unique_ptr<WaitSampler>> begun = WaitSampler::begin(hertz, exec::idle_functions());
   if (!begun) co_return refused(begun.error());
   std::shared_ptr<WaitSampler> sampler = std::move(*begun);
-  auto passing = pass(request, seconds);
-  const double passed = co_await std::move(passing);
+  const double passed = co_await pass(request, seconds);
   sampler->end();  // The thread that waits for it may be busy for a long time.
   std::function<Profile()> build = [sampler = std::move(sampler), hertz, passed, with_idle] {
     sampler->stop();
     return wait_profile(*sampler, hertz, passed, with_idle);
   };
-  auto answering = answer(state, request, parameters, "Waits", std::move(build));
-  co_return co_await std::move(answering);
+  co_return co_await answer(state, request, parameters, "Waits", std::move(build));
 }
 
 Task<HttpResponse> take_allocation_profile(PageState& state, HttpRequest& request) {

@@ -296,20 +296,17 @@ Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall
   if ((call.streams() && (!streams || json || call.stream_core() == nullptr)) ||
       bytes > state->options.request_bytes_max) {
     state->skip();
-    auto rest = next();
-    co_return co_await std::move(rest);
+    co_return co_await next();
   }
   Copy copy(*state, bytes + call.method().size());
   if (!copy) {
-    auto rest = next();
-    co_return co_await std::move(rest);
+    co_return co_await next();
   }
   RecordOfCall record(call, std::move(metadata), since);
   call.checksum_reply();
   std::optional<StreamRecording> items;
   if (call.streams()) items.emplace(*state, record, call.stream_core()->shared_from_this());
-  auto rest = next();
-  Result<void> outcome = co_await std::move(rest);
+  Result<void> outcome = co_await next();
   if (json) {
     if (call.request().json || call.request_bytes() + record.metadata.size() > state->options.request_bytes_max) {
       state->skip();

@@ -154,8 +154,7 @@ Task<Document> status_page(PageState& state, HttpRequest& request) {
     const rpc::MethodReport report = Inspector::method(state.server, tables, i);
     if (report.calls + report.active != 0) called.push_back({report.calls + report.active, i});
     if (i % 512 == 511) {  // The rest of the loop gets its turn.
-      auto pause = request.loop().sleep(Duration::zero());
-      co_await pause;
+      co_await request.loop().sleep(Duration::zero());
     }
   }
   std::ranges::sort(
@@ -190,8 +189,7 @@ Task<Document> status_page(PageState& state, HttpRequest& request) {
                           bytes_cell(static_cast<double>(report.request_bytes)),
                           bytes_cell(static_cast<double>(report.reply_bytes)), trend_cell(trend.minute)});
     if (i % 16 == 15) {
-      auto pause = request.loop().sleep(Duration::zero());
-      co_await pause;
+      co_await request.loop().sleep(Duration::zero());
     }
   }
   table.note = "Percentiles are of the last one to two minutes.";

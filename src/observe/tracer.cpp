@@ -136,8 +136,7 @@ void Tracer::ServerSpans::skipped(const SkippedCall& call) const noexcept {
 
 Task<Result<void>> Tracer::ServerSpans::operator()(IncomingCall& call, Next next) const {
   SpanOfCall<IncomingCall> span(*tracer, call, call.draw(), trace_of(call.metadata()), Span::Kind::server);
-  auto rest = next();
-  Result<void> outcome = co_await std::move(rest);
+  Result<void> outcome = co_await next();
   span.end(outcome);
   co_return outcome;
 }
@@ -148,8 +147,7 @@ Task<Result<void>> Tracer::ClientSpans::operator()(OutgoingCall& call, Next next
   if (const auto field = call.find_metadata("traceparent")) parent = TraceContext::parse(*field);
   detail::CallDraw draw;
   SpanOfCall<OutgoingCall> span(*tracer, call, draw, std::move(parent), Span::Kind::client);
-  auto rest = next();
-  Result<void> outcome = co_await std::move(rest);
+  Result<void> outcome = co_await next();
   span.end(outcome);
   co_return outcome;
 }

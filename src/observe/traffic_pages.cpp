@@ -26,8 +26,7 @@ std::string id_of(std::size_t loop, std::size_t slot, std::uint64_t serial) {
 Task<Document> connections_page(PageState& state, HttpRequest& request) {
   const Inspector::Position from{static_cast<std::size_t>(number_of(request, "loop", 0)),
                                  static_cast<std::size_t>(number_of(request, "slot", 0))};
-  auto asking = Inspector::connections(state.server, request.loop(), from, rows_max);
-  const Inspector::Connections found = co_await std::move(asking);
+  const Inspector::Connections found = co_await Inspector::connections(state.server, request.loop(), from, rows_max);
   Document document{.path = "/connections", .title = "Connections"};
   Table table{.key = "connections",
               .title = number(state.server.counters().connections_open).text + " open",
@@ -87,8 +86,7 @@ Task<Document> connections_page(PageState& state, HttpRequest& request) {
 }
 
 Task<Document> calls_page(PageState& state, HttpRequest& request) {
-  auto asking = Inspector::calls(state.server, request.loop(), rows_max);
-  const Inspector::Calls found = co_await std::move(asking);
+  const Inspector::Calls found = co_await Inspector::calls(state.server, request.loop(), rows_max);
   const bool changes = state.options.changes != PageAccess::off;
   Document document{.path = "/calls", .title = "Calls in flight"};
   Table table{.key = "calls",
@@ -142,8 +140,7 @@ Task<Result<std::string>> cancel_call(PageState& state, HttpRequest& request) {
                        .peer = {},
                        .protocol = {},
                        .waits_for = {}};
-  auto asking = Inspector::cancel(state.server, request.loop(), std::move(call));
-  const bool found = co_await std::move(asking);
+  const bool found = co_await Inspector::cancel(state.server, request.loop(), std::move(call));
   if (!found) co_return fail(ErrorCode::unknown_method, "call " + harmless(id) + " is not in flight");
   co_return "call " + id + " was requested to stop";
 }

@@ -169,20 +169,17 @@ class GenericMethod {
     } else {
       run(*service_, *method_, call);
     }
-    auto completed = call->completed(context.loop());
-    co_await completed;
+    co_await call->completed(context.loop());
     std::vector<OwnedStream> streams = OwnedStream::all_of(call->controller.take_streams());
     if (call->controller.error()) {
       for (OwnedStream& stream : streams) {
-        auto finishing = stream->finish_on(context.loop());
-        co_await std::move(finishing);
+        co_await stream->finish_on(context.loop());
       }
       co_return std::unexpected(*call->controller.error());
     }
     context.set_attachment(call->controller.response_attachment().take());
     if (!streams.empty()) {
-      auto streaming = carry_streams(context, *call, std::move(streams));
-      co_return co_await std::move(streaming);
+      co_return co_await carry_streams(context, *call, std::move(streams));
     }
     AnyMessage reply;
     reply.message = std::move(call->response);
@@ -215,20 +212,16 @@ class GenericMethod {
     for (std::size_t i = 1; i < streams.size(); ++i) {
       others.spawn(carry_stream(context, acceptor, *streams[i], cores[i]));
     }
-    auto carrying = carry_stream(context, acceptor, *streams.front(), cores.front());
-    co_await std::move(carrying);
-    auto joining = others.join();
-    co_await std::move(joining);
+    co_await carry_stream(context, acceptor, *streams.front(), cores.front());
+    co_await others.join();
     co_return AnyMessage();
   }
 
   // Releases `core`, and with it the items that nobody has read.
   static Task<void> carry_stream(Context& context, rpc::StreamAcceptor& acceptor, StreamState& stream,
                                  std::shared_ptr<detail::StreamCore>& core) {
-    auto carrying = stream.carry(context.loop(), core, Duration::zero());
-    co_await std::move(carrying);
-    auto finishing = stream.finish_on(context.loop());
-    co_await std::move(finishing);
+    co_await stream.carry(context.loop(), core, Duration::zero());
+    co_await stream.finish_on(context.loop());
     acceptor.close_stream(*core);
     core.reset();
   }

@@ -184,12 +184,10 @@ Task<void> StreamState::on_other_thread(Loop& loop, std::function<void()> work, 
   };
   Pause pausing{work};
   for (;;) {
-    auto offloading = loop.offload(work);
-    const Result<void> done = co_await std::move(offloading);
+    const Result<void> done = co_await loop.offload(work);
     if (done || done.error().code != hawser::ErrorCode::overloaded) co_return;
     pausing.waits = always;
-    auto pause = loop.sleep(std::chrono::milliseconds(1));
-    static_cast<void>(co_await pause);
+    static_cast<void>(co_await loop.sleep(std::chrono::milliseconds(1)));
     pausing.waits = false;
   }
 }
@@ -199,8 +197,7 @@ Task<void> StreamState::finish_on(Loop& loop) {
   std::optional<LastCalls> calls = end();
   if (!calls || (calls->waiting.empty() && !calls->on_closed)) co_return;
   std::function<void()> work = [self = shared_from_this(), last = std::move(*calls)] { self->make(last); };
-  auto finishing = on_other_thread(loop, std::move(work), true);
-  co_await std::move(finishing);
+  co_await on_other_thread(loop, std::move(work), true);
 }
 
 Task<void> StreamState::deliver(Loop& loop, std::vector<Buffer> batch) {
@@ -216,8 +213,7 @@ Task<void> StreamState::deliver(Loop& loop, std::vector<Buffer> batch) {
       self->options_.handler->on_received_messages(self->id_, pointers.data(), pointers.size());
     });
   };
-  auto delivering = on_other_thread(loop, std::move(work));
-  co_await std::move(delivering);
+  co_await on_other_thread(loop, std::move(work));
 }
 
 Task<void> StreamState::carry(Loop& loop, std::shared_ptr<detail::StreamCore> core, Duration linger) {
@@ -245,13 +241,11 @@ Task<void> StreamState::carry(Loop& loop, std::shared_ptr<detail::StreamCore> co
     if (options_.idle_timeout_ms >= 0 && options_.handler != nullptr) attached.parts.spawn(watch_idle(loop, attached));
     co_await attached.over.wait();
     if (closing()) {
-      auto finishing = finish_on(loop);
-      co_await std::move(finishing);
+      co_await finish_on(loop);
     }
     if (!attached.read.is_set() && linger > Duration::zero()) {
       const auto peer_closes = [&](std::stop_token token) { return attached.read.wait(std::move(token)); };
-      auto waiting = with_timeout(linger, peer_closes);
-      static_cast<void>(co_await std::move(waiting));
+      static_cast<void>(co_await with_timeout(linger, peer_closes));
     }
   }
   attached.parts.clear();
@@ -259,8 +253,7 @@ Task<void> StreamState::carry(Loop& loop, std::shared_ptr<detail::StreamCore> co
 
 Task<void> StreamState::read_all(Loop& loop, std::shared_ptr<detail::StreamCore> core, Attached& attached) {
   for (bool open = true; open;) {
-    auto readable = core->until_readable();
-    co_await readable;
+    co_await core->until_readable();
     std::vector<Buffer> batch;
     while (core->readable() && batch.size() < std::max<std::size_t>(options_.messages_in_batch, 1)) {
       Result<std::optional<detail::StreamCore::Item>> item = core->take();
@@ -271,8 +264,7 @@ Task<void> StreamState::read_all(Loop& loop, std::shared_ptr<detail::StreamCore>
     if (batch.empty()) continue;
     attached.active = loop.now();
     const Permit turn = co_await attached.turn.lock();
-    auto delivering = deliver(loop, std::move(batch));
-    co_await std::move(delivering);
+    co_await deliver(loop, std::move(batch));
   }
   attached.read.set();
   attached.over.set();
@@ -297,8 +289,7 @@ Task<void> StreamState::send_all(std::shared_ptr<detail::StreamCore> core, Attac
       continue;
     }
     do {
-      auto ready = core->until_writable();
-      co_await ready;
+      co_await core->until_writable();
     } while (!core->writable());
     if (core->write_error()) {
       // The reader notices the end, but the handler may be waiting for room.
@@ -355,30 +346,26 @@ Task<void> StreamState::attend(Loop& loop, Attached& attached) {
       std::function<void()> work = [self = shared_from_this(), calls = std::move(ended)] {
         for (const auto& [call, result] : calls) call.on_writable(self->id_, call.argument, result);
       };
-      auto calling = on_other_thread(loop, std::move(work));
-      co_await std::move(calling);
+      co_await on_other_thread(loop, std::move(work));
       continue;
     }
     attached.to_attend.reset();
     const auto attention = [&](std::stop_token token) { return attached.to_attend.wait(std::move(token)); };
-    auto waiting = with_timeout(left, attention);
-    static_cast<void>(co_await std::move(waiting));
+    static_cast<void>(co_await with_timeout(left, attention));
   }
 }
 
 Task<void> StreamState::watch_idle(Loop& loop, Attached& attached) {
   const Duration idle = std::chrono::milliseconds(std::max(options_.idle_timeout_ms, 1L));
   for (;;) {
-    auto pause = loop.sleep(idle - std::min<Duration>(idle, loop.now() - attached.active));
-    static_cast<void>(co_await pause);
+    static_cast<void>(co_await loop.sleep(idle - std::min<Duration>(idle, loop.now() - attached.active)));
     if (loop.now() - attached.active < idle) continue;
     const Permit turn = co_await attached.turn.lock();
     attached.active = loop.now();
     std::function<void()> work = [self = shared_from_this()] {
       self->handle([&] { self->options_.handler->on_idle_timeout(self->id_); });
     };
-    auto calling = on_other_thread(loop, std::move(work));
-    co_await std::move(calling);
+    co_await on_other_thread(loop, std::move(work));
   }
 }
 

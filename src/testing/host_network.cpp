@@ -31,8 +31,7 @@ Result<std::unique_ptr<transport::Listener>> HostNetwork::listen(Loop& loop, std
 Task<Result<std::unique_ptr<transport::Stream>>> HostNetwork::connect(Loop& loop, std::string address,
                                                                       Duration timeout) {
   if (&loop != *loop_) co_return other_loop();
-  auto connecting = network_->connect_from(loop, host_, own(address), timeout);
-  co_return co_await std::move(connecting);
+  co_return co_await network_->connect_from(loop, host_, own(address), timeout);
 }
 
 }  // namespace hawser::testing

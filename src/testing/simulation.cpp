@@ -208,8 +208,7 @@ void SimServer::crash(Crash how) {
 
 Task<void> SimServer::shut_down(Duration grace) {
   if (!running()) co_return;
-  auto stopping = state_->server->shut_down(grace);
-  co_await std::move(stopping);
+  co_await state_->server->shut_down(grace);
   state_->end();
 }
 

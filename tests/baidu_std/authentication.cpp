@@ -48,8 +48,7 @@ Task<Result<Identity>> by_name(BaiduStdLogin login) {
   if (name.starts_with("late")) {
     const Waits waits;
     while (!gate_open) {
-      auto pause = Loop::current()->sleep(1ms);
-      co_await pause;
+      co_await Loop::current()->sleep(1ms);
     }
   }
   if (name == "blank") co_return Identity();
@@ -408,14 +407,14 @@ TEST_F(BaiduStdAuthenticated, TheClientOfThisLibrarySendsIt) {
   with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request = raw("x");
     for (int i = 0; i < 3; ++i) {
-      AWAIT(reply, client.call<echo_message>(request));
+      auto reply = co_await client.call<echo_message>(request);
       EXPECT_OK(reply);
     }
   });
   options.credential = "";
   with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request = raw("x");
-    AWAIT(reply, client.call<echo_message>(request));
+    auto reply = co_await client.call<echo_message>(request);
     EXPECT_ERROR(reply, unauthenticated, "send a token");
   });
 }

@@ -16,12 +16,12 @@ TEST_F(BaiduStd, TheClientCalls) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request = raw("hello");
     for (int i = 0; i < 100; ++i) {
-      AWAIT(reply, client.call<echo_message>(request));
+      auto reply = co_await client.call<echo_message>(request);
       REQUIRE_OK(reply);
       EXPECT_EQ(reply->bytes, "hello");
     }
     const RawMessage large = raw(text_of(1'000'000));
-    AWAIT(same, client.call<echo_message>(large));
+    auto same = co_await client.call<echo_message>(large);
     REQUIRE_OK(same);
     EXPECT_TRUE(same->bytes == large.bytes);
   });
@@ -38,8 +38,7 @@ TEST_F(BaiduStd, TheClientSendsAndReceivesEveryField) {
       const std::string attachment = text_of(50'000, 'A');
       const CallOptions with{.attachment = as_bytes(attachment),
                              .metadata = {{"log-id", "7"}, {"key", "value"}, {"x-request-id", "r"}}};
-      auto call = client.call<echo_message>(with, request).reply();
-      auto reply = co_await std::move(call);
+      auto reply = co_await client.call<echo_message>(with, request).reply();
       REQUIRE_OK(reply);
       EXPECT_TRUE(reply->value().bytes == request.bytes);
       EXPECT_TRUE(as_text(reply->attachment()) == attachment);
@@ -51,18 +50,18 @@ TEST_F(BaiduStd, TheClientSendsAndReceivesEveryField) {
 TEST_F(BaiduStd, TheClientReportsErrors) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage seven = raw("1234567");
-    AWAIT(failed, client.call<failing_message>(seven));
+    auto failed = co_await client.call<failing_message>(seven);
     EXPECT_ERROR(failed, application, "as asked");
     EXPECT_EQ(failed.error().application_code, 7);
-    AWAIT(native, client.call<native_text>("x"));
+    auto native = co_await client.call<native_text>("x");
     EXPECT_ERROR(native, unknown_method, "test.Raw/Native");
-    AWAIT(unnamed, client.call<testing_tools::echo>("x"));
+    auto unnamed = co_await client.call<testing_tools::echo>("x");
     EXPECT_ERROR(unnamed, invalid_argument, "package.Service/Method");
     const CallOptions short_time{.timeout = 1ms};
-    AWAIT(late, client.call<wait_message>(short_time, seven));
+    auto late = co_await client.call<wait_message>(short_time, seven);
     EXPECT_ERROR(late, deadline_exceeded, "");
     const RawMessage again = raw("again");
-    AWAIT(reply, client.call<echo_message>(again));
+    auto reply = co_await client.call<echo_message>(again);
     REQUIRE_OK(reply);
     EXPECT_EQ(reply->bytes, "again");
   });
@@ -79,12 +78,12 @@ TEST(BaiduStdSkipped, InterceptorsThatSkipCallsSeeTheirEnds) {
   ASSERT_TRUE(own.start());
   with_client(own.address(), {}, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request = raw("abc");
-    AWAIT(same, client.call<echo_message>(request));  // Answered at once.
+    auto same = co_await client.call<echo_message>(request);  // Answered at once.
     EXPECT_OK(same);
     const CallOptions brief{.timeout = 1ms};
-    AWAIT(late, client.call<wait_message>(brief, request));
+    auto late = co_await client.call<wait_message>(brief, request);
     EXPECT_ERROR(late, deadline_exceeded, "");
-    AWAIT(failed, client.call<failing_message>(request));
+    auto failed = co_await client.call<failing_message>(request);
     EXPECT_ERROR(failed, application, "as asked");
   });
   EXPECT_TRUE(soon([&] { return skips.listed() == 2; }));  // The client does not wait for the end of the late call.
@@ -98,7 +97,7 @@ TEST_F(BaiduStd, TheClientPipelines) {
     std::vector<PendingCall<echo_message>> pending;
     for (int i = 0; i < 200; ++i) {
       const RawMessage request = raw(std::to_string(i));
-      AWAIT(sent, client.send_request<echo_message>(request));
+      auto sent = co_await client.send_request<echo_message>(request);
       REQUIRE_OK(sent);
       pending.push_back(std::move(*sent));
     }
@@ -113,16 +112,15 @@ TEST_F(BaiduStd, TheClientPipelines) {
 TEST_F(BaiduStd, TheEndOfTheClientEndsItsCalls) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request = raw("x");
-    AWAIT(waiting, client.send_request<wait_message>(request));
+    auto waiting = co_await client.send_request<wait_message>(request);
     REQUIRE_OK(waiting);
     // The request leaves at the end of the tick.
-    auto pause = Loop::current()->sleep(1ms);
-    co_await pause;
+    co_await Loop::current()->sleep(1ms);
     client.close();
     auto reply = co_await std::move(*waiting);
     EXPECT_ERROR(reply, outcome_unknown, "the client was closed");
     EXPECT_FALSE(client.connected());
-    AWAIT(after, client.call<echo_message>(request));
+    auto after = co_await client.call<echo_message>(request);
     EXPECT_ERROR(after, not_sent, "not connected");
   });
 }
@@ -133,14 +131,14 @@ TEST_F(BaiduStdCredentials, TheClientSendsItsCredentialOnce) {
   with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request = raw("x");
     for (int i = 0; i < 3; ++i) {
-      AWAIT(reply, client.call<echo_message>(request));
+      auto reply = co_await client.call<echo_message>(request);
       EXPECT_OK(reply);
     }
   });
   options.credential = "wrong";
   with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request = raw("x");
-    AWAIT(reply, client.call<echo_message>(request));
+    auto reply = co_await client.call<echo_message>(request);
     EXPECT_ERROR(reply, unauthenticated, "wrong credential");
   });
 }
@@ -181,7 +179,7 @@ TEST(BaiduStdClients, LateAndForeignRepliesAreIgnored) {
       [](BaiduStdClient& client) -> Task<void> {
         const RawMessage request = raw("x");
         for (int i = 0; i < 3; ++i) {
-          AWAIT(reply, client.call<echo_message>(request));
+          auto reply = co_await client.call<echo_message>(request);
           REQUIRE_OK(reply);
           EXPECT_EQ(reply->bytes, "right");
         }
@@ -194,7 +192,7 @@ TEST(BaiduStdClients, ServersThatBreakTheProtocol) {
     with_server([&](const RpcMeta&) { return octets(junk); },
                 [](BaiduStdClient& client) -> Task<void> {
                   const RawMessage request = raw("x");
-                  AWAIT(reply, client.call<echo_message>(request));
+                  auto reply = co_await client.call<echo_message>(request);
                   EXPECT_ERROR(reply, outcome_unknown, "");
                   EXPECT_FALSE(client.connected());
                 });
@@ -215,13 +213,13 @@ TEST(BaiduStdClients, RepliesThatDoNotMatchTheirMeta) {
       },
       [](BaiduStdClient& client) -> Task<void> {
         const RawMessage request = raw("x");
-        AWAIT(attachment, client.call<echo_message>(request));
+        auto attachment = co_await client.call<echo_message>(request);
         EXPECT_ERROR(attachment, protocol_error, "attachment_size");
-        AWAIT(compressed, client.call<echo_message>(request));
+        auto compressed = co_await client.call<echo_message>(request);
         EXPECT_ERROR(compressed, invalid_argument, "gzip");
-        AWAIT(checksum, client.call<echo_message>(request));
+        auto checksum = co_await client.call<echo_message>(request);
         EXPECT_ERROR(checksum, protocol_error, "checksum");
-        AWAIT(good, client.call<echo_message>(request));
+        auto good = co_await client.call<echo_message>(request);
         REQUIRE_OK(good);
         EXPECT_EQ(good->bytes, "good");
       });
@@ -231,9 +229,9 @@ TEST(BaiduStdClients, TheEndOfTheServerEndsItsCalls) {
   with_server([](const RpcMeta&) { return Octets(); },
               [](BaiduStdClient& client) -> Task<void> {
                 const RawMessage request = raw("x");
-                AWAIT(reply, client.call<echo_message>(request));
+                auto reply = co_await client.call<echo_message>(request);
                 EXPECT_ERROR(reply, outcome_unknown, "");
-                AWAIT(after, client.call<echo_message>(request));
+                auto after = co_await client.call<echo_message>(request);
                 EXPECT_ERROR(after, not_sent, "");
               });
 }

@@ -29,24 +29,24 @@ using namespace std::string_view_literals;
 TEST_F(BaiduStd, StreamsOfTheClient) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request;
-    AWAIT(call, client.open<stream_message>(request));
+    auto call = co_await client.open<stream_message>(request);
     REQUIRE_OK(call);
     auto reader = call->reader();
     auto writer = call->writer();
     for (const std::size_t size : {3UZ, 0UZ, 100'000UZ, 1'000'000UZ, 1UZ}) {
       const RawMessage item = raw(text_of(size));
-      AWAIT(written, writer.write(item));
+      auto written = co_await writer.write(item);
       REQUIRE_OK(written);
-      AWAIT(same, reader.next());
+      auto same = co_await reader.next();
       REQUIRE_OK(same);
       REQUIRE(same->has_value());
       EXPECT_TRUE((*same)->bytes == item.bytes) << size;
     }
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     REQUIRE_OK(result);
     EXPECT_EQ(result->bytes, "end");
     const RawMessage echoed_message = raw("after");
-    AWAIT(echoed, client.call<echo_message>(echoed_message));
+    auto echoed = co_await client.call<echo_message>(echoed_message);
     REQUIRE_OK(echoed);
     EXPECT_EQ(echoed->bytes, "after");
   });
@@ -56,26 +56,26 @@ TEST_F(BaiduStd, StreamsOfTheClient) {
 TEST_F(BaiduStd, AStreamIsReadAfterTheWriterHasEnded) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request;
-    AWAIT(call, client.open<stream_message>(request));
+    auto call = co_await client.open<stream_message>(request);
     REQUIRE_OK(call);
     auto reader = call->reader();
     auto writer = call->writer();
     for (int i = 0; i < 50; ++i) {
       const RawMessage item = raw(std::to_string(i));
-      AWAIT(written, writer.write(item));
+      auto written = co_await writer.write(item);
       REQUIRE_OK(written);
     }
     writer.end();
     for (int i = 0; i < 50; ++i) {
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       REQUIRE_OK(item);
       REQUIRE(item->has_value());
       EXPECT_EQ((*item)->bytes, std::to_string(i));
     }
-    AWAIT(end, reader.next());
+    auto end = co_await reader.next();
     REQUIRE_OK(end);
     EXPECT_FALSE(end->has_value());
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     REQUIRE_OK(result);
     EXPECT_EQ(result->bytes, "end");
   });
@@ -85,29 +85,29 @@ TEST_F(BaiduStd, ErrorsOfStreamsReachTheClient) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
     {
       const RawMessage request;
-      AWAIT(call, client.open<stream_message>(request));
+      auto call = co_await client.open<stream_message>(request);
       REQUIRE_OK(call);
       auto reader = call->reader();
       auto writer = call->writer();
       const RawMessage written_message = raw("fail");
-      AWAIT(written, writer.write(written_message));
+      auto written = co_await writer.write(written_message);
       REQUIRE_OK(written);
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       EXPECT_ERROR(item, invalid_argument, "failed");
-      AWAIT(result, call->finish());
+      auto result = co_await call->finish();
       EXPECT_ERROR(result, invalid_argument, "failed");
     }
     {
       const RawMessage call_message = raw("refuse");
-      AWAIT(call, client.open<stream_message>(call_message));
+      auto call = co_await client.open<stream_message>(call_message);
       REQUIRE_OK(call);
-      AWAIT(result, call->finish());
+      auto result = co_await call->finish();
       EXPECT_ERROR(result, invalid_argument, "refused at once");
     }
     const RawMessage call_message = raw("x");
-    AWAIT(call, client.open<no_stream_there>(call_message));
+    auto call = co_await client.open<no_stream_there>(call_message);
     REQUIRE_OK(call);
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_ERROR(result, signature_mismatch, "has no stream there");
   });
 }
@@ -116,11 +116,11 @@ TEST_F(BaiduStd, ErrorsOfStreamsReachTheClient) {
 TEST_F(BaiduStd, TheClientAcknowledgesAndDropsAStream) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage call_message = RawMessage{};
-    AWAIT(call, client.open<pour_message>(call_message));
+    auto call = co_await client.open<pour_message>(call_message);
     REQUIRE_OK(call);
     auto reader = call->reader();
     for (int i = 0; i < 5000; ++i) {
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       REQUIRE_OK(item);
       REQUIRE(item->has_value());
     }
@@ -128,11 +128,11 @@ TEST_F(BaiduStd, TheClientAcknowledgesAndDropsAStream) {
     bool ended = false;
     // Items that have arrived can still be read.
     while (!ended) {
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       ended = !item || !item->has_value();
     }
     const RawMessage echoed_message = raw("after");
-    AWAIT(echoed, client.call<echo_message>(echoed_message));
+    auto echoed = co_await client.call<echo_message>(echoed_message);
     EXPECT_OK(echoed);
     EXPECT_EQ(client.calls_in_flight(), 0U);
   });
@@ -145,14 +145,14 @@ TEST_F(BaiduStd, ADeadlineEndsAStreamOfTheClient) {
   with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
     const CallOptions with{.timeout = 100ms};
     const RawMessage request;
-    AWAIT(call, client.open<lazy_message>(with, request));
+    auto call = co_await client.open<lazy_message>(with, request);
     REQUIRE_OK(call);
     auto writer = call->writer();
     // Nobody reads: the buffer fills, and the writer waits for the deadline.
     const RawMessage item = raw(text_of(1000));
     int items = 0;
     for (bool open = true; open;) {
-      AWAIT(written, writer.write(item));
+      auto written = co_await writer.write(item);
       if (written) {
         ++items;
       } else {
@@ -161,7 +161,7 @@ TEST_F(BaiduStd, ADeadlineEndsAStreamOfTheClient) {
       }
     }
     EXPECT_LE(items, 10);
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_ERROR(result, deadline_exceeded, "");
   });
   EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 0; }));
@@ -170,22 +170,22 @@ TEST_F(BaiduStd, ADeadlineEndsAStreamOfTheClient) {
 TEST_F(BaiduStd, TheEndOfTheClientEndsItsStreams) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request;
-    AWAIT(call, client.open<stream_message>(request));
+    auto call = co_await client.open<stream_message>(request);
     REQUIRE_OK(call);
     auto reader = call->reader();
     auto writer = call->writer();
     const RawMessage written_message = raw("one");
-    AWAIT(written, writer.write(written_message));
+    auto written = co_await writer.write(written_message);
     REQUIRE_OK(written);
-    AWAIT(item, reader.next());
+    auto item = co_await reader.next();
     REQUIRE_OK(item);
     client.close();
-    AWAIT(none, reader.next());
+    auto none = co_await reader.next();
     EXPECT_ERROR(none, outcome_unknown, "the client was closed");
     const RawMessage refused_message = raw("two");
-    AWAIT(refused, writer.write(refused_message));
+    auto refused = co_await writer.write(refused_message);
     EXPECT_ERROR(refused, outcome_unknown, "the client was closed");
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_ERROR(result, outcome_unknown, "the client was closed");
   });
 }
@@ -231,30 +231,30 @@ TEST(BaiduStdClientStreams, AServerOfBrpc) {
       {},
       [](BaiduStdClient& client) -> Task<void> {
         const RawMessage call_message = raw("x");
-        AWAIT(call, client.open<stream_message>(call_message));
+        auto call = co_await client.open<stream_message>(call_message);
         REQUIRE_OK(call);
         auto reader = call->reader();
         auto writer = call->writer();
         for (const std::string_view text : {"one"sv, ""sv, "two"sv}) {
           const RawMessage item = raw(text);
-          AWAIT(written, writer.write(item));
+          auto written = co_await writer.write(item);
           REQUIRE_OK(written);
-          AWAIT(same, reader.next());
+          auto same = co_await reader.next();
           REQUIRE_OK(same);
           REQUIRE(same->has_value());
           EXPECT_EQ((*same)->bytes, text);
         }
         writer.end();
         for (const std::string_view text : {"in parts"sv, "last"sv}) {
-          AWAIT(item, reader.next());
+          auto item = co_await reader.next();
           REQUIRE_OK(item);
           REQUIRE(item->has_value());
           EXPECT_EQ((*item)->bytes, text);
         }
-        AWAIT(end, reader.next());
+        auto end = co_await reader.next();
         REQUIRE_OK(end);
         EXPECT_FALSE(end->has_value());
-        AWAIT(result, call->finish());
+        auto result = co_await call->finish();
         REQUIRE_OK(result);
         EXPECT_EQ(result->bytes, "opened");
       });
@@ -280,15 +280,15 @@ TEST(BaiduStdClientStreams, AWriterWaitsForTheServer) {
       options,
       [](BaiduStdClient& client) -> Task<void> {
         const RawMessage call_message = raw("x");
-        AWAIT(call, client.open<stream_message>(call_message));
+        auto call = co_await client.open<stream_message>(call_message);
         REQUIRE_OK(call);
         auto writer = call->writer();
         for (int i = 0; i < 10; ++i) {
           const RawMessage item = raw(text_of(600));
-          AWAIT(written, writer.write(item));
+          auto written = co_await writer.write(item);
           REQUIRE_OK(written);
         }
-        AWAIT(result, call->finish());
+        auto result = co_await call->finish();
         EXPECT_OK(result);
       });
 }
@@ -311,22 +311,22 @@ TEST(BaiduStdClientStreams, ServersThatRefuse) {
       [](BaiduStdClient& client) -> Task<void> {
         const auto outcome = [&]() -> Task<Result<RawMessage>> {
           const RawMessage call_message = raw("x");
-          AWAIT(call, client.open<stream_message>(call_message));
+          auto call = co_await client.open<stream_message>(call_message);
           if (!call) co_return std::unexpected(call.error());
           const RawMessage written_message = raw("item");
           auto written_by = call->writer();  // The task refers to it.
-          AWAIT(written, written_by.write(written_message));
+          auto written = co_await written_by.write(written_message);
           static_cast<void>(written);
-          AWAIT(result, call->finish());
+          auto result = co_await call->finish();
           co_return std::move(result);
         };
-        AWAIT(refused, outcome());
+        auto refused = co_await outcome();
         EXPECT_ERROR(refused, unknown_method, "as asked");
-        AWAIT(bare, outcome());
+        auto bare = co_await outcome();
         EXPECT_ERROR(bare, invalid_argument, "bare");
-        AWAIT(unread, outcome());
+        auto unread = co_await outcome();
         EXPECT_ERROR(unread, signature_mismatch, "does not read the stream");
-        AWAIT(reset, outcome());
+        auto reset = co_await outcome();
         EXPECT_ERROR(reset, internal, "reset the stream");
       });
 }
@@ -354,21 +354,21 @@ TEST(BaiduStdClientStreams, FramesOfAnEndedStreamAreAnsweredByAReset) {
       [](BaiduStdClient& client) -> Task<void> {
         const CallOptions with{.timeout = 1ms};
         const RawMessage request;
-        AWAIT(late, client.open<stream_message>(with, request));
+        auto late = co_await client.open<stream_message>(with, request);
         REQUIRE_OK(late);
-        AWAIT(given_up, late->finish());
+        auto given_up = co_await late->finish();
         EXPECT_ERROR(given_up, deadline_exceeded, "");
-        AWAIT(call, client.open<stream_message>(request));
+        auto call = co_await client.open<stream_message>(request);
         REQUIRE_OK(call);
         auto writer = call->writer();
         const RawMessage written_message = raw("item");
-        AWAIT(written, writer.write(written_message));
+        auto written = co_await writer.write(written_message);
         REQUIRE_OK(written);
         auto reader = call->reader();
-        AWAIT(end, reader.next());
+        auto end = co_await reader.next();
         REQUIRE_OK(end);
         EXPECT_FALSE(end->has_value());
-        AWAIT(result, call->finish());
+        auto result = co_await call->finish();
         EXPECT_OK(result);
       });
 }
@@ -401,12 +401,12 @@ TEST(BaiduStdClientStreams, ItemsThatNobodyReadsAreBounded) {
           options,
           [](BaiduStdClient& client) -> Task<void> {
             const RawMessage call_message = raw("x");
-            AWAIT(call, client.open<pour_message>(call_message));
+            auto call = co_await client.open<pour_message>(call_message);
             REQUIRE_OK(call);
-            AWAIT(result, call->finish());
+            auto result = co_await call->finish();
             EXPECT_ERROR(result, limit_exceeded, "stream_receive_bytes_max (1048576 bytes)");
             const RawMessage answer_message = raw("x");
-            AWAIT(answer, client.call<echo_message>(answer_message));
+            auto answer = co_await client.call<echo_message>(answer_message);
             EXPECT_TRUE(answer) << item_bytes << error_of(answer);
           });
     }
@@ -457,12 +457,12 @@ TEST(BaiduStdClientStreams, ServersThatBreakTheProtocol) {
     with_played_server([&](PlayedServer& server) { server.send(bad[i](server.receive_opening())); }, {},
                        [](BaiduStdClient& client) -> Task<void> {
                          const RawMessage call_message = raw("x");
-                         AWAIT(call, client.open<stream_message>(call_message));
+                         auto call = co_await client.open<stream_message>(call_message);
                          REQUIRE_OK(call);
                          auto reader = call->reader();
-                         AWAIT(item, reader.next());
+                         auto item = co_await reader.next();
                          EXPECT_ERROR(item, outcome_unknown, "");
-                         AWAIT(result, call->finish());
+                         auto result = co_await call->finish();
                          EXPECT_ERROR(result, outcome_unknown, "");
                          EXPECT_FALSE(client.connected());
                        });
@@ -505,18 +505,18 @@ TEST(BaiduStdClientStreams, RandomFrames) {
         {},
         [](BaiduStdClient& client) -> Task<void> {
           const RawMessage call_message = raw("x");
-          AWAIT(call, client.open<stream_message>(call_message));
+          auto call = co_await client.open<stream_message>(call_message);
           REQUIRE_OK(call);
           auto reader = call->reader();
           auto writer = call->writer();
           const RawMessage written_message = raw("item");
-          AWAIT(written, writer.write(written_message));
+          auto written = co_await writer.write(written_message);
           static_cast<void>(written);
           for (bool open = true; open;) {
-            AWAIT(item, reader.next());
+            auto item = co_await reader.next();
             open = item && item->has_value();
           }
-          AWAIT(result, call->finish());
+          auto result = co_await call->finish();
           static_cast<void>(result);
           EXPECT_EQ(client.calls_in_flight(), 0U);
         });

@@ -15,10 +15,9 @@ using Script = Task<void> (*)(BaiduStdClient&);
 
 inline Task<void> connect_and_run(std::string address, BaiduStdClientOptions options, Script script) {
   BaiduStdClient client(std::move(options));
-  AWAIT(connected, client.connect(std::move(address)));
+  auto connected = co_await client.connect(std::move(address));
   REQUIRE_OK(connected);
-  auto running = script(client);
-  co_await std::move(running);
+  co_await script(client);
 }
 inline void with_client(const std::string& address, const BaiduStdClientOptions& options, Script script) {
   sync_wait(connect_and_run(address, options, script));

@@ -93,14 +93,12 @@ inline RawMessage echo_message(Context& context, const RawMessage& request) {
 }
 // Waits until the call is cancelled or its deadline passes.
 inline Task<Result<RawMessage>> wait_message(Context& context, const RawMessage&) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   co_return fail(context.deadline() ? ErrorCode::deadline_exceeded : ErrorCode::cancelled, "stopped");
 }
 inline Task<RawMessage> later_message(Context& context, RawMessage request) {
   for (int i = 0; i < 3; ++i) {
-    auto sleep = context.loop().sleep(1ms);
-    co_await sleep;
+    co_await context.loop().sleep(1ms);
   }
   co_return request;
 }
@@ -113,23 +111,20 @@ inline Task<Result<RawMessage>> stream_message(Context&, RawMessage request, Rea
                                                Writer<RawMessage> out) {
   if (request.bytes == "refuse") co_return fail(ErrorCode::invalid_argument, "refused at once");
   for (;;) {
-    auto reading = in.next();
-    auto item = co_await std::move(reading);
+    auto item = co_await in.next();
     if (!item) co_return std::unexpected(item.error());
     if (!*item) break;
     if ((*item)->bytes == "fail") co_return fail(ErrorCode::invalid_argument, "failed");
     if ((*item)->bytes == "stop") co_return RawMessage{"end"};
     const RawMessage answer = **item;
-    auto writing = out.write(answer);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await out.write(answer);
     if (!written) co_return std::unexpected(written.error());
   }
   co_return RawMessage{"end"};
 }
 // Reads nothing until the call is cancelled.
 inline Task<Result<RawMessage>> lazy_message(Context& context, const RawMessage&, Reader<RawMessage>) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   co_return RawMessage{};
 }
 // Writes items of 1000 bytes without an end. Adds their number to the counter `poured`.
@@ -137,8 +132,7 @@ inline std::atomic<std::uint64_t> poured{0};
 inline Task<Result<RawMessage>> pour_message(Context&, const RawMessage&, Writer<RawMessage> out) {
   const RawMessage item{std::string(1000, 'p')};
   for (;;) {
-    auto writing = out.write(item);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await out.write(item);
     if (!written) co_return std::unexpected(written.error());
     poured.fetch_add(1);
   }

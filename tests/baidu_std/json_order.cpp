@@ -19,8 +19,7 @@ Task<Result<void>> token_wanted(IncomingCall& call, Next next) {
   if (call.protocol() == "baidu_std" && !call.metadata().find("x-token")) {
     co_return fail(ErrorCode::unauthenticated, "send a token");
   }
-  auto rest = next();
-  const Result<void> outcome = co_await std::move(rest);
+  const Result<void> outcome = co_await next();
   if (!outcome && outcome.error().text == "no bracket") wrong_json_seen.fetch_add(1);
   co_return outcome;
 }

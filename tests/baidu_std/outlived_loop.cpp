@@ -32,7 +32,9 @@ TEST(BaiduStdClientOutlivedLoop, ByAnAttemptToConnect) {
   for (const bool another : {false, true}) {
     BaiduStdClient client;
     const auto nothing = [](Loop&) -> Task<void> { co_return; };
-    const auto wait = [&client, &name](Loop&) -> Task<void> { AWAIT(connected, client.connect("unix:" + name)); };
+    const auto wait = [&client, &name](Loop&) -> Task<void> {
+      auto connected = co_await client.connect("unix:" + name);
+    };
     testing_tools::destroy_after_loop(nothing, wait, another);
   }
   ::close(first);

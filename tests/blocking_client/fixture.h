@@ -23,7 +23,7 @@ inline int add(int a, int b) { return a + b; }
 inline Result<void> refuse(int code) { return std::unexpected(Error::application(code, "refused")); }
 inline Task<void> count(int end, Writer<int> writer) {
   for (int i = 0; i < end; ++i) {
-    AWAIT(written, writer.write(i));
+    auto written = co_await writer.write(i);
     if (!written) co_return;
   }
 }
@@ -34,15 +34,13 @@ struct Gate {
     waiting.fetch_add(1);
     waiting.notify_all();
     while (!open.load() && !context.token().stop_requested()) {
-      auto pause = context.loop().sleep(1ms);
-      co_await pause;
+      co_await context.loop().sleep(1ms);
     }
     if (!open.load()) {
       cancelled.fetch_add(1);
       // No reply may arrive before the caller's own timer ends the call.
       while (!open.load() && !context.stopping().stop_requested()) {
-        auto pause = context.loop().sleep(1ms);
-        co_await pause;
+        co_await context.loop().sleep(1ms);
       }
     }
     co_return 7;

@@ -25,8 +25,7 @@ using testing::HasSubstr;
 
 std::string returns(std::string text) { return text; }
 Task<void> never_reads(Context& context, Reader<std::string> from) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   static_cast<void>(from);
 }
 

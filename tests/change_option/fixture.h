@@ -35,8 +35,7 @@ inline std::string blocks(std::string text) {
   return text;
 }
 inline Task<std::string> wait(Context& context, std::string text) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   co_return text;
 }
 

@@ -110,22 +110,19 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
     run([&]() -> Task<void> {
       REQUIRE_OK(server.start());
       const std::unique_ptr<Client> client = make_client(std::move(client_with));
-      AWAIT(connected, client->connect(server.address()));
+      auto connected = co_await client->connect(server.address());
       REQUIRE_OK(connected);
       {
-        auto task = body(server, *client);
-        co_await std::move(task);
+        co_await body(server, *client);
       }
       // The test must leave nothing behind.
       client->close();
       EXPECT_EQ(client->calls_in_flight(), 0U);
-      auto stopping = server.shut_down(10ms);
-      co_await std::move(stopping);
+      co_await server.shut_down(10ms);
       const ServerCounters counters = server.counters();
       EXPECT_EQ(counters.connections_open, 0U);
       EXPECT_EQ(counters.calls_in_flight, 0U);
-      auto resting = reach_rest(loop(), server);
-      co_await std::move(resting);
+      co_await reach_rest(loop(), server);
     });
   }
 

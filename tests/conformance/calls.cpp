@@ -30,14 +30,14 @@ using namespace views;
 
 TEST_P(Conformance, CallsPlainFunctions) {
   serve<echo, owned, add, nothing>([](Server& server, Client& client) -> Task<void> {
-    AWAIT(echoed, client.call<echo>("hello"));
+    auto echoed = co_await client.call<echo>("hello");
     REQUIRE_OK(echoed);
     EXPECT_EQ(*echoed, "hello");
-    AWAIT(extended, client.call<owned>(std::string("hello")));
+    auto extended = co_await client.call<owned>(std::string("hello"));
     EXPECT_EQ(extended, "hello!");
-    AWAIT(sum, client.call<add>(-3, 5'000'000'000));
+    auto sum = co_await client.call<add>(-3, 5'000'000'000);
     EXPECT_EQ(sum, 4'999'999'997);
-    AWAIT(done, client.call<nothing>());
+    auto done = co_await client.call<nothing>();
     EXPECT_OK(done);
     EXPECT_EQ(server.counters().calls, 4U);
     EXPECT_EQ(server.counters().connections_open, 1U);
@@ -47,14 +47,14 @@ TEST_P(Conformance, CallsPlainFunctions) {
 
 TEST_P(Conformance, CallsCoroutines) {
   serve<slow_echo, slow_view, slow_nothing>([](Server&, Client& client) -> Task<void> {
-    AWAIT(echoed, client.call<slow_echo>("hello", 1U));
+    auto echoed = co_await client.call<slow_echo>("hello", 1U);
     EXPECT_EQ(echoed, "hello");
     for (const std::size_t bytes : {0UL, 5UL, 5'000UL, 9'000UL, 50'000UL, 300'000UL}) {
       const std::string text = text_of(bytes);
-      AWAIT(viewed, client.call<slow_view>(text));
+      auto viewed = co_await client.call<slow_view>(text);
       EXPECT_TRUE(viewed == text) << bytes;
     }
-    AWAIT(done, client.call<slow_nothing>());
+    auto done = co_await client.call<slow_nothing>();
     EXPECT_OK(done);
   });
 }
@@ -64,11 +64,11 @@ TEST_P(Conformance, CallsMemberFunctions) {
   auto server = make_server();
   server->register_handler<&TestService::order, &TestService::order_later, &TestService::kinds>(&service);
   run_connected(*server, {}, [](Server&, Client& client) -> Task<void> {
-    AWAIT(first, client.call<&TestService::order>("rope", 2U));
+    auto first = co_await client.call<&TestService::order>("rope", 2U);
     EXPECT_EQ(first, 2U);
-    AWAIT(second, client.call<&TestService::order_later>("rope", 3U));
+    auto second = co_await client.call<&TestService::order_later>("rope", 3U);
     EXPECT_EQ(second, 5U);
-    AWAIT(kinds, client.call<&TestService::kinds>());
+    auto kinds = co_await client.call<&TestService::kinds>();
     EXPECT_EQ(kinds, 1U);
   });
   EXPECT_EQ(service.kinds(), 1U);
@@ -77,13 +77,13 @@ TEST_P(Conformance, CallsMemberFunctions) {
 TEST_P(Conformance, CarriesEveryKindOfArgument) {
   serve<numbers, squares, mirror, lines>([](Server&, Client& client) -> Task<void> {
     const std::vector<std::uint32_t> values{1, 2, 3, 0xffff'ffff};
-    AWAIT(same, client.call<numbers>(values));
+    auto same = co_await client.call<numbers>(values);
     EXPECT_EQ(same, values);
     const std::vector<std::uint32_t> none;
-    AWAIT(empty, client.call<numbers>(none));
+    auto empty = co_await client.call<numbers>(none);
     EXPECT_EQ(empty, none);
     std::vector<std::uint64_t> many(100'000, 3);
-    AWAIT(squared, client.call<squares>(std::move(many)));
+    auto squared = co_await client.call<squares>(std::move(many));
     REQUIRE_OK(squared);
     EXPECT_EQ(*squared, std::vector<std::uint64_t>(100'000, 9));
 
@@ -92,7 +92,7 @@ TEST_P(Conformance, CarriesEveryKindOfArgument) {
                       .centre = Point{1, 2},
                       .weights = {{"a", 0.5}, {"b", -1}},
                       .tag = "blue"};
-    AWAIT(mirrored, client.call<mirror>(shape));
+    auto mirrored = co_await client.call<mirror>(shape);
     REQUIRE_OK(mirrored);
     EXPECT_EQ(mirrored->points, std::vector<Point>(2'000, Point{-4, 5}));
     Shape back = std::move(*mirrored);
@@ -100,7 +100,7 @@ TEST_P(Conformance, CarriesEveryKindOfArgument) {
     EXPECT_EQ(back, shape);
 
     const std::string large = text_of(20'000);
-    AWAIT(reversed, client.call<lines>(std::vector<std::string_view>{"one", large, ""}, true));
+    auto reversed = co_await client.call<lines>(std::vector<std::string_view>{"one", large, ""}, true);
     REQUIRE_OK(reversed);
     EXPECT_EQ(*reversed, (std::vector<std::string>{"", large, "one"}));
   });
@@ -112,20 +112,20 @@ TEST_P(Conformance, LargeRepliesMayShowShortArguments) {
   serve<name_with_attachment, name_and_data, same_string, from_optional>([](Server&, Client& client) -> Task<void> {
     for (const std::size_t bytes : {0UL, 1UL, 6UL, 15UL, 16UL, 40UL, 7'000UL, 20'000UL}) {
       const std::string name = text_of(bytes);
-      AWAIT(attached, client.call<name_with_attachment>(name).reply());
+      auto attached = co_await client.call<name_with_attachment>(name).reply();
       REQUIRE_OK(attached);
       EXPECT_EQ(attached->value(), name);
       EXPECT_EQ(as_text(attached->attachment()), "attached");
-      AWAIT(same, client.call<same_string>(name).reply());
+      auto same = co_await client.call<same_string>(name).reply();
       REQUIRE_OK(same);
       EXPECT_EQ(same->value(), name);
       for (const std::size_t data_bytes : {5UL, 8'192UL, 20'000UL, 100'000UL}) {
         const std::string data = text_of(data_bytes, 'D');
-        AWAIT(both, client.call<name_and_data>(name, data).reply());
+        auto both = co_await client.call<name_and_data>(name, data).reply();
         REQUIRE_OK(both);
         EXPECT_EQ(both->value().name, name);
         EXPECT_EQ(both->value().data, data);
-        AWAIT(optional, client.call<from_optional>(std::optional(name), std::vector{data}).reply());
+        auto optional = co_await client.call<from_optional>(std::optional(name), std::vector{data}).reply();
         REQUIRE_OK(optional);
         EXPECT_EQ(optional->value().name, name);
         EXPECT_EQ(optional->value().data, data);
@@ -145,9 +145,9 @@ TEST_P(Conformance, CarriesEverySize) {
     sizes.push_back(20UL << 20);
     for (const std::size_t bytes : sizes) {
       const std::string text = text_of(bytes);
-      AWAIT(in_place, client.call<echo>(text));
+      auto in_place = co_await client.call<echo>(text);
       EXPECT_TRUE(in_place == text) << bytes << " " << error_of(in_place);
-      AWAIT(by_coroutine, client.call<slow_view>(text));
+      auto by_coroutine = co_await client.call<slow_view>(text);
       EXPECT_TRUE(by_coroutine == text) << bytes << " " << error_of(by_coroutine);
     }
   });
@@ -157,11 +157,11 @@ TEST_P(Conformance, GivesWholeReplies) {
   serve<echo, numbers, reflect>([](Server&, Client& client) -> Task<void> {
     for (const std::size_t bytes : {0UL, 100UL, 5'000UL, 10'000UL, 100'000UL}) {
       const std::string text = text_of(bytes);
-      AWAIT(reply, client.call<echo>(text).reply());
+      auto reply = co_await client.call<echo>(text).reply();
       REQUIRE_OK(reply);
       // Blocks that are received in between must not change the bytes that the reply refers to.
       for (int i = 0; i < 20; ++i) {
-        AWAIT(other, client.call<echo>(std::string(bytes + 1, 'x')));
+        auto other = co_await client.call<echo>(std::string(bytes + 1, 'x'));
         EXPECT_OK(other);
       }
       EXPECT_TRUE(reply->value() == text) << bytes;
@@ -169,7 +169,7 @@ TEST_P(Conformance, GivesWholeReplies) {
       EXPECT_TRUE(reply->metadata().empty());
     }
     const std::vector<std::uint32_t> values(10'000, 7);
-    AWAIT(span, client.call<numbers>(values).reply());
+    auto span = co_await client.call<numbers>(values).reply();
     REQUIRE_OK(span);
     EXPECT_TRUE(std::equal(values.begin(), values.end(), (*span)->begin(), (*span)->end()));
   });
@@ -181,24 +181,24 @@ TEST_P(Conformance, LandsRepliesInTheCallersMemory) {
                                     (1UL << 20) - 1, 1UL << 20}) {
       const std::string text = text_of(bytes);
       std::vector<std::byte> memory(bytes);  // Exactly the size of the reply.
-      AWAIT(reply, client.call<echo>(text).into(memory));
+      auto reply = co_await client.call<echo>(text).into(memory);
       REQUIRE_OK(reply);
       EXPECT_TRUE(reply->value() == text) << bytes;
       EXPECT_EQ(static_cast<const void*>(reply->value().data()), memory.data()) << bytes;
     }
     std::vector<std::byte> roomy(100);
-    AWAIT(small, client.call<echo>("small").into(roomy));
+    auto small = co_await client.call<echo>("small").into(roomy);
     REQUIRE_OK(small);
     EXPECT_EQ(small->value(), "small");
     EXPECT_EQ(static_cast<const void*>(small->value().data()), roomy.data());
 
     for (const std::size_t bytes : {2UL, 9UL << 10, 40UL << 10, 4UL << 20}) {
       std::vector<std::byte> narrow(bytes - 1, std::byte{0x5a});
-      AWAIT(refused, client.call<zeros>(bytes).into(narrow));
+      auto refused = co_await client.call<zeros>(bytes).into(narrow);
       EXPECT_ERROR(refused, limit_exceeded, "into()");
       EXPECT_TRUE(std::all_of(narrow.begin(), narrow.end(), [](std::byte b) { return b == std::byte{0x5a}; }));
     }
-    AWAIT(after, client.call<echo>("goes on"));
+    auto after = co_await client.call<echo>("goes on");
     EXPECT_EQ(after, "goes on");
   });
 }
@@ -208,11 +208,11 @@ TEST_P(Conformance, ErrorsPassedOnDoNotDenyThatTheHandlerRan) {
   serve<passes_on>([](Server&, Client& client) -> Task<void> {
     for (const ErrorCode code :
          {ErrorCode::not_sent, ErrorCode::unavailable, ErrorCode::unknown_method, ErrorCode::signature_mismatch}) {
-      AWAIT(reply, client.call<passes_on>(static_cast<int>(code)));
+      auto reply = co_await client.call<passes_on>(static_cast<int>(code));
       EXPECT_ERROR(reply, application, to_string(code));
       EXPECT_FALSE(reply.error().not_executed());
     }
-    AWAIT(shed, client.call<passes_on>(static_cast<int>(ErrorCode::overloaded)));
+    auto shed = co_await client.call<passes_on>(static_cast<int>(ErrorCode::overloaded));
     EXPECT_ERROR(shed, overloaded, "upstream");
   });
 }
@@ -222,17 +222,16 @@ TEST_P(Conformance, RepliesOutOfOrder) {
     std::vector<std::string> order;
     Scope scope;
     auto one = [&](std::string text, std::uint32_t milliseconds) -> Task<void> {
-      AWAIT(reply, client.call<slow_echo>(text, milliseconds));
+      auto reply = co_await client.call<slow_echo>(text, milliseconds);
       EXPECT_EQ(reply, text);
       order.push_back(text);
     };
     scope.spawn(one("slow", 200));
     scope.spawn(one("quick", 1));
-    AWAIT(plain, client.call<echo>("at once"));
+    auto plain = co_await client.call<echo>("at once");
     EXPECT_OK(plain);
     order.insert(order.begin(), "at once");
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(order, (std::vector<std::string>{"at once", "quick", "slow"}));
   });
 }
@@ -249,17 +248,16 @@ TEST_P(Conformance, ManyCallsAtOnce) {
     auto one = [&](std::uint32_t i) -> Task<void> {
       const std::string text = text_of(i % 100 * 200);
       if (i % 3 == 0) {
-        AWAIT(reply, client.call<slow_echo>(text, i % 10));
+        auto reply = co_await client.call<slow_echo>(text, i % 10);
         judge(reply, text);
       } else {
-        AWAIT(reply, client.call<echo>(text));
+        auto reply = co_await client.call<echo>(text);
         judge(reply, text);
       }
     };
     for (std::uint32_t i = 0; i < 3'000; ++i) scope.spawn(one(i));
     EXPECT_EQ(client.calls_in_flight(), 3'000U);
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(good, 3'000U) << complaint;
     EXPECT_EQ(client.calls_in_flight(), 0U);
   });
@@ -269,23 +267,23 @@ TEST_P(Conformance, SendsRequestsAheadOfTheirReplies) {
   serve<slow_echo, echo>([](Server&, Client& client) -> Task<void> {
     std::vector<PendingCall<slow_echo>> pending;
     for (std::uint32_t i = 0; i < 50; ++i) {
-      AWAIT(sent, client.send_request<slow_echo>(std::to_string(i), 50 - i));
+      auto sent = co_await client.send_request<slow_echo>(std::to_string(i), 50 - i);
       REQUIRE_OK(sent);
       pending.push_back(std::move(*sent));
     }
     EXPECT_EQ(client.calls_in_flight(), 50U);
     for (std::uint32_t i = 0; i < 50; ++i) {
-      AWAIT(reply, std::move(pending[i]));
+      auto reply = co_await std::move(pending[i]);
       EXPECT_EQ(reply, std::to_string(i));
     }
     // An argument passed as an lvalue may be destroyed as soon as the request has been sent.
     auto text = std::make_unique<std::string>(text_of(3 << 20));
     const std::string copy = *text;
-    AWAIT(sent, client.send_request<echo>(*text));
+    auto sent = co_await client.send_request<echo>(*text);
     REQUIRE_OK(sent);
     std::fill(text->begin(), text->end(), '?');
     text.reset();
-    AWAIT(reply, std::move(*sent));
+    auto reply = co_await std::move(*sent);
     EXPECT_TRUE(reply == copy);
   });
 }
@@ -321,16 +319,16 @@ TEST_P(Conformance, DroppedPendingCallsAreCancelled) {
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
     {
-      AWAIT(dropped, client.send_request<&TestService::wait_for_stop>());
+      auto dropped = co_await client.send_request<&TestService::wait_for_stop>();
       REQUIRE_OK(dropped);
-      AWAIT(begun, eventually(loop(), [&] { return service.waiting == 1; }));
+      auto begun = co_await eventually(loop(), [&] { return service.waiting == 1; });
       EXPECT_TRUE(begun);
     }
-    AWAIT(notified, eventually(loop(), [&] { return service.stopped == 1; }));
+    auto notified = co_await eventually(loop(), [&] { return service.stopped == 1; });
     EXPECT_TRUE(notified);
-    AWAIT(other, client.call<echo>("goes on"));
+    auto other = co_await client.call<echo>("goes on");
     EXPECT_EQ(other, "goes on");
-    AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));
+    auto free = co_await eventually(loop(), [&] { return client.calls_in_flight() == 0; });
     EXPECT_TRUE(free);
   });
 }
@@ -343,13 +341,12 @@ TEST_P(Conformance, DroppedRequestsDoNotTearTheStream) {
         auto text = std::make_unique<std::string>(text_of(8 << 20));
         Scope scope;
         scope.spawn([](Client& from, const std::string& argument) -> Task<void> {
-          AWAIT(reply, from.call<echo>(argument));
+          auto reply = co_await from.call<echo>(argument);
           EXPECT_TRUE(reply == argument) << "transports within one machine may be so fast: " << error_of(reply);
         }(client, *text));
-        auto pause = loop().sleep(Duration(i * 100'000));
-        co_await pause;
+        co_await loop().sleep(Duration(i * 100'000));
       }
-      AWAIT(other, client.call<echo>("goes on"));
+      auto other = co_await client.call<echo>("goes on");
       EXPECT_EQ(other, "goes on");
     }
   });
@@ -361,13 +358,13 @@ TEST_P(Conformance, ChecksumsAgree) {
   serve<echo, slow_view, mirror, reflect>(server_options(), options, [](Server& server, Client& client) -> Task<void> {
     for (const std::size_t bytes : {0UL, 10UL, 9'000UL, 40'000UL, 1UL << 20}) {
       const std::string text = text_of(bytes);
-      AWAIT(reply, client.call<echo>(text));
+      auto reply = co_await client.call<echo>(text);
       EXPECT_TRUE(reply == text);
-      AWAIT(viewed, client.call<slow_view>(text));
+      auto viewed = co_await client.call<slow_view>(text);
       EXPECT_TRUE(viewed == text);
       const std::string attached = text_of(bytes / 2);
       const CallOptions whole_options{.attachment = as_bytes(attached), .metadata = {{"k", "v"}}};
-      AWAIT(whole, client.call<reflect>(whole_options, text).reply());
+      auto whole = co_await client.call<reflect>(whole_options, text).reply();
       REQUIRE_OK(whole);
       EXPECT_TRUE(as_text(whole->attachment()) == attached);
     }

@@ -21,32 +21,31 @@ TEST_P(Conformance, ConcurrentConnectsAgree) {
     int refused = 0;
     for (int i = 0; i < 20; ++i) {
       scope.spawn([](Client& one, std::string to, int& count) -> Task<void> {
-        AWAIT(outcome, one.connect(to));
+        auto outcome = co_await one.connect(to);
         EXPECT_OK(outcome);
         count += outcome.has_value();
       }(*client, server->address(), connected));
       scope.spawn([](Client& one, std::string to, int& count) -> Task<void> {
-        AWAIT(outcome, one.connect(to));
+        auto outcome = co_await one.connect(to);
         EXPECT_ERROR(outcome, unavailable, "");
         count += !outcome;
         // A waiter that tries again at once does not change the outcome for the others.
         if (count == 1) {
-          AWAIT(again, one.connect(to));
+          auto again = co_await one.connect(to);
           EXPECT_FALSE(again);
         } else {
           EXPECT_LE(count, 20);
         }
       }(*dead, backend->dead_address(), refused));
     }
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(connected, 20);
     EXPECT_EQ(refused, 20);
     EXPECT_EQ(server->counters().connections_accepted, 1U);
-    AWAIT(again, client->connect(server->address()));
+    auto again = co_await client->connect(server->address());
     EXPECT_OK(again);
     EXPECT_EQ(server->counters().connections_accepted, 1U);
-    AWAIT(elsewhere, client->connect(backend->dead_address()));
+    auto elsewhere = co_await client->connect(backend->dead_address());
     EXPECT_ERROR(elsewhere, invalid_argument, "close() it first");
   });
 }
@@ -56,10 +55,9 @@ TEST_P(Conformance, ConnectionsReportTheirCredits) {
   auto server = make_server();
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server& serving, Client& client) -> Task<void> {
-    AWAIT(reply, client.call<echo>(std::string_view("hi")));
+    auto reply = co_await client.call<echo>(std::string_view("hi"));
     REQUIRE_OK(reply);
-    auto asking = rpc::Inspector::connections(serving, loop(), {}, 10);
-    const rpc::Inspector::Connections found = co_await std::move(asking);
+    const rpc::Inspector::Connections found = co_await rpc::Inspector::connections(serving, loop(), {}, 10);
     REQUIRE(found.rows.size() == 1);
     const std::string transport(client.transport());
     const std::string& details = found.rows[0].details;
@@ -83,13 +81,13 @@ TEST_P(Conformance, EveryWaiterIsToldOfItsAttempt) {
     std::vector<std::string> order;
     Scope scope;
     auto retrying = [&]() -> Task<void> {
-      AWAIT(outcome, client->connect(dead));
+      auto outcome = co_await client->connect(dead);
       EXPECT_FALSE(outcome);
-      AWAIT(second, client->connect(dead));
+      auto second = co_await client->connect(dead);
       order.push_back("second");
     };
     auto once = [&]() -> Task<void> {
-      AWAIT(outcome, client->connect(dead));
+      auto outcome = co_await client->connect(dead);
       EXPECT_FALSE(outcome);
       order.push_back("first");
     };
@@ -97,8 +95,7 @@ TEST_P(Conformance, EveryWaiterIsToldOfItsAttempt) {
       scope.spawn(once());
       scope.spawn(retrying());
     }
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(order, (std::vector<std::string>{"first", "first", "first", "second", "second", "second"}));
   });
 }
@@ -106,23 +103,23 @@ TEST_P(Conformance, EveryWaiterIsToldOfItsAttempt) {
 TEST_P(Conformance, FailuresToConnectSayWhy) {
   run([&]() -> Task<void> {
     auto client = make_client({.connect_timeout = 2s});
-    AWAIT(early, client->call<echo>("too early"));
+    auto early = co_await client->call<echo>("too early");
     EXPECT_ERROR(early, not_sent, "connect(address) first");
-    AWAIT(pinged, client->ping());
+    auto pinged = co_await client->ping();
     EXPECT_ERROR(pinged, not_sent, "connect(address) first");
-    AWAIT(refused, client->connect(backend->dead_address()));
+    auto refused = co_await client->connect(backend->dead_address());
     EXPECT_ERROR(refused, unavailable, "refused");
     EXPECT_FALSE(client->connected());
-    AWAIT(called, client->call<echo>("hello"));
+    auto called = co_await client->call<echo>("hello");
     EXPECT_FALSE(called);
     if (!backend->real_time()) co_return;
     for (const std::string bad :
          {"", "nonsense", "127.0.0.1", "127.0.0.1:", "127.0.0.1:port", "127.0.0.1:99999", "::1:80"}) {
       auto other = make_client();
-      AWAIT(outcome, other->connect(bad));
+      auto outcome = co_await other->connect(bad);
       EXPECT_ERROR(outcome, invalid_argument, "") << bad;
     }
-    AWAIT(unknown, client->connect("no-such-host.invalid:80"));
+    auto unknown = co_await client->connect("no-such-host.invalid:80");
     EXPECT_ERROR(unknown, unavailable, "cannot resolve 'no-such-host.invalid'");
   });
 }
@@ -158,15 +155,15 @@ namespace hawser::conformance {
 
 TEST_P(Conformance, MethodsMustAgree) {
   serve<echo>([](Server& server, Client& client) -> Task<void> {
-    AWAIT(missing, client.call<elsewhere::missing>("x"));
+    auto missing = co_await client.call<elsewhere::missing>("x");
     EXPECT_ERROR(missing, unknown_method, "hawser::conformance::elsewhere::missing");
     if (!missing) {
       EXPECT_TRUE(missing.error().not_executed());
     }
-    AWAIT(other, client.call<echo_of_numbers>(1U));
+    auto other = co_await client.call<echo_of_numbers>(1U);
     EXPECT_ERROR(other, signature_mismatch, "hawser::conformance::echo");
     EXPECT_EQ(server.counters().calls_refused, 2U);
-    AWAIT(after, client.call<echo>("goes on"));
+    auto after = co_await client.call<echo>("goes on");
     EXPECT_EQ(after, "goes on");
   });
 }
@@ -177,24 +174,25 @@ TEST_P(Conformance, PingsAndClosing) {
   server->register_handler<&TestService::wait_for_stop>(&service);
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
-    AWAIT(round_trip, client.ping());
+    auto round_trip = co_await client.ping();
     REQUIRE_OK(round_trip);
     EXPECT_GE(*round_trip, 0s);
-    AWAIT(pending, client.send_request<&TestService::wait_for_stop>());
+    auto pending = co_await client.send_request<&TestService::wait_for_stop>();
     REQUIRE_OK(pending);
-    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 1; }));
+    auto begun = co_await eventually(loop(), [&] { return service.waiting == 1; });
     EXPECT_TRUE(begun);
     client.close();
     EXPECT_FALSE(client.connected());
-    AWAIT(ended, std::move(*pending));
+    auto ended = co_await std::move(*pending);
     EXPECT_ERROR(ended, outcome_unknown, "the client was closed");
-    AWAIT(late, client.call<echo>("late"));
+    auto late = co_await client.call<echo>("late");
     EXPECT_ERROR(late, not_sent, "the client was closed");
-    AWAIT(gone, eventually(loop(), [&] { return service.stopped == 1 && own.counters().connections_open == 0; }));
+    auto gone =
+        co_await eventually(loop(), [&] { return service.stopped == 1 && own.counters().connections_open == 0; });
     EXPECT_TRUE(gone);
-    AWAIT(again, client.connect(own.address()));
+    auto again = co_await client.connect(own.address());
     REQUIRE_OK(again);
-    AWAIT(reply, client.call<echo>("again"));
+    auto reply = co_await client.call<echo>("again");
     EXPECT_EQ(reply, "again");
   });
 }
@@ -205,34 +203,32 @@ TEST_P(Conformance, StopsGracefully) {
   server->register_handler<&TestService::wait_for_gate>(&service);
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
-    AWAIT(pending, client.send_request<&TestService::wait_for_gate>());
+    auto pending = co_await client.send_request<&TestService::wait_for_gate>();
     REQUIRE_OK(pending);
-    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 1; }));
+    auto begun = co_await eventually(loop(), [&] { return service.waiting == 1; });
     EXPECT_TRUE(begun);
     Scope scope;
     bool stopped = false;
     auto stopping = [&]() -> Task<void> {
-      auto task = own.shut_down(20s);
-      co_await std::move(task);
+      co_await own.shut_down(20s);
       stopped = true;
     };
     scope.spawn(stopping());
-    AWAIT(notified, eventually(loop(), [&] { return client.going_away(); }));
+    auto notified = co_await eventually(loop(), [&] { return client.going_away(); });
     EXPECT_TRUE(notified);
-    AWAIT(refused, client.call<echo>("late"));
+    auto refused = co_await client.call<echo>("late");
     EXPECT_ERROR(refused, unavailable, "stopping");
     auto other = make_client();
-    AWAIT(connected, other->connect(own.address()));
+    auto connected = co_await other->connect(own.address());
     EXPECT_FALSE(connected);
     EXPECT_FALSE(stopped);
     service.gate = true;
-    AWAIT(finished, std::move(*pending));
+    auto finished = co_await std::move(*pending);
     EXPECT_EQ(finished, 1);
-    auto joined = scope.join();
-    co_await joined;
-    AWAIT(lost, eventually(loop(), [&] { return !client.connected(); }));
+    co_await scope.join();
+    auto lost = co_await eventually(loop(), [&] { return !client.connected(); });
     EXPECT_TRUE(lost);
-    AWAIT(late, client.call<echo>("later"));
+    auto late = co_await client.call<echo>("later");
     EXPECT_ERROR(late, not_sent, "not connected any more");
   });
 }
@@ -242,17 +238,16 @@ TEST_P(Conformance, StopsCallsThatPassTheGrace) {
   auto server = make_server();
   server->register_handler<&TestService::wait_for_stop, &TestService::wait_for_gate>(&service);
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
-    AWAIT(polite, client.send_request<&TestService::wait_for_stop>());
-    AWAIT(deaf, client.send_request<&TestService::wait_for_gate>());
+    auto polite = co_await client.send_request<&TestService::wait_for_stop>();
+    auto deaf = co_await client.send_request<&TestService::wait_for_gate>();
     REQUIRE(polite && deaf);
-    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 2; }));
+    auto begun = co_await eventually(loop(), [&] { return service.waiting == 2; });
     EXPECT_TRUE(begun);
-    auto stopping = own.shut_down(50ms);
-    co_await std::move(stopping);
+    co_await own.shut_down(50ms);
     EXPECT_EQ(service.stopped, 1);
-    AWAIT(answered, std::move(*polite));
+    auto answered = co_await std::move(*polite);
     EXPECT_EQ(answered, 0);  // The client received GOAWAY and answered in time.
-    AWAIT(ended, std::move(*deaf));
+    auto ended = co_await std::move(*deaf);
     EXPECT_ERROR(ended, outcome_unknown, "may have been executed");
     EXPECT_EQ(own.counters().calls_in_flight, 0U);
   });
@@ -272,10 +267,10 @@ TEST_P(Conformance, StoppingUnderLoadLosesNothing) {
         for (;;) {
           Result<std::string> reply;
           if (slow) {
-            AWAIT(outcome, client.call<slow_echo>("x", 1U));
+            auto outcome = co_await client.call<slow_echo>("x", 1U);
             reply = std::move(outcome);
           } else {
-            AWAIT(outcome, client.call<echo>("x"));
+            auto outcome = co_await client.call<echo>("x");
             reply = std::move(outcome);
           }
           if (!reply) {
@@ -287,16 +282,13 @@ TEST_P(Conformance, StoppingUnderLoadLosesNothing) {
       };
       for (int i = 0; i < 4; ++i) {
         clients.push_back(make_client());
-        AWAIT(connected, clients.back()->connect(server->address()));
+        auto connected = co_await clients.back()->connect(server->address());
         REQUIRE_OK(connected);
         for (int j = 0; j < 8; ++j) scope.spawn(work(*clients.back(), j % 2 == 0));
       }
-      auto pause = loop().sleep(std::chrono::microseconds(3'000 + 137 * round));
-      co_await pause;
-      auto stopping = server->shut_down(20s);
-      co_await std::move(stopping);
-      auto joined = scope.join();
-      co_await joined;
+      co_await loop().sleep(std::chrono::microseconds(3'000 + 137 * round));
+      co_await server->shut_down(20s);
+      co_await scope.join();
     });
   }
   EXPECT_GT(answered, 0U);
@@ -323,18 +315,17 @@ TEST_P(Conformance, SeveralLoopsServeManyClients) {
         Scope scope;
         for (int i = 0; i < 10; ++i) {
           clients.push_back(std::make_unique<Client>(on, over(network, ClientOptions())));
-          AWAIT(connected, clients.back()->connect(to));
+          auto connected = co_await clients.back()->connect(to);
           REQUIRE_OK(connected);
           scope.spawn([](Client& client, std::atomic<int>& counted) -> Task<void> {
             for (std::uint32_t call = 0; call < 50; ++call) {
               const std::string text = text_of(call * 500);
-              AWAIT(reply, client.call<slow_echo>(text, call % 2));
+              auto reply = co_await client.call<slow_echo>(text, call % 2);
               counted += reply == text;
             }
           }(*clients.back(), count));
         }
-        auto joined = scope.join();
-        co_await joined;
+        co_await scope.join();
       }(*own, backend->network(), server->address(), good));
     });
   }

@@ -10,49 +10,49 @@ namespace hawser::conformance {
 TEST_P(Conformance, ErrorsOfHandlersReachTheCaller) {
   serve<half, accept_even, later_error, throws, later_throws, echo>(
       frank_options(), {}, [](Server&, Client& client) -> Task<void> {
-        AWAIT(good, client.call<half>(8U));
+        auto good = co_await client.call<half>(8U);
         EXPECT_EQ(good, 4U);
-        AWAIT(odd, client.call<half>(7U));
+        auto odd = co_await client.call<half>(7U);
         EXPECT_ERROR(odd, application, "odd");
         if (!odd) {
           EXPECT_EQ(odd.error().application_code, 42);
           EXPECT_EQ(odd.error().scope, ErrorScope::call);
           EXPECT_EQ(odd.error().initiator, Initiator::peer);
         }
-        AWAIT(even, client.call<accept_even>(2U));
+        auto even = co_await client.call<accept_even>(2U);
         EXPECT_OK(even);
-        AWAIT(refused, client.call<accept_even>(3U));
+        auto refused = co_await client.call<accept_even>(3U);
         EXPECT_ERROR(refused, application, "odd as well");
         if (!refused) {
           EXPECT_EQ(refused.error().application_code, -7);
         }
-        AWAIT(later, client.call<later_error>());
+        auto later = co_await client.call<later_error>();
         EXPECT_ERROR(later, application, "later");
 
-        AWAIT(thrown, client.call<throws>(0));
+        auto thrown = co_await client.call<throws>(0);
         EXPECT_ERROR(thrown, internal, "the handler threw an exception: no such thing");
-        AWAIT(number, client.call<throws>(1));
+        auto number = co_await client.call<throws>(1);
         EXPECT_ERROR(number, internal, "is not a std::exception");
-        AWAIT(thrown_later, client.call<later_throws>());
+        auto thrown_later = co_await client.call<later_throws>();
         EXPECT_ERROR(thrown_later, internal, "thrown later");
-        AWAIT(after, client.call<echo>("goes on"));
+        auto after = co_await client.call<echo>("goes on");
         EXPECT_EQ(after, "goes on");
       });
 }
 
 TEST_P(Conformance, HandlersKnowTheirCall) {
   serve<about, remaining_ms>([](Server&, Client& client) -> Task<void> {
-    AWAIT(plain, client.call<about>());
+    auto plain = co_await client.call<about>();
     EXPECT_EQ(plain, "peer=yes deadline no-token");  // The client's default timeout sets a deadline.
     const CallOptions unlimited_options{.timeout = forever};
-    AWAIT(unlimited, client.call<about>(unlimited_options));
+    auto unlimited = co_await client.call<about>(unlimited_options);
     EXPECT_EQ(unlimited, "peer=yes forever no-token");
     const CallOptions none_options{.timeout = forever};
-    AWAIT(none, client.call<remaining_ms>(none_options));
+    auto none = co_await client.call<remaining_ms>(none_options);
     EXPECT_EQ(none, -1);
     for (const Duration timeout : {Duration(20s), Duration(2min), Duration(3h), Duration(24h)}) {
       const CallOptions left_options{.timeout = timeout};
-      AWAIT(left, client.call<remaining_ms>(left_options));
+      auto left = co_await client.call<remaining_ms>(left_options);
       REQUIRE_OK(left);
       const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
       EXPECT_LE(*left, whole + 1);
@@ -69,20 +69,20 @@ TEST_P(Conformance, AttachmentsAndMetadataTravelBothWays) {
         const std::string attached = text_of(bytes, 'A');
         const std::string text = text_of(text_bytes);
         const CallOptions options{.attachment = as_bytes(attached), .metadata = metadata};
-        AWAIT(at_once, client.call<reflect>(options, text).reply());
+        auto at_once = co_await client.call<reflect>(options, text).reply();
         REQUIRE_OK(at_once);
         EXPECT_EQ(at_once->value(), bytes + text_bytes);
         EXPECT_TRUE(as_text(at_once->attachment()) == attached);
         EXPECT_EQ(at_once->metadata().copy(), metadata);
         EXPECT_EQ(at_once->metadata().find("trace"), "1234");
         EXPECT_FALSE(at_once->metadata().find("none"));
-        AWAIT(later, client.call<reflect_later>(options, text).reply());
+        auto later = co_await client.call<reflect_later>(options, text).reply();
         REQUIRE_OK(later);
         EXPECT_TRUE(as_text(later->attachment()) == attached);
         EXPECT_EQ(later->metadata().copy(), metadata);
 
         std::vector<std::byte> memory(3 << 20);
-        AWAIT(landed, client.call<reflect>(options, text).into(memory));
+        auto landed = co_await client.call<reflect>(options, text).into(memory);
         REQUIRE_OK(landed);
         EXPECT_TRUE(as_text(landed->attachment()) == attached);
         if (bytes != 0) {
@@ -90,7 +90,7 @@ TEST_P(Conformance, AttachmentsAndMetadataTravelBothWays) {
         }
         if (bytes > 1) {
           std::vector<std::byte> narrow(bytes - 1);
-          AWAIT(refused, client.call<reflect>(options, text).into(narrow));
+          auto refused = co_await client.call<reflect>(options, text).into(narrow);
           EXPECT_ERROR(refused, limit_exceeded, "into()");
         }
       }
@@ -101,35 +101,35 @@ TEST_P(Conformance, AttachmentsAndMetadataTravelBothWays) {
 TEST_P(Conformance, MetadataIsBounded) {
   serve<about, add_entries>([](Server&, Client& client) -> Task<void> {
     const CallOptions most_options{.metadata = Metadata(64, {"k", "v"})};
-    AWAIT(most, client.call<about>(most_options));
+    auto most = co_await client.call<about>(most_options);
     EXPECT_OK(most);
     const CallOptions many_options{.metadata = Metadata(65, {"k", "v"})};
-    AWAIT(many, client.call<about>(many_options));
+    auto many = co_await client.call<about>(many_options);
     EXPECT_ERROR(many, limit_exceeded, "64 entries");
     const CallOptions key_options{.metadata = {{std::string(255, 'k'), ""}}};
-    AWAIT(key, client.call<about>(key_options));
+    auto key = co_await client.call<about>(key_options);
     EXPECT_OK(key);
     const CallOptions long_key_options{.metadata = {{std::string(256, 'k'), ""}}};
-    AWAIT(long_key, client.call<about>(long_key_options));
+    auto long_key = co_await client.call<about>(long_key_options);
     EXPECT_ERROR(long_key, limit_exceeded, "255 bytes of a key");
     const CallOptions largest_options{.metadata = {{"k", std::string(65'531, 'v')}}};
-    AWAIT(largest, client.call<about>(largest_options));
+    auto largest = co_await client.call<about>(largest_options);
     EXPECT_OK(largest);
     const CallOptions too_large_options{.metadata = {{"k", std::string(65'532, 'v')}}};
-    AWAIT(too_large, client.call<about>(too_large_options));
+    auto too_large = co_await client.call<about>(too_large_options);
     EXPECT_ERROR(too_large, limit_exceeded, "65535 bytes in all");
     const CallOptions way_too_large_options{.metadata = {{"k", std::string(70'000, 'v')}}};
-    AWAIT(way_too_large, client.call<about>(way_too_large_options));
+    auto way_too_large = co_await client.call<about>(way_too_large_options);
     EXPECT_ERROR(way_too_large, limit_exceeded, "65535 bytes in all");
 
-    AWAIT(back, client.call<add_entries>(64U, 10U).reply());
+    auto back = co_await client.call<add_entries>(64U, 10U).reply();
     REQUIRE_OK(back);
     EXPECT_EQ(back->metadata().copy().size(), 64U);
-    AWAIT(back_many, client.call<add_entries>(65U, 10U));
+    auto back_many = co_await client.call<add_entries>(65U, 10U);
     EXPECT_ERROR(back_many, limit_exceeded, "64 entries");
-    AWAIT(back_long, client.call<add_entries>(2U, 40'000U));
+    auto back_long = co_await client.call<add_entries>(2U, 40'000U);
     EXPECT_ERROR(back_long, limit_exceeded, "65535 bytes in all");
-    AWAIT(after, client.call<about>());
+    auto after = co_await client.call<about>();
     EXPECT_OK(after);
   });
 }
@@ -141,26 +141,26 @@ TEST_P(Conformance, TimeoutsEndOneCallOnly) {
   server->register_handler<slow_echo>();
   run_connected(*server, {.call_timeout = 50ms}, [&](Server&, Client& client) -> Task<void> {
     const CallOptions neighbour_options{.timeout = 20s};
-    AWAIT(neighbour, client.send_request<slow_echo>(neighbour_options, "neighbour", 300U));
+    auto neighbour = co_await client.send_request<slow_echo>(neighbour_options, "neighbour", 300U);
     REQUIRE_OK(neighbour);
     const Time begin = loop().now();
     const CallOptions own_options{.timeout = 20ms};
-    AWAIT(own, client.call<&TestService::wait_for_stop>(own_options));
+    auto own = co_await client.call<&TestService::wait_for_stop>(own_options);
     EXPECT_ERROR(own, deadline_exceeded, "timeout");
     EXPECT_GE(loop().now() - begin, 20ms);
-    AWAIT(by_default, client.call<&TestService::wait_for_stop>());
+    auto by_default = co_await client.call<&TestService::wait_for_stop>();
     EXPECT_ERROR(by_default, deadline_exceeded, "timeout");
     const CallOptions at_once_options{.timeout = Duration(0)};
-    AWAIT(at_once, client.call<&TestService::wait_for_stop>(at_once_options));
+    auto at_once = co_await client.call<&TestService::wait_for_stop>(at_once_options);
     EXPECT_ERROR(at_once, deadline_exceeded, "timeout");
     const CallOptions negative_options{.timeout = -5s};
-    AWAIT(negative, client.call<&TestService::wait_for_stop>(negative_options));
+    auto negative = co_await client.call<&TestService::wait_for_stop>(negative_options);
     EXPECT_ERROR(negative, deadline_exceeded, "timeout");
     // The handlers receive the cancellation too.
-    AWAIT(notified, eventually(loop(), [&] { return service.waiting == 0; }));
+    auto notified = co_await eventually(loop(), [&] { return service.waiting == 0; });
     EXPECT_TRUE(notified);
     EXPECT_GE(service.stopped, 2);
-    AWAIT(reply, std::move(*neighbour));
+    auto reply = co_await std::move(*neighbour);
     EXPECT_EQ(reply, "neighbour");
   });
 }
@@ -176,31 +176,30 @@ TEST_P(Conformance, TokensCancelCalls) {
     int cancelled = 0;
     auto one = [&]() -> Task<void> {
       const CallOptions outcome_options{.timeout = forever, .token = source.get_token()};
-      AWAIT(outcome, client.call<&TestService::wait_for_stop>(outcome_options));
+      auto outcome = co_await client.call<&TestService::wait_for_stop>(outcome_options);
       EXPECT_ERROR(outcome, cancelled, "cancelled");
       ++cancelled;
     };
     for (int i = 0; i < 10; ++i) scope.spawn(one());
-    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 10; }));
+    auto begun = co_await eventually(loop(), [&] { return service.waiting == 10; });
     EXPECT_TRUE(begun);
     source.request_stop();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(cancelled, 10);
-    AWAIT(notified, eventually(loop(), [&] { return service.stopped == 10; }));
+    auto notified = co_await eventually(loop(), [&] { return service.stopped == 10; });
     EXPECT_TRUE(notified);
 
     // A call whose token was stopped before it begins.
     const CallOptions late_options{.timeout = forever, .token = source.get_token()};
-    AWAIT(late, client.call<&TestService::wait_for_stop>(late_options));
+    auto late = co_await client.call<&TestService::wait_for_stop>(late_options);
     EXPECT_ERROR(late, cancelled, "cancelled");
     // A call that ends before its token is stopped.
     std::stop_source unused;
     const CallOptions reply_options{.token = unused.get_token()};
-    AWAIT(reply, client.call<echo>(reply_options, "hello"));
+    auto reply = co_await client.call<echo>(reply_options, "hello");
     EXPECT_EQ(reply, "hello");
     unused.request_stop();
-    AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));
+    auto free = co_await eventually(loop(), [&] { return client.calls_in_flight() == 0; });
     EXPECT_TRUE(free);
   });
 }
@@ -220,19 +219,19 @@ TEST_P(Conformance, AnyThreadMayCancel) {
       });
       if (i % 2 == 0) {
         const CallOptions outcome_options{.timeout = forever, .token = source.get_token()};
-        AWAIT(outcome, client.call<&TestService::wait_for_stop>(outcome_options));
+        auto outcome = co_await client.call<&TestService::wait_for_stop>(outcome_options);
         EXPECT_ERROR(outcome, cancelled, "cancelled");
       } else {
         // The reply and the cancellation race: either may win.
         const CallOptions outcome_options{.token = source.get_token()};
-        AWAIT(outcome, client.call<echo>(outcome_options, "hello"));
+        auto outcome = co_await client.call<echo>(outcome_options, "hello");
         if (!outcome) {
           EXPECT_ERROR(outcome, cancelled, "cancelled");
         }
       }
       other.join();
     }
-    AWAIT(notified, eventually(loop(), [&] { return service.waiting == 0; }));
+    auto notified = co_await eventually(loop(), [&] { return service.waiting == 0; });
     EXPECT_TRUE(notified);
   });
 }
@@ -245,33 +244,32 @@ TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
     std::promise<void> release;
     blocked_until = release.get_future().share();
-    AWAIT(blocking, client.send_request<block_until>());
+    auto blocking = co_await client.send_request<block_until>();
     REQUIRE_OK(blocking);
     // The handler blocks for many round trips, so the call is in flight before and after them.
-    AWAIT(taken, eventually(loop(), [&] { return own.counters().calls_in_flight == 1; }));
+    auto taken = co_await eventually(loop(), [&] { return own.counters().calls_in_flight == 1; });
     EXPECT_TRUE(taken);
     for (int i = 0; i < 20; ++i) {
-      AWAIT(reply, client.call<echo>("hello"));
+      auto reply = co_await client.call<echo>("hello");
       EXPECT_EQ(reply, "hello");
     }
     EXPECT_EQ(own.counters().calls_in_flight, 1U);
     release.set_value();
-    AWAIT(blocked, std::move(*blocking));
+    auto blocked = co_await std::move(*blocking);
     EXPECT_EQ(blocked, 1U);
 
     const std::string text = text_of(20'000);
-    AWAIT(about_it, client.call<block_about>(text).reply());
+    auto about_it = co_await client.call<block_about>(text).reply();
     REQUIRE_OK(about_it);
     EXPECT_TRUE(about_it->value() == text + " token");
     EXPECT_EQ(about_it->metadata().find("from"), "offload");
-    AWAIT(thrown, client.call<block_throws>(1));
+    auto thrown = co_await client.call<block_throws>(1);
     EXPECT_ERROR(thrown, internal, "thrown while blocking");
     // The caller does not wait for a handler that can't be interrupted.
     const CallOptions timed_out_options{.timeout = 5ms};
-    AWAIT(timed_out, client.call<block>(timed_out_options, 100U));
+    auto timed_out = co_await client.call<block>(timed_out_options, 100U);
     EXPECT_ERROR(timed_out, deadline_exceeded, "timeout");
-    auto stopping = own.shut_down(10s);
-    co_await std::move(stopping);
+    co_await own.shut_down(10s);
   });
 }
 
@@ -288,22 +286,22 @@ TEST_P(Conformance, BlockingWorkIsBounded) {
   blocked_until = release.get_future().share();
   run([&]() -> Task<void> {
     auto client = make_client();
-    AWAIT(connected, client->connect(server->address()));
+    auto connected = co_await client->connect(server->address());
     REQUIRE_OK(connected);
     std::vector<PendingCall<block_until>> pending;
     for (int i = 0; i < 10; ++i) {
-      AWAIT(sent, client->send_request<block_until>());
+      auto sent = co_await client->send_request<block_until>();
       REQUIRE_OK(sent);
       pending.push_back(std::move(*sent));
     }
     // Refused calls are answered at once. The others block until they are released.
-    AWAIT(refused,
-          eventually(loop(), [&] { return server->counters().calls == 10 && client->calls_in_flight() <= 2; }));
+    auto refused =
+        co_await eventually(loop(), [&] { return server->counters().calls == 10 && client->calls_in_flight() <= 2; });
     EXPECT_TRUE(refused);
     release.set_value();
     int done = 0;
     for (auto& one : pending) {
-      AWAIT(outcome, std::move(one));
+      auto outcome = co_await std::move(one);
       if (outcome) {
         ++done;
       } else {
@@ -312,7 +310,7 @@ TEST_P(Conformance, BlockingWorkIsBounded) {
     }
     EXPECT_GE(done, 1);
     EXPECT_LE(done, 3);
-    AWAIT(after, client->call<echo>("goes on"));
+    auto after = co_await client->call<echo>("goes on");
     EXPECT_EQ(after, "goes on");
   });
 }

@@ -84,19 +84,19 @@ TEST_P(DmabufConformance, LocalMemoryIsMovedByDevicesAlone) {
     RemoteMemory remote(client);
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{40}, std::size_t{140'000}}) {
       write_text(device_memory, static_cast<char>('a' + bytes % 7));
-      AWAIT(written, remote.write(exposed->handle(), 3, addresses.subspan(7, bytes)));
+      auto written = co_await remote.write(exposed->handle(), 3, addresses.subspan(7, bytes));
       REQUIRE_OK(written);
       EXPECT_TRUE(same(owners->memory().subspan(3, bytes), device_memory.subspan(7, bytes))) << bytes;
       std::memset(owners->memory().data(), 'r', owners->size());
-      AWAIT(read, remote.read(exposed->handle(), 0, addresses.subspan(9, bytes)));
+      auto read = co_await remote.read(exposed->handle(), 0, addresses.subspan(9, bytes));
       REQUIRE_OK(read);
       EXPECT_TRUE(same(owners->memory().first(bytes), device_memory.subspan(9, bytes))) << bytes;
     }
-    AWAIT(checked, remote.read(exposed->handle(), 0, addresses.first(100), {.checksum = true}));
+    auto checked = co_await remote.read(exposed->handle(), 0, addresses.first(100), {.checksum = true});
     EXPECT_ERROR(checked, unavailable, "the local memory is that of a dma-buf descriptor");
     RemoteRegion without_device = exposed->handle();
     without_device.places = {};
-    AWAIT(by_frames, remote.write(without_device, 0, addresses.first(100)));
+    auto by_frames = co_await remote.write(without_device, 0, addresses.first(100));
     EXPECT_ERROR(by_frames, unavailable, "the local memory is that of a dma-buf descriptor");
     EXPECT_EQ(client.failovers(), 0U);
   });
@@ -125,32 +125,32 @@ TEST_P(DmabufConformance, APeersMemoryBehindADescriptorIsReachedByDevicesAlone) 
     const MutableBytes own = mine->memory().first(80'000);
     write_text(own, 'k');
     RemoteMemory remote(client);
-    AWAIT(written, remote.write(region, 0, own));
+    auto written = co_await remote.write(region, 0, own);
     REQUIRE_OK(written);
     EXPECT_TRUE(same(device_memory.subspan(8, 80'000), own));
     std::memset(own.data(), 0, own.size());
-    AWAIT(read, remote.read(region, 0, own));
+    auto read = co_await remote.read(region, 0, own);
     REQUIRE_OK(read);
     EXPECT_TRUE(same(device_memory.subspan(8, 80'000), own));
     // The exposed region keeps the memory and its registration.
     *made = RegisteredBuffer();
     write_text(own, 'm');
-    AWAIT(later, remote.write(region, 0, own));
+    auto later = co_await remote.write(region, 0, own);
     REQUIRE_OK(later);
     EXPECT_TRUE(same(device_memory.subspan(8, 80'000), own));
     // The owner's processor refuses what would need it.
-    AWAIT(added, remote.fetch_add(region, 0, 1));
+    auto added = co_await remote.fetch_add(region, 0, 1);
     EXPECT_ERROR(added, unavailable, "the owner's processor cannot access");
-    AWAIT(checked, remote.read(region, 0, own.first(10), {.checksum = true}));
+    auto checked = co_await remote.read(region, 0, own.first(10), {.checksum = true});
     EXPECT_ERROR(checked, unavailable, "the owner's processor cannot access");
     RemoteRegion without_device = region;
     without_device.places = {};
-    AWAIT(unreached, remote.write(without_device, 0, own.first(70'000)));
+    auto unreached = co_await remote.write(without_device, 0, own.first(70'000));
     EXPECT_ERROR(unreached, unavailable, "the owner's processor cannot access");
     EXPECT_TRUE(same(device_memory.subspan(8, 80'000), own));
     // A handle that is stale says so first.
     exposed->revoke();
-    AWAIT(stale, remote.read(without_device, 0, own.first(10)));
+    auto stale = co_await remote.read(without_device, 0, own.first(10));
     EXPECT_ERROR(stale, stale_handle, "not exposed");
     EXPECT_EQ(client.failovers(), 0U);
   });

@@ -72,33 +72,26 @@ inline int throws(int kind) {
   throw kind;
 }
 inline Task<Result<std::string>> later_error(Context& context) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
+  co_await context.loop().sleep(1ms);
   co_return std::unexpected(Error::application(9, "later"));
 }
 inline Task<int> later_throws(Context& context) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
+  co_await context.loop().sleep(1ms);
   throw std::runtime_error("thrown later");
 }
 
 // ---- Coroutines ----
 
 inline Task<std::string> slow_echo(Context& context, std::string text, std::uint32_t milliseconds) {
-  auto pause = context.loop().sleep(std::chrono::milliseconds(milliseconds));
-  co_await pause;
+  co_await context.loop().sleep(std::chrono::milliseconds(milliseconds));
   co_return text;
 }
 // Views of the arguments stay valid while a coroutine waits, and so do views that it returns.
 inline Task<std::string_view> slow_view(Context& context, std::string_view text) {
-  auto pause = context.loop().sleep(2ms);
-  co_await pause;
+  co_await context.loop().sleep(2ms);
   co_return text;
 }
-inline Task<void> slow_nothing(Context& context) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
-}
+inline Task<void> slow_nothing(Context& context) { co_await context.loop().sleep(1ms); }
 
 // Member functions of each kind, with counters of how their calls ended.
 class TestService {
@@ -108,8 +101,7 @@ class TestService {
     return stock_[std::string(what)];
   }
   Task<std::uint32_t> order_later(Context& context, std::string what, std::uint32_t count) {
-    auto pause = context.loop().sleep(1ms);
-    co_await pause;
+    co_await context.loop().sleep(1ms);
     co_return order(what, count);
   }
   std::size_t kinds() const { return stock_.size(); }
@@ -117,8 +109,7 @@ class TestService {
   // Waits until its token is stopped.
   Task<int> wait_for_stop(Context& context) {
     ++waiting;
-    auto sleep = context.loop().sleep(1h, context.token());
-    const Result<void> slept = co_await std::move(sleep);
+    const Result<void> slept = co_await context.loop().sleep(1h, context.token());
     --waiting;
     if (!slept) ++stopped;
     co_return 0;
@@ -127,8 +118,7 @@ class TestService {
   Task<int> wait_for_gate(Context& context) {
     ++waiting;
     while (!gate) {
-      auto pause = context.loop().sleep(1ms);
-      co_await pause;
+      co_await context.loop().sleep(1ms);
     }
     --waiting;
     co_return 1;
@@ -161,8 +151,7 @@ inline std::uint64_t reflect(Context& context, std::string_view text) {
   return text.size() + context.attachment().size();
 }
 inline Task<std::uint64_t> reflect_later(Context& context, std::string_view text) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
+  co_await context.loop().sleep(1ms);
   co_return reflect(context, text);
 }
 inline void add_entries(Context& context, std::uint32_t count, std::uint32_t value_bytes) {

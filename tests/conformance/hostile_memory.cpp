@@ -126,8 +126,7 @@ class Liar {
                  .crc = static_cast<std::uint32_t>(random())},
              std::string(good && below(random, 3) != 0 ? 0 : below(random, 10), 't'), std::string(length, 'x'));
       if (below(random, 4) == 0) {
-        auto pause = context.loop().sleep(std::chrono::microseconds(below(random, 300)));
-        co_await pause;
+        co_await context.loop().sleep(std::chrono::microseconds(below(random, 300)));
       }
     }
   }
@@ -156,22 +155,18 @@ Task<void> read_of_liar(RemoteMemory remote, RemoteRegion region, std::uint64_t 
         const std::size_t part = std::min<std::size_t>(777, length - at);
         batch.add(all.subspan(at, part), (at * 7919) % (region_bytes - part));
       }
-      auto reading = remote.read(region, batch, options);
-      static_cast<void>(co_await std::move(reading));
+      static_cast<void>(co_await remote.read(region, batch, options));
     } else if (below(random, 3) != 0) {
-      auto reading = remote.read(region, 0, all, options);
-      static_cast<void>(co_await std::move(reading));
+      static_cast<void>(co_await remote.read(region, 0, all, options));
     } else {
-      auto writing = remote.write(region, 0, all, options);
-      static_cast<void>(co_await std::move(writing));
+      static_cast<void>(co_await remote.write(region, 0, all, options));
     }
   }
   ++ended;
 }
 
 Task<void> call_of_liar(Client& client, std::uint64_t seed) {
-  auto calling = client.call<&Liar::lie>(seed);
-  static_cast<void>(co_await std::move(calling));
+  static_cast<void>(co_await client.call<&Liar::lie>(seed));
 }
 
 }  // namespace
@@ -189,18 +184,15 @@ class HostileMemoryConformance : public Conformance {
       for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
         SCOPED_TRACE(seed);
         const std::unique_ptr<Client> client = make_client();
-        AWAIT(connected, client->connect(server->address()));
+        auto connected = co_await client->connect(server->address());
         REQUIRE_OK(connected);
-        auto testing = body(liar, *client, seed);
-        co_await std::move(testing);
+        co_await body(liar, *client, seed);
         client->close();
         EXPECT_TRUE(liar.unchanged(0, guard_bytes) && liar.unchanged(guard_bytes + region_bytes, guard_bytes));
       }
-      auto stopping = server->shut_down(10ms);
-      co_await std::move(stopping);
+      co_await server->shut_down(10ms);
       EXPECT_EQ(server->counters().connections_open, 0U);
-      auto resting = reach_rest(loop(), *server);
-      co_await std::move(resting);
+      co_await reach_rest(loop(), *server);
     });
   }
 };
@@ -217,8 +209,7 @@ TEST_P(HostileMemoryConformance, ForgedRequestsReachNoOtherMemory) {
     const bool clean = liar.unchanged(0, region_bytes);
     for (std::size_t i = 1 + below(random, 10); i != 0; --i) inject_request(connection, random, region);
     if (below(random, 3) == 0) liar.revoke();
-    auto pause = loop().sleep(3ms);
-    co_await pause;
+    co_await loop().sleep(3ms);
     if (readable_only && clean) {
       EXPECT_TRUE(liar.unchanged(0, region_bytes));
     }
@@ -240,11 +231,9 @@ TEST_P(HostileMemoryConformance, ForgedRepliesReachNoOtherMemory) {
       scope.spawn(read_of_liar(RemoteMemory(client), region, random(), token, ended));
     }
     if (!lies_first) scope.spawn(call_of_liar(client, seed));
-    auto pause = loop().sleep(std::chrono::microseconds(below(random, 2000)));
-    co_await pause;
+    co_await loop().sleep(std::chrono::microseconds(below(random, 2000)));
     stop.request_stop();
-    auto joining = scope.join();
-    co_await std::move(joining);
+    co_await scope.join();
     EXPECT_EQ(ended, accesses);
   });
 }

@@ -14,8 +14,7 @@ bool keeps_requests = false;
 // Keeps its request until keeps_requests is false.
 Task<std::size_t> length_when_notified(Context& context, std::string_view text) {
   while (keeps_requests) {
-    auto pause = context.loop().sleep(1ms);
-    co_await pause;
+    co_await context.loop().sleep(1ms);
   }
   co_return text.size();
 }
@@ -38,33 +37,33 @@ TEST_P(Conformance, CallsOfAConnectionAreBounded) {
     run_connected(*server, client_with, [&](Server& own, Client& client) -> Task<void> {
       std::vector<PendingCall<&TestService::wait_for_gate>> pending;
       for (int i = 0; i < 4; ++i) {
-        AWAIT(sent, client.send_request<&TestService::wait_for_gate>());
+        auto sent = co_await client.send_request<&TestService::wait_for_gate>();
         REQUIRE_OK(sent);
         pending.push_back(std::move(*sent));
       }
-      AWAIT(fifth, client.call<&TestService::wait_for_gate>());
+      auto fifth = co_await client.call<&TestService::wait_for_gate>();
       EXPECT_ERROR(fifth, overloaded, "4 calls are in flight on this connection");
       EXPECT_ERROR(fifth, overloaded, "calls_per_connection_max");
       // Another connection has its own limit.
       auto other = make_client();
-      AWAIT(connected, other->connect(own.address()));
+      auto connected = co_await other->connect(own.address());
       REQUIRE_OK(connected);
-      AWAIT(also, other->send_request<&TestService::wait_for_gate>());
+      auto also = co_await other->send_request<&TestService::wait_for_gate>();
       REQUIRE_OK(also);
       // A cancelled call counts until the server has answered it.
       pending.pop_back();
-      AWAIT(still, client.call<&TestService::wait_for_gate>());
+      auto still = co_await client.call<&TestService::wait_for_gate>();
       EXPECT_ERROR(still, overloaded, "4 calls");
       service.gate = true;
       for (auto& one : pending) {
-        AWAIT(done, std::move(one));
+        auto done = co_await std::move(one);
         EXPECT_EQ(done, 1);
       }
-      AWAIT(other_done, std::move(*also));
+      auto other_done = co_await std::move(*also);
       EXPECT_EQ(other_done, 1);
-      AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));
+      auto free = co_await eventually(loop(), [&] { return client.calls_in_flight() == 0; });
       EXPECT_TRUE(free);
-      AWAIT(after, client.call<&TestService::wait_for_gate>());
+      auto after = co_await client.call<&TestService::wait_for_gate>();
       EXPECT_EQ(after, 1);
     });
   }
@@ -78,25 +77,25 @@ TEST_P(Conformance, CallsOfAServerAreBounded) {
   server->register_handler<&TestService::wait_for_gate>(&service);
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
     auto other = make_client();
-    AWAIT(connected, other->connect(own.address()));
+    auto connected = co_await other->connect(own.address());
     REQUIRE_OK(connected);
     std::vector<PendingCall<&TestService::wait_for_gate>> pending;
     for (int i = 0; i < 3; ++i) {
-      AWAIT(sent, (i % 2 == 0 ? client : *other).send_request<&TestService::wait_for_gate>());
+      auto sent = co_await (i % 2 == 0 ? client : *other).send_request<&TestService::wait_for_gate>();
       REQUIRE_OK(sent);
       pending.push_back(std::move(*sent));
     }
-    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 3; }));
+    auto begun = co_await eventually(loop(), [&] { return service.waiting == 3; });
     EXPECT_TRUE(begun);
-    AWAIT(fourth, other->call<&TestService::wait_for_gate>());
+    auto fourth = co_await other->call<&TestService::wait_for_gate>();
     EXPECT_ERROR(fourth, overloaded, "calls_max");
     EXPECT_EQ(own.counters().calls_refused, 1U);
     service.gate = true;
     for (auto& one : pending) {
-      AWAIT(done, std::move(one));
+      auto done = co_await std::move(one);
       EXPECT_EQ(done, 1);
     }
-    AWAIT(after, other->call<&TestService::wait_for_gate>());
+    auto after = co_await other->call<&TestService::wait_for_gate>();
     EXPECT_EQ(after, 1);
   });
 }
@@ -106,18 +105,18 @@ TEST_P(Conformance, ConnectionsAreBounded) {
   options.connections_max = 2;
   serve<echo>(options, {}, [&](Server& own, Client& client) -> Task<void> {
     auto second = make_client();
-    AWAIT(connected, second->connect(own.address()));
+    auto connected = co_await second->connect(own.address());
     REQUIRE_OK(connected);
     auto third = make_client();
-    AWAIT(refused, third->connect(own.address()));
+    auto refused = co_await third->connect(own.address());
     EXPECT_ERROR(refused, overloaded, "connections_max (2)");
     EXPECT_EQ(own.counters().connections_refused, 1U);
-    AWAIT(reply, client.call<echo>("goes on"));
+    auto reply = co_await client.call<echo>("goes on");
     EXPECT_EQ(reply, "goes on");
     second->close();
-    AWAIT(gone, eventually(loop(), [&] { return own.counters().connections_open == 1; }));
+    auto gone = co_await eventually(loop(), [&] { return own.counters().connections_open == 1; });
     EXPECT_TRUE(gone);
-    AWAIT(again, third->connect(own.address()));
+    auto again = co_await third->connect(own.address());
     EXPECT_OK(again);
   });
 }
@@ -133,31 +132,31 @@ TEST_P(Conformance, MessagesAreBounded) {
     serve<echo, zeros, reflect>(server_with, client_with, [&](Server& own, Client& client) -> Task<void> {
       // The count of a text takes 4 bytes; texts of this size are padded to 8.
       constexpr std::size_t most = (limit - frame_bytes - 4) / 8 * 8;
-      AWAIT(largest, client.call<echo>(std::string(most, 'x')));
+      auto largest = co_await client.call<echo>(std::string(most, 'x'));
       REQUIRE_OK(largest);
       EXPECT_EQ(largest->size(), most);
-      AWAIT(request, client.call<echo>(std::string(most + 1, 'x')));
+      auto request = co_await client.call<echo>(std::string(most + 1, 'x'));
       EXPECT_ERROR(request, limit_exceeded, "message_bytes_max");
-      AWAIT(reply, client.call<zeros>(std::uint64_t{most}));
+      auto reply = co_await client.call<zeros>(std::uint64_t{most});
       EXPECT_OK(reply);
-      AWAIT(long_reply, client.call<zeros>(std::uint64_t{most + 1}));
+      auto long_reply = co_await client.call<zeros>(std::uint64_t{most + 1});
       EXPECT_ERROR(long_reply, limit_exceeded, "message_bytes_max");
-      AWAIT(way_too_long, client.call<zeros>(std::uint64_t{300'000}));
+      auto way_too_long = co_await client.call<zeros>(std::uint64_t{300'000});
       EXPECT_ERROR(way_too_long, limit_exceeded, "message_bytes_max");
 
       // An attachment has no padding, so it can have exactly the rest.
       const std::size_t rest = limit - frame_bytes - 4 - 2;
       const std::string attached(rest + 1, 'a');
       const CallOptions exact_options{.attachment = as_bytes(attached).first(rest)};
-      AWAIT(exact, client.call<reflect>(exact_options, "xy").reply());
+      auto exact = co_await client.call<reflect>(exact_options, "xy").reply();
       // The reply has a result of 8 bytes instead of 6, so it is too large.
       EXPECT_ERROR(exact, limit_exceeded, "message_bytes_max");
       const CallOptions back_options{.attachment = as_bytes(attached).first(rest - 2)};
-      AWAIT(back, client.call<reflect>(back_options, "xy").reply());
+      auto back = co_await client.call<reflect>(back_options, "xy").reply();
       REQUIRE_OK(back);
       EXPECT_EQ(back->attachment().size(), rest - 2);
       const CallOptions one_more_options{.attachment = as_bytes(attached)};
-      AWAIT(one_more, client.call<reflect>(one_more_options, "xy"));
+      auto one_more = co_await client.call<reflect>(one_more_options, "xy");
       EXPECT_ERROR(one_more, limit_exceeded, "message of 50001 bytes exceeds message_bytes_max (50000 bytes)");
       EXPECT_EQ(own.counters().protocol_errors, 0U);
       EXPECT_TRUE(client.connected());
@@ -169,20 +168,20 @@ TEST_P(Conformance, StreamItemsAreBounded) {
   ServerOptions options = server_options();
   options.message_bytes_max = 50'000;
   serve<converse>(options, {}, [&](Server&, Client& client) -> Task<void> {
-    AWAIT(call, client.open<converse>("hello"));
+    auto call = co_await client.open<converse>("hello");
     REQUIRE_OK(call);
     auto reader = call->reader();
     auto writer = call->writer();
-    AWAIT(greeting, reader.next());
+    auto greeting = co_await reader.next();
     EXPECT_TRUE(greeting && *greeting == "hello");
     const std::string long_item(60'000, 'x');
-    AWAIT(refused, writer.write(long_item));
+    auto refused = co_await writer.write(long_item);
     EXPECT_ERROR(refused, limit_exceeded, "message_bytes_max");
-    AWAIT(written, writer.write("short"));
+    auto written = co_await writer.write("short");
     EXPECT_OK(written);
-    AWAIT(answer, reader.next());
+    auto answer = co_await reader.next();
     EXPECT_TRUE(answer && *answer == "short?");
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_EQ(result, 1U);
   });
 }
@@ -195,7 +194,7 @@ TEST_P(Conformance, TheBacklogIsBounded) {
     int answered = 0;
     int refused = 0;
     auto one = [&]() -> Task<void> {
-      AWAIT(reply, client.call<echo>(text));
+      auto reply = co_await client.call<echo>(text);
       if (reply) {
         ++answered;
         co_return;
@@ -204,12 +203,11 @@ TEST_P(Conformance, TheBacklogIsBounded) {
       ++refused;
     };
     for (int i = 0; i < 20; ++i) scope.spawn(one());
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_GE(answered, 1);
     EXPECT_GE(refused, 10);
     EXPECT_EQ(answered + refused, 20);
-    AWAIT(after, client.call<echo>("goes on"));
+    auto after = co_await client.call<echo>("goes on");
     EXPECT_EQ(after, "goes on");
   });
 }
@@ -223,15 +221,14 @@ TEST_P(Conformance, RepliesInStoreAreBounded) {
     Scope scope;
     int answered = 0;
     auto one = [&]() -> Task<void> {
-      AWAIT(reply, client.call<zeros>(std::uint64_t{2 << 20}));
+      auto reply = co_await client.call<zeros>(std::uint64_t{2 << 20});
       EXPECT_OK(reply);
       ++answered;
     };
     for (int i = 0; i < 40; ++i) scope.spawn(one());
-    AWAIT(other, client.call<echo>("in its turn"));
+    auto other = co_await client.call<echo>("in its turn");
     EXPECT_EQ(other, "in its turn");
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(answered, 40);
   });
 }
@@ -244,29 +241,29 @@ TEST_P(Conformance, LargeRequestsInStoreAreBounded) {
   keeps_requests = true;
   serve<echo, length_when_notified>(options, {}, [&](Server& own, Client& client) -> Task<void> {
     const std::string fits = text_of(4 << 20);
-    AWAIT(good, client.call<echo>(fits));
+    auto good = co_await client.call<echo>(fits);
     EXPECT_TRUE(good == fits) << error_of(good);
     std::vector<PendingCall<length_when_notified>> kept;
     for (int i = 0; i < 4; ++i) {
-      AWAIT(sent, client.send_request<length_when_notified>(fits));
+      auto sent = co_await client.send_request<length_when_notified>(fits);
       REQUIRE_OK(sent);
       kept.push_back(std::move(*sent));
     }
     // One request always fits. Two leave no room for a third.
-    AWAIT(last, std::move(kept[3]));
+    auto last = co_await std::move(kept[3]);
     EXPECT_ERROR(last, overloaded, "receive_bytes_max");
-    AWAIT(third, std::move(kept[2]));
+    auto third = co_await std::move(kept[2]);
     EXPECT_ERROR(third, overloaded, "receive_bytes_max");
     EXPECT_GE(own.counters().memory_refusals, 2U);
     EXPECT_GE(own.counters().receive_bytes, 4U << 20);
     keeps_requests = false;
-    AWAIT(first, std::move(kept[0]));
+    auto first = co_await std::move(kept[0]);
     EXPECT_EQ(first, fits.size());
     static_cast<void>(co_await std::move(kept[1]));
-    AWAIT(again, client.call<echo>(fits));
+    auto again = co_await client.call<echo>(fits);
     EXPECT_TRUE(again == fits) << error_of(again);
     EXPECT_EQ(own.counters().protocol_errors, 0U);
-    AWAIT(calm, eventually(loop(), [&] { return own.counters().receive_bytes == 0; }));
+    auto calm = co_await eventually(loop(), [&] { return own.counters().receive_bytes == 0; });
     EXPECT_TRUE(calm) << own.counters().receive_bytes;
   });
 }
@@ -305,25 +302,25 @@ TEST_P(Conformance, HandshakesAreBounded) {
     std::vector<std::unique_ptr<Silent>> sinks;
     std::vector<std::unique_ptr<transport::Stream>> streams;
     for (int i = 0; i < 2; ++i) {
-      AWAIT(stream, backend->network()->connect(loop(), own.address(), 5s));
+      auto stream = co_await backend->network()->connect(loop(), own.address(), 5s);
       REQUIRE_OK(stream);
       sinks.push_back(std::make_unique<Silent>());
       streams.push_back(std::move(*stream));
       streams.back()->start(loop(), *sinks.back());
     }
-    AWAIT(here, eventually(loop(), [&] { return own.counters().connections_accepted == 3; }));
+    auto here = co_await eventually(loop(), [&] { return own.counters().connections_accepted == 3; });
     EXPECT_TRUE(here);
     auto third = make_client();
     // A well-behaved client is admitted in spite of them: the oldest silent connection is closed.
-    AWAIT(admitted, third->connect(own.address()));
+    auto admitted = co_await third->connect(own.address());
     EXPECT_OK(admitted);
     EXPECT_EQ(own.counters().connections_refused, 1U);
-    AWAIT(reply, client.call<echo>("goes on"));
+    auto reply = co_await client.call<echo>("goes on");
     EXPECT_EQ(reply, "goes on");
     // The time of silent connections is limited as well.
-    AWAIT(cut, eventually(loop(), [&] { return sinks[0]->closed && sinks[1]->closed; }));
+    auto cut = co_await eventually(loop(), [&] { return sinks[0]->closed && sinks[1]->closed; });
     EXPECT_TRUE(cut);
-    AWAIT(again, third->connect(own.address()));
+    auto again = co_await third->connect(own.address());
     EXPECT_OK(again);
   });
 }

@@ -39,8 +39,7 @@ class MemoryStore {
   // Writes the memory of the caller.
   Task<Result<void>> fill(Context& context, RemoteRegion region, std::uint64_t count) {
     RemoteMemory callers(context);
-    auto writing = callers.write(region, 3, exposed().first(count));
-    co_return co_await std::move(writing);
+    co_return co_await callers.write(region, 3, exposed().first(count));
   }
   // The bytes at the beginning that are no longer 'U'.
   std::uint64_t written() { return std::min(as_text(exposed()).find('U'), exposed().size()); }
@@ -63,8 +62,7 @@ class MemoryConformance : public Conformance {
       Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, MemoryStore::bytes);
       REQUIRE_OK(buffer);
       RemoteMemory remote(client);
-      auto testing = body(store, client, remote, *buffer);
-      co_await std::move(testing);
+      co_await body(store, client, remote, *buffer);
     });
   }
 };
@@ -89,14 +87,14 @@ TEST_P(MemoryConformance, ReadsAndWritesReachTheirBytesAndNoOthers) {
                                     std::size_t{256} << 10, (std::size_t{256} << 10) + 1, std::size_t{3'000'001}}) {
       std::memset(store.all().data(), 'U', store.all().size());
       put_text(mine.memory(), static_cast<char>('a' + bytes % 7));
-      AWAIT(written, remote.write(region, 5, mine.memory().first(bytes)));
+      auto written = co_await remote.write(region, 5, mine.memory().first(bytes));
       REQUIRE_OK(written);
       EXPECT_TRUE(equal(store.exposed().subspan(5, bytes), mine.memory().first(bytes))) << bytes;
       EXPECT_TRUE(untouched(store.all().first(MemoryStore::before + 5)));
       EXPECT_TRUE(untouched(store.all().subspan(MemoryStore::before + 5 + bytes)));
       for (const bool checksum : {false, true}) {
         std::memset(mine.memory().data(), 0, mine.size());
-        AWAIT(read, remote.read(region, 4, mine.memory().subspan(3, bytes), {.checksum = checksum}));
+        auto read = co_await remote.read(region, 4, mine.memory().subspan(3, bytes), {.checksum = checksum});
         REQUIRE_OK(read);
         EXPECT_TRUE(equal(store.exposed().subspan(4, bytes), mine.memory().subspan(3, bytes))) << bytes;
         EXPECT_EQ(mine.memory()[2], std::byte{0});
@@ -105,15 +103,15 @@ TEST_P(MemoryConformance, ReadsAndWritesReachTheirBytesAndNoOthers) {
     }
     const std::size_t whole = store.exposed().size();
     for (const std::uint64_t offset : {std::uint64_t{whole}, std::uint64_t{whole - 9}, UINT64_MAX, UINT64_MAX - 9}) {
-      AWAIT(beyond, remote.read(region, offset, mine.memory().first(10)));
+      auto beyond = co_await remote.read(region, offset, mine.memory().first(10));
       EXPECT_ERROR(beyond, invalid_argument, "not within the region");
     }
-    AWAIT(last, remote.read(region, whole - 10, mine.memory().first(10)));
+    auto last = co_await remote.read(region, whole - 10, mine.memory().first(10));
     EXPECT_OK(last);
     const RemoteRegion read_only = store.expose(RegionAccess::read);
-    AWAIT(write, remote.write(read_only, 0, mine.memory().first(10)));
+    auto write = co_await remote.write(read_only, 0, mine.memory().first(10));
     EXPECT_ERROR(write, invalid_argument, "not exposed to be written");
-    AWAIT(add, remote.fetch_add(read_only, 0, 1));
+    auto add = co_await remote.fetch_add(read_only, 0, 1);
     EXPECT_ERROR(add, invalid_argument, "not exposed to be written");
     EXPECT_EQ(client.failovers(), 0U);
   });
@@ -124,26 +122,26 @@ TEST_P(MemoryConformance, AtomicsAreExecutedByTheOwner) {
     const RemoteRegion region = store.expose();
     std::uint64_t number = 40;
     std::memcpy(store.exposed().data() + 16, &number, sizeof number);
-    AWAIT(first, remote.fetch_add(region, 16, 2));
+    auto first = co_await remote.fetch_add(region, 16, 2);
     REQUIRE_OK(first);
     EXPECT_EQ(*first, 40U);
-    AWAIT(second, remote.fetch_add(region, 16, UINT64_MAX));
+    auto second = co_await remote.fetch_add(region, 16, UINT64_MAX);
     REQUIRE_OK(second);
     EXPECT_EQ(*second, 42U);
-    AWAIT(failed, remote.compare_and_swap(region, 16, 7, 1));
+    auto failed = co_await remote.compare_and_swap(region, 16, 7, 1);
     REQUIRE_OK(failed);
     EXPECT_EQ(*failed, 41U);
-    AWAIT(swapped, remote.compare_and_swap(region, 16, 41, UINT64_C(0x8000000000000001)));
+    auto swapped = co_await remote.compare_and_swap(region, 16, 41, UINT64_C(0x8000000000000001));
     REQUIRE_OK(swapped);
     EXPECT_EQ(*swapped, 41U);
     std::memcpy(&number, store.exposed().data() + 16, sizeof number);
     EXPECT_EQ(number, UINT64_C(0x8000000000000001));
     for (const std::uint64_t offset : {1U, 7U, 20U}) {
-      AWAIT(unaligned, remote.fetch_add(region, offset, 1));
+      auto unaligned = co_await remote.fetch_add(region, offset, 1);
       EXPECT_ERROR(unaligned, invalid_argument, "not aligned to 8 bytes");
     }
     for (const std::uint64_t offset : {std::uint64_t{region.bytes}, region.bytes - 7, UINT64_MAX - 7}) {
-      AWAIT(beyond, remote.compare_and_swap(region, offset, 0, 0));
+      auto beyond = co_await remote.compare_and_swap(region, offset, 0, 0);
       EXPECT_ERROR(beyond, invalid_argument, "not within the region");
     }
     // Concurrent operations of one connection: none is lost.
@@ -151,12 +149,11 @@ TEST_P(MemoryConformance, AtomicsAreExecutedByTheOwner) {
     Scope scope;
     for (int i = 0; i < 200; ++i) {
       scope.spawn([](RemoteMemory& to, RemoteRegion in) -> Task<void> {
-        AWAIT(added, to.fetch_add(in, 0, 3));
+        auto added = co_await to.fetch_add(in, 0, 3);
         EXPECT_OK(added);
       }(remote, region));
     }
-    auto all = scope.join();
-    co_await std::move(all);
+    co_await scope.join();
     std::memcpy(&number, store.exposed().data(), sizeof number);
     EXPECT_EQ(number, 600U);
   });
@@ -174,7 +171,7 @@ TEST_P(MemoryConformance, ABatchMovesScatteredBlocks) {
     EXPECT_EQ(batch.blocks(), count);
     EXPECT_EQ(batch.runs().size(), count);
     EXPECT_EQ(batch.bytes(), count * block);
-    AWAIT(written, remote.write(region, batch));
+    auto written = co_await remote.write(region, batch);
     REQUIRE_OK(written);
     bool same = true;
     for (std::size_t i = 0; i < count; ++i) {
@@ -189,20 +186,20 @@ TEST_P(MemoryConformance, ABatchMovesScatteredBlocks) {
     EXPECT_TRUE(batch.set_offsets(offsets));
     EXPECT_EQ(batch.runs().size(), 1U);
     put_text(store.exposed(), 'k');
-    AWAIT(read, remote.read(region, batch, {}, 11));
+    auto read = co_await remote.read(region, batch, {}, 11);
     REQUIRE_OK(read);
     EXPECT_TRUE(equal(store.exposed().subspan(11, count * block), mine.memory().first(count * block)));
     // A block beyond the region: nothing of the batch is executed.
     batch.add(mine.memory().first(1), region.bytes - 10);
     std::memset(mine.memory().data(), 'U', mine.size());
-    AWAIT(beyond, remote.read(region, batch, {}, 10));
+    auto beyond = co_await remote.read(region, batch, {}, 10);
     EXPECT_ERROR(beyond, invalid_argument, "not within the region");
-    AWAIT(overflow, remote.read(region, batch, {}, UINT64_MAX));
+    auto overflow = co_await remote.read(region, batch, {}, UINT64_MAX);
     EXPECT_ERROR(overflow, invalid_argument, "not within the region");
     EXPECT_TRUE(untouched(mine.memory()));
     batch.clear();
     batch.add({}, 0);
-    AWAIT(nothing, remote.write(region, batch));
+    auto nothing = co_await remote.write(region, batch);
     EXPECT_OK(nothing);
   });
 }
@@ -210,14 +207,14 @@ TEST_P(MemoryConformance, ABatchMovesScatteredBlocks) {
 // Accesses append their number to `order` when they have ended.
 Task<void> read_again(RemoteMemory remote, RemoteRegion region, MutableBytes into, int count, std::vector<int>& order) {
   for (int i = 0; i < count; ++i) {
-    AWAIT(read, remote.read(region, 0, into));
+    auto read = co_await remote.read(region, 0, into);
     EXPECT_OK(read);
   }
   order.push_back(0);
 }
 Task<void> write_batch(RemoteMemory remote, RemoteRegion region, const TransferBatch& batch, Duration timeout,
                        std::vector<int>& order, int number) {
-  AWAIT(written, remote.write(region, batch, {.timeout = timeout}));
+  auto written = co_await remote.write(region, batch, {.timeout = timeout});
   EXPECT_OK(written);
   order.push_back(number);
 }
@@ -234,8 +231,7 @@ TEST_P(MemoryConformance, InteractiveAccessesPrecedeBulkOnes) {
     scope.spawn(write_batch(bulk, region, batch, std::chrono::hours(2), order, 2));
     scope.spawn(write_batch(bulk, region, batch, std::chrono::hours(1), order, 3));
     scope.spawn(read_again(remote, region, mine.memory().subspan(3'500'000, 10), 20, order));
-    auto joining = scope.join();
-    co_await std::move(joining);
+    co_await scope.join();
     EXPECT_EQ(order, (std::vector<int>{0, 3, 2, 1})) << "small reads, then the writes by deadline";
   });
 }
@@ -246,7 +242,7 @@ TEST_P(MemoryConformance, AShortWindowOfBulkBytesIsAheadOfACall) {
     const RemoteRegion region = store.expose();
     if (client.transport() == "rdma") co_return;  // There, devices move the bytes.
     std::memset(mine.memory().data(), 'w', mine.size());
-    AWAIT(added, remote.fetch_add(region, store.exposed().size() / 16 * 8, 0));
+    auto added = co_await remote.fetch_add(region, store.exposed().size() / 16 * 8, 0);
     REQUIRE_OK(added);
     RemoteMemory bulk(client, TransferPriority::bulk);
     TransferBatch batch;
@@ -254,11 +250,10 @@ TEST_P(MemoryConformance, AShortWindowOfBulkBytesIsAheadOfACall) {
     std::vector<int> order;
     Scope scope;
     scope.spawn(write_batch(bulk, region, batch, forever, order, 1));
-    AWAIT(ahead, client.call<&MemoryStore::written>());
+    auto ahead = co_await client.call<&MemoryStore::written>();
     REQUIRE_OK(ahead);
     EXPECT_EQ(*ahead, (client.transport() == "shm" ? 96U : 144U) << 10);
-    auto joining = scope.join();
-    co_await std::move(joining);
+    co_await scope.join();
   });
 }
 
@@ -271,7 +266,7 @@ TEST_P(MemoryConformance, BulkAccessesAreNotStarved) {
     bool stopping = false;
     const auto read_always = [&](MutableBytes into) -> Task<void> {
       while (!stopping) {
-        AWAIT(read, remote.read(region, 0, into));
+        auto read = co_await remote.read(region, 0, into);
         EXPECT_OK(read);
         ++ended;
       }
@@ -281,13 +276,11 @@ TEST_P(MemoryConformance, BulkAccessesAreNotStarved) {
     Scope scope;
     for (std::size_t i = 0; i < 8; ++i)
       scope.spawn(read_always(mine.memory().subspan(2'000'000 + i * 200'000, 200'000)));
-    auto writing = write_batch(bulk, region, batch, forever, order, 1);
-    co_await std::move(writing);
+    co_await write_batch(bulk, region, batch, forever, order, 1);
     // At least 5 % of the bytes: the write ends before 20 times as much, and what is on its way, has been read.
     EXPECT_LT(ended * 200'000, 20 * 1'000'000 + 16'000'000);
     stopping = true;
-    auto joining = scope.join();
-    co_await std::move(joining);
+    co_await scope.join();
   });
 }
 
@@ -296,21 +289,21 @@ TEST_P(MemoryConformance, ANotificationFindsAllOfTheBatchWritten) {
     const RemoteRegion region = store.expose();
     const CallOptions options;
     std::memset(mine.memory().data(), 'w', mine.size());
-    AWAIT(one, remote.write_with_notify<&MemoryStore::notified>(region, 7, mine.memory().first(1'000'000), options,
-                                                                std::uint64_t{1'000'006}));
+    auto one = co_await remote.write_with_notify<&MemoryStore::notified>(region, 7, mine.memory().first(1'000'000),
+                                                                         options, std::uint64_t{1'000'006});
     REQUIRE_OK(one);
     EXPECT_EQ(*one, std::uint64_t{'w'});
     TransferBatch batch;
     for (std::size_t i = 0; i < 1000; ++i) batch.add(mine.memory().subspan(i * 1000, 1000), 1'000'100 + i * 2000);
-    AWAIT(many, remote.write_with_notify<&MemoryStore::notified>(region, batch, options,
-                                                                 std::uint64_t{1'000'100 + 999 * 2000}));
+    auto many = co_await remote.write_with_notify<&MemoryStore::notified>(region, batch, options,
+                                                                          std::uint64_t{1'000'100 + 999 * 2000});
     REQUIRE_OK(many);
     EXPECT_EQ(*many, std::uint64_t{'w'});
     EXPECT_EQ(store.notifications, 2);
     if (client.transport() == "rdma") co_return;  // There, a stale handle ends the connection.
     store.revoke();
-    AWAIT(stale, remote.write_with_notify<&MemoryStore::notified>(region, 0, mine.memory().first(10), options,
-                                                                  std::uint64_t{0}));
+    auto stale = co_await remote.write_with_notify<&MemoryStore::notified>(region, 0, mine.memory().first(10), options,
+                                                                           std::uint64_t{0});
     EXPECT_ERROR(stale, stale_handle, "not exposed");
     EXPECT_EQ(store.notifications, 2);
   });
@@ -321,7 +314,7 @@ TEST_P(MemoryConformance, AHandlerAccessesItsCallersMemory) {
     put_text(store.exposed(), 'q');
     Result<ExposedRegion> open = mine.expose(100, 1'000'000, RegionAccess::write);
     REQUIRE_OK(open);
-    AWAIT(filled, client.call<&MemoryStore::fill>(open->handle(), std::uint64_t{900'000}));
+    auto filled = co_await client.call<&MemoryStore::fill>(open->handle(), std::uint64_t{900'000});
     REQUIRE_OK(filled);
     EXPECT_TRUE(equal(mine.memory().subspan(103, 900'000), store.exposed().first(900'000)));
     EXPECT_EQ(mine.memory()[102], std::byte{0});
@@ -335,52 +328,47 @@ TEST_P(MemoryConformance, OldAndForgedHandlesAreStale) {
     const auto expect_stale = [&](RemoteRegion region) -> Task<void> {
       region.places = {};  // Without a device, as a handle that a forger has made up.
       std::memset(mine.memory().data(), 'U', mine.size());
-      AWAIT(read, remote.read(region, 0, mine.memory().first(100'000)));
+      auto read = co_await remote.read(region, 0, mine.memory().first(100'000));
       EXPECT_ERROR(read, stale_handle, "not exposed");
       EXPECT_TRUE(untouched(mine.memory()));
-      AWAIT(written, remote.write(region, 0, mine.memory().first(100'000)));
+      auto written = co_await remote.write(region, 0, mine.memory().first(100'000));
       EXPECT_ERROR(written, stale_handle, "not exposed");
-      AWAIT(added, remote.fetch_add(region, 0, 1));
+      auto added = co_await remote.fetch_add(region, 0, 1);
       EXPECT_ERROR(added, stale_handle, "not exposed");
     };
     const RemoteRegion old = store.expose();
     const RemoteRegion now = store.expose();  // Revokes the old one; the same bytes at the same address.
     EXPECT_NE(old.capability, now.capability);
     std::memset(store.all().data(), 's', store.all().size());
-    auto of_old = expect_stale(old);
-    co_await std::move(of_old);
+    co_await expect_stale(old);
     for (std::uint64_t RemoteRegion::* member : {&RemoteRegion::owner, &RemoteRegion::capability}) {
       RemoteRegion forged = now;
       forged.*member ^= 1;
-      auto of_forged = expect_stale(forged);
-      co_await std::move(of_forged);
+      co_await expect_stale(forged);
     }
     for (const std::uint32_t bit : {0U, 31U}) {
       RemoteRegion forged = now;
       forged.slot ^= 1U << bit;
-      auto of_slot = expect_stale(forged);
-      co_await std::move(of_slot);
+      co_await expect_stale(forged);
       forged = now;
       forged.generation ^= 1U << bit;
-      auto of_generation = expect_stale(forged);
-      co_await std::move(of_generation);
+      co_await expect_stale(forged);
     }
     // A region of the other side.
     Result<ExposedRegion> own = mine.expose(0, 1000, RegionAccess::read_write);
     REQUIRE_OK(own);
     RemoteRegion others = own->handle();
     others.bytes = now.bytes;
-    auto of_others = expect_stale(others);
-    co_await std::move(of_others);
+    co_await expect_stale(others);
     EXPECT_EQ(as_text(store.all()).find_first_not_of('s'), std::string_view::npos);
     // A right that the region does not give.
     RemoteRegion read_only = store.expose(RegionAccess::read);
     read_only.places = {};
     read_only.writable = true;
-    AWAIT(refused, remote.write(read_only, 0, mine.memory().first(10)));
+    auto refused = co_await remote.write(read_only, 0, mine.memory().first(10));
     EXPECT_ERROR(refused, invalid_argument, "not exposed to be written");
     read_only.bytes += 1000;
-    AWAIT(beyond, remote.read(read_only, read_only.bytes - 1000, mine.memory().first(1000)));
+    auto beyond = co_await remote.read(read_only, read_only.bytes - 1000, mine.memory().first(1000));
     EXPECT_ERROR(beyond, invalid_argument, "not within the region's");
     EXPECT_EQ(as_text(store.all()).find_first_not_of('s'), std::string_view::npos);
     EXPECT_EQ(client.failovers(), 0U);
@@ -394,13 +382,12 @@ TEST_P(MemoryConformance, ALeaseEndsByItself) {
     EXPECT_ERROR(none, invalid_argument, "ExposeOptions::lease");
     const RemoteRegion region = store.expose(RegionAccess::read_write, {.lease = patience});
     EXPECT_EQ(region.places, decltype(region.places){});
-    AWAIT(read, remote.read(region, 0, mine.memory().first(10), {.timeout = patience}));
+    auto read = co_await remote.read(region, 0, mine.memory().first(10), {.timeout = patience});
     EXPECT_OK(read);
     const RemoteRegion brief = store.expose(RegionAccess::read_write, {.lease = 1ms});
-    auto pause = on.sleep(2ms);
-    co_await pause;
+    co_await on.sleep(2ms);
     std::memset(mine.memory().data(), 'w', mine.size());
-    AWAIT(stale, remote.write(brief, 0, mine.memory().first(50'000)));
+    auto stale = co_await remote.write(brief, 0, mine.memory().first(50'000));
     EXPECT_ERROR(stale, stale_handle, "its lease has ended");
     EXPECT_TRUE(untouched(store.all()));
   });
@@ -419,17 +406,15 @@ TEST_P(MemoryConformance, NothingChangesAfterARevocation) {
       std::optional<Result<void>> outcome;
       Scope scope;
       scope.spawn([](RemoteMemory& to, RemoteRegion in, Bytes from, std::optional<Result<void>>& out) -> Task<void> {
-        AWAIT(done, to.write(in, 0, from));
+        auto done = co_await to.write(in, 0, from);
         out = std::move(done);
       }(remote, region, mine.memory().first(region.bytes), outcome));
       for (int turn = 0; turn < round * 2; ++turn) {
-        auto pause = on.sleep(100us);
-        co_await pause;
+        co_await on.sleep(100us);
       }
       store.revoke();
       const std::string at_revocation(as_text(store.all()));
-      auto all = scope.join();
-      co_await std::move(all);
+      co_await scope.join();
       EXPECT_EQ(as_text(store.all()), at_revocation);
       REQUIRE(outcome.has_value());
       if (!*outcome) {
@@ -439,7 +424,7 @@ TEST_P(MemoryConformance, NothingChangesAfterARevocation) {
     }
     EXPECT_GE(cut, 1);
     EXPECT_TRUE(client.connected());
-    AWAIT(sign, client.ping());
+    auto sign = co_await client.ping();
     EXPECT_OK(sign);
   });
 }
@@ -452,7 +437,7 @@ TEST_P(MemoryConformance, AnAccessThatIsGivenUpLeavesTheLocalMemoryAlone) {
     std::stop_source stopped;
     stopped.request_stop();
     const std::stop_token before = stopped.get_token();
-    AWAIT(not_begun, remote.read(region, 0, mine.memory().first(10), {.token = &before}));
+    auto not_begun = co_await remote.read(region, 0, mine.memory().first(10), {.token = &before});
     EXPECT_ERROR(not_begun, cancelled, "before it began");
     int ended_early = 0;
     for (int round = 0; round < 8; ++round) {
@@ -461,34 +446,32 @@ TEST_P(MemoryConformance, AnAccessThatIsGivenUpLeavesTheLocalMemoryAlone) {
       Scope scope;
       scope.spawn([](RemoteMemory& of, RemoteRegion from, MutableBytes into, const std::stop_token& with,
                      int& early) -> Task<void> {
-        AWAIT(done, of.read(from, 0, into, {.timeout = patience, .token = &with}));
+        auto done = co_await of.read(from, 0, into, {.timeout = patience, .token = &with});
         early += !done && done.error().code == ErrorCode::cancelled;
       }(remote, region, mine.memory().first(region.bytes), token, ended_early));
       for (int turn = 0; turn < round; ++turn) {
-        auto pause = on.sleep(50us);
-        co_await pause;
+        co_await on.sleep(50us);
       }
       if (round % 2 == 0) {
         stop.request_stop();
-        auto all = scope.join();
-        co_await std::move(all);
+        co_await scope.join();
       } else {
         scope.clear();  // Destroys the task.
       }
       // RDMA and UCX may still write into registered memory.
-      AWAIT(free, eventually(on, [&] { return !mine.in_use(); }));
+      auto free = co_await eventually(on, [&] { return !mine.in_use(); });
       EXPECT_TRUE(free);
       std::memset(mine.memory().data(), 'U', mine.size());
-      AWAIT(sign, client.ping());
+      auto sign = co_await client.ping();
       EXPECT_OK(sign);
       EXPECT_TRUE(untouched(mine.memory()));
     }
-    AWAIT(late, remote.read(region, 0, mine.memory().first(region.bytes), {.timeout = Duration{1}}));
+    auto late = co_await remote.read(region, 0, mine.memory().first(region.bytes), {.timeout = Duration{1}});
     // Soft-RoCE may execute an access before the doorbell returns.
     const bool device = remote.capabilities().one_sided;
     EXPECT_TRUE(device || ended_early >= 1);
     EXPECT_TRUE((device && late) || is_error(late, ErrorCode::deadline_exceeded, "within the timeout"));
-    AWAIT(works, remote.read(region, 0, mine.memory().first(10)));
+    auto works = co_await remote.read(region, 0, mine.memory().first(10));
     EXPECT_OK(works);
   });
 }
@@ -499,7 +482,7 @@ TEST_P(MemoryConformance, TheEndOfAConnectionIsReportedTruly) {
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
     const std::unique_ptr<Client> client = make_client();
-    AWAIT(connected, client->connect(server->address()));
+    auto connected = co_await client->connect(server->address());
     REQUIRE_OK(connected);
     // libucp 1.13 fails an assertion of its own if an endpoint is closed in the midst of a rendezvous.
     if (client->transport() == "ucx") co_return;
@@ -515,11 +498,9 @@ TEST_P(MemoryConformance, TheEndOfAConnectionIsReportedTruly) {
     };
     scope.spawn(begin(remote.write(region, 0, mine->memory().first(3'000'000)), write));
     scope.spawn(begin(remote.read(region, 0, mine->memory().first(3'000'000)), read));
-    auto pause = Loop::current()->sleep(Duration{1});
-    co_await pause;
+    co_await Loop::current()->sleep(Duration{1});
     client->close();
-    auto all = scope.join();
-    co_await std::move(all);
+    co_await scope.join();
     REQUIRE(write && read);
     if (!*write) {
       const ErrorCode code = write->error().code;
@@ -529,10 +510,9 @@ TEST_P(MemoryConformance, TheEndOfAConnectionIsReportedTruly) {
       const ErrorCode code = read->error().code;
       EXPECT_TRUE(code == ErrorCode::unavailable || code == ErrorCode::not_sent) << error_of(*read);
     }
-    AWAIT(closed, remote.fetch_add(region, 0, 1));
+    auto closed = co_await remote.fetch_add(region, 0, 1);
     EXPECT_ERROR(closed, not_sent, "");
-    auto stopping = server->shut_down(10ms);
-    co_await std::move(stopping);
+    co_await server->shut_down(10ms);
   });
 }
 
@@ -551,7 +531,7 @@ TEST_P(MemoryConformance, ARevocationOnAnotherThreadWaitsForTheCopy) {
         store.revoke();
         at_revocation = as_text(store.all());
       });
-      AWAIT(written, remote.write(region, 0, mine.memory().first(region.bytes)));
+      auto written = co_await remote.write(region, 0, mine.memory().first(region.bytes));
       if (!written) {
         EXPECT_ERROR(written, stale_handle, "not exposed");
       }

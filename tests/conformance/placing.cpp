@@ -31,8 +31,7 @@ struct Store {
     return context.attachment().data() == memory.data() + offset && released < selected;
   }
   Task<bool> put_later(Context& context, std::uint64_t offset) {
-    auto pause = context.loop().sleep(1ms);
-    co_await pause;
+    co_await context.loop().sleep(1ms);
     co_return put(context, offset);
   }
   // The payload has two arguments.
@@ -74,8 +73,7 @@ struct Cache {
     return text;
   }
   Task<std::string_view> get_later(Context& context) {
-    auto pause = context.loop().sleep(1ms);
-    co_await pause;
+    co_await context.loop().sleep(1ms);
     co_return get(context);
   }
   int attach(Context& context) {
@@ -83,8 +81,7 @@ struct Cache {
     return released;
   }
   Task<int> attach_later(Context& context) {
-    auto pause = context.loop().sleep(1ms);
-    co_await pause;
+    co_await context.loop().sleep(1ms);
     co_return attach(context);
   }
 
@@ -94,14 +91,12 @@ struct Cache {
 
 template <auto F>
 Task<std::string> text_from(Client& client) {
-  auto call = client.call<F>();
-  const Result<std::string> got = co_await std::move(call);
+  const Result<std::string> got = co_await client.call<F>();
   co_return got.value_or(error_of(got));
 }
 template <auto F>
 Task<std::string> attachment_from(Client& client) {
-  auto call = client.call<F>().reply();
-  const auto got = co_await std::move(call);
+  const auto got = co_await client.call<F>().reply();
   co_return got ? std::string(as_text(got->attachment())) : error_of(got);
 }
 
@@ -110,9 +105,9 @@ Task<void> expect_kept(Loop& loop, Cache& cache, Call call) {
   const std::string expected = text_of(cache.text.size());
   const int before = cache.released;
   cache.text = expected;
-  AWAIT(got, call());
+  auto got = co_await call();
   EXPECT_TRUE(got == expected);
-  AWAIT(released, eventually(loop, [&] { return cache.released == before + 1; }));
+  auto released = co_await eventually(loop, [&] { return cache.released == before + 1; });
   EXPECT_TRUE(released);
 }
 
@@ -132,22 +127,22 @@ TEST_P(Conformance, HandlersPlaceAttachments) {
         const CallOptions options{.attachment = as_bytes(text)};
         Result<bool> placed;
         if (later) {
-          AWAIT(put, client.call<&Store::put_later>(options, offset));
+          auto put = co_await client.call<&Store::put_later>(options, offset);
           placed = put;
         } else {
-          AWAIT(put, client.call<&Store::put>(options, offset));
+          auto put = co_await client.call<&Store::put>(options, offset);
           placed = put;
         }
         REQUIRE_OK(placed);
         EXPECT_TRUE(*placed) << bytes;
         EXPECT_EQ(std::memcmp(store.memory.data() + offset, text.data(), bytes), 0) << bytes;
-        AWAIT(released, eventually(loop(), [&] { return store.released == store.selected; }));
+        auto released = co_await eventually(loop(), [&] { return store.released == store.selected; });
         EXPECT_TRUE(released);
       }
     }
     EXPECT_EQ(store.selected, 8);
     const CallOptions none;
-    AWAIT(without, client.call<&Store::put>(none, 0U));
+    auto without = co_await client.call<&Store::put>(none, 0U);
     EXPECT_EQ(without, false);
     EXPECT_EQ(store.selected, 8);  // There was no payload to place.
   });
@@ -161,10 +156,10 @@ TEST_P(Conformance, HandlersPlaceArgumentsAndReplyFromThere) {
     for (const std::size_t bytes : {9'001UL, 300'000UL}) {
       const std::string first = text_of(bytes);
       const std::string second = text_of(bytes + 20'000, 'A');
-      AWAIT(mirrored, client.call<&Store::mirror>(first, second));
+      auto mirrored = co_await client.call<&Store::mirror>(first, second);
       EXPECT_TRUE(mirrored == second) << bytes;
       EXPECT_TRUE(store.inside);
-      AWAIT(released, eventually(loop(), [&] { return store.released == store.selected; }));
+      auto released = co_await eventually(loop(), [&] { return store.released == store.selected; });
       EXPECT_TRUE(released);
     }
   });
@@ -179,20 +174,20 @@ TEST_P(Conformance, RefusesPayloadsThatTheHandlerHasNoMemoryFor) {
       const std::string text = text_of(bytes);
       const CallOptions options{.attachment = as_bytes(text)};
       store.too_small = true;
-      AWAIT(small, client.call<&Store::put>(options, 0U));
+      auto small = co_await client.call<&Store::put>(options, 0U);
       EXPECT_ERROR(
           small, limit_exceeded,
           "receive_into gave " + std::to_string(bytes - 1) + " bytes for a payload of " + std::to_string(bytes));
       store.too_small = false;
       store.fails = true;
-      AWAIT(threw, client.call<&Store::put>(options, 0U));
+      auto threw = co_await client.call<&Store::put>(options, 0U);
       EXPECT_ERROR(threw, limit_exceeded, "receive_into threw an exception");
       store.fails = false;
       EXPECT_EQ(store.served, bytes == 5'000 ? 0 : 1);
-      AWAIT(served, client.call<&Store::put>(options, 0U));
+      auto served = co_await client.call<&Store::put>(options, 0U);
       EXPECT_EQ(served, true);
     }
-    AWAIT(released, eventually(loop(), [&] { return store.released == 4; }));
+    auto released = co_await eventually(loop(), [&] { return store.released == 4; });
     EXPECT_TRUE(released);
   });
 }
@@ -206,25 +201,22 @@ TEST_P(Conformance, ReleasesPlacedMemoryWhenTheConnectionEnds) {
     const std::string text = text_of(Store::bytes_max);
     for (int round = 0; round < 3; ++round) {
       const std::unique_ptr<Client> client = make_client();
-      AWAIT(connected, client->connect(server->address()));
+      auto connected = co_await client->connect(server->address());
       REQUIRE_OK(connected);
       const int before = store.selected;
       Scope scope;
       scope.spawn([](Client& one, const std::string& data) -> Task<void> {
         const CallOptions options{.attachment = as_bytes(data)};
-        auto call = one.call<&Store::put_later>(options, 0U);
-        static_cast<void>(co_await std::move(call));
+        static_cast<void>(co_await one.call<&Store::put_later>(options, 0U));
       }(*client, text));
-      AWAIT(selected, eventually(loop(), [&] { return store.selected > before; }));
+      auto selected = co_await eventually(loop(), [&] { return store.selected > before; });
       EXPECT_TRUE(selected);
       client->close();
-      AWAIT(released, eventually(loop(), [&] { return store.released == store.selected; }));
+      auto released = co_await eventually(loop(), [&] { return store.released == store.selected; });
       EXPECT_TRUE(released);
-      auto joined = scope.join();
-      co_await joined;
+      co_await scope.join();
     }
-    auto stopping = server->shut_down(10ms);
-    co_await std::move(stopping);
+    co_await server->shut_down(10ms);
     EXPECT_EQ(server->counters().receive_bytes, 0U);
   });
 }
@@ -235,14 +227,10 @@ TEST_P(Conformance, RepliesKeepMemoryUntilItHasBeenSent) {
     auto server = make_server();
     server->register_handler<&Cache::get, &Cache::get_later, &Cache::attach, &Cache::attach_later>(&cache);
     run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
-      auto plain = expect_kept(loop(), cache, [&] { return text_from<&Cache::get>(client); });
-      co_await std::move(plain);
-      auto later = expect_kept(loop(), cache, [&] { return text_from<&Cache::get_later>(client); });
-      co_await std::move(later);
-      auto attached = expect_kept(loop(), cache, [&] { return attachment_from<&Cache::attach>(client); });
-      co_await std::move(attached);
-      auto attached_later = expect_kept(loop(), cache, [&] { return attachment_from<&Cache::attach_later>(client); });
-      co_await std::move(attached_later);
+      co_await expect_kept(loop(), cache, [&] { return text_from<&Cache::get>(client); });
+      co_await expect_kept(loop(), cache, [&] { return text_from<&Cache::get_later>(client); });
+      co_await expect_kept(loop(), cache, [&] { return attachment_from<&Cache::attach>(client); });
+      co_await expect_kept(loop(), cache, [&] { return attachment_from<&Cache::attach_later>(client); });
     });
   }
 }

@@ -14,13 +14,12 @@ TEST_P(Conformance, PoolsShareABoundedNumberOfConnections) {
     int good = 0;
     std::size_t most = 0;
     auto one = [&](int i) -> Task<void> {
-      AWAIT(reply, pool->call<slow_echo>(std::to_string(i), 20U));
+      auto reply = co_await pool->call<slow_echo>(std::to_string(i), 20U);
       good += reply == std::to_string(i);
       most = std::max(most, pool->connections());
     };
     for (int i = 0; i < 200; ++i) scope.spawn(one(i));
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(good, 200);
     EXPECT_LE(most, 3U);
     EXPECT_LE(server->counters().connections_accepted, 3U);
@@ -36,12 +35,11 @@ TEST_P(Conformance, PoolsMultiplexBeforeTheyGrow) {
     auto pool = make_pool(server->address(), {.connections_max = 4, .calls_per_connection = 64});
     Scope scope;
     auto one = [&]() -> Task<void> {
-      AWAIT(reply, pool->call<slow_echo>("x", 5U));
+      auto reply = co_await pool->call<slow_echo>("x", 5U);
       EXPECT_OK(reply);
     };
     for (int i = 0; i < 50; ++i) scope.spawn(one());
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(server->counters().connections_accepted, 1U);
   });
 }
@@ -53,13 +51,14 @@ TEST_P(Conformance, PoolsLoanClients) {
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
     auto pool = make_pool(server->address());
-    AWAIT(pending, pool->send_request([](Client& client) { return client.send_request<slow_echo>("ahead", 5U); }));
+    auto pending =
+        co_await pool->send_request([](Client& client) { return client.send_request<slow_echo>("ahead", 5U); });
     REQUIRE_OK(pending);
-    AWAIT(other, pool->call<echo>("meanwhile"));
+    auto other = co_await pool->call<echo>("meanwhile");
     EXPECT_EQ(other, "meanwhile");
-    AWAIT(reply, std::move(*pending));
+    auto reply = co_await std::move(*pending);
     EXPECT_EQ(reply, "ahead");
-    AWAIT(refused, pool->call<half>(3U));
+    auto refused = co_await pool->call<half>(3U);
     EXPECT_ERROR(refused, application, "odd");
   });
 }
@@ -70,14 +69,14 @@ TEST_P(Conformance, PoolsCloseWhatIsIdle) {
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
     auto pool = make_pool(server->address(), {.idle_timeout = 50ms});
-    AWAIT(reply, pool->call<echo>("x"));
+    auto reply = co_await pool->call<echo>("x");
     EXPECT_OK(reply);
     EXPECT_EQ(pool->connections(), 1U);
-    AWAIT(idle, eventually(loop(), [&] { return pool->connections() == 0; }));
+    auto idle = co_await eventually(loop(), [&] { return pool->connections() == 0; });
     EXPECT_TRUE(idle);
-    AWAIT(closed, eventually(loop(), [&] { return server->counters().connections_open == 0; }));
+    auto closed = co_await eventually(loop(), [&] { return server->counters().connections_open == 0; });
     EXPECT_TRUE(closed);
-    AWAIT(again, pool->call<echo>("y"));
+    auto again = co_await pool->call<echo>("y");
     EXPECT_EQ(again, "y");
     EXPECT_EQ(server->counters().connections_accepted, 2U);
   });
@@ -90,13 +89,12 @@ TEST_P(Conformance, PoolsReconnectAfterARestart) {
     REQUIRE_OK(first->start());
     const std::string address = first->address();
     auto pool = make_pool(address, {.backoff_min = 5ms, .backoff_max = 20ms});
-    AWAIT(before, pool->call<echo>("before"));
+    auto before = co_await pool->call<echo>("before");
     EXPECT_EQ(before, "before");
-    auto stopping = first->shut_down(1s);
-    co_await std::move(stopping);
+    co_await first->shut_down(1s);
     first.reset();
     const Time begin = loop().now();
-    AWAIT(down, pool->call<echo>("down"));
+    auto down = co_await pool->call<echo>("down");
     EXPECT_ERROR(down, unavailable, "after 3 attempts");
     // Three attempts have two pauses between them. Each pause is at least half of its upper bound.
     EXPECT_GE(loop().now() - begin, 2500us + 5000us);
@@ -106,7 +104,7 @@ TEST_P(Conformance, PoolsReconnectAfterARestart) {
     auto second = make_server(options);
     second->register_handler<echo>();
     REQUIRE_OK(second->start());
-    AWAIT(after, pool->call<echo>("after"));
+    auto after = co_await pool->call<echo>("after");
     EXPECT_EQ(after, "after");
   });
 }
@@ -123,31 +121,26 @@ TEST_P(Conformance, PoolsGetOverServersThatStop) {
     auto pool = make_pool(address, {.connections_max = 1, .backoff_min = 1ms, .backoff_max = 5ms});
     Scope scope;
     auto hold = [&]() -> Task<void> {
-      AWAIT(held, pool->call<&TestService::wait_for_gate>());
+      auto held = co_await pool->call<&TestService::wait_for_gate>();
       EXPECT_EQ(held, 1);
     };
     scope.spawn(hold());
-    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 1; }));
+    auto begun = co_await eventually(loop(), [&] { return service.waiting == 1; });
     EXPECT_TRUE(begun);
-    auto stop = [&]() -> Task<void> {
-      auto stopping = first->shut_down(30s);
-      co_await std::move(stopping);
-    };
+    auto stop = [&]() -> Task<void> { co_await first->shut_down(30s); };
     scope.spawn(stop());
     // Another server listens at the port while the first one still has a call to finish.
-    auto pause = loop().sleep(20ms);
-    co_await pause;
+    co_await loop().sleep(20ms);
     ServerOptions options = server_options();
     options.listen = address;
     auto second = make_server(options);
     second->register_handler<echo>();
     REQUIRE_OK(second->start());
-    AWAIT(reply, pool->call<echo>("elsewhere"));
+    auto reply = co_await pool->call<echo>("elsewhere");
     EXPECT_EQ(reply, "elsewhere");
     EXPECT_EQ(service.waiting, 1);
     service.gate = true;
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
   });
 }
 
@@ -159,15 +152,14 @@ TEST_P(Conformance, PoolsOutliveLostConnections) {
     const std::string address = server->address();
     auto pool = make_pool(address, {.connections_max = 2, .backoff_min = 1ms, .backoff_max = 5ms});
     for (int round = 0; round < 5; ++round) {
-      AWAIT(first, pool->call<echo>("x"));
+      auto first = co_await pool->call<echo>("x");
       // The call may be sent on a connection whose loss has not been noticed yet. The loss is noticed then.
       if (!first) {
         EXPECT_ERROR(first, outcome_unknown, "");
       }
-      AWAIT(reply, pool->call<echo>("x"));
+      auto reply = co_await pool->call<echo>("x");
       EXPECT_OK(reply);
-      auto stopping = server->shut_down(Duration(0));
-      co_await std::move(stopping);
+      co_await server->shut_down(Duration(0));
       ServerOptions options = server_options();
       options.listen = address;
       server = make_server(options);

@@ -47,7 +47,7 @@ TEST_P(Conformance, LargeBuffersAreAllocatedInTheBackground) {
     for (const unsigned threads : {0U, 1U, 3U}) {
       const std::size_t bytes = (std::size_t{130} << 20) + 1;
       BufferAllocation allocation = RegisteredBuffer::allocate_in_background(client, bytes, {.threads = threads});
-      AWAIT(made, allocation.result());
+      auto made = co_await allocation.result();
       REQUIRE_OK(made);
       EXPECT_TRUE(allocation.done());
       EXPECT_EQ(made->size(), (std::size_t{130} << 20) + 4096);
@@ -55,16 +55,16 @@ TEST_P(Conformance, LargeBuffersAreAllocatedInTheBackground) {
       EXPECT_EQ(made->registered(), client.transport() == "rdma" || client.transport() == "ucx");
       made->memory().back() = std::byte{7};
       const CallOptions options{.attachment = made->memory().last(4096)};
-      AWAIT(sum, client.call<sum_of_attachment>(options));
+      auto sum = co_await client.call<sum_of_attachment>(options);
       EXPECT_EQ(sum, 7U);
-      AWAIT(again, allocation.result());
+      auto again = co_await allocation.result();
       EXPECT_ERROR(again, invalid_argument, "has been taken");
     }
     BufferAllocation nothing = RegisteredBuffer::allocate_in_background(client, 0);
-    AWAIT(none, nothing.result());
+    auto none = co_await nothing.result();
     EXPECT_ERROR(none, invalid_argument, "one byte or more");
     BufferAllocation absurd = RegisteredBuffer::allocate_in_background(client, SIZE_MAX / 2);
-    AWAIT(refused, absurd.result());
+    auto refused = co_await absurd.result();
     EXPECT_ERROR(refused, overloaded, "there is no memory");
     // A task that is destroyed, and allocations that are given up at any time.
     for (int i = 0; i < 3; ++i) {
@@ -75,7 +75,7 @@ TEST_P(Conformance, LargeBuffersAreAllocatedInTheBackground) {
       scope.spawn(
           [](Task<Result<RegisteredBuffer>> one) -> Task<void> { co_await std::move(one); }(std::move(waiting)));
       if (i == 2) {
-        AWAIT(paused, Loop::current()->sleep(Duration(1), {}));
+        auto paused = co_await Loop::current()->sleep(Duration(1), {});
         EXPECT_OK(paused);
       }
     }
@@ -111,17 +111,17 @@ TEST_P(Conformance, RegisteredBuffersAreSentAndReceivedInto) {
       const std::string text = text_of(bytes, static_cast<char>('a' + bytes % 11));
       std::memcpy(buffer.memory().data() + 3, text.data(), text.size());
       const CallOptions options{.attachment = buffer.memory().subspan(3, bytes)};
-      AWAIT(sum, client.call<sum_of_attachment>(options));
+      auto sum = co_await client.call<sum_of_attachment>(options);
       REQUIRE_OK(sum);
       EXPECT_EQ(*sum, sum_of(as_bytes(text)));
       // From the server's memory into the client's.
-      AWAIT(reply, client.call<&Shelf::part>(std::uint64_t{17}, std::uint64_t{bytes}).into(buffer.memory()));
+      auto reply = co_await client.call<&Shelf::part>(std::uint64_t{17}, std::uint64_t{bytes}).into(buffer.memory());
       REQUIRE_OK(reply);
       EXPECT_EQ(reply->attachment().data(), buffer.memory().data());
       EXPECT_EQ(sum_of(reply->attachment()), sum_of(shelf->memory().subspan(17, bytes)));
       direct += bytes > copied_bytes_max;
     }
-    AWAIT(free, eventually(*Loop::current(), [&] { return !buffer.in_use(); }));
+    auto free = co_await eventually(*Loop::current(), [&] { return !buffer.in_use(); });
     EXPECT_TRUE(free);
     const std::vector<RdmaCounters> counters = rdma_counters(client);
     if (!rdma && registers) {
@@ -164,20 +164,18 @@ TEST_P(Conformance, ACallGivenUpLeavesARegisteredBufferWhenNobodyUsesItAnyMore) 
       Scope scope;
       scope.spawn([](Client& to, RegisteredBuffer& into, std::stop_token token, int& count) -> Task<void> {
         const CallOptions part_options{.token = token};
-        AWAIT(reply,
-              to.call<&Shelf::part>(part_options, std::uint64_t{0}, std::uint64_t{into.size()}).into(into.memory()));
+        auto reply = co_await to.call<&Shelf::part>(part_options, std::uint64_t{0}, std::uint64_t{into.size()})
+                         .into(into.memory());
         count += !reply;
       }(client, *made, stop.get_token(), given_up));
-      auto pause = on.sleep(std::chrono::microseconds(200 * i));
-      co_await pause;
+      co_await on.sleep(std::chrono::microseconds(200 * i));
       stop.request_stop();
-      auto ended = scope.join();
-      co_await std::move(ended);
-      AWAIT(free, eventually(on, [&] { return !made->in_use() && !shelf.in_use(); }));
+      co_await scope.join();
+      auto free = co_await eventually(on, [&] { return !made->in_use() && !shelf.in_use(); });
       REQUIRE(free);
       // Nothing writes to the memory any more.
       std::memset(made->memory().data(), 'b', made->size());
-      AWAIT(sign, client.ping());
+      auto sign = co_await client.ping();
       EXPECT_OK(sign);
       EXPECT_EQ(as_text(made->memory()).find_first_not_of('b'), std::string_view::npos);
     }
@@ -203,16 +201,16 @@ TEST_P(Conformance, MemoryOfTheCallersIsRegisteredWhileTheBufferLives) {
         EXPECT_ERROR(again, invalid_argument, "registered already");
       }
       const CallOptions sum_options{.attachment = part};
-      AWAIT(sum, client.call<sum_of_attachment>(sum_options));
+      auto sum = co_await client.call<sum_of_attachment>(sum_options);
       REQUIRE_OK(sum);
       EXPECT_EQ(*sum, sum_of(part));
       // The peer reports with its next packet that it is done.
-      AWAIT(free, eventually(*Loop::current(), [&] { return !buffer->in_use(); }));
+      auto free = co_await eventually(*Loop::current(), [&] { return !buffer->in_use(); });
       EXPECT_TRUE(free);
     }
     // The memory is not registered any more.
     const CallOptions sum_options{.attachment = part};
-    AWAIT(sum, client.call<sum_of_attachment>(sum_options));
+    auto sum = co_await client.call<sum_of_attachment>(sum_options);
     REQUIRE_OK(sum);
     EXPECT_EQ(*sum, sum_of(part));
   });
@@ -232,18 +230,18 @@ TEST_P(Conformance, OperationsOnExposedMemoryWork) {
     EXPECT_ERROR(theirs->expose(10, 0, RegionAccess::read), invalid_argument, "empty");
     EXPECT_ERROR(theirs->expose(theirs->size(), 1, RegionAccess::read), invalid_argument, "not within");
     EXPECT_ERROR(theirs->expose(1, theirs->size(), RegionAccess::read), invalid_argument, "not within");
-    AWAIT(handle, client.call<pass_on>(region->handle()));
+    auto handle = co_await client.call<pass_on>(region->handle());
     REQUIRE_OK(handle);
     EXPECT_EQ(*handle, region->handle());
     RemoteMemory remote(client);
     std::memset(ours->memory().data(), 'w', 1000);
-    AWAIT(beyond, remote.write(*handle, 89'001, ours->memory().first(1000)));
+    auto beyond = co_await remote.write(*handle, 89'001, ours->memory().first(1000));
     EXPECT_ERROR(beyond, invalid_argument, "not within the region");
-    AWAIT(written, remote.write(*handle, 0, ours->memory().first(1000)));
-    AWAIT(read, remote.read(*handle, 500, ours->memory().subspan(2000, 1000)));
+    auto written = co_await remote.write(*handle, 0, ours->memory().first(1000));
+    auto read = co_await remote.read(*handle, 500, ours->memory().subspan(2000, 1000));
     const CallOptions told_options;
-    AWAIT(notified,
-          remote.write_with_notify<first_of>(*handle, 0, ours->memory().first(10), told_options, std::uint64_t{3}));
+    auto notified = co_await remote.write_with_notify<first_of>(*handle, 0, ours->memory().first(10), told_options,
+                                                                std::uint64_t{3});
     EXPECT_OK(written);
     EXPECT_OK(read);
     REQUIRE_OK(notified);
@@ -256,7 +254,7 @@ TEST_P(Conformance, OperationsOnExposedMemoryWork) {
     moved.revoke();
     moved.revoke();
     client.close();
-    AWAIT(closed, remote.read(*handle, 0, ours->memory().first(1)));
+    auto closed = co_await remote.read(*handle, 0, ours->memory().first(1));
     EXPECT_ERROR(closed, not_sent, "");
   });
 }

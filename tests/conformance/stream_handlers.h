@@ -15,8 +15,7 @@ using namespace std::chrono_literals;
 
 inline Task<std::uint32_t> count_up(std::uint32_t to, Writer<std::uint32_t> out) {
   for (std::uint32_t i = 0; i < to; ++i) {
-    auto writing = out.write(i);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await out.write(i);
     if (!written) co_return i;
   }
   co_return to;
@@ -24,8 +23,7 @@ inline Task<std::uint32_t> count_up(std::uint32_t to, Writer<std::uint32_t> out)
 inline Task<Result<std::uint64_t>> sum_up(Reader<std::uint64_t> in) {
   std::uint64_t sum = 0;
   for (;;) {
-    auto reading = in.next();
-    auto item = co_await std::move(reading);
+    auto item = co_await in.next();
     if (!item) co_return std::unexpected(std::move(item.error()));
     if (!*item) co_return sum;
     sum += **item;
@@ -49,17 +47,14 @@ inline Task<Result<std::uint32_t>> hand_over(std::uint32_t count, Writer<std::st
 // Returns every text that it reads. The result is the number of texts.
 inline Task<Result<std::uint32_t>> converse(std::string greeting, Reader<std::string_view> in,
                                             Writer<std::string> out) {
-  auto greet = out.write(greeting);
-  Result<void> written = co_await std::move(greet);
+  Result<void> written = co_await out.write(greeting);
   std::uint32_t count = 0;
   for (;;) {
-    auto reading = in.next();
-    auto item = co_await std::move(reading);
+    auto item = co_await in.next();
     if (!item) co_return std::unexpected(std::move(item.error()));
     if (!*item) co_return count;
     const std::string text = **item + "?";
-    auto writing = out.write(text);
-    written = co_await std::move(writing);
+    written = co_await out.write(text);
     if (!written) co_return std::unexpected(std::move(written.error()));
     ++count;
   }
@@ -69,8 +64,7 @@ inline Task<Result<std::uint32_t>> converse(std::string greeting, Reader<std::st
 inline Task<int> pour_numbers(std::vector<std::uint32_t> values, Writer<std::vector<std::uint32_t>> out) {
   for (std::size_t size = values.size();; size /= 2) {
     values.resize(size);
-    auto writing = out.write(values);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await out.write(values);
     if (!written || size == 0) co_return 0;
   }
 }
@@ -78,12 +72,10 @@ inline Task<int> pour_numbers(std::vector<std::uint32_t> values, Writer<std::vec
 inline Task<Result<std::uint64_t>> sum_in_place(Context& context, Reader<std::string> in) {
   std::uint64_t bytes = 0;
   for (;;) {
-    auto reading = in.read_view();
-    const Result<std::optional<std::string_view>> text = co_await std::move(reading);
+    const Result<std::optional<std::string_view>> text = co_await in.read_view();
     if (!text) co_return std::unexpected(text.error());
     if (!*text) co_return bytes;
-    auto pause = context.loop().sleep(1ms);
-    co_await pause;
+    co_await context.loop().sleep(1ms);
     if ((*text)->find_first_not_of((*text)->substr(0, 1)) != std::string_view::npos) {
       co_return std::unexpected(Error::application(1, "the item has changed"));
     }
@@ -92,8 +84,7 @@ inline Task<Result<std::uint64_t>> sum_in_place(Context& context, Reader<std::st
 }
 // Takes longer than the calls of the test may.
 inline Task<int> answer_late(Context& context, std::uint32_t pause_ms, Reader<int>) {
-  auto pause = context.loop().sleep(std::chrono::milliseconds(pause_ms));
-  co_await pause;
+  co_await context.loop().sleep(std::chrono::milliseconds(pause_ms));
   co_return 1;
 }
 
@@ -104,8 +95,7 @@ class Streamer {
   Task<int> pour(std::uint32_t item_bytes, Writer<std::string> out) {
     const std::string item(item_bytes, 'p');
     for (;;) {
-      auto writing = out.write(item);
-      const Result<void> result = co_await std::move(writing);
+      const Result<void> result = co_await out.write(item);
       if (!result) {
         last_error = result.error();
         ended = true;
@@ -117,13 +107,11 @@ class Streamer {
   // Reads nothing until the gate opens.
   Task<Result<std::uint64_t>> swallow(Context& context, Reader<std::string> in) {
     while (!gate && !context.token().stop_requested()) {
-      auto pause = context.loop().sleep(1ms);
-      co_await pause;
+      co_await context.loop().sleep(1ms);
     }
     std::uint64_t bytes = 0;
     for (;;) {
-      auto reading = in.next();
-      auto item = co_await std::move(reading);
+      auto item = co_await in.next();
       if (!item) {
         last_error = item.error();
         ended = true;
@@ -138,21 +126,17 @@ class Streamer {
   // Fails after some items in both directions.
   Task<Result<int>> stumble(std::uint32_t after, Reader<std::uint32_t> in, Writer<std::uint32_t> out) {
     for (std::uint32_t i = 0; i < after; ++i) {
-      auto reading = in.next();
-      auto item = co_await std::move(reading);
+      auto item = co_await in.next();
       if (!item || !*item) break;
-      auto writing = out.write(**item);
-      static_cast<void>(co_await std::move(writing));
+      static_cast<void>(co_await out.write(**item));
     }
     if (throwing) throw std::runtime_error("stumbled");
     co_return std::unexpected(Error::application(5, "stumbled"));
   }
   // Ends without reading the items that have arrived.
   Task<std::uint32_t> ignore(Context& context, Reader<std::string> in) {
-    auto reading = in.next();
-    auto item = co_await std::move(reading);
-    auto pause = context.loop().sleep(5ms);
-    co_await pause;
+    auto item = co_await in.next();
+    co_await context.loop().sleep(5ms);
     co_return item && *item ? static_cast<std::uint32_t>((*item)->size()) : 0;
   }
 

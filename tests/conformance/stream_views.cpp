@@ -8,39 +8,39 @@ TEST_P(Conformance, ClientsReadItemsInPlace) {
   serve<pour_numbers>([](Server&, Client& client) -> Task<void> {
     std::vector<std::uint32_t> values(100'000);
     for (std::uint32_t i = 0; i < values.size(); ++i) values[i] = i * 7;
-    AWAIT(call, client.open<pour_numbers>(values));
+    auto call = co_await client.open<pour_numbers>(values);
     REQUIRE_OK(call);
     auto reader = call->reader();
     for (std::size_t size = values.size();; size /= 2) {
-      AWAIT(item, reader.read_view());
+      auto item = co_await reader.read_view();
       REQUIRE_OK(item);
       REQUIRE(*item);
       const std::span<const std::uint32_t> view = **item;
       EXPECT_TRUE(std::equal(view.begin(), view.end(), values.begin(), values.begin() + static_cast<long>(size)));
       if (size == 0) break;
     }
-    AWAIT(end, reader.read_view());
+    auto end = co_await reader.read_view();
     REQUIRE_OK(end);
     EXPECT_FALSE(*end);
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_OK(result);
   });
 }
 
 TEST_P(Conformance, HandlersReadItemsInPlace) {
   serve<sum_in_place>([](Server& server, Client& client) -> Task<void> {
-    AWAIT(call, client.open<sum_in_place>());
+    auto call = co_await client.open<sum_in_place>();
     REQUIRE_OK(call);
     auto writer = call->writer();
     std::uint64_t sum = 0;
     char letter = 'a';
     for (const std::size_t bytes : {0UL, 1UL, 5'000UL, 9'000UL, 50'000UL, 600'000UL, 3UL}) {
       const std::string text(bytes, letter++);
-      AWAIT(written, writer.write(text));
+      auto written = co_await writer.write(text);
       REQUIRE_OK(written);
       sum += bytes;
     }
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_EQ(result, sum);
     // The memory of the last view is not charged any more.
     EXPECT_LT(server.counters().receive_bytes, 600'000U);
@@ -49,14 +49,14 @@ TEST_P(Conformance, HandlersReadItemsInPlace) {
 
 TEST_P(Conformance, StreamsHaveNoDeadlineUnlessAsked) {
   serve<answer_late>(server_options(), {.call_timeout = 20ms}, [](Server&, Client& client) -> Task<void> {
-    AWAIT(call, client.open<answer_late>(60U));
+    auto call = co_await client.open<answer_late>(60U);
     REQUIRE_OK(call);
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_EQ(result, 1);
     const CallOptions options{.timeout = 20ms};
-    AWAIT(limited, client.open<answer_late>(options, 60'000U));
+    auto limited = co_await client.open<answer_late>(options, 60'000U);
     REQUIRE_OK(limited);
-    AWAIT(late, limited->finish());
+    auto late = co_await limited->finish();
     EXPECT_ERROR(late, deadline_exceeded, "");
   });
 }

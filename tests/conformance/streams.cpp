@@ -7,19 +7,19 @@ namespace hawser::conformance {
 TEST_P(Conformance, ServersStream) {
   serve<count_up>([](Server&, Client& client) -> Task<void> {
     for (const std::uint32_t count : {0U, 1U, 10U, 20'000U}) {
-      AWAIT(call, client.open<count_up>(count));
+      auto call = co_await client.open<count_up>(count);
       REQUIRE_OK(call);
       auto reader = call->reader();
       std::uint32_t next = 0;
       for (;;) {
-        AWAIT(item, reader.next());
+        auto item = co_await reader.next();
         REQUIRE_OK(item);
         if (!*item) break;
         EXPECT_EQ(**item, next);
         ++next;
       }
       EXPECT_EQ(next, count);
-      AWAIT(result, call->finish());
+      auto result = co_await call->finish();
       EXPECT_EQ(result, count);
     }
   });
@@ -27,18 +27,18 @@ TEST_P(Conformance, ServersStream) {
 
 TEST_P(Conformance, WritersKeepItemsThatAreGivenUp) {
   serve<hand_over>([](Server&, Client& client) -> Task<void> {
-    AWAIT(call, client.open<hand_over>(3U));
+    auto call = co_await client.open<hand_over>(3U);
     REQUIRE_OK(call);
     auto reader = call->reader();
     std::uint32_t count = 0;
     for (;; ++count) {
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       REQUIRE_OK(item);
       if (!*item) break;
       EXPECT_EQ(**item, std::string(1000, 'k'));
     }
     EXPECT_EQ(count, 4U);
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_EQ(result, 3U);
   });
 }
@@ -46,49 +46,49 @@ TEST_P(Conformance, WritersKeepItemsThatAreGivenUp) {
 TEST_P(Conformance, ClientsStream) {
   serve<sum_up>([](Server&, Client& client) -> Task<void> {
     for (const std::uint64_t count : {0UL, 1UL, 20'000UL}) {
-      AWAIT(call, client.open<sum_up>());
+      auto call = co_await client.open<sum_up>();
       REQUIRE_OK(call);
       auto writer = call->writer();
       for (std::uint64_t i = 0; i < count; ++i) {
-        AWAIT(written, writer.write(i));
+        auto written = co_await writer.write(i);
         REQUIRE_OK(written);
       }
-      AWAIT(result, call->finish());
+      auto result = co_await call->finish();
       EXPECT_EQ(result, count * (count - std::min<std::uint64_t>(count, 1)) / 2);
     }
-    AWAIT(call, client.open<sum_up>());
+    auto call = co_await client.open<sum_up>();
     REQUIRE_OK(call);
     auto writer = call->writer();
     writer.end();
-    AWAIT(written, writer.write(1));
+    auto written = co_await writer.write(1);
     EXPECT_ERROR(written, invalid_argument, "after end()");
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_EQ(result, 0U);
   });
 }
 
 TEST_P(Conformance, BothSidesStream) {
   serve<converse>([](Server&, Client& client) -> Task<void> {
-    AWAIT(call, client.open<converse>("welcome"));
+    auto call = co_await client.open<converse>("welcome");
     REQUIRE_OK(call);
     auto reader = call->reader();
     auto writer = call->writer();
-    AWAIT(greeting, reader.next());
+    auto greeting = co_await reader.next();
     REQUIRE_OK(greeting);
     EXPECT_EQ(*greeting, "welcome");
     for (const std::size_t bytes : {0UL, 1UL, 5'000UL, 9'000UL, 50'000UL, 1UL << 20}) {
       const std::string text = text_of(bytes);
-      AWAIT(written, writer.write(text));
+      auto written = co_await writer.write(text);
       REQUIRE_OK(written);
-      AWAIT(answer, reader.next());
+      auto answer = co_await reader.next();
       REQUIRE_OK(answer);
       EXPECT_TRUE(*answer == text + "?") << bytes;
     }
     writer.end();
-    AWAIT(end, reader.next());
+    auto end = co_await reader.next();
     REQUIRE_OK(end);
     EXPECT_FALSE(*end);
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_EQ(result, 6U);
   });
 }
@@ -98,27 +98,26 @@ TEST_P(Conformance, ManyStreamsAtOnce) {
     Scope scope;
     int good = 0;
     auto one = [&](int index) -> Task<void> {
-      AWAIT(call, client.open<converse>(std::to_string(index)));
+      auto call = co_await client.open<converse>(std::to_string(index));
       REQUIRE_OK(call);
       auto reader = call->reader();
       auto writer = call->writer();
-      AWAIT(greeting, reader.next());
+      auto greeting = co_await reader.next();
       EXPECT_TRUE(greeting && *greeting == std::to_string(index));
       for (int i = 0; i < 30; ++i) {
         const std::string text = std::to_string(i);
-        AWAIT(written, writer.write(text));
+        auto written = co_await writer.write(text);
         REQUIRE_OK(written);
       }
       for (int i = 0; i < 30; ++i) {
-        AWAIT(answer, reader.next());
+        auto answer = co_await reader.next();
         EXPECT_TRUE(answer && *answer == std::to_string(i) + "?");
       }
-      AWAIT(result, call->finish());
+      auto result = co_await call->finish();
       good += result == 30U;
     };
     for (int i = 0; i < 100; ++i) scope.spawn(one(i));
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(good, 100);
   });
 }
@@ -137,12 +136,12 @@ TEST_P(Conformance, WritersWaitForReaders) {
     // The server writes.
     {
       const CallOptions call_options{.timeout = forever};
-      AWAIT(call, client.open<&Streamer::pour>(call_options, item_bytes));
+      auto call = co_await client.open<&Streamer::pour>(call_options, item_bytes);
       REQUIRE_OK(call);
-      AWAIT(begun, eventually(loop(), [&] { return streamer.written > 0; }));
+      auto begun = co_await eventually(loop(), [&] { return streamer.written > 0; });
       EXPECT_TRUE(begun);
       for (int i = 0; i < 50; ++i) {
-        AWAIT(other, client.call<echo>("goes on"));
+        auto other = co_await client.call<echo>("goes on");
         EXPECT_OK(other);
       }
       const std::uint64_t stored = streamer.written;
@@ -150,20 +149,20 @@ TEST_P(Conformance, WritersWaitForReaders) {
       EXPECT_GE(stored * item_bytes, window / 2);
       auto reader = call->reader();
       for (std::uint64_t i = 0; i < stored; ++i) {
-        AWAIT(item, reader.next());
+        auto item = co_await reader.next();
         REQUIRE(item && *item && (*item)->size() == item_bytes);
       }
-      AWAIT(more, eventually(loop(), [&] { return streamer.written > stored; }));
+      auto more = co_await eventually(loop(), [&] { return streamer.written > stored; });
       EXPECT_TRUE(more);
       EXPECT_LE(streamer.written * item_bytes, stored * item_bytes + window + item_bytes);
     }
-    AWAIT(ended, eventually(loop(), [&] { return streamer.ended; }));
+    auto ended = co_await eventually(loop(), [&] { return streamer.ended; });
     EXPECT_TRUE(ended);
     REQUIRE(streamer.last_error);
     EXPECT_EQ(streamer.last_error->code, ErrorCode::cancelled);
 
     // The client writes.
-    AWAIT(call, client.open<&Streamer::swallow>());
+    auto call = co_await client.open<&Streamer::swallow>();
     REQUIRE_OK(call);
     auto writer = call->writer();
     const std::string item(item_bytes, 'c');
@@ -171,22 +170,21 @@ TEST_P(Conformance, WritersWaitForReaders) {
     Scope scope;
     scope.spawn([](auto& to, const std::string& what, std::uint64_t& count) -> Task<void> {
       for (int i = 0; i < 500; ++i) {
-        AWAIT(result, to.write(what));
+        auto result = co_await to.write(what);
         REQUIRE_OK(result);
         ++count;
       }
       to.end();
     }(writer, item, written));
     for (int i = 0; i < 50; ++i) {
-      AWAIT(other, client.call<echo>("goes on"));
+      auto other = co_await client.call<echo>("goes on");
       EXPECT_OK(other);
     }
     EXPECT_LE(written * item_bytes, window + item_bytes);
     EXPECT_GE(written * item_bytes, window / 2);
     streamer.gate = true;
-    auto joined = scope.join();
-    co_await joined;
-    AWAIT(result, call->finish());
+    co_await scope.join();
+    auto result = co_await call->finish();
     EXPECT_EQ(result, 500U * item_bytes);
   });
 }
@@ -199,10 +197,10 @@ TEST_P(Conformance, EmptyItemsAreBounded) {
   server->register_handler<echo>();
   run_connected(*server, {.stream_window_bytes = 6'400}, [&](Server&, Client& client) -> Task<void> {
     const CallOptions call_options{.timeout = forever};
-    AWAIT(call, client.open<&Streamer::pour>(call_options, 0U));
+    auto call = co_await client.open<&Streamer::pour>(call_options, 0U);
     REQUIRE_OK(call);
     for (int i = 0; i < 50; ++i) {
-      AWAIT(other, client.call<echo>("goes on"));
+      auto other = co_await client.call<echo>("goes on");
       EXPECT_OK(other);
     }
     EXPECT_LE(streamer.written, 101U);
@@ -216,32 +214,32 @@ TEST_P(Conformance, StreamsEndEarly) {
   server->register_handler<&Streamer::ignore>(&streamer);
   server->register_handler<echo, count_up>();
   run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
-    AWAIT(call, client.open<&Streamer::ignore>());
+    auto call = co_await client.open<&Streamer::ignore>();
     REQUIRE_OK(call);
     auto writer = call->writer();
     const std::string item(50'000, 'i');
     Result<void> written;
     int count = 0;
     while (written && count < 1'000) {
-      AWAIT(result, writer.write(item));
+      auto result = co_await writer.write(item);
       written = std::move(result);
       ++count;
     }
     EXPECT_ERROR(written, cancelled, "the call has ended");
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_EQ(result, 50'000U);
 
     // A reader that stops reading early.
     {
-      AWAIT(counting, client.open<count_up>(1'000'000U));
+      auto counting = co_await client.open<count_up>(1'000'000U);
       REQUIRE_OK(counting);
       auto reader = counting->reader();
-      AWAIT(first, reader.next());
+      auto first = co_await reader.next();
       EXPECT_TRUE(first && *first == 0U);
     }
-    AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));
+    auto free = co_await eventually(loop(), [&] { return client.calls_in_flight() == 0; });
     EXPECT_TRUE(free);
-    AWAIT(other, client.call<echo>("goes on"));
+    auto other = co_await client.call<echo>("goes on");
     EXPECT_EQ(other, "goes on");
   });
 }
@@ -254,28 +252,28 @@ TEST_P(Conformance, HandlersMayFailMidStream) {
     server->register_handler<&Streamer::stumble>(&streamer);
     server->register_handler<echo>();
     run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
-      AWAIT(call, client.open<&Streamer::stumble>(3U));
+      auto call = co_await client.open<&Streamer::stumble>(3U);
       REQUIRE_OK(call);
       auto reader = call->reader();
       auto writer = call->writer();
       for (std::uint32_t i = 0; i < 10; ++i) {
-        AWAIT(written, writer.write(i));
+        auto written = co_await writer.write(i);
         if (!written) break;
       }
       // Items that were written before the failure arrive, then the end.
       for (std::uint32_t i = 0; i < 3; ++i) {
-        AWAIT(item, reader.next());
+        auto item = co_await reader.next();
         EXPECT_TRUE(item && *item == i) << i << error_of(item);
       }
-      AWAIT(none, reader.next());
+      auto none = co_await reader.next();
       EXPECT_TRUE(!none || !*none);
-      AWAIT(result, call->finish());
+      auto result = co_await call->finish();
       if (throwing) {
         EXPECT_ERROR(result, internal, "stumbled");
       } else {
         EXPECT_ERROR(result, application, "stumbled");
       }
-      AWAIT(other, client.call<echo>("goes on"));
+      auto other = co_await client.call<echo>("goes on");
       EXPECT_EQ(other, "goes on");
     });
   }
@@ -289,32 +287,32 @@ TEST_P(Conformance, StreamsAreCancelledAndTimedOut) {
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
     std::stop_source source;
     const CallOptions call_options{.timeout = forever, .token = source.get_token()};
-    AWAIT(call, client.open<&Streamer::pour>(call_options, 100U));
+    auto call = co_await client.open<&Streamer::pour>(call_options, 100U);
     REQUIRE_OK(call);
     auto reader = call->reader();
-    AWAIT(first, reader.next());
+    auto first = co_await reader.next();
     EXPECT_TRUE(first && *first);
     source.request_stop();
     Result<std::optional<std::string>> item;
     do {
-      AWAIT(next, reader.next());
+      auto next = co_await reader.next();
       item = std::move(next);
     } while (item && *item);
     EXPECT_ERROR(item, cancelled, "cancelled");
-    AWAIT(result, call->finish());
+    auto result = co_await call->finish();
     EXPECT_ERROR(result, cancelled, "cancelled");
-    AWAIT(notified, eventually(loop(), [&] { return streamer.ended; }));
+    auto notified = co_await eventually(loop(), [&] { return streamer.ended; });
     EXPECT_TRUE(notified);
 
     streamer.ended = false;
     const CallOptions timed_options{.timeout = 20ms};
-    AWAIT(timed, client.open<&Streamer::swallow>(timed_options));
+    auto timed = co_await client.open<&Streamer::swallow>(timed_options);
     REQUIRE_OK(timed);
-    AWAIT(outcome, timed->finish());
+    auto outcome = co_await timed->finish();
     EXPECT_ERROR(outcome, deadline_exceeded, "timeout");
-    AWAIT(ended, eventually(loop(), [&] { return streamer.ended && own.counters().calls_in_flight == 0; }));
+    auto ended = co_await eventually(loop(), [&] { return streamer.ended && own.counters().calls_in_flight == 0; });
     EXPECT_TRUE(ended);
-    AWAIT(other, client.call<echo>("goes on"));
+    auto other = co_await client.call<echo>("goes on");
     EXPECT_EQ(other, "goes on");
   });
 }

@@ -28,7 +28,7 @@ TEST_P(StripedConformance, AConnectionThatEndsInTheMidstLeavesTheOperationWhole)
   const std::unique_ptr<Server> server = make_server();
   const std::unique_ptr<Client> other = make_client();
   run_connected(*server, {}, [&](Server& serving, Client& client) -> Task<void> {
-    AWAIT(connected, other->connect(serving.address()));
+    auto connected = co_await other->connect(serving.address());
     REQUIRE_OK(connected);
     Result<RegisteredBuffer> theirs = RegisteredBuffer::allocate(serving, bytes);
     REQUIRE_OK(theirs);
@@ -56,16 +56,15 @@ TEST_P(StripedConformance, AConnectionThatEndsInTheMidstLeavesTheOperationWhole)
       EXPECT_FALSE(outcome.has_value());
       EXPECT_NE(striped.paths()[1].outstanding_bytes, 0U);
       other->close();
-      auto all = scope.join();
-      co_await all;
+      co_await scope.join();
       REQUIRE(outcome.has_value());
       REQUIRE_OK(*outcome);
       EXPECT_EQ(std::memcmp(theirs->memory().data(), mine->memory().data(), bytes), 0) << round;
       EXPECT_GT(striped.paths()[1].failures, failures);
       EXPECT_FALSE(mine->in_use()) << round;
-      AWAIT(again, other->connect(serving.address()));
+      auto again = co_await other->connect(serving.address());
       REQUIRE_OK(again);
-      AWAIT(usable, eventually(loop(), [&] { return striped.paths()[1].usable; }));
+      auto usable = co_await eventually(loop(), [&] { return striped.paths()[1].usable; });
       EXPECT_TRUE(usable);
     }
     other->close();

@@ -41,19 +41,15 @@ std::string_view echo(std::string_view text) { return text; }
 // A server of every protocol on one port answers a call.
 hawser::Task<bool> talk(std::string address) {
   hawser::Client client;
-  auto connecting = client.connect(address);
-  if (hawser::Result<void> connected = co_await std::move(connecting); !connected) co_return false;
-  auto call = client.call<echo>("installed");
-  const hawser::Result<std::string> reply = co_await std::move(call);
+  if (hawser::Result<void> connected = co_await client.connect(address); !connected) co_return false;
+  const hawser::Result<std::string> reply = co_await client.call<echo>("installed");
 #ifdef HAS_KV
   hawser::kv::KvClient store(client);
-  auto reading = store.get("nobody serves a store");
-  if (const auto value = co_await std::move(reading); value) co_return false;
+  if (const auto value = co_await store.get("nobody serves a store"); value) co_return false;
 #endif
 #ifdef HAS_GRPC
   hawser::GrpcClient grpc(*hawser::Loop::current());
-  auto opening = grpc.connect(address);
-  if (hawser::Result<void> opened = co_await std::move(opening); !opened) co_return false;
+  if (hawser::Result<void> opened = co_await grpc.connect(address); !opened) co_return false;
 #endif
   co_return reply == "installed";
 }

@@ -10,13 +10,11 @@ std::string_view echo(std::string_view text) { return text; }
 
 hawser::Task<bool> talk(std::string address) {
   hawser::Client client({.transports = {.enabled = {local_transport::local()}}});
-  auto connecting = client.connect(address);
-  if (hawser::Result<void> connected = co_await std::move(connecting); !connected) {
+  if (hawser::Result<void> connected = co_await client.connect(address); !connected) {
     std::fprintf(stderr, "%s\n", connected.error().describe().c_str());
     co_return false;
   }
-  auto call = client.call<echo>("installed");
-  const hawser::Result<std::string> reply = co_await std::move(call);
+  const hawser::Result<std::string> reply = co_await client.call<echo>("installed");
   co_return reply == "installed" && client.transport() == "local";
 }
 

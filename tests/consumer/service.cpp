@@ -16,13 +16,11 @@ class Greeter final : public consumer::Greeter {
 
 hawser::Task<bool> talk(std::string address) {
   hawser::Client client;
-  auto connecting = client.connect(address);
-  if (hawser::Result<void> connected = co_await std::move(connecting); !connected) co_return false;
+  if (hawser::Result<void> connected = co_await client.connect(address); !connected) co_return false;
   consumer::Greeter::Stub stub(client);
   consumer::Greeting request;
   request.set_name("installed");
-  auto call = stub.Greet(request);
-  const hawser::Result<consumer::Greeting> reply = co_await std::move(call);
+  const hawser::Result<consumer::Greeting> reply = co_await stub.Greet(request);
   co_return reply && reply->name() == "hello installed";
 }
 

@@ -51,7 +51,7 @@ std::vector<Result<void>> outcomes(const TransportOptions& transports) {
   EXPECT_OK(other.start());
   all.push_back(loop.run([](Loop& on, std::string address, TransportOptions with) -> Task<Result<void>> {
     Client client(on, {.transports = std::move(with)});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     co_return connected;
   }(loop, other.address(), transports)));
   return all;
@@ -141,17 +141,17 @@ TEST(Automatic, WithinAHostItIsSharedMemory) {
   ASSERT_TRUE(server.start());
   loop.run([](Loop& on, std::string address) -> Task<void> {
     Client client(on);
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "shm");
     EXPECT_TRUE(client.fallback_reasons().empty());
-    AWAIT(reply, client.call<echo_within_host>("hi"));
+    auto reply = co_await client.call<echo_within_host>("hi");
     EXPECT_OK(reply);
 
     ClientOptions stream;
     stream.transports.disable("shm");
     Client other(on, stream);
-    AWAIT(also, other.connect(address));
+    auto also = co_await other.connect(address);
     REQUIRE_OK(also);
     EXPECT_EQ(other.transport(), "tcp");
 
@@ -159,7 +159,7 @@ TEST(Automatic, WithinAHostItIsSharedMemory) {
     requiring.transports.enable(rdma({.device = "no_such_device"}));
     requiring.transports.required = "rdma";
     Client third(on, requiring);
-    AWAIT(refused, third.connect(address));
+    auto refused = co_await third.connect(address);
     EXPECT_ERROR(refused, unavailable, "TransportOptions::required is rdma, which cannot be used: ");
   }(loop, server.address()));
 }

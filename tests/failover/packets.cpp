@@ -46,18 +46,17 @@ Outcome connect_with(std::size_t mtu_max) {
   Client client(loop, over(network, client_options));
   loop.run([](Server& serving, Client& calling, Outcome& result) -> Task<void> {
     REQUIRE_OK(serving.start());
-    AWAIT(connected, calling.connect(serving.address()));
+    auto connected = co_await calling.connect(serving.address());
     REQUIRE_OK(connected);
     result.transport = calling.transport();
     for (const TransportFallback& one : calling.fallback_reasons()) result.reason += one.reason;
     const std::string text = text_of(100'000);
     const CallOptions reply_options{.timeout = 10s};
-    AWAIT(reply, calling.call<echo_back>(reply_options, text));
+    auto reply = co_await calling.call<echo_back>(reply_options, text);
     result.echoed = reply && *reply == text;
     result.failovers = calling.failovers();
     calling.close();
-    auto stopping = serving.shut_down(1s);
-    co_await std::move(stopping);
+    co_await serving.shut_down(1s);
   }(server, client, outcome));
   return outcome;
 }

@@ -36,13 +36,10 @@ struct SlowPendingConnections : testing::TestWithParam<int> {
     server->register_handler<echo_slowly>();
     loop.run([](std::unique_ptr<Server>& serving, Body& doing) -> Task<void> {
       REQUIRE_OK(serving->start());
-      auto running = doing(serving);
-      co_await std::move(running);
+      co_await doing(serving);
       if (serving == nullptr) co_return;
-      auto stopping = serving->shut_down(1s);
-      co_await std::move(stopping);
-      auto resting = reach_rest(*Loop::current(), *serving);
-      co_await std::move(resting);
+      co_await serving->shut_down(1s);
+      co_await reach_rest(*Loop::current(), *serving);
     }(server, body));
     server.reset();
     loop.run_posted();
@@ -58,10 +55,10 @@ struct SlowPendingConnections : testing::TestWithParam<int> {
 TEST_P(SlowPendingConnections, AreWaitedFor) {
   run(500ms, [&](std::unique_ptr<Server>& server) -> Task<void> {
     Client client(loop, over(network, client_options));
-    AWAIT(connected, client.connect(server->address()));
+    auto connected = co_await client.connect(server->address());
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "simpath");
-    AWAIT(reply, client.call<echo_slowly>("x"));
+    auto reply = co_await client.call<echo_slowly>("x");
     EXPECT_OK(reply);
   });
 }
@@ -71,7 +68,7 @@ TEST_P(SlowPendingConnections, AreNotWaitedForBeyondTheTimeToConnect) {
   server_options.handshake_timeout = 150ms;
   run(60s, [&](std::unique_ptr<Server>& server) -> Task<void> {
     Client client(loop, over(network, client_options));
-    AWAIT(connected, client.connect(server->address()));
+    auto connected = co_await client.connect(server->address());
     if (!connected) {
       EXPECT_EQ(connected.error().code, ErrorCode::unavailable) << connected.error().describe();
     }
@@ -82,9 +79,9 @@ TEST_P(SlowPendingConnections, AreNotWaitedForBeyondTheTimeToConnect) {
 TEST_P(SlowPendingConnections, TheStreamCarriesWhenOneTakesTooLong) {
   run(30s, [&](std::unique_ptr<Server>& server) -> Task<void> {
     Client client(loop, over(network, client_options));
-    AWAIT(connected, client.connect(server->address()));
+    auto connected = co_await client.connect(server->address());
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<echo_slowly>("x"));
+    auto reply = co_await client.call<echo_slowly>("x");
     EXPECT_OK(reply);
     if (client.transport() == "simpath") co_return;
     REQUIRE(client.fallback_reasons().size() == 1);
@@ -99,11 +96,10 @@ TEST_P(SlowPendingConnections, AClientMayGoMeanwhile) {
       auto client = std::make_unique<Client>(loop, over(network, client_options));
       Scope scope;
       scope.spawn([](Client& connecting, std::string to) -> Task<void> {
-        AWAIT(ignored, connecting.connect(to));
+        auto ignored = co_await connecting.connect(to);
         static_cast<void>(ignored);
       }(*client, server->address()));
-      auto pause = loop.sleep(i * 50ms);
-      co_await pause;
+      co_await loop.sleep(i * 50ms);
       scope.clear();
       client.reset();
     }
@@ -116,14 +112,12 @@ TEST_P(SlowPendingConnections, AServerMayGoMeanwhile) {
     std::optional<Result<void>> outcome;
     Scope scope;
     scope.spawn([](Client& connecting, std::string to, std::optional<Result<void>>& how) -> Task<void> {
-      AWAIT(connected, connecting.connect(to));
+      auto connected = co_await connecting.connect(to);
       how.emplace(std::move(connected));
     }(client, server->address(), outcome));
-    auto pause = loop.sleep(GetParam() * 40ms);
-    co_await pause;
+    co_await loop.sleep(GetParam() * 40ms);
     server.reset();
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     EXPECT_TRUE(outcome.has_value());
   });
 }

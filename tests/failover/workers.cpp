@@ -52,8 +52,7 @@ TEST(AttachedTransports, AnEndWhoseDeviceIsGoneIsReplaced) {
     REQUIRE(!device.worker.expired());
     device.worker.lock()->alive = false;
     device.present = false;
-    auto pause = on.sleep(1s);
-    co_await pause;
+    co_await on.sleep(1s);
     tried.attach();
     EXPECT_TRUE(device.worker.expired()) << "kept though it is of no use";
     EXPECT_EQ(tried.all()[0].worker, nullptr);
@@ -61,8 +60,7 @@ TEST(AttachedTransports, AnEndWhoseDeviceIsGoneIsReplaced) {
     device.present = true;
     tried.attach();
     EXPECT_EQ(device.attempts, 2) << "looked for again at once";
-    auto again = on.sleep(1s);
-    co_await again;
+    co_await on.sleep(1s);
     tried.attach();
     EXPECT_NE(tried.all()[0].worker, nullptr);
     EXPECT_EQ(device.attempts, 3);

@@ -39,38 +39,38 @@ const std::string service_unknown = "\x08\x03";
 const std::string shop = "\x0A\x04shop";
 
 Task<void> use(GrpcClient& client, std::string address, GrpcHealth& health) {
-  AWAIT(connected, client.connect(address));
+  auto connected = co_await client.connect(address);
   REQUIRE(connected.has_value());
-  AWAIT(whole, client.call<&health::check>(Raw{}));
+  auto whole = co_await client.call<&health::check>(Raw{});
   EXPECT_EQ(whole.value_or(Raw{}).bytes, serving);
-  AWAIT(unknown, client.call<&health::check>(Raw{shop}));
+  auto unknown = co_await client.call<&health::check>(Raw{shop});
   EXPECT_TRUE(is_error(unknown, ErrorCode::application, "shop"));
   EXPECT_EQ(unknown.error().application_code, 5);
-  AWAIT(malformed, client.call<&health::check>(Raw{"\x0A\x7F"}));
+  auto malformed = co_await client.call<&health::check>(Raw{"\x0A\x7F"});
   EXPECT_TRUE(is_error(malformed, ErrorCode::application, "HealthCheckRequest"));
   // A watcher would keep a long name as long as it watches.
   const std::string long_name = "\x0A\x81\x08" + std::string(1025, 'x');
-  AWAIT(too_long, client.call<&health::check>(Raw{long_name}));
+  auto too_long = co_await client.call<&health::check>(Raw{long_name});
   EXPECT_TRUE(is_error(too_long, ErrorCode::application, "1025 bytes"));
-  AWAIT(watching_long, client.open<&health::watch>(Raw{long_name}));
+  auto watching_long = co_await client.open<&health::watch>(Raw{long_name});
   REQUIRE(watching_long.has_value());
-  AWAIT(refused, watching_long->finish());
+  auto refused = co_await watching_long->finish();
   EXPECT_TRUE(is_error(refused, ErrorCode::application, "1025 bytes"));
-  AWAIT(watching, client.open<&health::watch>(Raw{shop}));
+  auto watching = co_await client.open<&health::watch>(Raw{shop});
   REQUIRE(watching.has_value());
   auto reader = watching->reader();
-  AWAIT(first, reader.next());
+  auto first = co_await reader.next();
   REQUIRE(first.has_value() && first->has_value());
   EXPECT_EQ((*first)->bytes, service_unknown);
   for (const bool up : {true, false, true}) {
     health.set("shop", up);
-    AWAIT(next, reader.next());
+    auto next = co_await reader.next();
     REQUIRE(next.has_value() && next->has_value());
     EXPECT_EQ((*next)->bytes, up ? serving : not_serving);
   }
-  AWAIT(now, client.call<&health::check>(Raw{shop}));
+  auto now = co_await client.call<&health::check>(Raw{shop});
   EXPECT_EQ(now.value_or(Raw{}).bytes, serving);
-  AWAIT(list, client.call<&health::list>(Raw{}));
+  auto list = co_await client.call<&health::list>(Raw{});
   EXPECT_EQ(list.value_or(Raw{}).bytes, "\x0A\x06" + std::string("\x0A\0\x12\x02", 4) + serving +  //
                                             "\x0A\x0A" + shop + "\x12\x02" + serving);
 }
@@ -94,26 +94,26 @@ TEST(GrpcHealth, WatchersEndWithTheServer) {
   Loop loop;
   GrpcClient client(loop);
   loop.run([](GrpcClient& used, Server& stopped) -> Task<void> {
-    AWAIT(connected, used.connect(stopped.address()));
+    auto connected = co_await used.connect(stopped.address());
     REQUIRE(connected.has_value());
-    AWAIT(watching, used.open<&health::watch>(Raw{}));
+    auto watching = co_await used.open<&health::watch>(Raw{});
     REQUIRE(watching.has_value());
     auto reader = watching->reader();
-    AWAIT(first, reader.next());
+    auto first = co_await reader.next();
     EXPECT_TRUE(first && *first && (*first)->bytes == serving);
-    AWAIT(watching_unknown, used.open<&health::watch>(Raw{shop}));
+    auto watching_unknown = co_await used.open<&health::watch>(Raw{shop});
     REQUIRE(watching_unknown.has_value());
     auto unknown = watching_unknown->reader();
-    AWAIT(is_unknown, unknown.next());
+    auto is_unknown = co_await unknown.next();
     EXPECT_TRUE(is_unknown && *is_unknown && (*is_unknown)->bytes == service_unknown);
     std::thread stopping([&stopped] { stopped.stop(patience); });
-    AWAIT(last, reader.next());
+    auto last = co_await reader.next();
     EXPECT_TRUE(last && *last && (*last)->bytes == not_serving);
-    AWAIT(no_more, unknown.next());
+    auto no_more = co_await unknown.next();
     EXPECT_FALSE(no_more && *no_more);  // A service that is not known does not become one that does not serve.
-    AWAIT(result, watching->finish());
+    auto result = co_await watching->finish();
     EXPECT_TRUE(is_error(result, ErrorCode::application, "stopping"));
-    AWAIT(gone, eventually(*Loop::current(), [&used] { return !used.connected(); }));
+    auto gone = co_await eventually(*Loop::current(), [&used] { return !used.connected(); });
     EXPECT_TRUE(gone);
     stopping.join();
   }(client, server));
@@ -139,12 +139,12 @@ TEST(GrpcHealth, IsThatOfTheReporters) {
   Loop loop;
   GrpcClient client(loop);
   const auto use_reporters = [&]() -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE(connected.has_value());
-    AWAIT(watching, client.open<&health::watch>(Raw{shop}));
+    auto watching = co_await client.open<&health::watch>(Raw{shop});
     REQUIRE(watching.has_value());
     auto reader = watching->reader();
-    AWAIT(first, reader.next());
+    auto first = co_await reader.next();
     EXPECT_TRUE(first && *first && (*first)->bytes == serving);
     struct Step {
       bool database, cache, set;
@@ -157,16 +157,16 @@ TEST(GrpcHealth, IsThatOfTheReporters) {
       database = step.database;
       cache = step.cache;
       all.set("", step.set);
-      AWAIT(whole, client.call<&health::check>(Raw{}));
+      auto whole = co_await client.call<&health::check>(Raw{});
       EXPECT_EQ(whole.value_or(Raw{}).bytes, step.server_is);
-      AWAIT(service, client.call<&health::check>(Raw{shop}));
+      auto service = co_await client.call<&health::check>(Raw{shop});
       EXPECT_EQ(service.value_or(Raw{}).bytes, step.shop_is);
       EXPECT_EQ(all.status("shop"), step.shop_is == serving ? HealthStatus::serving : HealthStatus::not_serving);
-      AWAIT(next, reader.next());
+      auto next = co_await reader.next();
       EXPECT_TRUE(next && *next && (*next)->bytes == step.shop_is);
     }
     EXPECT_EQ(all.status("nothing"), HealthStatus::unknown);
-    AWAIT(list, client.call<&health::list>(Raw{}));
+    auto list = co_await client.call<&health::list>(Raw{});
     EXPECT_EQ(list.value_or(Raw{}).bytes, "\x0A\x06" + std::string("\x0A\0\x12\x02", 4) + not_serving +  //
                                               "\x0A\x0A" + shop + "\x12\x02" + not_serving);
   };
@@ -184,16 +184,16 @@ TEST(GrpcHealth, IsKnownToClientsOfHawser) {
   Loop loop;
   Client client(loop);
   const auto ask = [&]() -> Task<void> {
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE(connected.has_value());
-    AWAIT(whole, client.call<is_serving>(""));
+    auto whole = co_await client.call<is_serving>("");
     EXPECT_TRUE(whole && *whole);
-    AWAIT(service, client.call<is_serving>("shop"));
+    auto service = co_await client.call<is_serving>("shop");
     EXPECT_TRUE(service && !*service);
-    AWAIT(unknown, client.call<is_serving>("nothing"));
+    auto unknown = co_await client.call<is_serving>("nothing");
     EXPECT_TRUE(is_error(unknown, ErrorCode::invalid_argument, "nothing"));
     health.set("", false);
-    AWAIT(taken_out, client.call<is_serving>(""));
+    auto taken_out = co_await client.call<is_serving>("");
     EXPECT_TRUE(taken_out && !*taken_out);
   };
   loop.run(ask());

@@ -216,11 +216,10 @@ template <class Call>
 Task<void> read_all(Call& call, Random& random) {
   auto reader = call.reader();
   for (;;) {
-    AWAIT(item, reader.next());
+    auto item = co_await reader.next();
     if (!item || !*item) co_return;
     if (!one_in(random, 4)) continue;
-    auto pause = Loop::current()->sleep(std::chrono::microseconds(below(random, 2000)));
-    co_await pause;
+    co_await Loop::current()->sleep(std::chrono::microseconds(below(random, 2000)));
   }
 }
 template <class Call>
@@ -228,7 +227,7 @@ Task<void> write_some(Call& call, Random& random) {
   auto writer = call.writer();
   for (std::size_t items = below(random, 20); items != 0; --items) {
     const Raw item(std::string(below(random, one_in(random, 4) ? 200'000 : 100), 'i'));
-    AWAIT(written, writer.write(item));
+    auto written = co_await writer.write(item);
     if (!written) co_return;
   }
   writer.end();
@@ -240,40 +239,36 @@ Task<void> call_at_random(GrpcClient& client, Random& random, int& ended) {
   switch (below(random, 4)) {
     case 0: {
       const Raw message(std::string(below(random, one_in(random, 4) ? 300'000 : 100), 'r'));
-      AWAIT(reply, client.call<&one>(options, message));
+      auto reply = co_await client.call<&one>(options, message);
       break;
     }
     case 1: {
       const Raw message(std::string("m"));
-      AWAIT(call, client.open<&many>(options, message));
+      auto call = co_await client.open<&many>(options, message);
       if (!call) break;
-      auto reading = read_all(*call, random);
-      co_await std::move(reading);
+      co_await read_all(*call, random);
       if (one_in(random, 2)) break;
-      AWAIT(finished, call->finish());
+      auto finished = co_await call->finish();
       break;
     }
     case 2: {
-      AWAIT(call, client.open<&sum>(options));
+      auto call = co_await client.open<&sum>(options);
       if (!call) break;
-      auto writing = write_some(*call, random);
-      co_await std::move(writing);
-      AWAIT(finished, call->finish());
+      co_await write_some(*call, random);
+      auto finished = co_await call->finish();
       break;
     }
     default: {
-      AWAIT(call, client.open<&both>(options));
+      auto call = co_await client.open<&both>(options);
       if (!call) break;
       Scope scope;
       scope.spawn(read_all(*call, random));
       scope.spawn(write_some(*call, random));
       if (one_in(random, 3)) {
-        auto pause = Loop::current()->sleep(std::chrono::microseconds(below(random, 3000)));
-        co_await pause;
+        co_await Loop::current()->sleep(std::chrono::microseconds(below(random, 3000)));
         break;
       }
-      auto joined = scope.join();
-      co_await joined;
+      co_await scope.join();
       break;
     }
   }
@@ -285,7 +280,7 @@ Task<void> use(Loop& loop, Random& random, std::string address, int& begun, int&
     GrpcClientOptions options{.calls_in_flight_max = 64, .message_bytes_max = 200'000, .stream_window_bytes = 70'000};
     if (one_in(random, 2)) options.compression = GrpcCompression::gzip;
     auto client = std::make_unique<GrpcClient>(loop, options);
-    AWAIT(connected, client->connect(address));
+    auto connected = co_await client->connect(address);
     if (!connected) continue;
     Scope scope;
     const std::size_t calls = 1 + below(random, 20);
@@ -293,8 +288,7 @@ Task<void> use(Loop& loop, Random& random, std::string address, int& begun, int&
       ++begun;
       scope.spawn(call_at_random(*client, random, ended));
       if (!one_in(random, 3)) continue;
-      auto pause = loop.sleep(std::chrono::microseconds(below(random, 500)));
-      co_await pause;
+      co_await loop.sleep(std::chrono::microseconds(below(random, 500)));
     }
     switch (below(random, 4)) {
       case 0:  // Calls are destroyed.
@@ -306,8 +300,7 @@ Task<void> use(Loop& loop, Random& random, std::string address, int& begun, int&
         break;
       default: break;
     }
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
   }
 }
 
@@ -355,7 +348,7 @@ TEST(GrpcResets, AfterTheDeadlineTellThatItHasPassed) {
   loop.run([](Loop& on, std::string address, const std::atomic<bool>& arrived,
               const std::atomic<bool>& was_reset) -> Task<void> {
     GrpcClient client(on, {});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     EXPECT_TRUE(connected);
     Result<Raw> reply = fail(ErrorCode::internal, "the call has not ended");
     Scope scope;
@@ -363,20 +356,17 @@ TEST(GrpcResets, AfterTheDeadlineTellThatItHasPassed) {
     const auto call = [](GrpcClient& to, Result<Raw>& into, bool& done) -> Task<void> {
       const Raw message(std::string("m"));
       const CallOptions options{.timeout = 30ms};
-      auto calling = to.call<&one>(options, message);
-      into = co_await std::move(calling);
+      into = co_await to.call<&one>(options, message);
       done = true;
     };
     scope.spawn(call(client, reply, ended));
     while (!arrived && !ended) {
-      auto pause = on.sleep(1ms);
-      co_await pause;
+      co_await on.sleep(1ms);
     }
     // The loop is busy until the deadline has passed and the frame has arrived.
     while (!was_reset && !ended) std::this_thread::sleep_for(1ms);
     std::this_thread::sleep_for(10ms);
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_FALSE(reply);
     EXPECT_EQ(reply.error().code, ErrorCode::deadline_exceeded) << reply.error().text;
   }(loop, listener.address(), received, reset));

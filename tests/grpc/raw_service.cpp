@@ -38,8 +38,7 @@ Raw bulk(Raw request) { return {std::string(static_cast<std::size_t>(std::stoul(
 
 Task<Result<Raw>> sleep(Context& context, Raw request) {
   const Running running;
-  auto pause = context.loop().sleep(std::chrono::hours(1), context.token());
-  Result<void> slept = co_await std::move(pause);
+  Result<void> slept = co_await context.loop().sleep(std::chrono::hours(1), context.token());
   if (!slept) co_return std::unexpected(slept.error());
   co_return request;
 }
@@ -75,8 +74,7 @@ Task<Result<void>> count(Raw request, Writer<Raw> out) {
   const int most = number_of(request.bytes);
   for (int i = 0; i < most; ++i) {
     const Raw item{std::string(static_cast<std::size_t>(i % 50) * 1000, static_cast<char>('a' + i % 26))};
-    auto writing = out.write(item);
-    Result<void> written = co_await std::move(writing);
+    Result<void> written = co_await out.write(item);
     if (!written) co_return std::unexpected(written.error());
   }
   co_return Result<void>();
@@ -87,8 +85,7 @@ Task<Result<Raw>> sum(Reader<Raw> in) {
   std::size_t messages = 0;
   std::size_t bytes = 0;
   while (true) {
-    auto reading = in.next();
-    auto item = co_await std::move(reading);
+    auto item = co_await in.next();
     if (!item) co_return std::unexpected(item.error());
     if (!*item) break;
     ++messages;
@@ -105,13 +102,11 @@ Task<Result<void>> converse(Context& context, Reader<Raw> in, Writer<Raw> out) {
     if (name.starts_with("echo-trailing")) add_grpc_trailing_metadata(context, name, value);
   }
   while (true) {
-    auto reading = in.next();
-    auto item = co_await std::move(reading);
+    auto item = co_await in.next();
     if (!item) co_return std::unexpected(item.error());
     if (!*item) co_return Result<void>();
     if ((*item)->bytes.starts_with("fail")) co_return std::unexpected(grpc_error(9, "as the client wants"));
-    auto writing = out.write(std::move(**item));
-    Result<void> written = co_await std::move(writing);
+    Result<void> written = co_await out.write(std::move(**item));
     if (!written) co_return std::unexpected(written.error());
   }
 }
@@ -119,8 +114,7 @@ Task<Result<void>> converse(Context& context, Reader<Raw> in, Writer<Raw> out) {
 // Reads none of the messages.
 Task<Result<Raw>> hold(Context& context, Reader<Raw>) {
   const Running running;
-  auto pause = context.loop().sleep(std::chrono::hours(1), context.token());
-  Result<void> slept = co_await std::move(pause);
+  Result<void> slept = co_await context.loop().sleep(std::chrono::hours(1), context.token());
   if (!slept) co_return std::unexpected(slept.error());
   co_return Raw();
 }
@@ -130,11 +124,9 @@ Task<Result<void>> watch(Context& context, Raw, Writer<Raw> out) {
   const Running running;
   while (!context.stopping().stop_requested() && !context.token().stop_requested()) {
     const Raw event{"event"};
-    auto writing = out.write(event);
-    Result<void> written = co_await std::move(writing);
+    Result<void> written = co_await out.write(event);
     if (!written) break;
-    auto pause = context.loop().sleep(std::chrono::milliseconds(1));
-    co_await pause;
+    co_await context.loop().sleep(std::chrono::milliseconds(1));
   }
   co_return Result<void>();
 }

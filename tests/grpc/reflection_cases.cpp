@@ -63,15 +63,15 @@ void describe_shop(detail::SchemaBuilder& out) {
 
 template <auto method>
 Task<std::string> ask(GrpcClient& client, std::string request) {
-  AWAIT(stream, client.open<method>());
+  auto stream = co_await client.open<method>();
   if (!stream) co_return error_of(stream);
   auto writer = stream->writer();
   const Raw message{request};
-  AWAIT(written, writer.write(message));
+  auto written = co_await writer.write(message);
   writer.end();
   auto reader = stream->reader();
-  AWAIT(reply, reader.next());
-  AWAIT(finished, stream->finish());
+  auto reply = co_await reader.next();
+  auto finished = co_await stream->finish();
   if (!finished) co_return error_of(finished);
   if (!reply || !*reply) co_return "no reply";
   // The reply repeats the request.
@@ -81,38 +81,38 @@ Task<std::string> ask(GrpcClient& client, std::string request) {
 
 Task<void> use(GrpcClient& client, std::string address) {
   using reflection_cases::info;
-  AWAIT(connected, client.connect(address));
+  auto connected = co_await client.connect(address);
   REQUIRE(connected.has_value());
   const std::string both = field(4, field(1, shop_file()) + field(1, base_file()));
   const std::string base = field(4, field(1, base_file()));
   for (const std::string_view symbol : {"shop.Order", "shop.Order.item", "shop.Order.Inner", "shop.Order.Kind",
                                         "shop.Order.SMALL", "shop.Shop", "shop.Shop.Buy", "shop.more"}) {
-    AWAIT(reply, ask<&info>(client, field(4, symbol)));
+    auto reply = co_await ask<&info>(client, field(4, symbol));
     EXPECT_EQ(reply, both) << symbol;
   }
   // The services of the component describe themselves.
-  AWAIT(own, ask<&info>(client, field(4, "grpc.reflection.v1.ServerReflection")));
+  auto own = co_await ask<&info>(client, field(4, "grpc.reflection.v1.ServerReflection"));
   EXPECT_NE(own.find("file_descriptor_proto"), std::string::npos) << own;
-  AWAIT(by_name, ask<&info>(client, field(3, "base.proto")));
+  auto by_name = co_await ask<&info>(client, field(3, "base.proto"));
   EXPECT_EQ(by_name, base);
-  AWAIT(by_extension, ask<&info>(client, field(5, field(1, "base.Part") + number_field(2, 7))));
+  auto by_extension = co_await ask<&info>(client, field(5, field(1, "base.Part") + number_field(2, 7)));
   EXPECT_EQ(by_extension, both);
-  AWAIT(numbers, ask<&info>(client, field(6, "base.Part")));
+  auto numbers = co_await ask<&info>(client, field(6, "base.Part"));
   EXPECT_EQ(numbers, field(5, field(1, "base.Part") + number_field(2, 7)));
   for (const std::string& unknown : {field(4, "shop.Nothing"), field(4, ""), field(3, "nothing.proto"),
                                      field(5, field(1, "base.Part") + number_field(2, 8)), field(6, "shop.Nothing")}) {
-    AWAIT(reply, ask<&info>(client, unknown));
+    auto reply = co_await ask<&info>(client, unknown);
     EXPECT_EQ(reply, field(7, number_field(1, 5) + field(2, "there is no definition of it")));
   }
-  AWAIT(too_long, ask<&info>(client, field(4, std::string(20'000, 'x'))));
+  auto too_long = co_await ask<&info>(client, field(4, std::string(20'000, 'x')));
   EXPECT_NE(too_long.find("the limit is 16384"), std::string::npos) << too_long;
-  AWAIT(services, ask<&reflection_cases::old_info>(client, field(7, "")));
+  auto services = co_await ask<&reflection_cases::old_info>(client, field(7, ""));
   EXPECT_EQ(services, field(6, field(1, field(1, "grpc.reflection.v1.ServerReflection")) +
                                    field(1, field(1, "grpc.reflection.v1alpha.ServerReflection")) +
                                    field(1, field(1, "shop.Shop"))));
-  AWAIT(malformed, ask<&info>(client, "\x22\x7f"));
+  auto malformed = co_await ask<&info>(client, "\x22\x7f");
   EXPECT_NE(malformed.find("ServerReflectionRequest"), std::string::npos) << malformed;
-  AWAIT(nothing, ask<&info>(client, ""));
+  auto nothing = co_await ask<&info>(client, "");
   EXPECT_EQ(nothing.substr(0, 1), "\x3a");  // An error_response.
 }
 

@@ -46,11 +46,10 @@ struct Blocked {
 // Occupies the thread. The thread may go on after the server, and the test, have ended.
 struct Blocker {
   Task<void> operator()() const {
-    auto blocking = Loop::current()->offload([blocked = blocked] {
+    static_cast<void>(co_await Loop::current()->offload([blocked = blocked] {
       blocked->busy = true;
       soon([&] { return blocked->released.load(); });
-    });
-    static_cast<void>(co_await std::move(blocking));
+    }));
   }
   std::shared_ptr<Blocked> blocked;
 };
@@ -308,35 +307,34 @@ TEST_P(GrpcUnpacking, AClientUnpacksLongReplies) {
   Loop loop;
   loop.run([](std::string address) -> Task<void> {
     GrpcClient client(*Loop::current());
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     const Raw large{std::string(1 << 20, 'x')};
     for (int i = 0; i < 3; ++i) {
-      AWAIT(reply, client.call<remote::echo>(large));
+      auto reply = co_await client.call<remote::echo>(large);
       REQUIRE_OK(reply);
       EXPECT_TRUE(reply->bytes == large.bytes);
     }
-    AWAIT(call, client.open<remote::converse>());
+    auto call = co_await client.open<remote::converse>();
     REQUIRE_OK(call);
     auto reader = call->reader();
     auto writer = call->writer();
     for (int i = 0; i < 3; ++i) {
-      AWAIT(written, writer.write(large));
+      auto written = co_await writer.write(large);
       REQUIRE_OK(written);
     }
     writer.end();
-    auto pause = Loop::current()->sleep(20ms);
-    co_await pause;
+    co_await Loop::current()->sleep(20ms);
     for (int i = 0; i < 3; ++i) {
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       REQUIRE_OK(item);
       REQUIRE(item->has_value());
       EXPECT_TRUE((*item)->bytes == large.bytes);
     }
-    AWAIT(end, reader.next());
+    auto end = co_await reader.next();
     REQUIRE_OK(end);
     EXPECT_FALSE(end->has_value());
-    AWAIT(ended, call->finish());
+    auto ended = co_await call->finish();
     EXPECT_OK(ended);
   }(server->address()));
 }
@@ -348,15 +346,14 @@ TEST_P(GrpcUnpacking, AClientMayEndBeforeItsReplies) {
     Loop loop;
     loop.run([](std::string address, Duration pause) -> Task<void> {
       GrpcClient client(*Loop::current());
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
       const Raw large{std::string(1 << 20, 'x')};
-      AWAIT(first, client.send_request<remote::echo>(large));
-      AWAIT(second, client.send_request<remote::echo>(large));
+      auto first = co_await client.send_request<remote::echo>(large);
+      auto second = co_await client.send_request<remote::echo>(large);
       EXPECT_OK(first);
       EXPECT_OK(second);
-      auto sleep = Loop::current()->sleep(pause);
-      co_await sleep;
+      co_await Loop::current()->sleep(pause);
     }(server->address(), wait));
   }
 }

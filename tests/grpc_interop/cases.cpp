@@ -61,7 +61,7 @@ Task<std::string> empty_unary(Peers peers) {
   messages::TestService::Stub stub(peers.plain);
   const CallOptions options = patient();
   const messages::Empty request;
-  AWAIT(reply, stub.EmptyCall(options, request));
+  auto reply = co_await stub.EmptyCall(options, request);
   DEMAND_OK(reply);
   DEMAND(reply->ByteSizeLong() == 0);
   co_return "";
@@ -71,7 +71,7 @@ Task<std::string> large_unary(Peers peers) {
   messages::TestService::Stub stub(peers.plain);
   const CallOptions options = patient();
   const messages::SimpleRequest request = large_request();
-  AWAIT(reply, stub.UnaryCall(options, request));
+  auto reply = co_await stub.UnaryCall(options, request);
   DEMAND_OK(reply);
   DEMAND(reply->payload().body() == std::string(314'159, '\0'));
   co_return "";
@@ -83,14 +83,14 @@ Task<std::string> client_compressed_unary(Peers peers) {
   const CallOptions options = patient();
   messages::SimpleRequest request = large_request();
   request.mutable_expect_compressed()->set_value(true);
-  AWAIT(refused, plain.UnaryCall(options, request));
+  auto refused = co_await plain.UnaryCall(options, request);
   DEMAND(!refused);
   DEMAND(refused.error().application_code == 3);
-  AWAIT(packed, compressing.UnaryCall(options, request));
+  auto packed = co_await compressing.UnaryCall(options, request);
   DEMAND_OK(packed);
   DEMAND(packed->payload().body().size() == 314'159);
   request.mutable_expect_compressed()->set_value(false);
-  AWAIT(unpacked, plain.UnaryCall(options, request));
+  auto unpacked = co_await plain.UnaryCall(options, request);
   DEMAND_OK(unpacked);
   DEMAND(unpacked->payload().body().size() == 314'159);
   co_return "";
@@ -103,7 +103,7 @@ Task<std::string> server_compressed_unary(Peers peers) {
     messages::SimpleRequest request = large_request();
     request.mutable_response_compressed()->set_value(compressed);
     const std::shared_ptr<const GrpcOutcome> outcome = peers.plain.report_next();
-    AWAIT(reply, stub.UnaryCall(options, request));
+    auto reply = co_await stub.UnaryCall(options, request);
     DEMAND_OK(reply);
     DEMAND(outcome->compressed == compressed);
     DEMAND(reply->payload().body() == std::string(314'159, '\0'));
@@ -121,26 +121,26 @@ Task<std::string> client_compressed_streaming(Peers peers) {
   unpacked.mutable_expect_compressed()->set_value(false);
   unpacked.mutable_payload()->set_body(std::string(45904, '\0'));
   messages::TestService::Stub plain(peers.plain);
-  AWAIT(probe, plain.StreamingInputCall(options));
+  auto probe = co_await plain.StreamingInputCall(options);
   DEMAND_OK(probe);
   auto probing = probe->writer();
   DEMAND(!set_grpc_compression(probing, GrpcCompression::gzip));
-  AWAIT(probed, probing.write(packed));
+  auto probed = co_await probing.write(packed);
   DEMAND_OK(probed);
-  AWAIT(refused, probe->finish());
+  auto refused = co_await probe->finish();
   DEMAND(!refused);
   DEMAND(refused.error().application_code == 3);
   messages::TestService::Stub compressing(peers.compressing);
-  AWAIT(call, compressing.StreamingInputCall(options));
+  auto call = co_await compressing.StreamingInputCall(options);
   DEMAND_OK(call);
   auto writer = call->writer();
   DEMAND(!set_grpc_compression(writer, GrpcCompression::zstd));
   for (const bool compressed : {true, false, true}) {
     DEMAND(set_grpc_compression(writer, compressed ? GrpcCompression::gzip : GrpcCompression::none));
-    AWAIT(written, writer.write(compressed ? packed : unpacked));
+    auto written = co_await writer.write(compressed ? packed : unpacked);
     DEMAND_OK(written);
   }
-  AWAIT(reply, call->finish());
+  auto reply = co_await call->finish();
   DEMAND_OK(reply);
   DEMAND(reply->aggregated_payload_size() == 27182 + 45904 + 27182);
   DEMAND(!set_grpc_compression(writer, GrpcCompression::none));
@@ -150,16 +150,16 @@ Task<std::string> client_compressed_streaming(Peers peers) {
 Task<std::string> client_streaming(Peers peers) {
   messages::TestService::Stub stub(peers.plain);
   const CallOptions options = patient();
-  AWAIT(call, stub.StreamingInputCall(options));
+  auto call = co_await stub.StreamingInputCall(options);
   DEMAND_OK(call);
   auto writer = call->writer();
   for (const std::size_t size : {27182UZ, 8UZ, 1828UZ, 45904UZ}) {
     messages::StreamingInputCallRequest request;
     request.mutable_payload()->set_body(std::string(size, '\0'));
-    AWAIT(written, writer.write(request));
+    auto written = co_await writer.write(request);
     DEMAND_OK(written);
   }
-  AWAIT(reply, call->finish());
+  auto reply = co_await call->finish();
   DEMAND_OK(reply);
   DEMAND(reply->aggregated_payload_size() == 74922);
   co_return "";
@@ -169,27 +169,27 @@ Task<std::string> client_streaming(Peers peers) {
 Task<std::string> expect_replies(GrpcClient& client, const StreamingOutputCallRequest& request) {
   messages::TestService::Stub stub(client);
   const CallOptions options = patient();
-  AWAIT(call, stub.StreamingOutputCall(options, request));
+  auto call = co_await stub.StreamingOutputCall(options, request);
   DEMAND_OK(call);
   auto reader = call->reader();
   for (const ResponseParameters& parameters : request.response_parameters()) {
-    AWAIT(reply, reader.next());
+    auto reply = co_await reader.next();
     DEMAND_OK(reply);
     DEMAND(reply->has_value());
     DEMAND((*reply)->payload().body() == std::string(static_cast<std::size_t>(parameters.size()), '\0'));
     if (parameters.has_compressed()) DEMAND(is_grpc_item_compressed(reader) == parameters.compressed().value());
   }
-  AWAIT(last, reader.next());
+  auto last = co_await reader.next();
   DEMAND_OK(last);
   DEMAND(!last->has_value());
-  AWAIT(result, call->finish());
+  auto result = co_await call->finish();
   DEMAND_OK(result);
   co_return "";
 }
 
 Task<std::string> server_streaming(Peers peers) {
   const StreamingOutputCallRequest request = stream_request({31415, 9, 2653, 58979});
-  AWAIT(failure, expect_replies(peers.plain, request));
+  auto failure = co_await expect_replies(peers.plain, request);
   co_return failure;
 }
 
@@ -197,7 +197,7 @@ Task<std::string> server_compressed_streaming(Peers peers) {
   StreamingOutputCallRequest request = stream_request({31415, 92653});
   request.mutable_response_parameters(0)->mutable_compressed()->set_value(true);
   request.mutable_response_parameters(1)->mutable_compressed()->set_value(false);
-  AWAIT(failure, expect_replies(peers.plain, request));
+  auto failure = co_await expect_replies(peers.plain, request);
   co_return failure;
 }
 
@@ -206,24 +206,24 @@ Task<std::string> ping_pong(Peers peers) {
   constexpr std::array<std::size_t, 4> request_sizes = {27182, 8, 1828, 45904};
   messages::TestService::Stub stub(peers.plain);
   const CallOptions options = patient();
-  AWAIT(call, stub.FullDuplexCall(options));
+  auto call = co_await stub.FullDuplexCall(options);
   DEMAND_OK(call);
   auto writer = call->writer();
   auto reader = call->reader();
   for (std::size_t i = 0; i < reply_sizes.size(); ++i) {
     const StreamingOutputCallRequest request = stream_request({reply_sizes[i]}, request_sizes[i]);
-    AWAIT(written, writer.write(request));
+    auto written = co_await writer.write(request);
     DEMAND_OK(written);
-    AWAIT(reply, reader.next());
+    auto reply = co_await reader.next();
     DEMAND_OK(reply);
     DEMAND(reply->has_value());
     DEMAND((*reply)->payload().body().size() == static_cast<std::size_t>(reply_sizes[i]));
   }
   writer.end();
-  AWAIT(last, reader.next());
+  auto last = co_await reader.next();
   DEMAND_OK(last);
   DEMAND(!last->has_value());
-  AWAIT(result, call->finish());
+  auto result = co_await call->finish();
   DEMAND_OK(result);
   co_return "";
 }
@@ -231,14 +231,14 @@ Task<std::string> ping_pong(Peers peers) {
 Task<std::string> empty_stream(Peers peers) {
   messages::TestService::Stub stub(peers.plain);
   const CallOptions options = patient();
-  AWAIT(call, stub.FullDuplexCall(options));
+  auto call = co_await stub.FullDuplexCall(options);
   DEMAND_OK(call);
   call->writer().end();
   auto reader = call->reader();
-  AWAIT(reply, reader.next());
+  auto reply = co_await reader.next();
   DEMAND_OK(reply);
   DEMAND(!reply->has_value());
-  AWAIT(result, call->finish());
+  auto result = co_await call->finish();
   DEMAND_OK(result);
   co_return "";
 }
@@ -247,8 +247,7 @@ Task<std::string> empty_stream(Peers peers) {
 // result could arrive first.
 Task<void> cancel(std::stop_source& stop) {
   stop.request_stop();
-  auto pause = Loop::current()->sleep(std::chrono::milliseconds(1));
-  co_await pause;
+  co_await Loop::current()->sleep(std::chrono::milliseconds(1));
 }
 
 Task<std::string> cancel_after_begin(Peers peers) {
@@ -256,11 +255,10 @@ Task<std::string> cancel_after_begin(Peers peers) {
   std::stop_source stop;
   CallOptions options = patient();
   options.token = stop.get_token();
-  AWAIT(call, stub.StreamingInputCall(options));
+  auto call = co_await stub.StreamingInputCall(options);
   DEMAND_OK(call);
-  auto cancelling = cancel(stop);
-  co_await std::move(cancelling);
-  AWAIT(result, call->finish());
+  co_await cancel(stop);
+  auto result = co_await call->finish();
   DEMAND(!result);
   DEMAND(result.error().code == ErrorCode::cancelled);
   co_return "";
@@ -271,19 +269,18 @@ Task<std::string> cancel_after_first_response(Peers peers) {
   std::stop_source stop;
   CallOptions options = patient();
   options.token = stop.get_token();
-  AWAIT(call, stub.FullDuplexCall(options));
+  auto call = co_await stub.FullDuplexCall(options);
   DEMAND_OK(call);
   auto writer = call->writer();
   auto reader = call->reader();
   const StreamingOutputCallRequest request = stream_request({31415}, 27182);
-  AWAIT(written, writer.write(request));
+  auto written = co_await writer.write(request);
   DEMAND_OK(written);
-  AWAIT(reply, reader.next());
+  auto reply = co_await reader.next();
   DEMAND_OK(reply);
   DEMAND(reply->has_value());
-  auto cancelling = cancel(stop);
-  co_await std::move(cancelling);
-  AWAIT(result, call->finish());
+  co_await cancel(stop);
+  auto result = co_await call->finish();
   DEMAND(!result);
   DEMAND(result.error().code == ErrorCode::cancelled);
   co_return "";
@@ -292,7 +289,7 @@ Task<std::string> cancel_after_first_response(Peers peers) {
 Task<std::string> timeout_on_sleeping_server(Peers peers) {
   messages::TestService::Stub stub(peers.plain);
   const CallOptions options{.timeout = std::chrono::milliseconds(1)};
-  AWAIT(call, stub.FullDuplexCall(options));
+  auto call = co_await stub.FullDuplexCall(options);
   if (!call) {
     DEMAND(call.error().code == ErrorCode::deadline_exceeded);
     co_return "";
@@ -300,11 +297,11 @@ Task<std::string> timeout_on_sleeping_server(Peers peers) {
   auto writer = call->writer();
   auto reader = call->reader();
   const StreamingOutputCallRequest request = stream_request({}, 27182);
-  AWAIT(written, writer.write(request));  // Fails if the deadline has passed.
+  auto written = co_await writer.write(request);  // Fails if the deadline has passed.
   static_cast<void>(written);
-  AWAIT(reply, reader.next());
+  auto reply = co_await reader.next();
   DEMAND(!reply || !reply->has_value());
-  AWAIT(result, call->finish());
+  auto result = co_await call->finish();
   DEMAND(!result);
   DEMAND(result.error().code == ErrorCode::deadline_exceeded);
   co_return "";
@@ -316,25 +313,25 @@ Task<std::string> custom_metadata(Peers peers) {
   options.metadata = {{"x-grpc-test-echo-initial", "test_initial_metadata_value"},
                       {"x-grpc-test-echo-trailing-bin", "\xAB\xAB\xAB"}};
   const messages::SimpleRequest request = large_request();
-  AWAIT(reply, stub.UnaryCall(options, request).reply());
+  auto reply = co_await stub.UnaryCall(options, request).reply();
   DEMAND_OK(reply);
   const Metadata given = reply->metadata().copy();
   for (const auto& expected : options.metadata) {
     DEMAND(std::count(given.begin(), given.end(), expected) == 1);
   }
   const std::shared_ptr<const GrpcOutcome> outcome = peers.plain.report_next();
-  AWAIT(call, stub.FullDuplexCall(options));
+  auto call = co_await stub.FullDuplexCall(options);
   DEMAND_OK(call);
   auto writer = call->writer();
   auto reader = call->reader();
   const StreamingOutputCallRequest item = stream_request({314'159}, 271'828);
-  AWAIT(written, writer.write(item));
+  auto written = co_await writer.write(item);
   DEMAND_OK(written);
   writer.end();
-  AWAIT(answer, reader.next());
+  auto answer = co_await reader.next();
   DEMAND_OK(answer);
   DEMAND(answer->has_value());
-  AWAIT(result, call->finish());
+  auto result = co_await call->finish();
   DEMAND_OK(result);
   for (const auto& expected : options.metadata) {
     DEMAND(std::count(outcome->metadata.begin(), outcome->metadata.end(), expected) == 1);
@@ -349,17 +346,17 @@ Task<std::string> status_code_and_message(Peers peers) {
   messages::SimpleRequest request;
   request.mutable_response_status()->set_code(2);
   request.mutable_response_status()->set_message(std::string(text));
-  AWAIT(reply, stub.UnaryCall(options, request));
+  auto reply = co_await stub.UnaryCall(options, request);
   DEMAND(!reply);
   DEMAND(has_status(reply.error(), 2, text));
-  AWAIT(call, stub.FullDuplexCall(options));
+  auto call = co_await stub.FullDuplexCall(options);
   DEMAND_OK(call);
   StreamingOutputCallRequest item;
   *item.mutable_response_status() = request.response_status();
   auto writer = call->writer();
-  AWAIT(written, writer.write(item));
+  auto written = co_await writer.write(item);
   DEMAND_OK(written);
-  AWAIT(result, call->finish());
+  auto result = co_await call->finish();
   DEMAND(!result);
   DEMAND(has_status(result.error(), 2, text));
   co_return "";
@@ -373,7 +370,7 @@ Task<std::string> special_status_message(Peers peers) {
   messages::SimpleRequest request;
   request.mutable_response_status()->set_code(2);
   request.mutable_response_status()->set_message(std::string(text));
-  AWAIT(reply, stub.UnaryCall(options, request));
+  auto reply = co_await stub.UnaryCall(options, request);
   DEMAND(!reply);
   DEMAND(has_status(reply.error(), 2, text));
   co_return "";
@@ -383,7 +380,7 @@ Task<std::string> unimplemented_method(Peers peers) {
   messages::TestService::Stub stub(peers.plain);
   const CallOptions options = patient();
   const messages::Empty request;
-  AWAIT(reply, stub.UnimplementedCall(options, request));
+  auto reply = co_await stub.UnimplementedCall(options, request);
   DEMAND(!reply);
   DEMAND(reply.error().code == ErrorCode::unknown_method);
   co_return "";
@@ -393,7 +390,7 @@ Task<std::string> unimplemented_service(Peers peers) {
   messages::UnimplementedService::Stub stub(peers.plain);
   const CallOptions options = patient();
   const messages::Empty request;
-  AWAIT(reply, stub.UnimplementedCall(options, request));
+  auto reply = co_await stub.UnimplementedCall(options, request);
   DEMAND(!reply);
   DEMAND(reply.error().code == ErrorCode::unknown_method);
   co_return "";
@@ -407,7 +404,7 @@ Task<std::string> pick_first_unary(Peers peers) {
   request.set_fill_server_id(true);
   std::string id;
   for (int i = 0; i < 100; ++i) {
-    AWAIT(reply, stub.UnaryCall(options, request));
+    auto reply = co_await stub.UnaryCall(options, request);
     DEMAND_OK(reply);
     DEMAND(!reply->server_id().empty());
     DEMAND(i == 0 || reply->server_id() == id);
@@ -420,7 +417,7 @@ constexpr int soak_iterations = 10;
 
 Task<std::string> rpc_soak(Peers peers) {
   for (int i = 0; i < soak_iterations; ++i) {
-    AWAIT(failure, large_unary(peers));
+    auto failure = co_await large_unary(peers);
     if (!failure.empty()) co_return failure;
   }
   co_return "";
@@ -430,10 +427,10 @@ Task<std::string> rpc_soak(Peers peers) {
 Task<std::string> channel_soak(Peers peers) {
   for (int i = 0; i < soak_iterations; ++i) {
     GrpcClient client(*Loop::current(), peers.options);
-    AWAIT(connected, client.connect(peers.address));
+    auto connected = co_await client.connect(peers.address);
     DEMAND_OK(connected);
     const Peers one{client, client, peers.address, peers.options};
-    AWAIT(failure, large_unary(one));
+    auto failure = co_await large_unary(one);
     if (!failure.empty()) co_return failure;
   }
   co_return "";
@@ -465,7 +462,7 @@ Task<std::string> orca_per_rpc(Peers peers) {
   messages::SimpleRequest request;
   *request.mutable_orca_per_query_report() = example_report(0.8210);
   (*request.mutable_orca_per_query_report()->mutable_request_cost())["cost"] = 3456.32;
-  AWAIT(reply, stub.UnaryCall(options, request).reply());
+  auto reply = co_await stub.UnaryCall(options, request).reply();
   DEMAND_OK(reply);
   const auto sent = reply->metadata().find(load_report_name);
   DEMAND(sent.has_value());
@@ -480,32 +477,32 @@ Task<std::string> orca_oob(Peers peers) {
   messages::TestService::Stub stub(peers.plain);
   orca::OpenRcaService::Stub reports_stub(peers.plain);
   const CallOptions options = patient();
-  AWAIT(call, stub.FullDuplexCall(options));
+  auto call = co_await stub.FullDuplexCall(options);
   DEMAND_OK(call);
   auto writer = call->writer();
   auto reader = call->reader();
   orca::OrcaLoadReportRequest wish;
   wish.mutable_report_interval()->set_nanos(100'000'000);
-  AWAIT(watching, reports_stub.StreamCoreMetrics(options, wish));
+  auto watching = co_await reports_stub.StreamCoreMetrics(options, wish);
   DEMAND_OK(watching);
   auto reports = watching->reader();
   for (const double cpu : {0.8210, 0.29309}) {
     StreamingOutputCallRequest item = stream_request({1});
     *item.mutable_orca_oob_report() = example_report(cpu);
-    AWAIT(written, writer.write(item));
+    auto written = co_await writer.write(item);
     DEMAND_OK(written);
-    AWAIT(reply, reader.next());
+    auto reply = co_await reader.next();
     DEMAND_OK(reply);
     DEMAND(reply->has_value());
     for (bool same = false; !same;) {
-      AWAIT(report, reports.next());
+      auto report = co_await reports.next();
       DEMAND_OK(report);
       DEMAND(report->has_value());
       same = same_report(**report, item.orca_oob_report());
     }
   }
   writer.end();
-  AWAIT(result, call->finish());
+  auto result = co_await call->finish();
   DEMAND_OK(result);
   co_return "";
 }
@@ -543,11 +540,10 @@ constexpr std::array cases = {
 
 Task<std::string> connect_and_run(const Case& chosen, Peers peers) {
   for (GrpcClient* const client : {&peers.plain, &peers.compressing}) {
-    AWAIT(connected, client->connect(peers.address));
+    auto connected = co_await client->connect(peers.address);
     if (!connected) co_return "connect(" + peers.address + ") failed: " + connected.error().describe();
   }
-  auto running = chosen.run(peers);
-  co_return co_await std::move(running);
+  co_return co_await chosen.run(peers);
 }
 
 }  // namespace interop_cases

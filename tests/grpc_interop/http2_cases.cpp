@@ -22,7 +22,7 @@ Task<Result<messages::SimpleResponse>> large_call(GrpcClient& client) {
   messages::SimpleRequest request;
   request.set_response_size(314'159);
   request.mutable_payload()->set_body(std::string(271'828, '\0'));
-  AWAIT(reply, stub.UnaryCall(options, request));
+  auto reply = co_await stub.UnaryCall(options, request);
   if (reply && reply->payload().body().size() != 314'159) {
     co_return fail(ErrorCode::internal, "a payload of " + std::to_string(reply->payload().body().size()) + " bytes");
   }
@@ -30,7 +30,7 @@ Task<Result<messages::SimpleResponse>> large_call(GrpcClient& client) {
 }
 
 Task<void> count_call(GrpcClient& client, int& done, std::string& failure) {
-  AWAIT(reply, large_call(client));
+  auto reply = co_await large_call(client);
   if (!reply) failure = reply.error().describe();
   ++done;
 }
@@ -42,26 +42,26 @@ Task<std::string> many_calls(GrpcClient& client) {
   std::string failure;
   Scope scope;
   for (int i = 0; i < calls; ++i) scope.spawn(count_call(client, done, failure));
-  AWAIT(all, testing_tools::eventually(*Loop::current(), [&] { return done == calls; }));
+  auto all = co_await testing_tools::eventually(*Loop::current(), [&] { return done == calls; });
   if (!all) failure = "only " + std::to_string(done) + " calls have ended";
   co_return failure;
 }
 
 // The connection ends after the last call that the server has accepted.
 Task<std::string> call_on_a_new_connection(GrpcClient& client, const std::string& address) {
-  AWAIT(ended, testing_tools::eventually(*Loop::current(), [&] { return !client.connected(); }));
+  auto ended = co_await testing_tools::eventually(*Loop::current(), [&] { return !client.connected(); });
   if (!ended) co_return "the connection is open after GOAWAY";
-  AWAIT(connected, client.connect(address));
+  auto connected = co_await client.connect(address);
   if (!connected) co_return connected.error().describe();
-  AWAIT(reply, large_call(client));
+  auto reply = co_await large_call(client);
   co_return reply ? "" : reply.error().describe();
 }
 
 Task<std::string> run(GrpcClient& client, std::string_view name, const std::string& address) {
-  AWAIT(connected, client.connect(address));
+  auto connected = co_await client.connect(address);
   if (!connected) co_return connected.error().describe();
   const auto outcome = client.report_next();
-  AWAIT(reply, large_call(client));
+  auto reply = co_await large_call(client);
   if (name.starts_with("rst_")) {
     if (reply) co_return "the call succeeded, although the server reset its stream";
     // The handler may have run. INTERNAL is the status of gRPC for a reset with NO_ERROR before the trailers.
@@ -72,11 +72,11 @@ Task<std::string> run(GrpcClient& client, std::string_view name, const std::stri
   }
   if (!reply) co_return reply.error().describe();
   if (name == "goaway") {
-    AWAIT(failure, call_on_a_new_connection(client, address));
+    auto failure = co_await call_on_a_new_connection(client, address);
     co_return failure;
   }
   if (name == "max_streams") {
-    AWAIT(failure, many_calls(client));
+    auto failure = co_await many_calls(client);
     co_return failure;
   }
   co_return "";

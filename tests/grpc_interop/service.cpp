@@ -38,8 +38,8 @@ Task<Result<void>> respond(Context& context, const messages::StreamingOutputCall
                            Writer<messages::StreamingOutputCallResponse>& replies) {
   for (const messages::ResponseParameters& parameters : request.response_parameters()) {
     if (parameters.interval_us() > 0) {
-      auto pausing = context.loop().sleep(std::chrono::microseconds(parameters.interval_us()), context.token());
-      const auto paused = co_await std::move(pausing);
+      const auto paused =
+          co_await context.loop().sleep(std::chrono::microseconds(parameters.interval_us()), context.token());
       if (!paused) co_return paused;
     }
     if (parameters.has_compressed()) {
@@ -48,8 +48,7 @@ Task<Result<void>> respond(Context& context, const messages::StreamingOutputCall
     messages::StreamingOutputCallResponse reply;
     const Result<void> filled = fill(*reply.mutable_payload(), parameters.size());
     if (!filled) co_return filled;
-    auto writing = replies.write(reply);
-    const auto written = co_await std::move(writing);
+    const auto written = co_await replies.write(reply);
     if (!written) co_return written;
   }
   if (request.has_response_status() && request.response_status().code() != 0) {
@@ -89,11 +88,9 @@ Task<Result<void>> LoadReports::StreamCoreMetrics(Context& context, const orca::
       const std::lock_guard lock(mutex_);
       report = last_;
     }
-    auto writing = reports.write(report);
-    const auto written = co_await std::move(writing);
+    const auto written = co_await reports.write(report);
     if (!written) co_return written;
-    auto pausing = context.loop().sleep(service_parts::report_interval(request), context.token());
-    const auto paused = co_await std::move(pausing);
+    const auto paused = co_await context.loop().sleep(service_parts::report_interval(request), context.token());
     if (!paused) co_return paused;
   }
   co_return Result<void>{};
@@ -126,16 +123,14 @@ Task<Result<messages::SimpleResponse>> Service::UnaryCall(Context& context, cons
 
 Task<Result<void>> Service::StreamingOutputCall(Context& context, const messages::StreamingOutputCallRequest& request,
                                                 Writer<messages::StreamingOutputCallResponse> replies) {
-  auto responding = service_parts::respond(context, request, replies);
-  co_return co_await std::move(responding);
+  co_return co_await service_parts::respond(context, request, replies);
 }
 
 Task<Result<messages::StreamingInputCallResponse>> Service::StreamingInputCall(
     Context& context, Reader<messages::StreamingInputCallRequest> requests) {
   messages::StreamingInputCallResponse reply;
   while (true) {
-    auto reading = requests.next();
-    const auto request = co_await std::move(reading);
+    const auto request = co_await requests.next();
     if (!request) co_return std::unexpected(request.error());
     if (!*request) co_return reply;
     if ((*request)->has_expect_compressed() &&
@@ -151,13 +146,11 @@ Task<Result<void>> Service::FullDuplexCall(Context& context, Reader<messages::St
                                            Writer<messages::StreamingOutputCallResponse> replies) {
   service_parts::echo_metadata(context);
   while (true) {
-    auto reading = requests.next();
-    const auto request = co_await std::move(reading);
+    const auto request = co_await requests.next();
     if (!request) co_return std::unexpected(request.error());
     if (!*request) co_return Result<void>{};
     if ((*request)->has_orca_oob_report()) load_reports_.set((*request)->orca_oob_report());
-    auto responding = service_parts::respond(context, **request, replies);
-    const auto responded = co_await std::move(responding);
+    const auto responded = co_await service_parts::respond(context, **request, replies);
     if (!responded) co_return responded;
   }
 }
@@ -166,14 +159,12 @@ Task<Result<void>> Service::HalfDuplexCall(Context& context, Reader<messages::St
                                            Writer<messages::StreamingOutputCallResponse> replies) {
   messages::StreamingOutputCallRequest all;
   while (true) {
-    auto reading = requests.next();
-    const auto request = co_await std::move(reading);
+    const auto request = co_await requests.next();
     if (!request) co_return std::unexpected(request.error());
     if (!*request) break;
     all.MergeFrom(**request);
   }
-  auto responding = service_parts::respond(context, all, replies);
-  co_return co_await std::move(responding);
+  co_return co_await service_parts::respond(context, all, replies);
 }
 
 }  // namespace hawser::grpc_interop

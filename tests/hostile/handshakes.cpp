@@ -238,18 +238,17 @@ TEST(HostileTransportServer, ASelectionOfWhatHasGoneMeanwhileIsAnswered) {
       auto dialing = [&]() -> Task<void> {
         const std::string address = listener.address();
         const ClientOptions options;
-        AWAIT(dialed, rpc::dial(on, network, address, options, transports, {}, on.after(patience)));
+        auto dialed = co_await rpc::dial(on, network, address, options, transports, {}, on.after(patience));
         EXPECT_FALSE(dialed);
       };
       scope.spawn(dialing());
-      AWAIT(asked, eventually(on, [&] { return offered.load(); }));
+      auto asked = co_await eventually(on, [&] { return offered.load(); });
       REQUIRE(asked);
       word->take_away();
       transports.attach();
       EXPECT_EQ(transports.all()[0].worker, nullptr);
       gone = true;
-      auto done = scope.join();
-      co_await done;
+      co_await scope.join();
     }(loop));
   }
   thread.join();
@@ -275,7 +274,7 @@ TEST(HostileTransportServer, WhatWasNotOfferedOrAgreedOnIsRefused) {
         ClientOptions options;
         options.transports = with_word();
         Client client(on, transport::over(std::make_shared<WordNetwork>(), options));
-        AWAIT(connected, client.connect(address));
+        auto connected = co_await client.connect(address);
         EXPECT_TRUE(is_error(connected, expected, why));
         EXPECT_FALSE(client.connected());
       }(loop, listener.address(), code, text));

@@ -171,11 +171,10 @@ class HostileOwner : public ::testing::Test {
       loop.run([](Loop& on, std::string address,
                   std::function<Task<void>(Client&, const RemoteRegion&)> test) -> Task<void> {
         Client client(on, {});
-        AWAIT(connected, client.connect(address));
+        auto connected = co_await client.connect(address);
         REQUIRE_OK(connected);
         const RemoteRegion region{.bytes = 1 << 20, .readable = true, .writable = true, .owner = 1, .slot = 2};
-        auto testing = test(client, region);
-        co_await std::move(testing);
+        co_await test(client, region);
         client.close();
       }(loop, listener.address(), std::move(body)));
     }
@@ -193,7 +192,7 @@ TEST_F(HostileOwner, RepliesOfTheWrongLengthEndTheConnection) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, asked - 1, asked + 1, 2 * asked}) {
     run([&](RawSocket& peer, const RawFrame& request) { peer.send(reply_to(request, std::string(bytes, 'x'))); },
         [&](Client& client, const RemoteRegion& region) -> Task<void> {
-          AWAIT(read, RemoteMemory(client).read(region, 0, into));
+          auto read = co_await RemoteMemory(client).read(region, 0, into);
           EXPECT_ERROR(read, unavailable, "of the wrong length");
         });
     EXPECT_EQ(memory.find_first_not_of('U', asked), std::string::npos) << bytes;
@@ -210,7 +209,7 @@ TEST_F(HostileOwner, ALongTextOfAnErrorIsCut) {
                           std::string(10 << 20, 'l')));
       },
       [&](Client& client, const RemoteRegion& region) -> Task<void> {
-        AWAIT(read, RemoteMemory(client).read(region, 0, into));
+        auto read = co_await RemoteMemory(client).read(region, 0, into);
         EXPECT_ERROR(read, stale_handle, "lll");
         EXPECT_LE(error_of(read).size(), 2 * detail::MemoryFrames::error_text_bytes_max);
         EXPECT_TRUE(client.connected());
@@ -225,10 +224,10 @@ TEST_F(HostileOwner, AReplyThatComesTwiceEndsTheConnection) {
         peer.send(reply + reply);
       },
       [&](Client& client, const RemoteRegion& region) -> Task<void> {
-        AWAIT(read, RemoteMemory(client).read(region, 0, into));
+        auto read = co_await RemoteMemory(client).read(region, 0, into);
         EXPECT_OK(read);
         memory.assign(memory.size(), 'V');
-        AWAIT(ended, eventually(*Loop::current(), [&] { return !client.connected(); }));
+        auto ended = co_await eventually(*Loop::current(), [&] { return !client.connected(); });
         EXPECT_TRUE(ended);
         EXPECT_EQ(memory.find_first_not_of('V'), std::string::npos) << "the second reply was received there";
       });
@@ -243,7 +242,7 @@ TEST_F(HostileOwner, DamagedBytesAreReported) {
           peer.send(reply_to(request, payload, crc32c(as_bytes(payload)) ^ (right ? 0U : 1U)));
         },
         [&](Client& client, const RemoteRegion& region) -> Task<void> {
-          AWAIT(read, RemoteMemory(client).read(region, 0, into, {.checksum = true}));
+          auto read = co_await RemoteMemory(client).read(region, 0, into, {.checksum = true});
           if (right) {
             EXPECT_OK(read);
             EXPECT_EQ(as_text(into), payload);
@@ -280,24 +279,23 @@ TEST_F(HostileOwner, AReplyToACancelledReadTouchesNothing) {
           Scope scope;
           scope.spawn([](RemoteMemory of, RemoteRegion from, MutableBytes to, const std::stop_token& with,
                          std::optional<Result<void>>& out) -> Task<void> {
-            AWAIT(read, of.read(from, 0, to, {.token = &with}));
+            auto read = co_await of.read(from, 0, to, {.token = &with});
             out = std::move(read);
           }(RemoteMemory(client), region, std::as_writable_bytes(std::span(*owned)), token, outcome));
           Loop& on = *Loop::current();
-          AWAIT(there, eventually(on, [&] { return begun.load(); }));
+          auto there = co_await eventually(on, [&] { return begun.load(); });
           EXPECT_TRUE(there);
           if (already != 0) {
-            AWAIT(arriving, eventually(on, [&] { return (*owned)[1000] == 'x'; }));
+            auto arriving = co_await eventually(on, [&] { return (*owned)[1000] == 'x'; });
             EXPECT_TRUE(arriving);
           }
           stop.request_stop();
-          auto all = scope.join();
-          co_await std::move(all);
+          co_await scope.join();
           REQUIRE(outcome.has_value());
           EXPECT_ERROR(*outcome, cancelled, "");
           owned.reset();  // The address sanitizer sees a later access.
           ended = true;
-          AWAIT(all_sent, eventually(on, [&] { return over.load(); }));
+          auto all_sent = co_await eventually(on, [&] { return over.load(); });
           EXPECT_TRUE(all_sent);
         });
   }

@@ -15,27 +15,23 @@ using wire::FrameKind;
 
 // Waits until it is cancelled.
 inline Task<int> hold(Context& context) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(sleep));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   co_return 0;
 }
 // Reports its cancellation as an error.
 inline Task<Result<int>> nap(Context& context) {
-  auto sleep = context.loop().sleep(1h, context.token());
-  const Result<void> slept = co_await std::move(sleep);
+  const Result<void> slept = co_await context.loop().sleep(1h, context.token());
   if (!slept) co_return std::unexpected(slept.error());
   co_return 0;
 }
 // Reads items until the end. Unless `reads` is set, it reads nothing until the call is cancelled.
 inline Task<std::uint64_t> collect(Context& context, bool reads, Reader<std::string> in) {
   if (!reads) {
-    auto sleep = context.loop().sleep(1h, context.token());
-    static_cast<void>(co_await std::move(sleep));
+    static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   }
   std::uint64_t bytes = 0;
   for (;;) {
-    auto reading = in.next();
-    auto item = co_await std::move(reading);
+    auto item = co_await in.next();
     if (!item || !*item) co_return bytes;
     bytes += (*item)->size();
   }
@@ -44,8 +40,7 @@ inline Task<std::uint64_t> collect(Context& context, bool reads, Reader<std::str
 inline Task<int> pour(Writer<std::string> out) {
   const std::string item(100, 'p');
   for (;;) {
-    auto writing = out.write(item);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await out.write(item);
     if (!written) co_return 0;
   }
 }

@@ -33,9 +33,9 @@ class HostileServer : public ::testing::Test {
         },
         [&](Loop& loop, std::string address) -> Task<void> {
           Client client(loop, options);
-          AWAIT(connected, client.connect(address));
+          auto connected = co_await client.connect(address);
           REQUIRE_OK(connected);
-          AWAIT(reply, client.call<testing_tools::echo>("hello"));
+          auto reply = co_await client.call<testing_tools::echo>("hello");
           EXPECT_TRUE(is_error(reply, code, text)) << what;
           client.close();
         });
@@ -53,7 +53,7 @@ TEST_F(HostileServer, HellosThatAreNone) {
         },
         [&](Loop& loop, std::string address) -> Task<void> {
           Client client(loop, {});
-          AWAIT(connected, client.connect(address));
+          auto connected = co_await client.connect(address);
           EXPECT_TRUE(is_error(connected, code, text));
           EXPECT_FALSE(client.connected());
         });
@@ -83,13 +83,13 @@ TEST_F(HostileServer, NoHelloAtAll) {
   run([](RawListener& listener) { listener.accept().closed_by_peer(); },
       [](Loop& loop, std::string address) -> Task<void> {
         Client client(loop, {.connect_timeout = 100ms});
-        AWAIT(connected, client.connect(address));
+        auto connected = co_await client.connect(address);
         EXPECT_ERROR(connected, unavailable, "hello in time");
       });
   run([](RawListener& listener) { listener.accept().receive_hello(); },
       [](Loop& loop, std::string address) -> Task<void> {
         Client client(loop, {});
-        AWAIT(connected, client.connect(address));
+        auto connected = co_await client.connect(address);
         EXPECT_ERROR(connected, unavailable, "before the hello was complete");
       });
 }
@@ -159,11 +159,11 @@ TEST_F(HostileServer, AnswersThatAreCut) {
         },
         [](Loop& loop, std::string address) -> Task<void> {
           Client client(loop, {});
-          AWAIT(connected, client.connect(address));
+          auto connected = co_await client.connect(address);
           REQUIRE_OK(connected);
-          AWAIT(reply, client.call<testing_tools::echo>("hello"));
+          auto reply = co_await client.call<testing_tools::echo>("hello");
           EXPECT_ERROR(reply, outcome_unknown, "may have been executed");
-          AWAIT(late, client.call<testing_tools::echo>("late"));
+          auto late = co_await client.call<testing_tools::echo>("late");
           EXPECT_ERROR(late, not_sent, "not connected any more");
         });
   }
@@ -180,10 +180,10 @@ TEST_F(HostileServer, AnswersThatAreCut) {
       },
       [](Loop& loop, std::string address) -> Task<void> {
         Client client(loop, {});
-        AWAIT(connected, client.connect(address));
+        auto connected = co_await client.connect(address);
         REQUIRE_OK(connected);
         std::vector<std::byte> memory(100'000);
-        AWAIT(reply, client.call<testing_tools::echo>("hello").into(memory));
+        auto reply = co_await client.call<testing_tools::echo>("hello").into(memory);
         EXPECT_ERROR(reply, outcome_unknown, "may have been executed");
       });
 }
@@ -199,18 +199,17 @@ TEST_F(HostileServer, GarbageWhileARequestIsLeaving) {
       },
       [](Loop& loop, std::string address) -> Task<void> {
         Client client(loop, {});
-        AWAIT(connected, client.connect(address));
+        auto connected = co_await client.connect(address);
         REQUIRE_OK(connected);
         Scope scope;
         const std::string text = text_of(30 << 20);
         for (int i = 0; i < 2; ++i) {
           scope.spawn([](Client& from, const std::string& argument) -> Task<void> {
-            AWAIT(sent, from.send_request<testing_tools::echo>(argument));
+            auto sent = co_await from.send_request<testing_tools::echo>(argument);
             EXPECT_ERROR(sent, not_sent, "before the request was sent");
           }(client, text));
         }
-        auto joined = scope.join();
-        co_await joined;
+        co_await scope.join();
       });
 }
 
@@ -228,9 +227,9 @@ TEST_F(HostileServer, GarbageWhileStreamsAreWaiting) {
         },
         [&](Loop& loop, std::string address) -> Task<void> {
           Client client(loop, {});
-          AWAIT(connected, client.connect(address));
+          auto connected = co_await client.connect(address);
           REQUIRE_OK(connected);
-          AWAIT(call, client.open<collect>(true));
+          auto call = co_await client.open<collect>(true);
           REQUIRE_OK(call);
           const std::string item = text_of(30 << 20);
           auto writer = call->writer();
@@ -238,14 +237,14 @@ TEST_F(HostileServer, GarbageWhileStreamsAreWaiting) {
           exec::Condition done(loop);
           bool ended = false;
           auto write = [&](Scope& other) -> Task<void> {
-            AWAIT(written, writer.write(item));
+            auto written = co_await writer.write(item);
             EXPECT_FALSE(written);
             other.clear();
             ended = true;
             done.notify_all();
           };
           auto wait = [&](Scope& other) -> Task<void> {
-            AWAIT(pinged, client.ping());
+            auto pinged = co_await client.ping();
             EXPECT_FALSE(pinged);
             other.clear();
             ended = true;
@@ -254,8 +253,7 @@ TEST_F(HostileServer, GarbageWhileStreamsAreWaiting) {
           writers[0].spawn(writer_first ? write(writers[1]) : wait(writers[1]));
           writers[1].spawn(writer_first ? wait(writers[0]) : write(writers[0]));
           while (!ended) {
-            auto waiting = done.wait();
-            co_await waiting;
+            co_await done.wait();
           }
         });
   }
@@ -278,11 +276,11 @@ TEST_F(HostileServer, StreamsThatBreakTheirRules) {
         },
         [&](Loop& loop, std::string address) -> Task<void> {
           Client client(loop, {.stream_window_bytes = 4'000});
-          AWAIT(connected, client.connect(address));
+          auto connected = co_await client.connect(address);
           REQUIRE_OK(connected);
-          AWAIT(call, client.open<pour>());
+          auto call = co_await client.open<pour>();
           REQUIRE_OK(call);
-          AWAIT(result, call->finish());
+          auto result = co_await call->finish();
           EXPECT_ERROR(result, outcome_unknown,
                        credit ? "STREAM_CREDIT of 4294967295 bytes raises the credit" : "STREAM_DATA without credit");
         });
@@ -305,9 +303,9 @@ TEST_F(HostileServer, FloodsOfPings) {
       },
       [](Loop& loop, std::string address) -> Task<void> {
         Client client(loop, {});
-        AWAIT(connected, client.connect(address));
+        auto connected = co_await client.connect(address);
         REQUIRE_OK(connected);
-        AWAIT(reply, client.call<testing_tools::echo>("hello"));
+        auto reply = co_await client.call<testing_tools::echo>("hello");
         EXPECT_EQ(reply, "done");
         client.close();
       });

@@ -29,16 +29,14 @@ inline Task<HttpResponse> parts(HttpRequest&) {
   response.stream = [](HttpBodyWriter& writer) -> Task<void> {
     for (int i = 0; i < 40; ++i) {
       const std::string part = text_of(10'000, static_cast<char>('a' + i % 3));
-      auto writing = writer.write(part);
-      static_cast<void>(co_await std::move(writing));
+      static_cast<void>(co_await writer.write(part));
     }
   };
   co_return response;
 }
 inline Task<HttpResponse> hold(HttpRequest& request) {
   held.fetch_add(1);
-  auto sleeping = request.loop().sleep(1h, request.token());
-  static_cast<void>(co_await std::move(sleeping));
+  static_cast<void>(co_await request.loop().sleep(1h, request.token()));
   held.fetch_sub(1);
   co_return HttpResponse{};
 }
@@ -64,27 +62,27 @@ class HttpClients : public ::testing::Test {
 
 TEST_F(HttpClients, RequestsOverOneConnection) {
   with_client([this](HttpClient& client) -> Task<void> {
-    AWAIT(got, client.get(url("/a?b=c")));
+    auto got = co_await client.get(url("/a?b=c"));
     REQUIRE(got);
     EXPECT_EQ(got->status, 200);
     EXPECT_EQ(got->body, "GET b=c none ");
     EXPECT_EQ(got->header("x-seen"), "nothing");
     EXPECT_EQ(got->header("absent"), std::nullopt);
-    AWAIT(posted, client.post(url("/a"), "{}"));
+    auto posted = co_await client.post(url("/a"), "{}");
     REQUIRE(posted);
     EXPECT_EQ(posted->body, "POST  application/json {}");
     HttpClientRequest request;
     request.method = "HEAD";
     request.url = url("/a");
     request.headers.emplace_back("X-One", "1");
-    AWAIT(head, client.send(request));
+    auto head = co_await client.send(request);
     REQUIRE(head);
     EXPECT_EQ(head->body, "");
     EXPECT_EQ(head->header("X-Seen"), "1");
-    AWAIT(streamed, client.get(url("/parts")));
+    auto streamed = co_await client.get(url("/parts"));
     REQUIRE(streamed);
     EXPECT_EQ(streamed->body.size(), 400'000U);
-    AWAIT(missing, client.get(url("/missing")));
+    auto missing = co_await client.get(url("/missing"));
     REQUIRE(missing);
     EXPECT_EQ(missing->status, 404);
     EXPECT_EQ(client.idle_connections(), 1U);
@@ -106,21 +104,19 @@ TEST_F(HttpClients, RequestsOfOneHostAreBounded) {
             HttpClientRequest request;
             request.url = std::move(to);
             request.token = std::move(token);
-            AWAIT(got, used.send(std::move(request)));
+            auto got = co_await used.send(std::move(request));
             EXPECT_TRUE(is_error(got, ErrorCode::cancelled, "was cancelled"));
             ++count;
           }(client, url("/hold"), stop.get_token(), ended));
         }
-        AWAIT(two, eventually(*Loop::current(), [] { return held.load() == 2; }));
+        auto two = co_await eventually(*Loop::current(), [] { return held.load() == 2; });
         EXPECT_TRUE(two);
-        auto pause = Loop::current()->sleep(20ms);
-        co_await pause;
+        co_await Loop::current()->sleep(20ms);
         EXPECT_EQ(held.load(), 2);
         stop.request_stop();
-        auto joined = scope.join();
-        co_await joined;
+        co_await scope.join();
         EXPECT_EQ(ended, 5);
-        AWAIT(got, client.get(url("/a")));
+        auto got = co_await client.get(url("/a"));
         EXPECT_TRUE(got) << error_of(got);
       },
       options);
@@ -132,12 +128,13 @@ TEST_F(HttpClients, IdleConnectionsCloseInTime) {
   options.idle_timeout = 5ms;
   with_client(
       [this](HttpClient& client) -> Task<void> {
-        AWAIT(got, client.get(url("/a")));
+        auto got = co_await client.get(url("/a"));
         EXPECT_TRUE(got) << error_of(got);
-        AWAIT(closed, eventually(*Loop::current(), [this] { return server_->counters().connections_open == 0; }));
+        auto closed =
+            co_await eventually(*Loop::current(), [this] { return server_->counters().connections_open == 0; });
         EXPECT_TRUE(closed);
         EXPECT_EQ(client.idle_connections(), 0U);
-        AWAIT(again, client.get(url("/a")));
+        auto again = co_await client.get(url("/a"));
         EXPECT_TRUE(again) << error_of(again);
       },
       options);
@@ -146,33 +143,33 @@ TEST_F(HttpClients, IdleConnectionsCloseInTime) {
 TEST_F(HttpClients, DeadlineAndWrongRequests) {
   with_client([this](HttpClient& client) -> Task<void> {
     // Over an open connection the request is sent at once, however slow the machine is.
-    AWAIT(opened, client.get(url("/a")));
+    auto opened = co_await client.get(url("/a"));
     EXPECT_TRUE(opened) << error_of(opened);
     HttpClientRequest slow;
     slow.url = url("/hold");
     slow.timeout = 20ms;
-    AWAIT(late, client.send(slow));
+    auto late = co_await client.send(slow);
     EXPECT_TRUE(is_error(late, ErrorCode::deadline_exceeded, "it may have been executed"));
     for (const std::string_view wrong : {"", "httpss://a/", "http://", "https://", "://a/", "http:///a", "http://a:0/",
                                          "http://a:65536/", "http://a:1x/", "http://u@a/", "http://a/#b", "http://a b/",
                                          "http://[::1/", "http://a\r\nB: c/", "ftp://a/"}) {
-      AWAIT(refused, client.get(std::string(wrong)));
+      auto refused = co_await client.get(std::string(wrong));
       EXPECT_TRUE(is_error(refused, ErrorCode::invalid_argument, "the URL")) << wrong;
     }
-    AWAIT(plain, client.get("https://127.0.0.1:1/"));
+    auto plain = co_await client.get("https://127.0.0.1:1/");
     EXPECT_TRUE(is_error(plain, ErrorCode::invalid_argument, "the option `security`"));
     for (const auto& [name, value] : {std::pair("Host", "b"), std::pair("content-length", "1"), std::pair("a b", "c"),
                                       std::pair("", "c"), std::pair("X", "a\r\nY: b")}) {
       HttpClientRequest request;
       request.url = url("/a");
       request.headers.emplace_back(name, value);
-      AWAIT(refused, client.send(request));
+      auto refused = co_await client.send(request);
       EXPECT_TRUE(is_error(refused, ErrorCode::invalid_argument, "")) << name;
     }
     HttpClientRequest request;
     request.url = url("/a");
     request.method = "GET /b";
-    AWAIT(refused, client.send(request));
+    auto refused = co_await client.send(request);
     EXPECT_TRUE(is_error(refused, ErrorCode::invalid_argument, "the method"));
   });
 }
@@ -180,17 +177,17 @@ TEST_F(HttpClients, DeadlineAndWrongRequests) {
 TEST(HttpClientAlone, ClosedConnectionsAreReplaced) {
   ScriptedServer server({ok("1") + std::string(ScriptedServer::closes), ok("2"), "", ok("3"), "", ""});
   with_client([&](HttpClient& client) -> Task<void> {
-    AWAIT(first, client.get(server.url()));
+    auto first = co_await client.get(server.url());
     EXPECT_TRUE(first && first->body == "1") << error_of(first);
     // The server has closed the connection, whether or not the client has noticed it.
-    AWAIT(second, client.get(server.url()));
+    auto second = co_await client.get(server.url());
     EXPECT_TRUE(second && second->body == "2") << error_of(second);
     // The third answer is missing: the reused connection ends, and the request is sent again.
-    AWAIT(third, client.get(server.url()));
+    auto third = co_await client.get(server.url());
     EXPECT_TRUE(third && third->body == "3") << error_of(third);
-    AWAIT(unknown, client.post(server.url(), "x"));
+    auto unknown = co_await client.post(server.url(), "x");
     EXPECT_TRUE(is_error(unknown, ErrorCode::outcome_unknown, "ended the connection"));
-    AWAIT(again, client.get(server.url()));
+    auto again = co_await client.get(server.url());
     EXPECT_TRUE(is_error(again, ErrorCode::unavailable, "ended the connection"));
   });
 }
@@ -204,7 +201,7 @@ TEST(HttpClientAlone, Bodies) {
   with_client([&](HttpClient& client) -> Task<void> {
     for (const auto& [status, body] : {std::pair(200, "after"), std::pair(204, ""), std::pair(304, ""),
                                        std::pair(200, "abcde"), std::pair(200, "until the end")}) {
-      AWAIT(got, client.get(server.url()));
+      auto got = co_await client.get(server.url());
       REQUIRE(got);
       EXPECT_EQ(got->status, status);
       EXPECT_EQ(got->body, body);
@@ -242,7 +239,7 @@ TEST(HttpClientAlone, HostileServers) {
     options.body_bytes_max = 1000;
     with_client(
         [&](HttpClient& client) -> Task<void> {
-          AWAIT(got, client.get(server.url()));
+          auto got = co_await client.get(server.url());
           EXPECT_TRUE(is_error(got, one.code, one.text)) << one.answer.substr(0, 80);
           EXPECT_EQ(client.idle_connections(), 0U);
         },
@@ -254,9 +251,9 @@ TEST(HttpClientAlone, HostileServers) {
 TEST(HttpClientAlone, AnswersThatNobodyAskedForAreNotUsed) {
   ScriptedServer server({ok("1") + ok("evil"), ok("2")});
   with_client([&](HttpClient& client) -> Task<void> {
-    AWAIT(first, client.get(server.url()));
+    auto first = co_await client.get(server.url());
     EXPECT_TRUE(first && first->body == "1") << error_of(first);
-    AWAIT(second, client.get(server.url()));
+    auto second = co_await client.get(server.url());
     EXPECT_TRUE(!second || second->body == "2") << second->body;
   });
 }
@@ -274,8 +271,7 @@ TEST(HttpClientAlone, DestroyedWithARequestUnderWay) {
       out = got ? got->body : error_of(got);
     }(std::move(getting), body));
     used.reset();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(body, "1");
   }(client, server.url()));
 }

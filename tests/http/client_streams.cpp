@@ -25,8 +25,7 @@ Task<HttpResponse> download(HttpRequest& request) {
   response.stream = [bytes](HttpBodyWriter& writer) -> Task<void> {
     for (std::size_t sent = 0; sent < bytes; sent += 10'000) {
       const std::string part = text_of(std::min<std::size_t>(10'000, bytes - sent));
-      auto writing = writer.write(part);
-      if (const Result<void> written = co_await std::move(writing); !written) co_return;
+      if (const Result<void> written = co_await writer.write(part); !written) co_return;
     }
   };
   co_return response;
@@ -45,8 +44,7 @@ Task<HttpResponse> whole(HttpRequest& request) {
 Task<HttpResponse> count(HttpRequest& request, HttpBodyReader& body) {
   std::size_t bytes = 0;
   for (;;) {
-    auto reading = body.read();
-    const Result<std::string> part = co_await std::move(reading);
+    const Result<std::string> part = co_await body.read();
     if (!part || part->empty()) break;
     bytes += part->size();
   }
@@ -65,18 +63,15 @@ Task<HttpResponse> echo_parts(HttpRequest&, HttpBodyReader& body) {
   HttpResponse response;
   response.stream = [&body](HttpBodyWriter& writer) -> Task<void> {
     for (;;) {
-      auto reading = body.read();
-      const Result<std::string> part = co_await std::move(reading);
+      const Result<std::string> part = co_await body.read();
       if (!part || part->empty()) co_return;
-      auto writing = writer.write(*part);
-      if (const Result<void> written = co_await std::move(writing); !written) co_return;
+      if (const Result<void> written = co_await writer.write(*part); !written) co_return;
     }
   };
   co_return response;
 }
 Task<HttpResponse> hang(HttpRequest& request) {
-  auto sleeping = request.loop().sleep(1h, request.token());
-  static_cast<void>(co_await std::move(sleeping));
+  static_cast<void>(co_await request.loop().sleep(1h, request.token()));
   co_return HttpResponse{};
 }
 Task<HttpResponse> bomb(HttpRequest&) {
@@ -117,21 +112,21 @@ TEST_F(HttpClientStreams, DownloadsOverOneConnection) {
   with_client([this](HttpClient& client) -> Task<void> {
     for (const std::size_t bytes : {0U, 1U, 10'000U, 5'000'000U}) {
       for (const std::string_view path : {"/download?", "/whole?"}) {
-        AWAIT(stream, client.open(get_of(url(std::string(path) + std::to_string(bytes)))));
+        auto stream = co_await client.open(get_of(url(std::string(path) + std::to_string(bytes))));
         REQUIRE_OK(stream);
         EXPECT_EQ(stream->status(), 200);
         EXPECT_EQ(stream->header("content-type"), "text/plain; charset=utf-8");
-        AWAIT(body, read_all(*stream));
+        auto body = co_await read_all(*stream);
         REQUIRE_OK(body);
         EXPECT_TRUE(*body == (path == "/whole?" ? text_of(bytes) : streams::downloaded(bytes))) << bytes;
-        AWAIT(again, stream->read());
+        auto again = co_await stream->read();
         EXPECT_EQ(again, "") << "the end stays the end";
-        AWAIT(status, stream->wait_status());
+        auto status = co_await stream->wait_status();
         EXPECT_EQ(status, 200);
         EXPECT_EQ(client.idle_connections(), 1U);
       }
     }
-    AWAIT(missing, client.open(get_of(url("/missing"))));
+    auto missing = co_await client.open(get_of(url("/missing")));
     REQUIRE_OK(missing);
     EXPECT_EQ(missing->status(), 404);
   });
@@ -143,11 +138,11 @@ TEST_F(HttpClientStreams, PartsAreBounded) {
   options.body_buffer_bytes = 10'000;
   with_client(
       [this](HttpClient& client) -> Task<void> {
-        AWAIT(stream, client.open(get_of(url("/download?3000000"))));
+        auto stream = co_await client.open(get_of(url("/download?3000000")));
         REQUIRE_OK(stream);
         std::size_t bytes = 0;
         for (;;) {
-          AWAIT(part, stream->read());
+          auto part = co_await stream->read();
           REQUIRE_OK(part);
           if (part->empty()) break;
           // One receive of the connection may add to the buffer.
@@ -167,32 +162,32 @@ TEST_F(HttpClientStreams, CompressedResponses) {
         const std::string text = path == "/whole?" ? text_of(bytes) : streams::downloaded(bytes);
         HttpClientRequest request = get_of(url(std::string(path) + std::to_string(bytes)));
         request.gzip = true;
-        AWAIT(stream, client.open(request));
+        auto stream = co_await client.open(request);
         REQUIRE_OK(stream);
         EXPECT_EQ(stream->header("content-encoding"), std::nullopt);
         EXPECT_EQ(stream->header("vary").has_value(), path == "/download?" || bytes != 0) << "it was compressed";
-        AWAIT(body, read_all(*stream));
+        auto body = co_await read_all(*stream);
         REQUIRE_OK(body);
         EXPECT_TRUE(*body == text) << bytes;
-        AWAIT(sent, client.send(request));
+        auto sent = co_await client.send(request);
         REQUIRE_OK(sent);
         EXPECT_TRUE(sent->body == text) << bytes;
         EXPECT_EQ(sent->header("content-encoding"), std::nullopt);
         request.method = "HEAD";
-        AWAIT(head, client.open(request));
+        auto head = co_await client.open(request);
         REQUIRE_OK(head);
-        AWAIT(nothing, head->read());
+        auto nothing = co_await head->read();
         EXPECT_EQ(nothing, "");
       }
     }
     // Without `gzip` the client shows what was sent.
     HttpClientRequest request = get_of(url("/whole?5000"));
     request.headers.emplace_back("Accept-Encoding", "gzip");
-    AWAIT(raw, client.send(request));
+    auto raw = co_await client.send(request);
     REQUIRE_OK(raw);
     EXPECT_EQ(raw->header("content-encoding"), "gzip");
     request.gzip = true;
-    AWAIT(refused, client.open(request));
+    auto refused = co_await client.open(request);
     EXPECT_ERROR(refused, invalid_argument, "Accept-Encoding itself");
     EXPECT_EQ(client.idle_connections(), 1U);
   });
@@ -208,17 +203,17 @@ TEST_F(HttpClientStreams, Bombs) {
       [this](HttpClient& client) -> Task<void> {
         HttpClientRequest request = get_of(url("/bomb"));
         request.gzip = true;
-        AWAIT(stream, client.open(request));
+        auto stream = co_await client.open(request);
         REQUIRE_OK(stream);
         std::string arrived;
-        AWAIT(body, read_all(*stream, &arrived));
+        auto body = co_await read_all(*stream, &arrived);
         EXPECT_ERROR(body, limit_exceeded, "stream_bytes_max (1048576 bytes)");
         EXPECT_EQ(arrived.size(), std::size_t{1} << 20);
-        AWAIT(sent, client.send(request));
+        auto sent = co_await client.send(request);
         EXPECT_ERROR(sent, limit_exceeded, "body_bytes_max (1048576 bytes)");
         // As it was sent it is short.
         request.gzip = false;
-        AWAIT(raw, client.send(request));
+        auto raw = co_await client.send(request);
         REQUIRE_OK(raw);
         EXPECT_LT(raw->body.size(), 100'000U);
       },
@@ -234,24 +229,24 @@ TEST_F(HttpClientStreams, Uploads) {
           const std::uint64_t bytes = static_cast<std::uint64_t>(parts) * part.size();
           HttpUpload upload{.length = chunked ? std::optional<std::uint64_t>() : bytes, .expect_continue = expects};
           upload.continue_timeout = 1h;
-          AWAIT(stream, client.upload(post_to(url("/count")), upload));
+          auto stream = co_await client.upload(post_to(url("/count")), upload);
           REQUIRE_OK(stream);
           EXPECT_EQ(stream->status(), 0);
           for (int i = 0; i < parts; ++i) {
-            AWAIT(written, stream->write(part));
+            auto written = co_await stream->write(part);
             REQUIRE_OK(written);
-            AWAIT(nothing, stream->write(std::string()));
+            auto nothing = co_await stream->write(std::string());
             REQUIRE_OK(nothing);
           }
-          AWAIT(finished, stream->finish());
+          auto finished = co_await stream->finish();
           REQUIRE_OK(finished);
-          AWAIT(again, stream->finish());
+          auto again = co_await stream->finish();
           REQUIRE_OK(again);
-          AWAIT(more, stream->write(std::string("x")));
+          auto more = co_await stream->write(std::string("x"));
           EXPECT_ERROR(more, invalid_argument, "the body is complete");
-          AWAIT(status, stream->wait_status());
+          auto status = co_await stream->wait_status();
           EXPECT_EQ(status, 200);
-          AWAIT(body, read_all(*stream));
+          auto body = co_await read_all(*stream);
           EXPECT_EQ(body, std::to_string(bytes) + " " + (chunked ? "chunked" : std::to_string(bytes)));
           EXPECT_EQ(client.idle_connections(), 1U) << "it takes the place of the unused connection";
         }
@@ -262,42 +257,41 @@ TEST_F(HttpClientStreams, Uploads) {
 
 TEST_F(HttpClientStreams, WrongUses) {
   with_client([this](HttpClient& client) -> Task<void> {
-    AWAIT(opened, client.open(get_of(url("/whole?10"))));
+    auto opened = co_await client.open(get_of(url("/whole?10")));
     REQUIRE_OK(opened);
-    AWAIT(written, opened->write(std::string("x")));
+    auto written = co_await opened->write(std::string("x"));
     EXPECT_ERROR(written, invalid_argument, "use HttpClient::upload()");
     HttpClientRequest with_body = post_to(url("/count"));
     with_body.body = "x";
-    AWAIT(refused, client.upload(with_body));
+    auto refused = co_await client.upload(with_body);
     EXPECT_ERROR(refused, invalid_argument, "HttpClientRequest::body");
-    AWAIT(wrong, client.open(get_of("nowhere")));
+    auto wrong = co_await client.open(get_of("nowhere"));
     EXPECT_ERROR(wrong, invalid_argument, "the URL");
-    AWAIT(stream, client.upload(post_to(url("/count")), {.length = 10}));
+    auto stream = co_await client.upload(post_to(url("/count")), {.length = 10});
     REQUIRE_OK(stream);
-    AWAIT(too_long, stream->write(std::string("12345678901")));
+    auto too_long = co_await stream->write(std::string("12345678901"));
     EXPECT_ERROR(too_long, invalid_argument, "HttpUpload::length is 10, of which 10 bytes are left");
-    AWAIT(five, stream->write(std::string("12345")));
+    auto five = co_await stream->write(std::string("12345"));
     EXPECT_OK(five);
-    AWAIT(too_short, stream->finish());
+    auto too_short = co_await stream->finish();
     EXPECT_ERROR(too_short, invalid_argument, "of which 5 bytes are left");
     // None of this has ended the request.
-    AWAIT(rest, stream->write(std::string("67890")));
+    auto rest = co_await stream->write(std::string("67890"));
     EXPECT_OK(rest);
     Scope scope;
     scope.spawn([](HttpClientStream& used) -> Task<void> {
-      AWAIT(body, read_all(used));
+      auto body = co_await read_all(used);
       EXPECT_EQ(body, "10 10");
     }(*stream));
-    AWAIT(second, stream->read());
+    auto second = co_await stream->read();
     EXPECT_ERROR(second, invalid_argument, "another operation reads");
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
   });
 }
 
 TEST_F(HttpClientStreams, OneReadsWhileAnotherWrites) {
   with_client([this](HttpClient& client) -> Task<void> {
-    AWAIT(stream, client.upload(post_to(url("/echo"))));
+    auto stream = co_await client.upload(post_to(url("/echo")));
     REQUIRE_OK(stream);
     constexpr int parts = 300;
     const std::string part = text_of(50'000);
@@ -305,28 +299,27 @@ TEST_F(HttpClientStreams, OneReadsWhileAnotherWrites) {
     Scope scope;
     scope.spawn([](HttpClientStream& used, std::size_t& count) -> Task<void> {
       for (;;) {
-        AWAIT(got, used.read());
+        auto got = co_await used.read();
         REQUIRE_OK(got);
         if (got->empty()) co_return;
         count += got->size();
       }
     }(*stream, bytes));
     for (int i = 0; i < parts; ++i) {
-      AWAIT(written, stream->write(part));
+      auto written = co_await stream->write(part);
       REQUIRE_OK(written);
     }
-    AWAIT(finished, stream->finish());
+    auto finished = co_await stream->finish();
     EXPECT_OK(finished);
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(bytes, parts * part.size());
     // In turns.
-    AWAIT(turns, client.upload(post_to(url("/echo"))));
+    auto turns = co_await client.upload(post_to(url("/echo")));
     REQUIRE_OK(turns);
     for (int i = 0; i < 20; ++i) {
-      AWAIT(written, turns->write("ping " + std::to_string(i)));
+      auto written = co_await turns->write("ping " + std::to_string(i));
       REQUIRE_OK(written);
-      AWAIT(got, turns->read());
+      auto got = co_await turns->read();
       EXPECT_EQ(got, "ping " + std::to_string(i));
     }
   });
@@ -336,13 +329,13 @@ TEST_F(HttpClientStreams, RefusedUploads) {
   with_client([this](HttpClient& client) -> Task<void> {
     HttpUpload upload{.length = 1'000'000, .expect_continue = true};
     upload.continue_timeout = 1h;
-    AWAIT(asked, client.upload(post_to(url("/refuse")), upload));
+    auto asked = co_await client.upload(post_to(url("/refuse")), upload);
     REQUIRE_OK(asked);
-    AWAIT(written, asked->write(text_of(1'000'000)));
+    auto written = co_await asked->write(text_of(1'000'000));
     EXPECT_ERROR(written, not_sent, "has answered without the rest of the body");
-    AWAIT(status, asked->wait_status());
+    auto status = co_await asked->wait_status();
     EXPECT_EQ(status, 413);
-    AWAIT(body, read_all(*asked));
+    auto body = co_await read_all(*asked);
     EXPECT_EQ(body, "too much");
     EXPECT_EQ(client.idle_connections(), 0U);
   });
@@ -355,21 +348,21 @@ TEST_F(HttpClientStreams, PlacesAreReleasedAtTheEnd) {
       [this](HttpClient& client) -> Task<void> {
         std::optional<HttpClientStream> kept;
         {
-          AWAIT(stream, client.open(get_of(url("/download?5000000"))));
+          auto stream = co_await client.open(get_of(url("/download?5000000")));
           REQUIRE_OK(stream);
           kept.emplace(std::move(*stream));
         }
         HttpClientRequest late = get_of(url("/whole?1"));
         late.timeout = 20ms;
-        AWAIT(waits, client.open(late));
+        auto waits = co_await client.open(late);
         EXPECT_ERROR(waits, deadline_exceeded, "it was not sent");
         kept.reset();
-        AWAIT(next, client.open(get_of(url("/whole?1"))));
+        auto next = co_await client.open(get_of(url("/whole?1")));
         REQUIRE_OK(next);
-        AWAIT(body, read_all(*next));
+        auto body = co_await read_all(*next);
         EXPECT_EQ(body, "a");
         // The end of the body has released the place, though `next` still exists.
-        AWAIT(sent, client.get(url("/whole?2")));
+        auto sent = co_await client.get(url("/whole?2"));
         EXPECT_OK(sent);
       },
       options);
@@ -382,28 +375,27 @@ TEST_F(HttpClientStreams, Deadlines) {
       [this](HttpClient& client) -> Task<void> {
         HttpClientRequest request = get_of(url("/hang"));
         request.timeout = 20ms;
-        AWAIT(hangs, client.open(request));
+        auto hangs = co_await client.open(request);
         EXPECT_ERROR(hangs, deadline_exceeded, "within HttpClientRequest::timeout");
         // The deadline holds while nobody reads.
-        AWAIT(warm, client.get(url("/whole?1")));
+        auto warm = co_await client.get(url("/whole?1"));
         EXPECT_OK(warm);
         request = get_of(url("/download?50000000"));
         request.timeout = 100ms;
-        AWAIT(stream, client.open(request));
+        auto stream = co_await client.open(request);
         if (stream) {  // On a very slow machine it may be late already.
-          auto pause = Loop::current()->sleep(150ms);
-          co_await pause;
-          AWAIT(read, stream->read());
+          co_await Loop::current()->sleep(150ms);
+          auto read = co_await stream->read();
           EXPECT_ERROR(read, deadline_exceeded, "it may have been executed");
-          AWAIT(again, stream->read());
+          auto again = co_await stream->read();
           EXPECT_ERROR(again, deadline_exceeded, "it may have been executed");
         }
         // Nobody answers an upload that is not complete.
-        AWAIT(upload, client.upload(post_to(url("/count"))));
+        auto upload = co_await client.upload(post_to(url("/count")));
         REQUIRE_OK(upload);
-        AWAIT(status, upload->wait_status());
+        auto status = co_await upload->wait_status();
         EXPECT_ERROR(status, deadline_exceeded, "HttpClientOptions::stall_timeout");
-        AWAIT(write, upload->write(std::string("x")));
+        auto write = co_await upload->write(std::string("x"));
         EXPECT_ERROR(write, deadline_exceeded, "HttpClientOptions::stall_timeout");
       },
       options);

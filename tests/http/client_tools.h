@@ -69,8 +69,7 @@ inline void with_client(const std::function<Task<void>(HttpClient&)>& work, Http
   Loop loop({.log = no_log()});
   HttpClient client(loop, options);
   loop.run([](HttpClient& used, const std::function<Task<void>(HttpClient&)>& run) -> Task<void> {
-    auto running = run(used);
-    co_await std::move(running);
+    co_await run(used);
   }(client, work));
 }
 

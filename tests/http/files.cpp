@@ -21,14 +21,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Task<void> send_less(HttpBodyWriter& writer) {
-  auto writing = writer.write(std::string(100'000, 'x'));
-  static_cast<void>(co_await std::move(writing));
-}
+Task<void> send_less(HttpBodyWriter& writer) { static_cast<void>(co_await writer.write(std::string(100'000, 'x'))); }
 Task<void> send_more(HttpBodyWriter& writer) {
   for (int i = 0; i < 3; ++i) {
-    auto writing = writer.write("abc");
-    static_cast<void>(co_await std::move(writing));
+    static_cast<void>(co_await writer.write("abc"));
   }
 }
 Task<void> send_nothing(HttpBodyWriter&) { co_return; }

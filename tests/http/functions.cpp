@@ -41,8 +41,7 @@ Task<Result<Receipt>> buy(Context&, std::vector<Order> orders) {
 void nothing() {}
 std::size_t measure(std::string_view text) { return text.size(); }
 Task<std::string> later(Context& context, std::string text) {
-  auto pause = context.loop().sleep(std::chrono::milliseconds(1));
-  co_await pause;
+  co_await context.loop().sleep(std::chrono::milliseconds(1));
   context.add_metadata("x-back", std::string(context.metadata().find("x-one").value_or("none")));
   co_return text;
 }
@@ -79,8 +78,7 @@ std::string long_text(std::uint32_t bytes) { return std::string(bytes, 'x'); }
 Task<Result<std::int32_t>> sum(Context&, std::string, Reader<std::int32_t> in) {
   std::int32_t total = 0;
   for (;;) {
-    auto next = in.next();
-    const auto item = co_await std::move(next);
+    const auto item = co_await in.next();
     if (!item) co_return std::unexpected(item.error());
     if (!*item) co_return total;
     total += **item;
@@ -241,14 +239,14 @@ TEST_F(Functions, AreDescribed) {
   start();
   sync_wait([](std::string address) -> Task<void> {
     Client client;
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE(connected);
-    AWAIT(names, client.call<schema::list>("hawser::functions_test::nothin"));
+    auto names = co_await client.call<schema::list>("hawser::functions_test::nothin");
     REQUIRE(names);
     EXPECT_EQ(names->names,
               (std::vector<std::string>{"hawser::functions_test::nothing", "hawser::functions_test::sum",
                                         "hawser::is_serving", "hawser::schema::describe", "hawser::schema::list"}));
-    AWAIT(described, client.call<schema::describe>("hawser::functions_test::sum"));
+    auto described = co_await client.call<schema::describe>("hawser::functions_test::sum");
     REQUIRE(described);
     EXPECT_EQ(described->id, method_id<sum>);
     EXPECT_EQ(described->signature, detail::MethodFacts<sum>::signature);
@@ -259,7 +257,7 @@ TEST_F(Functions, AreDescribed) {
     const schema::Type& number = described->types.at(*described->result);
     EXPECT_EQ(number.kind, schema::Kind::signed_integer);
     EXPECT_EQ(number.size, 4U);
-    AWAIT(unknown, client.call<schema::describe>("nothing"));
+    auto unknown = co_await client.call<schema::describe>("nothing");
     EXPECT_TRUE(is_error(unknown, ErrorCode::invalid_argument, "the server has no method nothing"));
   }(server->address()));
 }
@@ -275,11 +273,11 @@ TEST_F(Functions, DescriptionsPassTheInterceptors) {
   ASSERT_TRUE(server->start());
   sync_wait([](std::string address) -> Task<void> {
     Client client;
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE(connected);
-    AWAIT(names, client.call<schema::list>(""));
+    auto names = co_await client.call<schema::list>("");
     EXPECT_TRUE(is_error(names, ErrorCode::invalid_argument, "not you"));
-    AWAIT(described, client.call<schema::describe>("hawser::functions_test::add"));
+    auto described = co_await client.call<schema::describe>("hawser::functions_test::add");
     EXPECT_TRUE(is_error(described, ErrorCode::invalid_argument, "not you"));
   }(server->address()));
 }
@@ -290,9 +288,9 @@ TEST_F(Functions, AreNotDescribedIfSwitchedOff) {
   start(std::move(options));
   sync_wait([](std::string address) -> Task<void> {
     Client client;
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE(connected);
-    AWAIT(names, client.call<schema::list>(""));
+    auto names = co_await client.call<schema::list>("");
     EXPECT_TRUE(is_error(names, ErrorCode::unknown_method, "hawser::schema::list"));
   }(server->address()));
 }

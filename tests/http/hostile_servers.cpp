@@ -54,9 +54,9 @@ TEST(HttpClientStreamAlone, ResponsesArriveByteByByte) {
       for (const auto& [answer, body] : cases) {
         HttpClientRequest request = get_of(server.url());
         request.gzip = true;
-        AWAIT(stream, client.open(request));
+        auto stream = co_await client.open(request);
         REQUIRE_OK(stream);
-        AWAIT(got, read_all(*stream));
+        auto got = co_await read_all(*stream);
         EXPECT_EQ(got, body);
       }
       EXPECT_EQ(client.idle_connections(), 1U);
@@ -111,13 +111,13 @@ TEST(HttpClientStreamAlone, BodiesThatCannotBeUsed) {
         [&](HttpClient& client) -> Task<void> {
           HttpClientRequest request = get_of(server.url());
           request.gzip = one.gzip;
-          AWAIT(stream, client.open(request));
+          auto stream = co_await client.open(request);
           REQUIRE_OK(stream);
           std::string arrived;
-          AWAIT(got, read_all(*stream, &arrived));
+          auto got = co_await read_all(*stream, &arrived);
           EXPECT_TRUE(is_error(got, one.code, one.text)) << one.answer.substr(0, 100);
           EXPECT_TRUE(one.arrives.empty() || arrived.starts_with(one.arrives)) << one.answer.substr(0, 100) << arrived;
-          AWAIT(again, stream->read());
+          auto again = co_await stream->read();
           EXPECT_TRUE(is_error(again, one.code, one.text)) << one.answer.substr(0, 100);
           EXPECT_EQ(client.idle_connections(), 0U);
         },
@@ -139,7 +139,7 @@ TEST(HttpClientStreamAlone, HeadsThatCannotBeUsed) {
   for (const auto& [answer, code] : cases) {
     HandServer server(answers_with(answer, code == ErrorCode::unavailable));
     with_client([&](HttpClient& client) -> Task<void> {
-      AWAIT(stream, client.open(get_of(server.url())));
+      auto stream = co_await client.open(get_of(server.url()));
       EXPECT_TRUE(is_error(stream, code, "")) << answer.substr(0, 60);
       EXPECT_EQ(client.idle_connections(), 0U);
     });
@@ -157,13 +157,13 @@ TEST(HttpClientStreamAlone, FaultsThatAreTolerated) {
         "HTTP/1.1 999 Request denied\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"}) {
     HandServer server(answers_with(answer));
     with_client([&](HttpClient& client) -> Task<void> {
-      AWAIT(stream, client.open(get_of(server.url())));
+      auto stream = co_await client.open(get_of(server.url()));
       REQUIRE_OK(stream);
       EXPECT_EQ(stream->status(), answer.contains("999") ? 999 : 200);
-      AWAIT(body, stream->read());
+      auto body = co_await stream->read();
       REQUIRE_OK(body);
       EXPECT_EQ(*body, "abc") << answer;
-      AWAIT(end, stream->read());
+      auto end = co_await stream->read();
       REQUIRE_OK(end);
       EXPECT_EQ(*end, "");
       EXPECT_EQ(client.idle_connections(), 0U) << answer;
@@ -180,9 +180,9 @@ TEST(HttpClientStreamAlone, BytesBehindTheEnd) {
   });
   with_client([&](HttpClient& client) -> Task<void> {
     for (const std::string_view body : {"1", "2"}) {
-      AWAIT(stream, client.open(get_of(server.url())));
+      auto stream = co_await client.open(get_of(server.url()));
       REQUIRE_OK(stream);
-      AWAIT(got, read_all(*stream));
+      auto got = co_await read_all(*stream);
       EXPECT_EQ(got, body);
     }
   });
@@ -208,15 +208,15 @@ TEST(HttpClientStreamAlone, AReaderThatDoesNotReadStopsTheServer) {
     socket.closed_by_peer();
   });
   with_client([&](HttpClient& client) -> Task<void> {
-    AWAIT(stream, client.open(get_of(server.url())));
+    auto stream = co_await client.open(get_of(server.url()));
     REQUIRE_OK(stream);
-    AWAIT(full, eventually(*Loop::current(), [&] { return stuck.load(); }));
+    auto full = co_await eventually(*Loop::current(), [&] { return stuck.load(); });
     EXPECT_TRUE(full);
     // The rest is what the system keeps.
     EXPECT_LT(sent.load(), total / 2);
     std::size_t bytes = 0;
     for (;;) {
-      AWAIT(part, stream->read());
+      auto part = co_await stream->read();
       REQUIRE_OK(part);
       if (part->empty()) break;
       EXPECT_LE(part->size(), 256U * 1024U + 64U * 1024U);
@@ -232,10 +232,10 @@ TEST(HttpClientStreamAlone, StallsAndResets) {
   options.stall_timeout = 20ms;
   with_client(
       [&](HttpClient& client) -> Task<void> {
-        AWAIT(stream, client.open(get_of(server.url())));
+        auto stream = co_await client.open(get_of(server.url()));
         REQUIRE_OK(stream);
         std::string arrived;
-        AWAIT(stalled, read_all(*stream, &arrived));
+        auto stalled = co_await read_all(*stream, &arrived);
         EXPECT_ERROR(stalled, deadline_exceeded, "HttpClientOptions::stall_timeout");
         EXPECT_EQ(arrived, "abc");
       },
@@ -247,14 +247,14 @@ TEST(HttpClientStreamAlone, StallsAndResets) {
     socket.reset();
   });
   with_client([&](HttpClient& client) -> Task<void> {
-    AWAIT(stream, client.open(get_of(resets.url())));
+    auto stream = co_await client.open(get_of(resets.url()));
     REQUIRE_OK(stream);
-    AWAIT(reset, read_all(*stream));
+    auto reset = co_await read_all(*stream);
     EXPECT_ERROR(reset, unavailable, "ended the connection");
     HttpClientRequest post = post_to(resets.url());
-    AWAIT(posted, client.open(post));
+    auto posted = co_await client.open(post);
     REQUIRE_OK(posted);
-    AWAIT(unknown, read_all(*posted));
+    auto unknown = co_await read_all(*posted);
     EXPECT_ERROR(unknown, outcome_unknown, "ended the connection");
   });
 }
@@ -267,12 +267,12 @@ TEST(HttpClientStreamAlone, StaleConnectionsAreReplaced) {
   });
   with_client([&](HttpClient& client) -> Task<void> {
     for (int i = 0; i < 3; ++i) {
-      AWAIT(stream, client.open(get_of(server.url())));
+      auto stream = co_await client.open(get_of(server.url()));
       REQUIRE_OK(stream);
-      AWAIT(got, read_all(*stream));
+      auto got = co_await read_all(*stream);
       EXPECT_EQ(got, "once");
     }
-    AWAIT(posted, client.open(post_to(server.url())));
+    auto posted = co_await client.open(post_to(server.url()));
     EXPECT_ERROR(posted, outcome_unknown, "ended the connection");
   });
   EXPECT_EQ(server.connections(), 3);
@@ -291,24 +291,24 @@ TEST(HttpClientStreamAlone, AnswersBeforeTheEndOfAnUpload) {
       }
     });
     with_client([&](HttpClient& client) -> Task<void> {
-      AWAIT(stream, client.upload(post_to(server.url())));
+      auto stream = co_await client.upload(post_to(server.url()));
       REQUIRE_OK(stream);
       const std::string part = text_of(1'000'000);
       Result<void> written;
       for (int i = 0; written && i < 1000; ++i) {
-        AWAIT(writing, stream->write(part));
+        auto writing = co_await stream->write(part);
         written = writing;
       }
       EXPECT_FALSE(written);
       if (way == 1) {
         EXPECT_ERROR(written, not_sent, "has answered without the rest of the body");
-        AWAIT(status, stream->wait_status());
+        auto status = co_await stream->wait_status();
         EXPECT_EQ(status, 403);
-        AWAIT(body, read_all(*stream));
+        auto body = co_await read_all(*stream);
         EXPECT_EQ(body, "no");
       } else {
         // The system may drop the answer when the connection breaks.
-        AWAIT(status, stream->wait_status());
+        auto status = co_await stream->wait_status();
         if (status) {
           EXPECT_EQ(status, 403);
         } else {
@@ -335,19 +335,19 @@ TEST(HttpClientStreamAlone, ABreakDuringAnUploadLeavesTheResponseThatHasArrived)
     options.header_bytes_max = options.line_bytes_max = 1000;  // One receive takes no more than about 16 KiB.
     with_client(
         [&](HttpClient& client) -> Task<void> {
-          AWAIT(stream, client.upload(post_to(server.url())));
+          auto stream = co_await client.upload(post_to(server.url()));
           REQUIRE_OK(stream);
           {
             const std::string part(64 << 20, 'x');
-            AWAIT(written, stream->write(part));
+            auto written = co_await stream->write(part);
             EXPECT_ERROR(written, outcome_unknown, "ended the connection");
           }
-          AWAIT(again, stream->write(std::string("x")));
+          auto again = co_await stream->write(std::string("x"));
           EXPECT_FALSE(again);
-          AWAIT(status, stream->wait_status());
+          auto status = co_await stream->wait_status();
           EXPECT_EQ(status, 403);
           std::string arrived;
-          AWAIT(body, read_all(*stream, &arrived));
+          auto body = co_await read_all(*stream, &arrived);
           EXPECT_EQ(arrived.size(), 50'000U);
           EXPECT_TRUE(arrived == text_of(50'000));
           EXPECT_EQ(body.has_value(), whole);
@@ -367,10 +367,10 @@ TEST(HttpClientStreamAlone, AServerThatDoesNotReadStallsTheUpload) {
   options.stall_timeout = 30ms;
   with_client(
       [&](HttpClient& client) -> Task<void> {
-        AWAIT(stream, client.upload(post_to(server.url())));
+        auto stream = co_await client.upload(post_to(server.url()));
         REQUIRE_OK(stream);
         const std::string part(64 << 20, 'x');
-        AWAIT(written, stream->write(part));
+        auto written = co_await stream->write(part);
         EXPECT_ERROR(written, deadline_exceeded, "HttpClientOptions::stall_timeout");
         over = true;
       },
@@ -392,18 +392,18 @@ TEST(HttpClientStreamAlone, ExpectationsThatAreNotAnswered) {
   with_client([&](HttpClient& client) -> Task<void> {
     HttpUpload upload{.length = 3, .expect_continue = true};
     upload.continue_timeout = 5ms;
-    AWAIT(stream, client.upload(post_to(server.url()), upload));
+    auto stream = co_await client.upload(post_to(server.url()), upload);
     REQUIRE_OK(stream);
-    AWAIT(written, stream->write(std::string("abc")));
+    auto written = co_await stream->write(std::string("abc"));
     EXPECT_OK(written);
-    AWAIT(body, read_all(*stream));
+    auto body = co_await read_all(*stream);
     EXPECT_EQ(body, "done");
     upload.continue_timeout = forever;
-    AWAIT(second, client.upload(post_to(server.url()), upload));
+    auto second = co_await client.upload(post_to(server.url()), upload);
     REQUIRE_OK(second);
-    AWAIT(refused, second->write(std::string("abc")));
+    auto refused = co_await second->write(std::string("abc"));
     EXPECT_ERROR(refused, not_sent, "read the response");
-    AWAIT(status, second->wait_status());
+    auto status = co_await second->wait_status();
     EXPECT_EQ(status, 417);
   });
   EXPECT_FALSE(body_came);
@@ -426,28 +426,26 @@ TEST(HttpClientStreamLife, CancelledAtAnyTime) {
       Scope scope;
       scope.spawn([](HttpClient& used, HttpClientRequest given, bool uploads) -> Task<void> {
         if (uploads) {
-          AWAIT(stream, used.upload(given));
+          auto stream = co_await used.upload(given);
           if (!stream) co_return;
           const std::string part(20 << 20, 'x');
-          AWAIT(written, stream->write(part));
+          auto written = co_await stream->write(part);
           EXPECT_ERROR(written, cancelled, "was cancelled");
         } else {
-          AWAIT(stream, used.open(given));
+          auto stream = co_await used.open(given);
           if (!stream) {
             EXPECT_ERROR(stream, cancelled, "was cancelled");
             co_return;
           }
-          AWAIT(body, read_all(*stream));
+          auto body = co_await read_all(*stream);
           EXPECT_ERROR(body, cancelled, "was cancelled");
         }
       }(client, request, i % 2 != 0));
       if (i != 0) {
-        auto pause = Loop::current()->sleep(std::chrono::microseconds(i * 150));
-        co_await pause;
+        co_await Loop::current()->sleep(std::chrono::microseconds(i * 150));
         stop.request_stop();
       }
-      auto joined = scope.join();
-      co_await joined;
+      co_await scope.join();
     }
   });
 }
@@ -467,11 +465,11 @@ TEST(HttpClientStreamLife, DestroyedAtAnyTime) {
       auto other = std::make_unique<HttpClient>(*Loop::current());
       HttpClient& used = end == 3 ? *other : client;
       if (uploads) {
-        AWAIT(begun, used.upload(post_to(server.url())));
+        auto begun = co_await used.upload(post_to(server.url()));
         REQUIRE_OK(begun);
         stream.emplace(std::move(*begun));
       } else {
-        AWAIT(begun, used.open(get_of(server.url())));
+        auto begun = co_await used.open(get_of(server.url()));
         REQUIRE_OK(begun);
         stream.emplace(std::move(*begun));
       }
@@ -479,7 +477,7 @@ TEST(HttpClientStreamLife, DestroyedAtAnyTime) {
       std::string part(16 << 20, 'x');
       Scope scope;
       scope.spawn([](HttpClientStream& of, int& count) -> Task<void> {
-        AWAIT(got, read_all(of));
+        auto got = co_await read_all(of);
         EXPECT_ERROR(got, cancelled, "");
         ++count;
       }(*stream, ended));
@@ -487,15 +485,14 @@ TEST(HttpClientStreamLife, DestroyedAtAnyTime) {
         scope.spawn([](HttpClientStream& of, std::string& text, int& count) -> Task<void> {
           Result<void> written;
           while (written) {
-            AWAIT(writing, of.write(text));
+            auto writing = co_await of.write(text);
             written = writing;
           }
           EXPECT_ERROR(written, cancelled, "");
           ++count;
         }(*stream, part, ended));
       }
-      auto pause = Loop::current()->sleep(std::chrono::microseconds(way * 100));
-      co_await pause;
+      co_await Loop::current()->sleep(std::chrono::microseconds(way * 100));
       switch (end) {
         case 0: stream.reset(); break;  // Operations that wait fail.
         case 1: scope.clear(); break;   // They are destroyed first.
@@ -513,13 +510,12 @@ TEST(HttpClientStreamLife, DestroyedAtAnyTime) {
         // An operation that was destroyed while its bytes were being sent has ended the request.
         part.clear();
         if (uploads) {
-          AWAIT(written, stream->write(std::string("x")));
+          auto written = co_await stream->write(std::string("x"));
           EXPECT_ERROR(written, cancelled, "");
         }
         stream.reset();
       } else if (end != 2) {
-        auto joined = scope.join();
-        co_await joined;
+        co_await scope.join();
         EXPECT_EQ(ended, uploads ? 2 : 1);
       }
     }
@@ -534,12 +530,11 @@ TEST(HttpClientStreamLife, OpeningIsDestroyed) {
       Scope scope;
       for (int k = 0; k < 10; ++k) {  // Some wait for a place.
         scope.spawn([](HttpClient& used, std::string url) -> Task<void> {
-          AWAIT(stream, used.open(get_of(std::move(url))));
+          auto stream = co_await used.open(get_of(std::move(url)));
           ADD_FAILURE() << "nobody answers";
         }(client, server.url()));
       }
-      auto pause = Loop::current()->sleep(std::chrono::microseconds(i * 100));
-      co_await pause;
+      co_await Loop::current()->sleep(std::chrono::microseconds(i * 100));
     }
   });
 }
@@ -549,10 +544,10 @@ TEST(HttpClientStreamLife, OutlivesTheClient) {
   Loop loop({.log = no_log()});
   loop.run([](Loop& on, std::string url) -> Task<void> {
     auto client = std::make_unique<HttpClient>(on);
-    AWAIT(stream, client->open(get_of(std::move(url))));
+    auto stream = co_await client->open(get_of(std::move(url)));
     REQUIRE_OK(stream);
     client.reset();
-    AWAIT(body, read_all(*stream));
+    auto body = co_await read_all(*stream);
     REQUIRE_OK(body);
     EXPECT_EQ(body->size(), 1'000'000U);
   }(loop, server.url()));
@@ -565,12 +560,11 @@ TEST(HttpClientStreamLife, AResponseThatHasArrivedKeepsItsConnection) {
   with_client([&](HttpClient& client) -> Task<void> {
     for (int i = 0; i < 5; ++i) {
       {
-        AWAIT(stream, client.open(get_of(server.url())));
+        auto stream = co_await client.open(get_of(server.url()));
         REQUIRE_OK(stream);
-        auto pause = Loop::current()->sleep(20ms);
-        co_await pause;
+        co_await Loop::current()->sleep(20ms);
       }
-      AWAIT(all, client.get(server.url()));
+      auto all = co_await client.get(server.url());
       EXPECT_OK(all);
     }
     EXPECT_EQ(client.idle_connections(), 1U);

@@ -34,13 +34,11 @@ TEST_P(HttpClientOutlivedLoop, ByARequestThatWaits) {
     const auto wait = [&](Loop&) -> Task<void> {
       Scope peer;
       peer.spawn([](RawListener& from, std::optional<RawSocket>& to, std::string_view answer) -> Task<void> {
-        auto pause = Loop::current()->sleep(2ms);
-        co_await pause;
+        co_await Loop::current()->sleep(2ms);
         to.emplace(from.accept());
         to->send(as_bytes(answer));
       }(listener, accepted, GetParam().answer));
-      auto waiting = GetParam().wait(*client, "http://" + listener.address() + "/");
-      co_await std::move(waiting);
+      co_await GetParam().wait(*client, "http://" + listener.address() + "/");
     };
     destroy_after_loop(prepare, wait, another);
   }
@@ -50,21 +48,21 @@ constexpr std::string_view head_without_body = "HTTP/1.1 200 OK\r\nContent-Lengt
 INSTANTIATE_TEST_SUITE_P(Requests, HttpClientOutlivedLoop,
                          ::testing::Values(WaitingRequest{"Get", "",
                                                           [](HttpClient& client, std::string url) -> Task<void> {
-                                                            AWAIT(response, client.get(std::move(url)));
+                                                            auto response = co_await client.get(std::move(url));
                                                           }},
                                            WaitingRequest{"Open", "",
                                                           [](HttpClient& client, std::string url) -> Task<void> {
                                                             HttpClientRequest request;
                                                             request.url = std::move(url);
-                                                            AWAIT(stream, client.open(std::move(request)));
+                                                            auto stream = co_await client.open(std::move(request));
                                                           }},
                                            WaitingRequest{"Read", head_without_body,
                                                           [](HttpClient& client, std::string url) -> Task<void> {
                                                             HttpClientRequest request;
                                                             request.url = std::move(url);
-                                                            AWAIT(stream, client.open(std::move(request)));
+                                                            auto stream = co_await client.open(std::move(request));
                                                             REQUIRE_OK(stream);
-                                                            AWAIT(part, stream->read());
+                                                            auto part = co_await stream->read();
                                                           }}),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -83,21 +83,20 @@ void serve_at_random(RawSocket& socket, Random& random, const std::atomic<bool>&
 
 Task<void> read_at_random(std::optional<HttpClientStream>& stream, Random& random) {
   while (stream) {
-    AWAIT(part, stream->read());
+    auto part = co_await stream->read();
     if (!part || part->empty()) co_return;
     if (below(random, 5) == 0) {
-      auto pause = Loop::current()->sleep(std::chrono::microseconds(below(random, 300)));
-      co_await pause;
+      co_await Loop::current()->sleep(std::chrono::microseconds(below(random, 300)));
     }
   }
 }
 Task<void> write_at_random(std::optional<HttpClientStream>& stream, Random& random, const std::string& text) {
   for (std::size_t parts = below(random, 10); parts != 0 && stream; --parts) {
-    AWAIT(written, stream->write(std::string_view(text).substr(0, below(random, text.size()))));
+    auto written = co_await stream->write(std::string_view(text).substr(0, below(random, text.size())));
     if (!written) co_return;
   }
   if (!stream) co_return;
-  AWAIT(finished, stream->finish());
+  auto finished = co_await stream->finish();
 }
 
 Task<void> request_at_random(HttpClient& client, Random& random, std::string url, const std::string& text) {
@@ -108,17 +107,17 @@ Task<void> request_at_random(HttpClient& client, Random& random, std::string url
   request.timeout = 300ms;
   std::optional<HttpClientStream> stream;
   if (below(random, 5) == 0) {
-    AWAIT(sent, client.send(request));
+    auto sent = co_await client.send(request);
     co_return;
   }
   if (below(random, 2) == 0) {
     HttpUpload upload{.expect_continue = below(random, 3) == 0};
     upload.continue_timeout = 1ms;
-    AWAIT(begun, client.upload(request, upload));
+    auto begun = co_await client.upload(request, upload);
     if (!begun) co_return;
     stream.emplace(std::move(*begun));
   } else {
-    AWAIT(begun, client.open(request));
+    auto begun = co_await client.open(request);
     if (!begun) co_return;
     stream.emplace(std::move(*begun));
   }
@@ -126,12 +125,10 @@ Task<void> request_at_random(HttpClient& client, Random& random, std::string url
   scope.spawn(read_at_random(stream, random));
   scope.spawn(write_at_random(stream, random, text));
   if (below(random, 2) == 0) {
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     co_return;
   }
-  auto pause = Loop::current()->sleep(std::chrono::microseconds(below(random, 2000)));
-  co_await pause;
+  co_await Loop::current()->sleep(std::chrono::microseconds(below(random, 2000)));
   switch (below(random, 4)) {
     case 0: stop.request_stop(); break;
     case 1: scope.clear(); break;
@@ -139,8 +136,7 @@ Task<void> request_at_random(HttpClient& client, Random& random, std::string url
     default: co_return;
   }
   if (stream) stream.reset();
-  auto joined = scope.join();
-  co_await joined;
+  co_await scope.join();
 }
 
 // The requests end, and nothing that they used is used afterwards: the sanitizers see the rest.
@@ -171,13 +167,11 @@ TEST(HttpClientStreamRandom, ServersThatAnswerAtRandom) {
             for (int k = 0; k < 3; ++k) {
               scope.spawn([](HttpClient& used, Random& with, std::string url, const std::string& body,
                              int& count) -> Task<void> {
-                auto requesting = request_at_random(used, with, std::move(url), body);
-                co_await std::move(requesting);
+                co_await request_at_random(used, with, std::move(url), body);
                 ++count;
               }(client, random, server.url(), text, ended));
             }
-            auto joined = scope.join();
-            co_await joined;
+            co_await scope.join();
           }
         },
         options);

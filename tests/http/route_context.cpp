@@ -41,8 +41,7 @@ Task<HttpResponse> show(HttpRequest& request) {
 Task<HttpResponse> show_in_stream(HttpRequest& request) {
   HttpResponse response;
   response.stream = [&request](HttpBodyWriter& writer) -> Task<void> {
-    auto writing = writer.write(shown(request));
-    static_cast<void>(co_await std::move(writing));
+    static_cast<void>(co_await writer.write(shown(request)));
   };
   co_return response;
 }
@@ -54,8 +53,7 @@ Task<Result<void>> change(IncomingCall& call, Next next) {
   if (const auto trace = trace_of(call.metadata())) {
     static_cast<void>(call.set_metadata("traceparent", trace->child().traceparent()));
   }
-  auto rest = next();
-  co_return co_await std::move(rest);
+  co_return co_await next();
 }
 
 class RouteContext : public ServerFixture {

@@ -66,8 +66,7 @@ inline HttpClientRequest post_to(std::string url) {
 inline Task<Result<std::string>> read_all(HttpClientStream& stream, std::string* arrived = nullptr) {
   std::string all;
   for (;;) {
-    auto reading = stream.read();
-    Result<std::string> part = co_await std::move(reading);
+    Result<std::string> part = co_await stream.read();
     if (!part) co_return part;
     if (part->empty()) co_return all;
     all += *part;

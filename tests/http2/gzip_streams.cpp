@@ -29,12 +29,10 @@ std::string event(int number) { return "data: event " + std::to_string(number) +
 Task<void> send_events(HttpBodyWriter& writer) {
   for (int i = 0; i < 3; ++i) {
     while (allowed.load() <= i) {
-      auto pause = Loop::current()->sleep(1ms);
-      co_await pause;
+      co_await Loop::current()->sleep(1ms);
     }
     const std::string text = event(i);
-    auto writing = writer.write(text);
-    if (const Result<void> written = co_await std::move(writing); !written) co_return;
+    if (const Result<void> written = co_await writer.write(text); !written) co_return;
   }
 }
 Task<HttpResponse> events(HttpRequest&) {
@@ -65,11 +63,9 @@ Task<HttpResponse> sent(HttpRequest& request) {
   }
   response.stream = [text, part](HttpBodyWriter& writer) -> Task<void> {
     for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(std::min(part, rest.size()))) {
-      auto writing = writer.write(rest.substr(0, part));
-      if (const Result<void> written = co_await std::move(writing); !written) co_return;
+      if (const Result<void> written = co_await writer.write(rest.substr(0, part)); !written) co_return;
     }
-    auto nothing = writer.write(std::string_view());
-    static_cast<void>(co_await std::move(nothing));
+    static_cast<void>(co_await writer.write(std::string_view()));
   };
   co_return response;
 }
@@ -81,8 +77,7 @@ Task<void> send_letters(HttpBodyWriter& writer, char first) {
   for (int i = 0; i < 10; ++i) {
     std::string part(part_of_two, first);
     for (char& c : part) c = static_cast<char>(first + random() % 13);
-    auto writing = writer.write(part);
-    if (const Result<void> written = co_await std::move(writing); !written) co_return;
+    if (const Result<void> written = co_await writer.write(part); !written) co_return;
   }
 }
 Task<HttpResponse> both(HttpRequest&) {
@@ -91,8 +86,7 @@ Task<HttpResponse> both(HttpRequest&) {
     Scope scope;
     scope.spawn(send_letters(writer, 'a'));
     scope.spawn(send_letters(writer, 'n'));
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
   };
   co_return response;
 }

@@ -102,8 +102,7 @@ class HttpJsonOrder : public ServerFixture, public ::testing::WithParamInterface
       const bool over_http = call.protocol() == "http";
       if (over_http && !call.metadata().find("x-token")) co_return fail(ErrorCode::unauthenticated, "send a token");
       const std::size_t before = call.request_bytes();
-      auto rest = next();
-      const Result<void> outcome = co_await std::move(rest);
+      const Result<void> outcome = co_await next();
       if (over_http) {
         seen.add(std::to_string(before) + " " + std::to_string(call.request_bytes()) + " " +
                  (outcome ? "ok" : outcome.error().text));
@@ -256,18 +255,15 @@ TEST_P(HttpJsonOrder, AnInterceptorMayEndACallDuringTheConversion) {
     if (call.protocol() == "http") {
       Scope scope;
       scope.spawn([](Next rest) -> Task<void> {
-        auto going_on = rest();
-        static_cast<void>(co_await std::move(going_on));
+        static_cast<void>(co_await rest());
         ADD_FAILURE() << "the task was not destroyed";
       }(next));
       while (conversions == 0) {
-        auto pause = call.loop().sleep(1ms);
-        co_await pause;
+        co_await call.loop().sleep(1ms);
       }
       co_return fail(ErrorCode::permission_denied, "no more patience");
     }
-    auto rest = next();
-    co_return co_await std::move(rest);
+    co_return co_await next();
   });
   start();
   gate_closed = true;
@@ -286,8 +282,7 @@ TEST_P(HttpJsonOrder, AConversionMayOutliveItsCall) {
     if (call.protocol() == "http") {
       *scope = std::make_unique<Scope>();
       (*scope)->spawn([](Next rest, std::atomic<bool>& done) -> Task<void> {
-        auto going_on = rest();
-        const Result<void> outcome = co_await std::move(going_on);
+        const Result<void> outcome = co_await rest();
         EXPECT_FALSE(outcome);
         if (!outcome) {
           EXPECT_EQ(outcome.error().text, "the call ended before its handler did");
@@ -295,13 +290,11 @@ TEST_P(HttpJsonOrder, AConversionMayOutliveItsCall) {
         done = true;
       }(next, ended));
       while (conversions == 0) {
-        auto pause = call.loop().sleep(1ms);
-        co_await pause;
+        co_await call.loop().sleep(1ms);
       }
       co_return fail(ErrorCode::permission_denied, "no more patience");
     }
-    auto rest = next();
-    co_return co_await std::move(rest);
+    co_return co_await next();
   });
   start();
   gate_closed = true;

@@ -22,8 +22,7 @@ Task<HttpResponse> count_body(HttpRequest&, HttpBodyReader& body) {
   std::uint64_t sum = 0;
   HttpResponse response;
   for (;;) {
-    auto reading = body.read();
-    const Result<std::string> part = co_await std::move(reading);
+    const Result<std::string> part = co_await body.read();
     if (!part) {
       cancelled.fetch_add(1);
       response.status = part.error().code == ErrorCode::overloaded ? 503 : 500;
@@ -39,11 +38,9 @@ Task<HttpResponse> count_body(HttpRequest&, HttpBodyReader& body) {
 Task<HttpResponse> count_when_released(HttpRequest& request, HttpBodyReader& body) {
   waiting.fetch_add(1);
   while (!released.load() && !request.token().stop_requested()) {
-    auto pause = request.loop().sleep(1ms);
-    co_await pause;
+    co_await request.loop().sleep(1ms);
   }
-  auto counting = count_body(request, body);
-  co_return co_await std::move(counting);
+  co_return co_await count_body(request, body);
 }
 Task<HttpResponse> refuse_body(HttpRequest&, HttpBodyReader&) {
   HttpResponse response;
@@ -55,11 +52,9 @@ Task<HttpResponse> echo_body(HttpRequest&, HttpBodyReader& body) {
   HttpResponse response;
   response.stream = [&body](HttpBodyWriter& writer) -> Task<void> {
     for (;;) {
-      auto reading = body.read();
-      const Result<std::string> part = co_await std::move(reading);
+      const Result<std::string> part = co_await body.read();
       if (!part || part->empty()) co_return;
-      auto writing = writer.write(std::string_view(*part));
-      static_cast<void>(co_await std::move(writing));
+      static_cast<void>(co_await writer.write(std::string_view(*part)));
     }
   };
   co_return response;
@@ -68,11 +63,9 @@ Task<HttpResponse> echo_body(HttpRequest&, HttpBodyReader& body) {
 Task<HttpResponse> measure_part(HttpRequest& request, HttpBodyReader& body) {
   waiting.fetch_add(1);
   while (!released.load() && !request.token().stop_requested()) {
-    auto pause = request.loop().sleep(1ms);
-    co_await pause;
+    co_await request.loop().sleep(1ms);
   }
-  auto reading = body.read();
-  const Result<std::string> part = co_await std::move(reading);
+  const Result<std::string> part = co_await body.read();
   HttpResponse response;
   response.body = part ? std::to_string(part->size()) : part.error().text;
   co_return response;

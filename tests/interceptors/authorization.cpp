@@ -182,10 +182,9 @@ class Guarded : public ::testing::Test {
     ASSERT_TRUE(server->start());
     loop.run([](Loop& here, std::string address, Body& use) -> Task<void> {
       Client client(here, {.transports = {.required = "stream"}});
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
-      auto using_it = use(client);
-      co_await std::move(using_it);
+      co_await use(client);
     }(loop, server->address(), body));
     server.reset();
   }
@@ -202,20 +201,20 @@ class Guarded : public ::testing::Test {
 
 TEST_F(Guarded, ByToken) {
   run("127.0.0.1:0", [this](Client& client) -> Task<void> {
-    AWAIT(nobody, client.call<read_item>());
+    auto nobody = co_await client.call<read_item>();
     EXPECT_ERROR(nobody, unauthenticated, "send a token");
     const CallOptions for_unknown = with("Bearer alice-0123456789abd");
-    AWAIT(unknown, client.call<read_item>(for_unknown));
+    auto unknown = co_await client.call<read_item>(for_unknown);
     EXPECT_ERROR(unknown, unauthenticated, "does not know this token");
     EXPECT_EQ(unknown.error().text.find("alice-"), std::string::npos);
     const CallOptions for_other = with("Basic alice-0123456789abc");
-    AWAIT(other, client.call<read_item>(for_other));
+    auto other = co_await client.call<read_item>(for_other);
     EXPECT_ERROR(other, unauthenticated, "send a token");
     const CallOptions for_read = with("bearer  alice-0123456789abc ");
-    AWAIT(read, client.call<read_item>(for_read));
+    auto read = co_await client.call<read_item>(for_read);
     EXPECT_EQ(read, "token alice");
     const CallOptions for_written = with("Bearer alice-0123456789abc");
-    AWAIT(written, client.call<write_item>(for_written));
+    auto written = co_await client.call<write_item>(for_written);
     EXPECT_EQ(written, "no token");
     REQUIRE(audit.size() == 5);
     EXPECT_TRUE(audit[0].starts_with("refused " + std::string(method_name<read_item>) + " over hawser by nobody at "));
@@ -225,7 +224,7 @@ TEST_F(Guarded, ByToken) {
         audit[3].starts_with("allowed " + std::string(method_name<read_item>) + " over hawser by token alice at "));
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < 50; ++i) {
-      AWAIT(again, client.call<read_item>());
+      auto again = co_await client.call<read_item>();
       EXPECT_FALSE(again);
     }
     // Five, and a line about the others, in each second that began meanwhile.
@@ -233,7 +232,7 @@ TEST_F(Guarded, ByToken) {
     EXPECT_LE(audit.size(), 5 + 6 * static_cast<std::size_t>(seconds));
     // The refused calls do not hide an allowed one.
     const CallOptions for_last = with("Bearer alice-0123456789abc");
-    AWAIT(last, client.call<write_item>(for_last));
+    auto last = co_await client.call<write_item>(for_last);
     EXPECT_OK(last);
     EXPECT_TRUE(audit.back().starts_with("allowed " + std::string(method_name<write_item>))) << audit.back();
   });
@@ -241,9 +240,9 @@ TEST_F(Guarded, ByToken) {
 
 TEST_F(Guarded, ByProcess) {
   run("unix:@hawser-guarded-" + std::to_string(getpid()), [](Client& client) -> Task<void> {
-    AWAIT(read, client.call<read_item>());
+    auto read = co_await client.call<read_item>();
     EXPECT_OK(read);
-    AWAIT(written, client.call<write_item>());
+    auto written = co_await client.call<write_item>();
     EXPECT_ERROR(written, permission_denied, "unix uid " + std::to_string(geteuid()));
   });
 }

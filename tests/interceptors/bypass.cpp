@@ -35,7 +35,7 @@ std::string denied_blocking(std::string text) {
 Task<Result<std::uint64_t>> open_stream(Context&, Reader<std::uint64_t> reader) {
   std::uint64_t total = 0;
   for (;;) {
-    AWAIT(item, reader.next());
+    auto item = co_await reader.next();
     if (!item) co_return std::unexpected(item.error());
     if (!*item) co_return total;
     total += **item;
@@ -43,8 +43,8 @@ Task<Result<std::uint64_t>> open_stream(Context&, Reader<std::uint64_t> reader) 
 }
 Task<Result<std::uint64_t>> denied_stream(Context&, Reader<std::uint64_t> reader, Writer<std::uint64_t> writer) {
   ++denied_run;
-  AWAIT(written, writer.write(1));
-  AWAIT(item, reader.next());
+  auto written = co_await writer.write(1);
+  auto item = co_await reader.next();
   co_return item && *item ? **item : 0;
 }
 std::string who(Context& context) { return context.identity().text(); }
@@ -145,29 +145,29 @@ TEST_F(RulesAttacked, NoCallOfAClientReachesADeniedMethod) {
   sync_wait([](std::string address) -> Task<void> {
     for (const char* const transport : {"stream", "shm"}) {
       Client client({.transports = {.required = transport}});
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
       const bool nobody = std::string_view(transport) == "stream";
       // A token that no authenticator accepts is no identity.
       const CallOptions with{.metadata = {{"authorization", "Bearer x"}, {"identity", "root"}}, .idempotent = true};
-      AWAIT(denied, client.call<denied_call>(with, std::string("a")));
+      auto denied = co_await client.call<denied_call>(with, std::string("a"));
       EXPECT_FALSE(denied);
-      AWAIT(blocking, client.call<denied_blocking>(std::string("a")));
+      auto blocking = co_await client.call<denied_blocking>(std::string("a"));
       EXPECT_FALSE(blocking);
-      AWAIT(stream, client.open<denied_stream>());
+      auto stream = co_await client.open<denied_stream>();
       if (stream) {
-        AWAIT(outcome, stream->finish());
+        auto outcome = co_await stream->finish();
         EXPECT_FALSE(outcome);
       }
-      AWAIT(opened, client.call<open_call>(std::string("a")));
+      auto opened = co_await client.call<open_call>(std::string("a"));
       EXPECT_OK(opened);
       // The methods of the server itself are denied as well, as no rule allows them.
-      AWAIT(names, client.call<schema::list>(std::string_view()));
+      auto names = co_await client.call<schema::list>(std::string_view());
       EXPECT_FALSE(names);
-      AWAIT(description, client.call<schema::describe>(std::string_view(method_name<denied_call>)));
+      auto description = co_await client.call<schema::describe>(std::string_view(method_name<denied_call>));
       EXPECT_FALSE(description);
       // Over TCP, the process is known while shared memory carries the connection only.
-      AWAIT(caller, client.call<who>());
+      auto caller = co_await client.call<who>();
       EXPECT_EQ(caller.has_value(), !nobody);
       EXPECT_EQ(denied.error().code, nobody ? ErrorCode::unauthenticated : ErrorCode::permission_denied);
     }
@@ -186,11 +186,11 @@ TEST_F(RulesAttacked, AUnixSocketNamesTheProcessOverEveryTransport) {
   sync_wait([](std::string address) -> Task<void> {
     for (const char* const transport : {"stream", "shm", "stream"}) {
       Client client({.transports = {.required = transport}});
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
-      AWAIT(caller, client.call<who>());
+      auto caller = co_await client.call<who>();
       EXPECT_OK(caller);
-      AWAIT(denied, client.call<denied_call>(std::string("a")));
+      auto denied = co_await client.call<denied_call>(std::string("a"));
       EXPECT_ERROR(denied, permission_denied, "unix uid");
     }
   }(server->address()));

@@ -38,19 +38,18 @@ Result<int> flaky() {
 }
 Task<Result<std::string>> never(Context& context) {
   ++runs;
-  auto pause = context.loop().sleep(1h, context.token());
-  const Result<void> slept = co_await std::move(pause);
+  const Result<void> slept = co_await context.loop().sleep(1h, context.token());
   if (!slept) co_return std::unexpected(slept.error());
   co_return "late";
 }
 Task<Result<std::uint64_t>> add(Context&, Reader<std::uint64_t> reader, Writer<std::uint64_t> writer) {
   std::uint64_t total = 0;
   for (;;) {
-    AWAIT(item, reader.next());
+    auto item = co_await reader.next();
     if (!item) co_return std::unexpected(item.error());
     if (!*item) break;
     total += **item;
-    AWAIT(written, writer.write(total));
+    auto written = co_await writer.write(total);
     if (!written) co_return std::unexpected(written.error());
   }
   co_return total;
@@ -71,12 +70,12 @@ class ClientInterceptors : public ::testing::Test {
     options.transports.required = "stream";
     loop.run([](Loop& here, Server& on, ClientOptions with, Body& use) -> Task<void> {
       Client client(here, std::move(with));
-      AWAIT(connected, client.connect(on.address()));
+      auto connected = co_await client.connect(on.address());
       REQUIRE_OK(connected);
-      auto using_it = use(client);
-      co_await std::move(using_it);
+      co_await use(client);
       // A cancelled call keeps its place until the server has answered.
-      AWAIT(idle, eventually(here, [&] { return client.calls_in_flight() + on.counters().calls_in_flight == 0; }));
+      auto idle =
+          co_await eventually(here, [&] { return client.calls_in_flight() + on.counters().calls_in_flight == 0; });
       EXPECT_TRUE(idle);
     }(loop, server, std::move(options), body));
   }
@@ -88,10 +87,9 @@ class ClientInterceptors : public ::testing::Test {
   void use_retries() {
     add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
       for (;;) {
-        AWAIT(outcome, next());
+        auto outcome = co_await next();
         if (outcome || !call.may_repeat() || call.attempts() == 3) co_return outcome;
-        auto pause = call.loop().sleep(1ms);
-        co_await pause;
+        co_await call.loop().sleep(1ms);
       }
     });
   }
@@ -111,7 +109,7 @@ TEST_F(ClientInterceptors, RunInOrderAndSeeTheCall) {
       EXPECT_TRUE(call.deadline());
       EXPECT_FALSE(call.streams());
       EXPECT_EQ(call.attempts(), 0U);
-      AWAIT(outcome, next());
+      auto outcome = co_await next();
       EXPECT_EQ(call.attempts(), 1U);
       seen.push_back(std::string(outcome ? ">" : "!") + name + " " + std::to_string(call.reply_bytes()) + " " +
                      std::string(call.reply_metadata().find("from").value_or("")));
@@ -119,7 +117,7 @@ TEST_F(ClientInterceptors, RunInOrderAndSeeTheCall) {
     });
   }
   run([this](Client& client) -> Task<void> {
-    AWAIT(reply, client.call<greet>("hi").reply());
+    auto reply = co_await client.call<greet>("hi").reply();
     REQUIRE_OK(reply);
     EXPECT_EQ(**reply, "hi!");
     EXPECT_EQ(reply->metadata().find("from"), "handler");
@@ -128,7 +126,7 @@ TEST_F(ClientInterceptors, RunInOrderAndSeeTheCall) {
                                               ">b 7 handler", ">a 7 handler"}));
     failures_left = 1;
     failure = ErrorCode::application;
-    AWAIT(failed, client.call<flaky>());
+    auto failed = co_await client.call<flaky>();
     EXPECT_ERROR(failed, application, "try again");
     EXPECT_EQ(seen.back(), "!a 0 ");
     // Later ones run within those that were there.
@@ -137,7 +135,7 @@ TEST_F(ClientInterceptors, RunInOrderAndSeeTheCall) {
       co_return co_await next();
     });
     seen.clear();
-    AWAIT(again, client.call<greet>("hi"));
+    auto again = co_await client.call<greet>("hi");
     EXPECT_OK(again);
     REQUIRE(seen.size() == 5);
     EXPECT_EQ(seen[2], "c");
@@ -155,14 +153,14 @@ TEST_F(ClientInterceptors, ChangeMetadata) {
   });
   run([](Client& client) -> Task<void> {
     const CallOptions some{.metadata = {{"secret", "s"}, {"kept", "k"}}};
-    AWAIT(reply, client.call<greet>(some, "hi"));
+    auto reply = co_await client.call<greet>(some, "hi");
     EXPECT_EQ(reply, "hi!you");
     client.use([](OutgoingCall& call, Next next) -> Task<Result<void>> {
       call.set_metadata(std::string(256, 'k'), "v");
       co_return co_await next();
     });
     const CallOptions other{.metadata = {{"secret", "s"}, {"kept", "k"}}};
-    AWAIT(refused, client.call<greet>(other, "hi"));
+    auto refused = co_await client.call<greet>(other, "hi");
     EXPECT_ERROR(refused, limit_exceeded, "metadata");
   });
 }
@@ -171,11 +169,11 @@ TEST_F(ClientInterceptors, RefuseWithTheirOwnError) {
   add_interceptor(
       [](OutgoingCall&, Next) -> Task<Result<void>> { co_return fail(ErrorCode::permission_denied, "not you"); });
   run([](Client& client) -> Task<void> {
-    AWAIT(denied, client.call<flaky>());
+    auto denied = co_await client.call<flaky>();
     EXPECT_ERROR(denied, permission_denied, "not you");
-    AWAIT(sent, client.send_request<flaky>());
+    auto sent = co_await client.send_request<flaky>();
     EXPECT_ERROR(sent, permission_denied, "not you");
-    AWAIT(opened, client.open<add>());
+    auto opened = co_await client.open<add>();
     EXPECT_ERROR(opened, permission_denied, "not you");
     EXPECT_EQ(runs, 0);
   });
@@ -185,11 +183,11 @@ TEST_F(ClientInterceptors, RepeatWhatWasNotExecuted) {
   use_retries();
   run([](Client& client) -> Task<void> {
     failures_left = 2;
-    AWAIT(value, client.call<flaky>());
+    auto value = co_await client.call<flaky>();
     EXPECT_EQ(value, 3);
     failures_left = 3;
     runs = 0;
-    AWAIT(thrice, client.call<flaky>());
+    auto thrice = co_await client.call<flaky>();
     EXPECT_ERROR(thrice, overloaded, "try again");
     EXPECT_EQ(runs, 3);
   });
@@ -202,7 +200,7 @@ TEST_F(ClientInterceptors, RunOnceACallBeforeTheOneThatRepeatsItAndForEachAttemp
   const auto counts = [&](int& number) {
     add_interceptor([&number](OutgoingCall&, Next next) -> Task<Result<void>> {
       ++number;
-      AWAIT(outcome, next());
+      auto outcome = co_await next();
       co_return outcome;
     });
   };
@@ -211,7 +209,7 @@ TEST_F(ClientInterceptors, RunOnceACallBeforeTheOneThatRepeatsItAndForEachAttemp
   counts(inner);
   run([&](Client& client) -> Task<void> {
     failures_left = 2;
-    AWAIT(third, client.call<flaky>());
+    auto third = co_await client.call<flaky>();
     EXPECT_EQ(third, 3);
     EXPECT_EQ(outer, 1);
     EXPECT_EQ(inner, 3);
@@ -220,7 +218,7 @@ TEST_F(ClientInterceptors, RunOnceACallBeforeTheOneThatRepeatsItAndForEachAttemp
     RetryPolicy policy;
     policy.backoff_first = 1ms;
     Retrying retrying(client, policy);
-    AWAIT(later, retrying.call<flaky>());
+    auto later = co_await retrying.call<flaky>();
     EXPECT_EQ(later, 8);
     EXPECT_EQ(outer, 1 + 2);
     EXPECT_EQ(inner, 3 + 5);
@@ -230,24 +228,24 @@ TEST_F(ClientInterceptors, RunOnceACallBeforeTheOneThatRepeatsItAndForEachAttemp
 TEST_F(ClientInterceptors, RepeatExecutedCallsOnlyIfTheyAreIdempotent) {
   add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
     // It does not ask may_repeat(): a second next() returns the outcome of the first one.
-    AWAIT(first, next());
-    AWAIT(second, next());
+    auto first = co_await next();
+    auto second = co_await next();
     EXPECT_EQ(first.has_value(), second.has_value() && !call.idempotent());
     co_return second;
   });
   run([](Client& client) -> Task<void> {
     failure = ErrorCode::application;
     failures_left = 1;
-    AWAIT(once, client.call<flaky>());
+    auto once = co_await client.call<flaky>();
     EXPECT_ERROR(once, application, "try again");
     EXPECT_EQ(runs, 1);
-    AWAIT(value, client.call<flaky>());
+    auto value = co_await client.call<flaky>();
     EXPECT_EQ(value, 2);
     EXPECT_EQ(runs, 2);
 
     failures_left = 1;
     const CallOptions harmless{.idempotent = true};
-    AWAIT(twice, client.call<flaky>(harmless));
+    auto twice = co_await client.call<flaky>(harmless);
     EXPECT_EQ(twice, 4);
   });
 }
@@ -255,17 +253,17 @@ TEST_F(ClientInterceptors, RepeatExecutedCallsOnlyIfTheyAreIdempotent) {
 TEST_F(ClientInterceptors, DoNotRepeatRequestsWhoseArgumentsMayBeGone) {
   add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
     EXPECT_TRUE(call.may_repeat());
-    AWAIT(first, next());
+    auto first = co_await next();
     EXPECT_FALSE(call.may_repeat());
-    AWAIT(second, next());
+    auto second = co_await next();
     EXPECT_EQ(first, second);
     co_return second;
   });
   run([](Client& client) -> Task<void> {
     failures_left = 1;
-    AWAIT(sent, client.send_request<flaky>());
+    auto sent = co_await client.send_request<flaky>();
     REQUIRE_OK(sent);
-    AWAIT(value, std::move(*sent));
+    auto value = co_await std::move(*sent);
     EXPECT_ERROR(value, overloaded, "try again");
     EXPECT_EQ(runs, 1);
   });
@@ -273,15 +271,15 @@ TEST_F(ClientInterceptors, DoNotRepeatRequestsWhoseArgumentsMayBeGone) {
 
 TEST_F(ClientInterceptors, ErrorsAfterTheReplyDoNotClaimThatNothingRan) {
   add_interceptor([](OutgoingCall&, Next next) -> Task<Result<void>> {
-    AWAIT(outcome, next());
+    auto outcome = co_await next();
     if (outcome) co_return fail(ErrorCode::unavailable, "too late");
     co_return Result<void>{};  // There is no result: the error of the call is returned.
   });
   run([](Client& client) -> Task<void> {
-    AWAIT(late, client.call<flaky>());
+    auto late = co_await client.call<flaky>();
     EXPECT_ERROR(late, application, "too late");
     failures_left = 1;
-    AWAIT(failed, client.call<flaky>());
+    auto failed = co_await client.call<flaky>();
     EXPECT_ERROR(failed, overloaded, "try again");
   });
 }
@@ -296,16 +294,16 @@ TEST_F(ClientInterceptors, MistakesAreErrors) {
     co_return fail(ErrorCode::unavailable, "kept");
   });
   run([&](Client& client) -> Task<void> {
-    AWAIT(success, client.call<flaky>());
+    auto success = co_await client.call<flaky>();
     EXPECT_ERROR(success, internal, "without a call of next()");
     way = 1;
-    AWAIT(thrown, client.call<flaky>());
+    auto thrown = co_await client.call<flaky>();
     EXPECT_ERROR(thrown, internal, "an interceptor threw");
     way = 2;
-    AWAIT(refused, client.call<flaky>());
+    auto refused = co_await client.call<flaky>();
     EXPECT_ERROR(refused, unavailable, "kept");
     REQUIRE(kept);
-    AWAIT(after, (*kept)());
+    auto after = co_await (*kept)();
     EXPECT_ERROR(after, internal, "after its call had ended");
     EXPECT_EQ(runs, 0);
   });
@@ -314,8 +312,7 @@ TEST_F(ClientInterceptors, MistakesAreErrors) {
 TEST_F(ClientInterceptors, LargeArgumentsStayUntilTheRequestIsSent) {
   // The request leaves long after send_request() began.
   add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
-    auto pause = call.loop().sleep(2ms);
-    co_await pause;
+    co_await call.loop().sleep(2ms);
     co_return co_await next();
   });
   run([](Client& client) -> Task<void> {
@@ -323,15 +320,15 @@ TEST_F(ClientInterceptors, LargeArgumentsStayUntilTheRequestIsSent) {
     const std::string expected = text_of(3 << 20);
     {
       const std::string text = expected;
-      AWAIT(sent, client.send_request<same>(text));
+      auto sent = co_await client.send_request<same>(text);
       REQUIRE_OK(sent);
       pending.emplace(std::move(*sent));
     }
-    AWAIT(reply, std::move(*pending));
+    auto reply = co_await std::move(*pending);
     REQUIRE_OK(reply);
     EXPECT_EQ(*reply, expected);
     std::string memory(expected.size(), '\0');
-    AWAIT(placed, client.call<same>(expected).into(std::as_writable_bytes(std::span(memory))));
+    auto placed = co_await client.call<same>(expected).into(std::as_writable_bytes(std::span(memory)));
     REQUIRE_OK(placed);
     EXPECT_EQ(memory, expected);
   });
@@ -341,29 +338,29 @@ TEST_F(ClientInterceptors, SurroundStreams) {
   add_interceptor([this](OutgoingCall& call, Next next) -> Task<Result<void>> {
     EXPECT_TRUE(call.streams());
     EXPECT_FALSE(call.deadline());
-    AWAIT(outcome, next());
+    auto outcome = co_await next();
     EXPECT_FALSE(call.may_repeat());
     seen.push_back(outcome ? "ok" : "failed");
     co_return outcome;
   });
   run([this](Client& client) -> Task<void> {
-    AWAIT(stream, client.open<add>());
+    auto stream = co_await client.open<add>();
     REQUIRE_OK(stream);
     auto writer = stream->writer();
     auto reader = stream->reader();
     for (std::uint64_t i = 1; i <= 3; ++i) {
-      AWAIT(written, writer.write(i));
+      auto written = co_await writer.write(i);
       REQUIRE_OK(written);
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       REQUIRE_OK(item);
       EXPECT_EQ(*item, i * (i + 1) / 2);
     }
     EXPECT_TRUE(seen.empty());
-    AWAIT(total, stream->finish());
+    auto total = co_await stream->finish();
     EXPECT_EQ(total, 6U);
     EXPECT_EQ(seen, std::vector<std::string>{"ok"});
     // A stream that is dropped cancels its call.
-    AWAIT(dropped, client.open<add>());
+    auto dropped = co_await client.open<add>();
     REQUIRE_OK(dropped);
   });
   EXPECT_EQ(seen.size(), 1U);  // The interceptor of the dropped call was destroyed where it waited.
@@ -371,16 +368,16 @@ TEST_F(ClientInterceptors, SurroundStreams) {
 
 TEST_F(ClientInterceptors, SeeADeadlineThatPassesDuringTheRequest) {
   add_interceptor([this](OutgoingCall&, Next next) -> Task<Result<void>> {
-    AWAIT(outcome, next());
+    auto outcome = co_await next();
     seen.push_back(outcome ? "ok" : std::string(to_string(outcome.error().code)));
     // Nothing is sent for a caller that does not wait.
-    AWAIT(again, next());
+    auto again = co_await next();
     EXPECT_ERROR(again, deadline_exceeded, "");
     co_return outcome;
   });
   run([](Client& client) -> Task<void> {
     const CallOptions brief{.timeout = 20ms, .idempotent = true};
-    AWAIT(reply, client.call<never>(brief));
+    auto reply = co_await client.call<never>(brief);
     EXPECT_ERROR(reply, deadline_exceeded, "");
   });
   EXPECT_EQ(seen, std::vector<std::string>{std::string(to_string(ErrorCode::deadline_exceeded))});
@@ -390,7 +387,7 @@ TEST_F(ClientInterceptors, SeeADeadlineThatPassesDuringTheRequest) {
 TEST_F(ClientInterceptors, SeeDeadlinesThatPassWhileTheLoopIsBlocked) {
   constexpr std::size_t calls = 200;
   add_interceptor([this](OutgoingCall&, Next next) -> Task<Result<void>> {
-    AWAIT(outcome, next());
+    auto outcome = co_await next();
     seen.push_back(outcome ? "ok" : std::string(to_string(outcome.error().code)));
     co_return outcome;
   });
@@ -399,15 +396,13 @@ TEST_F(ClientInterceptors, SeeDeadlinesThatPassWhileTheLoopIsBlocked) {
     for (std::size_t i = 0; i < calls; ++i) {
       scope.spawn([](Client& by, Duration timeout) -> Task<void> {
         const CallOptions brief{.timeout = timeout, .idempotent = true};
-        AWAIT(reply, by.call<never>(brief));
+        auto reply = co_await by.call<never>(brief);
         EXPECT_ERROR(reply, deadline_exceeded, "");
       }(client, 100ms + i * 500us));
     }
-    auto pause = Loop::current()->sleep(50ms);
-    co_await pause;
+    co_await Loop::current()->sleep(50ms);
     std::this_thread::sleep_for(300ms);
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
   });
   EXPECT_EQ(seen, std::vector<std::string>(calls, std::string(to_string(ErrorCode::deadline_exceeded))));
 }
@@ -423,25 +418,24 @@ TEST_F(ClientInterceptors, AreDestroyedWhereTheyWaitWhenTheCallerStops) {
   int ended = 0;
   add_interceptor([&ended](OutgoingCall& call, Next next) -> Task<Result<void>> {
     const Ended ending(ended);
-    auto pause = call.loop().sleep(1h);
-    co_await pause;
+    co_await call.loop().sleep(1h);
     co_return co_await next();
   });
   run([&ended](Client& client) -> Task<void> {
     const CallOptions brief{.timeout = 20ms};
-    AWAIT(reply, client.call<flaky>(brief));
+    auto reply = co_await client.call<flaky>(brief);
     EXPECT_ERROR(reply, deadline_exceeded, "");
     EXPECT_EQ(ended, 1);
     std::stop_source stop;
     stop.request_stop();
     const CallOptions stopped{.token = stop.get_token()};
-    AWAIT(cancelled, client.call<flaky>(stopped));
+    auto cancelled = co_await client.call<flaky>(stopped);
     EXPECT_ERROR(cancelled, cancelled, "");
     EXPECT_EQ(ended, 2);
     {
       Scope scope;
       scope.spawn([](Client& on) -> Task<void> {
-        AWAIT(dropped, on.send_request<flaky>());
+        auto dropped = co_await on.send_request<flaky>();
         ADD_FAILURE() << "the call has ended";
       }(client));
       EXPECT_EQ(client.calls_in_flight(), 1U);
@@ -456,21 +450,21 @@ TEST_F(ClientInterceptors, MayDestroyTheTaskOfNext) {
     {
       Scope attempt;
       attempt.spawn([](Next rest) -> Task<void> {
-        AWAIT(outcome, rest());
+        auto outcome = co_await rest();
         ADD_FAILURE() << "the attempt has ended: " << error_of(outcome);
       }(next));
-      AWAIT(served, eventually(call.loop(), [] { return runs == 1; }));
+      auto served = co_await eventually(call.loop(), [] { return runs == 1; });
       EXPECT_TRUE(served);
-      AWAIT(beside, next());
+      auto beside = co_await next();
       EXPECT_ERROR(beside, internal, "at the same time");
     }
     EXPECT_FALSE(call.may_repeat());
-    AWAIT(again, next());
+    auto again = co_await next();
     EXPECT_ERROR(again, outcome_unknown, "not sent again");
     co_return again;
   });
   run([](Client& client) -> Task<void> {
-    AWAIT(once, client.call<never>());
+    auto once = co_await client.call<never>();
     EXPECT_ERROR(once, outcome_unknown, "not sent again");
     EXPECT_EQ(runs, 1);
   });
@@ -482,30 +476,28 @@ TEST_F(ClientInterceptors, EndWithTheirClient) {
     client.emplace(loop, ClientOptions{});
     client->use([](OutgoingCall& call, Next next) -> Task<Result<void>> {
       if (call.find_metadata("wait")) {
-        auto pause = call.loop().sleep(1h);
-        co_await pause;
+        co_await call.loop().sleep(1h);
       }
       co_return co_await next();
     });
-    AWAIT(connected, client->connect(first.address()));
+    auto connected = co_await client->connect(first.address());
     REQUIRE_OK(connected);
     Scope scope;
     std::vector<Result<std::string>> outcomes;
     scope.spawn([](Client& on, std::vector<Result<std::string>>& to) -> Task<void> {
       const CallOptions waits{.metadata = {{"wait", "yes"}}};
-      AWAIT(reply, on.call<greet>(waits, "x"));
+      auto reply = co_await on.call<greet>(waits, "x");
       to.push_back(reply);
     }(*client, outcomes));
     scope.spawn([](Client& on, std::vector<Result<std::string>>& to) -> Task<void> {
-      AWAIT(reply, on.call<never>());
+      auto reply = co_await on.call<never>();
       to.push_back(reply);
     }(*client, outcomes));
     EXPECT_EQ(client->calls_in_flight(), 2U);
-    AWAIT(served, eventually(loop, [] { return runs == 1; }));
+    auto served = co_await eventually(loop, [] { return runs == 1; });
     EXPECT_TRUE(served);
     client.reset();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     REQUIRE(outcomes.size() == 2);
     EXPECT_FALSE(outcomes[0]);
     EXPECT_FALSE(outcomes[1]);
@@ -515,8 +507,7 @@ TEST_F(ClientInterceptors, EndWithTheirClient) {
 TEST_F(ClientInterceptors, CallsThatWaitAreBounded) {
   options.calls_in_flight_max = 2;
   add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
-    auto pause = call.loop().sleep(20ms);
-    co_await pause;
+    co_await call.loop().sleep(20ms);
     co_return co_await next();
   });
   run([](Client& client) -> Task<void> {
@@ -524,12 +515,11 @@ TEST_F(ClientInterceptors, CallsThatWaitAreBounded) {
     Scope scope;
     for (int i = 0; i < 3; ++i) {
       scope.spawn([](Client& on, std::vector<Result<int>>& to) -> Task<void> {
-        AWAIT(value, on.call<flaky>());
+        auto value = co_await on.call<flaky>();
         to.push_back(value);
       }(client, outcomes));
     }
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     REQUIRE(outcomes.size() == 3);
     EXPECT_ERROR(outcomes[0], overloaded, "2 calls (calls_in_flight_max)");
     EXPECT_OK(outcomes[1]);
@@ -549,7 +539,7 @@ TEST_F(ClientInterceptors, OfAPoolAndOfABlockingClient) {
       }));
   loop.run([](Loop& here, std::string address, PoolOptions with) -> Task<void> {
     const auto pool = ClientPool::create(here, std::move(address), std::move(with));
-    AWAIT(reply, pool->call<greet>(std::string("hi")));
+    auto reply = co_await pool->call<greet>(std::string("hi"));
     EXPECT_EQ(reply, "hi!pool");
   }(loop, own.address(), pool_options));
   BlockingOptions blocking;

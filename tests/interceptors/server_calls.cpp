@@ -32,15 +32,13 @@ std::string shout(Context& context, std::string_view text) {
 }
 std::string_view mirror(std::string_view text) { return text; }
 Task<std::string> mirror_later(Context& context, std::string text) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
+  co_await context.loop().sleep(1ms);
   co_return text;
 }
 Task<Result<std::string>> wait_for_ever(Context& context, std::string) {
   ++handlers_run;
   const Ends ends;
-  auto pause = context.loop().sleep(1h, context.token());
-  const Result<void> slept = co_await std::move(pause);
+  const Result<void> slept = co_await context.loop().sleep(1h, context.token());
   if (!slept) co_return std::unexpected(slept.error());
   co_return "late";
 }
@@ -53,11 +51,11 @@ int blocks() {
 Task<Result<std::uint64_t>> sum(Context&, Reader<std::uint64_t> reader, Writer<std::uint64_t> writer) {
   std::uint64_t total = 0;
   for (;;) {
-    AWAIT(item, reader.next());
+    auto item = co_await reader.next();
     if (!item) co_return std::unexpected(item.error());
     if (!*item) break;
     total += **item;
-    AWAIT(written, writer.write(total));
+    auto written = co_await writer.write(total);
     if (!written) co_return std::unexpected(written.error());
   }
   co_return total;
@@ -75,10 +73,9 @@ class Intercepted : public ::testing::Test {
     ASSERT_TRUE(server.start());
     loop.run([](Loop& here, Server& on, Body& use) -> Task<void> {
       Client client(here, {.transports = {.required = "stream"}});
-      AWAIT(connected, client.connect(on.address()));
+      auto connected = co_await client.connect(on.address());
       REQUIRE_OK(connected);
-      auto using_it = use(client);
-      co_await std::move(using_it);
+      co_await use(client);
       EXPECT_EQ(on.counters().calls_in_flight, 0U);
     }(loop, server, body));
   }
@@ -97,14 +94,14 @@ TEST_F(Intercepted, RunInOrderAndSeeTheCall) {
       EXPECT_TRUE(call.deadline());
       EXPECT_FALSE(call.streams());
       EXPECT_FALSE(call.identity());
-      AWAIT(outcome, next());
+      auto outcome = co_await next();
       seen.push_back(std::string(outcome ? ">" : "!") + name + " " + std::to_string(call.reply_bytes()));
       co_return outcome;
     });
   }
   run([this](Client& client) -> Task<void> {
     const CallOptions for_reply{.timeout = patience};
-    AWAIT(reply, client.call<shout>(for_reply, "hi").reply());
+    auto reply = co_await client.call<shout>(for_reply, "hi").reply();
     REQUIRE_OK(reply);
     EXPECT_EQ(**reply, "hi! nobody");
     EXPECT_EQ(reply->metadata().find("from"), "handler");
@@ -112,10 +109,10 @@ TEST_F(Intercepted, RunInOrderAndSeeTheCall) {
               (std::vector<std::string>{"<a " + std::string(method_name<shout>) + " hawser 6 0",
                                         "<b " + std::string(method_name<shout>) + " hawser 6 0", ">b 14", ">a 14"}));
     const CallOptions for_failed{.timeout = patience};
-    AWAIT(failed, client.call<fails>(for_failed));
+    auto failed = co_await client.call<fails>(for_failed);
     EXPECT_ERROR(failed, application, "it failed");
     const CallOptions for_thrown{.timeout = patience};
-    AWAIT(thrown, client.call<throws>(for_thrown));
+    auto thrown = co_await client.call<throws>(for_thrown);
     EXPECT_ERROR(thrown, internal, "the handler threw");
     EXPECT_EQ(seen.back(), "!a 0");
   });
@@ -148,7 +145,7 @@ TEST_F(Intercepted, ChangeMetadataAndIdentity) {
   });
   run([](Client& client) -> Task<void> {
     const CallOptions options{.metadata = {{"secret", "s"}, {"kept", "k"}}};
-    AWAIT(reply, client.call<shout>(options, "hi").reply());
+    auto reply = co_await client.call<shout>(options, "hi").reply();
     REQUIRE_OK(reply);
     EXPECT_EQ(**reply, "hi!you token alice");
     EXPECT_EQ(reply->metadata().find("via"), "interceptor");
@@ -160,14 +157,14 @@ TEST_F(Intercepted, RefuseWithTheirOwnError) {
   ErrorCode code = ErrorCode::permission_denied;
   server.use([&code](IncomingCall&, Next) -> Task<Result<void>> { co_return fail(code, "not you"); });
   run([&code](Client& client) -> Task<void> {
-    AWAIT(denied, client.call<shout>("hi"));
+    auto denied = co_await client.call<shout>("hi");
     EXPECT_ERROR(denied, permission_denied, "not you");
     code = ErrorCode::unavailable;  // The handler has not run, so this is true.
-    AWAIT(unavailable, client.call<mirror_later>("hi"));
+    auto unavailable = co_await client.call<mirror_later>("hi");
     EXPECT_ERROR(unavailable, unavailable, "not you");
-    AWAIT(stream, client.open<sum>());
+    auto stream = co_await client.open<sum>();
     REQUIRE_OK(stream);
-    AWAIT(finished, stream->finish());
+    auto finished = co_await stream->finish();
     EXPECT_ERROR(finished, unavailable, "not you");
     EXPECT_EQ(handlers_run, 0);
   });
@@ -175,17 +172,17 @@ TEST_F(Intercepted, RefuseWithTheirOwnError) {
 
 TEST_F(Intercepted, ErrorsAfterTheHandlerDoNotClaimThatNothingRan) {
   server.use([](IncomingCall&, Next next) -> Task<Result<void>> {
-    AWAIT(outcome, next());
+    auto outcome = co_await next();
     if (outcome) co_return fail(ErrorCode::unavailable, "too late");
     co_return Result<void>{};  // There is no result to send: the handler's error is.
   });
   run([](Client& client) -> Task<void> {
-    AWAIT(late, client.call<shout>("hi"));
+    auto late = co_await client.call<shout>("hi");
     EXPECT_ERROR(late, application, "too late");
     const std::string text_large = text_of(1 << 20);
-    AWAIT(large, client.call<mirror>(text_large));
+    auto large = co_await client.call<mirror>(text_large);
     EXPECT_ERROR(large, application, "too late");
-    AWAIT(failed, client.call<fails>());
+    auto failed = co_await client.call<fails>();
     EXPECT_ERROR(failed, application, "it failed");
   });
 }
@@ -197,7 +194,7 @@ TEST_F(Intercepted, MistakesAreErrors) {
     switch (way) {
       case 0: co_return Result<void>{};
       case 1: {
-        AWAIT(first, next());
+        auto first = co_await next();
         EXPECT_OK(first);
         co_return co_await next();
       }
@@ -209,41 +206,40 @@ TEST_F(Intercepted, MistakesAreErrors) {
     }
   });
   run([&](Client& client) -> Task<void> {
-    AWAIT(none, client.call<shout>("hi"));
+    auto none = co_await client.call<shout>("hi");
     EXPECT_ERROR(none, internal, "without a call of next()");
     way = 1;
-    AWAIT(twice, client.call<shout>("hi"));
+    auto twice = co_await client.call<shout>("hi");
     EXPECT_ERROR(twice, internal, "called next() twice");
     EXPECT_EQ(handlers_run, 1);
     way = 2;
-    AWAIT(thrown, client.call<shout>("hi"));
+    auto thrown = co_await client.call<shout>("hi");
     EXPECT_ERROR(thrown, internal, "an interceptor threw an exception");
     way = 3;
-    AWAIT(good, client.call<shout>("hi"));
+    auto good = co_await client.call<shout>("hi");
     EXPECT_OK(good);
     REQUIRE(kept);
-    AWAIT(late, (*kept)());
+    auto late = co_await (*kept)();
     EXPECT_ERROR(late, internal, "after its call had ended");
   });
 }
 
 TEST_F(Intercepted, RepliesOfAllSizesAndKindsPass) {
   server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
-    auto pause = call.loop().sleep(1ms);
-    co_await pause;
+    co_await call.loop().sleep(1ms);
     co_return co_await next();
   });
   run([](Client& client) -> Task<void> {
     for (const std::size_t size : {0UZ, 100UZ, 4097UZ, 9000UZ, 100'000UZ, 3'000'000UZ}) {
       const std::string text = text_of(size);
-      AWAIT(at_once, client.call<mirror>(text));
+      auto at_once = co_await client.call<mirror>(text);
       REQUIRE_OK(at_once);
       EXPECT_TRUE(*at_once == text) << size;
-      AWAIT(later, client.call<mirror_later>(text));
+      auto later = co_await client.call<mirror_later>(text);
       REQUIRE_OK(later);
       EXPECT_TRUE(*later == text) << size;
     }
-    AWAIT(blocked, client.call<blocks>());
+    auto blocked = co_await client.call<blocks>();
     EXPECT_EQ(blocked, 5);
   });
 }
@@ -251,30 +247,30 @@ TEST_F(Intercepted, RepliesOfAllSizesAndKindsPass) {
 TEST_F(Intercepted, SurroundAWholeStream) {
   server.use([this](IncomingCall& call, Next next) -> Task<Result<void>> {
     EXPECT_TRUE(call.streams());
-    auto pause = call.loop().sleep(5ms);  // The caller's items come before the handler runs.
-    co_await pause;
-    AWAIT(outcome, next());
+    // The caller's items come before the handler runs.
+    co_await call.loop().sleep(5ms);
+    auto outcome = co_await next();
     seen.emplace_back("end");
     co_return outcome;
   });
   run([this](Client& client) -> Task<void> {
-    AWAIT(stream, client.open<sum>());
+    auto stream = co_await client.open<sum>();
     REQUIRE_OK(stream);
     auto writer = stream->writer();
     auto reader = stream->reader();
     std::uint64_t expected = 0;
     for (std::uint64_t i = 1; i <= 100; ++i) {
-      AWAIT(written, writer.write(i));
+      auto written = co_await writer.write(i);
       REQUIRE_OK(written);
     }
     for (std::uint64_t i = 1; i <= 100; ++i) {
-      AWAIT(item, reader.next());
+      auto item = co_await reader.next();
       REQUIRE_OK(item);
       expected += i;
       EXPECT_EQ(*item, expected);
     }
     EXPECT_TRUE(seen.empty());
-    AWAIT(total, stream->finish());
+    auto total = co_await stream->finish();
     EXPECT_EQ(total, expected);
     EXPECT_EQ(seen.size(), 1U);
   });
@@ -285,26 +281,24 @@ TEST_F(Intercepted, SurroundAWholeStream) {
 TEST_F(Intercepted, CancellationReachesAnInterceptorThatWaits) {
   bool stopped = false;
   server.use([&stopped](IncomingCall& call, Next next) -> Task<Result<void>> {
-    auto pause = call.loop().sleep(1h, call.token());
-    const Result<void> slept = co_await std::move(pause);
+    const Result<void> slept = co_await call.loop().sleep(1h, call.token());
     stopped = !slept;
-    AWAIT(outcome, next());  // The caller is gone: no handler runs.
+    auto outcome = co_await next();  // The caller is gone: no handler runs.
     EXPECT_ERROR(outcome, cancelled, "did not wait any more");
     co_return outcome;
   });
   run([&](Client& client) -> Task<void> {
     std::stop_source stop;
     auto cancel = [](Loop& on, std::stop_source source) -> Task<void> {
-      auto pause = on.sleep(2ms);
-      co_await pause;
+      co_await on.sleep(2ms);
       source.request_stop();
     };
     Scope scope;
     scope.spawn(cancel(loop, stop));
     const CallOptions for_reply{.token = stop.get_token()};
-    AWAIT(reply, client.call<shout>(for_reply, "hi"));
+    auto reply = co_await client.call<shout>(for_reply, "hi");
     EXPECT_ERROR(reply, cancelled, "");
-    AWAIT(done, eventually(loop, [&] { return stopped && server.counters().calls_in_flight == 0; }));
+    auto done = co_await eventually(loop, [&] { return stopped && server.counters().calls_in_flight == 0; });
     EXPECT_TRUE(done);
     EXPECT_EQ(handlers_run, 0);
   });
@@ -316,16 +310,17 @@ TEST_F(Intercepted, CancellationReachesTheHandlerThatAnInterceptorAwaits) {
     // After the handler has begun: a cancelled call whose request has not left runs no handler.
     std::stop_source stop;
     auto cancel = [](Loop& on, std::stop_source source) -> Task<void> {
-      AWAIT(began, eventually(on, [] { return handlers_run == 1; }));
+      auto began = co_await eventually(on, [] { return handlers_run == 1; });
       EXPECT_TRUE(began);
       source.request_stop();
     };
     Scope scope;
     scope.spawn(cancel(loop, stop));
     const CallOptions for_reply{.token = stop.get_token()};
-    AWAIT(reply, client.call<wait_for_ever>(for_reply, "hi"));
+    auto reply = co_await client.call<wait_for_ever>(for_reply, "hi");
     EXPECT_ERROR(reply, cancelled, "");
-    AWAIT(done, eventually(loop, [&] { return handlers_ended == 1 && server.counters().calls_in_flight == 0; }));
+    auto done =
+        co_await eventually(loop, [&] { return handlers_ended == 1 && server.counters().calls_in_flight == 0; });
     EXPECT_TRUE(done);
   });
 }
@@ -335,18 +330,17 @@ TEST_F(Intercepted, DestroyingNextEndsTheHandler) {
     {
       Scope scope;
       scope.spawn([](Next rest) -> Task<void> {
-        AWAIT(outcome, rest());
+        auto outcome = co_await rest();
         EXPECT_OK(outcome);
       }(next));
-      auto pause = call.loop().sleep(2ms);
-      co_await pause;
+      co_await call.loop().sleep(2ms);
       EXPECT_EQ(handlers_run, 1);
     }
     EXPECT_EQ(handlers_ended, 1);
     co_return fail(ErrorCode::deadline_exceeded, "the interceptor's patience has ended");
   });
   run([](Client& client) -> Task<void> {
-    AWAIT(reply, client.call<wait_for_ever>("hi"));
+    auto reply = co_await client.call<wait_for_ever>("hi");
     EXPECT_ERROR(reply, deadline_exceeded, "patience");
   });
 }
@@ -355,19 +349,17 @@ TEST_F(Intercepted, ATaskOfNextMayOutliveItsCall) {
   Scope scope;
   server.use([&scope](IncomingCall& call, Next next) -> Task<Result<void>> {
     scope.spawn([](Next rest) -> Task<void> {
-      AWAIT(outcome, rest());
+      auto outcome = co_await rest();
       EXPECT_ERROR(outcome, cancelled, "the call ended before its handler did");
     }(std::move(next)));
-    auto pause = call.loop().sleep(2ms);
-    co_await pause;
+    co_await call.loop().sleep(2ms);
     co_return Result<void>{};
   });
   run([&](Client& client) -> Task<void> {
     const CallOptions for_reply{.timeout = patience};
-    AWAIT(reply, client.call<wait_for_ever>(for_reply, "hi"));
+    auto reply = co_await client.call<wait_for_ever>(for_reply, "hi");
     EXPECT_ERROR(reply, internal, "before the handler had answered");
-    auto joined = scope.join();
-    co_await std::move(joined);
+    co_await scope.join();
     EXPECT_EQ(handlers_ended, 1);
   });
 }
@@ -375,9 +367,9 @@ TEST_F(Intercepted, ATaskOfNextMayOutliveItsCall) {
 TEST_F(Intercepted, NextDoesNothingOnceItsInterceptorHasEnded) {
   std::optional<Next> kept;
   server.use([&](IncomingCall&, Next next) -> Task<Result<void>> {
-    AWAIT(refused, next());
+    auto refused = co_await next();
     EXPECT_ERROR(refused, permission_denied, "");
-    AWAIT(late, (*kept)());
+    auto late = co_await (*kept)();
     EXPECT_ERROR(late, internal, "after its interceptor had ended");
     co_return refused;
   });
@@ -386,7 +378,7 @@ TEST_F(Intercepted, NextDoesNothingOnceItsInterceptorHasEnded) {
     co_return fail(ErrorCode::permission_denied, "no");
   });
   run([&](Client& client) -> Task<void> {
-    AWAIT(reply, client.call<shout>("hi"));
+    auto reply = co_await client.call<shout>("hi");
     EXPECT_ERROR(reply, permission_denied, "no");
     EXPECT_EQ(handlers_run, 0);
   });
@@ -399,35 +391,32 @@ TEST_F(Intercepted, HeldRepliesCountAsReceivedMemory) {
   Event held;
   Event done;
   server.use([&](IncomingCall& call, Next next) -> Task<Result<void>> {
-    AWAIT(outcome, next());
+    auto outcome = co_await next();
     if (call.reply_bytes() >= reply_bytes) {
       held.set();
-      auto waiting = done.wait();
-      co_await waiting;
+      co_await done.wait();
     }
     co_return outcome;
   });
   server.register_handler<made>();
   const auto kept = [&] { return rpc::Inspector::loops(server).at(0).receive_bytes; };
   run([&](Client& client) -> Task<void> {
-    AWAIT(sent, client.send_request<made>(reply_bytes));
+    auto sent = co_await client.send_request<made>(reply_bytes);
     REQUIRE_OK(sent);
-    auto holding = held.wait();
-    co_await holding;
+    co_await held.wait();
     EXPECT_GE(kept(), reply_bytes);
     done.set();
-    AWAIT(reply, std::move(*sent));
+    auto reply = co_await std::move(*sent);
     REQUIRE_OK(reply);
     EXPECT_TRUE(*reply == text_of(reply_bytes));
-    AWAIT(released, eventually(loop, [&] { return kept() < reply_bytes; }));
+    auto released = co_await eventually(loop, [&] { return kept() < reply_bytes; });
     EXPECT_TRUE(released);
   });
 }
 
 TEST_F(Intercepted, WaitingInterceptorsCountAsCalls) {
   server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
-    auto pause = call.loop().sleep(1h, call.token());
-    static_cast<void>(co_await std::move(pause));
+    static_cast<void>(co_await call.loop().sleep(1h, call.token()));
     co_return co_await next();
   });
   run([&](Client& client) -> Task<void> {
@@ -435,37 +424,36 @@ TEST_F(Intercepted, WaitingInterceptorsCountAsCalls) {
     std::vector<PendingCall<mirror>> calls;
     for (int i = 0; i < 8; ++i) {
       const CallOptions for_sent{.token = stop.get_token()};
-      AWAIT(sent, client.send_request<mirror>(for_sent, "hi"));
+      auto sent = co_await client.send_request<mirror>(for_sent, "hi");
       REQUIRE_OK(sent);
       calls.push_back(std::move(*sent));
     }
-    AWAIT(all, eventually(loop, [&] { return server.counters().calls_in_flight == 8; }));
+    auto all = co_await eventually(loop, [&] { return server.counters().calls_in_flight == 8; });
     EXPECT_TRUE(all);
-    AWAIT(ninth, client.call<mirror>("hi"));
+    auto ninth = co_await client.call<mirror>("hi");
     EXPECT_ERROR(ninth, overloaded, "");
     stop.request_stop();
     for (auto& call : calls) {
-      AWAIT(reply, std::move(call));
+      auto reply = co_await std::move(call);
       EXPECT_ERROR(reply, cancelled, "");
     }
-    AWAIT(none, eventually(loop, [&] { return server.counters().calls_in_flight == 0; }));
+    auto none = co_await eventually(loop, [&] { return server.counters().calls_in_flight == 0; });
     EXPECT_TRUE(none);
   });
 }
 
 TEST_F(Intercepted, LostConnectionsStopInterceptors) {
   server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
-    auto pause = call.loop().sleep(1h, call.token());
-    static_cast<void>(co_await std::move(pause));
+    static_cast<void>(co_await call.loop().sleep(1h, call.token()));
     co_return co_await next();
   });
   run([&](Client& client) -> Task<void> {
-    AWAIT(sent, client.send_request<mirror>("hi"));
+    auto sent = co_await client.send_request<mirror>("hi");
     REQUIRE_OK(sent);
-    AWAIT(began, eventually(loop, [&] { return server.counters().calls_in_flight == 1; }));
+    auto began = co_await eventually(loop, [&] { return server.counters().calls_in_flight == 1; });
     EXPECT_TRUE(began);
     client.close();
-    AWAIT(none, eventually(loop, [&] { return server.counters().connections_open == 0; }));
+    auto none = co_await eventually(loop, [&] { return server.counters().connections_open == 0; });
     EXPECT_TRUE(none);
   });
 }
@@ -481,27 +469,25 @@ TEST_F(Intercepted, AStopEndsInterceptorsThatIgnoreIt) {
     const Leaves leaves(seen);
     const bool after = call.metadata().find("after").has_value();
     if (after) {
-      AWAIT(outcome, next());
+      auto outcome = co_await next();
       EXPECT_OK(outcome);
     }
     seen.emplace_back("waits");
-    auto pause = call.loop().sleep(1h);
-    co_await pause;
+    co_await call.loop().sleep(1h);
     co_return co_await next();
   });
   run([&](Client& client) -> Task<void> {
     const CallOptions after{.metadata = {{"after", ""}}};
-    AWAIT(before, client.send_request<mirror>("hi"));
-    AWAIT(small, client.send_request<mirror>(after, "hi"));
+    auto before = co_await client.send_request<mirror>("hi");
+    auto small = co_await client.send_request<mirror>(after, "hi");
     const std::string text_large = text_of(100'000);
-    AWAIT(large, client.send_request<mirror>(after, text_large));
+    auto large = co_await client.send_request<mirror>(after, text_large);
     const std::string text_inside = text_of(100'000);
-    AWAIT(inside, client.send_request<mirror_later>(after, text_inside));
-    AWAIT(elsewhere, client.send_request<blocks>(after));
-    AWAIT(began, eventually(loop, [&] { return seen.size() == 5; }));
+    auto inside = co_await client.send_request<mirror_later>(after, text_inside);
+    auto elsewhere = co_await client.send_request<blocks>(after);
+    auto began = co_await eventually(loop, [&] { return seen.size() == 5; });
     EXPECT_TRUE(began);
-    auto stopping = server.shut_down(1ms);
-    co_await std::move(stopping);
+    co_await server.shut_down(1ms);
     EXPECT_EQ(seen.size(), 10U);
     EXPECT_EQ(seen.back(), "destroyed");
   });
@@ -510,18 +496,16 @@ TEST_F(Intercepted, AStopEndsInterceptorsThatIgnoreIt) {
 // A function on another thread has not ended at the end of the grace; the interceptor around it would wait for ever.
 TEST_F(Intercepted, AStopWaitsForOffloadedFunctionsOnly) {
   server.use([this](IncomingCall& call, Next next) -> Task<Result<void>> {
-    AWAIT(outcome, next());
+    auto outcome = co_await next();
     seen.emplace_back("never");
-    auto pause = call.loop().sleep(1h);
-    co_await pause;
+    co_await call.loop().sleep(1h);
     co_return outcome;
   });
   run([&](Client& client) -> Task<void> {
-    AWAIT(sent, client.send_request<blocks>());
-    AWAIT(began, eventually(loop, [&] { return server.counters().calls_in_flight == 1; }));
+    auto sent = co_await client.send_request<blocks>();
+    auto began = co_await eventually(loop, [&] { return server.counters().calls_in_flight == 1; });
     EXPECT_TRUE(began);
-    auto stopping = server.shut_down(0ms);
-    co_await std::move(stopping);
+    co_await server.shut_down(0ms);
     EXPECT_LE(seen.size(), 1U);
   });
 }
@@ -539,8 +523,7 @@ void destroy_in_an_interceptor(bool late) {
   server->use([](IncomingCall&, Next next) { return next(); });
   server->use([&server, late](IncomingCall& call, Next next) -> Task<Result<void>> {
     if (late) {
-      auto pause = call.loop().sleep(1ms);
-      co_await pause;
+      co_await call.loop().sleep(1ms);
     }
     server.reset();
     co_return co_await next();
@@ -549,9 +532,9 @@ void destroy_in_an_interceptor(bool late) {
   ASSERT_TRUE(server->start());
   loop.run([](Loop& here, std::string address) -> Task<void> {
     Client client(here, {.transports = {.required = "stream"}});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<mirror>("hi"));
+    auto reply = co_await client.call<mirror>("hi");
     ADD_FAILURE() << error_of(reply);
   }(loop, server->address()));
 }

@@ -17,8 +17,7 @@ using namespace testing_tools;
 
 std::string greet(std::string_view name) { return "hello " + std::string(name); }
 Task<std::string> greet_later(Context& context, std::string name) {
-  auto pause = context.loop().sleep(1ms);
-  co_await pause;
+  co_await context.loop().sleep(1ms);
   co_return "later " + name;
 }
 Result<int> refuse() { return std::unexpected(Error::application(7, "it failed")); }
@@ -41,10 +40,9 @@ class Skipped : public ::testing::Test {
     ASSERT_TRUE(server.start());
     loop.run([](Loop& here, Server& on, Body& use) -> Task<void> {
       Client client(here, {.call_timeout = patience, .transports = {.required = "stream"}});
-      AWAIT(connected, client.connect(on.address()));
+      auto connected = co_await client.connect(on.address());
       REQUIRE_OK(connected);
-      auto using_it = use(client);
-      co_await std::move(using_it);
+      co_await use(client);
       EXPECT_EQ(on.counters().calls_in_flight, 0U);
     }(loop, server, body));
   }
@@ -60,16 +58,16 @@ TEST_F(Skipped, IfNoneHasSomethingToDo) {
   server.use(Skipping{&second});
   run([&](Client& client) -> Task<void> {
     for (int i = 0; i < 3; ++i) {
-      AWAIT(reply, client.call<greet>("you"));
+      auto reply = co_await client.call<greet>("you");
       EXPECT_EQ(reply, "hello you");
-      AWAIT(later, client.call<greet_later>("you"));
+      auto later = co_await client.call<greet_later>("you");
       EXPECT_EQ(later, "later you");
-      AWAIT(failed, client.call<refuse>());
+      auto failed = co_await client.call<refuse>();
       EXPECT_ERROR(failed, application, "it failed");
     }
     EXPECT_EQ(first + second, 0);
     const CallOptions looked_at{.metadata = {{"look", "here"}}};
-    AWAIT(reply, client.call<greet>(looked_at, "you"));
+    auto reply = co_await client.call<greet>(looked_at, "you");
     EXPECT_EQ(reply, "hello you");
     EXPECT_EQ(first, 1);
     EXPECT_EQ(second, 1);
@@ -80,21 +78,20 @@ TEST_F(Skipped, NotIfOneHasSomethingToDo) {
   server.use(Skipping{&first});
   server.use([](IncomingCall&, Next next) -> Task<Result<void>> { return next(); });
   run([&](Client& client) -> Task<void> {
-    AWAIT(reply, client.call<greet>("you"));
+    auto reply = co_await client.call<greet>("you");
     EXPECT_EQ(reply, "hello you");
     EXPECT_EQ(first, 1);
   });
 }
 
 Task<int> never(Context& context) {
-  auto pause = context.loop().sleep(1h);
-  co_await pause;
+  co_await context.loop().sleep(1h);
   co_return 1;
 }
 int throws() { throw std::runtime_error("thrown"); }
 Task<Result<void>> counts(Context&, Reader<int> items) {
   for (;;) {
-    AWAIT(item, items.next());
+    auto item = co_await items.next();
     if (!item) co_return std::unexpected(item.error());
     if (!*item) co_return fail(ErrorCode::application, "counted");
   }
@@ -134,17 +131,17 @@ TEST_F(Skipped, NotifiesOfFailuresAndOfResultsThatComeLater) {
   server.register_handler<throws, never, counts>();
   run([&](Client& client) -> Task<void> {
     const CallOptions named{.metadata = {{"who", "me"}}};
-    AWAIT(reply, client.call<greet>("you"));
+    auto reply = co_await client.call<greet>("you");
     EXPECT_EQ(reply, "hello you");
     EXPECT_EQ(seen.size(), 0U);  // It was answered at once.
-    AWAIT(failed, client.call<refuse>(named));
+    auto failed = co_await client.call<refuse>(named);
     EXPECT_ERROR(failed, application, "it failed");
     REQUIRE(seen.size() == 1);
     EXPECT_EQ(seen[0].method, method_name<refuse>);
     EXPECT_EQ(seen[0].who, "me");
     EXPECT_EQ(seen[0].duration, 0s);
     EXPECT_TRUE(seen[0].error && seen[0].error->application_code == 7 && seen[0].error->text == "it failed");
-    AWAIT(later, client.call<greet_later>(named, std::string("you")));
+    auto later = co_await client.call<greet_later>(named, std::string("you"));
     EXPECT_EQ(later, "later you");
     REQUIRE(seen.size() == 2);
     EXPECT_EQ(seen[1].method, method_name<greet_later>);
@@ -153,24 +150,24 @@ TEST_F(Skipped, NotifiesOfFailuresAndOfResultsThatComeLater) {
     EXPECT_GT(seen[1].request_bytes, 3U);
     EXPECT_GT(seen[1].reply_bytes, 9U);
     EXPECT_FALSE(seen[1].error);
-    AWAIT(thrown, client.call<throws>());
+    auto thrown = co_await client.call<throws>();
     EXPECT_ERROR(thrown, internal, "threw an exception");
     REQUIRE(seen.size() == 3);
     EXPECT_TRUE(seen[2].error && seen[2].error->code == ErrorCode::internal);
-    AWAIT(stream, client.open<counts>());
+    auto stream = co_await client.open<counts>();
     REQUIRE_OK(stream);
-    AWAIT(written, stream->writer().write(1));
+    auto written = co_await stream->writer().write(1);
     EXPECT_OK(written);
     stream->writer().end();
-    AWAIT(counted, stream->finish());
+    auto counted = co_await stream->finish();
     EXPECT_ERROR(counted, application, "counted");
     REQUIRE(seen.size() == 4);
     EXPECT_TRUE(seen[3].error && seen[3].error->text == "counted");
     // Calls that interceptors surround have ended for these.
     const CallOptions looked_at{.metadata = {{"look", "here"}}};
-    AWAIT(surrounded, client.call<refuse>(looked_at));
+    auto surrounded = co_await client.call<refuse>(looked_at);
     EXPECT_ERROR(surrounded, application, "it failed");
-    AWAIT(waited, client.call<greet_later>(looked_at, std::string("you")));
+    auto waited = co_await client.call<greet_later>(looked_at, std::string("you"));
     EXPECT_OK(waited);
     EXPECT_EQ(first, 2);
     EXPECT_EQ(seen.size(), 4U);
@@ -184,14 +181,13 @@ TEST_F(Skipped, NotifiesOfACallThatIsDropped) {
   ASSERT_TRUE(server.start());
   loop.run([](Loop& here, Server& on) -> Task<void> {
     Client client(here, {.transports = {.required = "stream"}});
-    AWAIT(connected, client.connect(on.address()));
+    auto connected = co_await client.connect(on.address());
     REQUIRE_OK(connected);
-    AWAIT(pending, client.send_request<never>());
+    auto pending = co_await client.send_request<never>();
     REQUIRE_OK(pending);
-    AWAIT(served, eventually(here, [&] { return on.counters().calls_in_flight == 1; }));
+    auto served = co_await eventually(here, [&] { return on.counters().calls_in_flight == 1; });
     EXPECT_TRUE(served);
-    auto stopping = on.shut_down(0s);
-    co_await std::move(stopping);
+    co_await on.shut_down(0s);
   }(loop, server));
   ASSERT_EQ(seen.size(), 1U);
   EXPECT_EQ(seen[0].method, method_name<never>);
@@ -219,7 +215,7 @@ TEST_F(Skipped, ACallHasOneRandomNumber) {
   server.use(Drawing{&drawn, &alone});
   run([&](Client& client) -> Task<void> {
     for (int i = 0; i < 1000; ++i) {
-      AWAIT(reply, client.call<greet>("you"));
+      auto reply = co_await client.call<greet>("you");
       REQUIRE_OK(reply);
     }
   });
@@ -235,7 +231,7 @@ TEST_F(Skipped, ACallHasOneRandomNumberBesideAnInterceptorThatSkipsNone) {
   server.use([](IncomingCall&, Next next) -> Task<Result<void>> { return next(); });
   run([&](Client& client) -> Task<void> {
     for (int i = 0; i < 1000; ++i) {
-      AWAIT(reply, client.call<greet>("you"));
+      auto reply = co_await client.call<greet>("you");
       REQUIRE_OK(reply);
     }
   });

@@ -32,7 +32,7 @@ std::string_view long_text(std::uint32_t bytes) {
 }
 Task<int> count_to(int end, Writer<int> out) {
   for (int i = 0; i < end; ++i) {
-    AWAIT(written, out.write(i));
+    auto written = co_await out.write(i);
     if (!written) co_return -1;
   }
   co_return end;
@@ -40,7 +40,7 @@ Task<int> count_to(int end, Writer<int> out) {
 Task<std::string> join(std::string between, Reader<std::string> in) {
   std::string all;
   for (;;) {
-    AWAIT(item, in.next());
+    auto item = co_await in.next();
     if (!item || !*item) co_return all;
     all += (all.empty() ? "" : between) + **item;
   }
@@ -48,14 +48,10 @@ Task<std::string> join(std::string between, Reader<std::string> in) {
 // Sends who the client is, and ends when the call is cancelled.
 Task<void> hold(Context& context, Writer<std::string> out) {
   const std::string peer = context.peer();
-  AWAIT(written, out.write(peer));
-  auto pause = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(pause));
+  auto written = co_await out.write(peer);
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
 }
-Task<void> wait_for_end(Context& context) {
-  auto pause = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(pause));
-}
+Task<void> wait_for_end(Context& context) { static_cast<void>(co_await context.loop().sleep(1h, context.token())); }
 Task<void> unregistered(Writer<int>) { co_return; }
 
 class PoolCalls : public ::testing::Test {
@@ -66,8 +62,7 @@ class PoolCalls : public ::testing::Test {
     loop.run([](PoolCalls& self, Body use) -> Task<void> {
       self.start_server("server:0");
       self.pool = ClientPool::create(self.loop, self.server->address(), over(self.network, self.options));
-      auto using_it = use();
-      co_await std::move(using_it);
+      co_await use();
       self.pool.reset();
       self.server.reset();
     }(*this, std::move(body)));
@@ -84,8 +79,7 @@ class PoolCalls : public ::testing::Test {
     options.client.interceptors.push_back(
         client_interceptor([&calls, code](OutgoingCall&, Next next) -> Task<Result<void>> {
           if (calls-- > 0) co_return fail(code, "refused before it was sent");
-          auto going = next();
-          co_return co_await std::move(going);
+          co_return co_await next();
         }));
   }
 
@@ -103,13 +97,12 @@ TEST_F(PoolCalls, TheWholeReply) {
     std::string text = "text";
     auto call = pool->call<with_attachment>(with, text);
     text = "changed";  // The call has a copy.
-    auto replying = std::move(call).reply();
-    const auto reply = co_await std::move(replying);
+    const auto reply = co_await std::move(call).reply();
     REQUIRE_OK(reply);
     EXPECT_EQ(**reply, "text");
     EXPECT_EQ(as_text(reply->attachment()), "beside!");
     EXPECT_TRUE(reply->metadata().find("peer"));
-    AWAIT(value, pool->call<with_attachment>(with, "value"));
+    auto value = co_await pool->call<with_attachment>(with, "value");
     EXPECT_EQ(value, "value");
   });
 }
@@ -117,26 +110,26 @@ TEST_F(PoolCalls, TheWholeReply) {
 TEST_F(PoolCalls, AReplyIntoMemory) {
   run([&]() -> Task<void> {
     std::vector<std::byte> memory(100'000);
-    AWAIT(reply, pool->call<long_text>(100'000U).into(memory));
+    auto reply = co_await pool->call<long_text>(100'000U).into(memory);
     REQUIRE_OK(reply);
     EXPECT_EQ(static_cast<const void*>((*reply)->data()), memory.data());
     EXPECT_EQ(**reply, long_text(100'000));
-    AWAIT(larger, pool->call<long_text>(100'001U).into(memory));
+    auto larger = co_await pool->call<long_text>(100'001U).into(memory);
     EXPECT_ERROR(larger, limit_exceeded, "larger than the memory given to into()");
   });
 }
 
 TEST_F(PoolCalls, StreamsInBothDirections) {
   run([&]() -> Task<void> {
-    AWAIT(counting, pool->open<count_to>(1000));
+    auto counting = co_await pool->open<count_to>(1000);
     REQUIRE_OK(counting);
     auto numbers = counting->reader();
     for (int i = 0; i < 1000; ++i) {
-      AWAIT(number, numbers.next());
+      auto number = co_await numbers.next();
       REQUIRE_OK(number);
       EXPECT_EQ(*number, i);
     }
-    AWAIT(counted, counting->finish());
+    auto counted = co_await counting->finish();
     EXPECT_EQ(counted, 1000);
 
     const CallOptions within{.timeout = patience};
@@ -147,10 +140,10 @@ TEST_F(PoolCalls, StreamsInBothDirections) {
     REQUIRE_OK(joining);
     auto words = joining->writer();
     for (const std::string word : {"a", "b", "c"}) {
-      AWAIT(written, words.write(word));
+      auto written = co_await words.write(word);
       EXPECT_OK(written);
     }
-    AWAIT(all, joining->finish());
+    auto all = co_await joining->finish();
     EXPECT_EQ(all, "a-b-c");
   });
 }
@@ -164,58 +157,58 @@ TEST_F(PoolCalls, StreamsAreSpreadOverTheConnections) {
     std::vector<StreamingCall<hold>> streams;
     std::vector<std::string> peers;
     for (std::size_t i = 0; i < 6; ++i) {
-      AWAIT(opened, pool->open<hold>());
+      auto opened = co_await pool->open<hold>();
       REQUIRE_OK(opened);
       auto reader = opened->reader();
-      AWAIT(peer, reader.next());
+      auto peer = co_await reader.next();
       REQUIRE(peer && *peer);
       peers.push_back(**peer);
       streams.push_back(std::move(*opened));
       // Another connection is opened while a busy one serves the call.
-      AWAIT(more, eventually(loop, [&] { return pool->connections() == std::min<std::size_t>(i + 1, 3) || i == 0; }));
+      auto more =
+          co_await eventually(loop, [&] { return pool->connections() == std::min<std::size_t>(i + 1, 3) || i == 0; });
       EXPECT_TRUE(more) << i;
     }
     EXPECT_EQ(pool->connections(), 3U);
     EXPECT_EQ(pool->calls_in_flight(), 6U);
     EXPECT_EQ(std::set<std::string>(peers.begin(), peers.end()).size(), 3U);
-    auto longer_than_idle = loop.sleep(10s);
-    co_await longer_than_idle;
+    co_await loop.sleep(10s);
     EXPECT_EQ(pool->connections(), 3U) << "the connection of a stream was closed as unused";
     EXPECT_EQ(pool->calls_in_flight(), 6U);
     streams.clear();
-    AWAIT(idle, eventually(loop, [&] { return pool->connections() == 0; }));
+    auto idle = co_await eventually(loop, [&] { return pool->connections() == 0; });
     EXPECT_TRUE(idle);
   });
 }
 
 TEST_F(PoolCalls, AStreamEndsWithItsConnection) {
   run([&]() -> Task<void> {
-    AWAIT(opened, pool->open<hold>());
+    auto opened = co_await pool->open<hold>();
     REQUIRE_OK(opened);
     auto reader = opened->reader();
-    AWAIT(peer, reader.next());
+    auto peer = co_await reader.next();
     REQUIRE(peer && *peer);
     network->reset_all();
-    AWAIT(item, reader.next());
+    auto item = co_await reader.next();
     EXPECT_FALSE(item);
-    AWAIT(finished, opened->finish());
+    auto finished = co_await opened->finish();
     EXPECT_ERROR(finished, outcome_unknown, "");
     // The next one has another connection.
-    AWAIT(next, pool->open<count_to>(1));
+    auto next = co_await pool->open<count_to>(1);
     REQUIRE_OK(next);
-    AWAIT(counted, next->finish());
+    auto counted = co_await next->finish();
     EXPECT_EQ(counted, 1);
   });
 }
 
 TEST_F(PoolCalls, AStreamEndsWithThePool) {
   run([&]() -> Task<void> {
-    AWAIT(opened, pool->open<hold>());
+    auto opened = co_await pool->open<hold>();
     REQUIRE_OK(opened);
     auto unawaited = pool->open<hold>();
     auto unawaited_call = pool->call<long_text>(1U).reply();
     pool.reset();
-    AWAIT(finished, opened->finish());
+    auto finished = co_await opened->finish();
     EXPECT_FALSE(finished);
     const auto late = co_await std::move(unawaited);
     EXPECT_ERROR(late, unavailable, "the pool was destroyed");
@@ -230,21 +223,21 @@ TEST_F(PoolCalls, WhatWasNotSentIsSentOnceMore) {
   refuse_first(refusals, ErrorCode::not_sent);
   run([&]() -> Task<void> {
     refusals = 1;
-    AWAIT(opened, pool->open<count_to>(3));
+    auto opened = co_await pool->open<count_to>(3);
     REQUIRE_OK(opened);
-    AWAIT(counted, opened->finish());
+    auto counted = co_await opened->finish();
     EXPECT_EQ(counted, 3);
     refusals = 2;
-    AWAIT(twice, pool->open<count_to>(3));
+    auto twice = co_await pool->open<count_to>(3);
     EXPECT_ERROR(twice, not_sent, "refused before it was sent");
     EXPECT_EQ(refusals, 0);
     std::vector<std::byte> memory(10);
     refusals = 1;
-    AWAIT(reply, pool->call<long_text>(10U).into(memory));
+    auto reply = co_await pool->call<long_text>(10U).into(memory);
     REQUIRE_OK(reply);
     EXPECT_EQ(**reply, long_text(10));
     refusals = 2;
-    AWAIT(refused, pool->call<long_text>(10U).reply());
+    auto refused = co_await pool->call<long_text>(10U).reply();
     EXPECT_ERROR(refused, not_sent, "refused before it was sent");
   });
 }
@@ -254,16 +247,16 @@ TEST_F(PoolCalls, OtherErrorsAreFinal) {
   refuse_first(refusals, ErrorCode::overloaded);
   run([&]() -> Task<void> {
     refusals = 5;
-    AWAIT(opened, pool->open<count_to>(3));
+    auto opened = co_await pool->open<count_to>(3);
     EXPECT_ERROR(opened, overloaded, "refused before it was sent");
     EXPECT_EQ(refusals, 4);
-    AWAIT(reply, pool->call<long_text>(10U).reply());
+    auto reply = co_await pool->call<long_text>(10U).reply();
     EXPECT_ERROR(reply, overloaded, "refused before it was sent");
     EXPECT_EQ(refusals, 3);
     refusals = 0;
-    AWAIT(unknown, pool->open<unregistered>());
+    auto unknown = co_await pool->open<unregistered>();
     if (unknown) {
-      AWAIT(finished, unknown->finish());
+      auto finished = co_await unknown->finish();
       EXPECT_ERROR(finished, unknown_method, "unregistered");
     } else {
       EXPECT_ERROR(unknown, unknown_method, "unregistered");
@@ -275,9 +268,9 @@ TEST_F(PoolCalls, WithoutAServer) {
   options.connect_attempts_max = 2;
   run([&]() -> Task<void> {
     const auto to_nobody = ClientPool::create(loop, "nobody:1", over(network, options));
-    AWAIT(opened, to_nobody->open<count_to>(3));
+    auto opened = co_await to_nobody->open<count_to>(3);
     EXPECT_ERROR(opened, unavailable, "after 2 attempts");
-    AWAIT(reply, to_nobody->call<long_text>(1U).reply());
+    auto reply = co_await to_nobody->call<long_text>(1U).reply();
     EXPECT_ERROR(reply, unavailable, "after 2 attempts");
   });
 }
@@ -286,21 +279,21 @@ TEST_F(PoolCalls, DeadlinesAndStops) {
   run([&]() -> Task<void> {
     const CallOptions brief{.timeout = 5s};
     const Time start = loop.now();
-    AWAIT(opened, pool->open<hold>(brief));
+    auto opened = co_await pool->open<hold>(brief);
     REQUIRE_OK(opened);
-    AWAIT(finished, opened->finish());
+    auto finished = co_await opened->finish();
     EXPECT_ERROR(finished, deadline_exceeded, "");
-    AWAIT(reply, pool->call<wait_for_end>(brief).reply());
+    auto reply = co_await pool->call<wait_for_end>(brief).reply();
     EXPECT_ERROR(reply, deadline_exceeded, "");
     EXPECT_GE(loop.now() - start, 10s);
 
     std::stop_source stop;
     const CallOptions stoppable{.timeout = forever, .token = stop.get_token()};
-    AWAIT(stopped, pool->open<hold>(stoppable));
+    auto stopped = co_await pool->open<hold>(stoppable);
     REQUIRE_OK(stopped);
     auto call = pool->call<wait_for_end>(stoppable).reply();
     stop.request_stop();
-    AWAIT(ended, stopped->finish());
+    auto ended = co_await stopped->finish();
     EXPECT_ERROR(ended, cancelled, "");
     const auto none = co_await std::move(call);
     EXPECT_ERROR(none, cancelled, "");

@@ -14,8 +14,7 @@ using namespace testing_tools;
 
 std::string echo_text(std::string text) { return text; }
 Task<void> no_items(Context& context, Writer<int>) {
-  auto pause = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(pause));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
 }
 Task<int> seven() { co_return 7; }
 
@@ -40,15 +39,15 @@ TEST(AwaitedTwiceDeathTest, ATask) {
 }
 
 Task<void> await_call_twice(Client& client, std::string address, bool whole) {
-  AWAIT(connected, client.connect(address));
+  auto connected = co_await client.connect(address);
   REQUIRE_OK(connected);
   auto call = client.call<echo_text>("hello");
-  AWAIT(first, std::move(call));
+  auto first = co_await std::move(call);
   EXPECT_EQ(first, "hello");
   if (whole) {
-    AWAIT(reply, std::move(call).reply());
+    auto reply = co_await std::move(call).reply();
   } else {
-    AWAIT(reply, std::move(call));
+    auto reply = co_await std::move(call);
   }
 }
 
@@ -74,13 +73,13 @@ Task<void> await_pooled_call_twice(Via& via, bool moved, bool whole) {
   if (moved) {
     first = std::move(call);
   } else {
-    AWAIT(reply, std::move(call));
+    auto reply = co_await std::move(call);
     EXPECT_EQ(reply, "hello");
   }
   if (whole) {
-    AWAIT(reply, std::move(call).reply());
+    auto reply = co_await std::move(call).reply();
   } else {
-    AWAIT(reply, std::move(call));
+    auto reply = co_await std::move(call);
   }
 }
 
@@ -103,11 +102,11 @@ TEST(AwaitedTwiceDeathTest, ACallOfAPoolOrARetrying) {
   }
 }
 
-Task<void> read(Reader<int> reader) { AWAIT(item, reader.next()); }
+Task<void> read(Reader<int> reader) { auto item = co_await reader.next(); }
 Task<void> read_twice(Client& client, std::string address) {
-  AWAIT(connected, client.connect(address));
+  auto connected = co_await client.connect(address);
   REQUIRE_OK(connected);
-  AWAIT(opened, client.open<no_items>());
+  auto opened = co_await client.open<no_items>();
   REQUIRE_OK(opened);
   Scope readers;
   readers.spawn(read(opened->reader()));

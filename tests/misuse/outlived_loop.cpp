@@ -24,17 +24,14 @@ namespace hawser::outlived_loop {
 using namespace testing_tools;
 
 Task<std::string> never(Context& context, std::string text) {
-  auto pause = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(pause));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
   co_return text;
 }
 Task<void> silent(Context& context, Writer<int>) {
-  auto pause = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(pause));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
 }
 Task<void> deaf(Context& context, Reader<std::string>) {
-  auto pause = context.loop().sleep(1h, context.token());
-  static_cast<void>(co_await std::move(pause));
+  static_cast<void>(co_await context.loop().sleep(1h, context.token()));
 }
 
 // The coroutines use it. It outlives the loop, as they do.
@@ -66,46 +63,31 @@ struct Case {
   Wait wait;
 };
 
-Task<void> forever_in(Loop& loop) {
-  auto pause = loop.sleep(1h);
-  co_await pause;
-}
+Task<void> forever_in(Loop& loop) { co_await loop.sleep(1h); }
 Task<void> hold_mutex(Loop& loop, World& world) {
-  auto locking = world.mutex.lock();
-  const Permit held = co_await locking;
-  auto waiting = forever_in(loop);
-  co_await std::move(waiting);
+  const Permit held = co_await world.mutex.lock();
+  co_await forever_in(loop);
 }
-Task<void> lock_mutex(World& world) {
-  auto locking = world.mutex.lock();
-  const Permit held = co_await locking;
-}
+Task<void> lock_mutex(World& world) { const Permit held = co_await world.mutex.lock(); }
 
 const std::vector<Case> cases = {
     {"Sleep", [](Loop& loop, World&) -> Task<void> { co_await loop.sleep(1h); }},
     {"SleepWithToken",
-     [](Loop& loop, World& world) -> Task<void> { AWAIT(slept, loop.sleep(1h, world.stop.get_token())); }},
+     [](Loop& loop, World& world) -> Task<void> { auto slept = co_await loop.sleep(1h, world.stop.get_token()); }},
     {"Offload",
      [](Loop& loop, World&) -> Task<void> {
        auto work = [] { std::this_thread::sleep_for(100ms); };
-       AWAIT(done, loop.offload(std::move(work)));
+       auto done = co_await loop.offload(std::move(work));
      }},
-    {"Event",
-     [](Loop&, World& world) -> Task<void> {
-       auto waiting = world.event.wait();
-       co_await waiting;
-     }},
-    {"EventWithToken", [](Loop&, World& world) -> Task<void> { AWAIT(set, world.event.wait(world.stop.get_token())); }},
-    {"Latch",
-     [](Loop&, World& world) -> Task<void> {
-       auto waiting = world.latch.wait();
-       co_await waiting;
-     }},
-    {"Channel", [](Loop&, World& world) -> Task<void> { AWAIT(item, world.channel.receive()); }},
+    {"Event", [](Loop&, World& world) -> Task<void> { co_await world.event.wait(); }},
+    {"EventWithToken",
+     [](Loop&, World& world) -> Task<void> { auto set = co_await world.event.wait(world.stop.get_token()); }},
+    {"Latch", [](Loop&, World& world) -> Task<void> { co_await world.latch.wait(); }},
+    {"Channel", [](Loop&, World& world) -> Task<void> { auto item = co_await world.channel.receive(); }},
     {"FullChannel",
      [](Loop&, World& world) -> Task<void> {
-       AWAIT(first, world.channel.send(1));
-       AWAIT(second, world.channel.send(2));
+       auto first = co_await world.channel.send(1);
+       auto second = co_await world.channel.send(2);
      }},
     // Destroying the holder grants the permit to a coroutine whose loop has ended.
     {"MutexThatIsHeld",
@@ -115,86 +97,80 @@ const std::vector<Case> cases = {
        waiter.spawn(lock_mutex(world));  // Granted, and not resumed: the mutex is free.
        holder.spawn(hold_mutex(loop, world));
        waiter.spawn(lock_mutex(world));
-       auto waiting = forever_in(loop);
-       co_await std::move(waiting);
+       co_await forever_in(loop);
      }},
     {"Scope",
      [](Loop& loop, World&) -> Task<void> {
        Scope inner;
        inner.spawn(forever_in(loop));
-       auto joining = inner.join();
-       co_await joining;
+       co_await inner.join();
      }},
     {"ScopeThatIsClearedBeforeItsJoiner",
      [](Loop& loop, World&) -> Task<void> {
        Scope joiners;
        Scope inner;
        inner.spawn(forever_in(loop));
-       joiners.spawn([](Scope& joined) -> Task<void> {
-         auto joining = joined.join();
-         co_await joining;
-       }(inner));
-       auto waiting = forever_in(loop);
-       co_await std::move(waiting);
+       joiners.spawn([](Scope& joined) -> Task<void> { co_await joined.join(); }(inner));
+       co_await forever_in(loop);
      }},
-    {"WhenAll",
-     [](Loop& loop, World&) -> Task<void> {
-       auto both = when_all(forever_in(loop), forever_in(loop));
-       co_await std::move(both);
-     }},
+    {"WhenAll", [](Loop& loop, World&) -> Task<void> { co_await when_all(forever_in(loop), forever_in(loop)); }},
     {"WithTimeout",
      [](Loop& loop, World& world) -> Task<void> {
        auto work = [&loop](std::stop_token token) { return loop.sleep(1h, std::move(token)); };
-       AWAIT(done, with_timeout(1h, std::move(work), world.stop.get_token()));
+       auto done = co_await with_timeout(1h, std::move(work), world.stop.get_token());
      }},
     {"Connect",
-     [](Loop&, World& world) -> Task<void> { AWAIT(connected, world.unconnected->connect(world.deaf_address)); }},
+     [](Loop&, World& world) -> Task<void> {
+       auto connected = co_await world.unconnected->connect(world.deaf_address);
+     }},
     {"SecondConnect",
      [](Loop&, World& world) -> Task<void> {
        Scope first;
-       first.spawn([](World& of) -> Task<void> { AWAIT(connected, of.unconnected->connect(of.deaf_address)); }(world));
-       AWAIT(connected, world.unconnected->connect(world.deaf_address));
+       first.spawn(
+           [](World& of) -> Task<void> { auto connected = co_await of.unconnected->connect(of.deaf_address); }(world));
+       auto connected = co_await world.unconnected->connect(world.deaf_address);
      }},
-    {"Call", [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.client->call<never>(world.text)); }},
+    {"Call", [](Loop&, World& world) -> Task<void> { auto reply = co_await world.client->call<never>(world.text); }},
     {"CallWithOptions",
      [](Loop&, World& world) -> Task<void> {
        const CallOptions options{.timeout = 1h, .token = world.stop.get_token()};
-       AWAIT(reply, world.client->call<never>(options, world.text));
+       auto reply = co_await world.client->call<never>(options, world.text);
      }},
-    {"LargeCall", [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.client->call<never>(world.large)); }},
+    {"LargeCall",
+     [](Loop&, World& world) -> Task<void> { auto reply = co_await world.client->call<never>(world.large); }},
     {"WholeReply",
-     [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.client->call<never>(world.text).reply()); }},
+     [](Loop&, World& world) -> Task<void> { auto reply = co_await world.client->call<never>(world.text).reply(); }},
     {"PendingCall",
      [](Loop&, World& world) -> Task<void> {
-       AWAIT(sent, world.client->send_request<never>(world.text));
+       auto sent = co_await world.client->send_request<never>(world.text);
        REQUIRE_OK(sent);
-       AWAIT(reply, std::move(*sent));
+       auto reply = co_await std::move(*sent);
      }},
     {"InterceptedCall",
-     [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.intercepted->call<never>(world.text)); }},
-    {"Ping", [](Loop&, World& world) -> Task<void> { AWAIT(answered, world.client->ping()); }},
+     [](Loop&, World& world) -> Task<void> { auto reply = co_await world.intercepted->call<never>(world.text); }},
+    {"Ping", [](Loop&, World& world) -> Task<void> { auto answered = co_await world.client->ping(); }},
     {"Next",
      [](Loop&, World& world) -> Task<void> {
        auto reader = world.reading->reader();
-       AWAIT(item, reader.next());
+       auto item = co_await reader.next();
      }},
     {"NextOfOwnCall",
      [](Loop&, World& world) -> Task<void> {
-       AWAIT(opened, world.client->open<silent>());
+       auto opened = co_await world.client->open<silent>();
        REQUIRE_OK(opened);
        auto reader = opened->reader();
-       AWAIT(item, reader.next());
+       auto item = co_await reader.next();
      }},
     {"ReadView",
      [](Loop&, World& world) -> Task<void> {
        auto reader = world.reading->reader();
-       AWAIT(item, reader.read_view());
+       auto item = co_await reader.read_view();
      }},
     {"Write",
      [](Loop&, World& world) -> Task<void> {
        auto writer = world.writing->writer();
        for (;;) {
-         AWAIT(written, writer.write(world.text));
+         auto written = co_await writer.write(world.text);
          if (!written) co_return;
        }
      }},
@@ -202,51 +178,52 @@ const std::vector<Case> cases = {
      [](Loop&, World& world) -> Task<void> {
        auto writer = world.writing->writer();
        for (;;) {
-         AWAIT(written, writer.write(world.large));
+         auto written = co_await writer.write(world.large);
          if (!written) co_return;
        }
      }},
-    {"Finish", [](Loop&, World& world) -> Task<void> { AWAIT(finished, world.writing->finish()); }},
-    {"PoolCall", [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.pool->call<never>(world.text)); }},
-    {"PoolReply", [](Loop&, World& world) -> Task<void> { AWAIT(reply, world.pool->call<never>(world.text).reply()); }},
+    {"Finish", [](Loop&, World& world) -> Task<void> { auto finished = co_await world.writing->finish(); }},
+    {"PoolCall", [](Loop&, World& world) -> Task<void> { auto reply = co_await world.pool->call<never>(world.text); }},
+    {"PoolReply",
+     [](Loop&, World& world) -> Task<void> { auto reply = co_await world.pool->call<never>(world.text).reply(); }},
     {"PoolStream",
      [](Loop&, World& world) -> Task<void> {
-       AWAIT(opened, world.pool->open<silent>());
+       auto opened = co_await world.pool->open<silent>();
        REQUIRE_OK(opened);
        auto reader = opened->reader();
-       AWAIT(item, reader.next());
+       auto item = co_await reader.next();
      }},
     {"PoolOpening",
      [](Loop& loop, World& world) -> Task<void> {
        auto pool = ClientPool::create(loop, world.deaf_address);
-       AWAIT(opened, pool->open<silent>());
+       auto opened = co_await pool->open<silent>();
      }},
     {"PoolWithoutConnection",
      [](Loop& loop, World& world) -> Task<void> {
        auto pool = ClientPool::create(loop, world.deaf_address);
-       AWAIT(reply, pool->call<never>(world.text));
+       auto reply = co_await pool->call<never>(world.text);
      }},
     {"Retrying",
      [](Loop&, World& world) -> Task<void> {
        Retrying retrying(*world.client);
-       AWAIT(reply, retrying.call<never>(world.text));
+       auto reply = co_await retrying.call<never>(world.text);
      }},
     {"RetryingReply",
      [](Loop&, World& world) -> Task<void> {
        Retrying retrying(*world.pool);
-       AWAIT(reply, retrying.call<never>(world.text).reply());
+       auto reply = co_await retrying.call<never>(world.text).reply();
      }},
     {"RetryingPause",
      [](Loop&, World& world) -> Task<void> {
        Retrying retrying(*world.unconnected, {.backoff_first = 1h});
-       AWAIT(opened, retrying.open<silent>());
+       auto opened = co_await retrying.open<silent>();
      }},
     {"OwnClient",
      [](Loop& loop, World& world) -> Task<void> {
        Client own(loop, {.transports = {.required = world.transport}});
-       AWAIT(connected, own.connect(world.address));
+       auto connected = co_await own.connect(world.address);
        REQUIRE_OK(connected);
-       AWAIT(reply, own.call<never>(world.text));
+       auto reply = co_await own.call<never>(world.text);
      }},
 };
 
@@ -271,17 +248,14 @@ TEST_P(OutlivedLoop, ByACoroutineThatWaits) {
     world.client = std::make_unique<Client>(loop, options);
     world.unconnected = std::make_unique<Client>(loop, options);
     world.intercepted = std::make_unique<Client>(loop, options);
-    world.intercepted->use([](OutgoingCall&, Next next) -> Task<Result<void>> {
-      auto going = next();
-      co_return co_await std::move(going);
-    });
+    world.intercepted->use([](OutgoingCall&, Next next) -> Task<Result<void>> { co_return co_await next(); });
     world.pool = ClientPool::create(loop, world.address, {.client = options});
-    AWAIT(connected, world.client->connect(world.address));
+    auto connected = co_await world.client->connect(world.address);
     REQUIRE_OK(connected);
-    AWAIT(also, world.intercepted->connect(world.address));
+    auto also = co_await world.intercepted->connect(world.address);
     REQUIRE_OK(also);
-    AWAIT(reading, world.client->open<silent>());
-    AWAIT(writing, world.client->open<deaf>());
+    auto reading = co_await world.client->open<silent>();
+    auto writing = co_await world.client->open<deaf>();
     REQUIRE(reading && writing);
     world.reading.emplace(std::move(*reading));
     world.writing.emplace(std::move(*writing));

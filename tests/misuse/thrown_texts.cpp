@@ -55,11 +55,11 @@ TEST(ThrownTexts, OfAReplyThatIsRead) {
     server.register_handler<thrown_texts::answer>();
     EXPECT_OK(server.start());
     Client client(here);
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
-    AWAIT(wordless, client.call<thrown_texts::answer>(1));
+    auto wordless = co_await client.call<thrown_texts::answer>(1);
     EXPECT_ERROR(wordless, internal, "reading the reply threw an exception without a text");
-    AWAIT(number, client.call<thrown_texts::answer>(0));
+    auto number = co_await client.call<thrown_texts::answer>(0);
     EXPECT_ERROR(number, internal, "reading the reply threw something that is not a std::exception");
   }(loop));
 }

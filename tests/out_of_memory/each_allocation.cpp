@@ -18,9 +18,9 @@ Task<std::string> echo_later(std::string text) { co_return text; }
 std::size_t count_parts(const std::vector<std::string>& parts) { return parts.size(); }
 Task<void> shout(Reader<std::string> in, Writer<std::string> out) {
   for (;;) {
-    AWAIT(item, in.next());
+    auto item = co_await in.next();
     if (!item || !*item) co_return;
-    AWAIT(written, out.write(**item));
+    auto written = co_await out.write(**item);
     if (!written) co_return;
   }
 }
@@ -33,37 +33,37 @@ const std::vector<Kind> kinds = {
     {"Small",
      [](Client& client) -> Task<void> {
        const std::string text = text_of(100);
-       AWAIT(reply, client.call<echo_view>(text));
+       auto reply = co_await client.call<echo_view>(text);
      }},
     {"Large",
      [](Client& client) -> Task<void> {
        const std::string text = text_of(100'000);
-       AWAIT(reply, client.call<echo_view>(text));
+       auto reply = co_await client.call<echo_view>(text);
      }},
     {"Coroutine",
      [](Client& client) -> Task<void> {
        const std::string text = text_of(100'000);
-       AWAIT(reply, client.call<echo_later>(text));
+       auto reply = co_await client.call<echo_later>(text);
      }},
     {"LongHead",
      [](Client& client) -> Task<void> {
        const std::vector<std::string> parts(1000, text_of(1000));
-       AWAIT(reply, client.call<count_parts>(parts));
+       auto reply = co_await client.call<count_parts>(parts);
      }},
     {"Stream",
      [](Client& client) -> Task<void> {
-       AWAIT(opened, client.open<shout>());
+       auto opened = co_await client.open<shout>();
        if (!opened) co_return;
        auto writer = opened->writer();
        auto reader = opened->reader();
        for (const std::size_t bytes : {std::size_t{10}, std::size_t{100'000}}) {
          const std::string text = text_of(bytes);
-         AWAIT(written, writer.write(text));
+         auto written = co_await writer.write(text);
          if (!written) co_return;
-         AWAIT(item, reader.next());
+         auto item = co_await reader.next();
          if (!item) co_return;
        }
-       AWAIT(finished, opened->finish());
+       auto finished = co_await opened->finish();
      }},
 };
 
@@ -91,18 +91,17 @@ TEST_P(EachAllocation, OfAServerMayFail) {
     Loop loop(LoopOptions{.log = no_log()});
     Client client(loop, options);
     loop.run([](Client& own, const std::string& address, Task<void> (*use)(Client&), long at) -> Task<void> {
-      AWAIT(connected, own.connect(address));
+      auto connected = co_await own.connect(address);
       REQUIRE_OK(connected);
       allocations_left = at;
-      auto using_it = use(own);
-      co_await std::move(using_it);
+      co_await use(own);
     }(client, server.address(), GetParam().kind.use, position));
     failed = allocations_left.exchange(-1) < 0;
     Client other(loop, options);
     loop.run([](Client& own, const std::string& address, long at) -> Task<void> {
-      AWAIT(connected, own.connect(address));
+      auto connected = co_await own.connect(address);
       REQUIRE_OK(connected);
-      AWAIT(reply, own.call<echo_view>("hello"));
+      auto reply = co_await own.call<echo_view>("hello");
       EXPECT_EQ(reply, "hello") << "after the failure of allocation " << at;
     }(other, server.address(), position));
   }

@@ -44,8 +44,7 @@ class PageChanges : public ::testing::Test {
     std::string answer;
     sync_wait([](HttpClientRequest asked, std::string& to) -> Task<void> {
       HttpClient client(*Loop::current());
-      auto sending = client.send(std::move(asked));
-      const Result<HttpClientResponse> response = co_await std::move(sending);
+      const Result<HttpClientResponse> response = co_await client.send(std::move(asked));
       EXPECT_TRUE(response) << error_of(response);
       if (response) to = std::to_string(response->status) + " " + response->body;
     }(std::move(request), answer));

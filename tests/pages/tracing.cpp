@@ -33,15 +33,13 @@ using testing::Not;
 std::string context_of(Context& context) { return std::string(context.metadata().find("traceparent").value_or("")); }
 Result<int> breaks(std::string_view why) { return fail(ErrorCode::application, std::string(why)); }
 Task<int> lasts(Context& context) {
-  auto pause = context.loop().sleep(30ms);
-  co_await pause;
+  co_await context.loop().sleep(30ms);
   co_return 1;
 }
 int waiting = 0;
 Task<Result<int>> waits(Context& context) {
   ++waiting;
-  auto pause = context.loop().sleep(1h, context.token());
-  const Result<void> slept = co_await std::move(pause);
+  const Result<void> slept = co_await context.loop().sleep(1h, context.token());
   if (!slept) co_return std::unexpected(slept.error());
   co_return 1;
 }
@@ -84,11 +82,10 @@ class Tracing : public ::testing::Test {
     loop.run([](Loop& here, Server& on, std::optional<Tracer> with, Body& use) -> Task<void> {
       Client client(here, {.transports = {.required = "stream"}});
       if (with) client.use(with->client_spans());
-      AWAIT(connected, client.connect(on.address()));
+      auto connected = co_await client.connect(on.address());
       REQUIRE_OK(connected);
-      auto using_it = use(client);
-      co_await std::move(using_it);
-      AWAIT(idle, eventually(here, [&] { return on.counters().calls_in_flight == 0; }));
+      co_await use(client);
+      auto idle = co_await eventually(here, [&] { return on.counters().calls_in_flight == 0; });
       EXPECT_TRUE(idle);
     }(loop, server, std::move(tracer), body));
   }
@@ -99,7 +96,7 @@ TEST_F(Tracing, SpansOfAClientAndItsServerAreOneTrace) {
   const Tracer tracer({.ratio = 1});
   std::string seen;
   run(tracer, tracer, [&seen](Client& client) -> Task<void> {
-    AWAIT(context, client.call<context_of>());
+    auto context = co_await client.call<context_of>();
     REQUIRE_OK(context);
     seen = *context;
   });
@@ -136,7 +133,7 @@ TEST_F(Tracing, TheCallerDecides) {
     for (const TraceContext* context : {&yes, &no}) {
       CallOptions options;
       context->add_to(options);
-      AWAIT(reply, client.call<context_of>(options));
+      auto reply = co_await client.call<context_of>(options);
       REQUIRE_OK(reply);
       EXPECT_EQ(*reply == no.traceparent(), context == &no);
     }
@@ -156,20 +153,20 @@ TEST_F(Tracing, TheCallerDecides) {
 TEST_F(Tracing, FailedAndSlowCallsAreRecordedAfterwards) {
   const Tracer tracer({.ratio = 0, .slow_calls = 20ms});
   run(tracer, std::nullopt, [](Client& client) -> Task<void> {
-    AWAIT(fast, client.call<context_of>());
+    auto fast = co_await client.call<context_of>();
     EXPECT_OK(fast);
-    AWAIT(failed, client.call<breaks>("why \"not\""));
+    auto failed = co_await client.call<breaks>("why \"not\"");
     EXPECT_FALSE(failed);
-    AWAIT(slow, client.call<lasts>());
+    auto slow = co_await client.call<lasts>();
     EXPECT_OK(slow);
     // A call whose caller does not wait any more has failed.
     waiting = 0;
     Scope scope;
     scope.spawn([](Client& on) -> Task<void> {
-      AWAIT(dropped, on.call<waits>());
+      auto dropped = co_await on.call<waits>();
       ADD_FAILURE() << "the call has ended";
     }(client));
-    AWAIT(served, eventually(*Loop::current(), [] { return waiting == 1; }));
+    auto served = co_await eventually(*Loop::current(), [] { return waiting == 1; });
     EXPECT_TRUE(served);
   });
   std::vector<Span> spans = tracer.latest(10);
@@ -193,7 +190,7 @@ TEST_F(Tracing, TheRatioHolds) {
   int sampled = 0;  // Replies with a context, which only the handlers of sampled calls see.
   run(tracer, std::nullopt, [&sampled](Client& client) -> Task<void> {
     for (int i = 0; i < 2000; ++i) {
-      AWAIT(reply, client.call<context_of>());
+      auto reply = co_await client.call<context_of>();
       REQUIRE_OK(reply);
       if (!reply->empty()) ++sampled;
     }
@@ -284,11 +281,9 @@ void while_exporting(Loop& loop, const Tracer& tracer, OtlpOptions options, Body
     std::stop_source stop;
     Scope scope;
     scope.spawn(export_spans(of, std::move(with), stop.get_token()));
-    auto using_it = use(here);
-    co_await std::move(using_it);
+    co_await use(here);
     stop.request_stop();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
   }(loop, tracer, std::move(options), body));
 }
 
@@ -305,7 +300,7 @@ TEST_F(Tracing, ACollectorGetsEverySpanAfterItsOutage) {
     failed.kind = Span::Kind::client;
     failed.parent_id = failed.span_id;
     tracer.record(failed);
-    AWAIT(done, eventually(here, [&] { return tracer.counters().exported == 6; }));
+    auto done = co_await eventually(here, [&] { return tracer.counters().exported == 6; });
     EXPECT_TRUE(done);
   });
   EXPECT_EQ(tracer.counters().export_retries, 2U);
@@ -326,7 +321,7 @@ TEST_F(Tracing, SpansThatACollectorRefusesAreCounted) {
   OtlpOptions options{.url = collector.url(), .interval = 1ms, .retry_min = 1ms};
   while_exporting(loop, tracer, options, [&](Loop& here) -> Task<void> {
     tracer.record(some_span("x"));
-    AWAIT(done, eventually(here, [&] { return tracer.counters().export_failed == 1; }));
+    auto done = co_await eventually(here, [&] { return tracer.counters().export_failed == 1; });
     EXPECT_TRUE(done);
   });
   EXPECT_EQ(tracer.counters().export_retries, 0U);
@@ -338,7 +333,7 @@ TEST_F(Tracing, WithoutACollectorMemoryStaysBoundedAndLossesAreCounted) {
   OtlpOptions options{.url = "http://127.0.0.1:1/v1/traces", .interval = 1ms, .attempts_max = 2, .retry_min = 1ms};
   while_exporting(loop, tracer, options, [&](Loop& here) -> Task<void> {
     for (int i = 0; i < 100; ++i) tracer.record(some_span("x"));
-    AWAIT(done, eventually(here, [&] { return tracer.counters().export_failed >= 8; }));
+    auto done = co_await eventually(here, [&] { return tracer.counters().export_failed >= 8; });
     EXPECT_TRUE(done);
   });
   const Tracer::Counters counters = tracer.counters();
@@ -355,7 +350,7 @@ TEST_F(Tracing, AfterAStopTheFirstBatchThatIsNotAcceptedIsTheLast) {
   OtlpOptions options{.url = collector.url(), .interval = 1h, .batch_spans_max = 1};
   tracer.record(some_span("first"));
   while_exporting(loop, tracer, options, [&](Loop& here) -> Task<void> {
-    AWAIT(done, eventually(here, [&] { return tracer.counters().exported == 1; }));
+    auto done = co_await eventually(here, [&] { return tracer.counters().exported == 1; });
     EXPECT_TRUE(done);
     // The export sleeps, and its next pass is the last.
     for (int i = 0; i < 5; ++i) tracer.record(some_span("left"));
@@ -399,11 +394,11 @@ TEST_F(Tracing, AServerExportsUntilItStops) {
     ASSERT_TRUE(server.start());
     loop.run([](Loop& here, std::string address, const Tracer& of) -> Task<void> {
       Client client(here);
-      AWAIT(connected, client.connect(std::move(address)));
+      auto connected = co_await client.connect(std::move(address));
       REQUIRE_OK(connected);
-      AWAIT(reply, client.call<context_of>());
+      auto reply = co_await client.call<context_of>();
       EXPECT_OK(reply);
-      AWAIT(exported, eventually(here, [&] { return of.counters().exported == 1; }));
+      auto exported = co_await eventually(here, [&] { return of.counters().exported == 1; });
       EXPECT_TRUE(exported);
     }(loop, server.address(), tracer));
   }
@@ -440,14 +435,14 @@ TEST_F(Tracing, ThePageHasTheLatestTheSlowestAndOneTrace) {
   const std::string round = context.trace_id_text();
   loop.run([](Loop& here, std::string base, std::string wanted, std::string cycle) -> Task<void> {
     HttpClient http(here);
-    AWAIT(all, http.get(base + "/traces?format=json"));
+    auto all = co_await http.get(base + "/traces?format=json");
     REQUIRE_OK(all);
     EXPECT_EQ(all->status, 200);
     EXPECT_THAT(all->body, HasSubstr("test.Other/Call"));
     EXPECT_THAT(all->body, HasSubstr("\"slowest\""));
     EXPECT_LT(all->body.find("<b>Call") == std::string::npos ? all->body.find("test.Outer") : 0,
               all->body.find("test.Inner"));  // The slowest comes first.
-    AWAIT(tree, http.get(base + "/traces?format=text&trace=" + wanted));
+    auto tree = co_await http.get(base + "/traces?format=text&trace=" + wanted);
     REQUIRE_OK(tree);
     const std::size_t outer = tree->body.find("test.Outer/");
     const std::size_t inner = tree->body.find("\u00b7 test.Inner/Call");
@@ -455,15 +450,15 @@ TEST_F(Tracing, ThePageHasTheLatestTheSlowestAndOneTrace) {
     REQUIRE(inner != std::string::npos);
     EXPECT_LT(outer, inner);
     EXPECT_THAT(tree->body, Not(HasSubstr("test.Other")));
-    AWAIT(html, http.get(base + "/traces?format=html&trace=" + wanted));
+    auto html = co_await http.get(base + "/traces?format=html&trace=" + wanted);
     REQUIRE_OK(html);
     EXPECT_THAT(html->body, Not(HasSubstr("<script>alert")));
     EXPECT_THAT(html->body, Not(HasSubstr("<b>Call")));
-    AWAIT(ring, http.get(base + "/traces?format=text&trace=" + cycle));
+    auto ring = co_await http.get(base + "/traces?format=text&trace=" + cycle);
     REQUIRE_OK(ring);
     EXPECT_THAT(ring->body, HasSubstr("test.One/Call"));
     EXPECT_THAT(ring->body, HasSubstr("test.Two/Call"));
-    AWAIT(none, http.get(base + "/traces?trace=zz"));
+    auto none = co_await http.get(base + "/traces?trace=zz");
     REQUIRE_OK(none);
     EXPECT_THAT(none->body, HasSubstr("No span of this trace"));
   }(loop, "http://" + server.address(), id, round));

@@ -201,8 +201,7 @@ TEST_F(PbSeveralStreams, WithInterceptors) {
   std::atomic<int> seen{0};
   options.client.interceptors = {client_interceptor([&seen](OutgoingCall&, Next next) -> Task<Result<void>> {
     ++seen;
-    auto calling = next();
-    co_return co_await std::move(calling);
+    co_return co_await next();
   })};
   channel = std::make_unique<Channel>();
   ASSERT_EQ(channel->Init(server->address(), &options), 0) << channel->error_text();

@@ -97,10 +97,7 @@ TEST_P(PbSharing, EachOtherOptionMeansAnotherConnection) {
     channels.push_back(std::move(made));
     return accepted() - before;
   };
-  const auto nothing = [](OutgoingCall&, Next next) -> Task<Result<void>> {
-    auto calling = next();
-    co_return co_await std::move(calling);
-  };
+  const auto nothing = [](OutgoingCall&, Next next) -> Task<Result<void>> { co_return co_await next(); };
   const std::vector<void (*)(ChannelOptions&)> changes{
       [](ChannelOptions&) {},
       [](ChannelOptions& to) { to.protocol = to.protocol == "hawser" ? "baidu_std" : "hawser"; },

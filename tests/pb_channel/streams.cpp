@@ -291,21 +291,21 @@ TEST_F(PbStreams, HandlersThatBlock) {
 TEST_F(PbStreams, HandlersThatWaitEndWithTheConnection) {
   sync_wait([](PbStreams* test) -> Task<void> {
     BaiduStdClient client;
-    AWAIT(connected, client.connect(test->server->address()));
+    auto connected = co_await client.connect(test->server->address());
     REQUIRE_OK(connected);
     const prpc::RawMessage request{
         "\x0a\x04"
         "echo"};  // Parcel::text.
     std::vector<StreamingCall<deliver_with_stream>> calls;
     for (int i = 0; i < 6; ++i) {
-      AWAIT(call, client.open<deliver_with_stream>(request));
+      auto call = co_await client.open<deliver_with_stream>(request);
       REQUIRE_OK(call);
       const prpc::RawMessage item{"item"};
       auto written_by = call->writer();  // The task refers to it.
-      AWAIT(written, written_by.write(item));
+      auto written = co_await written_by.write(item);
       REQUIRE_OK(written);
       auto same_by = call->reader();  // The task refers to it.
-      AWAIT(same, same_by.next());
+      auto same = co_await same_by.next();
       REQUIRE_OK(same);
       calls.push_back(std::move(*call));
     }
@@ -314,13 +314,13 @@ TEST_F(PbStreams, HandlersThatWaitEndWithTheConnection) {
     const prpc::RawMessage item{text_of(100'000)};
     for (std::size_t i = 0; i < calls.size(); ++i) {
       for (int k = 0; k < (i < 4 ? 50 : 5); ++k) {
-        AWAIT(written, calls[i].writer().write(item));
+        auto written = co_await calls[i].writer().write(item);
         REQUIRE_OK(written);
       }
     }
     // The connection ends only when the handlers wait.
-    auto waiting = Loop::current()->offload([test] { return soon([&] { return test->office.echo.waiting >= 4; }); });
-    const Result<bool> waited = co_await std::move(waiting);
+    const Result<bool> waited =
+        co_await Loop::current()->offload([test] { return soon([&] { return test->office.echo.waiting >= 4; }); });
     EXPECT_TRUE(waited && *waited) << test->office.echo.waiting;
     client.close();
   }(this));

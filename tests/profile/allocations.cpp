@@ -546,11 +546,11 @@ TEST(HeapPage, ALoopDoesNotWaitForTheReport) {
     HttpClientOptions options;
     options.request_timeout = time;
     HttpClient http(*Loop::current(), options);
-    AWAIT(response, http.get(base + path));
+    auto response = co_await http.get(base + path);
     co_return response;
   };
   sync_wait([](auto& use) -> Task<void> {
-    AWAIT(warmed, use("/profile/heap?format=folded", patience));
+    auto warmed = co_await use("/profile/heap?format=folded", patience);
     EXPECT_OK(warmed);
   }(ask));
   PausedFork::wanted = true;
@@ -564,18 +564,16 @@ TEST(HeapPage, ALoopDoesNotWaitForTheReport) {
     int status = 0;
     Scope scope;
     scope.spawn([](auto& asking, int& got) -> Task<void> {
-      AWAIT(response, asking("/profile/allocations?seconds=1&format=folded", patience));
+      auto response = co_await asking("/profile/allocations?seconds=1&format=folded", patience);
       EXPECT_OK(response);
       if (response) got = response->status;
     }(use, status));
-    auto pause = Loop::current()->sleep(100ms);
-    co_await pause;
-    AWAIT(other, use("/health", 10s));
+    co_await Loop::current()->sleep(100ms);
+    auto other = co_await use("/health", 10s);
     EXPECT_OK(other);
     EXPECT_EQ(status, 0);
     PausedFork::wanted = false;
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(status, 200);
   }(ask));
   forking.join();

@@ -72,7 +72,7 @@ HttpClientResponse get(const Question& question, const PagesOptions& options) {
     request.url = std::move(url);
     if (!field.empty()) request.headers.emplace_back(field, "http://other.example");
     if (!accept.empty()) request.headers.emplace_back("Accept", accept);
-    AWAIT(response, http.send(std::move(request)));
+    auto response = co_await http.send(std::move(request));
     EXPECT_OK(response);
     co_return response ? std::move(*response) : HttpClientResponse();
   }("http://" + server.address() + question.path, question.field, question.accept));

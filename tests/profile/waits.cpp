@@ -249,8 +249,7 @@ TEST(WaitSampler, TheDeadlinesOfALoopAreKept) {
     Loop& loop = *Loop::current();
     for (int i = 0; i < 10; ++i) {
       const Time until = loop.after(20ms);
-      auto sleep = loop.sleep(20ms);
-      co_await sleep;
+      co_await loop.sleep(20ms);
       EXPECT_GE(loop.now(), until);
     }
   }());
@@ -299,8 +298,7 @@ TEST(WaitSampler, ThreadsForOffloadedWorkAreIdleToo) {
   Loop loop;
   bool idle = false;
   loop.run([](Loop& on, bool& found) -> Task<void> {
-    auto first = on.offload([] { return 1; });
-    static_cast<void>(co_await std::move(first));
+    static_cast<void>(co_await on.offload([] { return 1; }));
     const auto look = [&] {
       auto sampler = WaitSampler::begin(500, exec::idle_functions());
       std::this_thread::sleep_for(20ms);

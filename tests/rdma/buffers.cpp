@@ -20,7 +20,7 @@ TEST_F(Device, MemoryTakenBackUnderWayBreaksTheConnectionAndNothingElse) {
   loop.run([](Loop& on, std::string address) -> Task<void> {
     for (int i = 0; i < 5; ++i) {
       Client client(on, client_options());
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
       std::vector<std::byte> memory(8 << 20);
       std::optional<RegisteredBuffer> buffer = *RegisteredBuffer::wrap(client, memory);
@@ -28,14 +28,13 @@ TEST_F(Device, MemoryTakenBackUnderWayBreaksTheConnectionAndNothingElse) {
       std::optional<Result<std::uint64_t>> outcome;
       scope.spawn([](Client& to, Bytes what, std::optional<Result<std::uint64_t>>& result) -> Task<void> {
         const CallOptions size_options{.timeout = patience, .attachment = what};
-        AWAIT(size, to.call<size_of_attachment>(size_options));
+        auto size = co_await to.call<size_of_attachment>(size_options);
         result.emplace(std::move(size));
       }(client, buffer->memory(), outcome));
-      AWAIT(reading, eventually(on, [&] { return buffer->in_use(); }));
+      auto reading = co_await eventually(on, [&] { return buffer->in_use(); });
       REQUIRE(reading);
       buffer.reset();
-      auto ended = scope.join();
-      co_await std::move(ended);
+      co_await scope.join();
       // The device has read all of it before, or nothing.
       if (*outcome) {
         EXPECT_EQ(**outcome, memory.size());
@@ -44,9 +43,9 @@ TEST_F(Device, MemoryTakenBackUnderWayBreaksTheConnectionAndNothingElse) {
       }
     }
     Client client(on, client_options());
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
-    AWAIT(size, client.call<size_of_attachment>());
+    auto size = co_await client.call<size_of_attachment>();
     EXPECT_OK(size);
   }(loop, server.address()));
   server.stop();
@@ -64,7 +63,7 @@ TEST_F(Device, AServerKilledWhileItReadsABufferLeavesIt) {
   Loop loop({.log = no_log()});
   loop.run([](Loop& on, std::string to, Child& peer) -> Task<void> {
     Client client(on, client_options());
-    AWAIT(connected, client.connect(to));
+    auto connected = co_await client.connect(to);
     REQUIRE_OK(connected);
     Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, 32 << 20);
     REQUIRE_OK(buffer);
@@ -72,17 +71,16 @@ TEST_F(Device, AServerKilledWhileItReadsABufferLeavesIt) {
     std::optional<Error> error;
     scope.spawn([](Client& over, Bytes what, std::optional<Error>& failure) -> Task<void> {
       const CallOptions size_options{.timeout = patience, .attachment = what};
-      AWAIT(size, over.call<size_of_attachment>(size_options));
+      auto size = co_await over.call<size_of_attachment>(size_options);
       if (!size) failure = size.error();
     }(client, buffer->memory(), error));
-    AWAIT(reading, eventually(on, [&] { return buffer->in_use(); }));
+    auto reading = co_await eventually(on, [&] { return buffer->in_use(); });
     REQUIRE(reading);
     peer.kill();
-    auto ended = scope.join();
-    co_await std::move(ended);
+    co_await scope.join();
     REQUIRE(error.has_value());
     EXPECT_EQ(error->code, ErrorCode::outcome_unknown) << error->describe();
-    AWAIT(free, eventually(on, [&] { return !buffer->in_use(); }));
+    auto free = co_await eventually(on, [&] { return !buffer->in_use(); });
     EXPECT_TRUE(free);
   }(loop, address, child));
 }

@@ -26,10 +26,10 @@ TEST_F(Calls, AreCarriedByRdma) {
   const auto server = started({});
   sync_wait([](const std::string& address) -> Task<void> {
     Client client(client_options());
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "rdma");
-    AWAIT(reply, client.call<echo>("hello rdma"));
+    auto reply = co_await client.call<echo>("hello rdma");
     REQUIRE_OK(reply);
     EXPECT_EQ(*reply, "hello rdma");
   }(server->address()));
@@ -38,7 +38,7 @@ TEST_F(Calls, AreCarriedByRdma) {
 // Sizes around each threshold of the payload's mechanism: inline, eager, chunk, rendezvous.
 Task<void> echo_around(const std::string& address, const RdmaOptions& options) {
   Client client(client_options(options));
-  AWAIT(connected, client.connect(address));
+  auto connected = co_await client.connect(address);
   REQUIRE_OK(connected);
   std::vector<std::size_t> sizes = {0, 1};
   for (const std::size_t edge : {options.inline_bytes, options.eager_bytes_max, options.chunk_bytes,
@@ -50,7 +50,7 @@ Task<void> echo_around(const std::string& address, const RdmaOptions& options) {
   }
   for (const std::size_t size : sizes) {
     const std::string text = text_of(size, static_cast<char>('a' + size % 7));
-    AWAIT(reply, client.call<echo>(text));
+    auto reply = co_await client.call<echo>(text);
     REQUIRE_OK(reply);
     EXPECT_TRUE(*reply == text) << size << " bytes came back changed";
   }
@@ -81,21 +81,20 @@ TEST_F(Calls, ManyLargeOnesAtOnce) {
   const auto server = started({});
   sync_wait([](const std::string& address) -> Task<void> {
     Client client(client_options());
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     Scope scope;
     const std::string text = text_of(1 << 20);
     std::size_t answered = 0;
     auto call = [&](std::size_t bytes) -> Task<void> {
       const CallOptions reply_options{.timeout = patience};
-      AWAIT(reply, client.call<length>(reply_options, std::string_view(text).substr(0, bytes)));
+      auto reply = co_await client.call<length>(reply_options, std::string_view(text).substr(0, bytes));
       EXPECT_OK(reply);
       if (reply) answered += *reply == bytes;
     };
     constexpr std::size_t calls = 32;
     for (std::size_t i = 0; i < calls; ++i) scope.spawn(call(text.size() - i * 1000));
-    auto all = scope.join();
-    co_await std::move(all);
+    co_await scope.join();
     EXPECT_EQ(answered, calls);
   }(server->address()));
 }

@@ -14,8 +14,7 @@ namespace hawser::rdma_tests {
 inline std::string echo_text(std::string_view text) { return std::string(text); }
 
 inline Task<std::uint64_t> slow_sum(std::uint64_t a, std::uint64_t b) {
-  auto pause = Loop::current()->sleep(1ms);
-  co_await pause;
+  co_await Loop::current()->sleep(1ms);
   co_return a + b;
 }
 
@@ -27,9 +26,9 @@ TEST_F(Device, AThousandConnectsAndDisconnectsLeaveNothing) {
   loop.run([](Loop& on, std::string address) -> Task<void> {
     for (int i = 0; i < 1000; ++i) {
       Client client(on, client_options());
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
-      AWAIT(reply, client.call<echo_text>("hello"));
+      auto reply = co_await client.call<echo_text>("hello");
       REQUIRE_OK(reply);
     }
   }(loop, server.address()));
@@ -49,23 +48,22 @@ TEST_F(Device, ManyClientsOfOneSlowHandler) {
       std::vector<std::unique_ptr<Client>> clients;
       for (int i = 0; i < 64; ++i) {
         clients.push_back(std::make_unique<Client>(on, client_options(with)));
-        AWAIT(connected, clients.back()->connect(address));
+        auto connected = co_await clients.back()->connect(address);
         REQUIRE_OK(connected);
       }
       const auto talk = [](Client& client, std::uint64_t number) -> Task<bool> {
         for (std::uint64_t i = 0; i < 20; ++i) {
-          AWAIT(sum, client.call<slow_sum>(number, i));
+          auto sum = co_await client.call<slow_sum>(number, i);
           if (!sum || *sum != number + i) co_return false;
           const std::string text = text_of(i * 977, 'b');
-          AWAIT(reply, client.call<echo_text>(text));
+          auto reply = co_await client.call<echo_text>(text);
           if (!reply || *reply != text) co_return false;
         }
         co_return true;
       };
       std::vector<Task<bool>> talks;
       for (std::size_t i = 0; i < clients.size(); ++i) talks.push_back(talk(*clients[i], i));
-      auto all = when_all(std::move(talks));
-      const std::vector<bool> done = co_await std::move(all);
+      const std::vector<bool> done = co_await when_all(std::move(talks));
       for (const bool good : done) EXPECT_TRUE(good);
     }(loop, server.address(), options));
   }
@@ -85,13 +83,13 @@ TEST_F(Device, AServerThatIsKilledIsNoticedAtOnce) {
   Loop loop({.log = no_log()});
   loop.run([](Loop& on, Child& server, std::string to) -> Task<void> {
     Client client(on, client_options());
-    AWAIT(connected, client.connect(to));
+    auto connected = co_await client.connect(to);
     REQUIRE_OK(connected);
-    AWAIT(first, client.call<echo_text>("hello"));
+    auto first = co_await client.call<echo_text>("hello");
     REQUIRE_OK(first);
     const Time start = on.now();
     server.kill();
-    AWAIT(reply, client.call<echo_text>(text_of(300'000)));
+    auto reply = co_await client.call<echo_text>(text_of(300'000));
     EXPECT_FALSE(reply);
     // The end of the byte stream shows the peer's death, before the timeouts of the device.
     EXPECT_LT(on.now() - start, patience);
@@ -104,9 +102,9 @@ TEST_F(Device, AClientThatIsKilledLeavesTheServerFree) {
     Loop loop({.log = no_log()});
     loop.run([](Loop& on, std::string to, const Child::Say& notify, const Child::Hear& listen) -> Task<void> {
       Client client(on, client_options());
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       if (!connected) co_return;
-      AWAIT(reply, client.call<echo_text>("hello"));
+      auto reply = co_await client.call<echo_text>("hello");
       notify(reply ? "connected" : "failed");
       listen();
     }(loop, address, say, hear));
@@ -138,7 +136,7 @@ TEST_F(Device, AtTheWatermarkNewConnectionsAreRefusedAndOldOnesGoOn) {
     std::string refusal;
     while (refusal.empty() && clients.size() < 100) {
       clients.push_back(std::make_unique<Client>(on, client_options()));
-      AWAIT(connected, clients.back()->connect(address));
+      auto connected = co_await clients.back()->connect(address);
       if (!connected) refusal = connected.error().describe();
     }
     EXPECT_NE(refusal.find("memory_bytes_max"), std::string::npos) << refusal;
@@ -147,7 +145,7 @@ TEST_F(Device, AtTheWatermarkNewConnectionsAreRefusedAndOldOnesGoOn) {
     const std::string text = text_of(1'000'000);
     for (int round = 0; round < 3; ++round) {
       for (const auto& client : clients) {
-        AWAIT(reply, client->call<echo_text>(text));
+        auto reply = co_await client->call<echo_text>(text);
         REQUIRE_OK(reply);
         EXPECT_EQ(*reply, text);
       }
@@ -157,11 +155,10 @@ TEST_F(Device, AtTheWatermarkNewConnectionsAreRefusedAndOldOnesGoOn) {
     Client late(on, client_options());
     const Time end = on.after(patience);
     for (;;) {
-      AWAIT(connected, late.connect(address));
+      auto connected = co_await late.connect(address);
       if (connected) break;
       REQUIRE(on.now() < end);
-      auto pause = on.sleep(5ms);
-      co_await pause;
+      co_await on.sleep(5ms);
     }
   }(loop, server.address()));
 }
@@ -180,12 +177,12 @@ TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
     ASSERT_TRUE(server.start());
     loop.run([](Loop& on, std::string address, RdmaOptions with) -> Task<void> {
       Client client(on, client_options(with));
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
       const auto load = [](Client& over) -> Task<std::uint64_t> {
         std::uint64_t good = 0;
         for (;;) {
-          AWAIT(reply, over.call<echo_text>(text_of(100'000)));
+          auto reply = co_await over.call<echo_text>(text_of(100'000));
           if (!reply) co_return good;
           ++good;
         }
@@ -193,19 +190,16 @@ TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
       std::vector<Task<std::uint64_t>> loads;
       for (int i = 0; i < 4; ++i) loads.push_back(load(client));
       const auto remove = [](Loop& loop_of) -> Task<std::uint64_t> {
-        auto before = loop_of.sleep(200ms);
-        co_await before;
+        co_await loop_of.sleep(200ms);
         // The kernel may keep the device until all users have closed it, and let it work meanwhile. Without its network
         // the device can't work.
         EXPECT_EQ(std::system("rdma link delete hawser_rxe0 &"), 0);
-        auto between = loop_of.sleep(500ms);
-        co_await between;
+        co_await loop_of.sleep(500ms);
         std::system("ip link set hawser0 down");
         co_return 1;
       };
       loads.push_back(remove(on));
-      auto all = when_all(std::move(loads));
-      const std::vector<std::uint64_t> counts = co_await std::move(all);
+      const std::vector<std::uint64_t> counts = co_await when_all(std::move(loads));
       for (const std::uint64_t good : counts) EXPECT_GT(good, 0U);
     }(loop, server.address(), options));
   }

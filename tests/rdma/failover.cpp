@@ -24,7 +24,7 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
     ClientOptions options;
     options.transports = std::move(with);
     Client client(on, std::move(options));
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "rdma")
         << (client.fallback_reasons().empty() ? "" : client.fallback_reasons()[0].reason);
@@ -37,7 +37,7 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
         ++begun;
         const std::string text = text_of(idempotent ? 200 : 50'000);
         const CallOptions reply_options{.timeout = patience, .idempotent = idempotent};
-        AWAIT(reply, client.call<worked_at>(reply_options, text));
+        auto reply = co_await client.call<worked_at>(reply_options, text);
         if (reply) {
           EXPECT_TRUE(*reply == text);
           ++answered;
@@ -50,21 +50,18 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
     };
     Scope scope;
     for (int i = 0; i < 8; ++i) scope.spawn(load(i % 2 == 0));
-    auto before = on.sleep(200ms);
-    co_await before;
+    co_await on.sleep(200ms);
     EXPECT_TRUE(cable.unplug());
-    AWAIT(moved, eventually(on, [&] { return client.transport() == "tcp"; }));
+    auto moved = co_await eventually(on, [&] { return client.transport() == "tcp"; });
     EXPECT_TRUE(moved);
     const std::uint64_t answered_by_then = answered;
-    auto over_tcp = on.sleep(200ms);
-    co_await over_tcp;
+    co_await on.sleep(200ms);
     EXPECT_GT(answered, answered_by_then);
     EXPECT_TRUE(cable.plug());
-    AWAIT(back, eventually(on, [&] { return client.transport() == "rdma"; }));
+    auto back = co_await eventually(on, [&] { return client.transport() == "rdma"; });
     EXPECT_TRUE(back) << (client.fallback_reasons().empty() ? "" : client.fallback_reasons()[0].reason);
     stop = true;
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     EXPECT_EQ(answered + unknown, begun);
     EXPECT_LE(unknown, 4U) << "at most what was under way";
     EXPECT_GE(client.failovers(), 2U);

@@ -21,7 +21,7 @@ TEST_F(Device, ForkingUnderLoadLosesNothing) {
   ASSERT_TRUE(server.start());
   loop.run([](Loop& on, std::string address) -> Task<void> {
     Client client(on, client_options());
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     for (std::size_t round = 0; round < 20; ++round) {
       const pid_t child = ::fork();
@@ -34,7 +34,7 @@ TEST_F(Device, ForkingUnderLoadLosesNothing) {
       for (const std::size_t bytes : std::array<std::size_t, 4>{10, 5000, 100'000, 2'000'000}) {
         const std::string text = text_of(bytes + round);
         const CallOptions reply_options{.timeout = patience};
-        AWAIT(reply, client.call<echo_beside_forks>(reply_options, text));
+        auto reply = co_await client.call<echo_beside_forks>(reply_options, text);
         REQUIRE_OK(reply);
         EXPECT_TRUE(*reply == text) << bytes << " bytes in round " << round;
       }

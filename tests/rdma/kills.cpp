@@ -47,11 +47,9 @@ Task<void> keep_accessing(RemoteMemory& remote, RemoteRegion region, const Trans
   while (!end) {
     Result<void> outcome;
     if (reads) {
-      auto reading = remote.read(region, batch);
-      outcome = co_await std::move(reading);
+      outcome = co_await remote.read(region, batch);
     } else {
-      auto writing = remote.write(region, batch);
-      outcome = co_await std::move(writing);
+      outcome = co_await remote.write(region, batch);
     }
     if (outcome) {
       ++done;
@@ -107,17 +105,16 @@ void access(const Child::Say& say, const Child::Hear& hear) {
   Loop loop({.log = no_log()});
   loop.run([](Loop& on, std::string to, const Child::Say& notify) -> Task<void> {
     Client client(on, client_options());
-    AWAIT(connected, client.connect(to));
+    auto connected = co_await client.connect(to);
     if (!connected) co_return notify("not connected");
-    AWAIT(region, client.call<&Shared::handle>());
+    auto region = co_await client.call<&Shared::handle>();
     if (!region) co_return notify("no region");
     Accessor accessor(client);
     Scope scope;
     accessor.begin(scope, *region);
-    AWAIT(begun, eventually(on, [&] { return accessor.done() > static_cast<int>(batches); }));
+    auto begun = co_await eventually(on, [&] { return accessor.done() > static_cast<int>(batches); });
     notify(begun ? "going" : "no batch ends");
-    auto all = scope.join();
-    co_await std::move(all);
+    co_await scope.join();
   }(loop, address, say));
 }
 
@@ -125,26 +122,24 @@ void access(const Child::Say& say, const Child::Hear& hear) {
 Task<void> outlive_owner(Loop& on, Child& owner, Duration pause) {
   const std::string address = owner.hear();
   Client client(on, client_options());
-  AWAIT(connected, client.connect(address));
+  auto connected = co_await client.connect(address);
   REQUIRE_OK(connected);
-  AWAIT(region, client.call<&Shared::handle>());
+  auto region = co_await client.call<&Shared::handle>();
   REQUIRE_OK(region);
   Accessor accessor(client);
   Scope scope;
   accessor.begin(scope, *region);
-  AWAIT(begun, eventually(on, [&] { return accessor.done() > static_cast<int>(batches); }));
+  auto begun = co_await eventually(on, [&] { return accessor.done() > static_cast<int>(batches); });
   EXPECT_TRUE(begun);
-  auto waiting = on.sleep(pause);
-  co_await waiting;
+  co_await on.sleep(pause);
   owner.kill();
-  auto all = scope.join();
-  co_await std::move(all);
+  co_await scope.join();
   for (std::size_t i = 0; i < batches; ++i) {
     const ErrorCode code = accessor.end(i)->code;
     const ErrorCode expected = i % 2 == 0 ? ErrorCode::unavailable : ErrorCode::outcome_unknown;
     EXPECT_TRUE(code == expected || code == ErrorCode::not_sent) << accessor.end(i)->describe();
   }
-  AWAIT(free, eventually(on, [&] { return !accessor.in_use(); }));
+  auto free = co_await eventually(on, [&] { return !accessor.in_use(); });
   EXPECT_TRUE(free) << "the device still has the memory of a connection that has ended";
 }
 

@@ -41,9 +41,9 @@ Taken taken_by(unsigned connections, const RdmaOptions& options) {
     for (unsigned i = 0; i <= count; ++i) {
       clients.push_back(std::make_unique<Client>(client_options(with)));
       Client& client = *clients.back();
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
-      AWAIT(reply, client.call<back>("once"));
+      auto reply = co_await client.call<back>("once");
       REQUIRE_OK(reply);
       if (i == 0) {  // The first connection includes the resources of the device.
         used_before = rdma_counters(client).at(0).used_bytes;

@@ -35,8 +35,7 @@ class Memory {
   // The opposite direction: the handler writes into its caller's memory.
   Task<Result<void>> fill(Context& context, RemoteRegion region, std::uint64_t offset, std::uint64_t bytes) {
     RemoteMemory callers(context);
-    auto writing = callers.write(region, offset, exposed().first(bytes));
-    co_return co_await std::move(writing);
+    co_return co_await callers.write(region, offset, exposed().first(bytes));
   }
   MutableBytes exposed() { return buffer_.memory().subspan(exposed_at, buffer_.size() - 2 * exposed_at); }
   MutableBytes all() { return buffer_.memory(); }
@@ -69,12 +68,11 @@ class OneSidedAccess : public Device {
     ASSERT_TRUE(server.start());
     loop.run([](Loop& on, Memory& of, std::string address, RdmaOptions with, Body& test) -> Task<void> {
       Client client(on, client_options(with));
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
       Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, region_bytes);
       REQUIRE_OK(buffer);
-      auto testing = test(of, client, *buffer);
-      co_await std::move(testing);
+      co_await test(of, client, *buffer);
     }(loop, memory, server.address(), options, body));
     loop.run(reach_rest(loop, server));
   }
@@ -84,7 +82,7 @@ constexpr auto read_write = static_cast<std::uint8_t>(RegionAccess::read_write);
 
 TEST_F(OneSidedAccess, WritesAndReadsReachTheBytesAndNoOthers) {
   run([](Memory& memory, Client& client, RegisteredBuffer& buffer) -> Task<void> {
-    AWAIT(region, client.call<&Memory::open>(read_write));
+    auto region = co_await client.call<&Memory::open>(read_write);
     REQUIRE_OK(region);
     RemoteMemory remote(client);
     const std::size_t whole = memory.exposed().size();
@@ -93,7 +91,7 @@ TEST_F(OneSidedAccess, WritesAndReadsReachTheBytesAndNoOthers) {
                                     std::size_t{4096}, std::size_t{1} << 20, (std::size_t{1} << 20) + 1, whole - 5}) {
       std::memset(memory.all().data(), 0x55, memory.all().size());
       write_text(buffer.memory(), static_cast<char>('a' + bytes % 7));
-      AWAIT(written, remote.write(*region, 5, buffer.memory().first(bytes)));
+      auto written = co_await remote.write(*region, 5, buffer.memory().first(bytes));
       REQUIRE_OK(written);
       EXPECT_EQ(std::memcmp(memory.exposed().data() + 5, buffer.memory().data(), bytes), 0) << bytes;
       const std::string_view before = as_text(memory.all().first(exposed_at + 5));
@@ -101,7 +99,7 @@ TEST_F(OneSidedAccess, WritesAndReadsReachTheBytesAndNoOthers) {
       EXPECT_EQ(before.find_first_not_of('U'), std::string_view::npos);
       EXPECT_EQ(after.find_first_not_of('U'), std::string_view::npos);
       std::memset(buffer.memory().data(), 0, buffer.size());
-      AWAIT(read, remote.read(*region, 4, buffer.memory().subspan(3, bytes)));
+      auto read = co_await remote.read(*region, 4, buffer.memory().subspan(3, bytes));
       REQUIRE_OK(read);
       EXPECT_EQ(std::memcmp(buffer.memory().data() + 3, memory.exposed().data() + 4, bytes), 0) << bytes;
       if (bytes + 3 < buffer.size()) {
@@ -114,15 +112,15 @@ TEST_F(OneSidedAccess, WritesAndReadsReachTheBytesAndNoOthers) {
 
 TEST_F(OneSidedAccess, ANotificationFindsTheMemoryWritten) {
   run([](Memory&, Client& client, RegisteredBuffer& buffer) -> Task<void> {
-    AWAIT(region, client.call<&Memory::open>(read_write));
+    auto region = co_await client.call<&Memory::open>(read_write);
     REQUIRE_OK(region);
     RemoteMemory remote(client);
     for (int i = 0; i < 50; ++i) {
       const std::size_t bytes = 1 + static_cast<std::size_t>(i) * 40'009 % (2 << 20);
       write_text(buffer.memory().first(bytes), static_cast<char>('a' + i % 7));
       const CallOptions sum_options;
-      AWAIT(sum, remote.write_with_notify<&Memory::sum>(*region, 9, buffer.memory().first(bytes), sum_options,
-                                                        std::uint64_t{9}, std::uint64_t{bytes}));
+      auto sum = co_await remote.write_with_notify<&Memory::sum>(*region, 9, buffer.memory().first(bytes), sum_options,
+                                                                 std::uint64_t{9}, std::uint64_t{bytes});
       REQUIRE_OK(sum);
       EXPECT_EQ(*sum, sum_of(buffer.memory().first(bytes)));
     }
@@ -133,7 +131,7 @@ TEST_F(OneSidedAccess, ANotificationFindsTheMemoryWritten) {
 TEST_F(OneSidedAccess, ManyAtOnceBesideCalls) {
   run(
       [](Memory& memory, Client& client, RegisteredBuffer& buffer) -> Task<void> {
-        AWAIT(region, client.call<&Memory::open>(read_write));
+        auto region = co_await client.call<&Memory::open>(read_write);
         REQUIRE_OK(region);
         RemoteMemory remote(client);
         write_text(buffer.memory(), 'k');
@@ -144,24 +142,23 @@ TEST_F(OneSidedAccess, ManyAtOnceBesideCalls) {
         constexpr int parts = 200;
         const auto copy = [](RemoteMemory& to, RemoteRegion where, MutableBytes from, std::size_t at,
                              int& count) -> Task<void> {
-          AWAIT(written, to.write(where, at, from));
+          auto written = co_await to.write(where, at, from);
           EXPECT_OK(written);
           std::vector<std::byte> was(from.begin(), from.end());
           std::memset(from.data(), 0, from.size());
-          AWAIT(read, to.read(where, at, from));
+          auto read = co_await to.read(where, at, from);
           EXPECT_OK(read);
           count += std::equal(was.begin(), was.end(), from.begin());
         };
         const auto call = [](Client& to, int& count) -> Task<void> {
-          AWAIT(sum, to.call<&Memory::sum>(std::uint64_t{0}, std::uint64_t{10}));
+          auto sum = co_await to.call<&Memory::sum>(std::uint64_t{0}, std::uint64_t{10});
           count += sum.has_value();
         };
         for (std::size_t i = 0; i < parts; ++i) {
           scope.spawn(copy(remote, *region, buffer.memory().subspan(i * part, part), i * part, good));
           scope.spawn(call(client, sums));
         }
-        auto all = scope.join();
-        co_await std::move(all);
+        co_await scope.join();
         EXPECT_EQ(good, parts);
         EXPECT_EQ(sums, parts);
         EXPECT_EQ(std::memcmp(memory.exposed().data(), buffer.memory().data(), part * parts), 0);
@@ -174,12 +171,12 @@ TEST_F(OneSidedAccess, AHandlerWritesItsCallersMemory) {
     write_text(memory.all(), 'q');
     Result<ExposedRegion> mine = buffer.expose(100, 1'000'000, RegionAccess::write);
     REQUIRE_OK(mine);
-    AWAIT(filled, client.call<&Memory::fill>(mine->handle(), std::uint64_t{7}, std::uint64_t{900'000}));
+    auto filled = co_await client.call<&Memory::fill>(mine->handle(), std::uint64_t{7}, std::uint64_t{900'000});
     REQUIRE_OK(filled);
     EXPECT_EQ(std::memcmp(buffer.memory().data() + 107, memory.exposed().data(), 900'000), 0);
     EXPECT_EQ(buffer.memory()[106], std::byte{0});
     EXPECT_EQ(buffer.memory()[107 + 900'000], std::byte{0});
-    AWAIT(beyond, client.call<&Memory::fill>(mine->handle(), std::uint64_t{100'001}, std::uint64_t{900'000}));
+    auto beyond = co_await client.call<&Memory::fill>(mine->handle(), std::uint64_t{100'001}, std::uint64_t{900'000});
     EXPECT_ERROR(beyond, invalid_argument, "not within the region");
     EXPECT_EQ(client.failovers(), 0U);
   });
@@ -188,7 +185,7 @@ TEST_F(OneSidedAccess, AHandlerWritesItsCallersMemory) {
 TEST_F(OneSidedAccess, WhatIsOutOfBoundsOrNotAllowedIsRefusedBeforeItIsSent) {
   run(
       [](Memory& memory, Client& client, RegisteredBuffer& buffer) -> Task<void> {
-        AWAIT(region, client.call<&Memory::open>(read_write));
+        auto region = co_await client.call<&Memory::open>(read_write);
         REQUIRE_OK(region);
         RemoteMemory remote(client);
         const std::size_t whole = memory.exposed().size();
@@ -197,26 +194,26 @@ TEST_F(OneSidedAccess, WhatIsOutOfBoundsOrNotAllowedIsRefusedBeforeItIsSent) {
         };
         for (const std::uint64_t offset :
              {std::uint64_t{whole}, std::uint64_t{whole - 9}, UINT64_MAX, UINT64_MAX - 9}) {
-          AWAIT(beyond, read(*region, offset, buffer.memory().first(10)));
+          auto beyond = co_await read(*region, offset, buffer.memory().first(10));
           EXPECT_ERROR(beyond, invalid_argument, "not within the region");
         }
-        AWAIT(last, read(*region, whole - 10, buffer.memory().first(10)));
+        auto last = co_await read(*region, whole - 10, buffer.memory().first(10));
         EXPECT_OK(last);
         std::vector<std::byte> plain(100);
-        AWAIT(unregistered, read(*region, 0, plain));
+        auto unregistered = co_await read(*region, 0, plain);
         EXPECT_ERROR(unregistered, invalid_argument, "RegisteredBuffer");
-        AWAIT(read_only, client.call<&Memory::open>(static_cast<std::uint8_t>(RegionAccess::read)));
+        auto read_only = co_await client.call<&Memory::open>(static_cast<std::uint8_t>(RegionAccess::read));
         REQUIRE_OK(read_only);
-        AWAIT(write, remote.write(*read_only, 0, buffer.memory().first(10)));
+        auto write = co_await remote.write(*read_only, 0, buffer.memory().first(10));
         EXPECT_ERROR(write, invalid_argument, "not exposed to be written");
-        AWAIT(write_only, client.call<&Memory::open>(static_cast<std::uint8_t>(RegionAccess::write)));
+        auto write_only = co_await client.call<&Memory::open>(static_cast<std::uint8_t>(RegionAccess::write));
         REQUIRE_OK(write_only);
-        AWAIT(no_read, read(*write_only, 0, buffer.memory().first(10)));
+        auto no_read = co_await read(*write_only, 0, buffer.memory().first(10));
         EXPECT_ERROR(no_read, invalid_argument, "not exposed to be read");
         RemoteRegion elsewhere = *region;
         elsewhere.places[0].domain ^= 2;
         elsewhere.owner ^= 2;
-        AWAIT(other_peer, read(elsewhere, 0, buffer.memory().first(10)));
+        auto other_peer = co_await read(elsewhere, 0, buffer.memory().first(10));
         EXPECT_ERROR(other_peer, stale_handle, "another peer");
         // All at once, within one tick.
         Scope scope;
@@ -224,13 +221,12 @@ TEST_F(OneSidedAccess, WhatIsOutOfBoundsOrNotAllowedIsRefusedBeforeItIsSent) {
         int refused = 0;
         for (int i = 0; i < 10; ++i) {
           scope.spawn([](RemoteMemory& of, RemoteRegion from, MutableBytes into, int& yes, int& no) -> Task<void> {
-            AWAIT(done, of.read(from, 0, into));
+            auto done = co_await of.read(from, 0, into);
             yes += done.has_value();
             no += !done && done.error().code == ErrorCode::overloaded;
           }(remote, *region, buffer.memory().first(10), good, refused));
         }
-        auto all = scope.join();
-        co_await std::move(all);
+        co_await scope.join();
         EXPECT_EQ(good, 4);
         EXPECT_EQ(refused, 6);
         EXPECT_EQ(client.failovers(), 0U);
@@ -240,19 +236,19 @@ TEST_F(OneSidedAccess, WhatIsOutOfBoundsOrNotAllowedIsRefusedBeforeItIsSent) {
 
 TEST_F(OneSidedAccess, ARevokedRegionIsRefusedByTheDevice) {
   run([](Memory& memory, Client& client, RegisteredBuffer& buffer) -> Task<void> {
-    AWAIT(region, client.call<&Memory::open>(read_write));
+    auto region = co_await client.call<&Memory::open>(read_write);
     REQUIRE_OK(region);
     RemoteMemory remote(client);
-    AWAIT(before, remote.write(*region, 0, buffer.memory().first(10)));
+    auto before = co_await remote.write(*region, 0, buffer.memory().first(10));
     EXPECT_OK(before);
-    AWAIT(revoked, client.call<&Memory::revoke>());
+    auto revoked = co_await client.call<&Memory::revoke>();
     EXPECT_OK(revoked);
     std::memset(memory.all().data(), 0x55, memory.all().size());
     write_text(buffer.memory(), 'z');
-    AWAIT(after, remote.write(*region, 0, buffer.memory().first(100'000)));
+    auto after = co_await remote.write(*region, 0, buffer.memory().first(100'000));
     EXPECT_ERROR(after, stale_handle, "revoked");
     EXPECT_EQ(as_text(memory.all()).find_first_not_of('U'), std::string_view::npos);
-    AWAIT(closed, remote.write(*region, 0, buffer.memory().first(10)));
+    auto closed = co_await remote.write(*region, 0, buffer.memory().first(10));
     EXPECT_FALSE(closed);
   });
 }
@@ -260,13 +256,13 @@ TEST_F(OneSidedAccess, ARevokedRegionIsRefusedByTheDevice) {
 // A forged capability: the device checks the handle that the peer sends.
 TEST_F(OneSidedAccess, AForgedHandleReachesNothing) {
   run([](Memory& memory, Client& client, RegisteredBuffer& buffer) -> Task<void> {
-    AWAIT(region, client.call<&Memory::open>(static_cast<std::uint8_t>(RegionAccess::read)));
+    auto region = co_await client.call<&Memory::open>(static_cast<std::uint8_t>(RegionAccess::read));
     REQUIRE_OK(region);
     std::memset(memory.all().data(), 0x55, memory.all().size());
     RemoteRegion forged = *region;
     forged.writable = true;
     RemoteMemory remote(client);
-    AWAIT(written, remote.write(forged, 0, buffer.memory().first(5000)));
+    auto written = co_await remote.write(forged, 0, buffer.memory().first(5000));
     EXPECT_ERROR(written, stale_handle, "refused the access");
     EXPECT_EQ(as_text(memory.all()).find_first_not_of('U'), std::string_view::npos);
   });
@@ -285,9 +281,9 @@ TEST_F(OneSidedAccess, APeerKilledUnderWayEndsThemAll) {
   Loop loop({.log = no_log()});
   loop.run([](Loop& on, std::string to, Child& peer) -> Task<void> {
     Client client(on, client_options());
-    AWAIT(connected, client.connect(to));
+    auto connected = co_await client.connect(to);
     REQUIRE_OK(connected);
-    AWAIT(region, client.call<&Memory::open>(read_write));
+    auto region = co_await client.call<&Memory::open>(read_write);
     REQUIRE_OK(region);
     Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, region_bytes);
     REQUIRE_OK(buffer);
@@ -299,11 +295,9 @@ TEST_F(OneSidedAccess, APeerKilledUnderWayEndsThemAll) {
         for (;;) {
           Result<void> done;
           if (reads) {
-            auto reading = of.read(where, 0, memory);
-            done = co_await std::move(reading);
+            done = co_await of.read(where, 0, memory);
           } else {
-            auto writing = of.write(where, 0, memory);
-            done = co_await std::move(writing);
+            done = co_await of.write(where, 0, memory);
           }
           if (done) continue;
           const ErrorCode code = done.error().code;
@@ -314,21 +308,19 @@ TEST_F(OneSidedAccess, APeerKilledUnderWayEndsThemAll) {
         }
       }(remote, *region, buffer->memory().subspan(i * 600'000, 600'000), i % 2 == 0, ended));
     }
-    auto pause = on.sleep(50ms);
-    co_await pause;
+    co_await on.sleep(50ms);
     EXPECT_EQ(ended, 0);
     peer.kill();
-    auto all = scope.join();
-    co_await std::move(all);
+    co_await scope.join();
     EXPECT_EQ(ended, 8);
-    AWAIT(free, eventually(on, [&] { return !buffer->in_use(); }));
+    auto free = co_await eventually(on, [&] { return !buffer->in_use(); });
     EXPECT_TRUE(free);
   }(loop, address, child));
 }
 
 TEST_F(OneSidedAccess, WhatIsGivenUpEndsByItself) {
   run([](Memory&, Client& client, RegisteredBuffer& buffer) -> Task<void> {
-    AWAIT(region, client.call<&Memory::open>(read_write));
+    auto region = co_await client.call<&Memory::open>(read_write);
     REQUIRE_OK(region);
     RemoteMemory remote(client);
     {
@@ -340,13 +332,12 @@ TEST_F(OneSidedAccess, WhatIsGivenUpEndsByItself) {
         const RemoteOptions options{.timeout = i == 9 ? Duration(1) : patience};
         scope.spawn([](RemoteMemory& of, RemoteRegion from, MutableBytes into, RemoteOptions with, int& yes,
                        int& no) -> Task<void> {
-          AWAIT(done, of.read(from, 0, into, with));
+          auto done = co_await of.read(from, 0, into, with);
           yes += done.has_value();
           no += !done && done.error().code == ErrorCode::deadline_exceeded;
         }(remote, *region, buffer.memory().first(5 << 20), options, good, late));
       }
-      auto all = scope.join();
-      co_await std::move(all);
+      co_await scope.join();
       EXPECT_EQ(good, 9);
       EXPECT_EQ(late, 1);
     }
@@ -354,13 +345,13 @@ TEST_F(OneSidedAccess, WhatIsGivenUpEndsByItself) {
       // The operation is destroyed with its scope.
       Scope scope;
       scope.spawn([](RemoteMemory& of, RemoteRegion from, MutableBytes into) -> Task<void> {
-        AWAIT(done, of.read(from, 0, into));
+        auto done = co_await of.read(from, 0, into);
         ADD_FAILURE() << "it was given up";
       }(remote, *region, buffer.memory().first(5 << 20)));
     }
-    AWAIT(free, eventually(*Loop::current(), [&] { return !buffer.in_use(); }));
+    auto free = co_await eventually(*Loop::current(), [&] { return !buffer.in_use(); });
     EXPECT_TRUE(free);
-    AWAIT(read, remote.read(*region, 0, buffer.memory().first(10)));
+    auto read = co_await remote.read(*region, 0, buffer.memory().first(10));
     EXPECT_OK(read);
   });
 }

@@ -37,7 +37,7 @@ TEST_F(Port, DownUnderLoad) {
     ClientOptions options;
     options.transports = with;
     Client client(std::move(options));
-    AWAIT(connected, client.connect(to));
+    auto connected = co_await client.connect(to);
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "rdma");
     const std::string text = text_of(100'000);
@@ -46,7 +46,7 @@ TEST_F(Port, DownUnderLoad) {
         EXPECT_EQ(std::system("ip link set dummy0 down"), 0);
       }
       const CallOptions reply_options{.timeout = patience, .idempotent = true};
-      AWAIT(reply, client.call<echo_there>(reply_options, text));
+      auto reply = co_await client.call<echo_there>(reply_options, text);
       REQUIRE_OK(reply);
       EXPECT_TRUE(*reply == text);
     }

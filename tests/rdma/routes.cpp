@@ -42,7 +42,7 @@ TEST_F(Device, AConnectionTakesTheDeviceThatHasItsAddress) {
       for (const OwnDevice& device : own) {
         clients.push_back(std::make_unique<Client>(on, client_options()));
         Client& client = *clients.back();
-        AWAIT(connected, client.connect(device.address() + behind));
+        auto connected = co_await client.connect(device.address() + behind);
         REQUIRE_OK(connected);
         EXPECT_EQ(client.transport(), "rdma");
         const RdmaCounters before = counters_of(serving, device.name());
@@ -51,21 +51,21 @@ TEST_F(Device, AConnectionTakesTheDeviceThatHasItsAddress) {
         Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, 1 << 20);
         REQUIRE_OK(buffer);
         const CallOptions size_options{.attachment = buffer->memory()};
-        AWAIT(size, client.call<size_of_it>(size_options));
+        auto size = co_await client.call<size_of_it>(size_options);
         REQUIRE_OK(size);
         EXPECT_EQ(*size, buffer->size());
         EXPECT_EQ(counters_of(serving, device.name()).buffer_sends, before.buffer_sends + 1);
         RemoteMemory remote(client);
         const char letter = static_cast<char>('a' + clients.size());
         std::memset(buffer->memory().data(), letter, buffer->size());
-        AWAIT(written, remote.write(region->handle(), 0, buffer->memory()));
+        auto written = co_await remote.write(region->handle(), 0, buffer->memory());
         EXPECT_OK(written);
         EXPECT_EQ(as_text(theirs->memory()).find_first_not_of(letter), std::string_view::npos);
       }
     }
     // The address belongs to no device, so the first device is used.
     Client other(on, client_options());
-    AWAIT(connected, other.connect("127.0.0.1" + behind));
+    auto connected = co_await other.connect("127.0.0.1" + behind);
     REQUIRE_OK(connected);
     EXPECT_EQ(other.transport(), "rdma");
   }(loop, server, devices, port));
@@ -87,7 +87,7 @@ TEST_F(Device, TheDeviceThatIsNamedIsTakenWhateverTheAddress) {
   ASSERT_TRUE(server.start());
   loop.run([](Loop& on, Server& serving, RdmaOptions with, std::string to, std::string device) -> Task<void> {
     Client client(on, client_options(with));
-    AWAIT(connected, client.connect(to));
+    auto connected = co_await client.connect(to);
     REQUIRE_OK(connected);
     REQUIRE(rdma_counters(serving).size() == 1);
     EXPECT_EQ(counters_of(serving, device).connections, 2U);

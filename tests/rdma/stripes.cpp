@@ -34,7 +34,7 @@ TEST_F(Device, StripedOperationsGoOnWhenALinkGoesDownUnderLoad) {
     std::array<std::unique_ptr<Client>, 2> clients;
     for (std::size_t i = 0; i < 2; ++i) {
       clients[i] = std::make_unique<Client>(on, client_options(with));
-      AWAIT(connected, clients[i]->connect(own[i].address() + behind));
+      auto connected = co_await clients[i]->connect(own[i].address() + behind);
       REQUIRE_OK(connected);
     }
     Result<RegisteredBuffer> theirs = RegisteredBuffer::allocate(serving, striped_bytes);
@@ -52,12 +52,12 @@ TEST_F(Device, StripedOperationsGoOnWhenALinkGoesDownUnderLoad) {
       while (!stop) {
         const auto round = static_cast<unsigned>(rounds);
         fill_stripes(mine->memory(), round);
-        AWAIT(written, striped.write(region->handle(), 0, mine->memory(), {.timeout = patience}));
+        auto written = co_await striped.write(region->handle(), 0, mine->memory(), {.timeout = patience});
         EXPECT_OK(written);
         EXPECT_EQ(std::memcmp(mine->memory().data(), theirs->memory().data(), striped_bytes), 0) << round;
         EXPECT_FALSE(mine->in_use()) << round;
         fill_stripes(theirs->memory(), round + 100);
-        AWAIT(read, striped.read(region->handle(), 0, mine->memory(), {.timeout = patience}));
+        auto read = co_await striped.read(region->handle(), 0, mine->memory(), {.timeout = patience});
         EXPECT_OK(read);
         EXPECT_EQ(std::memcmp(mine->memory().data(), theirs->memory().data(), striped_bytes), 0) << round;
         EXPECT_FALSE(mine->in_use()) << round;
@@ -67,37 +67,36 @@ TEST_F(Device, StripedOperationsGoOnWhenALinkGoesDownUnderLoad) {
     };
     Scope scope;
     scope.spawn(load());
-    AWAIT(used, eventually(on, [&] {
-            const std::vector<StripePath> now = striped.paths();
-            return now[0].bytes > striped_bytes && now[1].bytes > striped_bytes && now[0].outstanding_bytes != 0;
-          }));
+    auto used = co_await eventually(on, [&] {
+      const std::vector<StripePath> now = striped.paths();
+      return now[0].bytes > striped_bytes && now[1].bytes > striped_bytes && now[0].outstanding_bytes != 0;
+    });
     EXPECT_TRUE(used);
     for (std::size_t broken = 0; broken < 2; ++broken) {
       EXPECT_TRUE(own[broken].unplug());
-      AWAIT(failed, eventually(on, [&] { return striped.paths()[broken].failures != 0; }));
+      auto failed = co_await eventually(on, [&] { return striped.paths()[broken].failures != 0; });
       EXPECT_TRUE(failed) << broken;
       const std::uint64_t rounds_before = rounds;
       const std::uint64_t bytes_before = striped.paths()[broken].bytes;
-      AWAIT(went_on, eventually(on, [&] { return rounds >= rounds_before + 3; }));
+      auto went_on = co_await eventually(on, [&] { return rounds >= rounds_before + 3; });
       EXPECT_TRUE(went_on) << broken;
       EXPECT_EQ(striped.paths()[broken].bytes, bytes_before);
       EXPECT_TRUE(own[broken].plug());
       bool back = false;
       const Time end = on.after(patience);
       while (!back && on.now() < end) {
-        AWAIT(connected, clients[broken]->connect(own[broken].address() + behind));
+        auto connected = co_await clients[broken]->connect(own[broken].address() + behind);
         back = connected.has_value();
-        auto pause = on.sleep(10ms);
-        co_await pause;
+        co_await on.sleep(10ms);
       }
       EXPECT_TRUE(back) << broken;
-      AWAIT(used_again, eventually(on, [&] { return striped.paths()[broken].bytes > bytes_before + striped_bytes; }));
+      auto used_again =
+          co_await eventually(on, [&] { return striped.paths()[broken].bytes > bytes_before + striped_bytes; });
       EXPECT_TRUE(used_again) << broken;
       EXPECT_TRUE(striped.paths()[broken].one_sided);
     }
     stop = true;
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
   }(loop, server, devices, port, rdma));
 }
 

@@ -165,20 +165,17 @@ TEST(RecordedStreams, HostileItemsAreRefused) {
 Task<std::uint32_t> twice(std::uint32_t most, Reader<std::string> from, Writer<std::string> to) {
   std::uint32_t items = 0;
   while (items < most) {
-    auto reading = from.next();
-    auto item = co_await std::move(reading);
+    auto item = co_await from.next();
     if (!item || !*item) break;
     ++items;
     for (int i = 0; i < 2; ++i) {
-      auto writing = to.write(**item);
-      static_cast<void>(co_await std::move(writing));
+      static_cast<void>(co_await to.write(**item));
     }
   }
   co_return items;
 }
 Task<Result<void>> gives_up(Reader<std::string> from) {
-  auto reading = from.next();
-  static_cast<void>(co_await std::move(reading));
+  static_cast<void>(co_await from.next());
   co_return fail(ErrorCode::overloaded, "no more");
 }
 
@@ -212,33 +209,31 @@ void with_server(Recorder recorder, Task<void> (*calls)(Client&, Recorder)) {
     server.use(given.calls());
     EXPECT_OK(server.start());
     Client client(here);
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
-    auto running = run(client, given);
-    co_await std::move(running);
+    co_await run(client, given);
   }(loop, recorder, calls));
 }
 
 Task<void> talk(Client& client, std::vector<std::string> items, std::uint32_t most, Duration pause = 0ms) {
   Loop& loop = *Loop::current();
-  AWAIT(call, client.open<twice>(most));
+  auto call = co_await client.open<twice>(most);
   REQUIRE_OK(call);
   for (const std::string& item : items) {
     if (pause != 0ms) {
-      auto sleep = loop.sleep(pause);
-      co_await sleep;
+      co_await loop.sleep(pause);
     }
     auto written_by = call->writer();  // The task refers to it.
-    AWAIT(written, written_by.write(item));
+    auto written = co_await written_by.write(item);
     if (!written) break;
     for (int i = 0; i < 2; ++i) {
       auto answer_by = call->reader();  // The task refers to it.
-      AWAIT(answer, answer_by.next());
+      auto answer = co_await answer_by.next();
       EXPECT_TRUE(answer && *answer && **answer == item);
     }
   }
   call->writer().end();
-  AWAIT(ended, call->finish());
+  auto ended = co_await call->finish();
   EXPECT_OK(ended);
 }
 
@@ -251,8 +246,7 @@ std::string encoded(const std::string& text) {
 TEST(RecordedStreams, ItemsOfBothWaysInOrderWithTheirTimes) {
   with_server(Recorder(), [](Client& client, Recorder recorder) -> Task<void> {
     REQUIRE_OK(recorder.take("one", 1, false, true));
-    auto talking = talk(client, {"a", "bc"}, 10, 20ms);
-    co_await std::move(talking);
+    co_await talk(client, {"a", "bc"}, 10, 20ms);
     const auto part = recorder.take("one", 1, false, true);
     REQUIRE_OK(part);
     EXPECT_EQ(part->recorded, 1U);
@@ -289,16 +283,14 @@ TEST(RecordedStreams, EachOfSeveralRecordersHasAllItems) {
     for (const Recorder& one : recorders) server.use(one.calls());
     EXPECT_OK(server.start());
     Client client(here);
-    AWAIT(connected, client.connect(server.address()));
+    auto connected = co_await client.connect(server.address());
     REQUIRE_OK(connected);
     // The one in the middle begins when the others run already, and does not see the call that has begun before.
     REQUIRE_OK(recorders[0].take("one", 1, false, true));
     REQUIRE_OK(recorders[2].take("one", 1, false, true));
-    auto first = talk(client, {"a", "bc"}, 10);
-    co_await std::move(first);
+    co_await talk(client, {"a", "bc"}, 10);
     REQUIRE_OK(recorders[1].take("one", 1, false, true));
-    auto second = talk(client, {"d"}, 10);
-    co_await std::move(second);
+    co_await talk(client, {"d"}, 10);
     std::vector<std::vector<Record>> found;
     for (const Recorder& one : recorders) found.push_back(records_of(*one.take("one", 1, true, true)));
     REQUIRE(found[0].size() == 2 && found[1].size() == 1 && found[2].size() == 2);
@@ -323,8 +315,7 @@ TEST(RecordedStreams, LargeItemsHaveTheirPayload) {
               [](Client& client, Recorder recorder) -> Task<void> {
                 REQUIRE_OK(recorder.take("one", 1, false, true));
                 const std::string large = text_of(50'000);
-                auto talking = talk(client, {large}, 10);
-                co_await std::move(talking);
+                co_await talk(client, {large}, 10);
                 const std::vector<Record> records = records_of(*recorder.take("one", 1, false, true));
                 REQUIRE(records.size() == 1 && records[0].events.size() == 4);
                 EXPECT_THAT(records[0].events[0].bytes, HasSubstr(large));
@@ -341,8 +332,7 @@ TEST(RecordedStreams, AStreamLongerThanTheBoundIsMarked) {
        {RecorderOptions{.stream_bytes_max = 200}, RecorderOptions{.stream_items_max = 5}}) {
     with_server(Recorder(options), [](Client& client, Recorder recorder) -> Task<void> {
       REQUIRE_OK(recorder.take("one", 1, false, true));
-      auto talking = talk(client, std::vector<std::string>(20, "item"), 100);
-      co_await std::move(talking);
+      co_await talk(client, std::vector<std::string>(20, "item"), 100);
       const auto part = recorder.take("one", 1, false, true);
       REQUIRE_OK(part);
       EXPECT_EQ(part->dropped, 0U);
@@ -353,8 +343,7 @@ TEST(RecordedStreams, AStreamLongerThanTheBoundIsMarked) {
       EXPECT_LE(records[0].events.size(), 9U);
       EXPECT_LT(part->records.size(), 500U);
       // The next stream is recorded again.
-      auto again = talk(client, {"x"}, 100);
-      co_await std::move(again);
+      co_await talk(client, {"x"}, 100);
       const std::vector<Record> more = records_of(*recorder.take("one", 1, false, true));
       REQUIRE(more.size() == 1);
       EXPECT_FALSE(more[0].truncated);
@@ -368,16 +357,14 @@ TEST(RecordedStreams, AllStreamsTogetherAreBounded) {
                 REQUIRE_OK(recorder.take("one", 1, false, true));
                 Scope scope;
                 for (int i = 0; i < 10; ++i) scope.spawn(talk(client, std::vector<std::string>(20, "0123456789"), 100));
-                auto joined = scope.join();
-                co_await joined;
+                co_await scope.join();
                 const auto part = recorder.take("one", 1, false, true);
                 REQUIRE_OK(part);
                 EXPECT_LE(part->records.size(), 4000U);
                 EXPECT_EQ(part->recorded + part->dropped, 10U);
                 EXPECT_EQ(records_of(*part).size(), part->recorded);
                 // All of it is free again.
-                auto after = talk(client, std::vector<std::string>(20, "0123456789"), 100);
-                co_await std::move(after);
+                co_await talk(client, std::vector<std::string>(20, "0123456789"), 100);
                 const std::vector<Record> records = records_of(*recorder.take("one", 1, false, true));
                 REQUIRE(records.size() == 1);
                 EXPECT_FALSE(records[0].truncated);
@@ -387,15 +374,15 @@ TEST(RecordedStreams, AllStreamsTogetherAreBounded) {
 TEST(RecordedStreams, StreamsThatHaveNotEndedAreReturnedWithTheEndOfTheRecording) {
   with_server(Recorder(), [](Client& client, Recorder recorder) -> Task<void> {
     REQUIRE_OK(recorder.take("one", 1, false, true));
-    AWAIT(call, client.open<twice>(100U));
+    auto call = co_await client.open<twice>(100U);
     REQUIRE_OK(call);
     const std::string item = "still";
     auto written_by = call->writer();  // The task refers to it.
-    AWAIT(written, written_by.write(item));
+    auto written = co_await written_by.write(item);
     REQUIRE_OK(written);
     for (int i = 0; i < 2; ++i) {
       auto answer_by = call->reader();  // The task refers to it.
-      AWAIT(answer, answer_by.next());
+      auto answer = co_await answer_by.next();
       EXPECT_TRUE(answer && *answer);
     }
     EXPECT_EQ(recorder.take("one", 1, false, true)->recorded, 0U);
@@ -409,7 +396,7 @@ TEST(RecordedStreams, StreamsThatHaveNotEndedAreReturnedWithTheEndOfTheRecording
     // A later recording does not get the end of this call.
     REQUIRE_OK(recorder.take("two", 1, false, true));
     call->writer().end();
-    AWAIT(ended, call->finish());
+    auto ended = co_await call->finish();
     EXPECT_OK(ended);
     EXPECT_EQ(recorder.take("two", 1, true, true)->recorded, 0U);
   });
@@ -419,26 +406,23 @@ TEST(RecordedStreams, AnEndedRecordingLeavesNoItemsInTheQueue) {
   with_server(Recorder({.queue_bytes_max = 4000, .stream_bytes_max = 3000}),
               [](Client& client, Recorder recorder) -> Task<void> {
                 REQUIRE_OK(recorder.take("one", 1, false, true));
-                AWAIT(call, client.open<twice>(100U));
+                auto call = co_await client.open<twice>(100U);
                 REQUIRE_OK(call);
                 const std::string item = text_of(2500);
                 const auto exchange = [](StreamingCall<twice>& on, std::string text) -> Task<void> {
-                  AWAIT(written, on.writer().write(text));
+                  auto written = co_await on.writer().write(text);
                   EXPECT_OK(written);
                   for (int i = 0; i < 2; ++i) {
-                    AWAIT(answer, on.reader().next());
+                    auto answer = co_await on.reader().next();
                     EXPECT_TRUE(answer && *answer);
                   }
                 };
-                auto first = exchange(*call, item);
-                co_await std::move(first);
+                co_await exchange(*call, item);
                 EXPECT_EQ(recorder.take("one", 1, true, true)->recorded, 1U);
                 // The stream goes on. Neither its past nor its present items are a part of the next recording.
-                auto between = exchange(*call, "more");
-                co_await std::move(between);
+                co_await exchange(*call, "more");
                 REQUIRE_OK(recorder.take("two", 1, false, true));
-                auto talking = talk(client, {item}, 100);
-                co_await std::move(talking);
+                co_await talk(client, {item}, 100);
                 const auto part = recorder.take("two", 1, true, true);
                 REQUIRE_OK(part);
                 EXPECT_EQ(part->dropped, 0U);
@@ -446,7 +430,7 @@ TEST(RecordedStreams, AnEndedRecordingLeavesNoItemsInTheQueue) {
                 REQUIRE(records.size() == 1);
                 EXPECT_FALSE(records[0].truncated);
                 call->writer().end();
-                AWAIT(ended, call->finish());
+                auto ended = co_await call->finish();
                 EXPECT_OK(ended);
               });
 }
@@ -454,16 +438,16 @@ TEST(RecordedStreams, AnEndedRecordingLeavesNoItemsInTheQueue) {
 TEST(RecordedStreams, AnErrorAndAnEarlyEndOfTheHandler) {
   with_server(Recorder(), [](Client& client, Recorder recorder) -> Task<void> {
     REQUIRE_OK(recorder.take("one", 1, false, true));
-    AWAIT(call, client.open<gives_up>());
+    auto call = co_await client.open<gives_up>();
     REQUIRE_OK(call);
     const std::string item = "x";
     auto written_by = call->writer();  // The task refers to it.
-    AWAIT(written, written_by.write(item));
+    auto written = co_await written_by.write(item);
     EXPECT_OK(written);
-    AWAIT(ended, call->finish());
+    auto ended = co_await call->finish();
     EXPECT_ERROR(ended, overloaded, "no more");
-    auto talking = talk(client, {"a", "b"}, 2);  // The handler ends first.
-    co_await std::move(talking);
+    // The handler ends first.
+    co_await talk(client, {"a", "b"}, 2);
     const std::vector<Record> records = records_of(*recorder.take("one", 1, false, true));
     REQUIRE(records.size() == 2);
     EXPECT_EQ(records[0].outcome, ErrorCode::overloaded);

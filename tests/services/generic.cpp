@@ -87,10 +87,9 @@ class GenericServices : public ::testing::TestWithParam<bool> {
     ASSERT_TRUE(server->start());
     auto work = [&]() -> Task<void> {
       Client client({.call_timeout = patience});
-      AWAIT(connected, client.connect(server->address()));
+      auto connected = co_await client.connect(server->address());
       REQUIRE_OK(connected);
-      auto task = body(client);
-      co_await std::move(task);
+      co_await body(client);
     };
     sync_wait(work());
   }
@@ -111,7 +110,7 @@ TEST_P(GenericServices, AnswerAtOnceAndLater) {
     for (const std::string text : {"at once", "later"}) {
       const probe::Parcel request = parcel(text);
       const CallOptions options{.attachment = as_bytes(std::string_view("Ada"))};
-      AWAIT(reply, client.call<&Post::Deliver>(options, request).reply());
+      auto reply = co_await client.call<&Post::Deliver>(options, request).reply();
       REQUIRE_OK(reply);
       EXPECT_EQ((*reply)->text(), text + " for Ada");
       EXPECT_EQ(as_text(reply->attachment()), "Ada");
@@ -122,11 +121,11 @@ TEST_P(GenericServices, AnswerAtOnceAndLater) {
 TEST_P(GenericServices, FailWithACodeAndAText) {
   serve([&](Client& client) -> Task<void> {
     const probe::Parcel request = parcel("fail");
-    AWAIT(reply, client.call<&Post::Deliver>(request));
+    auto reply = co_await client.call<&Post::Deliver>(request);
     EXPECT_ERROR(reply, application, "no such street");
     EXPECT_EQ(reply.error().application_code, 17);
     const probe::Parcel empty = parcel("empty");
-    AWAIT(incomplete, client.call<&Post::Deliver>(empty));
+    auto incomplete = co_await client.call<&Post::Deliver>(empty);
     EXPECT_ERROR(incomplete, invalid_argument, "a required field of the response is not set");
   });
 }
@@ -135,21 +134,21 @@ TEST_P(GenericServices, AreNotifiedOfCancellationOnce) {
   serve([&](Client& client) -> Task<void> {
     const probe::Parcel request = parcel("x");
     const CallOptions options{.timeout = std::chrono::milliseconds(20)};
-    AWAIT(late, client.call<&Post::Hold>(options, request));
+    auto late = co_await client.call<&Post::Hold>(options, request);
     EXPECT_ERROR(late, deadline_exceeded, "");
     Loop& loop = *Loop::current();
-    AWAIT(noticed, eventually(loop, [&] { return office.holding == 0 || office.cancelled == 1; }));
+    auto noticed = co_await eventually(loop, [&] { return office.holding == 0 || office.cancelled == 1; });
     EXPECT_TRUE(noticed);
     if (office.holding == 0) co_return;  // The call was cancelled before it reached the service.
     office.release();
     EXPECT_EQ(office.cancelled, 1);
     // A call that ends by itself notifies as well.
-    AWAIT(pending, client.send_request<&Post::Hold>(request));
+    auto pending = co_await client.send_request<&Post::Hold>(request);
     REQUIRE_OK(pending);
-    AWAIT(held, eventually(loop, [&] { return office.holding == 2; }));
+    auto held = co_await eventually(loop, [&] { return office.holding == 2; });
     REQUIRE(held);
     office.release();
-    AWAIT(reply, std::move(*pending));
+    auto reply = co_await std::move(*pending);
     REQUIRE_OK(reply);
     EXPECT_EQ(reply->text(), "x");
     EXPECT_EQ(office.cancelled, 2);
@@ -159,10 +158,10 @@ TEST_P(GenericServices, AreNotifiedOfCancellationOnce) {
 TEST_P(GenericServices, MayAnswerAfterTheServerHasEnded) {
   serve([&](Client& client) -> Task<void> {
     const probe::Parcel request = parcel("x");
-    AWAIT(pending, client.send_request<&Post::Hold>(request));
+    auto pending = co_await client.send_request<&Post::Hold>(request);
     REQUIRE_OK(pending);
     Loop& loop = *Loop::current();
-    AWAIT(held, eventually(loop, [&] { return office.holding == 1; }));
+    auto held = co_await eventually(loop, [&] { return office.holding == 1; });
     REQUIRE(held);
   });
   server->stop(std::chrono::milliseconds(0));

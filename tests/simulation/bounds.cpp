@@ -86,19 +86,16 @@ struct Tally {
 };
 
 Task<void> send_large(Client& client, std::string_view text, Tally& tally) {
-  auto connecting = client.connect("server:1");
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await client.connect("server:1");
   if (!connected) co_return;
-  auto call = client.call<length>(text);
-  const Result<std::uint64_t> reply = co_await std::move(call);
+  const Result<std::uint64_t> reply = co_await client.call<length>(text);
   tally.add(reply);
 }
 
 Task<void> send_all(std::deque<Client>& clients, const std::string& text, Tally& tally) {
   Scope scope;
   for (Client& client : clients) scope.spawn(send_large(client, text, tally));
-  auto joining = scope.join();
-  co_await joining;
+  co_await scope.join();
 }
 
 TEST_F(Bounds, OfLargeRequestsBeingReceived) {
@@ -122,19 +119,16 @@ TEST_F(Bounds, OfLargeRequestsBeingReceived) {
 }
 
 Task<void> ask(Client& client, Tally& tally) {
-  auto call = client.call<many>(std::uint32_t{64 * kib});
-  const Result<std::string> reply = co_await std::move(call);
+  const Result<std::string> reply = co_await client.call<many>(std::uint32_t{64 * kib});
   tally.add(reply);
 }
 
 Task<void> ask_all(Client& client, unsigned calls, Tally& tally) {
-  auto connecting = client.connect("server:1");
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await client.connect("server:1");
   if (!connected) co_return;
   Scope scope;
   for (unsigned i = 0; i < calls; ++i) scope.spawn(ask(client, tally));
-  auto joining = scope.join();
-  co_await joining;
+  co_await scope.join();
 }
 
 TEST_F(Bounds, OfRepliesThatWaitForASlowClient) {

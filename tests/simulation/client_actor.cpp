@@ -23,37 +23,30 @@ std::string nobody_serves_this(std::uint64_t id) { return std::to_string(id); }
 Task<void> ClientActor::run() {
   unsigned calls = 0;
   for (unsigned failures = 0; calls < world_.plan.calls && failures < 20;) {
-    auto connecting = connect();
-    if (!co_await std::move(connecting)) {
+    if (!co_await connect()) {
       ++failures;
-      auto pause = world_.pause(milliseconds(50));
-      co_await pause;
+      co_await world_.pause(milliseconds(50));
       continue;
     }
     while (calls_.size() >= world_.plan.calls_at_once) {
-      auto pause = world_.pause(milliseconds(2));
-      co_await pause;
+      co_await world_.pause(milliseconds(2));
     }
     calls_.spawn(one_call());
     ++calls;
     if (world_.random.chance(0.4)) {
-      auto pause = world_.pause(milliseconds(world_.random.chance(0.2) ? 50 : 1));
-      co_await pause;
+      co_await world_.pause(milliseconds(world_.random.chance(0.2) ? 50 : 1));
     }
     if (world_.plan.profile.drops && client_ && world_.random.chance(0.05)) client_->close();
     if (world_.plan.profile.drops && connecting_ == 0 && world_.random.chance(0.05)) client_.reset();
   }
   if (world_.plan.profile.drops && world_.random.chance(0.3)) {
-    auto pause = world_.pause(milliseconds(20));
-    co_await pause;
+    co_await world_.pause(milliseconds(20));
     calls_.clear();
   }
   while (!calls_.empty()) {
-    auto joining = calls_.join();
-    co_await joining;
+    co_await calls_.join();
   }
-  auto settling = settle();
-  co_await std::move(settling);
+  co_await settle();
 }
 
 Task<bool> ClientActor::connect() {
@@ -67,8 +60,7 @@ Task<bool> ClientActor::connect() {
   const Counted counted(connecting_);
   ++connections_;
   const Time begin = world_.loop.now();
-  auto connecting = client_->connect("server:9000");
-  Result<void> connected = co_await std::move(connecting);
+  Result<void> connected = co_await client_->connect("server:9000");
   const Profile& profile = world_.plan.profile;
   world_.checker.expect(connected || profile.faults || profile.restarts || profile.limits || profile.slow,
                         "connecting failed for no reason");
@@ -81,8 +73,7 @@ Task<bool> ClientActor::connect() {
 Task<void> ClientActor::settle() {
   if (!client_ || !client_->connected()) co_return;
   const std::size_t before = client_->calls_in_flight();
-  auto waiting = world_.loop.sleep(std::chrono::seconds(60));
-  co_await waiting;
+  co_await world_.loop.sleep(std::chrono::seconds(60));
   world_.checker.expect(!client_->connected() || client_->calls_in_flight() == 0,
                         "calls stay in flight although nobody waits: " + std::to_string(before));
 }
@@ -103,8 +94,7 @@ Task<void> ClientActor::one_call() {
   // The call runs in this scope. If it has not ended by then, the scope ends it.
   Scope scope;
   scope.spawn(std::move(call));
-  auto pause = world_.pause(milliseconds(world_.random.chance(0.5) ? 1 : 20));
-  co_await pause;
+  co_await world_.pause(milliseconds(world_.random.chance(0.5) ? 1 : 20));
 }
 
 CallOptions ClientActor::draw_options(std::uint64_t id, const Canceller& canceller) {
@@ -149,8 +139,7 @@ Task<void> ClientActor::echo() {
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
   const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
-  auto call = client_->call<&Service::echo>(options, guard.id, data.text, reply_bytes);
-  const Result<std::string> reply = co_await std::move(call);
+  const Result<std::string> reply = co_await client_->call<&Service::echo>(options, guard.id, data.text, reply_bytes);
   data.spoil();
   const Duration timeout = options.timeout.value_or(world_.plan.client.call_timeout);
   world_.checker.expect(timeout == forever || world_.loop.now() - began.time <= timeout + milliseconds(1),
@@ -170,13 +159,11 @@ Task<void> ClientActor::given() {
   const Began began = begin();
   std::optional<Result<std::string>> reply;
   if (world_.random.chance(0.5)) {
-    auto call =
-        client_->call<&Service::echo>(options, guard.id, content(guard.id, draw_size(world_.random)), reply_bytes);
-    reply.emplace(co_await std::move(call));
+    reply.emplace(co_await client_->call<&Service::echo>(options, guard.id, content(guard.id, draw_size(world_.random)),
+                                                         reply_bytes));
   } else {
-    auto sending = client_->send_request<&Service::echo>(options, guard.id, content(guard.id, draw_size(world_.random)),
-                                                         reply_bytes);
-    Result<PendingCall<&Service::echo>> sent = co_await std::move(sending);
+    Result<PendingCall<&Service::echo>> sent = co_await client_->send_request<&Service::echo>(
+        options, guard.id, content(guard.id, draw_size(world_.random)), reply_bytes);
     if (sent) {
       reply.emplace(co_await std::move(*sent));
     } else {
@@ -194,8 +181,7 @@ Task<void> ClientActor::mirror() {
   Material data(guard.id, draw_size(world_.random));
   const std::size_t size = data.text.size();
   const Began began = begin();
-  auto call = client_->call<&Service::mirror>(guard.id, std::string_view(data.text));
-  const Result<std::string> reply = co_await std::move(call);
+  const Result<std::string> reply = co_await client_->call<&Service::mirror>(guard.id, std::string_view(data.text));
   data.spoil();
   if (!ended(guard, began, reply)) co_return;
   world_.checker.expect(reply->size() == size && is_content(guard.id, *reply), "a reply has another's bytes", guard.id);
@@ -208,8 +194,8 @@ Task<void> ClientActor::numbers() {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = guard.id + i;
   const Material text(guard.id, draw_size(world_.random));
   const Began began = begin();
-  auto call = client_->call<&Service::numbers>(guard.id, values, text.text);
-  const Result<std::vector<std::uint64_t>> reply = co_await std::move(call);
+  const Result<std::vector<std::uint64_t>> reply =
+      co_await client_->call<&Service::numbers>(guard.id, values, text.text);
   if (!ended(guard, began, reply)) co_return;
   bool right = reply->size() == values.size();
   for (std::size_t i = 0; right && i < values.size(); ++i) right = (*reply)[i] == values[values.size() - 1 - i];
@@ -220,8 +206,7 @@ Task<void> ClientActor::nothing() {
   if (!client_) co_return;
   CallGuard guard(world_.checker, "nothing");
   const Began began = begin();
-  auto call = client_->call<&Service::nothing>(guard.id);
-  const Result<void> reply = co_await std::move(call);
+  const Result<void> reply = co_await client_->call<&Service::nothing>(guard.id);
   ended(guard, began, reply);
 }
 
@@ -232,13 +217,11 @@ Task<void> ClientActor::fails() {
   const Began began = begin();
   Result<void> reply;
   if (world_.random.chance(0.5)) {
-    auto call = client_->call<&Service::fails>(guard.id, how);
-    const Result<std::string> text = co_await std::move(call);
+    const Result<std::string> text = co_await client_->call<&Service::fails>(guard.id, how);
     if (!text) reply = std::unexpected(text.error());
   } else {
     const auto sleep_us = static_cast<std::uint32_t>(world_.below(5000));
-    auto call = client_->call<&Service::slow_fails>(guard.id, how, sleep_us);
-    reply = co_await std::move(call);
+    reply = co_await client_->call<&Service::slow_fails>(guard.id, how, sleep_us);
   }
   world_.checker.expect(!reply, "a call that fails succeeded", guard.id);
   if (reply) co_return;
@@ -263,8 +246,8 @@ Task<void> ClientActor::attached() {
   options.attachment = as_bytes(attachment.text);
   options.metadata = {{"id", std::to_string(guard.id)}, {"x", content(guard.id, world_.below(300))}};
   const Began began = begin();
-  auto call = client_->call<&Service::attached>(options, guard.id, data.text, reply_bytes).reply();
-  const Result<Reply<std::string_view>> reply = co_await std::move(call);
+  const Result<Reply<std::string_view>> reply =
+      co_await client_->call<&Service::attached>(options, guard.id, data.text, reply_bytes).reply();
   if (!ended(guard, began, reply, &options)) co_return;
   const std::string_view beside = as_text(reply->attachment());
   world_.checker.expect(reply->value().size() == data.text.size() && is_content(guard.id ^ reply_mark, reply->value()),
@@ -289,11 +272,10 @@ Task<void> ClientActor::into() {
   std::optional<Result<Reply<std::string_view>>> reply;
   if (sleeps) {
     const auto sleep_us = static_cast<std::uint32_t>(world_.below(5000));
-    auto call = client_->call<&Service::slow_mirror>(options, guard.id, data.text, sleep_us).into(target.bytes);
-    reply.emplace(co_await std::move(call));
+    reply.emplace(
+        co_await client_->call<&Service::slow_mirror>(options, guard.id, data.text, sleep_us).into(target.bytes));
   } else {
-    auto call = client_->call<&Service::mirror>(options, guard.id, data.text).into(target.bytes);
-    reply.emplace(co_await std::move(call));
+    reply.emplace(co_await client_->call<&Service::mirror>(options, guard.id, data.text).into(target.bytes));
   }
   if (!*reply && reply->error().code == ErrorCode::limit_exceeded && too_small) {
     guard.failed(reply->error(), false);
@@ -317,8 +299,8 @@ Task<void> ClientActor::slow() {
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
   const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
-  auto call = client_->call<&Service::slow>(options, guard.id, data.text, reply_bytes, sleep_us);
-  const Result<std::string> reply = co_await std::move(call);
+  const Result<std::string> reply =
+      co_await client_->call<&Service::slow>(options, guard.id, data.text, reply_bytes, sleep_us);
   if (!ended(guard, began, reply, &options)) co_return;
   world_.checker.expect(reply->size() == reply_bytes && is_content(guard.id ^ reply_mark, *reply),
                         "a reply has another's bytes", guard.id);
@@ -332,8 +314,8 @@ Task<void> ClientActor::slow_token() {
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.5));
   const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
-  auto call = client_->call<&Service::slow_token>(options, guard.id, data.text, sleep_us);
-  const Result<std::string> reply = co_await std::move(call);
+  const Result<std::string> reply =
+      co_await client_->call<&Service::slow_token>(options, guard.id, data.text, sleep_us);
   if (!ended(guard, began, reply, &options)) co_return;
   world_.checker.expect(reply->size() == data.text.size() && is_content(guard.id ^ reply_mark, *reply),
                         "a reply has another's bytes", guard.id);
@@ -345,8 +327,7 @@ Task<void> ClientActor::slow_mirror() {
   const Material data(guard.id, draw_size(world_.random));
   const auto sleep_us = static_cast<std::uint32_t>(world_.below(5'000));
   const Began began = begin();
-  auto call = client_->call<&Service::slow_mirror>(guard.id, data.text, sleep_us);
-  const Result<std::string> reply = co_await std::move(call);
+  const Result<std::string> reply = co_await client_->call<&Service::slow_mirror>(guard.id, data.text, sleep_us);
   if (!ended(guard, began, reply)) co_return;
   world_.checker.expect(reply->size() == data.text.size() && is_content(guard.id, *reply),
                         "a reply has another's bytes", guard.id);
@@ -356,8 +337,7 @@ Task<void> ClientActor::unknown() {
   if (!client_) co_return;
   CallGuard guard(world_.checker, "unknown");
   const Began began = begin();
-  auto call = client_->call<nobody_serves_this>(guard.id);
-  const Result<std::string> reply = co_await std::move(call);
+  const Result<std::string> reply = co_await client_->call<nobody_serves_this>(guard.id);
   world_.checker.expect(!reply, "a call of an unknown method succeeded", guard.id);
   if (reply) co_return;
   if (reply.error().code != ErrorCode::unknown_method) check_error(guard, began, reply.error(), nullptr);
@@ -383,8 +363,8 @@ Task<void> ClientActor::pipelined() {
     CallOptions options;
     if (world_.random.chance(0.3)) options.timeout = world_.up_to(milliseconds(2));
     const Began began = begin();
-    auto sending = client_->send_request<&Service::echo>(options, guard->id, data.text, reply_bytes);
-    Result<PendingCall<&Service::echo>> sent = co_await std::move(sending);
+    Result<PendingCall<&Service::echo>> sent =
+        co_await client_->send_request<&Service::echo>(options, guard->id, data.text, reply_bytes);
     data.spoil();
     if (sent) {
       all.push_back({std::move(guard), began, options, reply_bytes, std::move(*sent)});
@@ -410,28 +390,25 @@ Task<void> ClientActor::dropped_pending() {
   const Material data(guard.id, draw_size(world_.random));
   const Began began = begin();
   const auto sleep_us = static_cast<std::uint32_t>(world_.below(2'000));
-  auto sending = client_->send_request<&Service::slow>(guard.id, data.text, std::uint32_t{100}, sleep_us);
-  const Result<PendingCall<&Service::slow>> sent = co_await std::move(sending);
+  const Result<PendingCall<&Service::slow>> sent =
+      co_await client_->send_request<&Service::slow>(guard.id, data.text, std::uint32_t{100}, sleep_us);
   if (!sent) {
     check_error(guard, began, sent.error(), nullptr);
     guard.failed(sent.error(), lost(began));
     co_return;
   }
-  auto pause = world_.pause(milliseconds(3));
-  co_await pause;
+  co_await world_.pause(milliseconds(3));
 }
 
 // Connects again while other coroutines may be connecting too.
 Task<void> ClientActor::connect_again() {
   if (!client_) co_return;
-  auto connecting = connect();
-  co_await std::move(connecting);
+  co_await connect();
 }
 
 Task<void> ClientActor::ping() {
   if (!client_) co_return;
-  auto asking = client_->ping();
-  const Result<Duration> answer = co_await std::move(asking);
+  const Result<Duration> answer = co_await client_->ping();
   const Profile& profile = world_.plan.profile;
   world_.checker.expect(answer || profile.faults || profile.drops || profile.restarts || profile.transports,
                         "a ping failed for no reason");

@@ -30,12 +30,10 @@ struct Pair {
   // Connects, makes a call with these sizes, and returns the size of the reply.
   Task<Result<std::size_t>> call(std::size_t request_bytes, std::uint32_t reply_bytes) {
     if (Result<void> started = server.start(); !started) co_return std::unexpected(std::move(started.error()));
-    auto connecting = client.connect("server:1");
-    Result<void> connected = co_await std::move(connecting);
+    Result<void> connected = co_await client.connect("server:1");
     if (!connected) co_return std::unexpected(std::move(connected.error()));
     const std::string request(request_bytes, 'x');
-    auto call = client.call<sized>(request, reply_bytes);
-    Result<std::string> reply = co_await std::move(call);
+    Result<std::string> reply = co_await client.call<sized>(request, reply_bytes);
     if (!reply) co_return std::unexpected(std::move(reply.error()));
     co_return reply->size();
   }
@@ -54,12 +52,10 @@ constexpr transport::SimOptions slow_link{
 TEST(Liveness, AnIdleClientLetsTheServerStopAtOnce) {
   Pair pair({}, std::chrono::seconds(15));
   pair.loop.run([](Pair& both) -> Task<void> {
-    auto calling = both.call(10, 10);
-    const Result<std::size_t> size = co_await std::move(calling);
+    const Result<std::size_t> size = co_await both.call(10, 10);
     EXPECT_TRUE(size);
     const Time begin = both.loop.now();
-    auto stopping = both.server.shut_down(std::chrono::seconds(20));
-    co_await std::move(stopping);
+    co_await both.server.shut_down(std::chrono::seconds(20));
     EXPECT_LT(both.loop.now() - begin, milliseconds(100));
     EXPECT_EQ(both.server.counters().connections_open, 0U);
   }(pair));
@@ -76,19 +72,16 @@ TEST(Liveness, ASuccessResetsThePoolsBackOff) {
                                                                .backoff_max = std::chrono::seconds(60),
                                                                .connect_attempts_max = 4}));
     const auto call = [&]() -> Task<Result<std::string>> {
-      auto calling = pool->call<sized>(std::string("y"), 3U);
-      co_return co_await std::move(calling);
+      co_return co_await pool->call<sized>(std::string("y"), 3U);
     };
-    auto failing = call();
-    const Result<std::string> failed = co_await std::move(failing);
+    const Result<std::string> failed = co_await call();
     EXPECT_FALSE(failed);
     for (int i = 0; i < 2; ++i) {
       auto server = std::make_unique<Server>(on, over(sim, ServerOptions{.listen = "server:1"}));
       server->register_handler<sized>();
       EXPECT_TRUE(server->start());
       const Time begin = on.now();
-      auto calling = call();
-      const Result<std::string> reply = co_await std::move(calling);
+      const Result<std::string> reply = co_await call();
       EXPECT_EQ(reply, "yyy");
       // After four failures a pause is at least 4 s.
       if (i == 0) {
@@ -96,8 +89,7 @@ TEST(Liveness, ASuccessResetsThePoolsBackOff) {
       } else {
         EXPECT_LT(on.now() - begin, milliseconds(500)) << "the failures before the success still count";
       }
-      auto stopping = server->shut_down(std::chrono::seconds(1));
-      co_await std::move(stopping);
+      co_await server->shut_down(std::chrono::seconds(1));
     }
   }(loop, network));
 }
@@ -120,13 +112,11 @@ TEST(Liveness, ASilentPeerIsGivenUpAfterTwoIntervals) {
   Pair pair({}, milliseconds(100));
   Time silent;
   const Result<std::size_t> size = pair.loop.run([](Pair& of, Time& since) -> Task<Result<std::size_t>> {
-    auto first = of.call(10, 10);
-    Result<std::size_t> ignored = co_await std::move(first);
+    Result<std::size_t> ignored = co_await of.call(10, 10);
     of.network->vanish_all();
     since = of.loop.now();
     const std::string request = "x";
-    auto call = of.client.call<sized>(request, 10U);
-    Result<std::string> reply = co_await std::move(call);
+    Result<std::string> reply = co_await of.client.call<sized>(request, 10U);
     if (!reply) co_return std::unexpected(std::move(reply.error()));
     co_return *ignored;
   }(pair, silent));

@@ -23,8 +23,7 @@ int call_beside_bulk(int number) { return number; }
 Task<bool> read_of_caller(Context& context, RemoteRegion region, int times) {
   std::vector<std::byte> into(16 << 10);
   for (int i = 0; i < times; ++i) {
-    auto reading = RemoteMemory(context).read(region, 0, into);
-    const Result<void> read = co_await std::move(reading);
+    const Result<void> read = co_await RemoteMemory(context).read(region, 0, into);
     if (!read) co_return false;
   }
   co_return true;
@@ -47,8 +46,7 @@ struct SlowMemory {
   void run(Duration lease, Meanwhile meanwhile) {
     loop.run([](SlowMemory& self, Duration until, Meanwhile& body) -> Task<void> {
       EXPECT_TRUE(self.server.start());
-      auto connecting = self.client.connect("server:1");
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await self.client.connect("server:1");
       EXPECT_TRUE(connected);
       RegisteredBuffer theirs = std::move(*RegisteredBuffer::allocate(self.server, written_bytes));
       RegisteredBuffer mine = std::move(*RegisteredBuffer::allocate(self.client, written_bytes));
@@ -59,20 +57,14 @@ struct SlowMemory {
       std::optional<Result<void>> outcome;
       Scope scope;
       scope.spawn([](Client& by, RemoteRegion to, Bytes from, std::optional<Result<void>>& out) -> Task<void> {
-        auto writing = RemoteMemory(by).write(to, 0, from);
-        out = co_await std::move(writing);
+        out = co_await RemoteMemory(by).write(to, 0, from);
       }(self.client, region.handle(), mine.memory().first(written_bytes), outcome));
-      auto testing = body(self, theirs.memory());
-      co_await std::move(testing);
-      auto ending = scope.join();
-      co_await std::move(ending);
+      co_await body(self, theirs.memory());
+      co_await scope.join();
       self.outcome = std::move(outcome);
     }(*this, lease, meanwhile));
   }
-  Task<void> pause(Duration time) {
-    auto sleeping = loop.sleep(time);
-    co_await sleeping;
-  }
+  Task<void> pause(Duration time) { co_await loop.sleep(time); }
   static std::size_t changed(Bytes memory) {
     return static_cast<std::size_t>(std::count(memory.begin(), memory.end(), std::byte{'w'}));
   }
@@ -90,11 +82,9 @@ TEST(SlowMemoryAccess, ALeaseEndsInTheMidstOfAFrame) {
   std::size_t at_end = 0;
   std::size_t later = 0;
   slow.run(milliseconds(50), [&](SlowMemory& self, Bytes memory) -> Task<void> {
-    auto until_end = self.pause(milliseconds(50));
-    co_await std::move(until_end);
+    co_await self.pause(milliseconds(50));
     at_end = SlowMemory::changed(memory);
-    auto until_later = self.pause(milliseconds(1000));
-    co_await std::move(until_later);
+    co_await self.pause(milliseconds(1000));
     later = SlowMemory::changed(memory);
   });
   EXPECT_GT(at_end, 10'000U);
@@ -110,11 +100,9 @@ TEST(SlowMemoryAccess, AConnectionThatEndsInTheMidstOfAFrameHasAnUnknownOutcome)
   SlowMemory slow;
   std::size_t written = 0;
   slow.run(forever, [&](SlowMemory& self, Bytes memory) -> Task<void> {
-    auto half = self.pause(milliseconds(50));
-    co_await std::move(half);
+    co_await self.pause(milliseconds(50));
     self.client.close();
-    auto rest = self.pause(milliseconds(1000));
-    co_await std::move(rest);
+    co_await self.pause(milliseconds(1000));
     written = SlowMemory::changed(memory);
   });
   EXPECT_GT(written, 0U);
@@ -139,23 +127,19 @@ Task<Duration> write_beside_calls(Client& client, RemoteRegion region, Bytes fro
   Time end{};
   Scope scope;
   scope.spawn([](Client& by, RemoteRegion to, Bytes bytes, Time& ended) -> Task<void> {
-    auto writing = RemoteMemory(by, TransferPriority::bulk).write(to, 0, bytes);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await RemoteMemory(by, TransferPriority::bulk).write(to, 0, bytes);
     EXPECT_TRUE(written);
     ended = Loop::current()->now();
   }(client, region, from, end));
   for (int i = 0; i < calls; ++i) {
-    auto pause = loop.sleep(milliseconds(1));
-    co_await pause;
+    co_await loop.sleep(milliseconds(1));
     const Time began = loop.now();
-    auto calling = client.call<&call_beside_bulk>(i);
-    const Result<int> reply = co_await std::move(calling);
+    const Result<int> reply = co_await client.call<&call_beside_bulk>(i);
     EXPECT_TRUE(reply && *reply == i);
     if (i != 0) slowest = std::max(slowest, loop.now() - began);
   }
   EXPECT_EQ(end, Time{}) << "the calls have ended after the write";
-  auto joining = scope.join();
-  co_await std::move(joining);
+  co_await scope.join();
   co_return end - begin;
 }
 
@@ -172,17 +156,14 @@ TEST(SlowMemoryAccess, CallsWaitForAShortWindowOfBulkAccesses) {
   Duration slowest{};
   loop.run([&]() -> Task<void> {
     EXPECT_TRUE(server.start());
-    auto connecting = client.connect("server:1");
-    const Result<void> connected = co_await std::move(connecting);
+    const Result<void> connected = co_await client.connect("server:1");
     EXPECT_TRUE(connected);
     RegisteredBuffer theirs = std::move(*RegisteredBuffer::allocate(server, bytes));
     RegisteredBuffer mine = std::move(*RegisteredBuffer::allocate(client, bytes));
     const ExposedRegion region = std::move(*theirs.expose(0, bytes, RegionAccess::read_write));
     Duration none{};
-    auto writing_alone = write_beside_calls(client, region.handle(), mine.memory(), 0, none);
-    alone = co_await std::move(writing_alone);
-    auto writing_beside = write_beside_calls(client, region.handle(), mine.memory(), 50, slowest);
-    beside = co_await std::move(writing_beside);
+    alone = co_await write_beside_calls(client, region.handle(), mine.memory(), 0, none);
+    beside = co_await write_beside_calls(client, region.handle(), mine.memory(), 50, slowest);
   }());
   EXPECT_GT(slowest, Duration::zero());
   EXPECT_LT(slowest, milliseconds(2)) << "a call waits for at most 144 KiB";
@@ -192,8 +173,7 @@ TEST(SlowMemoryAccess, CallsWaitForAShortWindowOfBulkAccesses) {
 // Small reads, one after the other.
 Task<void> keep_reading(Client& client, RemoteRegion region, MutableBytes into, const bool& stop) {
   while (!stop) {
-    auto reading = RemoteMemory(client).read(region, 0, into);
-    const Result<void> read = co_await std::move(reading);
+    const Result<void> read = co_await RemoteMemory(client).read(region, 0, into);
     if (!read) co_return;
   }
 }
@@ -208,8 +188,7 @@ TEST(SlowMemoryAccess, BulkAccessesGoOnBesideManySmallOnes) {
   Client client{loop, over(network, ClientOptions())};
   loop.run([&]() -> Task<void> {
     EXPECT_TRUE(server.start());
-    auto connecting = client.connect("server:1");
-    const Result<void> connected = co_await std::move(connecting);
+    const Result<void> connected = co_await client.connect("server:1");
     EXPECT_TRUE(connected);
     RegisteredBuffer theirs = std::move(*RegisteredBuffer::allocate(server, bytes));
     RegisteredBuffer mine = std::move(*RegisteredBuffer::allocate(client, bytes));
@@ -218,21 +197,17 @@ TEST(SlowMemoryAccess, BulkAccessesGoOnBesideManySmallOnes) {
     bool stop = false;
     Scope scope;
     for (std::array<std::byte, 64>& into : small) scope.spawn(keep_reading(client, region.handle(), into, stop));
-    auto pause = loop.sleep(milliseconds(10));
-    co_await pause;
-    auto writing = RemoteMemory(client, TransferPriority::bulk)
-                       .write(region.handle(), 0, mine.memory(), {.timeout = milliseconds(500)});
-    const Result<void> written = co_await std::move(writing);
+    co_await loop.sleep(milliseconds(10));
+    const Result<void> written = co_await RemoteMemory(client, TransferPriority::bulk)
+                                     .write(region.handle(), 0, mine.memory(), {.timeout = milliseconds(500)});
     EXPECT_TRUE(written) << written.error().text;
     stop = true;
-    auto joining = scope.join();
-    co_await std::move(joining);
+    co_await scope.join();
   }());
 }
 
 Task<void> await_reply(Client& client, std::uint64_t bytes, std::size_t& ended) {
-  auto calling = client.call<&large_reply>(bytes);
-  const Result<std::string> reply = co_await std::move(calling);
+  const Result<std::string> reply = co_await client.call<&large_reply>(bytes);
   EXPECT_TRUE(reply && reply->size() == bytes) << (reply ? "" : reply.error().text);
   ++ended;
 }
@@ -269,8 +244,7 @@ struct LongBacklogs {
   void run(std::size_t small, Beside beside) {
     loop.run([](LongBacklogs& self, std::size_t of_few_bytes, Beside& other) -> Task<void> {
       EXPECT_TRUE(self.server.start());
-      auto connecting = self.client.connect("server:1");
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await self.client.connect("server:1");
       EXPECT_TRUE(connected);
       RegisteredBuffer mine = std::move(*RegisteredBuffer::allocate(self.client, written_bytes));
       const ExposedRegion region = std::move(*mine.expose(0, written_bytes, RegionAccess::read));
@@ -280,11 +254,9 @@ struct LongBacklogs {
       for (std::size_t i = 0; i < of_few_bytes; ++i) scope.spawn(await_reply(self.client, 100, ended));
       for (std::size_t i = 0; i < 8; ++i) scope.spawn(await_reply(self.client, 512 << 10, ended));
       const std::string request(8 << 20, 'q');
-      auto calling = self.client.call<&large_request>(request);
-      const Result<std::uint64_t> counted = co_await std::move(calling);
+      const Result<std::uint64_t> counted = co_await self.client.call<&large_request>(request);
       EXPECT_TRUE(counted && *counted == request.size()) << (counted ? "" : counted.error().text);
-      auto joining = scope.join();
-      co_await std::move(joining);
+      co_await scope.join();
       EXPECT_EQ(ended, of_few_bytes + 8);
     }(*this, small, beside));
   }
@@ -305,8 +277,7 @@ struct LongBacklogs {
 TEST(LongBacklogOfAClient, DoesNotKeepItFromReadingWhileItServesMemory) {
   LongBacklogs both(std::make_unique<exec::SimPoller>(), slow_memory_link);
   both.run(0, [](Client& by, RemoteRegion of) -> Task<void> {
-    auto calling = by.call<&read_of_caller>(of, 20);
-    const Result<bool> all = co_await std::move(calling);
+    const Result<bool> all = co_await by.call<&read_of_caller>(of, 20);
     EXPECT_TRUE(all && *all) << (all ? "an access failed" : all.error().text);
   });
 }

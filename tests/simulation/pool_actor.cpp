@@ -15,8 +15,7 @@ PoolActor::PoolActor(World& world)
 Task<void> PoolActor::run() {
   for (unsigned calls = 0; calls < world_.plan.calls; ++calls) {
     while (calls_.size() >= world_.plan.calls_at_once) {
-      auto pause = world_.pause(milliseconds(2));
-      co_await pause;
+      co_await world_.pause(milliseconds(2));
     }
     switch (world_.below(3)) {
       case 0: calls_.spawn(echo()); break;
@@ -24,8 +23,7 @@ Task<void> PoolActor::run() {
       default: calls_.spawn(slow());
     }
     if (world_.random.chance(0.4)) {
-      auto pause = world_.pause(milliseconds(world_.random.chance(0.1) ? 500 : 2));
-      co_await pause;
+      co_await world_.pause(milliseconds(world_.random.chance(0.1) ? 500 : 2));
     }
     // Connections to a stopping server are not counted in the limit.
     world_.checker.expect(world_.plan.profile.restarts || pool_->connections() <= world_.plan.pool.connections_max,
@@ -33,13 +31,11 @@ Task<void> PoolActor::run() {
   }
   if (world_.plan.profile.drops && world_.random.chance(0.3)) calls_.clear();
   while (!calls_.empty()) {
-    auto joining = calls_.join();
-    co_await joining;
+    co_await calls_.join();
   }
   // Meanwhile idle connections are closed.
   if (world_.random.chance(0.5)) {
-    auto waiting = world_.loop.sleep(world_.plan.pool.idle_timeout * 2 + std::chrono::seconds(30));
-    co_await waiting;
+    co_await world_.loop.sleep(world_.plan.pool.idle_timeout * 2 + std::chrono::seconds(30));
     world_.checker.expect(pool_->connections() == 0, "a pool keeps idle connections");
   }
 }
@@ -65,8 +61,8 @@ void PoolActor::ended(CallGuard& guard, const Error& error) {
 Task<void> PoolActor::echo() {
   CallGuard guard(world_.checker, "pool echo");
   const std::uint32_t reply_bytes = draw_size(world_.random);
-  auto calling = pool_->call<&Service::echo>(guard.id, content(guard.id, draw_size(world_.random)), reply_bytes);
-  const Result<std::string> reply = co_await std::move(calling);
+  const Result<std::string> reply =
+      co_await pool_->call<&Service::echo>(guard.id, content(guard.id, draw_size(world_.random)), reply_bytes);
   if (!reply) co_return ended(guard, reply.error());
   guard.replied();
   world_.checker.expect(reply->size() == reply_bytes && is_content(guard.id ^ reply_mark, *reply),
@@ -77,9 +73,8 @@ Task<void> PoolActor::slow() {
   CallGuard guard(world_.checker, "pool slow");
   const std::uint32_t reply_bytes = draw_size(world_.random);
   const auto sleep_us = static_cast<std::uint32_t>(world_.below(20'000));
-  auto calling =
-      pool_->call<&Service::slow>(guard.id, content(guard.id, draw_size(world_.random)), reply_bytes, sleep_us);
-  const Result<std::string> reply = co_await std::move(calling);
+  const Result<std::string> reply = co_await pool_->call<&Service::slow>(
+      guard.id, content(guard.id, draw_size(world_.random)), reply_bytes, sleep_us);
   if (!reply) co_return ended(guard, reply.error());
   guard.replied();
   world_.checker.expect(reply->size() == reply_bytes && is_content(guard.id ^ reply_mark, *reply),
@@ -89,9 +84,8 @@ Task<void> PoolActor::slow() {
 Task<void> PoolActor::pipelined() {
   CallGuard guard(world_.checker, "pool pipelined");
   const Material data(guard.id, draw_size(world_.random));
-  auto sending =
-      pool_->send_request([&](Client& client) { return client.send_request<&Service::mirror>(guard.id, data.text); });
-  Result<PendingCall<&Service::mirror>> sent = co_await std::move(sending);
+  Result<PendingCall<&Service::mirror>> sent = co_await pool_->send_request(
+      [&](Client& client) { return client.send_request<&Service::mirror>(guard.id, data.text); });
   if (!sent) co_return ended(guard, sent.error());
   const Result<std::string> reply = co_await std::move(*sent);
   if (!reply) co_return ended(guard, reply.error());

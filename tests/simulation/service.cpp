@@ -67,8 +67,7 @@ std::string Service::attached(Context& context, std::uint64_t id, std::string_vi
 Task<std::string> Service::slow(Context& context, std::uint64_t id, std::string_view data, std::uint32_t reply_bytes,
                                 std::uint32_t sleep_us) {
   checker_.executed(id);
-  auto sleeping = context.loop().sleep(std::chrono::microseconds(sleep_us));
-  co_await sleeping;
+  co_await context.loop().sleep(std::chrono::microseconds(sleep_us));
   checker_.expect(is_content(id, data), "a request's bytes changed while its handler slept", id);
   co_return content(id ^ reply_mark, reply_bytes);
 }
@@ -77,8 +76,7 @@ Task<Result<std::string>> Service::slow_token(Context& context, std::uint64_t id
                                               std::uint32_t sleep_us) {
   checker_.executed(id);
   checker_.expect(is_content(id, data), "a request has another's bytes", id);
-  auto sleeping = context.loop().sleep(std::chrono::microseconds(sleep_us), context.token());
-  Result<void> slept = co_await std::move(sleeping);
+  Result<void> slept = co_await context.loop().sleep(std::chrono::microseconds(sleep_us), context.token());
   if (!slept) co_return std::unexpected(std::move(slept.error()));
   co_return content(id ^ reply_mark, data.size());
 }
@@ -86,15 +84,13 @@ Task<Result<std::string>> Service::slow_token(Context& context, std::uint64_t id
 Task<std::string_view> Service::slow_mirror(Context& context, std::uint64_t id, std::string_view data,
                                             std::uint32_t sleep_us) {
   checker_.executed(id);
-  auto sleeping = context.loop().sleep(std::chrono::microseconds(sleep_us));
-  co_await sleeping;
+  co_await context.loop().sleep(std::chrono::microseconds(sleep_us));
   co_return data;
 }
 
 Task<Result<void>> Service::slow_fails(Context& context, std::uint64_t id, std::uint8_t how, std::uint32_t sleep_us) {
   checker_.executed(id);
-  auto sleeping = context.loop().sleep(std::chrono::microseconds(sleep_us));
-  co_await sleeping;
+  co_await context.loop().sleep(std::chrono::microseconds(sleep_us));
   Result<void> outcome;
   fail_as(id, how, outcome);
   co_return outcome;
@@ -105,16 +101,14 @@ Task<Result<std::uint32_t>> Service::upload(Context& context, std::uint64_t id, 
   checker_.executed(id);
   std::uint32_t count = 0;
   while (count < items_max) {
-    auto reading = reader.next();
-    Result<std::optional<std::string>> item = co_await std::move(reading);
+    Result<std::optional<std::string>> item = co_await reader.next();
     if (!item) co_return std::unexpected(std::move(item.error()));
     if (!*item) break;
     checker_.item_read(item_id(id, 0), (*item)->size() + 4);
     checker_.expect(is_content(item_id(id, count), **item), "an uploaded item has another's bytes", id);
     ++count;
     if (sleep_us != 0) {
-      auto sleeping = context.loop().sleep(std::chrono::microseconds(random_.below(sleep_us)));
-      co_await sleeping;
+      co_await context.loop().sleep(std::chrono::microseconds(random_.below(sleep_us)));
     }
   }
   co_return count;
@@ -126,13 +120,11 @@ Task<Result<std::uint32_t>> Service::download(Context& context, std::uint64_t id
   checker_.executed(id);
   for (std::uint32_t i = 0; i < items; ++i) {
     const std::string item = content(item_id(id, i), random_.below(bytes_max + 1));
-    auto writing = writer.write(item);
-    Result<void> written = co_await std::move(writing);
+    Result<void> written = co_await writer.write(item);
     if (!written) co_return std::unexpected(std::move(written.error()));
     checker_.item_written(item_id(id, 1), item.size() + 4, client_window);
     if (sleep_us != 0) {
-      auto sleeping = context.loop().sleep(std::chrono::microseconds(random_.below(sleep_us)));
-      co_await sleeping;
+      co_await context.loop().sleep(std::chrono::microseconds(random_.below(sleep_us)));
     }
   }
   co_return items;
@@ -143,15 +135,13 @@ Task<Result<std::uint32_t>> Service::chat(Context&, std::uint64_t id, std::uint3
   checker_.executed(id);
   std::uint32_t count = 0;
   while (count < items_max) {
-    auto reading = reader.next();
-    Result<std::optional<std::string>> item = co_await std::move(reading);
+    Result<std::optional<std::string>> item = co_await reader.next();
     if (!item) co_return std::unexpected(std::move(item.error()));
     if (!*item) break;
     checker_.item_read(item_id(id, 0), (*item)->size() + 4);
     checker_.expect(is_content(item_id(id, count), **item), "a chat's item has another's bytes", id);
     const std::string answer = content(item_id(id, count) ^ reply_mark, (*item)->size());
-    auto writing = writer.write(answer);
-    Result<void> written = co_await std::move(writing);
+    Result<void> written = co_await writer.write(answer);
     if (!written) co_return std::unexpected(std::move(written.error()));
     checker_.item_written(item_id(id, 1), answer.size() + 4, client_window);
     ++count;

@@ -21,8 +21,7 @@ Task<void> ClientActor::write_items(std::uint64_t id, Writer<std::string> writer
                                     std::uint32_t& written) {
   for (written = 0; written < count; ++written) {
     const Material item(item_id(id, written), draw_item_bytes(world_));
-    auto writing = writer.write(item.text);
-    const Result<void> done = co_await std::move(writing);
+    const Result<void> done = co_await writer.write(item.text);
     if (!done) break;
     world_.checker.item_written(item_id(id, 0), item.text.size() + 4, world_.plan.server.stream_window_bytes);
   }
@@ -32,14 +31,12 @@ Task<void> ClientActor::write_items(std::uint64_t id, Writer<std::string> writer
 Task<void> ClientActor::read_items(std::uint64_t id, std::uint64_t mark, Reader<std::string> reader,
                                    std::uint32_t sleep_us, std::uint32_t& read) {
   for (read = 0;; ++read) {
-    auto reading = reader.next();
-    const Result<std::optional<std::string>> item = co_await std::move(reading);
+    const Result<std::optional<std::string>> item = co_await reader.next();
     if (!item || !*item) co_return;
     world_.checker.item_read(item_id(id, 1), (*item)->size() + 4);
     world_.checker.expect(is_content(item_id(id, read) ^ mark, **item), "an item has another's bytes", id);
     if (sleep_us == 0) continue;
-    auto pause = world_.pause(std::chrono::microseconds(sleep_us));
-    co_await pause;
+    co_await world_.pause(std::chrono::microseconds(sleep_us));
   }
 }
 
@@ -52,17 +49,15 @@ Task<void> ClientActor::upload() {
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
   const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
-  auto opening = client_->open<&Service::upload>(options, guard.id, stop_after, sleep_us);
-  Result<StreamingCall<&Service::upload>> call = co_await std::move(opening);
+  Result<StreamingCall<&Service::upload>> call =
+      co_await client_->open<&Service::upload>(options, guard.id, stop_after, sleep_us);
   if (!call) {
     ended(guard, began, call, &options);
     co_return;
   }
   std::uint32_t written = 0;
-  auto writing = write_items(guard.id, call->writer(), count, written);
-  co_await std::move(writing);
-  auto finishing = call->finish();
-  const Result<std::uint32_t> result = co_await std::move(finishing);
+  co_await write_items(guard.id, call->writer(), count, written);
+  const Result<std::uint32_t> result = co_await call->finish();
   if (!ended(guard, began, result, &options)) co_return;
   world_.checker.expect(*result == std::min(written, stop_after), "an upload has lost items", guard.id);
 }
@@ -76,17 +71,15 @@ Task<void> ClientActor::download() {
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
   const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
-  auto opening = client_->open<&Service::download>(options, guard.id, count, bytes_max, sleep_us);
-  Result<StreamingCall<&Service::download>> call = co_await std::move(opening);
+  Result<StreamingCall<&Service::download>> call =
+      co_await client_->open<&Service::download>(options, guard.id, count, bytes_max, sleep_us);
   if (!call) {
     ended(guard, began, call, &options);
     co_return;
   }
   std::uint32_t read = 0;
-  auto reading = read_items(guard.id, 0, call->reader(), static_cast<std::uint32_t>(world_.below(3) * 500), read);
-  co_await std::move(reading);
-  auto finishing = call->finish();
-  const Result<std::uint32_t> result = co_await std::move(finishing);
+  co_await read_items(guard.id, 0, call->reader(), static_cast<std::uint32_t>(world_.below(3) * 500), read);
+  const Result<std::uint32_t> result = co_await call->finish();
   if (!ended(guard, began, result, &options)) co_return;
   world_.checker.expect(*result == count && read == count, "a download has lost items", guard.id);
 }
@@ -99,8 +92,7 @@ Task<void> ClientActor::chat() {
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
   const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
-  auto opening = client_->open<&Service::chat>(options, guard.id, stop_after);
-  Result<StreamingCall<&Service::chat>> call = co_await std::move(opening);
+  Result<StreamingCall<&Service::chat>> call = co_await client_->open<&Service::chat>(options, guard.id, stop_after);
   if (!call) {
     ended(guard, began, call, &options);
     co_return;
@@ -112,11 +104,9 @@ Task<void> ClientActor::chat() {
     both.spawn(write_items(guard.id, call->writer(), count, written));
     both.spawn(
         read_items(guard.id, reply_mark, call->reader(), static_cast<std::uint32_t>(world_.below(3) * 500), read));
-    auto joining = both.join();
-    co_await joining;
+    co_await both.join();
   }
-  auto finishing = call->finish();
-  const Result<std::uint32_t> result = co_await std::move(finishing);
+  const Result<std::uint32_t> result = co_await call->finish();
   if (!ended(guard, began, result, &options)) co_return;
   world_.checker.expect(*result == std::min(written, stop_after) && read == *result, "a chat has lost items", guard.id);
 }

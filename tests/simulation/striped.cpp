@@ -43,16 +43,14 @@ struct StripedPaths {
       EXPECT_TRUE(self.server.start());
       for (std::size_t i = 0; i < 2; ++i) {
         self.network->set_options(link_with_buffer(buffers[i]));
-        auto connecting = self.clients[i]->connect("server:1");
-        const Result<void> connected = co_await std::move(connecting);
+        const Result<void> connected = co_await self.clients[i]->connect("server:1");
         EXPECT_TRUE(connected);
       }
       self.theirs = std::move(*RegisteredBuffer::allocate(self.server, striped_bytes));
       self.mine = std::move(*RegisteredBuffer::allocate(*self.clients[0], striped_bytes));
       std::memset(self.theirs.memory().data(), 'U', striped_bytes);
       self.region = std::move(*self.theirs.expose(0, striped_bytes, RegionAccess::read_write));
-      auto testing = body(self);
-      co_await std::move(testing);
+      co_await body(self);
     }(*this, link_buffers, test));
   }
   StripedMemory striped(StripeOptions options = small_pieces) const {
@@ -62,10 +60,7 @@ struct StripedPaths {
   static void fill(MutableBytes memory, unsigned seed) {
     for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>((i * 31 + i / 251 + seed) % 253);
   }
-  Task<void> pause(Duration time) {
-    auto sleeping = loop.sleep(time);
-    co_await sleeping;
-  }
+  Task<void> pause(Duration time) { co_await loop.sleep(time); }
   bool equal() const { return std::memcmp(theirs.memory().data(), mine.memory().data(), striped_bytes) == 0; }
 
   Loop loop{std::make_unique<exec::SimPoller>(), {.log = no_log()}};
@@ -90,12 +85,12 @@ TEST(StripedMemoryAccess, PathsGetPartsByTheirMeasuredRate) {
     StripedMemory striped = self.striped();
     for (unsigned round = 0; round < 4; ++round) {
       StripedPaths::fill(self.mine.memory(), round);
-      AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+      auto written = co_await striped.write(self.region.handle(), 0, self.mine.memory());
       REQUIRE_OK(written);
       EXPECT_TRUE(self.equal());
     }
     StripedPaths::fill(self.theirs.memory(), 77);
-    AWAIT(read, striped.read(self.region.handle(), 0, self.mine.memory()));
+    auto read = co_await striped.read(self.region.handle(), 0, self.mine.memory());
     REQUIRE_OK(read);
     EXPECT_TRUE(self.equal());
     const std::vector<StripePath> both = striped.paths();
@@ -126,18 +121,18 @@ TEST(StripedMemoryAccess, BatchesOfAllSizesReachTheBytesAndNoOthers) {
       offset += bytes + i % 3 * 7;
     }
     REQUIRE(offset + 1000 < striped_bytes);
-    AWAIT(written, striped.write(self.region.handle(), batch, {}, 1000));
+    auto written = co_await striped.write(self.region.handle(), batch, {}, 1000);
     REQUIRE_OK(written);
     EXPECT_TRUE(std::memcmp(self.theirs.memory().data(), expected.data(), striped_bytes) == 0);
     const std::vector<std::byte> before(self.mine.memory().begin(), self.mine.memory().end());
     std::memset(self.mine.memory().data(), 0, local);
-    AWAIT(read, striped.read(self.region.handle(), batch, {}, 1000));
+    auto read = co_await striped.read(self.region.handle(), batch, {}, 1000);
     REQUIRE_OK(read);
     EXPECT_TRUE(std::memcmp(self.mine.memory().data(), before.data(), striped_bytes) == 0);
     EXPECT_EQ(striped.paths()[0].bytes + striped.paths()[1].bytes, 2 * batch.bytes());
-    AWAIT(nothing, striped.write(self.region.handle(), striped_bytes, Bytes()));
+    auto nothing = co_await striped.write(self.region.handle(), striped_bytes, Bytes());
     EXPECT_TRUE(nothing) << testing_tools::error_of(nothing);
-    AWAIT(outside, striped.write(self.region.handle(), striped_bytes - 1, self.mine.memory().first(2)));
+    auto outside = co_await striped.write(self.region.handle(), striped_bytes - 1, self.mine.memory().first(2));
     EXPECT_TRUE(testing_tools::is_error(outside, ErrorCode::invalid_argument, "not within the region's"));
   });
 }
@@ -155,16 +150,14 @@ TEST(StripedMemoryAccess, ThePiecesOfAFailedPathGoOverTheOther) {
       scope.spawn(note(reads ? striped.read(self.region.handle(), 0, self.mine.memory())
                              : striped.write(self.region.handle(), 0, self.mine.memory()),
                        outcome));
-      auto half = self.pause(milliseconds(100));
-      co_await std::move(half);
+      co_await self.pause(milliseconds(100));
       EXPECT_FALSE(outcome);
       const std::vector<StripePath> before = striped.paths();
       EXPECT_GT(before[0].bytes, 0U);
       EXPECT_GT(before[1].bytes, 0U);
       EXPECT_GT(before[0].outstanding_bytes, 0U);
       self.clients[0]->close();
-      auto all = scope.join();
-      co_await all;
+      co_await scope.join();
       REQUIRE(outcome.has_value());
       REQUIRE_OK(*outcome);
       EXPECT_TRUE(self.equal());
@@ -175,12 +168,10 @@ TEST(StripedMemoryAccess, ThePiecesOfAFailedPathGoOverTheOther) {
       EXPECT_FALSE(after[0].usable);
       EXPECT_EQ(after[0].bytes + after[1].bytes, striped_bytes);
       // The application connects the client again. The path is used again after its pause.
-      auto connecting = self.clients[0]->connect("server:1");
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await self.clients[0]->connect("server:1");
       EXPECT_TRUE(connected);
-      auto paused = self.pause(seconds(1));
-      co_await std::move(paused);
-      AWAIT(again, striped.write(self.region.handle(), 0, self.mine.memory()));
+      co_await self.pause(seconds(1));
+      auto again = co_await striped.write(self.region.handle(), 0, self.mine.memory());
       EXPECT_TRUE(again) << testing_tools::error_of(again);
       EXPECT_GT(striped.paths()[0].bytes, after[0].bytes + striped_bytes / 4);
     });
@@ -195,16 +186,14 @@ TEST(StripedMemoryAccess, AFrameThatMayStillArriveIsNotWrittenAgain) {
     std::optional<Result<void>> outcome;
     Scope scope;
     scope.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory()), outcome));
-    auto half = self.pause(milliseconds(100));
-    co_await std::move(half);
+    co_await self.pause(milliseconds(100));
     self.clients[0]->close();
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     REQUIRE(outcome.has_value());
     EXPECT_TRUE(testing_tools::is_error(*outcome, ErrorCode::outcome_unknown, "bytes were confirmed"));
     EXPECT_EQ(striped.paths()[1].outstanding_bytes, 0U);
     // Nothing has begun over a client without a connection, so the other path carries everything.
-    AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+    auto written = co_await striped.write(self.region.handle(), 0, self.mine.memory());
     EXPECT_TRUE(written) << testing_tools::error_of(written);
     EXPECT_TRUE(self.equal());
   });
@@ -221,19 +210,16 @@ TEST(StripedMemoryAccess, AnOperationFailsWhenAllPathsHave) {
     Scope scope;
     scope.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory().first(4 << 20)), write));
     scope.spawn(note(striped.read(self.region.handle(), 4 << 20, self.mine.memory().subspan(4 << 20)), read));
-    auto half = self.pause(milliseconds(50));
-    co_await std::move(half);
+    co_await self.pause(milliseconds(50));
     self.clients[0]->close();
-    auto later = self.pause(milliseconds(20));
-    co_await std::move(later);
+    co_await self.pause(milliseconds(20));
     EXPECT_FALSE(write || read);
     self.clients[1]->close();
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     REQUIRE(write.has_value() && read.has_value());
     EXPECT_TRUE(testing_tools::is_error(*write, ErrorCode::outcome_unknown, "none of the 2 paths is usable"));
     EXPECT_TRUE(testing_tools::is_error(*read, ErrorCode::unavailable, "none of the 2 paths is usable"));
-    AWAIT(none, striped.write(self.region.handle(), 0, self.mine.memory()));
+    auto none = co_await striped.write(self.region.handle(), 0, self.mine.memory());
     EXPECT_TRUE(testing_tools::is_error(none, ErrorCode::not_sent, "none of the 2 paths is usable"));
   });
 }
@@ -243,7 +229,7 @@ TEST(StripedMemoryAccess, StaleHandlesDeadlinesAndCancellationsEndTheOperation) 
   StripedPaths paths;
   paths.run({32 << 10, 32 << 10}, [](StripedPaths& self) -> Task<void> {
     StripedMemory striped = self.striped();
-    AWAIT(late, striped.write(self.region.handle(), 0, self.mine.memory(), {.timeout = milliseconds(20)}));
+    auto late = co_await striped.write(self.region.handle(), 0, self.mine.memory(), {.timeout = milliseconds(20)});
     EXPECT_TRUE(testing_tools::is_error(late, ErrorCode::deadline_exceeded, ""));
     std::stop_source source;
     const std::stop_token token = source.get_token();
@@ -252,11 +238,9 @@ TEST(StripedMemoryAccess, StaleHandlesDeadlinesAndCancellationsEndTheOperation) 
     RemoteOptions with_token;
     with_token.token = &token;
     scope.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory(), with_token), cancelled));
-    auto half = self.pause(milliseconds(20));
-    co_await std::move(half);
+    co_await self.pause(milliseconds(20));
     source.request_stop();
-    auto all = scope.join();
-    co_await all;
+    co_await scope.join();
     REQUIRE(cancelled.has_value());
     EXPECT_TRUE(testing_tools::is_error(*cancelled, ErrorCode::cancelled, ""));
     // A destroyed task abandons its pieces.
@@ -264,13 +248,12 @@ TEST(StripedMemoryAccess, StaleHandlesDeadlinesAndCancellationsEndTheOperation) 
       Scope abandoned;
       std::optional<Result<void>> never;
       abandoned.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory()), never));
-      auto short_time = self.pause(milliseconds(20));
-      co_await std::move(short_time);
+      co_await self.pause(milliseconds(20));
       EXPECT_GT(striped.paths()[0].outstanding_bytes, 0U);
     }
     const RemoteRegion handle = self.region.handle();
     self.region.revoke();
-    AWAIT(stale, striped.read(handle, 0, self.mine.memory()));
+    auto stale = co_await striped.read(handle, 0, self.mine.memory());
     EXPECT_TRUE(testing_tools::is_error(stale, ErrorCode::stale_handle, ""));
     for (const StripePath& path : striped.paths()) {
       EXPECT_EQ(path.failures, 0U);
@@ -295,7 +278,7 @@ TEST(StripedMemoryAccess, APathThatWasSlowIsMeasuredAgainUnderLoad) {
     std::uint64_t bytes_before = 0;
     const Time end = self.loop.now() + seconds(10);
     while (self.loop.now() < end) {
-      AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+      auto written = co_await striped.write(self.region.handle(), 0, self.mine.memory());
       REQUIRE_OK(written);
       const std::uint64_t bytes = striped.paths()[0].bytes;
       if (bytes != bytes_before) ++times_used;
@@ -365,8 +348,7 @@ TEST(StripedMemoryAccess, TooManyPiecesAreNoFailureOfAPath) {
     for (std::optional<Result<void>>& outcome : outcomes) {
       scope.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory().first(pieces * 4096)), outcome));
     }
-    auto joining = scope.join();
-    co_await std::move(joining);
+    co_await scope.join();
     std::size_t done = 0;
     std::size_t overloaded = 0;
     for (const std::optional<Result<void>>& outcome : outcomes) {
@@ -381,7 +363,7 @@ TEST(StripedMemoryAccess, TooManyPiecesAreNoFailureOfAPath) {
     EXPECT_GE(done, 512U);
     EXPECT_GT(overloaded, 0U);
     for (const StripePath& path : striped.paths()) EXPECT_TRUE(path.usable && path.failures == 0);
-    AWAIT(after, striped.write(self.region.handle(), 0, self.mine.memory()));
+    auto after = co_await striped.write(self.region.handle(), 0, self.mine.memory());
     REQUIRE_OK(after);
     EXPECT_TRUE(self.equal());
   });
@@ -402,15 +384,14 @@ TEST(StripedMemoryAccess, APathThatRefusedAPieceGetsOthersLater) {
       scope.spawn(note(first.read(self.region.handle(), i, MutableBytes(&small[i], 1)), outcomes[i]));
     }
     StripedPaths::fill(self.mine.memory(), 5);
-    AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+    auto written = co_await striped.write(self.region.handle(), 0, self.mine.memory());
     REQUIRE_OK(written);
     EXPECT_TRUE(self.equal());
     const std::vector<StripePath> both = striped.paths();
     EXPECT_EQ(both[0].failures, 0U);
     // Its own reads delay it for a quarter of the time.
     EXPECT_GT(both[0].bytes, striped_bytes / 4);
-    auto joining = scope.join();
-    co_await std::move(joining);
+    co_await scope.join();
   });
 }
 
@@ -422,11 +403,11 @@ TEST(StripedMemoryAccess, LocalMemoryOfADescriptorIsNoFailureOfAPath) {
     const Descriptor file(::memfd_create("memory", 0));
     const Result<DmabufRange> range = DmabufRange::open(file.get(), 0, 4096);
     REQUIRE_OK(range);
-    AWAIT(refused, striped.write(self.region.handle(), 0, range->addresses()));
+    auto refused = co_await striped.write(self.region.handle(), 0, range->addresses());
     REQUIRE(!refused);
     EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
     for (const StripePath& path : striped.paths()) EXPECT_TRUE(path.usable && path.failures == 0);
-    AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+    auto written = co_await striped.write(self.region.handle(), 0, self.mine.memory());
     REQUIRE_OK(written);
   });
 }

@@ -40,8 +40,7 @@ Task<void> stop(World& world, Server& server) {
   // While clients live, requests in the network's buffers may precede their answers to GOAWAY.
   const bool idle = world.actors == 0 && !profile.faults && !profile.slow && !profile.transports;
   const Time begin = world.loop.now();
-  auto stopping = server.shut_down(grace);
-  co_await std::move(stopping);
+  co_await server.shut_down(grace);
   const Duration taken = world.loop.now() - begin;
   world.checker.expect(taken <= 2 * grace + std::chrono::milliseconds(10), "a shutdown took longer than its grace");
   // The ends of the streams are on their way.
@@ -61,30 +60,25 @@ Task<void> serve(World& world) {
     Result<void> started = server->start();
     world.checker.expect(started.has_value(), "a server could not start");
     if (!last) {
-      auto living = world.pause(std::chrono::milliseconds(400));
-      co_await living;
+      co_await world.pause(std::chrono::milliseconds(400));
     }
     while (last && world.actors != 0) {
-      auto waiting = world.loop.sleep(std::chrono::milliseconds(10));
-      co_await waiting;
+      co_await world.loop.sleep(std::chrono::milliseconds(10));
     }
     world.checker.expect(server->counters().protocol_errors == 0, "a server saw a protocol error");
     if (last || world.random.chance(0.7)) {
-      auto stopping = stop(world, *server);
-      co_await std::move(stopping);
+      co_await stop(world, *server);
     }
     server.reset();
     if (last) co_return;
-    auto gone = world.pause(std::chrono::milliseconds(100));
-    co_await gone;
+    co_await world.pause(std::chrono::milliseconds(100));
   }
 }
 
 template <class Actor>
 Task<void> act(World& world) {
   Actor actor(world);
-  auto acting = actor.run();
-  co_await std::move(acting);
+  co_await actor.run();
   --world.actors;
 }
 
@@ -96,8 +90,7 @@ Task<void> everything(World& world) {
   for (unsigned i = 0; i < world.plan.pools; ++i) scope.spawn(act<PoolActor>(world));
   const Time end = world.loop.now() + run_max;
   while (!scope.empty() && world.loop.now() < end) {
-    auto waiting = world.loop.sleep(std::chrono::milliseconds(50));
-    co_await waiting;
+    co_await world.loop.sleep(std::chrono::milliseconds(50));
   }
   world.checker.expect(scope.empty(), "something waits for ever");
   if (!scope.empty()) world.checker.report_open();

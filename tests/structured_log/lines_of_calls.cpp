@@ -40,8 +40,7 @@ constexpr std::string_view span_id = "00f067aa0ba902b7";
 
 std::string throws(std::string text) { throw std::runtime_error("thrown " + text); }
 Task<std::string> throws_later(Context& context, std::string text) {
-  auto sleep = context.loop().sleep(1ms);
-  co_await sleep;
+  co_await context.loop().sleep(1ms);
   throw std::runtime_error("thrown later " + text);
 }
 std::string throws_elsewhere(std::string text) { throw std::runtime_error("thrown elsewhere " + text); }
@@ -115,19 +114,17 @@ class LinesOfCalls : public ::testing::Test {
   using Call = Task<void> (*)(Client&, CallOptions);
   static Task<void> call_each(std::string address, Metadata metadata, std::vector<Call> calls) {
     Client client(*Loop::current());
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
     for (const Call one : calls) {
       CallOptions options;
       options.metadata = metadata;
-      auto task = one(client, std::move(options));
-      co_await std::move(task);
+      co_await one(client, std::move(options));
     }
   }
   template <auto method>
   static Task<void> call_one(Client& client, CallOptions options) {
-    auto call = client.call<method>(options, std::string("x"));
-    static_cast<void>(co_await std::move(call));
+    static_cast<void>(co_await client.call<method>(options, std::string("x")));
   }
   // Calls blocks() until a line about it exists: the loop writes at most one a second, and other work on a busy machine
   // may have caused the one of this second.

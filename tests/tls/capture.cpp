@@ -149,13 +149,13 @@ class TlsCapture : public TlsFixture {
     PacketCapture capture(interface);
     sync_wait([](std::string to, ClientOptions given) -> Task<void> {
       Client client(std::move(given));
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       REQUIRE_OK(connected);
       for (const std::size_t size : {100, 20'000, 1'000'000}) {
         const std::string text = marked_text(size);
         CallOptions call;
         call.metadata = {{"note", readable_text}};
-        AWAIT(reply, client.call<echo>(call, std::string_view(text)));
+        auto reply = co_await client.call<echo>(call, std::string_view(text));
         REQUIRE_OK(reply);
         EXPECT_EQ(*reply, text);
       }

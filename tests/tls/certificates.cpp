@@ -146,9 +146,9 @@ TEST_F(TlsCertificates, OfClientsAreDemandedAndBecomeTheIdentity) {
         client_options.security = tls;
         client_options.transports.required = over;
         Client client(client_options);
-        AWAIT(connected, client.connect(to));
+        auto connected = co_await client.connect(to);
         REQUIRE_OK(connected);
-        AWAIT(reply, client.call<caller_of>());
+        auto reply = co_await client.call<caller_of>();
         REQUIRE_OK(reply);
         out.push_back(*reply);
       }(server->address(), security_of_client, transport, seen));
@@ -421,7 +421,7 @@ TEST_F(TlsCertificates, AreReloadedWithoutTheLossOfAConnection) {
   ASSERT_TRUE(connected) << error_of(connected);
   change();
   const auto ask = [](Client& of) -> Task<bool> {
-    AWAIT(reply, of.call<echo>("still here"));
+    auto reply = co_await of.call<echo>("still here");
     co_return reply.has_value();
   };
   EXPECT_TRUE(loop.run(ask(client)));

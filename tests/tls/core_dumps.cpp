@@ -304,10 +304,10 @@ class TlsCoreDumps : public TlsFixture {
     with.security = TlsClient(tls);
     sync_wait([](std::string to, ClientOptions given, std::string& out) -> Task<void> {
       Client client(std::move(given));
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       REQUIRE_OK(connected);
       for (int i = 0; i < 100; ++i) {
-        AWAIT(reply, client.call<echo>("hi"));
+        auto reply = co_await client.call<echo>("hi");
         if (!reply) out = reply.error().text;
       }
       client.close();

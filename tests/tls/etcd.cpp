@@ -107,27 +107,27 @@ class TlsEtcd : public TlsFixture {
 // Writes, reads, and watches the key of the next write.
 Task<void> use_etcd(GrpcClient& client) {
   const Raw put(field(1, "key") + field(2, "value"));
-  AWAIT(written, client.call<&tls_remote::etcd_put>(put));
+  auto written = co_await client.call<&tls_remote::etcd_put>(put);
   REQUIRE_OK(written);
   const Raw range(field(1, "key"));
-  AWAIT(read, client.call<&tls_remote::etcd_range>(range));
+  auto read = co_await client.call<&tls_remote::etcd_range>(range);
   REQUIRE_OK(read);
   EXPECT_HAS(read->bytes, field(1, "key"));
   EXPECT_HAS(read->bytes, field(5, "value"));
-  AWAIT(watch, client.open<&tls_remote::etcd_watch>());
+  auto watch = co_await client.open<&tls_remote::etcd_watch>();
   REQUIRE_OK(watch);
   auto writer = watch->writer();
   auto reader = watch->reader();
   const Raw create(field(1, field(1, "key")));
-  AWAIT(sent, writer.write(create));
+  auto sent = co_await writer.write(create);
   REQUIRE_OK(sent);
-  AWAIT(created, reader.next());
+  auto created = co_await reader.next();
   REQUIRE_OK(created);
   REQUIRE(created->has_value());
   const Raw again(field(1, "key") + field(2, std::string(100, 'v')));
-  AWAIT(rewritten, client.call<&tls_remote::etcd_put>(again));
+  auto rewritten = co_await client.call<&tls_remote::etcd_put>(again);
   REQUIRE_OK(rewritten);
-  AWAIT(event, reader.next());
+  auto event = co_await reader.next();
   REQUIRE_OK(event);
   REQUIRE(event->has_value());
   EXPECT_HAS((*event)->bytes, std::string(100, 'v'));
@@ -159,7 +159,7 @@ TEST_F(TlsEtcd, IsCalledWithAClientCertificate) {
   EXPECT_TRUE(soon([&] {
     return loop.run([](GrpcClient& of) -> Task<bool> {
       const Raw range(field(1, "none"));
-      AWAIT(read, of.call<&tls_remote::etcd_range>(range));
+      auto read = co_await of.call<&tls_remote::etcd_range>(range);
       co_return read.has_value();
     }(client));
   })) << written();
@@ -169,10 +169,10 @@ TEST_F(TlsEtcd, IsCalledWithAClientCertificate) {
   const auto refused = [&](const TlsClientOptions& tls) -> std::string {
     return loop.run([](GrpcClientOptions given, Loop& on, std::string to) -> Task<std::string> {
       GrpcClient other(on, std::move(given));
-      AWAIT(reached, other.connect(std::move(to)));
+      auto reached = co_await other.connect(std::move(to));
       if (!reached) co_return reached.error().text;
       const Raw range(field(1, "key"));
-      AWAIT(read, other.call<&tls_remote::etcd_range>(range));
+      auto read = co_await other.call<&tls_remote::etcd_range>(range);
       co_return read ? "served" : read.error().text;
     }(with(tls), loop, address));
   };

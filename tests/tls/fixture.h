@@ -69,14 +69,14 @@ class TlsFixture : public ::testing::Test {
       given.call_timeout = patience;
       given.connect_timeout = patience;
       Client client(std::move(given));
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       if (!connected) {
         out = connected.error().text;
         co_return;
       }
       transport = std::string(client.transport());
       for (int i = 0; i < 3; ++i) {
-        AWAIT(reply, client.call<echo>(std::string_view(sent)));
+        auto reply = co_await client.call<echo>(std::string_view(sent));
         if (!reply) out = reply.error().text;
         if (reply && *reply != sent) out = "a wrong reply";
       }

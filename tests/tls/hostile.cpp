@@ -299,9 +299,9 @@ TEST_F(TlsHostile, ACutStreamIsNotTakenForItsEnd) {
       client_options.security = TlsClient(with);
       client_options.transports.required = "stream";
       Client client(client_options);
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       REQUIRE_OK(connected);
-      AWAIT(reply, client.call<echo>("hi"));
+      auto reply = co_await client.call<echo>("hi");
       out = reply ? "a reply" : reply.error().text;
     }(listener.address(), client_options(), text));
     peer.join();
@@ -364,7 +364,7 @@ TEST_F(TlsHostile, ACutBodyIsNoResponse) {
       HttpClientOptions http_options;
       http_options.security = TlsClient(with);
       HttpClient client(on, http_options);
-      AWAIT(got, client.get("https://" + to + "/"));
+      auto got = co_await client.get("https://" + to + "/");
       out = got ? got->body : got.error().text;
     }(loop, listener.address(), client_options(), outcome));
     peer.join();

@@ -146,11 +146,9 @@ TEST_F(KernelEdges, ALoopThatStartsAServerDoesNotTryTheKernelItself) {
       EXPECT_TRUE(started) << error_of(started);
       const Time end = loop.after(patience);
       while (trials_elsewhere == 0 && loop.now() < end) {
-        auto pause = loop.sleep(1ms);
-        co_await pause;
+        co_await loop.sleep(1ms);
       }
-      auto stopping = served.shut_down(1s);
-      co_await std::move(stopping);
+      co_await served.shut_down(1s);
     }());
   }).join();
   sigaction(SIGSYS, &before, nullptr);

@@ -185,21 +185,18 @@ TEST_F(KernelNumbers, ThePageOfConnectionsSaysWhoEncrypts) {
     with.security = TlsClient(client_options());
     with.transports.required = "stream";
     Client client(loop, with);
-    AWAIT(connected, client.connect(served.address()));
+    auto connected = co_await client.connect(served.address());
     REQUIRE(connected);
     HttpClientOptions over_http;
     over_http.security = TlsClient(client_options());
     HttpClient http_client(loop, over_http);
-    auto getting = http_client.get("https://" + served.address() + "/hello");
-    const auto answer = co_await std::move(getting);
+    const auto answer = co_await http_client.get("https://" + served.address() + "/hello");
     EXPECT_TRUE(answer) << error_of(answer);
-    auto asking = rpc::Inspector::connections(served, loop, {}, 100);
-    const rpc::Inspector::Connections found = co_await std::move(asking);
+    const rpc::Inspector::Connections found = co_await rpc::Inspector::connections(served, loop, {}, 100);
     EXPECT_EQ(found.rows.size(), 2U);
     for (const rpc::ConnectionReport& one : found.rows) EXPECT_HAS(one.details, expected);
     client.close();
-    auto stopping = served.shut_down(1s);
-    co_await std::move(stopping);
+    co_await served.shut_down(1s);
   }());
 }
 

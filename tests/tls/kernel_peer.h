@@ -138,8 +138,7 @@ class KernelEnd final : transport::StreamSink {
       loop.run([](Loop& of, KernelEnd& self) -> Task<void> {
         while (!self.stopping_.load()) {
           self.take_orders();
-          auto pause = of.sleep(std::chrono::milliseconds(1));
-          co_await pause;
+          co_await of.sleep(std::chrono::milliseconds(1));
         }
       }(loop, *this));
       stream_.reset();

@@ -153,11 +153,11 @@ class TlsMessages : public TlsFixture {
       Client honest(loop, transport::over(network, with));
       Client attacked(loop, transport::over(network, with));
       {
-        AWAIT(connected, honest.connect(served.address()));
+        auto connected = co_await honest.connect(served.address());
         REQUIRE_OK(connected);
       }
       {
-        AWAIT(connected, attacked.connect(served.address()));
+        auto connected = co_await attacked.connect(served.address());
         REQUIRE_OK(connected);
         EXPECT_EQ(attacked.transport(), "road");
       }
@@ -170,14 +170,14 @@ class TlsMessages : public TlsFixture {
         for (Client* const client : {&honest, &attacked}) {
           const std::string text = text_of(client == &honest ? "honest" : "attacked", number);
           ++sent[text];
-          AWAIT(reply, client->call<handle_text>(text));
+          auto reply = co_await client->call<handle_text>(text);
           if (reply) {
             EXPECT_EQ(*reply, text);
             continue;
           }
           EXPECT_EQ(client, &attacked) << error_of(reply);
           ++failed;
-          AWAIT(connected, client->connect(served.address()));
+          auto connected = co_await client->connect(served.address());
           REQUIRE_OK(connected);
         }
       }
@@ -197,10 +197,8 @@ class TlsMessages : public TlsFixture {
       }
       honest.close();
       attacked.close();
-      auto stopping = served.shut_down(1s);
-      co_await std::move(stopping);
-      auto resting = reach_rest(loop, served);
-      co_await std::move(resting);
+      co_await served.shut_down(1s);
+      co_await reach_rest(loop, served);
     };
     loop.run(body());
     // Nothing was forged, and nothing was handled twice.

@@ -53,7 +53,7 @@ std::string declined_path(tls::Authority& authority, TlsClientOptions tls, TlsPr
   std::jthread client([&] {
     sync_wait([](std::string to, ClientOptions given, std::string& out) -> Task<void> {
       Client connecting(std::move(given));
-      AWAIT(connected, connecting.connect(to));
+      auto connected = co_await connecting.connect(to);
       out = connected ? "connected over " + std::string(connecting.transport()) + ": " +
                             connecting.fallback_reasons().at(0).reason
                       : error_of(connected);

@@ -100,9 +100,9 @@ class TlsPaths : public TlsFixture {
     if (protects) with.security = TlsClient(client_options());
     sync_wait([](std::string to, std::string sent, ClientOptions given) -> Task<void> {
       Client client(std::move(given));
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       REQUIRE_OK(connected);
-      AWAIT(reply, client.call<echo>(std::string_view(sent)));
+      auto reply = co_await client.call<echo>(std::string_view(sent));
       REQUIRE_OK(reply);
       EXPECT_EQ(*reply, sent);
       client.close();
@@ -352,21 +352,20 @@ class TlsManInTheMiddle : public TlsFixture {
       REQUIRE_OK(served.start());
       Client honest(loop, transport::over(network, with));
       {
-        AWAIT(connected, honest.connect(served.address()));
+        auto connected = co_await honest.connect(served.address());
         REQUIRE_OK(connected);
-        AWAIT(reply, honest.call<receive_text>("from the first client"));
+        auto reply = co_await honest.call<receive_text>("from the first client");
         REQUIRE_OK(reply);
         EXPECT_EQ(honest.transport(), "road");
       }
       Client second(loop, transport::over(network, with));
       Client third(loop, transport::over(network, with));
-      auto connecting = when_all(second.connect(served.address()), third.connect(served.address()));
-      auto connected = co_await std::move(connecting);
+      auto connected = co_await when_all(second.connect(served.address()), third.connect(served.address()));
       REQUIRE_OK(std::get<0>(connected));
       REQUIRE_OK(std::get<1>(connected));
       for (Client* const client : {&second, &third}) {
         const std::string text = client == &second ? "from the second client" : "from the third client";
-        AWAIT(reply, client->call<receive_text>(text));
+        auto reply = co_await client->call<receive_text>(text);
         REQUIRE_OK(reply);
         EXPECT_EQ(*reply, text);
       }
@@ -397,10 +396,8 @@ class TlsManInTheMiddle : public TlsFixture {
       honest.close();
       second.close();
       third.close();
-      auto stopping = served.shut_down(1s);
-      co_await std::move(stopping);
-      auto resting = reach_rest(loop, served);
-      co_await std::move(resting);
+      co_await served.shut_down(1s);
+      co_await reach_rest(loop, served);
     };
     loop.run(body());
     // Each text was received once: nothing was lost, and nothing was forged or replayed.
@@ -438,12 +435,11 @@ TEST_F(TlsManInTheMiddle, MakesARequiredPathFailWithTheReason) {
   const auto body = [&]() -> Task<void> {
     REQUIRE_OK(served.start());
     Client client(loop, transport::over(network, with));
-    AWAIT(connected, client.connect(served.address()));
+    auto connected = co_await client.connect(served.address());
     EXPECT_ERROR(connected, unavailable, "TransportOptions::required is road, which cannot be used");
     EXPECT_ERROR(connected, unavailable, "did not prove that it agreed on this path within TLS");
     client.close();
-    auto stopping = served.shut_down(1s);
-    co_await std::move(stopping);
+    co_await served.shut_down(1s);
   };
   loop.run(body());
 }

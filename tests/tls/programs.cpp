@@ -130,7 +130,7 @@ TEST_F(TlsGrpc, IsCalledByThisLibrary) {
   ASSERT_TRUE(connected) << error_of(connected);
   const auto ask = [](GrpcClient& of, std::string text) -> Task<std::string> {
     const Raw sent(std::move(text));
-    AWAIT(reply, of.call<&tls_remote::echo>(sent));
+    auto reply = co_await of.call<&tls_remote::echo>(sent);
     co_return reply ? reply->bytes : reply.error().text;
   };
   const std::string text = text_of(1'000'000);
@@ -307,7 +307,7 @@ TEST_F(TlsPrograms, OpensslServesAClientAsFarAsItCan) {
         client_options.security = TlsClient(with);
         client_options.connect_timeout = patience;
         Client client(client_options);
-        AWAIT(connected, client.connect(to));
+        auto connected = co_await client.connect(to);
         out = connected ? "connected" : connected.error().text;
       }(address, client_options(), text));
     });

@@ -344,7 +344,7 @@ class TlsRdmaForgery : public RdmaWireFixture {
     }
   }
   static Task<Result<std::string>> place(Client& client, std::string text) {
-    AWAIT(reply, client.call<handle_order>(text));
+    auto reply = co_await client.call<handle_order>(text);
     co_return reply;
   }
   static Task<void> order(Loop& loop, std::string address, ClientOptions with, std::uint64_t seed,
@@ -353,7 +353,7 @@ class TlsRdmaForgery : public RdmaWireFixture {
     Random random(seed ^ 0x5eed);
     Client client(loop, std::move(with));
     {
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
     }
     int number = 0;
@@ -369,14 +369,13 @@ class TlsRdmaForgery : public RdmaWireFixture {
       if (round == 6) mallory.calm();
       const std::string one = next_text();
       const std::string two = next_text();
-      auto both = when_all(place(client, one), place(client, two));
-      auto replies = co_await std::move(both);
+      auto replies = co_await when_all(place(client, one), place(client, two));
       EXPECT_EQ(std::get<0>(replies).value_or(one), one);
       EXPECT_EQ(std::get<1>(replies).value_or(two), two);
       if (std::get<0>(replies) && std::get<1>(replies)) continue;
       why += error_of(std::get<0>(replies)) + "; " + error_of(std::get<1>(replies)) + "; ";
       EXPECT_LT(++lost, 3) << "the connection is lost again and again: " << why;
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
     }
     transport = std::string(client.transport());

@@ -60,10 +60,10 @@ TEST_F(TlsRdmaWire, AnAttackerCanChangeAuthenticatedMessages) {
     loop.run([](Server& at, ClientOptions with, const std::string& text, const std::string& wrong,
                 TlsProtection protection) -> Task<void> {
       Client client(std::move(with));
-      AWAIT(connected, client.connect(at.address()));
+      auto connected = co_await client.connect(at.address());
       REQUIRE_OK(connected);
       EXPECT_EQ(client.transport(), "rdma");
-      AWAIT(reply, client.call<return_order>(text));
+      auto reply = co_await client.call<return_order>(text);
       if (protection == TlsProtection::authenticated) {
         REQUIRE_OK(reply);
         EXPECT_EQ(*reply, wrong);
@@ -122,20 +122,20 @@ TEST_F(TlsRdmaWire, AnAttackerCanAccessMemoryWhoseKeyWasUsed) {
   loop.run(
       [](Loop& on, Server& at, ClientOptions with, AccessedMemory& accessed, std::atomic<bool>& attack) -> Task<void> {
         Client client(on, std::move(with));
-        AWAIT(connected, client.connect(at.address()));
+        auto connected = co_await client.connect(at.address());
         REQUIRE_OK(connected);
         Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, 4096);
         REQUIRE_OK(buffer);
-        AWAIT(region, client.call<&AccessedMemory::open>());
+        auto region = co_await client.call<&AccessedMemory::open>();
         REQUIRE_OK(region);
         write_at(buffer->memory(), "honest");
         RemoteMemory remote(client);
         EXPECT_TRUE(remote.capabilities().one_sided);
-        AWAIT(written, remote.write(*region, 0, buffer->memory().first(6)));
+        auto written = co_await remote.write(*region, 0, buffer->memory().first(6));
         REQUIRE_OK(written);
         attack = true;
         for (int i = 0; i < 3; ++i) {
-          AWAIT(reply, client.call<return_order>("still connected"));
+          auto reply = co_await client.call<return_order>("still connected");
           REQUIRE_OK(reply);
         }
         EXPECT_EQ(as_text(accessed.part(0, 6)), "honest");
@@ -187,21 +187,21 @@ TEST_F(TlsRdmaWire, AnAttackerCannotReadMemoryThroughAProtectedConnection) {
       wire.send(1 - from, packet);
     });
     const TlsClient tls = client_tls(level);
-    loop.run(
-        [](Loop& on, Server& at, ClientOptions with, const std::string& sent, std::atomic<bool>& attack) -> Task<void> {
-          Client client(on, std::move(with));
-          AWAIT(connected, client.connect(at.address()));
-          REQUIRE_OK(connected);
-          EXPECT_EQ(client.transport(), "rdma");
-          AWAIT(large, client.call<return_order>(sent));
-          REQUIRE_OK(large);
-          EXPECT_EQ(*large, sent);
-          attack = true;
-          for (int i = 0; i < 3; ++i) {
-            AWAIT(reply, client.call<return_order>("small"));  // Fails where the device refuses the forged read.
-          }
-          client.close();
-        }(loop, *served, client_at(tls), text, forge));
+    loop.run([](Loop& on, Server& at, ClientOptions with, const std::string& sent,
+                std::atomic<bool>& attack) -> Task<void> {
+      Client client(on, std::move(with));
+      auto connected = co_await client.connect(at.address());
+      REQUIRE_OK(connected);
+      EXPECT_EQ(client.transport(), "rdma");
+      auto large = co_await client.call<return_order>(sent);
+      REQUIRE_OK(large);
+      EXPECT_EQ(*large, sent);
+      attack = true;
+      for (int i = 0; i < 3; ++i) {
+        auto reply = co_await client.call<return_order>("small");  // Fails where the device refuses the forged read.
+      }
+      client.close();
+    }(loop, *served, client_at(tls), text, forge));
     wire.set_carry(nullptr);
     EXPECT_TRUE(forged);
     if (level == TlsProtection::authenticated) {
@@ -296,16 +296,14 @@ TEST_F(TlsRdmaWire, NobodyIsConnectedWithAnotherQueuePairThanThatAgreedOn) {
         while (!known) {
           co_await on.sleep(1ms);
         }
-        auto connecting = second.connect(at.address());
-        co_return co_await std::move(connecting);
+        co_return co_await second.connect(at.address());
       };
-      auto both = when_all(first.connect(at.address()), connect_later());
-      auto connected = co_await std::move(both);
+      auto connected = co_await when_all(first.connect(at.address()), connect_later());
       REQUIRE_OK(std::get<0>(connected));
       REQUIRE_OK(std::get<1>(connected));
       for (Client* const client : {&first, &second}) {
         const std::string text = client == &first ? "from the first client" : "from the second client";
-        AWAIT(reply, client->call<return_order>(text));
+        auto reply = co_await client->call<return_order>(text);
         REQUIRE_OK(reply);
         EXPECT_EQ(*reply, text);
         // Without TLS nobody notices the exchange: the control of this test.

@@ -61,16 +61,16 @@ class TlsRules : public TlsFixture {
     for (const std::string& value : metadata) call.metadata.emplace_back("authorization", value);
     sync_wait([](std::string to, ClientOptions given, CallOptions asked, std::string& names) -> Task<void> {
       Client client(std::move(given));
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       if (!connected) {
         names = "not connected";
         co_return;
       }
-      AWAIT(storage, client.call<for_storage>(asked));
+      auto storage = co_await client.call<for_storage>(asked);
       if (storage) names += "storage ";
-      AWAIT(named, client.call<for_named>(asked));
+      auto named = co_await client.call<for_named>(asked);
       if (named) names += "named ";
-      AWAIT(key, client.call<for_key>(asked));
+      auto key = co_await client.call<for_key>(asked);
       if (key) names += "key ";
     }(server->address(), std::move(with), std::move(call), out));
     return out;

@@ -54,11 +54,11 @@ class TlsSecrets : public TlsFixture {
       ClientOptions options{.connect_timeout = patience, .call_timeout = patience};
       options.security = TlsClient(std::move(with));
       Client client(options);
-      AWAIT(connected, client.connect(address));
+      auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
       CallOptions call;
       call.metadata = {{"authorization", "Bearer " + sent}};
-      AWAIT(reply, client.call<echo>(call, "hi"));
+      auto reply = co_await client.call<echo>(call, "hi");
       if (!reply) out = reply.error().text;
       client.close();
     }(to, tls, std::string(token), outcome));

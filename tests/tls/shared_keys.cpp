@@ -46,9 +46,9 @@ class TlsSharedKeys : public TlsFixture {
     with.security = TlsClient(tls);
     sync_wait([](std::string to, ClientOptions given, std::string& out) -> Task<void> {
       Client client(std::move(given));
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       REQUIRE_OK(connected);
-      AWAIT(reply, client.call<who_am_i>());
+      auto reply = co_await client.call<who_am_i>();
       REQUIRE_OK(reply);
       out = *reply;
     }(server->address(), std::move(with), text));
@@ -152,10 +152,10 @@ TEST_F(TlsSharedKeys, OfEachServerPreventReflectionAndACommonOneDoesNot) {
     std::string outcome;
     sync_wait([](std::string to, ClientOptions given, std::string& out) -> Task<void> {
       Client client(std::move(given));
-      AWAIT(connected, client.connect(to));
+      auto connected = co_await client.connect(to);
       out = error_of(connected);
       if (!connected) co_return;
-      AWAIT(reply, client.call<who_am_i>());
+      auto reply = co_await client.call<who_am_i>();
       REQUIRE_OK(reply);
       out = *reply;
     }(reroute.address(), std::move(with), outcome));

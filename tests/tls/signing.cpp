@@ -387,9 +387,9 @@ TEST_F(TlsSigning, ProvesAClient) {
     ClientOptions client_options;
     client_options.security = TlsClient(given);
     Client client(client_options);
-    AWAIT(connected, client.connect(to));
+    auto connected = co_await client.connect(to);
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<name_of_caller>());
+    auto reply = co_await client.call<name_of_caller>();
     REQUIRE_OK(reply);
     out = *reply;
   }(server->address(), with, name));

@@ -164,7 +164,7 @@ TEST_F(TlsTokenKeys, ServeManyConnectionsAtOnce) {
         std::string outcome;
         sync_wait([](std::string to, ClientOptions given, std::string& out) -> Task<void> {
           Client client(std::move(given));
-          AWAIT(connected, client.connect(to));
+          auto connected = co_await client.connect(to);
           out = connected ? "ok" : connected.error().text;
         }(server->address(), std::move(with), outcome));
         EXPECT_EQ(outcome, "ok");
@@ -393,14 +393,13 @@ TEST_F(TlsTokenKeys, AreNotOpenedByALoopThatStartsAServer) {
     to.security = TlsClient(tls);
     Client client(to);
     const std::string address = with.address();
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
-    AWAIT(reply, client.call<echo>("hi"));
+    auto reply = co_await client.call<echo>("hi");
     REQUIRE_OK(reply);
     EXPECT_EQ(*reply, "hi");
     client.close();
-    auto stopping = with.shut_down(1s);
-    co_await std::move(stopping);
+    co_await with.shut_down(1s);
   }(served, client_options()));
   EXPECT_EQ(on_loops, 0);
   EXPECT_GE(elsewhere, 1);

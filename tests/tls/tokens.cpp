@@ -401,17 +401,17 @@ TEST_F(TlsTokens, RulesSeeTheirClaims) {
   loop.run([](Loop& here, std::string address, CallOptions for_alice, CallOptions for_bob,
               CallOptions for_forger) -> Task<void> {
     Client client(here, {.transports = {.required = "stream"}});
-    AWAIT(connected, client.connect(address));
+    auto connected = co_await client.connect(address);
     REQUIRE_OK(connected);
-    AWAIT(nobody, client.call<claims_of>());
+    auto nobody = co_await client.call<claims_of>();
     EXPECT_ERROR(nobody, unauthenticated, "send a token");
-    AWAIT(read, client.call<claims_of>(for_bob));
+    auto read = co_await client.call<claims_of>(for_bob);
     EXPECT_EQ(read, "token bob iss=https://login.example aud=storage sub=bob exp=1800000100 groups=users");
-    AWAIT(refused, client.call<delete_all>(for_bob));
+    auto refused = co_await client.call<delete_all>(for_bob);
     EXPECT_ERROR(refused, permission_denied, "token bob");
-    AWAIT(deleted, client.call<delete_all>(for_alice));
+    auto deleted = co_await client.call<delete_all>(for_alice);
     EXPECT_EQ(deleted, "deleted");
-    AWAIT(forged, client.call<delete_all>(for_forger));
+    auto forged = co_await client.call<delete_all>(for_forger);
     EXPECT_ERROR(forged, unauthenticated, "its signature is wrong");
   }(loop, server.address(), with(rs256(good_claims())), with(es256(bob)),
                                       with(hs256(good_claims()).substr(0, hs256(good_claims()).rfind('.')) + "." +

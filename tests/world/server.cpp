@@ -35,14 +35,13 @@ std::size_t number(const HttpRequest& request, std::string_view name, std::size_
 }
 
 Task<void> pause(HttpRequest& request, std::string_view parameter) {
-  auto sleeping = request.loop().sleep(std::chrono::milliseconds(number(request, parameter)), request.token());
-  static_cast<void>(co_await std::move(sleeping));
+  static_cast<void>(
+      co_await request.loop().sleep(std::chrono::milliseconds(number(request, parameter)), request.token()));
 }
 
 // ?n=BYTES&ms=PAUSE
 Task<HttpResponse> bytes(HttpRequest& request) {
-  auto pausing = pause(request, "ms");
-  co_await std::move(pausing);
+  co_await pause(request, "ms");
   co_return HttpResponse{.body = std::string(number(request, "n"), 'b'), .content_type = "application/octet-stream"};
 }
 
@@ -54,10 +53,8 @@ Task<HttpResponse> parts(HttpRequest& request) {
     for (std::size_t i = 0; i < number(request, "n", 1); ++i) {
       std::string line = std::to_string(i);
       line.resize(size - 1, ' ');
-      auto writing = writer.write(line + '\n');
-      if (!co_await std::move(writing)) co_return;
-      auto pausing = pause(request, "ms");
-      co_await std::move(pausing);
+      if (!co_await writer.write(line + '\n')) co_return;
+      co_await pause(request, "ms");
     }
   };
   co_return response;
@@ -67,10 +64,8 @@ Task<HttpResponse> parts(HttpRequest& request) {
 Task<HttpResponse> upload(HttpRequest& request, HttpBodyReader& body) {
   std::size_t received = 0;
   while (true) {
-    auto pausing = pause(request, "ms");
-    co_await std::move(pausing);
-    auto reading = body.read();
-    const auto part = co_await std::move(reading);
+    co_await pause(request, "ms");
+    const auto part = co_await body.read();
     if (!part) co_return HttpResponse{.status = 503, .body = part.error().text};
     if (part->empty()) break;
     received += part->size();

@@ -103,19 +103,16 @@ class Measurement {
                               std::string(loop_.poller().name()),
                               cells.front().transport});
     } else {
-      auto connecting = control_.connect(address_);
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await control_.connect(address_);
       if (!connected) co_return failed("cannot connect to " + address_ + ": " + connected.error().describe());
-      auto asking = control_.call<describe>();
-      Result<ServerFacts> facts = co_await std::move(asking);
+      Result<ServerFacts> facts = co_await control_.call<describe>();
       if (!facts) co_return failed("the server does not say what it is: " + facts.error().describe());
       events_.write(
           Connected{std::move(*facts), std::string(loop_.poller().name()), std::string(control_.transport())});
     }
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (!events_.write(CellBegun{i})) co_return false;
-      auto measuring = measure(cells[i]);
-      if (!co_await std::move(measuring)) co_return false;
+      if (!co_await measure(cells[i])) co_return false;
     }
     co_return true;
   }
@@ -138,8 +135,7 @@ class Measurement {
       Scope connecting;
       std::size_t next = 0;
       for (unsigned i = 0; i < connecting_at_once; ++i) connecting.spawn(connect_some(clients, next, refused));
-      auto done = connecting.join();
-      co_await done;
+      co_await connecting.join();
     }
     if (!refused.empty()) co_return failed("cannot connect to " + address_ + ": " + refused);
 
@@ -154,26 +150,21 @@ class Measurement {
         loop_, options_, options_.registered ? Payload(cell.size_bytes, memory.memory()) : Payload(cell.size_bytes));
     CellResult result{.cell = cell, .calls_at_once = calls_at_once(options_, cell)};
     for (unsigned i = 0; i < result.calls_at_once; ++i) clients[i % clients.size()]->add_to(*load);
-    auto warming_up = warm_up(*load);
-    co_await std::move(warming_up);
+    co_await warm_up(*load);
 
-    auto asking_before = server_usage();
-    const Result<Usage> before = co_await std::move(asking_before);
+    const Result<Usage> before = co_await server_usage();
     const Usage own_before = usage();
     const Clock::time_point begin = Clock::now();
     load->count(true);
-    auto counting = count(*load);
-    co_await std::move(counting);
+    co_await count(*load);
     load->count(false);
     result.seconds = seconds_since(begin);
     const Usage own_after = usage();
     // The load continues until the server has answered, so that the server's usage is that of a busy server.
-    auto asking_after = server_usage();
-    const Result<Usage> after = co_await std::move(asking_after);
+    const Result<Usage> after = co_await server_usage();
     const bool lost = load->idle();
     load->stop();
-    auto ended = load->ended();
-    co_await ended;
+    co_await load->ended();
 
     fill(result, *load);
     result.client_cpu_s = static_cast<double>(own_after.cpu_ns - own_before.cpu_ns) / 1e9;
@@ -193,8 +184,7 @@ class Measurement {
           .cpu_ns = static_cast<std::int64_t>(processor_time_s(*other_) * 1e9),
           .clock_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count()};
     }
-    auto asking = control_.call<usage>();
-    co_return co_await std::move(asking);
+    co_return co_await control_.call<usage>();
   }
 
   // Connects the clients from `next` on. Several of these coroutines share `next`.
@@ -202,8 +192,7 @@ class Measurement {
                           std::string& refused) {
     while (next < clients.size() && refused.empty()) {
       CellClient& client = *clients[next++];
-      auto connecting = client.connect(address_);
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await client.connect(address_);
       if (!connected) refused = connected.error().describe();
     }
   }
@@ -214,8 +203,7 @@ class Measurement {
     while (!load.idle()) {
       const double passed = seconds_since(begin);
       if (passed >= least && (load.warm() || passed >= warm_up_s_max)) co_return;
-      auto step = loop_.sleep(duration_of(passed < least ? std::min(step_s, least - passed) : step_s));
-      co_await step;
+      co_await loop_.sleep(duration_of(passed < least ? std::min(step_s, least - passed) : step_s));
     }
   }
 
@@ -225,8 +213,7 @@ class Measurement {
     while (!load.idle()) {
       const double left = options_.seconds - seconds_since(begin);
       if (left <= 0 && (load.latencies_ns().count() > 0 || left < -options_.call_timeout_s)) co_return;
-      auto step = loop_.sleep(duration_of(left > 0 ? std::min(step_s, left) : step_s));
-      co_await step;
+      co_await loop_.sleep(duration_of(left > 0 ? std::min(step_s, left) : step_s));
     }
   }
 

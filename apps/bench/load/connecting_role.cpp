@@ -37,8 +37,7 @@ class Connecting {
     const Time began = loop_.now();
     double begun = 0;
     while (ending == 0) {
-      auto pause = loop_.sleep(step);
-      co_await pause;
+      co_await loop_.sleep(step);
       const double due = std::chrono::duration<double>(loop_.now() - began).count() * options_.connecting_per_s;
       for (; begun < due && clients_.size() < connecting_clients_max; ++begun) clients_.spawn(once());
       begun = std::max(begun, due - 1);  // Clients that could not begin in time are left out.
@@ -52,11 +51,9 @@ class Connecting {
  private:
   Task<void> once() {
     Client client(loop_, client_options_);
-    auto connecting = client.connect(address_);
-    Result<void> connected = co_await std::move(connecting);
+    Result<void> connected = co_await client.connect(address_);
     if (!connected) co_return failed(connected.error());
-    auto calling = client.call<usage>();
-    const Result<Usage> answered = co_await std::move(calling);
+    const Result<Usage> answered = co_await client.call<usage>();
     if (!answered) co_return failed(answered.error());
     ++done_;
   }

@@ -27,8 +27,7 @@ class JsonCaller final : public HttpCaller {
 
   Task<Result<void>> connect(std::string address) override {
     address_ = std::move(address);
-    auto calling = call("{}");
-    const Result<std::string> reply = co_await std::move(calling);
+    const Result<std::string> reply = co_await call("{}");
     if (!reply) co_return std::unexpected(reply.error());
     co_return Result<void>{};
   }
@@ -46,8 +45,7 @@ class JsonCaller final : public HttpCaller {
     request.address = address_;
     request.content_type = "application/json";
     request.body = std::move(text);
-    auto sending = client_.send(std::move(request));
-    Result<HttpClientResponse> response = co_await std::move(sending);
+    Result<HttpClientResponse> response = co_await client_.send(std::move(request));
     if (!response) co_return std::unexpected(response.error());
     if (response->status == 200) co_return std::move(response->body);
     co_return fail(ErrorCode::application, fmt::format("HTTP status {}: {}", response->status, response->body));

@@ -120,8 +120,7 @@ Task<void> Load::call_on(Client& client) {
     const std::uint64_t next = calls_begun_++;
     const std::uint64_t number = Argument<handler>::made_once ? first : next;
     const std::string_view payload = payload_.of(number);
-    auto call = client.call<handler>(argument.of(payload)).reply();
-    const auto reply = co_await std::move(call);
+    const auto reply = co_await client.call<handler>(argument.of(payload)).reply();
     const auto end = Clock::now();
     const Check check = cold || next % calls_per_full_check == 0 ? Check::all : Check::ends;
     if (cold) --cold_;
@@ -130,8 +129,7 @@ Task<void> Load::call_on(Client& client) {
       record(start, end);
     if (!reply) [[unlikely]] {
       if (!client.connected()) co_return;
-      auto pause = loop_.sleep(pause_after_error);
-      co_await pause;
+      co_await loop_.sleep(pause_after_error);
       start = Clock::now();
       continue;
     }
@@ -151,8 +149,7 @@ Task<void> Load::call_over_http(HttpCaller& caller) {
   auto start = Clock::now();
   while (!stopping_) {
     const std::uint64_t number = calls_begun_++;
-    auto calling = caller.call(text);
-    const Result<std::string> reply = co_await std::move(calling);
+    const Result<std::string> reply = co_await caller.call(text);
     const auto end = Clock::now();
     ++calls_ended_;
     const Check check = cold || number % calls_per_full_check == 0 ? Check::all : Check::ends;
@@ -165,8 +162,7 @@ Task<void> Load::call_over_http(HttpCaller& caller) {
     }
     if (!reply) [[unlikely]] {
       if (reply.error().scope == ErrorScope::connection || reply.error().code == ErrorCode::unavailable) co_return;
-      auto pause = loop_.sleep(pause_after_error);
-      co_await pause;
+      co_await loop_.sleep(pause_after_error);
       start = Clock::now();
       continue;
     }
@@ -181,8 +177,7 @@ Task<void> Load::pace() {
     const double due_s = static_cast<double>(calls_begun_) / rate_per_s_;
     const auto intended = begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due_s));
     if (const auto now = Clock::now(); intended > now) {
-      auto step = loop_.sleep(std::min<Duration>(intended - now, pace_step));
-      co_await step;
+      co_await loop_.sleep(std::min<Duration>(intended - now, pace_step));
     } else if (free_.empty()) {
       co_await FreeCaller(*this);
     } else {
@@ -198,8 +193,7 @@ template <auto handler>
 Task<void> Load::call_once(Client& client, std::uint64_t number, Clock::time_point intended) {
   const std::string_view payload = payload_.of(number);
   Argument<handler> argument;
-  auto call = client.call<handler>(argument.of(payload)).reply();
-  const auto reply = co_await std::move(call);
+  const auto reply = co_await client.call<handler>(argument.of(payload)).reply();
   const auto end = Clock::now();
   if (settle(number, number % calls_per_full_check == 0 ? Check::all : Check::ends, reply)) [[likely]]
     record(intended, end);

@@ -23,8 +23,7 @@ Task<Result<std::string>> read_metrics(std::string url) {
   HttpClient client(*Loop::current());
   HttpClientRequest request;
   request.url = std::move(url);
-  auto sending = client.send(std::move(request));
-  Result<HttpClientResponse> response = co_await std::move(sending);
+  Result<HttpClientResponse> response = co_await client.send(std::move(request));
   if (!response) co_return std::unexpected(std::move(response.error()));
   co_return std::move(response->body);
 }

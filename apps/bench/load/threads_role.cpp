@@ -50,15 +50,13 @@ void call_in_turn(BlockingClient& client, MeteredLoad& load, std::size_t number)
 template <auto handler>
 Task<void> call_in_turn(ClientOptions options, MeteredLoad& load, std::size_t number) {
   Client client(std::move(options));
-  auto connecting = client.connect(load.address());
-  if (const Result<void> connected = co_await std::move(connecting); !connected) {
+  if (const Result<void> connected = co_await client.connect(load.address()); !connected) {
     load.fail(connected.error().describe());
     co_return;
   }
   for (bool more = true; more;) {
     load.begin(number);
-    auto call = client.call<handler>(load.payload(number));
-    const auto reply = co_await std::move(call);
+    const auto reply = co_await client.call<handler>(load.payload(number));
     more = settle_blocking(load, number, reply);
   }
 }

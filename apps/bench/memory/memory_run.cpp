@@ -102,8 +102,7 @@ Task<void> keep_transferring(Work& work, const TransferBatch& batch) {
       out = co_await std::move(task);
     }(reads ? work.remote.read(work.region, batch) : work.remote.write(work.region, batch), outcome));
     const double posted = seconds_since(begin) * 1e6;
-    auto joining = scope.join();
-    co_await std::move(joining);
+    co_await scope.join();
     if (!*outcome) {
       work.measured.problem = outcome->error().describe();
       co_return;
@@ -122,25 +121,21 @@ Task<void> keep_calling(Client& client, Work& work, const bool& stop, std::vecto
   while (!stop) {
     const auto begin = Clock::now();
     if (work.options.memory_small_reads) {
-      auto read = work.small.read(work.region, 0, work.small_memory);
-      const Result<void> done = co_await std::move(read);
+      const Result<void> done = co_await work.small.read(work.region, 0, work.small_memory);
       if (!done) work.measured.problem = "a small read: " + done.error().describe();
       if (!done) co_return;
     } else {
-      auto call = client.call<memory_echo>(text);
-      const Result<std::string> reply = co_await std::move(call);
+      const Result<std::string> reply = co_await client.call<memory_echo>(text);
       if (!reply) work.measured.problem = "a call: " + reply.error().describe();
       if (!reply) co_return;
     }
     times.push_back(seconds_since(begin) * 1e6);
-    auto pause = Loop::current()->sleep(std::chrono::microseconds(50));
-    co_await pause;
+    co_await Loop::current()->sleep(std::chrono::microseconds(50));
   }
 }
 
 Task<void> pause_for(double seconds) {
-  auto pause = Loop::current()->sleep(std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
-  co_await pause;
+  co_await Loop::current()->sleep(std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
 }
 
 // The blocks of the batches: contiguous, or every other block in random order.
@@ -168,20 +163,17 @@ Task<void> measure_transfers(Work& work, double seconds, Client* client = nullpt
   for (const TransferBatch& batch : work.batches) scope.spawn(keep_transferring(work, batch));
   std::vector<double> times;
   if (client != nullptr) scope.spawn(keep_calling(*client, work, work.stop, times));
-  auto warm = pause_for(seconds / 4);
-  co_await std::move(warm);
+  co_await pause_for(seconds / 4);
   times.clear();
   work.counting = true;
   const auto begin = Clock::now();
-  auto counted = pause_for(seconds);
-  co_await std::move(counted);
+  co_await pause_for(seconds);
   work.counting = false;
   work.measured.seconds += seconds_since(begin);
   std::vector<double>& all = work.measured.busy_call_us;
   all.insert(all.end(), times.begin(), times.end());
   work.stop = true;
-  auto joining = scope.join();
-  co_await std::move(joining);
+  co_await scope.join();
 }
 
 // Calls alone, transfers alone and both, in several rounds, so that a change of the machine's speed affects all alike.
@@ -195,25 +187,21 @@ Task<void> measure_rounds(Work& work, Client& client) {
     Scope calls;
     calls.spawn(keep_calling(client, work, stop, measured.idle_call_us));
     const auto begin = Clock::now();
-    auto idle = pause_for(seconds);
-    co_await std::move(idle);
+    co_await pause_for(seconds);
     idle_seconds += seconds_since(begin);
     stop = true;
-    auto joining = calls.join();
-    co_await std::move(joining);
+    co_await calls.join();
 
     // The results of transfers alone are kept apart.
     const std::uint64_t bytes = measured.bytes;
     const double counted = measured.seconds;
     const std::uint64_t batches = measured.batches;
-    auto alone = measure_transfers(work, seconds);
-    co_await std::move(alone);
+    co_await measure_transfers(work, seconds);
     measured.alone_bytes += std::exchange(measured.bytes, bytes) - bytes;
     measured.alone_seconds += std::exchange(measured.seconds, counted) - counted;
     measured.batches = batches;
 
-    auto beside = measure_transfers(work, seconds, &client);
-    co_await std::move(beside);
+    co_await measure_transfers(work, seconds, &client);
   }
   measured.idle_calls_per_s = static_cast<double>(measured.idle_call_us.size()) / idle_seconds;
   measured.busy_calls_per_s = static_cast<double>(measured.busy_call_us.size()) / std::max(measured.seconds, 1e-9);
@@ -243,26 +231,22 @@ struct Path {
 Task<Result<void>> connect(std::optional<Client>& client, const Path& path) {
   ClientOptions with;
   with.transports = client_transports(path.options.transports.front());
-  auto connecting = client.emplace(*Loop::current(), with).connect(path.address);
-  co_return co_await std::move(connecting);
+  co_return co_await client.emplace(*Loop::current(), with).connect(path.address);
 }
 
 Task<void> open_path(Path& path) {
   const Options& options = path.options;
   Measured& measured = path.measured;
-  auto connecting = connect(path.client, path);
-  Result<void> connected = co_await std::move(connecting);
+  Result<void> connected = co_await connect(path.client, path);
   if (connected && options.memory_separate) {
-    auto connecting_again = connect(path.second, path);
-    connected = co_await std::move(connecting_again);
+    connected = co_await connect(path.second, path);
   }
   if (!connected) {
     measured.problem = connected.error().describe();
     co_return;
   }
   Client& transfers = path.second ? *path.second : *path.client;
-  auto asking = path.client->call<&MemoryService::region>();
-  const Result<RemoteRegion> region = co_await std::move(asking);
+  const Result<RemoteRegion> region = co_await path.client->call<&MemoryService::region>();
   Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(transfers, path.bytes);
   Result<RegisteredBuffer> small = RegisteredBuffer::allocate(*path.client, 4096);
   if (!region || !buffer || !small) {
@@ -301,8 +285,7 @@ Task<void> validate_path(Path& path) {
   if (!measured.problem.empty()) co_return;
   const MutableBytes memory = path.buffer->memory().first(path.bytes);
   std::memset(memory.data(), 0, memory.size());
-  auto reading = path.work->remote.read(path.work->region, path.base, memory, {.checksum = true});
-  const Result<void> read = co_await std::move(reading);
+  const Result<void> read = co_await path.work->remote.read(path.work->region, path.base, memory, {.checksum = true});
   measured.validated = read && matches(memory, path.base);
   if (!measured.validated) measured.problem = read ? "the data is wrong" : read.error().describe();
 }
@@ -322,8 +305,7 @@ Task<void> measure_library(const Options& options, const std::vector<std::string
   for (Task<void> (*const step)(Path&) : {open_path, measure_path, validate_path}) {
     Scope scope;
     for (const std::unique_ptr<Path>& path : paths) scope.spawn(step(*path));
-    auto joining = scope.join();
-    co_await std::move(joining);
+    co_await scope.join();
     for (const Measured& one : measured) {
       if (!one.problem.empty()) co_return;
     }

@@ -43,8 +43,7 @@ std::uint64_t server_allocations() { return allocations; }
 Task<void> call_repeatedly(Client& client, std::string_view payload, std::uint64_t& calls_left) {
   while (calls_left > 0) {
     --calls_left;
-    auto call = client.call<echo>(payload).reply();
-    const auto reply = co_await std::move(call);
+    const auto reply = co_await client.call<echo>(payload).reply();
     if (!reply) throw std::runtime_error(reply.error().describe());
     if (reply->value().size() != payload.size()) throw std::runtime_error("a reply is not what was sent");
   }
@@ -53,38 +52,30 @@ Task<void> call_repeatedly(Client& client, std::string_view payload, std::uint64
 Task<void> make_calls(Client& client, std::string_view payload, unsigned in_flight, std::uint64_t calls) {
   Scope callers;
   for (unsigned i = 0; i < in_flight; ++i) callers.spawn(call_repeatedly(client, payload, calls));
-  auto joined = callers.join();
-  co_await joined;
+  co_await callers.join();
 }
 
 Task<std::uint64_t> ask_server(Client& client) {
-  auto call = client.call<server_allocations>();
-  const Result<std::uint64_t> reply = co_await std::move(call);
+  const Result<std::uint64_t> reply = co_await client.call<server_allocations>();
   if (!reply) throw std::runtime_error(reply.error().describe());
   co_return *reply;
 }
 
 Task<CountedAllocations> count(Loop& loop, std::string address, CountedShape shape, std::uint64_t warm_up) {
   Client client(loop, {.transports = over_tcp});
-  auto connecting = client.connect(address);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await client.connect(address);
   if (!connected) throw std::runtime_error(connected.error().describe());
   const std::string payload(shape.size_bytes, 'x');
-  auto warming = make_calls(client, payload, shape.in_flight, warm_up);
-  co_await std::move(warming);
+  co_await make_calls(client, payload, shape.in_flight, warm_up);
   // Twice, since the first request of the counters may itself allocate.
   for (int i = 0; i < 2; ++i) {
-    auto asking = ask_server(client);
-    static_cast<void>(co_await std::move(asking));
+    static_cast<void>(co_await ask_server(client));
   }
-  auto asking_before = ask_server(client);
-  const std::uint64_t server_before = co_await std::move(asking_before);
+  const std::uint64_t server_before = co_await ask_server(client);
   const std::uint64_t client_before = allocations;
-  auto calling = make_calls(client, payload, shape.in_flight, shape.calls);
-  co_await std::move(calling);
+  co_await make_calls(client, payload, shape.in_flight, shape.calls);
   const std::uint64_t client_after = allocations;
-  auto asking_after = ask_server(client);
-  const std::uint64_t server_after = co_await std::move(asking_after);
+  const std::uint64_t server_after = co_await ask_server(client);
   co_return CountedAllocations{client_after - client_before, server_after - server_before};
 }
 

@@ -24,8 +24,7 @@ Task<int> give(int value) { co_return value; }
 Task<void> await_ready_tasks(benchmark::State& state) {
   int sum = 0;
   for (auto _ : state) {
-    auto task = give(1);
-    sum += co_await std::move(task);
+    sum += co_await give(1);
   }
   benchmark::DoNotOptimize(sum);
 }
@@ -57,8 +56,7 @@ Task<void> suspend_with_others(Loop& loop, benchmark::State& state) {
     co_await NextTick{loop};
   }
   ended = true;
-  auto joined = others.join();
-  co_await joined;
+  co_await others.join();
   state.SetItemsProcessed(state.iterations() * tasks_at_once);
 }
 

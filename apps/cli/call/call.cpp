@@ -71,8 +71,7 @@ Result<Inputs> inputs_of(const Method& method, const std::vector<std::string>& g
 // The call's answer says why writing failed.
 Task<void> write_items(RawCall& call, std::vector<std::string> items) {
   for (std::string& item : items) {
-    auto writing = call.write(std::move(item));
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await call.write(std::move(item));
     if (!written) co_return;
   }
   call.end_writing();
@@ -85,15 +84,13 @@ Task<Result<void>> run_call(Peer& peer, const Method& method, Inputs inputs, Cal
   Scope writing;
   if (method.streams_in) writing.spawn(write_items(call, std::move(inputs.items)));
   while (method.streams_out) {
-    auto reading = call.read();
-    const Result<std::optional<RawCall::Answer>> item = co_await std::move(reading);
+    const Result<std::optional<RawCall::Answer>> item = co_await call.read();
     if (!item || !*item) break;  // The answer has the error.
     const Result<std::string> json = method.answer_item(as_bytes((*item)->body), as_bytes((*item)->payload));
     if (!json) co_return std::unexpected(json.error());
     output.line(*json);
   }
-  auto answering = call.answer();
-  const Result<RawCall::Answer> answer = co_await std::move(answering);
+  const Result<RawCall::Answer> answer = co_await call.answer();
   if (!answer) co_return std::unexpected(answer.error());
   if (method.result) {
     const Result<std::string> json = method.result(as_bytes(answer->body), as_bytes(answer->payload));
@@ -120,8 +117,7 @@ Task<int> call_http(CallOptionsGiven given, Output output) {
   request.body = std::move(*json);
   request.timeout = given.peer.timeout;
   request.headers = given.peer.metadata;
-  auto sending = client.send(std::move(request));
-  const Result<HttpClientResponse> response = co_await std::move(sending);
+  const Result<HttpClientResponse> response = co_await client.send(std::move(request));
   if (!response) co_return output.error(response.error());
   std::string_view body = response->body;
   while (body.ends_with('\n')) body.remove_suffix(1);
@@ -138,16 +134,13 @@ Task<int> call_http(CallOptionsGiven given, Output output) {
 
 Task<int> call(CallOptionsGiven given, Output output) {
   if (given.peer.protocol == "http") {
-    auto calling = call_http(std::move(given), output);
-    co_return co_await std::move(calling);
+    co_return co_await call_http(std::move(given), output);
   }
   Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
-  auto connecting = (*peer)->connect();
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await (*peer)->connect();
   if (!connected) co_return output.error(connected.error());
-  auto finding = (*peer)->find(given.method);
-  Result<Method> method = co_await std::move(finding);
+  Result<Method> method = co_await (*peer)->find(given.method);
   if (!method) {
     // The name was asked for in an argument of ours.
     const bool unknown = method.error().code == ErrorCode::invalid_argument;
@@ -159,8 +152,7 @@ Task<int> call(CallOptionsGiven given, Output output) {
     if (!output.json && !method->text.empty()) fmt::print(stderr, "{}", method->text);
     co_return output.error(inputs.error());
   }
-  auto running = run_call(**peer, *method, std::move(*inputs), given.peer.call_options(), output);
-  const Result<void> done = co_await std::move(running);
+  const Result<void> done = co_await run_call(**peer, *method, std::move(*inputs), given.peer.call_options(), output);
   if (!done) co_return output.error(done.error());
   co_return succeeded;
 }
@@ -184,11 +176,9 @@ std::string json_list(const std::vector<std::string>& texts) {
 Task<int> list(NameOptions given, Output output) {
   Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
-  auto connecting = (*peer)->connect();
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await (*peer)->connect();
   if (!connected) co_return output.error(connected.error());
-  auto listing = (*peer)->list();
-  const Result<std::vector<std::string>> names = co_await std::move(listing);
+  const Result<std::vector<std::string>> names = co_await (*peer)->list();
   if (!names) co_return output.error(names.error());
   if (output.json) {
     output.line(json_list(*names));
@@ -200,8 +190,7 @@ Task<int> list(NameOptions given, Output output) {
 
 // Returns the methods of the service or namespace `name`; none if the server has no such methods or does not say.
 Task<std::vector<std::string>> methods_within(Peer& peer, std::string name) {
-  auto listing = peer.list();
-  Result<std::vector<std::string>> all = co_await std::move(listing);
+  Result<std::vector<std::string>> all = co_await peer.list();
   if (!all) co_return std::vector<std::string>();
   std::erase_if(*all,
                 [&](const std::string& one) { return !one.starts_with(name + "/") && !one.starts_with(name + "::"); });
@@ -211,27 +200,23 @@ Task<std::vector<std::string>> methods_within(Peer& peer, std::string name) {
 Task<int> describe(NameOptions given, Output output) {
   Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
-  auto connecting = (*peer)->connect();
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await (*peer)->connect();
   if (!connected) co_return output.error(connected.error());
   std::vector<std::string> names{given.name};
   bool named = !given.name.empty();
   if (!named) {
-    auto listing = (*peer)->list();
-    Result<std::vector<std::string>> all = co_await std::move(listing);
+    Result<std::vector<std::string>> all = co_await (*peer)->list();
     if (!all) co_return output.error(all.error());
     names = std::move(*all);
   }
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < names.size();) {
     const std::string name = names[i];
-    auto describing = (*peer)->describe(name);
-    Result<std::string> text = co_await std::move(describing);
+    Result<std::string> text = co_await (*peer)->describe(name);
     if (!text && named) {
       const bool unknown = text.error().code == ErrorCode::invalid_argument;
       if (unknown) {
-        auto finding = methods_within(**peer, name);
-        names = co_await std::move(finding);
+        names = co_await methods_within(**peer, name);
         named = false;
         if (!names.empty()) continue;
       }

@@ -44,14 +44,12 @@ class GrpcPeer final : public Peer {
     if (given_ != nullptr) co_return given_->methods();
     reflection::ServerReflectionRequest request;
     request.set_list_services("");
-    auto asking = ask(request);
-    const Result<reflection::ServerReflectionResponse> response = co_await std::move(asking);
+    const Result<reflection::ServerReflectionResponse> response = co_await ask(request);
     if (!response) co_return std::unexpected(response.error());
     std::vector<std::string> all;
     for (const auto& service : response->list_services_response().service()) {
       if (all.size() > reflected_files_max) break;
-      auto fetching = files_of(service.name());
-      const Result<ProtobufFiles> files = co_await std::move(fetching);
+      const Result<ProtobufFiles> files = co_await files_of(service.name());
       const std::string prefix = http1::printable(service.name()) + "/";
       bool known = false;
       for (const std::string& method : files ? files->methods() : std::vector<std::string>()) {
@@ -67,16 +65,14 @@ class GrpcPeer final : public Peer {
 
   Task<Result<Method>> find(std::string name) override {
     if (given_ != nullptr) co_return given_->method(name);
-    auto fetching = files_of(name.substr(0, name.find('/')));
-    const Result<ProtobufFiles> files = co_await std::move(fetching);
+    const Result<ProtobufFiles> files = co_await files_of(name.substr(0, name.find('/')));
     if (!files) co_return std::unexpected(files.error());
     co_return files->method(name);
   }
 
   Task<Result<std::string>> describe(std::string name) override {
     if (given_ != nullptr) co_return given_->text(name);
-    auto fetching = files_of(name.substr(0, name.find('/')));
-    const Result<ProtobufFiles> files = co_await std::move(fetching);
+    const Result<ProtobufFiles> files = co_await files_of(name.substr(0, name.find('/')));
     if (!files) co_return std::unexpected(files.error());
     co_return files->text(name);
   }
@@ -92,8 +88,7 @@ class GrpcPeer final : public Peer {
     reflection::ServerReflectionRequest request;
     request.set_file_containing_symbol(symbol);
     for (;;) {
-      auto asking = ask(request);
-      Result<reflection::ServerReflectionResponse> response = co_await std::move(asking);
+      Result<reflection::ServerReflectionResponse> response = co_await ask(request);
       if (!response) co_return std::unexpected(response.error());
       if (response->has_error_response()) {
         co_return fail(ErrorCode::unknown_method, "the server has no definition of " + http1::printable(symbol) + ": " +
@@ -123,8 +118,7 @@ class GrpcPeer final : public Peer {
   Task<Result<reflection::ServerReflectionResponse>> ask(const reflection::ServerReflectionRequest& request) {
     const std::string bytes = request.SerializeAsString();
     for (;;) {
-      auto asking = ask_version(bytes, old_ ? "v1alpha" : "v1");
-      Result<std::string> response = co_await std::move(asking);
+      Result<std::string> response = co_await ask_version(bytes, old_ ? "v1alpha" : "v1");
       if (!response && response.error().code == ErrorCode::unknown_method && !std::exchange(old_, true)) continue;
       if (!response) {
         Error error = std::move(response.error());
@@ -147,14 +141,11 @@ class GrpcPeer final : public Peer {
     CallOptions with = options_.call_options();
     RawCall call(link(), method, {}, std::move(with));
     call.send();
-    auto writing = call.write(std::move(request));
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await call.write(std::move(request));
     if (written) call.end_writing();
-    auto reading = call.read();
-    Result<std::optional<RawCall::Answer>> item = co_await std::move(reading);
+    Result<std::optional<RawCall::Answer>> item = co_await call.read();
     if (item && *item) co_return std::move((*item)->body);
-    auto answering = call.answer();
-    const Result<RawCall::Answer> answer = co_await std::move(answering);
+    const Result<RawCall::Answer> answer = co_await call.answer();
     if (!answer) co_return std::unexpected(answer.error());
     co_return fail(ErrorCode::protocol_error, "the server's reflection ended without an answer");
   }

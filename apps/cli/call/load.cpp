@@ -92,28 +92,23 @@ class LoadRun {
       if (at >= end_) break;
       // Replies are read between the calls of a burst.
       if (const Time now = loop_.now(); at > now || i % 64 == 63) {
-        auto pause = loop_.sleep(std::max(at - now, Duration::zero()));
-        co_await pause;
+        co_await loop_.sleep(std::max(at - now, Duration::zero()));
       }
-      auto waiting = free.acquire();
-      Permit permit = co_await waiting;
+      Permit permit = co_await free.acquire();
       if (loop_.now() > at + std::chrono::milliseconds(1)) ++late_;
       calls.spawn(one(at, i, std::move(permit)));
     }
-    auto joined = calls.join();
-    co_await joined;
+    co_await calls.join();
   }
 
   Task<void> closed_loop() {
     Scope workers;
     for (unsigned i = 0; i < given_.concurrency.value_or(1); ++i) workers.spawn(worker(i));
-    auto joined = workers.join();
-    co_await joined;
+    co_await workers.join();
   }
   Task<void> worker(unsigned number) {
     if (given_.ramp_s > 0) {
-      auto pause = loop_.sleep(duration_of(given_.ramp_s * number / given_.concurrency.value_or(1)));
-      co_await pause;
+      co_await loop_.sleep(duration_of(given_.ramp_s * number / given_.concurrency.value_or(1)));
     }
     while (loop_.now() < end_) {
       auto calling = one(loop_.now(), number, Permit());
@@ -121,8 +116,7 @@ class LoadRun {
       co_await std::move(calling);
       if (latencies_.count() != before) continue;
       // A server that refuses at once is not called in a tight loop.
-      auto pause = loop_.sleep(std::chrono::milliseconds(1));
-      co_await pause;
+      co_await loop_.sleep(std::chrono::milliseconds(1));
     }
   }
 
@@ -131,8 +125,7 @@ class LoadRun {
     ++sent_;
     RawCall call(peers_[number % peers_.size()]->link(), method_, request_, std::move(options));
     call.send();
-    auto answering = call.answer();
-    const Result<RawCall::Answer> answer = co_await std::move(answering);
+    const Result<RawCall::Answer> answer = co_await call.answer();
     if (answer) {
       latencies_.record(loop_.now() - since);
     } else {
@@ -163,13 +156,11 @@ Task<int> load(LoadOptions given, Output output) {
   for (unsigned i = 0; i < given.connections; ++i) {
     Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
     if (!peer) co_return output.error(peer.error());
-    auto connecting = (*peer)->connect();
-    const Result<void> connected = co_await std::move(connecting);
+    const Result<void> connected = co_await (*peer)->connect();
     if (!connected) co_return output.error(connected.error());
     peers.push_back(std::move(*peer));
   }
-  auto finding = peers[0]->find(given.method);
-  const Result<Method> method = co_await std::move(finding);
+  const Result<Method> method = co_await peers[0]->find(given.method);
   if (!method) {
     output.error(method.error());
     co_return method.error().code == ErrorCode::invalid_argument ? no_method : status_of(method.error());
@@ -183,8 +174,7 @@ Task<int> load(LoadOptions given, Output output) {
   Result<std::string> request = method->arguments ? method->arguments(*json) : std::string();
   if (!request) co_return output.error(request.error());
   LoadRun run(given, *method, std::move(*request), peers);
-  auto running = run.run();
-  co_await std::move(running);
+  co_await run.run();
   output.line(output.json ? run.json() : run.text());
   co_return run.all_answered() ? succeeded : refused;
 }

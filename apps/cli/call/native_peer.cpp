@@ -73,8 +73,7 @@ class NativePeer final : public Peer {
   Task<Result<Duration>> ping() override { return client_.ping(); }
   Task<Result<bool>> is_serving(std::string service) override {
     CallOptions with = options_.call_options();
-    auto calling = client_.call<hawser::is_serving>(with, std::string_view(service));
-    co_return co_await std::move(calling);
+    co_return co_await client_.call<hawser::is_serving>(with, std::string_view(service));
   }
   std::string transport() const override { return std::string(client_.transport()); }
 
@@ -83,8 +82,7 @@ class NativePeer final : public Peer {
     std::string after;
     for (;;) {
       CallOptions with = options_.call_options();
-      auto calling = client_.call<schema::list>(with, std::string_view(after));
-      Result<schema::Names> names = co_await std::move(calling);
+      Result<schema::Names> names = co_await client_.call<schema::list>(with, std::string_view(after));
       if (!names) co_return std::unexpected(explained(std::move(names.error())));
       for (const std::string& name : names->names) all.push_back(http1::printable(name));
       // A server that repeats itself must not hold the command.
@@ -96,15 +94,13 @@ class NativePeer final : public Peer {
 
   Task<Result<Method>> find(std::string name) override {
     CallOptions with = options_.call_options();
-    auto calling = client_.call<schema::describe>(with, std::string_view(name));
-    Result<schema::Description> described = co_await std::move(calling);
+    Result<schema::Description> described = co_await client_.call<schema::describe>(with, std::string_view(name));
     if (!described) co_return std::unexpected(explained(std::move(described.error())));
     co_return method_of(std::move(*described));
   }
 
   Task<Result<std::string>> describe(std::string name) override {
-    auto finding = find(name);
-    Result<Method> method = co_await std::move(finding);
+    Result<Method> method = co_await find(name);
     if (!method) co_return std::unexpected(std::move(method.error()));
     co_return std::move(method->text);
   }

@@ -33,8 +33,7 @@ Task<Result<std::string>> measure(const PingOptions& given, std::string transpor
   options.others = false;
   if (transport != "tcp") options.transports.push_back(transport);
   const std::unique_ptr<Peer> peer = make_native_peer(options);
-  auto connecting = peer->connect();
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await peer->connect();
   if (!connected) co_return std::unexpected(connected.error());
   // A client falls back to TCP by itself.
   const std::string used = peer->transport();
@@ -47,11 +46,9 @@ Task<Result<std::string>> measure(const PingOptions& given, std::string transpor
   Latencies latencies;
   for (unsigned i = 0; i < given.count; ++i) {
     if (i != 0 && given.interval_s > 0) {
-      auto pause = Loop::current()->sleep(duration_of(given.interval_s));
-      co_await pause;
+      co_await Loop::current()->sleep(duration_of(given.interval_s));
     }
-    auto pinging = peer->ping();
-    const Result<Duration> time = co_await std::move(pinging);
+    const Result<Duration> time = co_await peer->ping();
     if (!time) co_return std::unexpected(time.error());
     latencies.record(*time);
   }
@@ -68,8 +65,7 @@ Task<int> ping(PingOptions given, Output output) {
   std::string all;
   int status = succeeded;
   for (const std::string& transport : transports) {
-    auto measuring = measure(given, transport, output);
-    const Result<std::string> part = co_await std::move(measuring);
+    const Result<std::string> part = co_await measure(given, transport, output);
     if (!part) {
       status = output.error(part.error());
       continue;
@@ -101,8 +97,7 @@ Task<int> health_http(HealthOptions given, Output output) {
   request.address = given.peer.address;
   request.timeout = given.peer.timeout;
   request.headers = given.peer.metadata;
-  auto sending = client.send(std::move(request));
-  const Result<HttpClientResponse> response = co_await std::move(sending);
+  const Result<HttpClientResponse> response = co_await client.send(std::move(request));
   if (!response) co_return output.error(response.error());
   if (response->status == 404 && !given.service.empty()) {
     co_return output.error({ErrorCode::invalid_argument, ErrorScope::call, Initiator::peer, 0,
@@ -116,13 +111,11 @@ Task<int> health_http(HealthOptions given, Output output) {
 Task<int> health(HealthOptions given, Output output) {
   PeerOptions options = given.peer;
   if (options.protocol == "http") {
-    auto asking = health_http(std::move(given), output);
-    co_return co_await std::move(asking);
+    co_return co_await health_http(std::move(given), output);
   }
   Result<std::unique_ptr<Peer>> peer = make_peer(options);
   if (!peer) co_return output.error(peer.error());
-  auto connecting = (*peer)->connect();
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await (*peer)->connect();
   if (!connected) co_return output.error(connected.error());
   // HealthCheckRequest{service = 1}; HealthCheckResponse{status = 1}.
   const Method check = protobuf_method("grpc.health.v1.Health/Check", false, false);
@@ -131,22 +124,19 @@ Task<int> health(HealthOptions given, Output output) {
   CallOptions with = options.call_options();
   RawCall call((*peer)->link(), check, std::move(request), std::move(with));
   call.send();
-  auto answering = call.answer();
-  const Result<RawCall::Answer> answer = co_await std::move(answering);
+  const Result<RawCall::Answer> answer = co_await call.answer();
   std::string state;
   if (answer) {
     const bool serving = answer->body == "\x08\x01";
     state = serving ? "serving" : "not serving";
   } else if (answer.error().code == ErrorCode::unknown_method && options.protocol == "native") {
-    auto asking = (*peer)->is_serving(given.service);
-    const Result<bool> serving = co_await std::move(asking);
+    const Result<bool> serving = co_await (*peer)->is_serving(given.service);
     if (!serving && (serving.error().code != ErrorCode::unknown_method || !given.service.empty())) {
       co_return output.error(serving.error());
     }
     if (!serving) {
       // The server does not describe itself, but it may answer.
-      auto pinging = (*peer)->ping();
-      const Result<Duration> time = co_await std::move(pinging);
+      const Result<Duration> time = co_await (*peer)->ping();
       if (!time) co_return output.error(time.error());
     }
     state = serving.value_or(true) ? "serving" : "not serving";

@@ -70,17 +70,13 @@ detail::StreamCore* RawCall::kept_stream() {
   return stream_kept_.get();
 }
 
-Task<Result<void>> RawCall::write(std::string item) {
-  auto writing = write(as_bytes(item), {});
-  co_return co_await std::move(writing);
-}
+Task<Result<void>> RawCall::write(std::string item) { co_return co_await write(as_bytes(item), {}); }
 
 Task<Result<void>> RawCall::write(Bytes body, Bytes payload) {
   detail::StreamCore* const core = kept_stream();
   if (core == nullptr) co_return fail(ErrorCode::not_sent, "the call was not sent");
   do {
-    auto room = core->until_writable();
-    co_await room;
+    co_await core->until_writable();
   } while (!core->writable());
   if (std::optional<Error> why = core->write_error()) co_return std::unexpected(std::move(*why));
   const unsigned pieces = payload.empty() ? 0 : 1;
@@ -99,8 +95,7 @@ void RawCall::end_writing() {
 Task<Result<std::optional<RawCall::Answer>>> RawCall::read() {
   detail::StreamCore* const core = kept_stream();
   if (core == nullptr) co_return std::nullopt;  // answer() has the error.
-  auto some = core->until_readable();
-  co_await some;
+  co_await core->until_readable();
   Result<std::optional<detail::StreamCore::Item>> item = core->take();
   if (!item) co_return std::unexpected(std::move(item.error()));
   if (!*item) co_return std::nullopt;

@@ -59,8 +59,7 @@ Task<Answer> echo(Client& client) {
   const example::EchoService::Stub stub(client);
   example::EchoRequest request;
   request.set_message("hello");
-  auto calling = stub.Echo(request);
-  const auto reply = co_await std::move(calling);
+  const auto reply = co_await stub.Echo(request);
   if (!reply) co_return std::unexpected(reply.error());
   co_return expected(reply->message() == "hello", reply->message());
 }
@@ -70,8 +69,7 @@ Task<Answer> order(Client& client) {
   demo::OrderRequest request;
   request.set_item("rope");
   request.set_count(2);
-  auto calling = stub.Order(request);
-  const auto reply = co_await std::move(calling);
+  const auto reply = co_await stub.Order(request);
   if (!reply) co_return std::unexpected(reply.error());
   co_return expected(reply->text() == "2 x rope", reply->text());
 }
@@ -79,17 +77,14 @@ Task<Answer> order(Client& client) {
 // A call with streams has no deadline unless it is given one.
 Task<Answer> buy(Client& client, CallOptions options) {
   const demo::ShopService::Stub stub(client);
-  auto opening = stub.Buy(options);
-  auto call = co_await std::move(opening);
+  auto call = co_await stub.Buy(options);
   if (!call) co_return std::unexpected(call.error());
   auto items = call->writer();
   for (const char* name : {"rope", "anchor"}) {
-    auto writing = items.write(item_of(name));
     // The result says why the call ended early.
-    if (const Result<void> written = co_await std::move(writing); !written) break;
+    if (const Result<void> written = co_await items.write(item_of(name)); !written) break;
   }
-  auto finishing = call->finish();
-  const auto receipt = co_await std::move(finishing);
+  const auto receipt = co_await call->finish();
   if (!receipt) co_return std::unexpected(receipt.error());
   co_return expected(receipt->items() == 2, fmt::format("{} items", receipt->items()));
 }
@@ -99,8 +94,7 @@ template <class Events>
 Task<Result<int>> count_of(Events events) {
   int count = 0;
   while (true) {
-    auto next = events.next();
-    const auto event = co_await std::move(next);
+    const auto event = co_await events.next();
     if (!event) co_return std::unexpected(event.error());
     if (!*event) co_return count;
     ++count;
@@ -111,13 +105,10 @@ Task<Answer> watch(Client& client, CallOptions options) {
   const demo::ShopService::Stub stub(client);
   demo::WatchRequest request;
   request.set_events(3);
-  auto opening = stub.Watch(options, request);
-  auto call = co_await std::move(opening);
+  auto call = co_await stub.Watch(options, request);
   if (!call) co_return std::unexpected(call.error());
-  auto counting = count_of(call->reader());
-  const Result<int> count = co_await std::move(counting);
-  auto finishing = call->finish();
-  const auto end = co_await std::move(finishing);
+  const Result<int> count = co_await count_of(call->reader());
+  const auto end = co_await call->finish();
   if (!end) co_return std::unexpected(end.error());
   if (!count) co_return std::unexpected(count.error());
   co_return expected(*count == 3, fmt::format("{} events", *count));
@@ -125,21 +116,17 @@ Task<Answer> watch(Client& client, CallOptions options) {
 
 Task<Answer> chat(Client& client, CallOptions options) {
   const demo::ShopService::Stub stub(client);
-  auto opening = stub.Chat(options);
-  auto call = co_await std::move(opening);
+  auto call = co_await stub.Chat(options);
   if (!call) co_return std::unexpected(call.error());
   auto items = call->writer();
   auto events = call->reader();
-  auto writing = items.write(item_of("rope"));
-  const Result<void> written = co_await std::move(writing);
+  const Result<void> written = co_await items.write(item_of("rope"));
   std::string text;
   if (written) {
-    auto next = events.next();
-    const auto event = co_await std::move(next);
+    const auto event = co_await events.next();
     if (event && *event) text = (*event)->text();
   }
-  auto finishing = call->finish();
-  const auto end = co_await std::move(finishing);
+  const auto end = co_await call->finish();
   if (!end) co_return std::unexpected(end.error());
   co_return expected(text == "rope is in stock", text);
 }
@@ -154,8 +141,7 @@ Task<Answer> request(HttpClient& client, std::string address, std::string path, 
     request.body = std::move(body);
     request.content_type = "application/json";
   }
-  auto sending = client.send(std::move(request));
-  Result<HttpClientResponse> response = co_await std::move(sending);
+  Result<HttpClientResponse> response = co_await client.send(std::move(request));
   if (!response) co_return std::unexpected(response.error());
   std::string text = std::move(response->body);
   while (text.ends_with('\n')) text.pop_back();
@@ -173,16 +159,12 @@ class Showing {
     ClientOptions options;
     options.connect_timeout = options.call_timeout = timeout_;
     NativeCaller native(options);
-    auto by_native = all_kinds("native", &native);
-    co_await std::move(by_native);
+    co_await all_kinds("native", &native);
     const auto grpc = make_grpc_caller(timeout_);
-    auto by_grpc = all_kinds("grpc", grpc.get());
-    co_await std::move(by_grpc);
+    co_await all_kinds("grpc", grpc.get());
     const auto baidu_std = make_baidu_std_caller(timeout_);
-    auto by_baidu_std = unary("baidu_std", baidu_std.get());
-    co_await std::move(by_baidu_std);
-    auto by_http = http();
-    co_await std::move(by_http);
+    co_await unary("baidu_std", baidu_std.get());
+    co_await http();
     print();
     co_return status_;
   }
@@ -194,34 +176,24 @@ class Showing {
       lines_.push_back({protocol, "", "", "", "this build does not have the protocol"});
       co_return false;
     }
-    auto connecting = caller->connect(address_);
-    const Result<void> done = co_await std::move(connecting);
+    const Result<void> done = co_await caller->connect(address_);
     if (!done) add(protocol, "connect", "", {}, std::unexpected(done.error()));
     co_return done.has_value();
   }
 
   Task<void> unary(std::string_view protocol, DemoCaller* caller) {
-    auto connecting = connected(protocol, caller);
-    if (!co_await std::move(connecting)) co_return;
-    auto echoing = timed(protocol, "unary", "example.EchoService/Echo", echo(caller->client()));
-    co_await std::move(echoing);
-    auto ordering = timed(protocol, "unary", "demo.ShopService/Order", order(caller->client()));
-    co_await std::move(ordering);
+    if (!co_await connected(protocol, caller)) co_return;
+    co_await timed(protocol, "unary", "example.EchoService/Echo", echo(caller->client()));
+    co_await timed(protocol, "unary", "demo.ShopService/Order", order(caller->client()));
   }
 
   Task<void> all_kinds(std::string_view protocol, DemoCaller* caller) {
-    auto calling = unary(protocol, caller);
-    co_await std::move(calling);
+    co_await unary(protocol, caller);
     if (caller == nullptr || !caller->client().connected()) co_return;
-    auto buying =
-        timed(protocol, "client streams", "demo.ShopService/Buy", buy(caller->client(), {.timeout = timeout_}));
-    co_await std::move(buying);
-    auto watching =
-        timed(protocol, "server streams", "demo.ShopService/Watch", watch(caller->client(), {.timeout = timeout_}));
-    co_await std::move(watching);
-    auto chatting =
-        timed(protocol, "both stream", "demo.ShopService/Chat", chat(caller->client(), {.timeout = timeout_}));
-    co_await std::move(chatting);
+    co_await timed(protocol, "client streams", "demo.ShopService/Buy", buy(caller->client(), {.timeout = timeout_}));
+    co_await timed(protocol, "server streams", "demo.ShopService/Watch",
+                   watch(caller->client(), {.timeout = timeout_}));
+    co_await timed(protocol, "both stream", "demo.ShopService/Chat", chat(caller->client(), {.timeout = timeout_}));
   }
 
   Task<void> http() {
@@ -229,14 +201,11 @@ class Showing {
     options.connect_timeout = options.request_timeout = timeout_;
     HttpClient client(*Loop::current(), options);
     const std::string_view echo_method = "example.EchoService/Echo";
-    auto echoing = timed("http", "JSON", echo_method,
-                         request(client, address_, "/example.EchoService/Echo", "{\"message\":\"hello\"}"));
-    co_await std::move(echoing);
-    auto ordering = timed("http", "JSON", "demo.ShopService/Order",
-                          request(client, address_, "/demo.ShopService/Order", "{\"item\":\"rope\",\"count\":2}"));
-    co_await std::move(ordering);
-    auto asking = timed("http", "route", "GET /health", request(client, address_, "/health", ""));
-    co_await std::move(asking);
+    co_await timed("http", "JSON", echo_method,
+                   request(client, address_, "/example.EchoService/Echo", "{\"message\":\"hello\"}"));
+    co_await timed("http", "JSON", "demo.ShopService/Order",
+                   request(client, address_, "/demo.ShopService/Order", "{\"item\":\"rope\",\"count\":2}"));
+    co_await timed("http", "route", "GET /health", request(client, address_, "/health", ""));
   }
 
   Task<void> timed(std::string_view protocol, std::string_view kind, std::string_view method, Task<Answer> call) {
@@ -271,8 +240,7 @@ class Showing {
 
 Task<int> show(std::string address, Duration timeout) {
   Showing showing(std::move(address), timeout);
-  auto running = showing.run();
-  co_return co_await std::move(running);
+  co_return co_await showing.run();
 }
 
 }  // namespace

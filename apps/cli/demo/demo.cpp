@@ -50,16 +50,13 @@ Task<void> load(std::string peer, unsigned rate, std::stop_token stopping) {
   const Duration pause = std::chrono::duration_cast<Duration>(std::chrono::seconds(1)) / std::max(rate, 1U);
   for (std::size_t i = 0; !stopping.stop_requested(); ++i) {
     if (!client.connected()) {
-      auto connecting = client.connect(peer);
-      static_cast<void>(co_await std::move(connecting));
+      static_cast<void>(co_await client.connect(peer));
     }
     if (client.connected()) {
       const std::string text(i % 100 == 99 ? 100'000 : i % 10 * 20, 'x');
-      auto call = client.call<demo::echo>(text);
-      static_cast<void>(co_await std::move(call));
+      static_cast<void>(co_await client.call<demo::echo>(text));
     }
-    auto sleep = loop.sleep(client.connected() ? pause : Duration(std::chrono::seconds(1)), stopping);
-    static_cast<void>(co_await std::move(sleep));
+    static_cast<void>(co_await loop.sleep(client.connected() ? pause : Duration(std::chrono::seconds(1)), stopping));
   }
 }
 

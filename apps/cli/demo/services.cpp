@@ -39,8 +39,7 @@ class ShopDemo final : public demo::ShopService {
   Task<Result<demo::Receipt>> Buy(Context&, Reader<demo::Item> requests) override {
     demo::Receipt receipt;
     while (true) {
-      auto next = requests.next();
-      const auto item = co_await std::move(next);
+      const auto item = co_await requests.next();
       if (!item) co_return std::unexpected(item.error());
       if (!*item) co_return receipt;
       if (receipt.names_size() == items_max) {
@@ -63,23 +62,20 @@ class ShopDemo final : public demo::ShopService {
       demo::Event event;
       event.set_number(i);
       event.set_text("event " + std::to_string(i) + " of " + std::to_string(events));
-      auto writing = replies.write(event);
-      if (const Result<void> written = co_await std::move(writing); !written) co_return written;
+      if (const Result<void> written = co_await replies.write(event); !written) co_return written;
     }
     co_return Result<void>{};
   }
 
   Task<Result<void>> Chat(Context&, Reader<demo::Item> requests, Writer<demo::Event> replies) override {
     for (int number = 1;; ++number) {
-      auto next = requests.next();
-      const auto item = co_await std::move(next);
+      const auto item = co_await requests.next();
       if (!item) co_return std::unexpected(item.error());
       if (!*item) co_return Result<void>{};
       demo::Event event;
       event.set_number(number);
       event.set_text((*item)->name() + " is in stock");
-      auto writing = replies.write(event);
-      if (const Result<void> written = co_await std::move(writing); !written) co_return written;
+      if (const Result<void> written = co_await replies.write(event); !written) co_return written;
     }
   }
 

@@ -114,8 +114,7 @@ struct Blocks {
 
 Task<void> send_blocks(Client& client, const std::string& block, Blocks& blocks) {
   while (blocks.error.empty() && Clock::now() < blocks.end) {
-    auto calling = client.call<host::absorb>(std::string_view(block));
-    const Result<std::uint32_t> taken = co_await std::move(calling);
+    const Result<std::uint32_t> taken = co_await client.call<host::absorb>(std::string_view(block));
     if (!taken) {
       blocks.failed(taken.error());
     } else {
@@ -126,8 +125,7 @@ Task<void> send_blocks(Client& client, const std::string& block, Blocks& blocks)
 
 Task<void> receive_blocks(Client& client, Blocks& blocks) {
   while (blocks.error.empty() && Clock::now() < blocks.end) {
-    auto calling = client.call<host::produce>(block_bytes);
-    const Result<std::string> block = co_await std::move(calling);
+    const Result<std::string> block = co_await client.call<host::produce>(block_bytes);
     if (!block) {
       blocks.failed(block.error());
     } else {
@@ -146,8 +144,7 @@ Task<Blocks> move_blocks(Client& client, Duration duration, bool out) {
   for (int i = 0; i < blocks_in_flight; ++i) {
     scope.spawn(out ? send_blocks(client, block, blocks) : receive_blocks(client, blocks));
   }
-  auto all = scope.join();
-  co_await all;
+  co_await scope.join();
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (seconds > 0) blocks.mbyte_per_s = static_cast<double>(blocks.bytes) / seconds / 1e6;
   co_return blocks;
@@ -158,15 +155,13 @@ Task<Traffic> measure(const PeerPlan& plan, std::string address, std::string tra
   traffic.transport = transport;
   const ClientOptions options = client_options(plan, transport);
   Client client(options);
-  auto connecting = client.connect(address);
-  if (const Result<void> connected = co_await std::move(connecting); !connected) {
+  if (const Result<void> connected = co_await client.connect(address); !connected) {
     traffic.refusal = connected.error().text;
     co_return traffic;
   }
   std::vector<double> pings;
   for (const auto end = Clock::now() + plan.pings; pings.size() < plan.pings_max && Clock::now() < end;) {
-    auto pinging = client.ping();
-    const Result<Duration> time = co_await std::move(pinging);
+    const Result<Duration> time = co_await client.ping();
     if (!time) {
       traffic.error = time.error().text;
       co_return traffic;
@@ -180,8 +175,7 @@ Task<Traffic> measure(const PeerPlan& plan, std::string address, std::string tra
     traffic.ping_us_p99 = percentile(pings, 0.99);
   }
   for (const bool out : {true, false}) {
-    auto moving = move_blocks(client, plan.blocks, out);
-    const Blocks blocks = co_await std::move(moving);
+    const Blocks blocks = co_await move_blocks(client, plan.blocks, out);
     (out ? traffic.sent_mbyte_per_s : traffic.received_mbyte_per_s) = blocks.mbyte_per_s;
     traffic.blocks_stalled = traffic.blocks_stalled || blocks.stalled;
     if (!blocks.error.empty()) {
@@ -196,12 +190,10 @@ Task<Traffic> measure(const PeerPlan& plan, std::string address, std::string tra
 Task<Result<HostFacts>> facts_of(const PeerPlan& plan, std::string address) {
   const ClientOptions options = client_options(plan, "tcp");
   Client client(options);
-  auto connecting = client.connect(address);
-  if (const Result<void> connected = co_await std::move(connecting); !connected) {
+  if (const Result<void> connected = co_await client.connect(address); !connected) {
     co_return std::unexpected(connected.error());
   }
-  auto calling = client.call<host::facts>();
-  Result<HostFacts> facts = co_await std::move(calling);
+  Result<HostFacts> facts = co_await client.call<host::facts>();
   if (!facts) co_return std::unexpected(std::move(facts.error()));
   client.close();
   co_return checked_host(std::move(*facts));
@@ -211,20 +203,17 @@ Task<void> read(const PeerPlan& plan, PeerFacts& facts) {
   const SystemFiles files;
   const auto verbs = transport::rdma::system_verbs();
   facts.here = read_host(files, *verbs);
-  auto asking = facts_of(plan, facts.address);
-  Result<HostFacts> there = co_await std::move(asking);
+  Result<HostFacts> there = co_await facts_of(plan, facts.address);
   if (!there) {
     facts.error = there.error().text;
     co_return;
   }
   facts.there = std::move(*there);
   for (const char* const transport : {"tcp", "shm", "ucx", "rdma"}) {
-    auto measuring = measure(plan, facts.address, transport);
-    facts.traffic.push_back(co_await std::move(measuring));
+    facts.traffic.push_back(co_await measure(plan, facts.address, transport));
   }
   facts.here_after = read_host(files, *verbs);
-  auto again = facts_of(plan, facts.address);
-  Result<HostFacts> after = co_await std::move(again);
+  Result<HostFacts> after = co_await facts_of(plan, facts.address);
   facts.there_after = after ? std::move(*after) : facts.there;
 }
 

@@ -99,14 +99,11 @@ class Recording {
   Task<int> run() {
     const Output output{.command = "record", .json = options_.json};
     // The server answers before the file is made: it may refuse.
-    auto beginning = fetch(false);
-    Result<HttpClientResponse> response = co_await std::move(beginning);
+    Result<HttpClientResponse> response = co_await fetch(false);
     if (const std::optional<Error> error = refusal(response)) co_return output.error(*error);
-    auto keeping = record(std::move(*response));
-    const Result<void> kept = co_await std::move(keeping);
+    const Result<void> kept = co_await record(std::move(*response));
     if (!ended_there_ && !abandoned_.stop_requested()) {
-      auto ending = fetch(true);
-      static_cast<void>(co_await std::move(ending));
+      static_cast<void>(co_await fetch(true));
     }
     if (!kept) co_return output.error(kept.error());
     output.line(summary());
@@ -138,11 +135,9 @@ class Recording {
       const Result<bool> more = keep(response.body);
       if (!more) co_return std::unexpected(more.error());
       if (!*more || ended_there_) co_return Result<void>();
-      auto pause = loop_.sleep(std::chrono::milliseconds(100), ended_.get_token());
-      static_cast<void>(co_await std::move(pause));
+      static_cast<void>(co_await loop_.sleep(std::chrono::milliseconds(100), ended_.get_token()));
       const bool last = ended_.stop_requested() || loop_.now() >= until;
-      auto fetching = fetch(last);
-      Result<HttpClientResponse> next = co_await std::move(fetching);
+      Result<HttpClientResponse> next = co_await fetch(last);
       if (const std::optional<Error> error = refusal(next)) co_return std::unexpected(*error);
       ended_there_ = last;
       response = std::move(*next);

@@ -106,16 +106,13 @@ class Replay {
       const Time at = begin + std::chrono::duration_cast<Duration>(since);
       // Replies are read between the calls of a burst.
       if (const Time now = loop_.now(); at > now || i % 64 == 63) {
-        auto pause = loop_.sleep(std::max(at - now, Duration::zero()));
-        co_await pause;
+        co_await loop_.sleep(std::max(at - now, Duration::zero()));
       }
-      auto waiting = free.acquire();
-      Permit permit = co_await waiting;
+      Permit permit = co_await free.acquire();
       if (loop_.now() > at + std::chrono::milliseconds(1)) ++late_;
       calls.spawn(one(at, i, std::move(permit)));
     }
-    auto joined = calls.join();
-    co_await joined;
+    co_await calls.join();
     seconds_ = std::chrono::duration<double>(loop_.now() - begin).count();
   }
 
@@ -176,8 +173,7 @@ class Replay {
                  std::string(as_text(recorded.payload)), std::move(options));
     call.send();
     if (!recorded.streams) {
-      auto answering = call.answer();
-      const Result<RawCall::Answer> answer = co_await std::move(answering);
+      const Result<RawCall::Answer> answer = co_await call.answer();
       if (answer) latencies_.record(loop_.now() - since);
       judge(recorded, answer, true);
       co_return;
@@ -185,8 +181,8 @@ class Replay {
     ++streams_;
     if (recorded.truncated) ++truncated_;
     // The items keep their distances to the call also if it was sent late.
-    auto replaying = replay_stream(call, method, recorded, given_.speed, std::max(since, loop_.now()));
-    const ReplayedStream stream = co_await std::move(replaying);
+    const ReplayedStream stream =
+        co_await replay_stream(call, method, recorded, given_.speed, std::max(since, loop_.now()));
     if (!stream.all_sent) ++ended_early_;
     if (!recorded.truncated && stream.answer) {
       judge(recorded, *stream.answer, stream.same_items);
@@ -244,22 +240,19 @@ Task<int> replay(ReplayOptions given, Output output) {
          given.file + " has no calls: record again while the server is called, or with a larger --ratio"});
   }
   // The clock of this loop stood still meanwhile. The time of a large file does not count in the connect timeout.
-  auto next_tick = Loop::current()->sleep(Duration::zero());
-  co_await next_tick;
+  co_await Loop::current()->sleep(Duration::zero());
   std::vector<std::unique_ptr<Peer>> peers;
   for (unsigned i = 0; i < given.connections; ++i) {
     Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
     if (!peer) co_return output.error(peer.error());
-    auto connecting = (*peer)->connect();
-    const Result<void> connected = co_await std::move(connecting);
+    const Result<void> connected = co_await (*peer)->connect();
     if (!connected) co_return output.error(connected.error());
     peers.push_back(std::move(*peer));
   }
   std::map<std::string_view, Method> methods;
   for (const RecordedCall& call : file->calls) {
     if (methods.contains(call.method)) continue;
-    auto finding = peers[0]->find(std::string(call.method));
-    Result<Method> method = co_await std::move(finding);
+    Result<Method> method = co_await peers[0]->find(std::string(call.method));
     if (!method) {
       output.error(method.error());
       co_return method.error().code == ErrorCode::invalid_argument ? no_method : status_of(method.error());
@@ -267,8 +260,7 @@ Task<int> replay(ReplayOptions given, Output output) {
     methods.emplace(call.method, std::move(*method));
   }
   Replay run(given, *file, methods, peers);
-  auto running = run.run();
-  co_await std::move(running);
+  co_await run.run();
   output.line(output.json ? run.json() : run.text());
   co_return run.same() ? succeeded : refused;
 }

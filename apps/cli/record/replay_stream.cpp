@@ -23,16 +23,14 @@ Task<void> send_items(RawCall& call, const observe::RecordedCall& recorded, doub
     const auto since = std::chrono::duration<double>(event->at) / speed;
     const Time at = begin + std::chrono::duration_cast<Duration>(since);
     if (at > loop.now()) {
-      auto pause = loop.sleep_until(at);
-      co_await pause;
+      co_await loop.sleep_until(at);
     }
     if (event->kind == StreamEvent::Kind::caller_end) {
       call.end_writing();
       ended = true;
       continue;
     }
-    auto writing = call.write(event->body, event->payload);
-    const Result<void> written = co_await std::move(writing);
+    const Result<void> written = co_await call.write(event->body, event->payload);
     if (!written) co_return;  // The answer says why.
   }
   all_sent = true;
@@ -41,16 +39,14 @@ Task<void> send_items(RawCall& call, const observe::RecordedCall& recorded, doub
 
 Task<void> send_all(RawCall& call, const observe::RecordedCall& recorded, double speed, Time begin, bool& all_sent,
                     Event& over) {
-  auto sending = send_items(call, recorded, speed, begin, all_sent);
-  co_await std::move(sending);
+  co_await send_items(call, recorded, speed, begin, all_sent);
   over.set();
 }
 
 // Takes what nobody compares, until the call has ended. Otherwise the handler and the caller would wait for each other.
 Task<void> drain(RawCall& call, Event& over) {
   for (;;) {
-    auto reading = call.read();
-    const Result<std::optional<RawCall::Answer>> item = co_await std::move(reading);
+    const Result<std::optional<RawCall::Answer>> item = co_await call.read();
     if (!item || !*item) break;
   }
   over.set();
@@ -85,19 +81,16 @@ Task<ReplayedStream> replay_stream(RawCall& call, const Method& method, const ob
       // The handler may have sent more, and may go on for ever.
       if (outcome.all_sent) co_return outcome;
       tasks.spawn(drain(call, over));
-      auto end = over.wait();
-      co_await end;
+      co_await over.wait();
       co_return outcome;
     }
-    auto reading = call.read();
-    const Result<std::optional<RawCall::Answer>> item = co_await std::move(reading);
+    const Result<std::optional<RawCall::Answer>> item = co_await call.read();
     if (!item || !*item) break;
     outcome.same_items = outcome.same_items && expected && is_item(*expected, **item);
     expected = next_expected(events);
   }
   if (expected) outcome.same_items = false;
-  auto answering = call.answer();
-  outcome.answer = co_await std::move(answering);
+  outcome.answer = co_await call.answer();
   co_return outcome;
 }
 

@@ -61,8 +61,7 @@ class Pages {
     for (const Page& page :
          {Page{"/status", "methods_next", add_status}, Page{"/connections", "connections_next", add_connections},
           Page{"/loops", "", add_loops}}) {
-      auto reading = read(page, all);
-      const Result<void> done = co_await std::move(reading);
+      const Result<void> done = co_await read(page, all);
       if (!done) co_return std::unexpected(done.error());
     }
     co_return all;
@@ -78,8 +77,7 @@ class Pages {
   Task<Result<void>> read(Page page, TopSample& all) {
     std::string path = page.path;
     for (int part = 0; part < parts_max && !path.empty(); ++part) {
-      auto fetching = fetch(path);
-      const Result<std::string> body = co_await std::move(fetching);
+      const Result<std::string> body = co_await fetch(path);
       if (!body) co_return std::unexpected(body.error());
       const json parsed = json::parse(*body, nullptr, false);
       if (!page.add(all, parsed)) {
@@ -102,8 +100,7 @@ class Pages {
     request.address = options_.address;
     request.timeout = duration_of(options_.timeout_s);
     request.token = ended_;
-    auto sending = client_.send(std::move(request));
-    Result<HttpClientResponse> response = co_await std::move(sending);
+    Result<HttpClientResponse> response = co_await client_.send(std::move(request));
     if (!response) {
       Error error = response.error();
       error.text = fmt::format("{} does not answer {}: {}", options_.address, path, error.text);
@@ -143,8 +140,7 @@ class Top {
     Time at{};
     while (!ended_.stop_requested()) {
       const Time begin = loop_.now();
-      auto sampling = pages.sample();
-      Result<TopSample> sample = co_await std::move(sampling);
+      Result<TopSample> sample = co_await pages.sample();
       if (ended_.stop_requested()) break;
       if (!sample && !screen_) co_return output.error(sample.error());
       if (!sample) {
@@ -168,8 +164,7 @@ class Top {
         }
         at = begin;
       }
-      auto pause = loop_.sleep(duration_of(options_.interval_s), ended_.get_token());
-      static_cast<void>(co_await std::move(pause));
+      static_cast<void>(co_await loop_.sleep(duration_of(options_.interval_s), ended_.get_token()));
     }
     co_return succeeded;
   }

@@ -112,8 +112,7 @@ TEST(Connections, HelpNamesTheSubcommands) {
 }
 
 Task<void> note_stop(Background background, std::atomic<bool>& stopping) {
-  auto sleeping = Loop::current()->sleep(std::chrono::hours(1), background.stopping);
-  static_cast<void>(co_await std::move(sleeping));
+  static_cast<void>(co_await Loop::current()->sleep(std::chrono::hours(1), background.stopping));
   stopping = true;
 }
 

@@ -173,56 +173,45 @@ Task<bool> found_without_call(KvClient& client, OneSidedReader& reader, std::str
   const Time end = loop.after(std::chrono::seconds(30));
   while (loop.now() < end) {
     const std::uint64_t before = reader.counters().found;
-    auto reading = client.get(key);
-    const Result<std::optional<Value>> value = co_await std::move(reading);
+    const Result<std::optional<Value>> value = co_await client.get(key);
     EXPECT_TRUE(value && *value && (*value)->bytes == expected);
     if (!value || !*value || (*value)->bytes != expected) co_return false;
     if (reader.counters().found != before) co_return true;
-    auto sleeping = loop.sleep(std::chrono::milliseconds(1));
-    co_await sleeping;
+    co_await loop.sleep(std::chrono::milliseconds(1));
   }
   co_return false;
 }
 
 Task<void> read_directly(Direct direct, ClientOptions options, std::string address) {
   Client link(options);
-  auto connecting = link.connect(address);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(address);
   EXPECT_TRUE(connected) << (connected ? "" : connected.error().text);
   if (!connected) co_return;
   OneSidedReader reader(link, {.by = direct.by, .calls_every = 0});
   KvClient client = KvClientAccess::with(link, reader);
   for (const std::size_t bytes : {0U, 1U, 64U, 93U, 94U, 1000U, 30'000U}) {
     const std::string key = "k" + std::to_string(bytes);
-    auto setting = client.set(key, std::string(bytes, 'v'));
-    const auto done1 = co_await std::move(setting);
+    const auto done1 = co_await client.set(key, std::string(bytes, 'v'));
     EXPECT_TRUE(done1);
-    auto finding = found_without_call(client, reader, key, std::string(bytes, 'v'));
-    const bool found = co_await std::move(finding);
+    const bool found = co_await found_without_call(client, reader, key, std::string(bytes, 'v'));
     EXPECT_TRUE(found) << bytes;
     // Each change is seen at once, also those of clients of Redis.
     for (int i = 0; i < 20; ++i) {
       const std::string text = std::to_string(i) + std::string(bytes, 'w');
-      auto changing = client.set(key, text);
-      const Result<std::uint64_t> version = co_await std::move(changing);
-      auto reading = client.get(key);
-      const Result<std::optional<Value>> value = co_await std::move(reading);
+      const Result<std::uint64_t> version = co_await client.set(key, text);
+      const Result<std::optional<Value>> value = co_await client.get(key);
       EXPECT_TRUE(value && *value && version && (*value)->bytes == text && (*value)->version == *version);
     }
-    auto removing = client.remove(key);
-    const auto done2 = co_await std::move(removing);
+    const auto done2 = co_await client.remove(key);
     EXPECT_TRUE(done2);
-    auto reading = client.get(key);
-    const Result<std::optional<Value>> value = co_await std::move(reading);
+    const Result<std::optional<Value>> value = co_await client.get(key);
     EXPECT_TRUE(value && !*value);
   }
   // An entry that expires is read by calls.
-  auto setting = client.set("expires", "v", std::chrono::seconds(1000));
-  const auto done3 = co_await std::move(setting);
+  const auto done3 = co_await client.set("expires", "v", std::chrono::seconds(1000));
   EXPECT_TRUE(done3);
   const std::uint64_t before = reader.counters().found;
-  auto reading = client.get("expires");
-  const Result<std::optional<Value>> value = co_await std::move(reading);
+  const Result<std::optional<Value>> value = co_await client.get("expires");
   EXPECT_TRUE(value && *value && (*value)->bytes == "v");
   EXPECT_EQ(reader.counters().found, before);
 }
@@ -295,8 +284,7 @@ TEST_F(DirectReadsOfDevice, AreExecutedByIt) {
     const auto listening = started.start();
     EXPECT_TRUE(listening);
     const Direct direct{ReadBy::automatic, "rdma"};
-    auto reading = read_directly(direct, options, "server:1");
-    co_await std::move(reading);
+    co_await read_directly(direct, options, "server:1");
   }(server_, client_options_));
 }
 
@@ -306,8 +294,7 @@ constexpr int reads_in_all = 20'000;
 // Reads of the bytes that a GET reads, as many at once.
 Task<void> keep_reading(RemoteMemory& remote, RemoteRegion region, MutableBytes into, int& left) {
   while (left-- > 0) {
-    auto reading = remote.read(region, 0, into);
-    const Result<void> read = co_await std::move(reading);
+    const Result<void> read = co_await remote.read(region, 0, into);
     EXPECT_TRUE(read);
     if (!read) co_return;
   }
@@ -316,8 +303,7 @@ Task<void> keep_reading(RemoteMemory& remote, RemoteRegion region, MutableBytes 
 Task<void> keep_getting(KvClient& client, int& left) {
   while (left-- > 0) {
     const std::string key = "key" + std::to_string(left % 100);
-    auto getting = client.get(key);
-    const Result<std::optional<Value>> value = co_await std::move(getting);
+    const Result<std::optional<Value>> value = co_await client.get(key);
     EXPECT_TRUE(value && *value && (*value)->bytes == std::string(64, 'v'));
     if (!value || !*value) co_return;
   }
@@ -336,8 +322,7 @@ TEST_F(DirectReadsOfDevice, HaveItsRate) {
     const auto listening = server.start();
     EXPECT_TRUE(listening);
     Client link(options);
-    auto connecting = link.connect("server:1");
-    const Result<void> connected = co_await std::move(connecting);
+    const Result<void> connected = co_await link.connect("server:1");
     EXPECT_TRUE(connected);
     if (!connected) co_return;
     constexpr std::size_t bytes = IndexGeometry::candidates * IndexGeometry::cell_bytes;
@@ -352,19 +337,16 @@ TEST_F(DirectReadsOfDevice, HaveItsRate) {
       for (std::size_t i = 0; i < at_once; ++i) {
         scope.spawn(keep_reading(remote, region.handle(), mine.memory().subspan(i * bytes, bytes), left));
       }
-      auto all = scope.join();
-      co_await std::move(all);
+      co_await scope.join();
       reads = per_second(begin);
     }
     OneSidedReader reader(link, {.calls_every = 0});
     KvClient client = KvClientAccess::with(link, reader);
     for (int i = 0; i < 100; ++i) {
       const std::string key = "key" + std::to_string(i);
-      auto setting = client.set(key, std::string(64, 'v'));
-      const auto set = co_await std::move(setting);
+      const auto set = co_await client.set(key, std::string(64, 'v'));
       EXPECT_TRUE(set);
-      auto finding = found_without_call(client, reader, key, std::string(64, 'v'));
-      const bool found = co_await std::move(finding);
+      const bool found = co_await found_without_call(client, reader, key, std::string(64, 'v'));
       EXPECT_TRUE(found);
     }
     const std::uint64_t before = reader.counters().found;
@@ -372,8 +354,7 @@ TEST_F(DirectReadsOfDevice, HaveItsRate) {
     int left = reads_in_all;
     const Time begin = Loop::current()->now();
     for (std::size_t i = 0; i < at_once; ++i) scope.spawn(keep_getting(client, left));
-    auto all = scope.join();
-    co_await std::move(all);
+    co_await scope.join();
     gets = per_second(begin);
     EXPECT_EQ(reader.counters().found - before, static_cast<std::uint64_t>(reads_in_all)) << "some were calls";
   }(server_, client_options_, reads_per_s, gets_per_s));
@@ -386,8 +367,7 @@ TEST_F(DirectReadsOfDevice, HaveItsRate) {
 // The index grows from 64 cells. Readers of the old one call, and find entries in the new one then.
 Task<void> grow(KvServer& server, Direct direct) {
   Client link(options_for(direct));
-  auto connecting = link.connect(server.address());
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(server.address());
   EXPECT_TRUE(connected);
   if (!connected) co_return;
   OneSidedReader reader(link, {.by = direct.by, .calls_every = 0});
@@ -396,14 +376,12 @@ Task<void> grow(KvServer& server, Direct direct) {
   for (const int keys : {20, 200, 2000}) {
     for (; written < keys; ++written) {
       const std::string name = "key" + std::to_string(written);
-      auto setting = client.set(name, name);
-      const auto done4 = co_await std::move(setting);
+      const auto done4 = co_await client.set(name, name);
       EXPECT_TRUE(done4);
     }
     for (int i = 0; i < keys; i += keys / 20) {
       const std::string name = "key" + std::to_string(i);
-      auto finding = found_without_call(client, reader, name, name);
-      const bool found = co_await std::move(finding);
+      const bool found = co_await found_without_call(client, reader, name, name);
       EXPECT_TRUE(found) << i;
     }
   }
@@ -459,16 +437,13 @@ TEST(DirectReads, ADirectoryThatIsNoSuchMemoryIsRefused) {
 // A reader that has mapped the memory stops to read it when the owner does not extend its lease any more.
 Task<void> outlive(std::string address, KvServer& server) {
   Client link(options_for({ReadBy::automatic, "shm"}));
-  auto connecting = link.connect(address);
-  const auto done5 = co_await std::move(connecting);
+  const auto done5 = co_await link.connect(address);
   EXPECT_TRUE(done5);
   OneSidedReader reader(link, {.calls_every = 0});
   KvClient client = KvClientAccess::with(link, reader);
-  auto setting = client.set("key", "value");
-  const auto done6 = co_await std::move(setting);
+  const auto done6 = co_await client.set("key", "value");
   EXPECT_TRUE(done6);
-  auto finding = found_without_call(client, reader, "key", "value");
-  const bool found = co_await std::move(finding);
+  const bool found = co_await found_without_call(client, reader, "key", "value");
   EXPECT_TRUE(found);
   EXPECT_TRUE(reader.mapped());
   server.server().stop(std::chrono::milliseconds(0));

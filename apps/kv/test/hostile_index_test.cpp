@@ -174,8 +174,7 @@ ClientOptions over_transport(const char* transport) {
 
 Task<void> read_lies(std::string address, ReadBy by, std::uint64_t& direct) {
   Client link(over_transport("shm"));
-  auto connecting = link.connect(std::move(address));
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(std::move(address));
   EXPECT_TRUE(connected);
   if (!connected) co_return;
   constexpr int rounds = 400;
@@ -183,8 +182,7 @@ Task<void> read_lies(std::string address, ReadBy by, std::uint64_t& direct) {
     OneSidedReader reader(link, {.by = by, .calls_every = 0});
     KvClient client = KvClientAccess::with(link, reader);
     for (int i = 0; i < 4; ++i) {
-      auto reading = client.get(std::string(LyingService::key));
-      const Result<std::optional<Value>> value = co_await std::move(reading);
+      const Result<std::optional<Value>> value = co_await client.get(std::string(LyingService::key));
       EXPECT_TRUE(value && *value);
       if (!value || !*value) co_return;
       if ((*value)->bytes != LyingService::called) {
@@ -218,8 +216,7 @@ Task<Result<void>> fail_read() { co_return fail(ErrorCode::unavailable, "the tes
 
 Task<void> fail_and_read(std::string address) {
   Client link(over_transport("stream"));
-  auto connecting = link.connect(std::move(address));
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(std::move(address));
   EXPECT_TRUE(connected);
   if (!connected) co_return;
   bool failing = true;
@@ -229,29 +226,24 @@ Task<void> fail_and_read(std::string address) {
   };
   OneSidedReader reader(link, {.by = ReadBy::memory, .calls_every = 0, .read_memory = read});
   KvClient client = KvClientAccess::with(link, reader);
-  auto setting = client.set("key", "value");
-  const Result<std::uint64_t> set = co_await std::move(setting);
+  const Result<std::uint64_t> set = co_await client.set("key", "value");
   EXPECT_TRUE(set);
   Loop& loop = *Loop::current();
   const Time end = loop.after(std::chrono::seconds(30));
   const auto get = [&]() -> Task<bool> {
-    auto reading = client.get("key");
-    const Result<std::optional<Value>> value = co_await std::move(reading);
-    auto pause = loop.sleep(std::chrono::milliseconds(1));
-    co_await pause;
+    const Result<std::optional<Value>> value = co_await client.get("key");
+    co_await loop.sleep(std::chrono::milliseconds(1));
     co_return value && *value && (*value)->bytes == "value";
   };
   // All parts of the local memory are lost, and once more after they were replaced.
   while (reader.counters().failed < OneSidedReader::reads_max + 1 && loop.now() < end) {
-    auto getting = get();
-    const bool right = co_await std::move(getting);
+    const bool right = co_await get();
     EXPECT_TRUE(right);
   }
   EXPECT_EQ(reader.counters().found, 0U);
   failing = false;
   while (reader.counters().found == 0 && loop.now() < end) {
-    auto getting = get();
-    const bool right = co_await std::move(getting);
+    const bool right = co_await get();
     EXPECT_TRUE(right);
   }
   EXPECT_GT(reader.counters().found, 0U) << "reads without calls ended for ever";
@@ -267,24 +259,21 @@ TEST(HostileIndex, ReadsGoOnAfterMoreFailuresThanThereIsMemoryFor) {
 Task<void> keep_reading(KvClient& client, std::uint64_t& reads) {
   for (int i = 0;; i = (i + 1) % 100) {
     const std::string key = "key" + std::to_string(i);
-    auto reading = client.get(key);
-    const Result<std::optional<Value>> value = co_await std::move(reading);
+    const Result<std::optional<Value>> value = co_await client.get(key);
     if (!value) co_return;
     if (*value) {
       EXPECT_EQ((*value)->bytes, key + std::string(static_cast<std::size_t>(i) * 11, 'v'));
     }
     ++reads;
     // A read of mapped memory does not suspend, so others get their turn here.
-    auto pause = Loop::current()->sleep(std::chrono::microseconds(1));
-    co_await pause;
+    co_await Loop::current()->sleep(std::chrono::microseconds(1));
   }
 }
 
 // Reads are given up at any time: while they call for the directory, read the index, or call.
 Task<void> give_up(KvServer& server, const char* transport, ReadBy by) {
   Client link(over_transport(transport));
-  auto connecting = link.connect(server.address());
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(server.address());
   EXPECT_TRUE(connected);
   if (!connected) co_return;
   Random random(3);
@@ -296,8 +285,7 @@ Task<void> give_up(KvServer& server, const char* transport, ReadBy by) {
     {
       Scope scope;
       for (int i = 0; i < 20; ++i) scope.spawn(keep_reading(client, reads));
-      auto pause = Loop::current()->sleep(std::chrono::microseconds(random.below(3'000)));
-      co_await pause;
+      co_await Loop::current()->sleep(std::chrono::microseconds(random.below(3'000)));
     }
     direct += client.direct_reads();
   }
@@ -321,8 +309,7 @@ TEST(HostileIndex, ReadsMayBeGivenUpAtAnyTime) {
 // The server ends while reads of every stage are in progress: each of them ends, with the value or with an error.
 Task<void> lose(std::string address, const char* transport, ReadBy by, KvServer& server) {
   Client link(over_transport(transport));
-  auto connecting = link.connect(std::move(address));
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(std::move(address));
   EXPECT_TRUE(connected);
   if (!connected) co_return;
   OneSidedReader reader(link, {.by = by, .calls_every = 5});
@@ -330,11 +317,9 @@ Task<void> lose(std::string address, const char* transport, ReadBy by, KvServer&
   std::uint64_t reads = 0;
   Scope scope;
   for (int i = 0; i < 50; ++i) scope.spawn(keep_reading(client, reads));
-  auto pause = Loop::current()->sleep(std::chrono::milliseconds(20));
-  co_await pause;
+  co_await Loop::current()->sleep(std::chrono::milliseconds(20));
   std::thread ending([&] { server.server().stop(std::chrono::milliseconds(0)); });
-  auto joining = scope.join();
-  co_await std::move(joining);
+  co_await scope.join();
   ending.join();
   EXPECT_GT(reads, 0U);
 }
@@ -356,8 +341,7 @@ TEST(HostileIndex, TheEndOfTheServerEndsEachRead) {
 Task<void> read_while(std::string address, const char* transport, ReadBy by, const std::atomic<bool>& written,
                       std::atomic<std::uint64_t>& direct) {
   Client link(over_transport(transport));
-  auto connecting = link.connect(std::move(address));
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(std::move(address));
   EXPECT_TRUE(connected);
   if (!connected) co_return;
   OneSidedReader reader(link, {.by = by, .calls_every = 0});
@@ -365,8 +349,7 @@ Task<void> read_while(std::string address, const char* transport, ReadBy by, con
   Random random(5);
   while (!written.load()) {
     const std::string key = "key" + std::to_string(random.below(3000));
-    auto reading = client.get(key);
-    const Result<std::optional<Value>> value = co_await std::move(reading);
+    const Result<std::optional<Value>> value = co_await client.get(key);
     EXPECT_TRUE(value);
     if (!value) co_return;
     // The value begins with its key, and all bytes behind that are equal.

@@ -109,8 +109,7 @@ Task<Result<void>> read_lines(World& world, RemoteRegion region, std::uint64_t o
     // Most pauses are at lines of one entry, so that a write often comes between.
     if (world.simulation.chance(0.15)) {
       const Duration pause = world.simulation.between(std::chrono::microseconds(1), std::chrono::microseconds(400));
-      auto sleeping = world.simulation.loop().sleep(pause);
-      co_await sleeping;
+      co_await world.simulation.loop().sleep(pause);
     }
     Bytes memory;
     if (world.store != nullptr && world.store->site(0).index_publication() != nullptr) {
@@ -151,17 +150,14 @@ struct Actor {
 
   Task<void> connect() {
     while (!client.connected()) {
-      auto connecting = client.connect("store:1");
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await client.connect("store:1");
       if (connected) co_return;
-      auto sleeping = world.simulation.loop().sleep(std::chrono::microseconds(200));
-      co_await sleeping;
+      co_await world.simulation.loop().sleep(std::chrono::microseconds(200));
     }
   }
 
   Task<void> operate() {
-    auto connecting = connect();
-    co_await std::move(connecting);
+    co_await connect();
     const bool number = world.simulation.chance(0.3);
     const std::string key = (number ? "n" : "t") + std::to_string(world.simulation.below(3));
     Operation operation{.begin = world.now()};
@@ -169,8 +165,7 @@ struct Actor {
     std::optional<Error> error;
     if (choice < 10) {
       operation.kind = Kind::get;
-      auto reading = store.get(key);
-      Result<std::optional<Value>> value = co_await std::move(reading);
+      Result<std::optional<Value>> value = co_await store.get(key);
       if (!value) co_return;  // It has no effect.
       operation.done = value->has_value();
       if (*value) {
@@ -180,25 +175,22 @@ struct Actor {
     } else if (choice < 15 || (choice < 17 && !number)) {
       operation.kind = Kind::set;
       operation.value = new_value(number);
-      auto writing = store.set(key, operation.value);
-      const Result<std::uint64_t> version = co_await std::move(writing);
+      const Result<std::uint64_t> version = co_await store.set(key, operation.value);
       version ? void(operation.version = versions[key] = *version) : void(error = version.error());
     } else if (choice < 17) {
       operation.kind = Kind::increment;
-      auto adding = store.increment(key, 1);
-      const Result<std::int64_t> sum = co_await std::move(adding);
+      const Result<std::int64_t> sum = co_await store.increment(key, 1);
       sum ? void(operation.number = *sum) : void(error = sum.error());
     } else if (choice < 18) {
       operation.kind = Kind::remove;
-      auto removing = store.remove(key);
-      const Result<bool> removed = co_await std::move(removing);
+      const Result<bool> removed = co_await store.remove(key);
       removed ? void(operation.done = *removed) : void(error = removed.error());
     } else {
       operation.kind = Kind::compare_and_set;
       operation.value = new_value(number);
       operation.expected = versions[key];
-      auto writing = store.compare_and_set(key, operation.expected, operation.value);
-      const Result<std::optional<std::uint64_t>> version = co_await std::move(writing);
+      const Result<std::optional<std::uint64_t>> version =
+          co_await store.compare_and_set(key, operation.expected, operation.value);
       if (!version) {
         error = version.error();
       } else {
@@ -213,12 +205,10 @@ struct Actor {
 
   Task<void> run(int operations) {
     for (int i = 0; i < operations; ++i) {
-      auto operating = operate();
-      co_await std::move(operating);
+      co_await operate();
       if (world.simulation.chance(0.3)) {
         const Duration pause = world.simulation.between(std::chrono::microseconds(1), std::chrono::microseconds(500));
-        auto sleeping = world.simulation.loop().sleep(pause);
-        co_await sleeping;
+        co_await world.simulation.loop().sleep(pause);
       }
     }
     world.found += reader.counters().found;
@@ -229,19 +219,16 @@ struct Actor {
 // Lets the index grow: other keys come and go.
 Task<void> fill(World& world, Actor& actor, int keys) {
   for (int i = 0; i < keys; ++i) {
-    auto connecting = actor.connect();
-    co_await std::move(connecting);
+    co_await actor.connect();
     const std::string key = "filler" + std::to_string(i);
-    auto writing = actor.store.set(key, std::string(world.simulation.below(300), 'f'));
-    const auto written = co_await std::move(writing);
+    const auto written = co_await actor.store.set(key, std::string(world.simulation.below(300), 'f'));
     static_cast<void>(written);
   }
 }
 
 Task<void> maintain(World& world, const bool& ended) {
   while (!ended) {
-    auto sleeping = world.simulation.loop().sleep(std::chrono::milliseconds(1));
-    co_await sleeping;
+    co_await world.simulation.loop().sleep(std::chrono::milliseconds(1));
     if (world.store == nullptr) continue;
     IndexPublication* const publication = world.store->site(0).index_publication();
     if (publication != nullptr) publication->maintain(world.store->clock());
@@ -274,8 +261,7 @@ Task<void> run_history(testing::Simulation& simulation, bool verify_crc, Totals&
   if (simulation.chance(0.6)) scope.spawn(fill(world, filler, 40));
   if (simulation.chance(0.3)) {
     const Duration until = simulation.between(std::chrono::milliseconds(1), std::chrono::milliseconds(10));
-    auto sleeping = simulation.loop().sleep(until);
-    co_await sleeping;
+    co_await simulation.loop().sleep(until);
     server.crash();
     ++totals.crashes;
     // Nothing survives.
@@ -286,15 +272,12 @@ Task<void> run_history(testing::Simulation& simulation, bool verify_crc, Totals&
       }
     }
     // Versions begin with the milliseconds of the clock.
-    auto waiting = simulation.loop().sleep(std::chrono::milliseconds(2));
-    co_await waiting;
+    co_await simulation.loop().sleep(std::chrono::milliseconds(2));
     server.restart();
   }
-  auto joining = scope.join();
-  co_await std::move(joining);
+  co_await scope.join();
   ended = true;
-  auto joining_background = background.join();
-  co_await std::move(joining_background);
+  co_await background.join();
   for (const auto& [key, history] : world.histories) {
     totals.longest = std::max(totals.longest, history.size());
     simulation.expect(history.size() <= LinearizabilityCheck::operations_max,

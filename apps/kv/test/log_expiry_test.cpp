@@ -58,8 +58,7 @@ class LoggedStore {
 
   Task<void> end() {
     stop_.request_stop();
-    auto joining = background_.join();
-    co_await std::move(joining);
+    co_await background_.join();
     store_->close_log();
     store_.reset();
   }
@@ -106,8 +105,7 @@ class LoggedStore {
   Task<void> durable(Loop& loop) {
     for (unsigned i = 0; i < store_->shards(); ++i) {
       while (store_->site(i).unsynced()) {
-        auto sleeping = loop.sleep(std::chrono::microseconds(10));
-        co_await sleeping;
+        co_await loop.sleep(std::chrono::microseconds(10));
         std::this_thread::sleep_for(std::chrono::microseconds(20));  // The writer is a thread.
       }
     }
@@ -146,20 +144,16 @@ class History {
     open();
     const int steps = 150;
     for (int i = 0; i < steps; ++i) {
-      auto moving = move_clock();
-      co_await std::move(moving);
+      co_await move_clock();
       command();
       check("after the command " + last_, clock_);
       if (simulation_.chance(0.06)) {
-        auto restarting = restart();
-        co_await std::move(restarting);
+        co_await restart();
       }
     }
-    auto ending = restart();
-    co_await std::move(ending);
+    co_await restart();
     totals_.rewrites += store_->rewrites();
-    auto closing = store_->end();
-    co_await std::move(closing);
+    co_await store_->end();
   }
 
  private:
@@ -182,11 +176,9 @@ class History {
     const bool background = simulation_.chance(0.3);
     if (background) {
       // The store knows the length of its files then.
-      auto waiting = store_->durable(simulation_.loop());
-      co_await std::move(waiting);
+      co_await store_->durable(simulation_.loop());
     }
-    auto sleeping = simulation_.loop().sleep(background ? std::chrono::milliseconds(21) : std::chrono::microseconds(1));
-    co_await sleeping;
+    co_await simulation_.loop().sleep(background ? std::chrono::milliseconds(21) : std::chrono::microseconds(1));
   }
 
   Task<void> restart() {
@@ -194,13 +186,11 @@ class History {
     const bool killed = simulation_.chance(0.5);
     if (killed) {
       ++totals_.kills;
-      auto waiting = store_->durable(simulation_.loop());
-      co_await std::move(waiting);
+      co_await store_->durable(simulation_.loop());
       copy_folder(folder_.path() / std::to_string(generation_), folder_.path() / std::to_string(generation_ + 1));
       ++generation_;
     }
-    auto ending = store_->end();
-    co_await std::move(ending);
+    co_await store_->end();
     clock_ += static_cast<std::int64_t>(simulation_.below(300));
     open();
     ++totals_.restarts;
@@ -370,8 +360,7 @@ class History {
 
 Task<void> run_expiry_history(testing::Simulation& simulation, ExpiryTotals& totals) {
   History history(simulation, totals);
-  auto running = history.run();
-  co_await std::move(running);
+  co_await history.run();
 }
 
 TEST(LogExpiry, HistoriesOfCommandsClocksAndRestarts) {

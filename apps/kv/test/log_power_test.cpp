@@ -300,8 +300,7 @@ TEST(Log, NothingWaitsForClientsThatHaveGone) {
 Task<void> set_until(Client& link, std::string key, std::stop_token token) {
   const CallOptions options{.timeout = forever, .token = token};
   const std::string value = "value";
-  auto call = link.call<&Service::set>(options, key, value, std::int64_t{0});
-  const Result<std::uint64_t> set = co_await std::move(call);
+  const Result<std::uint64_t> set = co_await link.call<&Service::set>(options, key, value, std::int64_t{0});
   EXPECT_FALSE(set);
 }
 
@@ -317,13 +316,11 @@ TEST(Log, NothingWaitsForCallersThatHaveGone) {
     std::thread callers([address = server.address(), token = stop.get_token()] {
       sync_wait([](std::string to, std::stop_token stopping) -> Task<void> {
         Client link;
-        auto connecting = link.connect(to);
-        const Result<void> connected = co_await std::move(connecting);
+        const Result<void> connected = co_await link.connect(to);
         EXPECT_TRUE(connected);
         Scope scope;
         for (int i = 0; i < 20; ++i) scope.spawn(set_until(link, "key" + std::to_string(i), stopping));
-        auto joining = scope.join();
-        co_await std::move(joining);
+        co_await scope.join();
       }(address, token));
     });
     RespPeer watcher(server.address());

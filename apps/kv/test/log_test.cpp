@@ -274,15 +274,13 @@ TEST(Log, WritesFailWhenTheFileCannotGrow) {
     EXPECT_EQ(peer.call({"PING"}), "+PONG\r\n");
     sync_wait([](std::string address, std::size_t of) -> Task<void> {
       Client link;
-      auto connecting = link.connect(address);
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await link.connect(address);
       EXPECT_TRUE(connected);
       KvClient client(link, ReadPolicy::calls);
       std::size_t failed = 0;
       for (int i = 0; i < 50; ++i) {
         const std::string key = "key" + std::to_string(i);
-        auto setting = client.set(key, "1");
-        const auto set = co_await std::move(setting);
+        const auto set = co_await client.set(key, "1");
         if (!set) {
           EXPECT_THAT(set.error().text, HasSubstr("its log cannot be written"));
         }

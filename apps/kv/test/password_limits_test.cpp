@@ -45,14 +45,12 @@ ClientOptions client_with(const char* password) {
 // Calls until `calls` have been refused, and returns how many were refused while the connection was there.
 Task<unsigned> refused_calls(std::string address, const char* password, std::string value, unsigned calls) {
   Client link(client_with(password));
-  auto connecting = link.connect(address);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(address);
   EXPECT_TRUE(connected);
   KvClient client(link, ReadPolicy::calls);
   unsigned refused = 0;
   for (unsigned i = 0; i < calls && link.connected(); ++i) {
-    auto setting = client.set("a", value);
-    const auto done = co_await std::move(setting);
+    const auto done = co_await client.set("a", value);
     EXPECT_FALSE(done);
     if (!done && done.error().code == ErrorCode::unauthenticated && link.connected()) ++refused;
   }
@@ -79,8 +77,7 @@ TEST(PasswordLimits, AllConnectionsAreCounted) {
     std::vector<std::unique_ptr<Client>> links;
     for (std::size_t i = 0; i < connections; ++i) {
       links.push_back(std::make_unique<Client>(client_with("wrong")));
-      auto connecting = links.back()->connect(address);
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await links.back()->connect(address);
       if (!connected) {
         ADD_FAILURE() << connected.error().text;
         co_return;
@@ -89,8 +86,7 @@ TEST(PasswordLimits, AllConnectionsAreCounted) {
     for (unsigned round = 1; round <= PasswordGate::wrong_max; ++round) {
       for (const auto& link : links) {
         KvClient client(*link, ReadPolicy::calls);
-        auto getting = client.get("a");
-        const auto value = co_await std::move(getting);
+        const auto value = co_await client.get("a");
         EXPECT_FALSE(value);
       }
     }
@@ -116,12 +112,10 @@ TEST(PasswordLimits, TheSecondLargeRequestEndsTheConnection) {
 std::string native_outcome(const std::string& address, const char* password) {
   return sync_wait([](std::string to, const char* with) -> Task<std::string> {
     Client link(client_with(with));
-    auto connecting = link.connect(to);
-    const Result<void> connected = co_await std::move(connecting);
+    const Result<void> connected = co_await link.connect(to);
     if (!connected) co_return connected.error().text;
     KvClient client(link, ReadPolicy::calls);
-    auto getting = client.get("a");
-    const auto value = co_await std::move(getting);
+    const auto value = co_await client.get("a");
     co_return value ? "ok" : std::string(to_string(value.error().code));
   }(address, password));
 }

@@ -276,44 +276,33 @@ Task<std::string> use_all(std::string address, std::vector<std::string> password
   options.transports.required = transport;
   for (std::string& password : passwords) options.interceptors.push_back(send_password(password));
   Client link(options);
-  auto connecting = link.connect(address);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(address);
   EXPECT_TRUE(connected);
   if (!connected) co_return "no connection";
   KvClient client(link);
   const auto note = [&outcomes](const std::string& outcome) {
     if (!outcomes.ends_with(outcome + " ")) outcomes += outcome + " ";
   };
-  auto setting = client.set("a", "1");
-  const auto done1 = co_await std::move(setting);
+  const auto done1 = co_await client.set("a", "1");
   note(outcome_of(done1));
-  auto getting = client.get("a");
-  const auto done2 = co_await std::move(getting);
+  const auto done2 = co_await client.get("a");
   note(outcome_of(done2));
-  auto many = client.get_many(std::vector<std::string>(1, "a"));
-  const auto done3 = co_await std::move(many);
+  const auto done3 = co_await client.get_many(std::vector<std::string>(1, "a"));
   note(outcome_of(done3));
-  auto comparing = client.compare_and_set("b", 0, "1");
-  const auto done4 = co_await std::move(comparing);
+  const auto done4 = co_await client.compare_and_set("b", 0, "1");
   note(outcome_of(done4));
-  auto adding = client.increment("c", 1);
-  const auto done5 = co_await std::move(adding);
+  const auto done5 = co_await client.increment("c", 1);
   note(outcome_of(done5));
-  auto removing = client.remove("a");
-  const auto done6 = co_await std::move(removing);
+  const auto done6 = co_await client.remove("a");
   note(outcome_of(done6));
-  auto finding = link.call<&Service::directory>();
-  const auto done7 = co_await std::move(finding);
+  const auto done7 = co_await link.call<&Service::directory>();
   note(outcome_of(done7));
-  auto reading = link.call<&Service::read>(std::string_view("a"));
-  const auto done8 = co_await std::move(reading);
+  const auto done8 = co_await link.call<&Service::read>(std::string_view("a"));
   note(outcome_of(done8));
-  auto plain = link.call<&Service::get>(std::string_view("a"));
-  const auto done9 = co_await std::move(plain);
+  const auto done9 = co_await link.call<&Service::get>(std::string_view("a"));
   note(outcome_of(done9));
   // The server answers these by itself.
-  auto listing = link.call<&schema::list>(std::string_view());
-  const auto done10 = co_await std::move(listing);
+  const auto done10 = co_await link.call<&schema::list>(std::string_view());
   note(outcome_of(done10));
   co_return outcomes;
 }
@@ -350,18 +339,15 @@ TEST(Password, TenWrongOnesEndTheConnectionOfAClientOfHawser) {
     options.transports.required = "stream";
     options.interceptors.push_back(send_password("wrong"));
     Client link(options);
-    auto connecting = link.connect(address);
-    const Result<void> connected = co_await std::move(connecting);
+    const Result<void> connected = co_await link.connect(address);
     EXPECT_TRUE(connected);
     KvClient client(link, ReadPolicy::calls);
     for (unsigned i = 1; i < PasswordGate::wrong_max; ++i) {
-      auto getting = client.get("a");
-      const auto value = co_await std::move(getting);
+      const auto value = co_await client.get("a");
       EXPECT_TRUE(!value && value.error().code == ErrorCode::unauthenticated);
     }
     EXPECT_TRUE(link.connected());
-    auto getting = client.get("a");
-    const auto value = co_await std::move(getting);
+    const auto value = co_await client.get("a");
     EXPECT_FALSE(value);
     EXPECT_FALSE(link.connected());
     EXPECT_EQ(gate.wrong(), PasswordGate::wrong_max);

@@ -58,8 +58,7 @@ Task<void> read_of_a_stopped_server(ServeProcess& server) {
   options.call_timeout = patience;
   options.connect_timeout = patience;
   Client link(options);
-  auto connecting = link.connect(server.address);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(server.address);
   EXPECT_TRUE(connected) << (connected ? "" : connected.error().text);
   if (!connected) co_return;
   OneSidedReader reader(link, {.calls_every = 0});
@@ -67,13 +66,11 @@ Task<void> read_of_a_stopped_server(ServeProcess& server) {
   Loop& loop = *Loop::current();
   for (std::size_t i = 0; i < stopped_keys; ++i) {
     const std::string key = "key" + std::to_string(i);
-    auto setting = client.set(key, value_of(i));
-    const auto set = co_await std::move(setting);
+    const auto set = co_await client.set(key, value_of(i));
     EXPECT_TRUE(set);
     const Time end = loop.after(patience);
     for (std::uint64_t before = reader.counters().found; reader.counters().found == before && loop.now() < end;) {
-      auto reading = client.get(key);
-      const Result<std::optional<Value>> value = co_await std::move(reading);
+      const Result<std::optional<Value>> value = co_await client.get(key);
       EXPECT_TRUE(value && *value && (*value)->bytes == value_of(i));
     }
   }
@@ -85,8 +82,7 @@ Task<void> read_of_a_stopped_server(ServeProcess& server) {
   bool right = true;
   for (int round = 0; round < stopped_rounds && right; ++round) {
     for (std::size_t i = 0; i < stopped_keys && right; ++i) {
-      auto reading = client.get("key" + std::to_string(i));
-      const Result<std::optional<Value>> value = co_await std::move(reading);
+      const Result<std::optional<Value>> value = co_await client.get("key" + std::to_string(i));
       right = value && *value && (*value)->bytes == value_of(i);
       EXPECT_TRUE(right) << (value ? "another value" : value.error().text);
     }
@@ -98,11 +94,9 @@ Task<void> read_of_a_stopped_server(ServeProcess& server) {
   EXPECT_EQ(reader.counters().found - found, stopped_rounds * stopped_keys);
   EXPECT_EQ(reader.counters().failed, 0U);
   // The server continues as if nothing had been.
-  auto setting = client.set("key0", "new");
-  const auto set = co_await std::move(setting);
+  const auto set = co_await client.set("key0", "new");
   EXPECT_TRUE(set);
-  auto reading = client.get("key0");
-  const Result<std::optional<Value>> value = co_await std::move(reading);
+  const Result<std::optional<Value>> value = co_await client.get("key0");
   EXPECT_TRUE(value && *value && (*value)->bytes == "new");
   EXPECT_TRUE(link.connected());
 }

@@ -19,59 +19,45 @@ Task<void> use_all_operations(KvClient client) {
   const std::string longest(9000, 'k');
   for (int i = 0; i < 20; ++i) {
     const std::string key = "key" + std::to_string(i) + std::string(1, '\0');
-    auto call1 = client.get(key);
-    auto missing = co_await std::move(call1);
+    auto missing = co_await client.get(key);
     EXPECT_TRUE(missing && !*missing);
-    auto call2 = client.set(key, "one");
-    auto version = co_await std::move(call2);
+    auto version = co_await client.set(key, "one");
     EXPECT_TRUE(version);
     if (!version) co_return;
-    auto call3 = client.get(key);
-    auto value = co_await std::move(call3);
+    auto value = co_await client.get(key);
     EXPECT_TRUE(value && *value && (*value)->bytes == "one" && (*value)->version == *version);
-    auto call4 = client.compare_and_set(key, *version + 1, "two");
-    auto refused = co_await std::move(call4);
+    auto refused = co_await client.compare_and_set(key, *version + 1, "two");
     EXPECT_TRUE(refused && !*refused);
-    auto call5 = client.compare_and_set(key, *version, "7");
-    auto changed = co_await std::move(call5);
+    auto changed = co_await client.compare_and_set(key, *version, "7");
     EXPECT_TRUE(changed && *changed && **changed > *version);
-    auto call6 = client.increment(key, -9);
-    auto sum = co_await std::move(call6);
+    auto sum = co_await client.increment(key, -9);
     EXPECT_TRUE(sum && *sum == -2);
   }
   std::vector<std::string> keys{"nosuch"};
   for (int i = 0; i < 20; ++i) keys.push_back("key" + std::to_string(i) + std::string(1, '\0'));
-  auto call7 = client.get_many(keys);
-  auto many = co_await std::move(call7);
+  auto many = co_await client.get_many(keys);
   EXPECT_TRUE(many && many->size() == 21 && !many->front());
   for (std::size_t i = 1; many && i < many->size(); ++i) EXPECT_EQ((*many)[i]->bytes, "-2");
   const std::string first = keys[1];
-  auto call8 = client.remove(first);
-  auto removed = co_await std::move(call8);
+  auto removed = co_await client.remove(first);
   EXPECT_TRUE(removed && *removed);
-  auto call9 = client.remove(first);
-  removed = co_await std::move(call9);
+  removed = co_await client.remove(first);
   EXPECT_TRUE(removed && !*removed);
-  auto call10 = client.compare_and_set(first, 0, "text");
-  auto created = co_await std::move(call10);
+  auto created = co_await client.compare_and_set(first, 0, "text");
   EXPECT_TRUE(created && *created);
-  auto call11 = client.increment(first, 1);
-  auto no_number = co_await std::move(call11);
+  auto no_number = co_await client.increment(first, 1);
   EXPECT_TRUE(!no_number && no_number.error().code == ErrorCode::invalid_argument);
-  auto call12 = client.get(longest);
-  auto long_key = co_await std::move(call12);
+  auto long_key = co_await client.get(longest);
   EXPECT_TRUE(!long_key && long_key.error().code == ErrorCode::invalid_argument);
-  auto call13 = client.set(first, "text", Duration::zero());
-  auto no_lifetime = co_await std::move(call13);
+  auto no_lifetime = co_await client.set(first, "text", Duration::zero());
   EXPECT_TRUE(!no_lifetime && no_lifetime.error().code == ErrorCode::invalid_argument);
-  auto call14 = client.set(first, "text", std::chrono::nanoseconds(1));  // A millisecond.
-  auto expiring = co_await std::move(call14);
+  // A millisecond.
+  auto expiring = co_await client.set(first, "text", std::chrono::nanoseconds(1));
   EXPECT_TRUE(expiring);
   const Time end = Loop::current()->after(std::chrono::seconds(30));
   bool there = true;
   while (there && Loop::current()->now() < end) {
-    auto reading = client.get(first);
-    const auto value = co_await std::move(reading);
+    const auto value = co_await client.get(first);
     there = value && *value;
   }
   EXPECT_FALSE(there);
@@ -79,44 +65,37 @@ Task<void> use_all_operations(KvClient client) {
 
 Task<void> use_a_client(std::string address) {
   hawser::Client link;
-  auto connecting = link.connect(address);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(address);
   EXPECT_TRUE(connected);
   for (const ReadPolicy reads : {ReadPolicy::calls, ReadPolicy::direct}) {
     KvClient client(link, reads);
     for (int i = 0; i < 20; ++i) {
-      auto removing = client.remove("key" + std::to_string(i) + std::string(1, '\0'));
-      static_cast<void>(co_await std::move(removing));
+      static_cast<void>(co_await client.remove("key" + std::to_string(i) + std::string(1, '\0')));
     }
-    auto using_all = use_all_operations(std::move(client));
-    co_await std::move(using_all);
+    co_await use_all_operations(std::move(client));
   }
 }
 
 Task<void> use_a_pool(std::string address) {
   const std::shared_ptr<ClientPool> pool = ClientPool::create(std::move(address));
-  auto using_all = use_all_operations(KvClient(*pool));
-  co_await std::move(using_all);
+  co_await use_all_operations(KvClient(*pool));
 }
 
 Task<void> get_one_value_often(std::string address) {
   hawser::Client link;
-  auto connecting = link.connect(address);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(address);
   EXPECT_TRUE(connected);
   KvClient client(link, ReadPolicy::calls);
   const std::string value(1 << 20, 'v');
   for (int i = 0; i < 2; ++i) {
     const std::string key = "key" + std::to_string(i);
-    auto setting = client.set(key, value);
-    const auto version = co_await std::move(setting);
+    const auto version = co_await client.set(key, value);
     EXPECT_TRUE(version);
   }
   // 258 MiB, half of them from each key.
   std::vector<std::string> keys;
   for (int i = 0; i < 258; ++i) keys.push_back("key" + std::to_string(i % 2));
-  auto reading = client.get_many(keys);
-  const auto values = co_await std::move(reading);
+  const auto values = co_await client.get_many(keys);
   EXPECT_FALSE(values);
   if (values) co_return;
   EXPECT_EQ(values.error().code, ErrorCode::limit_exceeded);

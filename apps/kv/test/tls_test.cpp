@@ -158,23 +158,19 @@ TEST_F(KvTls, WrongOptionsAreErrors) {
 Task<std::pair<std::uint64_t, std::string>> read_over(std::string address, ClientOptions options,
                                                       std::string_view transport) {
   Client link(options);
-  auto connecting = link.connect(address);
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await link.connect(address);
   EXPECT_TRUE(connected) << (connected ? "" : connected.error().text);
   std::pair<std::uint64_t, std::string> result;
   if (!connected) co_return result;
   EXPECT_EQ(link.transport(), transport);
   KvClient client(link);
-  auto setting = client.set("key", "value");
-  const auto set = co_await std::move(setting);
+  const auto set = co_await client.set("key", "value");
   EXPECT_TRUE(set);
   constexpr int reads_max = 300;
   for (int i = 0; i < reads_max; ++i) {
-    auto reading = client.get("key");
-    const Result<std::optional<Value>> value = co_await std::move(reading);
+    const Result<std::optional<Value>> value = co_await client.get("key");
     EXPECT_TRUE(value && *value && (*value)->bytes == "value");
-    auto sleeping = Loop::current()->sleep(std::chrono::milliseconds(client.direct_reads() == 0 ? 1 : 0));
-    co_await sleeping;
+    co_await Loop::current()->sleep(std::chrono::milliseconds(client.direct_reads() == 0 ? 1 : 0));
   }
   result = {client.direct_reads(), std::string(client.calls_reason())};
   co_return result;
@@ -228,12 +224,10 @@ TEST_F(KvTls, ACertificateIsNoPassword) {
     client_options.security = TlsClient(trusted);
     sync_wait([](std::string address, ClientOptions with) -> Task<void> {
       Client link(with);
-      auto connecting = link.connect(address);
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await link.connect(address);
       EXPECT_TRUE(connected) << (connected ? "" : connected.error().text);
       KvClient kv_client(link);
-      auto reading = kv_client.get("key");
-      const auto value = co_await std::move(reading);
+      const auto value = co_await kv_client.get("key");
       EXPECT_TRUE(!value && value.error().code == ErrorCode::unauthenticated);
       EXPECT_NE(kv_client.calls_reason().find("password"), std::string_view::npos) << kv_client.calls_reason();
     }(store.address(), client_options));

@@ -83,8 +83,7 @@ class ResultTask : public ThreadTask {
   Task<void> begin(ClientPool& pool) override {
     try {
       const Using calling{this};
-      auto sending = pool.send_request(calling);
-      result_.emplace(co_await std::move(sending));
+      result_.emplace(co_await pool.send_request(calling));
     } catch (...) {
       exception_ = std::current_exception();
     }

@@ -153,15 +153,13 @@ class FunctionHandler final : public Handler {
     const std::uint32_t id = request.call;
     try {
       ActiveCall call(request, ActiveCall::Keep::in_place);
-      auto self = call.self();
-      co_await self;
+      co_await call.self();
       with_value(returned, [&](const auto&... value) {
         send_reply(sink, id, codec::encoded_size(value...), parts.extras(), &call.loan(), value...);
       });
       [[maybe_unused]] const Memory kept_memory = std::move(memory);
       [[maybe_unused]] const Args kept = std::move(args);
-      auto released = call.released();
-      co_await released;
+      co_await call.released();
     } catch (...) {
       reply_thrown(sink, id, Facts::name, "sending the reply");
     }
@@ -174,8 +172,7 @@ class FunctionHandler final : public Handler {
     const std::uint32_t id = request.call;
     try {
       ActiveCall call(request, ActiveCall::Keep::copy_small);
-      auto self = call.self();
-      co_await self;
+      co_await call.self();
       if (!call.admitted()) co_return;
       Memory memory(call.request());
       Args args{};
@@ -197,8 +194,7 @@ class FunctionHandler final : public Handler {
       }
       if constexpr (Facts::streams) call.stream().end();
       finish(call, context, returned, error);
-      auto released = call.released();
-      co_await released;
+      co_await call.released();
     } catch (...) {
       reply_thrown(sink, id, Facts::name, "answering the call");
     }
@@ -249,8 +245,7 @@ class FunctionHandler final : public Handler {
     const std::uint32_t id = request.call;
     try {
       ActiveCall call(request, ActiveCall::Keep::copy_small);
-      auto self = call.self();
-      co_await self;
+      co_await call.self();
       if (!call.admitted()) co_return;
       Memory memory(call.request());
       Args args{};
@@ -268,8 +263,8 @@ class FunctionHandler final : public Handler {
             return invoke(object, args, context);
           }
         };
-        auto task = LoopAccess::offload_for(call.sink().loop(), &call.sink().origin(), call.token(), std::move(work));
-        Result<std::remove_cvref_t<Kept>> outcome = co_await std::move(task);
+        Result<std::remove_cvref_t<Kept>> outcome =
+            co_await LoopAccess::offload_for(call.sink().loop(), &call.sink().origin(), call.token(), std::move(work));
         if (outcome) {
           returned.emplace(std::move(*outcome));
         } else {
@@ -280,8 +275,7 @@ class FunctionHandler final : public Handler {
       }
       pinned.reset();
       finish(call, context, returned, error);
-      auto released = call.released();
-      co_await released;
+      co_await call.released();
     } catch (...) {
       reply_thrown(sink, id, Facts::name, "answering the call");
     }

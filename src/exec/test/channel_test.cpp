@@ -41,8 +41,7 @@ TEST_F(ChannelTest, KeepsOrderAndBoundsWhatWaits) {
     std::size_t most = 0;
     scope.spawn([](Channel<std::unique_ptr<int>>& to, std::size_t& max) -> Task<void> {
       for (int i = 0; i < 100; ++i) {
-        auto sending = to.send(std::make_unique<int>(i));
-        const Result<void> sent = co_await std::move(sending);
+        const Result<void> sent = co_await to.send(std::make_unique<int>(i));
         EXPECT_TRUE(sent);
         max = std::max(max, to.size());
       }
@@ -50,8 +49,7 @@ TEST_F(ChannelTest, KeepsOrderAndBoundsWhatWaits) {
     }(channel, most));
     int expected = 0;
     for (;;) {
-      auto receiving = channel.receive();
-      Result<std::unique_ptr<int>> item = co_await std::move(receiving);
+      Result<std::unique_ptr<int>> item = co_await channel.receive();
       if (!item) {
         EXPECT_EQ(item.error().code, ErrorCode::unavailable);
         break;
@@ -70,19 +68,15 @@ TEST_F(ChannelTest, CloseRefusesSendersAndKeepsItems) {
     EXPECT_FALSE(channel.try_send(8)) << "there is room for one";
     Scope scope;
     std::optional<Result<void>> sent;
-    scope.spawn([](Channel<int>& to, std::optional<Result<void>>& out) -> Task<void> {
-      auto sending = to.send(8);
-      out = co_await std::move(sending);
-    }(channel, sent));
+    scope.spawn([](Channel<int>& to, std::optional<Result<void>>& out) -> Task<void> { out = co_await to.send(8); }(
+                                                                           channel, sent));
     channel.close();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(sent.value().error().code, ErrorCode::unavailable);
     EXPECT_FALSE(channel.try_send(9));
     EXPECT_EQ(channel.try_receive(), 7);
     EXPECT_EQ(channel.try_receive(), std::nullopt);
-    auto receiving = channel.receive();
-    const Result<int> none = co_await std::move(receiving);
+    const Result<int> none = co_await channel.receive();
     EXPECT_EQ(none.error().code, ErrorCode::unavailable);
   });
 }
@@ -93,17 +87,14 @@ TEST_F(ChannelTest, AReceiverAfterCloseDoesNotWaitForAnItemOfAnother) {
     Channel<int> channel(1);
     Scope scope;
     scope.spawn([](Channel<int>& from) -> Task<void> {
-      auto receiving = from.receive();
-      const Result<int> item = co_await std::move(receiving);
+      const Result<int> item = co_await from.receive();
       EXPECT_EQ(item.value(), 7);
     }(channel));
     EXPECT_TRUE(channel.try_send(7));
     channel.close();
-    auto receiving = channel.receive();
-    const Result<int> none = co_await std::move(receiving);
+    const Result<int> none = co_await channel.receive();
     EXPECT_EQ(none.error().code, ErrorCode::unavailable);
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
   });
 }
 
@@ -112,12 +103,10 @@ TEST_F(ChannelTest, ReceiveEndsByStop) {
     Channel<int> channel(1);
     std::stop_source stop;
     stop.request_stop();
-    auto receiving = channel.receive(stop.get_token());
-    const Result<int> none = co_await std::move(receiving);
+    const Result<int> none = co_await channel.receive(stop.get_token());
     EXPECT_EQ(none.error().code, ErrorCode::cancelled);
     EXPECT_TRUE(channel.try_send(1));
-    auto again = channel.receive(stop.get_token());
-    const Result<int> one = co_await std::move(again);
+    const Result<int> one = co_await channel.receive(stop.get_token());
     EXPECT_EQ(one.value(), 1) << "an item that is there is received";
   });
 }
@@ -181,8 +170,7 @@ TEST_F(ChannelTest, CloseRefusesASenderThatHadRoomAlready) {
     int refused = 0;
     for (int i = 0; i < 3; ++i) {
       scope.spawn([](Channel<int>& to, int& count) -> Task<void> {
-        auto sending = to.send(2);
-        const Result<void> sent = co_await std::move(sending);
+        const Result<void> sent = co_await to.send(2);
         if (!sent && sent.error().code == ErrorCode::unavailable) ++count;
       }(channel, refused));
     }
@@ -198,24 +186,20 @@ TEST_F(WithTimeoutTest, GivesTheResultOrTheDeadline) {
   run([&]() -> Task<void> {
     const auto wait = [this](Duration how_long) {
       return [this, how_long](std::stop_token token) -> Task<Result<int>> {
-        auto sleeping = loop.sleep(how_long, std::move(token));
-        const Result<void> slept = co_await std::move(sleeping);
+        const Result<void> slept = co_await loop.sleep(how_long, std::move(token));
         if (!slept) co_return std::unexpected(slept.error());
         co_return 5;
       };
     };
     const Time start = loop.now();
-    auto quick = with_timeout(milliseconds(10), wait(milliseconds(3)));
-    const Result<int> five = co_await std::move(quick);
+    const Result<int> five = co_await with_timeout(milliseconds(10), wait(milliseconds(3)));
     EXPECT_EQ(five.value(), 5);
-    auto slow = with_timeout(milliseconds(10), wait(milliseconds(30)));
-    const Result<int> late = co_await std::move(slow);
+    const Result<int> late = co_await with_timeout(milliseconds(10), wait(milliseconds(30)));
     EXPECT_EQ(late.error().code, ErrorCode::deadline_exceeded);
     EXPECT_LT(loop.now() - start, milliseconds(14)) << "the work was stopped at its deadline";
     std::stop_source stop;
     stop.request_stop();
-    auto stopped = with_timeout(milliseconds(10), wait(milliseconds(3)), stop.get_token());
-    const Result<int> cancelled = co_await std::move(stopped);
+    const Result<int> cancelled = co_await with_timeout(milliseconds(10), wait(milliseconds(3)), stop.get_token());
     EXPECT_EQ(cancelled.error().code, ErrorCode::cancelled);
   });
 }
@@ -227,21 +211,18 @@ TEST_F(WithTimeoutTest, WorkThatIgnoresTheStopIsAwaited) {
       co_await loop.sleep(milliseconds(30));
       co_return 5;
     };
-    auto late = with_timeout(milliseconds(10), deaf);
-    const Result<int> outcome = co_await std::move(late);
+    const Result<int> outcome = co_await with_timeout(milliseconds(10), deaf);
     EXPECT_EQ(outcome.error().code, ErrorCode::deadline_exceeded);
     EXPECT_GE(loop.now() - start, milliseconds(30));
     const auto throwing = [this](std::stop_token) -> Task<Result<int>> {
       co_await loop.sleep(milliseconds(10));
       throw std::runtime_error("thrown by the work");
     };
-    auto too_late = with_timeout(milliseconds(3), throwing);
-    const Result<int> dropped = co_await std::move(too_late);
+    const Result<int> dropped = co_await with_timeout(milliseconds(3), throwing);
     EXPECT_EQ(dropped.error().code, ErrorCode::deadline_exceeded);
     bool thrown = false;
     try {
-      auto in_time = with_timeout(milliseconds(30), throwing);
-      (void)co_await std::move(in_time);
+      (void)co_await with_timeout(milliseconds(30), throwing);
     } catch (const std::runtime_error&) {
       thrown = true;
     }
@@ -263,14 +244,12 @@ TEST_F(WithTimeoutTest, WorkThatTheParentStopsGivesItsResult) {
     Scope scope;
     std::optional<Result<int>> result;
     const auto partial = [this](std::stop_token token) -> Task<Result<int>> {
-      auto sleeping = loop.sleep(milliseconds(100), std::move(token));
-      (void)co_await std::move(sleeping);
+      (void)co_await loop.sleep(milliseconds(100), std::move(token));
       co_await loop.sleep(milliseconds(50));  // Ends after the time limit, but the stop came first.
       co_return 42;
     };
     scope.spawn([](auto& work, std::stop_token token, std::optional<Result<int>>& out) -> Task<void> {
-      auto limited = with_timeout(milliseconds(10), work, std::move(token));
-      out = co_await std::move(limited);
+      out = co_await with_timeout(milliseconds(10), work, std::move(token));
     }(partial, stop.get_token(), result));
     stop.request_stop();
     co_await scope.join();
@@ -287,8 +266,7 @@ TEST_F(WithTimeoutTest, AStopCallbackMayDestroyIt) {
         co_await on.sleep(milliseconds(100));
         co_return 1;
       };
-      auto limited = with_timeout(milliseconds(5), work);
-      (void)co_await std::move(limited);
+      (void)co_await with_timeout(milliseconds(5), work);
     }(loop, scope));
     co_await loop.sleep(milliseconds(20));
     EXPECT_FALSE(scope);

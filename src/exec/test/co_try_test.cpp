@@ -21,8 +21,7 @@ class CoTryTest : public testing::Test {
 
   // Suspends twice: where the task is awaited, and on the loop's clock.
   static Task<Result<std::string>> name(bool good) {
-    auto sleeping = Loop::current()->sleep(std::chrono::milliseconds(1));
-    co_await std::move(sleeping);
+    co_await Loop::current()->sleep(std::chrono::milliseconds(1));
     if (!good) co_return fail(refusal());
     co_return "a name that is too long for the string itself to hold";
   }
@@ -33,8 +32,7 @@ class CoTryTest : public testing::Test {
 TEST_F(CoTryTest, ChecksWhatWasAwaited) {
   int steps = 0;
   const auto run = [](bool good, int& passed) -> Task<Result<void>> {
-    auto naming = name(good);
-    CO_TRY(co_await std::move(naming));
+    CO_TRY(co_await name(good));
     ++passed;
     CO_TRY(co_await name(good));
     ++passed;
@@ -53,8 +51,7 @@ TEST_F(CoTryTest, DeclaredValuesLiveThroughLaterSuspensions) {
     CO_TRY(const std::string& second, co_await std::move(naming));
     CO_TRY(const std::string third, co_await name(good));
     first += '/';
-    auto sleeping = Loop::current()->sleep(std::chrono::milliseconds(1));
-    co_await std::move(sleeping);
+    co_await Loop::current()->sleep(std::chrono::milliseconds(1));
     co_return std::move(first) + second + '/' + third;
   };
   const std::string one = *loop.run(name(true));

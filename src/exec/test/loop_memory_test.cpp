@@ -56,8 +56,7 @@ Task<void> run_burst(Loop& loop) {
   for (int i = 0; i < burst; ++i) {
     scope.spawn([](Loop& on) -> Task<void> { co_await on.sleep(milliseconds(10)); }(loop));
   }
-  auto joined = scope.join();
-  co_await joined;
+  co_await scope.join();
 }
 
 // Each test has the caches of a thread of its own.
@@ -93,8 +92,7 @@ TEST_F(LoopMemory, ALoopWithLittleWorkReturnsWhatABurstHasLeft) {
   on_new_thread([] {
     Loop loop(std::make_unique<SimPoller>(), {});
     loop.run([](Loop& self) -> Task<void> {
-      Task<void> working = run_burst(self);
-      co_await std::move(working);
+      co_await run_burst(self);
       EXPECT_GE(cached_frames(), burst * FramePool::class_bytes);
       const Time end = self.now();
       while (self.now() - end < 2 * idle_memory_period + seconds(1)) co_await self.sleep(milliseconds(1));

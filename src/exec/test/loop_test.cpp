@@ -65,8 +65,7 @@ TEST_P(LoopTest, SleepersWakeInOrderOfTheirTimes) {
     scope.spawn(sleeper(self, out, 3, milliseconds(6)));
     scope.spawn(sleeper(self, out, 1, milliseconds(0)));
     scope.spawn(sleeper(self, out, 2, milliseconds(3)));
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
   }(loop, order));
   EXPECT_EQ(order, (std::vector{1, 2, 3}));
 }
@@ -77,8 +76,7 @@ TEST_P(LoopTest, ASleepIsEndedByItsToken) {
     Scope scope;
     bool ended = false;
     scope.spawn([](Loop& on, std::stop_token token, bool& done) -> Task<void> {
-      auto sleeping = on.sleep(forever, token);
-      const Result<void> slept = co_await std::move(sleeping);
+      const Result<void> slept = co_await on.sleep(forever, token);
       EXPECT_FALSE(slept.has_value());
       EXPECT_EQ(slept.error().code, ErrorCode::cancelled);
       done = true;
@@ -86,11 +84,9 @@ TEST_P(LoopTest, ASleepIsEndedByItsToken) {
     co_await self.sleep(milliseconds(1));
     EXPECT_FALSE(ended);
     source.request_stop();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_TRUE(ended);
-    auto late = self.sleep(forever, source.get_token());
-    const Result<void> too_late = co_await std::move(late);
+    const Result<void> too_late = co_await self.sleep(forever, source.get_token());
     EXPECT_FALSE(too_late.has_value());
   }(loop, stop));
 }
@@ -232,8 +228,7 @@ TEST_P(LoopTest, ResumeSoonComesInTheNextBatchAndCanBeTakenBack) {
     Scope scope;
     scope.spawn(turns(self, log, 1));
     scope.spawn(turns(self, log, 2));
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
 
     // This coroutine drops one that follows it in the same batch.
     Scope dropped;
@@ -252,8 +247,7 @@ TEST_P(LoopTest, ResumeSoonComesInTheNextBatchAndCanBeTakenBack) {
     co_await yield;
     co_await yield;
     EXPECT_FALSE(resumed);
-    auto ended = killers.join();
-    co_await ended;
+    co_await killers.join();
   }(loop, order));
   EXPECT_EQ(order, (std::vector{1, 2, 1, 2, 1, 2}));
 }

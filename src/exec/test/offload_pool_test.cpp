@@ -23,24 +23,22 @@ INSTANTIATE_TEST_SUITE_P(Kinds, OffloadTest, every_loop(), name_of);
 TEST_P(OffloadTest, WorkRunsElsewhereAndItsResultComesBack) {
   loop.run([](Loop& self) -> Task<void> {
     const std::thread::id here = std::this_thread::get_id();
-    auto working = self.offload([here] {
+    const Result<std::string> result = co_await self.offload([here] {
       EXPECT_NE(std::this_thread::get_id(), here);
       EXPECT_EQ(Loop::current(), nullptr);
       return std::string("done");
     });
-    const Result<std::string> result = co_await std::move(working);
     EXPECT_EQ(std::this_thread::get_id(), here);
     EXPECT_EQ(result.value(), "done");
-    auto nothing = self.offload([] {});
-    const Result<void> none = co_await std::move(nothing);
+    const Result<void> none = co_await self.offload([] {});
     EXPECT_TRUE(none.has_value());
   }(loop));
 }
 
 TEST_P(OffloadTest, ResultsThatOnlyMove) {
   loop.run([](Loop& self) -> Task<void> {
-    auto working = self.offload([value = std::make_unique<int>(3)]() mutable { return std::move(value); });
-    const Result<std::unique_ptr<int>> result = co_await std::move(working);
+    const Result<std::unique_ptr<int>> result =
+        co_await self.offload([value = std::make_unique<int>(3)]() mutable { return std::move(value); });
     EXPECT_EQ(**result, 3);
   }(loop));
 }
@@ -64,15 +62,13 @@ TEST_P(OffloadTest, TheLoopGoesOnMeanwhile) {
     Scope scope;
     bool done = false;
     scope.spawn([](Loop& on, std::future<void> gate, bool& flag) -> Task<void> {
-      auto working = on.offload([waiting = std::move(gate)] { waiting.wait(); });
-      co_await std::move(working);
+      co_await on.offload([waiting = std::move(gate)] { waiting.wait(); });
       flag = true;
     }(self, release.get_future(), done));
     co_await self.sleep(milliseconds(2));
     EXPECT_FALSE(done);
     release.set_value();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_TRUE(done);
   }(loop));
 }
@@ -87,11 +83,10 @@ TEST_P(OffloadTest, ADroppedAwaiterIsNotResumed) {
       Scope scope;
       scope.spawn(
           [](Loop& on, std::future<void> waiting, std::atomic<bool>& done, std::shared_ptr<int> token) -> Task<void> {
-            auto working = on.offload([opened = std::move(waiting), &done, token] {
+            co_await on.offload([opened = std::move(waiting), &done, token] {
               opened.wait();
               done = true;
             });
-            co_await std::move(working);
             ADD_FAILURE() << "resumed after its end";
           }(self, gate.get_future(), flag, held));
       held.reset();
@@ -118,12 +113,11 @@ TEST_P(OffloadTest, PastItsBoundItIsOverloaded) {
       int overloaded = 0;
       const auto one = [](Loop& on, std::shared_future<void> wait_for, std::atomic<int>& begun, std::atomic<int>& total,
                           int& refused) -> Task<void> {
-        auto working = on.offload([wait_for, &begun, &total] {
+        const Result<void> result = co_await on.offload([wait_for, &begun, &total] {
           ++begun;
           wait_for.wait();
           ++total;
         });
-        const Result<void> result = co_await std::move(working);
         if (result) co_return;
         EXPECT_EQ(result.error().code, ErrorCode::overloaded);
         EXPECT_TRUE(result.error().not_executed());
@@ -135,12 +129,10 @@ TEST_P(OffloadTest, PastItsBoundItIsOverloaded) {
       for (int i = 0; i < 5; ++i) scope.spawn(one(self, gate, started, count, overloaded));
       EXPECT_EQ(overloaded, 3);
       release.set_value();
-      auto joined = scope.join();
-      co_await joined;
+      co_await scope.join();
       EXPECT_EQ(count, 3);
       scope.spawn(one(self, gate, started, count, overloaded));
-      auto again = scope.join();
-      co_await again;
+      co_await scope.join();
       EXPECT_EQ(overloaded, 3) << "there is room again";
     }(small, ran));
   }
@@ -157,18 +149,16 @@ TEST_P(OffloadTest, ThreadsAreStartedUpToTheBound) {
     Scope scope;
     for (int i = 0; i < 12; ++i) {
       scope.spawn([](Loop& on, std::atomic<int>& current, std::atomic<int>& top) -> Task<void> {
-        auto working = on.offload([&] {
+        co_await on.offload([&] {
           const int mine = ++current;
           for (int seen = top; seen < mine && !top.compare_exchange_weak(seen, mine);) {
           }
           std::this_thread::sleep_for(milliseconds(5));
           --current;
         });
-        co_await std::move(working);
       }(self, now, peak));
     }
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
   }(bounded, running, most));
   EXPECT_LE(most, 3);
   EXPECT_GE(most, 2);
@@ -189,11 +179,10 @@ TEST_P(OffloadTest, DestroyingTheLoopEndsWhatRunsAndDropsWhatWaits) {
       for (int i = 0; i < 3; ++i) {
         scope.spawn([](Loop& on, std::shared_future<void> opened, std::atomic<int>& total,
                        std::shared_ptr<int> held) -> Task<void> {
-          auto working = on.offload([opened, &total, held] {
+          co_await on.offload([opened, &total, held] {
             ++total;
             opened.wait();
           });
-          co_await std::move(working);
         }(self, gate, count, token));
       }
       while (count == 0) co_await self.sleep(milliseconds(1));

@@ -42,8 +42,7 @@ TEST_F(ScopeTest, SpawnRunsUpToTheFirstSuspension) {
     EXPECT_EQ(scope.size(), 1U);
     scope.spawn([]() -> Task<void> { co_return; }());
     EXPECT_EQ(scope.size(), 1U) << "one that ends at once is gone at once";
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_TRUE(scope.empty());
   }(loop));
 }
@@ -53,14 +52,11 @@ TEST_F(ScopeTest, JoinWaitsForAll) {
     Scope scope;
     int count = 0;
     for (const int ms : {5, 1, 3}) scope.spawn(sleep_and_count(self, milliseconds(ms), count));
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(count, 3);
-    auto again = scope.join();
-    co_await again;  // Joining an empty scope ends at once.
+    co_await scope.join();  // Joining an empty scope ends at once.
     scope.spawn(sleep_and_count(self, milliseconds(1), count));
-    auto last = scope.join();
-    co_await last;
+    co_await scope.join();
     EXPECT_EQ(count, 4);
   }(loop));
 }
@@ -79,8 +75,7 @@ TEST_F(ScopeTest, TasksMaySpawnIntoTheirScope) {
       }
     };
     scope.spawn(Tree::grow(self, scope, 5, count));
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(count, 63);
   }(loop));
 }
@@ -91,8 +86,7 @@ TEST_F(ScopeTest, TheWaiterMayDestroyTheScope) {
     int count = 0;
     scope->spawn(sleep_and_count(self, milliseconds(1), count));
     {
-      auto joined = scope->join();
-      co_await joined;
+      co_await scope->join();
     }
     scope.reset();
     EXPECT_EQ(count, 1);
@@ -130,8 +124,7 @@ TEST_F(ScopeTest, ScopesWithinTasksEndWithThem) {
           co_await within.sleep(hours(1));
           token.reset();
         }(on, held));
-        auto joined = inner.join();
-        co_await joined;
+        co_await inner.join();
       }(self, alive));
       EXPECT_EQ(alive.use_count(), 3);
     }
@@ -167,9 +160,9 @@ Task<int> throw_later(Loop& loop, Duration duration, std::string text) {
 TEST_F(WhenTest, AllGivesResultsInOrder) {
   loop.run([](Loop& self) -> Task<void> {
     const Time start = self.now();
-    auto all = when_all(later(self, milliseconds(30), 1), later(self, milliseconds(10), std::string("two")),
-                        [](Loop& on) -> Task<void> { co_await on.sleep(milliseconds(20)); }(self));
-    const auto [one, two, three] = co_await std::move(all);
+    const auto [one, two, three] =
+        co_await when_all(later(self, milliseconds(30), 1), later(self, milliseconds(10), std::string("two")),
+                          [](Loop& on) -> Task<void> { co_await on.sleep(milliseconds(20)); }(self));
     EXPECT_EQ(one, 1);
     EXPECT_EQ(two, "two");
     EXPECT_EQ(three, std::monostate());
@@ -181,13 +174,11 @@ TEST_F(WhenTest, AllOfAVector) {
   loop.run([](Loop& self) -> Task<void> {
     std::vector<Task<int>> tasks;
     for (int i = 0; i < 10; ++i) tasks.push_back(later(self, milliseconds(10 - i), i));
-    auto all = when_all(std::move(tasks));
-    const std::vector<int> results = co_await std::move(all);
+    const std::vector<int> results = co_await when_all(std::move(tasks));
     EXPECT_EQ(results.size(), 10U);
     for (int i = 0; i < 10; ++i) EXPECT_EQ(results.at(static_cast<std::size_t>(i)), i);
     std::vector<Task<int>> no_tasks;
-    auto none = when_all(std::move(no_tasks));
-    const std::vector<int> nothing = co_await std::move(none);
+    const std::vector<int> nothing = co_await when_all(std::move(no_tasks));
     EXPECT_TRUE(nothing.empty());
   }(loop));
 }
@@ -212,8 +203,7 @@ TEST_F(WhenTest, AllThrowsTheFirstExceptionOnceAllHaveEnded) {
 }
 
 Task<int> until_stopped(Loop& loop, std::stop_token token, int& stopped) {
-  auto sleeping = loop.sleep(hours(1), token);
-  const Result<void> slept = co_await std::move(sleeping);
+  const Result<void> slept = co_await loop.sleep(hours(1), token);
   if (!slept) ++stopped;
   co_return -1;
 }
@@ -223,10 +213,9 @@ TEST_F(WhenTest, AnyGivesTheFirstAndStopsTheOthers) {
     std::stop_source stop;
     int stopped = 0;
     const Time start = self.now();
-    auto any =
-        when_any(stop, until_stopped(self, stop.get_token(), stopped), later(self, milliseconds(1), std::string("won")),
-                 until_stopped(self, stop.get_token(), stopped));
-    const First<int, std::string, int> first = co_await std::move(any);
+    const First<int, std::string, int> first = co_await when_any(stop, until_stopped(self, stop.get_token(), stopped),
+                                                                 later(self, milliseconds(1), std::string("won")),
+                                                                 until_stopped(self, stop.get_token(), stopped));
     EXPECT_EQ(first.index, 1U);
     EXPECT_EQ(std::get<1>(first.result), "won");
     EXPECT_EQ(stopped, 2);
@@ -238,8 +227,8 @@ TEST_F(WhenTest, AnyThatEndsAtOnce) {
   loop.run([](Loop& self) -> Task<void> {
     std::stop_source stop;
     int stopped = 0;
-    auto any = when_any(stop, []() -> Task<void> { co_return; }(), until_stopped(self, stop.get_token(), stopped));
-    const First<void, int> first = co_await std::move(any);
+    const First<void, int> first =
+        co_await when_any(stop, []() -> Task<void> { co_return; }(), until_stopped(self, stop.get_token(), stopped));
     EXPECT_EQ(first.index, 0U);
     EXPECT_EQ(stopped, 1);
   }(loop));
@@ -267,12 +256,11 @@ TEST_F(WhenTest, AnyDropsWhatLosersThrow) {
   loop.run([](Loop& self) -> Task<void> {
     std::stop_source stop;
     const auto loser = [](Loop& on, std::stop_token token) -> Task<int> {
-      auto sleeping = on.sleep(hours(1), token);
-      co_await std::move(sleeping);
+      co_await on.sleep(hours(1), token);
       throw std::runtime_error("stopped");
     };
-    auto any = when_any(stop, loser(self, stop.get_token()), later(self, milliseconds(1), 5));
-    const First<int, int> first = co_await std::move(any);
+    const First<int, int> first =
+        co_await when_any(stop, loser(self, stop.get_token()), later(self, milliseconds(1), 5));
     EXPECT_EQ(first.index, 1U);
     EXPECT_EQ(std::get<1>(first.result), 5);
   }(loop));
@@ -284,8 +272,7 @@ TEST_F(WhenTest, DroppedItEndsItsTasks) {
     {
       Scope scope;
       scope.spawn([](Loop& on, int& total) -> Task<void> {
-        auto all = when_all(sleep_and_count(on, milliseconds(1), total), sleep_and_count(on, milliseconds(2), total));
-        co_await std::move(all);
+        co_await when_all(sleep_and_count(on, milliseconds(1), total), sleep_and_count(on, milliseconds(2), total));
       }(self, count));
     }
     co_await self.sleep(milliseconds(5));
@@ -298,8 +285,7 @@ TEST(Scope, JoinCompletesWhenTheScopeIsClearedOrDestroyed) {
   loop.run([](Loop& on) -> Task<void> {
     const auto sleep = [](Loop& self) -> Task<void> { co_await self.sleep(std::chrono::hours(1)); };
     const auto join = [](Scope& scope, int& count) -> Task<void> {
-      auto joined = scope.join();
-      co_await joined;
+      co_await scope.join();
       ++count;
     };
     int joined = 0;

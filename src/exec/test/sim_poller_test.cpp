@@ -56,8 +56,7 @@ std::vector<std::int64_t> trace(std::uint64_t seed, Wait wait) {
         }
       }(self, chance, out, id));
     }
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
   }(loop, random, times));
   return times;
 }

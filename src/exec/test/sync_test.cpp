@@ -47,8 +47,7 @@ TEST_F(SyncTest, EventResumesAllWaitersInOrderAndStaysSet) {
     scope.spawn(note_after(event, 'b', order));
     event.set();
     EXPECT_EQ(order, "") << "nobody is resumed from within set()";
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(order, "ab");
     co_await event.wait();
     event.reset();
@@ -63,20 +62,16 @@ TEST_F(SyncTest, EventWaitEndsByStop) {
     Scope scope;
     std::optional<Result<void>> result;
     scope.spawn([](Event& on, std::stop_token token, std::optional<Result<void>>& out) -> Task<void> {
-      auto waiting = on.wait(std::move(token));
-      out = co_await std::move(waiting);
+      out = co_await on.wait(std::move(token));
     }(event, stop.get_token(), result));
     EXPECT_FALSE(result);
     stop.request_stop();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(result.value().error().code, ErrorCode::cancelled);
-    auto again = event.wait(stop.get_token());
-    const Result<void> stopped = co_await std::move(again);
+    const Result<void> stopped = co_await event.wait(stop.get_token());
     EXPECT_FALSE(stopped);
     event.set();
-    auto set = event.wait(stop.get_token());
-    const Result<void> there = co_await std::move(set);
+    const Result<void> there = co_await event.wait(stop.get_token());
     EXPECT_TRUE(there) << "what has happened counts, whatever the token says";
   });
 }
@@ -96,8 +91,7 @@ TEST_F(SyncTest, SemaphoreBoundsAndServesInOrder) {
     scope.spawn(hold(loop, semaphore, 1, 'c', order));
     EXPECT_EQ(order, "a") << "two permits for b are not there, and c does not overtake it";
     EXPECT_FALSE(semaphore.try_acquire(1));
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(order, "abc");
     EXPECT_EQ(semaphore.available(), 2U);
   });
@@ -113,8 +107,7 @@ TEST_F(SyncTest, AWaiterThatIsDestroyedPassesOnWhatItWasGranted) {
     second.spawn(hold(loop, semaphore, 1, 'b', order));
     permit.release();  // Granted to a, which is destroyed before it runs.
     first.clear();
-    auto joined = second.join();
-    co_await joined;
+    co_await second.join();
     EXPECT_EQ(order, "b");
     EXPECT_EQ(semaphore.available(), 1U);
   });
@@ -130,8 +123,7 @@ TEST_F(SyncTest, AWaiterThatLeavesTheQueueLetsSmallerRequestsPass) {
     small.spawn(hold(loop, semaphore, 1, 's', order));
     EXPECT_EQ(order, "");
     large.clear();
-    auto joined = small.join();
-    co_await joined;
+    co_await small.join();
     EXPECT_EQ(order, "s");
   });
 }
@@ -144,13 +136,11 @@ TEST_F(SyncTest, AcquireEndsByStopOnlyIfNothingWasGranted) {
     Scope scope;
     std::optional<Result<Permit>> result;
     scope.spawn([](Semaphore& on, std::stop_token token, std::optional<Result<Permit>>& out) -> Task<void> {
-      auto acquiring = on.acquire(1, std::move(token));
-      out = co_await std::move(acquiring);
+      out = co_await on.acquire(1, std::move(token));
     }(semaphore, stop.get_token(), result));
     permit.release();
     stop.request_stop();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_TRUE(result.value()) << "the permit had been granted";
     EXPECT_EQ(semaphore.available(), 0U);
     result.reset();
@@ -174,8 +164,7 @@ TEST_F(SyncTest, MutexAdmitsOne) {
         --now;
       }(loop, mutex, inside, most));
     }
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(most, 1);
     EXPECT_FALSE(mutex.locked());
   });
@@ -193,8 +182,7 @@ TEST_F(SyncTest, LatchOpensAtZero) {
     co_await loop.sleep(milliseconds(1));
     EXPECT_EQ(order, "");
     latch.count_down();
-    auto joined = scope.join();
-    co_await joined;
+    co_await scope.join();
     EXPECT_EQ(order, "x");
     Latch open(0);
     co_await open.wait();
@@ -244,8 +232,7 @@ TEST_F(SyncTest, AnEventMayGoOnceItIsSet) {
     Scope scope;
     scope.spawn(note_after(*event, 'a', order));
     scope.spawn([](Event& on, std::stop_token token, std::string& out) -> Task<void> {
-      auto waiting = on.wait(std::move(token));
-      const Result<void> result = co_await std::move(waiting);
+      const Result<void> result = co_await on.wait(std::move(token));
       EXPECT_TRUE(result);
       out += 'b';
     }(*event, std::stop_source().get_token(), order));
@@ -283,8 +270,7 @@ TEST_F(SyncTest, UseFromAnotherThreadEndsTheProcessWithAText) {
                  std::stop_source stop;
                  Scope scope;
                  scope.spawn([](Loop& on, std::stop_token token) -> Task<void> {
-                   auto sleeping = on.sleep(milliseconds(1), std::move(token));
-                   (void)co_await std::move(sleeping);
+                   (void)co_await on.sleep(milliseconds(1), std::move(token));
                  }(loop, stop.get_token()));
                  std::thread([&] { stop.request_stop(); }).join();
                  co_return;
@@ -331,10 +317,7 @@ TEST_F(SyncTest, MisuseEndsTheProcessWithAText) {
   EXPECT_DEATH(run([&]() -> Task<void> {
                  Scope scope;
                  Channel<int> channel(1);
-                 scope.spawn([](Channel<int>& from) -> Task<void> {
-                   auto receiving = from.receive();
-                   (void)co_await std::move(receiving);
-                 }(channel));
+                 scope.spawn([](Channel<int>& from) -> Task<void> { (void)co_await from.receive(); }(channel));
                  channel.close();
                  co_return;
                }),

@@ -65,8 +65,7 @@ TEST_F(TaskTest, ExceptionsPassThroughEveryAwaiter) {
   loop.run([](auto failing, auto between) -> Task<void> {
     std::string caught;
     try {
-      auto task = between(failing);
-      co_await std::move(task);
+      co_await between(failing);
     } catch (const std::runtime_error& error) {
       caught = error.what();
     }
@@ -114,8 +113,7 @@ TEST_F(TaskTest, DroppingATaskEndsItWhereItIsSuspended) {
     };
     const auto outer = [inner](Loop& on, int& number, bool& reached) -> Task<void> {
       const Watched local(number);
-      auto task = inner(on, number);
-      co_await std::move(task);
+      co_await inner(on, number);
       reached = true;
     };
     {
@@ -131,8 +129,7 @@ TEST_F(TaskTest, DroppingATaskEndsItWhereItIsSuspended) {
 
 Task<int> count_down(int from) {
   if (from == 0) co_return 0;
-  auto next = count_down(from - 1);
-  co_return co_await std::move(next) + 1;
+  co_return co_await count_down(from - 1) + 1;
 }
 
 TEST_F(TaskTest, AThousandDeep) { EXPECT_EQ(loop.run(count_down(1000)), 1000); }
@@ -173,8 +170,7 @@ TEST_F(TaskTest, TemporariesOfAnAwaitAreDestroyedOnce) {
 // Returns how much stack `depth` tasks use that await each other and then end one after the other.
 Task<std::uintptr_t> stack_at(int depth, std::uintptr_t& at_end) {
   if (depth == 0) co_return stack_here();
-  auto next = stack_at(depth - 1, at_end);
-  const std::uintptr_t deepest = co_await std::move(next);
+  const std::uintptr_t deepest = co_await stack_at(depth - 1, at_end);
   at_end = std::min(at_end, stack_here());
   co_return deepest;
 }

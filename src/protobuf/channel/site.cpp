@@ -43,18 +43,15 @@ Task<void> Site::execute(std::unique_ptr<Work> work) {
     const Time deadline = loop_.after(work->timeout);
     const std::stop_token cancelled = work->call->stop.get_token();
     if (deadline == Time::max()) {
-      auto trying = attempts(*work, deadline, cancelled);
-      reply = co_await std::move(trying);
+      reply = co_await attempts(*work, deadline, cancelled);
     } else {
       auto run = [&](std::stop_token token) { return attempts(*work, deadline, std::move(token)); };
-      auto trying = with_timeout(work->timeout, run, cancelled);
-      reply = co_await std::move(trying);
+      reply = co_await with_timeout(work->timeout, run, cancelled);
     }
   }
   if (!reply) {
     for (OwnedStream& stream : work->streams) {
-      auto ending = stream->finish_on(loop_);
-      co_await std::move(ending);
+      co_await stream->finish_on(loop_);
     }
   }
   work->end(std::move(reply));  // May destroy the channel, which does not use this site.
@@ -68,35 +65,29 @@ Task<Result<RawReply>> Site::with_backup(Work& work, Time deadline, std::stop_to
   std::stop_source others;
   const std::stop_callback forward(token, [&others] { std::stop_source(others).request_stop(); });
   auto second = [&]() -> Task<Result<RawReply>> {
-    auto pause = loop_.sleep(*work.backup_after, others.get_token());
-    const Result<void> slept = co_await std::move(pause);
+    const Result<void> slept = co_await loop_.sleep(*work.backup_after, others.get_token());
     if (!slept) co_return std::unexpected(slept.error());
     work.call->backup_sent = true;
-    auto trying = retrying(work, deadline, others.get_token());
-    co_return co_await std::move(trying);
+    co_return co_await retrying(work, deadline, others.get_token());
   };
-  auto racing = when_any(others, retrying(work, deadline, others.get_token()), second());
-  auto first = co_await std::move(racing);
+  auto first = co_await when_any(others, retrying(work, deadline, others.get_token()), second());
   if (first.index == 0) co_return std::get<0>(std::move(first.result));
   co_return std::get<1>(std::move(first.result));
 }
 
 Task<Result<RawReply>> Site::retrying(Work& work, Time deadline, std::stop_token token) {
   for (int tries = 0;; ++tries) {
-    auto trying = attempt(work, deadline, token);
-    Result<RawReply> reply = co_await std::move(trying);
+    Result<RawReply> reply = co_await attempt(work, deadline, token);
     if (reply || tries >= work.max_retry || !may_repeat(reply.error()) || token.stop_requested()) co_return reply;
     ++work.call->retried;
   }
 }
 
 Task<Result<RawReply>> Site::attempt(Work& work, Time deadline, std::stop_token token) {
-  auto acquiring = acquire(work.compression, token);
-  const Result<Shared> connection = co_await std::move(acquiring);
+  const Result<Shared> connection = co_await acquire(work.compression, token);
   if (!connection) co_return std::unexpected(connection.error());
   if (!work.streams.empty()) {
-    auto opening = open_stream(work, *connection, std::move(token));
-    co_return co_await std::move(opening);
+    co_return co_await open_stream(work, *connection, std::move(token));
   }
   CallOptions options;
   options.timeout = deadline == Time::max() ? forever : std::max<Duration>(deadline - loop_.now(), Duration(1));
@@ -107,8 +98,7 @@ Task<Result<RawReply>> Site::attempt(Work& work, Time deadline, std::stop_token 
   Result<RawReply> reply;
   {
     MessageCall call(detail::ClientAccess::link((*connection)->caller()), work.method->name, work.request, options);
-    auto executed = call.executed();
-    co_await executed;
+    co_await call.executed();
     reply = call.take();
   }
   release(work.compression, *connection);
@@ -138,8 +128,7 @@ Task<Result<Site::Shared>> Site::acquire(CompressType compression, std::stop_tok
     connection->tried.reset();
     scope_.spawn(connect(connection));
   }
-  auto waiting = connection->tried.wait(token);
-  const Result<void> tried = co_await std::move(waiting);
+  const Result<void> tried = co_await connection->tried.wait(token);
   if (!tried) co_return std::unexpected(tried.error());
   if (!connection->outcome) {
     Error error = connection->outcome.error();
@@ -157,8 +146,7 @@ void Site::release(CompressType compression, const Shared& connection) {
 
 // Belongs to the site and not to the call that begins it, since others wait for it too.
 Task<void> Site::connect(Shared connection) {
-  auto connecting = connection->connect(address_);
-  connection->outcome = co_await std::move(connecting);
+  connection->outcome = co_await connection->connect(address_);
   connection->connecting = false;
   connection->tried.set();
 }

@@ -85,8 +85,7 @@ struct Site::StreamRun {
 Task<Result<RawReply>> Site::open_stream(Work& work, Shared connection, std::stop_token token) {
   const auto run = std::make_shared<StreamRun>(connection, work);
   scope_.spawn(complete(run));
-  auto waiting = run->call->answered().wait(token);
-  const Result<void> waited = co_await std::move(waiting);
+  const Result<void> waited = co_await run->call->answered().wait(token);
   if (!waited) {
     run->stop.request_stop();
     co_return std::unexpected(waited.error());
@@ -100,32 +99,27 @@ Task<Result<RawReply>> Site::open_stream(Work& work, Shared connection, std::sto
 
 // Waits for the end of the call.
 Task<void> Site::complete(std::shared_ptr<StreamRun> run) {
-  auto executed = run->call->executed();
-  co_await executed;
+  co_await run->call->executed();
   run->ended = true;
   run->call->answered().set();
 }
 
 Task<void> Site::carry_one(StreamRun& run, std::size_t index) {
   StreamState& stream = *run.streams[index];
-  auto carrying = stream.carry(loop_, run.call->core(index), linger);
-  co_await std::move(carrying);
+  co_await stream.carry(loop_, run.call->core(index), linger);
   if (Buffer last = index == 0 ? run.call->take_last() : Buffer(); !last.empty()) {
     std::vector<Buffer> batch;
     batch.push_back(std::move(last));
-    auto delivering = stream.deliver(loop_, std::move(batch));
-    co_await std::move(delivering);
+    co_await stream.deliver(loop_, std::move(batch));
   }
-  auto finishing = stream.finish_on(loop_);
-  co_await std::move(finishing);
+  co_await stream.finish_on(loop_);
   // The call goes on as long as another stream of it.
   if (run.streams.size() > 1) run.drained.spawn(drain(run.call->core(index)));
 }
 
 Task<void> Site::drain(std::shared_ptr<detail::StreamCore> core) {
   for (;;) {
-    auto readable = core->until_readable();
-    co_await readable;
+    co_await core->until_readable();
     const Result<std::optional<detail::StreamCore::Item>> item = core->take();
     if (!item || !*item) co_return;
   }
@@ -133,10 +127,8 @@ Task<void> Site::drain(std::shared_ptr<detail::StreamCore> core) {
 
 Task<void> Site::carry(std::shared_ptr<StreamRun> run) {
   for (std::size_t i = 1; i < run->streams.size(); ++i) run->others.spawn(carry_one(*run, i));
-  auto carrying = carry_one(*run, 0);
-  co_await std::move(carrying);
-  auto joining = run->others.join();
-  co_await std::move(joining);
+  co_await carry_one(*run, 0);
+  co_await run->others.join();
   if (!run->ended) run->stop.request_stop();
   release(run->compression, run->connection);
 }

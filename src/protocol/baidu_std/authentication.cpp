@@ -42,8 +42,7 @@ Error error_of_authentication(std::string text) {
 // `options` keeps the function while it runs.
 Task<void> run_authenticator(std::shared_ptr<const BaiduStdOptions> options, BaiduStdLogin login, Outcome& outcome) {
   try {
-    auto running = options->authenticate(std::move(login));
-    outcome.result.emplace(co_await std::move(running));
+    outcome.result.emplace(co_await options->authenticate(std::move(login)));
   } catch (...) {
     // The text of the exception may contain the credential, and the client has not proved who it is.
     outcome.result.emplace(
@@ -118,8 +117,7 @@ Task<void> ServerSession::authenticate_later(Buffer meta, Buffer data, bool disc
     running.spawn(run_authenticator(
         options_, {.credential = std::string(parsed->authentication_data), .peer = peer_name(), .identity = identity()},
         outcome));
-    auto waiting = outcome.done.wait(outcome.stop);
-    static_cast<void>(co_await std::move(waiting));
+    static_cast<void>(co_await outcome.done.wait(outcome.stop));
     running.clear();
     timer.reset();
     if (closed()) co_return;

@@ -35,8 +35,8 @@ Task<void> ServerSession::convert_result(PendingReply reply, Buffer body, Buffer
                  transcoder = states_.find(reply.call)->json] {
       return transcoder->result_to_json(body.bytes(), payload.bytes());
     };
-    auto converting = detail::LoopAccess::offload_for(loop(), this, conversion_stop_.get_token(), std::move(work));
-    const Result<Result<std::string>> text = co_await std::move(converting);
+    const Result<Result<std::string>> text =
+        co_await detail::LoopAccess::offload_for(loop(), this, conversion_stop_.get_token(), std::move(work));
     if (closed()) co_return;
     charge.reset();
     const ServerCall* const call = states_.find(reply.call);

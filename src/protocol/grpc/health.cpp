@@ -85,8 +85,7 @@ struct HealthService {
       if (now != last) {
         last = now;
         const ProtoBytes message = response(now);  // Lives until it has been written.
-        auto writing = out.write(message);
-        const Result<void> written = co_await std::move(writing);
+        const Result<void> written = co_await out.write(message);
         if (!written) co_return std::unexpected(written.error());
       }
       if (stopping) break;

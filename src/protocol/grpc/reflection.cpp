@@ -196,8 +196,7 @@ class Reflection {
 
   Task<Result<void>> info(Context&, Reader<ProtoBytes> in, Writer<ProtoBytes> out) {
     for (;;) {
-      auto reading = in.next();
-      const Result<std::optional<ProtoBytes>> request = co_await std::move(reading);
+      const Result<std::optional<ProtoBytes>> request = co_await in.next();
       if (!request) co_return std::unexpected(request.error());
       if (!*request) co_return Result<void>();
       if ((*request)->bytes.size() > request_bytes_max) {
@@ -208,8 +207,7 @@ class Reflection {
       const std::optional<std::string> reply = answer((*request)->bytes);
       if (!reply) co_return fail(ErrorCode::invalid_argument, "the request is no ServerReflectionRequest");
       const ProtoBytes message(*reply);  // Lives until it has been written.
-      auto writing = out.write(message);
-      const Result<void> written = co_await std::move(writing);
+      const Result<void> written = co_await out.write(message);
       if (!written) co_return std::unexpected(written.error());
     }
   }

@@ -20,8 +20,8 @@ std::stop_token token_of(std::stop_source& stop) {
 // A message that waits for a thread is dropped when a stop is requested.
 Task<Result<Buffer>> offload_unpack(Loop& loop, const void* connection, std::stop_token stopped, PackedMessage packed) {
   auto work = [kept = std::move(packed)] { return unpack(kept); };
-  auto unpacking = detail::LoopAccess::offload_for(loop, connection, std::move(stopped), std::move(work));
-  Result<Result<Buffer>> message = co_await std::move(unpacking);
+  Result<Result<Buffer>> message =
+      co_await detail::LoopAccess::offload_for(loop, connection, std::move(stopped), std::move(work));
   if (!message) co_return std::unexpected(std::move(message.error()));
   co_return std::move(*message);
 }
@@ -37,8 +37,7 @@ bool ServerSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail
 
 Task<void> ServerSession::unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge) {
   try {
-    auto unpacking = offload_unpack(host().loop, this, token_of(unpacking_stop_), std::move(packed));
-    Result<Buffer> message = co_await std::move(unpacking);
+    Result<Buffer> message = co_await offload_unpack(host().loop, this, token_of(unpacking_stop_), std::move(packed));
     charge.reset();
     if (closed()) co_return;
     machine_.unpacked(call, std::move(message));
@@ -76,8 +75,7 @@ bool ClientSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail
 
 Task<void> ClientSession::unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed) {
   try {
-    auto unpacking = offload_unpack(loop_, this, token_of(unpacking_stop_), std::move(packed));
-    delivery->message = co_await std::move(unpacking);
+    delivery->message = co_await offload_unpack(loop_, this, token_of(unpacking_stop_), std::move(packed));
   } catch (const std::exception&) {
     delivery->message =
         std::unexpected(Error{ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "out of memory"});

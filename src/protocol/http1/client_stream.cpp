@@ -65,8 +65,7 @@ Task<Result<HttpClientStream>> ClientStream::open(std::shared_ptr<ConnectionPool
   ConnectionPool::ScopedWork work(*stream->pool_);
   if (!stream->error_) work.tasks.spawn(stream->connect());
   while (!stream->opened_ && !stream->error_) {
-    auto waiting = stream->changed_.wait();
-    co_await waiting;
+    co_await stream->changed_.wait();
   }
   if (stream->error_) {
     work.tasks.clear();
@@ -78,8 +77,7 @@ Task<Result<HttpClientStream>> ClientStream::open(std::shared_ptr<ConnectionPool
 
 Task<void> ClientStream::connect() {
   try {
-    auto connecting = connect_and_begin();
-    co_await std::move(connecting);
+    co_await connect_and_begin();
   } catch (const std::exception& thrown) {
     fail_all({ErrorCode::internal, ErrorScope::call, Initiator::local, 0, std::string(what_of(thrown))});
   }
@@ -88,21 +86,17 @@ Task<void> ClientStream::connect() {
 }
 
 Task<void> ClientStream::connect_and_begin() {
-  auto entering = pool_->enter(target_.key);
-  ConnectionPool::Place place = co_await std::move(entering);
+  ConnectionPool::Place place = co_await pool_->enter(target_.key);
   place_ = std::move(place);
   if (std::unique_ptr<ClientConnection> idle = pool_->take_idle(target_.key); idle != nullptr && !upload_) {
-    auto beginning = begin(std::move(idle), true);
-    if (co_await std::move(beginning)) co_return;
+    if (co_await begin(std::move(idle), true)) co_return;
   }
   // The body of an upload can't be sent a second time, so that it goes over a new connection, which takes the place of
   // an unused one.
   sent_ = false;
-  auto connecting = pool_->connect(target_, opening_deadline_);
-  Result<std::unique_ptr<ClientConnection>> connection = co_await std::move(connecting);
+  Result<std::unique_ptr<ClientConnection>> connection = co_await pool_->connect(target_, opening_deadline_);
   if (!connection) co_return fail_all(std::move(connection.error()));
-  auto beginning = begin(std::move(*connection), false);
-  co_await std::move(beginning);
+  co_await begin(std::move(*connection), false);
 }
 
 Task<bool> ClientStream::begin(std::unique_ptr<ClientConnection> connection, bool reused) {
@@ -121,8 +115,7 @@ Task<bool> ClientStream::begin(std::unique_ptr<ClientConnection> connection, boo
     co_return true;
   }
   while (!error_ && !connection_->has_head() && !connection_->finished()) {
-    auto waiting = changed_.wait();
-    co_await waiting;
+    co_await changed_.wait();
   }
   if (error_) co_return true;
   take_head();
@@ -159,8 +152,7 @@ Task<Result<int>> ClientStream::wait_status(std::shared_ptr<ClientStream> self) 
       co_return std::unexpected(*self->error_);
     }
     if (self->response_.status != 0) co_return self->response_.status;
-    auto waiting = self->changed_.wait();
-    co_await waiting;
+    co_await self->changed_.wait();
   }
 }
 
@@ -168,8 +160,7 @@ Task<Result<std::string>> ClientStream::read(std::shared_ptr<ClientStream> self)
   if (self->reads_.active) co_return std::unexpected(argument_error("another operation reads the response"));
   const Operation operation(*self, self->reads_);
   if (self->turn_bytes_ >= turn_bytes_max) {
-    auto pause = self->loop().sleep(Duration::zero());
-    co_await pause;
+    co_await self->loop().sleep(Duration::zero());
     self->turn_bytes_ = 0;
   }
   for (;;) {
@@ -182,8 +173,7 @@ Task<Result<std::string>> ClientStream::read(std::shared_ptr<ClientStream> self)
       self->turn_bytes_ += part->size();
       co_return part;
     }
-    auto waiting = self->changed_.wait();
-    co_await waiting;
+    co_await self->changed_.wait();
   }
 }
 
@@ -272,11 +262,9 @@ Task<Result<void>> ClientStream::write(std::shared_ptr<ClientStream> self, std::
     if (error) break;
     ClientConnection& connection = *self->connection_;
     if (connection.sending() || (self->awaits_continue_ && !connection.continued())) {
-      auto waiting = self->changed_.wait();
-      co_await waiting;
+      co_await self->changed_.wait();
     } else if (self->turn_bytes_ >= turn_bytes_max) {
-      auto pause = self->loop().sleep(Duration::zero());
-      co_await pause;
+      co_await self->loop().sleep(Duration::zero());
       self->turn_bytes_ = 0;
     } else {
       break;
@@ -294,8 +282,7 @@ Task<Result<void>> ClientStream::write(std::shared_ptr<ClientStream> self, std::
       if (self->connection_ == nullptr ? self->all_sent_ : !self->connection_->sending()) break;
       error = self->sending_error();
       if (error) break;
-      auto waiting = self->changed_.wait();
-      co_await waiting;
+      co_await self->changed_.wait();
     }
     sending.stream = nullptr;
     // The connection may still refer to the bytes. A response that has arrived on a broken one can still be read.
@@ -428,8 +415,7 @@ Task<Result<void>> HttpClientStream::write(std::string_view bytes) {
 }
 Task<Result<void>> HttpClientStream::finish() { return http1::ClientStream::write(stream_, {}, true); }
 Task<Result<void>> HttpClientStream::write_kept(std::string bytes) {
-  auto writing = write(std::string_view(bytes));
-  co_return co_await std::move(writing);
+  co_return co_await write(std::string_view(bytes));
 }
 
 }  // namespace hawser

@@ -34,12 +34,10 @@ Task<Result<void>> RouteResponder::send_part(HttpBodyWriter& writer, std::string
 // A long part is cut, so that the loop runs something else in between.
 Task<Result<void>> RouteResponder::write_compressed(HttpBodyWriter& writer, std::string_view bytes) {
   Deflater& deflater = *writer.deflater_;
-  auto locking = deflater.writing.lock();
-  const Permit turn = co_await locking;
+  const Permit turn = co_await deflater.writing.lock();
   while (!bytes.empty()) {
     if (deflater.turn_bytes >= gzip_in_place_max) {
-      auto pause = writer.responder_.sink().loop().sleep(Duration::zero());
-      co_await pause;
+      co_await writer.responder_.sink().loop().sleep(Duration::zero());
       deflater.turn_bytes = 0;
     }
     const std::string_view piece = bytes.substr(0, gzip_in_place_max);
@@ -47,8 +45,7 @@ Task<Result<void>> RouteResponder::write_compressed(HttpBodyWriter& writer, std:
     deflater.turn_bytes += piece.size() + flush_cost;
     const std::string packed =
         deflater.add(as_bytes(piece), bytes.empty() ? Deflater::Flush::part : Deflater::Flush::none);
-    auto writing = writer.responder_.write_part(writer, packed);
-    Result<void> written = co_await std::move(writing);
+    Result<void> written = co_await writer.responder_.write_part(writer, packed);
     if (!written) co_return written;
   }
   co_return Result<void>();
@@ -58,12 +55,10 @@ Task<void> RouteResponder::stream_compressed(HttpBodyWriter& writer,
                                              const std::function<Task<void>(HttpBodyWriter&)>& stream,
                                              Deflater& deflater) {
   writer.deflater_ = &deflater;
-  Task<void> streaming = stream(writer);
-  co_await std::move(streaming);
+  co_await stream(writer);
   writer.deflater_ = nullptr;
   const std::string end = deflater.add({}, Deflater::Flush::end);
-  auto writing = writer.responder_.write_part(writer, end);
-  static_cast<void>(co_await std::move(writing));  // Fails if the client has gone.
+  static_cast<void>(co_await writer.responder_.write_part(writer, end));  // Fails if the client has gone.
 }
 
 }  // namespace hawser::http1

@@ -83,8 +83,7 @@ Task<ConnectionPool::Place> ConnectionPool::enter(std::string key) {
   place.host_ = hosts_.try_emplace(std::move(key), options_.connections_per_host_max).first;
   place.pool_ = shared_from_this();
   ++place.host_->second.users;
-  auto acquiring = place.host_->second.permits.acquire();
-  Permit permit = co_await acquiring;
+  Permit permit = co_await place.host_->second.permits.acquire();
   place.permit_ = std::move(permit);
   co_return std::move(place);
 }
@@ -101,11 +100,10 @@ std::unique_ptr<ClientConnection> ConnectionPool::take_idle(const std::string& k
 
 Task<Result<std::unique_ptr<ClientConnection>>> ConnectionPool::connect(const ClientTarget& target, Time deadline) {
   deadline = std::min(deadline, loop_.after(options_.connect_timeout));
-  auto opening = network_->connect(loop_, target.address, deadline - loop_.now());
-  Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(opening);
+  Result<std::unique_ptr<transport::Stream>> stream =
+      co_await network_->connect(loop_, target.address, deadline - loop_.now());
   if (stream && target.url.secure) {
-    auto protecting = options_.security->protect(loop_, std::move(*stream), target.url.address, "http/1.1", deadline);
-    stream = co_await std::move(protecting);
+    stream = co_await options_.security->protect(loop_, std::move(*stream), target.url.address, "http/1.1", deadline);
   }
   if (!stream) co_return std::unexpected(std::move(stream.error()));
   co_return std::make_unique<ClientConnection>(loop_, std::move(*stream), limits_);

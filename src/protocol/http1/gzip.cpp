@@ -132,8 +132,8 @@ Result<Buffer> gunzip(Bytes, std::size_t) { return fail(ErrorCode::internal, "bu
 Task<Result<Buffer>> offload_gunzip(Loop& loop, const void* connection, std::stop_token token, Buffer compressed,
                                     std::size_t bytes_max) {
   auto work = [kept = std::move(compressed), bytes_max] { return gunzip(kept.bytes(), bytes_max); };
-  auto unpacking = detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work));
-  Result<Result<Buffer>> unpacked = co_await std::move(unpacking);
+  Result<Result<Buffer>> unpacked =
+      co_await detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work));
   if (!unpacked) co_return std::unexpected(std::move(unpacked.error()));
   co_return std::move(*unpacked);
 }
@@ -150,8 +150,8 @@ Task<void> gzip_response(const HttpOptions& options, Loop& loop, const void* con
     // The thread may work on it longer than this coroutine lives.
     auto body = std::make_shared<std::string>(std::move(response.body));
     auto work = [body] { return gzip(as_bytes(*body)); };
-    auto packing = detail::LoopAccess::offload_for(loop, connection, std::stop_token(), std::move(work));
-    Result<std::optional<std::string>> done = co_await std::move(packing);
+    Result<std::optional<std::string>> done =
+        co_await detail::LoopAccess::offload_for(loop, connection, std::stop_token(), std::move(work));
     response.body = std::move(*body);
     // A full pool is no reason to fail: the body is sent as it is.
     if (done) packed = std::move(*done);

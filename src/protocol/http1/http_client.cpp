@@ -48,8 +48,7 @@ Task<Result<void>> unpack(Loop& loop, HttpClientResponse& response, std::size_t 
                      ErrorScope::call, Initiator::peer);
     }
     response.body += *part;
-    auto pause = loop.sleep(Duration::zero());
-    co_await pause;
+    co_await loop.sleep(Duration::zero());
   }
   if (!inflater->at_end()) {
     co_return fail(ErrorCode::protocol_error, "the compressed body is not complete", ErrorScope::call, Initiator::peer);
@@ -81,15 +80,13 @@ Task<bool> attempt(Exchange& exchange, std::unique_ptr<ClientConnection> connect
                      .body_bytes_max = options.body_bytes_max},
                     changed);
   while (!connection->finished()) {
-    auto waiting = changed.wait();
-    co_await waiting;
+    co_await changed.wait();
   }
   if (connection->complete()) {
     exchange.outcome = connection->take_response();
     exchange.pool.keep(exchange.target.key, std::move(connection));
     if (!http1::drop_gzip_fields(request, *exchange.outcome) || exchange.outcome->body.empty()) co_return true;
-    auto unpacking = unpack(exchange.pool.loop(), *exchange.outcome, options.body_bytes_max);
-    Result<void> unpacked = co_await std::move(unpacking);
+    Result<void> unpacked = co_await unpack(exchange.pool.loop(), *exchange.outcome, options.body_bytes_max);
     if (!unpacked) exchange.outcome = std::unexpected(std::move(unpacked.error()));
     co_return true;
   }
@@ -99,27 +96,23 @@ Task<bool> attempt(Exchange& exchange, std::unique_ptr<ClientConnection> connect
 }
 
 Task<void> run(Exchange& exchange) {
-  auto entering = exchange.pool.enter(exchange.target.key);
-  const ConnectionPool::Place place = co_await std::move(entering);
+  const ConnectionPool::Place place = co_await exchange.pool.enter(exchange.target.key);
   if (std::unique_ptr<ClientConnection> connection = exchange.pool.take_idle(exchange.target.key)) {
-    auto attempting = attempt(exchange, std::move(connection), true);
-    if (co_await std::move(attempting)) co_return;
+    if (co_await attempt(exchange, std::move(connection), true)) co_return;
   }
   exchange.sent = false;
-  auto connecting = exchange.pool.connect(exchange.target, exchange.deadline);
-  Result<std::unique_ptr<ClientConnection>> connection = co_await std::move(connecting);
+  Result<std::unique_ptr<ClientConnection>> connection =
+      co_await exchange.pool.connect(exchange.target, exchange.deadline);
   if (!connection) {
     exchange.outcome = std::unexpected(std::move(connection.error()));
     co_return;
   }
-  auto attempting = attempt(exchange, std::move(*connection), false);
-  co_await std::move(attempting);
+  co_await attempt(exchange, std::move(*connection), false);
 }
 
 Task<void> perform(Exchange& exchange) {
   try {
-    auto running = run(exchange);
-    co_await std::move(running);
+    co_await run(exchange);
   } catch (const std::exception& thrown) {
     exchange.outcome = fail(ErrorCode::internal, std::string(what_of(thrown)));
   }
@@ -140,8 +133,7 @@ Task<Result<HttpClientResponse>> send_request(std::shared_ptr<ConnectionPool> po
   const AnyStop stop(request.token, time_is_up.get_token());
   ConnectionPool::ScopedWork work(*pool);
   work.tasks.spawn(perform(exchange));
-  auto waiting = exchange.done.wait(stop.token());
-  const Result<void> ended = co_await std::move(waiting);
+  const Result<void> ended = co_await exchange.done.wait(stop.token());
   if (ended || exchange.done.is_set()) co_return std::move(exchange.outcome);
   const std::string sent = exchange.sent ? "; it may have been executed" : "; it was not sent";
   if (timer.expired()) {

@@ -185,24 +185,21 @@ Task<void> send(std::shared_ptr<const Part> part, Loop& loop, HttpBodyWriter& wr
   http1::RouteResponder::limit_queue(writer, part_bytes);
   for (std::uint64_t at = part->range.begin; at < part->range.end;) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(part_bytes, part->range.end - at));
-    auto reading = loop.offload([part, at, wanted]() -> Result<std::string> {
+    Result<Result<std::string>> bytes = co_await loop.offload([part, at, wanted]() -> Result<std::string> {
       std::string bytes(wanted, '\0');
       const Result<std::size_t> got = part->file.read(at, std::as_writable_bytes(std::span(bytes)));
       if (!got) return std::unexpected(got.error());
       bytes.resize(*got);
       return bytes;
     });
-    Result<Result<std::string>> bytes = co_await std::move(reading);
     if (!bytes && bytes.error().code == ErrorCode::overloaded) {
-      auto pause = loop.sleep(retry_pause);
-      co_await pause;
+      co_await loop.sleep(retry_pause);
       continue;
     }
     if (!bytes || !*bytes) throw std::runtime_error(bytes ? bytes->error().text : bytes.error().text);
     if ((*bytes)->empty()) throw std::runtime_error("the file became shorter while it was sent");
     at += (*bytes)->size();
-    auto writing = writer.write(std::move(**bytes));
-    if (!co_await std::move(writing)) co_return;  // The client has gone.
+    if (!co_await writer.write(std::move(**bytes))) co_return;  // The client has gone.
   }
 }
 
@@ -229,8 +226,7 @@ HttpFiles::HttpFiles(const std::string& folder, HttpFilesOptions options)
 Task<HttpResponse> HttpFiles::operator()(HttpRequest& request) const {
   std::optional<std::string> name = percent_decoded(request.rest());
   if (!name) co_return refused(400, "the path has a % without two hexadecimal digits");
-  auto serving = serve(request, std::move(*name));
-  co_return co_await std::move(serving);
+  co_return co_await serve(request, std::move(*name));
 }
 
 Task<HttpResponse> HttpFiles::serve(HttpRequest& request, std::string name) const {
@@ -242,8 +238,7 @@ Task<HttpResponse> HttpFiles::serve(HttpRequest& request, std::string name) cons
   }
   if ((name.empty() || name.ends_with('/')) && !state->options.index.empty()) name += state->options.index;
   if (!state->options.hidden && is_hidden(name)) co_return refused(404, "there is no such file");
-  auto opening = request.loop().offload([state, name] { return state->folder.open(name); });
-  Result<Result<OpenFile>> opened = co_await std::move(opening);
+  Result<Result<OpenFile>> opened = co_await request.loop().offload([state, name] { return state->folder.open(name); });
   if (!opened) co_return refused(503, opened.error().text);
   if (!*opened) {
     const ErrorCode code = opened->error().code;
@@ -281,8 +276,7 @@ Task<HttpResponse> HttpFiles::serve(HttpRequest& request, std::string name) cons
   response.content_type = type_of(name);
   const auto part = std::make_shared<const Part>(std::move(**opened), range);
   if (range.end - range.begin <= whole_bytes_max) {
-    auto reading = request.loop().offload([part] { return read_whole(*part); });
-    Result<Result<std::string>> bytes = co_await std::move(reading);
+    Result<Result<std::string>> bytes = co_await request.loop().offload([part] { return read_whole(*part); });
     if (!bytes || !*bytes) co_return refused(503, bytes ? bytes->error().text : bytes.error().text);
     response.body = std::move(**bytes);
     co_return response;

@@ -83,8 +83,7 @@ Task<Result<void>> HttpBodyWriter::write(std::string_view bytes) {
   return http1::RouteResponder::send_part(*this, bytes);
 }
 Task<Result<void>> HttpBodyWriter::write_kept(std::string bytes) {
-  auto writing = http1::RouteResponder::send_part(*this, bytes);
-  co_return co_await std::move(writing);
+  co_return co_await http1::RouteResponder::send_part(*this, bytes);
 }
 
 Task<Result<std::string>> HttpBodyReader::read() { return responder_.read_part(*this); }

@@ -406,8 +406,7 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& requ
     left_of(writer) = response.stream_bytes;
     std::string thrown;
     try {
-      Task<void> streaming = response.stream(writer);
-      co_await std::move(streaming);
+      co_await response.stream(writer);
     } catch (...) {
       thrown = route_error(*this, request, "a route", "the stream of the response", detail::exception_text()).text;
     }
@@ -441,12 +440,10 @@ void HttpSession::break_off(std::uint32_t call, bool shows, std::string why) {
 Task<Result<void>> HttpSession::write_part(HttpBodyWriter& writer, std::string_view bytes) {
   while (call_ == call_of(writer) && (!has_room() || turn_bytes(writer) >= turn_bytes_max)) {
     if (has_room()) {
-      auto pause = host().loop.sleep(Duration::zero());
-      co_await pause;
+      co_await host().loop.sleep(Duration::zero());
       turn_bytes(writer) = 0;
     } else {
-      auto drained = room_.wait();
-      co_await drained;
+      co_await room_.wait();
     }
   }
   if (call_ != call_of(writer)) co_return fail(ErrorCode::cancelled, "the client has gone, or the response has ended");

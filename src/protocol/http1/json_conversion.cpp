@@ -21,8 +21,8 @@ Task<void> HttpSession::unpack_later(Buffer packed, std::size_t announced) {
       co_return refuse(503, unkept_error(account()));
     }
     conversion_stop_ = std::stop_source();
-    auto unpacking = offload_gunzip(host().loop, this, conversion_stop_.get_token(), std::move(packed), announced);
-    const Result<Buffer> body = co_await std::move(unpacking);
+    const Result<Buffer> body =
+        co_await offload_gunzip(host().loop, this, conversion_stop_.get_token(), std::move(packed), announced);
     if (call_ != call) co_return;  // The connection has ended.
     packed_charge.reset();
     charge.reset();
@@ -53,9 +53,9 @@ Task<void> HttpSession::convert_result(std::vector<std::byte> payload) {
     detail::ReceiveCharge charge;
     charge.add(account(), json_body_.size() + payload.size(), true);
     conversion_stop_ = std::stop_source();
-    auto converting = offload_result(host().loop, this, conversion_stop_.get_token(), std::move(json_body_),
-                                     std::move(payload), plan_.json, gzip_bytes_min(options_, call_fields_));
-    const Result<JsonText> text = co_await std::move(converting);
+    const Result<JsonText> text =
+        co_await offload_result(host().loop, this, conversion_stop_.get_token(), std::move(json_body_),
+                                std::move(payload), plan_.json, gzip_bytes_min(options_, call_fields_));
     if (closed()) co_return;
     charge.reset();
     reply_json(text);

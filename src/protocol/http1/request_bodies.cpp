@@ -56,8 +56,7 @@ Task<Result<std::string>> HttpSession::read_part(HttpBodyReader& reader) {
     parts_.reading = true;
   }
   while (goes_on() && parts_.waits()) {
-    auto arrived = room_.wait();
-    co_await arrived;
+    co_await room_.wait();
   }
   if (call_ == call) parts_.reading = false;
   if (!goes_on())
@@ -94,8 +93,7 @@ Task<Result<std::string>> StreamExchange::read_part(HttpBodyReader& reader) {
     parts_.reading = true;
   }
   while (goes_on() && parts_.waits()) {
-    auto arrived = room_.wait();
-    co_await arrived;
+    co_await room_.wait();
   }
   if (call_ == call) parts_.reading = false;
   if (!goes_on())
@@ -130,9 +128,8 @@ Task<void> StreamExchange::unpack_later(Buffer packed, std::size_t announced) {
       co_return refuse(503, host_.no_memory());
     }
     conversion_stop_ = std::stop_source();
-    auto unpacking = offload_gunzip(host_.port_host().loop, &connection(), conversion_stop_.get_token(),
-                                    std::move(packed), announced);
-    const Result<Buffer> body = co_await std::move(unpacking);
+    const Result<Buffer> body = co_await offload_gunzip(host_.port_host().loop, &connection(),
+                                                        conversion_stop_.get_token(), std::move(packed), announced);
     --converting_;
     packed_charge.reset();
     charge.reset();

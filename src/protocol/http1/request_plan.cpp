@@ -221,8 +221,8 @@ Task<Result<JsonText>> offload_result(Loop& loop, const void* connection, std::s
   auto work = [kept = std::move(body), rest = std::move(payload), converter = std::move(transcoder), bytes_min] {
     return pack_json(converter->result_to_json(kept.bytes(), rest), bytes_min);
   };
-  auto converting = detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work));
-  Result<Result<JsonText>> converted = co_await std::move(converting);
+  Result<Result<JsonText>> converted =
+      co_await detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work));
   if (!converted) {
     // The handler has run, so no error may state that nothing was executed.
     co_return fail(ErrorCode::internal, "the result was not converted to JSON: " + converted.error().text);

@@ -107,8 +107,7 @@ Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::Ac
   const std::string name = name_of(request);
   IncomingCall info(call, name, false, draw, route_of(call));
   RouteChain chain(responder, call, info, route, request, reader);
-  auto running = chain.run();
-  Result<void> outcome = co_await std::move(running);
+  Result<void> outcome = co_await chain.run();
   if (!outcome) co_return std::unexpected(std::move(outcome.error()));
   if (!chain.response) {
     co_return fail(ErrorCode::internal,
@@ -130,8 +129,7 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
   const std::uint32_t id = request.call;
   try {
     detail::ActiveCall call(request, detail::ActiveCall::Keep::copy_small);
-    auto self = call.self();
-    co_await self;
+    co_await call.self();
     call.observed = true;  // SkippedRoute notifies the interceptors.
     if (!call.admitted()) co_return;
     HttpRequest given = RequestAccess::make(call, std::move(head), pattern);
@@ -149,8 +147,7 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
         call.handler_frame = task.frame();
         response.emplace(co_await std::move(task));
       } else {
-        auto task = intercept_route(responder, call, route, given, reader, draw);
-        Result<HttpResponse> outcome = co_await std::move(task);
+        Result<HttpResponse> outcome = co_await intercept_route(responder, call, route, given, reader, draw);
         if (outcome) {
           response.emplace(std::move(*outcome));
         } else {
@@ -171,9 +168,8 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
       co_await std::move(streaming);
     } else {
       detail::ReplySink& sink = responder.sink();
-      auto packing = gzip_response(responder.http_options(), sink.loop(), &sink.origin(),
-                                   given.header("accept-encoding").value_or(""), *response);
-      co_await std::move(packing);
+      co_await gzip_response(responder.http_options(), sink.loop(), &sink.origin(),
+                             given.header("accept-encoding").value_or(""), *response);
       responder.reply_route(id, *response);
     }
   } catch (...) {

@@ -417,10 +417,9 @@ Task<void> StreamExchange::convert_result(std::vector<std::byte> payload) {
     detail::ReceiveCharge charge;
     charge.add(host_.receive_account(), reply_body_.size() + payload.size(), true);
     conversion_stop_ = std::stop_source();
-    auto converting =
-        offload_result(host_.port_host().loop, &connection(), conversion_stop_.get_token(), std::move(reply_body_),
-                       std::move(payload), plan_.json, gzip_bytes_min(http_options(), fields_));
-    const Result<JsonText> text = co_await std::move(converting);
+    const Result<JsonText> text = co_await offload_result(
+        host_.port_host().loop, &connection(), conversion_stop_.get_token(), std::move(reply_body_), std::move(payload),
+        plan_.json, gzip_bytes_min(http_options(), fields_));
     --converting_;
     charge.reset();
     if (gone_) co_return finish(false);
@@ -491,8 +490,7 @@ Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpRequest& r
     HttpBodyWriter writer = writer_for(call, false);
     left_of(writer) = response.stream_bytes;
     try {
-      Task<void> streaming = response.stream(writer);
-      co_await std::move(streaming);
+      co_await response.stream(writer);
     } catch (...) {
       static_cast<void>(route_error(*this, request, "a route", "the stream of the response", detail::exception_text()));
       whole = false;
@@ -509,15 +507,12 @@ Task<Result<void>> StreamExchange::write_part(HttpBodyWriter& writer, std::strin
   const auto writes = [&] { return call_ == call_of(writer) && !answered_ && !gone_; };
   while (writes()) {
     if (!host_.stream_has_room(call_, queue_bytes_max_)) {
-      auto sent = room_.wait();
-      co_await sent;
+      co_await room_.wait();
     } else if (!host_.connection_has_room()) {
       if (!std::exchange(waits_for_connection_, true)) owner_.waiting_.push_back(this);
-      auto drained = room_.wait();
-      co_await drained;
+      co_await room_.wait();
     } else if (turn_bytes(writer) >= turn_bytes_max) {
-      auto pause = loop().sleep(Duration::zero());
-      co_await pause;
+      co_await loop().sleep(Duration::zero());
       turn_bytes(writer) = 0;
     } else {
       break;

@@ -188,8 +188,7 @@ void BlockingSite::cancel_waiting(std::uint64_t id) noexcept {
 // Waits for connections on behalf of all calls that wait. They share the attempt and its outcome.
 Task<void> BlockingSite::pump() {
   while (!waiting_.empty()) {
-    auto acquiring = acquire();
-    const Result<CallChannel*> channel = co_await std::move(acquiring);
+    const Result<CallChannel*> channel = co_await acquire();
     if (waiting_.empty()) break;
     if (!channel) {
       while (!waiting_.empty()) waiting_.front()->fail(channel.error());
@@ -207,8 +206,7 @@ Task<void> BlockingSite::pump() {
 // The channel is valid until the loop runs something else.
 Task<Result<CallChannel*>> BlockingSite::acquire() {
   try {
-    auto acquiring = ClientPool::acquire(pool().state_);
-    const Result<std::shared_ptr<Client>> client = co_await std::move(acquiring);
+    const Result<std::shared_ptr<Client>> client = co_await ClientPool::acquire(pool().state_);
     if (!client) co_return std::unexpected(client.error());
     co_return (*client)->link().channel;
   } catch (const std::exception& error) {
@@ -237,8 +235,7 @@ Task<void> BlockingSite::run_task(ThreadTask& task) {
   };
   const Ending ending(*this, task);
   try {
-    auto working = task.begin(pool());
-    co_await std::move(working);
+    co_await task.begin(pool());
   } catch (const std::exception& error) {
     task.refuse({ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
                  "the task did not run, because beginning it threw " + std::string(what_of(error))});

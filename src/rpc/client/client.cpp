@@ -63,8 +63,7 @@ const std::string& Client::address() const noexcept { return state_->address; }
 Task<Result<Duration>> Client::ping() {
   const std::shared_ptr<rpc::ClientSession> session = state_->session;
   if (!session) co_return std::unexpected(not_connected());
-  auto asked = session->ping();
-  co_return co_await std::move(asked);
+  co_return co_await session->ping();
 }
 
 // ---- State ----
@@ -138,8 +137,7 @@ Task<Result<void>> Client::State::connect(std::string to) {
   }
   const std::shared_ptr<exec::Condition> signal = attempted;  // The client may be destroyed meanwhile.
   while (!shared->outcome) {
-    auto finished = signal->wait();
-    co_await finished;
+    co_await signal->wait();
   }
   co_return *shared->outcome;
 }
@@ -160,8 +158,7 @@ std::shared_ptr<Client::State::Attempt> Client::State::begin_attempt() {
 
 Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
   try {
-    auto connecting = connect_once(own);
-    co_await std::move(connecting);
+    co_await connect_once(own);
   } catch (const std::bad_alloc&) {
     if (own->outcome) co_return;
     // The text is so short that it needs no memory.
@@ -184,8 +181,7 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
 
 // Also moves a connection that has lost its transport: it sends or fails the calls in the pending call queue.
 Task<void> Client::State::connect_once(std::shared_ptr<Attempt> own) {
-  auto opening = open_session(address);
-  Result<Opened> opened = co_await std::move(opening);
+  Result<Opened> opened = co_await open_session(address);
   if (own->outcome) {  // The client was closed meanwhile.
     if (opened) opened->session->close();
     co_return;
@@ -257,8 +253,8 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
   own_transports->attach();
   const std::string& required = options.transports.required;
   for (;;) {
-    auto dialing = rpc::dial(*loop, *network, to, options, *own_transports, health.avoided(loop->now()), deadline);
-    Result<rpc::Dialed> dialed = co_await std::move(dialing);
+    Result<rpc::Dialed> dialed =
+        co_await rpc::dial(*loop, *network, to, options, *own_transports, health.avoided(loop->now()), deadline);
     if (!dialed) co_return std::unexpected(std::move(dialed.error()));
     fallback_reasons = std::move(dialed->fallback_reasons);
     if (!required.empty() && required != "stream" && required != dialed->transport) {
@@ -293,14 +289,12 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
     made->start();
     if (dialed->transport.empty()) co_return Opened{std::move(made), {}};
     // The probe gets a part of the remaining time, so that time remains to try another transport.
-    auto probing = probe(*made, 0, (deadline - loop->now()) / 2);
-    Result<void> works = co_await std::move(probing);
+    Result<void> works = co_await probe(*made, 0, (deadline - loop->now()) / 2);
     bool shorter = false;
     if (works) {
       const std::size_t probe_bytes = dialed->worker->select_device(dialed->local).probe_bytes();
       if (probe_bytes != 0) {
-        auto filling = probe(*made, probe_bytes, (deadline - loop->now()) / 2);
-        works = co_await std::move(filling);
+        works = co_await probe(*made, probe_bytes, (deadline - loop->now()) / 2);
       }
       if (works) co_return Opened{std::move(made), std::move(dialed->transport), proves};
       // The network between the peers does not carry packets of that size.
@@ -327,8 +321,7 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
 Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, std::size_t body_bytes, Duration time) {
   MemberTimer<&rpc::ClientSession::close> alarm(probed);
   alarm.start(*loop, loop->after(time));
-  auto asked = probed.ping(body_bytes);
-  const Result<Duration> answered = co_await std::move(asked);
+  const Result<Duration> answered = co_await probed.ping(body_bytes);
   if (!answered && !probed.unproved().empty()) {
     co_return fail(ErrorCode::unavailable, probed.unproved(), ErrorScope::transport);
   }
@@ -346,8 +339,7 @@ Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, std::size_t 
 Task<void> Client::State::failback() {
   if (!session || current_attempt || session->going_away()) co_return;
   const std::shared_ptr<rpc::ClientSession> before = session;
-  auto opening = open_session(address);
-  Result<Opened> opened = co_await std::move(opening);
+  Result<Opened> opened = co_await open_session(address);
   const Time now = loop->now();
   if (opened && !opened->session->closed() && session == before && opened->transport != transport &&
       !opened->transport.empty()) {

@@ -135,12 +135,10 @@ Duration ClientPool::State::pause_after(unsigned failed) {
 
 Task<void> ClientPool::State::open_one() {
   if (failures != 0) {
-    auto pause = loop.sleep(pause_after(failures));
-    co_await pause;
+    co_await loop.sleep(pause_after(failures));
   }
   auto client = std::shared_ptr<Client>(new Client(&loop, network, options.client));
-  auto connecting = client->connect(address);
-  Result<void> outcome = co_await std::move(connecting);
+  Result<void> outcome = co_await client->connect(address);
   --opening;
   if (outcome) {
     failures = 0;
@@ -192,8 +190,7 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
                    std::to_string(state.options.connect_attempts_max) + " attempts; the last: " + error.text;
       co_return std::unexpected(std::move(error));
     }
-    auto changed = state.changed.wait();
-    co_await changed;
+    co_await state.changed.wait();
   }
 }
 

@@ -288,8 +288,7 @@ Task<Result<Duration>> ClientSession::ping(std::size_t body_bytes) {
   const std::uint64_t before = pongs;
   send_filled(wire::PingFrame{}, body_bytes);
   while (pongs == before && !closed()) {
-    auto answered = ponged_.wait();
-    co_await answered;
+    co_await ponged_.wait();
   }
   if (pongs == before) co_return fail(ErrorCode::unavailable, "the connection ended", ErrorScope::connection);
   co_return loop().now() - begin;

@@ -129,8 +129,7 @@ void InterceptedCall::start() { root_.handle.resume(); }
 
 InterceptedCall::Root InterceptedCall::drive() {
   try {
-    auto chain = run();
-    outcome_ = co_await std::move(chain);
+    outcome_ = co_await run();
   } catch (const std::bad_alloc&) {
     outcome_ = fail(ErrorCode::internal, "no memory to run the interceptors");
   }

@@ -96,8 +96,7 @@ Task<Result<void>> ProtocolClient::connect_to(std::shared_ptr<ProtocolClient> cl
   self.closed_ = false;
   self.scope_.spawn(self.attempt(own));
   while (!own->stream) {
-    auto ended = own->ended.wait();
-    co_await ended;
+    co_await own->ended.wait();
   }
   Result<std::unique_ptr<transport::Stream>> stream = std::move(*own->stream);
   if (!stream) co_return std::unexpected(std::move(stream.error()));
@@ -112,8 +111,8 @@ Task<Result<void>> ProtocolClient::connect_to(std::shared_ptr<ProtocolClient> cl
 // The scope of the client owns it, so that a connect() that outlives the loop holds nothing of the loop.
 Task<void> ProtocolClient::attempt(std::shared_ptr<Attempt> own) {
   try {
-    auto opening = connect_stream(*loop_, *network_, address_, security_, alpn_, loop_->after(connect_timeout_));
-    own->stream = co_await std::move(opening);
+    own->stream =
+        co_await connect_stream(*loop_, *network_, address_, security_, alpn_, loop_->after(connect_timeout_));
   } catch (const std::exception& error) {
     own->stream = fail(ErrorCode::unavailable, "cannot connect to " + address_ + ": " + std::string(what_of(error)),
                        ErrorScope::connection);

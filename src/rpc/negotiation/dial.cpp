@@ -25,8 +25,7 @@ class ServerHello final : Handshake::Done {
   }
   Task<Result<wire::Hello>> get() {
     while (!hello_) {
-      auto arrived = arrived_.wait();
-      co_await arrived;
+      co_await arrived_.wait();
     }
     co_return std::move(*std::exchange(hello_, std::nullopt));
   }
@@ -94,8 +93,7 @@ Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending
   });
   state->timer.start(loop, deadline);
   while (!state->outcome && loop.now() < deadline) {
-    auto changed = state->changed.wait();
-    co_await changed;
+    co_await state->changed.wait();
   }
   if (!state->outcome) {
     co_return fail(ErrorCode::overloaded,
@@ -132,11 +130,9 @@ Task<Result<std::unique_ptr<transport::Stream>>> connect_stream(Loop& loop, tran
                                                                 std::string address,
                                                                 std::shared_ptr<transport::ClientSecurity> security,
                                                                 std::string_view protocol, Time deadline) {
-  auto connecting = network.connect(loop, address, deadline - loop.now());
-  Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(connecting);
+  Result<std::unique_ptr<transport::Stream>> stream = co_await network.connect(loop, address, deadline - loop.now());
   if (!stream || security == nullptr) co_return stream;
-  auto protecting = security->protect(loop, std::move(*stream), std::move(address), protocol, deadline);
-  co_return co_await std::move(protecting);
+  co_return co_await security->protect(loop, std::move(*stream), std::move(address), protocol, deadline);
 }
 
 Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::string& address,
@@ -167,8 +163,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                        " ns) is not positive: raise it, or use `forever` to send no PING",
                    ErrorScope::connection);
   }
-  auto connecting = connect_stream(loop, network, address, options.security, native_alpn, deadline);
-  Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(connecting);
+  Result<std::unique_ptr<transport::Stream>> stream =
+      co_await connect_stream(loop, network, address, options.security, native_alpn, deadline);
   if (!stream) co_return std::unexpected(std::move(stream.error()));
   const std::string local = (*stream)->local();
   transport::ClientSecurity* const security = options.security.get();
@@ -196,8 +192,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   ServerHello server(loop, std::move(*stream), deadline, ours);
   std::unique_ptr<transport::PendingConnection> pending;
   for (bool first = true;; first = false) {
-    auto coming = server.get();
-    Result<wire::Hello> hello = co_await std::move(coming);
+    Result<wire::Hello> hello = co_await server.get();
     if (!hello) co_return std::unexpected(std::move(hello.error()));
     if (hello->refusal) co_return std::unexpected(std::move(*hello->refusal));
     if (first) {
@@ -264,8 +259,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                   selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max,
                                                    security != nullptr ? dialed.hello.protection : std::uint8_t{0}));
     if (made) {
-      auto preparing = until_ready(loop, **made, std::min(deadline, loop.after(TransportSelector::step_max)));
-      const Result<void> ready = co_await std::move(preparing);
+      const Result<void> ready =
+          co_await until_ready(loop, **made, std::min(deadline, loop.after(TransportSelector::step_max)));
       if (!ready) made = std::unexpected(ready.error());
     }
     if (made) {

@@ -89,8 +89,7 @@ Task<std::vector<std::size_t>> Inspector::options_taken(const Server& server, Lo
       }
     }
     if (late.empty() || here.now() >= end) co_return late;
-    auto pause = here.sleep(look_interval);
-    co_await pause;
+    co_await here.sleep(look_interval);
   }
 }
 

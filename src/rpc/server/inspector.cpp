@@ -30,8 +30,7 @@ Task<bool> arrives(Loop& here, std::shared_ptr<Answer<T>> answer) {
   const Time end = here.after(Inspector::wait_max);
   while (!answer->there.load(std::memory_order_acquire)) {
     if (here.now() >= end) co_return false;
-    auto pause = here.sleep(std::chrono::microseconds(200));
-    co_await pause;
+    co_await here.sleep(std::chrono::microseconds(200));
   }
   co_return true;
 }
@@ -220,8 +219,7 @@ Task<Inspector::Connections> Inspector::connections(const Server& server, Loop& 
     answer->value.slot = loop == from.loop ? from.slot : 0;
     answer->value.limit = limit - result.rows.size();
     if (!post(state.counting, state.loops, loop, [answer](ServerLoop& on) { walk(on, answer); })) co_return result;
-    auto waiting = arrives(here, answer);
-    const bool there = co_await std::move(waiting);
+    const bool there = co_await arrives(here, answer);
     if (!there) {
       result.silent.push_back(loop);
       continue;
@@ -242,8 +240,7 @@ Task<Inspector::Calls> Inspector::calls(const Server& server, Loop& here, std::s
     answer->value.loop = loop;
     answer->value.limit = limit;
     if (!post(state.counting, state.loops, loop, [answer](ServerLoop& on) { walk(on, answer); })) break;
-    auto waiting = arrives(here, answer);
-    const bool there = co_await std::move(waiting);
+    const bool there = co_await arrives(here, answer);
     if (!there) {
       result.silent.push_back(loop);
       continue;
@@ -268,8 +265,7 @@ Task<bool> Inspector::cancel(const Server& server, Loop& here, CallReport call) 
     answer->there.store(true, std::memory_order_release);
   };
   if (!post(state.counting, state.loops, call.loop, work)) co_return false;
-  auto waiting = arrives(here, answer);
-  const bool there = co_await std::move(waiting);
+  const bool there = co_await arrives(here, answer);
   co_return there && answer->value;
 }
 

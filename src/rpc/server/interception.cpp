@@ -92,8 +92,7 @@ Task<Result<void>> Interception::make_call() {
                    "the caller did not wait any more when the interceptors called next()");
   }
   if (outer_.request().json) {
-    auto converting = convert(*this, alive_.watch());
-    Result<void> done = co_await std::move(converting);
+    Result<void> done = co_await convert(*this, alive_.watch());
     if (!done) co_return done;
   }
   co_return co_await Run(*this);
@@ -108,9 +107,8 @@ Task<Result<void>> Interception::convert(Interception& on, Watch<Interception> a
                transcoder = on.json_] { return transcoder->arguments_from_json(json.text()); };
   on.converting_ = true;
   on.session().conversion_begins();
-  auto converting =
-      detail::LoopAccess::offload_for(on.loop(), &on.outer_.sink().origin(), on.outer_.token(), std::move(work));
-  Result<Result<Buffer>> arguments = co_await std::move(converting);
+  Result<Result<Buffer>> arguments = co_await detail::LoopAccess::offload_for(on.loop(), &on.outer_.sink().origin(),
+                                                                              on.outer_.token(), std::move(work));
   if (!alive || on.ended_) co_return fail(ErrorCode::cancelled, "the call ended before its handler did");
   const std::optional<Time>& deadline = on.outer_.request().deadline;
   if (deadline && on.loop().now() >= *deadline) {
@@ -326,22 +324,18 @@ detail::Serving intercept(const detail::IncomingRequest& request, const ServerIn
   const std::uint32_t id = request.call;
   try {
     ActiveCall call(request, ActiveCall::Keep::copy_small);
-    auto self = call.self();
-    co_await self;
+    co_await call.self();
     if (!call.admitted()) co_return;
     call.observed = !interceptors.empty();
     // Items may come before the handler begins.
     if (method.streams_in || method.streams_out) call.stream();
     Interception interception(call, interceptors, handler, method, draw, std::move(json));
     {
-      auto chain = interception.run();
-      Result<void> outcome = co_await std::move(chain);
+      Result<void> outcome = co_await interception.run();
       interception.answer(outcome);
     }
-    auto end = interception.handler_end();
-    co_await end;
-    auto released = call.released();
-    co_await released;
+    co_await interception.handler_end();
+    co_await call.released();
   } catch (...) {
     detail::reply_thrown(sink, id, method.name, "answering the call");
   }

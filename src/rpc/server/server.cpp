@@ -433,8 +433,7 @@ Task<void> Server::State::shut_down(Duration grace) {
   listener.reset();
   if (loops.empty()) co_return;
   log_stop(grace);
-  auto done = loops.front()->shut_down(grace);
-  co_await std::move(done);
+  co_await loops.front()->shut_down(grace);
   log_stopped(loops.front()->loop());
   cpu_latency.reset();
 }

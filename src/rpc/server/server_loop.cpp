@@ -498,8 +498,7 @@ Task<void> ServerLoop::run_background(std::unique_ptr<detail::BackgroundWork> wo
     const std::unique_ptr<detail::BackgroundWork> held = std::move(work);
     try {
       const Background background{.stopping = host_.stopping.get_token(), .token = grace_over_.get_token()};
-      auto task = held->begin(background);
-      co_await std::move(task);
+      co_await held->begin(background);
     } catch (...) {
       thrown = "background work threw an exception: " + detail::exception_text();
     }
@@ -513,8 +512,7 @@ Task<void> ServerLoop::run_background(std::unique_ptr<detail::BackgroundWork> wo
 Task<void> ServerLoop::shut_down(Duration grace) {
   begin_shut_down(grace, nullptr);
   while (phase_ != Phase::stopped) {
-    auto changed = changed_.wait();
-    co_await changed;
+    co_await changed_.wait();
   }
 }
 

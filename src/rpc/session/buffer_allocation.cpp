@@ -130,8 +130,7 @@ Task<Result<RegisteredBuffer>> BufferAllocation::result() {
   Loop* const loop = Loop::current();
   if (done() || loop == nullptr || !loop->poller().real_time()) co_return wait();
   // The work may outlive this object: it then waits for as long as the destructor does.
-  auto waiting = loop->offload([state = state_] { state->done.wait(false); });
-  Result<void> waited = co_await std::move(waiting);
+  Result<void> waited = co_await loop->offload([state = state_] { state->done.wait(false); });
   if (!waited) co_return std::unexpected(std::move(waited.error()));
   co_return wait();
 }

@@ -76,8 +76,7 @@ class InterceptorChain : public detail::NextTarget {
     std::string text;
     try {
       if (level == chain()->interceptors_.size()) {
-        auto call = chain()->make_call();
-        co_return co_await std::move(call);
+        co_return co_await chain()->make_call();
       }
       auto around = chain()->interceptors_[level]->around(chain()->info_, Next(link, level + 1));
       const void* const before = std::exchange(chain()->frame_, around.frame());

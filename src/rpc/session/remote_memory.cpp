@@ -75,8 +75,7 @@ Result<RemoteMemory::Access> RemoteMemory::begin(RemoteRequest& request) {
 
 Task<Result<void>> RemoteMemory::finish(Access access) {
   while (!access->ended()) {
-    auto changed = access->changed();
-    co_await changed;
+    co_await access->changed();
   }
   co_return access->outcome();
 }
@@ -84,16 +83,14 @@ Task<Result<void>> RemoteMemory::finish(Access access) {
 Task<Result<void>> RemoteMemory::run(RemoteMemory self, RemoteRequest request) {
   Result<Access> access = self.begin(request);
   if (!access) co_return std::unexpected(std::move(access.error()));
-  auto finishing = finish(std::move(*access));
-  co_return co_await std::move(finishing);
+  co_return co_await finish(std::move(*access));
 }
 
 Task<Result<std::uint64_t>> RemoteMemory::run_atomic(RemoteMemory self, RemoteRequest request) {
   Result<Access> begun = self.begin(request);
   if (!begun) co_return std::unexpected(std::move(begun.error()));
   const Access access = *begun;
-  auto finishing = finish(access);
-  Result<void> done = co_await std::move(finishing);
+  Result<void> done = co_await finish(access);
   if (!done) co_return std::unexpected(std::move(done.error()));
   co_return access->previous();
 }
@@ -164,8 +161,7 @@ Task<Result<RemoteMemory::Access>> RemoteMemory::begin_ordered(RemoteMemory self
   // After a fail-over, the client sends calls over another connection, which has no order with the one of this access.
   while (!access->ended() && !(access->ordered() && access->posted() &&
                                detail::ClientAccess::connection(*self.client_) == access->channel)) {
-    auto changed = access->changed();
-    co_await changed;
+    co_await access->changed();
   }
   if (access->ended() && !access->outcome()) co_return std::unexpected(access->outcome().error());
   co_return access;

@@ -237,8 +237,7 @@ Task<Result<void>> StripedMemory::attempt(Transfer& transfer, std::size_t index,
   Result<RemoteMemory::Access> begun = path.memory.begin(request);
   Result<void> outcome;
   if (begun) {
-    auto finishing = RemoteMemory::finish(*begun);
-    outcome = co_await std::move(finishing);
+    outcome = co_await RemoteMemory::finish(*begun);
   } else {
     outcome = std::unexpected(begun.error());
   }
@@ -262,8 +261,7 @@ Task<void> StripedMemory::carry(Transfer& transfer, std::size_t index, std::uniq
   const Time began = transfer.loop.now();
   Result<void> outcome;
   {
-    auto trying = attempt(transfer, index, *piece, local_use);
-    outcome = co_await std::move(trying);
+    outcome = co_await attempt(transfer, index, *piece, local_use);
   }
   const std::size_t bytes = piece->batch.bytes();
   if (outcome) {
@@ -280,8 +278,7 @@ Task<void> StripedMemory::carry(Transfer& transfer, std::size_t index, std::uniq
     // The device of an ended connection may go on until its queue pair has been drained. The same bytes must not be
     // transferred twice at a time: a late read would overwrite what the application stores there afterwards.
     while (!local_use.expired() && transfer.loop.now() < transfer.deadline) {
-      auto pause = transfer.loop.sleep(std::chrono::milliseconds(1));
-      co_await pause;
+      co_await transfer.loop.sleep(std::chrono::milliseconds(1));
     }
     if (!local_use.expired()) {
       transfer.end_with({ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
@@ -321,8 +318,7 @@ Task<Result<void>> StripedMemory::run(std::shared_ptr<State> state, RemoteReques
       transfer.end_with(transfer.all_failed());
       break;
     }
-    auto changed = transfer.changed.wait();
-    co_await changed;
+    co_await transfer.changed.wait();
   }
   if (!transfer.error) co_return Result<void>();
   Error error = std::move(*transfer.error);

@@ -151,8 +151,7 @@ struct TlsClient::State final : transport::ClientSecurity {
     opening.timer.start(loop, deadline);
     secured->start(loop, opening);
     while (!opening.open && !opening.late && !opening.error) {
-      auto changed = opening.changed.wait();
-      co_await changed;
+      co_await opening.changed.wait();
     }
     if (opening.error) {
       opening.error->text = "cannot connect to " + address + ": " + opening.error->text;

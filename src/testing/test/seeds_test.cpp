@@ -28,8 +28,7 @@ SeedOptions quiet(std::string name = "test") {
 // Fails with each seed that is a multiple of 7.
 Task<void> fails_with_multiples_of_seven(Simulation& simulation) {
   simulation.expect(simulation.seed() % 7 != 0, "the seed is a multiple of seven");
-  auto pausing = simulation.loop().sleep(std::chrono::milliseconds(1500));
-  co_await pausing;
+  co_await simulation.loop().sleep(std::chrono::milliseconds(1500));
 }
 
 TEST(Seeds, TheFirstFailureEndsTheRuns) {

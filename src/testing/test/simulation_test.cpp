@@ -26,8 +26,7 @@ struct Counter {
 };
 
 Task<int> slow_count(Context& context, int value) {
-  auto pausing = context.loop().sleep(seconds(2));
-  co_await pausing;
+  co_await context.loop().sleep(seconds(2));
   co_return value;
 }
 
@@ -43,13 +42,11 @@ auto serve_counter(int& durable) {
 
 Task<Result<int>> count(Client& client, Duration timeout = seconds(30)) {
   const CallOptions options{.timeout = timeout};
-  auto call = client.call<&Counter::count>(options);
-  co_return co_await std::move(call);
+  co_return co_await client.call<&Counter::count>(options);
 }
 
 Task<bool> connect(Client& client, std::string address) {
-  auto connecting = client.connect(std::move(address));
-  const Result<void> connected = co_await std::move(connecting);
+  const Result<void> connected = co_await client.connect(std::move(address));
   co_return connected.has_value();
 }
 
@@ -65,14 +62,11 @@ TEST(Simulation, ClientsThatNameNoNetworkUseTheSimulatedOne) {
   bench.simulation.run([](Bench& of) -> Task<void> {
     of.simulation.serve("counter:1", serve_counter(of.durable));
     Client client;
-    auto connecting = connect(client, "counter:1");
-    EXPECT_TRUE(co_await std::move(connecting));
-    auto counting = count(client);
-    const Result<int> reply = co_await std::move(counting);
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    const Result<int> reply = co_await count(client);
     EXPECT_EQ(reply, 1);
     const std::shared_ptr<ClientPool> pool = ClientPool::create("counter:1");
-    auto pooled = pool->call<&Counter::count>();
-    const Result<int> second = co_await std::move(pooled);
+    const Result<int> second = co_await pool->call<&Counter::count>();
     EXPECT_EQ(second, 2);
   }(bench));
   EXPECT_GT(bench.simulation.elapsed(), Duration::zero());
@@ -85,11 +79,9 @@ TEST(Simulation, TheSameSeedGivesTheSameEvents) {
     bench.simulation.run([](Bench& of) -> Task<void> {
       of.simulation.serve("counter:1", serve_counter(of.durable));
       Client client;
-      auto connecting = connect(client, "counter:1");
-      EXPECT_TRUE(co_await std::move(connecting));
+      EXPECT_TRUE(co_await connect(client, "counter:1"));
       for (int i = 0; i < 10; ++i) {
-        auto counting = count(client);
-        EXPECT_TRUE(co_await std::move(counting));
+        EXPECT_TRUE(co_await count(client));
       }
     }(bench));
     return bench.simulation.trace();
@@ -103,24 +95,18 @@ TEST(Simulation, ACrashLosesTheStateOfTheServerAlone) {
   bench.simulation.run([](Bench& of) -> Task<void> {
     SimServer& server = of.simulation.serve("counter:1", serve_counter(of.durable));
     Client client;
-    auto connecting = connect(client, "counter:1");
-    EXPECT_TRUE(co_await std::move(connecting));
-    auto counting = count(client);
-    EXPECT_TRUE(co_await std::move(counting));
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    EXPECT_TRUE(co_await count(client));
     server.crash();
     EXPECT_FALSE(server.running());
     EXPECT_THROW(server.server(), std::logic_error);
-    auto late = count(client);
-    const Result<int> lost = co_await std::move(late);
+    const Result<int> lost = co_await count(client);
     EXPECT_FALSE(lost);
-    auto refused = connect(client, "counter:1");
-    EXPECT_FALSE(co_await std::move(refused)) << "a process that does not run accepts no connections";
+    EXPECT_FALSE(co_await connect(client, "counter:1")) << "a process that does not run accepts no connections";
     server.restart();
     EXPECT_THROW(server.restart(), std::logic_error);
-    auto again = connect(client, "counter:1");
-    EXPECT_TRUE(co_await std::move(again));
-    auto last = count(client);
-    EXPECT_EQ(co_await std::move(last), 1);
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    EXPECT_EQ(co_await count(client), 1);
     EXPECT_EQ(of.durable, 2);
   }(bench));
 }
@@ -130,13 +116,10 @@ TEST(Simulation, ACrashEndsHandlersThatWait) {
   bench.simulation.run([](Bench& of) -> Task<void> {
     SimServer& server = of.simulation.serve("counter:1", serve_counter(of.durable));
     Client client;
-    auto connecting = connect(client, "counter:1");
-    EXPECT_TRUE(co_await std::move(connecting));
-    auto sending = client.send_request<slow_count>(7);
-    auto pending = co_await std::move(sending);
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    auto pending = co_await client.send_request<slow_count>(7);
     EXPECT_TRUE(pending);
-    auto pausing = of.simulation.loop().sleep(seconds(1));
-    co_await pausing;
+    co_await of.simulation.loop().sleep(seconds(1));
     server.crash();
     auto reply = co_await std::move(*pending);
     EXPECT_FALSE(reply);
@@ -151,24 +134,19 @@ TEST(Simulation, AMachineThatCrashesIsSilentUntilItRestarts) {
     SimServer& server = of.simulation.serve("counter:1", serve_counter(of.durable));
     SimServer& neighbour = of.simulation.serve("counter:2", serve_counter(of.durable));
     Client client;
-    auto connecting = connect(client, "counter:1");
-    EXPECT_TRUE(co_await std::move(connecting));
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
     server.crash(Crash::machine);
     EXPECT_FALSE(neighbour.running()) << "it was on the same host";
-    auto counting = count(client, seconds(1));
-    const Result<int> lost = co_await std::move(counting);
+    const Result<int> lost = co_await count(client, seconds(1));
     EXPECT_TRUE(!lost && lost.error().code == ErrorCode::deadline_exceeded);
     Client other({.connect_timeout = seconds(3)});
     const Duration begin = of.simulation.elapsed();
-    auto unanswered = connect(other, "counter:1");
-    EXPECT_FALSE(co_await std::move(unanswered));
+    EXPECT_FALSE(co_await connect(other, "counter:1"));
     EXPECT_GE(of.simulation.elapsed() - begin, seconds(3)) << "nobody refuses the connection";
     server.restart();
-    auto pausing = of.simulation.loop().sleep(milliseconds(10));
-    co_await pausing;
+    co_await of.simulation.loop().sleep(milliseconds(10));
     EXPECT_FALSE(client.connected()) << "the host does not know connections of its earlier life";
-    auto again = connect(client, "counter:1");
-    EXPECT_TRUE(co_await std::move(again));
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
   }(bench));
 }
 
@@ -178,39 +156,31 @@ TEST(Simulation, AConnectionSurvivesAPartitionAndLosesNothing) {
     of.simulation.serve("counter:1", serve_counter(of.durable));
     Client client;
     Client elsewhere({.runtime = of.simulation.host("elsewhere")});
-    auto connecting = connect(client, "counter:1");
-    EXPECT_TRUE(co_await std::move(connecting));
-    auto second = connect(elsewhere, "counter:1");
-    EXPECT_TRUE(co_await std::move(second));
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    EXPECT_TRUE(co_await connect(elsewhere, "counter:1"));
     of.simulation.partition("client", "counter");
     const CallOptions patient{.timeout = seconds(20)};
-    auto sending = client.send_request<&Counter::count>(patient);
-    auto pending = co_await std::move(sending);
+    auto pending = co_await client.send_request<&Counter::count>(patient);
     EXPECT_TRUE(pending);
-    auto pausing = of.simulation.loop().sleep(seconds(5));
-    co_await pausing;
+    co_await of.simulation.loop().sleep(seconds(5));
     EXPECT_EQ(of.durable, 0) << "a request crossed the partition";
-    auto reaching = count(elsewhere);
-    EXPECT_TRUE(co_await std::move(reaching)) << "another host is not separated";
+    EXPECT_TRUE(co_await count(elsewhere)) << "another host is not separated";
     of.simulation.end_partition("client", "counter");
     auto reply = co_await std::move(*pending);
     EXPECT_EQ(reply, 2);
     EXPECT_TRUE(client.connected());
     of.simulation.partition("counter");
     Client impatient({.connect_timeout = seconds(2)});
-    auto failing = connect(impatient, "counter:1");
-    EXPECT_FALSE(co_await std::move(failing));
+    EXPECT_FALSE(co_await connect(impatient, "counter:1"));
     // An attempt that began before the end of the partition is repeated.
     Scope ending;
     ending.spawn([](Simulation& simulation) -> Task<void> {
-      auto waiting = simulation.loop().sleep(milliseconds(1500));
-      co_await waiting;
+      co_await simulation.loop().sleep(milliseconds(1500));
       simulation.end_partitions();
     }(of.simulation));
     Client late({.connect_timeout = seconds(10)});
     const Duration begin = of.simulation.elapsed();
-    auto working = connect(late, "counter:1");
-    EXPECT_TRUE(co_await std::move(working));
+    EXPECT_TRUE(co_await connect(late, "counter:1"));
     EXPECT_LT(of.simulation.elapsed() - begin, seconds(3));
   }(bench));
 }
@@ -220,16 +190,13 @@ TEST(Simulation, ACrashBehindAPartitionIsNoticedWhenThePartitionEnds) {
   bench.simulation.run([](Bench& of) -> Task<void> {
     SimServer& server = of.simulation.serve("counter:1", serve_counter(of.durable));
     Client client;
-    auto connecting = connect(client, "counter:1");
-    EXPECT_TRUE(co_await std::move(connecting));
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
     of.simulation.partition("counter");
     server.crash();
-    auto pausing = of.simulation.loop().sleep(seconds(1));
-    co_await pausing;
+    co_await of.simulation.loop().sleep(seconds(1));
     EXPECT_TRUE(client.connected());
     of.simulation.end_partition("counter");
-    auto waiting = of.simulation.loop().sleep(milliseconds(10));
-    co_await waiting;
+    co_await of.simulation.loop().sleep(milliseconds(10));
     EXPECT_FALSE(client.connected());
   }(bench));
 }
@@ -239,10 +206,8 @@ TEST(Simulation, OffloadedHandlersRunOnItsThread) {
   bench.simulation.run([](Bench& of) -> Task<void> {
     of.simulation.serve("counter:1", serve_counter(of.durable));
     Client client;
-    auto connecting = connect(client, "counter:1");
-    EXPECT_TRUE(co_await std::move(connecting));
-    auto call = client.call<on_the_loop>();
-    const Result<bool> there = co_await std::move(call);
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    const Result<bool> there = co_await client.call<on_the_loop>();
     EXPECT_EQ(there, true);
   }(bench));
 }
@@ -261,15 +226,13 @@ TEST(Simulation, ABodyThatCannotEndFails) {
   EXPECT_TRUE(text_of({}, stuck).contains("stuck at")) << text_of({}, stuck);
   const auto endless = [](Simulation& simulation) -> Task<void> {
     for (;;) {
-      auto pausing = simulation.loop().sleep(seconds(10));
-      co_await pausing;
+      co_await simulation.loop().sleep(seconds(10));
     }
   };
   EXPECT_TRUE(text_of({.time_max = seconds(60)}, endless).contains("time_max"));
   const auto spinning = [](Simulation& simulation) -> Task<void> {
     for (;;) {
-      auto pausing = simulation.loop().sleep(Duration::zero());
-      co_await pausing;
+      co_await simulation.loop().sleep(Duration::zero());
     }
   };
   EXPECT_TRUE(text_of({.turns_max = 1000}, spinning).contains("turns_max"));
@@ -293,13 +256,10 @@ TEST(Simulation, AddressesWithoutAHostBelongToTheHost) {
     EXPECT_TRUE(server.start());
     EXPECT_EQ(server.address(), "web:80");
     Client neighbour({.runtime = of.simulation.host("web")});
-    auto connecting = connect(neighbour, "localhost:80");
-    EXPECT_TRUE(co_await std::move(connecting));
+    EXPECT_TRUE(co_await connect(neighbour, "localhost:80"));
     Client stranger;
-    auto refused = connect(stranger, "localhost:80");
-    EXPECT_FALSE(co_await std::move(refused));
-    auto stopping = server.shut_down(Duration::zero());
-    co_await std::move(stopping);
+    EXPECT_FALSE(co_await connect(stranger, "localhost:80"));
+    co_await server.shut_down(Duration::zero());
   }(bench));
 }
 

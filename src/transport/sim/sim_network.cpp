@@ -106,8 +106,7 @@ Task<Result<std::unique_ptr<Stream>>> SimNetwork::connect_from(Loop& loop, std::
   while (!answered && loop.now() < deadline) {
     const Duration left = deadline - loop.now();
     answered = !unanswered && round_trip <= left && !state->unreachable(host, server);
-    auto travelling = loop.sleep(answered ? round_trip : unanswered ? left : std::min(connect_retry, left));
-    co_await travelling;
+    co_await loop.sleep(answered ? round_trip : unanswered ? left : std::min(connect_retry, left));
     answered = answered && !state->unreachable(host, server);
   }
   if (!answered) {

@@ -61,8 +61,7 @@ Task<Result<Descriptor>> race_to_connect(Loop& loop, AddressList& addresses, Con
           Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the host has no address"}));
     }
     alarm.start(loop, addresses.empty() ? deadline : std::min(deadline, race.next_start));
-    auto changed = addresses.changed.wait();
-    co_await changed;
+    co_await addresses.changed.wait();
   }
   co_return std::move(*race.winner);
 }

@@ -265,8 +265,7 @@ Task<Result<Descriptor>> connect_socket(Loop& loop, SocketAddress to, Time deadl
   int error = ::connect(socket.get(), to.get(), to.size) == 0 ? 0 : errno;
   // A Unix socket does not notify when a full queue has room again, so connecting is tried again.
   while (error == EAGAIN && loop.now() < deadline) {
-    auto pause = loop.sleep(std::min<Duration>(std::chrono::milliseconds(1), deadline - loop.now()));
-    co_await pause;
+    co_await loop.sleep(std::min<Duration>(std::chrono::milliseconds(1), deadline - loop.now()));
     error = ::connect(socket.get(), to.get(), to.size) == 0 ? 0 : errno;
   }
   if (error == EINPROGRESS) {
@@ -299,8 +298,7 @@ Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::strin
     }
   }
   const ConnectAttempt attempt = [&loop, deadline](SocketAddress to) { return connect_socket(loop, to, deadline); };
-  auto racing = race_to_connect(loop, addresses, attempt, deadline);
-  Result<Descriptor> socket = co_await std::move(racing);
+  Result<Descriptor> socket = co_await race_to_connect(loop, addresses, attempt, deadline);
   if (!socket) {
     Error error = std::move(socket.error());
     if (error.text.find(address) == std::string::npos) error.text = address + ": " + error.text;

@@ -250,12 +250,10 @@ TEST(DoctorPeer, AServerIsExamined) {
   // The server sends no more than a block.
   const Result<std::string> much = sync_wait([](std::string address) -> Task<Result<std::string>> {
     Client client;
-    auto connecting = client.connect(address);
-    if (Result<void> connected = co_await std::move(connecting); !connected) {
+    if (Result<void> connected = co_await client.connect(address); !connected) {
       co_return std::unexpected(connected.error());
     }
-    auto calling = client.call<host::produce>(block_bytes + 1);
-    co_return co_await std::move(calling);
+    co_return co_await client.call<host::produce>(block_bytes + 1);
   }(server.address()));
   ASSERT_FALSE(much);
   EXPECT_THAT(much.error().text, HasSubstr("at most 1048576 bytes"));

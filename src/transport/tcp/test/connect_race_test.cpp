@@ -45,8 +45,7 @@ class ConnectRaceTest : public ::testing::Test {
       int& counted;
     } const count(going_on);
     const Fate fate = fates.at(name);
-    auto waiting = loop.sleep(fate.after);
-    co_await waiting;
+    co_await loop.sleep(fate.after);
     if (!fate.answers) co_return fail(ErrorCode::unavailable, name + " refused", ErrorScope::connection);
     co_return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
@@ -142,8 +141,7 @@ TEST_F(ConnectRaceTest, AddressesThatComeLaterAreTried) {
   list.add(address("192.0.2.1"));
   Scope scope;
   scope.spawn([](Loop& on, AddressList& to, SocketAddress late) -> Task<void> {
-    auto pause = on.sleep(seconds(1));
-    co_await pause;
+    co_await on.sleep(seconds(1));
     to.add(late);
     to.complete();
   }(loop, list, address("2001:db8::1")));
@@ -204,18 +202,15 @@ TEST_F(ConnectRaceTest, DroppingTheTaskWithdrawsTheAttempts) {
     {
       Scope scope;
       scope.spawn([](Loop& loop_of, AddressList& all, ConnectAttempt by) -> Task<void> {
-        auto racing = race_to_connect(loop_of, all, by, Time::max());
-        const auto none = co_await std::move(racing);
+        const auto none = co_await race_to_connect(loop_of, all, by, Time::max());
         ADD_FAILURE() << "resumed after its end";
       }(on, to, how));
-      auto pause = on.sleep(seconds(1));
-      co_await pause;
+      co_await on.sleep(seconds(1));
       EXPECT_EQ(count, 2);
     }
     EXPECT_EQ(count, 0);
     to.complete();
-    auto pause = on.sleep(seconds(1));
-    co_await pause;
+    co_await on.sleep(seconds(1));
   }(*this, loop, list, attempt(), going_on));
 }
 

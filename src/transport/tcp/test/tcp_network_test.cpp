@@ -274,8 +274,7 @@ TEST_P(TcpNetworkTest, DroppingTheTaskWithdrawsTheAttempt) {
     {
       Scope scope;
       scope.spawn([](Loop& on, TcpNetwork& tcp, std::string to) -> Task<void> {
-        auto connecting = tcp.connect(on, std::move(to), forever);
-        const auto client = co_await std::move(connecting);
+        const auto client = co_await tcp.connect(on, std::move(to), forever);
         ADD_FAILURE() << "resumed after its end";
       }(self, over, std::move(address)));
       co_await self.sleep(milliseconds(2));

@@ -196,10 +196,7 @@ TEST_P(UcxRemoteAccess, APeerReachesNoMemoryOfHawser) {
     attacker.send(header, data);
     for (int i = 0; i < 300'000 && sink.closed.empty(); ++i) {
       attacker.progress();
-      loop.run([](Loop& on) -> Task<void> {
-        auto sleeping = on.sleep(std::chrono::microseconds(100));
-        co_await sleeping;
-      }(loop));
+      loop.run([](Loop& on) -> Task<void> { co_await on.sleep(std::chrono::microseconds(100)); }(loop));
     }
   };
   arrives({.token = server->peer.token, .kind = UcxHeader::Kind::packed}, std::string(24, '\xff'));

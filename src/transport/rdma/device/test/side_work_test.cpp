@@ -30,8 +30,7 @@ void run_until(Loop& loop, const std::function<bool()>& condition) {
   loop.run([](Loop& on, const std::function<bool()>& is_so) -> Task<void> {
     const auto limit = std::chrono::steady_clock::now() + 30s;
     while (!is_so() && std::chrono::steady_clock::now() < limit) {
-      auto pause = on.sleep(1ms);
-      co_await pause;
+      co_await on.sleep(1ms);
     }
     EXPECT_TRUE(is_so());
   }(loop, condition));
@@ -373,10 +372,7 @@ TEST(OtherDevices, AreNotLookedForByEachHandshake) {
   EXPECT_EQ(verbs->opens - before, 2);
   // Later the device may exist.
   verbs->up = true;
-  loop.run([](Loop& on) -> Task<void> {
-    auto pause = on.sleep(1100ms);
-    co_await pause;
-  }(loop));
+  loop.run([](Loop& on) -> Task<void> { co_await on.sleep(1100ms); }(loop));
   EXPECT_NE(&worker->select_device("10.0.0.2:1"), first);
   EXPECT_EQ(verbs->opens - before, 4);
 }

@@ -102,10 +102,7 @@ class SimRdmaTransport : public testing::Test {
   }
   // Lets virtual time pass.
   void run_for(Duration duration) {
-    loop.run([](Loop& on, Duration time) -> Task<void> {
-      auto passed = on.sleep(time);
-      co_await passed;
-    }(loop, duration));
+    loop.run([](Loop& on, Duration time) -> Task<void> { co_await on.sleep(time); }(loop, duration));
   }
 
   std::shared_ptr<SimFabric> fabric = SimFabric::create({}, 1);
