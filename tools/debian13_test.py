@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 from unittest import mock
@@ -155,7 +156,7 @@ class Command(unittest.TestCase):
         """Runs a command of a complete root."""
         script = ("import sys; sys.dont_write_bytecode = True; sys.path.insert(0, sys.argv[1]); import debian13_test as test, pathlib\n"
                   "tool = test.debian13; tool.ROOT = pathlib.Path(sys.argv[2]); tool.DEBIAN = tool.ROOT / 'build' / 'debian13'\n"
-                  "tool.make = lambda: None; sys.argv = ['debian13', *sys.argv[3:]]; sys.exit(tool.main())")
+                  "tool.complete = lambda: True; sys.argv = ['debian13', *sys.argv[3:]]; sys.exit(tool.main())")
         environment = os.environ | {"HAWSER_TEST_KEPT": "one two", "SSL_CERT_FILE": "/outside"}
         return subprocess.run([sys.executable, "-c", script, str(TOOL.parent), str(self.source), *words], capture_output=True,
                               text=True, env=environment)
@@ -170,6 +171,13 @@ class Command(unittest.TestCase):
         self.assertTrue([line for line in lines if f" on {self.source} " in line], lines)
         self.assertTrue((self.source / "made").exists())
         self.assertEqual(pathlib.Path("/proc/self/mountinfo").read_text(), mounts)
+
+    def test_commands_run_at_the_same_time(self):
+        os.mkfifo(self.source / "pipe")
+        waiting = threading.Thread(target=lambda: self.run_command("sh", "-c", ": >pipe"))
+        waiting.start()  # It ends when the other command reads.
+        self.assertEqual(self.run_command("sh", "-c", ": <pipe").returncode, 0)
+        waiting.join()
 
     def test_a_mounted_root_is_not_removed(self):
         with (mock.patch.object(pathlib.Path, "read_text", lambda _: f"1 2 8:1 / {self.root}/proc rw - proc proc rw\n"),
