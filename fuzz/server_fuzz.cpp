@@ -163,8 +163,7 @@ Task<void> attack(Loop& loop, Bytes input, unsigned mode) {
     if (stuck && wire.paused) break;
   }
   co_await loop.sleep(std::chrono::milliseconds(1));
-  if (wire.sink != nullptr)
-    wire.sink->ended({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "gone"});
+  if (wire.sink != nullptr) wire.sink->ended(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "gone"));
   co_await loop.sleep(std::chrono::milliseconds(1));
   expect(wire.sink == nullptr);
   const ServerCounters counters = server.counters();

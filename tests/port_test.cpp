@@ -72,7 +72,7 @@ class LineSession final : public rpc::ByteSession {
     const rpc::Dispatcher::Method* const method = host().dispatcher.find(line.substr(0, space));
     const std::uint32_t id = states_.add().id;
     if (method == nullptr) {
-      reply_error(id, {ErrorCode::unknown_method, ErrorScope::call, Initiator::local, 0, "no such method"});
+      reply_error(id, Error::of_call(ErrorCode::unknown_method, "no such method"));
     } else if (full(host().options.calls_per_connection_max)) {
       reply_error(id, full_error(host().options.calls_per_connection_max));
     } else {

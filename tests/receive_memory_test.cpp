@@ -80,7 +80,7 @@ class ReceiveMemory : public ::testing::Test {
   void rest() {
     if (server == nullptr) return;
     for (Peer& peer : peers) {
-      peer.script.sink->ended({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "gone"});
+      peer.script.sink->ended(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "gone"));
     }
     run(1s);
     EXPECT_EQ(server->counters().connections_open, 0U);

@@ -31,7 +31,7 @@ class Absent final : public transport::Transport {
  public:
   std::string_view name() const noexcept override { return "absent"; }
   Result<std::shared_ptr<transport::TransportWorker>> attach(Loop&) override {
-    return fail(ErrorCode::unavailable, "there is no device", ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, "there is no device"));
   }
 };
 

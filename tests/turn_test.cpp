@@ -163,7 +163,7 @@ TEST_F(Turn, AConnectionMayEndWhileItRests) {
     ASSERT_TRUE(flood.script.paused);
     ASSERT_LT(calls, before + 200);
     if (by_peer) {
-      flood.script.sink->broken({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "reset"});
+      flood.script.sink->broken(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "reset"));
       run(10ms);
       EXPECT_EQ(server->counters().connections_open, 0U);
     } else {

@@ -77,8 +77,8 @@ std::size_t RespConnection::kill_clients(const std::function<bool(const ClientRe
     site.loop().post([&site, number = one / store.shards()] {
       RespConnection* const connection = site.find(number);
       if (connection == nullptr) return;
-      connection->abort({ErrorCode::cancelled, ErrorScope::connection, Initiator::local, 0,
-                         "another client ended the connection by CLIENT KILL"});
+      connection->abort(
+          Error::of_connection(ErrorCode::cancelled, "another client ended the connection by CLIENT KILL"));
     });
   }
   return found.size();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/kv.h"
 #include "tls/client_options.h"
 
@@ -18,9 +19,8 @@ Result<ClientOptions> client_options(const ClientGiven& given) {
   ClientOptions options;
   options.security = given.security;
   if (given.password_file.empty()) return options;
-  Result<std::string> password = read_password(given.password_file);
-  if (!password) return std::unexpected(std::move(password.error()));
-  options.interceptors.push_back(send_password(std::move(*password)));
+  TRY(std::string&& password, read_password(given.password_file));
+  options.interceptors.push_back(send_password(std::move(password)));
   return options;
 }
 

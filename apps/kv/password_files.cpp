@@ -31,7 +31,7 @@ Result<std::vector<std::string>> PasswordFiles::read() {
     Result<std::string> password = read_password(file);
     if (!password) {
       for (std::string& read_before : passwords) wipe(read_before);
-      return std::unexpected(std::move(password.error()));
+      return fail(std::move(password.error()));
     }
     passwords.push_back(std::move(*password));
   }

@@ -104,9 +104,9 @@ void PasswordGate::on_refused_call(IncomingCall& call, bool wrong) {
   for (; counts != 0; --counts) last = session.count_wrong_secret() == wrong_max || last;
   if (!last) return;
   log_end(call.loop(), call.peer());
-  session.abort({ErrorCode::unauthenticated, ErrorScope::connection, Initiator::local, 0,
-                 "the client has sent " + std::to_string(wrong_max) +
-                     " wrong passwords, or large requests without the right one"});
+  session.abort(Error::of_connection(ErrorCode::unauthenticated,
+                                     "the client has sent " + std::to_string(wrong_max) +
+                                         " wrong passwords, or large requests without the right one"));
 }
 
 void attach_store(Server& server, Store& store, Service& service, std::shared_ptr<PasswordGate> gate) {

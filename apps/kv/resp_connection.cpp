@@ -139,8 +139,8 @@ void RespConnection::on_request(const resp::ReadyRequest& request) {
   if (command == nullptr) [[unlikely]] {
     const bool http = arguments[0].size() <= 5 && (arguments[0] == "POST" || arguments[0] == "Host:");
     if (http)
-      return abort({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                    "an HTTP request was sent to the Redis protocol"});
+      return abort(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                        "an HTTP request was sent to the Redis protocol"));
     fail_multi();
     return reply([&](resp::ReplyWriter& to) {
       constexpr std::size_t shown_max = 128;

@@ -94,13 +94,11 @@ Task<std::invoke_result_t<Work&, Site&>> write_on_shard(Store& store, Context& c
   } else {
     site.loop().post(std::move(forget));
   }
-  co_return std::unexpected(done.error());
+  co_return fail(done.error());
 }
 
 std::optional<Error> check(Store& store, std::string_view key, std::string_view value = {}) {
-  const auto error = [](ErrorCode code, std::string text) {
-    return Error{code, ErrorScope::call, Initiator::local, 0, std::move(text)};
-  };
+  const auto error = [](ErrorCode code, std::string text) { return Error::of_call(code, std::move(text)); };
   if (!store.bound()) return error(ErrorCode::unavailable, "the store is starting: call again");
   if (key.size() > Shard::key_bytes_max) {
     return error(ErrorCode::invalid_argument, "the key has " + std::to_string(key.size()) + " bytes, and at most " +
@@ -138,14 +136,14 @@ std::int64_t expiry_after(Site& site, std::int64_t lifetime_ms) {
 }  // namespace
 
 Task<Result<std::optional<Value>>> Service::get(std::string_view key) {
-  if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
+  if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   co_return co_await on_shard(store_, store_.shard_of(hash),
                               [name = std::string(key), hash](Site& site) { return read_entry(site, name, hash); });
 }
 
 Task<Result<Reading>> Service::read(std::string_view key) {
-  if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
+  if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   co_return co_await on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](Site& site) {
     Reading result;
@@ -160,7 +158,7 @@ Task<Result<Reading>> Service::read(std::string_view key) {
 }
 
 Task<Result<Directory>> Service::directory(Context& context) {
-  if (std::optional<Error> error = check(store_, {})) co_return std::unexpected(std::move(*error));
+  if (std::optional<Error> error = check(store_, {})) co_return fail(std::move(*error));
   const std::string_view protection = protection_of(context);
   if (protection == "signed" || protection == "sealed") {
     co_return fail(ErrorCode::permission_denied,
@@ -193,7 +191,7 @@ Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<st
   std::size_t bytes_left = reply_bytes_max;
   std::vector<std::vector<std::size_t>> by_shard(store_.shards());
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (std::optional<Error> error = check(store_, keys[i])) co_return std::unexpected(std::move(*error));
+    if (std::optional<Error> error = check(store_, keys[i])) co_return fail(std::move(*error));
     by_shard[store_.shard_of(store_.key(keys[i]).hash)].push_back(i);
   }
   for (unsigned shard = 0; shard < by_shard.size(); ++shard) {
@@ -226,7 +224,7 @@ Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<st
 
 Task<Result<std::uint64_t>> Service::set(Context& context, std::string_view key, std::string_view value,
                                          std::int64_t lifetime_ms) {
-  if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
+  if (std::optional<Error> error = check(store_, key, value)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   co_return co_await write_on_shard(
       store_, context, store_.shard_of(hash),
@@ -241,7 +239,7 @@ Task<Result<std::uint64_t>> Service::set(Context& context, std::string_view key,
 Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(Context& context, std::string_view key,
                                                                     std::uint64_t version, std::string_view value,
                                                                     std::int64_t lifetime_ms) {
-  if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
+  if (std::optional<Error> error = check(store_, key, value)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   co_return co_await write_on_shard(store_, context, store_.shard_of(hash),
                                     [name = std::string(key), bytes = std::string(value), hash, version,
@@ -256,7 +254,7 @@ Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(Context& con
 }
 
 Task<Result<bool>> Service::remove(Context& context, std::string_view key) {
-  if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
+  if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   co_return co_await write_on_shard(store_, context, store_.shard_of(hash),
                                     [name = std::string(key), hash](Site& site) -> Result<bool> {
@@ -267,7 +265,7 @@ Task<Result<bool>> Service::remove(Context& context, std::string_view key) {
 }
 
 Task<Result<std::int64_t>> Service::increment(Context& context, std::string_view key, std::int64_t by) {
-  if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
+  if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   co_return co_await write_on_shard(
       store_, context, store_.shard_of(hash), [name = std::string(key), hash, by](Site& site) -> Result<std::int64_t> {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/try.h"
 
 namespace hawser::kv {
 namespace {
@@ -182,7 +183,7 @@ class TextConnection {
   // The descriptor can be written or read. Returns whether all replies have arrived.
   Result<bool> advance(Measurement* run) {
     if (sent_ < batch_.commands.size()) {
-      if (auto sent = send_more(); !sent) return std::unexpected(std::move(sent.error()));
+      TRY(send_more());
     }
     ssize_t got = 0;
     do {  // A receive that does not fill its memory has emptied the socket: epoll reports what follows.
@@ -218,10 +219,9 @@ class TextConnection {
     while (next_ < batch_.expected.size()) {
       const auto [kind, last] = batch_.expected[next_];
       std::optional<std::size_t> found;
-      const Result<std::size_t> bytes = protocol_.take(std::string_view(received_).substr(taken), kind, found);
-      if (!bytes) return std::unexpected(bytes.error());
-      if (*bytes == 0) break;
-      taken += *bytes;
+      TRY(const std::size_t bytes, protocol_.take(std::string_view(received_).substr(taken), kind, found));
+      if (bytes == 0) break;
+      taken += bytes;
       ++next_;
       if (run == nullptr) continue;
       if (kind == Reply::value && found != run->value.size()) ++run->failed;
@@ -248,11 +248,10 @@ Result<void> run_connections(const BenchOptions& options, Measurement* run,
   const Descriptor events(epoll_create1(EPOLL_CLOEXEC));
   std::vector<std::unique_ptr<TextConnection>> connections;
   for (unsigned i = 0; i < options.connections; ++i) {
-    auto connected = connect_to(options.server.connect);
-    if (!connected) return std::unexpected(std::move(connected.error()));
-    if (auto known = authenticate(*connected, options.password); !known) return known;
+    TRY(auto&& connected, connect_to(options.server.connect));
+    TRY(authenticate(connected, options.password));
     connections.push_back(std::make_unique<TextConnection>(
-        std::move(*connected), TextProtocol(options.protocol == "memcached"), operations(i)));
+        std::move(connected), TextProtocol(options.protocol == "memcached"), operations(i)));
     epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLET, .data = {.ptr = connections.back().get()}};
     if (epoll_ctl(events.get(), EPOLL_CTL_ADD, connections.back()->descriptor(), &event) != 0) {
       return connection_error(options.server.connect, "watch a connection");
@@ -260,7 +259,7 @@ Result<void> run_connections(const BenchOptions& options, Measurement* run,
   }
   std::size_t active = connections.size();
   for (const auto& connection : connections) {
-    if (auto begun = connection->begin(options.in_flight); !begun) return begun;
+    TRY(connection->begin(options.in_flight));
     if (connection->done()) --active;
   }
   std::array<epoll_event, 64> ready{};
@@ -273,10 +272,9 @@ Result<void> run_connections(const BenchOptions& options, Measurement* run,
     for (int i = 0; i < count; ++i) {
       TextConnection& connection = *static_cast<TextConnection*>(ready[static_cast<std::size_t>(i)].data.ptr);
       if (connection.done()) continue;
-      const Result<bool> complete = connection.advance(run);
-      if (!complete) return std::unexpected(complete.error());
-      if (!*complete) continue;
-      if (auto begun = connection.begin(options.in_flight); !begun) return begun;
+      TRY(const bool complete, connection.advance(run));
+      if (!complete) continue;
+      TRY(connection.begin(options.in_flight));
       if (connection.done()) --active;
     }
   }

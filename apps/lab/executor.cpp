@@ -37,7 +37,7 @@ class HostExecutor final : public Executor {
     for (std::size_t i = 1; i < count; ++i) started.emplace_back([this, &dealt, i] { drive(dealt[i]); });
     if (count > 0) drive(dealt[0]);
     for (std::thread& thread : started) thread.join();
-    if (error_) return std::unexpected(*error_);
+    if (error_) return fail(*error_);
     return {};
   }
   bool simulated() const noexcept override { return false; }
@@ -75,9 +75,9 @@ class HostExecutor final : public Executor {
     const auto now_ns = static_cast<std::int64_t>(processor.now_ns());
     if (lately) last_progress_ns_.store(now_ns, std::memory_order_relaxed);
     if (now_ns - last_progress_ns_.load(std::memory_order_relaxed) > patience_.count()) {
-      end({ErrorCode::deadline_exceeded, ErrorScope::connection, Initiator::local, 0,
-           "nothing has moved for " + std::to_string(patience_.count() / 1'000'000) +
-               " ms: is the device's port up and its address reachable from itself?"});
+      end(Error::of_connection(ErrorCode::deadline_exceeded,
+                               "nothing has moved for " + std::to_string(patience_.count() / 1'000'000) +
+                                   " ms: is the device's port up and its address reachable from itself?"));
     }
     std::this_thread::yield();
   }

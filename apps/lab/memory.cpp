@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
+
 namespace hawser::lab {
 namespace {
 
@@ -68,11 +70,9 @@ Memory::~Memory() {
 
 Result<RegisteredMemory> RegisteredMemory::make(transport::rdma::Device& device, const MemoryOptions& options,
                                                 transport::rdma::Access access) {
-  Result<Memory> memory = Memory::allocate(options);
-  if (!memory) return std::unexpected(memory.error());
-  auto region = device.register_memory(memory->bytes(), access);
-  if (!region) return std::unexpected(region.error());
-  return RegisteredMemory{std::move(*memory), std::move(*region)};
+  TRY(Memory&& memory, Memory::allocate(options));
+  TRY(auto&& region, device.register_memory(memory.bytes(), access));
+  return RegisteredMemory{std::move(memory), std::move(region)};
 }
 
 void fill_pattern(MutableBytes bytes, std::uint64_t seed) noexcept {

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/try.h"
+
 namespace hawser::lab {
 
 namespace rdma = transport::rdma;
@@ -23,9 +25,7 @@ Result<std::uint64_t> NaiveWriter::post_naively(Processor& processor, std::uint6
                 static_cast<const void*>(pair_.source->memory.data()));
   processor.did(CpuTask::log_line);
 
-  if (Result<void> posted = pair_.sender->post_send({write.get(), 1}); !posted) {
-    return std::unexpected(std::move(posted.error()));
-  }
+  TRY(pair_.sender->post_send({write.get(), 1}));
   return 1;
 }
 

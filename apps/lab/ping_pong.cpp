@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "base/try.h"
 #include "lab/stream_sender.h"
 
 namespace hawser::lab {
@@ -42,25 +43,24 @@ Result<void> PingPong::on_message(Processor& processor, const rdma::Completion& 
       completion.bytes == plan_.size_bytes && !find_difference(arrived, plan_.begins ? pong_seed : ping_seed);
   if (!same) return fail(ErrorCode::internal, "verification failed: a ping-pong's message is not what was sent");
   poison(arrived);
-  if (Result<void> posted = queue_pair_.post_receive({&receive_, 1}); !posted) return posted;
+  TRY(queue_pair_.post_receive({&receive_, 1}));
   const bool more = !plan_.begins || received_ < plan_.count;
   return more ? send(processor) : Result<void>();
 }
 
 Result<bool> PingPong::step(Processor& processor) {
   if (plan_.begins && sent_ == 0) {
-    if (Result<void> sent = send(processor); !sent) return std::unexpected(std::move(sent.error()));
+    TRY(send(processor));
     return true;
   }
   std::array<rdma::Completion, 4> completions;
   const std::size_t count = completions_.poll(completions);
   for (std::size_t i = 0; i < count; ++i) {
-    if (completions[i].status != rdma::Status::success) return std::unexpected(completion_error(completions[i]));
+    if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
     if (!completions[i].received) {
       ++sends_completed_;
-    } else if (Result<void> taken = on_message(processor, completions[i]); !taken) {
-      return std::unexpected(std::move(taken.error()));
-    }
+    } else
+      TRY(on_message(processor, completions[i]));
   }
   return count > 0;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "lab/memory.h"
 #include "lab/ping_pong.h"
 #include "lab/stream_receiver.h"
@@ -75,13 +76,13 @@ struct Setup {
 
 template <class T>
 Result<void> keep(T& where, Result<typename T::value_type> made) {
-  if (!made) return std::unexpected(std::move(made.error()));
+  TRY(made);
   where.emplace(std::move(*made));
   return {};
 }
 template <class T>
 Result<void> keep(std::unique_ptr<T>& where, Result<std::unique_ptr<T>> made) {
-  if (!made) return std::unexpected(std::move(made.error()));
+  TRY(made);
   where = std::move(*made);
   return {};
 }
@@ -89,10 +90,10 @@ Result<void> keep(std::unique_ptr<T>& where, Result<std::unique_ptr<T>> made) {
 Result<void> Setup::make_shared_receives() {
   const unsigned count = receives * plan.connections;
   const MemoryOptions memory{.bytes = count * stride_of(plan.size_bytes)};
-  if (auto made = keep(shared_arrivals, RegisteredMemory::make(testbed.receiver(), memory, {})); !made) return made;
+  TRY(keep(shared_arrivals, RegisteredMemory::make(testbed.receiver(), memory, {})));
   poison(shared_arrivals->memory.bytes());
   shared_places = std::make_unique<ReceivePlaces>(*shared_arrivals, plan.size_bytes, count);
-  if (auto made = keep(shared_queue, testbed.receiver().create_shared_receive_queue(count)); !made) return made;
+  TRY(keep(shared_queue, testbed.receiver().create_shared_receive_queue(count)));
   shared_receives.queue = shared_queue.get();
   shared_receives.places = shared_places.get();
   std::vector<rdma::ReceiveRequest> all;
@@ -113,25 +114,18 @@ Result<void> Setup::make_connection(unsigned index) {
   Connection& connection = connections.emplace_back();
   Receiver& receiver = receivers[plan.one_receiver ? 0 : index];
   const std::size_t stride = stride_of(plan.size_bytes);
-  if (auto made =
-          keep(connection.payload, RegisteredMemory::make(testbed.sender(), {.bytes = plan.window * stride}, {}));
-      !made) {
-    return made;
-  }
+  TRY(keep(connection.payload, RegisteredMemory::make(testbed.sender(), {.bytes = plan.window * stride}, {})));
   for (unsigned place = 0; place < plan.window; ++place) {
     fill_pattern(connection.payload->memory.bytes().subspan(place * stride, plan.size_bytes),
                  pattern_of(index, place, plan.window));
   }
   if (!shared) {
     const MemoryOptions memory{.bytes = receives * stride};
-    if (auto made = keep(connection.arrivals, RegisteredMemory::make(testbed.receiver(), memory, {})); !made)
-      return made;
+    TRY(keep(connection.arrivals, RegisteredMemory::make(testbed.receiver(), memory, {})));
     poison(connection.arrivals->memory.bytes());
     connection.places = std::make_unique<ReceivePlaces>(*connection.arrivals, plan.size_bytes, receives);
   }
-  if (auto made = keep(connection.send_completions, testbed.sender().create_completion_queue(plan.window + 1)); !made) {
-    return made;
-  }
+  TRY(keep(connection.send_completions, testbed.sender().create_completion_queue(plan.window + 1)));
   const rdma::QueuePairOptions sender{.completions = connection.send_completions.get(),
                                       .send_requests = plan.window,
                                       .receive_requests = 1,
@@ -141,11 +135,8 @@ Result<void> Setup::make_connection(unsigned index) {
                                          .send_requests = credit_writes_max,
                                          .receive_requests = shared ? 0 : receives,
                                          .inline_bytes = credit_inline_bytes};
-  if (auto made = keep(connection.sender, testbed.sender().create_queue_pair(sender, testbed.port())); !made)
-    return made;
-  if (auto made = keep(connection.receiver, testbed.receiver().create_queue_pair(receiving, testbed.port())); !made) {
-    return made;
-  }
+  TRY(keep(connection.sender, testbed.sender().create_queue_pair(sender, testbed.port())));
+  TRY(keep(connection.receiver, testbed.receiver().create_queue_pair(receiving, testbed.port())));
   receiver.incoming.push_back({.connection = index,
                                .queue_pair = connection.receiver.get(),
                                .places = connection.places.get(),
@@ -166,13 +157,12 @@ Result<void> Setup::make_roles() {
         .poll_burst = plan.poll_burst, .repost_batch = repost_batch, .verify_each = plan.verify_each};
     receiver.role = std::make_unique<StreamReceiver>(receiver_plan, *receiver.completions, std::move(receiver.incoming),
                                                      shared ? &shared_receives : nullptr, receiver.ring.get());
-    if (Result<void> posted = receiver.role->post_first(); !posted) return posted;
+    TRY(receiver.role->post_first());
     if (receiver.ring) rings.push_back(receiver.ring.get());
   }
   for (unsigned index = 0; index < plan.connections; ++index) {
     Connection& connection = connections[index];
-    if (auto connected = testbed.connect(*connection.sender, *connection.receiver, plan.link); !connected)
-      return connected;
+    TRY(testbed.connect(*connection.sender, *connection.receiver, plan.link));
     if (std::uint64_t* const count = granted(index)) *count = receives;
     const bool use_inline = plan.use_inline && connection.sender->inline_bytes() >= plan.size_bytes;
     connection.role = std::make_unique<StreamSender>(SenderPlan{.connection = index,
@@ -198,20 +188,19 @@ Result<void> Setup::make() {
                 "sizes, counts and windows are at least 1, and batches at most the window");
   }
   if (shared) {
-    if (auto made = make_shared_receives(); !made) return made;
+    TRY(make_shared_receives());
   }
   if (plan.credits) {
     const MemoryOptions memory{.bytes = plan.connections * cache_line_bytes};
-    auto made = keep(credit_counts, RegisteredMemory::make(testbed.sender(), memory, {.remote_write = true}));
-    if (!made) return made;
+    TRY(keep(credit_counts, RegisteredMemory::make(testbed.sender(), memory, {.remote_write = true})));
   }
   const unsigned threads = plan.one_receiver ? 1 : plan.connections;
   for (unsigned i = 0; i < threads; ++i) {
-    if (auto made = make_receiver(plan.connections / threads); !made) return made;
+    TRY(make_receiver(plan.connections / threads));
   }
   connections.reserve(plan.connections);  // Pointers to the elements must stay valid.
   for (unsigned index = 0; index < plan.connections; ++index) {
-    if (auto made = make_connection(index); !made) return made;
+    TRY(make_connection(index));
   }
   return make_roles();
 }
@@ -225,14 +214,14 @@ Result<StreamResult> Setup::run() {
   }
   if (reposter) threads.push_back({reposter.get()});
   const std::uint64_t not_ready_before = testbed.receiver_not_ready();
-  if (Result<void> ran = testbed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
+  TRY(testbed.executor().run(threads));
   double start_ns = connections.front().role->start_ns();
   double end_ns = 0;
   for (const Connection& connection : connections) {
     start_ns = std::min(start_ns, connection.role->start_ns());
     end_ns = std::max(end_ns, connection.role->end_ns());
   }
-  if (Result<void> verified = verify(); !verified) return std::unexpected(std::move(verified.error()));
+  TRY(verify());
   return StreamResult{.elapsed_ns = end_ns - start_ns,
                       .messages = plan.count * plan.connections,
                       .receiver_not_ready = testbed.receiver_not_ready() - not_ready_before};
@@ -241,7 +230,7 @@ Result<StreamResult> Setup::run() {
 Result<void> Setup::verify() const {
   if (shared_places) return shared_places->verify();
   for (const Connection& connection : connections) {
-    if (Result<void> verified = connection.places->verify(); !verified) return verified;
+    TRY(connection.places->verify());
   }
   return {};
 }
@@ -250,7 +239,7 @@ Result<void> Setup::verify() const {
 
 Result<StreamResult> run_stream(const Testbed& testbed, const StreamPlan& plan) {
   Setup setup{.testbed = testbed, .plan = plan};
-  if (Result<void> made = setup.make(); !made) return std::unexpected(std::move(made.error()));
+  TRY(setup.make());
   return setup.run();
 }
 
@@ -268,24 +257,22 @@ Result<std::vector<double>> run_ping_pong(const Testbed& testbed, const PingPong
     const MemoryOptions memory{.bytes = 2 * stride_of(plan.size_bytes)};
     Result<void> made = keep(side.memory, RegisteredMemory::make(device, memory, {}));
     if (made) made = keep(side.completions, device.create_completion_queue(16));
-    if (!made) return std::unexpected(std::move(made.error()));
+    TRY(made);
     const rdma::QueuePairOptions options{.completions = side.completions.get(),
                                          .send_requests = 4,
                                          .receive_requests = 4,
                                          .inline_bytes = plan.use_inline ? static_cast<unsigned>(plan.size_bytes) : 0};
     made = keep(side.queue_pair, device.create_queue_pair(options, testbed.port()));
-    if (!made) return std::unexpected(std::move(made.error()));
+    TRY(made);
     const bool use_inline = plan.use_inline && side.queue_pair->inline_bytes() >= plan.size_bytes;
     side.role = std::make_unique<PingPong>(
         PingPong::Plan{.size_bytes = plan.size_bytes, .count = plan.count, .begins = begins, .use_inline = use_inline},
         *side.queue_pair, *side.completions, *side.memory);
-    if (made = side.role->post_first(); !made) return std::unexpected(std::move(made.error()));
+    if (made = side.role->post_first(); !made) return fail(std::move(made.error()));
   }
-  if (auto connected = testbed.connect(*sides[0].queue_pair, *sides[1].queue_pair, {}); !connected) {
-    return std::unexpected(std::move(connected.error()));
-  }
+  TRY(testbed.connect(*sides[0].queue_pair, *sides[1].queue_pair, {}));
   const std::vector<std::vector<Role*>> threads = {{sides[0].role.get()}, {sides[1].role.get()}};
-  if (Result<void> ran = testbed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
+  TRY(testbed.executor().run(threads));
   return sides[0].role->half_trips_ns();
 }
 

@@ -59,7 +59,7 @@ class SimExecutor final : public Executor {
       for (Role* const role : processor.roles) {
         Result<bool> stepped = role->step(processor);
         if (!stepped) {
-          result = std::unexpected(std::move(stepped.error()));
+          result = fail(std::move(stepped.error()));
           break;
         }
         progress = progress || *stepped;
@@ -76,7 +76,7 @@ class SimExecutor final : public Executor {
       processor.looked_in_vain = true;
       const double wake_ns = next_change_ns(processors);
       if (wake_ns == transport::never_ns) {
-        result = fail(ErrorCode::internal, "the simulated system stands still", ErrorScope::connection);
+        result = fail(Error::of_connection(ErrorCode::internal, "the simulated system stands still"));
       } else {
         processor.state.now_ns = std::max(processor.state.now_ns, wake_ns);
       }

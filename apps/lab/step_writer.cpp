@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "lab/stream_sender.h"
 
 namespace hawser::lab {
@@ -25,7 +26,7 @@ class AwaitOne final : public Role {
   Result<bool> step(Processor&) override {
     std::array<rdma::Completion, 1> completion;
     if (completions_.poll(completion) == 0) return false;
-    if (completion[0].status != rdma::Status::success) return std::unexpected(completion_error(completion[0]));
+    if (completion[0].status != rdma::Status::success) return fail(completion_error(completion[0]));
     return done_ = true;
   }
   bool done() const override { return done_; }
@@ -37,7 +38,7 @@ class AwaitOne final : public Role {
 
 template <class T, class Made>
 Result<void> keep(T& where, Made made) {
-  if (!made) return std::unexpected(std::move(made.error()));
+  TRY(made);
   where = std::move(*made);
   return {};
 }
@@ -47,11 +48,11 @@ Result<void> signal(const Testbed& testbed, WritePair& pair) {
   fill_pattern(pair.source->memory.bytes().subspan(at), signal_seed);
   const rdma::Segment segment = pair.source->segment(at, signal_bytes);
   const rdma::SendRequest request{.segments = {&segment, 1}, .signalled = true};
-  if (Result<void> sent = pair.sender->post_send({&request, 1}); !sent) return sent;
+  TRY(pair.sender->post_send({&request, 1}));
   AwaitOne sent(*pair.sender_completions);
   AwaitOne received(*pair.receiver_completions);
   const std::vector<std::vector<Role*>> threads = {{&sent, &received}};
-  if (Result<void> ran = testbed.executor().run(threads); !ran) return ran;
+  TRY(testbed.executor().run(threads));
   if (find_difference(pair.target->memory.bytes().subspan(at), signal_seed)) {
     return fail(ErrorCode::internal, "verification failed: the final signal is not what was sent");
   }
@@ -67,17 +68,15 @@ Result<std::unique_ptr<WritePair>> WritePair::make(const Testbed& testbed, const
   const rdma::Access access{.remote_read = true, .remote_write = true};
   Result<void> made;
   {
-    auto source = RegisteredMemory::make(testbed.sender(), memory, access);
-    if (!source) return std::unexpected(std::move(source.error()));
-    pair->source.emplace(std::move(*source));
-    auto target = RegisteredMemory::make(testbed.receiver(), memory, access);
-    if (!target) return std::unexpected(std::move(target.error()));
-    pair->target.emplace(std::move(*target));
+    TRY(auto&& source, RegisteredMemory::make(testbed.sender(), memory, access));
+    pair->source.emplace(std::move(source));
+    TRY(auto&& target, RegisteredMemory::make(testbed.receiver(), memory, access));
+    pair->target.emplace(std::move(target));
   }
   poison(pair->target->memory.bytes());
   made = keep(pair->sender_completions, testbed.sender().create_completion_queue(options.depth + 2));
   if (made) made = keep(pair->receiver_completions, testbed.receiver().create_completion_queue(4));
-  if (!made) return std::unexpected(std::move(made.error()));
+  TRY(made);
   const rdma::QueuePairOptions sender{.completions = pair->sender_completions.get(),
                                       .send_requests = options.depth + 1,
                                       .receive_requests = 1,
@@ -86,11 +85,11 @@ Result<std::unique_ptr<WritePair>> WritePair::make(const Testbed& testbed, const
       .completions = pair->receiver_completions.get(), .send_requests = 1, .receive_requests = 1};
   made = keep(pair->sender, testbed.sender().create_queue_pair(sender, testbed.port()));
   if (made) made = keep(pair->receiver, testbed.receiver().create_queue_pair(receiver, testbed.port()));
-  if (!made) return std::unexpected(std::move(made.error()));
+  TRY(made);
   const rdma::ReceiveRequest receive{.segment = pair->target->segment(options.bytes, signal_bytes)};
   made = pair->receiver->post_receive({&receive, 1});
   if (made) made = testbed.connect(*pair->sender, *pair->receiver, {});
-  if (!made) return std::unexpected(std::move(made.error()));
+  TRY(made);
   return pair;
 }
 
@@ -98,15 +97,14 @@ Result<bool> StepWriter::step(Processor& processor) {
   if (posted_ == 0) start_ns_ = processor.now_ns();
   const std::uint64_t room = std::min<std::uint64_t>(depth_ - (posted_ - completed_), count_ - posted_);
   if (room > 0 && room >= std::min<std::uint64_t>(chain(), count_ - posted_)) {
-    Result<std::uint64_t> posted = post(processor, posted_, room);
-    if (!posted) return std::unexpected(std::move(posted.error()));
-    posted_ += *posted;
+    TRY(std::uint64_t posted, post(processor, posted_, room));
+    posted_ += posted;
     return true;
   }
   std::array<rdma::Completion, poll_burst_max> completions;
   const std::size_t count = pair_.sender_completions->poll(completions);
   for (std::size_t i = 0; i < count; ++i) {
-    if (completions[i].status != rdma::Status::success) return std::unexpected(completion_error(completions[i]));
+    if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
     completed_ = std::max(completed_, completions[i].id);
   }
   if (done()) end_ns_ = processor.now_ns();
@@ -126,14 +124,14 @@ rdma::SendRequest StepWriter::request(std::uint64_t message, std::size_t offset,
 Result<std::uint64_t> StepWriter::post_one(std::uint64_t message, std::size_t offset) {
   const rdma::Segment segment = pair_.source->segment(offset, size_bytes_);
   const rdma::SendRequest write = request(message, offset, segment);
-  if (Result<void> posted = pair_.sender->post_send({&write, 1}); !posted) return std::unexpected(posted.error());
+  TRY(pair_.sender->post_send({&write, 1}));
   return 1;
 }
 
 Result<LadderRun> run_writer(const Testbed& testbed, WritePair& pair, StepWriter& writer) {
   const std::vector<std::vector<Role*>> threads = {{&writer}};
-  if (Result<void> ran = testbed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
-  if (Result<void> signalled = signal(testbed, pair); !signalled) return std::unexpected(std::move(signalled.error()));
+  TRY(testbed.executor().run(threads));
+  TRY(signal(testbed, pair));
   LadderRun run{.elapsed_ns = writer.elapsed_ns()};
   if (!pair.source->memory.aligned() || !pair.target->memory.aligned()) run.note = "memory is not aligned to 64 B";
   return run;
@@ -178,15 +176,13 @@ Result<LadderRun> with_memory_note(Result<LadderRun> run, const LadderOptions& o
 }
 
 Result<LadderRun> run_step(const Testbed& testbed, const StepPlan& plan, MakeWriter make) {
-  auto pair = WritePair::make(testbed, {.bytes = plan.chunks * plan.size_bytes, .depth = plan.depth});
-  if (!pair) return std::unexpected(std::move(pair.error()));
-  if (plan.filled) fill_chunks(*(*pair)->source, plan.size_bytes, plan.chunks);
-  const std::unique_ptr<StepWriter> writer = make(**pair, plan);
-  Result<LadderRun> result = run_writer(testbed, **pair, *writer);
+  TRY(auto&& pair, WritePair::make(testbed, {.bytes = plan.chunks * plan.size_bytes, .depth = plan.depth}));
+  if (plan.filled) fill_chunks(*pair->source, plan.size_bytes, plan.chunks);
+  const std::unique_ptr<StepWriter> writer = make(*pair, plan);
+  Result<LadderRun> result = run_writer(testbed, *pair, *writer);
   if (!result) return result;
   const std::uint64_t written = std::min(plan.chunks, plan.count);
-  const Result<void> verified = verify_chunks(*(*pair)->target, plan.size_bytes, written, 0);
-  if (!verified) return std::unexpected(verified.error());
+  TRY(verify_chunks(*pair->target, plan.size_bytes, written, 0));
   result->messages = plan.count;
   return result;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
 #include "lab/stream_sender.h"
 
 namespace hawser::lab {
@@ -28,15 +29,14 @@ Result<void> ReceivePlaces::verify(std::uint32_t place) const {
   if (!held_[place].any) return {};
   const std::optional<std::size_t> wrong = find_difference(contents(place, size_bytes_), held_[place].seed);
   if (!wrong) return {};
-  return fail(ErrorCode::internal,
-              "verification failed: byte " + std::to_string(*wrong) + " of " + std::to_string(size_bytes_) +
-                  " in receive " + std::to_string(place) + " is not what was sent",
-              ErrorScope::connection);
+  return fail(Error::of_connection(ErrorCode::internal, "verification failed: byte " + std::to_string(*wrong) + " of " +
+                                                            std::to_string(size_bytes_) + " in receive " +
+                                                            std::to_string(place) + " is not what was sent"));
 }
 
 Result<void> ReceivePlaces::verify() const {
   for (std::uint32_t place = 0; place < count(); ++place) {
-    if (Result<void> verified = verify(place); !verified) return verified;
+    TRY(verify(place));
   }
   return {};
 }
@@ -83,23 +83,21 @@ Result<void> StreamReceiver::post_first() {
     for (std::uint32_t place = 0; place < incoming.places->count(); ++place) {
       all.push_back(incoming.places->request(place));
     }
-    if (Result<void> posted = incoming.queue_pair->post_receive(all); !posted) return posted;
+    TRY(incoming.queue_pair->post_receive(all));
   }
   return {};
 }
 
 Result<bool> StreamReceiver::step(Processor& processor) {
   if (to_reposter_ != nullptr) {
-    if (Result<void> taken = take_back(); !taken) return std::unexpected(std::move(taken.error()));
+    TRY(take_back());
   }
   std::array<rdma::Completion, poll_burst_max> completions;
   const std::size_t burst = std::clamp<std::size_t>(plan_.poll_burst, 1, poll_burst_max);
   const std::size_t count = completions_.poll(std::span(completions).first(burst));
   for (std::size_t i = 0; i < count; ++i) {
-    if (completions[i].status != rdma::Status::success) return std::unexpected(completion_error(completions[i]));
-    if (Result<void> taken = on_completion(processor, completions[i]); !taken) {
-      return std::unexpected(std::move(taken.error()));
-    }
+    if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
+    TRY(on_completion(processor, completions[i]));
   }
   return count > 0;
 }
@@ -122,7 +120,7 @@ Result<void> StreamReceiver::on_completion(Processor& processor, const rdma::Com
   ++from.arrived;
   --remaining_;
   if (plan_.verify_each) {
-    if (Result<void> verified = places.verify(place); !verified) return verified;
+    TRY(places.verify(place));
   }
   return give_back(processor, from, place);
 }
@@ -143,7 +141,7 @@ Result<void> StreamReceiver::give_back(Processor& processor, IncomingStream& fro
 }
 
 Result<void> StreamReceiver::repost(IncomingStream& from) {
-  if (Result<void> posted = from.queue_pair->post_receive(from.free); !posted) return posted;
+  TRY(from.queue_pair->post_receive(from.free));
   const std::uint64_t receives = from.free.size();
   from.free.clear();
   return returned(from, receives);
@@ -152,11 +150,11 @@ Result<void> StreamReceiver::repost(IncomingStream& from) {
 Result<void> StreamReceiver::repost_shared() {
   {
     const std::scoped_lock lock(shared_->mutex);
-    if (Result<void> posted = shared_->queue->post_receive(shared_free_); !posted) return posted;
+    TRY(shared_->queue->post_receive(shared_free_));
   }
   shared_free_.clear();
   for (; !to_return_.empty(); to_return_.pop_front()) {
-    if (Result<void> done = returned(connections_[to_return_.front()], 1); !done) return done;
+    TRY(returned(connections_[to_return_.front()], 1));
   }
   return {};
 }
@@ -166,7 +164,7 @@ Result<void> StreamReceiver::take_back() {
   for (const std::uint64_t finished = to_reposter_->finished(); taken_back_ < finished; ++taken_back_) {
     IncomingStream& from = connections_[to_return_.front()];
     to_return_.pop_front();
-    if (Result<void> done = returned(from, 1); !done) return done;
+    TRY(returned(from, 1));
   }
   return {};
 }
@@ -208,9 +206,7 @@ Result<bool> Reposter::step(Processor& processor) {
   if (free_.size() < batch_ && (free_.empty() || remaining_ > 0)) return progress;
   {
     const std::scoped_lock lock(shared_.mutex);
-    if (Result<void> posted = shared_.queue->post_receive(free_); !posted) {
-      return std::unexpected(std::move(posted.error()));
-    }
+    TRY(shared_.queue->post_receive(free_));
   }
   free_.clear();
   for (std::size_t i = 0; i < rings_.size(); ++i) rings_[i]->finished(popped_[i]);

@@ -4,13 +4,15 @@
 #include <atomic>
 #include <string>
 
+#include "base/try.h"
+
 namespace hawser::lab {
 
 namespace rdma = transport::rdma;
 
 Error completion_error(const rdma::Completion& completion) {
-  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
-          "work request " + std::to_string(completion.id) + " failed: " + std::string(to_string(completion.status))};
+  return Error::of_connection(ErrorCode::unavailable, "work request " + std::to_string(completion.id) +
+                                                          " failed: " + std::string(to_string(completion.status)));
 }
 
 StreamSender::StreamSender(const SenderPlan& plan, rdma::QueuePair& queue_pair, rdma::CompletionQueue& completions,
@@ -41,14 +43,14 @@ Result<bool> StreamSender::step(Processor& processor) {
     last.signalled = true;
     Result<void> sent = queue_pair_.post_send({&requests_[place], messages});
     last.signalled = plan_.signal_each;
-    if (!sent) return std::unexpected(std::move(sent.error()));
+    TRY(sent);
     posted_ += messages;
     return true;
   }
   std::array<rdma::Completion, poll_burst_max> completions;
   const std::size_t count = completions_.poll(completions);
   for (std::size_t i = 0; i < count; ++i) {
-    if (completions[i].status != rdma::Status::success) return std::unexpected(completion_error(completions[i]));
+    if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
     completed_ = std::max(completed_, completions[i].id);
   }
   if (done()) end_ns_ = processor.now_ns();

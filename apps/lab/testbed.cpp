@@ -4,61 +4,57 @@
 #include <array>
 #include <string_view>
 
+#include "base/try.h"
+
 namespace hawser::lab {
 
 namespace rdma = transport::rdma;
 
 Result<Testbed::End> Testbed::open_end(rdma::Verbs& verbs, const std::string& name, const TestbedOptions& options) {
-  auto device = verbs.open(name);
-  if (!device) return std::unexpected(device.error());
-  End end{.device = std::move(*device)};
-  auto status = end.device->port(options.port);
-  if (!status) return std::unexpected(status.error());
-  end.status = *status;
+  TRY(auto&& device, verbs.open(name));
+  End end{.device = std::move(device)};
+  TRY(auto&& status, end.device->port(options.port));
+  end.status = status;
   if (!end.status.active) {
     return fail(ErrorCode::unavailable, "port " + std::to_string(options.port) + " of " + name +
                                             " is not active: bring its link up, or choose another by --port");
   }
-  auto gids = end.device->gids(options.port);
-  if (!gids) return std::unexpected(gids.error());
-  const auto chosen = std::find_if(gids->begin(), gids->end(), [&](const rdma::GidEntry& entry) {
+  TRY(auto&& gids, end.device->gids(options.port));
+  const auto chosen = std::find_if(gids.begin(), gids.end(), [&](const rdma::GidEntry& entry) {
     return options.gid_index >= 0 ? entry.index == static_cast<unsigned>(options.gid_index)
                                   : entry.type == rdma::GidType::roce_v2 && entry.gid.ipv4_mapped();
   });
-  if (chosen != gids->end()) {
+  if (chosen != gids.end()) {
     end.gid = *chosen;
-  } else if (options.gid_index >= 0 || gids->empty()) {
+  } else if (options.gid_index >= 0 || gids.empty()) {
     return fail(ErrorCode::unavailable, "no such entry in the GID table of " + name + ": see `hawser doctor`");
   } else {
-    end.gid = gids->front();
+    end.gid = gids.front();
   }
   return end;
 }
 
 Result<Testbed> Testbed::open(rdma::Verbs& verbs, Executor& executor, const TestbedOptions& options) {
-  auto names = verbs.devices();
-  if (!names) return std::unexpected(names.error());
-  if (names->empty()) {
+  TRY(auto&& names, verbs.devices());
+  if (names.empty()) {
     return fail(ErrorCode::unavailable, "there is no RDMA device: use --simulated, or tools/rdma-guest");
   }
-  const std::string sender = options.sender_device.empty() ? names->front() : options.sender_device;
+  const std::string sender = options.sender_device.empty() ? names.front() : options.sender_device;
   std::string receiver = options.receiver_device;
   if (receiver.empty()) {
-    const bool next = executor.simulated() && names->size() > 1 && sender == names->front();
-    receiver = next ? (*names)[1] : sender;
+    const bool next = executor.simulated() && names.size() > 1 && sender == names.front();
+    receiver = next ? names[1] : sender;
   }
   Testbed testbed;
   testbed.executor_ = &executor;
   testbed.port_ = options.port;
-  auto sender_end = open_end(verbs, sender, options);
-  if (!sender_end) return std::unexpected(sender_end.error());
-  testbed.sender_ = std::move(*sender_end);
+  TRY(auto&& sender_end, open_end(verbs, sender, options));
+  testbed.sender_ = std::move(sender_end);
   if (receiver == sender) {
     testbed.receiver_ = testbed.sender_;
   } else {
-    auto receiver_end = open_end(verbs, receiver, options);
-    if (!receiver_end) return std::unexpected(receiver_end.error());
-    testbed.receiver_ = std::move(*receiver_end);
+    TRY(auto&& receiver_end, open_end(verbs, receiver, options));
+    testbed.receiver_ = std::move(receiver_end);
   }
   return testbed;
 }
@@ -88,8 +84,7 @@ rdma::QueuePairRoute Testbed::route(const End& own, const End& peer, std::uint32
 }
 
 Result<void> Testbed::connect(rdma::QueuePair& sender, rdma::QueuePair& receiver, const LinkOptions& options) const {
-  Result<void> connected = receiver.connect(route(receiver_, sender_, sender.number(), options));
-  if (!connected) return connected;
+  TRY(receiver.connect(route(receiver_, sender_, sender.number(), options)));
   return sender.connect(route(sender_, receiver_, receiver.number(), options));
 }
 

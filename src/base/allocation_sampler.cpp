@@ -315,9 +315,9 @@ Result<std::unique_ptr<AllocationSampler>> AllocationSampler::begin(const Option
   state.stacks = map_array<Recorded>(options.stacks_max + 1);
   if (state.live.empty() || state.by_hash.empty() || state.stacks.empty()) {
     state.drop_tables();
-    return std::unexpected(Error{ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0,
-                                 "there is not enough address space for the samples of allocations: lower live_max or "
-                                 "stacks_max"});
+    return fail(Error::of_call(ErrorCode::unavailable,
+                               "there is not enough address space for the samples of allocations: lower live_max or "
+                               "stacks_max"));
   }
   for (std::atomic<std::uint8_t>& count : filter) count.store(0, std::memory_order_relaxed);
   state.used = true;

@@ -69,9 +69,7 @@ void on_sigprof(int, siginfo_t*, void*) {
   errno = saved;
 }
 
-Error unavailable(std::string why) {
-  return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, std::move(why)};
-}
+Error unavailable(std::string why) { return Error::of_call(ErrorCode::unavailable, std::move(why)); }
 
 // Installs the handler once for the life of the process. False if the application has one.
 bool install(Target& to) {
@@ -134,7 +132,7 @@ Result<std::unique_ptr<CpuSampler>> CpuSampler::begin(unsigned hertz) {
     const std::lock_guard guard(to.lock);
     if (to.used)
       return fail(ErrorCode::overloaded, "a profile of this process is being taken: wait until it has ended");
-    if (!install(to)) return std::unexpected(unavailable("the application handles SIGPROF itself"));
+    if (!install(to)) return fail(unavailable("the application handles SIGPROF itself"));
     to.used = true;
   }
   sampler->running_ = true;  // From now on its destructor ends it.
@@ -158,7 +156,7 @@ Result<std::unique_ptr<CpuSampler>> CpuSampler::begin(unsigned hertz) {
     sampler->timers_.push_back(timer);
     timer_settime(timer, 0, &period, nullptr);
   }
-  if (sampler->timers_.empty()) return std::unexpected(unavailable("the kernel gives no timers of processor time"));
+  if (sampler->timers_.empty()) return fail(unavailable("the kernel gives no timers of processor time"));
   return sampler;
 }
 

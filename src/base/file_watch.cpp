@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "base/descriptor.h"
+#include "base/try.h"
 
 namespace hawser {
 namespace {
@@ -115,7 +116,7 @@ class FileWatcher {
       return present;
     }
     std::shared_ptr<FileWatcher> made(new FileWatcher);
-    if (Result<void> begun = made->begin(); !begun) return std::unexpected(std::move(begun.error()));
+    TRY(made->begin());
     slot.watcher = made;
     return made;
   }
@@ -309,12 +310,11 @@ Result<void> FileWatch::watch(const std::vector<std::string>& paths) {
                                                std::to_string(folders_max));
   }
   if (watcher_ == nullptr) {
-    Result<std::shared_ptr<FileWatcher>> watcher = FileWatcher::of_process();
-    if (!watcher) return std::unexpected(std::move(watcher.error()));
-    watcher_ = std::move(*watcher);
+    TRY(std::shared_ptr<FileWatcher> watcher, FileWatcher::of_process());
+    watcher_ = std::move(watcher);
   }
   if (!watcher_->is_ours()) return {};
-  if (Result<void> all = watcher_->watch(*entry_, places); !all) return all;
+  TRY(watcher_->watch(*entry_, places));
   active_.store(true, std::memory_order_relaxed);
   return {};
 }

@@ -95,10 +95,10 @@ Result<DatagramSender> DatagramSender::to(std::string path) {
   // A connected socket finds out whether somebody listens. It would be useless after the journal has been restarted.
   const Descriptor probe(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!probe.valid() || ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    return std::unexpected(unavailable(path, errno));
+    return fail(unavailable(path, errno));
   }
   Descriptor sender(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!sender.valid()) return std::unexpected(unavailable(path, errno));
+  if (!sender.valid()) return fail(unavailable(path, errno));
   return DatagramSender(std::move(sender), std::move(path));
 }
 

@@ -119,9 +119,7 @@ std::optional<Wait> parse_call(std::string_view line) {
   return wait;
 }
 
-Error no_profile(std::string why) {
-  return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, std::move(why)};
-}
+Error no_profile(std::string why) { return Error::of_call(ErrorCode::unavailable, std::move(why)); }
 
 }  // namespace
 
@@ -324,9 +322,9 @@ Result<std::unique_ptr<WaitSampler>> WaitSampler::begin(unsigned hertz, std::spa
   std::array<char, 256> line{};
   const bool shown = tasks.stream != nullptr && !read_line(::dirfd(tasks.stream), ::getpid(), "syscall", line).empty();
   if (!shown || !sampling.memory.usable()) {
-    return std::unexpected(no_profile("/proc/self/task/" + std::to_string(process) +
-                                      "/syscall or /proc/self/mem cannot be read: the kernel or a sandbox does not "
-                                      "show where threads wait"));
+    return fail(no_profile("/proc/self/task/" + std::to_string(process) +
+                           "/syscall or /proc/self/mem cannot be read: the kernel or a sandbox does not "
+                           "show where threads wait"));
   }
   // Handlers of signals run on the threads of the application, and not on this one, which holds locks.
   sigset_t all;
@@ -337,7 +335,7 @@ Result<std::unique_ptr<WaitSampler>> WaitSampler::begin(unsigned hertz, std::spa
     sampling.worker = std::make_unique<std::thread>([&sampling] { sampling.run(); });
   } catch (const std::system_error& error) {
     ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
-    return std::unexpected(no_profile(std::string("the system gives no thread for the profile: ") + error.what()));
+    return fail(no_profile(std::string("the system gives no thread for the profile: ") + error.what()));
   }
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   return sampler;

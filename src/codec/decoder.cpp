@@ -101,7 +101,7 @@ void Decoder::note(ErrorCode code, const char* what, const char* reason, std::si
 }
 
 Error Decoder::error() const {
-  if (code_ == ErrorCode::ok) return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "nothing failed"};
+  if (code_ == ErrorCode::ok) return Error::of_call(ErrorCode::internal, "nothing failed");
   std::string text = std::string("can't decode ") + what_ + " at byte " + std::to_string(offset_) + ": " + reason_;
   if (announced_ != 0) {
     text += " (" + std::to_string(announced_);
@@ -109,7 +109,7 @@ Error Decoder::error() const {
     text += ")";
   }
   const Initiator initiator = code_ == ErrorCode::internal ? Initiator::local : Initiator::peer;
-  return {code_, ErrorScope::call, initiator, 0, std::move(text)};
+  return Error::of_call(initiator, code_, std::move(text));
 }
 
 }  // namespace hawser::codec

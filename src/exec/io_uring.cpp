@@ -153,7 +153,7 @@ std::string IoUring::Ring::try_out() {
 
 Result<std::unique_ptr<IoUring>> IoUring::make() {
   const auto unavailable = [](const std::string& reason) {
-    return fail(ErrorCode::unavailable, "io_uring cannot be used: " + reason, ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, "io_uring cannot be used: " + reason));
   };
   // The test binds a ring to this thread, and the loop may run on another one.
   {

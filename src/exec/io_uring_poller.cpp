@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/try.h"
 #include "exec/epoll_poller.h"
 
 namespace hawser::exec {
@@ -18,13 +19,12 @@ bool passes(int error) noexcept { return error == ECANCELED || error == EAGAIN |
 }  // namespace
 
 Result<std::unique_ptr<Poller>> IoUringPoller::make() {
-  Result<std::unique_ptr<IoUring>> ring = IoUring::make();
-  if (!ring) return std::unexpected(std::move(ring.error()));
+  TRY(std::unique_ptr<IoUring> ring, IoUring::make());
   Descriptor bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.valid()) {
-    return fail(ErrorCode::unavailable, "eventfd: " + std::generic_category().message(errno), ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, "eventfd: " + std::generic_category().message(errno)));
   }
-  return std::unique_ptr<Poller>(new IoUringPoller(std::move(*ring), std::move(bell)));
+  return std::unique_ptr<Poller>(new IoUringPoller(std::move(ring), std::move(bell)));
 }
 
 IoUringPoller::IoUringPoller(std::unique_ptr<IoUring> ring, Descriptor bell)

@@ -4,6 +4,7 @@
 
 #include "base/allocation_hook.h"
 #include "base/allocation_sampler.h"
+#include "base/try.h"
 #include "heap_profile/operators.h"
 
 namespace hawser {
@@ -20,18 +21,17 @@ HeapProfile::~HeapProfile() = default;
 Result<HeapProfile> HeapProfile::begin(const HeapProfileOptions& options) {
   note_operators();
   if (allocation_hook::operators.load() == allocation_hook::Operators::sanitized) {
-    return std::unexpected(Error{ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0,
-                                 "the program was built with a sanitizer, whose allocator is not replaced: take the "
-                                 "profile of a build without one"});
+    return fail(Error::of_call(ErrorCode::unavailable,
+                               "the program was built with a sanitizer, whose allocator is not replaced: take the "
+                               "profile of a build without one"));
   }
-  Result<std::unique_ptr<AllocationSampler>> begun = AllocationSampler::begin({.interval_bytes = options.interval_bytes,
-                                                                               .live_max = options.live_max,
-                                                                               .stacks_max = options.stacks_max,
-                                                                               .seed = options.seed,
-                                                                               .continuous = true});
-  if (!begun) return std::unexpected(begun.error());
+  TRY(std::unique_ptr<AllocationSampler> begun, AllocationSampler::begin({.interval_bytes = options.interval_bytes,
+                                                                          .live_max = options.live_max,
+                                                                          .stacks_max = options.stacks_max,
+                                                                          .seed = options.seed,
+                                                                          .continuous = true}));
   auto state = std::make_unique<State>();
-  state->sampler = std::move(*begun);
+  state->sampler = std::move(begun);
   return HeapProfile(std::move(state));
 }
 

@@ -39,7 +39,7 @@ Task<Result<std::optional<Value>>> get_directly(Client& link, OneSidedReader& re
   Result<Reading> reply = co_await link.call<&Service::read>(key);
   if (!reply) {
     reader.forget();
-    co_return std::unexpected(std::move(reply.error()));
+    co_return fail(std::move(reply.error()));
   }
   reader.on_reply(key, reply->generation);
   co_return std::move(reply->value);

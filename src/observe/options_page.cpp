@@ -194,7 +194,7 @@ Task<Result<std::string>> change_option_by_post(PageState& state, HttpRequest& r
   if (!changed) {
     Error why = changed.error();
     if (std::string absence = absence_of(state, name); !absence.empty()) why.text = std::move(absence);
-    co_return std::unexpected(std::move(why));
+    co_return fail(std::move(why));
   }
   const std::vector<std::size_t> late = co_await rpc::Inspector::options_taken(state.server, request.loop());
   const std::string note = silent_note(late);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/allocation_hook.h"
+#include "base/try.h"
 #include "exec/idle_functions.h"
 #include "observe/page_state.h"
 #include "observe/profile_sources.h"
@@ -213,7 +214,7 @@ Task<Result<std::unique_ptr<CpuSampler>>> begin_apart(PageState& state, HttpRequ
   if (rpc::Inspector::on_callers_loop(state.server)) co_return CpuSampler::begin(hertz);
   Result<Result<std::unique_ptr<CpuSampler>>> begun =
       co_await request.loop().offload([hertz] { return CpuSampler::begin(hertz); });
-  if (!begun) co_return std::unexpected(std::move(begun.error()));
+  CO_TRY(begun);
   co_return std::move(*begun);
 }
 

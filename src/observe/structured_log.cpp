@@ -7,6 +7,7 @@
 
 #include "base/line_trace.h"
 #include "base/log_output.h"
+#include "base/try.h"
 
 namespace hawser {
 namespace {
@@ -55,9 +56,8 @@ LogSink text_log(LogLevel least, int descriptor) { return line_log(least, descri
 LogSink json_log(LogLevel least, int descriptor) { return line_log(least, descriptor, json_line); }
 
 Result<LogSink> journal_log(JournalOptions options) {
-  Result<DatagramSender> sender = DatagramSender::to(options.socket);
-  if (!sender) return std::unexpected(std::move(sender.error()));
-  return LogSink([journal = std::make_shared<Journal>(std::move(*sender), std::move(options))](
+  TRY(DatagramSender&& sender, DatagramSender::to(options.socket));
+  return LogSink([journal = std::make_shared<Journal>(std::move(sender), std::move(options))](
                      LogLevel level, std::string_view component, std::string_view text) {
     journal->write(level, component, text);
   });

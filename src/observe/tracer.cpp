@@ -74,7 +74,7 @@ class SpanOfCall {
   ~SpanOfCall() {
     if (ended_) return;
     try {
-      const Error error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the call was dropped"};
+      const Error error = Error::of_call(ErrorCode::cancelled, "the call was dropped");
       record(&error);
     } catch (const std::exception&) {
       tracer_.lost.fetch_add(1, std::memory_order_relaxed);

@@ -75,7 +75,7 @@ Result<void> read_response(const Buffer& body, google::protobuf::Message& respon
                            const MessageFacts& facts) {
   response.Clear();
   codec::Decoder decoder(body.bytes(), {}, limits);
-  if (!read_message(decoder, body.bytes(), response, facts)) return std::unexpected(decoder.error());
+  if (!read_message(decoder, body.bytes(), response, facts)) return fail(decoder.error());
   return {};
 }
 
@@ -109,9 +109,10 @@ std::shared_ptr<ClientCall> ClientCall::start(google::protobuf::RpcController* b
 
 bool ClientCall::refuse_to_block(const google::protobuf::Closure* done) {
   if (done != nullptr || Loop::current() == nullptr) return false;
-  refuse({hawser::ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
-          "a call without `done` would block a thread that runs a loop, as in a handler, a coroutine or a `done`: pass "
-          "a `done`, or make the call on another thread"});
+  refuse(Error::of_call(
+      hawser::ErrorCode::invalid_argument,
+      "a call without `done` would block a thread that runs a loop, as in a handler, a coroutine or a `done`: pass "
+      "a `done`, or make the call on another thread"));
   return true;
 }
 
@@ -166,8 +167,8 @@ void ClientCall::end_with(Write write) {
     try {
       error = write(*to);
     } catch (const std::exception& thrown) {
-      error = {hawser::ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-               "writing the response threw " + std::string(hawser::what_of(thrown))};
+      error = Error::of_call(hawser::ErrorCode::internal,
+                             "writing the response threw " + std::string(hawser::what_of(thrown)));
     }
     if (error) {
       to->code_ = rpc_code_of(*error);

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/detail/context_access.h"
 #include "hawser/detail/handler.h"
 #include "hawser/detail/receive_account.h"
@@ -159,13 +160,12 @@ class GenericMethod {
     codec::Decoder decoder(raw.bytes, {}, *incoming.decode_limits, nullptr, &charge);
     const std::byte* data = nullptr;
     if (!decoder.take(raw.bytes.size(), data, "message") || !read_message(decoder, raw.bytes, *call->request, facts_)) {
-      co_return std::unexpected(decoder.error());
+      co_return fail(decoder.error());
     }
     if (options_.offload) {
       auto work = [service = service_, method = method_, call] { run(*service, *method, call); };
-      auto begun = co_await detail::LoopAccess::offload_for(
-          context.loop(), &detail::ContextAccess::reply_sink(context).origin(), context.token(), std::move(work));
-      if (!begun) co_return std::unexpected(std::move(begun.error()));
+      CO_TRY(co_await detail::LoopAccess::offload_for(
+          context.loop(), &detail::ContextAccess::reply_sink(context).origin(), context.token(), std::move(work)));
     } else {
       run(*service_, *method_, call);
     }
@@ -175,7 +175,7 @@ class GenericMethod {
       for (OwnedStream& stream : streams) {
         co_await stream->finish_on(context.loop());
       }
-      co_return std::unexpected(*call->controller.error());
+      co_return fail(*call->controller.error());
     }
     context.set_attachment(call->controller.response_attachment().take());
     if (!streams.empty()) {
@@ -205,7 +205,7 @@ class GenericMethod {
     const std::stop_callback stopped(context.token(), [&cores] {
       for (const auto& core : cores) {
         if (core == nullptr) continue;  // Its stream has ended.
-        core->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
+        core->on_closed(Error::of_call(ErrorCode::cancelled, "call ended"));
       }
     });
     Scope others;

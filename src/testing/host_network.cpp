@@ -6,9 +6,9 @@ namespace hawser::testing {
 namespace {
 
 std::unexpected<Error> other_loop() {
-  return fail(ErrorCode::invalid_argument,
-              "a simulated network is used on the simulation's loop only: give its loop to the Server or Client",
-              ErrorScope::connection);
+  return fail(Error::of_connection(
+      ErrorCode::invalid_argument,
+      "a simulated network is used on the simulation's loop only: give its loop to the Server or Client"));
 }
 
 }  // namespace

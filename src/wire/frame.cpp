@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, kind_max + 1> names = {
 bool known(std::uint8_t kind) noexcept { return kind >= kind_min && kind <= kind_max; }
 
 std::unexpected<Error> protocol_error(std::string text) {
-  return fail(ErrorCode::protocol_error, std::move(text), ErrorScope::connection, Initiator::peer);
+  return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
 }
 
 std::string name_of(std::uint8_t kind) { return std::string(to_string(static_cast<FrameKind>(kind))); }

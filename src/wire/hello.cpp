@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/byte_fields.h"
+#include "base/try.h"
 
 namespace hawser::wire {
 namespace {
@@ -29,8 +30,8 @@ constexpr std::uint32_t feature_checksum = 1;
 constexpr std::uint32_t feature_memory = 2;
 
 std::unexpected<Error> hello_error(std::string text, const char* of = "") {
-  return fail(ErrorCode::protocol_error, std::string("invalid ") + of + "HELLO: " + std::move(text),
-              ErrorScope::connection, Initiator::peer);
+  return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                   std::string("invalid ") + of + "HELLO: " + std::move(text)));
 }
 
 void put_number(ByteWriter& out, Tag tag, std::uint32_t value) {
@@ -68,7 +69,7 @@ bool read_number(Bytes value, std::uint32_t& out) noexcept {
 bool read_refusal(Bytes value, std::optional<Error>& out) {
   ByteReader reader(value);
   const ErrorCode code = decode_error_code(reader.number<std::uint16_t>());
-  out = Error{code, ErrorScope::connection, Initiator::peer, 0, std::string(as_text(reader.rest()))};
+  out = Error::of_connection(Initiator::peer, code, std::string(as_text(reader.rest())));
   return reader.complete();
 }
 
@@ -173,11 +174,10 @@ Result<Hello> decode_hello(Bytes whole) {
   if (whole.size() < hello_prefix_bytes)
     return hello_error(std::to_string(whole.size()) + " bytes are shorter than its prefix (" +
                        std::to_string(hello_prefix_bytes) + " bytes)");
-  Result<std::size_t> body = hello_body_bytes(whole);
-  if (!body) return std::unexpected(std::move(body.error()));
-  if (whole.size() != hello_prefix_bytes + *body) {
+  TRY(std::size_t body, hello_body_bytes(whole));
+  if (whole.size() != hello_prefix_bytes + body) {
     return hello_error("a body of " + std::to_string(whole.size() - hello_prefix_bytes) + " bytes, announced as " +
-                       std::to_string(*body));
+                       std::to_string(body));
   }
   Hello hello;
   hello.version_min = load_le<std::uint8_t>(whole.data() + 4);

@@ -22,8 +22,8 @@ std::string too_long_text(std::size_t message_bytes, std::size_t bytes_max) {
 }
 
 Error MessageLimit::exceeded_by(const MessagePrefix& message) const {
-  return {ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-          too_long_text(message.message_bytes(), bytes_max_)};
+  return Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                              too_long_text(message.message_bytes(), bytes_max_));
 }
 
 }  // namespace hawser::wire

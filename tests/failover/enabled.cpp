@@ -24,7 +24,7 @@ class Nowhere final : public transport::Transport {
   explicit Nowhere(std::string_view name) : name_(name) {}
   std::string_view name() const noexcept override { return name_; }
   Result<std::shared_ptr<transport::TransportWorker>> attach(Loop&) override {
-    return fail(ErrorCode::unavailable, "it leads nowhere", ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, "it leads nowhere"));
   }
 
  private:

@@ -73,7 +73,7 @@ TEST_F(HostileServer, HellosThatAreNone) {
   store_le(long_hello.data() + 6, std::uint16_t{5000});
   refuse(long_hello, ErrorCode::protocol_error, "a body of 5000 bytes exceeds 4096");
   wrong = hello;
-  wrong.refusal = Error{ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, "come again later"};
+  wrong.refusal = Error::of_connection(ErrorCode::overloaded, "come again later");
   refuse(wire::encode_hello(wrong), ErrorCode::overloaded, "come again later");
   wrong.refusal->code = static_cast<ErrorCode>(999);
   refuse(wire::encode_hello(wrong), ErrorCode::internal, "come again later");

@@ -175,13 +175,13 @@ TEST_P(HttpJsonOrder, AnErrorOfTheConversionIsTheOutcome) {
   make_server();
   use_token();
   start();
-  const std::string wrong = "{\"code\":\"invalid_argument\",\"message\":\"the JSON is no text\"}\n";
+  const std::string wrong = "{\"code\":\"invalid_argument\",\"message\":\"the JSON is not a text\"}\n";
   for (const std::string& body : {malformed, std::string("malformed")}) {
     const Answer answer = post(body, true);
     EXPECT_EQ(answer.status, 400);
     EXPECT_EQ(answer.body, wrong);
     const std::string bytes = std::to_string(body.size());
-    EXPECT_EQ(seen.take(), std::vector<std::string>({bytes + " " + bytes + " the JSON is no text"}));
+    EXPECT_EQ(seen.take(), std::vector<std::string>({bytes + " " + bytes + " the JSON is not a text"}));
   }
   EXPECT_EQ(conversions, 2);
   EXPECT_TRUE(only_native_left());
@@ -197,7 +197,7 @@ TEST_P(HttpJsonOrder, WithoutInterceptors) {
   for (const std::string& body : {malformed, std::string("malformed")}) {
     const Answer answer = post(body, false);
     EXPECT_EQ(answer.status, 400);
-    EXPECT_EQ(answer.body, "{\"code\":\"invalid_argument\",\"message\":\"the JSON is no text\"}\n");
+    EXPECT_EQ(answer.body, "{\"code\":\"invalid_argument\",\"message\":\"the JSON is not a text\"}\n");
   }
   EXPECT_EQ(post("\"fail\"", false, "/test.Text/CountedLater").status, 500);
   EXPECT_TRUE(only_native_left());
@@ -220,9 +220,9 @@ TEST_P(HttpJsonOrder, InterceptorsThatSkipTheCallAreNotified) {
     return skips.take("http");
   };
   EXPECT_EQ(post("malformed", false).status, 400);
-  EXPECT_EQ(lines(1), Lines({"http test.Text/Counted: the JSON is no text"}));
+  EXPECT_EQ(lines(1), Lines({"http test.Text/Counted: the JSON is not a text"}));
   EXPECT_EQ(post(malformed, false).status, 400);
-  EXPECT_EQ(lines(1), Lines({"http test.Text/Counted: the JSON is no text"}));
+  EXPECT_EQ(lines(1), Lines({"http test.Text/Counted: the JSON is not a text"}));
   // A conversion on another thread lasts longer than a tick.
   const std::string text(500'000, 'y');
   EXPECT_EQ(post("\"" + text + "\"", false).body, "\"" + text + "\"");

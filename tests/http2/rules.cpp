@@ -36,7 +36,7 @@ class Denied final : public detail::Handler {
  public:
   void serve(const detail::IncomingRequest& request) override {
     ++denied_run;
-    request.sink.reply_error(request.call, {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "it ran"});
+    request.sink.reply_error(request.call, Error::of_call(ErrorCode::internal, "it ran"));
   }
 };
 Task<HttpResponse> denied_route(HttpRequest&) {

@@ -18,9 +18,7 @@ using hawser::Initiator;
 
 namespace {
 
-Error gone(std::string why) {
-  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, std::move(why)};
-}
+Error gone(std::string why) { return Error::of_connection(Initiator::peer, ErrorCode::unavailable, std::move(why)); }
 
 }  // namespace
 
@@ -84,8 +82,8 @@ void LocalStream::on_ready(hawser::exec::Readiness readiness) {
 // A peer sends nothing over the byte stream once the transport carries the messages.
 void LocalStream::received(std::size_t bytes) {
   if (bytes == 0 || peer_gone_) return;
-  peer_gone_ = {ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                "bytes on the byte stream beside transport local: expected none"};
+  peer_gone_ = Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                    "bytes on the byte stream beside transport local: expected none");
   read_soon();
 }
 

@@ -64,12 +64,12 @@ class ClientPendingConnection final : public PendingConnection {
     socklen_t size = sizeof address.sun_family;  // Without a name, the system chooses one.
     auto* const any = reinterpret_cast<sockaddr*>(&address);
     if (!listening_.valid() || ::bind(listening_.get(), any, size) != 0 || ::listen(listening_.get(), backlog) != 0) {
-      return fail(ErrorCode::unavailable, system_error("no Unix socket to listen on"), ErrorScope::transport);
+      return fail(Error::of_transport(ErrorCode::unavailable, system_error("no Unix socket to listen on")));
     }
     size = sizeof address;
     if (::getsockname(listening_.get(), any, &size) != 0 ||
         ::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size())) {
-      return fail(ErrorCode::unavailable, system_error("no name for a Unix socket"), ErrorScope::transport);
+      return fail(Error::of_transport(ErrorCode::unavailable, system_error("no name for a Unix socket")));
     }
     const auto* const path = reinterpret_cast<const std::byte*>(address.sun_path);
     parameters_.assign(secret_.begin(), secret_.end());
@@ -110,9 +110,9 @@ class ServerPendingConnection final : public PendingConnection {
     sockaddr_un address{};
     if (client.size() <= secret_bytes + 1 || client.size() - secret_bytes > sizeof address.sun_path ||
         client[secret_bytes] != std::byte{0}) {
-      return fail(ErrorCode::protocol_error,
-                  "invalid parameters of transport local: " + std::to_string(client.size()) + " bytes",
-                  ErrorScope::transport, Initiator::peer);
+      return fail(
+          Error::of_transport(Initiator::peer, ErrorCode::protocol_error,
+                              "invalid parameters of transport local: " + std::to_string(client.size()) + " bytes"));
     }
     const Bytes path = client.subspan(secret_bytes);
     address.sun_family = AF_UNIX;
@@ -120,13 +120,13 @@ class ServerPendingConnection final : public PendingConnection {
     socket_ = unix_socket();
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
     if (!socket_.valid() || ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-      return fail(ErrorCode::unavailable, system_error("cannot connect to the client's Unix socket"),
-                  ErrorScope::transport);
+      return fail(
+          Error::of_transport(ErrorCode::unavailable, system_error("cannot connect to the client's Unix socket")));
     }
     const int buffer = static_cast<int>(std::min<std::size_t>(options_.send_buffer_bytes, 1U << 30));
     if (buffer != 0) ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     if (::send(socket_.get(), client.data(), secret_bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(secret_bytes)) {
-      return fail(ErrorCode::unavailable, system_error("cannot send the secret"), ErrorScope::transport);
+      return fail(Error::of_transport(ErrorCode::unavailable, system_error("cannot send the secret")));
     }
     return {};
   }
@@ -148,15 +148,15 @@ class LocalSocketWorker final : public TransportWorker {
   std::vector<std::byte> offer() override { return bytes_of(host_); }
   Result<std::unique_ptr<PendingConnection>> select(Bytes offer, const MessageLimits& limits) override {
     if (as_text(offer) != host_) {
-      return fail(ErrorCode::unavailable, "the client is on another host, or in another network namespace",
-                  ErrorScope::transport);
+      return fail(Error::of_transport(ErrorCode::unavailable,
+                                      "the client is on another host, or in another network namespace"));
     }
     return std::make_unique<ServerPendingConnection>(loop_, limits, options_);
   }
   Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) override {
     if (as_text(server) != server_parameters) {
-      return fail(ErrorCode::protocol_error, "the server speaks another version of transport local",
-                  ErrorScope::transport, Initiator::peer);
+      return fail(Error::of_transport(Initiator::peer, ErrorCode::protocol_error,
+                                      "the server speaks another version of transport local"));
     }
     auto pending = std::make_unique<ClientPendingConnection>(loop_, limits);
     if (Result<void> listening = pending->listen(); !listening) return std::unexpected(std::move(listening.error()));
@@ -176,7 +176,7 @@ class LocalSocketTransport final : public Transport {
   Result<std::shared_ptr<TransportWorker>> attach(Loop& loop) override {
     std::string here = host();
     if (here.empty()) {
-      return fail(ErrorCode::unavailable, "/proc does not tell which host this is: mount it", ErrorScope::transport);
+      return fail(Error::of_transport(ErrorCode::unavailable, "/proc does not tell which host this is: mount it"));
     }
     return std::make_shared<LocalSocketWorker>(loop, options_, std::move(here));
   }

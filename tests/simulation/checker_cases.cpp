@@ -10,7 +10,7 @@
 namespace hawser::simulation {
 namespace {
 
-Error error_of(ErrorCode code) { return {code, ErrorScope::call, Initiator::local, 0, "as told"}; }
+Error error_of(ErrorCode code) { return Error::of_call(code, "as told"); }
 
 TEST(SimulationChecker, LetsAGoodRunPass) {
   Checker checker;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/base64.h"
+#include "base/try.h"
 #include "bench/load/protocols.h"
 #include "bench/run/options.h"
 #include "hawser/http.h"
@@ -27,8 +28,7 @@ class JsonCaller final : public HttpCaller {
 
   Task<Result<void>> connect(std::string address) override {
     address_ = std::move(address);
-    const Result<std::string> reply = co_await call("{}");
-    if (!reply) co_return std::unexpected(reply.error());
+    CO_TRY(co_await call("{}"));
     co_return Result<void>{};
   }
 
@@ -45,10 +45,9 @@ class JsonCaller final : public HttpCaller {
     request.address = address_;
     request.content_type = "application/json";
     request.body = std::move(text);
-    Result<HttpClientResponse> response = co_await client_.send(std::move(request));
-    if (!response) co_return std::unexpected(response.error());
-    if (response->status == 200) co_return std::move(response->body);
-    co_return fail(ErrorCode::application, fmt::format("HTTP status {}: {}", response->status, response->body));
+    CO_TRY(HttpClientResponse&& response, co_await client_.send(std::move(request)));
+    if (response.status == 200) co_return std::move(response.body);
+    co_return fail(ErrorCode::application, fmt::format("HTTP status {}: {}", response.status, response.body));
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/http_client.h"
 #include "hawser/loop.h"
 #include "hawser/pages.h"
@@ -23,9 +24,8 @@ Task<Result<std::string>> read_metrics(std::string url) {
   HttpClient client(*Loop::current());
   HttpClientRequest request;
   request.url = std::move(url);
-  Result<HttpClientResponse> response = co_await client.send(std::move(request));
-  if (!response) co_return std::unexpected(std::move(response.error()));
-  co_return std::move(response->body);
+  CO_TRY(HttpClientResponse&& response, co_await client.send(std::move(request)));
+  co_return std::move(response.body);
 }
 
 class AllOfIt final : public Observation {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "cli/call/outcome.h"
 #include "cli/call/peer.h"
 #include "cli/call/raw_call.h"
@@ -39,11 +40,9 @@ Result<Inputs> inputs_of(const Method& method, const std::vector<std::string>& g
   Inputs inputs;
   std::size_t next = 0;
   if (method.arguments) {
-    Result<std::string> json = given.empty() ? Result<std::string>(std::string()) : read_argument(given[0]);
-    if (!json) return std::unexpected(std::move(json.error()));
-    Result<std::string> bytes = method.arguments(*json);
-    if (!bytes) return std::unexpected(std::move(bytes.error()));
-    inputs.request = std::move(*bytes);
+    TRY(std::string&& json, given.empty() ? Result<std::string>(std::string()) : read_argument(given[0]));
+    TRY(std::string&& bytes, method.arguments(json));
+    inputs.request = std::move(bytes);
     next = 1;
   }
   if (next < given.size() && !method.item) {
@@ -52,17 +51,15 @@ Result<Inputs> inputs_of(const Method& method, const std::vector<std::string>& g
                                                          method.name, given.size()));
   }
   for (; next < given.size(); ++next) {
-    Result<std::string> text = read_argument(given[next]);
-    if (!text) return std::unexpected(std::move(text.error()));
+    TRY(std::string&& text, read_argument(given[next]));
     const bool lines = given[next] == "-" || given[next].starts_with('@');
-    for (std::size_t begin = 0; begin < text->size();) {
-      const std::size_t end = lines ? std::min(text->find('\n', begin), text->size()) : text->size();
-      const std::string_view one = std::string_view(*text).substr(begin, end - begin);
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = lines ? std::min(text.find('\n', begin), text.size()) : text.size();
+      const std::string_view one = std::string_view(text).substr(begin, end - begin);
       begin = end + 1;
       if (is_blank(one)) continue;
-      Result<std::string> bytes = method.item(one);
-      if (!bytes) return std::unexpected(std::move(bytes.error()));
-      inputs.items.push_back(std::move(*bytes));
+      TRY(std::string&& bytes, method.item(one));
+      inputs.items.push_back(std::move(bytes));
     }
   }
   return inputs;
@@ -86,16 +83,13 @@ Task<Result<void>> run_call(Peer& peer, const Method& method, Inputs inputs, Cal
   while (method.streams_out) {
     const Result<std::optional<RawCall::Answer>> item = co_await call.read();
     if (!item || !*item) break;  // The answer has the error.
-    const Result<std::string> json = method.answer_item(as_bytes((*item)->body), as_bytes((*item)->payload));
-    if (!json) co_return std::unexpected(json.error());
-    output.line(*json);
+    CO_TRY(const std::string& json, method.answer_item(as_bytes((*item)->body), as_bytes((*item)->payload)));
+    output.line(json);
   }
-  const Result<RawCall::Answer> answer = co_await call.answer();
-  if (!answer) co_return std::unexpected(answer.error());
+  CO_TRY(const RawCall::Answer& answer, co_await call.answer());
   if (method.result) {
-    const Result<std::string> json = method.result(as_bytes(answer->body), as_bytes(answer->payload));
-    if (!json) co_return std::unexpected(json.error());
-    output.line(*json);
+    CO_TRY(const std::string& json, method.result(as_bytes(answer.body), as_bytes(answer.payload)));
+    output.line(json);
   }
   co_return Result<void>();
 }
@@ -103,8 +97,8 @@ Task<Result<void>> run_call(Peer& peer, const Method& method, Inputs inputs, Cal
 // The server converts the JSON itself.
 Task<int> call_http(CallOptionsGiven given, Output output) {
   if (given.arguments.size() > 1) {
-    co_return output.error({ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
-                            "HTTP carries one JSON argument: put several arguments into one JSON array"});
+    co_return output.error(Error::of_call(ErrorCode::invalid_argument,
+                                          "HTTP carries one JSON argument: put several arguments into one JSON array"));
   }
   Result<std::string> json = given.arguments.empty() ? std::string("{}") : read_argument(given.arguments[0]);
   if (!json) co_return output.error(json.error());

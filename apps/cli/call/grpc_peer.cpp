@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "base/try.h"
 #include "cli/call/grpc_reflection.pb.h"
 #include "cli/call/peer.h"
 #include "cli/call/raw_call.h"
@@ -44,10 +45,9 @@ class GrpcPeer final : public Peer {
     if (given_ != nullptr) co_return given_->methods();
     reflection::ServerReflectionRequest request;
     request.set_list_services("");
-    const Result<reflection::ServerReflectionResponse> response = co_await ask(request);
-    if (!response) co_return std::unexpected(response.error());
+    CO_TRY(const reflection::ServerReflectionResponse& response, co_await ask(request));
     std::vector<std::string> all;
-    for (const auto& service : response->list_services_response().service()) {
+    for (const auto& service : response.list_services_response().service()) {
       if (all.size() > reflected_files_max) break;
       const Result<ProtobufFiles> files = co_await files_of(service.name());
       const std::string prefix = http1::printable(service.name()) + "/";
@@ -65,16 +65,14 @@ class GrpcPeer final : public Peer {
 
   Task<Result<Method>> find(std::string name) override {
     if (given_ != nullptr) co_return given_->method(name);
-    const Result<ProtobufFiles> files = co_await files_of(name.substr(0, name.find('/')));
-    if (!files) co_return std::unexpected(files.error());
-    co_return files->method(name);
+    CO_TRY(const ProtobufFiles& files, co_await files_of(name.substr(0, name.find('/'))));
+    co_return files.method(name);
   }
 
   Task<Result<std::string>> describe(std::string name) override {
     if (given_ != nullptr) co_return given_->text(name);
-    const Result<ProtobufFiles> files = co_await files_of(name.substr(0, name.find('/')));
-    if (!files) co_return std::unexpected(files.error());
-    co_return files->text(name);
+    CO_TRY(const ProtobufFiles& files, co_await files_of(name.substr(0, name.find('/'))));
+    co_return files.text(name);
   }
 
  private:
@@ -88,13 +86,12 @@ class GrpcPeer final : public Peer {
     reflection::ServerReflectionRequest request;
     request.set_file_containing_symbol(symbol);
     for (;;) {
-      Result<reflection::ServerReflectionResponse> response = co_await ask(request);
-      if (!response) co_return std::unexpected(response.error());
-      if (response->has_error_response()) {
+      CO_TRY(reflection::ServerReflectionResponse&& response, co_await ask(request));
+      if (response.has_error_response()) {
         co_return fail(ErrorCode::unknown_method, "the server has no definition of " + http1::printable(symbol) + ": " +
-                                                      http1::printable(response->error_response().error_message()));
+                                                      http1::printable(response.error_response().error_message()));
       }
-      for (const std::string& file : response->file_descriptor_response().file_descriptor_proto()) {
+      for (const std::string& file : response.file_descriptor_response().file_descriptor_proto()) {
         grpc::reflection::v1::FileHead head;
         if (!head.ParseFromString(file)) co_return fail(ErrorCode::protocol_error, "a definition can't be read");
         if (!have.insert(head.name()).second) continue;
@@ -125,7 +122,7 @@ class GrpcPeer final : public Peer {
         if (error.code == ErrorCode::unknown_method) {
           error.text = "the server has no gRPC reflection: give --proto FILE";
         }
-        co_return std::unexpected(std::move(error));
+        co_return fail(std::move(error));
       }
       reflection::ServerReflectionResponse message;
       if (!message.ParseFromString(*response)) {
@@ -145,8 +142,7 @@ class GrpcPeer final : public Peer {
     if (written) call.end_writing();
     Result<std::optional<RawCall::Answer>> item = co_await call.read();
     if (item && *item) co_return std::move((*item)->body);
-    const Result<RawCall::Answer> answer = co_await call.answer();
-    if (!answer) co_return std::unexpected(answer.error());
+    CO_TRY(co_await call.answer());
     co_return fail(ErrorCode::protocol_error, "the server's reflection ended without an answer");
   }
 

@@ -149,8 +149,9 @@ class LoadRun {
 
 Task<int> load(LoadOptions given, Output output) {
   if (given.rate.has_value() == given.concurrency.has_value()) {
-    co_return output.error({ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
-                            "give --rate for calls at intended times, or --concurrency for calls one after another"});
+    co_return output.error(
+        Error::of_call(ErrorCode::invalid_argument,
+                       "give --rate for calls at intended times, or --concurrency for calls one after another"));
   }
   std::vector<std::unique_ptr<Peer>> peers;
   for (unsigned i = 0; i < given.connections; ++i) {
@@ -166,8 +167,7 @@ Task<int> load(LoadOptions given, Output output) {
     co_return method.error().code == ErrorCode::invalid_argument ? no_method : status_of(method.error());
   }
   if (method->streams_in || method->streams_out) {
-    co_return output.error({ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
-                            "hawser load calls methods without streams"});
+    co_return output.error(Error::of_call(ErrorCode::invalid_argument, "hawser load calls methods without streams"));
   }
   Result<std::string> json = read_argument(given.argument);
   if (!json) co_return output.error(json.error());

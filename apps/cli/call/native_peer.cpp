@@ -2,6 +2,7 @@
 #include <set>
 #include <utility>
 
+#include "base/try.h"
 #include "cli/call/peer.h"
 #include "hawser/client.h"
 #include "hawser/health.h"
@@ -83,7 +84,7 @@ class NativePeer final : public Peer {
     for (;;) {
       CallOptions with = options_.call_options();
       Result<schema::Names> names = co_await client_.call<schema::list>(with, std::string_view(after));
-      if (!names) co_return std::unexpected(explained(std::move(names.error())));
+      if (!names) co_return fail(explained(std::move(names.error())));
       for (const std::string& name : names->names) all.push_back(http1::printable(name));
       // A server that repeats itself must not hold the command.
       if (!names->more || names->names.empty() || names->names.back() <= after) co_return all;
@@ -95,14 +96,13 @@ class NativePeer final : public Peer {
   Task<Result<Method>> find(std::string name) override {
     CallOptions with = options_.call_options();
     Result<schema::Description> described = co_await client_.call<schema::describe>(with, std::string_view(name));
-    if (!described) co_return std::unexpected(explained(std::move(described.error())));
+    if (!described) co_return fail(explained(std::move(described.error())));
     co_return method_of(std::move(*described));
   }
 
   Task<Result<std::string>> describe(std::string name) override {
-    Result<Method> method = co_await find(name);
-    if (!method) co_return std::unexpected(std::move(method.error()));
-    co_return std::move(method->text);
+    CO_TRY(Method&& method, co_await find(name));
+    co_return std::move(method.text);
   }
 
  private:
@@ -117,9 +117,8 @@ class NativePeer final : public Peer {
 
   static Result<Method> method_of(schema::Description description) {
     std::vector<std::string> files = std::move(description.files);
-    Result<ValueTypes> checked = ValueTypes::check(std::move(description));
-    if (!checked) return std::unexpected(std::move(checked.error()));
-    const auto types = std::make_shared<const ValueTypes>(std::move(*checked));
+    TRY(ValueTypes&& checked, ValueTypes::check(std::move(description)));
+    const auto types = std::make_shared<const ValueTypes>(std::move(checked));
     const schema::Description& known = types->description();
     Method method{.name = known.name,
                   .id = known.id,
@@ -132,45 +131,41 @@ class NativePeer final : public Peer {
     const auto is_message = [&](std::uint32_t type) { return types->at(type).kind == Kind::message; };
     const auto definitions = [&]() -> Result<void> {
       if (messages != nullptr) return {};
-      Result<ProtobufFiles> made = ProtobufFiles::of_encoded(files);
-      if (!made) return std::unexpected(std::move(made.error()));
-      messages = std::make_unique<ProtobufFiles>(std::move(*made));
+      TRY(ProtobufFiles&& made, ProtobufFiles::of_encoded(files));
+      messages = std::make_unique<ProtobufFiles>(std::move(made));
       return {};
     };
     const auto reader = [&](std::uint32_t type) -> Result<Method::ToJson> {
       if (!is_message(type)) {
         return [types, type](Bytes body, Bytes payload) { return http1::value_to_json(*types, type, body, payload); };
       }
-      if (Result<void> made = definitions(); !made) return std::unexpected(std::move(made.error()));
+      TRY(definitions());
       return messages->to_json(types->at(type).name);
     };
     const auto writer = [&](std::uint32_t type) -> Result<Method::FromJson> {
       if (!is_message(type)) {
         return [types, type](std::string_view json) { return http1::value_from_json(*types, type, json); };
       }
-      if (Result<void> made = definitions(); !made) return std::unexpected(std::move(made.error()));
+      TRY(definitions());
       return messages->from_json(types->at(type).name);
     };
     if (known.arguments.size() == 1 && is_message(known.arguments[0])) {
-      Result<Method::FromJson> made = writer(known.arguments[0]);
-      if (!made) return std::unexpected(std::move(made.error()));
-      method.arguments = std::move(*made);
+      TRY(Method::FromJson&& made, writer(known.arguments[0]));
+      method.arguments = std::move(made);
     } else if (!known.arguments.empty() || !known.incoming) {
       method.arguments = [types](std::string_view json) {
         return http1::arguments_from_json(*types, types->description().arguments, json);
       };
     }
     if (known.incoming) {
-      Result<Method::FromJson> made = writer(*known.incoming);
-      if (!made) return std::unexpected(std::move(made.error()));
-      method.item = std::move(*made);
+      TRY(Method::FromJson&& made, writer(*known.incoming));
+      method.item = std::move(made);
     }
     for (const auto& [type, to] :
          {std::pair(known.result, &method.result), std::pair(known.outgoing, &method.answer_item)}) {
       if (!type) continue;
-      Result<Method::ToJson> made = reader(*type);
-      if (!made) return std::unexpected(std::move(made.error()));
-      *to = std::move(*made);
+      TRY(Method::ToJson&& made, reader(*type));
+      *to = std::move(made);
     }
     return method;
   }

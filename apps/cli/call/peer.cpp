@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/try.h"
+
 namespace hawser::cli {
 
 Result<std::unique_ptr<Peer>> make_peer(const PeerOptions& options) {
@@ -22,9 +24,8 @@ Result<std::unique_ptr<Peer>> make_peer(const PeerOptions& options) {
   }
   std::unique_ptr<ProtobufFiles> files;
   if (!options.proto_file.empty()) {
-    Result<ProtobufFiles> compiled = ProtobufFiles::of_source(options.proto_file, options.proto_folders);
-    if (!compiled) return std::unexpected(std::move(compiled.error()));
-    files = std::make_unique<ProtobufFiles>(std::move(*compiled));
+    TRY(ProtobufFiles&& compiled, ProtobufFiles::of_source(options.proto_file, options.proto_folders));
+    files = std::make_unique<ProtobufFiles>(std::move(compiled));
   }
   if (options.protocol == "baidu_std" && files == nullptr) {
     return fail(ErrorCode::invalid_argument, "servers of baidu_std do not describe their methods: give --proto FILE");

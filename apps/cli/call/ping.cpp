@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/try.h"
 #include "cli/call/latency.h"
 #include "cli/call/outcome.h"
 #include "cli/call/peer.h"
@@ -33,8 +34,7 @@ Task<Result<std::string>> measure(const PingOptions& given, std::string transpor
   options.others = false;
   if (transport != "tcp") options.transports.push_back(transport);
   const std::unique_ptr<Peer> peer = make_native_peer(options);
-  const Result<void> connected = co_await peer->connect();
-  if (!connected) co_return std::unexpected(connected.error());
+  CO_TRY(co_await peer->connect());
   // A client falls back to TCP by itself.
   const std::string used = peer->transport();
   if (used != transport && transport != "tcp") {
@@ -48,9 +48,8 @@ Task<Result<std::string>> measure(const PingOptions& given, std::string transpor
     if (i != 0 && given.interval_s > 0) {
       co_await Loop::current()->sleep(duration_of(given.interval_s));
     }
-    const Result<Duration> time = co_await peer->ping();
-    if (!time) co_return std::unexpected(time.error());
-    latencies.record(*time);
+    CO_TRY(const Duration time, co_await peer->ping());
+    latencies.record(time);
   }
   if (!output.json) {
     output.line(fmt::format("{}: {}", used, latencies.text()));
@@ -100,8 +99,8 @@ Task<int> health_http(HealthOptions given, Output output) {
   const Result<HttpClientResponse> response = co_await client.send(std::move(request));
   if (!response) co_return output.error(response.error());
   if (response->status == 404 && !given.service.empty()) {
-    co_return output.error({ErrorCode::invalid_argument, ErrorScope::call, Initiator::peer, 0,
-                            "the server has no health of the service " + given.service});
+    co_return output.error(Error::of_call(Initiator::peer, ErrorCode::invalid_argument,
+                                          "the server has no health of the service " + given.service));
   }
   const std::string state = response->status == 200 ? "serving" : "not serving";
   output.line(output.json ? fmt::format("{{\"health\":\"{}\"}}", state) : state);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "base/try.h"
 #include "hawser/protobuf_service.h"
 #include "protocol/http1/json/value_types.h"
 
@@ -123,9 +124,8 @@ Result<Method::FromJson> ProtobufFiles::from_json(std::string_view message) cons
   if (type == nullptr) return fail(ErrorCode::protocol_error, "no definition of " + http1::printable(message));
   return
       [keep = definitions_, json = pb::json_transcoder(type, nullptr)](std::string_view text) -> Result<std::string> {
-        Result<Buffer> bytes = json->arguments_from_json(text);
-        if (!bytes) return std::unexpected(std::move(bytes.error()));
-        return std::string(as_text(bytes->bytes()));
+        TRY(Buffer&& bytes, json->arguments_from_json(text));
+        return std::string(as_text(bytes.bytes()));
       };
 }
 
@@ -144,12 +144,10 @@ Result<Method> ProtobufFiles::method(std::string_view name) const {
                                                ": methods are named package.Service/Method");
   }
   Method method = protobuf_method(std::string(name), found->client_streaming(), found->server_streaming());
-  Result<Method::FromJson> in = from_json(found->input_type()->full_name());
-  if (!in) return std::unexpected(std::move(in.error()));
-  Result<Method::ToJson> out = to_json(found->output_type()->full_name());
-  if (!out) return std::unexpected(std::move(out.error()));
-  (method.streams_in ? method.item : method.arguments) = std::move(*in);
-  (method.streams_out ? method.answer_item : method.result) = std::move(*out);
+  TRY(Method::FromJson&& in, from_json(found->input_type()->full_name()));
+  TRY(Method::ToJson&& out, to_json(found->output_type()->full_name()));
+  (method.streams_in ? method.item : method.arguments) = std::move(in);
+  (method.streams_out ? method.answer_item : method.result) = std::move(out);
   Result<std::string> described = text(name);
   method.text = described ? std::move(*described) : std::string();
   return method;

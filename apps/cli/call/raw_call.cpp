@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/try.h"
 #include "hawser/detail/received.h"
 #include "hawser/detail/stream_core.h"
 
@@ -61,7 +62,7 @@ struct RawCall::Ended {
 Task<Result<RawCall::Answer>> RawCall::answer() {
   static_cast<void>(kept_stream());
   co_await Ended{*this};
-  if (error()) co_return std::unexpected(std::move(*error()));
+  if (error()) co_return fail(std::move(*error()));
   co_return std::move(answer_);
 }
 
@@ -78,7 +79,7 @@ Task<Result<void>> RawCall::write(Bytes body, Bytes payload) {
   do {
     co_await core->until_writable();
   } while (!core->writable());
-  if (std::optional<Error> why = core->write_error()) co_return std::unexpected(std::move(*why));
+  if (std::optional<Error> why = core->write_error()) co_return fail(std::move(*why));
   const unsigned pieces = payload.empty() ? 0 : 1;
   std::byte* const to = core->begin_item({.body = body.size(), .payload = payload.size(), .pieces = pieces});
   if (to == nullptr) co_return fail(ErrorCode::limit_exceeded, "the item exceeds a limit, or the connection has ended");
@@ -96,10 +97,9 @@ Task<Result<std::optional<RawCall::Answer>>> RawCall::read() {
   detail::StreamCore* const core = kept_stream();
   if (core == nullptr) co_return std::nullopt;  // answer() has the error.
   co_await core->until_readable();
-  Result<std::optional<detail::StreamCore::Item>> item = core->take();
-  if (!item) co_return std::unexpected(std::move(item.error()));
-  if (!*item) co_return std::nullopt;
-  Answer answer{std::string(as_text((*item)->body.bytes())), std::string(as_text((*item)->payload.bytes()))};
+  CO_TRY(std::optional<detail::StreamCore::Item>&& item, core->take());
+  if (!item) co_return std::nullopt;
+  Answer answer{std::string(as_text(item->body.bytes())), std::string(as_text(item->payload.bytes()))};
   co_return std::optional<Answer>(std::move(answer));
 }
 

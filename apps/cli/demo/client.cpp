@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "cli/call/outcome.h"
 #include "cli/demo/echo.hawser.h"
 #include "cli/demo/protocols.h"
@@ -59,9 +60,8 @@ Task<Answer> echo(Client& client) {
   const example::EchoService::Stub stub(client);
   example::EchoRequest request;
   request.set_message("hello");
-  const auto reply = co_await stub.Echo(request);
-  if (!reply) co_return std::unexpected(reply.error());
-  co_return expected(reply->message() == "hello", reply->message());
+  CO_TRY(const auto& reply, co_await stub.Echo(request));
+  co_return expected(reply.message() == "hello", reply.message());
 }
 
 Task<Answer> order(Client& client) {
@@ -69,24 +69,21 @@ Task<Answer> order(Client& client) {
   demo::OrderRequest request;
   request.set_item("rope");
   request.set_count(2);
-  const auto reply = co_await stub.Order(request);
-  if (!reply) co_return std::unexpected(reply.error());
-  co_return expected(reply->text() == "2 x rope", reply->text());
+  CO_TRY(const auto& reply, co_await stub.Order(request));
+  co_return expected(reply.text() == "2 x rope", reply.text());
 }
 
 // A call with streams has no deadline unless it is given one.
 Task<Answer> buy(Client& client, CallOptions options) {
   const demo::ShopService::Stub stub(client);
-  auto call = co_await stub.Buy(options);
-  if (!call) co_return std::unexpected(call.error());
-  auto items = call->writer();
+  CO_TRY(auto&& call, co_await stub.Buy(options));
+  auto items = call.writer();
   for (const char* name : {"rope", "anchor"}) {
     // The result says why the call ended early.
     if (const Result<void> written = co_await items.write(item_of(name)); !written) break;
   }
-  const auto receipt = co_await call->finish();
-  if (!receipt) co_return std::unexpected(receipt.error());
-  co_return expected(receipt->items() == 2, fmt::format("{} items", receipt->items()));
+  CO_TRY(const auto& receipt, co_await call.finish());
+  co_return expected(receipt.items() == 2, fmt::format("{} items", receipt.items()));
 }
 
 // Counts the events until their end.
@@ -94,9 +91,8 @@ template <class Events>
 Task<Result<int>> count_of(Events events) {
   int count = 0;
   while (true) {
-    const auto event = co_await events.next();
-    if (!event) co_return std::unexpected(event.error());
-    if (!*event) co_return count;
+    CO_TRY(const auto& event, co_await events.next());
+    if (!event) co_return count;
     ++count;
   }
 }
@@ -105,29 +101,25 @@ Task<Answer> watch(Client& client, CallOptions options) {
   const demo::ShopService::Stub stub(client);
   demo::WatchRequest request;
   request.set_events(3);
-  auto call = co_await stub.Watch(options, request);
-  if (!call) co_return std::unexpected(call.error());
-  const Result<int> count = co_await count_of(call->reader());
-  const auto end = co_await call->finish();
-  if (!end) co_return std::unexpected(end.error());
-  if (!count) co_return std::unexpected(count.error());
+  CO_TRY(auto&& call, co_await stub.Watch(options, request));
+  const Result<int> count = co_await count_of(call.reader());
+  CO_TRY(co_await call.finish());
+  CO_TRY(count);
   co_return expected(*count == 3, fmt::format("{} events", *count));
 }
 
 Task<Answer> chat(Client& client, CallOptions options) {
   const demo::ShopService::Stub stub(client);
-  auto call = co_await stub.Chat(options);
-  if (!call) co_return std::unexpected(call.error());
-  auto items = call->writer();
-  auto events = call->reader();
+  CO_TRY(auto&& call, co_await stub.Chat(options));
+  auto items = call.writer();
+  auto events = call.reader();
   const Result<void> written = co_await items.write(item_of("rope"));
   std::string text;
   if (written) {
     const auto event = co_await events.next();
     if (event && *event) text = (*event)->text();
   }
-  const auto end = co_await call->finish();
-  if (!end) co_return std::unexpected(end.error());
+  CO_TRY(co_await call.finish());
   co_return expected(text == "rope is in stock", text);
 }
 
@@ -141,13 +133,12 @@ Task<Answer> request(HttpClient& client, std::string address, std::string path, 
     request.body = std::move(body);
     request.content_type = "application/json";
   }
-  Result<HttpClientResponse> response = co_await client.send(std::move(request));
-  if (!response) co_return std::unexpected(response.error());
-  std::string text = std::move(response->body);
+  CO_TRY(HttpClientResponse&& response, co_await client.send(std::move(request)));
+  std::string text = std::move(response.body);
   while (text.ends_with('\n')) text.pop_back();
-  if (response->status == 200) co_return text;
-  co_return fail(response->status == 404 ? ErrorCode::unknown_method : ErrorCode::application,
-                 fmt::format("HTTP status {}: {}", response->status, text));
+  if (response.status == 200) co_return text;
+  co_return fail(response.status == 404 ? ErrorCode::unknown_method : ErrorCode::application,
+                 fmt::format("HTTP status {}: {}", response.status, text));
 }
 
 // Makes the calls and collects the lines of the table.
@@ -177,7 +168,7 @@ class Showing {
       co_return false;
     }
     const Result<void> done = co_await caller->connect(address_);
-    if (!done) add(protocol, "connect", "", {}, std::unexpected(done.error()));
+    if (!done) add(protocol, "connect", "", {}, fail(done.error()));
     co_return done.has_value();
   }
 

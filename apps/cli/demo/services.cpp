@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
 #include "cli/demo/echo.hawser.h"
 #include "cli/demo/shop.hawser.h"
 
@@ -39,14 +40,13 @@ class ShopDemo final : public demo::ShopService {
   Task<Result<demo::Receipt>> Buy(Context&, Reader<demo::Item> requests) override {
     demo::Receipt receipt;
     while (true) {
-      const auto item = co_await requests.next();
-      if (!item) co_return std::unexpected(item.error());
-      if (!*item) co_return receipt;
+      CO_TRY(const auto& item, co_await requests.next());
+      if (!item) co_return receipt;
       if (receipt.names_size() == items_max) {
         co_return fail(ErrorCode::limit_exceeded, "more than 1,000 items: buy in several calls");
       }
-      receipt.add_names((*item)->name());
-      receipt.set_items(receipt.items() + std::max((*item)->count(), 1));
+      receipt.add_names(item->name());
+      receipt.set_items(receipt.items() + std::max(item->count(), 1));
     }
   }
 
@@ -56,26 +56,24 @@ class ShopDemo final : public demo::ShopService {
     for (int i = 1; i <= events; ++i) {
       if (context.stopping().stop_requested()) co_return fail(ErrorCode::cancelled, "the server is stopping");
       if (interval.count() != 0) {
-        const Result<void> slept = co_await context.loop().sleep(interval, context.token());
-        if (!slept) co_return std::unexpected(slept.error());
+        CO_TRY(co_await context.loop().sleep(interval, context.token()));
       }
       demo::Event event;
       event.set_number(i);
       event.set_text("event " + std::to_string(i) + " of " + std::to_string(events));
-      if (const Result<void> written = co_await replies.write(event); !written) co_return written;
+      CO_TRY(co_await replies.write(event));
     }
     co_return Result<void>{};
   }
 
   Task<Result<void>> Chat(Context&, Reader<demo::Item> requests, Writer<demo::Event> replies) override {
     for (int number = 1;; ++number) {
-      const auto item = co_await requests.next();
-      if (!item) co_return std::unexpected(item.error());
-      if (!*item) co_return Result<void>{};
+      CO_TRY(const auto& item, co_await requests.next());
+      if (!item) co_return Result<void>{};
       demo::Event event;
       event.set_number(number);
-      event.set_text((*item)->name() + " is in stock");
-      if (const Result<void> written = co_await replies.write(event); !written) co_return written;
+      event.set_text(item->name() + " is in stock");
+      CO_TRY(co_await replies.write(event));
     }
   }
 

@@ -15,6 +15,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/try.h"
 #include "cli/doctor/peer.h"
 #include "cli/doctor/serve.h"
 #include "hawser/client.h"
@@ -190,13 +191,10 @@ Task<Traffic> measure(const PeerPlan& plan, std::string address, std::string tra
 Task<Result<HostFacts>> facts_of(const PeerPlan& plan, std::string address) {
   const ClientOptions options = client_options(plan, "tcp");
   Client client(options);
-  if (const Result<void> connected = co_await client.connect(address); !connected) {
-    co_return std::unexpected(connected.error());
-  }
-  Result<HostFacts> facts = co_await client.call<host::facts>();
-  if (!facts) co_return std::unexpected(std::move(facts.error()));
+  CO_TRY(co_await client.connect(address));
+  CO_TRY(HostFacts&& facts, co_await client.call<host::facts>());
   client.close();
-  co_return checked_host(std::move(*facts));
+  co_return checked_host(std::move(facts));
 }
 
 Task<void> read(const PeerPlan& plan, PeerFacts& facts) {

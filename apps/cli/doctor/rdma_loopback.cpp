@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "transport/rdma/device/address.h"
 
 namespace hawser::cli::doctor {
@@ -30,9 +31,9 @@ class SelfTest {
       : device_(device), options_(options), plan_(plan) {}
 
   Result<SelfTestResult> run() {
-    if (auto ready = prepare(); !ready) return std::unexpected(std::move(ready.error()));
-    if (auto done = measure_latency(); !done) return std::unexpected(std::move(done.error()));
-    if (auto done = measure_bandwidth(); !done) return std::unexpected(std::move(done.error()));
+    TRY(prepare());
+    TRY(measure_latency());
+    TRY(measure_bandwidth());
     return result_;
   }
 
@@ -41,25 +42,22 @@ class SelfTest {
     result_.send_bytes = options_.chunk_bytes;
     // The first half is sent from, the second half is received into.
     memory_.resize(2 * window * result_.send_bytes + page_bytes);
-    auto region = device_.register_memory(memory_, {});
-    if (!region) return std::unexpected(std::move(region.error()));
-    region_ = std::move(*region);
-    auto queue = device_.create_completion_queue(256);
-    if (!queue) return std::unexpected(std::move(queue.error()));
-    queue_ = std::move(*queue);
+    TRY(auto&& region, device_.register_memory(memory_, {}));
+    region_ = std::move(region);
+    TRY(auto&& queue, device_.create_completion_queue(256));
+    queue_ = std::move(queue);
     for (std::unique_ptr<QueuePair>& pair : pairs_) {
       const QueuePairOptions wanted{.completions = queue_.get(),
                                     .send_requests = options_.send_queue_depth,
                                     .receive_requests = options_.recv_queue_depth,
                                     .inline_bytes = static_cast<unsigned>(options_.inline_bytes)};
-      auto made = device_.create_queue_pair(wanted, plan_.port);
-      if (!made) return std::unexpected(std::move(made.error()));
-      pair = std::move(*made);
+      TRY(auto&& made, device_.create_queue_pair(wanted, plan_.port));
+      pair = std::move(made);
     }
     result_.inline_bytes = pairs_[0]->inline_bytes();
     result_.send_requests = pairs_[0]->send_requests();
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      if (auto connected = pairs_[i]->connect(route_to(*pairs_[1 - i])); !connected) return connected;
+      TRY(pairs_[i]->connect(route_to(*pairs_[1 - i])));
     }
     return {};
   }
@@ -97,12 +95,12 @@ class SelfTest {
       taken_ = polled_ = 0;
       while ((polled_ = queue_->poll(completions_)) == 0) {
         if (Clock::now() < end) continue;
-        return fail(ErrorCode::unavailable, "nothing that was sent to the own address arrives", ErrorScope::transport);
+        return fail(Error::of_transport(ErrorCode::unavailable, "nothing that was sent to the own address arrives"));
       }
     }
     const Completion& completion = completions_[taken_++];
     if (completion.status != Status::success) {
-      return fail(ErrorCode::unavailable, std::string(to_string(completion.status)), ErrorScope::transport);
+      return fail(Error::of_transport(ErrorCode::unavailable, std::string(to_string(completion.status))));
     }
     return completion;
   }
@@ -110,28 +108,27 @@ class SelfTest {
   // Waits until the other side has received. Sends may complete later.
   Result<void> wait_received() {
     while (true) {
-      const Result<Completion> completion = next();
-      if (!completion) return std::unexpected(completion.error());
-      if (completion->received) return {};
+      TRY(const Completion& completion, next());
+      if (completion.received) return {};
       --pings_unfinished_;
     }
   }
 
   Result<void> round_trip() {
     for (const std::size_t pair : {1, 0}) {
-      if (auto posted = post_receive(pair, pair, ping_bytes); !posted) return posted;
+      TRY(post_receive(pair, pair, ping_bytes));
     }
     for (const std::size_t pair : {0, 1}) {
-      if (auto posted = post_send(pair, pair, ping_bytes); !posted) return posted;
+      TRY(post_send(pair, pair, ping_bytes));
       ++pings_unfinished_;
-      if (auto received = wait_received(); !received) return received;
+      TRY(wait_received());
     }
     return {};
   }
 
   Result<void> finish_pings() {
     while (pings_unfinished_ > 0) {
-      if (const Result<Completion> completion = next(); !completion) return std::unexpected(completion.error());
+      TRY(next());
       --pings_unfinished_;
     }
     return {};
@@ -142,7 +139,7 @@ class SelfTest {
     const Clock::time_point end = Clock::now() + plan_.duration;
     while (round_trips_us.size() < pings_max && (Clock::now() < end || round_trips_us.size() < 3)) {
       const Clock::time_point start = Clock::now();
-      if (auto done = round_trip(); !done) return done;
+      TRY(round_trip());
       round_trips_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
     }
     const auto middle = round_trips_us.begin() + static_cast<std::ptrdiff_t>(round_trips_us.size() / 2);
@@ -155,7 +152,7 @@ class SelfTest {
     const std::size_t slot = number % window;
     // Bytes at both ends and in the middle are enough to detect wrong data.
     for (const std::size_t offset : probes()) sent_at(slot)[offset] = pattern(number, offset);
-    if (auto posted = post_receive(1, slot, result_.send_bytes); !posted) return posted;
+    TRY(post_receive(1, slot, result_.send_bytes));
     return post_send(0, slot, result_.send_bytes);
   }
 
@@ -164,7 +161,7 @@ class SelfTest {
   Result<void> check_received(std::size_t number) {
     for (const std::size_t offset : probes()) {
       if (received_at(number % window)[offset] == pattern(number, offset)) continue;
-      return fail(ErrorCode::internal, "other bytes arrived than were sent", ErrorScope::transport);
+      return fail(Error::of_transport(ErrorCode::internal, "other bytes arrived than were sent"));
     }
     return {};
   }
@@ -179,17 +176,16 @@ class SelfTest {
       const bool more = Clock::now() < end || posted < window;
       // A slot is free when its send and its receive have completed. Both queues complete in order.
       while (more && posted < std::min(sent, received) + window) {
-        if (auto done = send_filled(posted); !done) return done;
+        TRY(send_filled(posted));
         ++posted;
       }
       if (sent == posted && received == posted) break;
-      const Result<Completion> completion = next();
-      if (!completion) return std::unexpected(completion.error());
-      if (!completion->received) {
+      TRY(const Completion& completion, next());
+      if (!completion.received) {
         ++sent;
         continue;
       }
-      if (auto right = check_received(received); !right) return right;
+      TRY(check_received(received));
       ++received;
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/try.h"
+
 namespace hawser::cli::lab {
 
 using namespace hawser::lab;
@@ -26,9 +28,8 @@ Result<Ground> Ground::open(const CommonOptions& options) {
     const unsigned processors = std::max(2u, std::thread::hardware_concurrency());
     ground.executor = make_executor(options.threads > 0 ? options.threads : processors);
   }
-  Result<Testbed> testbed = Testbed::open(*ground.verbs, *ground.executor, options.testbed);
-  if (!testbed) return std::unexpected(std::move(testbed.error()));
-  ground.testbed = std::make_unique<Testbed>(std::move(*testbed));
+  TRY(Testbed&& testbed, Testbed::open(*ground.verbs, *ground.executor, options.testbed));
+  ground.testbed = std::make_unique<Testbed>(std::move(testbed));
   return ground;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "cli/lab/lab_file.h"
 #include "cli/lab/machine_meta.h"
 #include "cli/lab/perftest.h"
@@ -43,11 +44,10 @@ Result<StudyRow> row_of(const CommonOptions& common, const Testbed& testbed, con
   std::vector<double> medians;
   std::vector<double> tool_figures;
   for (unsigned i = 0; i < common.repetitions; ++i) {
-    const Result<StudySample> sample = measure(testbed, point);
-    if (!sample) return std::unexpected(sample.error());
-    figures.push_back(point.latency ? sample->message_ns / 1e3 : 1e9 / sample->message_ns);
-    medians.push_back(sample->median_latency_ns / 1e3);
-    row.receiver_not_ready += sample->receiver_not_ready;
+    TRY(const StudySample& sample, measure(testbed, point));
+    figures.push_back(point.latency ? sample.message_ns / 1e3 : 1e9 / sample.message_ns);
+    medians.push_back(sample.median_latency_ns / 1e3);
+    row.receiver_not_ready += sample.receiver_not_ready;
     // Point and tool run in turn, so that disturbances of the machine affect both.
     if (const double figure = perftest_of(common, testbed.sender().name(), point); figure > 0) {
       tool_figures.push_back(figure);

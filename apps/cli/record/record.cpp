@@ -13,6 +13,7 @@
 
 #include "base/descriptor.h"
 #include "base/kernel_random.h"
+#include "base/try.h"
 #include "cli/call/outcome.h"
 #include "cli/command.h"
 #include "cli/top/signals.h"
@@ -126,19 +127,18 @@ class Recording {
   }
 
   Task<Result<void>> record(HttpClientResponse response) {
-    if (Result<void> made = file_.open(options_.file); !made) co_return made;
-    if (Result<void> begun = file_.write(observe::recording_header()); !begun) co_return begun;
+    CO_TRY(file_.open(options_.file));
+    CO_TRY(file_.write(observe::recording_header()));
     const Time until = loop_.after(duration_of(options_.seconds));
     for (;;) {
       dropped_ = count_in(response, "hawser-dropped");
       skipped_ = count_in(response, "hawser-skipped");
-      const Result<bool> more = keep(response.body);
-      if (!more) co_return std::unexpected(more.error());
-      if (!*more || ended_there_) co_return Result<void>();
+      CO_TRY(const bool more, keep(response.body));
+      if (!more || ended_there_) co_return Result<void>();
       static_cast<void>(co_await loop_.sleep(std::chrono::milliseconds(100), ended_.get_token()));
       const bool last = ended_.stop_requested() || loop_.now() >= until;
       Result<HttpClientResponse> next = co_await fetch(last);
-      if (const std::optional<Error> error = refusal(next)) co_return std::unexpected(*error);
+      if (const std::optional<Error> error = refusal(next)) co_return fail(*error);
       ended_there_ = last;
       response = std::move(*next);
     }
@@ -179,7 +179,7 @@ class Recording {
       if (!*record) return recorded_ < options_.requests_max;
       const std::string_view bytes = as_text(reader.record());
       if (recorded_ >= options_.requests_max || file_.size() + bytes.size() > options_.bytes_max) return false;
-      if (const Result<void> written = file_.write(bytes); !written) return std::unexpected(written.error());
+      TRY(file_.write(bytes));
       ++recorded_;
       if ((*record)->streams) ++streams_;
       if ((*record)->truncated) ++truncated_;

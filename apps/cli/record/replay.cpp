@@ -60,7 +60,7 @@ Result<RecordingFile> read_recording(const std::string& path) {
   const auto named = [&](Error error) {
     error.code = ErrorCode::invalid_argument;
     error.text = path + ": " + error.text;
-    return std::unexpected(std::move(error));
+    return fail(std::move(error));
   };
   RecordingFile all;
   append_from(file, all.bytes, observe::recording_header_bytes);
@@ -235,9 +235,9 @@ Task<int> replay(ReplayOptions given, Output output) {
   const Result<RecordingFile> file = read_recording(given.file);
   if (!file) co_return output.error(file.error());
   if (file->calls.empty()) {
-    co_return output.error(
-        {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
-         given.file + " has no calls: record again while the server is called, or with a larger --ratio"});
+    co_return output.error(Error::of_call(
+        ErrorCode::invalid_argument,
+        given.file + " has no calls: record again while the server is called, or with a larger --ratio"));
   }
   // The clock of this loop stood still meanwhile. The time of a large file does not count in the connect timeout.
   co_await Loop::current()->sleep(Duration::zero());

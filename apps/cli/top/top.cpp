@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "cli/call/outcome.h"
 #include "cli/command.h"
 #include "cli/top/sample.h"
@@ -61,8 +62,7 @@ class Pages {
     for (const Page& page :
          {Page{"/status", "methods_next", add_status}, Page{"/connections", "connections_next", add_connections},
           Page{"/loops", "", add_loops}}) {
-      const Result<void> done = co_await read(page, all);
-      if (!done) co_return std::unexpected(done.error());
+      CO_TRY(co_await read(page, all));
     }
     co_return all;
   }
@@ -77,9 +77,8 @@ class Pages {
   Task<Result<void>> read(Page page, TopSample& all) {
     std::string path = page.path;
     for (int part = 0; part < parts_max && !path.empty(); ++part) {
-      const Result<std::string> body = co_await fetch(path);
-      if (!body) co_return std::unexpected(body.error());
-      const json parsed = json::parse(*body, nullptr, false);
+      CO_TRY(const std::string& body, co_await fetch(path));
+      const json parsed = json::parse(body, nullptr, false);
       if (!page.add(all, parsed)) {
         co_return fail(ErrorCode::protocol_error, fmt::format("{} answers {} with something else than the page of a "
                                                               "Hawser server: is it another server?",
@@ -105,7 +104,7 @@ class Pages {
       Error error = response.error();
       error.text = fmt::format("{} does not answer {}: {}", options_.address, path, error.text);
       if (error.code == ErrorCode::protocol_error) error.text += ": is it another server?";
-      co_return std::unexpected(std::move(error));
+      co_return fail(std::move(error));
     }
     if (response->status == 403) {
       co_return fail(ErrorCode::permission_denied,

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "base/try.h"
 #include "kv/log/log_format.h"
 #include "kv/store.h"
 
@@ -83,7 +84,7 @@ Result<void> make_folder(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error) return folder_error("make the folder", folder, error.message());
   for (const fs::path& path : missing) {
-    if (Result<void> synced = sync_folder(path.parent_path()); !synced) return synced;
+    TRY(sync_folder(path.parent_path()));
   }
   return {};
 }
@@ -134,8 +135,8 @@ void remove_run(const fs::path& run) {
 
 Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
   std::error_code error;
-  if (const Result<void> there = make_folder(options.folder); !there) return std::unexpected(there.error());
-  if (const Result<void> locked = lock(options.folder); !locked) return std::unexpected(locked.error());
+  TRY(make_folder(options.folder));
+  TRY(lock(options.folder));
   std::map<std::uint64_t, fs::path> runs;
   std::vector<fs::path> incomplete;
   for (const auto& entry : fs::directory_iterator(options.folder, error)) {
@@ -148,8 +149,7 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
   if (error) return folder_error("read the folder", options.folder, error.message());
   LogReport report;
   if (!runs.empty()) {
-    if (const Result<void> loaded = load(store, runs.rbegin()->second, report); !loaded)
-      return std::unexpected(loaded.error());
+    TRY(load(store, runs.rbegin()->second, report));
   }
   for (const fs::path& path : incomplete) remove_run(path);
   const std::uint64_t number = runs.empty() ? 1 : runs.rbegin()->first + 1;
@@ -158,7 +158,7 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
   made += ".tmp";
   if (const Result<void> begun = begin_run(store, options, made, run); !begun) {
     remove_run(made);  // The disk may be full.
-    return std::unexpected(begun.error());
+    return fail(begun.error());
   }
   for (const auto& earlier : runs) remove_run(earlier.second);
   if (!report.kept.empty()) remove_old_tails(options.folder);
@@ -196,7 +196,7 @@ Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& repor
   for (const auto& [shard, number] : newest) {
     files.push_back({.path = run / ShardLog::file_name(static_cast<unsigned>(shard), number)});
     CheckedFile& file = files.back();
-    if (Result<void> checked = check_file(file, report); !checked) return checked;
+    TRY(check_file(file, report));
     if (file.header.shard != shard || shard >= file.header.shards || !file.header.same_log(files.front().header)) {
       return folder_error("use the log", file.path,
                           "it is the file of shard " + std::to_string(file.header.shard) + " of " +
@@ -219,10 +219,10 @@ Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& repor
     store.site(i).shard().begin_reading();
   }
   for (const CheckedFile& file : files) {
-    if (Result<void> loaded = load_file(store, file.path, file.begin); !loaded) return loaded;
+    TRY(load_file(store, file.path, file.begin));
   }
   for (const CheckedFile& file : files) {
-    if (Result<void> kept = keep_tail(file, run, report); !kept) return kept;
+    TRY(keep_tail(file, run, report));
   }
   const std::int64_t now = store.clock();
   for (unsigned i = 0; i < store.shards(); ++i) {
@@ -237,7 +237,7 @@ Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& repor
 Result<void> LogFolder::check_file(CheckedFile& checked, LogReport& report) {
   const fs::path& path = checked.path;
   MappedFile file;
-  if (Result<void> opened = file.open(path); !opened) return opened;
+  TRY(file.open(path));
   LogReader reader(file.text());
   const auto damaged = [&](const Error& error) {
     return fail(ErrorCode::unavailable, "cannot use the log " + path.string() + ": " + error.text);
@@ -253,10 +253,11 @@ Result<void> LogFolder::check_file(CheckedFile& checked, LogReport& report) {
     const LogRecord& record = **next;
     const std::size_t key_bytes_max = Shard::key_bytes_max;
     if (record.key.size() > key_bytes_max || record.version > INT64_MAX) {
-      return damaged({ErrorCode::protocol_error, ErrorScope::call, Initiator::local, 0,
-                      "the record that ends at offset " + std::to_string(reader.offset()) + " has a key of " +
-                          std::to_string(record.key.size()) + " bytes (at most " + std::to_string(key_bytes_max) +
-                          ") and version " + std::to_string(record.version) + " (at most 2^63 - 1)"});
+      return damaged(Error::of_call(ErrorCode::protocol_error,
+                                    "the record that ends at offset " + std::to_string(reader.offset()) +
+                                        " has a key of " + std::to_string(record.key.size()) + " bytes (at most " +
+                                        std::to_string(key_bytes_max) + ") and version " +
+                                        std::to_string(record.version) + " (at most 2^63 - 1)"));
     }
     ++report.records;
     version_max_ = std::max(version_max_, (*next)->version);
@@ -275,7 +276,7 @@ Result<void> LogFolder::check_file(CheckedFile& checked, LogReport& report) {
 // or removes its expiry. So nothing expires while a file is read.
 Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_t begin) {
   MappedFile file;
-  if (Result<void> opened = file.open(path); !opened) return opened;
+  TRY(file.open(path));
   LogReader reader(file.text());
   static_cast<void>(reader.header());
   reader.skip_to(begin);
@@ -304,15 +305,14 @@ Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_
 // removed.
 Result<void> LogFolder::keep_tail(const CheckedFile& checked, const fs::path& run, LogReport& report) {
   MappedFile file;
-  if (Result<void> opened = file.open(checked.path); !opened) return opened;
+  TRY(file.open(checked.path));
   const std::string_view tail = file.text().substr(checked.end);
   if (tail.empty()) return {};
   const fs::path kept = run.parent_path() / (kept_prefix + run.filename().string().substr(run_prefix.size()) + "-" +
                                              checked.path.filename().string());
-  Result<Descriptor> created = create_log_file(kept);
-  if (!created) return std::unexpected(created.error());
-  Result<void> done = write_all(created->get(), tail, kept);
-  if (done) done = sync_file(created->get(), kept);
+  TRY(Descriptor created, create_log_file(kept));
+  Result<void> done = write_all(created.get(), tail, kept);
+  if (done) done = sync_file(created.get(), kept);
   if (!done) unlink(kept.c_str());
   if (done) report.kept.push_back(kept);
   return done;
@@ -334,9 +334,8 @@ Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const
     header.shard = i;
     header.file = kernel_random();
     const fs::path path = made / ShardLog::file_name(i, 0);
-    Result<Descriptor> created = create_log_file(path);
-    if (!created) return std::unexpected(created.error());
-    Descriptor file = std::move(*created);
+    TRY(Descriptor created, create_log_file(path));
+    Descriptor file = std::move(created);
     std::uint64_t bytes = 0;
     std::string text = log_header(header);
     const auto write = [&]() -> Result<void> {
@@ -367,9 +366,9 @@ Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const
     if (!done) return done;
     files.push_back({std::move(file), bytes, header});
   }
-  if (Result<void> synced = sync_folder(made); !synced) return synced;
+  TRY(sync_folder(made));
   if (rename(made.c_str(), run.c_str()) != 0) return folder_error("rename", made, std::strerror(errno));
-  if (Result<void> synced = sync_folder(options.folder); !synced) return synced;
+  TRY(sync_folder(options.folder));
   for (unsigned i = 0; i < store.shards(); ++i) {
     MadeFile& made_file = files[i];
     logs_.push_back(std::make_unique<ShardLog>(store.site(i).shard(), made_file.header, std::move(made_file.file),

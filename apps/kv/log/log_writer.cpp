@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "base/try.h"
 
 namespace hawser::kv {
 namespace {
@@ -148,7 +149,7 @@ void LogWriter::run() {
     if (done && unsynced_ && (due || ending || disk_awaited)) done = sync();
     Result<bool> replaced = false;
     if (done && (!replacement.empty() || part.last)) replaced = replace(replacement, path, part);
-    if (broken_) done = std::unexpected(replaced.error());
+    if (broken_) done = fail(replaced.error());
     std::string nothing;
     if (done && ending) done = write(nothing, true);
 
@@ -176,7 +177,7 @@ Result<void> LogWriter::write(std::string& bytes, bool marker_alone) {
   const std::size_t size = bytes.size();
   if (marker_due_ && (size != 0 || marker_alone)) bytes.insert(0, synced_record(header_, bytes_));
   if (bytes.empty()) return {};
-  if (Result<void> written = write_all(file_.get(), bytes, path_); !written) return written;
+  TRY(write_all(file_.get(), bytes, path_));
   marker_due_ = false;
   unsynced_ |= size != 0;
   bytes_ += bytes.size();
@@ -185,7 +186,7 @@ Result<void> LogWriter::write(std::string& bytes, bool marker_alone) {
 }
 
 Result<void> LogWriter::sync() {
-  if (Result<void> synced = sync_file(file_.get(), path_); !synced) return synced;
+  TRY(sync_file(file_.get(), path_));
   last_sync_ = std::chrono::steady_clock::now();
   unsynced_ = false;
   marker_due_ = true;
@@ -205,18 +206,18 @@ Result<bool> LogWriter::replace(const std::string& bytes, const std::filesystem:
     replacement_path_ += ".tmp";
     replacement_bytes_ = 0;
     Result<Descriptor> created = create_log_file(replacement_path_);
-    if (!created) return failed(std::unexpected(created.error()));
+    if (!created) return failed(fail(created.error()));
     replacement_ = std::move(*created);
     replacement_header_ = header_;
     replacement_header_.file = kernel_random();
     const std::string header = log_header(replacement_header_);
     if (const Result<void> written = write_all(replacement_.get(), header, replacement_path_); !written)
-      return failed(std::unexpected(written.error()));
+      return failed(fail(written.error()));
     replacement_bytes_ = header.size();
   }
   if (!replacement_.valid()) return false;  // It lacks a part that could not be written.
   if (const Result<void> written = write_all(replacement_.get(), bytes, replacement_path_); !written)
-    return failed(std::unexpected(written.error()));
+    return failed(fail(written.error()));
   replacement_bytes_ += bytes.size();
   if (!part.last) return false;
   Result<void> synced = sync_file(replacement_.get(), replacement_path_);
@@ -226,13 +227,13 @@ Result<bool> LogWriter::replace(const std::string& bytes, const std::filesystem:
     replacement_bytes_ += marker.size();
   }
   if (synced) synced = sync_file(replacement_.get(), replacement_path_);
-  if (!synced) return failed(std::unexpected(synced.error()));
+  if (!synced) return failed(fail(synced.error()));
   if (rename(replacement_path_.c_str(), path.c_str()) != 0)
     return failed(file_error("rename", replacement_path_, errno));
   // From now on the new file is the one that is read. It has everything that the old one has.
   if (Result<void> named = sync_folder(path.parent_path()); !named) {
     broken_ = true;
-    return std::unexpected(named.error());
+    return fail(named.error());
   }
   const std::filesystem::path old = std::exchange(path_, path);
   file_ = std::exchange(replacement_, Descriptor());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/try.h"
 #include "hawser/loop.h"
 #include "lab/sim_constants.h"
 #include "transport/rdma/rdma_transport.h"
@@ -112,15 +113,13 @@ struct Side {
 Result<Side> make_side(Loop& loop, const std::shared_ptr<transport::SimFabric>& fabric, const CallPlan& plan,
                        const std::string& name) {
   Side side;
-  auto device = fabric->open(name);
-  if (!device) return std::unexpected(std::move(device.error()));
-  side.device = std::move(*device);
+  TRY(auto&& device, fabric->open(name));
+  side.device = std::move(device);
   RdmaOptions options = plan.options;
   options.device = name;
   side.transport = transport::make_rdma_transport(options, fabric);
-  auto worker = side.transport->attach(loop);
-  if (!worker) return std::unexpected(std::move(worker.error()));
-  side.worker = std::move(*worker);
+  TRY(auto&& worker, side.transport->attach(loop));
+  side.worker = std::move(worker);
   return side;
 }
 
@@ -147,13 +146,11 @@ CallPlan draw_of(const CallPlan& plan, const Uncertainty& uncertainty, unsigned 
 // Negotiates the transport, as client and server do over the byte stream of a real connection.
 Result<void> connect(Side& client, Side& server, const transport::MessageLimits& limits) {
   const std::vector<std::byte> offer = client.worker->offer();
-  auto selected = server.worker->select(offer, limits);
-  if (!selected) return std::unexpected(std::move(selected.error()));
-  server.pending = std::move(*selected);
+  TRY(auto&& selected, server.worker->select(offer, limits));
+  server.pending = std::move(selected);
   const std::vector<std::byte> parameters = server.pending->parameters();
-  auto accepted = client.worker->accept(parameters, limits);
-  if (!accepted) return std::unexpected(std::move(accepted.error()));
-  client.pending = std::move(*accepted);
+  TRY(auto&& accepted, client.worker->accept(parameters, limits));
+  client.pending = std::move(accepted);
   const std::vector<std::byte> answer = client.pending->parameters();
   return server.pending->connect(answer);
 }
@@ -164,18 +161,14 @@ Result<CallResult> project_calls(const CallPlan& plan) {
   const auto fabric = transport::SimFabric::create(plan.device, plan.seed);
   auto poller = std::make_unique<transport::FabricPoller>(fabric);
   Loop loop(std::move(poller), {.log = no_log()});
-  auto client = make_side(loop, fabric, plan, "sim0");
-  if (!client) return std::unexpected(std::move(client.error()));
-  auto server = make_side(loop, fabric, plan, "sim1");
-  if (!server) return std::unexpected(std::move(server.error()));
+  TRY(auto&& client, make_side(loop, fabric, plan, "sim0"));
+  TRY(auto&& server, make_side(loop, fabric, plan, "sim1"));
   const std::size_t limit = std::max(plan.request_bytes, plan.reply_bytes) + 4096;
-  if (auto connected = connect(*client, *server, {limit, limit}); !connected) {
-    return std::unexpected(std::move(connected.error()));
-  }
-  Caller calls(loop, static_cast<transport::SimDevice&>(*client->device), plan, true);
-  Caller answers(loop, static_cast<transport::SimDevice&>(*server->device), plan, false);
-  answers.start(server->pending->open(std::make_unique<transport::QuietStream>()));
-  calls.start(client->pending->open(std::make_unique<transport::QuietStream>()));
+  TRY(connect(client, server, {limit, limit}));
+  Caller calls(loop, static_cast<transport::SimDevice&>(*client.device), plan, true);
+  Caller answers(loop, static_cast<transport::SimDevice&>(*server.device), plan, false);
+  answers.start(server.pending->open(std::make_unique<transport::QuietStream>()));
+  calls.start(client.pending->open(std::make_unique<transport::QuietStream>()));
   loop.post([&] {
     for (unsigned i = 0; i < plan.in_flight; ++i) calls.call();
   });
@@ -187,7 +180,7 @@ Result<CallResult> project_calls(const CallPlan& plan) {
   calls.end();
   answers.end();
   if (!problem.empty() || latencies.size() != plan.calls) {
-    return fail(ErrorCode::internal, "the projection did not end: " + problem, ErrorScope::connection);
+    return fail(Error::of_connection(ErrorCode::internal, "the projection did not end: " + problem));
   }
   std::ranges::sort(latencies);
   const double seconds = static_cast<double>((worker - start).count()) / 1e9;
@@ -201,11 +194,10 @@ Result<CallResult> project_calls(const CallPlan& plan) {
 Result<CallRanges> project_ranges(const CallPlan& plan, const Uncertainty& uncertainty) {
   CallRanges ranges;
   for (unsigned draw = 0; draw <= uncertainty.draws; ++draw) {
-    const Result<CallResult> result = project_calls(draw_of(plan, uncertainty, draw));
-    if (!result) return std::unexpected(result.error());
-    ranges.calls_per_s.include(result->calls_per_s);
-    ranges.p90_us.include(result->p90_us);
-    ranges.p99_us.include(result->p99_us);
+    TRY(const CallResult& result, project_calls(draw_of(plan, uncertainty, draw)));
+    ranges.calls_per_s.include(result.calls_per_s);
+    ranges.p90_us.include(result.p90_us);
+    ranges.p99_us.include(result.p99_us);
   }
   return ranges;
 }

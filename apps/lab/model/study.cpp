@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/try.h"
+
 namespace hawser::lab {
 namespace {
 
@@ -146,15 +148,13 @@ Statistics statistics_of(std::vector<double> values) {
 
 Result<StudySample> measure(const Testbed& testbed, const StudyPoint& point) {
   if (point.latency) {
-    Result<std::vector<double>> trips =
-        run_ping_pong(testbed, {.size_bytes = point.plan.size_bytes, .count = point.plan.count});
-    if (!trips) return std::unexpected(std::move(trips.error()));
-    const Statistics all = statistics_of(std::move(*trips));
+    TRY(std::vector<double>&& trips,
+        run_ping_pong(testbed, {.size_bytes = point.plan.size_bytes, .count = point.plan.count}));
+    const Statistics all = statistics_of(std::move(trips));
     return StudySample{.message_ns = all.mean, .median_latency_ns = all.median};
   }
-  const Result<StreamResult> result = run_stream(testbed, point.plan);
-  if (!result) return std::unexpected(result.error());
-  return StudySample{.message_ns = result->message_ns(), .receiver_not_ready = result->receiver_not_ready};
+  TRY(const StreamResult& result, run_stream(testbed, point.plan));
+  return StudySample{.message_ns = result.message_ns(), .receiver_not_ready = result.receiver_not_ready};
 }
 
 std::optional<Workload> workload_of(const StudyPoint& point) {

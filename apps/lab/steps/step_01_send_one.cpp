@@ -1,3 +1,4 @@
+#include "base/try.h"
 #include "lab/send_receive.h"
 #include "lab/steps/ladder.h"
 
@@ -12,9 +13,8 @@ std::vector<LadderVariant> step_send_one(const LadderOptions& options) {
                           .recv_queue_depth = 4,
                           .poll_burst = 1,
                           .repost_batch = 1};
-    const Result<StreamResult> result = run_stream(testbed, plan);
-    if (!result) return std::unexpected(result.error());
-    return LadderRun{result->elapsed_ns, result->messages, {}};
+    TRY(const StreamResult& result, run_stream(testbed, plan));
+    return LadderRun{result.elapsed_ns, result.messages, {}};
   };
   return {{"", TransferMode::send, options.size_bytes, 1, run}};
 }

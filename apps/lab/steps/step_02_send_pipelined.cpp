@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/try.h"
 #include "lab/send_receive.h"
 #include "lab/steps/ladder.h"
 
@@ -13,11 +14,10 @@ Result<LadderRun> run_at(const Testbed& testbed, const LadderOptions& options, u
                         .window = depth,
                         .recv_queue_depth = 2 * depth + 2,
                         .credits = true};
-  const Result<StreamResult> result = run_stream(testbed, plan);
-  if (!result) return std::unexpected(result.error());
-  LadderRun run{result->elapsed_ns, result->messages, {}};
-  if (result->receiver_not_ready > 0) {
-    run.note = "receiver not ready, " + std::to_string(result->receiver_not_ready) + " times";
+  TRY(const StreamResult& result, run_stream(testbed, plan));
+  LadderRun run{result.elapsed_ns, result.messages, {}};
+  if (result.receiver_not_ready > 0) {
+    run.note = "receiver not ready, " + std::to_string(result.receiver_not_ready) + " times";
   }
   return run;
 }

@@ -1,3 +1,4 @@
+#include "base/try.h"
 #include "lab/naive_writer.h"
 #include "lab/steps/ladder.h"
 
@@ -13,9 +14,8 @@ class WriteOne final : public NaiveWriter {
  private:
   Result<std::uint64_t> post(Processor& processor, std::uint64_t message, std::uint64_t) override {
     region_.reset();
-    auto region = testbed_.sender().register_memory(pair_.source->memory.bytes().first(size_bytes_), {});
-    if (!region) return std::unexpected(std::move(region.error()));
-    region_ = std::move(*region);
+    TRY(auto&& region, testbed_.sender().register_memory(pair_.source->memory.bytes().first(size_bytes_), {}));
+    region_ = std::move(region);
     return post_naively(processor, message, 0, region_->local_key());
   }
 
@@ -27,14 +27,12 @@ class WriteOne final : public NaiveWriter {
 
 std::vector<LadderVariant> step_write_one(const LadderOptions& options) {
   const auto run = [options](const Testbed& testbed) -> Result<LadderRun> {
-    auto pair = WritePair::make(testbed, {.bytes = options.size_bytes, .depth = 1});
-    if (!pair) return std::unexpected(std::move(pair.error()));
-    WriteOne writer(testbed, **pair, {.size_bytes = options.size_bytes, .count = options.count, .chunks = 1});
-    Result<LadderRun> result = run_writer(testbed, **pair, writer);
+    TRY(auto&& pair, WritePair::make(testbed, {.bytes = options.size_bytes, .depth = 1}));
+    WriteOne writer(testbed, *pair, {.size_bytes = options.size_bytes, .count = options.count, .chunks = 1});
+    Result<LadderRun> result = run_writer(testbed, *pair, writer);
     if (!result) return result;
     // The last message has overwritten all others.
-    const Result<void> verified = verify_chunks(*(*pair)->target, options.size_bytes, 1, options.count - 1);
-    if (!verified) return std::unexpected(verified.error());
+    TRY(verify_chunks(*pair->target, options.size_bytes, 1, options.count - 1));
     result->messages = options.count;
     return result;
   };

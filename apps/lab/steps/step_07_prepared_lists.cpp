@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/try.h"
 #include "lab/step_writer.h"
 #include "lab/steps/ladder.h"
 
@@ -25,7 +26,7 @@ class PreparedLists final : public StepWriter {
                                              .remote_address = remote_addresses_[chunk_],
                                              .remote_key = remote_key_};
     if (++chunk_ == segments_.size()) chunk_ = 0;
-    if (Result<void> posted = pair_.sender->post_send({&write, 1}); !posted) return std::unexpected(posted.error());
+    TRY(pair_.sender->post_send({&write, 1}));
     return 1;
   }
 

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "base/try.h"
 #include "lab/step_writer.h"
 #include "lab/steps/ladder.h"
 
@@ -37,7 +38,7 @@ class ReusedRequests final : public StepWriter {
     last.signalled = true;
     const Result<void> posted = pair_.sender->post_send({&requests_[first], count});
     last.signalled = false;
-    if (!posted) return std::unexpected(posted.error());
+    TRY(posted);
     return count;
   }
 
@@ -50,26 +51,24 @@ class ReusedRequests final : public StepWriter {
 
 Result<LadderRun> run_reused(const Testbed& testbed, const ReusedPlan& plan) {
   const StepPlan step = circular_plan({.size_bytes = plan.size_bytes, .count = plan.count, .depth = plan.depth});
-  auto pair = WritePair::make(testbed, {.bytes = step.chunks * step.size_bytes,
-                                        .depth = plan.depth,
-                                        .inline_bytes = plan.use_inline ? plan.size_bytes : 0,
-                                        .misaligned = plan.misaligned,
-                                        .huge_pages = plan.huge_pages});
-  if (!pair) return std::unexpected(std::move(pair.error()));
+  TRY(auto&& pair, WritePair::make(testbed, {.bytes = step.chunks * step.size_bytes,
+                                             .depth = plan.depth,
+                                             .inline_bytes = plan.use_inline ? plan.size_bytes : 0,
+                                             .misaligned = plan.misaligned,
+                                             .huge_pages = plan.huge_pages}));
   const bool reads = plan.opcode == rdma::Opcode::read;
-  fill_chunks(reads ? *(*pair)->target : *(*pair)->source, step.size_bytes, step.chunks);
-  const bool use_inline = plan.use_inline && (*pair)->sender->inline_bytes() >= plan.size_bytes;
-  ReusedRequests writer(**pair, step, plan.opcode, use_inline);
-  Result<LadderRun> result = run_writer(testbed, **pair, writer);
+  fill_chunks(reads ? *pair->target : *pair->source, step.size_bytes, step.chunks);
+  const bool use_inline = plan.use_inline && pair->sender->inline_bytes() >= plan.size_bytes;
+  ReusedRequests writer(*pair, step, plan.opcode, use_inline);
+  Result<LadderRun> result = run_writer(testbed, *pair, writer);
   if (!result) return result;
   const std::uint64_t moved = std::min(step.chunks, step.count);
-  const Result<void> verified = verify_chunks(reads ? *(*pair)->source : *(*pair)->target, plan.size_bytes, moved, 0);
-  if (!verified) return std::unexpected(verified.error());
+  TRY(verify_chunks(reads ? *pair->source : *pair->target, plan.size_bytes, moved, 0));
   result->messages = plan.count;
   if (plan.use_inline && !use_inline) {
-    result->note = "the device grants " + std::to_string((*pair)->sender->inline_bytes()) + " inline bytes only";
+    result->note = "the device grants " + std::to_string(pair->sender->inline_bytes()) + " inline bytes only";
   }
-  if (plan.huge_pages && !(*pair)->source->memory.huge_pages()) result->note = "no huge pages to be had";
+  if (plan.huge_pages && !pair->source->memory.huge_pages()) result->note = "no huge pages to be had";
   return result;
 }
 

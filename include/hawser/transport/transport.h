@@ -188,7 +188,7 @@ class Transport {
   virtual Result<std::unique_ptr<MemoryRegistration>> register_dmabuf(const DmabufMemory& memory, Block& block) {
     static_cast<void>(memory);
     static_cast<void>(block);
-    return fail(ErrorCode::unavailable, std::string(name()) + " moves bytes with the processor", ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, std::string(name()) + " moves bytes with the processor"));
   }
   virtual std::vector<TransportMemory> memory() { return {}; }
 };

@@ -187,7 +187,7 @@ TEST_F(WithTimeoutTest, GivesTheResultOrTheDeadline) {
     const auto wait = [this](Duration how_long) {
       return [this, how_long](std::stop_token token) -> Task<Result<int>> {
         const Result<void> slept = co_await loop.sleep(how_long, std::move(token));
-        if (!slept) co_return std::unexpected(slept.error());
+        if (!slept) co_return fail(slept.error());
         co_return 5;
       };
     };

@@ -88,7 +88,7 @@ void Channel::CallMethod(const google::protobuf::MethodDescriptor* method, googl
   const std::shared_ptr<State> state = state_;  // The call may destroy the channel.
   std::vector<OwnedStream> streams = OwnedStream::all_of(controller->take_streams());
   const auto refuse = [&](std::string text) {
-    call->refuse({hawser::ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, std::move(text)});
+    call->refuse(Error::of_call(hawser::ErrorCode::invalid_argument, std::move(text)));
   };
   if (state == nullptr) return refuse("this channel has no server: call Init() first, and look at its result");
   controller->peer_ = state->address;

@@ -44,7 +44,7 @@ class MessageCall : public detail::CallOperation {
     return Awaiter{*this};
   }
   Result<RawReply> take() {
-    if (error()) return std::unexpected(std::move(*error()));
+    if (error()) return fail(std::move(*error()));
     return std::move(reply_);
   }
 

@@ -58,9 +58,7 @@ struct ParallelChannel::Parts : std::enable_shared_from_this<Parts> {
   void on_end(std::size_t part);
   void release();
   std::optional<Error> merge(google::protobuf::Message& response, Attachment& attachment) const;
-  static Error cancelled() {
-    return {hawser::ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the caller cancelled the call"};
-  }
+  static Error cancelled() { return Error::of_call(hawser::ErrorCode::cancelled, "the caller cancelled the call"); }
   Error failure(std::vector<std::pair<int, const Error*>> failed) const;
 
   const State state;  // A copy: it keeps the channels.
@@ -199,7 +197,7 @@ void ParallelChannel::CallMethod(const google::protobuf::MethodDescriptor* metho
   const std::shared_ptr<ClientCall> call = ClientCall::start(base, response, done);
   if (call == nullptr || call->refuse_to_block(done)) return;
   const auto refuse = [&](hawser::ErrorCode code, std::string text) {
-    call->refuse({code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+    call->refuse(Error::of_call(code, std::move(text)));
   };
   const auto& controller = static_cast<const Controller&>(*base);
   const auto parts = std::make_shared<Parts>(*state_);  // The call may destroy this channel.

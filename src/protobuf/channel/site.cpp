@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/when.h"
 #include "hawser/with_timeout.h"
 #include "protobuf/channel/connection.h"
@@ -65,8 +66,7 @@ Task<Result<RawReply>> Site::with_backup(Work& work, Time deadline, std::stop_to
   std::stop_source others;
   const std::stop_callback forward(token, [&others] { std::stop_source(others).request_stop(); });
   auto second = [&]() -> Task<Result<RawReply>> {
-    const Result<void> slept = co_await loop_.sleep(*work.backup_after, others.get_token());
-    if (!slept) co_return std::unexpected(slept.error());
+    CO_TRY(co_await loop_.sleep(*work.backup_after, others.get_token()));
     work.call->backup_sent = true;
     co_return co_await retrying(work, deadline, others.get_token());
   };
@@ -84,10 +84,9 @@ Task<Result<RawReply>> Site::retrying(Work& work, Time deadline, std::stop_token
 }
 
 Task<Result<RawReply>> Site::attempt(Work& work, Time deadline, std::stop_token token) {
-  const Result<Shared> connection = co_await acquire(work.compression, token);
-  if (!connection) co_return std::unexpected(connection.error());
+  CO_TRY(const Shared& connection, co_await acquire(work.compression, token));
   if (!work.streams.empty()) {
-    co_return co_await open_stream(work, *connection, std::move(token));
+    co_return co_await open_stream(work, connection, std::move(token));
   }
   CallOptions options;
   options.timeout = deadline == Time::max() ? forever : std::max<Duration>(deadline - loop_.now(), Duration(1));
@@ -97,11 +96,11 @@ Task<Result<RawReply>> Site::attempt(Work& work, Time deadline, std::stop_token 
   if (token.stop_requested()) co_return fail(hawser::ErrorCode::cancelled, "the caller cancelled the call");
   Result<RawReply> reply;
   {
-    MessageCall call(detail::ClientAccess::link((*connection)->caller()), work.method->name, work.request, options);
+    MessageCall call(detail::ClientAccess::link(connection->caller()), work.method->name, work.request, options);
     co_await call.executed();
     reply = call.take();
   }
-  release(work.compression, *connection);
+  release(work.compression, connection);
   co_return reply;
 }
 
@@ -128,12 +127,11 @@ Task<Result<Site::Shared>> Site::acquire(CompressType compression, std::stop_tok
     connection->tried.reset();
     scope_.spawn(connect(connection));
   }
-  const Result<void> tried = co_await connection->tried.wait(token);
-  if (!tried) co_return std::unexpected(tried.error());
+  CO_TRY(co_await connection->tried.wait(token));
   if (!connection->outcome) {
     Error error = connection->outcome.error();
     if (error.code != hawser::ErrorCode::invalid_argument) error.code = hawser::ErrorCode::not_sent;
-    co_return std::unexpected(std::move(error));
+    co_return fail(std::move(error));
   }
   co_return connection;
 }

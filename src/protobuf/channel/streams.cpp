@@ -88,7 +88,7 @@ Task<Result<RawReply>> Site::open_stream(Work& work, Shared connection, std::sto
   const Result<void> waited = co_await run->call->answered().wait(token);
   if (!waited) {
     run->stop.request_stop();
-    co_return std::unexpected(waited.error());
+    co_return fail(waited.error());
   }
   Result<RawReply> reply = run->call->take();
   if (!reply) co_return reply;

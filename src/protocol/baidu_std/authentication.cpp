@@ -36,7 +36,7 @@ struct Outcome {
 };
 
 Error error_of_authentication(std::string text) {
-  return {ErrorCode::unauthenticated, ErrorScope::connection, Initiator::local, 0, std::move(text)};
+  return Error::of_connection(ErrorCode::unauthenticated, std::move(text));
 }
 
 // `options` keeps the function while it runs.
@@ -45,8 +45,7 @@ Task<void> run_authenticator(std::shared_ptr<const BaiduStdOptions> options, Bai
     outcome.result.emplace(co_await options->authenticate(std::move(login)));
   } catch (...) {
     // The text of the exception may contain the credential, and the client has not proved who it is.
-    outcome.result.emplace(
-        std::unexpected(error_of_authentication("BaiduStdOptions::authenticate threw an exception")));
+    outcome.result.emplace(fail(error_of_authentication("BaiduStdOptions::authenticate threw an exception")));
   }
   outcome.done.set();
 }
@@ -123,7 +122,7 @@ Task<void> ServerSession::authenticate_later(Buffer meta, Buffer data, bool disc
     if (closed()) co_return;
     if (!outcome.result) {
       const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(options_->authenticate_timeout).count();
-      outcome.result.emplace(std::unexpected(error_of_authentication(
+      outcome.result.emplace(fail(error_of_authentication(
           "the credential was not verified within authenticate_timeout (" + std::to_string(limit) + " ms)")));
     }
     if (!*outcome.result) {

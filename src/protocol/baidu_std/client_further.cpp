@@ -63,8 +63,8 @@ void ClientSession::on_further_frame(FurtherStream& stream, const StreamFrameMet
   switch (meta.type) {
     case StreamFrameType::data: {
       if (!stream.incoming) {
-        return end_further(stream, Error{ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
-                                         "the server writes to a stream that this call does not read"});
+        return end_further(stream, Error::of_call(Initiator::peer, ErrorCode::protocol_error,
+                                                  "the server writes to a stream that this call does not read"));
       }
       Result<std::optional<StreamEnd::Item>> item =
           stream.take_data(meta, frame, stream_account_, frame_bytes_max_, receive_limit());
@@ -75,8 +75,8 @@ void ClientSession::on_further_frame(FurtherStream& stream, const StreamFrameMet
     case StreamFrameType::close: stream.peer_closed = true; return end_further(stream, std::nullopt);
     case StreamFrameType::reset:
       stream.peer_closed = true;
-      return end_further(stream, Error{ErrorCode::internal, ErrorScope::call, Initiator::peer, 0,
-                                       "the server has reset a stream of this call"});
+      return end_further(
+          stream, Error::of_call(Initiator::peer, ErrorCode::internal, "the server has reset a stream of this call"));
     case StreamFrameType::feedback: return check(stream.take_feedback(meta.consumed_size));
     case StreamFrameType::end: return check(stream.take_end());
     case StreamFrameType::unknown: return;

@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/crc32c.h"
 #include "hawser/detail/const_buffers.h"
 #include "protocol/baidu_std/compression.h"
@@ -71,7 +72,7 @@ void ClientSession::begin() { stream_->start(loop_, *this); }
 // ---- Requests ----
 
 void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string text) {
-  operation.complete(loop_, {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+  operation.complete(loop_, Error::of_call(code, std::move(text)));
 }
 
 void ClientSession::start(CallOperation& operation) {
@@ -282,7 +283,7 @@ MutableBytes ClientSession::receive_space() {
     }
     make_room();
   } catch (const std::bad_alloc&) {
-    end({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "no memory to receive"});
+    end(Error::of_connection(ErrorCode::internal, "no memory to receive"));
     return transport::discard_buffer();
   }
   return {block_->data() + end_, block_->size() - end_};
@@ -301,7 +302,7 @@ void ClientSession::received(std::size_t bytes) {
     }
   } catch (const std::bad_alloc&) {
     taking_ = false;
-    end({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "no memory to receive"});
+    end(Error::of_connection(ErrorCode::internal, "no memory to receive"));
   }
 }
 
@@ -347,7 +348,7 @@ void ClientSession::on_frame(const ReceivedFrame& frame) {
 }
 
 Error ClientSession::error_of_reply(const CallOperation& operation, std::int32_t code, std::string_view text) {
-  Error error{error_code_of(code), ErrorScope::call, Initiator::peer, 0, std::string(text)};
+  Error error = Error::of_call(Initiator::peer, error_code_of(code), std::string(text));
   if (error.code == ErrorCode::application) error.application_code = code;
   if (error.code == ErrorCode::unknown_method) {
     error.text = "'" + std::string(operation.request().name) + "': " + error.text;
@@ -367,7 +368,7 @@ void ClientSession::on_reply(CallOperation& operation, const RpcMeta& meta, cons
 Result<void> ClientSession::decode_reply(CallOperation& operation, const RpcMeta& meta,
                                          const ReceivedFrame& frame) try {
   const auto damaged = [](std::string text) {
-    return fail(ErrorCode::protocol_error, std::move(text), ErrorScope::call, Initiator::peer);
+    return fail(Error::of_call(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
   };
   if (meta.attachment_size < 0 || static_cast<std::size_t>(meta.attachment_size) > frame.data.size()) {
     return damaged("attachment_size of the reply exceeds its data");
@@ -386,10 +387,8 @@ Result<void> ClientSession::decode_reply(CallOperation& operation, const RpcMeta
   }
   Decompressed plain;
   if (meta.compress_type != 0) {
-    Result<Decompressed> data =
-        decompress(static_cast<Compression>(meta.compress_type), body, frame_bytes_max_, nullptr);
-    if (!data) return std::unexpected(std::move(data.error()));
-    plain = std::move(*data);
+    TRY(Decompressed&& data, decompress(static_cast<Compression>(meta.compress_type), body, frame_bytes_max_, nullptr));
+    plain = std::move(data);
     body = plain.data.bytes();
     body_block = plain.data.block();
   }
@@ -431,7 +430,7 @@ Result<void> ClientSession::decode_reply(CallOperation& operation, const RpcMeta
 // ---- The end ----
 
 void ClientSession::protocol_error(std::string text) {
-  end({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0, std::move(text)});
+  end(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
 }
 
 void ClientSession::end(const Error& reason) {

@@ -13,7 +13,7 @@ using wire::CallId;
 namespace {
 
 Error reset_by_server() {
-  return {ErrorCode::internal, ErrorScope::call, Initiator::peer, 0, "the server has reset the stream of this call"};
+  return Error::of_call(Initiator::peer, ErrorCode::internal, "the server has reset the stream of this call");
 }
 
 }  // namespace
@@ -164,7 +164,7 @@ void ClientSession::on_opened(CallOperation& operation, Stream& stream, const Rp
     return finish(operation, error_of_reply(operation, meta.response->error_code, meta.response->error_text));
   }
   const auto failed = [&](ErrorCode code, std::string text) {
-    finish(operation, Error{code, ErrorScope::call, Initiator::peer, 0, std::move(text)});
+    finish(operation, Error::of_call(Initiator::peer, code, std::move(text)));
   };
   const std::string name(operation.request().name);
   if (!meta.stream) {
@@ -199,8 +199,8 @@ void ClientSession::on_stream_data(CallOperation& operation, Stream& stream, con
                                    const ReceivedFrame& frame) {
   const bool result = meta.result && stream.extended;
   if (!result && !stream.incoming) {
-    return finish(operation, Error{ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
-                                   "the server writes to a stream that this call does not read"});
+    return finish(operation, Error::of_call(Initiator::peer, ErrorCode::protocol_error,
+                                            "the server writes to a stream that this call does not read"));
   }
   Result<std::optional<StreamEnd::Item>> item =
       stream.take_data(meta, frame, stream_account_, frame_bytes_max_, receive_limit());
@@ -224,9 +224,9 @@ std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSiz
   if (stream == nullptr) return nullptr;
   if (stream->open && !stream->peer_reads) {
     CallOperation& operation = *calls_.find(CallId::from_number(call)).call;
-    finish(operation,
-           Error{ErrorCode::signature_mismatch, ErrorScope::call, Initiator::peer, 0,
-                 "the server does not read the stream that '" + std::string(operation.request().name) + "' sends"});
+    finish(operation, Error::of_call(Initiator::peer, ErrorCode::signature_mismatch,
+                                     "the server does not read the stream that '" +
+                                         std::string(operation.request().name) + "' sends"));
     return nullptr;
   }
   return begin_item_of(*stream, size);

@@ -11,7 +11,7 @@ constexpr std::size_t magic_bytes = 4;
 constexpr const char* magic_of[] = {"PRPC", "STRM"};
 
 std::unexpected<Error> malformed(std::string what) {
-  return fail(ErrorCode::protocol_error, std::move(what), ErrorScope::connection, Initiator::peer);
+  return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(what)));
 }
 
 std::uint32_t load_be(const std::byte* from) noexcept {

@@ -20,7 +20,7 @@ Result<std::size_t> FrameReceiver::take(Bytes bytes, Block& block, ReceivedFrame
   last_ = {};
   const Result<std::optional<FrameHeader>> parsed = parse_header(bytes, limits_);
   if (!parsed) [[unlikely]]
-    return std::unexpected(parsed.error());
+    return fail(parsed.error());
   partial_ = true;
   if (!*parsed) return std::size_t{0};
   const FrameHeader& header = **parsed;

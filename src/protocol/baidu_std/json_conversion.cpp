@@ -45,8 +45,7 @@ Task<void> ServerSession::convert_result(PendingReply reply, Buffer body, Buffer
     } else if (!text || !*text) {
       // The handler has run, so no error may state that nothing was executed.
       const Error& why = text ? text->error() : text.error();
-      reply_error(reply.call, {ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-                               "the result was not converted to JSON: " + why.text});
+      reply_error(reply.call, Error::of_call(ErrorCode::internal, "the result was not converted to JSON: " + why.text));
     } else if (send_body(*call, reply, Buffer::copy_of(std::string_view(**text)),
                          rest.bytes().last(reply.attachment_bytes))) {
       finish_call(reply.call);

@@ -17,7 +17,7 @@ constexpr std::uint32_t result_number = 1000;
 constexpr std::uint32_t error_number = 1001;
 
 std::unexpected<Error> malformed_meta(std::string what) {
-  return fail(ErrorCode::protocol_error, std::move(what), ErrorScope::connection, Initiator::peer);
+  return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(what)));
 }
 
 std::int64_t signed64(std::uint64_t value) noexcept { return static_cast<std::int64_t>(value); }

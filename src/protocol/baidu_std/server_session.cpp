@@ -69,9 +69,9 @@ std::uint32_t crc_of(std::uint32_t crc, std::span<const ConstBuffer> pieces, std
 }
 
 Error too_long(std::size_t bytes, std::size_t bytes_max) {
-  return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
-          "the reply of " + std::to_string(bytes) + " bytes exceeds message_bytes_max (" + std::to_string(bytes_max) +
-              "): raise it or send less"};
+  return Error::of_call(ErrorCode::limit_exceeded, "the reply of " + std::to_string(bytes) +
+                                                       " bytes exceeds message_bytes_max (" +
+                                                       std::to_string(bytes_max) + "): raise it or send less");
 }
 
 bool is_json(ContentType type) noexcept { return type == ContentType::json || type == ContentType::proto_json; }

@@ -44,8 +44,8 @@ ServerSession::Cores ServerSession::accept_streams(std::uint32_t call, Bytes bod
   state_of_call.further.reserve(state_of_call.offered.size());
   for (const std::int64_t peer_id : std::exchange(state_of_call.offered, {})) {
     if (states_.full()) {
-      reply_error(call, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-                         "the connection has " + std::to_string(states_.size()) + " calls and streams, its limit"});
+      reply_error(call, Error::of_call(ErrorCode::overloaded, "the connection has " + std::to_string(states_.size()) +
+                                                                  " calls and streams, its limit"));
       return {};
     }
     const auto [number, state] = states_.add();
@@ -166,8 +166,8 @@ void ServerSession::on_stream_data(std::uint32_t number, StreamEnd& stream, cons
                                    const ReceivedFrame& frame) {
   if (!stream.incoming || stream.core == nullptr) {
     return reset_stream(number, stream,
-                        {ErrorCode::invalid_argument, ErrorScope::call, Initiator::peer, 0,
-                         "the caller writes to a stream that the handler does not read"});
+                        Error::of_call(Initiator::peer, ErrorCode::invalid_argument,
+                                       "the caller writes to a stream that the handler does not read"));
   }
   Result<std::optional<StreamEnd::Item>> item =
       stream.take_data(meta, frame, account(), frame_bytes_max_,

@@ -11,8 +11,7 @@ Result<std::optional<StreamEnd::Item>> StreamEnd::take_data(const StreamFrameMet
                                                             std::size_t message_bytes_max, std::string_view limits) {
   const auto no_memory = [&] {
     return fail(ErrorCode::limit_exceeded,
-                "a stream item of the peer was refused: what is received and kept would pass " + std::string(limits),
-                ErrorScope::call, Initiator::local);
+                "a stream item of the peer was refused: what is received and kept would pass " + std::string(limits));
   };
   // Small items are copied, because the receive block that contains them is much larger.
   constexpr std::size_t small_bytes_max = 4096;
@@ -31,10 +30,9 @@ Result<std::optional<StreamEnd::Item>> StreamEnd::take_data(const StreamFrameMet
   if (whole) return item;
   parts_bytes += item.body.size();
   if (parts_bytes > message_bytes_max) {
-    return fail(ErrorCode::limit_exceeded,
-                "the parts of a stream item exceed message_bytes_max (" + std::to_string(message_bytes_max) +
-                    " bytes): raise it or send less",
-                ErrorScope::call, Initiator::peer);
+    return fail(Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
+                               "the parts of a stream item exceed message_bytes_max (" +
+                                   std::to_string(message_bytes_max) + " bytes): raise it or send less"));
   }
   parts.push_back(std::move(item.body));
   if (meta.has_continuation) return std::nullopt;
@@ -53,17 +51,16 @@ Result<std::optional<StreamEnd::Item>> StreamEnd::take_data(const StreamFrameMet
 Result<void> StreamEnd::take_feedback(std::int64_t size) {
   if (size <= peer_consumed) return {};
   if (size > produced) {
-    return fail(ErrorCode::protocol_error,
-                "FEEDBACK for " + std::to_string(size) + " bytes of a stream on which " + std::to_string(produced) +
-                    " were sent",
-                ErrorScope::connection, Initiator::peer);
+    return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                     "FEEDBACK for " + std::to_string(size) + " bytes of a stream on which " +
+                                         std::to_string(produced) + " were sent"));
   }
   const std::int64_t more = size - std::exchange(peer_consumed, size);
   return core == nullptr ? Result<void>() : core->on_credit(static_cast<std::uint32_t>(more));
 }
 
 Result<void> StreamEnd::take_end() {
-  if (!extended) return fail(ErrorCode::protocol_error, unknown_frame, ErrorScope::connection, Initiator::peer);
+  if (!extended) return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, unknown_frame));
   return core == nullptr ? Result<void>() : core->on_end();
 }
 

@@ -85,7 +85,7 @@ bool ClientSession::choose_compression(std::uint32_t call, Encoding encoding) {
 bool ClientSession::may_send(CallOperation& operation) {
   const CallOperation::Request& request = operation.request();
   const auto refuse = [&](ErrorCode code, std::string text) {
-    operation.complete(loop_, {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+    operation.complete(loop_, Error::of_call(code, std::move(text)));
     return false;
   };
   if (Loop* const here = Loop::current(); here != &loop_ && here != nullptr) {
@@ -132,7 +132,7 @@ void ClientSession::start(CallOperation& operation) {
   try {
     send(operation, std::move(outcome));
   } catch (const std::bad_alloc&) {
-    end({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+    end(Error::of_connection(ErrorCode::internal, "out of memory"));
   }
 }
 
@@ -172,8 +172,8 @@ void ClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutcome> 
   Stream* const stream = open(request, deadline);
   if (stream == nullptr) {
     going_away_ = true;
-    return operation.complete(loop_, {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
-                                      "the connection has no stream ids left: connect again"});
+    return operation.complete(
+        loop_, Error::of_connection(ErrorCode::unavailable, "the connection has no stream ids left: connect again"));
   }
   const std::size_t slot = stream->call & 0xFFFF;
   if (slot >= operations_.size()) {
@@ -273,7 +273,7 @@ void ClientSession::on_end(Stream& stream) {
   if (operation == nullptr) return;
   const HeaderFields& fields = stream.fields;
   const auto failed = [&](ErrorCode code, std::string text) {
-    finish(stream, Error{code, ErrorScope::call, Initiator::peer, 0, std::move(text)});
+    finish(stream, Error::of_call(Initiator::peer, code, std::move(text)));
   };
   if (fields.too_large) {
     return failed(ErrorCode::limit_exceeded, "the reply's metadata exceeds metadata_bytes_max (" +
@@ -330,8 +330,8 @@ void ClientSession::on_closed(Stream& stream, std::uint32_t http2_code) {
   if (http2_code == http2_no_error && stream.remote_ended && !stream.end_delivered) return;
   if (http2_code == http2_refused_stream) {
     // The server has not processed it.
-    return finish(stream, Error{ErrorCode::unavailable, ErrorScope::call, Initiator::peer, 0,
-                                "the server refused the call and has not executed it: call again"});
+    return finish(stream, Error::of_call(Initiator::peer, ErrorCode::unavailable,
+                                         "the server refused the call and has not executed it: call again"));
   }
   Status status = status_of_reset(http2_code);
   std::string text = "the server reset the call with the code " + std::to_string(http2_code) + " of HTTP/2";
@@ -450,9 +450,8 @@ void ClientSession::flush() {
   sending_ = false;
   if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
   if (stream_ != nullptr && output_.empty() && machine_.finished()) {
-    end(machine_.failure()
-            ? *machine_.failure()
-            : Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the server has stopped"});
+    end(machine_.failure() ? *machine_.failure()
+                           : Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the server has stopped"));
   }
 }
 
@@ -485,8 +484,8 @@ void ClientSession::check_alive() {
   if (stream_ == nullptr) return;
   const bool silent = arrived_ == std::exchange(arrived_at_check_, arrived_) && in_flight_ != 0;
   if (silent && pinged_) {
-    return end({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
-                "the server has given no sign of life for two ping intervals"});
+    return end(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                                    "the server has given no sign of life for two ping intervals"));
   }
   pinged_ = silent;
   if (silent) {

@@ -21,14 +21,13 @@ using compression::Problem;
 constexpr int zstd_window_log_max = 23;
 
 std::unexpected<Error> malformed(std::string_view name) {
-  return fail(ErrorCode::protocol_error, "the message can't be decompressed: it is not a valid " + std::string(name),
-              ErrorScope::call, Initiator::peer);
+  return fail(Error::of_call(Initiator::peer, ErrorCode::protocol_error,
+                             "the message can't be decompressed: it is not a valid " + std::string(name)));
 }
 std::unexpected<Error> too_large(std::size_t bytes_max) {
-  return fail(ErrorCode::limit_exceeded,
-              "the decompressed message exceeds the limit of " + std::to_string(bytes_max) +
-                  " bytes: send less, or raise message_bytes_max",
-              ErrorScope::call, Initiator::peer);
+  return fail(Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
+                             "the decompressed message exceeds the limit of " + std::to_string(bytes_max) +
+                                 " bytes: send less, or raise message_bytes_max"));
 }
 std::unexpected<Error> no_memory() {
   return fail(ErrorCode::overloaded,

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/any_stop.h"
 #include "hawser/grpc.h"
 #include "hawser/grpc_health.h"
@@ -49,12 +50,11 @@ struct HealthService {
   const std::shared_ptr<HealthState> health;
 
   Result<ProtoBytes> check(ProtoBytes request) {
-    const Result<std::string> service = service_of(request);
-    if (!service) return std::unexpected(service.error());
-    const HealthStatus status = health->status(*service);
+    TRY(const std::string& service, service_of(request));
+    const HealthStatus status = health->status(service);
     if (status != HealthStatus::unknown) return response(status);
     constexpr int not_found = 5;
-    return std::unexpected(grpc_error(not_found, "the server has no health of the service '" + *service + "'"));
+    return fail(grpc_error(not_found, "the server has no health of the service '" + service + "'"));
   }
 
   Result<ProtoBytes> list(ProtoBytes) {
@@ -69,11 +69,10 @@ struct HealthService {
   }
 
   Task<Result<void>> watch(Context& context, ProtoBytes request, Writer<ProtoBytes> out) {
-    const Result<std::string> service = service_of(request);
-    if (!service) co_return std::unexpected(service.error());
+    CO_TRY(const std::string& service, service_of(request));
     std::string().swap(request.bytes);  // The call may last for days.
     const AnyStop stop(context.token(), context.stopping());
-    HealthState::Watcher watcher(health, *service, context.loop());
+    HealthState::Watcher watcher(health, service, context.loop());
     const auto change = [&watcher](std::stop_token token) { return watcher.changed().wait(std::move(token)); };
     std::optional<HealthStatus> last;
     for (;;) {
@@ -81,12 +80,11 @@ struct HealthService {
       const bool stopping = context.stopping().stop_requested();
       const HealthStatus now = stopping && last != HealthStatus::unknown
                                    ? HealthStatus::not_serving
-                                   : health->recent_status(*service, context.loop().now());
+                                   : health->recent_status(service, context.loop().now());
       if (now != last) {
         last = now;
         const ProtoBytes message = response(now);  // Lives until it has been written.
-        const Result<void> written = co_await out.write(message);
-        if (!written) co_return std::unexpected(written.error());
+        CO_TRY(co_await out.write(message));
       }
       if (stopping) break;
       if (context.token().stop_requested()) co_return fail(ErrorCode::cancelled, "the caller watches no longer");
@@ -95,7 +93,7 @@ struct HealthService {
       static_cast<void>(co_await std::move(waiting));
     }
     constexpr int unavailable = 14;
-    co_return std::unexpected(grpc_error(unavailable, "the server is stopping"));
+    co_return fail(grpc_error(unavailable, "the server is stopping"));
   }
 };
 

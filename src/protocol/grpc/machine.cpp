@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t slots_max = 65'535;
 
-Error out_of_memory() { return {ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"}; }
+Error out_of_memory() { return Error::of_connection(ErrorCode::internal, "out of memory"); }
 
 }  // namespace
 
@@ -47,7 +47,7 @@ Machine::~Machine() {
 // ---- Receiving ----
 
 Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
-  if (failure_) return std::unexpected(*failure_);
+  if (failure_) return hawser::fail(*failure_);
   now_ = now;
   receiving_ = true;
   unpacked_ = 0;
@@ -60,7 +60,7 @@ Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
   } catch (const std::bad_alloc&) {
     fail(out_of_memory());
   }
-  if (failure_) return std::unexpected(*failure_);
+  if (failure_) return hawser::fail(*failure_);
   return {};
 }
 
@@ -73,11 +73,12 @@ bool Machine::receive_frames(Bytes bytes) {
   if (!guard_.receive(bytes, now_)) {
     const std::string reason(guard_.reason());
     if (guard_.code() != FloodGuard::calm_code) {
-      fail_as(guard_.code(), {ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                              "HTTP/2: " + std::string(nghttp2_http2_strerror(guard_.code())) + " (" + reason + ")"});
+      fail_as(guard_.code(), Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                                  "HTTP/2: " + std::string(nghttp2_http2_strerror(guard_.code())) +
+                                                      " (" + reason + ")"));
     } else {
-      fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-            "the peer sends too many " + reason + " beside what is of use"});
+      fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                "the peer sends too many " + reason + " beside what is of use"));
     }
     return false;
   }
@@ -93,11 +94,12 @@ bool Machine::give_frames(Bytes bytes) {
   const auto read =
       nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   if (read < 0 && !failure_) {
-    fail({read == NGHTTP2_ERR_NOMEM ? ErrorCode::internal : ErrorCode::protocol_error, ErrorScope::connection,
-          Initiator::peer, 0, "HTTP/2: " + std::string(nghttp2_strerror(static_cast<int>(read)))});
+    fail(Error::of_connection(Initiator::peer,
+                              read == NGHTTP2_ERR_NOMEM ? ErrorCode::internal : ErrorCode::protocol_error,
+                              "HTTP/2: " + std::string(nghttp2_strerror(static_cast<int>(read)))));
   } else if (guard_.exhausted() && !failure_) {
-    fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-          "the peer causes too many " + std::string(guard_.reason())});
+    fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                              "the peer causes too many " + std::string(guard_.reason())));
   }
   return !failure_;
 }
@@ -151,10 +153,11 @@ void Machine::take_data(Stream& stream, Bytes bytes, Block* block) {
 // Keeps bytes behind messages that nobody has read, or that are being decompressed. The stream's window bounds them.
 void Machine::stall(Stream& stream, Bytes bytes) {
   if (account_ != nullptr && !stream.stalled_charge.add(*account_, bytes.size())) {
-    return bad(stream,
-               {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-                "messages that have not been read exceed the memory for received data (receive_bytes_max): read "
-                "them sooner, or raise the limit"});
+    return bad(
+        stream,
+        Error::of_call(ErrorCode::overloaded,
+                       "messages that have not been read exceed the memory for received data (receive_bytes_max): read "
+                       "them sooner, or raise the limit"));
   }
   stream.stalled.append(as_text(bytes));
 }
@@ -173,16 +176,19 @@ void Machine::take_bytes(Stream& stream, Bytes bytes, Block* block) {
     if (step == MessageReader::Step::message) {
       take_message(stream);
     } else if (step == MessageReader::Step::too_large) {
-      bad(stream, {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::peer, 0,
-                   "message of " + std::to_string(stream.reader.length()) + " bytes exceeds the limit of " +
-                       std::to_string(options_.message_bytes_max) + " bytes: send less, or raise message_bytes_max"});
+      bad(stream, Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
+                                 "message of " + std::to_string(stream.reader.length()) +
+                                     " bytes exceeds the limit of " + std::to_string(options_.message_bytes_max) +
+                                     " bytes: send less, or raise message_bytes_max"));
     } else if (step == MessageReader::Step::no_memory) {
-      bad(stream, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-                   "the message does not fit into the memory for what is received and kept (receive_bytes_max): send "
-                   "again later"});
+      bad(stream,
+          Error::of_call(
+              ErrorCode::overloaded,
+              "the message does not fit into the memory for what is received and kept (receive_bytes_max): send "
+              "again later"));
     } else {
-      bad(stream, {ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
-                   "a message begins with a flag other than 0 and 1"});
+      bad(stream, Error::of_call(Initiator::peer, ErrorCode::protocol_error,
+                                 "a message begins with a flag other than 0 and 1"));
     }
   }
   consume(stream, given - bytes.size());
@@ -211,9 +217,11 @@ void Machine::keep(Stream& stream) {
              : stream.kept_charge.keep(*account_, stream.kept)) {
     return;
   }
-  bad(stream, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-               "the message does not fit into the memory for what is received and kept (receive_bytes_max): send again "
-               "later"});
+  bad(stream,
+      Error::of_call(
+          ErrorCode::overloaded,
+          "the message does not fit into the memory for what is received and kept (receive_bytes_max): send again "
+          "later"));
 }
 
 bool Machine::hold_message(Stream& stream) {
@@ -243,8 +251,8 @@ void Machine::end_remote(Stream& stream) {
 void Machine::deliver_end(Stream& stream) {
   if (std::exchange(stream.end_delivered, true)) return;
   if (stream.take != Stream::Take::drop && stream.reader.begun()) {
-    return bad(stream, {ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
-                        "the peer ended its stream within a message"});
+    return bad(stream, Error::of_call(Initiator::peer, ErrorCode::protocol_error,
+                                      "the peer ended its stream within a message"));
   }
   sink_.on_end(stream);
 }
@@ -271,8 +279,8 @@ void Machine::on_peer_ping() {
   last_ping_ = now_;
   if (!soon || ++ping_strikes_ <= options_.ping_strikes_max) return;
   send_goaway(NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings");
-  failure_ = Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                   "the client sends PINGs more often than ping_interval_min allows"};
+  failure_ = Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                  "the client sends PINGs more often than ping_interval_min allows");
 }
 
 bool Machine::reset_malformed(Stream& stream) {

@@ -133,10 +133,10 @@ int Machine::Callbacks::on_header(nghttp2_session*, const nghttp2_frame* frame, 
       list_bytes = stream->fields.list_bytes;
     }
     if (list_bytes > list_bytes_hard_max) {
-      machine.fail({ErrorCode::limit_exceeded, ErrorScope::connection, Initiator::peer, 0,
-                    "a header list of more than " + std::to_string(list_bytes_hard_max) +
-                        " bytes: the limit, which SETTINGS announced, is metadata_bytes_max (" + std::to_string(most) +
-                        ")"});
+      machine.fail(Error::of_connection(Initiator::peer, ErrorCode::limit_exceeded,
+                                        "a header list of more than " + std::to_string(list_bytes_hard_max) +
+                                            " bytes: the limit, which SETTINGS announced, is metadata_bytes_max (" +
+                                            std::to_string(most) + ")"));
     }
     return 0;
   });
@@ -287,9 +287,10 @@ int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_fr
         if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !machine.failure_ && !machine.peer_ends_) {
           // nghttp2 has ended the session, with its reason as debug data, such as "RST_STREAM: stream in idle".
           const std::string_view reason = text(frame->goaway.opaque_data, frame->goaway.opaque_data_len);
-          machine.failure_ = Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+          machine.failure_ =
+              Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
                                    "HTTP/2: " + std::string(nghttp2_http2_strerror(frame->goaway.error_code)) +
-                                       (reason.empty() ? "" : " (" + std::string(reason) + ")")};
+                                       (reason.empty() ? "" : " (" + std::string(reason) + ")"));
         }
         return 0;
       case NGHTTP2_RST_STREAM:

@@ -39,8 +39,8 @@ void Machine::accept_message(Stream& stream, Bytes message, Block* block, Buffer
 void Machine::take_packed(Stream& stream) {
   const Encoding encoding = stream.fields.encoding;
   if (encoding != Encoding::gzip && encoding != Encoding::zstd) {
-    return bad(stream, {ErrorCode::internal, ErrorScope::call, Initiator::peer, 0,
-                        "a message has the compressed flag, but grpc-encoding names no compression"});
+    return bad(stream, Error::of_call(Initiator::peer, ErrorCode::internal,
+                                      "a message has the compressed flag, but grpc-encoding names no compression"));
   }
   const Bytes packed = stream.reader.message();
   const std::optional<std::size_t> announced = announced_bytes(encoding, packed);
@@ -83,10 +83,12 @@ bool Machine::unpack_later(Stream& stream, std::optional<std::size_t> announced)
     charge = stream.reader.take_charge();
   }
   if (account_ != nullptr && !charge.add(*account_, bytes)) {
-    bad(stream, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-                 "a compressed message of " + std::to_string(packed.size()) + " bytes needs " + std::to_string(bytes) +
-                     " bytes beside it, and they do not fit into the memory for what is received and kept "
-                     "(receive_bytes_max): send again later, or state the length in the compressed message"});
+    bad(stream,
+        Error::of_call(ErrorCode::overloaded,
+                       "a compressed message of " + std::to_string(packed.size()) + " bytes needs " +
+                           std::to_string(bytes) +
+                           " bytes beside it, and they do not fit into the memory for what is received and kept "
+                           "(receive_bytes_max): send again later, or state the length in the compressed message"));
     return true;
   }
   stream.unpacking = true;
@@ -108,10 +110,10 @@ void Machine::unpacked(std::uint32_t call, Result<Buffer> message) {
     const std::size_t room = stream->take == Stream::Take::keep_one ? stream->reader.room() : 0;
     detail::ReceiveCharge charge;
     if (account_ != nullptr && !charge.add(*account_, message->size())) {
-      return bad(*stream, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-                           "the decompressed message of " + std::to_string(message->size()) +
-                               " bytes does not fit into the memory for what is received and kept "
-                               "(receive_bytes_max): send again later"});
+      return bad(*stream, Error::of_call(ErrorCode::overloaded,
+                                         "the decompressed message of " + std::to_string(message->size()) +
+                                             " bytes does not fit into the memory for what is received and kept "
+                                             "(receive_bytes_max): send again later"));
     }
     accept_message(*stream, message->bytes().subspan(room), message->block(), *message, std::move(charge));
   }

@@ -349,9 +349,8 @@ void Machine::pump() {
     const std::uint8_t* data = nullptr;
     const auto bytes = nghttp2_session_mem_send(session_, &data);
     if (bytes < 0 && !failure_) {
-      failure_ =
-          Error{bytes == NGHTTP2_ERR_NOMEM ? ErrorCode::internal : ErrorCode::protocol_error, ErrorScope::connection,
-                Initiator::local, 0, "HTTP/2: " + std::string(nghttp2_strerror(static_cast<int>(bytes)))};
+      failure_ = Error::of_connection(bytes == NGHTTP2_ERR_NOMEM ? ErrorCode::internal : ErrorCode::protocol_error,
+                                      "HTTP/2: " + std::string(nghttp2_strerror(static_cast<int>(bytes))));
     }
     if (bytes <= 0) break;
     std::memcpy(output_.reserve(static_cast<std::size_t>(bytes)), data, static_cast<std::size_t>(bytes));

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "hawser/detail/describe.h"
 #include "hawser/grpc_reflection.h"
 #include "hawser/stream.h"
@@ -196,19 +197,17 @@ class Reflection {
 
   Task<Result<void>> info(Context&, Reader<ProtoBytes> in, Writer<ProtoBytes> out) {
     for (;;) {
-      const Result<std::optional<ProtoBytes>> request = co_await in.next();
-      if (!request) co_return std::unexpected(request.error());
-      if (!*request) co_return Result<void>();
-      if ((*request)->bytes.size() > request_bytes_max) {
-        co_return fail(ErrorCode::invalid_argument, "the request has " + std::to_string((*request)->bytes.size()) +
+      CO_TRY(const std::optional<ProtoBytes>& request, co_await in.next());
+      if (!request) co_return Result<void>();
+      if (request->bytes.size() > request_bytes_max) {
+        co_return fail(ErrorCode::invalid_argument, "the request has " + std::to_string(request->bytes.size()) +
                                                         " bytes: the limit is " + std::to_string(request_bytes_max) +
                                                         " bytes: send a shorter one");
       }
-      const std::optional<std::string> reply = answer((*request)->bytes);
+      const std::optional<std::string> reply = answer(request->bytes);
       if (!reply) co_return fail(ErrorCode::invalid_argument, "the request is no ServerReflectionRequest");
       const ProtoBytes message(*reply);  // Lives until it has been written.
-      const Result<void> written = co_await out.write(message);
-      if (!written) co_return std::unexpected(written.error());
+      CO_TRY(co_await out.write(message));
     }
   }
 

@@ -98,7 +98,7 @@ void ServerSession::fail_machine(const Error& why) {
   host().counters.protocol_errors.add(1);
   host().loop.log(LogLevel::warning, "grpc", "connection from " + peer_name() + " closed: " + why.text);
   produce();
-  cancel_calls({ErrorCode::cancelled, ErrorScope::connection, why.initiator, 0, "the caller's connection ended"});
+  cancel_calls(Error::of_connection(why.initiator, ErrorCode::cancelled, "the caller's connection ended"));
   finish();
 }
 
@@ -126,7 +126,7 @@ void ServerSession::refuse(Stream& stream, Status status, std::string_view text)
 
 std::optional<Error> ServerSession::check_request(const Stream& stream, const rpc::Dispatcher::Method*& method) const {
   const auto refusal = [](ErrorCode code, std::string text) {
-    return Error{code, ErrorScope::call, Initiator::peer, 0, std::move(text)};
+    return Error::of_call(Initiator::peer, code, std::move(text));
   };
   const HeaderFields& fields = stream.fields;
   if (fields.too_large) {
@@ -325,7 +325,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
     if (stream != nullptr) answered(*stream);
     return nullptr;
   }
-  Error refused{ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0, {}};
+  Error refused = Error::of_call(ErrorCode::limit_exceeded, {});
   if (size.too_large) {
     refused.code = size.code;
     refused.text = std::string("the result can't be encoded: ") + size.why_not;
@@ -470,8 +470,8 @@ void ServerSession::check_alive() {
   if (closed() || finishing()) return;
   const bool silent = arrived_ == std::exchange(arrived_at_check_, arrived_);
   if (silent && std::exchange(pinged_, true)) {
-    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
-                        "the peer has given no sign of life for two ping intervals"});
+    return end_session(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                                            "the peer has given no sign of life for two ping intervals"));
   }
   if (silent) {
     machine_.ping();
@@ -483,8 +483,8 @@ void ServerSession::check_alive() {
 void ServerSession::on_age() {
   if (closed() || finishing()) return;
   if (std::exchange(age_over_, true)) {
-    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
-                        "the connection is older than connection_age_max, and connection_age_grace is over"});
+    return end_session(Error::of_connection(
+        ErrorCode::unavailable, "the connection is older than connection_age_max, and connection_age_grace is over"));
   }
   go_away();
   if (options_.connection_age_grace < forever)

@@ -3,6 +3,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/detail/loop_access.h"
 #include "protocol/grpc/client_session.h"
 #include "protocol/grpc/server_session.h"
@@ -20,10 +21,9 @@ std::stop_token token_of(std::stop_source& stop) {
 // A message that waits for a thread is dropped when a stop is requested.
 Task<Result<Buffer>> offload_unpack(Loop& loop, const void* connection, std::stop_token stopped, PackedMessage packed) {
   auto work = [kept = std::move(packed)] { return unpack(kept); };
-  Result<Result<Buffer>> message =
-      co_await detail::LoopAccess::offload_for(loop, connection, std::move(stopped), std::move(work));
-  if (!message) co_return std::unexpected(std::move(message.error()));
-  co_return std::move(*message);
+  CO_TRY(Result<Buffer>&& message,
+         co_await detail::LoopAccess::offload_for(loop, connection, std::move(stopped), std::move(work)));
+  co_return message;
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ struct ClientSession::Delivery final : detail::Posted {
       session->machine_.unpacked(call, std::move(message));
       session->send_soon();
     } catch (const std::exception&) {
-      session->end({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+      session->end(Error::of_connection(ErrorCode::internal, "out of memory"));
     }
   }
   const std::weak_ptr<ClientSession> weak;
@@ -77,8 +77,7 @@ Task<void> ClientSession::unpack_later(std::unique_ptr<Delivery> delivery, Packe
   try {
     delivery->message = co_await offload_unpack(loop_, this, token_of(unpacking_stop_), std::move(packed));
   } catch (const std::exception&) {
-    delivery->message =
-        std::unexpected(Error{ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "out of memory"});
+    delivery->message = fail(Error::of_call(ErrorCode::internal, "out of memory"));
   }
   loop_.post(std::unique_ptr<detail::Posted>(std::move(delivery)));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/try.h"
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/gzip.h"
 
@@ -38,13 +39,12 @@ bool is_idempotent(std::string_view method) noexcept {
 }
 
 Result<ClientTarget> target_of(const HttpClientRequest& request, const HttpClientOptions& options) {
-  if (const Result<void> valid = check(request); !valid) return std::unexpected(valid.error());
-  Result<Url> url = parse_url(request.url);
-  if (!url) return std::unexpected(std::move(url.error()));
-  if (url->secure && options.security == nullptr) {
+  TRY(check(request));
+  TRY(Url&& url, parse_url(request.url));
+  if (url.secure && options.security == nullptr) {
     return fail(ErrorCode::invalid_argument, "https needs the option `security`: set it to a TlsClient (hawser/tls.h)");
   }
-  ClientTarget target{.url = std::move(*url), .address = request.address, .key = {}};
+  ClientTarget target{.url = std::move(url), .address = request.address, .key = {}};
   if (target.address.empty()) target.address = target.url.address;
   target.key = (target.url.secure ? "https://" + target.url.address + " at " : std::string()) + target.address;
   return target;
@@ -73,12 +73,13 @@ std::string head_of(const HttpClientRequest& request, const Url& url, const Http
 
 Error failure_of(const ClientConnection& connection, const HttpClientRequest& request, std::string_view address) {
   if (const char* const violation = connection.violation()) {
-    return {connection.too_long() ? ErrorCode::limit_exceeded : ErrorCode::protocol_error, ErrorScope::call,
-            Initiator::peer, 0, "the response of " + std::string(address) + " can't be used: " + violation};
+    return Error::of_call(Initiator::peer,
+                          connection.too_long() ? ErrorCode::limit_exceeded : ErrorCode::protocol_error,
+                          "the response of " + std::string(address) + " can't be used: " + violation);
   }
-  return {is_safe(request.method) ? ErrorCode::unavailable : ErrorCode::outcome_unknown, ErrorScope::connection,
-          Initiator::peer, 0,
-          std::string(address) + " ended the connection before the end of the response: " + connection.end_reason()};
+  return Error::of_connection(
+      Initiator::peer, is_safe(request.method) ? ErrorCode::unavailable : ErrorCode::outcome_unknown,
+      std::string(address) + " ended the connection before the end of the response: " + connection.end_reason());
 }
 
 bool drop_gzip_fields(const HttpClientRequest& request, HttpClientResponse& response) {

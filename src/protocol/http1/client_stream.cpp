@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/try.h"
 #include "base/what_of.h"
 #include "rpc/server/live_options.h"
 
@@ -19,9 +20,7 @@ Time sum(Time time, Duration duration) noexcept {
   return duration < Time::max() - time ? time + duration : Time::max();
 }
 
-Error argument_error(std::string text) {
-  return {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, std::move(text)};
-}
+Error argument_error(std::string text) { return Error::of_call(ErrorCode::invalid_argument, std::move(text)); }
 
 }  // namespace
 
@@ -49,13 +48,12 @@ ClientStream::Operation::Operation(ClientStream& stream, Direction& direction) :
 
 Task<Result<HttpClientStream>> ClientStream::open(std::shared_ptr<ConnectionPool> pool, HttpClientRequest request,
                                                   std::optional<HttpUpload> upload) {
-  if (const Result<void> here = pool->check_loop(); !here) co_return std::unexpected(here.error());
+  CO_TRY(pool->check_loop());
   if (upload && !request.body.empty()) {
-    co_return std::unexpected(argument_error("upload() takes no HttpClientRequest::body: write() it"));
+    co_return fail(argument_error("upload() takes no HttpClientRequest::body: write() it"));
   }
-  Result<ClientTarget> target = target_of(request, pool->options());
-  if (!target) co_return std::unexpected(std::move(target.error()));
-  auto stream = std::make_shared<ClientStream>(std::move(pool), std::move(request), std::move(*target), upload);
+  CO_TRY(ClientTarget&& target, target_of(request, pool->options()));
+  auto stream = std::make_shared<ClientStream>(std::move(pool), std::move(request), std::move(target), upload);
   const Loop& loop = stream->loop();
   const std::optional<Duration> timeout = stream->request_.timeout;
   stream->opening_deadline_ = loop.after(timeout.value_or(stream->pool_->options().request_timeout));
@@ -70,7 +68,7 @@ Task<Result<HttpClientStream>> ClientStream::open(std::shared_ptr<ConnectionPool
   if (stream->error_) {
     work.tasks.clear();
     stream->release();
-    co_return std::unexpected(*stream->error_);
+    co_return fail(*stream->error_);
   }
   co_return HttpClientStream(std::move(stream));
 }
@@ -79,7 +77,7 @@ Task<void> ClientStream::connect() {
   try {
     co_await connect_and_begin();
   } catch (const std::exception& thrown) {
-    fail_all({ErrorCode::internal, ErrorScope::call, Initiator::local, 0, std::string(what_of(thrown))});
+    fail_all(Error::of_call(ErrorCode::internal, std::string(what_of(thrown))));
   }
   opened_ = true;
   changed_.notify_all();
@@ -136,20 +134,20 @@ void ClientStream::take_head() {
   if (!drop_gzip_fields(request_, response_)) return;
   inflater_ = Inflater::make();
   if (inflater_ == nullptr) {
-    fail_all({ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "no memory to decompress the body"});
+    fail_all(Error::of_call(ErrorCode::overloaded, "no memory to decompress the body"));
   }
 }
 
 Task<Result<int>> ClientStream::wait_status(std::shared_ptr<ClientStream> self) {
   if (self->response_.status != 0) co_return self->response_.status;
-  if (self->reads_.active) co_return std::unexpected(argument_error("another operation reads the response"));
+  if (self->reads_.active) co_return fail(argument_error("another operation reads the response"));
   const Operation operation(*self, self->reads_);
   for (;;) {
     if (!self->error_) self->take_head();
     if (!self->error_ && self->response_.status == 0 && self->connection_->finished()) self->settle();
     if (self->error_) {
       self->release();
-      co_return std::unexpected(*self->error_);
+      co_return fail(*self->error_);
     }
     if (self->response_.status != 0) co_return self->response_.status;
     co_await self->changed_.wait();
@@ -157,7 +155,7 @@ Task<Result<int>> ClientStream::wait_status(std::shared_ptr<ClientStream> self) 
 }
 
 Task<Result<std::string>> ClientStream::read(std::shared_ptr<ClientStream> self) {
-  if (self->reads_.active) co_return std::unexpected(argument_error("another operation reads the response"));
+  if (self->reads_.active) co_return fail(argument_error("another operation reads the response"));
   const Operation operation(*self, self->reads_);
   if (self->turn_bytes_ >= turn_bytes_max) {
     co_await self->loop().sleep(Duration::zero());
@@ -167,7 +165,7 @@ Task<Result<std::string>> ClientStream::read(std::shared_ptr<ClientStream> self)
     Result<std::string> part = self->next_part();
     if (self->error_) {
       self->release();
-      co_return std::unexpected(*self->error_);
+      co_return fail(*self->error_);
     }
     if (!part->empty() || self->ended_) {
       self->turn_bytes_ += part->size();
@@ -205,17 +203,17 @@ Result<std::string> ClientStream::next_part() {
 Result<std::string> ClientStream::counted(std::string part) {
   body_bytes_ += part.size();
   if (body_bytes_ <= pool_->options().stream_bytes_max) return part;
-  fail_all({ErrorCode::limit_exceeded, ErrorScope::call, Initiator::peer, 0,
-            "the body of the response exceeds HttpClientOptions::stream_bytes_max (" +
-                std::to_string(pool_->options().stream_bytes_max) + " bytes): raise it"});
+  fail_all(Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
+                          "the body of the response exceeds HttpClientOptions::stream_bytes_max (" +
+                              std::to_string(pool_->options().stream_bytes_max) + " bytes): raise it"));
   return std::string();
 }
 
 void ClientStream::settle() {
   if (!connection_->complete()) return fail_all(failure_of(*connection_, request_, target_.address));
   if (inflater_ != nullptr && !inflater_->at_end()) {
-    return fail_all({ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
-                     "the compressed body of the response is not complete"});
+    return fail_all(Error::of_call(Initiator::peer, ErrorCode::protocol_error,
+                                   "the compressed body of the response is not complete"));
   }
   ended_ = true;
   all_sent_ = !connection_->sending();
@@ -245,15 +243,15 @@ std::optional<Error> ClientStream::misuse_of_write(std::string_view bytes, bool 
 std::optional<Error> ClientStream::sending_error() const {
   if (error_) return error_;
   if (connection_ == nullptr || connection_->complete() || (awaits_continue_ && connection_->has_head())) {
-    return Error{ErrorCode::not_sent, ErrorScope::call, Initiator::peer, 0,
-                 target_.address + " has answered without the rest of the body: read the response"};
+    return Error::of_call(Initiator::peer, ErrorCode::not_sent,
+                          target_.address + " has answered without the rest of the body: read the response");
   }
   if (connection_->finished() || connection_->broken()) return failure_of(*connection_, request_, target_.address);
   return std::nullopt;
 }
 
 Task<Result<void>> ClientStream::write(std::shared_ptr<ClientStream> self, std::string_view bytes, bool last) {
-  if (std::optional<Error> misuse = self->misuse_of_write(bytes, last)) co_return std::unexpected(std::move(*misuse));
+  if (std::optional<Error> misuse = self->misuse_of_write(bytes, last)) co_return fail(std::move(*misuse));
   if (self->body_done_) co_return Result<void>();
   const Operation operation(*self, self->writes_);
   std::optional<Error> error;
@@ -297,13 +295,13 @@ Task<Result<void>> ClientStream::write(std::shared_ptr<ClientStream> self, std::
   }
   if (!error) co_return Result<void>();
   if (self->error_) self->release();
-  co_return std::unexpected(std::move(*error));
+  co_return fail(std::move(*error));
 }
 
 // ---- The end ----
 
 void ClientStream::on_loop_end() noexcept {
-  fail_all({ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, "the loop of this HttpClient has ended"});
+  fail_all(Error::of_call(ErrorCode::unavailable, "the loop of this HttpClient has ended"));
   release();
 }
 
@@ -315,8 +313,8 @@ void ClientStream::fail_all(Error error) {
 }
 
 void ClientStream::cancel(std::string_view why) {
-  fail_all({ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0,
-            "the request to " + target_.address + " " + std::string(why) + execution()});
+  fail_all(
+      Error::of_call(ErrorCode::cancelled, "the request to " + target_.address + " " + std::string(why) + execution()));
 }
 
 void ClientStream::end() {
@@ -364,7 +362,7 @@ void ClientStream::check() noexcept {
   if (ended_) return;
   const Time now = loop().now();
   const auto late = [this](std::string why) {
-    fail_all({ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0, std::move(why) + execution()});
+    fail_all(Error::of_call(ErrorCode::deadline_exceeded, std::move(why) + execution()));
   };
   if (now >= deadline_ || (!opened_ && now >= opening_deadline_)) {
     return late(

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/try.h"
 #include "protocol/http1/gzip.h"
 #include "protocol/http1/gzip_stream.h"
 #include "protocol/http1/route_responder.h"
@@ -45,8 +46,7 @@ Task<Result<void>> RouteResponder::write_compressed(HttpBodyWriter& writer, std:
     deflater.turn_bytes += piece.size() + flush_cost;
     const std::string packed =
         deflater.add(as_bytes(piece), bytes.empty() ? Deflater::Flush::part : Deflater::Flush::none);
-    Result<void> written = co_await writer.responder_.write_part(writer, packed);
-    if (!written) co_return written;
+    CO_TRY(co_await writer.responder_.write_part(writer, packed));
   }
   co_return Result<void>();
 }

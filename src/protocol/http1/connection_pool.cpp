@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/runtime.h"
 #include "transport/stream_security.h"
 
@@ -105,7 +106,7 @@ Task<Result<std::unique_ptr<ClientConnection>>> ConnectionPool::connect(const Cl
   if (stream && target.url.secure) {
     stream = co_await options_.security->protect(loop_, std::move(*stream), target.url.address, "http/1.1", deadline);
   }
-  if (!stream) co_return std::unexpected(std::move(stream.error()));
+  CO_TRY(stream);
   co_return std::make_unique<ClientConnection>(loop_, std::move(*stream), limits_);
 }
 

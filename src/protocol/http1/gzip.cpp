@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/detail/loop_access.h"
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/gzip_stream.h"
@@ -132,10 +133,9 @@ Result<Buffer> gunzip(Bytes, std::size_t) { return fail(ErrorCode::internal, "bu
 Task<Result<Buffer>> offload_gunzip(Loop& loop, const void* connection, std::stop_token token, Buffer compressed,
                                     std::size_t bytes_max) {
   auto work = [kept = std::move(compressed), bytes_max] { return gunzip(kept.bytes(), bytes_max); };
-  Result<Result<Buffer>> unpacked =
-      co_await detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work));
-  if (!unpacked) co_return std::unexpected(std::move(unpacked.error()));
-  co_return std::move(*unpacked);
+  CO_TRY(Result<Buffer>&& unpacked,
+         co_await detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work)));
+  co_return unpacked;
 }
 
 Task<void> gzip_response(const HttpOptions& options, Loop& loop, const void* connection, std::string_view accepted,

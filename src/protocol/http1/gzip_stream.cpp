@@ -110,12 +110,12 @@ Result<std::string> Inflater::next(std::size_t bytes_max) {
     if (status == Z_STREAM_END) {
       between_members_ = true;
     } else if (status == Z_MEM_ERROR) {
-      error_ = Error{ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "no memory to decompress the body"};
+      error_ = Error::of_call(ErrorCode::overloaded, "no memory to decompress the body");
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      error_ = Error{ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0, "the body is not a valid gzip"};
+      error_ = Error::of_call(Initiator::peer, ErrorCode::protocol_error, "the body is not a valid gzip");
     }
   }
-  if (error_ && out.empty()) return std::unexpected(*error_);
+  if (error_ && out.empty()) return fail(*error_);
   return out;
 }
 

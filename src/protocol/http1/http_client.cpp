@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/try.h"
 #include "base/what_of.h"
 #include "exec/condition.h"
 #include "hawser/any_stop.h"
@@ -39,19 +40,17 @@ Task<Result<void>> unpack(Loop& loop, HttpClientResponse& response, std::size_t 
   if (inflater == nullptr) co_return fail(ErrorCode::overloaded, "no memory to decompress the body");
   inflater->give(std::exchange(response.body, {}));
   while (!inflater->wants_input()) {
-    const Result<std::string> part = inflater->next(part_bytes);
-    if (!part) co_return std::unexpected(part.error());
-    if (part->size() > bytes_max - response.body.size()) {
-      co_return fail(ErrorCode::limit_exceeded,
-                     "the decompressed body exceeds HttpClientOptions::body_bytes_max (" + std::to_string(bytes_max) +
-                         " bytes): raise it, or read the body in parts",
-                     ErrorScope::call, Initiator::peer);
+    CO_TRY(const std::string& part, inflater->next(part_bytes));
+    if (part.size() > bytes_max - response.body.size()) {
+      co_return fail(Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
+                                    "the decompressed body exceeds HttpClientOptions::body_bytes_max (" +
+                                        std::to_string(bytes_max) + " bytes): raise it, or read the body in parts"));
     }
-    response.body += *part;
+    response.body += part;
     co_await loop.sleep(Duration::zero());
   }
   if (!inflater->at_end()) {
-    co_return fail(ErrorCode::protocol_error, "the compressed body is not complete", ErrorScope::call, Initiator::peer);
+    co_return fail(Error::of_call(Initiator::peer, ErrorCode::protocol_error, "the compressed body is not complete"));
   }
   co_return Result<void>();
 }
@@ -87,11 +86,11 @@ Task<bool> attempt(Exchange& exchange, std::unique_ptr<ClientConnection> connect
     exchange.pool.keep(exchange.target.key, std::move(connection));
     if (!http1::drop_gzip_fields(request, *exchange.outcome) || exchange.outcome->body.empty()) co_return true;
     Result<void> unpacked = co_await unpack(exchange.pool.loop(), *exchange.outcome, options.body_bytes_max);
-    if (!unpacked) exchange.outcome = std::unexpected(std::move(unpacked.error()));
+    if (!unpacked) exchange.outcome = fail(std::move(unpacked.error()));
     co_return true;
   }
   if (reused && !connection->answered() && http1::is_idempotent(request.method)) co_return false;
-  exchange.outcome = std::unexpected(http1::failure_of(*connection, request, exchange.target.address));
+  exchange.outcome = fail(http1::failure_of(*connection, request, exchange.target.address));
   co_return true;
 }
 
@@ -104,7 +103,7 @@ Task<void> run(Exchange& exchange) {
   Result<std::unique_ptr<ClientConnection>> connection =
       co_await exchange.pool.connect(exchange.target, exchange.deadline);
   if (!connection) {
-    exchange.outcome = std::unexpected(std::move(connection.error()));
+    exchange.outcome = fail(std::move(connection.error()));
     co_return;
   }
   co_await attempt(exchange, std::move(*connection), false);
@@ -121,13 +120,11 @@ Task<void> perform(Exchange& exchange) {
 
 Task<Result<HttpClientResponse>> send_request(std::shared_ptr<ConnectionPool> pool, HttpClientRequest request) {
   Loop& loop = pool->loop();
-  if (const Result<void> here = pool->check_loop(); !here) co_return std::unexpected(here.error());
-  const Result<ClientTarget> target = http1::target_of(request, pool->options());
-  if (!target) co_return std::unexpected(target.error());
-  const std::string head = http1::head_of(request, target->url);
+  CO_TRY(pool->check_loop());
+  CO_TRY(const ClientTarget& target, http1::target_of(request, pool->options()));
+  const std::string head = http1::head_of(request, target.url);
   const Duration timeout = request.timeout.value_or(pool->options().request_timeout);
-  Exchange exchange{
-      .pool = *pool, .request = request, .target = *target, .head = head, .deadline = loop.after(timeout)};
+  Exchange exchange{.pool = *pool, .request = request, .target = target, .head = head, .deadline = loop.after(timeout)};
   std::stop_source time_is_up;
   const detail::StopTimer timer(loop, timeout, time_is_up);
   const AnyStop stop(request.token, time_is_up.get_token());
@@ -138,10 +135,10 @@ Task<Result<HttpClientResponse>> send_request(std::shared_ptr<ConnectionPool> po
   const std::string sent = exchange.sent ? "; it may have been executed" : "; it was not sent";
   if (timer.expired()) {
     co_return fail(ErrorCode::deadline_exceeded,
-                   "no complete response of " + target->address + " within " + rpc::option_text(timeout) +
+                   "no complete response of " + target.address + " within " + rpc::option_text(timeout) +
                        " (HttpClientRequest::timeout): raise it, or find out why the server is slow" + sent);
   }
-  co_return fail(ErrorCode::cancelled, "the request to " + target->address + " was cancelled" + sent);
+  co_return fail(ErrorCode::cancelled, "the request to " + target.address + " was cancelled" + sent);
 }
 
 }  // namespace

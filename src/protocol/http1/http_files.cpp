@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/folder.h"
+#include "base/try.h"
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/request_parser.h"
 #include "protocol/http1/response.h"
@@ -187,9 +188,8 @@ Task<void> send(std::shared_ptr<const Part> part, Loop& loop, HttpBodyWriter& wr
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(part_bytes, part->range.end - at));
     Result<Result<std::string>> bytes = co_await loop.offload([part, at, wanted]() -> Result<std::string> {
       std::string bytes(wanted, '\0');
-      const Result<std::size_t> got = part->file.read(at, std::as_writable_bytes(std::span(bytes)));
-      if (!got) return std::unexpected(got.error());
-      bytes.resize(*got);
+      TRY(const std::size_t got, part->file.read(at, std::as_writable_bytes(std::span(bytes))));
+      bytes.resize(got);
       return bytes;
     });
     if (!bytes && bytes.error().code == ErrorCode::overloaded) {
@@ -212,9 +212,8 @@ HttpResponse refused(int status, std::string text) {
 
 Result<std::string> read_whole(const Part& part) {
   std::string bytes(static_cast<std::size_t>(part.range.end - part.range.begin), '\0');
-  const Result<std::size_t> got = part.file.read(part.range.begin, std::as_writable_bytes(std::span(bytes)));
-  if (!got) return std::unexpected(got.error());
-  if (*got != bytes.size()) return fail(ErrorCode::unavailable, "the file became shorter while it was read");
+  TRY(const std::size_t got, part.file.read(part.range.begin, std::as_writable_bytes(std::span(bytes))));
+  if (got != bytes.size()) return fail(ErrorCode::unavailable, "the file became shorter while it was read");
   return bytes;
 }
 

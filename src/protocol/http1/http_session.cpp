@@ -181,8 +181,8 @@ void HttpSession::on_parse_error() {
   host().counters.protocol_errors.add(1);
   keep_alive_ = head_only_ = false;
   if (head_sent_) {  // The response of a route that still receives the body.
-    return end_session({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                        "the body is malformed: " + std::string(parser_.reason())});
+    return end_session(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                            "the body is malformed: " + std::string(parser_.reason())));
   }
   respond(parser_.status(), "text/plain", std::string(parser_.reason()) + "\n");
 }
@@ -423,7 +423,7 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& requ
 }
 
 void HttpSession::break_off(std::uint32_t call, bool shows, std::string why) {
-  const Error error{ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, std::move(why)};
+  const Error error = Error::of_connection(ErrorCode::internal, std::move(why));
   count_error(call, error.code, error);
   if (!shows) {
     send_now();
@@ -527,8 +527,9 @@ bool HttpSession::takes_too_little() noexcept {
 void HttpSession::check_phase() {
   if (closed()) return;
   if (takes_too_little()) {
-    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
-                        "the client has taken less than 16 KiB of the waiting responses within write_timeout"});
+    return end_session(
+        Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                             "the client has taken less than 16 KiB of the waiting responses within write_timeout"));
   }
   if (finishing()) {
     if (backlog() != 0) timer_.start(host().loop, host().loop.after(check_interval()));

@@ -69,7 +69,7 @@ struct IncomingBody {
   // The end of a read: everything that has arrived, or the error.
   Result<std::string> take(Time now) {
     read_at = now;
-    if (bytes.empty() && error) return std::unexpected(*error);
+    if (bytes.empty() && error) return fail(*error);
     std::string part = std::move(bytes);
     std::string().swap(bytes);
     release();

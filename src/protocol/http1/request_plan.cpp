@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/detail/loop_access.h"
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/gzip.h"
@@ -65,9 +66,7 @@ std::string_view path_defect(std::string_view path, bool encoded_slashes) noexce
 
 }  // namespace
 
-Error call_error(ErrorCode code, std::string text) {
-  return {code, ErrorScope::call, Initiator::local, 0, std::move(text)};
-}
+Error call_error(ErrorCode code, std::string text) { return Error::of_call(code, std::move(text)); }
 
 void CallFields::add(std::string_view name, std::string_view value, const Loop& loop) {
   const bool with_unit = name.size() == 12 && equal_without_case(name, "grpc-timeout");
@@ -208,7 +207,7 @@ std::size_t gzip_bytes_min(const HttpOptions& options, const CallFields& fields)
 }
 
 Result<JsonText> pack_json(Result<std::string> text, std::size_t bytes_min) {
-  if (!text) return std::unexpected(std::move(text.error()));
+  TRY(text);
   if (text->size() >= bytes_min) {
     if (std::optional<std::string> packed = gzip(as_bytes(*text))) return JsonText{std::move(*packed), true};
   }

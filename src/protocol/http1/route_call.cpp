@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/detail/served_method.h"
 #include "hawser/interceptor.h"
@@ -36,7 +37,7 @@ class SkippedRoute {
   ~SkippedRoute() {
     if (ended_) return;
     try {
-      const Error error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the call was dropped"};
+      const Error error = Error::of_call(ErrorCode::cancelled, "the call was dropped");
       end(0, &error);
     } catch (const std::bad_alloc&) {
       // Nobody is notified then.
@@ -107,8 +108,7 @@ Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::Ac
   const std::string name = name_of(request);
   IncomingCall info(call, name, false, draw, route_of(call));
   RouteChain chain(responder, call, info, route, request, reader);
-  Result<void> outcome = co_await chain.run();
-  if (!outcome) co_return std::unexpected(std::move(outcome.error()));
+  CO_TRY(co_await chain.run());
   if (!chain.response) {
     co_return fail(ErrorCode::internal,
                    "an interceptor returned success without a call of next(): return an Error, or call next()");

@@ -40,10 +40,11 @@ bool RespSession::charge_replies() {
   const std::size_t free = host().options.send_backlog_bytes_max;
   const std::size_t held = waiting > free ? waiting - free : 0;
   if (held > replies_charge_ && !account().acquire(held - replies_charge_)) {
-    end_session({ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
-                 "the client has not read " + std::to_string(waiting) +
-                     " bytes of replies, and there is no memory left (receive_bytes_max, receive_share_bytes_max, "
-                     "receive_peer_bytes_max) for them: read replies before sending more requests"});
+    end_session(Error::of_connection(
+        ErrorCode::overloaded,
+        "the client has not read " + std::to_string(waiting) +
+            " bytes of replies, and there is no memory left (receive_bytes_max, receive_share_bytes_max, "
+            "receive_peer_bytes_max) for them: read replies before sending more requests"));
     return false;
   }
   if (held < replies_charge_) account().release(replies_charge_ - held);

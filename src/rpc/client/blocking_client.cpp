@@ -28,9 +28,10 @@ class Closing final : public ThreadWork {
 };
 
 Error of_the_parent() {
-  return {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
-          "this BlockingClient was made by the parent of this process, whose loops do not run here after fork(): make "
-          "another one"};
+  return Error::of_call(
+      ErrorCode::invalid_argument,
+      "this BlockingClient was made by the parent of this process, whose loops do not run here after fork(): make "
+      "another one");
 }
 
 }  // namespace
@@ -52,14 +53,15 @@ void ThreadWork::submit() { site_.loop().post(std::unique_ptr<Posted>(this)); }
 std::optional<Error> ThreadWork::refuse_to_block(std::string_view function) {
   if (Loop::current() == nullptr) [[likely]]
     return std::nullopt;
-  return Error{ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
-               std::string(function) +
-                   "() would block a thread that runs a loop, as in a handler, a coroutine or a callback: co_await a "
-                   "call of a ClientPool or Client there, use start() or then(), or offload the handler"};
+  return Error::of_call(
+      ErrorCode::invalid_argument,
+      std::string(function) +
+          "() would block a thread that runs a loop, as in a handler, a coroutine or a callback: co_await a "
+          "call of a ClientPool or Client there, use start() or then(), or offload the handler");
 }
 
 Error ThreadWork::closed_error() {
-  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the BlockingClient was closed"};
+  return Error::of_connection(ErrorCode::unavailable, "the BlockingClient was closed");
 }
 
 std::optional<Error> ThreadWork::wait() noexcept {
@@ -122,8 +124,8 @@ std::optional<Error> ThreadCall::at_end(const std::shared_ptr<ThreadCall>& call,
 CallEnd::CallEnd(std::shared_ptr<ThreadCall> call) : call_(std::move(call)) {
   if (call_ == nullptr || call_->done()) return;
   if (Loop::current() == nullptr) {
-    refused_ = {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
-                "co_await of a StartedCall on a thread that runs no loop: call get() there"};
+    refused_ = Error::of_call(ErrorCode::invalid_argument,
+                              "co_await of a StartedCall on a thread that runs no loop: call get() there");
   } else if (!call_->state_->loops->in_this_process()) {
     refused_ = of_the_parent();
   }

@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "base/try.h"
 #include "base/what_of.h"
 #include "hawser/client.h"
 
@@ -30,8 +31,8 @@ struct ThreadCall::Waiting {
   Waiting(ThreadCall& owner, std::uint64_t number, CallOptions given)
       : call(owner), id(number), options(std::move(given)) {}
   void expire() noexcept {
-    call.fail({ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
-               "no connection within the call's timeout; the call was not sent"});
+    call.fail(
+        Error::of_call(ErrorCode::deadline_exceeded, "no connection within the call's timeout; the call was not sent"));
   }
 
   ThreadCall& call;
@@ -72,7 +73,7 @@ void ThreadCall::fail(Error error) noexcept {
 }
 
 void ThreadCall::cancel_here() noexcept {
-  Error error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the caller cancelled the call"};
+  Error error = Error::of_call(ErrorCode::cancelled, "the caller cancelled the call");
   if (waiting_ && waiting_->place) {
     fail(std::move(error));
   } else if (operation_->in_flight_) {
@@ -134,8 +135,8 @@ void BlockingSite::begin(ThreadCall& call) {
     // Calls that wait are served first.
     if (waiting_.empty()) client = ClientPool::try_acquire(*pool().state_);
   } catch (const std::exception& error) {
-    return call.fail({ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-                      std::string("the call was not sent, because opening a connection threw ") + error.what()});
+    return call.fail(Error::of_call(
+        ErrorCode::internal, std::string("the call was not sent, because opening a connection threw ") + error.what()));
   }
   if (client) {
     call.start(client->link().channel);
@@ -147,9 +148,9 @@ void BlockingSite::begin(ThreadCall& call) {
 void BlockingSite::wait(ThreadCall& call) {
   const std::size_t waiting_max = state_.pool.client.calls_in_flight_max;
   if (waiting_.size() >= waiting_max) {
-    return call.fail(
-        {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-         std::to_string(waiting_max) + " calls (calls_in_flight_max) wait for a connection to " + state_.address});
+    return call.fail(Error::of_call(
+        ErrorCode::overloaded,
+        std::to_string(waiting_max) + " calls (calls_in_flight_max) wait for a connection to " + state_.address));
   }
   try {
     const CallOptions* const given = call.options();
@@ -167,8 +168,8 @@ void BlockingSite::wait(ThreadCall& call) {
     }
     if (!std::exchange(pumping_, true)) scope_.spawn(pump());
   } catch (const std::exception& error) {
-    call.fail({ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-               std::string("the call was not sent, because queueing it threw ") + error.what()});
+    call.fail(Error::of_call(ErrorCode::internal,
+                             std::string("the call was not sent, because queueing it threw ") + error.what()));
   }
 }
 
@@ -206,9 +207,8 @@ Task<void> BlockingSite::pump() {
 // The channel is valid until the loop runs something else.
 Task<Result<CallChannel*>> BlockingSite::acquire() {
   try {
-    const Result<std::shared_ptr<Client>> client = co_await ClientPool::acquire(pool().state_);
-    if (!client) co_return std::unexpected(client.error());
-    co_return (*client)->link().channel;
+    CO_TRY(const std::shared_ptr<Client>& client, co_await ClientPool::acquire(pool().state_));
+    co_return (client)->link().channel;
   } catch (const std::exception& error) {
     co_return fail(ErrorCode::internal,
                    std::string("the call was not sent, because opening a connection threw ") + error.what());
@@ -237,8 +237,8 @@ Task<void> BlockingSite::run_task(ThreadTask& task) {
   try {
     co_await task.begin(pool());
   } catch (const std::exception& error) {
-    task.refuse({ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-                 "the task did not run, because beginning it threw " + std::string(what_of(error))});
+    task.refuse(Error::of_call(ErrorCode::internal,
+                               "the task did not run, because beginning it threw " + std::string(what_of(error))));
   }
 }
 

@@ -18,8 +18,7 @@ struct CallOperation::StopWatch {
     void operator()() const {
       loop.post([weak = channel, id = call] {
         if (const std::shared_ptr<CallChannel> session = weak.lock()) {
-          session->cancel(
-              id, {ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the caller cancelled the call"});
+          session->cancel(id, Error::of_call(ErrorCode::cancelled, "the caller cancelled the call"));
         }
       });
     }
@@ -39,7 +38,7 @@ void CallOperation::withdraw() noexcept {
   if (std::exchange(in_flight_, false)) {
     channel_->abandon(*this);
     // The application may still hold the stream's Reader and Writer. The text is short enough to need no allocation.
-    if (stream_) stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call dropped"});
+    if (stream_) stream_->on_closed(Error::of_call(ErrorCode::cancelled, "call dropped"));
   }
   if (std::exchange(loaned_, false)) channel_->copy_and_release(*this);
 }
@@ -50,7 +49,7 @@ bool CallOperation::wait_later(std::coroutine_handle<> waiting) noexcept {
 }
 
 Error CallOperation::reading_threw() {
-  return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "reading the reply threw " + exception_text()};
+  return Error::of_call(ErrorCode::internal, "reading the reply threw " + exception_text());
 }
 
 void CallOperation::start() {
@@ -73,9 +72,9 @@ void CallOperation::begin(CallChannel& channel, std::uint32_t id, Time deadline)
 }
 
 void CallOperation::on_deadline() noexcept {
-  channel_->cancel(id_, {ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
-                         "no reply within the call's timeout (CallOptions::timeout, "
-                         "ClientOptions::call_timeout); it may have been executed"});
+  channel_->cancel(id_, Error::of_call(ErrorCode::deadline_exceeded,
+                                       "no reply within the call's timeout (CallOptions::timeout, "
+                                       "ClientOptions::call_timeout); it may have been executed"));
 }
 
 void CallOperation::on_send_complete() noexcept {

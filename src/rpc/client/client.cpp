@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/try.h"
 #include "base/what_of.h"
 #include "hawser/detail/loop_access.h"
 #include "rpc/client/client_state.h"
@@ -12,8 +13,7 @@ namespace hawser {
 namespace {
 
 Error not_connected() {
-  return {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
-          "not connected: co_await connect(address) first"};
+  return Error::of_connection(ErrorCode::not_sent, "not connected: co_await connect(address) first");
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ const std::string& Client::address() const noexcept { return state_->address; }
 
 Task<Result<Duration>> Client::ping() {
   const std::shared_ptr<rpc::ClientSession> session = state_->session;
-  if (!session) co_return std::unexpected(not_connected());
+  if (!session) co_return fail(not_connected());
   co_return co_await session->ping();
 }
 
@@ -106,10 +106,10 @@ void Client::State::on_loop_end() noexcept {
   if (last) last->release_connection();  // A coroutine that waits in ping() owns the session.
   if (interception) interception->end("the loop has ended");
   link.set(nullptr);
-  link.reason = {
-      ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
+  link.reason = Error::of_connection(
+      ErrorCode::not_sent,
       "not connected any more: the loop that this client was connected on has ended, as the one of sync_wait() "
-      "does when that returns: connect and call within one sync_wait(), or use a Loop that lives longer"};
+      "does when that returns: connect and call within one sync_wait(), or use a Loop that lives longer");
   transports.reset();
   attempted.reset();
   loop = nullptr;
@@ -123,7 +123,7 @@ void Client::State::release_later(std::shared_ptr<rpc::ClientSession> gone) {
 }
 
 Task<Result<void>> Client::State::connect(std::string to) {
-  if (Result<void> taken = acquire_loop(); !taken) co_return taken;
+  CO_TRY(acquire_loop());
   if ((current_attempt || session) && to != address) {
     co_return fail(ErrorCode::invalid_argument,
                    "this client is connected, or connecting, to " + address + ": close() it first, or use another");
@@ -162,7 +162,7 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
   } catch (const std::bad_alloc&) {
     if (own->outcome) co_return;
     // The text is so short that it needs no memory.
-    const Error reason{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "out of memory"};
+    const Error reason = Error::of_connection(ErrorCode::unavailable, "out of memory");
     const std::shared_ptr<rpc::PendingCallQueue> waiting = std::exchange(pending_calls, nullptr);
     if (session) {
       own->outcome.emplace();
@@ -172,7 +172,7 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
         not_connected_any_more(reason);
         waiting->fail_all(reason);
       }
-      own->outcome.emplace(std::unexpected(reason));
+      own->outcome.emplace(fail(reason));
     }
     current_attempt.reset();
     attempted->notify_all();
@@ -188,8 +188,8 @@ Task<void> Client::State::connect_once(std::shared_ptr<Attempt> own) {
   }
   // The session may have ended between its first answer and now. Then nothing else would report its end.
   if (opened && opened->session->closed()) {
-    opened = fail(ErrorCode::unavailable, "the connection ended as soon as it was made: its peer has closed it",
-                  ErrorScope::connection, Initiator::peer);
+    opened = fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                                       "the connection ended as soon as it was made: its peer has closed it"));
   }
   const TransportFallback left = std::exchange(lost, {});
   if (opened) {
@@ -211,7 +211,7 @@ Task<void> Client::State::connect_once(std::shared_ptr<Attempt> own) {
       not_connected_any_more(opened.error());
       waiting->fail_all(opened.error());
     }
-    own->outcome.emplace(std::unexpected(std::move(opened.error())));
+    own->outcome.emplace(fail(std::move(opened.error())));
   }
   current_attempt.reset();
   attempted->notify_all();
@@ -232,10 +232,10 @@ Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) 
   try {
     co_return co_await std::move(opening);
   } catch (const std::bad_alloc&) {
-    co_return fail(ErrorCode::unavailable, "out of memory", ErrorScope::connection);
+    co_return fail(Error::of_connection(ErrorCode::unavailable, "out of memory"));
   } catch (const std::exception& error) {
-    co_return fail(ErrorCode::unavailable, "cannot connect to " + to + ": " + std::string(what_of(error)),
-                   ErrorScope::connection);
+    co_return fail(
+        Error::of_connection(ErrorCode::unavailable, "cannot connect to " + to + ": " + std::string(what_of(error))));
   }
 }
 
@@ -244,77 +244,73 @@ Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) 
 Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
   const Time deadline = loop->after(options.connect_timeout);
   if (!transports) {
-    Result<rpc::TransportList> chosen = rpc::choose_transports(options.transports, *network);
-    if (!chosen) co_return std::unexpected(std::move(chosen.error()));
-    transports = std::make_shared<rpc::AttachedTransports>(*loop, std::move(*chosen), options.transports.retry_min);
+    CO_TRY(rpc::TransportList&& chosen, rpc::choose_transports(options.transports, *network));
+    transports = std::make_shared<rpc::AttachedTransports>(*loop, std::move(chosen), options.transports.retry_min);
   }
   // The application may enable another transport meanwhile.
   const std::shared_ptr<rpc::AttachedTransports> own_transports = transports;
   own_transports->attach();
   const std::string& required = options.transports.required;
   for (;;) {
-    Result<rpc::Dialed> dialed =
-        co_await rpc::dial(*loop, *network, to, options, *own_transports, health.avoided(loop->now()), deadline);
-    if (!dialed) co_return std::unexpected(std::move(dialed.error()));
-    fallback_reasons = std::move(dialed->fallback_reasons);
-    if (!required.empty() && required != "stream" && required != dialed->transport) {
+    CO_TRY(rpc::Dialed&& dialed,
+           co_await rpc::dial(*loop, *network, to, options, *own_transports, health.avoided(loop->now()), deadline));
+    fallback_reasons = std::move(dialed.fallback_reasons);
+    if (!required.empty() && required != "stream" && required != dialed.transport) {
       std::string reason = "it is not enabled, or this build or machine does not have it";
       for (const TransportFallback& one : fallback_reasons) {
         if (one.transport == required) reason = one.reason;
       }
-      co_return fail(ErrorCode::unavailable,
-                     "TransportOptions::required is " + required + ", which cannot be used: " + reason,
-                     ErrorScope::connection);
+      co_return fail(Error::of_connection(
+          ErrorCode::unavailable, "TransportOptions::required is " + required + ", which cannot be used: " + reason));
     }
     const rpc::SessionSettings settings{
-        .checksum = dialed->hello.checksum,
-        .peer_memory = dialed->hello.memory,
+        .checksum = dialed.hello.checksum,
+        .peer_memory = dialed.hello.memory,
         .regions = regions,
         .send_bytes_max =
-            rpc::message_limits(dialed->hello.message_bytes_max, options.message_bytes_max, dialed->hello.protection)
+            rpc::message_limits(dialed.hello.message_bytes_max, options.message_bytes_max, dialed.hello.protection)
                 .send_bytes_max -
-            dialed->overhead_bytes,
-        .calls_max = std::min<std::size_t>(options.calls_in_flight_max, dialed->hello.calls_max),
-        .peer_window_bytes = dialed->hello.stream_window_bytes,
+            dialed.overhead_bytes,
+        .calls_max = std::min<std::size_t>(options.calls_in_flight_max, dialed.hello.calls_max),
+        .peer_window_bytes = dialed.hello.stream_window_bytes,
         .own_window_bytes = options.stream_window_bytes,
         .backlog_bytes_max = options.send_backlog_bytes_max,
         .ping_interval = options.ping_interval,
         .decode_limits = options.decode_limits,
-        .beside_stream = !dialed->transport.empty()};
+        .beside_stream = !dialed.transport.empty()};
     auto made =
-        std::make_shared<rpc::ClientSession>(*loop, std::move(dialed->connection), settings, options.call_timeout,
+        std::make_shared<rpc::ClientSession>(*loop, std::move(dialed.connection), settings, options.call_timeout,
                                              static_cast<rpc::ClientSession::Owner&>(*this));
-    const bool proves = dialed->proof != nullptr;
-    if (proves) made->require_proof(std::move(dialed->proof), deadline);
+    const bool proves = dialed.proof != nullptr;
+    if (proves) made->require_proof(std::move(dialed.proof), deadline);
     made->start();
-    if (dialed->transport.empty()) co_return Opened{std::move(made), {}};
+    if (dialed.transport.empty()) co_return Opened{std::move(made), {}};
     // The probe gets a part of the remaining time, so that time remains to try another transport.
     Result<void> works = co_await probe(*made, 0, (deadline - loop->now()) / 2);
     bool shorter = false;
     if (works) {
-      const std::size_t probe_bytes = dialed->worker->select_device(dialed->local).probe_bytes();
+      const std::size_t probe_bytes = dialed.worker->select_device(dialed.local).probe_bytes();
       if (probe_bytes != 0) {
         works = co_await probe(*made, probe_bytes, (deadline - loop->now()) / 2);
       }
-      if (works) co_return Opened{std::move(made), std::move(dialed->transport), proves};
+      if (works) co_return Opened{std::move(made), std::move(dialed.transport), proves};
       // The network between the peers does not carry packets of that size.
-      shorter = dialed->worker->select_device(dialed->local).use_shorter_packets(dialed->parameters);
+      shorter = dialed.worker->select_device(dialed.local).use_shorter_packets(dialed.parameters);
     }
     made->close();
     if (shorter && loop->now() < deadline) {
       loop->log(
           LogLevel::warning, "rpc",
-          dialed->transport + " to " + to +
+          dialed.transport + " to " + to +
               " carries short messages and no long ones: trying shorter packets (check the MTU of every switch and "
               "interface on the way)");
       continue;
     }
     if (loop->now() >= deadline) {
-      co_return fail(ErrorCode::unavailable,
-                     dialed->transport + " was agreed on but carries nothing: " + works.error().text,
-                     ErrorScope::connection);
+      co_return fail(Error::of_connection(
+          ErrorCode::unavailable, dialed.transport + " was agreed on but carries nothing: " + works.error().text));
     }
-    health.broke(dialed->transport, works.error().text, loop->now(), options.transports);
+    health.broke(dialed.transport, works.error().text, loop->now(), options.transports);
   }
 }
 
@@ -323,14 +319,13 @@ Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, std::size_t 
   alarm.start(*loop, loop->after(time));
   const Result<Duration> answered = co_await probed.ping(body_bytes);
   if (!answered && !probed.unproved().empty()) {
-    co_return fail(ErrorCode::unavailable, probed.unproved(), ErrorScope::transport);
+    co_return fail(Error::of_transport(ErrorCode::unavailable, probed.unproved()));
   }
   if (!answered) {
-    co_return fail(ErrorCode::unavailable,
-                   body_bytes == 0
-                       ? "a first ping over it was not answered"
-                       : "a first ping of " + std::to_string(body_bytes) + " bytes over it was not answered",
-                   ErrorScope::transport);
+    co_return fail(Error::of_transport(ErrorCode::unavailable, body_bytes == 0
+                                                                   ? "a first ping over it was not answered"
+                                                                   : "a first ping of " + std::to_string(body_bytes) +
+                                                                         " bytes over it was not answered"));
   }
   co_return Result<void>{};
 }
@@ -370,8 +365,8 @@ void Client::State::close(std::string_view why) {
   if (session) session->close();
   if (!current_attempt) return;
   // Waiters learn the result now. The attempt closes the session that it may still open.
-  const Error reason{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, std::string(why)};
-  std::exchange(current_attempt, nullptr)->outcome.emplace(std::unexpected(reason));
+  const Error reason = Error::of_connection(ErrorCode::unavailable, std::string(why));
+  std::exchange(current_attempt, nullptr)->outcome.emplace(fail(reason));
   lost = {};
   if (const std::shared_ptr<rpc::PendingCallQueue> waiting = std::exchange(pending_calls, nullptr)) {
     not_connected_any_more(reason);

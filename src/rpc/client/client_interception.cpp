@@ -30,8 +30,8 @@ void ClientInterception::end(std::string_view why) {
   while (!calls_.empty()) {
     const auto at = calls_.begin();
     // Its operation may be destroyed by what this resumes, but not before this returns.
-    at->second->fail_outer({ErrorCode::outcome_unknown, ErrorScope::connection, Initiator::local, 0,
-                            std::string(why) + " while interceptors surrounded the call"});
+    at->second->fail_outer(
+        Error::of_connection(ErrorCode::outcome_unknown, std::string(why) + " while interceptors surrounded the call"));
     calls_.erase(at);
   }
 }
@@ -43,7 +43,7 @@ void ClientInterception::start(detail::CallOperation& operation) {
   if (here != nullptr && here != &own) return link_->connection->start(operation);  // It refuses the call.
   loop_ = &own;
   const auto refuse = [&](ErrorCode code, std::string text) {
-    operation.complete(own, {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+    operation.complete(own, Error::of_call(code, std::move(text)));
   };
   if (calls_.size() >= calls_max_) {
     return refuse(ErrorCode::overloaded, std::to_string(calls_max_) +

@@ -180,15 +180,15 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
   }
   const std::uint64_t failed_before = state.attempts_failed;
   for (;;) {
-    if (state.ended != nullptr) co_return fail(ErrorCode::unavailable, state.ended, ErrorScope::connection);
+    if (state.ended != nullptr) co_return fail(Error::of_connection(ErrorCode::unavailable, state.ended));
     if (std::shared_ptr<Client> client = try_acquire(state)) co_return client;
-    if (state.attempts_are_vain()) co_return std::unexpected(*state.last_error);
+    if (state.attempts_are_vain()) co_return fail(*state.last_error);
     if (state.attempts_failed - failed_before >= state.options.connect_attempts_max) {
       Error error = *state.last_error;
       error.code = ErrorCode::unavailable;
       error.text = "no connection to " + state.address + " after " +
                    std::to_string(state.options.connect_attempts_max) + " attempts; the last: " + error.text;
-      co_return std::unexpected(std::move(error));
+      co_return fail(std::move(error));
     }
     co_await state.changed.wait();
   }

@@ -35,16 +35,16 @@ Time call_deadline(Loop& loop, const CallOperation::Request& request, Duration c
 }
 
 Error ended_call(bool unsent, const Error& reason) {
-  return {unsent ? ErrorCode::not_sent : ErrorCode::outcome_unknown, ErrorScope::connection, reason.initiator, 0,
-          (unsent ? "the connection ended before the request was sent: "
-                  : "the connection ended before the reply; the call may have been executed: ") +
-              reason.text};
+  return Error::of_connection(reason.initiator, unsent ? ErrorCode::not_sent : ErrorCode::outcome_unknown,
+                              (unsent ? "the connection ended before the request was sent: "
+                                      : "the connection ended before the reply; the call may have been executed: ") +
+                                  reason.text);
 }
 
 // ---- Requests ----
 
 void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string text) {
-  operation.complete(loop(), {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+  operation.complete(loop(), Error::of_call(code, std::move(text)));
 }
 
 void ClientSession::start(CallOperation& operation) {
@@ -207,8 +207,8 @@ void ClientSession::on_response(const wire::ResponseFrame& response, const wire:
   operation->receive_buffer = nullptr;
   if (detail::StreamCore* stream = operation->stream()) stream->on_closed(std::nullopt);
   if (message.discarded) {
-    return operation->complete(loop(), {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
-                                        "the reply's payload is larger than the memory given to into()"});
+    return operation->complete(loop(), Error::of_call(ErrorCode::limit_exceeded,
+                                                      "the reply's payload is larger than the memory given to into()"));
   }
   const detail::Received received{.body = frame.body,
                                   .payload = frame.payload,
@@ -255,7 +255,7 @@ transport::ReceiveBuffer ClientSession::select_receive_buffer(Bytes head, std::s
 void ClientSession::close() {
   if (closed()) return;
   connection().flush();
-  end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the client was closed"});
+  end_session(Error::of_connection(ErrorCode::unavailable, "the client was closed"));
 }
 
 void ClientSession::finish() {
@@ -290,7 +290,7 @@ Task<Result<Duration>> ClientSession::ping(std::size_t body_bytes) {
   while (pongs == before && !closed()) {
     co_await ponged_.wait();
   }
-  if (pongs == before) co_return fail(ErrorCode::unavailable, "the connection ended", ErrorScope::connection);
+  if (pongs == before) co_return fail(Error::of_connection(ErrorCode::unavailable, "the connection ended"));
   co_return loop().now() - begin;
 }
 

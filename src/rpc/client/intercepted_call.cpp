@@ -37,7 +37,7 @@ class InnerCall final : public CallOperation, public rpc::FurtherStreams {
   }
   Result<void> await_resume() {
     resumed();
-    if (error()) return std::unexpected(*error());
+    if (error()) return fail(*error());
     return {};
   }
   // Ends the request with `error`, unless it has ended by itself, and resumes the awaiter at once. False: none awaits.
@@ -62,7 +62,7 @@ class InnerCall final : public CallOperation, public rpc::FurtherStreams {
       call_.outer_.error().reset();  // An earlier attempt may have left one.
       call_.outer_.decode(reply);
     } catch (const std::bad_alloc&) {
-      error() = Error{ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "no memory to keep the reply"};
+      error() = Error::of_call(ErrorCode::internal, "no memory to keep the reply");
     }
   }
   MutableBytes memory() const noexcept override { return call_.outer_.memory(); }
@@ -152,14 +152,14 @@ void InterceptedCall::stop(const Error& error) {
 // ---- Requests ----
 
 Task<Result<void>> InterceptedCall::make_call() {
-  if (stopped_) co_return std::unexpected(*stopped_);
+  if (stopped_) co_return fail(*stopped_);
   replied_ = false;
   failed_.reset();
   info_.reply_bytes_ = 0;
   info_.reply_metadata_ = Buffer();
   Result<void> outcome;
   if (by_.link_->connection == nullptr) {
-    outcome = std::unexpected(by_.link_->reason);
+    outcome = fail(by_.link_->reason);
     outcome.error().code = ErrorCode::not_sent;
   } else {
     CallOptions options = info_.options_;
@@ -184,17 +184,16 @@ Task<Result<void>> InterceptedCall::make_call() {
 }
 
 Error InterceptedCall::thrown(std::string_view part, std::string text) {
-  return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-          std::string(part) + " threw an exception: " + text};
+  return Error::of_call(ErrorCode::internal, std::string(part) + " threw an exception: " + text);
 }
 
 std::optional<Result<void>> InterceptedCall::repeat(bool running) {
   if (running) {
     return fail(ErrorCode::internal, "an interceptor called next() twice at the same time: await the first call of it");
   }
-  if (stopped_) return Result<void>(std::unexpected(*stopped_));
+  if (stopped_) return Result<void>(fail(*stopped_));
   if (info_.may_repeat()) return std::nullopt;
-  if (failed_) return Result<void>(std::unexpected(*failed_));
+  if (failed_) return Result<void>(fail(*failed_));
   if (replied_) return Result<void>();
   return fail(ErrorCode::outcome_unknown, "the request was sent and may have been executed: it is not sent again");
 }
@@ -247,9 +246,10 @@ void InterceptedCall::end_outer(Result<void>& outcome) {
   } else if (failed_) {
     error = std::move(*failed_);  // There is no result that could be returned in its place.
   } else {
-    error = {ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-             executed_ ? "an interceptor returned success before the reply had arrived: await next()"
-                       : "an interceptor returned success without a call of next(): return an Error, or call next()"};
+    error = Error::of_call(
+        ErrorCode::internal,
+        executed_ ? "an interceptor returned success before the reply had arrived: await next()"
+                  : "an interceptor returned success without a call of next(): return an Error, or call next()");
   }
   fail_outer(std::move(error));
 }

@@ -24,14 +24,15 @@ void PendingCallQueue::start(CallOperation& operation) {
   // Such calls cannot wait: a stream belongs to a connection, and a request that is sent later needs its arguments
   // then.
   if (request.streams || !request.arguments_last) {
-    return operation.complete(loop_, {ErrorCode::not_sent, ErrorScope::transport, Initiator::local, 0,
-                                      "the connection is moving to another transport: try again"});
+    return operation.complete(
+        loop_, Error::of_transport(ErrorCode::not_sent, "the connection is moving to another transport: try again"));
   }
   if (waiting_.size() >= calls_max_) {
     return operation.complete(
-        loop_, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-                std::to_string(calls_max_) + " calls (calls_in_flight_max) wait for the connection, which is moving to "
-                                             "another transport"});
+        loop_, Error::of_call(ErrorCode::overloaded,
+                              std::to_string(calls_max_) +
+                                  " calls (calls_in_flight_max) wait for the connection, which is moving to "
+                                  "another transport"));
   }
   add(operation, true, call_deadline(loop_, request, call_timeout_));
 }

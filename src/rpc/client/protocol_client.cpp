@@ -3,6 +3,7 @@
 #include <exception>
 #include <optional>
 
+#include "base/try.h"
 #include "base/what_of.h"
 #include "exec/condition.h"
 #include "rpc/client/client_access.h"
@@ -26,8 +27,7 @@ ProtocolClient::ProtocolClient(Loop* loop, Duration connect_timeout,
       alpn_(alpn),
       loop_(loop),
       link_(address_, protocol) {
-  link_.reason = {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
-                  "not connected: co_await connect(address) first"};
+  link_.reason = Error::of_connection(ErrorCode::not_sent, "not connected: co_await connect(address) first");
 }
 
 ProtocolClient::~ProtocolClient() {
@@ -41,8 +41,7 @@ void ProtocolClient::attach(Client& calls) {
 
 void ProtocolClient::on_session_end(const Error& reason) {
   link_.set(nullptr);
-  link_.reason = {ErrorCode::not_sent, ErrorScope::connection, reason.initiator, 0,
-                  "not connected any more: " + reason.text};
+  link_.reason = Error::of_connection(reason.initiator, ErrorCode::not_sent, "not connected any more: " + reason.text);
   session_.reset();  // The session keeps itself alive until its function returns.
 }
 
@@ -60,7 +59,7 @@ void ProtocolClient::on_loop_end() noexcept {
 void ProtocolClient::close(std::string why) {
   closed_ = true;
   if (session_ == nullptr) return;
-  session_->end({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, std::move(why)});
+  session_->end(Error::of_connection(ErrorCode::unavailable, std::move(why)));
 }
 
 Task<Result<void>> ProtocolClient::connect(std::string address) {
@@ -98,10 +97,9 @@ Task<Result<void>> ProtocolClient::connect_to(std::shared_ptr<ProtocolClient> cl
   while (!own->stream) {
     co_await own->ended.wait();
   }
-  Result<std::unique_ptr<transport::Stream>> stream = std::move(*own->stream);
-  if (!stream) co_return std::unexpected(std::move(stream.error()));
-  if (self.closed_) co_return fail(ErrorCode::unavailable, "the client was closed", ErrorScope::connection);
-  const std::shared_ptr<ProtocolSession> session = self.open(*self.loop_, std::move(*stream), self.address_, self);
+  CO_TRY(std::unique_ptr<transport::Stream> stream, std::move(*own->stream));
+  if (self.closed_) co_return fail(Error::of_connection(ErrorCode::unavailable, "the client was closed"));
+  const std::shared_ptr<ProtocolSession> session = self.open(*self.loop_, std::move(stream), self.address_, self);
   self.session_ = session;
   self.link_.set(session.get());
   session->begin();
@@ -114,8 +112,8 @@ Task<void> ProtocolClient::attempt(std::shared_ptr<Attempt> own) {
     own->stream =
         co_await connect_stream(*loop_, *network_, address_, security_, alpn_, loop_->after(connect_timeout_));
   } catch (const std::exception& error) {
-    own->stream = fail(ErrorCode::unavailable, "cannot connect to " + address_ + ": " + std::string(what_of(error)),
-                       ErrorScope::connection);
+    own->stream = fail(Error::of_connection(ErrorCode::unavailable,
+                                            "cannot connect to " + address_ + ": " + std::string(what_of(error))));
   }
   own->ended.notify_all();
 }

@@ -70,8 +70,8 @@ std::optional<Duration> RetryRun::after_failure(Error& error, std::optional<Dura
 }
 
 Error RetryRun::cancelled_error() const {
-  return {ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0,
-          "the caller cancelled the call before attempt " + std::to_string(attempts_)};
+  return Error::of_call(ErrorCode::cancelled,
+                        "the caller cancelled the call before attempt " + std::to_string(attempts_));
 }
 
 }  // namespace detail

@@ -84,7 +84,7 @@ Result<std::shared_ptr<transport::TransportWorker>> AttachedTransports::attach_o
   try {
     return transport.attach(loop_);
   } catch (const std::exception& error) {
-    return fail(ErrorCode::unavailable, "an exception: " + std::string(what_of(error)), ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, "an exception: " + std::string(what_of(error))));
   }
 }
 
@@ -166,7 +166,7 @@ void TransportSelector::give_up() {
   }
   if (!ready_) return;
   pending_.reset();
-  connected(fail(ErrorCode::overloaded, why, ErrorScope::transport));
+  connected(fail(Error::of_transport(ErrorCode::overloaded, why)));
 }
 
 void TransportSelector::selected() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
 #include "exec/condition.h"
 #include "rpc/negotiation/handshake.h"
 #include "transport/common/framed_connection.h"
@@ -96,9 +97,8 @@ Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending
     co_await state->changed.wait();
   }
   if (!state->outcome) {
-    co_return fail(ErrorCode::overloaded,
-                   "the client took more than 1.5 s to prepare it: the device's helper thread is behind",
-                   ErrorScope::transport);
+    co_return fail(Error::of_transport(
+        ErrorCode::overloaded, "the client took more than 1.5 s to prepare it: the device's helper thread is behind"));
   }
   co_return *state->outcome;
 }
@@ -139,34 +139,30 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                           const ClientOptions& options, const AttachedTransports& transports,
                           std::vector<TransportFallback> avoided, Time deadline) {
   if (options.stream_window_bytes == 0) {
-    co_return fail(
+    co_return fail(Error::of_connection(
         ErrorCode::invalid_argument,
         "ClientOptions::stream_window_bytes (0) is less than 1 byte, without which no server may send a stream "
-        "item: raise it",
-        ErrorScope::connection);
+        "item: raise it"));
   }
   if (options.message_bytes_max < wire::message_bytes_least) {
-    co_return fail(ErrorCode::invalid_argument,
-                   "ClientOptions::message_bytes_max (" + std::to_string(options.message_bytes_max) +
-                       ") is less than " + std::to_string(wire::message_bytes_least) +
-                       " bytes, which a frame without a body takes: raise it",
-                   ErrorScope::connection);
+    co_return fail(Error::of_connection(
+        ErrorCode::invalid_argument, "ClientOptions::message_bytes_max (" + std::to_string(options.message_bytes_max) +
+                                         ") is less than " + std::to_string(wire::message_bytes_least) +
+                                         " bytes, which a frame without a body takes: raise it"));
   }
   if (options.calls_in_flight_max == 0) {
-    co_return fail(ErrorCode::invalid_argument,
-                   "ClientOptions::calls_in_flight_max (0) is less than 1, without which no call can be made: raise it",
-                   ErrorScope::connection);
+    co_return fail(Error::of_connection(
+        ErrorCode::invalid_argument,
+        "ClientOptions::calls_in_flight_max (0) is less than 1, without which no call can be made: raise it"));
   }
   if (options.ping_interval <= Duration::zero()) {
-    co_return fail(ErrorCode::invalid_argument,
-                   "ClientOptions::ping_interval (" + std::to_string(options.ping_interval.count()) +
-                       " ns) is not positive: raise it, or use `forever` to send no PING",
-                   ErrorScope::connection);
+    co_return fail(Error::of_connection(
+        ErrorCode::invalid_argument, "ClientOptions::ping_interval (" + std::to_string(options.ping_interval.count()) +
+                                         " ns) is not positive: raise it, or use `forever` to send no PING"));
   }
-  Result<std::unique_ptr<transport::Stream>> stream =
-      co_await connect_stream(loop, network, address, options.security, native_alpn, deadline);
-  if (!stream) co_return std::unexpected(std::move(stream.error()));
-  const std::string local = (*stream)->local();
+  CO_TRY(std::unique_ptr<transport::Stream> stream,
+         co_await connect_stream(loop, network, address, options.security, native_alpn, deadline));
+  const std::string local = stream->local();
   transport::ClientSecurity* const security = options.security.get();
   Dialed dialed;
   dialed.fallback_reasons = std::move(avoided);
@@ -179,7 +175,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
       .memory = true,
       .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
       .stream_window_bytes = options.stream_window_bytes,
-      .offers = offers(transports, local, security != nullptr ? security->stream_only(**stream) : std::string_view(),
+      .offers = offers(transports, local, security != nullptr ? security->stream_only(*stream) : std::string_view(),
                        dialed.fallback_reasons),
       .protection = demanded};
   for (const wire::NamedBytes& offer : ours.offers) {
@@ -189,42 +185,40 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   // them when the server answers.
   std::map<std::string, std::shared_ptr<transport::TransportWorker>> left;
   for (const wire::NamedBytes& offer : ours.offers) left.emplace(offer.name, transports.find(offer.name)->worker);
-  ServerHello server(loop, std::move(*stream), deadline, ours);
+  ServerHello server(loop, std::move(stream), deadline, ours);
   std::unique_ptr<transport::PendingConnection> pending;
   for (bool first = true;; first = false) {
-    Result<wire::Hello> hello = co_await server.get();
-    if (!hello) co_return std::unexpected(std::move(hello.error()));
-    if (hello->refusal) co_return std::unexpected(std::move(*hello->refusal));
+    CO_TRY(wire::Hello&& hello, co_await server.get());
+    if (hello.refusal) co_return fail(std::move(*hello.refusal));
     if (first) {
-      Result<void> valid = wire::check_server_hello(*hello);
-      if (!valid) co_return std::unexpected(std::move(valid.error()));
+      CO_TRY(wire::check_server_hello(hello));
     }
-    for (const wire::NamedBytes& one : hello->declined) {
+    for (const wire::NamedBytes& one : hello.declined) {
       if (transports.find(one.name) != nullptr)
         set_reason(dialed.fallback_reasons, one.name, std::string(as_text(one.bytes)));
     }
-    const std::optional<wire::NamedBytes> selection = std::move(hello->selection);
-    const bool both_ready = hello->ready;
+    const std::optional<wire::NamedBytes> selection = std::move(hello.selection);
+    const bool both_ready = hello.ready;
     if (both_ready && pending == nullptr) {
-      co_return fail(ErrorCode::protocol_error, "invalid server HELLO: ready for a transport that was not agreed on",
-                     ErrorScope::connection, Initiator::peer);
+      co_return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                          "invalid server HELLO: ready for a transport that was not agreed on"));
     }
-    if (first) dialed.hello = std::move(*hello);
+    if (first) dialed.hello = std::move(hello);
     if (both_ready) {
       std::erase_if(dialed.fallback_reasons,
                     [&](const TransportFallback& one) { return one.transport == dialed.transport; });
       std::unique_ptr<transport::PathCipher> cipher;
       if (security != nullptr) {
         const auto offered = std::ranges::find(ours.offers, dialed.transport, &wire::NamedBytes::name);
-        Result<transport::PathSecurity> secured = security->secure_path(
-            server.stream(), {.transport = dialed.transport,
-                              .offer = offered->bytes,
-                              .selection = dialed.parameters,
-                              .answer = pending->parameters(),
-                              .protection = static_cast<transport::PathProtection>(dialed.hello.protection)});
-        if (!secured) co_return std::unexpected(std::move(secured.error()));
-        dialed.proof = std::move(secured->proof);
-        cipher = std::move(secured->cipher);
+        CO_TRY(transport::PathSecurity&& secured,
+               security->secure_path(server.stream(),
+                                     {.transport = dialed.transport,
+                                      .offer = offered->bytes,
+                                      .selection = dialed.parameters,
+                                      .answer = pending->parameters(),
+                                      .protection = static_cast<transport::PathProtection>(dialed.hello.protection)}));
+        dialed.proof = std::move(secured.proof);
+        cipher = std::move(secured.cipher);
         dialed.overhead_bytes = path_overhead(dialed.hello.protection);
       }
       dialed.connection = open_path(*pending, server.release_stream(), std::move(cipher));
@@ -242,10 +236,9 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     wire::Hello answer{.version_min = wire::version, .version_max = wire::version};
     const auto offered = left.extract(selection->name);
     if (offered.empty()) {
-      co_return fail(ErrorCode::protocol_error,
-                     "invalid server HELLO: it proposes the transport '" + selection->name +
-                         "', which was not offered, or proposes it again",
-                     ErrorScope::connection, Initiator::peer);
+      co_return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                          "invalid server HELLO: it proposes the transport '" + selection->name +
+                                              "', which was not offered, or proposes it again"));
     }
     std::string refused;
     if (security != nullptr) {
@@ -254,14 +247,14 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     }
     Result<std::unique_ptr<transport::PendingConnection>> made =
         !refused.empty()
-            ? fail(ErrorCode::unavailable, std::move(refused), ErrorScope::transport)
+            ? fail(Error::of_transport(ErrorCode::unavailable, std::move(refused)))
             : offered.mapped()->select_device(local).begin_accept(
                   selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max,
                                                    security != nullptr ? dialed.hello.protection : std::uint8_t{0}));
     if (made) {
       const Result<void> ready =
           co_await until_ready(loop, **made, std::min(deadline, loop.after(TransportSelector::step_max)));
-      if (!ready) made = std::unexpected(ready.error());
+      if (!ready) made = fail(ready.error());
     }
     if (made) {
       pending = std::move(*made);

@@ -127,7 +127,7 @@ void Handshake::take_hello() {
   if (got_ < wanted_) return;
   if (wanted_ == wire::hello_prefix_bytes) {
     const Result<std::size_t> body = wire::hello_body_bytes(incoming_);
-    if (!body) return finish(std::unexpected(body.error()));
+    if (!body) return finish(fail(body.error()));
     wanted_ += *body;
     if (got_ < wanted_) return;
   }
@@ -158,7 +158,7 @@ void Handshake::take_other() {
     return;
   }
   unknown_ = true;
-  finish(std::unexpected(wire::hello_body_bytes(incoming_).error()));
+  finish(fail(wire::hello_body_bytes(incoming_).error()));
 }
 
 void Handshake::ended(const Error& reason) {
@@ -166,16 +166,16 @@ void Handshake::ended(const Error& reason) {
   finish_if_it_throws([&] {
     Error error = reason;
     error.text = "the connection ended before the hello was complete: " + error.text;
-    finish(std::unexpected(std::move(error)));
+    finish(fail(std::move(error)));
   });
 }
 
 void Handshake::expire() noexcept {
   finish_if_it_throws([this] {
-    finish(fail(ErrorCode::unavailable,
-                "the peer did not complete its hello in time (ClientOptions::connect_timeout, "
-                "ServerOptions::handshake_timeout): it is no Hawser, or it is blocked or overloaded",
-                ErrorScope::connection));
+    finish(fail(
+        Error::of_connection(ErrorCode::unavailable,
+                             "the peer did not complete its hello in time (ClientOptions::connect_timeout, "
+                             "ServerOptions::handshake_timeout): it is no Hawser, or it is blocked or overloaded")));
   });
 }
 
@@ -186,7 +186,7 @@ void Handshake::finish_if_it_throws(Step step) noexcept {
     step();
   } catch (const std::exception&) {
     // The text is short enough to need no allocation.
-    finish(fail(ErrorCode::unavailable, "out of memory", ErrorScope::connection));
+    finish(fail(Error::of_connection(ErrorCode::unavailable, "out of memory")));
   }
 }
 

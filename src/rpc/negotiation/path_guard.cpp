@@ -80,9 +80,9 @@ void PathGuard::expire() noexcept {
 
 void PathGuard::refuse(const char* why) {
   end();
-  refused_({ErrorCode::unavailable, ErrorScope::transport, Initiator::peer, 0,
-            "the peer at the other end of " + std::string(connection_.transport()) +
-                " did not prove that it agreed on this path within TLS: " + why});
+  refused_(Error::of_transport(Initiator::peer, ErrorCode::unavailable,
+                               "the peer at the other end of " + std::string(connection_.transport()) +
+                                   " did not prove that it agreed on this path within TLS: " + why));
 }
 
 }  // namespace hawser::rpc

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/transport/factory.h"
 #include "rpc/negotiation/attached_transports.h"
 
@@ -98,11 +99,9 @@ Result<void> check_named(const TransportOptions& options, const std::vector<std:
 }  // namespace
 
 Result<TransportList> choose_transports(const TransportOptions& options, transport::Network& network) {
-  if (Result<void> sound = check_enabled(options.enabled); !sound) return std::unexpected(std::move(sound.error()));
+  TRY(check_enabled(options.enabled));
   TransportList enabled = network.transports(options);
-  if (Result<void> sound = check_named(options, known_names(enabled, network)); !sound) {
-    return std::unexpected(std::move(sound.error()));
-  }
+  TRY(check_named(options, known_names(enabled, network)));
   TransportList chosen;
   if (options.order.empty()) chosen = enabled;
   for (const std::string& name : options.order) {

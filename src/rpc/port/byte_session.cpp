@@ -34,9 +34,7 @@ Duration rest_interval(Duration half_closed_max, const ServerOptions& options) n
   return std::min(options.ping_interval, interval_max);
 }
 
-Error closed_error() {
-  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the session has closed"};
-}
+Error closed_error() { return Error::of_connection(ErrorCode::unavailable, "the session has closed"); }
 
 }  // namespace
 
@@ -386,16 +384,17 @@ void ByteSession::check_life() {
   if (finished_) return check_end();
   if (peer_ended_) {
     if (sent_ == std::exchange(sent_at_life_check_, sent_)) {
-      return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
-                          "the peer ended its direction, and nothing could be sent to it for the time after that"});
+      return end_session(Error::of_connection(
+          Initiator::peer, ErrorCode::unavailable,
+          "the peer ended its direction, and nothing could be sent to it for the time after that"));
     }
     return life_.start(host().loop, host().loop.after(rest_interval(half_closed_max(), host().options)));
   }
   if (!blocked_) return;
   stuck_checks_ = sent_ == std::exchange(sent_at_life_check_, sent_) ? stuck_checks_ + 1 : 0;
   if (stuck_checks_ >= stuck_checks_max) {
-    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
-                        "the peer has not taken a byte for two ping intervals"});
+    return end_session(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                                            "the peer has not taken a byte for two ping intervals"));
   }
   life_.start(host().loop, host().loop.after(host().options.ping_interval));
 }
@@ -408,9 +407,10 @@ void ByteSession::check_end() {
   const Duration most = peer_ended_ ? rest_interval(half_closed_max(), host().options)
                                     : stuck_checks_max * std::min(host().options.ping_interval, stuck_interval_max);
   if (stuck_checks_ * linger_max >= most) {
-    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
-                        "the peer has taken none of the last " + std::to_string(unsent_) + " bytes for " +
-                            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(most).count()) + " s"});
+    return end_session(Error::of_connection(
+        Initiator::peer, ErrorCode::unavailable,
+        "the peer has taken none of the last " + std::to_string(unsent_) + " bytes for " +
+            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(most).count()) + " s"));
   }
   life_.start(host().loop, host().loop.after(linger_max));
 }
@@ -488,11 +488,11 @@ void ByteSession::end_if_slow(std::uint64_t bytes) {
 void ByteSession::protocol_error(std::string text) {
   if (stream_ == nullptr) return;
   host().counters.protocol_errors.add(1);
-  end_session({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0, std::move(text)});
+  end_session(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
 }
 
 void ByteSession::fail_connection() noexcept {
-  end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+  end_session(Error::of_connection(ErrorCode::internal, "out of memory"));
 }
 
 void ByteSession::end_session(const Error& why) {
@@ -515,7 +515,7 @@ void ByteSession::end_session(const Error& why) {
   account_.set_arriving(0);
   try {
     cancel_calls(
-        {ErrorCode::cancelled, ErrorScope::connection, why.initiator, 0, "the caller's connection ended: " + why.text});
+        Error::of_connection(why.initiator, ErrorCode::cancelled, "the caller's connection ended: " + why.text));
     on_end(why);
   } catch (const std::bad_alloc&) {
     // The calls end by themselves, or when the server ends.

@@ -131,7 +131,7 @@ void PortSession::notify_active(ActiveCall& call, std::size_t reply_bytes, const
 
 void PortSession::notify_dropped(ActiveCall& call) noexcept {
   if (host_.interceptors.empty() || call.observed) return;
-  Error error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, {}};
+  Error error = Error::of_call(ErrorCode::cancelled, {});
   try {
     error.text = "the call was dropped";
   } catch (const std::bad_alloc&) {
@@ -165,31 +165,32 @@ ConnectionReport PortSession::report() {
 }
 
 Error PortSession::full_error(std::size_t calls_max) const {
-  if (ending_) return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, "the server is stopping"};
+  if (ending_) return Error::of_call(ErrorCode::unavailable, "the server is stopping");
   return full_for_accepted_error(calls_max);
 }
 
 Error PortSession::full_for_accepted_error(std::size_t calls_max) const {
   if (calls_.unanswered() < calls_max && server_full()) return server_full_error();
-  return {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-          std::to_string(calls_max) + " calls (calls_per_connection_max) are in flight already"};
+  return Error::of_call(ErrorCode::overloaded,
+                        std::to_string(calls_max) + " calls (calls_per_connection_max) are in flight already");
 }
 
 Error PortSession::server_full_error() const {
-  return {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-          std::to_string(host_.options.calls_max) + " calls (calls_max) are in flight on the server already"};
+  return Error::of_call(ErrorCode::overloaded, std::to_string(host_.options.calls_max) +
+                                                   " calls (calls_max) are in flight on the server already");
 }
 
 Error PortSession::unkept_error(const detail::ReceiveAccount& account) {
   host_.counters.memory_refusals.add(1);
   const detail::ReceiveBudget& budget = host_.budget;
-  return {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-          "the request does not fit into the memory for what is received and kept: receive_bytes_max allows " +
-              std::to_string(budget.bytes_max()) + " bytes on the loop, of which " + std::to_string(budget.used()) +
-              " are used, and receive_share_bytes_max " + std::to_string(budget.share_bytes_max()) +
-              " bytes to the connection, which uses " + std::to_string(account.used()) +
-              ", and receive_peer_bytes_max " + std::to_string(budget.peer_bytes_max()) +
-              " bytes to all connections of its peer: send again later, or raise them"};
+  return Error::of_call(
+      ErrorCode::overloaded,
+      "the request does not fit into the memory for what is received and kept: receive_bytes_max allows " +
+          std::to_string(budget.bytes_max()) + " bytes on the loop, of which " + std::to_string(budget.used()) +
+          " are used, and receive_share_bytes_max " + std::to_string(budget.share_bytes_max()) +
+          " bytes to the connection, which uses " + std::to_string(account.used()) + ", and receive_peer_bytes_max " +
+          std::to_string(budget.peer_bytes_max()) +
+          " bytes to all connections of its peer: send again later, or raise them");
 }
 
 void PortSession::name_traced_work(const std::string& method, MetadataView metadata) noexcept {
@@ -205,10 +206,10 @@ Error PortSession::exception_error(MetadataView metadata, std::string_view metho
   const std::string threw = std::string(part) + " threw an exception";
   host_.log.write(host_.loop, LogLevel::error,
                   [&] { return "call of " + std::string(method) + " from " + peer_ + ": " + threw + ": " + text; });
-  return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-          threw + (host_.options.exception_texts ? ": " + text
-                                                 : ", whose text is in the server's log "
-                                                   "(ServerOptions::exception_texts sends it)")};
+  return Error::of_call(ErrorCode::internal,
+                        threw + (host_.options.exception_texts ? ": " + text
+                                                               : ", whose text is in the server's log "
+                                                                 "(ServerOptions::exception_texts sends it)"));
 }
 
 Error PortSession::slow_error(bool taking, std::uint64_t bytes, const detail::ReceiveAccount& account) {
@@ -220,13 +221,14 @@ Error PortSession::slow_error(bool taking, std::uint64_t bytes, const detail::Re
   const std::string rate =
       "receive_rate_min (" + std::to_string(options.receive_rate_min) + " bytes a second), or lower that";
   const std::string number = std::to_string(bytes);
-  Error why{ErrorCode::deadline_exceeded, ErrorScope::connection, Initiator::peer, 0,
-            taking ? "of the replies that wait, the peer took fewer than " + number + " bytes within " + window +
-                         ", while they keep " + std::to_string(account.used()) + " of the " +
-                         std::to_string(host_.budget.bytes_max()) +
-                         " bytes of receive_bytes_max, more than half of which are used: read faster than " + rate
-                   : "of a message that has begun, fewer than " + number + " bytes came within " + window +
-                         ": send it faster than " + rate};
+  Error why = Error::of_connection(
+      Initiator::peer, ErrorCode::deadline_exceeded,
+      taking ? "of the replies that wait, the peer took fewer than " + number + " bytes within " + window +
+                   ", while they keep " + std::to_string(account.used()) + " of the " +
+                   std::to_string(host_.budget.bytes_max()) +
+                   " bytes of receive_bytes_max, more than half of which are used: read faster than " + rate
+             : "of a message that has begun, fewer than " + number + " bytes came within " + window +
+                   ": send it faster than " + rate);
   return why;
 }
 

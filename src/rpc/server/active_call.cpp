@@ -90,7 +90,7 @@ ActiveCall::~ActiveCall() {
   copy_and_release();
   // The handler may have stored its Reader or Writer elsewhere.
   if (stream_) {
-    stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
+    stream_->on_closed(Error::of_call(ErrorCode::cancelled, "call ended"));
     stream_->end_charges();
   }
   if (queued_) request_.sink.loop().forget(waiting_);
@@ -159,7 +159,7 @@ void ActiveCall::request_stop(const Error& why) noexcept {
 }
 
 void ActiveCall::request_stop(ErrorCode code, Initiator initiator, std::string_view text) noexcept {
-  Error why{code, ErrorScope::call, initiator, 0, {}};
+  Error why = Error::of_call(initiator, code, {});
   try {
     why.text = text;
   } catch (const std::bad_alloc&) {

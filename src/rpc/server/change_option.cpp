@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
 #include "rpc/server/inspector.h"
 #include "rpc/server/live_options.h"
 #include "rpc/server/server_state.h"
@@ -33,18 +34,17 @@ Result<void> Server::State::change_option(std::string_view name, std::string_vie
   if (in_child()) {
     return fail(ErrorCode::invalid_argument, "the server was started by the parent of this process: change it there");
   }
-  Result<rpc::LiveOptions::Done> done = shared.live.change(name, value, by);
-  if (!done) return std::unexpected(std::move(done.error()));
+  TRY(rpc::LiveOptions::Done&& done, shared.live.change(name, value, by));
   try {
     const std::lock_guard guard(counting);
-    if (done->for_loops) {
+    if (done.for_loops) {
       for (const auto& loop : loops) loop->request_options();
     }
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::limit_exceeded,
                 "an option has changed, but memory is exhausted and some loops do not know it: change it again");
   }
-  log_sink()(LogLevel::info, "audit", done->line);
+  log_sink()(LogLevel::info, "audit", done.line);
   return {};
 }
 

@@ -259,8 +259,7 @@ Task<bool> Inspector::cancel(const Server& server, Loop& here, CallReport call) 
   const auto work = [answer, slot = call.slot, serial = call.serial, id = call.call](ServerLoop& on) {
     PortSession* const session = on.sessions().at(slot);
     if (session != nullptr && on.sessions().serial(slot) == serial) {
-      answer->value = session->cancel_call(
-          id, {ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "an operator cancelled the call"});
+      answer->value = session->cancel_call(id, Error::of_call(ErrorCode::cancelled, "an operator cancelled the call"));
     }
     answer->there.store(true, std::memory_order_release);
   };

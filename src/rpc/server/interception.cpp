@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/crc32c.h"
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/loop_access.h"
@@ -40,7 +41,7 @@ class Interception::Run {
     queued_ = false;
     waiting_ = nullptr;
     if (on_ == nullptr) return fail(ErrorCode::cancelled, "the call ended before its handler did");
-    if (on_->held_ == Held::error) return std::unexpected(on_->error_);
+    if (on_->held_ == Held::error) return fail(on_->error_);
     return {};
   }
 
@@ -92,8 +93,7 @@ Task<Result<void>> Interception::make_call() {
                    "the caller did not wait any more when the interceptors called next()");
   }
   if (outer_.request().json) {
-    Result<void> done = co_await convert(*this, alive_.watch());
-    if (!done) co_return done;
+    CO_TRY(co_await convert(*this, alive_.watch()));
   }
   co_return co_await Run(*this);
 }
@@ -114,7 +114,7 @@ Task<Result<void>> Interception::convert(Interception& on, Watch<Interception> a
   if (deadline && on.loop().now() >= *deadline) {
     co_return fail(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
   }
-  if (!arguments) co_return std::unexpected(std::move(arguments.error()));
+  CO_TRY(arguments);
   if (on.outer_.stopped()) {
     co_return fail(ErrorCode::cancelled, "the caller did not wait any more when its JSON had been converted");
   }
@@ -122,7 +122,7 @@ Task<Result<void>> Interception::convert(Interception& on, Watch<Interception> a
 }
 
 Result<void> Interception::converted(Result<Buffer> arguments) {
-  if (!arguments) return std::unexpected(std::move(arguments.error()));
+  TRY(arguments);
   session().count_arguments(method_, arguments->size());
   outer_.replace_json(std::move(*arguments));
   return {};
@@ -196,8 +196,7 @@ void Interception::leave(ActiveCall& call) noexcept {
 std::byte* Interception::begin_reply(std::uint32_t, const codec::EncodedSize& size, const detail::ReplyExtras& extras) {
   if (answered_ || ended_) return nullptr;
   if (size.too_large) {
-    reply_error(outer_.id(), {size.code, ErrorScope::call, Initiator::local, 0,
-                              std::string("the result can't be encoded: ") + size.why_not});
+    reply_error(outer_.id(), Error::of_call(size.code, std::string("the result can't be encoded: ") + size.why_not));
     return nullptr;
   }
   body_ = Buffer::allocate(size.body);
@@ -241,7 +240,7 @@ void Interception::reply_error(std::uint32_t, const Error& error) {
 
 void Interception::refuse_unkept(std::uint32_t call) {
   if (outer_.request().account != nullptr) return reply_error(call, session().unkept_error(*outer_.request().account));
-  reply_error(call, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "no memory to keep the request"});
+  reply_error(call, Error::of_call(ErrorCode::overloaded, "no memory to keep the request"));
 }
 
 void Interception::copy_pieces() {
@@ -266,7 +265,7 @@ void Interception::copy_and_release(SendCompletion& owner) {
     copy_pieces();
   } catch (const std::bad_alloc&) {
     held_ = Held::error;
-    error_ = {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, {}};
+    error_ = Error::of_call(ErrorCode::internal, {});
   }
 }
 
@@ -294,9 +293,10 @@ void Interception::answer(Result<void>& outcome) {
   } else if (held_ == Held::error) {
     error = std::move(error_);  // There is no result that could be sent in its place.
   } else {
-    error = {ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-             started_ ? "an interceptor returned success before the handler had answered: await next()"
-                      : "an interceptor returned success without a call of next(): return an Error, or call next()"};
+    error = Error::of_call(
+        ErrorCode::internal,
+        started_ ? "an interceptor returned success before the handler had answered: await next()"
+                 : "an interceptor returned success without a call of next(): return an Error, or call next()");
   }
   outer_.sink().reply_error(outer_.id(), error);
 }

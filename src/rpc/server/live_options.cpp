@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/escaped_text.h"
+#include "base/try.h"
 #include "hawser/detail/send_reply.h"
 #include "rpc/server/server_loop.h"
 
@@ -209,8 +210,8 @@ Result<LiveOptions::Done> LiveOptions::change_server(std::string_view name, std:
   const std::string before = text_of(wanted, entry.member);
   const Result<void> parsed =
       std::visit([&](auto one) { return parse_into(member_of(wanted, one), entry, value); }, entry.member);
-  if (!parsed) return std::unexpected(parsed.error());
-  if (const Result<void> sound = check_memory(wanted); !sound) return std::unexpected(sound.error());
+  TRY(parsed);
+  TRY(check_memory(wanted));
   Done done{.line = changed_line(name, before, text_of(wanted, entry.member), by), .for_loops = true};
   const std::lock_guard guard(values_);
   remember(name, by);

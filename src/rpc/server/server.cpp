@@ -11,6 +11,7 @@
 #include "base/misuse.h"
 #include "base/pin_thread.h"
 #include "base/process_id.h"
+#include "base/try.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/protocols.h"
 #include "rpc/server/interception.h"
@@ -177,10 +178,9 @@ Result<void> Server::State::start() {
 }
 
 Result<void> Server::State::begin() {
-  if (Result<void> sound = rpc::check_memory(shared.options); !sound) return sound;
-  Result<rpc::TransportList> chosen = rpc::choose_transports(shared.options.transports, *shared.network);
-  if (!chosen) return std::unexpected(std::move(chosen.error()));
-  shared.transports = std::move(*chosen);
+  TRY(rpc::check_memory(shared.options));
+  TRY(rpc::TransportList&& chosen, rpc::choose_transports(shared.options.transports, *shared.network));
+  shared.transports = std::move(chosen);
   if (shared.options.describe) schema.begin();  // Before the interceptors, which see these methods too.
   for (const auto& protocol : shared.protocols) {
     const rpc::PortProtocol::RouteNames names = protocol->route_names();
@@ -193,17 +193,17 @@ Result<void> Server::State::begin() {
     });
   }
   if (shared.options.security != nullptr) {
-    if (Result<void> prepared = shared.options.security->prepare(); !prepared) return prepared;
+    TRY(shared.options.security->prepare());
     shared.alpn = rpc::alpn_names(shared.protocols);
   }
-  if (Result<void> held = hold_latency(); !held) return held;
+  TRY(hold_latency());
   if (callers_loop != nullptr) {
     {
       const std::lock_guard guard(counting);
       loops.push_back(std::make_unique<ServerLoop>(*callers_loop, shared));
     }
     loops.back()->prepare();
-    if (Result<void> listening = listen(); !listening) return listening;
+    TRY(listen());
     begin_background();
     return {};
   }
@@ -219,8 +219,8 @@ Result<void> Server::State::begin() {
       loops.push_back(std::make_unique<ServerLoop>(*own_loops.back(), shared));
     }
   }
-  if (Result<void> listening = listen(); !listening) return listening;
-  if (Result<void> threads_started = start_threads(); !threads_started) return threads_started;
+  TRY(listen());
+  TRY(start_threads());
   begin_background();
   return {};
 }
@@ -313,17 +313,15 @@ Result<void> Server::State::run() {
 
 Result<void> Server::State::hold_latency() {
   if (!shared.options.cpu_latency_max) return {};
-  Result<CpuLatency> held = CpuLatency::hold(*shared.options.cpu_latency_max);
-  if (!held) return std::unexpected(std::move(held.error()));
-  cpu_latency = std::move(*held);
+  TRY(CpuLatency&& held, CpuLatency::hold(*shared.options.cpu_latency_max));
+  cpu_latency = std::move(held);
   return {};
 }
 
 Result<void> Server::State::listen() {
-  Result<std::unique_ptr<transport::Listener>> made =
-      shared.network->listen(loops.front()->loop(), shared.options.listen, *this);
-  if (!made) return std::unexpected(std::move(made.error()));
-  listener = std::move(*made);
+  TRY(std::unique_ptr<transport::Listener> made,
+      shared.network->listen(loops.front()->loop(), shared.options.listen, *this));
+  listener = std::move(made);
   address = listener->address();
   return {};
 }

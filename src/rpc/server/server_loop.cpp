@@ -112,7 +112,7 @@ void ServerLoop::refuse(Handshake& handshake, std::string why) {
   host_.counters.refused.add(1);
   log_refusal("connection from " + handshake.stream().peer() + " refused: " + why);
   wire::Hello hello{.version_min = wire::version, .version_max = wire::version};
-  hello.refusal = Error{ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, std::move(why)};
+  hello.refusal = Error::of_connection(ErrorCode::overloaded, std::move(why));
   handshake.send(hello);
   handshake.stream().finish();
 }
@@ -140,14 +140,15 @@ ServerLoop::ConnectionAttempts::iterator ServerLoop::find(Handshake& handshake) 
 std::optional<Error> ServerLoop::refusal(const ConnectionAttempt& attempt) const {
   const wire::Hello& theirs = attempt.theirs;
   if (theirs.version_min > wire::version || theirs.version_max < wire::version) {
-    return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::local, 0,
-                 "the server speaks version 1 of the protocol, the client " + std::to_string(theirs.version_min) +
-                     " to " + std::to_string(theirs.version_max)};
+    return Error::of_connection(ErrorCode::protocol_error, "the server speaks version 1 of the protocol, the client " +
+                                                               std::to_string(theirs.version_min) + " to " +
+                                                               std::to_string(theirs.version_max));
   }
   if (theirs.message_bytes_max < wire::message_bytes_least) {
-    return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                 "invalid client HELLO: message_bytes_max is " + std::to_string(theirs.message_bytes_max) +
-                     ", and the shortest message has " + std::to_string(wire::message_bytes_least) + " bytes"};
+    return Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                "invalid client HELLO: message_bytes_max is " +
+                                    std::to_string(theirs.message_bytes_max) + ", and the shortest message has " +
+                                    std::to_string(wire::message_bytes_least) + " bytes");
   }
   if (std::optional<Error> why = refusal_of_plain(attempt)) return why;
   return refusal();
@@ -157,7 +158,7 @@ std::optional<Error> ServerLoop::refusal_of_plain(const ConnectionAttempt& attem
   if (attempt.secured || options_.security == nullptr) return std::nullopt;
   std::string why = options_.security->refusal_of_plain(attempt.handshake->stream());
   if (why.empty()) return std::nullopt;
-  return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::local, 0, std::move(why)};
+  return Error::of_connection(ErrorCode::protocol_error, std::move(why));
 }
 
 std::string_view ServerLoop::stream_only(const ConnectionAttempt& attempt) const noexcept {
@@ -170,12 +171,12 @@ std::string_view ServerLoop::stream_only(const ConnectionAttempt& attempt) const
 
 std::optional<Error> ServerLoop::refusal() const {
   if (shared_.connections.load(std::memory_order_relaxed) >= options_.connections_max) {
-    return Error{
-        ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
-        "the server has connections_max (" + std::to_string(options_.connections_max) + ") connections already"};
+    return Error::of_connection(
+        ErrorCode::overloaded,
+        "the server has connections_max (" + std::to_string(options_.connections_max) + ") connections already");
   }
   if (phase_ != Phase::serving) {
-    return Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the server is stopping"};
+    return Error::of_connection(ErrorCode::unavailable, "the server is stopping");
   }
   return std::nullopt;
 }

@@ -220,7 +220,7 @@ class ServerLoop final : Handshake::Done {
   Time next_check_{};  // Time of the next check for silent sessions.
   Duration grace_{};
   Stopped* stop_listener_ = nullptr;
-  const Error stopped_{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"};
+  const Error stopped_ = Error::of_call(ErrorCode::cancelled, "the server has stopped");
   MemberTimer<&ServerLoop::continue_shut_down, true> stop_timer_;
   std::stop_source grace_over_;  // Stops background work at the end of the grace.
   std::size_t working_ = 0;      // Background tasks that have not ended.

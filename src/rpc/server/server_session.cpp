@@ -134,7 +134,7 @@ void ServerSession::end_if_slow(std::uint64_t bytes) {
 }
 
 void ServerSession::refuse(std::uint32_t call, ErrorCode code, std::string text) {
-  refuse(call, {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+  refuse(call, Error::of_call(code, std::move(text)));
 }
 
 void ServerSession::refuse(std::uint32_t call, const Error& why) {
@@ -217,8 +217,7 @@ std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t cal
 std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                                       const detail::ReplyExtras& extras) {
   if (size.too_large) [[unlikely]] {
-    reply_error(call, {size.code, ErrorScope::call, Initiator::local, 0,
-                       std::string("the result can't be encoded: ") + size.why_not});
+    reply_error(call, Error::of_call(size.code, std::string("the result can't be encoded: ") + size.why_not));
     return nullptr;
   }
   const CallId id = CallId::from_number(call);
@@ -242,7 +241,7 @@ void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
 }
 
 void ServerSession::fail_connection() noexcept {
-  end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+  end_session(Error::of_connection(ErrorCode::internal, "out of memory"));
 }
 
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {
@@ -297,8 +296,8 @@ void ServerSession::on_end(const Error& reason, std::uint64_t) {
   placed_.clear();
   account().set_arriving(0);
   try {
-    cancel_calls({ErrorCode::cancelled, ErrorScope::connection, reason.initiator, 0,
-                  "the caller's connection ended: " + reason.text});
+    cancel_calls(
+        Error::of_connection(reason.initiator, ErrorCode::cancelled, "the caller's connection ended: " + reason.text));
   } catch (const std::bad_alloc&) {
     // The calls end by themselves, or when the server ends.
   }

@@ -12,6 +12,7 @@
 
 #include "base/page_memory.h"
 #include "base/pin_thread.h"
+#include "base/try.h"
 #include "hawser/client.h"
 #include "hawser/loop.h"
 #include "hawser/registered_buffer.h"
@@ -131,7 +132,7 @@ Task<Result<RegisteredBuffer>> BufferAllocation::result() {
   if (done() || loop == nullptr || !loop->poller().real_time()) co_return wait();
   // The work may outlive this object: it then waits for as long as the destructor does.
   Result<void> waited = co_await loop->offload([state = state_] { state->done.wait(false); });
-  if (!waited) co_return std::unexpected(std::move(waited.error()));
+  CO_TRY(waited);
   co_return wait();
 }
 

@@ -88,7 +88,7 @@ class InterceptorChain : public detail::NextTarget {
       text = detail::exception_text();
     }
     if (chain() == nullptr) co_return ended();
-    co_return std::unexpected(
+    co_return fail(
         chain()->thrown(level == chain()->interceptors_.size() ? "the handler" : "an interceptor", std::move(text)));
   }
   static std::unexpected<Error> ended() {

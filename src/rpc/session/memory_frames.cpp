@@ -57,7 +57,7 @@ std::size_t MemoryFrames::piece_ranges() const noexcept {
 }
 
 Result<void> MemoryFrames::start(MemoryOperation& operation) {
-  if (ended_) return fail(ErrorCode::not_sent, "the connection has ended", ErrorScope::connection);
+  if (ended_) return fail(Error::of_connection(ErrorCode::not_sent, "the connection has ended"));
   if (operations_ >= operations_max) {
     return fail(ErrorCode::overloaded, std::to_string(operations_max) +
                                            " accesses to the peer's memory are in progress on this connection: await "
@@ -112,8 +112,7 @@ void MemoryFrames::post() {
     try {
       sent = atomic ? send_atomic(operation) : send_piece(operation);
     } catch (const std::bad_alloc&) {
-      operation.failure = Error{ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-                                "no memory to send an access to the peer's memory"};
+      operation.failure = Error::of_call(ErrorCode::overloaded, "no memory to send an access to the peer's memory");
     }
     if (ended_) break;
     const bool all = atomic || operation.next_run == operation.runs.size();
@@ -287,15 +286,15 @@ void MemoryFrames::take_reply(const wire::MemoryReplyFrame& reply, const wire::F
   std::optional<Error> error;
   if (reply.code != ErrorCode::ok) {
     const std::string_view text = as_text(frame.body).substr(0, error_text_bytes_max);
-    error = Error{reply.code, ErrorScope::call, Initiator::peer, 0, std::string(text)};
+    error = Error::of_call(Initiator::peer, reply.code, std::string(text));
   } else if (message.discarded) {
-    error = Error{ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "no memory to receive the bytes read"};
+    error = Error::of_call(ErrorCode::overloaded, "no memory to receive the bytes read");
   } else if (operation.action == MemoryAction::read) {
     // The checksum is that of the local memory, because the payload may lie in memory that the peer shares.
     scatter(piece, operation, message.payload);
     if (operation.wants_crc && checksum_of(piece, operation) != reply.crc) {
-      error = Error{ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
-                    "the CRC32C of the bytes read does not match: they were damaged on their way"};
+      error = Error::of_call(Initiator::peer, ErrorCode::protocol_error,
+                             "the CRC32C of the bytes read does not match: they were damaged on their way");
     }
   } else if (operation.action != MemoryAction::write) {
     operation.previous = load_le<std::uint64_t>(frame.body.data());
@@ -352,8 +351,8 @@ void MemoryFrames::end(const Error& reason, std::uint64_t sent) {
   });
   arriving_.grant.reset();
   for (MemoryOperation* const operation : ending) {
-    Error error{ErrorCode::not_sent, ErrorScope::connection, reason.initiator, 0,
-                "the connection ended before the access had begun: " + reason.text};
+    Error error = Error::of_connection(reason.initiator, ErrorCode::not_sent,
+                                       "the connection ended before the access had begun: " + reason.text);
     if (operation->begun && sent >= operation->mark) {
       const bool read = operation->action == MemoryAction::read;
       error.code = read ? ErrorCode::unavailable : ErrorCode::outcome_unknown;

@@ -26,9 +26,7 @@ constexpr std::size_t early_reply_bytes_min = std::size_t{16} << 10;
 
 constexpr std::uint32_t number_of(MemoryAction action) noexcept { return static_cast<std::uint32_t>(action); }
 
-Error refusal(ErrorCode code, std::string text) {
-  return {code, ErrorScope::call, Initiator::local, 0, std::move(text)};
-}
+Error refusal(ErrorCode code, std::string text) { return Error::of_call(code, std::move(text)); }
 
 Error stale() {
   return refusal(ErrorCode::stale_handle,
@@ -283,7 +281,7 @@ void MemoryFrames::refuse(CallId call, const Error& error) {
     std::memcpy(to, text.data(), text.size());
     end_reply();
   } catch (const std::bad_alloc&) {
-    session_.end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+    session_.end_session(Error::of_connection(ErrorCode::internal, "out of memory"));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "hawser/client.h"
 #include "hawser/rdma.h"
 #include "hawser/server.h"
@@ -95,10 +96,9 @@ Result<ExposedRegion> RegisteredBuffer::expose(std::size_t offset, std::size_t b
                                                  " ns) is not positive: raise it, or use `forever`");
   }
   ExposedRegion region;
-  auto grant =
-      impl_->expose(addresses().subspan(offset, bytes), access, options.lease, region.handle_, region.left_out_);
-  if (!grant) return std::unexpected(std::move(grant.error()));
-  region.grant_ = std::move(*grant);
+  TRY(auto&& grant,
+      impl_->expose(addresses().subspan(offset, bytes), access, options.lease, region.handle_, region.left_out_));
+  region.grant_ = std::move(grant);
   region.memory_ = Buffer::share(impl_, addresses().data() + offset, bytes);
   return region;
 }

@@ -13,6 +13,7 @@
 #include "base/dmabuf_range.h"
 #include "base/external_block.h"
 #include "base/page_memory.h"
+#include "base/try.h"
 #include "hawser/loop.h"
 #include "hawser/registered_buffer.h"
 #include "hawser/transport/poller.h"
@@ -69,15 +70,14 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
                                        PageMemory own) {
     if (memory.empty()) return none();
     RegisteredBuffer made(new Impl(memory, std::move(own), std::move(regions)));
-    if (auto done = made.impl_->register_with(transports); !done) return std::unexpected(std::move(done.error()));
+    TRY(made.impl_->register_with(transports));
     return made;
   }
   static Result<RegisteredBuffer> make(const MemoryTransports& transports, MemoryRegions regions,
                                        Result<DmabufRange> dmabuf) {
-    if (!dmabuf) return std::unexpected(std::move(dmabuf.error()));
+    TRY(dmabuf);
     RegisteredBuffer made(new Impl(std::move(*dmabuf), std::move(regions)));
-    if (auto done = made.impl_->register_dmabuf_with(transports); !done)
-      return std::unexpected(std::move(done.error()));
+    TRY(made.impl_->register_dmabuf_with(transports));
     return made;
   }
   static BufferAllocation in_background(MemoryTransports transports, MemoryRegions regions, std::size_t bytes,
@@ -115,22 +115,21 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
     std::size_t places = 0;
     // A device would not notice the end of a lease.
     for (const Registered& one : grant->leased() ? std::span<const Registered>() : std::span(registrations_)) {
-      auto exposure = one.registration->expose(stretch, handle.readable, handle.writable);
-      if (!exposure) return std::unexpected(std::move(exposure.error()));
+      TRY(auto&& exposure, one.registration->expose(stretch, handle.readable, handle.writable));
       std::size_t beyond = 0;
-      for (const transport::ExposedPlace& place : (*exposure)->places()) {
+      for (const transport::ExposedPlace& place : exposure->places()) {
         if (places == RemoteRegion::places_max) {
           ++beyond;
         } else {
           handle.places[places++] = {place.domain, place.address, place.key};
         }
       }
-      for (std::string& refusal : (*exposure)->left_out()) left_out.push_back(std::move(refusal));
+      for (std::string& refusal : exposure->left_out()) left_out.push_back(std::move(refusal));
       if (beyond != 0) {
         left_out.push_back(std::to_string(beyond) + " devices: a RemoteRegion names " +
                            std::to_string(RemoteRegion::places_max) + " at most (RemoteRegion::places_max)");
       }
-      grant->add(std::move(*exposure));
+      grant->add(std::move(exposure));
     }
     const std::lock_guard lock(mutex_);
     if (grants_.size() >= sweep_at_) {
@@ -170,8 +169,7 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
     for (const auto& transport : transports) {
       auto registration = transport->register_memory(memory_, *this, !own_.empty());
       if (!registration) {
-        if (registration.error().code != ErrorCode::unavailable)
-          return std::unexpected(std::move(registration.error()));
+        if (registration.error().code != ErrorCode::unavailable) return fail(std::move(registration.error()));
         why_not_ = std::move(registration.error().text);
       } else if (*registration != nullptr) {
         registrations_.push_back({transport, std::move(*registration)});
@@ -189,7 +187,7 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
       if (registration) {
         registrations_.push_back({transport, std::move(*registration)});
       } else if (registration.error().code != ErrorCode::unavailable) {
-        return std::unexpected(std::move(registration.error()));
+        return fail(std::move(registration.error()));
       } else {
         reasons += (reasons.empty() ? ": " : "; ") + registration.error().text;
       }

@@ -60,7 +60,7 @@ void RemoteAccess::set_posted() {
 
 void RemoteAccess::set_done(const std::optional<Error>& error) {
   if (error) {
-    outcome_.emplace(std::unexpected(*error));
+    outcome_.emplace(fail(*error));
   } else {
     outcome_.emplace();
   }
@@ -72,7 +72,7 @@ void RemoteAccess::set_done(const std::optional<Error>& error) {
 void RemoteAccess::give_up(ErrorCode code, const char* text) {
   if (ended()) return;
   withdraw();
-  set_done(Error{code, ErrorScope::call, Initiator::local, 0, text});
+  set_done(Error::of_call(code, text));
 }
 
 void RemoteAccess::on_deadline() noexcept {

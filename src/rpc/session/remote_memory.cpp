@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/context.h"
 #include "hawser/detail/context_access.h"
 #include "hawser/memory.h"
@@ -45,7 +46,7 @@ Result<RemoteMemory::Access> RemoteMemory::begin(RemoteRequest& request) {
   if (client_ != nullptr && channel == nullptr) {
     Error error = client_->link().reason;
     error.code = ErrorCode::not_sent;
-    return std::unexpected(std::move(error));
+    return fail(std::move(error));
   }
   Loop& loop = channel != nullptr ? channel->loop() : reply_sink_->loop();
   if (!request.atomic() && !options.checksum) {
@@ -55,7 +56,7 @@ Result<RemoteMemory::Access> RemoteMemory::begin(RemoteRequest& request) {
       if (device == nullptr || place.domain == 0 || place.domain != device->domain()) continue;
       const auto access = std::make_shared<detail::DeviceAccess>(loop);
       access->channel = channel;
-      if (auto started = access->start(*device, place, request); !started) return std::unexpected(started.error());
+      TRY(access->start(*device, place, request));
       access->watch(options);
       return access;
     }
@@ -68,7 +69,7 @@ Result<RemoteMemory::Access> RemoteMemory::begin(RemoteRequest& request) {
   }
   const auto access = std::make_shared<detail::FrameAccess>(loop);
   access->channel = channel;
-  if (auto started = access->start(*frames, request); !started) return std::unexpected(started.error());
+  TRY(access->start(*frames, request));
   access->watch(options);
   return access;
 }
@@ -81,17 +82,14 @@ Task<Result<void>> RemoteMemory::finish(Access access) {
 }
 
 Task<Result<void>> RemoteMemory::run(RemoteMemory self, RemoteRequest request) {
-  Result<Access> access = self.begin(request);
-  if (!access) co_return std::unexpected(std::move(access.error()));
-  co_return co_await finish(std::move(*access));
+  CO_TRY(Access&& access, self.begin(request));
+  co_return co_await finish(std::move(access));
 }
 
 Task<Result<std::uint64_t>> RemoteMemory::run_atomic(RemoteMemory self, RemoteRequest request) {
-  Result<Access> begun = self.begin(request);
-  if (!begun) co_return std::unexpected(std::move(begun.error()));
-  const Access access = *begun;
-  Result<void> done = co_await finish(access);
-  if (!done) co_return std::unexpected(std::move(done.error()));
+  CO_TRY(Access&& begun, self.begin(request));
+  const Access access = begun;
+  CO_TRY(co_await finish(access));
   co_return access->previous();
 }
 
@@ -155,15 +153,14 @@ Task<Result<RemoteMemory::Access>> RemoteMemory::begin_write(RemoteRegion region
 }
 
 Task<Result<RemoteMemory::Access>> RemoteMemory::begin_ordered(RemoteMemory self, RemoteRequest request) {
-  Result<Access> begun = self.begin(request);
-  if (!begun) co_return begun;
-  const Access access = *begun;
+  CO_TRY(Access&& begun, self.begin(request));
+  const Access access = begun;
   // After a fail-over, the client sends calls over another connection, which has no order with the one of this access.
   while (!access->ended() && !(access->ordered() && access->posted() &&
                                detail::ClientAccess::connection(*self.client_) == access->channel)) {
     co_await access->changed();
   }
-  if (access->ended() && !access->outcome()) co_return std::unexpected(access->outcome().error());
+  if (access->ended() && !access->outcome()) co_return fail(access->outcome().error());
   co_return access;
 }
 

@@ -101,7 +101,7 @@ void Session::check_charge() noexcept {
   try {
     set_backlog_mark(send_charge_.mark(backlog_wanted_));
   } catch (const std::bad_alloc&) {
-    end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+    end_session(Error::of_connection(ErrorCode::internal, "out of memory"));
   }
 }
 
@@ -154,23 +154,23 @@ void Session::end_frame(std::span<const ConstBuffer> pieces, SendCompletion* own
     connection_->commit(head_bytes_, pieces, owner);
   } catch (const std::bad_alloc&) {
     if (owner != nullptr) owner->on_send_complete();
-    end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+    end_session(Error::of_connection(ErrorCode::internal, "out of memory"));
   }
 }
 
 Error Session::begin_error() const {
   switch (begin_error_) {
     case BeginError::too_long:
-      return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
-              wire::too_long_text(too_long_bytes_ + wire::MessagePrefix::bytes,
-                                  settings_.send_bytes_max + wire::MessagePrefix::bytes)};
+      return Error::of_call(ErrorCode::limit_exceeded,
+                            wire::too_long_text(too_long_bytes_ + wire::MessagePrefix::bytes,
+                                                settings_.send_bytes_max + wire::MessagePrefix::bytes));
     case BeginError::metadata:
-      return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
-              "metadata exceeds 64 entries, 255 bytes of a key, or 65535 bytes in all"};
+      return Error::of_call(ErrorCode::limit_exceeded,
+                            "metadata exceeds 64 entries, 255 bytes of a key, or 65535 bytes in all");
     case BeginError::ended:
     case BeginError::none: break;
   }
-  return {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0, "the connection has ended"};
+  return Error::of_connection(ErrorCode::not_sent, "the connection has ended");
 }
 
 std::size_t Session::filled_bytes(std::size_t body_bytes) const noexcept {
@@ -346,10 +346,10 @@ void Session::on_stream_frame(const wire::StreamDataFrame& data, const wire::Fra
   if (kept && !frame.payload.empty()) item.payload = keep(frame.payload, message.payload_block, item.payload_charge);
   if (!kept) {
     return on_unkept_item(data.call.number(),
-                          {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
-                           "a stream item of the peer was refused: what is received and kept would pass "
-                           "receive_bytes_max of the loop, receive_share_bytes_max of the connection or "
-                           "receive_peer_bytes_max of its peer"});
+                          Error::of_call(ErrorCode::limit_exceeded,
+                                         "a stream item of the peer was refused: what is received and kept would pass "
+                                         "receive_bytes_max of the loop, receive_share_bytes_max of the connection or "
+                                         "receive_peer_bytes_max of its peer"));
   }
   if (const Result<void> status = core->on_item(std::move(item)); !status) protocol_error(status.error().text);
 }
@@ -369,12 +369,12 @@ void Session::on_stream_frame(const wire::CreditFrame& credit, const wire::Frame
 // ---- The end ----
 
 void Session::protocol_error(std::string text) {
-  end_session({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0, std::move(text)});
+  end_session(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
 }
 
 // The text is so short that it needs no memory.
 void Session::end_without_memory() noexcept {
-  end_session({ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+  end_session(Error::of_connection(ErrorCode::overloaded, "out of memory"));
 }
 
 void Session::copy_or_end(SendCompletion& owner) noexcept {
@@ -443,10 +443,12 @@ void Session::check_peer() {
   const Duration silent = now - last_received_;
   const Duration stuck = now - last_progress_;
   if (stuck >= 2 * interval || (silent >= 2 * interval && !connection_->paused())) {
-    return end_session({ErrorCode::unavailable,
-                        settings_.beside_stream ? ErrorScope::transport : ErrorScope::connection, Initiator::peer, 0,
-                        stuck >= 2 * interval ? "the peer has not taken a byte for two ping intervals"
-                                              : "the peer has given no sign of life for two ping intervals"});
+    Error error =
+        Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                             stuck >= 2 * interval ? "the peer has not taken a byte for two ping intervals"
+                                                   : "the peer has given no sign of life for two ping intervals");
+    if (settings_.beside_stream) error.scope = ErrorScope::transport;
+    return end_session(std::move(error));
   }
   if (silent >= interval) send_bare(wire::PingFrame{});
   const Duration next = silent >= interval ? 2 * interval - silent : interval - silent;

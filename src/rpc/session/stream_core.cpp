@@ -2,6 +2,7 @@
 #include <string>
 
 #include "base/misuse.h"
+#include "base/try.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/detail/stream_tap.h"
 #include "hawser/stream.h"
@@ -10,7 +11,7 @@ namespace hawser::detail {
 namespace {
 
 std::unexpected<Error> protocol_error(std::string text) {
-  return fail(ErrorCode::protocol_error, std::move(text), ErrorScope::connection, Initiator::peer);
+  return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
 }
 
 }  // namespace
@@ -117,7 +118,7 @@ void StreamCore::end_charges() noexcept {
 
 Result<std::optional<StreamCore::Item>> StreamCore::take() {
   if (first_ == items_.size()) {
-    if (error_) return std::unexpected(*error_);
+    if (error_) return fail(*error_);
     return std::nullopt;
   }
   Item item = std::move(items_[first_++]);
@@ -138,20 +139,19 @@ Result<std::optional<StreamCore::Item>> StreamCore::take() {
 }
 
 Result<StreamCore::Viewed*> StreamCore::take_view() {
-  Result<std::optional<Item>> item = take();
-  if (!item) return std::unexpected(std::move(item.error()));
-  if (!*item) return nullptr;
-  return &viewed_.emplace(Viewed{.item = std::move(**item), .arena = {}});
+  TRY(std::optional<Item>&& item, take());
+  if (!item) return nullptr;
+  return &viewed_.emplace(Viewed{.item = std::move(*item), .arena = {}});
 }
 
 std::optional<Error> StreamCore::write_error() const {
   if (closed_) {
     return error_ ? *error_
-                  : Error{ErrorCode::cancelled, ErrorScope::call, Initiator::peer, 0,
-                          "the call has ended: nobody reads this stream any more"};
+                  : Error::of_call(Initiator::peer, ErrorCode::cancelled,
+                                   "the call has ended: nobody reads this stream any more");
   }
   if (local_ended_) {
-    return Error{ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, "write() after end()"};
+    return Error::of_call(ErrorCode::invalid_argument, "write() after end()");
   }
   return std::nullopt;
 }

@@ -197,9 +197,10 @@ bool StripedMemory::Transfer::may_retry(const Error& failure, bool begun, bool b
 }
 
 Error StripedMemory::Transfer::all_failed() const {
-  Error reason{ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
-               "none of the " + std::to_string(state.paths.size()) +
-                   " paths is usable: connect their clients, or wait StripeOptions::retry_max after a failure"};
+  Error reason = Error::of_connection(
+      ErrorCode::not_sent,
+      "none of the " + std::to_string(state.paths.size()) +
+          " paths is usable: connect their clients, or wait StripeOptions::retry_max after a failure");
   if (last_failure) {
     reason.code = last_failure->code;
     reason.text += "; the last failure was: " + last_failure->text;
@@ -239,7 +240,7 @@ Task<Result<void>> StripedMemory::attempt(Transfer& transfer, std::size_t index,
   if (begun) {
     outcome = co_await RemoteMemory::finish(*begun);
   } else {
-    outcome = std::unexpected(begun.error());
+    outcome = fail(begun.error());
   }
   piece.refused = refusal(begun.has_value(), outcome, piece.batch);
   if (outcome) {
@@ -281,9 +282,10 @@ Task<void> StripedMemory::carry(Transfer& transfer, std::size_t index, std::uniq
       co_await transfer.loop.sleep(std::chrono::milliseconds(1));
     }
     if (!local_use.expired()) {
-      transfer.end_with({ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
+      transfer.end_with(
+          Error::of_call(ErrorCode::deadline_exceeded,
                          "a path failed, and its device did not release the local memory within the timeout: " +
-                             outcome.error().text});
+                             outcome.error().text));
     }
     transfer.last_failure = std::move(outcome.error());
     transfer.again.push_back(std::move(piece));
@@ -326,7 +328,7 @@ Task<Result<void>> StripedMemory::run(std::shared_ptr<State> state, RemoteReques
     error.text +=
         "; " + std::to_string(transfer.confirmed) + " of " + std::to_string(transfer.bytes) + " bytes were confirmed";
   }
-  co_return std::unexpected(std::move(error));
+  co_return fail(std::move(error));
 }
 
 StripedMemory::StripedMemory(std::span<Client* const> paths, const StripeOptions& options)

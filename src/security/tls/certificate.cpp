@@ -108,7 +108,7 @@ Result<PemText> read_file(const std::string& path, const std::stop_token& stop, 
     if (bytes.error().code == ErrorCode::limit_exceeded) {
       bytes.error().text += ": it cannot be a file of certificates or keys";
     }
-    return std::unexpected(std::move(bytes.error()));
+    return fail(std::move(bytes.error()));
   }
   PemText text;
   text.bytes_.swap(*bytes);

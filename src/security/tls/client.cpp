@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/try.h"
 #include "exec/condition.h"
 #include "hawser/tls.h"
 #include "security/tls/certificate.h"
@@ -117,27 +118,26 @@ struct TlsClient::State final : transport::ClientSecurity {
                                                            Time deadline) override {
     std::string host = options.server_name.empty() ? host_of(address) : options.server_name;
     if (host.empty() && !options.accept_any_server && options.shared_key.file.empty()) {
-      co_return fail(ErrorCode::invalid_argument,
-                     "TLS to " + address + " needs the name of the server: set TlsClientOptions::server_name",
-                     ErrorScope::connection);
+      co_return fail(Error::of_connection(
+          ErrorCode::invalid_argument,
+          "TLS to " + address + " needs the name of the server: set TlsClientOptions::server_name"));
     }
     if (!host.empty() && (host.size() > name_bytes_max || host.front() == '.' || host.contains('\0'))) {
-      co_return fail(ErrorCode::invalid_argument,
-                     "no certificate can be valid for the name of the server, which has " +
-                         std::to_string(host.size()) +
-                         " bytes: set TlsClientOptions::server_name to a host name of at most " +
-                         std::to_string(name_bytes_max) + " bytes that does not begin with a dot and has no NUL",
-                     ErrorScope::connection);
+      co_return fail(Error::of_connection(
+          ErrorCode::invalid_argument,
+          "no certificate can be valid for the name of the server, which has " + std::to_string(host.size()) +
+              " bytes: set TlsClientOptions::server_name to a host name of at most " + std::to_string(name_bytes_max) +
+              " bytes that does not begin with a dot and has no NUL"));
     }
     if (Result<void> sound = tls::check_threads(options.certificate, options.handshake_threads, "TlsClientOptions");
         !sound) {
       sound.error().scope = ErrorScope::connection;
-      co_return std::unexpected(std::move(sound.error()));
+      co_return fail(std::move(sound.error()));
     }
     // The pool's threads end before `shared` does, so the function may refer to it.
     auto make = [&store = shared->store, host,
                  name = std::string(protocol)]() -> Result<std::unique_ptr<tls::Session>> {
-      if (Result<void> prepared = store.prepare(); !prepared) return std::unexpected(std::move(prepared.error()));
+      TRY(store.prepare());
       std::shared_ptr<const tls::Context> context = store.current();
       tls::SslSessionPtr resumed = context->take(host);
       return std::make_unique<tls::Session>(std::move(context), host, name, std::move(resumed));
@@ -155,14 +155,13 @@ struct TlsClient::State final : transport::ClientSecurity {
     }
     if (opening.error) {
       opening.error->text = "cannot connect to " + address + ": " + opening.error->text;
-      co_return std::unexpected(std::move(*opening.error));
+      co_return fail(std::move(*opening.error));
     }
     if (!opening.open) {
-      co_return fail(ErrorCode::unavailable,
-                     "cannot connect to " + address +
-                         ": the server did not complete the TLS handshake in time "
-                         "(connect_timeout)",
-                     ErrorScope::connection);
+      co_return fail(
+          Error::of_connection(ErrorCode::unavailable, "cannot connect to " + address +
+                                                           ": the server did not complete the TLS handshake in time "
+                                                           "(connect_timeout)"));
     }
     secured->set_sink(transport::null_sink());
     co_return std::unique_ptr<transport::Stream>(std::move(secured));

@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "base/try.h"
 #include "security/tls/kernel.h"
 #include "security/tls/private_key.h"
 #include "security/tls/session.h"
@@ -188,14 +189,14 @@ int on_session(SSL* ssl, SSL_SESSION* session) {
 Result<std::shared_ptr<const Context>> Context::load(const ContextOptions& options, const std::stop_token& stop) {
   const std::shared_ptr<Context> made(new Context(options));
   ERR_clear_error();
-  if (Result<void> begun = made->begin(); !begun) return std::unexpected(std::move(begun.error()));
+  TRY(made->begin());
   for (const TlsSharedKey& key : options.shared_keys) {
-    if (Result<void> added = made->add_key(key, stop); !added) return std::unexpected(std::move(added.error()));
+    TRY(made->add_key(key, stop));
   }
   for (const TlsCertificate& files : options.certificates) {
-    if (Result<void> added = made->add_own(files, stop); !added) return std::unexpected(std::move(added.error()));
+    TRY(made->add_own(files, stop));
   }
-  if (Result<void> added = made->add_trusted(stop); !added) return std::unexpected(std::move(added.error()));
+  TRY(made->add_trusted(stop));
   return made;
 }
 
@@ -258,14 +259,11 @@ Result<void> Context::begin() {
 }
 
 Result<void> Context::add_own(const TlsCertificate& files, const std::stop_token& stop) {
-  Result<PemText> pem = read_file(files.certificate_file, stop);
-  if (!pem) return std::unexpected(std::move(pem.error()));
-  Result<std::vector<X509Ptr>> chain = parse_certificates(*pem, files.certificate_file);
-  if (!chain) return std::unexpected(std::move(chain.error()));
-  Result<KeyPtr> key = open_private_key(files, chain->front().get(), options_.signing, stop);
-  if (!key) return std::unexpected(std::move(key.error()));
-  Own own{std::move(chain->front()), std::move(*key), {}, {}, {}};
-  for (std::size_t i = 1; i < chain->size(); ++i) own.issuers.push_back(std::move((*chain)[i]));
+  TRY(PemText&& pem, read_file(files.certificate_file, stop));
+  TRY(std::vector<X509Ptr>&& chain, parse_certificates(pem, files.certificate_file));
+  TRY(KeyPtr&& key, open_private_key(files, chain.front().get(), options_.signing, stop));
+  Own own{std::move(chain.front()), std::move(key), {}, {}, {}};
+  for (std::size_t i = 1; i < chain.size(); ++i) own.issuers.push_back(std::move(chain[i]));
   if (X509_check_private_key(own.certificate.get(), own.key.get()) != 1) {
     ERR_clear_error();
     return fail(ErrorCode::invalid_argument, "the key in " + files.key_file + " (" + key_text(own.key.get()) +
@@ -287,9 +285,8 @@ Result<void> Context::add_own(const TlsCertificate& files, const std::stop_token
   }
   if (options_.server && !files.ocsp_file.empty()) {
     X509* const issuer = own.issuers.empty() ? nullptr : own.issuers.front().get();
-    Result<OcspResponse> response = read_ocsp_response(files.ocsp_file, own.certificate.get(), issuer);
-    if (!response) return std::unexpected(std::move(response.error()));
-    own.ocsp = std::move(*response);
+    TRY(OcspResponse&& response, read_ocsp_response(files.ocsp_file, own.certificate.get(), issuer));
+    own.ocsp = std::move(response);
     own.ocsp_file = files.ocsp_file;
   }
   own_.push_back(std::move(own));
@@ -320,12 +317,11 @@ Result<void> Context::add_key(const TlsSharedKey& key, const std::stop_token& st
                                                  std::to_string(key.name.size()) + " bytes: give it 1 to " +
                                                  std::to_string(name_bytes_max));
   }
-  Result<PemText> digits = read_file(key.file, stop);
-  if (!digits) return std::unexpected(std::move(digits.error()));
+  TRY(PemText&& digits, read_file(key.file, stop));
   std::array<unsigned char, key_bytes_max> bytes{};
   std::size_t count = 0;
   bool sound = true;
-  for (const char one : digits->text()) {
+  for (const char one : digits.text()) {
     if (std::isspace(static_cast<unsigned char>(one)) != 0) continue;
     const int value = OPENSSL_hexchar2int(static_cast<unsigned char>(one));
     sound = value >= 0 && count < 2 * key_bytes_max;
@@ -374,11 +370,9 @@ Result<void> Context::add_trusted(const std::stop_token& stop) {
       return refused("the certificates of the system's issuers cannot be read: set TlsClientOptions::ca_file");
     }
   } else {
-    Result<PemText> pem = read_file(options_.ca_file, stop);
-    if (!pem) return std::unexpected(std::move(pem.error()));
-    Result<std::vector<X509Ptr>> issuers = parse_certificates(*pem, options_.ca_file);
-    if (!issuers) return std::unexpected(std::move(issuers.error()));
-    for (const X509Ptr& issuer : *issuers) {
+    TRY(PemText&& pem, read_file(options_.ca_file, stop));
+    TRY(std::vector<X509Ptr>&& issuers, parse_certificates(pem, options_.ca_file));
+    for (const X509Ptr& issuer : issuers) {
       if (X509_STORE_add_cert(store, issuer.get()) != 1 ||
           (options_.server && SSL_CTX_add_client_CA(context_.get(), issuer.get()) != 1)) {
         return refused("OpenSSL refuses a certificate in " + options_.ca_file);
@@ -386,14 +380,12 @@ Result<void> Context::add_trusted(const std::stop_token& stop) {
     }
   }
   for (const std::string& file : options_.crl_files) {
-    Result<PemText> pem = read_file(file, stop);
-    if (!pem) return std::unexpected(std::move(pem.error()));
-    const Result<CrlPtr> crl = parse_crl(*pem, file);
-    if (!crl) return std::unexpected(crl.error());
-    if (const ASN1_TIME* const end = X509_CRL_get0_nextUpdate(crl->get())) {
+    TRY(PemText&& pem, read_file(file, stop));
+    TRY(const CrlPtr& crl, parse_crl(pem, file));
+    if (const ASN1_TIME* const end = X509_CRL_get0_nextUpdate(crl.get())) {
       crls_end_ = std::min(crls_end_, unix_time(end));
     }
-    if (X509_STORE_add_crl(store, crl->get()) != 1) return refused("OpenSSL refuses the list in " + file);
+    if (X509_STORE_add_crl(store, crl.get()) != 1) return refused("OpenSSL refuses the list in " + file);
   }
   if (!options_.crl_files.empty()) {
     X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);

@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/loop.h"
 #include "security/tls/pkcs11.h"
 
@@ -64,7 +65,7 @@ Result<void> ContextStore::load_locked() {
   if (!loaded && loaded.error().code == ErrorCode::permission_denied) refused_pin_ = loaded.error();
   const std::lock_guard lock(mutex_);
   next_check_ns_ = next_check();
-  if (!loaded) return std::unexpected(std::move(loaded.error()));
+  TRY(loaded);
   context_.swap(*loaded);  // The old one is destroyed without the lock.
   return {};
 }
@@ -73,7 +74,7 @@ Result<void> ContextStore::prepare() {
   if (present() != nullptr) return {};
   const std::lock_guard loading(load_mutex_);
   if (present() != nullptr) return {};
-  if (refused_pin_ && stamp() == stamp_) return std::unexpected(*refused_pin_);
+  if (refused_pin_ && stamp() == stamp_) return fail(*refused_pin_);
   Result<void> loaded = load_locked();
   if (!loaded) return loaded;
   if (std::string news = news_of_ocsp(); !news.empty()) write_line(LogLevel::warning, std::move(news));

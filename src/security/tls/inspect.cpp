@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/tls.h"
 #include "security/tls/certificate.h"
 #include "security/tls/kernel.h"
@@ -45,11 +46,9 @@ TlsKernelReport inspect_tls_kernel() {
 
 Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& files, const std::string& host,
                                                  std::int64_t now) {
-  const Result<tls::PemText> pem = tls::read_file(files.certificate_file);
-  if (!pem) return std::unexpected(pem.error());
-  const Result<std::vector<tls::X509Ptr>> chain = tls::parse_certificates(*pem, files.certificate_file);
-  if (!chain) return std::unexpected(chain.error());
-  X509* const own = chain->front().get();
+  TRY(const tls::PemText& pem, tls::read_file(files.certificate_file));
+  TRY(const std::vector<tls::X509Ptr>& chain, tls::parse_certificates(pem, files.certificate_file));
+  X509* const own = chain.front().get();
   const EVP_PKEY* const key = X509_get0_pubkey(own);
   TlsCertificateReport report{.subject = tls::subject_text(own),
                               .issuer = tls::name_text(X509_get_issuer_name(own)),
@@ -85,11 +84,9 @@ Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& files, co
     const Result<tls::KeyPtr> tried = tls::open_private_key(files, own, std::make_shared<tls::SigningCounters>());
     if (!tried) add(tried.error().text);
   } else if (!files.key_file.empty()) {
-    Result<tls::PemText> key_pem = tls::read_file(files.key_file);
-    if (!key_pem) return std::unexpected(key_pem.error());
-    const Result<tls::KeyPtr> own_key = tls::parse_key(*key_pem, files.key_file);
-    if (!own_key) return std::unexpected(own_key.error());
-    if (X509_check_private_key(own, own_key->get()) != 1) {
+    TRY(tls::PemText&& key_pem, tls::read_file(files.key_file));
+    TRY(const tls::KeyPtr& own_key, tls::parse_key(key_pem, files.key_file));
+    if (X509_check_private_key(own, own_key.get()) != 1) {
       add("the key in " + files.key_file + " is not that of this certificate: use the key with which it was requested");
     }
   }

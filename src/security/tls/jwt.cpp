@@ -20,6 +20,7 @@
 
 #include "base/base64.h"
 #include "base/secret_memory.h"
+#include "base/try.h"
 #include "hawser/authorization.h"
 #include "rpc/server/audit_log.h"
 #include "security/tls/certificate.h"
@@ -171,9 +172,8 @@ Result<std::optional<VerificationKey>> key_of(const Json& json, const std::strin
 }
 
 Result<std::shared_ptr<const VerificationKeys>> read_keys(const std::string& path) {
-  const Result<tls::PemText> text = tls::read_file(path);
-  if (!text) return std::unexpected(text.error());
-  const std::optional<Json> set = tls::parse_json(text->text(), file_values_max);
+  TRY(const tls::PemText& text, tls::read_file(path));
+  const std::optional<Json> set = tls::parse_json(text.text(), file_values_max);
   const Json* const list = set ? set->find("keys") : nullptr;
   if (list == nullptr || list->kind != Json::Kind::list) {
     return fail(ErrorCode::invalid_argument, path + " is no JWK set: it must be JSON such as {\"keys\": [...]}");
@@ -184,16 +184,15 @@ Result<std::shared_ptr<const VerificationKeys>> read_keys(const std::string& pat
   }
   auto keys = std::make_shared<VerificationKeys>();
   for (std::size_t i = 0; i < list->items.size(); ++i) {
-    auto key = key_of(list->items[i], "key " + std::to_string(i) + " of " + path);
-    if (!key) return std::unexpected(key.error());
-    if (!*key) continue;
+    TRY(auto&& key, key_of(list->items[i], "key " + std::to_string(i) + " of " + path));
+    if (!key) continue;
     for (const VerificationKey& other : *keys) {
-      if (other.id == (*key)->id && other.algorithm == (*key)->algorithm) {
+      if (other.id == key->id && other.algorithm == key->algorithm) {
         return fail(ErrorCode::invalid_argument,
                     path + " has two keys of one algorithm with the same \"kid\": give them different ones");
       }
     }
-    keys->push_back(std::move(**key));
+    keys->push_back(std::move(*key));
   }
   if (keys->empty()) {
     return fail(ErrorCode::invalid_argument, path + " has no key for HS256, RS256 or ES256");
@@ -315,10 +314,9 @@ struct JwtVerifier::State {
     return refuse_call(std::move(why));
   }
   Result<void> read() {
-    Result<std::shared_ptr<const VerificationKeys>> made = read_keys(options.keys_file);
-    if (!made) return std::unexpected(std::move(made.error()));
+    TRY(std::shared_ptr<const VerificationKeys> made, read_keys(options.keys_file));
     const std::lock_guard lock(mutex);
-    keys = std::move(*made);
+    keys = std::move(made);
     return {};
   }
   std::shared_ptr<const VerificationKeys> current() const {
@@ -346,7 +344,7 @@ Result<JwtVerifier> JwtVerifier::load(JwtOptions options) {
                 "JwtOptions::issuer and audience must be set: otherwise tokens for other services are accepted");
   }
   JwtVerifier made(std::make_shared<State>(std::move(options)));
-  if (Result<void> read = made.reload(); !read) return std::unexpected(std::move(read.error()));
+  TRY(made.reload());
   return made;
 }
 
@@ -370,9 +368,8 @@ Result<Identity> JwtVerifier::verify(std::string_view token) const {
   if (!header || header->kind != Json::Kind::object)
     return refused("its header is no JSON object of 32 values at most");
   const std::shared_ptr<const VerificationKeys> keys = state_->current();
-  const Result<const VerificationKey*> key = key_for(*keys, *header);
-  if (!key) return std::unexpected(key.error());
-  if (!verify_signature(**key, token.substr(0, second), *signature)) return refused("its signature is wrong");
+  TRY(const VerificationKey* const key, key_for(*keys, *header));
+  if (!verify_signature(*key, token.substr(0, second), *signature)) return refused("its signature is wrong");
 
   const auto claims_text = decode_url(token.substr(first + 1, second - first - 1));
   std::optional<Json> claims = claims_text ? tls::parse_json(*claims_text, claims_values_max) : std::nullopt;

@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "base/try.h"
 #include "security/tls/certificate.h"
 
 namespace hawser::tls {
@@ -114,9 +115,8 @@ bool verify(OCSP_BASICRESP* basic, X509* issuer, X509_STORE* trusted) {
 }  // namespace
 
 Result<OcspResponse> read_ocsp_response(const std::string& path, X509* certificate, X509* issuer) {
-  Result<PemText> file = read_file(path);
-  if (!file) return std::unexpected(std::move(file.error()));
-  const std::string_view der = file->text();
+  TRY(PemText&& file, read_file(path));
+  const std::string_view der = file.text();
   if (der.size() > ocsp_bytes_max) {
     return fail(ErrorCode::limit_exceeded, path + " has " + std::to_string(der.size()) +
                                                " bytes: an OCSP response has " + std::to_string(ocsp_bytes_max) +

@@ -292,9 +292,9 @@ Result<transport::PathSecurity> secure_path(TlsStream& stream, const transport::
   made.proof = std::move(proof);
   ERR_clear_error();
   if (!prepared) {
-    return fail(ErrorCode::unavailable,
-                "OpenSSL cannot derive the keys of a path: does it have HKDF, HMAC-SHA256 and AES-256-GCM?",
-                ErrorScope::transport);
+    return fail(Error::of_transport(
+        ErrorCode::unavailable,
+        "OpenSSL cannot derive the keys of a path: does it have HKDF, HMAC-SHA256 and AES-256-GCM?"));
   }
   return made;
 }

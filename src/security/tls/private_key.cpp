@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/loop.h"
 #include "security/tls/certificate.h"
 #include "security/tls/pkcs11.h"
@@ -26,7 +27,7 @@ Result<KeyPtr> open_private_key(const TlsCertificate& files, const X509* certifi
                                 std::shared_ptr<SigningCounters> counters, const std::stop_token& stop) {
   if (!signs_elsewhere(files)) {
     const Result<PemText> pem = read_file(files.key_file, stop);
-    return pem ? parse_key(*pem, files.key_file) : std::unexpected(pem.error());
+    return pem ? parse_key(*pem, files.key_file) : fail(pem.error());
   }
   if (files.sign != nullptr && !files.key_file.empty()) {
     return fail(ErrorCode::invalid_argument,
@@ -36,17 +37,16 @@ Result<KeyPtr> open_private_key(const TlsCertificate& files, const X509* certifi
   TlsSign sign = files.sign;
   std::string name = "the function TlsCertificate::sign of " + files.certificate_file;
   if (sign == nullptr) {
-    Result<Pkcs11Key> opened = open_pkcs11_key(files.key_file);
-    if (!opened) return std::unexpected(std::move(opened.error()));
-    sign = std::move(opened->sign);
-    name = opened->name;
+    TRY(Pkcs11Key&& opened, open_pkcs11_key(files.key_file));
+    sign = std::move(opened.sign);
+    name = opened.name;
   }
   Result<KeyPtr> key =
       make_signing_key(X509_get0_pubkey(certificate), std::move(sign), std::move(name), std::move(counters));
   if (!key || Loop::current() != nullptr) return key;
   if (Result<void> tried = try_signing_key(key->get(), stop); !tried) {
     tried.error().text = "the certificate in " + files.certificate_file + " has no usable key: " + tried.error().text;
-    return std::unexpected(std::move(tried.error()));
+    return fail(std::move(tried.error()));
   }
   return key;
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/loop.h"
 #include "hawser/tls.h"
 #include "security/tls/path_keys.h"
@@ -80,14 +81,12 @@ struct TlsServer::State final : transport::ServerSecurity {
               " bytes): raise it");
     }
     for (const TlsCertificate& files : options.certificates) {
-      if (Result<void> sound = tls::check_threads(files, options.handshake_threads, "TlsServerOptions"); !sound) {
-        return sound;
-      }
+      TRY(tls::check_threads(files, options.handshake_threads, "TlsServerOptions"));
     }
     return {};
   }
   Result<void> prepare() override {
-    if (Result<void> sound = check(); !sound) return sound;
+    TRY(check());
     Result<void> prepared = shared->store.prepare();
     if (!prepared || shared->kernel == TlsKernel::off) return prepared;
     // The first handshakes wait less for it, or not at all. A loop does not wait.
@@ -143,7 +142,7 @@ TlsServer::TlsServer(TlsServerOptions options) : state_(std::make_shared<State>(
 TlsServer::operator std::shared_ptr<transport::ServerSecurity>() const { return state_; }
 
 Result<void> TlsServer::reload() {
-  if (Result<void> sound = state_->check(); !sound) return sound;
+  TRY(state_->check());
   return state_->shared->store.reload();
 }
 

@@ -432,7 +432,7 @@ bool Session::accepts_status() {
 
 void Session::fail_with(std::string_view what) noexcept {
   over_ = true;
-  error_ = {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, {}};
+  error_ = Error::of_connection(Initiator::peer, ErrorCode::unavailable, {});
   try {
     error_.text = std::string(what) + failure_text();
   } catch (const std::bad_alloc&) {

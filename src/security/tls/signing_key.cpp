@@ -258,7 +258,7 @@ Result<std::vector<std::byte>> make_signature(const SignatureContext& own, Bytes
   }
   const SigningScope* const scope = SigningScope::current();
   const TlsSigningRequest request{algorithm, *hash, data, scope != nullptr ? scope->stop() : std::stop_token()};
-  Result<std::vector<std::byte>> signature = std::unexpected(Error{});
+  Result<std::vector<std::byte>> signature = fail(Error{});
   try {
     signature = signer.sign(request);
   } catch (const std::exception& error) {

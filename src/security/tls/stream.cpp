@@ -16,7 +16,7 @@ std::string_view name_above(std::string_view transport) noexcept {
   return transport == "tcp" ? "tcp+tls" : transport == "unix" ? "unix+tls" : "tls";
 }
 
-Error no_memory() { return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "out of memory"}; }
+Error no_memory() { return Error::of_connection(ErrorCode::unavailable, "out of memory"); }
 
 }  // namespace
 
@@ -186,8 +186,8 @@ void TlsStream::advance() {
   if (ticket_ == 0) {
     busy_ = false;
     shared_->failed.fetch_add(1, std::memory_order_relaxed);
-    end({ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
-         "handshakes_max (" + std::to_string(shared_->waiting_max) + ") TLS handshakes wait already: try again later"});
+    end(Error::of_connection(ErrorCode::overloaded, "handshakes_max (" + std::to_string(shared_->waiting_max) +
+                                                        ") TLS handshakes wait already: try again later"));
   }
 }
 
@@ -376,14 +376,14 @@ void TlsStream::deliver() {
   note_held(progress);
   if (ended_) return;
   if (session.output().bytes().size() > answers_bytes_max) {
-    return end({ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0,
-                "the peer does not take the answers to its messages of TLS, of which " +
-                    std::to_string(answers_bytes_max) + " bytes wait"});
+    return end(Error::of_connection(Initiator::peer, ErrorCode::overloaded,
+                                    "the peer does not take the answers to its messages of TLS, of which " +
+                                        std::to_string(answers_bytes_max) + " bytes wait"));
   }
   if (result == Session::Read::closed) {
     half_closed_ = sink_->continues_after_end();
     if (half_closed_) return session.input().clear();
-    return end({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"});
+    return end(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection"));
   }
   if (result == Session::Read::failed) {
     shared_->failed.fetch_add(1, std::memory_order_relaxed);
@@ -452,7 +452,7 @@ void TlsStream::give_up() {
     step_->session->output().clear();
   }
   given_up_ = true;
-  Error reason{ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0, {}};
+  Error reason = Error::of_connection(Initiator::peer, ErrorCode::overloaded, {});
   try {
     reason.text =
         "all connections of the loop hold more than TlsServerOptions::held_bytes_max, those of this peer hold the "

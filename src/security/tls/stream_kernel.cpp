@@ -66,8 +66,8 @@ void TlsStream::begin_kernel() {
   kernel_problem_ = begun.problem;
   shared_->kernel_refused.fetch_add(1, std::memory_order_relaxed);
   if (shared_->kernel == TlsKernel::required) {
-    return end({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
-                "TlsKernel::required: " + begun.problem + ", or set TlsKernel::automatic"});
+    return end(Error::of_connection(ErrorCode::unavailable,
+                                    "TlsKernel::required: " + begun.problem + ", or set TlsKernel::automatic"));
   }
   // One line for each kind of reason.
   const unsigned bit = 1U << static_cast<unsigned>(begun.refusal);
@@ -128,7 +128,7 @@ void TlsStream::end_by_kernel(std::string reason) {
   WriteNotes& notes = step_->session->notes();
   step_->session->shut_down();
   if (notes.alert) kernel_.send_alert(*std::exchange(notes.alert, std::nullopt));
-  end({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, std::move(reason)});
+  end(Error::of_connection(ErrorCode::unavailable, std::move(reason)));
   // A paused sink may wait until it has sent all, so it must learn of the end.
   if (paused_) poll_later(broken_by_kernel_ = true);
 }

@@ -206,7 +206,7 @@ void FramedConnection::received(std::size_t bytes) {
 // The text is so short that it needs no memory.
 void FramedConnection::fail_without_memory() noexcept {
   taking_ = false;
-  fail({ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+  fail(Error::of_connection(ErrorCode::overloaded, "out of memory"));
 }
 
 void FramedConnection::take(std::size_t bytes) {
@@ -249,9 +249,10 @@ void FramedConnection::settle_block() {
     // The memory is bounded by the number of connections.
     account_->set_arriving_always(block_->size());
   } else if (paused_) {
-    fail({ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0,
-          "the peer does not read what waits for it, and there is no memory left (receive_bytes_max) for what it has "
-          "sent"});
+    fail(Error::of_connection(
+        Initiator::peer, ErrorCode::overloaded,
+        "the peer does not read what waits for it, and there is no memory left (receive_bytes_max) for what it has "
+        "sent"));
   } else {
     begin_cut();
   }

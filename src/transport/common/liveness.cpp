@@ -18,10 +18,10 @@ Liveness::Liveness(std::unique_ptr<Stream> stream, std::function<void(const Erro
 void Liveness::received(std::size_t bytes) {
   if (bytes == 0) return;
   if (bytes == 1 && space_[0] == transport_broke_byte) {
-    return ended({ErrorCode::unavailable, ErrorScope::transport, Initiator::peer, 0, "it broke at the peer's end"});
+    return ended(Error::of_transport(Initiator::peer, ErrorCode::unavailable, "it broke at the peer's end"));
   }
-  ended({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-         "the peer sent bytes on the stream although a data path carries the messages"});
+  ended(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                             "the peer sent bytes on the stream although a data path carries the messages"));
 }
 
 void Liveness::ended(const Error& reason) {

@@ -391,9 +391,10 @@ void SealedConnection::on_closed(const Error& reason) {
 void SealedConnection::refuse(const char* why) {
   if (ended_) return;
   cipher_->count_refused();
-  const Error reason{ErrorCode::unavailable, ErrorScope::transport, Initiator::peer, 0,
-                     "message " + std::to_string(received_messages_) + " on the path over " +
-                         std::string(below_->transport()) + " is not what the peer has sent: " + why};
+  const Error reason =
+      Error::of_transport(Initiator::peer, ErrorCode::unavailable,
+                          "message " + std::to_string(received_messages_) + " on the path over " +
+                              std::string(below_->transport()) + " is not what the peer has sent: " + why);
   abort();
   sink_->on_closed(reason);
 }

@@ -50,7 +50,7 @@ class LoopStream final : public Stream {
         lock.unlock();
         if (notified) {
           return sink->ended(
-              {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"});
+              Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection"));
         }
         std::size_t taken = 0;
         while (taken != bytes.size() && loop != nullptr && !paused) {

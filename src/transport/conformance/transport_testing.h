@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/try.h"
 #include "hawser/loop.h"
 #include "hawser/transport/connection.h"
 #include "hawser/transport/poller.h"
@@ -206,13 +207,12 @@ class TransportPair {
   Result<void> attach() {
     for (TransportSide* side : {&client, &server}) {
       Result<void> attached = side->on([&]() -> Result<void> {
-        Result<std::shared_ptr<TransportWorker>> worker =
-            (side == &client ? client_transport_ : transport_)->attach(side->loop->loop());
-        if (!worker) return std::unexpected(worker.error());
-        side->worker = std::move(*worker);
+        TRY(std::shared_ptr<TransportWorker> worker,
+            (side == &client ? client_transport_ : transport_)->attach(side->loop->loop()));
+        side->worker = std::move(worker);
         return {};
       });
-      if (!attached) return attached;
+      TRY(attached);
     }
     return {};
   }
@@ -266,9 +266,8 @@ class TransportPair {
   template <class F>
   Result<void> take(TransportSide& side, std::unique_ptr<PendingConnection>& into, F make) {
     return side.on([&]() -> Result<void> {
-      Result<std::unique_ptr<PendingConnection>> pending = make();
-      if (!pending) return std::unexpected(pending.error());
-      into = std::move(*pending);
+      TRY(std::unique_ptr<PendingConnection> pending, make());
+      into = std::move(pending);
       return {};
     });
   }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "hawser/time.h"
 #include "transport/rdma/connection/rdma_worker.h"
 #include "transport/rdma/device/address.h"
@@ -109,13 +110,11 @@ class RoutedWorker final : public TransportWorker {
 
 Result<std::shared_ptr<TransportWorker>> RdmaTransport::attach(Loop& loop) {
   const std::lock_guard lock(mutex_);
-  const auto device = first_device();
-  if (!device) return std::unexpected(device.error());
+  TRY(const auto& device, first_device());
   std::weak_ptr<TransportWorker>& known = routed_[&loop];
   if (auto worker = known.lock(); worker != nullptr && worker->usable()) return worker;
-  auto worker = worker_on(loop, *device);
-  if (!worker) return std::unexpected(std::move(worker.error()));
-  const auto routed = std::make_shared<RoutedWorker>(shared_from_this(), loop, std::move(*worker));
+  TRY(auto&& worker, worker_on(loop, device));
+  const auto routed = std::make_shared<RoutedWorker>(shared_from_this(), loop, std::move(worker));
   known = routed;
   return routed;
 }
@@ -129,7 +128,7 @@ Result<std::shared_ptr<RdmaWorker>> RdmaTransport::worker_on(Loop& loop, const s
 }
 
 Result<std::shared_ptr<RdmaDevice>> RdmaTransport::first_device() {
-  if (auto checked = check_rdma_options(options_); !checked) return std::unexpected(std::move(checked.error()));
+  TRY(check_rdma_options(options_));
   std::shared_ptr<RdmaDevice> device = first_.lock();
   if (device != nullptr && !device->dead()) return device;
   auto opened = RdmaDevice::open(options_, *verbs_, user_);
@@ -261,7 +260,7 @@ class UserRegistration final : public MemoryRegistration {
     for (auto& device : transport_->every_device()) {
       exposure->add(std::move(device), stretch, dmabuf_, {.remote_read = readable, .remote_write = writable});
     }
-    if (auto refusal = exposure->refusal()) return std::unexpected(std::move(*refusal));
+    if (auto refusal = exposure->refusal()) return fail(std::move(*refusal));
     return exposure;
   }
 
@@ -276,16 +275,15 @@ Result<std::unique_ptr<MemoryRegistration>> RdmaTransport::register_memory(Mutab
   std::vector<std::shared_ptr<RdmaDevice>> devices;
   {
     const std::lock_guard lock(mutex_);
-    auto first = first_device();
-    if (!first) return std::unexpected(std::move(first.error()));
-    devices.push_back(std::move(*first));
+    TRY(auto&& first, first_device());
+    devices.push_back(std::move(first));
     devices.insert(devices.end(), others_.begin(), others_.end());
   }
   // Loops that make connections do not wait for the registrations below.
-  if (auto added = user_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
+  TRY(user_->add(memory, block));
   if (auto done = user_->register_with(memory.data(), devices.front()->device); !done) {
     user_->remove(memory.data());
-    return std::unexpected(std::move(done.error()));
+    return fail(std::move(done.error()));
   }
   // A device that refuses now is asked again when the memory is used.
   for (const auto& device : std::span(devices).subspan(1)) {
@@ -299,13 +297,12 @@ Result<std::unique_ptr<MemoryRegistration>> RdmaTransport::register_dmabuf(const
   std::vector<std::shared_ptr<RdmaDevice>> devices;
   {
     const std::lock_guard lock(mutex_);
-    auto first = first_device();
-    if (!first) return std::unexpected(std::move(first.error()));
-    open_others(**first);
-    devices.push_back(std::move(*first));
+    TRY(auto&& first, first_device());
+    open_others(*first);
+    devices.push_back(std::move(first));
     devices.insert(devices.end(), others_.begin(), others_.end());
   }
-  if (auto added = user_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
+  TRY(user_->add(memory, block));
   std::shared_ptr<RdmaDevice> accepted;
   std::optional<Error> refusal;
   for (const auto& device : devices) {
@@ -317,7 +314,7 @@ Result<std::unique_ptr<MemoryRegistration>> RdmaTransport::register_dmabuf(const
   }
   if (accepted == nullptr) {
     user_->remove(memory.addresses.data());
-    return std::unexpected(std::move(*refusal));
+    return fail(std::move(*refusal));
   }
   return std::make_unique<UserRegistration>(shared_from_this(), memory.addresses.data(), std::move(accepted), memory);
 }

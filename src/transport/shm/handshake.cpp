@@ -24,10 +24,10 @@ ByteWriter versioned() {
 template <class T>
 Result<T> checked(T value, const ByteReader& reader, std::uint32_t theirs, const char* what) {
   if (theirs == version && reader.finished()) return value;
-  return fail(ErrorCode::protocol_error,
-              theirs == version ? std::string("malformed ") + what + " for shared memory"
-                                : "the peer's shared memory is of another version: build both sides from one release",
-              ErrorScope::connection, Initiator::peer);
+  return fail(Error::of_connection(
+      Initiator::peer, ErrorCode::protocol_error,
+      theirs == version ? std::string("malformed ") + what + " for shared memory"
+                        : "the peer's shared memory is of another version: build both sides from one release"));
 }
 
 }  // namespace
@@ -46,8 +46,8 @@ Result<HostIdentity> HostIdentity::here() {
   }
   struct stat status{};
   if (digits != 2 * host.boot.size() || stat("/proc/self/ns/net", &status) != 0) {
-    return fail(ErrorCode::unavailable, "shared memory needs /proc, which can't be read: mount it",
-                ErrorScope::transport);
+    return fail(
+        Error::of_transport(ErrorCode::unavailable, "shared memory needs /proc, which can't be read: mount it"));
   }
   host.network_device = status.st_dev;
   host.network_inode = status.st_ino;

@@ -15,6 +15,7 @@
 
 #include "base/kernel_random.h"
 #include "base/passed_descriptors.h"
+#include "base/try.h"
 #include "transport/shm/helpers.h"
 
 namespace hawser::transport::shm {
@@ -45,7 +46,7 @@ Address address_of(const Token& name) {
 Descriptor unix_socket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 std::unexpected<Error> unavailable(std::string_view what) {
-  return std::unexpected(system_error(ErrorCode::unavailable, what, errno));
+  return fail(system_error(ErrorCode::unavailable, what, errno));
 }
 
 // Returns the only descriptor that comes with exactly `secret`. Every other descriptor goes to `helpers` to be closed.
@@ -86,8 +87,7 @@ std::optional<Descriptor> receive(int socket, const Token& secret, Helpers& help
 }  // namespace
 
 Error system_error(ErrorCode code, std::string_view what, int system_error) {
-  return {code, ErrorScope::connection, Initiator::local, 0,
-          std::string(what) + ": " + std::generic_category().message(system_error)};
+  return Error::of_connection(code, std::string(what) + ": " + std::generic_category().message(system_error));
 }
 
 Result<Token> random_token() {
@@ -95,7 +95,7 @@ Result<Token> random_token() {
   try {
     fill_random(token);
   } catch (const std::system_error& error) {
-    return std::unexpected(system_error(ErrorCode::unavailable, "cannot get random numbers", error.code().value()));
+    return fail(system_error(ErrorCode::unavailable, "cannot get random numbers", error.code().value()));
   }
   return token;
 }
@@ -107,25 +107,24 @@ Result<PeerIdentity> identify(const Doorbell& bell) {
     return unavailable("cannot determine which process is the peer");
   }
   if (found.uid != geteuid()) {
-    return fail(ErrorCode::unavailable,
-                "the peer's process runs as user " + std::to_string(found.uid) + " and this one as user " +
-                    std::to_string(geteuid()) + ": shared memory is for processes of one user",
-                ErrorScope::connection, Initiator::peer);
+    return fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                                     "the peer's process runs as user " + std::to_string(found.uid) +
+                                         " and this one as user " + std::to_string(geteuid()) +
+                                         ": shared memory is for processes of one user"));
   }
   return PeerIdentity{found.pid, found.uid, found.gid};
 }
 
 Result<MeetingSocket> MeetingSocket::listen() {
-  const Result<Token> name = random_token();
-  if (!name) return std::unexpected(name.error());
+  TRY(const Token& name, random_token());
   Descriptor socket = unix_socket();
   if (!socket.valid()) return unavailable("cannot make a Unix socket (raise ulimit -n?)");
-  const Address address = address_of(*name);
+  const Address address = address_of(name);
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.where), address.size) != 0 ||
       ::listen(socket.get(), backlog) != 0) {
     return unavailable("cannot listen on an abstract Unix socket");
   }
-  return MeetingSocket(std::move(socket), *name);
+  return MeetingSocket(std::move(socket), name);
 }
 
 Result<MetPeer> MeetingSocket::accept(const Token& secret, Helpers& helpers) const {
@@ -147,12 +146,12 @@ Result<MetPeer> MeetingSocket::accept(const Token& secret, Helpers& helpers) con
     if (!peer) {
       helpers.dispose(std::move(*memory));
       helpers.dispose_socket(bell.take());
-      return std::unexpected(std::move(peer.error()));
+      return fail(std::move(peer.error()));
     }
     return MetPeer{std::move(bell), *peer, std::move(*memory)};
   }
-  return fail(ErrorCode::unavailable, "the client has not come to the Unix socket on which shared memory is passed",
-              ErrorScope::connection, Initiator::peer);
+  return fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                                   "the client has not come to the Unix socket on which shared memory is passed"));
 }
 
 void MeetingSocket::close(Helpers& helpers) noexcept {

@@ -53,12 +53,12 @@ Result<void> PeerProcess::read(const RemoteBuffer& from, std::byte* to) const {
                      : error == ESRCH ? ErrorScope::connection
                                       : ErrorScope::transport;
       reason.initiator = Initiator::peer;
-      return std::unexpected(std::move(reason));
+      return fail(std::move(reason));
     }
     at += static_cast<std::size_t>(size);
   }
   // If the peer died, the bytes may be those of another process.
-  if (!lives()) return fail(ErrorCode::unavailable, "the peer has died", ErrorScope::connection, Initiator::peer);
+  if (!lives()) return fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer has died"));
   return {};
 }
 

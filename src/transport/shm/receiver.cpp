@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/try.h"
+
 namespace hawser::transport::shm {
 namespace {
 
@@ -14,13 +16,12 @@ constexpr std::string_view begins_early = "a message begins before the end of an
 }  // namespace
 
 std::unexpected<Error> protocol_violation(std::string_view what) {
-  return hawser::fail(ErrorCode::protocol_error, "the peer violated the shared memory protocol: " + std::string(what),
-                      ErrorScope::connection, Initiator::peer);
+  return hawser::fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                           "the peer violated the shared memory protocol: " + std::string(what)));
 }
 
 std::unexpected<Error> closed_by_peer() {
-  return hawser::fail(ErrorCode::unavailable, "the peer closed the connection", ErrorScope::connection,
-                      Initiator::peer);
+  return hawser::fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection"));
 }
 
 Receiver::Receiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
@@ -68,7 +69,7 @@ Result<bool> Receiver::take(Gate& gate) {
   }
   if (std::exchange(advanced_, false)) waker_.wake(wants_room);
   taking_ = false;
-  if (!result) return std::unexpected(std::move(result.error()));
+  TRY(result);
   return worked;
 }
 
@@ -98,7 +99,7 @@ Result<void> Receiver::take_one(Gate& gate) {
   }
   const wire::MessagePrefix lengths{record.head_bytes, record.payload_bytes};
   if (record.kind != RecordKind::long_part && !limits_.message.allows(lengths)) {
-    return std::unexpected(limits_.message.exceeded_by(lengths));
+    return hawser::fail(limits_.message.exceeded_by(lengths));
   }
   if (record.kind == RecordKind::long_begin) return begin_long(record);
   if (head_room > left) return protocol_violation("a message extends beyond the tail of its ring");
@@ -146,10 +147,9 @@ Result<void> Receiver::take_from_slab(const Record& record, Bytes head, Gate& ga
   if (payload == nullptr)
     return protocol_violation("a payload extends beyond the slab, or lies in a region that is in use");
   if (!slab_->supply(record.where, bytes)) {
-    return fail(ErrorCode::unavailable,
-                "the system has no memory for a payload of " + std::to_string(bytes) +
-                    " bytes in the slab (vm.overcommit_memory is 2): raise vm.overcommit_ratio",
-                ErrorScope::connection);
+    return fail(Error::of_connection(ErrorCode::unavailable,
+                                     "the system has no memory for a payload of " + std::to_string(bytes) +
+                                         " bytes in the slab (vm.overcommit_memory is 2): raise vm.overcommit_ratio"));
   }
   const std::optional<ReceiveBuffer> receive_buffer = select_receive_buffer(record, head, gate);
   if (!receive_buffer) return {};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/try.h"
 #include "transport/shm/receiver.h"
 
 namespace hawser::transport::shm {
@@ -27,9 +28,8 @@ Result<void> Receiver::begin_reading(const Record& record, Bytes head, Gate& gat
 }
 
 Result<void> Receiver::go_on_reading(Gate& gate) {
-  const Result<bool> here = read_step();
-  if (!here) return std::unexpected(here.error());
-  if (!*here) return {};
+  TRY(const bool here, read_step());
+  if (!here) return {};
   waker_.wake(wants_room);
   Reading done = std::move(*reading_);
   reading_.reset();
@@ -72,11 +72,10 @@ Result<bool> Receiver::begin_read(ReadSlot& slot) {
   const std::uint32_t state = slot.state.load(std::memory_order_acquire);
   // The peer withdraws it only at its end.
   if (state == read_withdrawn) return closed_by_peer();
-  const Result<DirectRead::Source> source = source_of(slot, state);
-  if (!source) return std::unexpected(source.error());
+  TRY(const DirectRead::Source& source, source_of(slot, state));
   if (means_.peer == nullptr) return want_parts(slot);
   const PayloadBuffer& payload = reading_->payload;
-  auto job = std::make_shared<DirectRead>(loop_, means_.peer, *source, payload.own(),
+  auto job = std::make_shared<DirectRead>(loop_, means_.peer, source, payload.own(),
                                           payload.given() ? payload.data() : nullptr);
   if (!job->start(*means_.helpers, means_.go_on)) return want_parts(slot);
   reading_->job = std::move(job);
@@ -135,7 +134,7 @@ Result<bool> Receiver::end_direct_read(ReadSlot& slot) {
   if (read) return true;
   if (read.error().scope == ErrorScope::call)
     return protocol_violation("a payload to be read lies outside of the peer's memory");
-  return std::unexpected(read.error());
+  return fail(read.error());
 }
 
 // Requests that the peer copies the payload.

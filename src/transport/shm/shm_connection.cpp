@@ -117,7 +117,7 @@ bool ShmConnection::poll_once() {
   try {
     return serve_peer();
   } catch (const std::bad_alloc&) {
-    fail({ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+    fail(Error::of_connection(ErrorCode::overloaded, "out of memory"));
     return true;
   }
 }
@@ -135,8 +135,8 @@ bool ShmConnection::serve_peer() {
     return true;
   }
   if (sender_.broken()) {
-    fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-          "the peer violated the shared memory protocol: it has read more than was sent"});
+    fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                              "the peer violated the shared memory protocol: it has read more than was sent"));
     return true;
   }
   // The peer's last messages are delivered before its end. A paused connection keeps them, unless it could wait forever
@@ -166,8 +166,7 @@ void ShmConnection::on_ready(exec::Readiness readiness) {
     // It would always be ready.
     unwatch_bell();
     if (!peer_gone_) {
-      peer_gone_ =
-          Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"};
+      peer_gone_ = Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection");
     }
   }
   set_hot(true);

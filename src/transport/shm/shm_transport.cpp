@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/identity.h"
 #include "hawser/loop.h"
 #include "transport/shm/handshake.h"
@@ -25,7 +26,7 @@ constexpr std::string_view name = "shm";
 
 Result<void> check(const ShmOptions& options) {
   const auto wrong = [](std::string_view text) {
-    return fail(ErrorCode::invalid_argument, "ShmOptions::" + std::string(text), ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::invalid_argument, "ShmOptions::" + std::string(text)));
   };
   if (!Sizes{options.ring_bytes, 0}.valid()) return wrong("ring_bytes is not a power of two from 64 KiB to 64 MiB");
   if (!Sizes{options.ring_bytes, options.slab_bytes}.valid()) {
@@ -96,7 +97,7 @@ class ShmWorker final : public TransportWorker, public std::enable_shared_from_t
 Ticket::Ticket(std::shared_ptr<ShmWorker> worker) noexcept : worker_(std::move(worker)) { ++worker_->pending_; }
 Ticket::~Ticket() { --(connected_ ? worker_->connections_ : worker_->pending_); }
 Result<void> Ticket::connect() {
-  if (Result<void> room = worker_->check_room(); !room) return room;
+  TRY(worker_->check_room());
   connected_ = true;
   --worker_->pending_;
   ++worker_->connections_;
@@ -189,18 +190,16 @@ class ServerPendingConnection final : public ShmPendingConnection {
   }
 
   Result<void> connect(Bytes client) override {
-    const Result<Answer> answer = decode_answer(client);
-    if (!answer) return std::unexpected(answer.error());
-    if (Result<void> taken = take_place(); !taken) return taken;
-    Result<MetPeer> arrival = socket_.accept(secret_, *worker().helpers());
-    if (!arrival) return std::unexpected(std::move(arrival.error()));
-    Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::adopt(arrival->memory, sizes(), worker().strict());
+    TRY(decode_answer(client));
+    TRY(take_place());
+    TRY(MetPeer&& arrival, socket_.accept(secret_, *worker().helpers()));
+    Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::adopt(arrival.memory, sizes(), worker().strict());
     if (!memory) {
-      worker().helpers()->dispose(std::move(arrival->memory));
-      worker().helpers()->dispose_socket(arrival->bell.take());
-      return std::unexpected(std::move(memory.error()));
+      worker().helpers()->dispose(std::move(arrival.memory));
+      worker().helpers()->dispose_socket(arrival.bell.take());
+      return fail(std::move(memory.error()));
     }
-    connected(std::move(arrival->bell), arrival->peer, std::move(*memory));
+    connected(std::move(arrival.bell), arrival.peer, std::move(*memory));
     return {};
   }
 
@@ -216,100 +215,90 @@ class ClientPendingConnection final : public ShmPendingConnection {
       : ShmPendingConnection(worker, client_side, options, limits, std::move(ticket)) {}
 
   Result<void> meet_server(const Selection& selection) {
-    if (Result<void> taken = take_place(); !taken) return taken;
-    Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::create(sizes(), worker().strict());
-    if (!memory) return std::unexpected(std::move(memory.error()));
-    Result<Doorbell> bell = meet(selection.socket, selection.secret, (*memory)->fd());
-    if (!bell) return std::unexpected(std::move(bell.error()));
-    const Result<PeerIdentity> peer = identify(*bell);
+    TRY(take_place());
+    TRY(std::shared_ptr<SharedMemory> memory, SharedMemory::create(sizes(), worker().strict()));
+    TRY(Doorbell&& bell, meet(selection.socket, selection.secret, memory->fd()));
+    const Result<PeerIdentity> peer = identify(bell);
     if (!peer) {
-      worker().helpers()->dispose_socket(bell->take());
-      return std::unexpected(peer.error());
+      worker().helpers()->dispose_socket(bell.take());
+      return fail(peer.error());
     }
-    connected(std::move(*bell), *peer, std::move(*memory));
+    connected(std::move(bell), *peer, std::move(memory));
     return {};
   }
 
   std::vector<std::byte> parameters() const override { return encode(Answer{}); }
   Result<void> connect(Bytes) override {
-    return fail(ErrorCode::invalid_argument, "a client's half is connected already", ErrorScope::connection);
+    return fail(Error::of_connection(ErrorCode::invalid_argument, "a client's half is connected already"));
   }
 };
 
 Result<void> ShmWorker::check_room() const {
   if (connections_ < options_.connections_max) return {};
-  return fail(ErrorCode::overloaded,
-              std::to_string(options_.connections_max) + " connections (ShmOptions::connections_max) use shared memory",
-              ErrorScope::transport);
+  return fail(Error::of_transport(
+      ErrorCode::overloaded,
+      std::to_string(options_.connections_max) + " connections (ShmOptions::connections_max) use shared memory"));
 }
 
 Result<std::shared_ptr<Ticket>> ShmWorker::enter() {
-  if (Result<void> room = check_room(); !room) return std::unexpected(std::move(room.error()));
+  TRY(check_room());
   if (pending_ >= options_.connections_max) {
-    return fail(ErrorCode::overloaded,
-                std::to_string(options_.connections_max) +
-                    " connections (ShmOptions::connections_max) over shared memory are being made",
-                ErrorScope::transport);
+    return fail(Error::of_transport(
+        ErrorCode::overloaded, std::to_string(options_.connections_max) +
+                                   " connections (ShmOptions::connections_max) over shared memory are being made"));
   }
   return std::make_shared<Ticket>(shared_from_this());
 }
 
 Result<std::unique_ptr<PendingConnection>> ShmWorker::select(Bytes bytes, const MessageLimits& limits) {
-  const Result<Offer> offer = decode_offer(bytes);
-  if (!offer) return std::unexpected(offer.error());
-  if (offer->host.boot != host_.boot) {
-    return fail(ErrorCode::unavailable, "the client is on another host", ErrorScope::connection, Initiator::peer);
+  TRY(const Offer& offer, decode_offer(bytes));
+  if (offer.host.boot != host_.boot) {
+    return fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the client is on another host"));
   }
-  if (offer->host != host_) {
-    return fail(
-        ErrorCode::unavailable,
-        "the client is in another network namespace: run both containers in one (docker run --network container:NAME)",
-        ErrorScope::connection, Initiator::peer);
+  if (offer.host != host_) {
+    return fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                                     "the client is in another network namespace: run both containers in one (docker "
+                                     "run --network container:NAME)"));
   }
   ShmOptions options = options_;
-  options.ring_bytes = std::min(options.ring_bytes, std::size_t{offer->ring_bytes});
-  options.slab_bytes = std::min(options.slab_bytes, std::size_t{offer->slab_bytes});
-  options.eager_bytes = std::min({options.eager_bytes, std::size_t{offer->eager_bytes}, options.ring_bytes / 8});
+  options.ring_bytes = std::min(options.ring_bytes, std::size_t{offer.ring_bytes});
+  options.slab_bytes = std::min(options.slab_bytes, std::size_t{offer.slab_bytes});
+  options.eager_bytes = std::min({options.eager_bytes, std::size_t{offer.eager_bytes}, options.ring_bytes / 8});
   options.early_publish_bytes = std::min(options.early_publish_bytes, options.ring_bytes);
   const Sizes sizes{options.ring_bytes, options.slab_bytes};
   if (!sizes.valid()) {
-    return fail(ErrorCode::protocol_error, "the client offers shared memory of sizes that can't be",
-                ErrorScope::connection, Initiator::peer);
+    return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                     "the client offers shared memory of sizes that can't be"));
   }
-  Result<std::shared_ptr<Ticket>> ticket = enter();
-  if (!ticket) return std::unexpected(std::move(ticket.error()));
+  TRY(std::shared_ptr<Ticket> ticket, enter());
   if (!helpers_->may_receive()) {
-    return fail(ErrorCode::overloaded,
-                std::to_string(Helpers::disposals_max) +
-                    " descriptors that peers have sent can't be closed: their file systems do not answer",
-                ErrorScope::transport);
+    return fail(
+        Error::of_transport(ErrorCode::overloaded,
+                            std::to_string(Helpers::disposals_max) +
+                                " descriptors that peers have sent can't be closed: their file systems do not answer"));
   }
-  const Result<Token> secret = random_token();
-  if (!secret) return std::unexpected(secret.error());
-  Result<MeetingSocket> socket = MeetingSocket::listen();
-  if (!socket) return std::unexpected(std::move(socket.error()));
-  return std::make_unique<ServerPendingConnection>(*this, std::move(*socket), *secret, options, limits,
-                                                   std::move(*ticket));
+  TRY(const Token& secret, random_token());
+  TRY(MeetingSocket&& socket, MeetingSocket::listen());
+  return std::make_unique<ServerPendingConnection>(*this, std::move(socket), secret, options, limits,
+                                                   std::move(ticket));
 }
 
 Result<std::unique_ptr<PendingConnection>> ShmWorker::accept(Bytes bytes, const MessageLimits& limits) {
-  const Result<Selection> selection = decode_selection(bytes);
-  if (!selection) return std::unexpected(selection.error());
+  TRY(const Selection& selection, decode_selection(bytes));
   ShmOptions options = options_;
-  options.ring_bytes = std::size_t{selection->ring_bytes};
-  options.slab_bytes = std::size_t{selection->slab_bytes};
-  options.eager_bytes = std::size_t{selection->eager_bytes};
+  options.ring_bytes = std::size_t{selection.ring_bytes};
+  options.slab_bytes = std::size_t{selection.slab_bytes};
+  options.eager_bytes = std::size_t{selection.eager_bytes};
   options.early_publish_bytes = std::min(options.early_publish_bytes, options.ring_bytes);
   const Sizes sizes{options.ring_bytes, options.slab_bytes};
   if (options.ring_bytes > options_.ring_bytes || options.slab_bytes > options_.slab_bytes ||
       options.eager_bytes > options_.eager_bytes || options.eager_bytes > options.ring_bytes / 8 || !sizes.valid()) {
-    return fail(ErrorCode::protocol_error, "the server proposes shared memory of sizes that were not offered",
-                ErrorScope::connection, Initiator::peer);
+    return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                     "the server proposes shared memory of sizes that were not offered"));
   }
-  Result<std::shared_ptr<Ticket>> ticket = enter();
-  if (!ticket) return std::unexpected(std::move(ticket.error()));
-  auto pending = std::make_unique<ClientPendingConnection>(*this, options, limits, std::move(*ticket));
-  if (Result<void> done = pending->meet_server(*selection); !done) return std::unexpected(std::move(done.error()));
+  TRY(std::shared_ptr<Ticket> ticket, enter());
+  auto pending = std::make_unique<ClientPendingConnection>(*this, options, limits, std::move(ticket));
+  TRY(pending->meet_server(selection));
   return pending;
 }
 
@@ -320,15 +309,14 @@ class ShmTransport final : public Transport {
   std::string_view name() const noexcept override { return shm::name; }
 
   Result<std::shared_ptr<TransportWorker>> attach(Loop& loop) override {
-    if (Result<void> checked = check(options_); !checked) return std::unexpected(std::move(checked.error()));
+    TRY(check(options_));
     const std::lock_guard lock(mutex_);
     std::weak_ptr<ShmWorker>& known = workers_[&loop];
     if (std::shared_ptr<ShmWorker> worker = known.lock()) return worker;
-    const Result<HostIdentity> host = HostIdentity::here();
-    if (!host) return std::unexpected(host.error());
+    TRY(const HostIdentity& host, HostIdentity::here());
     // A child of the process that made this transport has no threads.
     if (!helpers_->is_ours()) helpers_ = std::make_shared<Helpers>();
-    auto worker = std::make_shared<ShmWorker>(loop, options_, *host, helpers_, own_process_);
+    auto worker = std::make_shared<ShmWorker>(loop, options_, host, helpers_, own_process_);
     std::erase_if(workers_, [](const auto& one) { return one.second.expired(); });
     workers_[&loop] = worker;
     return worker;

@@ -89,7 +89,7 @@ Result<std::unique_ptr<Listener>> SimNetwork::listen(Loop& loop, std::string_vie
   std::string taken(address);
   if (taken.ends_with(":0")) taken.replace(taken.size() - 1, 1, std::to_string(state_->next_port++));
   if (state_->listeners.contains(taken)) {
-    return fail(ErrorCode::unavailable, taken + " is being listened on already", ErrorScope::connection);
+    return fail(Error::of_connection(ErrorCode::unavailable, taken + " is being listened on already"));
   }
   return std::make_unique<SimListener>(loop, state_, std::move(taken), sink);
 }
@@ -111,12 +111,12 @@ Task<Result<std::unique_ptr<Stream>>> SimNetwork::connect_from(Loop& loop, std::
   }
   if (!answered) {
     state->record(loop.now(), 0, SimEvent::refuse, 1);
-    co_return fail(ErrorCode::unavailable, "connecting to " + address + " timed out", ErrorScope::connection);
+    co_return fail(Error::of_connection(ErrorCode::unavailable, "connecting to " + address + " timed out"));
   }
   const auto listener = state->listeners.find(address);
   if (refused || listener == state->listeners.end()) {
     state->record(loop.now(), 0, SimEvent::refuse, 0);
-    co_return fail(ErrorCode::unavailable, "connecting to " + address + " was refused", ErrorScope::connection);
+    co_return fail(Error::of_connection(ErrorCode::unavailable, "connecting to " + address + " was refused"));
   }
   const auto link =
       std::make_shared<SimLink>(loop, state, host + ":" + std::to_string(state->connections + 1), address);

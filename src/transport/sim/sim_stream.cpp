@@ -294,7 +294,7 @@ void SimStream::end(const char* text) {
   sending_.stop();
   breaking_.stop();
   state().record(now(), link_->id, SimEvent::end, side_);
-  sink_->ended({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, text});
+  sink_->ended(Error::of_connection(Initiator::peer, ErrorCode::unavailable, text));
 }
 
 }  // namespace hawser::transport

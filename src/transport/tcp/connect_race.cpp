@@ -18,12 +18,12 @@ struct Race {
 };
 
 Task<void> run(Race& race, AddressList& addresses, Task<Result<Descriptor>> attempt) {
-  Result<Descriptor> outcome = fail(ErrorCode::unavailable, "not tried", ErrorScope::connection);
+  Result<Descriptor> outcome = fail(Error::of_connection(ErrorCode::unavailable, "not tried"));
   try {
     outcome = co_await std::move(attempt);
   } catch (const std::exception& error) {
     // There is no memory, or the poller accepts no more descriptors. The loop continues.
-    outcome = fail(ErrorCode::unavailable, std::string("cannot connect: ") + error.what(), ErrorScope::connection);
+    outcome = fail(Error::of_connection(ErrorCode::unavailable, std::string("cannot connect: ") + error.what()));
   }
   --race.running;
   if (outcome) {
@@ -44,9 +44,9 @@ Task<Result<Descriptor>> race_to_connect(Loop& loop, AddressList& addresses, Con
   while (!race.winner) {
     const Time now = loop.now();
     if (now >= deadline) {
-      co_return std::unexpected(race.failure.value_or(
-          Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
-                race.running != 0 ? "no address answered in time" : "the name was not resolved in time"}));
+      co_return fail(race.failure.value_or(
+          Error::of_connection(ErrorCode::unavailable, race.running != 0 ? "no address answered in time"
+                                                                         : "the name was not resolved in time")));
     }
     if (!addresses.empty() && (race.running == 0 || now >= race.next_start)) {
       ++race.running;
@@ -56,9 +56,9 @@ Task<Result<Descriptor>> race_to_connect(Loop& loop, AddressList& addresses, Con
       continue;
     }
     if (race.running == 0 && addresses.empty() && addresses.completed()) {
-      if (race.failure) co_return std::unexpected(std::move(*race.failure));
-      co_return std::unexpected(addresses.error().value_or(
-          Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the host has no address"}));
+      if (race.failure) co_return fail(std::move(*race.failure));
+      co_return fail(
+          addresses.error().value_or(Error::of_connection(ErrorCode::unavailable, "the host has no address")));
     }
     alarm.start(loop, addresses.empty() ? deadline : std::min(deadline, race.next_start));
     co_await addresses.changed.wait();

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/descriptor.h"
+#include "base/try.h"
 #include "hawser/detail/loop_access.h"
 #include "transport/tcp/address_list.h"
 
@@ -35,7 +36,7 @@ int library_ready() noexcept {
 }
 
 std::unexpected<Error> failed(std::string_view what, int status) {
-  return fail(ErrorCode::unavailable, std::string(what) + ares_strerror(status), ErrorScope::connection);
+  return fail(Error::of_connection(ErrorCode::unavailable, std::string(what) + ares_strerror(status)));
 }
 
 // The sockets of c-ares are no standard descriptors, and raise no SIGPIPE.
@@ -313,7 +314,7 @@ Result<std::shared_ptr<DnsChannel>> NameService::channel(Loop& loop) {
     channel->retire();
   }
   auto channel = std::make_shared<DnsChannel>(loop);
-  if (Result<void> opened = channel->open(options_); !opened) return std::unexpected(std::move(opened.error()));
+  TRY(channel->open(options_));
   known = {channel, configured};
   return channel;
 }

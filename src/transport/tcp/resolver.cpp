@@ -47,8 +47,7 @@ Resolver::~Resolver() {
 }
 
 void Resolver::fail_with(const std::string& why) {
-  list_.complete(Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
-                       "cannot resolve '" + host_ + "': " + why});
+  list_.complete(Error::of_connection(ErrorCode::unavailable, "cannot resolve '" + host_ + "': " + why));
 }
 
 void Resolver::from_hosts_file(const HostPort& where, HostsFile& hosts) {

@@ -17,38 +17,36 @@ namespace hawser::transport {
 Result<HostPort> parse_host_port(std::string_view address) {
   const std::size_t colon = address.rfind(':');
   if (colon == std::string_view::npos || colon + 1 == address.size()) {
-    return fail(
+    return fail(Error::of_connection(
         ErrorCode::invalid_argument,
-        "'" + std::string(address) + "' is not an address: write host:port, such as 127.0.0.1:9000 or [::1]:9000",
-        ErrorScope::connection);
+        "'" + std::string(address) + "' is not an address: write host:port, such as 127.0.0.1:9000 or [::1]:9000"));
   }
   if (address.find("://") != std::string_view::npos) {
-    return fail(ErrorCode::invalid_argument,
-                "'" + std::string(address) + "' is a URL: write its host and its port alone, such as 127.0.0.1:9000",
-                ErrorScope::connection);
+    return fail(Error::of_connection(
+        ErrorCode::invalid_argument,
+        "'" + std::string(address) + "' is a URL: write its host and its port alone, such as 127.0.0.1:9000"));
   }
   std::string_view host = address.substr(0, colon);
   const std::string_view port = address.substr(colon + 1);
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   if (!bracketed && host.find(':') != std::string_view::npos) {
-    return fail(
+    return fail(Error::of_connection(
         ErrorCode::invalid_argument,
-        "'" + std::string(address) + "' has several colons: write an IPv6 address in brackets, such as [::1]:9000",
-        ErrorScope::connection);
+        "'" + std::string(address) + "' has several colons: write an IPv6 address in brackets, such as [::1]:9000"));
   }
   // The resolver would use only the part before the zero. That is a different host than the whole name, which may have
   // been checked elsewhere.
   if (host.find('\0') != std::string_view::npos) {
-    return fail(ErrorCode::invalid_argument,
-                "the host in '" + std::string(address) + "' contains a zero byte: remove it", ErrorScope::connection);
+    return fail(Error::of_connection(ErrorCode::invalid_argument,
+                                     "the host in '" + std::string(address) + "' contains a zero byte: remove it"));
   }
   unsigned long number = 0;
   for (const char c : port) {
     if (c < '0' || c > '9' || (number = number * 10 + static_cast<unsigned long>(c - '0')) > 65535) {
-      return fail(ErrorCode::invalid_argument,
-                  "'" + std::string(port) + "' in '" + std::string(address) + "' is not a port: use 0 to 65535",
-                  ErrorScope::connection);
+      return fail(Error::of_connection(
+          ErrorCode::invalid_argument,
+          "'" + std::string(port) + "' in '" + std::string(address) + "' is not a port: use 0 to 65535"));
     }
   }
   return HostPort{host == "*" ? std::string() : std::string(host), std::string(port)};
@@ -61,8 +59,8 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, 
   addrinfo* found = nullptr;
   const int status = getaddrinfo(where.host.empty() ? nullptr : where.host.c_str(), where.port.c_str(), &hints, &found);
   if (status != 0) {
-    return fail(ErrorCode::unavailable, "cannot resolve '" + where.host + "': " + gai_strerror(status),
-                ErrorScope::connection);
+    return fail(
+        Error::of_connection(ErrorCode::unavailable, "cannot resolve '" + where.host + "': " + gai_strerror(status)));
   }
   std::vector<SocketAddress> addresses;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
@@ -87,15 +85,14 @@ Result<std::optional<SocketAddress>> parse_unix(std::string_view address) {
   auto& storage = reinterpret_cast<sockaddr_un&>(result.storage);
   const bool abstract = name.starts_with('@');
   if (name.size() < (abstract ? 2U : 1U) || name.find('\0') != std::string_view::npos) {
-    return fail(ErrorCode::invalid_argument,
-                "'" + std::string(address) + "' names no Unix socket: write unix:/path or unix:@name",
-                ErrorScope::connection);
+    return fail(
+        Error::of_connection(ErrorCode::invalid_argument,
+                             "'" + std::string(address) + "' names no Unix socket: write unix:/path or unix:@name"));
   }
   if (name.size() >= sizeof storage.sun_path) {
-    return fail(ErrorCode::invalid_argument,
-                "'" + std::string(address) + "' is longer than a Unix socket's name may be (" +
-                    std::to_string(sizeof storage.sun_path - 1) + " bytes)",
-                ErrorScope::connection);
+    return fail(Error::of_connection(ErrorCode::invalid_argument,
+                                     "'" + std::string(address) + "' is longer than a Unix socket's name may be (" +
+                                         std::to_string(sizeof storage.sun_path - 1) + " bytes)"));
   }
   storage.sun_family = AF_UNIX;
   std::memcpy(storage.sun_path, name.data(), name.size());
@@ -230,8 +227,7 @@ void bound_local_send_buffer(int fd) noexcept {
 }
 
 Error socket_error(ErrorCode code, std::string_view what, int system_error) {
-  return {code, ErrorScope::connection, Initiator::local, 0,
-          std::string(what) + ": " + std::generic_category().message(system_error)};
+  return Error::of_connection(code, std::string(what) + ": " + std::generic_category().message(system_error));
 }
 
 }  // namespace hawser::transport

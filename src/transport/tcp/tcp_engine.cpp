@@ -52,10 +52,10 @@ Error end_reason(int received, int sent) noexcept {
   try {
     if (sent != 0) return socket_error(ErrorCode::unavailable, "sending failed", sent);
     if (received < 0) return socket_error(ErrorCode::unavailable, "receiving failed", -received);
-    return {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"};
+    return Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection");
   } catch (const std::bad_alloc&) {
     // The text is so short that it needs no memory.
-    return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "it ended"};
+    return Error::of_connection(ErrorCode::unavailable, "it ended");
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/passed_descriptors.h"
+#include "base/try.h"
 #include "exec/live_loops.h"
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
@@ -133,7 +134,7 @@ Result<Descriptor> listening_socket(const SocketAddress& address, bool one_famil
   Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) {
     error = errno;
-    return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", error));
+    return fail(socket_error(ErrorCode::unavailable, "cannot make a socket", error));
   }
   const int on = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -143,7 +144,7 @@ Result<Descriptor> listening_socket(const SocketAddress& address, bool one_famil
     error = errno;
     std::string what = "cannot listen on " + std::string(text);
     if (one_family) what += " (" + to_string(address) + ")";
-    return std::unexpected(socket_error(ErrorCode::unavailable, what, error));
+    return fail(socket_error(ErrorCode::unavailable, what, error));
   }
   return socket;
 }
@@ -167,11 +168,11 @@ Result<std::vector<Descriptor>> listening_sockets(std::vector<SocketAddress> add
       } else if (again = any_port && error == EADDRINUSE && !sockets.empty() && tried < ports_tried_max; again) {
         break;  // The port that is free for one address is not free for another.
       } else {
-        return std::unexpected(std::move(socket.error()));
+        return fail(std::move(socket.error()));
       }
     }
     if (again) continue;
-    if (sockets.empty()) return std::unexpected(std::move(*absent));
+    if (sockets.empty()) return fail(std::move(*absent));
     return sockets;
   }
 }
@@ -229,21 +230,16 @@ class Connecting final : exec::Watcher {
 }  // namespace
 
 Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_view address, AcceptSink& sink) {
-  Result<std::optional<SocketAddress>> local = parse_unix(address);
-  if (!local) return std::unexpected(std::move(local.error()));
-  if (*local) {
-    Result<UnixListening> listening = listen_unix(**local, backlog_max);
-    if (!listening) return std::unexpected(std::move(listening.error()));
-    return std::make_unique<TcpListener>(loop, std::move(listening->socket), std::move(listening->file), sink);
+  TRY(std::optional<SocketAddress>&& local, parse_unix(address));
+  if (local) {
+    TRY(UnixListening&& listening, listen_unix(*local, backlog_max));
+    return std::make_unique<TcpListener>(loop, std::move(listening.socket), std::move(listening.file), sink);
   }
-  Result<HostPort> where = parse_host_port(address);
-  if (!where) return std::unexpected(std::move(where.error()));
-  Result<std::vector<SocketAddress>> addresses = resolve(*where, true, true);
-  if (!addresses) return std::unexpected(std::move(addresses.error()));
-  Result<std::vector<Descriptor>> sockets = listening_sockets(std::move(*addresses), address);
-  if (!sockets) return std::unexpected(std::move(sockets.error()));
+  TRY(HostPort&& where, parse_host_port(address));
+  TRY(std::vector<SocketAddress>&& addresses, resolve(where, true, true));
+  TRY(std::vector<Descriptor>&& sockets, listening_sockets(std::move(addresses), address));
   std::vector<std::unique_ptr<TcpListener>> all;
-  for (Descriptor& socket : *sockets) {
+  for (Descriptor& socket : sockets) {
     all.push_back(std::make_unique<TcpListener>(loop, std::move(socket), SocketFile(), sink));
   }
   if (all.size() == 1) return std::move(all.front());
@@ -255,7 +251,7 @@ namespace {
 Task<Result<Descriptor>> connect_socket(Loop& loop, SocketAddress to, Time deadline) {
   Descriptor socket(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) {
-    co_return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
+    co_return fail(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
   }
   if (to.family() == AF_UNIX) {
     refuse_descriptors(socket.get());
@@ -272,7 +268,7 @@ Task<Result<Descriptor>> connect_socket(Loop& loop, SocketAddress to, Time deadl
     error = co_await Connecting(loop, socket.get(), deadline);
   }
   if (error == 0) co_return socket;
-  co_return std::unexpected(socket_error(ErrorCode::unavailable, "cannot connect to " + to_string(to), error));
+  co_return fail(socket_error(ErrorCode::unavailable, "cannot connect to " + to_string(to), error));
 }
 
 }  // namespace
@@ -281,20 +277,18 @@ Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::strin
   const Time deadline = loop.after(timeout);
   AddressList addresses(loop);
   std::optional<Resolver> resolver;
-  Result<std::optional<SocketAddress>> local = parse_unix(address);
-  if (!local) co_return std::unexpected(std::move(local.error()));
-  if (*local) {
-    addresses.add(**local);
+  CO_TRY(std::optional<SocketAddress>&& local, parse_unix(address));
+  if (local) {
+    addresses.add(*local);
     addresses.complete();
   } else {
-    Result<HostPort> where = parse_host_port(address);
-    if (!where) co_return std::unexpected(std::move(where.error()));
+    CO_TRY(HostPort&& where, parse_host_port(address));
     // A numeric address needs no resolver.
-    if (const Result<std::vector<SocketAddress>> numeric = resolve(*where, false, false); numeric) {
+    if (const Result<std::vector<SocketAddress>> numeric = resolve(where, false, false); numeric) {
       for (const SocketAddress& one : *numeric) addresses.add(one);
       addresses.complete();
     } else {
-      resolver.emplace(loop, *where, addresses, names_);
+      resolver.emplace(loop, where, addresses, names_);
     }
   }
   const ConnectAttempt attempt = [&loop, deadline](SocketAddress to) { return connect_socket(loop, to, deadline); };
@@ -302,7 +296,7 @@ Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::strin
   if (!socket) {
     Error error = std::move(socket.error());
     if (error.text.find(address) == std::string::npos) error.text = address + ": " + error.text;
-    co_return std::unexpected(std::move(error));
+    co_return fail(std::move(error));
   }
   co_return std::make_unique<TcpStream>(std::move(*socket));
 }

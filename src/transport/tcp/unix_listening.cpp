@@ -95,7 +95,7 @@ bool SocketFile::find(dev_t& device, ino_t& number) const noexcept {
 
 Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
+  if (!socket.valid()) return fail(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
   refuse_descriptors(socket.get());
   const auto& name = reinterpret_cast<const sockaddr_un&>(address.storage);
   const bool has_file = name.sun_path[0] != '\0';
@@ -105,14 +105,14 @@ Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
   if (error == EADDRINUSE && has_file) {
     struct stat status{};
     if (lstat(name.sun_path, &status) == 0 && !S_ISSOCK(status.st_mode)) {
-      return fail(ErrorCode::unavailable, "cannot listen on " + to_string(address) + ": there is a file, and no socket",
-                  ErrorScope::connection);
+      return fail(Error::of_connection(ErrorCode::unavailable,
+                                       "cannot listen on " + to_string(address) + ": there is a file, and no socket"));
     }
     if (lock->busy()) {
-      return fail(ErrorCode::unavailable,
-                  "cannot listen on " + to_string(address) +
-                      ": there is a file, and another process has locked its folder (flock): end that process",
-                  ErrorScope::connection);
+      return fail(Error::of_connection(
+          ErrorCode::unavailable,
+          "cannot listen on " + to_string(address) +
+              ": there is a file, and another process has locked its folder (flock): end that process"));
     }
     if (is_left_behind(address)) {
       unlink(name.sun_path);
@@ -122,13 +122,12 @@ Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
   UnixListening listening{std::move(socket), error == 0 && has_file ? SocketFile(name.sun_path) : SocketFile()};
   if (error == 0 && ::listen(listening.socket.get(), backlog) != 0) error = errno;
   if (error != 0) {
-    return std::unexpected(socket_error(ErrorCode::unavailable, "cannot listen on " + to_string(address), error));
+    return fail(socket_error(ErrorCode::unavailable, "cannot listen on " + to_string(address), error));
   }
   // Without the lock, another server may have regarded this socket as left behind, because it did not listen yet.
   if (has_file && !listening.file.in_place()) {
-    return fail(ErrorCode::unavailable,
-                "cannot listen on " + to_string(address) + ": another server has replaced the file",
-                ErrorScope::connection);
+    return fail(Error::of_connection(
+        ErrorCode::unavailable, "cannot listen on " + to_string(address) + ": another server has replaced the file"));
   }
   return listening;
 }

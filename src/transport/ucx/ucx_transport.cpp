@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/try.h"
 #include "transport/ucx/connection/ucx_transport_worker.h"
 
 namespace hawser::transport {
@@ -38,31 +39,28 @@ class UcxTransport final : public Transport {
   Result<std::shared_ptr<TransportWorker>> attach(Loop& loop) override {
     // A loop that never sleeps needs no wake-up by UCX. Without wake-up, sending a message costs less.
     const bool events = loop.options().wait != Wait::busy_poll;
-    Result<std::shared_ptr<UcxContext>> context = context_for(events);
-    if (!context) return std::unexpected(context.error());
+    TRY(std::shared_ptr<UcxContext> context, context_for(events));
     {
       const std::lock_guard lock(mutex_);
       if (const auto found = workers_.find(&loop); found != workers_.end()) {
         if (std::shared_ptr<UcxTransportWorker> worker = found->second.lock()) return worker;
       }
     }
-    Result<std::shared_ptr<UcxTransportWorker>> worker = UcxTransportWorker::make(std::move(*context), loop);
-    if (!worker) return std::unexpected(worker.error());
+    TRY(std::shared_ptr<UcxTransportWorker> worker, UcxTransportWorker::make(std::move(context), loop));
     const std::lock_guard lock(mutex_);
     std::erase_if(workers_, [](const auto& entry) { return entry.second.expired(); });
-    workers_[&loop] = *worker;
-    return std::move(*worker);
+    workers_[&loop] = worker;
+    return worker;
   }
 
   Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block, bool kept) override {
     if (!kept) {
-      return fail(ErrorCode::unavailable,
-                  "UCX cannot cancel the use of memory, so that it copies the caller's own: use "
-                  "RegisteredBuffer::allocate()",
-                  ErrorScope::transport);
+      return fail(Error::of_transport(ErrorCode::unavailable,
+                                      "UCX cannot cancel the use of memory, so that it copies the caller's own: use "
+                                      "RegisteredBuffer::allocate()"));
     }
-    if (const auto loaded = UcpLibrary::load(); !loaded) return std::unexpected(loaded.error());
-    if (auto added = memory_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
+    TRY(UcpLibrary::load());
+    TRY(memory_->add(memory, block));
     return std::make_unique<UcxRegistration>(memory_, memory.data());
   }
 

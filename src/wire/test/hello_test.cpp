@@ -18,7 +18,7 @@ Hello example() {
           .message_bytes_max = 1 << 20,
           .calls_max = 77,
           .stream_window_bytes = 65'536,
-          .refusal = Error{ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0, "come again later"}};
+          .refusal = Error::of_connection(Initiator::peer, ErrorCode::overloaded, "come again later")};
 }
 
 TEST(Hello, GoesThereAndBack) {

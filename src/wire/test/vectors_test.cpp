@@ -236,8 +236,8 @@ TEST(Vectors, Hellos) {
     if (vector.has("refusal")) {
       const std::string refusal = vector.text("refusal");
       const std::size_t space = refusal.find(' ');
-      expected.refusal = Error{static_cast<ErrorCode>(std::stoi(refusal)), ErrorScope::connection, Initiator::peer, 0,
-                               space == std::string::npos ? std::string() : refusal.substr(space + 1)};
+      expected.refusal = Error::of_connection(Initiator::peer, static_cast<ErrorCode>(std::stoi(refusal)),
+                                              space == std::string::npos ? std::string() : refusal.substr(space + 1));
     }
     EXPECT_EQ(*hello, expected);
     if (!vector.has("canonical")) {

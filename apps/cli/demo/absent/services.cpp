@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/try.h"
 #include "hawser/codec.h"
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/served_method.h"
@@ -21,7 +22,7 @@ constexpr char message_tag = 0x0a;  // Field 1, length-delimited.
 constexpr std::string_view name = "example.EchoService/Echo";
 
 Error malformed(std::string text) {
-  return {ErrorCode::invalid_argument, ErrorScope::call, Initiator::peer, 0, std::move(text)};
+  return Error::of_call(Initiator::peer, ErrorCode::invalid_argument, std::move(text));
 }
 
 // Reads a varint of at most five bytes and removes it from `bytes`.
@@ -43,7 +44,7 @@ Result<std::optional<std::string_view>> message_of(std::string_view bytes) {
     const char tag = bytes.front();
     bytes.remove_prefix(1);
     const std::optional<std::uint64_t> size = tag == message_tag ? take_varint(bytes) : std::nullopt;
-    if (!size || *size > bytes.size()) return std::unexpected(malformed("the bytes are no example.EchoRequest"));
+    if (!size || *size > bytes.size()) return fail(malformed("the bytes are no example.EchoRequest"));
     message = bytes.substr(0, *size);
     bytes.remove_prefix(*size);
   }
@@ -55,10 +56,10 @@ class EchoJson final : public detail::JsonTranscoder {
   Result<Buffer> arguments_from_json(std::string_view json) const override {
     if (json.empty()) return Buffer();
     const nlohmann::json value = nlohmann::json::parse(json, nullptr, false);
-    if (!value.is_object()) return std::unexpected(malformed("the body is no JSON object"));
+    if (!value.is_object()) return fail(malformed("the body is no JSON object"));
     const auto found = value.find("message");
     if (found == value.end() || found->is_null()) return Buffer();
-    if (!found->is_string()) return std::unexpected(malformed("\"message\" is not a string"));
+    if (!found->is_string()) return fail(malformed("\"message\" is not a string"));
     const auto& text = found->get_ref<const std::string&>();
     std::string bytes(1, message_tag);
     for (std::size_t rest = text.size();;) {
@@ -70,10 +71,9 @@ class EchoJson final : public detail::JsonTranscoder {
   Result<std::string> result_to_json(Bytes body, Bytes payload) const override {
     std::string bytes(as_text(body));
     bytes += as_text(payload);
-    const Result<std::optional<std::string_view>> message = message_of(bytes);
-    if (!message) return std::unexpected(message.error());
+    TRY(const std::optional<std::string_view>& message, message_of(bytes));
     nlohmann::json value = nlohmann::json::object();
-    if (*message) value["message"] = std::string(**message);
+    if (message) value["message"] = std::string(*message);
     return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   std::string_view encoding() const noexcept override { return "proto"; }

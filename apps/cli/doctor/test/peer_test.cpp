@@ -251,7 +251,7 @@ TEST(DoctorPeer, AServerIsExamined) {
   const Result<std::string> much = sync_wait([](std::string address) -> Task<Result<std::string>> {
     Client client;
     if (Result<void> connected = co_await client.connect(address); !connected) {
-      co_return std::unexpected(connected.error());
+      co_return fail(connected.error());
     }
     co_return co_await client.call<host::produce>(block_bytes + 1);
   }(server.address()));

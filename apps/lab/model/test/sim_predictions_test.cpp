@@ -108,17 +108,17 @@ class Symmetric final : public Role {
     std::array<rdma::Completion, 16> completions;
     const std::size_t found = completions_->poll(completions);
     for (std::size_t i = 0; i < found; ++i) {
-      if (completions[i].status != rdma::Status::success) return std::unexpected(completion_error(completions[i]));
+      if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
       if (completions[i].received) on_message(completions[i]);
     }
     if (done()) end_ns_ = processor.now_ns();
     if (free_.size() >= 16) {
-      if (Result<void> posted = queue_pair_->post_receive(free_); !posted) return std::unexpected(posted.error());
+      if (Result<void> posted = queue_pair_->post_receive(free_); !posted) return fail(posted.error());
       free_.clear();
     }
     const bool sends = !requests_.empty();
     if (sends) {
-      if (Result<void> sent = queue_pair_->post_send(requests_); !sent) return std::unexpected(sent.error());
+      if (Result<void> sent = queue_pair_->post_send(requests_); !sent) return fail(sent.error());
       requests_.clear();
     }
     return found > 0 || sends;
@@ -252,13 +252,13 @@ class HerdThread final : public Role {
   Result<bool> step(Processor& processor) override {
     if (asks_ && sent_ < expected_ && sent_ - received_ < herd_window) {
       ++sent_;
-      if (Result<void> sent = ends_.front()->send(); !sent) return std::unexpected(sent.error());
+      if (Result<void> sent = ends_.front()->send(); !sent) return fail(sent.error());
       return true;
     }
     std::array<rdma::Completion, 16> completions;
     const std::size_t found = completions_->poll(completions);
     for (std::size_t i = 0; i < found; ++i) {
-      if (completions[i].status != rdma::Status::success) return std::unexpected(completion_error(completions[i]));
+      if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
       if (!completions[i].received) continue;
       ++received_;
       HerdSide& end = **std::find_if(ends_.begin(), ends_.end(), [&](const auto& each) {
@@ -266,7 +266,7 @@ class HerdThread final : public Role {
       });
       Result<void> done = end.received(completions[i]);
       if (done && !asks_) done = end.send();
-      if (!done) return std::unexpected(done.error());
+      if (!done) return fail(done.error());
     }
     end_ns_ = processor.now_ns();
     return found > 0;

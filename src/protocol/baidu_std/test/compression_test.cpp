@@ -85,26 +85,24 @@ TEST(BaiduStdSnappy, TheFormatIsRawAndAnAnnouncementAllocatesNothing) {
 
 TEST(BaiduStdErrors, EveryCodeHasACodeOnTheOtherSide) {
   for (int i = 1; i <= 13; ++i) {
-    const Error error{static_cast<ErrorCode>(i), ErrorScope::call, Initiator::local, 0, ""};
+    const Error error = Error::of_call(static_cast<ErrorCode>(i), "");
     EXPECT_NE(rpc_error_of(error), 0) << i;
   }
-  const auto there_and_back = [](ErrorCode code) {
-    return error_code_of(rpc_error_of({code, ErrorScope::call, Initiator::local, 0, ""}));
-  };
+  const auto there_and_back = [](ErrorCode code) { return error_code_of(rpc_error_of(Error::of_call(code, ""))); };
   for (const ErrorCode code :
        {ErrorCode::invalid_argument, ErrorCode::unknown_method, ErrorCode::cancelled, ErrorCode::deadline_exceeded,
         ErrorCode::overloaded, ErrorCode::unavailable, ErrorCode::internal, ErrorCode::unauthenticated}) {
     EXPECT_EQ(there_and_back(code), code) << to_string(code);
   }
-  EXPECT_EQ(rpc_error_of({ErrorCode::unauthenticated, ErrorScope::call, Initiator::local, 0, ""}), 1004);
-  EXPECT_EQ(rpc_error_of({ErrorCode::permission_denied, ErrorScope::call, Initiator::local, 0, ""}), 13);
+  EXPECT_EQ(rpc_error_of(Error::of_call(ErrorCode::unauthenticated, "")), 1004);
+  EXPECT_EQ(rpc_error_of(Error::of_call(ErrorCode::permission_denied, "")), 13);
   EXPECT_EQ(rpc_error_of(Error::application(77, "")), 77);
   EXPECT_EQ(rpc_error_of(Error::application(0, "")), 2001);
   EXPECT_EQ(error_code_of(77), ErrorCode::application);
   EXPECT_EQ(error_code_of(1001), ErrorCode::unknown_method);
   EXPECT_EQ(error_code_of(2004), ErrorCode::overloaded);
   // A client of bRPC sends a call again after EFAILEDSOCKET. A call whose outcome is not known must not become one.
-  EXPECT_EQ(rpc_error_of({ErrorCode::outcome_unknown, ErrorScope::call, Initiator::local, 0, ""}), 2001);
+  EXPECT_EQ(rpc_error_of(Error::of_call(ErrorCode::outcome_unknown, "")), 2001);
 }
 
 }  // namespace

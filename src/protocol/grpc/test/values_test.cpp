@@ -73,10 +73,8 @@ TEST(GrpcValues, Status) {
   EXPECT_EQ(parse_status("01"), -1);
   EXPECT_EQ(parse_status(""), -1);
   EXPECT_EQ(status_of(Error::application(5, "")), Status::not_found);
-  EXPECT_EQ(status_of(Error{ErrorCode::permission_denied, ErrorScope::call, Initiator::local, 0, {}}),
-            Status::permission_denied);
-  EXPECT_EQ(status_of(Error{ErrorCode::unauthenticated, ErrorScope::call, Initiator::local, 0, {}}),
-            Status::unauthenticated);
+  EXPECT_EQ(status_of(Error::of_call(ErrorCode::permission_denied, {})), Status::permission_denied);
+  EXPECT_EQ(status_of(Error::of_call(ErrorCode::unauthenticated, {})), Status::unauthenticated);
   EXPECT_EQ(status_of(Error::application(500, "")), Status::unknown);
   EXPECT_EQ(error_of(5, "", false), (Error{ErrorCode::application, ErrorScope::call, Initiator::peer, 5, ""}));
   EXPECT_EQ(error_of(12, "", true).code, ErrorCode::unknown_method);

@@ -1,13 +1,13 @@
 #include "protocol/http1/json/function_json.h"
 
+#include "base/try.h"
 #include "rpc/server/describer.h"
 
 namespace hawser::http1 {
 
 Result<Buffer> FunctionJson::arguments_from_json(std::string_view json) const {
-  Result<std::string> bytes = http1::arguments_from_json(types_, types_.description().arguments, json);
-  if (!bytes) return std::unexpected(std::move(bytes.error()));
-  return Buffer::copy_of(*bytes);
+  TRY(std::string&& bytes, http1::arguments_from_json(types_, types_.description().arguments, json));
+  return Buffer::copy_of(bytes);
 }
 
 Result<std::string> FunctionJson::result_to_json(Bytes body, Bytes payload) const {

@@ -62,10 +62,10 @@ class ValueEncoder {
     // The parser takes a zero byte for the end of the text and would ignore what follows.
     if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos) {
       fail_with("invalid JSON at byte " + std::to_string(zero));
-      return std::unexpected(std::move(error_));
+      return fail(std::move(error_));
     }
     if (!nlohmann::json::sax_parse(json.begin(), json.end(), this) && !failed_) fail_with("the text is no JSON");
-    if (failed_) return std::unexpected(std::move(error_));
+    if (failed_) return fail(std::move(error_));
     return std::move(out_);
   }
 
@@ -90,8 +90,7 @@ class ValueEncoder {
  private:
   bool fail_with(std::string_view why) {
     if (std::exchange(failed_, true)) return false;
-    error_ = {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
-              "JSON: " + place() + std::string(why)};
+    error_ = Error::of_call(ErrorCode::invalid_argument, "JSON: " + place() + std::string(why));
     return false;
   }
   bool fail_for(std::uint32_t type, std::string_view why) {

@@ -30,17 +30,17 @@ class ValueReader {
         values_left_(65'536 + 64 * (body.size() + payload.size())) {}
 
   Result<std::string> read(std::uint32_t type) {
-    if (!value(type, 0)) return std::unexpected(std::move(error_));
+    if (!value(type, 0)) return fail(std::move(error_));
     if (!in_.empty() || payload_at_ != payload_.size()) {
       fail_with("bytes follow the last value");
-      return std::unexpected(std::move(error_));
+      return fail(std::move(error_));
     }
     return std::move(out_);
   }
 
  private:
   bool fail_with(std::string why, ErrorCode code = ErrorCode::protocol_error) {
-    error_ = {code, ErrorScope::call, Initiator::local, 0, "the value does not fit its description: " + std::move(why)};
+    error_ = Error::of_call(code, "the value does not fit its description: " + std::move(why));
     return false;
   }
   bool take(std::size_t bytes, std::string_view& taken) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/try.h"
 #include "metrics/utf8.h"
 
 namespace hawser::http1 {
@@ -198,7 +199,7 @@ ValueTypes::ValueTypes(Description description)
 }
 
 Result<ValueTypes> ValueTypes::check(Description description) {
-  if (Result<void> sound = find_defect(description); !sound) return std::unexpected(std::move(sound.error()));
+  TRY(find_defect(description));
   return ValueTypes(std::move(description));
 }
 

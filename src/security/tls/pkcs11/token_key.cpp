@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/escaped_text.h"
+#include "base/try.h"
 #include "hawser/loop.h"
 #include "security/tls/certificate.h"
 #include "security/tls/pkcs11.h"
@@ -114,9 +115,8 @@ TokenKey::~TokenKey() {
 }
 
 Result<void> TokenKey::open() {
-  Result<Session> session = acquire();
-  if (!session) return std::unexpected(std::move(session.error()));
-  release(*session, false);
+  TRY(Session&& session, acquire());
+  release(session, false);
   return {};
 }
 
@@ -136,14 +136,13 @@ Result<std::vector<std::byte>> TokenKey::sign(const TlsSigningRequest& request) 
   }
   // The second attempt finds the token again, which may have been removed and inserted.
   for (int attempt = 0;; ++attempt) {
-    const Result<Session> session = acquire();
-    if (!session) return std::unexpected(session.error());
-    Signed made = sign_once(*session, mechanism, data);
+    TRY(const Session& session, acquire());
+    Signed made = sign_once(session, mechanism, data);
     const bool lost = made.error != CKR_OK && !is_final(made.error);
-    release(*session, lost);
+    release(session, lost);
     const bool again = lost && attempt == 0;
     if (made.refusal && (!again || made.refusal->code != ErrorCode::unavailable)) {
-      return std::unexpected(std::move(*made.refusal));
+      return fail(std::move(*made.refusal));
     }
     if (made.error == CKR_OK) {
       return request.algorithm == Algorithm::ecdsa ? ecdsa_der(made.signature) : std::move(made.signature);
@@ -210,14 +209,13 @@ void TokenKey::release(Session session, bool lost) {
 // Opens a session with the token, and finds the key in it. With mutex_.
 Result<TokenKey::Session> TokenKey::find() {
   module_.close_noted();
-  const Result<Pkcs11Module::Token> token = module_.find_token(uri_);
-  if (!token) return std::unexpected(token.error());
+  TRY(const Pkcs11Module::Token& token, module_.find_token(uri_));
   const CK_FUNCTION_LIST& functions = module_.functions();
   token_ = "the token '";
-  append_escaped(token_, token->label, label_bytes_max);
+  append_escaped(token_, token.label, label_bytes_max);
   token_ += "'";
   Session session = 0;
-  if (const CK_RV error = functions.C_OpenSession(token->slot, CKF_SERIAL_SESSION, nullptr, nullptr, &session);
+  if (const CK_RV error = functions.C_OpenSession(token.slot, CKF_SERIAL_SESSION, nullptr, nullptr, &session);
       error != CKR_OK) {
     return failed(token_ + " opens no session: " + pkcs11_text(error) +
                       ": check that it is present and not used up by other programs",
@@ -225,9 +223,9 @@ Result<TokenKey::Session> TokenKey::find() {
   }
   const auto give_up = [&](Error error) -> std::unexpected<Error> {
     functions.C_CloseSession(session);
-    return std::unexpected(std::move(error));
+    return fail(std::move(error));
   };
-  if ((token->flags & CKF_LOGIN_REQUIRED) != 0) {
+  if ((token.flags & CKF_LOGIN_REQUIRED) != 0) {
     if (Result<void> done = log_in(session, CKU_USER); !done) return give_up(std::move(done.error()));
   }
   Result<CK_OBJECT_HANDLE> key = find_key(session);
@@ -323,21 +321,20 @@ class LateKey {
   Result<void> load() {
     const std::lock_guard lock(mutex_);
     if (key_ != nullptr) return {};
-    const Result<Pkcs11Module*> module = Pkcs11Module::load(uri_.module_path);
-    if (!module) return std::unexpected(module.error());
-    key_ = std::make_unique<TokenKey>(uri_, **module);
+    TRY(Pkcs11Module* const module, Pkcs11Module::load(uri_.module_path));
+    key_ = std::make_unique<TokenKey>(uri_, *module);
     return {};
   }
   Result<void> open() {
     const Pkcs11Module::Use use;
     if (!use) return process_exits();
-    if (Result<void> loaded = load(); !loaded) return loaded;
+    TRY(load());
     return key_->open();
   }
   Result<std::vector<std::byte>> sign(const TlsSigningRequest& request) {
     const Pkcs11Module::Use use;
     if (!use) return process_exits();
-    if (const Result<void> loaded = load(); !loaded) return std::unexpected(loaded.error());
+    TRY(load());
     return key_->sign(request);
   }
 
@@ -354,12 +351,11 @@ class LateKey {
 // ---- The interface ----
 
 Result<Pkcs11Key> open_pkcs11_key(const std::string& text) {
-  Result<Pkcs11Uri> uri = parse_pkcs11_uri(text);
-  if (!uri) return std::unexpected(std::move(uri.error()));
-  const std::string name = "the key " + uri->shown;
-  const auto key = std::make_shared<LateKey>(std::move(*uri));
+  TRY(Pkcs11Uri&& uri, parse_pkcs11_uri(text));
+  const std::string name = "the key " + uri.shown;
+  const auto key = std::make_shared<LateKey>(std::move(uri));
   if (Loop::current() == nullptr) {
-    if (Result<void> opened = key->open(); !opened) return std::unexpected(std::move(opened.error()));
+    TRY(key->open());
   }
   return Pkcs11Key{[key](const TlsSigningRequest& request) { return key->sign(request); }, name};
 }

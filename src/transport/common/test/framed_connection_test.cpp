@@ -194,7 +194,7 @@ TEST_F(FramedConnectionTest, CloseSendsWhatIsCommitted) {
   EXPECT_TRUE(script.finished);
   script.deliver(framed("still received"));
   ASSERT_EQ(sink.messages.size(), 1U);
-  script.sink->ended({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "closed"});
+  script.sink->ended(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "closed"));
   ASSERT_EQ(sink.closed.size(), 1U);
   EXPECT_EQ(sink.closed[0].text, "closed");
 }
@@ -205,7 +205,7 @@ TEST_F(FramedConnectionTest, TheEndReleasesPayloadsAndIsToldOnce) {
   script.take = {0};
   send("a", std::array{piece_of(payload)}, &owner);
   tick();
-  const Error reason{ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "reset"};
+  const Error reason = Error::of_connection(Initiator::peer, ErrorCode::unavailable, "reset");
   script.sink->ended(reason);
   EXPECT_EQ(owner.notified, 1);
   script.sink->ended(reason);
@@ -362,7 +362,7 @@ TEST_F(FramedConnectionTest, UnplacedMemoryIsNotTouchedAnyMore) {
 TEST_F(FramedConnectionTest, AnEndWithinAPayloadIsAnEnd) {
   sink.receive_buffer = ReceiveBuffer::Kind::given;
   script.deliver(framed("h", patterned(100'000)).substr(0, 50'000));
-  script.sink->ended({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "closed"});
+  script.sink->ended(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "closed"));
   EXPECT_EQ(sink.closed.size(), 1U);
   EXPECT_TRUE(sink.messages.empty());
 }

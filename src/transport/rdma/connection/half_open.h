@@ -48,11 +48,11 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
     if (entries_.size() >= most_) {
       Place& oldest = *entries_.front();
       if (now - oldest.since_ < patience) {
-        return fail(ErrorCode::overloaded,
-                    std::to_string(entries_.size()) +
-                        " RDMA handshakes (RdmaOptions::half_open_max, at most a quarter of memory_bytes_max) are "
-                        "going on: try again later",
-                    ErrorScope::transport);
+        return fail(Error::of_transport(
+            ErrorCode::overloaded,
+            std::to_string(entries_.size()) +
+                " RDMA handshakes (RdmaOptions::half_open_max, at most a quarter of memory_bytes_max) are "
+                "going on: try again later"));
       }
       oldest.leave();
       oldest.give_way();

@@ -13,8 +13,7 @@ constexpr std::uint32_t parameters_magic = 0x50445248;  // "HRDP"
 constexpr std::uint8_t version = 1;
 
 std::unexpected<Error> wrong(const char* what) {
-  return fail(ErrorCode::protocol_error, std::string("the peer's RDMA ") + what, ErrorScope::connection,
-              Initiator::peer);
+  return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::string("the peer's RDMA ") + what));
 }
 
 }  // namespace

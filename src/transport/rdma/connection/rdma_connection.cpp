@@ -5,23 +5,23 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "base/try.h"
 #include "transport/rdma/device/address.h"
 
 namespace hawser::transport::rdma {
 namespace {
 
 Error broken(std::string why) {
-  return {ErrorCode::unavailable, ErrorScope::transport, Initiator::peer, 0,
-          "the RDMA connection broke: " + std::move(why)};
+  return Error::of_transport(Initiator::peer, ErrorCode::unavailable, "the RDMA connection broke: " + std::move(why));
 }
 
 Result<void> too_much_side_work() {
-  return hawser::fail(ErrorCode::overloaded,
-                      "too many RDMA handshakes wait for the kernel (the device's helper thread): try again later",
-                      ErrorScope::transport);
+  return hawser::fail(Error::of_transport(
+      ErrorCode::overloaded,
+      "too many RDMA handshakes wait for the kernel (the device's helper thread): try again later"));
 }
 
-Error no_memory() { return {ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"}; }
+Error no_memory() { return Error::of_transport(ErrorCode::overloaded, "no memory"); }
 
 // Minimum of work requests per connection. With a shared receive queue there are many connections, and most are idle.
 constexpr unsigned shared_depth = 24;
@@ -37,7 +37,7 @@ unsigned send_queue_of(const RdmaOptions& options) noexcept {
 Result<std::unique_ptr<RdmaConnection>> RdmaConnection::begin(std::shared_ptr<RdmaWorker> worker,
                                                               const MessageLimits& limits) {
   auto connection = std::make_unique<RdmaConnection>(std::move(worker), limits);
-  if (auto reserved = connection->reserve(); !reserved) return std::unexpected(std::move(reserved.error()));
+  TRY(connection->reserve());
   return connection;
 }
 
@@ -63,17 +63,17 @@ RdmaConnection::~RdmaConnection() {
 Result<void> RdmaConnection::reserve() {
   RdmaDevice& device = worker_->device();
   if (device.dead()) {
-    return hawser::fail(ErrorCode::unavailable, device.device->name() + " is gone", ErrorScope::transport);
+    return hawser::fail(Error::of_transport(ErrorCode::unavailable, device.device->name() + " is gone"));
   }
   if (!device.acquire_queue_pair()) {
-    return hawser::fail(ErrorCode::overloaded,
-                        std::to_string(options_.queue_pairs_max) +
-                            " queue pairs (RdmaOptions::queue_pairs_max) are in use on " + device.device->name(),
-                        ErrorScope::transport);
+    return hawser::fail(
+        Error::of_transport(ErrorCode::overloaded, std::to_string(options_.queue_pairs_max) +
+                                                       " queue pairs (RdmaOptions::queue_pairs_max) are in use on " +
+                                                       device.device->name()));
   }
   counted_ = true;
   const std::size_t entries = send_queue_of(options_) + receives_;
-  if (auto taken = worker_->acquire_entries(entries); !taken) return taken;
+  TRY(worker_->acquire_entries(entries));
   entries_ = entries;
   draining_.push_back(std::make_unique<DrainingQueuePair>(*worker_));
   return {};
@@ -100,7 +100,7 @@ void RdmaConnection::make_soon(PendingConnection::Ready ready) {
       static_cast<void>(worker->device().pool->make_room(wanted, MemoryPool::Use::connection));
       job->made = worker->make_pair(sends, receives);
     } catch (const std::bad_alloc&) {
-      job->made = std::unexpected(no_memory());
+      job->made = hawser::fail(no_memory());
     }
     return [worker, job] {
       RdmaConnection* const self = job->watch.get();
@@ -113,21 +113,20 @@ void RdmaConnection::make_soon(PendingConnection::Ready ready) {
 
 Result<void> RdmaConnection::prepare(Result<std::unique_ptr<QueuePair>> pair) {
   if (ended_)
-    return hawser::fail(ErrorCode::unavailable, "the pending RDMA connection has failed", ErrorScope::connection);
-  if (!pair) return std::unexpected(std::move(pair.error()));
+    return hawser::fail(Error::of_connection(ErrorCode::unavailable, "the pending RDMA connection has failed"));
+  TRY(pair);
   RdmaDevice& device = worker_->device();
   pair_ = std::move(*pair);
   worker_->add(pair_->number(), *this);
-  const auto memory = Channel::Memory::acquire(*device.pool, chunk_bytes_);
-  if (!memory) return std::unexpected(memory.error());
-  memory_ = *memory;
+  TRY(const auto& memory, Channel::Memory::acquire(*device.pool, chunk_bytes_));
+  memory_ = memory;
   if (options_.shared_receive_queue) {
-    if (auto grown = worker_->grow_shared(receives_); !grown) return grown;
+    TRY(worker_->grow_shared(receives_));
     shared_ = true;
     return {};
   }
   own_ring_ = std::make_shared<ReceiveRing>(device.pool, chunk_bytes_, static_cast<ReceiveRingOwner&>(*this));
-  if (auto grown = own_ring_->grow(receives_); !grown) return grown;
+  TRY(own_ring_->grow(receives_));
   return repost();
 }
 
@@ -154,11 +153,11 @@ std::uint32_t RdmaConnection::reads_with(const Parameters& peer) const noexcept 
 Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
   const Parameters ours = parameters();
   if (ended_ || connecting_) {
-    return hawser::fail(ErrorCode::protocol_error, "the pending RDMA connection is connected already, or has failed",
-                        ErrorScope::connection);
+    return hawser::fail(Error::of_connection(ErrorCode::protocol_error,
+                                             "the pending RDMA connection is connected already, or has failed"));
   }
   if (peer.ethernet != ours.ethernet) {
-    return hawser::fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
+    return hawser::fail(Error::of_transport(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand"));
   }
   const std::uint32_t reads = reads_with(peer);
   QueuePairRoute route = route_with(options_);
@@ -181,9 +180,8 @@ Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
 }
 
 Result<void> RdmaConnection::connect(const Parameters& peer) {
-  const auto route = route_to(peer);
-  if (!route) return std::unexpected(route.error());
-  if (auto done = connect_pair(*worker_, *pair_, *route); !done) return done;
+  TRY(const auto& route, route_to(peer));
+  TRY(connect_pair(*worker_, *pair_, route));
   return connected(peer);
 }
 
@@ -194,13 +192,13 @@ Result<void> RdmaConnection::connect_pair(RdmaWorker& worker, QueuePair& pair, c
     if (done && route.access.remote_read) worker.device().access.add(pair);
     return done;
   } catch (const std::bad_alloc&) {
-    return std::unexpected(no_memory());
+    return hawser::fail(no_memory());
   }
 }
 
 void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Ready ready) {
   const auto route = route_to(peer);
-  if (!route) return ready(std::unexpected(route.error()));
+  if (!route) return ready(hawser::fail(route.error()));
   struct Job {
     Watch<RdmaConnection> watch;
     std::shared_ptr<bool> busy = std::make_shared<bool>(true);
@@ -215,8 +213,8 @@ void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Rea
         if (!gone->load(std::memory_order_relaxed)) {
           job->outcome = connect_pair(*worker, *pair, way);
         } else {
-          job->outcome = hawser::fail(ErrorCode::cancelled, "the pending RDMA connection ended before it was connected",
-                                      ErrorScope::connection);
+          job->outcome = hawser::fail(
+              Error::of_connection(ErrorCode::cancelled, "the pending RDMA connection ended before it was connected"));
         }
         return [peer, job] {
           *job->busy = false;
@@ -233,7 +231,7 @@ void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Rea
 // Completes the connection after its queue pair was connected.
 Result<void> RdmaConnection::connected(const Parameters& peer) {
   if (ended_)
-    return hawser::fail(ErrorCode::unavailable, "the pending RDMA connection has failed", ErrorScope::connection);
+    return hawser::fail(Error::of_connection(ErrorCode::unavailable, "the pending RDMA connection has failed"));
   const std::uint32_t reads = reads_with(peer);
 
   ChannelOptions channel;
@@ -270,15 +268,16 @@ Result<void> RdmaConnection::connected(const Parameters& peer) {
 }
 
 Error RdmaPendingConnection::gave_way() {
-  return {ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0,
-          "the RDMA handshake took longer than a second, and gave way to newer ones (RdmaOptions::half_open_max)"};
+  return Error::of_transport(
+      ErrorCode::overloaded,
+      "the RDMA handshake took longer than a second, and gave way to newer ones (RdmaOptions::half_open_max)");
 }
 
 void RdmaPendingConnection::give_way() noexcept {
   connection_.reset();
   if (!ready_) return;
   loop_.post([watch = alive_.watch()] {
-    if (RdmaPendingConnection* const self = watch.get()) self->finish(std::unexpected(gave_way()));
+    if (RdmaPendingConnection* const self = watch.get()) self->finish(hawser::fail(gave_way()));
   });
 }
 
@@ -293,7 +292,7 @@ Result<void> RdmaPendingConnection::make() {
 
 void RdmaPendingConnection::when_ready(Ready ready) {
   ready_ = std::move(ready);
-  if (connection_ == nullptr) return finish(std::unexpected(gave_way()));
+  if (connection_ == nullptr) return finish(hawser::fail(gave_way()));
   connection_->make_soon([this](const Result<void>& made) {
     if (!made || !server_) return finish(made);
     connection_->connect_soon(*server_, [this](const Result<void>& outcome) { finish(outcome); });
@@ -301,31 +300,29 @@ void RdmaPendingConnection::when_ready(Ready ready) {
 }
 
 Result<Parameters> RdmaPendingConnection::check_client(Bytes client) const {
-  if (connection_ == nullptr) return std::unexpected(gave_way());
+  if (connection_ == nullptr) return hawser::fail(gave_way());
   auto theirs = Parameters::decode(client);
   if (!theirs) return theirs;
   // The queue pair must lead to the address that was judged in the offer. The kernel may need a second to find a route
   // to an address.
   if (offer_ && (theirs->gid != offer_->gid || theirs->lid != offer_->lid || theirs->ethernet != offer_->ethernet)) {
-    return hawser::fail(ErrorCode::protocol_error,
-                        "the client's RDMA parameters have the address " + to_string(theirs->gid) +
-                            ", and its offer had " + to_string(offer_->gid),
-                        ErrorScope::connection, Initiator::peer);
+    return hawser::fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                             "the client's RDMA parameters have the address " + to_string(theirs->gid) +
+                                                 ", and its offer had " + to_string(offer_->gid)));
   }
   return theirs;
 }
 
 Result<void> RdmaPendingConnection::connect(Bytes client) {
-  const auto theirs = check_client(client);
-  if (!theirs) return std::unexpected(theirs.error());
-  auto connected = connection_->connect(*theirs);
+  TRY(const auto& theirs, check_client(client));
+  auto connected = connection_->connect(theirs);
   if (connected) leave();
   return connected;
 }
 
 void RdmaPendingConnection::begin_connect(Bytes client, Ready ready) {
   const auto theirs = check_client(client);
-  if (!theirs) return ready(std::unexpected(theirs.error()));
+  if (!theirs) return ready(hawser::fail(theirs.error()));
   ready_ = std::move(ready);
   connection_->connect_soon(*theirs, [this](const Result<void>& outcome) {
     if (outcome) leave();
@@ -487,13 +484,13 @@ void RdmaConnection::on_event(const DeviceEvent& event) {
 }
 
 void RdmaConnection::on_protocol_violation(std::string_view how) {
-  fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-        "the peer violated the RDMA protocol: " + std::string(how)},
+  fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                            "the peer violated the RDMA protocol: " + std::string(how)),
        true);
 }
 
 void RdmaConnection::on_fin() {
-  fail({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"}, false);
+  fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection"), false);
 }
 
 void RdmaConnection::revoke_receive_buffer(const std::byte* memory) noexcept {
@@ -549,9 +546,7 @@ void RdmaConnection::fail(Error reason, bool broken_pair) {
   }
 }
 
-Error RdmaConnection::dropped() {
-  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "it was closed here"};
-}
+Error RdmaConnection::dropped() { return Error::of_connection(ErrorCode::unavailable, "it was closed here"); }
 
 void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
   if (std::exchange(ended_, true)) return;

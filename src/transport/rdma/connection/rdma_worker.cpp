@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/try.h"
 #include "transport/rdma/connection/draining_queue_pair.h"
 #include "transport/rdma/connection/rdma_connection.h"
 #include "transport/rdma/device/address.h"
@@ -31,11 +32,10 @@ std::size_t half_open_max(const RdmaOptions& options) noexcept {
 
 Result<std::shared_ptr<RdmaWorker>> RdmaWorker::make(Loop& loop, std::shared_ptr<RdmaDevice> device) {
   const std::size_t entries = std::min(device->options.cq_entries, device->device->limits().completion_queue_entries);
-  auto queue = device->device->create_completion_queue(entries);
-  if (!queue) return std::unexpected(std::move(queue.error()));
-  auto worker = std::make_shared<RdmaWorker>(loop, std::move(device), std::move(*queue), entries);
+  TRY(auto&& queue, device->device->create_completion_queue(entries));
+  auto worker = std::make_shared<RdmaWorker>(loop, std::move(device), std::move(queue), entries);
   if (worker->device_->options.shared_receive_queue) {
-    if (auto made = worker->make_shared_queue(); !made) return std::unexpected(std::move(made.error()));
+    TRY(worker->make_shared_queue());
   }
   return worker;
 }
@@ -90,14 +90,12 @@ void RdmaWorker::refresh() {
 
 Result<void> RdmaWorker::check_port() const {
   if (!usable()) {
-    return fail(ErrorCode::unavailable,
-                device_->device->name() + " is gone, or a queue of this loop broke: try again later",
-                ErrorScope::transport);
+    return fail(Error::of_transport(
+        ErrorCode::unavailable, device_->device->name() + " is gone, or a queue of this loop broke: try again later"));
   }
   if (port_.active) return {};
-  return fail(ErrorCode::unavailable,
-              "port " + std::to_string(port_.number) + " of " + device_->device->name() + " is down: see rdma link",
-              ErrorScope::transport);
+  return fail(Error::of_transport(ErrorCode::unavailable, "port " + std::to_string(port_.number) + " of " +
+                                                              device_->device->name() + " is down: see rdma link"));
 }
 
 std::vector<std::byte> RdmaWorker::offer() {
@@ -109,38 +107,33 @@ Result<Offer> RdmaWorker::check_client(Bytes offer) {
   auto theirs = Offer::decode(offer);
   if (!theirs) return theirs;
   refresh();
-  if (auto up = check_port(); !up) return std::unexpected(std::move(up.error()));
+  TRY(check_port());
   if (theirs->ethernet != port_.ethernet) {
-    return fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand"));
   }
   if (theirs->ethernet && (theirs->type != address_.type || theirs->gid.ipv4_mapped() != address_.gid.ipv4_mapped())) {
-    return fail(ErrorCode::unavailable,
-                "the client's RDMA address " + to_string(theirs->gid) + " (" + std::string(to_string(theirs->type)) +
-                    ") is of another kind than the server's " + to_string(address_.gid) + " (" +
-                    std::string(to_string(address_.type)) + "): set RdmaOptions::address on both sides",
-                ErrorScope::transport);
+    return fail(Error::of_transport(
+        ErrorCode::unavailable, "the client's RDMA address " + to_string(theirs->gid) + " (" +
+                                    std::string(to_string(theirs->type)) + ") is of another kind than the server's " +
+                                    to_string(address_.gid) + " (" + std::string(to_string(address_.type)) +
+                                    "): set RdmaOptions::address on both sides"));
   }
   return theirs;
 }
 
 Result<std::unique_ptr<PendingConnection>> RdmaWorker::begin_select(Bytes offer, const MessageLimits& limits) {
-  const auto theirs = check_client(offer);
-  if (!theirs) return std::unexpected(theirs.error());
-  auto pending = std::make_unique<RdmaPendingConnection>(loop_, *theirs);
-  if (auto entered = half_open_->enter(*pending, loop_.now()); !entered) {
-    return std::unexpected(std::move(entered.error()));
-  }
-  auto connection = RdmaConnection::begin(shared_from_this(), limits);
-  if (!connection) return std::unexpected(std::move(connection.error()));
-  pending->hold(std::move(*connection));
+  TRY(const auto& theirs, check_client(offer));
+  auto pending = std::make_unique<RdmaPendingConnection>(loop_, theirs);
+  TRY(half_open_->enter(*pending, loop_.now()));
+  TRY(auto&& connection, RdmaConnection::begin(shared_from_this(), limits));
+  pending->hold(std::move(connection));
   return pending;
 }
 
 Result<std::unique_ptr<PendingConnection>> RdmaWorker::select(Bytes offer, const MessageLimits& limits) {
   auto pending = begin_select(offer, limits);
   if (!pending) return pending;
-  if (auto made = static_cast<RdmaPendingConnection&>(**pending).make(); !made)
-    return std::unexpected(std::move(made.error()));
+  TRY(static_cast<RdmaPendingConnection&>(**pending).make());
   return pending;
 }
 
@@ -148,24 +141,21 @@ Result<Parameters> RdmaWorker::check_server(Bytes server) {
   auto theirs = Parameters::decode(server);
   if (!theirs) return theirs;
   refresh();
-  if (auto up = check_port(); !up) return std::unexpected(std::move(up.error()));
+  TRY(check_port());
   return theirs;
 }
 
 Result<std::unique_ptr<PendingConnection>> RdmaWorker::begin_accept(Bytes server, const MessageLimits& limits) {
-  const auto theirs = check_server(server);
-  if (!theirs) return std::unexpected(theirs.error());
-  auto connection = RdmaConnection::begin(shared_from_this(), limits);
-  if (!connection) return std::unexpected(std::move(connection.error()));
-  (*connection)->limit_mtu(mtus_.limit(theirs->gid, loop_.now()));
-  return std::make_unique<RdmaPendingConnection>(loop_, std::move(*connection), *theirs);
+  TRY(const auto& theirs, check_server(server));
+  TRY(auto&& connection, RdmaConnection::begin(shared_from_this(), limits));
+  connection->limit_mtu(mtus_.limit(theirs.gid, loop_.now()));
+  return std::make_unique<RdmaPendingConnection>(loop_, std::move(connection), theirs);
 }
 
 Result<std::unique_ptr<PendingConnection>> RdmaWorker::accept(Bytes server, const MessageLimits& limits) {
   auto pending = begin_accept(server, limits);
   if (!pending) return pending;
-  if (auto made = static_cast<RdmaPendingConnection&>(**pending).make(); !made)
-    return std::unexpected(std::move(made.error()));
+  TRY(static_cast<RdmaPendingConnection&>(**pending).make());
   return pending;
 }
 
@@ -183,10 +173,9 @@ bool RdmaWorker::use_shorter_packets(Bytes server) {
 
 Result<void> RdmaWorker::acquire_entries(std::size_t entries) {
   if (entries_used_ + entries > entries_) {
-    return fail(ErrorCode::overloaded,
-                "the completion queue's " + std::to_string(entries_) +
-                    " entries are reserved: raise RdmaOptions::cq_entries or lower send_queue_depth",
-                ErrorScope::transport);
+    return fail(Error::of_transport(
+        ErrorCode::overloaded, "the completion queue's " + std::to_string(entries_) +
+                                   " entries are reserved: raise RdmaOptions::cq_entries or lower send_queue_depth"));
   }
   entries_used_ += entries;
   return {};
@@ -287,9 +276,8 @@ void RdmaWorker::destroy(Draining& from, Draining::iterator at) {
 Result<void> RdmaWorker::make_shared_queue() {
   const std::size_t most =
       std::min(device_->options.shared_receives_max, device_->device->limits().shared_receive_requests);
-  auto queue = device_->device->create_shared_receive_queue(most);
-  if (!queue) return std::unexpected(std::move(queue.error()));
-  shared_queue_ = std::move(*queue);
+  TRY(auto&& queue, device_->device->create_shared_receive_queue(most));
+  shared_queue_ = std::move(queue);
   shared_max_ = most;
   shared_ring_ = std::make_shared<ReceiveRing>(device_->pool, device_->options.shared_chunk_bytes,
                                                static_cast<ReceiveRingOwner&>(*this));
@@ -302,13 +290,13 @@ Result<void> RdmaWorker::grow_shared(std::size_t receives) {
   const std::size_t promised = shared_promised_ + receives;
   const std::size_t wanted = promised + shared_ring_->disowned();
   if (wanted > shared_max_) {
-    return fail(ErrorCode::overloaded,
-                std::to_string(shared_max_) +
-                    " shared receives are promised to connections, or kept: raise RdmaOptions::shared_receives_max",
-                ErrorScope::transport);
+    return fail(Error::of_transport(
+        ErrorCode::overloaded,
+        std::to_string(shared_max_) +
+            " shared receives are promised to connections, or kept: raise RdmaOptions::shared_receives_max"));
   }
   if (wanted > shared_ring_->size()) {
-    if (auto grown = shared_ring_->grow(wanted - shared_ring_->size()); !grown) return grown;
+    TRY(shared_ring_->grow(wanted - shared_ring_->size()));
   }
   shared_promised_ = promised;
   repost_shared();

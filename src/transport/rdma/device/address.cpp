@@ -50,10 +50,9 @@ Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidE
       return entry.index == static_cast<unsigned>(options.gid_index);
     });
     if (found != addresses.end()) return *found;
-    return fail(ErrorCode::invalid_argument,
-                "RdmaOptions::gid_index is " + std::to_string(options.gid_index) +
-                    ", and the port has no such address, only " + list(addresses),
-                ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::invalid_argument,
+                                    "RdmaOptions::gid_index is " + std::to_string(options.gid_index) +
+                                        ", and the port has no such address, only " + list(addresses)));
   }
   constexpr std::array preference = {RdmaAddress::roce_v2_ipv4, RdmaAddress::roce_v2_ipv6, RdmaAddress::infiniband,
                                      RdmaAddress::roce_v1};
@@ -68,13 +67,12 @@ Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidE
     }
   }
   if (addresses.empty()) {
-    return fail(ErrorCode::unavailable, "the port has no address: give its network interface an IP address",
-                ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable,
+                                    "the port has no address: give its network interface an IP address"));
   }
-  return fail(ErrorCode::unavailable,
-              "the port has no address of RdmaOptions::address " + std::string(name_of(options.address)) + ", only " +
-                  list(addresses),
-              ErrorScope::transport);
+  return fail(Error::of_transport(ErrorCode::unavailable, "the port has no address of RdmaOptions::address " +
+                                                              std::string(name_of(options.address)) + ", only " +
+                                                              list(addresses)));
 }
 
 std::optional<Gid> gid_of(std::string_view local) {

@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "base/descriptor.h"
+#include "base/try.h"
 #include "hawser/loop.h"
 #include "transport/rdma/device/device_places.h"
 
@@ -25,7 +26,7 @@ std::unexpected<Error> failed(const std::string& what, int error) {
   std::string text = what + ": " + std::strerror(error);
   if (error == ENOMEM) text += " (the limit on locked memory may be too low: ulimit -l unlimited)";
   const bool full = error == ENOMEM || error == EMFILE || error == ENOSPC;
-  return fail(full ? ErrorCode::overloaded : ErrorCode::unavailable, std::move(text), ErrorScope::transport);
+  return fail(Error::of_transport(full ? ErrorCode::overloaded : ErrorCode::unavailable, std::move(text)));
 }
 
 void set_nonblocking(int fd) noexcept { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
@@ -272,13 +273,10 @@ class VerbsPair final : public QueuePair {
       address.grh.hop_limit = static_cast<std::uint8_t>(route.hop_limit);
       address.grh.traffic_class = static_cast<std::uint8_t>(route.traffic_class);
     }
-    if (auto done = modify(receiving,
-                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS,
-                           "RTR");
-        !done) {
-      return done;
-    }
+    TRY(modify(receiving,
+               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS,
+               "RTR"));
     ibv_qp_attr sending{};
     sending.qp_state = IBV_QPS_RTS;
     sending.sq_psn = route.sq_psn;
@@ -528,8 +526,7 @@ class VerbsDevice final : public Device {
     }
     if (pair == nullptr) return failed("making a queue pair on " + name_, errno);
     auto made = std::make_unique<VerbsPair>(pair, granted);
-    if (auto ready = made->initialise(port, options.pkey_index); !ready)
-      return std::unexpected(std::move(ready.error()));
+    TRY(made->initialise(port, options.pkey_index));
     return made;
   }
 
@@ -622,15 +619,15 @@ class SystemVerbs final : public Verbs {
  public:
   Result<std::vector<std::string>> devices() override {
     const DeviceList list;
-    const auto devices = list.devices();
-    if (!devices) return std::unexpected(devices.error());
+    TRY(
+    const auto& devices, list.devices());
     std::vector<std::string> names;
-    for (ibv_device* device : *devices) names.emplace_back(ibv_get_device_name(device));
+    for (ibv_device* device : devices) names.emplace_back(ibv_get_device_name(device));
     if (names.empty()) {
-      return fail(ErrorCode::unavailable,
-                  "this machine has no RDMA device: install the card's driver, or load Soft-RoCE (modprobe rdma_rxe; "
-                  "rdma link add rxe0 type rxe netdev DEVICE)",
-                  ErrorScope::transport);
+      return fail(Error::of_transport(
+          ErrorCode::unavailable,
+          "this machine has no RDMA device: install the card's driver, or load Soft-RoCE (modprobe rdma_rxe; "
+          "rdma link add rxe0 type rxe netdev DEVICE)"));
     }
     if (names.size() > 1) DevicePlaces().sort(names, allowed_processors());
     return names;
@@ -639,9 +636,9 @@ class SystemVerbs final : public Verbs {
   Result<std::shared_ptr<Device>> open(const std::string& name) override {
     open_standard_descriptors();  // libibverbs makes descriptors of its own.
     const DeviceList list;
-    const auto devices = list.devices();
-    if (!devices) return std::unexpected(devices.error());
-    for (ibv_device* device : *devices) {
+    TRY(
+    const auto& devices, list.devices());
+    for (ibv_device* device : devices) {
       if (name != ibv_get_device_name(device)) continue;
       Context context(ibv_open_device(device));
       if (context == nullptr) return failed("opening " + name, errno);
@@ -653,19 +650,19 @@ class SystemVerbs final : public Verbs {
       }
       return std::make_shared<VerbsDevice>(std::move(context), std::move(domain), attributes);
     }
-    return fail(ErrorCode::unavailable, "this machine has no RDMA device named " + name + ": see rdma link",
-                ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable,
+                                    "this machine has no RDMA device named " + name + ": see rdma link"));
   }
 
   Result<void> make_fork_safe() override {
     // It does nothing, and succeeds, if the kernel copies pinned pages when a process forks.
     const int error = ibv_fork_init();
     if (error == 0) return {};
-    return fail(ErrorCode::unavailable,
-                std::string("ibv_fork_init: ") + std::strerror(error) +
-                    " (call it when the process starts, before another library registers memory, or set "
-                    "RdmaOptions::fork_safe to false in a process that never forks)",
-                ErrorScope::transport);
+    return fail(
+        Error::of_transport(ErrorCode::unavailable,
+                            std::string("ibv_fork_init: ") + std::strerror(error) +
+                                " (call it when the process starts, before another library registers memory, or set "
+                                "RdmaOptions::fork_safe to false in a process that never forks)"));
   }
 };
 
@@ -682,13 +679,14 @@ namespace {
 
 class NoVerbs final : public Verbs {
  public:
-  Result<std::vector<std::string>> devices() override { return std::unexpected(missing()); }
-  Result<std::shared_ptr<Device>> open(const std::string&) override { return std::unexpected(missing()); }
+  Result<std::vector<std::string>> devices() override { return hawser::fail(missing()); }
+  Result<std::shared_ptr<Device>> open(const std::string&) override { return hawser::fail(missing()); }
 
  private:
   static Error missing() {
-    return {ErrorCode::unavailable, ErrorScope::transport, Initiator::local, 0,
-            "built without libibverbs: install its development package (libibverbs-dev) and build again"};
+    return Error::of_transport(
+        ErrorCode::unavailable,
+        "built without libibverbs: install its development package (libibverbs-dev) and build again");
   }
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "base/try.h"
 #include "transport/rdma/connection/rdma_worker.h"
 #include "transport/rdma/device/address.h"
 
@@ -12,16 +13,15 @@ namespace {
 // Returns the port to use, or nothing if none is active.
 Result<std::optional<PortStatus>> choose_port(const RdmaOptions& options, Device& device) {
   if (options.port > device.ports()) {
-    return fail(ErrorCode::invalid_argument,
-                device.name() + " has no port " + std::to_string(options.port) + " (RdmaOptions::port)",
-                ErrorScope::transport);
+    return fail(
+        Error::of_transport(ErrorCode::invalid_argument,
+                            device.name() + " has no port " + std::to_string(options.port) + " (RdmaOptions::port)"));
   }
   const unsigned first = options.port == 0 ? 1 : options.port;
   const unsigned last = options.port == 0 ? device.ports() : options.port;
   for (unsigned number = first; number <= last; ++number) {
-    const auto status = device.port(number);
-    if (!status) return std::unexpected(status.error());
-    if (status->active) return *status;
+    TRY(const auto& status, device.port(number));
+    if (status.active) return status;
   }
   return std::nullopt;
 }
@@ -52,7 +52,7 @@ std::uint64_t new_domain() { return kernel_random() | 1; }
 Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaOptions& options, Verbs& verbs,
                                                      std::shared_ptr<UserMemory> user) {
   auto names = verbs.devices();
-  if (!names) return std::unexpected(std::move(names.error()));
+  TRY(names);
   if (!options.device.empty()) names = std::vector<std::string>{options.device};
   std::string why;
   for (const std::string& name : *names) {
@@ -60,26 +60,23 @@ Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaOptions& options,
     if (device || names->size() == 1) return device;
     why += (why.empty() ? "" : "; ") + device.error().text;
   }
-  return fail(ErrorCode::unavailable, why, ErrorScope::transport);
+  return fail(Error::of_transport(ErrorCode::unavailable, why));
 }
 
 Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open_one(const RdmaOptions& options, Verbs& verbs,
                                                          const std::string& name, std::shared_ptr<UserMemory> user) {
   if (options.fork_safe) {
-    if (auto safe = verbs.make_fork_safe(); !safe) return std::unexpected(std::move(safe.error()));
+    TRY(verbs.make_fork_safe());
   }
-  const auto device = verbs.open(name);
-  if (!device) return std::unexpected(device.error());
-  const auto port = choose_port(options, **device);
-  if (!port) return std::unexpected(port.error());
-  if (!port->has_value()) {
-    return fail(ErrorCode::unavailable, name + " has no active port: see rdma link", ErrorScope::transport);
+  TRY(const auto& device, verbs.open(name));
+  TRY(const auto& port, choose_port(options, *device));
+  if (!port.has_value()) {
+    return fail(Error::of_transport(ErrorCode::unavailable, name + " has no active port: see rdma link"));
   }
-  const auto addresses = (*device)->gids((*port)->number);
-  if (!addresses) return std::unexpected(addresses.error());
-  const auto address = choose_address(options, *addresses);
-  if (!address) return fail(address.error().code, name + ": " + address.error().text, ErrorScope::transport);
-  return std::make_shared<RdmaDevice>(options, *device, **port, *address, std::move(user));
+  TRY(const auto& addresses, device->gids(port->number));
+  const auto address = choose_address(options, addresses);
+  if (!address) return fail(Error::of_transport(address.error().code, name + ": " + address.error().text));
+  return std::make_shared<RdmaDevice>(options, device, *port, *address, std::move(user));
 }
 
 RdmaDevice::RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened, const PortStatus& status,

@@ -253,7 +253,7 @@ class Device {
     static_cast<void>(offset);
     static_cast<void>(addresses);
     static_cast<void>(access);
-    return fail(ErrorCode::unavailable, name() + " does not register dma-buf descriptors", ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, name() + " does not register dma-buf descriptors"));
   }
   virtual Result<std::unique_ptr<CompletionQueue>> create_completion_queue(std::size_t entries) = 0;
   virtual Result<std::unique_ptr<SharedReceiveQueue>> create_shared_receive_queue(std::size_t requests) = 0;

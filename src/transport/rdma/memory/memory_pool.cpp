@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/allocation_hook.h"
+#include "base/try.h"
 
 namespace hawser::transport::rdma {
 namespace {
@@ -154,10 +155,10 @@ Result<std::size_t> MemoryPool::reserve_arena(std::size_t bytes) {
   bytes = std::max(usual, bytes);
   if (counters_.registered_bytes + bytes > options_.bytes_max) {
     ++counters_.refused;
-    return fail(ErrorCode::overloaded,
-                "memory_bytes_max (" + std::to_string(options_.bytes_max) + ") of RDMA memory is registered on " +
-                    device_->name() + ": raise RdmaOptions::memory_bytes_max, or use fewer or smaller chunks",
-                ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::overloaded,
+                                    "memory_bytes_max (" + std::to_string(options_.bytes_max) +
+                                        ") of RDMA memory is registered on " + device_->name() +
+                                        ": raise RdmaOptions::memory_bytes_max, or use fewer or smaller chunks"));
   }
   counters_.registered_bytes += bytes;
   return bytes;
@@ -168,8 +169,8 @@ Result<std::unique_ptr<MemoryPool::Arena>> MemoryPool::make_arena(std::size_t by
   const std::size_t mapped = bytes + huge_page_bytes;
   void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    return fail(ErrorCode::overloaded, std::string("mapping RDMA memory: ") + std::strerror(errno),
-                ErrorScope::transport);
+    return fail(
+        Error::of_transport(ErrorCode::overloaded, std::string("mapping RDMA memory: ") + std::strerror(errno)));
   }
   std::byte* const start = static_cast<std::byte*>(memory);
   const std::size_t skipped =
@@ -188,24 +189,23 @@ Result<std::unique_ptr<MemoryPool::Arena>> MemoryPool::make_arena(std::size_t by
       return arena;
     }
     unmap(base, bytes);
-    return std::unexpected(std::move(region.error()));
+    return fail(std::move(region.error()));
   } catch (const std::bad_alloc&) {
     unmap(base, bytes);
-    return std::unexpected(Error{ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"});
+    return fail(Error::of_transport(ErrorCode::overloaded, "no memory"));
   }
 }
 
 // Registers without holding the lock, so that threads that find memory in another arena do not wait. `lock` is held
 // when this returns.
 Result<MemoryPool::Arena*> MemoryPool::add_arena(std::unique_lock<std::mutex>& lock, std::size_t bytes, Use use) {
-  const auto reserved = reserve_arena(bytes);
-  if (!reserved) return std::unexpected(reserved.error());
+  TRY(const auto& reserved, reserve_arena(bytes));
   lock.unlock();
-  auto arena = make_arena(*reserved, use);
+  auto arena = make_arena(reserved, use);
   lock.lock();
   if (!arena) {
-    counters_.registered_bytes -= *reserved;
-    return std::unexpected(std::move(arena.error()));
+    counters_.registered_bytes -= reserved;
+    return fail(std::move(arena.error()));
   }
   const auto place = std::lower_bound(arenas_.begin(), arenas_.end(), (*arena)->base,
                                       [](const auto& other, const std::byte* at) { return other->base < at; });
@@ -237,14 +237,14 @@ Result<RegisteredMemory> MemoryPool::acquire(std::size_t bytes, Use use) {
   if (use == Use::payload && static_cast<double>(counters_.used_bytes + (bytes_min << order)) >
                                  static_cast<double>(options_.bytes_max) * payload_share) {
     ++counters_.refused;
-    return fail(ErrorCode::overloaded, "payloads use up their share of memory_bytes_max", ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::overloaded, "payloads use up their share of memory_bytes_max"));
   }
   if (const RegisteredMemory memory = acquire_there(order, use); memory.data != nullptr) return memory;
   const auto arena = add_arena(lock, bytes_min << order, use);
   if (arena) return carve(**arena, order);
   // Meanwhile another thread may have added an arena or released memory.
   if (const RegisteredMemory memory = acquire_there(order, use); memory.data != nullptr) return memory;
-  return std::unexpected(arena.error());
+  return fail(arena.error());
 }
 
 Result<void> MemoryPool::make_room(std::span<const std::size_t> stretches, Use use) {
@@ -259,7 +259,7 @@ Result<void> MemoryPool::make_room(std::span<const std::size_t> stretches, Use u
       if (arena->use == use) there += arena->free_bytes(longest, wanted);
     }
     if (there >= wanted) return {};
-    if (const auto arena = add_arena(lock, bytes_min << longest, use); !arena) return std::unexpected(arena.error());
+    TRY(add_arena(lock, bytes_min << longest, use));
   }
 }
 

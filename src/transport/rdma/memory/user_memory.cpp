@@ -53,7 +53,7 @@ Result<void> UserMemory::register_with(const std::byte* memory, const std::share
     try {
       region = register_entry(*device, found.memory, dmabuf);
     } catch (const std::bad_alloc&) {
-      region = std::unexpected(Error{ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"});
+      region = fail(Error::of_transport(ErrorCode::overloaded, "no memory"));
     }
     lock.lock();
     // The entry still exists because remove() waits. Its places may have moved in memory.
@@ -66,7 +66,7 @@ Result<void> UserMemory::register_with(const std::byte* memory, const std::share
       return {};
     }
     own.again = Clock::now() + refusal_pause;
-    return std::unexpected(std::move(region.error()));
+    return fail(std::move(region.error()));
   }
 }
 

@@ -1,23 +1,24 @@
 #include "transport/rdma/protocol/channel.h"
 
+#include "base/try.h"
+
 namespace hawser::transport::rdma {
 
 Result<Channel::Memory> Channel::Memory::acquire(MemoryPool& pool, std::size_t chunk_bytes) {
   using Use = MemoryPool::Use;
-  const auto chunk = pool.acquire(chunk_bytes, Use::connection);
-  if (!chunk) return std::unexpected(chunk.error());
+  TRY(const auto& chunk, pool.acquire(chunk_bytes, Use::connection));
   const auto control = pool.acquire(Sender::control_bytes, Use::connection);
   if (!control) {
-    pool.release(*chunk);
-    return std::unexpected(control.error());
+    pool.release(chunk);
+    return fail(control.error());
   }
   const auto staging = pool.acquire(Receiver::staging_floor_bytes, Use::connection);
   if (!staging) {
-    pool.release(*chunk);
+    pool.release(chunk);
     pool.release(*control);
-    return std::unexpected(staging.error());
+    return fail(staging.error());
   }
-  return Memory{*chunk, *control, *staging};
+  return Memory{chunk, *control, *staging};
 }
 
 void Channel::Memory::release(MemoryPool& pool) const noexcept {

@@ -10,30 +10,30 @@ namespace {
 
 Error ended(bool reads, bool posted, const Error& reason) {
   if (!posted) {
-    return {ErrorCode::not_sent, ErrorScope::connection, reason.initiator, 0,
-            "the connection ended before the access had begun: " + reason.text};
+    return Error::of_connection(reason.initiator, ErrorCode::not_sent,
+                                "the connection ended before the access had begun: " + reason.text);
   }
   if (reads) {
-    return {ErrorCode::unavailable, ErrorScope::connection, reason.initiator, 0,
-            "the connection ended while the memory was read: " + reason.text};
+    return Error::of_connection(reason.initiator, ErrorCode::unavailable,
+                                "the connection ended while the memory was read: " + reason.text);
   }
-  return {
-      ErrorCode::outcome_unknown, ErrorScope::connection, reason.initiator, 0,
-      "the connection ended before the write was confirmed; all or part of it may have been written: " + reason.text};
+  return Error::of_connection(
+      reason.initiator, ErrorCode::outcome_unknown,
+      "the connection ended before the write was confirmed; all or part of it may have been written: " + reason.text);
 }
 
 Error refusal() {
-  return {
-      ErrorCode::stale_handle, ErrorScope::connection, Initiator::peer, 0,
+  return Error::of_connection(
+      Initiator::peer, ErrorCode::stale_handle,
       "the peer's device refused the access, which ended the connection: the region was revoked, or its handle is not "
-      "what the peer gave"};
+      "what the peer gave");
 }
 
 }  // namespace
 
 Result<void> OneSided::start(RemoteOperation& operation) {
   if (ended_) {
-    return fail(ErrorCode::not_sent, "the connection has ended", ErrorScope::connection);
+    return fail(Error::of_connection(ErrorCode::not_sent, "the connection has ended"));
   }
   if (options_.peer_domain == 0 || operation.domain != options_.peer_domain) {
     return fail(ErrorCode::invalid_argument,

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/try.h"
+
 namespace hawser::transport::rdma {
 
 ReceiveChunk::ReceiveChunk(ReceiveRing& ring, const RegisteredMemory& memory, std::uint32_t index) noexcept
@@ -19,9 +21,8 @@ ReceiveRing::~ReceiveRing() {
 Result<void> ReceiveRing::grow(std::size_t count) {
   chunks_.reserve(chunks_.size() + count);
   for (std::size_t i = 0; i < count; ++i) {
-    const auto memory = pool_->acquire(chunk_bytes_, MemoryPool::Use::connection);
-    if (!memory) return std::unexpected(memory.error());
-    chunks_.push_back(std::make_unique<ReceiveChunk>(*this, *memory, static_cast<std::uint32_t>(chunks_.size())));
+    TRY(const auto& memory, pool_->acquire(chunk_bytes_, MemoryPool::Use::connection));
+    chunks_.push_back(std::make_unique<ReceiveChunk>(*this, memory, static_cast<std::uint32_t>(chunks_.size())));
     free_.push_back(chunks_.back().get());
   }
   free_.reserve(chunks_.size());
@@ -40,7 +41,7 @@ Result<void> ReceiveRing::repost(const Post& post, const Posted& posted) {
         {.id = id_bit | chunk->index_,
          .segment = {chunk->memory_.data, static_cast<std::uint32_t>(chunk_bytes_), chunk->memory_.local_key}});
   }
-  if (auto done = post(requests_); !done) return done;
+  TRY(post(requests_));
   for (ReceiveChunk* chunk : free_) {
     if (std::exchange(chunk->disowned_, false)) --disowned_;
     if (const std::uint32_t user = std::exchange(chunk->queue_pair, 0); user != 0) posted(*chunk, user);

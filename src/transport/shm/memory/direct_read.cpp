@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/try.h"
 #include "hawser/loop.h"
 
 namespace hawser::transport::shm {
@@ -35,7 +36,7 @@ void DirectRead::run() noexcept {
   try {
     result_ = read_all();
   } catch (const std::bad_alloc&) {
-    result_ = fail(ErrorCode::unavailable, "no memory to read the peer's into", ErrorScope::transport);
+    result_ = fail(Error::of_transport(ErrorCode::unavailable, "no memory to read the peer's into"));
   }
   const std::lock_guard lock(mutex_);
   ended_.store(true, std::memory_order_release);
@@ -58,7 +59,7 @@ Result<void> DirectRead::read_all() {
       if (abandoned_.load(std::memory_order_relaxed)) return {};
       const RemoteBuffer piece{rest.address, std::min<std::uint64_t>(rest.bytes, step_bytes)};
       std::byte* const to = own_.empty() ? step.mutable_data() : const_cast<std::byte*>(own_.data()) + done;
-      if (Result<void> read = peer_->read(piece, to); !read) return read;
+      TRY(peer_->read(piece, to));
       if (own_.empty()) {
         const std::lock_guard lock(mutex_);
         if (given_ != nullptr) std::memcpy(given_ + done, to, piece.bytes);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/allocation_hook.h"
+#include "base/try.h"
 #include "base/write_signals.h"
 #include "transport/shm/meeting.h"
 
@@ -22,7 +23,7 @@ namespace {
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::unexpected<Error> refuse(std::string text) {
-  return fail(ErrorCode::protocol_error, std::move(text), ErrorScope::connection, Initiator::peer);
+  return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
 }
 
 }  // namespace
@@ -36,18 +37,18 @@ bool SharedMemory::counted_strictly() {
 Result<std::shared_ptr<SharedMemory>> SharedMemory::create(const Sizes& sizes, bool strict) {
   Descriptor file(memfd_create("hawser", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.valid()) {
-    return std::unexpected(system_error(ErrorCode::unavailable, "cannot make shared memory (raise ulimit -n?)", errno));
+    return fail(system_error(ErrorCode::unavailable, "cannot make shared memory (raise ulimit -n?)", errno));
   }
   // The limit of files applies to shared memory too.
   const WriteSignalsBlocked no_signal;
   if (ftruncate(file.get(), static_cast<off_t>(sizes.total())) != 0 || fcntl(file.get(), F_ADD_SEALS, seals) != 0) {
-    return std::unexpected(system_error(ErrorCode::unavailable,
-                                        "cannot make shared memory of " + std::to_string(sizes.total()) + " bytes" +
-                                            (errno == EFBIG ? " (raise ulimit -f)" : ""),
-                                        errno));
+    return fail(system_error(ErrorCode::unavailable,
+                             "cannot make shared memory of " + std::to_string(sizes.total()) + " bytes" +
+                                 (errno == EFBIG ? " (raise ulimit -f)" : ""),
+                             errno));
   }
   std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), sizes, strict));
-  if (Result<void> mapped = memory->map(); !mapped) return std::unexpected(std::move(mapped.error()));
+  TRY(memory->map());
   return memory;
 }
 
@@ -69,7 +70,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(Descriptor& file, cons
   std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), sizes, strict));
   if (Result<void> mapped = memory->map(); !mapped) {
     file = std::move(memory->file_);
-    return std::unexpected(std::move(mapped.error()));
+    return fail(std::move(mapped.error()));
   }
   return memory;
 }
@@ -86,7 +87,7 @@ bool SharedMemory::supply(std::size_t at, std::size_t bytes) const noexcept {
 
 Result<void> SharedMemory::map() {
   const auto failed = [] {
-    return std::unexpected(system_error(ErrorCode::unavailable, "cannot map shared memory (see ulimit -v)", errno));
+    return fail(system_error(ErrorCode::unavailable, "cannot map shared memory (see ulimit -v)", errno));
   };
   constexpr int access = PROT_READ | PROT_WRITE;
   void* const all = mmap(nullptr, sizes_.total(), access, MAP_SHARED, file_.get(), 0);
@@ -94,10 +95,10 @@ Result<void> SharedMemory::map() {
   base_ = static_cast<std::byte*>(all);
   allocation_hook::allocated(base_, sizes_.total(), __builtin_return_address(0));
   if (strict_ && !supply(0, sizes_.slab_at(server_side))) {
-    return fail(ErrorCode::unavailable,
-                "the system has no memory for a connection's rings (" + std::to_string(sizes_.slab_at(server_side)) +
-                    " bytes; vm.overcommit_memory is 2): raise vm.overcommit_ratio, or lower ShmOptions::ring_bytes",
-                ErrorScope::connection);
+    return fail(Error::of_connection(
+        ErrorCode::unavailable,
+        "the system has no memory for a connection's rings (" + std::to_string(sizes_.slab_at(server_side)) +
+            " bytes; vm.overcommit_memory is 2): raise vm.overcommit_ratio, or lower ShmOptions::ring_bytes"));
   }
   for (const std::size_t side : {server_side, client_side}) {
     void* const twice = mmap(nullptr, 2 * sizes_.ring, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

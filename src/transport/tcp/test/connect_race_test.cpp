@@ -46,7 +46,7 @@ class ConnectRaceTest : public ::testing::Test {
     } const count(going_on);
     const Fate fate = fates.at(name);
     co_await loop.sleep(fate.after);
-    if (!fate.answers) co_return fail(ErrorCode::unavailable, name + " refused", ErrorScope::connection);
+    if (!fate.answers) co_return fail(Error::of_connection(ErrorCode::unavailable, name + " refused"));
     co_return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
   Result<Descriptor> race(Time deadline = Time::max()) {
@@ -151,7 +151,7 @@ TEST_F(ConnectRaceTest, AddressesThatComeLaterAreTried) {
 }
 
 TEST_F(ConnectRaceTest, AnErrorOfTheListIsTheErrorIfThereIsNoAddress) {
-  list.complete(Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "no such name"});
+  list.complete(Error::of_connection(ErrorCode::unavailable, "no such name"));
   const Result<Descriptor> none = race();
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().text, "no such name");

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "base/try.h"
 #include "transport/common/gather.h"
 
 namespace hawser::transport {
@@ -11,9 +12,8 @@ namespace hawser::transport {
 Result<std::unique_ptr<UcxConnection>> UcxConnection::make(std::shared_ptr<UcxWorker> worker,
                                                            const MessageLimits& limits) {
   std::unique_ptr<UcxConnection> connection(new UcxConnection(std::move(worker), limits));
-  const Result<std::uint64_t> token = connection->worker_->enter(*connection);
-  if (!token) return std::unexpected(token.error());
-  connection->link_.token = *token;
+  TRY(const std::uint64_t token, connection->worker_->enter(*connection));
+  connection->link_.token = token;
   return connection;
 }
 
@@ -137,11 +137,12 @@ void UcxConnection::end_wire_up() noexcept {
   if (sink_ == nullptr) {
     return wire_up_.start(loop_, loop_.after(options.wire_up_timeout));
   }
-  fail({ErrorCode::unavailable, ErrorScope::transport, Initiator::local, 0,
-        "UCX did not get through to the peer within wire_up_timeout (" +
-            std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.wire_up_timeout).count()) +
-            " ms) over transports '" + (options.tls.empty() ? "all" : options.tls) + "' and devices '" +
-            (options.net_devices.empty() ? "all" : options.net_devices) + "'"});
+  fail(Error::of_transport(
+      ErrorCode::unavailable,
+      "UCX did not get through to the peer within wire_up_timeout (" +
+          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.wire_up_timeout).count()) +
+          " ms) over transports '" + (options.tls.empty() ? "all" : options.tls) + "' and devices '" +
+          (options.net_devices.empty() ? "all" : options.net_devices) + "'"));
 }
 
 // ---- The end ----
@@ -168,8 +169,7 @@ void UcxConnection::stream_ended(const Error& reason) {
 }
 
 void UcxConnection::on_protocol_violation(const std::string& how) {
-  fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-        "the peer violated the UCX protocol: " + how});
+  fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, "the peer violated the UCX protocol: " + how));
 }
 
 void UcxConnection::fail(Error reason) {

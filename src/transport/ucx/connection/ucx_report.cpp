@@ -1,5 +1,6 @@
 #include <sstream>
 
+#include "base/try.h"
 #include "transport/ucx/connection/ucx_transport_worker.h"
 #include "transport/ucx/core/ucx_lanes.h"
 #include "transport/ucx/ucx_transport.h"
@@ -26,32 +27,27 @@ Result<std::vector<UcxReport::Transport>> lanes_between(UcxWorker& from, UcxWork
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
   params.address = reinterpret_cast<const ucp_address_t*>(to.address().data());
-  Result<std::unique_ptr<UcxEndpoint>> endpoint = from.core().connect(params, 0);
-  if (!endpoint) return std::unexpected(endpoint.error());
-  std::vector<UcxReport::Transport> lanes = ucx_lanes(from.core().ucp(), (*endpoint)->ep);
-  from.close(std::move(*endpoint), UcxClose::cut);
+  TRY(std::unique_ptr<UcxEndpoint> endpoint, from.core().connect(params, 0));
+  std::vector<UcxReport::Transport> lanes = ucx_lanes(from.core().ucp(), endpoint->ep);
+  from.close(std::move(endpoint), UcxClose::cut);
   return lanes;
 }
 
 }  // namespace
 
 Result<UcxReport> ucx_report(const UcxOptions& options) {
-  Result<std::shared_ptr<UcxContext>> context = UcxContext::make(options, true);
-  if (!context) return std::unexpected(context.error());
-  const UcpLibrary& ucp = (*context)->ucp();
+  TRY(std::shared_ptr<UcxContext> context, UcxContext::make(options, true));
+  const UcpLibrary& ucp = context->ucp();
   UcxReport report{.library = "UCX " + ucp.version + ", " + ucp.path};
   report.transports =
-      transports_in(ucx_printed([&](std::FILE* file) { ucp.context_print_info((*context)->get(), file); }));
+      transports_in(ucx_printed([&](std::FILE* file) { ucp.context_print_info(context->get(), file); }));
   for (const auto& [name, value] : ucx_settings(options)) report.settings.push_back(name + "=" + value);
   Loop loop({.log = no_log()});
-  Result<std::shared_ptr<UcxWorker>> worker = UcxWorker::make(*context, loop);
-  if (!worker) return std::unexpected(worker.error());
-  report.address_bytes = (*worker)->address().size();
-  Result<std::shared_ptr<UcxWorker>> other = UcxWorker::make(*context, loop);
-  if (!other) return std::unexpected(other.error());
-  Result<std::vector<UcxReport::Transport>> chosen = lanes_between(**worker, **other);
-  if (!chosen) return std::unexpected(chosen.error());
-  report.chosen = std::move(*chosen);
+  TRY(std::shared_ptr<UcxWorker> worker, UcxWorker::make(context, loop));
+  report.address_bytes = worker->address().size();
+  TRY(std::shared_ptr<UcxWorker> other, UcxWorker::make(context, loop));
+  TRY(std::vector<UcxReport::Transport>&& chosen, lanes_between(*worker, *other));
+  report.chosen = std::move(chosen);
   return report;
 }
 

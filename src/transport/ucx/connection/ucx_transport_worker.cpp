@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/byte_fields.h"
+#include "base/try.h"
 #include "hawser/crc32c.h"
 
 namespace hawser::transport {
@@ -19,8 +20,8 @@ std::string_view name_of(UcxWireUp wire_up) { return wire_up == UcxWireUp::liste
 std::string_view name_of(UcxErrorMode mode) { return mode == UcxErrorMode::peer ? "peer" : "none"; }
 
 std::unexpected<Error> malformed(std::string_view what) {
-  return fail(ErrorCode::protocol_error, "the peer's UCX " + std::string(what) + " is not well-formed",
-              ErrorScope::connection, Initiator::peer);
+  return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                   "the peer's UCX " + std::string(what) + " is not well-formed"));
 }
 
 // Reserves the checksum at the beginning. UCX does not check addresses, so a damaged one must not reach it.
@@ -42,10 +43,9 @@ Bytes unseal(Bytes bytes) noexcept {
 
 Result<void> same(const UcxOptions& ours, UcxWireUp wire_up, UcxErrorMode error_mode) {
   const auto differ = [](std::string_view field, std::string_view our, std::string_view theirs) {
-    return fail(ErrorCode::invalid_argument,
-                "UcxOptions::" + std::string(field) + " is " + std::string(our) + " here and " + std::string(theirs) +
-                    " with the peer: set it alike",
-                ErrorScope::connection);
+    return fail(Error::of_connection(ErrorCode::invalid_argument,
+                                     "UcxOptions::" + std::string(field) + " is " + std::string(our) + " here and " +
+                                         std::string(theirs) + " with the peer: set it alike"));
   };
   if (wire_up != ours.wire_up) return differ("wire_up", name_of(ours.wire_up), name_of(wire_up));
   if (error_mode != ours.error_mode) return differ("error_mode", name_of(ours.error_mode), name_of(error_mode));
@@ -72,13 +72,12 @@ class UcxPendingConnection final : public PendingConnection {
         .store();
   }
   Result<void> connect(Bytes client) override {
-    const Result<UcxParameters> parameters = UcxParameters::load(client);
-    if (!parameters) return std::unexpected(parameters.error());
-    return connect_to(*parameters, false);
+    TRY(const UcxParameters& parameters, UcxParameters::load(client));
+    return connect_to(parameters, false);
   }
   Result<void> connect_to(const UcxParameters& parameters, bool to_server) {
     const UcxOptions& options = worker_->options();
-    if (Result<void> alike = same(options, parameters.wire_up, parameters.error_mode); !alike) return alike;
+    TRY(same(options, parameters.wire_up, parameters.error_mode));
     const bool by_listener = options.wire_up == UcxWireUp::listener;
     std::unique_ptr<UcxEndpoint> endpoint;
     // With a listener, the client connects, and the server gets its endpoint with the client's first message.
@@ -86,9 +85,8 @@ class UcxPendingConnection final : public PendingConnection {
       ucp_ep_params_t to{};
       UcxSocketAddress at;
       if (by_listener) {
-        Result<UcxSocketAddress> parsed = UcxSocketAddress::parse(std::string(as_text(parameters.address)));
-        if (!parsed) return std::unexpected(parsed.error());
-        at = std::move(*parsed);
+        TRY(UcxSocketAddress&& parsed, UcxSocketAddress::parse(std::string(as_text(parameters.address))));
+        at = std::move(parsed);
         to.field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
         to.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
         to.sockaddr = {.addr = reinterpret_cast<const sockaddr*>(at.bytes.data()),
@@ -98,9 +96,8 @@ class UcxPendingConnection final : public PendingConnection {
         to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
         to.address = reinterpret_cast<const ucp_address_t*>(parameters.address.data());
       }
-      Result<std::unique_ptr<UcxEndpoint>> made = worker_->core().connect(to, connection_->token());
-      if (!made) return std::unexpected(made.error());
-      endpoint = std::move(*made);
+      TRY(std::unique_ptr<UcxEndpoint> made, worker_->core().connect(to, connection_->token()));
+      endpoint = std::move(made);
     }
     ucx::Peer peer = parameters.peer;
     // The larger minimum applies, because either side may require that smaller payloads are sent within packets.
@@ -174,42 +171,38 @@ Result<std::shared_ptr<UcxWorker>> make_worker(const std::shared_ptr<UcxContext>
   Result<std::shared_ptr<UcxWorker>> worker = UcxWorker::make(context, loop);
   const UcxOptions& options = context->options();
   if (!worker || options.wire_up != UcxWireUp::listener || options.listener_address.empty()) return worker;
-  if (Result<void> listening = (*worker)->listen(options.listener_address); !listening) {
-    return std::unexpected(listening.error());
-  }
+  TRY((*worker)->listen(options.listener_address));
   return worker;
 }
 
 }  // namespace
 
 Result<std::shared_ptr<UcxTransportWorker>> UcxTransportWorker::make(std::shared_ptr<UcxContext> context, Loop& loop) {
-  Result<std::shared_ptr<UcxWorker>> worker = make_worker(context, loop);
-  if (!worker) return std::unexpected(worker.error());
-  const std::size_t bytes = UcxParameters::bytes_least + (*worker)->address().size();
+  TRY(std::shared_ptr<UcxWorker> worker, make_worker(context, loop));
+  const std::size_t bytes = UcxParameters::bytes_least + worker->address().size();
   if (bytes > transport_parameters_bytes_max) {
-    return fail(ErrorCode::limit_exceeded,
-                "the address of a UCX worker has " + std::to_string((*worker)->address().size()) +
-                    " bytes of at most " + std::to_string(transport_parameters_bytes_max - UcxParameters::bytes_least) +
-                    ": name fewer transports or devices (UcxOptions::tls, net_devices)",
-                ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::limit_exceeded,
+                                    "the address of a UCX worker has " + std::to_string(worker->address().size()) +
+                                        " bytes of at most " +
+                                        std::to_string(transport_parameters_bytes_max - UcxParameters::bytes_least) +
+                                        ": name fewer transports or devices (UcxOptions::tls, net_devices)"));
   }
-  return std::shared_ptr<UcxTransportWorker>(new UcxTransportWorker(std::move(context), loop, std::move(*worker)));
+  return std::shared_ptr<UcxTransportWorker>(new UcxTransportWorker(std::move(context), loop, std::move(worker)));
 }
 
 Result<std::shared_ptr<UcxWorker>> UcxTransportWorker::worker() {
   if (worker_->core().spent() + worker_->core().closing() > spent_max) {
     context_->lingering().progress();
     if (const std::size_t old = retired_.size() + context_->lingering().size(); old >= old_workers_max) {
-      return fail(ErrorCode::overloaded,
-                  std::to_string(old) + " UCX workers (limit " + std::to_string(old_workers_max) +
-                      ") have endpoints that UCX has not closed, such as those of killed peers: wait until they close, "
-                      "or restart this process",
-                  ErrorScope::transport);
+      return fail(Error::of_transport(
+          ErrorCode::overloaded,
+          std::to_string(old) + " UCX workers (limit " + std::to_string(old_workers_max) +
+              ") have endpoints that UCX has not closed, such as those of killed peers: wait until they close, "
+              "or restart this process"));
     }
     worker_->stop_listening();  // The new worker may need its port.
-    Result<std::shared_ptr<UcxWorker>> made = make_worker(context_, loop_);
-    if (!made) return std::unexpected(made.error());
-    retired_.push_back({std::exchange(worker_, std::move(*made))});
+    TRY(std::shared_ptr<UcxWorker> made, make_worker(context_, loop_));
+    retired_.push_back({std::exchange(worker_, std::move(made))});
     if (!rest_.running()) rest_.start(loop_, loop_.after(retired_rest));
   }
   return worker_;
@@ -236,35 +229,24 @@ Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::select(Bytes offe
   const auto wire_up = reader.number<std::uint8_t>();
   const auto error_mode = reader.number<std::uint8_t>();
   if (!reader.finished() || theirs != version || wire_up > 1 || error_mode > 1) return malformed("offer");
-  if (Result<void> alike =
-          same(context_->options(), static_cast<UcxWireUp>(wire_up), static_cast<UcxErrorMode>(error_mode));
-      !alike) {
-    return std::unexpected(alike.error());
-  }
-  const Result<std::shared_ptr<UcxWorker>> on = worker();
-  if (!on) return std::unexpected(on.error());
-  if (context_->options().wire_up == UcxWireUp::listener && (*on)->listener() == nullptr) {
-    return fail(
+  TRY(same(context_->options(), static_cast<UcxWireUp>(wire_up), static_cast<UcxErrorMode>(error_mode)));
+  TRY(const std::shared_ptr<UcxWorker>& on, worker());
+  if (context_->options().wire_up == UcxWireUp::listener && on->listener() == nullptr) {
+    return fail(Error::of_transport(
         ErrorCode::invalid_argument,
         "UcxOptions::wire_up is listener, and listener_address is not set: give an address of this machine that "
-        "clients reach",
-        ErrorScope::transport);
+        "clients reach"));
   }
-  Result<std::unique_ptr<UcxConnection>> connection = UcxConnection::make(*on, limits);
-  if (!connection) return std::unexpected(connection.error());
-  return std::make_unique<UcxPendingConnection>(*on, std::move(*connection));
+  TRY(std::unique_ptr<UcxConnection> connection, UcxConnection::make(on, limits));
+  return std::make_unique<UcxPendingConnection>(on, std::move(connection));
 }
 
 Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::accept(Bytes server, const MessageLimits& limits) {
-  const Result<UcxParameters> parameters = UcxParameters::load(server);
-  if (!parameters) return std::unexpected(parameters.error());
-  const Result<std::shared_ptr<UcxWorker>> on = worker();
-  if (!on) return std::unexpected(on.error());
-  Result<std::unique_ptr<UcxConnection>> connection = UcxConnection::make(*on, limits);
-  if (!connection) return std::unexpected(connection.error());
-  auto pending = std::make_unique<UcxPendingConnection>(*on, std::move(*connection));
-  if (Result<void> connected = pending->connect_to(*parameters, true); !connected)
-    return std::unexpected(connected.error());
+  TRY(const UcxParameters& parameters, UcxParameters::load(server));
+  TRY(const std::shared_ptr<UcxWorker>& on, worker());
+  TRY(std::unique_ptr<UcxConnection> connection, UcxConnection::make(on, limits));
+  auto pending = std::make_unique<UcxPendingConnection>(on, std::move(connection));
+  TRY(pending->connect_to(parameters, true));
   return pending;
 }
 

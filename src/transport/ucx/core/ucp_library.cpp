@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/descriptor.h"
+#include "base/try.h"
 
 namespace hawser::transport {
 namespace {
@@ -30,11 +31,10 @@ Result<void> UcpLibrary::open() {
   const bool sanitized =
       ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr || ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
   if (sanitized && (hooks == nullptr || std::string_view(hooks) != "none")) {
-    return fail(
+    return fail(Error::of_transport(
         ErrorCode::unavailable,
         "UCX patches functions that sanitizers patch too: set UCX_MEM_MMAP_HOOK_MODE=none in the environment of a "
-        "sanitized program",
-        ErrorScope::transport);
+        "sanitized program"));
   }
   open_standard_descriptors();  // UCX makes descriptors of its own.
   // libucs installs handlers of SIGSEGV and other signals, and a signal stack, when it is loaded. Both are restored.
@@ -43,10 +43,9 @@ Result<void> UcpLibrary::open() {
   void* const library = ::dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const reason = ::dlerror();
-    return fail(ErrorCode::unavailable,
-                std::string("UCX can't be loaded: ") + (reason != nullptr ? reason : library_name) +
-                    ": install libucx0, or leave UCX out",
-                ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, std::string("UCX can't be loaded: ") +
+                                                                (reason != nullptr ? reason : library_name) +
+                                                                ": install libucx0, or leave UCX out"));
   }
   if (const auto disable = reinterpret_cast<void (*)()>(::dlsym(library, "ucs_debug_disable_signals"))) disable();
   if (had_stack) ::sigaltstack(&stack, nullptr);
@@ -83,9 +82,8 @@ Result<void> UcpLibrary::open() {
   const char* (*version_string)() = nullptr;
   find(library, "ucp_get_version_string", version_string, missing);
   if (!missing.empty()) {
-    return fail(ErrorCode::unavailable,
-                std::string(library_name) + " lacks " + missing + ": install UCX 1.13 or later, or leave UCX out",
-                ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::unavailable, std::string(library_name) + " lacks " + missing +
+                                                                ": install UCX 1.13 or later, or leave UCX out"));
   }
   version = version_string();
   Dl_info found{};
@@ -101,7 +99,7 @@ Result<const UcpLibrary*> UcpLibrary::load() {
   const std::lock_guard lock(mutex);
   if (!loaded) {
     UcpLibrary library;
-    if (Result<void> opened = library.open(); !opened) return std::unexpected(opened.error());
+    TRY(library.open());
     loaded = std::move(library);
   }
   return &*loaded;

@@ -6,15 +6,16 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/try.h"
+
 namespace hawser::transport {
 namespace {
 
 Result<void> within(std::string_view name, std::size_t value, std::size_t least, std::size_t most) {
   if (value >= least && value <= most) return {};
-  return fail(ErrorCode::invalid_argument,
-              "UcxOptions::" + std::string(name) + " is " + std::to_string(value) + ": give " + std::to_string(least) +
-                  " to " + std::to_string(most),
-              ErrorScope::transport);
+  return fail(Error::of_transport(ErrorCode::invalid_argument,
+                                  "UcxOptions::" + std::string(name) + " is " + std::to_string(value) + ": give " +
+                                      std::to_string(least) + " to " + std::to_string(most)));
 }
 
 // True unless the system refuses to read the memory of processes at all, as filters of system calls do. UCX finds out
@@ -54,10 +55,10 @@ Result<void> check(const UcxOptions& options) {
       {"connections_max", options.connections_max, 1, 65536},
   };
   for (const Bound& bound : bounds) {
-    if (Result<void> fits = within(bound.name, bound.value, bound.least, bound.most); !fits) return fits;
+    TRY(within(bound.name, bound.value, bound.least, bound.most));
   }
   if (options.wire_up_timeout <= Duration::zero()) {
-    return fail(ErrorCode::invalid_argument, "UcxOptions::wire_up_timeout is not positive", ErrorScope::transport);
+    return fail(Error::of_transport(ErrorCode::invalid_argument, "UcxOptions::wire_up_timeout is not positive"));
   }
   return {};
 }
@@ -86,26 +87,24 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& 
 Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcxOptions& options, bool events,
                                                      std::shared_ptr<UcxMemory> memory,
                                                      std::shared_ptr<UcxLingering> lingering) {
-  if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
-  const Result<const UcpLibrary*> loaded = UcpLibrary::load();
-  if (!loaded) return std::unexpected(loaded.error());
-  return make(**loaded, options, events, std::move(memory), std::move(lingering));
+  TRY(check(options));
+  TRY(const UcpLibrary* const loaded, UcpLibrary::load());
+  return make(*loaded, options, events, std::move(memory), std::move(lingering));
 }
 
 Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, const UcxOptions& options, bool events,
                                                      std::shared_ptr<UcxMemory> memory,
                                                      std::shared_ptr<UcxLingering> lingering) {
-  if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
+  TRY(check(options));
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = ucp.config_read(nullptr, nullptr, &config); status != UCS_OK) {
-    return std::unexpected(ucx_error(ucp, "reading UCX's settings (the UCX_... variables of the environment)", status,
-                                     ErrorScope::transport));
+    return fail(ucx_error(ucp, "reading UCX's settings (the UCX_... variables of the environment)", status,
+                          ErrorScope::transport));
   }
   const std::unique_ptr<ucp_config_t, decltype(ucp.config_release)> release(config, ucp.config_release);
   for (const auto& [name, value] : ucx_settings(options)) {
     if (const ucs_status_t status = ucp.config_modify(config, name.c_str(), value.c_str()); status != UCS_OK) {
-      return std::unexpected(
-          ucx_error(ucp, "setting UCX's " + name + " to '" + value + "'", status, ErrorScope::transport));
+      return fail(ucx_error(ucp, "setting UCX's " + name + " to '" + value + "'", status, ErrorScope::transport));
     }
   }
   ucp_params_t params{};
@@ -116,11 +115,11 @@ Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, cons
   ucp_context_h context = nullptr;
   if (const ucs_status_t status = ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
       status != UCS_OK) {
-    return std::unexpected(ucx_error(
-        ucp,
-        "starting UCX with transports '" + (options.tls.empty() ? "all" : options.tls) + "' and devices '" +
-            (options.net_devices.empty() ? "all" : options.net_devices) + "' (ucx_info -d lists what there is)",
-        status, ErrorScope::transport));
+    return fail(ucx_error(ucp,
+                          "starting UCX with transports '" + (options.tls.empty() ? "all" : options.tls) +
+                              "' and devices '" + (options.net_devices.empty() ? "all" : options.net_devices) +
+                              "' (ucx_info -d lists what there is)",
+                          status, ErrorScope::transport));
   }
   return std::shared_ptr<UcxContext>(
       new UcxContext(ucp, context, options, events, std::move(memory), std::move(lingering)));

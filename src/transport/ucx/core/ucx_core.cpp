@@ -22,8 +22,8 @@ Result<UcxCore*> UcxCore::make(std::shared_ptr<UcxContext> context, Loop& loop) 
   params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;
   ucp_worker_h worker = nullptr;
   if (const ucs_status_t status = ucp.worker_create(context->get(), &params, &worker); status != UCS_OK) {
-    return std::unexpected(ucx_error(ucp, "making a UCX worker (ucx_info -d lists the transports that there are)",
-                                     status, ErrorScope::transport));
+    return fail(ucx_error(ucp, "making a UCX worker (ucx_info -d lists the transports that there are)", status,
+                          ErrorScope::transport));
   }
   return new UcxCore(std::move(context), loop, worker);
 }
@@ -271,7 +271,7 @@ Result<std::unique_ptr<UcxEndpoint>> UcxCore::connect(ucp_ep_params_t& params, s
       if (context_->options().error_mode == UcxErrorMode::peer) what += "; UCX's shared memory lacks error_mode peer";
       what += ")";
     }
-    return std::unexpected(ucx_error(ucp_, what, status));
+    return fail(ucx_error(ucp_, what, status));
   }
   return endpoint;
 }

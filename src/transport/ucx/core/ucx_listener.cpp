@@ -8,15 +8,16 @@
 #include <cstring>
 #include <utility>
 
+#include "base/try.h"
 #include "transport/ucx/core/ucx_worker.h"
 
 namespace hawser::transport {
 
 Result<UcxSocketAddress> UcxSocketAddress::parse(const std::string& text) {
   const auto wrong = [&] {
-    return fail(ErrorCode::invalid_argument,
-                "'" + text + "' is not an address for UCX's listener: give digits, as 10.0.0.1:0 or [fe80::1]:0",
-                ErrorScope::transport);
+    return fail(Error::of_transport(
+        ErrorCode::invalid_argument,
+        "'" + text + "' is not an address for UCX's listener: give digits, as 10.0.0.1:0 or [fe80::1]:0"));
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos) return wrong();
@@ -57,24 +58,23 @@ std::string UcxSocketAddress::text(const void* address) {
 }
 
 Result<std::unique_ptr<UcxListener>> UcxListener::make(UcxWorker& worker, const std::string& address) {
-  const Result<UcxSocketAddress> at = UcxSocketAddress::parse(address);
-  if (!at) return std::unexpected(at.error());
+  TRY(const UcxSocketAddress& at, UcxSocketAddress::parse(address));
   const UcpLibrary& ucp = worker.core().ucp();
   std::unique_ptr<UcxListener> listener(new UcxListener(worker));
   ucp_listener_params_t params{};
   params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
-  params.sockaddr = {.addr = reinterpret_cast<const sockaddr*>(at->bytes.data()),
-                     .addrlen = static_cast<socklen_t>(at->bytes.size())};
+  params.sockaddr = {.addr = reinterpret_cast<const sockaddr*>(at.bytes.data()),
+                     .addrlen = static_cast<socklen_t>(at.bytes.size())};
   params.conn_handler = {.cb = &UcxListener::on_call, .arg = listener.get()};
   if (const ucs_status_t status = ucp.listener_create(worker.core().get(), &params, &listener->listener_);
       status != UCS_OK) {
-    return std::unexpected(
+    return fail(
         ucx_error(ucp, "listening on " + address + " (UcxOptions::listener_address)", status, ErrorScope::transport));
   }
   ucp_listener_attr_t attributes{};
   attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
   if (const ucs_status_t status = ucp.listener_query(listener->listener_, &attributes); status != UCS_OK) {
-    return std::unexpected(ucx_error(ucp, "asking UCX's listener for its address", status, ErrorScope::transport));
+    return fail(ucx_error(ucp, "asking UCX's listener for its address", status, ErrorScope::transport));
   }
   listener->address_ = UcxSocketAddress::text(&attributes.sockaddr);
   listener->socket_.emplace(attributes.sockaddr);

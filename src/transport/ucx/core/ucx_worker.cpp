@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "base/try.h"
 #include "exec/live_loops.h"
 #include "hawser/transport/transport.h"
 
@@ -27,23 +28,22 @@ Result<std::uint64_t> random_bits() {
     return kernel_random();
   } catch (const std::system_error&) {
   }
-  return fail(ErrorCode::unavailable, "the system gives no random bytes for a UCX connection's token",
-              ErrorScope::transport);
+  return fail(
+      Error::of_transport(ErrorCode::unavailable, "the system gives no random bytes for a UCX connection's token"));
 }
 
 }  // namespace
 
 Result<std::shared_ptr<UcxWorker>> UcxWorker::make(std::shared_ptr<UcxContext> context, Loop& loop) {
   const UcpLibrary& ucp = context->ucp();
-  Result<UcxCore*> core = UcxCore::make(context, loop);
-  if (!core) return std::unexpected(core.error());
+  TRY(UcxCore* core, UcxCore::make(context, loop));
   const auto abandon = [](UcxCore* unused) { unused->abandon(); };
-  std::unique_ptr<UcxCore, decltype(abandon)> made(*core, abandon);
+  std::unique_ptr<UcxCore, decltype(abandon)> made(core, abandon);
 
   ucp_worker_attr_t attributes{};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
   if (const ucs_status_t status = ucp.worker_query(made->get(), &attributes); status != UCS_OK) {
-    return std::unexpected(ucx_error(ucp, "asking a UCX worker for its address", status, ErrorScope::transport));
+    return fail(ucx_error(ucp, "asking a UCX worker for its address", status, ErrorScope::transport));
   }
   const auto bytes =
       std::as_bytes(std::span(reinterpret_cast<const char*>(attributes.address), attributes.address_length));
@@ -53,8 +53,8 @@ Result<std::shared_ptr<UcxWorker>> UcxWorker::make(std::shared_ptr<UcxContext> c
   int event_fd = -1;
   if (context->events()) {
     if (const ucs_status_t status = ucp.worker_get_efd(made->get(), &event_fd); status != UCS_OK) {
-      return std::unexpected(ucx_error(ucp, "asking a UCX worker for its event descriptor (Wait::busy_poll needs none)",
-                                       status, ErrorScope::transport));
+      return fail(ucx_error(ucp, "asking a UCX worker for its event descriptor (Wait::busy_poll needs none)", status,
+                            ErrorScope::transport));
     }
   }
   std::shared_ptr<UcxWorker> worker(new UcxWorker(made.release(), loop, std::move(address)));
@@ -64,7 +64,7 @@ Result<std::shared_ptr<UcxWorker>> UcxWorker::make(std::shared_ptr<UcxContext> c
   handler.cb = &UcxWorker::on_message;
   handler.arg = worker.get();
   if (const ucs_status_t status = ucp.worker_set_am_recv_handler(worker->core_->get(), &handler); status != UCS_OK) {
-    return std::unexpected(ucx_error(ucp, "asking UCX for active messages", status, ErrorScope::transport));
+    return fail(ucx_error(ucp, "asking UCX for active messages", status, ErrorScope::transport));
   }
   if (event_fd >= 0) loop.poller().watch(event_fd, *worker);
   return worker;
@@ -91,19 +91,18 @@ UcxWorker::~UcxWorker() {
 
 Result<std::uint64_t> UcxWorker::enter(UcxTarget& target) {
   if (targets_ >= options().connections_max) {
-    return fail(ErrorCode::overloaded,
-                std::to_string(targets_) + " UCX connections (UcxOptions::connections_max) are on this loop already",
-                ErrorScope::transport);
+    return fail(Error::of_transport(
+        ErrorCode::overloaded,
+        std::to_string(targets_) + " UCX connections (UcxOptions::connections_max) are on this loop already"));
   }
-  const Result<std::uint64_t> bits = random_bits();
-  if (!bits) return std::unexpected(bits.error());
+  TRY(const std::uint64_t bits, random_bits());
   if (free_slots_.empty()) {
     free_slots_.push_back(static_cast<std::uint32_t>(slots_.size()));
     slots_.emplace_back();
   }
   const std::uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
-  slots_[slot] = {.target = &target, .token = (*bits & ~slot_mask) | slot};
+  slots_[slot] = {.target = &target, .token = (bits & ~slot_mask) | slot};
   ++targets_;
   if (!std::exchange(polled_, true)) loop_.add_source(*this);
   return slots_[slot].token;
@@ -144,9 +143,8 @@ void UcxWorker::end_waiting() noexcept {
 }
 
 Result<void> UcxWorker::listen(const std::string& address) {
-  Result<std::unique_ptr<UcxListener>> listener = UcxListener::make(*this, address);
-  if (!listener) return std::unexpected(listener.error());
-  listener_ = std::move(*listener);
+  TRY(std::unique_ptr<UcxListener> listener, UcxListener::make(*this, address));
+  listener_ = std::move(listener);
   return {};
 }
 

@@ -126,8 +126,7 @@ std::optional<UcxEntry> Receiver::next_entry() {
   const Packet& front = in_order_.front();
   if (front.end) {
     if (waiting_.empty()) {
-      owner_.on_end(
-          {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"});
+      owner_.on_end(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection"));
     }
     return std::nullopt;
   }

@@ -39,7 +39,7 @@ class ObservedTransport final : public Transport {
   std::string_view name() const noexcept override { return "ucx"; }
   Result<std::shared_ptr<TransportWorker>> attach(Loop& loop) override {
     Result<std::shared_ptr<UcxContext>> context = UcxContext::make(ucp_, {.tls = "tcp"}, true);
-    if (!context) return std::unexpected(context.error());
+    if (!context) return fail(context.error());
     return UcxTransportWorker::make(std::move(*context), loop);
   }
 

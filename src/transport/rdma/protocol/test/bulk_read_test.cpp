@@ -38,7 +38,7 @@ class BulkReads : public ::testing::Test {
 
   BulkReads() { pair_.peer = &peer_; }
   ~BulkReads() override {
-    one_sided_.end({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "ended"});
+    one_sided_.end(Error::of_connection(ErrorCode::unavailable, "ended"));
     local_->release();
   }
 

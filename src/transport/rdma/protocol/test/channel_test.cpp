@@ -96,7 +96,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   void end() {
     if (channel == nullptr) return;
     ended_ = true;
-    channel->end({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "ended"});
+    channel->end(Error::of_connection(ErrorCode::unavailable, "ended"));
     channel.reset();
     ring->close();
     ring.reset();
