@@ -9,6 +9,7 @@
 #include "exec/sim_poller.h"
 #include "hawser/blocking_client.h"
 #include "hawser/hawser.h"
+#include "hawser/retry.h"
 #include "protobuf/test/required.hawser.h"
 #include "protobuf/test/shop.hawser.h"
 #include "tests/testing.h"
@@ -243,38 +244,53 @@ TEST_P(Services, BothStreaming) {
   });
 }
 
-TEST_P(Services, OverAPool) {
-  serve([&](Client&) -> Task<void> {
+// A call, its whole reply, and streams in both directions and in one.
+template <class Stub>
+Task<void> use_every_kind(Stub& stub) {
+  OrderRequest request;
+  request.set_item("rope");
+  auto reply = co_await stub.Order(request);
+  REQUIRE_OK(reply);
+  EXPECT_EQ(reply->text(), "one rope");
+  const CallOptions options{.timeout = patience};
+  auto whole = co_await stub.Order(options, request).reply();
+  REQUIRE_OK(whole);
+  EXPECT_EQ((**whole).text(), "one rope");
+  auto chat = co_await stub.Chat(options);
+  REQUIRE_OK(chat);
+  Item item;
+  item.set_name("hello");
+  auto out = chat->writer();
+  auto written = co_await out.write(item);
+  REQUIRE_OK(written);
+  auto in = chat->reader();
+  auto event = co_await in.next();
+  REQUIRE_OK(event);
+  REQUIRE(event->has_value());
+  EXPECT_EQ((*event)->text(), "you said hello");
+  auto end = co_await chat->finish();
+  EXPECT_OK(end);
+  WatchRequest watch;
+  watch.set_events(1);
+  auto watching = co_await stub.Watch(options, watch);
+  REQUIRE_OK(watching);
+  auto watched = co_await watching->finish();
+  EXPECT_OK(watched);
+}
+
+TEST_P(Services, OverAPoolAndRetrying) {
+  serve([&](Client& client) -> Task<void> {
     PoolOptions pooled;
     if (network_ != nullptr) pooled = over(network_, pooled);
     const std::shared_ptr<ClientPool> pool = ClientPool::create(*loop_, server_->address(), pooled);
     probe::ShopService::Stub stub(*pool);
-    OrderRequest request;
-    request.set_item("rope");
-    auto reply = co_await stub.Order(request);
-    REQUIRE_OK(reply);
-    EXPECT_EQ(reply->text(), "one rope");
-    const CallOptions options{.timeout = patience};
-    auto chat = co_await stub.Chat(options);
-    REQUIRE_OK(chat);
-    Item item;
-    item.set_name("hello");
-    auto out = chat->writer();
-    auto written = co_await out.write(item);
-    REQUIRE_OK(written);
-    auto in = chat->reader();
-    auto event = co_await in.next();
-    REQUIRE_OK(event);
-    REQUIRE(event->has_value());
-    EXPECT_EQ((*event)->text(), "you said hello");
-    auto end = co_await chat->finish();
-    EXPECT_OK(end);
-    WatchRequest watch;
-    watch.set_events(1);
-    auto watching = co_await stub.Watch(options, watch);
-    REQUIRE_OK(watching);
-    auto watched = co_await watching->finish();
-    EXPECT_OK(watched);
+    co_await use_every_kind(stub);
+    Retrying retrying(client);
+    probe::ShopService::Stub retrying_stub(retrying);
+    co_await use_every_kind(retrying_stub);
+    Retrying retrying_pool(*pool);
+    probe::ShopService::Stub retrying_pool_stub(retrying_pool);
+    co_await use_every_kind(retrying_pool_stub);
   });
 }
 
