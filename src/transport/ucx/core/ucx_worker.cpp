@@ -1,5 +1,7 @@
 #include "transport/ucx/core/ucx_worker.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstring>
 #include <system_error>
@@ -251,7 +253,12 @@ bool UcxWorker::deliver() {
 bool UcxWorker::arm() {
   if (listener_ != nullptr && listener_->any()) return false;
   if (!dirty_.empty() || core_->any_ended() || core_->any_closed()) return false;
-  return event_fd_ < 0 || core_->ucp().worker_arm(core_->get()) != UCS_ERR_BUSY;
+  if (event_fd_ < 0) return true;
+  if (core_->ucp().worker_arm(core_->get()) != UCS_OK) return false;
+  // A descriptor within the event descriptor may be ready since before the last sleep. The poller was notified of that
+  // edge then, and is not notified again (UCX's TCP handles one socket in a call of progress).
+  pollfd ready{.fd = event_fd_, .events = POLLIN, .revents = 0};
+  return ::poll(&ready, 1, 0) == 0;
 }
 
 bool UcxWorker::progress_until(const std::function<bool()>& done, Duration most) {
