@@ -192,6 +192,7 @@ void UcxConnection::abort() noexcept {
   if (has_endpoint()) {
     // The endpoint keeps the stream, so that the peer sees the end only after everything that was sent has arrived.
     link_.endpoint->kept = std::move(liveness_);
+    link_.endpoint->heard = receiver_.heard();
     const UcxClose how = !worker_->options().close_with_flush ? UcxClose::cut
                          : stream_end_.has_value()            ? UcxClose::flush_peer_gone
                                                               : UcxClose::flush;

@@ -294,6 +294,11 @@ void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcep
     const ucs_status_ptr_t flushing = ucp_.ep_flush_nbx(endpoint->ep, &params);
     endpoint->flushing = UCS_PTR_IS_PTR(flushing);
     if (endpoint->flushing) endpoint->closing = flushing;
+    // UCX does not end the flush of a wire-up that the peer does not answer.
+    if (how == UcxClose::flush_peer_gone) endpoint->flush_until = loop_->now() + wait_max;
+    if (how == UcxClose::flush && !endpoint->heard) {
+      endpoint->flush_until = loop_->after(context_->options().wire_up_timeout);
+    }
   }
   endpoint->draining = endpoint->with_ucx != 0;
   if (endpoint->draining) {
@@ -313,6 +318,16 @@ void UcxCore::flushed(UcxEndpoint& endpoint) noexcept {
 Time UcxCore::end_waiting(Time now) noexcept {
   Time next = Time::max();
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
+    if (endpoint->flushing && !endpoint->flushed && endpoint->flush_until != Time{}) {
+      if (now < endpoint->flush_until) {
+        next = std::min(next, endpoint->flush_until);
+        continue;
+      }
+      endpoint->flushing = false;
+      endpoint->until = Time{};
+      end_endpoint(*endpoint);
+      continue;
+    }
     if (endpoint->until == Time{}) continue;
     if (now < endpoint->until) {
       next = std::min(next, endpoint->until);
@@ -347,7 +362,7 @@ void UcxCore::end_endpoint(UcxEndpoint& endpoint) noexcept {
 void UcxCore::on_flushed(void* request, ucs_status_t, void* user_data) {
   UcxEndpoint& endpoint = *static_cast<UcxEndpoint*>(user_data);
   endpoint.core->ucp_.request_free(request);
-  endpoint.closing = nullptr;
+  if (endpoint.closing == request) endpoint.closing = nullptr;
   endpoint.flushed = true;
   endpoint.core->any_closed_ = true;
 }

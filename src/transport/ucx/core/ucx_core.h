@@ -75,8 +75,10 @@ struct UcxEndpoint {
   void* closing = nullptr;   // UCX's request while the endpoint is flushed or closed.
   std::size_t with_ucx = 0;  // Operations that UCX has not completed, counted with UcxErrorMode::none.
   bool draining = false;     // Its connection has ended. UCX closes it when `with_ucx` is 0.
+  bool heard = false;        // Its connection has received a message, so the wire-up is complete.
   bool flushing = false;
   bool flushed = false;
+  Time flush_until{};          // Time at which a flush that has not ended is given up; Time{}: UCX ends it.
   bool waiting = false;        // Flushed, and held open until the peer closes its endpoint, or until `until`.
   Time until{};                // Time at which a waiting endpoint is closed, and a draining one's `kept` is destroyed.
   std::shared_ptr<void> kept;  // The loop destroys it when the endpoint is closed or waits.
@@ -85,9 +87,11 @@ struct UcxEndpoint {
 // How an endpoint is closed.
 enum class UcxClose : std::uint8_t {
   // The endpoint is flushed first. With UcxErrorMode::peer it is then held open until the peer closes its endpoint, at
-  // most for UcxCore::wait_max, because the peer's UCX drops data that it has not read when this side closes.
+  // most for UcxCore::wait_max, because the peer's UCX drops data that it has not read when this side closes. The flush
+  // of an endpoint whose wire-up is not complete is given up after UcxOptions::wire_up_timeout.
   flush,
-  // The endpoint is flushed first, and closed at once after that: the peer has read everything or is gone.
+  // The endpoint is flushed first, and closed at once after that: the peer has read everything or is gone. The flush is
+  // given up after UcxCore::wait_max.
   flush_peer_gone,
   // Data that is on its way is dropped if UCX can do that.
   cut,
@@ -142,8 +146,8 @@ class UcxCore {
   // that has operations under way, so it is closed when UCX has completed them. The object that it keeps is destroyed
   // after wait_max at the latest, so that a peer that fetches nothing learns of the end.
   void close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept;
-  // Closes the endpoints whose wait for the peer ends at `now` or before. Returns the time at which to call it again,
-  // or Time::max() if no endpoint waits.
+  // Closes the endpoints whose wait for the peer, or whose flush, ends at `now` or before. Returns the time at which to
+  // call it again, or Time::max() if no endpoint waits.
   Time end_waiting(Time now) noexcept;
   std::size_t closing() const noexcept { return closing_.size(); }
   // Number of closed endpoints that UCX keeps, with their sockets, until the worker is destroyed. UCX does so with

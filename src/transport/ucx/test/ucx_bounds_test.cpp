@@ -9,6 +9,14 @@
 namespace hawser::transport {
 namespace {
 
+// Returns the parameters of a server whose worker is `silent`.
+std::vector<std::byte> parameters_of(UcxWorker& silent) {
+  return UcxParameters{.peer = {.token = 1, .window_bytes = 1 << 20, .rendezvous_bytes_min = 1 << 15},
+                       .error_mode = silent.options().error_mode,
+                       .address = {silent.address().begin(), silent.address().end()}}
+      .store();
+}
+
 // Peers that never answer UCX must not make the process grow without bound.
 TEST(UcxTransport, WorkersWithUnfinishedWireUpsAreBounded) {
   const UcxOptions options{.tls = "tcp"};
@@ -19,10 +27,7 @@ TEST(UcxTransport, WorkersWithUnfinishedWireUpsAreBounded) {
   const std::shared_ptr<UcxWorker> silent = *UcxWorker::make(*context, loop);  // Never polled.
   const auto end = UcxTransportWorker::make(*context, loop);
   ASSERT_TRUE(end.has_value());
-  const std::vector<std::byte> server = UcxParameters{
-      .peer = {.token = 1, .window_bytes = 1 << 20, .rendezvous_bytes_min = 1 << 15},
-      .address = {silent->address().begin(),
-                  silent->address().end()}}.store();
+  const std::vector<std::byte> server = parameters_of(*silent);
   constexpr std::size_t enough = (UcxTransportWorker::old_workers_max + 2) * (UcxTransportWorker::spent_max + 2);
   std::optional<Error> refused;
   for (std::size_t i = 0; i < enough && !refused; ++i) {
@@ -32,6 +37,36 @@ TEST(UcxTransport, WorkersWithUnfinishedWireUpsAreBounded) {
   ASSERT_TRUE(refused.has_value());
   EXPECT_EQ(refused->code, ErrorCode::overloaded) << refused->describe();
   EXPECT_EQ(refused->scope, ErrorScope::transport);
+}
+
+// With UcxErrorMode::peer they end: by wire_up_timeout if a connection ends before the peer has answered.
+TEST(UcxTransport, UnansweredWireUpsEndInErrorModePeer) {
+  const UcxOptions options{
+      .tls = "tcp", .error_mode = UcxErrorMode::peer, .wire_up_timeout = std::chrono::milliseconds(100)};
+  if (const auto there = ucx_report(options); !there) GTEST_SKIP() << there.error().text;
+  Loop loop({.log = no_log()});
+  const auto context = UcxContext::make(options, true);
+  ASSERT_TRUE(context.has_value());
+  const std::shared_ptr<UcxWorker> silent = *UcxWorker::make(*context, loop);  // Never polled.
+  const auto worker = UcxWorker::make(*context, loop);
+  ASSERT_TRUE(worker.has_value());
+  for (int i = 0; i < 8; ++i) {
+    ucp_ep_params_t to{};
+    to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    to.address = reinterpret_cast<const ucp_address_t*>(silent->address().data());
+    Result<std::unique_ptr<UcxEndpoint>> endpoint = (*worker)->core().connect(to, 0);
+    ASSERT_TRUE(endpoint.has_value()) << endpoint.error().describe();
+    (*worker)->close(std::move(*endpoint), UcxClose::flush);
+  }
+  EXPECT_EQ((*worker)->core().closing(), 8U);
+  loop.run([](Loop& on, UcxWorker& closes) -> Task<void> {
+    const Time end = on.after(std::chrono::seconds(30));
+    while (closes.core().closing() != 0 && on.now() < end) {
+      closes.poll();
+      co_await on.sleep(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(closes.core().closing(), 0U);
+  }(loop, **worker));
 }
 
 }  // namespace
