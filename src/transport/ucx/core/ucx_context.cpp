@@ -3,7 +3,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 
 #include "base/try.h"
@@ -28,10 +30,41 @@ bool may_read_processes() noexcept {
   return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == 1;
 }
 
+// The user's list of transports: the option, or the variable of the environment. Empty: UCX selects them.
+std::string listed_transports(const UcxOptions& options) {
+  const char* const variable = std::getenv("UCX_TLS");
+  return options.tls.empty() && variable != nullptr ? variable : options.tls;
+}
+
+// True for the names of UCX's own shared memory, and of the groups that contain it. A name may follow a backslash, and
+// ':' may follow a name (UCX_TLS).
+bool names_shared_memory(std::string_view name) {
+  if (name.starts_with('\\')) name.remove_prefix(1);
+  name = name.substr(0, name.find(':'));
+  constexpr std::string_view names[] = {"posix", "sysv", "xpmem", "mm", "sm", "shm"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// Returns the list without UCX's own shared memory (docs/decisions/0063). Empty: nothing is left.
+std::string without_shared_memory(std::string_view list) {
+  if (list.starts_with('^')) return std::string(list) + ",mm";
+  std::string left;
+  while (!list.empty()) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    const std::string_view name = list.substr(0, comma);
+    if (name == "all") return "^mm";
+    if (!names_shared_memory(name)) left.append(left.empty() ? "" : ",").append(name);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return left;
+}
+
 // UCX's transports. Empty: UCX selects them, also by the variable UCX_TLS of the environment.
 std::string transports_of(const UcxOptions& options) {
-  if (!options.tls.empty() || std::getenv("UCX_TLS") != nullptr || may_read_processes()) return options.tls;
-  return "^cma";
+  const std::string listed = listed_transports(options);
+  const std::string list = listed.empty() && !may_read_processes() ? "^cma" : listed;
+  if (options.error_mode == UcxErrorMode::peer) return without_shared_memory(list.empty() ? "all" : list);
+  return listed.empty() ? list : options.tls;
 }
 
 }  // namespace
@@ -56,6 +89,14 @@ Result<void> check(const UcxOptions& options) {
   };
   for (const Bound& bound : bounds) {
     TRY(within(bound.name, bound.value, bound.least, bound.most));
+  }
+  if (options.error_mode == UcxErrorMode::peer && transports_of(options).empty()) {
+    return fail(
+        ErrorCode::invalid_argument,
+        "the UCX transports '" + listed_transports(options) +
+            "' (UcxOptions::tls or UCX_TLS) are shared memory, which UcxErrorMode::peer does not use: add tcp or "
+            "a transport of RDMA, or set UcxErrorMode::none",
+        ErrorScope::transport);
   }
   if (options.wire_up_timeout <= Duration::zero()) {
     return fail(Error::of_transport(ErrorCode::invalid_argument, "UcxOptions::wire_up_timeout is not positive"));

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "transport/ucx/connection/ucx_transport_worker.h"
@@ -67,6 +69,36 @@ TEST(UcxTransport, UnansweredWireUpsEndInErrorModePeer) {
     }
     EXPECT_EQ(closes.core().closing(), 0U);
   }(loop, **worker));
+}
+
+// A peer that is killed while it writes into the queue of UCX's shared memory stops the queue for all other peers.
+TEST(UcxTransport, ErrorModePeerHasNoSharedMemoryOfUcx) {
+  const auto tls = [](const std::string& list, UcxErrorMode mode) -> std::string {
+    for (const auto& [name, value] : ucx_settings({.tls = list, .error_mode = mode})) {
+      if (name == "TLS") return value;
+    }
+    return {};
+  };
+  EXPECT_EQ(tls("posix,cma,self", UcxErrorMode::none), "posix,cma,self");
+  constexpr UcxErrorMode peer = UcxErrorMode::peer;
+  EXPECT_EQ(tls("tcp,posix,self", peer), "tcp,self");
+  EXPECT_EQ(tls("shm,rc_verbs,\\sysv,mm:aux,sm", peer), "rc_verbs");
+  EXPECT_EQ(tls("^tcp", peer), "^tcp,mm");
+  EXPECT_EQ(tls("all", peer), "^mm");
+  const Result<void> nothing = check({.tls = "shm", .error_mode = peer});
+  ASSERT_FALSE(nothing.has_value());
+  EXPECT_NE(nothing.error().text.find("UcxErrorMode::none"), std::string::npos) << nothing.error().text;
+
+  if (const auto there = ucx_report({.tls = "tcp"}); !there) GTEST_SKIP() << there.error().text;
+  const Result<UcxReport> report = ucx_report({.error_mode = peer});
+  ASSERT_TRUE(report.has_value()) << report.error().describe();
+  const auto has = [&](const std::string& name) {
+    return std::any_of(report->transports.begin(), report->transports.end(),
+                       [&](const UcxReport::Transport& one) { return one.name == name; });
+  };
+  EXPECT_TRUE(has("tcp"));
+  EXPECT_FALSE(has("posix"));
+  EXPECT_FALSE(has("sysv"));
 }
 
 }  // namespace
