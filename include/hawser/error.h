@@ -91,10 +91,9 @@ using Result = std::expected<T, Error>;
 // An error as the outcome of a function that returns a Result: `return fail(Error::of_transport(...))`.
 inline std::unexpected<Error> fail(Error error) { return std::unexpected(std::move(error)); }
 
-// Shorthand for `return fail(ErrorCode::overloaded, "...")` in a function that returns a Result.
-inline std::unexpected<Error> fail(ErrorCode code, std::string text, ErrorScope scope = ErrorScope::call,
-                                   Initiator initiator = Initiator::local) {
-  return std::unexpected(Error{code, scope, initiator, 0, std::move(text)});
+// Shorthand for `return fail(Error::of_call(ErrorCode::overloaded, "..."))`.
+inline std::unexpected<Error> fail(ErrorCode code, std::string text) {
+  return fail(Error::of_call(code, std::move(text)));
 }
 
 }  // namespace hawser
