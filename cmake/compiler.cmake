@@ -22,7 +22,9 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     #error
     #endif
     int main() {}" HAWSER_LIBSTDCXX_12)
-  if(NOT HAWSER_LIBSTDCXX_12)
+  set(hawser_library_is_new "${HAWSER_LIBSTDCXX_12}")
+  unset(HAWSER_LIBSTDCXX_12 CACHE)  # The cache of a project that adds Hawser has no entries of Hawser.
+  if(NOT hawser_library_is_new)
     message(FATAL_ERROR "${hawser_compiler} does not compile with libstdc++ 12 or later, the C++ library that Hawser needs: "
                         "install it (Debian 12: libstdc++-12-dev), and remove -stdlib=libc++ from the flags")
   endif()

@@ -162,7 +162,7 @@ TEST(RecordFormat, HostileLengthsAreRefused) {
   const std::string metadata = std::string("\x03\0\0\0", 4) + std::string("\x09\x09\x09");
   EXPECT_THAT(error_of_file(file_with(fixed + method + none + metadata + none + none + none)).text,
               HasSubstr("malformed metadata"));
-  EXPECT_THAT(error_of_file("GIF89a").text, HasSubstr("no recording"));
+  EXPECT_THAT(error_of_file("GIF89a").text, HasSubstr("is not a recording"));
 }
 
 // ---- Recording ----

@@ -12,10 +12,10 @@ namespace hawser {
 // Whether UCX detects that a peer has failed.
 enum class UcxErrorMode : std::uint8_t {
   // UCX does not detect it; the end of the byte stream shows it. UCX may use all its transports, including shared
-  // memory.
+  // memory, which a peer that is killed can stop for all other peers.
   none,
   // UCX detects the failure and reports its own error, and endpoints can be closed without a flush. UCX uses only
-  // transports that support this: TCP and RDMA, but not shared memory.
+  // transports that support this: TCP and RDMA, but not shared memory, which is removed from `tls` and UCX_TLS.
   peer,
 };
 

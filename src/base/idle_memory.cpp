@@ -14,7 +14,7 @@ namespace {
 
 // Frames that one call returns, in about 0.1 ms, and the time until the next call if there are more.
 constexpr std::size_t frames_at_once = 4096;
-constexpr Duration pause = std::chrono::milliseconds(1);
+constexpr Duration step_pause = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -46,7 +46,7 @@ bool ThreadCaches::shrinkable() const noexcept {
 
 void IdleMemory::release(Time now) noexcept {
   const bool all = FramePool::local().shrink(frames_at_once);
-  due_ = now + (all ? period_ : pause);
+  due_ = now + (all ? period_ : step_pause);
   if (!all) return;
   if (BlockPool* const blocks = BlockPool::local()) blocks->shrink();
 }

@@ -223,9 +223,9 @@ def limited(which, limit, *arguments):
 
 
 def endless_file(address):
-    """A file that has no end and is no recording is refused before memory is full."""
+    """A file that has no end and is not a recording is refused before memory is full."""
     refused = limited(resource.RLIMIT_DATA, 1 << 30, "replay", "/dev/zero", address)
-    assert refused.returncode == 2 and "no recording" in refused.stderr, refused
+    assert refused.returncode == 2 and "is not a recording" in refused.stderr, refused
 
 
 def full_disk(address, folder):
@@ -367,7 +367,7 @@ def record():
         whole = pathlib.Path(path).read_bytes()
         flipped = whole[:40] + bytes([whole[40] ^ 1]) + whole[41:]
         for name, content, error in (("short", whole[:-1], "offset"), ("flipped", flipped, "offset 16"),
-                                     ("other", b"GIF89a", "no recording"), ("empty", whole[:16], "has no calls")):
+                                     ("other", b"GIF89a", "is not a recording"), ("empty", whole[:16], "has no calls")):
             pathlib.Path(folder, name).write_bytes(content)
             expect(("replay", f"{folder}/{name}", address), 2, "", error)
         expect(("replay", "/nowhere", address), 2, "", "/nowhere")

@@ -91,12 +91,11 @@ Result<void> check(const UcxOptions& options) {
     TRY(within(bound.name, bound.value, bound.least, bound.most));
   }
   if (options.error_mode == UcxErrorMode::peer && transports_of(options).empty()) {
-    return fail(
+    return fail(Error::of_transport(
         ErrorCode::invalid_argument,
         "the UCX transports '" + listed_transports(options) +
             "' (UcxOptions::tls or UCX_TLS) are shared memory, which UcxErrorMode::peer does not use: add tcp or "
-            "a transport of RDMA, or set UcxErrorMode::none",
-        ErrorScope::transport);
+            "a transport of RDMA, or set UcxErrorMode::none"));
   }
   if (options.wire_up_timeout <= Duration::zero()) {
     return fail(Error::of_transport(ErrorCode::invalid_argument, "UcxOptions::wire_up_timeout is not positive"));

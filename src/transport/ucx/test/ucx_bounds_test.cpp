@@ -41,6 +41,13 @@ TEST(UcxTransport, WorkersWithUnfinishedWireUpsAreBounded) {
   EXPECT_EQ(refused->scope, ErrorScope::transport);
 }
 
+struct Nobody final : UcxTarget {
+  void arrived(const ActiveMessage&) override {}
+  void connected(std::unique_ptr<UcxEndpoint>) override {}
+  void ended(UcxOperation& operation) override { operation.core->recycle(operation); }
+  void process() override {}
+};
+
 // With UcxErrorMode::peer they end: by wire_up_timeout if a connection ends before the peer has answered.
 TEST(UcxTransport, UnansweredWireUpsEndInErrorModePeer) {
   const UcxOptions options{
@@ -52,12 +59,16 @@ TEST(UcxTransport, UnansweredWireUpsEndInErrorModePeer) {
   const std::shared_ptr<UcxWorker> silent = *UcxWorker::make(*context, loop);  // Never polled.
   const auto worker = UcxWorker::make(*context, loop);
   ASSERT_TRUE(worker.has_value());
+  Nobody nobody;
   for (int i = 0; i < 8; ++i) {
     ucp_ep_params_t to{};
     to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     to.address = reinterpret_cast<const ucp_address_t*>(silent->address().data());
     Result<std::unique_ptr<UcxEndpoint>> endpoint = (*worker)->core().connect(to, 0);
     ASSERT_TRUE(endpoint.has_value()) << endpoint.error().describe();
+    UcxCore& core = (*worker)->core();
+    UcxOperation& hello = *core.acquire_operation(nobody, UcxOperation::Kind::send);
+    if (core.send(**endpoint, hello, nullptr, 0, 0) != UCS_INPROGRESS) core.recycle(hello);
     (*worker)->close(std::move(*endpoint), UcxClose::flush);
   }
   EXPECT_EQ((*worker)->core().closing(), 8U);
