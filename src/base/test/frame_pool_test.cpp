@@ -175,7 +175,9 @@ TEST(IdleMemory, ReturnsWhatABurstHasLeft) {
     EXPECT_EQ(caches.read().frame_bytes, 0U);
     EXPECT_EQ(caches.read().block_bytes, 0U);
     EXPECT_LT(now, Time{} + 2 * idle_memory_period + std::chrono::milliseconds(20));
-    if (FramePool::pooled) EXPECT_EQ(steps, 6) << "one begins the period, and five return 4,096 frames each";
+    if (FramePool::pooled) {
+      EXPECT_EQ(steps, 6) << "one begins the period, and five return 4,096 frames each";
+    }
   });
 }
 

@@ -187,10 +187,10 @@ Task<void> send(std::shared_ptr<const Part> part, Loop& loop, HttpBodyWriter& wr
   for (std::uint64_t at = part->range.begin; at < part->range.end;) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(part_bytes, part->range.end - at));
     Result<Result<std::string>> bytes = co_await loop.offload([part, at, wanted]() -> Result<std::string> {
-      std::string bytes(wanted, '\0');
-      TRY(const std::size_t got, part->file.read(at, std::as_writable_bytes(std::span(bytes))));
-      bytes.resize(got);
-      return bytes;
+      std::string block(wanted, '\0');
+      TRY(const std::size_t got, part->file.read(at, std::as_writable_bytes(std::span(block))));
+      block.resize(got);
+      return block;
     });
     if (!bytes && bytes.error().code == ErrorCode::overloaded) {
       co_await loop.sleep(retry_pause);
