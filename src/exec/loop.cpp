@@ -353,6 +353,7 @@ std::uint64_t Loop::offload_posted(const void* client, std::unique_ptr<detail::P
 }
 
 bool Loop::withdraw_offloaded(const void* client, std::uint64_t ticket) noexcept {
+  if (has_ended(*this)) return false;
   return state_->offload.withdraw(client, ticket);
 }
 

@@ -89,10 +89,16 @@ std::unique_ptr<detail::Posted> OffloadPool::take() {
 // Starts a thread if one more piece of work needs it. Returns false if the pool has no thread at all.
 bool OffloadPool::enough_threads() {
   if (waiting_ >= idle_ && threads_.size() < threads_max_) {
+    // Made here, since the thread itself could not report that there is no memory.
+    const auto place = caches_.emplace(caches_.end());
     try {
-      threads_.emplace_back([this] { serve(); });
+      threads_.emplace_back([this, place] { serve(*place); });
     } catch (const std::system_error&) {
       // The system provides no more threads: the existing threads do the work one piece after the other.
+      caches_.erase(place);
+    } catch (...) {
+      caches_.erase(place);
+      throw;
     }
   }
   return !threads_.empty();
@@ -105,14 +111,12 @@ OffloadPool::Caches OffloadPool::caches() const {
   return all;
 }
 
-void OffloadPool::serve() {
+void OffloadPool::serve(ThreadCaches& caches) {
   owner_here = owner_;
-  std::list<ThreadCaches> here{ThreadCaches::local()};
-  const auto place = here.begin();
   std::unique_lock lock(mutex_);
-  caches_.splice(caches_.end(), here);
+  caches = ThreadCaches::local();
   serve_until_end(lock);
-  here.splice(here.end(), caches_, place);
+  caches = {};  // They end with this thread.
 }
 
 // A thread that waits returns what its caches have not used. It sleeps without a limit when they keep nothing.

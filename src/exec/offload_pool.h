@@ -61,7 +61,7 @@ class OffloadPool {
   using Clients = std::list<Client>;
 
   bool enough_threads();
-  void serve();
+  void serve(ThreadCaches& caches);
   void serve_until_end(std::unique_lock<std::mutex>& lock);
   void wait_for_work(std::unique_lock<std::mutex>& lock, IdleMemory& memory);
   std::unique_ptr<detail::Posted> take();

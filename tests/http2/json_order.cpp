@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <atomic>
@@ -304,6 +305,61 @@ TEST_P(HttpJsonOrder, AConversionMayOutliveItsCall) {
   EXPECT_FALSE(ended);
   open_gate();
   EXPECT_TRUE(soon([&] { return ended.load(); }));
+}
+
+// Its reply has an attachment on loan.
+void attach(Context& context, std::string_view) { context.set_attachment(Buffer::copy_of(std::string(32 << 20, 'a'))); }
+
+// The call waits for its reply to be sent when its coroutine is destroyed.
+TEST_P(HttpJsonOrder, AServerMayStopWhileAReplyIsUnread) {
+  for (const bool guarded : {false, true}) {
+    make_server();
+    if (guarded) use_token();
+    add_counted<attach>(9, "test.Text/Attach");
+    start();
+    const std::string json = "\"" + std::string(100'000, 'y') + "\"";
+    RawSocket socket = RawSocket::connected_to(server->address());
+    socket.send(as_bytes("POST /test.Text/Attach HTTP/1.1\r\nHost: a\r\nX-Token: yes\r\nContent-Length: " +
+                         std::to_string(json.size()) + "\r\n\r\n" + json));
+    pollfd readable{.fd = socket.fd(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&readable, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(patience).count())),
+              1);
+    server->stop(Duration::zero());
+    EXPECT_EQ(server->counters().calls_in_flight, 0U);
+    native.reset();
+    server.reset();
+  }
+}
+
+// The work that waits for a thread is withdrawn with the task of next() that made it.
+TEST_P(HttpJsonOrder, AConversionThatIsGivenUpDoesNotBegin) {
+  options.loop.offload_threads_max = 1;
+  make_server();
+  std::atomic<int> given_up{0};
+  server->use([&given_up](IncomingCall& call, Next next) -> Task<Result<void>> {
+    if (call.protocol() != "http" || call.metadata().find("x-token")) co_return co_await next();
+    {
+      Scope scope;
+      scope.spawn([](Next rest) -> Task<void> { static_cast<void>(co_await rest()); }(next));
+      co_await call.loop().sleep(1ms);
+    }
+    ++given_up;
+    co_return fail(ErrorCode::permission_denied, "no patience");
+  });
+  start();
+  gate_closed = true;
+  const std::string json = "\"" + std::string(100'000, 'y') + "\"";
+  Answer answer;
+  std::jthread first([&] { answer = post(json, true); });
+  EXPECT_TRUE(soon([&] { return conversions == 1; }));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(post(json, false).status, 403);
+  EXPECT_EQ(given_up, 3);
+  open_gate();
+  first.join();
+  EXPECT_EQ(answer.body, json);
+  EXPECT_EQ(post(json, true).body, json);
+  EXPECT_EQ(conversions, 2) << "only those that were awaited";
+  EXPECT_TRUE(only_native_left());
 }
 
 TEST_P(HttpJsonOrder, CompressedJson) {

@@ -239,7 +239,7 @@ Run add_call(CLI::App& command) {
   add_peer_options(command, options->peer, options->timeout_s);
   command.add_option("method", options->method, "Method: Service/Method or namespace::function; hawser list names all")
       ->required();
-  command.add_option("json", options->arguments,
+  command.add_option("arguments", options->arguments,
                      "Arguments as JSON: an object, or an array with one element for each; then the items of a stream. "
                      "@FILE and - read a file and the standard input, an item on each line");
   command.add_flag("--json", options->json, "Print errors as JSON too");

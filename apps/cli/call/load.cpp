@@ -186,7 +186,7 @@ Run add_load(CLI::App& command) {
   add_peer_options(command, options->peer, options->timeout_s);
   command.add_option("method", options->method, "Method without streams: Service/Method or namespace::function")
       ->required();
-  command.add_option("json", options->argument, "Arguments as JSON, @FILE or -");
+  command.add_option("arguments", options->argument, "Arguments as JSON, @FILE or -");
   command
       .add_option("--rate", options->rate,
                   "Calls per second at intended times. Latency counts from the intended time, also if the call is "

@@ -97,6 +97,15 @@ Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std
     if (token.stop_possible()) given_up = std::make_unique<detail::OffloadEnd<F>>(job);
     ticket = offload_posted(client, std::make_unique<detail::OffloadPosted<F>>(*this, job));
     if (ticket == 0) co_return fail(ErrorCode::overloaded, detail::offload_refusal(client == nullptr));
+    // A caller that is destroyed meanwhile withdraws the work of a client that still waits for a thread.
+    struct Withdrawal {
+      ~Withdrawal() {
+        if (client != nullptr) loop.withdraw_offloaded(client, ticket);
+      }
+      Loop& loop;
+      const void* client;
+      std::uint64_t ticket;
+    } withdrawal{*this, client, ticket};
     typename detail::OffloadJob<F>::Awaiter finished{*job};
     auto withdraw = [this, client, ticket, &job, &given_up] {
       if (!withdraw_offloaded(client, ticket)) return;
@@ -106,6 +115,7 @@ Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std
     };
     const std::stop_callback watch(token, std::move(withdraw));
     co_await finished;
+    withdrawal.client = nullptr;
   }
   if (ticket == 0 || job->withdrawn) {
     co_return fail(ErrorCode::cancelled, "a stop was requested before a thread was free for this work: it has not run");

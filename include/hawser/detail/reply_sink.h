@@ -175,8 +175,9 @@ class ActiveCall final : public SendCompletion {
   }
   // The request for a handler that runs within this call: `sink` answers it, and the memory is not charged again.
   IncomingRequest request_for(ReplySink& sink, MetadataView metadata) const noexcept;
-  // The body was JSON, and `arguments` is what it was converted to. Releases the JSON and its charge.
-  void replace_json(Buffer arguments) noexcept;
+  // The body was JSON, and `arguments` is what it was converted to. Releases the JSON and its charge, and charges the
+  // arguments until the call ends. False if the account refuses them.
+  bool replace_json(Buffer arguments);
 
   // True once the caller does not wait any more.
   bool stopped() const noexcept { return stopped_; }

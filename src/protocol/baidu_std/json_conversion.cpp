@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,18 @@ void ServerSession::begin_conversion() {
 
 void ServerSession::end_conversion() {
   if (--converting_ == 0 && !closed()) release();
+}
+
+void ServerSession::conversion_ended() noexcept {
+  if (closed()) return end_conversion();
+  try {
+    conversions_.spawn([](ServerSession& session) -> Task<void> {
+      co_await session.loop().sleep(Duration::zero());  // Until a later turn.
+      session.end_conversion();
+    }(*this));
+  } catch (const std::bad_alloc&) {
+    fail_connection();
+  }
 }
 
 void ServerSession::on_end(const Error&) { conversion_stop_.request_stop(); }

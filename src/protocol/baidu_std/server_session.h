@@ -59,7 +59,7 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   void go_away() override;
   // While long JSON is converted, no further frame of the connection is taken.
   void conversion_begins() override { begin_conversion(); }
-  void conversion_ended() override { end_conversion(); }
+  void conversion_ended() noexcept override;
   void json_call_begun(std::uint32_t call) override;
 
   // detail::ReplySink

@@ -19,8 +19,9 @@ class JsonCallEvents {
  public:
   // JSON of a call begins to be converted on another thread.
   virtual void conversion_begins() {}
-  // It has been converted, and the handler has begun; or the call ends.
-  virtual void conversion_ended() {}
+  // It has been converted, or is not awaited any more. The session may act in a later turn of the loop only: handlers
+  // and interceptors are running.
+  virtual void conversion_ended() noexcept {}
   // The JSON of the call has been converted, wherever that was, and its handler has begun and has not answered.
   virtual void json_call_begun(std::uint32_t call) { static_cast<void>(call); }
 

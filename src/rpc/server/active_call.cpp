@@ -124,7 +124,7 @@ IncomingRequest ActiveCall::request_for(ReplySink& sink, MetadataView metadata) 
           .decode_limits = request_.decode_limits};
 }
 
-void ActiveCall::replace_json(Buffer arguments) noexcept {
+bool ActiveCall::replace_json(Buffer arguments) {
   // The metadata may lie directly before the JSON. It stays where it is.
   if (metadata_.block() == nullptr && !request_.metadata.bytes().empty()) metadata_ = std::move(head_);
   head_ = std::move(arguments);
@@ -132,6 +132,7 @@ void ActiveCall::replace_json(Buffer arguments) noexcept {
   request_.body = head_.bytes();
   request_.head_block = head_.block();
   request_.json = false;
+  return head_.block() == nullptr || charge(head_, true, false, head_charge_);
 }
 
 // An offloaded handler calls this on another thread. serve_offloaded() has called it before on the loop, so this call

@@ -76,6 +76,8 @@ Interception::Interception(ActiveCall& outer, const ServerInterceptors& intercep
 Interception::~Interception() {
   if (run_ != nullptr) std::exchange(run_, nullptr)->detach();
   if (end_queued_) loop().forget(awaits_end_);
+  awaits_end_ = nullptr;  // leave() of the inner call must not resume the coroutine that is being destroyed.
+  end_conversion();
   if (outer_.inner != nullptr) outer_.inner->destroy_coroutine();
 }
 
@@ -103,10 +105,18 @@ Task<Result<void>> Interception::convert(Interception& on, Watch<Interception> a
   if (request.body.size() <= json_in_place_max) {
     co_return on.converted(on.json_->arguments_from_json(as_text(request.body)));
   }
+  // However the conversion ends, the session takes further frames.
+  struct Ending {
+    ~Ending() {
+      if (Interception* const on = alive.get()) on->end_conversion();
+    }
+    const Watch<Interception>& alive;
+  };
   auto work = [json = Buffer::share(request.head_block, request.body.data(), request.body.size()),
                transcoder = on.json_] { return transcoder->arguments_from_json(json.text()); };
   on.converting_ = true;
   on.session().conversion_begins();
+  const Ending ending{alive};
   Result<Result<Buffer>> arguments = co_await detail::LoopAccess::offload_for(on.loop(), &on.outer_.sink().origin(),
                                                                               on.outer_.token(), std::move(work));
   if (!alive || on.ended_) co_return fail(ErrorCode::cancelled, "the call ended before its handler did");
@@ -124,24 +134,19 @@ Task<Result<void>> Interception::convert(Interception& on, Watch<Interception> a
 Result<void> Interception::converted(Result<Buffer> arguments) {
   TRY(arguments);
   session().count_arguments(method_, arguments->size());
-  outer_.replace_json(std::move(*arguments));
+  if (!outer_.replace_json(std::move(*arguments))) return fail(session().unkept_error(*outer_.request().account));
   return {};
 }
 
-void Interception::end_conversion() {
+void Interception::end_conversion() noexcept {
   if (std::exchange(converting_, false)) session().conversion_ended();
 }
 
 void Interception::start_handler() {
   started_ = starting_ = true;
-  detail::IncomingRequest request = outer_.request_for(*this, call_.metadata());
-  // The arguments are not charged yet.
-  if (json_ != nullptr) request.account = outer_.request().account;
+  const detail::IncomingRequest request = outer_.request_for(*this, call_.metadata());
   session().serve_within(handler_, method_.name, request);
-  if (json_ != nullptr) {
-    if (!answered_) session().json_call_begun(outer_.id());
-    end_conversion();
-  }
+  if (json_ != nullptr && !answered_) session().json_call_begun(outer_.id());
   starting_ = false;
 }
 
@@ -276,7 +281,6 @@ void Interception::release_owner() noexcept {
 void Interception::answer(Result<void>& outcome) {
   ended_ = true;
   held_charge_.reset();
-  end_conversion();
   if (started_ && !answered_) {
     // A task of next() exists that no interceptor awaits.
     if (run_ != nullptr) std::exchange(run_, nullptr)->detach();

@@ -79,7 +79,7 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   // Converts the body of the request to the arguments. The call may end before that: `alive` is false then.
   static Task<Result<void>> convert(Interception& on, Watch<Interception> alive);
   Result<void> converted(Result<Buffer> arguments);
-  void end_conversion();
+  void end_conversion() noexcept;
   void start_handler();
   void answered() noexcept;
   void end_outer();
