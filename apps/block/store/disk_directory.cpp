@@ -1,0 +1,158 @@
+#include "block/store/disk_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "block/store/disk_file.h"
+#include "block/store/store_error.h"
+
+namespace hawser::block {
+namespace {
+
+namespace fs = std::filesystem;
+
+// They begin with a character that no volume's name begins with.
+constexpr std::string_view new_prefix = ".new-";
+constexpr std::string_view removed_prefix = ".removed-";
+
+fs::path with_prefix(const fs::path& folder, std::string_view prefix, const std::string& name) {
+  return folder / (std::string(prefix) + name);
+}
+
+// Removes the files of a volume, and the folder if nothing else is in it.
+Result<void> remove_volume(const fs::path& folder) {
+  for (const char* const file : {"data", "side"}) {
+    if (unlink((folder / file).c_str()) != 0 && errno != ENOENT) {
+      return system_fail(errno, "remove " + (folder / file).string());
+    }
+  }
+  if (rmdir(folder.c_str()) != 0 && errno != ENOENT) return system_fail(errno, "remove " + folder.string());
+  return {};
+}
+
+Result<int> lock_folder(const fs::path& folder, bool read_only) {
+  const fs::path path = folder / "lock";
+  const int flags = read_only ? O_RDONLY : O_RDWR | O_CREAT;
+  const int lock = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (lock < 0) return system_fail(errno, "open " + path.string());
+  if (flock(lock, (read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) return lock;
+  const int number = errno;
+  ::close(lock);
+  if (number != EWOULDBLOCK) return system_fail(number, "lock " + path.string());
+  return store_fail(
+      EBUSY, "another process serves the volumes in " + folder.string() + " (--data): end it, or use another folder");
+}
+
+}  // namespace
+
+DiskDirectory::DiskDirectory(fs::path folder, const DiskDirectoryOptions& options, int lock) noexcept
+    : folder_(std::move(folder)), options_(options), lock_(lock) {}
+
+// The kernel releases the lock.
+DiskDirectory::~DiskDirectory() { ::close(lock_); }
+
+Result<std::unique_ptr<VolumeDirectory>> DiskDirectory::open(const fs::path& folder,
+                                                             const DiskDirectoryOptions& options) {
+  std::error_code error;
+  if (!options.read_only && fs::create_directories(folder, error)) {
+    if (Result<void> synced = sync_folder(fs::absolute(folder).parent_path()); !synced) {
+      return std::unexpected(synced.error());
+    }
+  }
+  if (error) return system_fail(error.value(), "make the folder " + folder.string());
+  const Result<int> lock = lock_folder(folder, options.read_only);
+  if (!lock) return std::unexpected(lock.error());
+  auto directory = std::make_unique<DiskDirectory>(folder, options, *lock);
+  if (!options.read_only) {
+    if (Result<void> removed = directory->remove_leftovers(); !removed) return std::unexpected(removed.error());
+  }
+  return directory;
+}
+
+Result<void> DiskDirectory::remove_leftovers() {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    for (const std::string_view prefix : {new_prefix, removed_prefix}) {
+      if (name.starts_with(prefix) && valid_volume_name(std::string_view(name).substr(prefix.size()))) {
+        leftovers.push_back(entry->path());
+      }
+    }
+  }
+  if (error) return system_fail(error.value(), "read the folder " + folder_.string());
+  for (const fs::path& path : leftovers) {
+    if (Result<void> removed = remove_volume(path); !removed) return removed;
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> DiskDirectory::names() {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    std::error_code ignored;
+    if (valid_volume_name(name) && fs::exists(entry->path() / "side", ignored)) names.push_back(name);
+  }
+  if (error) return system_fail(error.value(), "read the folder " + folder_.string());
+  return names;
+}
+
+// The side file is read and written in small parts, which the cache of the kernel keeps.
+Result<VolumeFiles> DiskDirectory::open_files(const fs::path& folder, bool create, bool read_only) {
+  Result<std::unique_ptr<File>> data =
+      DiskFile::open(folder / "data", {.create = create, .read_only = read_only, .direct = options_.direct});
+  if (!data) return std::unexpected(data.error());
+  Result<std::unique_ptr<File>> side = DiskFile::open(folder / "side", {.create = create, .read_only = read_only});
+  if (!side) return std::unexpected(side.error());
+  return VolumeFiles{std::move(*data), std::move(*side)};
+}
+
+Result<VolumeFiles> DiskDirectory::open(const std::string& name, bool read_only) {
+  return open_files(folder_ / name, false, read_only || options_.read_only);
+}
+
+Result<VolumeFiles> DiskDirectory::create(const std::string& name) {
+  if (options_.read_only) return store_fail(EROFS, "the server is read-only (--read-only)");
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(folder_ / name, error))) {
+    return store_fail(EEXIST, "there is a file or a volume " + name + " in " + folder_.string());
+  }
+  const fs::path made = with_prefix(folder_, new_prefix, name);
+  if (Result<void> removed = remove_volume(made); !removed) return std::unexpected(removed.error());
+  if (!fs::create_directory(made, error)) return system_fail(error.value(), "make the folder " + made.string());
+  return open_files(made, true, false);
+}
+
+Result<void> DiskDirectory::publish(const std::string& name) {
+  const fs::path made = with_prefix(folder_, new_prefix, name);
+  if (Result<void> synced = sync_folder(made); !synced) return synced;
+  std::error_code error;
+  fs::rename(made, folder_ / name, error);
+  if (error) return system_fail(error.value(), "rename " + made.string());
+  Result<void> synced = sync_folder(folder_);
+  if (!synced) (void)remove_volume(folder_ / name);
+  return synced;
+}
+
+void DiskDirectory::abandon(const std::string& name) noexcept {
+  (void)remove_volume(with_prefix(folder_, new_prefix, name));
+}
+
+Result<void> DiskDirectory::remove(const std::string& name) {
+  if (options_.read_only) return store_fail(EROFS, "the server is read-only (--read-only)");
+  const fs::path removed = with_prefix(folder_, removed_prefix, name);
+  if (Result<void> before = remove_volume(removed); !before) return before;
+  std::error_code error;
+  fs::rename(folder_ / name, removed, error);
+  if (error) return system_fail(error.value(), "rename " + (folder_ / name).string());
+  if (Result<void> synced = sync_folder(folder_); !synced) return synced;
+  return remove_volume(removed);
+}
+
+}  // namespace hawser::block

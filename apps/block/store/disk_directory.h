@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+
+#include "block/store/volume_directory.h"
+
+namespace hawser::block {
+
+struct DiskDirectoryOptions {
+  bool read_only = false;
+  bool direct = true;  // O_DIRECT for data, where the file system bears it.
+};
+
+// Volumes in a folder: NAME/data and NAME/side. One process has the folder at a time, or several read it only.
+class DiskDirectory final : public VolumeDirectory {
+ public:
+  // Makes the folder if it does not exist. Removes what create() and remove() have left in a crash.
+  static Result<std::unique_ptr<VolumeDirectory>> open(const std::filesystem::path& folder,
+                                                       const DiskDirectoryOptions& options);
+  // Takes the descriptor of the locked file.
+  DiskDirectory(std::filesystem::path folder, const DiskDirectoryOptions& options, int lock) noexcept;
+  ~DiskDirectory() override;
+
+  Result<std::vector<std::string>> names() override;
+  Result<VolumeFiles> open(const std::string& name, bool read_only) override;
+  Result<VolumeFiles> create(const std::string& name) override;
+  Result<void> publish(const std::string& name) override;
+  Result<void> remove(const std::string& name) override;
+  void abandon(const std::string& name) noexcept override;
+
+ private:
+  Result<void> remove_leftovers();
+  Result<VolumeFiles> open_files(const std::filesystem::path& folder, bool create, bool read_only);
+
+  const std::filesystem::path folder_;
+  const DiskDirectoryOptions options_;
+  const int lock_;
+};
+
+}  // namespace hawser::block

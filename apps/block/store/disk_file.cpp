@@ -1,0 +1,165 @@
+#include "block/store/disk_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "block/store/store_error.h"
+
+namespace hawser::block {
+
+namespace {
+
+// Zeros at an address that O_DIRECT accepts.
+struct alignas(file_alignment) ZeroChunk {
+  std::byte bytes[64 * 1024] = {};
+};
+const ZeroChunk zero_chunk;
+
+int open_retrying(const char* path, int flags) {
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path, flags, 0600);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+}  // namespace
+
+DiskFile::DiskFile(int descriptor, std::string path, bool direct) noexcept
+    : descriptor_(descriptor), path_(std::move(path)), direct_(direct) {}
+
+DiskFile::~DiskFile() { ::close(descriptor_); }
+
+std::unexpected<Error> DiskFile::failed(const char* action, int number) const {
+  return system_fail(number, std::string(action) + " " + path_);
+}
+
+Result<std::unique_ptr<File>> DiskFile::open(const std::filesystem::path& path, const DiskFileOptions& options) {
+  int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (options.read_only ? O_RDONLY : O_RDWR);
+  if (options.create) flags |= O_CREAT | O_EXCL;
+  bool direct = options.direct;
+  int descriptor = open_retrying(path.c_str(), flags | (direct ? O_DIRECT : 0));
+  if (descriptor < 0 && direct && errno == EINVAL) {
+    direct = false;
+    // A file system may refuse O_DIRECT after it has made the file.
+    descriptor = open_retrying(path.c_str(), flags & ~O_EXCL);
+  }
+  if (descriptor < 0) return system_fail(errno, "open " + path.string());
+  auto file = std::make_unique<DiskFile>(descriptor, path.string(), direct);
+  struct stat status{};
+  if (fstat(descriptor, &status) != 0) return file->failed("read the status of", errno);
+  if (!S_ISREG(status.st_mode)) return store_fail(EINVAL, path.string() + " is not a regular file");
+  return file;
+}
+
+// Some file systems accept the flag and refuse the accesses. The file is used through the cache from then on.
+bool DiskFile::leave_direct(int number) noexcept {
+  if (number != EINVAL || !direct_.exchange(false)) return false;
+  const int flags = fcntl(descriptor_, F_GETFL);
+  return flags >= 0 && fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+Result<void> DiskFile::read(std::uint64_t offset, MutableBytes into) {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(descriptor_, into.data(), into.size(), static_cast<off_t>(offset));
+    if (got < 0) {
+      if (errno == EINTR || leave_direct(errno)) continue;
+      return failed("read", errno);
+    }
+    if (got == 0) {
+      std::ranges::fill(into, std::byte{});
+      return {};
+    }
+    into = into.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
+Result<void> DiskFile::write(std::uint64_t offset, Bytes bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0) {
+      if (errno == EINTR || leave_direct(errno)) continue;
+      return failed("write", errno);
+    }
+    if (written == 0) return failed("write", EIO);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return {};
+}
+
+Result<void> DiskFile::sync() {
+  // Not repeated after an error other than EINTR: a second call would report success without the lost data.
+  while (::fdatasync(descriptor_) != 0) {
+    if (errno != EINTR) return failed("sync", errno);
+  }
+  return {};
+}
+
+Result<void> DiskFile::allocate(std::uint64_t offset, std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  while (::fallocate(descriptor_, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    if (errno == EINTR) continue;
+    return failed("reserve space for", errno);
+  }
+  return {};
+}
+
+Result<void> DiskFile::write_zeros(std::uint64_t offset, std::uint64_t bytes) {
+  while (bytes > 0) {
+    const std::size_t part = std::min<std::uint64_t>(bytes, sizeof(zero_chunk.bytes));
+    if (Result<void> written = write(offset, Bytes(zero_chunk.bytes, part)); !written) return written;
+    offset += part;
+    bytes -= part;
+  }
+  return {};
+}
+
+Result<void> DiskFile::zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) {
+  if (bytes == 0) return {};
+  const int mode = FALLOC_FL_KEEP_SIZE | (deallocate ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE);
+  while (::fallocate(descriptor_, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EOPNOTSUPP || errno == ENOSYS) return write_zeros(offset, bytes);
+    return failed("write zeros to", errno);
+  }
+  return {};
+}
+
+Result<void> DiskFile::resize(std::uint64_t bytes) {
+  while (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) return failed("resize", errno);
+  }
+  return {};
+}
+
+Result<std::uint64_t> DiskFile::size() {
+  struct stat status{};
+  if (fstat(descriptor_, &status) != 0) return failed("read the size of", errno);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+Result<std::uint64_t> DiskFile::allocated() {
+  struct stat status{};
+  if (fstat(descriptor_, &status) != 0) return failed("read the size of", errno);
+  return static_cast<std::uint64_t>(status.st_blocks) * 512;
+}
+
+Result<void> sync_folder(const std::filesystem::path& folder) {
+  const int descriptor = open_retrying(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return system_fail(errno, "open the folder " + folder.string());
+  const int synced = ::fsync(descriptor);
+  const int number = errno;
+  ::close(descriptor);
+  if (synced != 0) return system_fail(number, "sync the folder " + folder.string());
+  return {};
+}
+
+}  // namespace hawser::block

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+
+#include "block/store/file.h"
+
+namespace hawser::block {
+
+// How a DiskFile is opened.
+struct DiskFileOptions {
+  bool create = false;  // The file must not exist.
+  bool read_only = false;
+  bool direct = false;  // O_DIRECT if the file system bears it: accesses are aligned to file_alignment then.
+};
+
+// A file of a file system.
+class DiskFile final : public File {
+ public:
+  static Result<std::unique_ptr<File>> open(const std::filesystem::path& path, const DiskFileOptions& options);
+  // Takes the descriptor.
+  DiskFile(int descriptor, std::string path, bool direct) noexcept;
+  ~DiskFile() override;
+
+  Result<void> read(std::uint64_t offset, MutableBytes into) override;
+  Result<void> write(std::uint64_t offset, Bytes bytes) override;
+  Result<void> sync() override;
+  Result<void> allocate(std::uint64_t offset, std::uint64_t bytes) override;
+  Result<void> zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) override;
+  Result<void> resize(std::uint64_t bytes) override;
+  Result<std::uint64_t> size() override;
+  Result<std::uint64_t> allocated() override;
+  // True while accesses bypass the cache of the kernel.
+  bool direct() const noexcept { return direct_.load(std::memory_order_relaxed); }
+
+ private:
+  std::unexpected<Error> failed(const char* action, int number) const;
+  bool leave_direct(int number) noexcept;
+  Result<void> write_zeros(std::uint64_t offset, std::uint64_t bytes);
+
+  const int descriptor_;
+  const std::string path_;
+  std::atomic<bool> direct_;
+};
+
+// Makes the names in a folder durable.
+Result<void> sync_folder(const std::filesystem::path& folder);
+
+}  // namespace hawser::block

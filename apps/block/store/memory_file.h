@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+#include <vector>
+
+#include "block/store/file.h"
+
+namespace hawser::block {
+
+// Bounds the memory of several files.
+struct MemoryBudget {
+  std::uint64_t bytes_max = UINT64_MAX;
+  std::atomic<std::uint64_t> used = 0;
+};
+
+// A file in memory, in pages that are allocated by the first write. It ends with the object. Writes beyond the budget
+// fail with ENOSPC.
+class MemoryFile final : public File {
+ public:
+  explicit MemoryFile(std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>()) noexcept
+      : budget_(std::move(budget)) {}
+  ~MemoryFile() override { budget_->used -= used_; }
+
+  Result<void> read(std::uint64_t offset, MutableBytes into) override;
+  Result<void> write(std::uint64_t offset, Bytes bytes) override;
+  Result<void> sync() override { return {}; }
+  Result<void> allocate(std::uint64_t offset, std::uint64_t bytes) override;
+  Result<void> zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) override;
+  Result<void> resize(std::uint64_t bytes) override;
+  Result<std::uint64_t> size() override;
+  Result<std::uint64_t> allocated() override;
+
+ private:
+  static constexpr std::uint64_t page_bytes = 64 * 1024;
+  using Page = std::unique_ptr<std::byte[]>;
+
+  Result<void> fill_pages(std::uint64_t offset, std::uint64_t bytes);
+  bool add_page(std::uint64_t page);
+  void clear(std::uint64_t offset, std::uint64_t bytes, bool deallocate);
+
+  // Held shared by accesses of existing pages, which the ranges of a volume keep apart, and exclusively by changes of
+  // the table.
+  std::shared_mutex mutex_;
+  std::vector<Page> pages_;  // A null page is zeros.
+  std::uint64_t size_ = 0;
+  std::uint64_t used_ = 0;
+  const std::shared_ptr<MemoryBudget> budget_;
+};
+
+}  // namespace hawser::block

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <mutex>
+
+namespace hawser::block {
+
+// Locks ranges of blocks: shared for reads, exclusive for writes. Conflicting ranges are served in the order of their
+// requests, so no request waits for ever.
+class RangeLock {
+  struct Range {
+    std::uint64_t first;
+    std::uint64_t end;
+    bool exclusive;
+  };
+
+ public:
+  enum class Mode : std::uint8_t { shared, exclusive };
+
+  // A locked range. It is unlocked when this object is destroyed.
+  class Held {
+   public:
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    ~Held() { lock_.unlock(range_); }
+
+   private:
+    friend class RangeLock;
+    Held(RangeLock& lock, std::list<Range>::iterator range) noexcept : lock_(lock), range_(range) {}
+    RangeLock& lock_;
+    std::list<Range>::iterator range_;
+  };
+
+  // Waits until no earlier request has a block of [first, end) in a mode that conflicts.
+  Held lock(std::uint64_t first, std::uint64_t end, Mode mode);
+
+ private:
+  void unlock(std::list<Range>::iterator range) noexcept;
+  bool blocked(std::list<Range>::iterator range);
+
+  std::mutex mutex_;
+  std::condition_variable released_;
+  std::list<Range> ranges_;  // Held and waiting, in the order of their requests.
+  unsigned waiting_ = 0;
+};
+
+}  // namespace hawser::block

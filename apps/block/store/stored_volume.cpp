@@ -1,0 +1,375 @@
+#include "block/store/stored_volume.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "block/store/aligned_buffer.h"
+#include "block/store/store_error.h"
+
+namespace hawser::block {
+namespace {
+
+using Entries = std::array<std::uint32_t, region_blocks>;
+
+bool is_aligned(const void* address) noexcept {
+  return reinterpret_cast<std::uintptr_t>(address) % file_alignment == 0;
+}
+
+constexpr std::uint64_t block_of(std::uint64_t offset) noexcept { return offset / block_bytes; }
+constexpr std::uint64_t block_end_of(std::uint64_t end) noexcept { return (end + block_bytes - 1) / block_bytes; }
+
+std::string hexadecimal(std::uint32_t value) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "0x%08x", value);
+  return text;
+}
+
+}  // namespace
+
+StoredVolume::StoredVolume(std::string name, VolumeFiles files, const Superblock& superblock,
+                           StoredVolumeOptions options)
+    : name_(std::move(name)),
+      options_(options),
+      files_(std::move(files)),
+      checksummer_(superblock.uuid),
+      superblock_(superblock),
+      checksums_(*files_.side),
+      marks_(*files_.side, checksummer_),
+      size_(superblock.size) {}
+
+StoredVolume::~StoredVolume() = default;
+
+// ---- States ----
+
+Result<void> StoredVolume::failed_state() const {
+  if (closed_) return store_fail(ENODEV, "volume " + name_ + " has been closed or removed");
+  if (!broken_) return {};
+  const std::lock_guard lock(mutex_);
+  return store_fail(EIO, "volume " + name_ + " is not written until the server restarts: " + why_broken_);
+}
+
+// After a failed sync nobody knows which writes are durable. A later sync may succeed without them.
+std::unexpected<Error> StoredVolume::break_down(const Error& error) {
+  const std::lock_guard lock(mutex_);
+  if (!broken_) why_broken_ = error.text;
+  broken_ = true;
+  return std::unexpected(error);
+}
+
+// Called with the range locked, so that the size does not change.
+Result<void> StoredVolume::check(std::uint64_t offset, std::uint64_t bytes, bool write) const {
+  if (closed_ || (write && broken_)) return failed_state();
+  if (write && options_.read_only) return store_fail(EROFS, "volume " + name_ + " is read-only");
+  const std::uint64_t size = size_;
+  if (offset > size || bytes > size - offset) {
+    return store_fail(write ? ENOSPC : EINVAL, "the range of " + std::to_string(bytes) + " bytes at " +
+                                                   std::to_string(offset) + " exceeds volume " + name_ + " of " +
+                                                   std::to_string(size) + " bytes");
+  }
+  return {};
+}
+
+std::unexpected<Error> StoredVolume::mismatch(const DamagedBlock& block) {
+  ++mismatches_;
+  return store_fail(EIO, "block " + std::to_string(block.block) + " of volume " + name_ +
+                             " is damaged: its checksum is " + hexadecimal(block.checksum) + ", and " +
+                             hexadecimal(block.expected) + " is expected");
+}
+
+// ---- Reading ----
+
+// Reads and verifies whole blocks into aligned memory of at most chunk_bytes.
+Result<void> StoredVolume::read_blocks(std::uint64_t first, MutableBytes into) {
+  Entries memory;
+  const std::span entries = std::span(memory).first(into.size() / block_bytes);
+  if (Result<void> read = checksums_.read(first, entries); !read) return read;
+  if (std::ranges::all_of(entries, [](std::uint32_t entry) { return entry == 0; })) {
+    std::ranges::fill(into, std::byte{});
+    return {};
+  }
+  if (Result<void> read = files_.data->read(first * block_bytes, into); !read) return read;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const MutableBytes block = into.subspan(i * block_bytes, block_bytes);
+    if (entries[i] == 0) {
+      std::ranges::fill(block, std::byte{});
+      continue;
+    }
+    const std::uint32_t found = checksummer_.entry(first + i, block);
+    if (found != entries[i]) return mismatch({first + i, found, entries[i]});
+  }
+  return {};
+}
+
+// Reads at most chunk_bytes of blocks.
+Result<void> StoredVolume::read_part(std::uint64_t offset, MutableBytes into) {
+  const std::uint64_t first = block_of(offset);
+  const std::uint64_t end = block_end_of(offset + into.size());
+  if (offset % block_bytes == 0 && into.size() % block_bytes == 0 && is_aligned(into.data())) {
+    return read_blocks(first, into);
+  }
+  AlignedBuffer buffer((end - first) * block_bytes);
+  if (Result<void> read = read_blocks(first, buffer.bytes()); !read) return read;
+  std::memcpy(into.data(), buffer.bytes().data() + offset % block_bytes, into.size());
+  return {};
+}
+
+Result<void> StoredVolume::read(std::uint64_t offset, MutableBytes into) {
+  if (offset > volume_bytes_max || into.size() > volume_bytes_max) return check(offset, into.size(), false);
+  const RangeLock::Held held =
+      ranges_.lock(block_of(offset), block_end_of(offset + into.size()), RangeLock::Mode::shared);
+  if (Result<void> checked = check(offset, into.size(), false); !checked) return checked;
+  while (!into.empty()) {
+    const std::size_t part = std::min<std::uint64_t>(into.size(), chunk_bytes - offset % block_bytes);
+    if (Result<void> read = read_part(offset, into.first(part)); !read) return read;
+    into = into.subspan(part);
+    offset += part;
+  }
+  return {};
+}
+
+// ---- Writing ----
+
+// Clears marks if there are too many.
+Result<void> StoredVolume::make_room() {
+  if (marks_.marked() < options_.marked_regions_max) return {};
+  return sync_all(true);
+}
+
+// Runs apply(offset, bytes, keep) for each part of the range that lies within marked_regions_max regions, with the
+// whole range locked.
+template <class Change>
+Result<void> StoredVolume::change(std::uint64_t offset, std::uint64_t bytes, bool fua, Change&& apply) {
+  if (offset > volume_bytes_max || bytes > volume_bytes_max) return check(offset, bytes, true);
+  {
+    const RangeLock::Held held =
+        ranges_.lock(block_of(offset), block_end_of(offset + bytes), RangeLock::Mode::exclusive);
+    if (Result<void> checked = check(offset, bytes, true); !checked) return checked;
+    const std::uint64_t part_max = std::max<std::uint64_t>(options_.marked_regions_max / 4, 1) * region_bytes;
+    const std::uint64_t end = offset + bytes;
+    while (offset < end) {
+      const std::uint64_t part = std::min(end - offset, part_max - offset % region_bytes);
+      const std::uint64_t first_region = offset / region_bytes;
+      const std::uint64_t end_region = (offset + part + region_bytes - 1) / region_bytes;
+      if (Result<void> room = make_room(); !room) return room;
+      if (Result<void> marked = marks_.begin_write(first_region, end_region); !marked) {
+        if (marks_.sync_failed()) return break_down(marked.error());
+        return marked;
+      }
+      bool keep = false;
+      Result<void> applied = apply(offset, part, keep);
+      marks_.end_write(first_region, end_region, keep);
+      if (!applied) return applied;
+      offset += part;
+    }
+  }
+  return fua ? flush() : Result<void>{};
+}
+
+// After a failed write of blocks whose entries become `entries` (none: zeros), each block is old, new or torn. A block
+// that is new gets its entry. A block that is torn is reported as damaged until it is written again: it cannot be
+// distinguished from one that was damaged before. Returns false if an entry could not be written.
+bool StoredVolume::settle(std::uint64_t first, std::uint64_t end, std::span<const std::uint32_t> entries) noexcept {
+  try {
+    AlignedBuffer buffer(block_bytes);
+    for (std::uint64_t block = first; block < end; ++block) {
+      if (!files_.data->read(block * block_bytes, buffer.bytes())) continue;
+      const std::uint32_t entry = entries.empty() ? 0 : entries[block - first];
+      if (checksummer_.entry(block, buffer.bytes()) != entry) continue;
+      if (!checksums_.write(block, std::span(&entry, 1))) return false;
+    }
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+// Writes whole blocks of aligned memory, at most chunk_bytes.
+Result<void> StoredVolume::write_blocks(std::uint64_t first, Bytes bytes, bool& keep) {
+  Entries memory;
+  const std::span entries = std::span(memory).first(bytes.size() / block_bytes);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    entries[i] = checksummer_.entry(first + i, bytes.subspan(i * block_bytes, block_bytes));
+  }
+  Result<void> written = files_.data->write(first * block_bytes, bytes);
+  if (written) written = checksums_.write(first, entries);
+  if (!written && !settle(first, first + entries.size(), entries)) keep = true;
+  return written;
+}
+
+// Writes at most chunk_bytes of blocks. Blocks that the range covers in part are read first.
+Result<void> StoredVolume::write_part(std::uint64_t offset, Bytes bytes, bool& keep) {
+  const std::uint64_t first = block_of(offset);
+  const std::uint64_t end = block_end_of(offset + bytes.size());
+  const bool head = offset % block_bytes != 0;
+  const bool tail = (offset + bytes.size()) % block_bytes != 0;
+  if (!head && !tail && is_aligned(bytes.data())) return write_blocks(first, bytes, keep);
+  AlignedBuffer buffer((end - first) * block_bytes);
+  const MutableBytes blocks = buffer.bytes();
+  if (head) {
+    if (Result<void> read = read_blocks(first, blocks.first(block_bytes)); !read) return read;
+  }
+  if (tail && (!head || end - first > 1)) {
+    if (Result<void> read = read_blocks(end - 1, blocks.last(block_bytes)); !read) return read;
+  }
+  std::memcpy(blocks.data() + offset % block_bytes, bytes.data(), bytes.size());
+  return write_blocks(first, blocks, keep);
+}
+
+Result<void> StoredVolume::write(std::uint64_t offset, Bytes bytes, bool fua) {
+  return change(offset, bytes.size(), fua, [&](std::uint64_t at, std::uint64_t part, bool& keep) {
+    const Bytes given = bytes.subspan(at - offset, part);
+    Result<void> written;
+    for (std::size_t done = 0; written && done < given.size();) {
+      const std::size_t count = std::min<std::uint64_t>(given.size() - done, chunk_bytes - (at + done) % block_bytes);
+      written = write_part(at + done, given.subspan(done, count), keep);
+      done += count;
+    }
+    return written;
+  });
+}
+
+// ---- Zeros ----
+
+Result<void> StoredVolume::zero_blocks(std::uint64_t first, std::uint64_t end, bool deallocate, bool& keep) {
+  Result<void> zeroed =
+      files_.data->zero(first * block_bytes, (end - first) * block_bytes, deallocate && !superblock_.preallocated);
+  if (zeroed) zeroed = checksums_.clear(first, end);
+  if (!zeroed && !settle(first, end, {})) keep = true;
+  return zeroed;
+}
+
+Result<void> StoredVolume::zero_part(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool& keep) {
+  static constexpr std::array<std::byte, block_bytes> zeros{};
+  const std::uint64_t end = offset + bytes;
+  const std::uint64_t first_whole = std::min(block_end_of(offset) * block_bytes, end);
+  const std::uint64_t end_whole = std::max(block_of(end) * block_bytes, first_whole);
+  Result<void> result;
+  if (offset < first_whole) result = write_part(offset, Bytes(zeros).first(first_whole - offset), keep);
+  if (result && first_whole < end_whole) {
+    result = zero_blocks(block_of(first_whole), block_of(end_whole), deallocate, keep);
+  }
+  if (result && end_whole < end) result = write_part(end_whole, Bytes(zeros).first(end - end_whole), keep);
+  return result;
+}
+
+Result<void> StoredVolume::write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) {
+  return change(offset, bytes, fua, [&](std::uint64_t at, std::uint64_t part, bool& keep) {
+    return zero_part(at, part, deallocate, keep);
+  });
+}
+
+Result<void> StoredVolume::discard(std::uint64_t offset, std::uint64_t bytes) {
+  if (offset > volume_bytes_max || bytes > volume_bytes_max) return check(offset, bytes, true);
+  if (Result<void> checked = check(offset, bytes, true); !checked) return checked;
+  const std::uint64_t first = block_end_of(offset) * block_bytes;
+  const std::uint64_t end = block_of(offset + bytes) * block_bytes;
+  return first < end ? write_zeroes(first, end - first, true) : Result<void>{};
+}
+
+Result<StoredVolume::Extent> StoredVolume::extent(std::uint64_t offset, std::uint64_t end) {
+  if (end <= offset || end > volume_bytes_max) return store_fail(EINVAL, "the range is empty or too large");
+  const RangeLock::Held held = ranges_.lock(block_of(offset), block_end_of(end), RangeLock::Mode::shared);
+  if (Result<void> checked = check(offset, end - offset, false); !checked) return std::unexpected(checked.error());
+  Extent extent{.end = offset};
+  Entries memory;
+  bool begun = false;
+  for (std::uint64_t block = block_of(offset); extent.end < end;) {
+    const std::span entries =
+        std::span(memory).first(std::min<std::uint64_t>(block_end_of(end) - block, memory.size()));
+    if (Result<void> read = checksums_.read(block, entries); !read) return std::unexpected(read.error());
+    for (const std::uint32_t entry : entries) {
+      if (begun && (entry == 0) != extent.zeros) return extent;
+      extent.zeros = entry == 0;
+      begun = true;
+      extent.end = std::min(++block * block_bytes, end);
+    }
+  }
+  return extent;
+}
+
+// ---- Flushing ----
+
+// Makes everything durable, also the checksums, and clears marks.
+Result<void> StoredVolume::sync_all(bool all) {
+  const std::uint64_t flush = marks_.begin_flush();
+  if (Result<void> synced = files_.data->sync(); !synced) return break_down(synced.error());
+  if (Result<void> synced = files_.side->sync(); !synced) return break_down(synced.error());
+  marks_.clear(flush, all);
+  return {};
+}
+
+// The checksums of marked regions are computed from the data after a crash, so that the data alone are synced.
+Result<void> StoredVolume::flush() {
+  if (Result<void> state = failed_state(); !state) return state;
+  if (options_.read_only) return {};
+  if (++flushes_ % options_.flushes_per_clear == 0 && marks_.marked() > 0) return sync_all(false);
+  (void)marks_.begin_flush();
+  if (Result<void> synced = files_.data->sync(); !synced) return break_down(synced.error());
+  return {};
+}
+
+Result<void> StoredVolume::close() {
+  const RangeLock::Held held = ranges_.lock(0, UINT64_MAX, RangeLock::Mode::exclusive);
+  if (closed_) return {};
+  Result<void> result;
+  if (!options_.read_only && !broken_) {
+    result = sync_all(true);
+    if (result) result = files_.side->sync();
+  }
+  closed_ = true;
+  return result;
+}
+
+// ---- Scrub, info ----
+
+Result<void> StoredVolume::scrub_chunk(std::uint64_t first, std::uint64_t end, ScrubReport& report) {
+  const RangeLock::Held held = ranges_.lock(first, end, RangeLock::Mode::shared);
+  if (first * block_bytes >= size()) return {};  // The volume has become smaller.
+  end = std::min(end, block_of(size()));
+  if (Result<void> checked = check(first * block_bytes, (end - first) * block_bytes, false); !checked) return checked;
+  Entries memory;
+  const std::span entries = std::span(memory).first(end - first);
+  if (Result<void> read = checksums_.read(first, entries); !read) return read;
+  AlignedBuffer buffer(entries.size() * block_bytes);
+  const bool whole = files_.data->read(first * block_bytes, buffer.bytes()).has_value();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const MutableBytes block = buffer.bytes().subspan(i * block_bytes, block_bytes);
+    const bool readable = whole || files_.data->read((first + i) * block_bytes, block);
+    const std::uint32_t found = readable ? checksummer_.entry(first + i, block) : 0;
+    ++report.blocks;
+    if (readable && found == entries[i]) continue;
+    ++report.damaged;
+    if (report.listed.size() < ScrubReport::damaged_listed_max) report.listed.push_back({first + i, found, entries[i]});
+  }
+  return {};
+}
+
+Result<ScrubReport> StoredVolume::scrub(std::uint64_t offset, std::uint64_t bytes) {
+  ScrubReport report;
+  const std::uint64_t size = this->size();
+  const std::uint64_t end = block_of(bytes < size - std::min(offset, size) ? offset + bytes + block_bytes - 1 : size);
+  for (std::uint64_t block = block_end_of(std::min(offset, size)); block < end; block += region_blocks) {
+    const Result<void> done = scrub_chunk(block, std::min(block + region_blocks, end), report);
+    if (!done) return std::unexpected(done.error());
+  }
+  return report;
+}
+
+Result<VolumeInfo> StoredVolume::info() {
+  if (closed_) return std::unexpected(failed_state().error());
+  const Result<std::uint64_t> allocated = files_.data->allocated();
+  if (!allocated) return std::unexpected(allocated.error());
+  return VolumeInfo{.size = size(),
+                    .allocated_bytes = *allocated,
+                    .marked_regions = marks_.marked(),
+                    .recovered_blocks = recovered_blocks_,
+                    .mismatches = mismatches_,
+                    .preallocated = superblock_.preallocated,
+                    .read_only = options_.read_only};
+}
+
+}  // namespace hawser::block

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "block/store/checksum_table.h"
+#include "block/store/file.h"
+#include "block/store/layout.h"
+#include "block/store/range_lock.h"
+#include "block/store/region_marks.h"
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+
+namespace hawser::block {
+
+struct StoredVolumeOptions {
+  bool read_only = false;
+  // Regions of 1 MiB whose checksums are computed anew after a crash. Beyond it, a write syncs and clears marks first.
+  std::size_t marked_regions_max = 4096;
+  // Marks of regions that are not written any more are cleared at each such flush.
+  unsigned flushes_per_clear = 16;
+};
+
+struct VolumeInfo {
+  std::uint64_t size = 0;
+  std::uint64_t allocated_bytes = 0;
+  std::uint64_t marked_regions = 0;
+  std::uint64_t recovered_blocks = 0;  // Whose checksums were computed anew at the start.
+  std::uint64_t mismatches = 0;        // Reads of damaged blocks since the start.
+  bool preallocated = false;
+  bool read_only = false;
+};
+
+// A block that is damaged.
+struct DamagedBlock {
+  std::uint64_t block = 0;
+  std::uint32_t checksum = 0;  // Computed from the data.
+  std::uint32_t expected = 0;  // 0: the block was never written or was discarded, and its data are not zeros.
+};
+
+struct ScrubReport {
+  static constexpr std::size_t damaged_listed_max = 1000;
+  std::uint64_t blocks = 0;   // Verified.
+  std::uint64_t damaged = 0;  // Blocks that could not be read count too.
+  std::vector<DamagedBlock> listed = {};
+};
+
+// A volume in two files. Every function blocks; any thread may call any of them. Each request is atomic against others
+// that overlap it while the server runs. Errors are those of store_error.h.
+class StoredVolume {
+ public:
+  // Writes the files of a new volume, which are empty. The caller syncs their folder.
+  static Result<void> format(VolumeFiles& files, std::uint64_t size, const Uuid& uuid, bool preallocate);
+  // Opens a volume. After a crash this reads the regions that were written then.
+  static Result<std::unique_ptr<StoredVolume>> open(std::string name, VolumeFiles files, StoredVolumeOptions options);
+  StoredVolume(const StoredVolume&) = delete;
+  StoredVolume& operator=(const StoredVolume&) = delete;
+  // A volume that was not closed is opened as after a crash.
+  ~StoredVolume();
+
+  const std::string& name() const noexcept { return name_; }
+  std::uint64_t size() const noexcept { return size_.load(std::memory_order_acquire); }
+  bool read_only() const noexcept { return options_.read_only; }
+
+  // Any offset and any size within the volume. A damaged block is an error, and its bytes are not returned.
+  Result<void> read(std::uint64_t offset, MutableBytes into);
+  // `fua`: the bytes are durable when this returns.
+  Result<void> write(std::uint64_t offset, Bytes bytes, bool fua = false);
+  // The writes that ended before the call are durable when this returns.
+  Result<void> flush();
+  // Whole blocks of the range become zeros, and their space is free. Other bytes of the range do not change.
+  Result<void> discard(std::uint64_t offset, std::uint64_t bytes);
+  // All bytes of the range become zeros. `deallocate`: the space of whole blocks is free.
+  Result<void> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua = false);
+  // Zeros from `offset` on, or data: the state of the blocks there, and the end of the blocks with the same state, at
+  // most `end`.
+  struct Extent {
+    std::uint64_t end = 0;
+    bool zeros = false;
+  };
+  Result<Extent> extent(std::uint64_t offset, std::uint64_t end);
+  // The bytes behind a smaller size are lost. Waits for all requests in progress.
+  Result<void> resize(std::uint64_t size);
+  // Verifies the blocks that begin within [offset, offset + bytes).
+  Result<ScrubReport> scrub(std::uint64_t offset, std::uint64_t bytes);
+  Result<VolumeInfo> info();
+  // Flushes, and ends the volume: later requests fail with ENODEV. The next start reads no region.
+  Result<void> close();
+
+ private:
+  static constexpr std::size_t chunk_bytes = region_bytes;
+
+  StoredVolume(std::string name, VolumeFiles files, const Superblock& superblock, StoredVolumeOptions options);
+
+  // Recovery: volume_recovery.cpp.
+  static Result<Superblock> read_superblock(const std::string& name, File& side, bool read_only);
+  static Result<void> write_superblock(File& side, const Superblock& superblock);
+  Result<void> recover();
+  Result<void> recover_region(std::uint64_t region);
+  Result<void> check_files();
+
+  Result<void> check(std::uint64_t offset, std::uint64_t bytes, bool write) const;
+  Result<void> failed_state() const;
+  Result<void> make_room();
+  Result<void> sync_all(bool all);
+  std::unexpected<Error> break_down(const Error& error);
+  std::unexpected<Error> mismatch(const DamagedBlock& block);
+
+  template <class Change>
+  Result<void> change(std::uint64_t offset, std::uint64_t bytes, bool fua, Change&& apply);
+  Result<void> read_blocks(std::uint64_t first, MutableBytes into);
+  Result<void> read_part(std::uint64_t offset, MutableBytes into);
+  Result<void> write_part(std::uint64_t offset, Bytes bytes, bool& keep);
+  Result<void> write_blocks(std::uint64_t first, Bytes bytes, bool& keep);
+  Result<void> zero_part(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool& keep);
+  Result<void> zero_blocks(std::uint64_t first, std::uint64_t end, bool deallocate, bool& keep);
+  bool settle(std::uint64_t first, std::uint64_t end, std::span<const std::uint32_t> entries) noexcept;
+  Result<void> scrub_chunk(std::uint64_t first, std::uint64_t end, ScrubReport& report);
+
+  const std::string name_;
+  const StoredVolumeOptions options_;
+  const VolumeFiles files_;
+  const Checksummer checksummer_;
+  Superblock superblock_;  // Changed by resize(), which has the whole range.
+  ChecksumTable checksums_;
+  RegionMarks marks_;
+  RangeLock ranges_;
+  std::atomic<std::uint64_t> size_;
+  std::atomic<std::uint64_t> mismatches_ = 0;
+  std::atomic<unsigned> flushes_ = 0;
+  std::atomic<bool> closed_ = false;
+  std::atomic<bool> broken_ = false;  // A sync failed: `why_broken_` is set, and nothing is written any more.
+  std::uint64_t recovered_blocks_ = 0;
+  mutable std::mutex mutex_;
+  std::string why_broken_;
+};
+
+}  // namespace hawser::block

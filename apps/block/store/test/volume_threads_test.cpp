@@ -1,0 +1,170 @@
+// Overlapping reads and writes of several threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "block/store/memory_file.h"
+#include "block/store/stored_volume.h"
+
+namespace hawser::block {
+namespace {
+
+std::unique_ptr<StoredVolume> volume_in_memory(std::uint64_t size) {
+  VolumeFiles files{std::make_unique<MemoryFile>(), std::make_unique<MemoryFile>()};
+  EXPECT_TRUE(StoredVolume::format(files, size, Uuid{}, false));
+  Result<std::unique_ptr<StoredVolume>> opened =
+      StoredVolume::open("v", std::move(files), {.marked_regions_max = 1, .flushes_per_clear = 1});
+  EXPECT_TRUE(opened);
+  return std::move(*opened);
+}
+
+// One access of a block: its value is the one that was written, or read.
+struct Access {
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::uint64_t value;
+  bool write;
+};
+
+// A register with unique values is linearizable if the zones of its values fit (Gibbons and Korach, 1997, section 4).
+bool is_linearizable(const std::vector<Access>& accesses) {
+  struct Zone {
+    std::uint64_t first_end = UINT64_MAX;
+    std::uint64_t last_begin = 0;
+    std::uint64_t written = 0;
+    bool forward() const { return first_end < last_begin; }
+    std::uint64_t low() const { return std::min(first_end, last_begin); }
+    std::uint64_t high() const { return std::max(first_end, last_begin); }
+  };
+  std::map<std::uint64_t, Zone> zones;
+  for (const Access& access : accesses) {
+    Zone& zone = zones[access.value];
+    zone.first_end = std::min(zone.first_end, access.end);
+    zone.last_begin = std::max(zone.last_begin, access.begin);
+    if (access.write) zone.written = access.begin;
+  }
+  for (const Access& access : accesses) {
+    if (!access.write && access.end < zones[access.value].written) return false;
+  }
+  for (const auto& [value, zone] : zones) {
+    if (!zone.forward()) continue;
+    for (const auto& [other_value, other] : zones) {
+      if (value == other_value) continue;
+      const bool inside = zone.low() < other.low() && other.high() < zone.high();
+      const bool overlap = other.forward() && zone.low() < other.high() && other.low() < zone.high();
+      if (overlap || inside) return false;
+    }
+  }
+  return true;
+}
+
+TEST(BlockVolumeThreads, TheCheckerFindsAStaleRead) {
+  EXPECT_TRUE(is_linearizable({{1, 2, 0, true}, {3, 6, 1, true}, {4, 5, 0, false}, {7, 8, 1, false}}));
+  EXPECT_FALSE(is_linearizable({{1, 2, 0, true}, {3, 4, 1, true}, {5, 6, 0, false}}));
+}
+
+TEST(BlockVolumeThreads, OverlappingRequestsAreLinearizableForEachBlock) {
+  constexpr std::uint64_t blocks = 4;
+  const std::unique_ptr<StoredVolume> volume = volume_in_memory(2 * region_bytes);
+  // The blocks lie in two regions.
+  const std::uint64_t base = region_bytes - 2 * block_bytes;
+  std::atomic<std::uint64_t> clock = 1;
+  std::atomic<std::uint64_t> values = 1;
+  std::atomic<bool> failed = false;
+  std::vector<std::array<std::vector<Access>, blocks>> histories(4);
+  const auto work = [&](std::size_t thread) {
+    std::mt19937_64 random(thread);
+    std::vector<std::byte> memory(blocks * block_bytes);
+    for (int i = 0; i < 400; ++i) {
+      const std::uint64_t first = random() % blocks;
+      const std::uint64_t count = 1 + random() % (blocks - first);
+      const bool write = random() % 2 == 0;
+      const MutableBytes bytes = MutableBytes(memory).first(count * block_bytes);
+      std::vector<std::uint64_t> value(count);
+      if (write) {
+        for (std::uint64_t block = 0; block < count; ++block) {
+          value[block] = values++;
+          for (std::uint64_t at = 0; at < block_bytes; at += 8) {
+            std::memcpy(bytes.data() + block * block_bytes + at, &value[block], 8);
+          }
+        }
+      }
+      const std::uint64_t begin = clock++;
+      const std::uint64_t offset = base + first * block_bytes;
+      const Result<void> done = write ? volume->write(offset, bytes, random() % 16 == 0) : volume->read(offset, bytes);
+      const std::uint64_t end = clock++;
+      if (!done) failed = true;
+      for (std::uint64_t block = 0; block < count; ++block) {
+        const Bytes part = Bytes(bytes).subspan(block * block_bytes, block_bytes);
+        if (!write) std::memcpy(&value[block], part.data(), 8);
+        // A block is read whole.
+        if (std::memcmp(part.data(), part.data() + 8, block_bytes - 8) != 0) failed = true;
+        histories[thread][first + block].push_back({begin, end, value[block], write});
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t thread = 0; thread < histories.size(); ++thread) threads.emplace_back(work, thread);
+  }
+  EXPECT_FALSE(failed);
+  for (std::uint64_t block = 0; block < blocks; ++block) {
+    std::vector<Access> accesses = {{0, 0, 0, true}};
+    for (const auto& history : histories) {
+      accesses.insert(accesses.end(), history[block].begin(), history[block].end());
+    }
+    EXPECT_TRUE(is_linearizable(accesses)) << "block " << block;
+  }
+}
+
+// Parts of one block that several threads write: no thread removes the bytes of another.
+TEST(BlockVolumeThreads, PartsOfABlockAreNotLost) {
+  constexpr std::size_t part_bytes = 1000;
+  const std::unique_ptr<StoredVolume> volume = volume_in_memory(region_bytes);
+  std::atomic<bool> failed = false;
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        std::vector<std::byte> mine(part_bytes);
+        std::vector<std::byte> found(part_bytes);
+        for (int i = 1; i <= 200; ++i) {
+          std::ranges::fill(mine, static_cast<std::byte>(i));
+          if (!volume->write(100 + thread * part_bytes, mine)) failed = true;
+          if (!volume->read(100 + thread * part_bytes, found) || found != mine) failed = true;
+        }
+      });
+    }
+  }
+  EXPECT_FALSE(failed);
+}
+
+TEST(BlockVolumeThreads, ACloseWaitsForRequestsAndEndsLaterOnes) {
+  const std::unique_ptr<StoredVolume> volume = volume_in_memory(region_bytes);
+  std::vector<std::jthread> threads;
+  std::atomic<int> ended = 0;
+  for (int thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&] {
+      const std::vector<std::byte> bytes(block_bytes, std::byte{1});
+      for (;;) {
+        const Result<void> written = volume->write(0, bytes);
+        if (written) continue;
+        EXPECT_EQ(written.error().application_code, ENODEV);
+        ++ended;
+        return;
+      }
+    });
+  }
+  EXPECT_TRUE(volume->close());
+  threads.clear();
+  EXPECT_EQ(ended, 3);
+}
+
+}  // namespace
+}  // namespace hawser::block
