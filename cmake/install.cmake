@@ -1,5 +1,5 @@
 # Rules of `cmake --install`: headers, libhawser.a or libhawser.so, the CMake package, hawser.pc, and the programs
-# hawser, hawser-bench and hawser-kv if they are built.
+# hawser, hawser-bench, hawser-block and hawser-kv if they are built.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -58,7 +58,7 @@ install(FILES ${PROJECT_BINARY_DIR}/hawser.pc ${PROJECT_BINARY_DIR}/hawser-testi
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY include/hawser DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-foreach(program hawser-bench hawser-cli hawser-kv)
+foreach(program hawser-bench hawser-block hawser-cli hawser-kv)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
     if(NOT CMAKE_CROSSCOMPILING)

@@ -1,0 +1,131 @@
+#include "block/service.h"
+
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include "block/store/aligned_buffer.h"
+#include "block/store/store_error.h"
+#include "hawser/server.h"
+
+namespace hawser::block {
+namespace {
+
+// Memory at an address that O_DIRECT accepts. Empty if the machine has none.
+Buffer aligned_memory(std::size_t bytes) {
+  auto memory = std::make_shared<AlignedBuffer>(bytes);
+  const Bytes view = memory->bytes();
+  return Buffer::of_foreign(view, [held = std::move(memory)] {});
+}
+
+Buffer memory_of_request(const IncomingPayload& payload) {
+  // A longer request is received into memory of the library, and is refused by its handler.
+  return payload.bytes <= request_bytes_max ? aligned_memory(payload.bytes) : Buffer();
+}
+
+std::unexpected<Error> too_long(std::uint64_t bytes) {
+  return store_fail(EINVAL, "a request of " + std::to_string(bytes) + " bytes exceeds the limit of " +
+                                std::to_string(request_bytes_max) + " bytes: use several");
+}
+
+}  // namespace
+
+void Service::attach(Server& server) {
+  server.register_handler<&Service::write>(this, {.offload = true, .receive_into = memory_of_request});
+  server.register_handler<&Service::read, &Service::flush, &Service::discard, &Service::write_zeroes, &Service::info,
+                          &Service::list, &Service::create, &Service::resize, &Service::remove, &Service::scrub>(
+      this, {.offload = true});
+}
+
+Result<std::string_view> Service::read(Context& context, std::string_view name, std::uint64_t offset,
+                                       std::uint64_t bytes) {
+  if (bytes > request_bytes_max) return too_long(bytes);
+  const auto volume = store_.find(std::string(name));
+  if (!volume) return std::unexpected(volume.error());
+  Buffer memory = aligned_memory(bytes);
+  if (Result<void> read = (*volume)->read(offset, memory.mutable_bytes()); !read) {
+    return std::unexpected(read.error());
+  }
+  const std::string_view text = memory.text();
+  context.keep_until_sent(std::move(memory));
+  return text;
+}
+
+Result<void> Service::write(Context& context, std::string_view name, std::uint64_t offset, bool fua) {
+  const Bytes bytes = context.attachment();
+  if (bytes.size() > request_bytes_max) return too_long(bytes.size());
+  const auto volume = store_.find(std::string(name));
+  if (!volume) return std::unexpected(volume.error());
+  return (*volume)->write(offset, bytes, fua);
+}
+
+Result<void> Service::flush(std::string_view name) {
+  const auto volume = store_.find(std::string(name));
+  if (!volume) return std::unexpected(volume.error());
+  return (*volume)->flush();
+}
+
+Result<void> Service::discard(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
+  const auto volume = store_.find(std::string(name));
+  if (!volume) return std::unexpected(volume.error());
+  return (*volume)->discard(offset, bytes);
+}
+
+Result<void> Service::write_zeroes(std::string_view name, std::uint64_t offset, std::uint64_t bytes, bool deallocate,
+                                   bool fua) {
+  const auto volume = store_.find(std::string(name));
+  if (!volume) return std::unexpected(volume.error());
+  return (*volume)->write_zeroes(offset, bytes, deallocate, fua);
+}
+
+Result<VolumeStatus> Service::info(std::string_view name) {
+  const auto volume = store_.find(std::string(name));
+  if (!volume) return std::unexpected(volume.error());
+  const Result<VolumeInfo> info = (*volume)->info();
+  if (!info) return std::unexpected(info.error());
+  return VolumeStatus{.name = (*volume)->name(),
+                      .size = info->size,
+                      .allocated_bytes = info->allocated_bytes,
+                      .marked_regions = info->marked_regions,
+                      .recovered_blocks = info->recovered_blocks,
+                      .mismatches = info->mismatches,
+                      .preallocated = info->preallocated,
+                      .read_only = info->read_only,
+                      .error = {}};
+}
+
+std::vector<VolumeStatus> Service::list() {
+  std::vector<VolumeStatus> volumes;
+  for (const std::string& name : store_.names()) {
+    Result<VolumeStatus> status = info(name);
+    if (!status) status = VolumeStatus{.name = name, .error = status.error().text};
+    volumes.push_back(std::move(*status));
+  }
+  return volumes;
+}
+
+Result<void> Service::create(std::string_view name, std::uint64_t size, bool preallocate) {
+  const auto made = store_.create(std::string(name), size, preallocate);
+  if (!made) return std::unexpected(made.error());
+  return {};
+}
+
+Result<void> Service::resize(std::string_view name, std::uint64_t size) {
+  const auto volume = store_.find(std::string(name));
+  if (!volume) return std::unexpected(volume.error());
+  return (*volume)->resize(size);
+}
+
+Result<void> Service::remove(std::string_view name) { return store_.remove(std::string(name)); }
+
+Result<ScrubStatus> Service::scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
+  const auto volume = store_.find(std::string(name));
+  if (!volume) return std::unexpected(volume.error());
+  const Result<ScrubReport> report = (*volume)->scrub(offset, bytes);
+  if (!report) return std::unexpected(report.error());
+  ScrubStatus status{.size = (*volume)->size(), .blocks = report->blocks, .damaged = report->damaged, .listed = {}};
+  for (const DamagedBlock& block : report->listed) status.listed.push_back(block.block);
+  return status;
+}
+
+}  // namespace hawser::block

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Starts hawser-block, uses its commands, and kills it: server_test.py HAWSER_BLOCK."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = sys.argv[1]
+SECONDS_MAX = 100
+
+
+def check(holds, text):
+    if not holds:
+        raise SystemExit(f"server_test.py: {text}")
+
+
+class Server:
+    """A server, and the address of its first line."""
+
+    def __init__(self, *words):
+        self.process = subprocess.Popen([PROGRAM, "serve", "--listen", "127.0.0.1:0", *words], stdout=subprocess.PIPE,
+                                        text=True)
+        line = self.process.stdout.readline()
+        check(" at " in line, f"the server wrote {line!r}")
+        self.address = line.split(" at ")[1].strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.kill()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        check(self.process.wait(SECONDS_MAX) == 0, f"the server ended with {self.process.returncode}")
+
+    def run(self, *words, status=0):
+        done = subprocess.run([PROGRAM, *words, "--connect", self.address], capture_output=True, text=True,
+                              timeout=SECONDS_MAX, check=False)
+        check(done.returncode == status, f"{words}: status {done.returncode} instead of {status}: {done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+
+def use_volumes(folder):
+    with Server("--data", str(folder)) as server:
+        server.run("create", "a", "8M")
+        server.run("create", "b", "1M", "--preallocate")
+        check("already" in server.run("create", "a", "8M", status=1), "a second volume of a name was made")
+        check("4096" in server.run("create", "c", "1000", status=1), "a size that is not possible was accepted")
+        check(server.run("list") == "a 8388608\nb 1048576\n", "the list is wrong")
+        check("--shrink" in server.run("resize", "a", "4M", status=1), "a volume was shrunk without --shrink")
+        server.run("resize", "a", "4M", "--shrink")
+        server.run("resize", "a", "16M")
+        check("16777216" in server.run("info", "a"), "info has not the new size")
+        check("4096 blocks verified, 0 damaged" in server.run("scrub", "a"), "scrub has found damage")
+        second = subprocess.run([PROGRAM, "serve", "--data", str(folder), "--listen", "127.0.0.1:0"],
+                                capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+        check(second.returncode == 1 and "another process" in second.stderr, f"two servers: {second}")
+        server.kill()
+
+
+def find_damage(folder):
+    with Server("--data", str(folder)) as server:
+        check(server.run("list") == "a 16777216\nb 1048576\n", "the volumes are not there after a kill")
+        server.run("remove", "b")
+        server.stop()
+    with (folder / "a" / "data").open("r+b") as data:
+        data.seek(5 * 4096 + 9)
+        data.write(b"x")
+    with Server("--data", str(folder), "--read-only") as server:
+        found = server.run("scrub", "a", status=3)
+        check("block 5 is damaged" in found and "1 damaged" in found, f"scrub wrote {found}")
+        check("read-only" in server.run("create", "c", "1M", status=1), "a read-only server made a volume")
+        server.stop()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        volumes = pathlib.Path(folder) / "volumes"
+        use_volumes(volumes)
+        find_damage(volumes)
+    with Server("--memory", "16M") as server:
+        server.run("create", "m", "1G")
+        check(server.run("list") == "m 1073741824\n", "the list of volumes in memory is wrong")
+        server.stop()
+    wrong = subprocess.run([PROGRAM, "serve"], capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    check(wrong.returncode == 2, f"serve without a place of volumes: {wrong}")
+
+
+if __name__ == "__main__":
+    main()

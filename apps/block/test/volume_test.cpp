@@ -1,0 +1,134 @@
+// Volumes of a server, over the byte stream and shared memory.
+#include "block/volume.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "block/service.h"
+#include "block/store/store.h"
+#include "hawser/hawser.h"
+
+namespace hawser::block {
+namespace {
+
+class BlockService : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    auto opened = Store::open(std::make_unique<MemoryDirectory>(std::uint64_t{256} << 20), {});
+    ASSERT_TRUE(opened);
+    store_ = std::move(*opened);
+    service_ = std::make_unique<Service>(*store_);
+    server_ = std::make_unique<Server>();
+    service_->attach(*server_);
+    if (std::string(GetParam()) == "shm") server_->enable_shm();
+    ASSERT_TRUE(server_->start());
+  }
+  void TearDown() override { server_->stop(); }
+  // Runs `body` with a connected client.
+  template <class Body>
+  void with_client(Body body) {
+    sync_wait([](BlockService& self, Body run) -> Task<void> {
+      ClientOptions options;
+      options.transports.enabled.clear();
+      Client client(options);
+      if (std::string(GetParam()) == "shm") client.enable_shm();
+      auto connecting = client.connect(self.server_->address());
+      const Result<void> connected = co_await std::move(connecting);
+      EXPECT_TRUE(connected);
+      if (!connected) co_return;
+      EXPECT_EQ(client.transport(), GetParam());
+      auto running = run(client);
+      co_await std::move(running);
+    }(*this, body));
+  }
+  static int code(const auto& result) { return result ? 0 : result.error().application_code; }
+
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_P(BlockService, BytesAreReadAsTheyWereWritten) {
+  ASSERT_TRUE(store_->create("v", std::uint64_t{80} << 20, false));
+  with_client([](Client& client) -> Task<void> {
+    Volume volume(client, "v");
+    EXPECT_EQ((co_await volume.size()).value_or(0), std::uint64_t{80} << 20);
+    const std::size_t sizes[] = {1, 511, 4096, 5000, 65536, std::size_t{40} << 20};
+    for (const std::size_t size : sizes) {
+      std::vector<std::byte> bytes(size);
+      for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 7 + size);
+      EXPECT_TRUE(co_await volume.write(4096 + size % 3, bytes, true)) << size;
+      std::vector<std::byte> read(size);
+      EXPECT_TRUE(co_await volume.read(4096 + size % 3, read)) << size;
+      EXPECT_TRUE(read == bytes) << size;
+    }
+    EXPECT_TRUE(co_await volume.flush());
+    EXPECT_TRUE(co_await volume.discard(0, 8192));
+    EXPECT_TRUE(co_await volume.write_zeroes(8192, 10));
+    std::vector<std::byte> read(8202, std::byte{1});
+    EXPECT_TRUE(co_await volume.read(0, read));
+    EXPECT_TRUE(read == std::vector<std::byte>(8202));
+  });
+  EXPECT_EQ((*store_->find("v"))->scrub(0, UINT64_MAX)->damaged, 0U);
+}
+
+// Requests beyond the limit of bytes in flight wait, and none is refused.
+TEST_P(BlockService, RequestsBeyondTheLimitWait) {
+  ASSERT_TRUE(store_->create("v", std::uint64_t{16} << 20, false));
+  with_client([](Client& client) -> Task<void> {
+    Volume volume(client, "v", {.bytes_in_flight_max = 128 * 1024});
+    const std::vector<std::byte> bytes(64 * 1024, std::byte{7});
+    Scope scope;
+    int written = 0;
+    for (std::uint64_t i = 0; i < 200; ++i) {
+      scope.spawn([](Volume& to, Bytes from, std::uint64_t offset, int& count) -> Task<void> {
+        if (co_await to.write(offset, from)) ++count;
+      }(volume, bytes, i * 64 * 1024, written));
+    }
+    co_await scope.join();
+    EXPECT_EQ(written, 200);
+  });
+}
+
+TEST_P(BlockService, ErrorsOfTheStoreReachTheCaller) {
+  ASSERT_TRUE(store_->create("v", 8192, false));
+  with_client([](Client& client) -> Task<void> {
+    std::vector<std::byte> bytes(4096);
+    Volume volume(client, "v");
+    EXPECT_EQ(code(co_await volume.read(8192, bytes)), EINVAL);
+    EXPECT_EQ(code(co_await volume.write(8191, bytes)), ENOSPC);
+    Volume absent(client, "absent");
+    EXPECT_EQ(code(co_await absent.read(0, bytes)), ENOENT);
+    EXPECT_EQ(code(co_await absent.flush()), ENOENT);
+    const std::uint64_t too_long = request_bytes_max + 1;
+    const std::string name = "v";
+    EXPECT_EQ(code(co_await client.call<&Service::read>(name, std::uint64_t{0}, too_long)), EINVAL);
+    EXPECT_EQ(code(co_await client.call<&Service::create>(name, std::uint64_t{4096}, false)), EEXIST);
+    EXPECT_TRUE(co_await client.call<&Service::resize>(name, std::uint64_t{4096}));
+    EXPECT_EQ((co_await volume.size()).value_or(0), 4096U);
+    EXPECT_TRUE(co_await client.call<&Service::remove>(name));
+    EXPECT_EQ(code(co_await volume.read(0, bytes)), ENOENT);
+    const Result<std::vector<VolumeStatus>> volumes = co_await client.call<&Service::list>();
+    EXPECT_TRUE(volumes && volumes->empty());
+  });
+}
+
+TEST_P(BlockService, ARequestThatIsTooLongIsRefused) {
+  ASSERT_TRUE(store_->create("v", std::uint64_t{64} << 20, false));
+  with_client([](Client& client) -> Task<void> {
+    const std::vector<std::byte> bytes(request_bytes_max + 4096);
+    const CallOptions options{.attachment = bytes};
+    const std::string name = "v";
+    EXPECT_EQ(code(co_await client.call<&Service::write>(options, name, std::uint64_t{0}, false)), EINVAL);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, BlockService, testing::Values("tcp", "shm"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace hawser::block

@@ -1,0 +1,75 @@
+#include "block/volume.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "block/service.h"
+
+namespace hawser::block {
+
+Volume::Volume(Client& client, std::string name, VolumeOptions options)
+    : client_(client),
+      name_(std::move(name)),
+      permits_(std::max<std::size_t>(options.bytes_in_flight_max / permit_bytes, 1)),
+      in_flight_(permits_) {}
+
+// A request that is larger than the limit has all permits, so that it is alone and does not wait for ever.
+std::size_t Volume::permits_of(std::size_t bytes) const noexcept {
+  return std::clamp<std::size_t>((bytes + permit_bytes - 1) / permit_bytes, 1, permits_);
+}
+
+Task<Result<std::uint64_t>> Volume::size() {
+  auto calling = client_.call<&Service::info>(name_);
+  const Result<VolumeStatus> status = co_await std::move(calling);
+  if (!status) co_return std::unexpected(status.error());
+  co_return status->size;
+}
+
+Task<Result<void>> Volume::read(std::uint64_t offset, MutableBytes into) {
+  const CallOptions options{.idempotent = true};
+  while (!into.empty()) {
+    const MutableBytes part = into.first(std::min<std::size_t>(into.size(), request_bytes_max));
+    const Permit permit = co_await in_flight_.acquire(permits_of(part.size()));
+    auto calling = client_.call<&Service::read>(options, name_, offset, std::uint64_t{part.size()}).into(part);
+    const Result<Reply<std::string_view>> reply = co_await std::move(calling);
+    if (!reply) co_return std::unexpected(reply.error());
+    if (reply->value().size() != part.size()) {
+      co_return fail(ErrorCode::protocol_error, "the server sent " + std::to_string(reply->value().size()) +
+                                                    " bytes instead of " + std::to_string(part.size()));
+    }
+    into = into.subspan(part.size());
+    offset += part.size();
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Volume::write(std::uint64_t offset, Bytes bytes, bool fua) {
+  while (!bytes.empty()) {
+    const Bytes part = bytes.first(std::min<std::size_t>(bytes.size(), request_bytes_max));
+    const Permit permit = co_await in_flight_.acquire(permits_of(part.size()));
+    const CallOptions options{.attachment = part};
+    auto calling = client_.call<&Service::write>(options, name_, offset, fua);
+    Result<void> written = co_await std::move(calling);
+    if (!written) co_return written;
+    bytes = bytes.subspan(part.size());
+    offset += part.size();
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Volume::flush() {
+  auto calling = client_.call<&Service::flush>(name_);
+  co_return co_await std::move(calling);
+}
+
+Task<Result<void>> Volume::discard(std::uint64_t offset, std::uint64_t bytes) {
+  auto calling = client_.call<&Service::discard>(name_, offset, bytes);
+  co_return co_await std::move(calling);
+}
+
+Task<Result<void>> Volume::write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) {
+  auto calling = client_.call<&Service::write_zeroes>(name_, offset, bytes, deallocate, fua);
+  co_return co_await std::move(calling);
+}
+
+}  // namespace hawser::block
