@@ -19,8 +19,7 @@ std::size_t Volume::permits_of(std::size_t bytes) const noexcept {
 }
 
 Task<Result<std::uint64_t>> Volume::size() {
-  auto calling = client_.call<&Service::info>(name_);
-  const Result<VolumeStatus> status = co_await std::move(calling);
+  const Result<VolumeStatus> status = co_await client_.call<&Service::info>(name_);
   if (!status) co_return std::unexpected(status.error());
   co_return status->size;
 }
@@ -30,8 +29,8 @@ Task<Result<void>> Volume::read(std::uint64_t offset, MutableBytes into) {
   while (!into.empty()) {
     const MutableBytes part = into.first(std::min<std::size_t>(into.size(), request_bytes_max));
     const Permit permit = co_await in_flight_.acquire(permits_of(part.size()));
-    auto calling = client_.call<&Service::read>(options, name_, offset, std::uint64_t{part.size()}).into(part);
-    const Result<Reply<std::string_view>> reply = co_await std::move(calling);
+    const Result<Reply<std::string_view>> reply =
+        co_await client_.call<&Service::read>(options, name_, offset, std::uint64_t{part.size()}).into(part);
     if (!reply) co_return std::unexpected(reply.error());
     if (reply->value().size() != part.size()) {
       co_return fail(ErrorCode::protocol_error, "the server sent " + std::to_string(reply->value().size()) +
@@ -48,8 +47,7 @@ Task<Result<void>> Volume::write(std::uint64_t offset, Bytes bytes, bool fua) {
     const Bytes part = bytes.first(std::min<std::size_t>(bytes.size(), request_bytes_max));
     const Permit permit = co_await in_flight_.acquire(permits_of(part.size()));
     const CallOptions options{.attachment = part};
-    auto calling = client_.call<&Service::write>(options, name_, offset, fua);
-    Result<void> written = co_await std::move(calling);
+    Result<void> written = co_await client_.call<&Service::write>(options, name_, offset, fua);
     if (!written) co_return written;
     bytes = bytes.subspan(part.size());
     offset += part.size();
@@ -57,19 +55,14 @@ Task<Result<void>> Volume::write(std::uint64_t offset, Bytes bytes, bool fua) {
   co_return Result<void>{};
 }
 
-Task<Result<void>> Volume::flush() {
-  auto calling = client_.call<&Service::flush>(name_);
-  co_return co_await std::move(calling);
-}
+Task<Result<void>> Volume::flush() { co_return co_await client_.call<&Service::flush>(name_); }
 
 Task<Result<void>> Volume::discard(std::uint64_t offset, std::uint64_t bytes) {
-  auto calling = client_.call<&Service::discard>(name_, offset, bytes);
-  co_return co_await std::move(calling);
+  co_return co_await client_.call<&Service::discard>(name_, offset, bytes);
 }
 
 Task<Result<void>> Volume::write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) {
-  auto calling = client_.call<&Service::write_zeroes>(name_, offset, bytes, deallocate, fua);
-  co_return co_await std::move(calling);
+  co_return co_await client_.call<&Service::write_zeroes>(name_, offset, bytes, deallocate, fua);
 }
 
 }  // namespace hawser::block

@@ -36,13 +36,11 @@ class BlockService : public testing::TestWithParam<const char*> {
       options.transports.enabled.clear();
       Client client(options);
       if (std::string(GetParam()) == "shm") client.enable_shm();
-      auto connecting = client.connect(self.server_->address());
-      const Result<void> connected = co_await std::move(connecting);
+      const Result<void> connected = co_await client.connect(self.server_->address());
       EXPECT_TRUE(connected);
       if (!connected) co_return;
       EXPECT_EQ(client.transport(), GetParam());
-      auto running = run(client);
-      co_await std::move(running);
+      co_await run(client);
     }(*this, body));
   }
   static int code(const auto& result) { return result ? 0 : result.error().application_code; }

@@ -15,8 +15,38 @@
 namespace hawser::block {
 namespace {
 
+// A file in memory whose accesses let other threads run before and after them.
+class YieldingFile final : public File {
+ public:
+  Result<void> read(std::uint64_t offset, MutableBytes into) override {
+    const Yield yield;
+    return file_.read(offset, into);
+  }
+  Result<void> write(std::uint64_t offset, Bytes bytes) override {
+    const Yield yield;
+    return file_.write(offset, bytes);
+  }
+  Result<void> sync() override { return file_.sync(); }
+  Result<void> allocate(std::uint64_t offset, std::uint64_t bytes) override { return file_.allocate(offset, bytes); }
+  Result<void> zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) override {
+    return file_.zero(offset, bytes, deallocate);
+  }
+  Result<void> resize(std::uint64_t bytes) override { return file_.resize(bytes); }
+  Result<std::uint64_t> size() override { return file_.size(); }
+  Result<std::uint64_t> allocated() override { return file_.allocated(); }
+
+ private:
+  struct Yield {
+    Yield() { std::this_thread::yield(); }
+    Yield(const Yield&) = delete;
+    Yield& operator=(const Yield&) = delete;
+    ~Yield() { std::this_thread::yield(); }
+  };
+  MemoryFile file_;
+};
+
 std::unique_ptr<StoredVolume> volume_in_memory(std::uint64_t size) {
-  VolumeFiles files{std::make_unique<MemoryFile>(), std::make_unique<MemoryFile>()};
+  VolumeFiles files{std::make_unique<YieldingFile>(), std::make_unique<YieldingFile>()};
   EXPECT_TRUE(StoredVolume::format(files, size, Uuid{}, false));
   Result<std::unique_ptr<StoredVolume>> opened =
       StoredVolume::open("v", std::move(files), {.marked_regions_max = 1, .flushes_per_clear = 1});
@@ -143,6 +173,25 @@ TEST(BlockVolumeThreads, PartsOfABlockAreNotLost) {
     }
   }
   EXPECT_FALSE(failed);
+}
+
+// A write during a flush may not be durable when the flush ends, so that its region keeps its mark.
+TEST(BlockVolumeThreads, AWriteDuringAFlushKeepsItsMark) {
+  MemoryFile side;
+  RegionMarks marks(side, Checksummer(Uuid{}));
+  ASSERT_TRUE(marks.load(4 * region_bytes));
+  ASSERT_TRUE(marks.begin_write(0, 3));
+  marks.end_write(0, 2, false);
+  const std::uint64_t flush = marks.begin_flush();
+  ASSERT_TRUE(marks.begin_write(1, 2));
+  marks.end_write(1, 2, false);
+  marks.clear(flush, true);
+  EXPECT_EQ(marks.marked(), 2U);  // Region 1, and region 2, whose write has not ended.
+  RegionMarks later(side, Checksummer(Uuid{}));
+  EXPECT_EQ(later.load(4 * region_bytes).value_or(std::vector<std::uint64_t>{}), (std::vector<std::uint64_t>{1, 2}));
+  marks.end_write(2, 3, false);
+  marks.clear(marks.begin_flush(), true);
+  EXPECT_EQ(marks.marked(), 0U);
 }
 
 TEST(BlockVolumeThreads, ACloseWaitsForRequestsAndEndsLaterOnes) {
