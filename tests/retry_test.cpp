@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -203,6 +204,23 @@ TEST_F(Retries, TheApplicationConnectsAgainBeforeARetry) {
     auto result = co_await retrying.call<flaky>(none);
     EXPECT_TRUE(result) << error_of(result);
     EXPECT_EQ(prepared, 1);
+  });
+}
+
+TEST_F(Retries, AnAttemptFollowsAnExceptionOfBeforeRetry) {
+  with_client([&](Client& client) -> Task<void> {
+    int prepared = 0;
+    policy.before_retry = [&]() -> Task<void> {
+      ++prepared;
+      throw std::runtime_error("not prepared");
+      co_return;
+    };
+    Retrying retrying(client, policy);
+    const std::string codes = "oo";
+    auto result = co_await retrying.call<flaky>(codes);
+    EXPECT_TRUE(result) << error_of(result);
+    EXPECT_EQ(prepared, 2);
+    EXPECT_EQ(runs.load(), 3);
   });
 }
 

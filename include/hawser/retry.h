@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -42,8 +43,8 @@ struct RetryPolicy {
   // Codes of ErrorCode::application that are retried, for idempotent calls only. Over gRPC: statuses, such as 14
   // (UNAVAILABLE).
   std::vector<std::int32_t> application_codes = {};
-  // Runs before each attempt except the first one, for example to connect again. Its errors are ignored: the
-  // attempt follows.
+  // Runs before each attempt except the first one, for example to connect again. Exceptions that it throws are
+  // ignored: the attempt follows.
   std::function<Task<void>()> before_retry = {};
 };
 
@@ -207,9 +208,15 @@ class Retrying {
       if (!pause) co_return result;
       const Result<void> slept = co_await Loop::current()->sleep(*pause, options.token);
       if (!slept) co_return std::unexpected(state.cancelled_error());
-      if (policy_.before_retry) {
-        co_await policy_.before_retry();
-      }
+      if (policy_.before_retry) co_await prepare();
+    }
+  }
+
+  Task<void> prepare() {
+    try {
+      co_await policy_.before_retry();
+    } catch (const std::exception&) {
+      co_return;  // The attempt follows, and shows whether it can succeed.
     }
   }
 
