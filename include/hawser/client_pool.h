@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -50,23 +51,30 @@ class ClientPool {
 
   // Makes one call over any of the connections: `Result<R> reply = co_await pool->call<f>(args...)`. See CallTask for
   // reply() and into(). CallOptions may precede the arguments, which are copied. A call that was not executed is made
-  // once more, as with send_request().
+  // once more, as with send_request(). The timeout and the token of the call also end its wait for a connection, and
+  // the timeout limits both attempts together.
   template <auto F, class... Given>
+    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   auto call(Given&&... arguments) {
-    static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use pool->open<f>(...)");
-    using Kept = PooledCall<F, std::decay_t<Given>...>;
-    return CallTask<F, Kept>(std::make_unique<Kept>(state_, std::forward<Given>(arguments)...));
+    return make<F>(CallOptions(), std::forward<Given>(arguments)...);
   }
-  // Begins a call with streams. The task completes when the request has been sent. Arguments: see call(). The stream
-  // belongs to the connection that was selected and ends with it. Only the opening is made once more: nothing of the
-  // stream has been sent or received then.
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
+  auto call(Options&& options, Given&&... arguments) {
+    return make<F>(std::forward<Options>(options), std::forward<Given>(arguments)...);
+  }
+  // Begins a call with streams. The task completes when the request has been sent. Arguments and limits: see call().
+  // The stream belongs to the connection that was selected and ends with it. Only the opening is made once more:
+  // nothing of the stream has been sent or received then.
   template <auto F, class... Given>
+    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
-    static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use pool->call<f>(...)");
-    return run<Result<StreamingCall<F>>>(
-        state_, [given = std::tuple<std::decay_t<Given>...>(std::forward<Given>(arguments)...)](Client& client) {
-          return std::apply([&](const auto&... one) { return client.open<F>(one...); }, given);
-        });
+    return begin<F>(CallOptions(), std::forward<Given>(arguments)...);
+  }
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
+  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
+    return begin<F>(std::forward<Options>(options), std::forward<Given>(arguments)...);
   }
 
   // Number of open connections, and number of calls in flight on all of them.
@@ -82,8 +90,15 @@ class ClientPool {
   static bool may_go_elsewhere(const Error& error) noexcept {
     return error.code == ErrorCode::not_sent || error.code == ErrorCode::unavailable;
   }
-  // Waits for a client that is connected and accepts another call.
-  static Task<Result<std::shared_ptr<Client>>> acquire(std::shared_ptr<State> pool);
+  // One call with all its attempts, whose timeout counts from the first acquire().
+  struct Limits {
+    CallOptions options;
+    bool streams = false;
+    std::optional<Time> deadline = {};  // Set by the first acquire(). Time::max(): none.
+  };
+  // Waits for a client that is connected and accepts another call. With `limits`, the wait ends with deadline_exceeded
+  // or `cancelled`, and options.timeout is what is left for the attempt.
+  static Task<Result<std::shared_ptr<Client>>> acquire(std::shared_ptr<State> pool, Limits* limits = nullptr);
   static std::shared_ptr<Client> try_acquire(State& pool);
 
   // The state outlives the pool, which may be destroyed meanwhile. `use` returns an awaitable of R.
@@ -96,24 +111,55 @@ class ClientPool {
       if (outcome || !again || !may_go_elsewhere(outcome.error())) co_return outcome;
     }
   }
+  // `use` receives the options of the attempt, too.
+  template <class R, class Use>
+  static Task<R> run_within(std::shared_ptr<State> state, Limits limits, Use use) {
+    for (bool again = true;; again = false) {
+      Result<std::shared_ptr<Client>> client = co_await acquire(state, &limits);
+      if (!client) co_return std::unexpected(std::move(client.error()));
+      auto outcome = co_await use(**client, std::as_const(limits.options));
+      if (outcome || !again || !may_go_elsewhere(outcome.error())) co_return outcome;
+    }
+  }
 
   template <auto F, class... Given>
   struct PooledCall : detail::PooledFrame {
     template <class... From>
-    explicit PooledCall(std::shared_ptr<State> on, From&&... from)
-        : state(std::move(on)), given(std::forward<From>(from)...) {}
+    explicit PooledCall(std::shared_ptr<State> on, CallOptions with, From&&... from)
+        : state(std::move(on)), options(std::move(with)), given(std::forward<From>(from)...) {}
     template <class Outcome>
     static Task<typename Outcome::type> run(std::unique_ptr<PooledCall> call, MutableBytes memory) {
       std::shared_ptr<State> state = call->state;
-      return ClientPool::run<typename Outcome::type>(
-          std::move(state), [kept = std::move(call), memory](Client& client) {
-            return std::apply([&](auto&... one) { return detail::call_by<Outcome, F>(client, memory, one...); },
-                              kept->given);
+      Limits limits{.options = call->options};
+      return ClientPool::run_within<typename Outcome::type>(
+          std::move(state), std::move(limits),
+          [kept = std::move(call), memory](Client& client, const CallOptions& attempt) {
+            return std::apply(
+                [&](auto&... one) { return detail::call_by<Outcome, F>(client, memory, attempt, one...); },
+                kept->given);
           });
     }
     std::shared_ptr<State> state;
+    CallOptions options;
     std::tuple<Given...> given;
   };
+
+  template <auto F, class... Given>
+  auto make(CallOptions options, Given&&... arguments) {
+    static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use pool->open<f>(...)");
+    using Kept = PooledCall<F, std::decay_t<Given>...>;
+    return CallTask<F, Kept>(std::make_unique<Kept>(state_, std::move(options), std::forward<Given>(arguments)...));
+  }
+  template <auto F, class... Given>
+  Task<Result<StreamingCall<F>>> begin(CallOptions options, Given&&... arguments) {
+    static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use pool->call<f>(...)");
+    return run_within<Result<StreamingCall<F>>>(
+        state_, Limits{.options = std::move(options), .streams = true},
+        [given = std::tuple<std::decay_t<Given>...>(std::forward<Given>(arguments)...)](Client& client,
+                                                                                        const CallOptions& attempt) {
+          return std::apply([&](const auto&... one) { return client.open<F>(attempt, one...); }, given);
+        });
+  }
 
   std::shared_ptr<State> state_;
 };

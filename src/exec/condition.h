@@ -33,6 +33,13 @@ class Condition {
       condition_.first_ = this;
     }
     void await_resume() noexcept { queued_ = false; }
+    // Resumes this waiter alone, if it waits.
+    void wake() {
+      if (!linked_) return;
+      unlink();
+      queued_ = true;
+      condition_.loop_.resume_soon(handle_);
+    }
 
    private:
     friend class Condition;
@@ -52,12 +59,7 @@ class Condition {
   Waiter wait() noexcept { return Waiter(*this); }
 
   void notify_all() {
-    while (first_ != nullptr) {
-      Waiter& waiter = *first_;
-      waiter.unlink();
-      waiter.queued_ = true;
-      loop_.resume_soon(waiter.handle_);
-    }
+    while (first_ != nullptr) first_->wake();
   }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "exec/sim_poller.h"
 #include "hawser/interceptor.h"
+#include "hawser/retry.h"
 #include "tests/testing.h"
 #include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
@@ -294,6 +295,85 @@ TEST_F(PoolCalls, DeadlinesAndStops) {
     EXPECT_ERROR(ended, cancelled, "");
     const auto none = co_await std::move(call);
     EXPECT_ERROR(none, cancelled, "");
+  });
+}
+
+// Accepts connections and never answers a HELLO.
+struct SilentServer final : transport::AcceptSink {
+  void accepted(std::unique_ptr<transport::Stream> stream) override { streams.push_back(std::move(stream)); }
+  std::vector<std::unique_ptr<transport::Stream>> streams;
+};
+
+TEST_F(PoolCalls, TheDeadlineEndsTheWaitForAConnection) {
+  run([&]() -> Task<void> {
+    SilentServer silent;
+    const auto listener = network->listen(loop, "silent:0", silent);
+    REQUIRE_OK(listener);
+    const auto to_silent = ClientPool::create(loop, (*listener)->address(), over(network, options));
+    const Time start = loop.now();
+    const CallOptions brief{.timeout = 100ms};
+    auto value = co_await to_silent->call<wait_for_end>(brief);
+    EXPECT_ERROR(value, deadline_exceeded, "no connection");
+    auto reply = co_await to_silent->call<long_text>(brief, 1U).reply();
+    EXPECT_ERROR(reply, deadline_exceeded, "no connection");
+    auto opened = co_await to_silent->open<hold>(brief);
+    EXPECT_ERROR(opened, deadline_exceeded, "no connection");
+    Retrying retrying(*to_silent);
+    auto retried = co_await retrying.call<wait_for_end>(brief);
+    EXPECT_ERROR(retried, deadline_exceeded, "no connection");
+    EXPECT_LT(loop.now() - start, options.client.connect_timeout) << "the calls waited for the attempt to connect";
+  });
+}
+
+TEST_F(PoolCalls, TheClientsTimeoutEndsTheWaitForAConnection) {
+  options.client.call_timeout = 1s;
+  run([&]() -> Task<void> {
+    SilentServer silent;
+    const auto listener = network->listen(loop, "silent:0", silent);
+    REQUIRE_OK(listener);
+    const auto to_silent = ClientPool::create(loop, (*listener)->address(), over(network, options));
+    auto value = co_await to_silent->call<wait_for_end>();
+    EXPECT_ERROR(value, deadline_exceeded, "no connection");
+    // A call with a stream has no deadline by default.
+    auto opened = co_await to_silent->open<hold>();
+    EXPECT_ERROR(opened, unavailable, "after 3 attempts");
+  });
+}
+
+TEST_F(PoolCalls, AStopEndsTheWaitForAConnection) {
+  run([&]() -> Task<void> {
+    SilentServer silent;
+    const auto listener = network->listen(loop, "silent:0", silent);
+    REQUIRE_OK(listener);
+    const auto to_silent = ClientPool::create(loop, (*listener)->address(), over(network, options));
+    std::stop_source stop;
+    const CallOptions stoppable{.timeout = forever, .token = stop.get_token()};
+    const Time start = loop.now();
+    loop.post([&stop] { stop.request_stop(); });
+    auto value = co_await to_silent->call<wait_for_end>(stoppable);
+    EXPECT_ERROR(value, cancelled, "");
+    auto opened = co_await to_silent->open<hold>(stoppable);
+    EXPECT_ERROR(opened, cancelled, "");
+    EXPECT_LT(loop.now() - start, options.client.connect_timeout) << "the calls waited for the attempt to connect";
+  });
+}
+
+TEST_F(PoolCalls, BothAttemptsShareTheTimeout) {
+  bool first = true;
+  options.client.interceptors.push_back(
+      client_interceptor([this, &first](OutgoingCall&, Next next) -> Task<Result<void>> {
+        if (std::exchange(first, false)) {
+          co_await loop.sleep(6s);
+          co_return fail(ErrorCode::not_sent, "refused before it was sent");
+        }
+        co_return co_await next();
+      }));
+  run([&]() -> Task<void> {
+    const Time start = loop.now();
+    auto value = co_await pool->call<wait_for_end>(CallOptions{.timeout = 10s});
+    EXPECT_ERROR(value, deadline_exceeded, "");
+    EXPECT_FALSE(first);
+    EXPECT_LT(loop.now() - start, 11s) << "the second attempt had the whole timeout";
   });
 }
 

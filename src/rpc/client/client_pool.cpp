@@ -1,7 +1,10 @@
 #include "hawser/client_pool.h"
 
 #include <algorithm>
+#include <list>
+#include <optional>
 #include <stdexcept>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -28,6 +31,9 @@ struct ClientPool::State final : detail::LoopUser {
   ~State() {
     if (uses_loop) detail::LoopAccess::remove_user(loop, *this);
   }
+  class Wait;
+  // Ends the wait of a call whose token was stopped.
+  void wake(std::uint64_t wait) noexcept;
   // Ends the pool: no connection is opened any more, and waiters get `why` as their error.
   void end(const char* why);
   void on_loop_end() noexcept override {
@@ -40,6 +46,9 @@ struct ClientPool::State final : detail::LoopUser {
   std::size_t usable_clients() const;
   // The address or the options are wrong: another attempt would fail in the same way.
   bool attempts_are_vain() const { return failures != 0 && last_error->code == ErrorCode::invalid_argument; }
+  Time deadline_of(const Limits& limits) const noexcept;
+  // The error of a call that must not wait for a connection any longer.
+  std::optional<Error> ended_by(const Limits& limits) const;
   void drop_dead();
   void reap();
   Task<void> open_one();
@@ -55,12 +64,62 @@ struct ClientPool::State final : detail::LoopUser {
   unsigned failures = 0;                         // Failed attempts in a row.
   std::uint64_t attempts_failed = 0;
   std::optional<Error> last_error;
-  exec::Condition changed;           // Notified when an attempt or the pool has ended.
+  exec::Condition changed;  // Notified when an attempt or the pool has ended.
+  std::list<Wait*> waits;   // Calls of run_within() that wait for a connection.
+  std::uint64_t next_wait = 0;
   const char* ended = nullptr;       // The reason, once the pool has ended.
   bool uses_loop = false;            // The loop knows that this pool uses it.
   MemberTimer<&State::reap> reaper;  // Closes idle connections; runs only while there are connections.
   Scope scope;
 };
+
+// Waits for `changed`, the deadline of a call or a stop of its token. It lives in the coroutine that waits.
+class ClientPool::State::Wait {
+ public:
+  Wait(const std::shared_ptr<State>& pool, Limits& limits)
+      : state_(*pool), id_(pool->next_wait++), place_(pool->waits.insert(pool->waits.end(), this)) {
+    if (*limits.deadline != Time::max()) timer_.start(pool->loop, *limits.deadline);
+    if (limits.options.token.stop_possible()) stop_.emplace(limits.options.token, Stop{pool, pool->loop, id_});
+  }
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+  ~Wait() { state_.waits.erase(place_); }
+
+  std::uint64_t id() const noexcept { return id_; }
+  exec::Condition::Waiter& changed() noexcept { return waiter_; }
+  void wake() noexcept { waiter_.wake(); }
+  // The loop may end before the coroutine.
+  void detach() noexcept {
+    timer_.stop();
+    stop_.reset();
+  }
+
+ private:
+  // Forwards a stop request, which may come from any thread, to the loop.
+  struct Stop {
+    std::weak_ptr<State> weak;
+    Loop& loop;
+    std::uint64_t id;
+    void operator()() const {
+      loop.post([pool = weak, wait = id] {
+        if (const std::shared_ptr<State> state = pool.lock()) state->wake(wait);
+      });
+    }
+  };
+
+  State& state_;
+  const std::uint64_t id_;
+  const std::list<Wait*>::iterator place_;
+  exec::Condition::Waiter waiter_ = state_.changed.wait();
+  MemberTimer<&Wait::wake> timer_{*this};
+  std::optional<std::stop_callback<Stop>> stop_;
+};
+
+void ClientPool::State::wake(std::uint64_t wait) noexcept {
+  for (Wait* const one : waits) {
+    if (one->id() == wait) return one->wake();
+  }
+}
 
 ClientPool::ClientPool(std::shared_ptr<State> state) : state_(std::move(state)) {}
 ClientPool::~ClientPool() {
@@ -73,6 +132,7 @@ void ClientPool::State::end(const char* why) {
   reaper.stop();
   scope.clear();
   clients.clear();
+  for (Wait* const wait : waits) wait->detach();
   changed.notify_all();
 }
 
@@ -168,7 +228,19 @@ std::shared_ptr<Client> ClientPool::try_acquire(State& state) {
   }
 }
 
-Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State> pool) {
+Time ClientPool::State::deadline_of(const Limits& limits) const noexcept {
+  return loop.after(limits.options.timeout.value_or(limits.streams ? forever : options.client.call_timeout));
+}
+
+std::optional<Error> ClientPool::State::ended_by(const Limits& limits) const {
+  if (limits.options.token.stop_requested()) {
+    return Error::of_call(ErrorCode::cancelled, "the caller cancelled the call");
+  }
+  if (loop.now() < *limits.deadline) return std::nullopt;
+  return Error::of_call(ErrorCode::deadline_exceeded, "no connection within the call's timeout; the call was not sent");
+}
+
+Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State> pool, Limits* limits) {
   State& state = *pool;
   Loop* const here = Loop::current();
   if (state.ended == nullptr && here == nullptr) detail::LoopAccess::check_thread(state.loop);
@@ -181,7 +253,16 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
   const std::uint64_t failed_before = state.attempts_failed;
   for (;;) {
     if (state.ended != nullptr) co_return fail(Error::of_connection(ErrorCode::unavailable, state.ended));
-    if (std::shared_ptr<Client> client = try_acquire(state)) co_return client;
+    if (limits != nullptr && !limits->deadline) limits->deadline = state.deadline_of(*limits);
+    if (std::shared_ptr<Client> client = try_acquire(state)) {
+      if (limits != nullptr && *limits->deadline != Time::max()) {
+        limits->options.timeout = std::max(*limits->deadline - state.loop.now(), Duration::zero());
+      }
+      co_return client;
+    }
+    if (limits != nullptr) {
+      if (std::optional<Error> over = state.ended_by(*limits)) co_return fail(std::move(*over));
+    }
     if (state.attempts_are_vain()) co_return fail(*state.last_error);
     if (state.attempts_failed - failed_before >= state.options.connect_attempts_max) {
       Error error = *state.last_error;
@@ -190,7 +271,12 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
                    std::to_string(state.options.connect_attempts_max) + " attempts; the last: " + error.text;
       co_return fail(std::move(error));
     }
-    co_await state.changed.wait();
+    if (limits == nullptr) {
+      co_await state.changed.wait();
+    } else {
+      State::Wait wait(pool, *limits);
+      co_await wait.changed();
+    }
   }
 }
 
