@@ -16,7 +16,9 @@ namespace hawser {
 struct PoolOptions {
   ClientOptions client = {};
   std::size_t connections_max = 4;
-  // With this number of calls in flight on every connection, another connection is opened, up to connections_max.
+  // With this number of calls in flight on every connection, another connection is opened, up to connections_max. The
+  // connections then take more calls, up to ClientOptions::calls_in_flight_max and the number that the server announces
+  // (ServerOptions::calls_per_connection_max). Further calls wait until a call has ended.
   std::size_t calls_per_connection = 64;
   Duration idle_timeout = std::chrono::seconds(30);  // A connection that is unused for this time is closed.
   // Pause after a failed attempt to connect. It doubles with each failure up to the maximum. The actual pause is a

@@ -70,6 +70,7 @@ class PoolCalls : public ::testing::Test {
   }
   void start_server(std::string address) {
     ServerOptions with;
+    with.calls_per_connection_max = calls_per_connection_max;
     with.listen = std::move(address);
     server = std::make_unique<Server>(loop, over(network, std::move(with)));
     server->register_handler<with_attachment, long_text, count_to, join, hold, wait_for_end>();
@@ -86,6 +87,7 @@ class PoolCalls : public ::testing::Test {
 
   Loop loop{std::make_unique<exec::SimPoller>(), LoopOptions{.log = no_log()}};
   const std::shared_ptr<transport::SimNetwork> network = std::make_shared<transport::SimNetwork>(7);
+  std::size_t calls_per_connection_max = ServerOptions().calls_per_connection_max;
   PoolOptions options;
   std::unique_ptr<Server> server;
   std::shared_ptr<ClientPool> pool;
@@ -374,6 +376,44 @@ TEST_F(PoolCalls, BothAttemptsShareTheTimeout) {
     EXPECT_ERROR(value, deadline_exceeded, "");
     EXPECT_FALSE(first);
     EXPECT_LT(loop.now() - start, 11s) << "the second attempt had the whole timeout";
+  });
+}
+
+// The server allows fewer calls on a connection than the pool.
+TEST_F(PoolCalls, AFullConnectionTakesNoCalls) {
+  calls_per_connection_max = 2;
+  options.connections_max = 3;
+  run([&]() -> Task<void> {
+    std::vector<StreamingCall<hold>> streams;
+    for (std::size_t i = 0; i < 6; ++i) {
+      auto opened = co_await pool->open<hold>();
+      REQUIRE_OK(opened);
+      streams.push_back(std::move(*opened));
+    }
+    EXPECT_EQ(pool->connections(), 3U);
+    EXPECT_EQ(pool->calls_in_flight(), 6U);
+    auto late = co_await pool->call<long_text>(CallOptions{.timeout = 5s}, 1U);
+    EXPECT_ERROR(late, deadline_exceeded, "no connection");
+    // The call waits until a stream has ended.
+    loop.post([&streams] { streams.pop_back(); });
+    auto value = co_await pool->call<long_text>(1U);
+    EXPECT_EQ(value, long_text(1));
+    EXPECT_EQ(pool->connections(), 3U);
+    streams.clear();
+  });
+}
+
+TEST_F(PoolCalls, AWaitingCallGetsTheConnectionThatReplacesALostOne) {
+  calls_per_connection_max = 1;
+  options.connections_max = 1;
+  run([&]() -> Task<void> {
+    auto opened = co_await pool->open<hold>();
+    REQUIRE_OK(opened);
+    loop.post([this] { network->reset_all(); });
+    auto value = co_await pool->call<long_text>(1U);
+    EXPECT_EQ(value, long_text(1));
+    auto finished = co_await opened->finish();
+    EXPECT_ERROR(finished, outcome_unknown, "");
   });
 }
 

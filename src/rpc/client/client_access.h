@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "hawser/client.h"
 #include "rpc/client/client_state.h"
@@ -20,6 +22,10 @@ struct ClientAccess {
   static CallChannel* connection(const Client& client) noexcept {
     return static_cast<const rpc::ConnectionLink&>(*client.link_).connection;
   }
+  // True if the connection has as many calls in flight as the client and the server allow.
+  static bool full(const Client& client) noexcept { return client.state_->session && client.state_->session->full(); }
+  // `call` is called when a client that was full may take a call again, or has lost its connection.
+  static void at_place(Client& client, std::function<void()> call) { client.state_->place_freed = std::move(call); }
   static const std::shared_ptr<transport::Network>& network(const Client& client) noexcept {
     return client.state_->network;
   }

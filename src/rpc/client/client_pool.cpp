@@ -12,6 +12,7 @@
 #include "exec/condition.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/scope.h"
+#include "rpc/client/client_access.h"
 #include "transport/network.h"
 
 namespace hawser {
@@ -64,7 +65,7 @@ struct ClientPool::State final : detail::LoopUser {
   unsigned failures = 0;                         // Failed attempts in a row.
   std::uint64_t attempts_failed = 0;
   std::optional<Error> last_error;
-  exec::Condition changed;  // Notified when an attempt or the pool has ended.
+  exec::Condition changed;  // Notified when an attempt, the pool or a call of a full connection has ended.
   std::list<Wait*> waits;   // Calls of run_within() that wait for a connection.
   std::uint64_t next_wait = 0;
   const char* ended = nullptr;       // The reason, once the pool has ended.
@@ -156,7 +157,7 @@ std::size_t ClientPool::calls_in_flight() const noexcept {
 std::shared_ptr<Client> ClientPool::State::least_loaded() const {
   std::shared_ptr<Client> best;
   for (const auto& client : clients) {
-    if (!usable(*client)) continue;
+    if (!usable(*client) || detail::ClientAccess::full(*client)) continue;
     if (!best || client->calls_in_flight() < best->calls_in_flight()) best = client;
   }
   return best;
@@ -202,6 +203,8 @@ Task<void> ClientPool::State::open_one() {
   --opening;
   if (outcome) {
     failures = 0;
+    // Whoever keeps the client keeps this state, too.
+    detail::ClientAccess::at_place(*client, [this] { changed.notify_all(); });
     clients.push_back(std::move(client));
     if (!reaper.running()) reaper.start(loop, loop.after(options.idle_timeout / 2));
   } else {
@@ -212,7 +215,8 @@ Task<void> ClientPool::State::open_one() {
   changed.notify_all();
 }
 
-// Returns a client that accepts another call, or null. Opens another connection if that is useful.
+// Returns a client that accepts another call, or null: all connections are full, or there is none. Opens another
+// connection if that is useful.
 std::shared_ptr<Client> ClientPool::try_acquire(State& state) {
   if (!std::exchange(state.uses_loop, true)) detail::LoopAccess::add_user(state.loop, state);
   for (;;) {

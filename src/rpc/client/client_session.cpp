@@ -174,7 +174,9 @@ void ClientSession::on_frame(const wire::Frame& frame, const transport::Message&
 
 // The answer notifies the server that no further request is on its way.
 void ClientSession::on_goaway() {
-  if (!std::exchange(going_away_, true)) send_bare(wire::GoawayFrame{});
+  if (std::exchange(going_away_, true)) return;
+  send_bare(wire::GoawayFrame{});
+  owner_.on_place();
 }
 
 template <class StreamFrame>
@@ -193,8 +195,11 @@ CallOperation* ClientSession::close_call(CallId call, wire::FrameKind answer) {
     protocol_error(std::string(to_string(answer)) + " for a call (" + to_string(call) + ") which is not in flight");
     return nullptr;
   }
+  const bool was_full = calls_.full();
   calls_.close(call);
   last_used_ = loop().now();
+  if (was_full) [[unlikely]]
+    owner_.on_place();
   if (finishing_ && calls_.size() == 0) [[unlikely]]
     finish();
   return found.call;
@@ -279,6 +284,7 @@ void ClientSession::on_end(const Error& reason, std::uint64_t sent) {
     operation->complete(loop(), error);
   }
   ponged_.notify_all();
+  owner_.on_place();
   owner_.on_session_end(*this, reason);
 }
 

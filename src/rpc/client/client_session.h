@@ -29,6 +29,8 @@ class ClientSession final : public Session,
                            const Error& reason) = 0;
     // The connection has ended, and every call has been completed or taken over. Called exactly once.
     virtual void on_session_end(ClientSession& session, const Error& reason) = 0;
+    // A call of a session that was full() has ended, or the session takes no new calls any more.
+    virtual void on_place() = 0;
 
    protected:
     ~Owner() = default;
@@ -49,6 +51,8 @@ class ClientSession final : public Session,
   // body.
   Task<Result<Duration>> ping(std::size_t body_bytes = 0);
   std::size_t calls_in_flight() const noexcept { return calls_.size(); }
+  // True if the next call would be refused, because as many are in flight as this side or the server allows.
+  bool full() const noexcept { return calls_.full(); }
   bool going_away() const noexcept { return going_away_; }
   Time last_used() const noexcept { return last_used_; }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -58,6 +59,9 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   bool take_over(rpc::ClientSession& session, detail::CallOperation& operation, bool unsent,
                  const Error& reason) override;
   void on_session_end(rpc::ClientSession& session, const Error& reason) override;
+  void on_place() override {
+    if (place_freed) place_freed();
+  }
   bool fails_over(const Error& reason) const noexcept;
 
   ClientOptions options;
@@ -70,6 +74,7 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   std::shared_ptr<rpc::ClientInterception> interception;  // Null without interceptors.
   const std::shared_ptr<detail::RegionTable> regions = std::make_shared<detail::RegionTable>();
 
+  std::function<void()> place_freed;  // For a pool: another call may be possible, or another connection necessary.
   std::shared_ptr<rpc::ClientSession> session;
   std::string transport;  // The transport that carries the session; empty for the stream.
   // Sessions that were replaced, until their last calls are answered.
