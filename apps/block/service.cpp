@@ -1,5 +1,6 @@
 #include "block/service.h"
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <utility>
@@ -11,16 +12,33 @@
 namespace hawser::block {
 namespace {
 
-// Memory at an address that O_DIRECT accepts. Empty if the machine has none.
+// Memory of reads and writes in progress. Replies that a client does not take keep theirs, and writes that wait for a
+// thread.
+constexpr std::uint64_t held_bytes_max = std::uint64_t{1} << 30;
+std::atomic<std::uint64_t> held_bytes = 0;
+
+struct HeldMemory {
+  explicit HeldMemory(std::size_t bytes) : memory(bytes) { held_bytes += bytes; }
+  HeldMemory(const HeldMemory&) = delete;
+  HeldMemory& operator=(const HeldMemory&) = delete;
+  ~HeldMemory() { held_bytes -= memory.bytes().size(); }
+  AlignedBuffer memory;
+};
+
+bool memory_is_used_up(std::size_t bytes) noexcept { return held_bytes + bytes > held_bytes_max; }
+
+// Memory at an address that O_DIRECT accepts.
 Buffer aligned_memory(std::size_t bytes) {
-  auto memory = std::make_shared<AlignedBuffer>(bytes);
-  const Bytes view = memory->bytes();
-  return Buffer::of_foreign(view, [held = std::move(memory)] {});
+  auto held = std::make_shared<HeldMemory>(bytes);
+  const Bytes view = held->memory.bytes();
+  return Buffer::of_foreign(view, [memory = std::move(held)] {});
 }
 
 Buffer memory_of_request(const IncomingPayload& payload) {
-  // A longer request is received into memory of the library, and is refused by its handler.
-  return payload.bytes <= request_bytes_max ? aligned_memory(payload.bytes) : Buffer();
+  // A longer request is received into memory of the library, and is refused by its handler. The library bounds its own
+  // memory, and refuses what exceeds it.
+  const bool own = payload.bytes <= request_bytes_max && !memory_is_used_up(payload.bytes);
+  return own ? aligned_memory(payload.bytes) : Buffer();
 }
 
 std::unexpected<Error> too_long(std::uint64_t bytes) {
@@ -42,6 +60,10 @@ Result<std::string_view> Service::read(Context& context, std::string_view name, 
   if (bytes > request_bytes_max) return too_long(bytes);
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
+  if (memory_is_used_up(bytes)) {
+    return fail(ErrorCode::overloaded, "reads and writes in progress use all of the server's memory for them, " +
+                                           std::to_string(held_bytes_max) + " bytes");
+  }
   Buffer memory = aligned_memory(bytes);
   if (Result<void> read = (*volume)->read(offset, memory.mutable_bytes()); !read) {
     return std::unexpected(read.error());
@@ -119,6 +141,10 @@ Result<void> Service::resize(std::string_view name, std::uint64_t size) {
 Result<void> Service::remove(std::string_view name) { return store_.remove(std::string(name)); }
 
 Result<ScrubStatus> Service::scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
+  if (bytes > scrub_bytes_max) {
+    return store_fail(EINVAL, "a scrub of " + std::to_string(bytes) + " bytes exceeds the limit of " +
+                                  std::to_string(scrub_bytes_max) + " bytes: use several");
+  }
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   const Result<ScrubReport> report = (*volume)->scrub(offset, bytes);

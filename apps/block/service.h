@@ -17,6 +17,8 @@ namespace hawser::block {
 
 // Bytes of one read or write.
 inline constexpr std::uint64_t request_bytes_max = std::uint64_t{32} << 20;
+// Bytes of a volume that one scrub verifies. A server that stops waits for it.
+inline constexpr std::uint64_t scrub_bytes_max = std::uint64_t{1} << 30;
 
 // A volume as a client sees it.
 struct VolumeStatus {

@@ -85,9 +85,8 @@ Result<void> DiskDirectory::remove_leftovers() {
     }
   }
   if (error) return system_fail(error.value(), "read the folder " + folder_.string());
-  for (const fs::path& path : leftovers) {
-    if (Result<void> removed = remove_volume(path); !removed) return removed;
-  }
+  // A file that somebody put there is kept, and prevents no volume.
+  for (const fs::path& path : leftovers) (void)remove_volume(path);
   return {};
 }
 
@@ -152,7 +151,8 @@ Result<void> DiskDirectory::remove(const std::string& name) {
   fs::rename(folder_ / name, removed, error);
   if (error) return system_fail(error.value(), "rename " + (folder_ / name).string());
   if (Result<void> synced = sync_folder(folder_); !synced) return synced;
-  return remove_volume(removed);
+  (void)remove_volume(removed);  // The volume has gone. The next start tries again.
+  return {};
 }
 
 }  // namespace hawser::block

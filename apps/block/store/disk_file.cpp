@@ -58,17 +58,20 @@ Result<std::unique_ptr<File>> DiskFile::open(const std::filesystem::path& path, 
 }
 
 // Some file systems accept the flag and refuse the accesses. The file is used through the cache from then on.
-bool DiskFile::leave_direct(int number) noexcept {
-  if (number != EINVAL || !direct_.exchange(false)) return false;
+bool DiskFile::leave_direct(int number, bool was_direct) noexcept {
+  if (number != EINVAL || !was_direct) return false;  // Another access may have cleared the flag since.
   const int flags = fcntl(descriptor_, F_GETFL);
-  return flags >= 0 && fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
+  if (flags < 0 || fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) != 0) return false;
+  direct_ = false;
+  return true;
 }
 
 Result<void> DiskFile::read(std::uint64_t offset, MutableBytes into) {
   while (!into.empty()) {
+    const bool was_direct = direct_;
     const ssize_t got = ::pread(descriptor_, into.data(), into.size(), static_cast<off_t>(offset));
     if (got < 0) {
-      if (errno == EINTR || leave_direct(errno)) continue;
+      if (errno == EINTR || leave_direct(errno, was_direct)) continue;
       return failed("read", errno);
     }
     if (got == 0) {
@@ -83,9 +86,10 @@ Result<void> DiskFile::read(std::uint64_t offset, MutableBytes into) {
 
 Result<void> DiskFile::write(std::uint64_t offset, Bytes bytes) {
   while (!bytes.empty()) {
+    const bool was_direct = direct_;
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0) {
-      if (errno == EINTR || leave_direct(errno)) continue;
+      if (errno == EINTR || leave_direct(errno, was_direct)) continue;
       return failed("write", errno);
     }
     if (written == 0) return failed("write", EIO);
@@ -96,11 +100,27 @@ Result<void> DiskFile::write(std::uint64_t offset, Bytes bytes) {
 }
 
 Result<void> DiskFile::sync() {
-  // Not repeated after an error other than EINTR: a second call would report success without the lost data.
-  while (::fdatasync(descriptor_) != 0) {
-    if (errno != EINTR) return failed("sync", errno);
+  // Linux reports a failed write to one of the calls that run at once, and to no later one. So one call runs at a time,
+  // serves all that waited for it, and its error is the result of all later ones.
+  std::unique_lock lock(sync_mutex_);
+  const std::uint64_t needed = syncs_begun_ + 1;
+  while (syncs_ended_ < needed && sync_error_ == 0) {
+    if (syncs_begun_ != syncs_ended_) {
+      synced_.wait(lock);
+      continue;
+    }
+    ++syncs_begun_;
+    lock.unlock();
+    int number = 0;
+    do {
+      number = ::fdatasync(descriptor_) == 0 ? 0 : errno;
+    } while (number == EINTR);
+    lock.lock();
+    if (number != 0) sync_error_ = number;
+    ++syncs_ended_;
+    synced_.notify_all();
   }
-  return {};
+  return sync_error_ == 0 ? Result<void>{} : failed("sync", sync_error_);
 }
 
 Result<void> DiskFile::allocate(std::uint64_t offset, std::uint64_t bytes) {

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <string>
 
 #include "block/store/file.h"
@@ -36,12 +39,17 @@ class DiskFile final : public File {
 
  private:
   std::unexpected<Error> failed(const char* action, int number) const;
-  bool leave_direct(int number) noexcept;
+  bool leave_direct(int number, bool was_direct) noexcept;
   Result<void> write_zeros(std::uint64_t offset, std::uint64_t bytes);
 
   const int descriptor_;
   const std::string path_;
   std::atomic<bool> direct_;
+  std::mutex sync_mutex_;
+  std::condition_variable synced_;
+  std::uint64_t syncs_begun_ = 0;
+  std::uint64_t syncs_ended_ = 0;
+  int sync_error_ = 0;
 };
 
 // Makes the names in a folder durable.

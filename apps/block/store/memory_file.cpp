@@ -15,9 +15,9 @@ Result<void> MemoryFile::read(std::uint64_t offset, MutableBytes into) {
   while (!into.empty()) {
     const std::uint64_t inside = offset % page_bytes;
     const std::size_t part = std::min<std::uint64_t>(into.size(), page_bytes - inside);
-    const std::uint64_t page = offset / page_bytes;
-    if (page < pages_.size() && pages_[page]) {
-      std::memcpy(into.data(), pages_[page].get() + inside, part);
+    const auto page = pages_.find(offset / page_bytes);
+    if (page != pages_.end()) {
+      std::memcpy(into.data(), page->second.get() + inside, part);
     } else {
       std::memset(into.data(), 0, part);
     }
@@ -33,7 +33,13 @@ bool MemoryFile::add_page(std::uint64_t page) {
     return false;
   }
   used_ += page_bytes;
-  pages_[page] = std::make_unique<std::byte[]>(page_bytes);
+  try {
+    pages_.emplace(page, std::make_unique<std::byte[]>(page_bytes));
+  } catch (...) {
+    used_ -= page_bytes;
+    budget_->used -= page_bytes;
+    throw;
+  }
   return true;
 }
 
@@ -43,15 +49,14 @@ Result<void> MemoryFile::fill_pages(std::uint64_t offset, std::uint64_t bytes) {
   const std::uint64_t end = (offset + bytes + page_bytes - 1) / page_bytes;
   {
     const std::shared_lock lock(mutex_);
-    bool there = offset + bytes <= size_ && end <= pages_.size();
-    for (std::uint64_t page = first; there && page < end; ++page) there = pages_[page] != nullptr;
+    bool there = offset + bytes <= size_;
+    for (std::uint64_t page = first; there && page < end; ++page) there = pages_.contains(page);
     if (there) return {};
   }
   const std::unique_lock lock(mutex_);
   try {
-    if (end > pages_.size()) pages_.resize(end);
     for (std::uint64_t page = first; page < end; ++page) {
-      if (pages_[page]) continue;
+      if (pages_.contains(page)) continue;
       if (!add_page(page)) {
         return store_fail(
             ENOSPC, "the volumes use all of their memory, " + std::to_string(budget_->bytes_max) + " bytes (--memory)");
@@ -71,7 +76,7 @@ Result<void> MemoryFile::write(std::uint64_t offset, Bytes bytes) {
   while (!bytes.empty()) {
     const std::uint64_t inside = offset % page_bytes;
     const std::size_t part = std::min<std::uint64_t>(bytes.size(), page_bytes - inside);
-    std::memcpy(pages_[offset / page_bytes].get() + inside, bytes.data(), part);
+    std::memcpy(pages_.find(offset / page_bytes)->second.get() + inside, bytes.data(), part);
     bytes = bytes.subspan(part);
     offset += part;
   }
@@ -83,20 +88,19 @@ Result<void> MemoryFile::allocate(std::uint64_t offset, std::uint64_t bytes) {
 }
 
 void MemoryFile::clear(std::uint64_t offset, std::uint64_t bytes, bool deallocate) {
-  const std::uint64_t end = std::min<std::uint64_t>(offset + bytes, pages_.size() * page_bytes);
-  while (offset < end) {
-    const std::uint64_t inside = offset % page_bytes;
-    const std::uint64_t part = std::min(end - offset, page_bytes - inside);
-    if (Page& page = pages_[offset / page_bytes]) {
-      if (deallocate && part == page_bytes) {
-        page.reset();
-        used_ -= page_bytes;
-        budget_->used -= page_bytes;
-      } else {
-        std::memset(page.get() + inside, 0, part);
-      }
+  const std::uint64_t end = offset + bytes;
+  for (auto page = pages_.lower_bound(offset / page_bytes); page != pages_.end() && page->first * page_bytes < end;) {
+    const std::uint64_t begin = page->first * page_bytes;
+    const std::uint64_t from = std::max(begin, offset);
+    const std::uint64_t to = std::min(begin + page_bytes, end);
+    if (deallocate && to - from == page_bytes) {
+      page = pages_.erase(page);
+      used_ -= page_bytes;
+      budget_->used -= page_bytes;
+    } else {
+      std::memset(page->second.get() + (from - begin), 0, to - from);
+      ++page;
     }
-    offset += part;
   }
 }
 
@@ -108,7 +112,7 @@ Result<void> MemoryFile::zero(std::uint64_t offset, std::uint64_t bytes, bool de
 
 Result<void> MemoryFile::resize(std::uint64_t bytes) {
   const std::unique_lock lock(mutex_);
-  if (bytes < size_) clear(bytes, (pages_.size() + 1) * page_bytes - bytes, true);
+  if (bytes < size_) clear(bytes, UINT64_MAX - bytes, true);
   size_ = bytes;
   return {};
 }

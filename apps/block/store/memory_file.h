@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <utility>
-#include <vector>
 
 #include "block/store/file.h"
 
@@ -46,7 +46,7 @@ class MemoryFile final : public File {
   // Held shared by accesses of existing pages, which the ranges of a volume keep apart, and exclusively by changes of
   // the table.
   std::shared_mutex mutex_;
-  std::vector<Page> pages_;  // A null page is zeros.
+  std::map<std::uint64_t, Page> pages_;  // By number. A page that is absent is zeros.
   std::uint64_t size_ = 0;
   std::uint64_t used_ = 0;
   const std::shared_ptr<MemoryBudget> budget_;

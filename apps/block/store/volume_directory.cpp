@@ -20,8 +20,7 @@ Result<VolumeFiles> MemoryDirectory::open(const std::string& name, bool) {
 }
 
 Result<VolumeFiles> MemoryDirectory::create(const std::string&) {
-  // The side file is small, and is not counted.
-  return VolumeFiles{std::make_unique<MemoryFile>(budget_), std::make_unique<MemoryFile>()};
+  return VolumeFiles{std::make_unique<MemoryFile>(budget_), std::make_unique<MemoryFile>(budget_)};
 }
 
 }  // namespace hawser::block

@@ -31,8 +31,7 @@ Result<Superblock> StoredVolume::read_superblock(const std::string& name, File& 
   std::array<std::optional<Superblock>, superblock_slots> slots;
   for (unsigned slot = 0; slot < superblock_slots; ++slot) {
     std::array<std::byte, superblock_bytes> bytes;
-    if (Result<void> read = side.read(slot * superblock_bytes, bytes); !read) return std::unexpected(read.error());
-    slots[slot] = decode_superblock(bytes);
+    if (side.read(slot * superblock_bytes, bytes)) slots[slot] = decode_superblock(bytes);
   }
   const auto generation = [](const std::optional<Superblock>& slot) { return slot ? slot->generation : 0; };
   const std::optional<Superblock>& newest = *std::ranges::max_element(slots, {}, generation);
@@ -84,9 +83,10 @@ Result<void> StoredVolume::check_files() {
 Result<void> StoredVolume::recover_region(std::uint64_t region) {
   const std::uint64_t first = region * region_blocks;
   const std::uint64_t end = std::min(first + region_blocks, superblock_.size / block_bytes);
-  std::array<std::uint32_t, region_blocks> memory;
+  std::array<std::uint32_t, region_blocks> memory{};
   const std::span entries = std::span(memory).first(end - first);
   if (Result<void> read = checksums_.read(first, entries); !read) return read;
+  const auto before = memory;
   AlignedBuffer buffer(entries.size() * block_bytes);
   const bool whole = files_.data->read(first * block_bytes, buffer.bytes()).has_value();
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -98,6 +98,8 @@ Result<void> StoredVolume::recover_region(std::uint64_t region) {
     }
   }
   recovered_blocks_ += entries.size();
+  // Entries that agree need no space in the side file, which a full disk does not have.
+  if (std::ranges::equal(entries, std::span(before).first(entries.size()))) return {};
   return checksums_.write(first, entries);
 }
 
@@ -148,7 +150,11 @@ Result<void> StoredVolume::resize(std::uint64_t size) {
     if (grown && superblock_.preallocated) grown = files_.data->allocate(before, size - before);
     if (grown) grown = files_.side->resize(side_bytes(size));
     if (grown && superblock_.preallocated) grown = files_.side->allocate(0, side_bytes(size));
-    if (!grown) return grown;
+    if (!grown) {
+      (void)files_.data->resize(before);  // Its space is free for other volumes.
+      (void)files_.side->resize(side_bytes(before));
+      return grown;
+    }
     if (Result<void> synced = files_.data->sync(); !synced) return break_down(synced.error());
     if (Result<void> synced = files_.side->sync(); !synced) return break_down(synced.error());
   }

@@ -168,7 +168,8 @@ TEST_F(BlockStore, AReadOnlyFolderIsServed) {
 }
 
 TEST_F(BlockStore, MemoryIsBounded) {
-  auto store = Store::open(std::make_unique<MemoryDirectory>(2 * region_bytes), {});
+  // Checksums and marks count too.
+  auto store = Store::open(std::make_unique<MemoryDirectory>(2 * region_bytes + region_bytes / 2), {});
   ASSERT_TRUE(store);
   const auto a = (*store)->create("a", 16 * region_bytes, false);
   const auto b = (*store)->create("b", region_bytes, false);

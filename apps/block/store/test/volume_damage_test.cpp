@@ -101,14 +101,24 @@ TEST_F(DamagedVolume, MisdirectedWritesAreFound) {
   expect_damaged({9, 20});
 }
 
-TEST_F(DamagedVolume, DamageOfBlocksThatWereNeverWrittenDoesNotReachReaders) {
+TEST_F(DamagedVolume, DamageOfBlocksThatWereNeverWrittenIsFound) {
   const std::uint64_t block = damaged_size / block_bytes - 3;
   disk_.bytes(0)[block * block_bytes + 77] = std::byte{1};
   open();
   std::vector<std::byte> memory(block_bytes, std::byte{9});
-  ASSERT_TRUE(volume_->read(block * block_bytes, memory));
-  EXPECT_EQ(memory, std::vector<std::byte>(block_bytes));
+  EXPECT_EQ(volume_->read(block * block_bytes, memory).error().application_code, EIO);
   EXPECT_EQ(volume_->scrub(0, damaged_size)->damaged, 1U);
+}
+
+// The entry of a block without data is 0, and so is one that the disk has lost.
+TEST_F(DamagedVolume, ALostChecksumDoesNotMakeZeros) {
+  constexpr std::uint64_t table = std::uint64_t{4} << 20;  // docs/block.md, "Files".
+  std::fill_n(disk_.bytes(1).begin() + static_cast<std::ptrdiff_t>(table + 4 * 4), 4, std::byte{});
+  open();
+  std::vector<std::byte> memory(block_bytes, std::byte{9});
+  EXPECT_EQ(volume_->read(4 * block_bytes, memory).error().application_code, EIO);
+  EXPECT_EQ(volume_->write(4 * block_bytes + 8, Bytes(contents_).first(100)).error().application_code, EIO);
+  expect_damaged({4});
 }
 
 TEST_F(DamagedVolume, APartOfADamagedBlockIsNotWrittenAndAllOfItIs) {
