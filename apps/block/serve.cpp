@@ -73,14 +73,14 @@ int serve(const ServeOptions& options) {
 
 Run add_serve(CLI::App& command) {
   auto options = std::make_shared<ServeOptions>();
-  auto* const places = command.add_option_group("place", "Where the volumes lie");
-  places->add_option("--data", options->data, "Folder of the volumes. It is made if it does not exist");
-  places
-      ->add_option("--memory", options->memory_bytes,
-                   "Keep the volumes in memory, at most so much, such as 4G. They are lost at the end")
+  CLI::Option* const data =
+      command.add_option("--data", options->data, "Folder of the volumes. It is made if it does not exist");
+  command
+      .add_option("--memory", options->memory_bytes,
+                  "Keep the volumes in memory, at most so much, such as 4G. They are lost at the end")
+      ->excludes(data)
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::uint64_t{1} << 20, std::uint64_t{1} << 46));
-  places->require_option(1);
   command.add_option("--listen", options->listen, "Address: HOST:PORT, unix:/path or unix:@name")
       ->capture_default_str();
   command.add_option("--threads", options->threads, "Threads that serve connections")
@@ -91,7 +91,13 @@ Run add_serve(CLI::App& command) {
       ->capture_default_str();
   command.add_flag("--read-only", options->read_only, "Volumes are only read");
   command.add_flag("--buffered", options->buffered, "Read and write data through the cache of the kernel");
-  return [options] { return serve(*options); };
+  return [options] {
+    if (options->data.empty() && options->memory_bytes == 0) {
+      fmt::print(stderr, "hawser-block: no place for the volumes: give --data FOLDER or --memory SIZE\n");
+      return wrong_options_status;
+    }
+    return serve(*options);
+  };
 }
 
 }  // namespace hawser::block

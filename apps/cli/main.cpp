@@ -1,26 +1,14 @@
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cstdio>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cli/command.h"
 #include "process/program.h"
-#include "reference/reference.h"
+#include "reference/commands.h"
 #include "tls/core_dumps.h"
 
 namespace {
 
-struct Command {
-  const char* name;
-  const char* description;
-  hawser::cli::Run (*add)(CLI::App&);
-};
-
-constexpr Command commands[] = {
+constexpr hawser::cli::ProgramCommand commands[] = {
     {"call", "Call a method of a server, with JSON", hawser::cli::add_call},
     {"list", "List the methods of a server", hawser::cli::add_list},
     {"describe", "Describe the methods and types of a server", hawser::cli::add_describe},
@@ -47,37 +35,9 @@ std::vector<std::string> words_of(int argc, char** argv) {
 
 int run_command(int argc, char** argv) {
   hawser::programs::leave_secrets_out_of_core_dumps("hawser");
-  CLI::App app("Calls, examines and measures servers and machines. hawser-bench has the benchmarks.", "hawser");
-  app.set_version_flag("--version", HAWSER_VERSION);
-  app.require_subcommand(1);
-  std::vector<std::pair<CLI::App*, hawser::cli::Run>> runs;
-  for (const Command& command : commands) {
-    CLI::App* added = app.add_subcommand(command.name, command.description);
-    runs.emplace_back(added, command.add(*added));
-  }
-  hawser::cli::HelpCommand help(app);
-
-  try {
-    std::vector<std::string> words = words_of(argc, argv);
-    std::ranges::reverse(words);  // The order that parse() expects.
-    app.parse(std::move(words));
-  } catch (const CLI::Success& asked) {  // Help, or the version.
-    return app.exit(asked);
-  } catch (const CLI::ParseError& error) {
-    if (app.get_subcommands().empty()) {
-      const std::string given = argc > 1 ? fmt::format("\"{}\" is not a command", argv[1]) : "no command";
-      fmt::print(stderr, "hawser: {}: hawser --help lists them\n", given);
-    } else {
-      const std::string name = app.get_subcommands().front()->get_name();
-      fmt::print(stderr, "hawser: {}\nhawser {} --help lists the options.\n", error.what(), name);
-    }
-    return hawser::cli::wrong_options_status;
-  }
-  if (help.parsed()) return help.run();
-  for (const auto& [command, run] : runs) {
-    if (command->parsed()) return run();
-  }
-  return hawser::cli::wrong_options_status;
+  return hawser::cli::run_commands(
+      "hawser", "Calls, examines and measures servers and machines. hawser-bench has the benchmarks.", commands,
+      words_of(argc, argv));
 }
 
 }  // namespace
