@@ -153,7 +153,7 @@ Task<int> result_of(F work) {
   co_return work();
 }
 
-// GCC 12 destroys the temporaries of these expressions twice.
+// GCC before 13 destroyed the temporaries of these expressions twice.
 TEST_F(TaskTest, TemporariesOfAnAwaitAreDestroyedOnce) {
   int existing = 0;
   loop.run([](int& count) -> Task<void> {

@@ -98,7 +98,8 @@ Result<void> check(const UcxOptions& options) {
             "a transport of RDMA, or set UcxErrorMode::none"));
   }
   if (options.wire_up_timeout <= Duration::zero()) {
-    return fail(Error::of_transport(ErrorCode::invalid_argument, "UcxOptions::wire_up_timeout is not positive"));
+    return fail(Error::of_transport(ErrorCode::invalid_argument,
+                                    "UcxOptions::wire_up_timeout is not positive: give more than 0"));
   }
   return {};
 }
@@ -155,9 +156,10 @@ Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, cons
   ucp_context_h context = nullptr;
   if (const ucs_status_t status = ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
       status != UCS_OK) {
+    const std::string used = transports_of(options);
     return fail(ucx_error(ucp,
-                          "starting UCX with transports '" + (options.tls.empty() ? "all" : options.tls) +
-                              "' and devices '" + (options.net_devices.empty() ? "all" : options.net_devices) +
+                          "starting UCX with transports '" + (used.empty() ? "all" : used) + "' and devices '" +
+                              (options.net_devices.empty() ? "all" : options.net_devices) +
                               "' (ucx_info -d lists what there is)",
                           status, ErrorScope::transport));
   }
