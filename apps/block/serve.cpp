@@ -89,8 +89,8 @@ Run add_serve(CLI::App& command) {
   command.add_option("--disk-threads", options->disk_threads, "Requests in progress at once, for each thread")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command.add_flag("--read-only", options->read_only, "Volumes are only read");
-  command.add_flag("--buffered", options->buffered, "Read and write data through the cache of the kernel");
+  command.add_flag("--read-only", options->read_only, "Volumes are only read")->needs(data);
+  command.add_flag("--buffered", options->buffered, "Read and write data through the cache of the kernel")->needs(data);
   return [options] {
     if (options->data.empty() && options->memory_bytes == 0) {
       fmt::print(stderr, "hawser-block: no place for the volumes: give --data FOLDER or --memory SIZE\n");

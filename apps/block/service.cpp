@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "block/store/aligned_buffer.h"
@@ -17,19 +18,27 @@ namespace {
 constexpr std::uint64_t held_bytes_max = std::uint64_t{1} << 30;
 std::atomic<std::uint64_t> held_bytes = 0;
 
+// A part of held_bytes_max.
+struct HeldBytes {
+  explicit HeldBytes(std::size_t wanted) noexcept
+      : bytes(wanted), allowed(held_bytes.fetch_add(wanted) + wanted <= held_bytes_max) {}
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+  ~HeldBytes() { held_bytes -= bytes; }
+  const std::size_t bytes;
+  const bool allowed;
+};
+
 struct HeldMemory {
-  explicit HeldMemory(std::size_t bytes) : memory(bytes) { held_bytes += bytes; }
-  HeldMemory(const HeldMemory&) = delete;
-  HeldMemory& operator=(const HeldMemory&) = delete;
-  ~HeldMemory() { held_bytes -= memory.bytes().size(); }
+  explicit HeldMemory(std::size_t bytes) : held(bytes), memory(held.allowed ? bytes : 0) {}
+  const HeldBytes held;
   AlignedBuffer memory;
 };
 
-bool memory_is_used_up(std::size_t bytes) noexcept { return held_bytes + bytes > held_bytes_max; }
-
-// Memory at an address that O_DIRECT accepts.
-Buffer aligned_memory(std::size_t bytes) {
+// Memory at an address that O_DIRECT accepts. Nothing if held_bytes_max is reached.
+std::optional<Buffer> aligned_memory(std::size_t bytes) {
   auto held = std::make_shared<HeldMemory>(bytes);
+  if (!held->held.allowed) return std::nullopt;
   const Bytes view = held->memory.bytes();
   return Buffer::of_foreign(view, [memory = std::move(held)] {});
 }
@@ -37,8 +46,8 @@ Buffer aligned_memory(std::size_t bytes) {
 Buffer memory_of_request(const IncomingPayload& payload) {
   // A longer request is received into memory of the library, and is refused by its handler. The library bounds its own
   // memory, and refuses what exceeds it.
-  const bool own = payload.bytes <= request_bytes_max && !memory_is_used_up(payload.bytes);
-  return own ? aligned_memory(payload.bytes) : Buffer();
+  if (payload.bytes > request_bytes_max) return Buffer();
+  return aligned_memory(payload.bytes).value_or(Buffer());
 }
 
 std::unexpected<Error> too_long(std::uint64_t bytes) {
@@ -60,16 +69,16 @@ Result<std::string_view> Service::read(Context& context, std::string_view name, 
   if (bytes > request_bytes_max) return too_long(bytes);
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
-  if (memory_is_used_up(bytes)) {
+  std::optional<Buffer> memory = aligned_memory(bytes);
+  if (!memory) {
     return fail(ErrorCode::overloaded, "reads and writes in progress use all of the server's memory for them, " +
-                                           std::to_string(held_bytes_max) + " bytes");
+                                           std::to_string(held_bytes_max) + " bytes: repeat it later");
   }
-  Buffer memory = aligned_memory(bytes);
-  if (Result<void> read = (*volume)->read(offset, memory.mutable_bytes()); !read) {
+  if (Result<void> read = (*volume)->read(offset, memory->mutable_bytes()); !read) {
     return std::unexpected(read.error());
   }
-  const std::string_view text = memory.text();
-  context.keep_until_sent(std::move(memory));
+  const std::string_view text = memory->text();
+  context.keep_until_sent(std::move(*memory));
   return text;
 }
 

@@ -68,7 +68,7 @@ std::size_t class_of(std::size_t bytes) noexcept {
   return bytes <= class_bytes[stepped_classes + 1] ? stepped_classes + 1 : classes;
 }
 
-// Blocks of a class that a thread keeps. So a thread keeps 400 KiB at most.
+// Blocks of a class that a thread keeps. So a thread keeps 452 KiB at most.
 constexpr std::size_t kept_blocks_max(std::size_t kind) noexcept {
   return std::clamp<std::size_t>(8 * 1024 / class_bytes[kind], 2, 64);
 }

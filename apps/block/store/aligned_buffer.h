@@ -15,7 +15,6 @@ class AlignedBuffer {
       : data_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(file_alignment)))), size_(bytes) {}
 
   MutableBytes bytes() noexcept { return {data_.get(), size_}; }
-  MutableBytes first(std::size_t size) noexcept { return bytes().first(size); }
 
  private:
   struct Delete {

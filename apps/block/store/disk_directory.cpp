@@ -96,7 +96,9 @@ Result<std::vector<std::string>> DiskDirectory::names() {
   for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename();
     std::error_code ignored;
-    if (valid_volume_name(name) && fs::exists(entry->path() / "side", ignored)) names.push_back(name);
+    // A volume that has lost one of its files is opened too, so that its error is reported.
+    const bool volume = fs::exists(entry->path() / "side", ignored) || fs::exists(entry->path() / "data", ignored);
+    if (valid_volume_name(name) && volume) names.push_back(name);
   }
   if (error) return system_fail(error.value(), "read the folder " + folder_.string());
   return names;

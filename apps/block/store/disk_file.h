@@ -34,8 +34,6 @@ class DiskFile final : public File {
   Result<void> resize(std::uint64_t bytes) override;
   Result<std::uint64_t> size() override;
   Result<std::uint64_t> allocated() override;
-  // True while accesses bypass the cache of the kernel.
-  bool direct() const noexcept { return direct_.load(std::memory_order_relaxed); }
 
  private:
   std::unexpected<Error> failed(const char* action, int number) const;

@@ -66,10 +66,9 @@ bool RegionMarks::durable(std::uint64_t first, std::uint64_t end) const {
 
 // Writes the dirty sectors. With `sync`, the marks that were set before the call are durable afterwards.
 Result<void> RegionMarks::write_dirty(std::unique_lock<std::mutex>& lock, bool sync) {
-  writing_ = true;
-  const std::set<std::uint64_t> dirty = std::exchange(dirty_, {});
+  // The allocations come first, so that nothing has changed if there is no memory.
   std::vector<std::array<std::byte, sector_bytes>> copies;
-  for (const std::uint64_t sector : dirty) {
+  for (const std::uint64_t sector : dirty_) {
     std::array<std::byte, sector_bytes>& copy = copies.emplace_back();
     std::memcpy(copy.data(), sectors_.data() + sector * sector_bytes, sector_bytes);
     const std::uint32_t crc = checksummer_.marks(sector, Bytes(copy).first(crc_offset));
@@ -81,6 +80,8 @@ Result<void> RegionMarks::write_dirty(std::unique_lock<std::mutex>& lock, bool s
       if (!region.durable) setting.push_back(number);
     }
   }
+  const std::set<std::uint64_t> dirty = std::exchange(dirty_, {});
+  writing_ = true;
   lock.unlock();
   Result<void> result;
   auto sector = dirty.begin();

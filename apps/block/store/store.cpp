@@ -71,7 +71,8 @@ Result<std::shared_ptr<StoredVolume>> Store::create(const std::string& name, std
   if (!valid_volume_name(name)) {
     return store_fail(EINVAL,
                       "a name of a volume has 1 to 64 letters, digits, '.', '_' and '-', and begins with a letter or "
-                      "a digit");
+                      "a digit, not \"" +
+                          name.substr(0, 65) + "\"");
   }
   if (options_.read_only) return store_fail(EROFS, "the server is read-only (--read-only)");
   const std::lock_guard changing(changing_);

@@ -308,7 +308,9 @@ Result<void> StoredVolume::close() {
   const RangeLock::Held held = ranges_.lock(0, UINT64_MAX, RangeLock::Mode::exclusive);
   if (closed_) return {};
   Result<void> result;
-  if (!options_.read_only && !broken_) {
+  if (broken_) {
+    result = failed_state();
+  } else if (!options_.read_only) {
     result = sync_all(true);
     if (result) result = files_.side->sync();
   }

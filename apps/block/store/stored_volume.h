@@ -65,7 +65,6 @@ class StoredVolume {
 
   const std::string& name() const noexcept { return name_; }
   std::uint64_t size() const noexcept { return size_.load(std::memory_order_acquire); }
-  bool read_only() const noexcept { return options_.read_only; }
 
   // Any offset and any size within the volume. A damaged block is an error, and its bytes are not returned.
   Result<void> read(std::uint64_t offset, MutableBytes into);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -82,13 +83,19 @@ TEST_P(BlockService, RequestsBeyondTheLimitWait) {
     const std::vector<std::byte> bytes(64 * 1024, std::byte{7});
     Scope scope;
     int written = 0;
+    std::size_t most = 0;
     for (std::uint64_t i = 0; i < 200; ++i) {
-      scope.spawn([](Volume& to, Bytes from, std::uint64_t offset, int& count) -> Task<void> {
-        if (co_await to.write(offset, from)) ++count;
-      }(volume, bytes, i * 64 * 1024, written));
+      scope.spawn(
+          [](Volume& to, Bytes from, std::uint64_t offset, int& count, Client& over, std::size_t& max) -> Task<void> {
+            if (co_await to.write(offset, from)) ++count;
+            max = std::max(max, over.calls_in_flight());
+          }(volume, bytes, i * 64 * 1024, written, client, most));
     }
+    most = std::max(most, client.calls_in_flight());
     co_await scope.join();
     EXPECT_EQ(written, 200);
+    EXPECT_LE(most, 2U) << "each has half of the bytes in flight";
+    EXPECT_GT(most, 0U);
   });
 }
 

@@ -1,15 +1,10 @@
-#include <algorithm>
 #include <exception>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include "hawser/any_stop.h"
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/loop_access.h"
-#include "hawser/with_timeout.h"
-#include "protocol/baidu_std/error_codes.h"
 #include "protocol/baidu_std/server_session.h"
 
 // The conversion of long JSON on a thread of the offload pool.
@@ -29,7 +24,11 @@ void ServerSession::conversion_ended() noexcept {
   try {
     conversions_.spawn([](ServerSession& session) -> Task<void> {
       co_await session.loop().sleep(Duration::zero());  // Until a later turn.
-      session.end_conversion();
+      try {
+        session.end_conversion();
+      } catch (const std::bad_alloc&) {
+        session.fail_connection();
+      }
     }(*this));
   } catch (const std::bad_alloc&) {
     fail_connection();

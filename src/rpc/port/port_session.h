@@ -256,7 +256,7 @@ class PortSession : public detail::ReplySink, public JsonCallEvents {
     const Dispatcher::Method* method = nullptr;
     std::uint32_t call = 0;
     ErrorCode code = ErrorCode::ok;
-    const detail::IncomingRequest* skipped = nullptr;  // Non-null while serve_skipped() runs.
+    const detail::IncomingRequest* skipped = nullptr;  // Non-null while serve_skipped() or refuse_skipped() runs.
   };
   // Names the call that begins for the report about a blocked loop.
   void name_work(const std::string& method, MetadataView metadata) noexcept {

@@ -35,6 +35,7 @@ void cut_power(VolumeRun& run) {
 TEST(BlockVolume, ALossOfPowerLosesNothingThatWasFlushed) {
   const char* const given = std::getenv("HAWSER_BLOCK_SEEDS");
   const std::uint64_t seeds = given != nullptr ? std::strtoull(given, nullptr, 10) : 100;
+  ASSERT_GT(seeds, 0U) << "HAWSER_BLOCK_SEEDS is not a number of seeds: " << given;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     VolumeRun run(seed);
