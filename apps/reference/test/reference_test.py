@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-# Those that are built: newer versions of CMake pass an empty argument for another one.
+# Newer versions of CMake pass an empty argument for a program that is not built.
 programs = [program for program in sys.argv[2:] if program]
 
 
