@@ -37,7 +37,7 @@ hawser_option(HAWSER_TLS STRING AUTO "Build the component tls: ON, OFF, or AUTO,
 hawser_option(HAWSER_UCX STRING AUTO "Build the UCX transport: ON, OFF, or AUTO, which is ON if the headers of libucx exist")
 hawser_option(HAWSER_WERROR BOOL OFF "Treat warnings as errors")
 hawser_option(HAWSER_PCH BOOL OFF "Precompile the standard headers; hides missing includes, so one checked build leaves it off")
-hawser_option(HAWSER_BATCHES BOOL OFF "Compile the sources in batches")
+hawser_option(HAWSER_BATCHES STRING 0 "Compile so many sources at once; 0: each alone")
 hawser_option(HAWSER_QUICK_TESTS BOOL OFF "Compile tests, examples and the programs hawser and hawser-bench without optimisation")
 hawser_option(HAWSER_LTO BOOL OFF "Optimise across translation units")
 hawser_option(HAWSER_SANITIZE STRING "" "Sanitizers, as -fsanitize= takes them: address,undefined or thread")

@@ -44,10 +44,10 @@ function(hawser_quick_program target)
                     LIBRARIES hawser hawser_test_flags fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json)
 endfunction()
 
-# hawser_batch(TARGET...): with HAWSER_BATCHES, the sources are compiled in batches. Names in unnamed namespaces
+# hawser_batch(TARGET...): the sources are compiled in batches of HAWSER_BATCHES. Names in unnamed namespaces
 # must differ within a target.
 function(hawser_batch)
   if(HAWSER_BATCHES)
-    set_target_properties(${ARGV} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    set_target_properties(${ARGV} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${HAWSER_BATCHES})
   endif()
 endfunction()
