@@ -151,9 +151,9 @@ TEST_F(TlsRdmaWire, AnAttackerCanAccessMemoryWhoseKeyWasUsed) {
 // on a connection that is not protected.
 TEST_F(TlsRdmaWire, AnAttackerCannotReadMemoryThroughAProtectedConnection) {
   constexpr std::uint32_t forged_bytes = 1 << 18;  // The packets of the answer have 4096 each.
-  const std::string marker = "[a text that nobody else may read]";
+  const std::string secret = "[a text that nobody else may read]";
   std::string text;
-  while (text.size() < 300'000) text += marker;
+  while (text.size() < 300'000) text += secret;
   Loop loop(quiet());
   const auto served = server_on(loop, options);
   ASSERT_TRUE(served->start());
@@ -206,7 +206,7 @@ TEST_F(TlsRdmaWire, AnAttackerCannotReadMemoryThroughAProtectedConnection) {
     EXPECT_TRUE(forged);
     if (level == TlsProtection::authenticated) {
       EXPECT_GE(accesses, 1U);
-      EXPECT_NE(stolen.find(marker), std::string::npos) << "the attacker cannot read what lies in the memory";
+      EXPECT_NE(stolen.find(secret), std::string::npos) << "the attacker cannot read what lies in the memory";
     } else {
       EXPECT_EQ(accesses, 0U);
       EXPECT_EQ(stolen.size(), 0U);
