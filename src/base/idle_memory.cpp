@@ -1,7 +1,5 @@
 #include "base/idle_memory.h"
 
-#include <malloc.h>
-
 #include <chrono>
 #include <cstddef>
 
@@ -44,16 +42,20 @@ bool ThreadCaches::shrinkable() const noexcept {
   return (blocks_ != nullptr && blocks_->cached_bytes() != 0) || (frames_ != nullptr && frames_->cached_bytes() != 0);
 }
 
-void IdleMemory::release(Time now) noexcept {
-  const bool all = FramePool::local().shrink(frames_at_once);
+IdleMemory::Released IdleMemory::release(Time now) noexcept {
+  FramePool& frames = FramePool::local();
+  const std::size_t frames_before = frames.cached_bytes();
+  const bool all = frames.shrink(frames_at_once);
+  std::size_t returned = frames_before - frames.cached_bytes();
   due_ = now + (all ? period_ : step_pause);
-  if (!all) return;
-  if (BlockPool* const blocks = BlockPool::local()) blocks->shrink();
-}
-
-AllocatorBytes allocator_bytes() noexcept {
-  const struct mallinfo2 heap = mallinfo2();
-  return {.used = heap.uordblks + heap.hblkhd, .free = heap.fordblks};
+  if (BlockPool* const blocks = BlockPool::local(); all && blocks != nullptr) {
+    const std::size_t blocks_before = blocks->cached_bytes();
+    blocks->shrink();
+    returned += blocks_before - blocks->cached_bytes();
+  }
+  if (trim_ != nullptr) trim_->add(returned);
+  if (!all) return Released::part;
+  return trim_ != nullptr && trim_->begin(now) ? Released::all_trim_due : Released::all;
 }
 
 void release_all_idle_memory() noexcept {
@@ -63,9 +65,7 @@ void release_all_idle_memory() noexcept {
     blocks->shrink();
   }
   SecretMemory::release_cache();
-  // Less is not worth the time.
-  constexpr std::size_t trimmed_bytes_least = std::size_t{32} << 20;
-  if (allocator_bytes().free >= trimmed_bytes_least) malloc_trim(0);
+  AllocatorTrim::of_process().request();
 }
 
 }  // namespace hawser

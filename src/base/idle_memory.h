@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "base/allocator_trim.h"
 #include "hawser/time.h"
 
 namespace hawser {
@@ -51,29 +52,34 @@ inline constexpr Duration idle_memory_period = std::chrono::seconds(10);
 // Returns memory that the caches of a thread do not use. For a loop or a thread that works now and then.
 class IdleMemory {
  public:
-  explicit IdleMemory(Time now, Duration period = idle_memory_period) noexcept : period_(period), due_(now + period) {}
+  enum class Released : unsigned char {
+    part,          // More follows soon.
+    all,           // Nothing else until the next period ends.
+    all_trim_due,  // As `all`. AllocatorTrim::run() is due: the caller runs it on a thread that has the time.
+  };
+
+  // Reports the memory that it returns to `trim`. Without one (null) the memory stays with the allocator.
+  explicit IdleMemory(Time now, Duration period = idle_memory_period,
+                      AllocatorTrim* trim = &AllocatorTrim::of_process()) noexcept
+      : period_(period), trim_(trim), due_(now + period) {}
 
   // The time of the next release.
   Time due() const noexcept { return due_; }
   // Returns memory that the caches of the calling thread have not used in the last period. It takes less than a
   // millisecond, so much memory needs several calls.
-  void release(Time now) noexcept;
+  Released release(Time now) noexcept;
+  // True if a release is needed, because `caches` of the calling thread keep memory or because a trim follows.
+  bool needed(const ThreadCaches& caches) const noexcept {
+    return caches.shrinkable() || (trim_ != nullptr && trim_->pending());
+  }
 
  private:
   const Duration period_;
+  AllocatorTrim* const trim_;
   Time due_;
 };
 
-// Memory of malloc() and operator new. Counting takes milliseconds if there are many free pieces, and other threads may
-// wait for the allocator meanwhile.
-struct AllocatorBytes {
-  std::size_t used = 0;
-  std::size_t free = 0;  // Not returned to the system.
-};
-AllocatorBytes allocator_bytes() noexcept;
-
-// Returns all memory of the calling thread's caches, and the free memory of the allocator if it is much. This takes
-// some milliseconds for each 100 MiB, in which other threads may wait for the allocator.
+// Returns all memory of the calling thread's caches to the allocator, and requests a trim.
 void release_all_idle_memory() noexcept;
 
 }  // namespace hawser

@@ -21,6 +21,7 @@
 #include "exec/mailbox.h"
 #include "exec/make_poller.h"
 #include "exec/offload_pool.h"
+#include "exec/ready_queue.h"
 #include "exec/spin_limit.h"
 #include "exec/timer_wheel.h"
 #include "exec/work_timer.h"
@@ -46,31 +47,12 @@ constexpr unsigned polls_before_task = 16;
 // as soon as a sleep is shorter than the limit. (The kernel's halt polling has the same policy.)
 constexpr Duration spin_least = std::chrono::microseconds(2);
 
-// Room is reserved for this many coroutines that become ready in one tick.
-constexpr std::size_t ready_reserve = 1024;
-
 // A coroutine may outlive its loop. Its awaitables then call the functions that test this.
 bool has_ended(const Loop& loop) noexcept { return current_loop != &loop && !exec::is_live_loop(loop); }
 
 void relax() noexcept { __builtin_ia32_pause(); }
 
 Duration timer_slack() noexcept { return Duration(std::max(prctl(PR_GET_TIMERSLACK), 0)); }
-
-// Removes a coroutine from the list. The search begins at `next`, the position behind the last one found: coroutines
-// that were resumed together are often destroyed in the same order, and many of them must not take quadratic time.
-bool take_back(std::vector<std::coroutine_handle<>>& list, std::size_t begin, std::size_t& next,
-               std::coroutine_handle<> waiting) noexcept {
-  const auto at = [&list](std::size_t index) { return list.begin() + static_cast<std::ptrdiff_t>(index); };
-  const std::size_t middle = std::clamp(next, begin, list.size());
-  auto found = std::find(at(middle), list.end(), waiting);
-  if (found == list.end()) {
-    found = std::find(at(begin), at(middle), waiting);
-    if (found == at(middle)) return false;
-  }
-  *found = std::noop_coroutine();
-  next = static_cast<std::size_t>(found - list.begin()) + 1;
-  return true;
-}
 
 // Makes a loop the thread's current one during its own lifetime, also when an exception ends the run.
 class Current {
@@ -87,17 +69,13 @@ class Current {
 }  // namespace
 
 struct Loop::State {
-  State(Loop& loop, Time origin, const LoopOptions& options)
+  State(Loop& loop, const exec::Poller& poller, Time origin, const LoopOptions& options)
       : live(loop),
         wheel(origin),
-        memory(origin),
+        memory(origin, poller.real_time()),
         spin_limit(options.spin_max),
         blocked_max(options.blocked_max),
-        offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {
-    // These lists grow where an exception would end the process. Few loops need more than this reserve.
-    ready.reserve(ready_reserve);
-    resuming.reserve(ready_reserve);
-  }
+        offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {}
 
   // A list of objects that contain the links of the list.
   template <class T>
@@ -128,13 +106,26 @@ struct Loop::State {
            (stoppable && stopping.load(std::memory_order_relaxed));
   }
 
+  // Returns memory that the loop does not use. A trim of the allocator takes longer than a loop may be blocked.
+  void release_idle_memory(Time now) noexcept {
+    const IdleMemory::Released released = memory.release(now);
+    if (released == IdleMemory::Released::part) return;
+    ready.shrink();
+    if (released != IdleMemory::Released::all_trim_due) return;
+    struct Trim final : detail::Posted {
+      void run() noexcept override { AllocatorTrim::of_process().run(); }
+    };
+    try {
+      offload.submit(nullptr, std::make_unique<Trim>());
+    } catch (const std::bad_alloc&) {
+      return;  // It is due again after AllocatorTrim::pause_min, as if the pool had refused it.
+    }
+  }
+
   const exec::LiveLoop live;  // Declared first: the loop exists for what the other members destroy.
   TimerWheel wheel;
   exec::LoopMemory memory;
-  std::vector<std::coroutine_handle<>> ready;
-  std::size_t forgotten = 0;                      // Position behind the last coroutine that take_back() removed.
-  std::vector<std::coroutine_handle<>> resuming;  // The batch that run_ready() resumes.
-  std::size_t resumed = 0;                        // Position in that batch.
+  exec::ReadyQueue ready;
   List<exec::TickEnd> tick_ends;
   List<exec::Source> sources;
   exec::Source* next_source = nullptr;  // The source that poll_once() polls next.
@@ -225,7 +216,7 @@ Loop::Loop(std::unique_ptr<exec::Poller> poller, LoopOptions options)
     : options_(std::move(options)),
       poller_(std::move(poller)),
       now_(poller_->now()),
-      state_(std::make_unique<State>(*this, now_, options_)) {}
+      state_(std::make_unique<State>(*this, *poller_, now_, options_)) {}
 
 Loop::~Loop() {
   const Current current(*this);
@@ -362,19 +353,16 @@ void Loop::resume_soon(std::coroutine_handle<> waiting) {
     if (has_ended(*this)) return;
     check_thread();
   }
-  state_->ready.push_back(waiting);
+  state_->ready.add(waiting);
 }
 
 void Loop::forget(std::coroutine_handle<> waiting) noexcept {
   if (has_ended(*this)) return;
   check_thread();
-  if (take_back(state_->ready, 0, state_->forgotten, waiting)) return;
-  take_back(state_->resuming, state_->resumed, state_->forgotten, waiting);
+  state_->ready.forget(waiting);
 }
 
-const void* Loop::resumed_frame() const noexcept {
-  return state_->resumed == 0 ? nullptr : state_->resuming[state_->resumed - 1].address();
-}
+const void* Loop::resumed_frame() const noexcept { return state_->ready.resumed_frame(); }
 
 void Loop::add_source(exec::Source& source) noexcept {
   check_thread();
@@ -405,7 +393,8 @@ void Loop::log(LogLevel level, std::string_view component, std::string_view text
 }
 
 void Loop::tick() {
-  state_->memory.on_tick(now_);
+  if (state_->memory.due(now_)) [[unlikely]]
+    state_->release_idle_memory(now_);
   bool worked = take_posted();
   worked |= run_ready();
   worked |= state_->wheel.advance(now_) != 0;
@@ -429,19 +418,7 @@ bool Loop::take_posted() noexcept {
   return true;
 }
 
-bool Loop::run_ready() {
-  State& state = *state_;
-  if (state.ready.empty()) return false;
-  if (!state.resuming.empty()) {
-    misuse("Loop::run() is called from within a task of the same loop; co_await the task instead");
-  }
-  // Coroutines that become ready meanwhile wait for the next batch, so that input and timers get their turn.
-  state.resuming.swap(state.ready);
-  for (state.resumed = 0; state.resumed < state.resuming.size();) state.resuming[state.resumed++].resume();
-  state.resuming.clear();
-  state.resumed = 0;
-  return true;
-}
+bool Loop::run_ready() { return state_->ready.run(); }
 
 // An end of a tick may request another one. This is bounded, since each connection sends all of its data. Each end
 // leaves the list before it runs: it may destroy itself or others, and a flush within this one runs the remaining ends.
@@ -512,7 +489,8 @@ void Loop::report_blocked(Duration blocked, const std::string* work) {
 void Loop::wait_for_work() {
   State& state = *state_;
   Time due = state.wheel.next().value_or(Time::max());
-  if (poller_->real_time()) due = state.memory.wake_time(due);  // Simulated time does not pass for this.
+  if (poller_->real_time())
+    due = state.memory.wake_time(due, state.ready.shrinkable());  // Simulated time does not pass for this.
   const Time start = now_;
   bool polled = false;
   if (options_.wait != Wait::event && poller_->real_time()) {

@@ -11,19 +11,22 @@ namespace hawser::exec {
 // except for read().
 class LoopMemory {
  public:
-  explicit LoopMemory(Time now) noexcept : idle_(now) {}
+  // In simulated time (`real_time` is false), which passes fast, the allocator is not trimmed.
+  LoopMemory(Time now, bool real_time) noexcept
+      : idle_(now, idle_memory_period, real_time ? &AllocatorTrim::of_process() : nullptr) {}
 
   // The calling thread runs the loop, until end().
   void begin() noexcept { set(ThreadCaches::local()); }
   void end() noexcept { set({}); }
 
-  void on_tick(Time now) noexcept {
-    if (now >= idle_.due()) [[unlikely]]
-      idle_.release(now);
-  }
-  // The time until which the loop may sleep, at most `limit`. While the caches keep anything, it wakes to return it.
-  Time wake_time(Time limit) const noexcept {
-    return idle_.due() < limit && caches_.shrinkable() ? idle_.due() : limit;
+  // True if release() is due.
+  bool due(Time now) const noexcept { return now >= idle_.due(); }
+  // As IdleMemory::release().
+  IdleMemory::Released release(Time now) noexcept { return idle_.release(now); }
+  // The time until which the loop may sleep, at most `limit`. While the caches keep anything, or `others` of the loop
+  // do, it wakes to return it.
+  Time wake_time(Time limit, bool others) const noexcept {
+    return idle_.due() < limit && (others || idle_.needed(caches_)) ? idle_.due() : limit;
   }
 
   // Any thread. Nothing while no thread runs the loop.

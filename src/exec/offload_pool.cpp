@@ -120,10 +120,11 @@ void OffloadPool::serve(ThreadCaches& caches) {
 }
 
 // A thread that waits returns what its caches have not used. It sleeps without a limit when they keep nothing.
+// Meanwhile it does not count as idle, so that work which arrives gets another thread.
 void OffloadPool::wait_for_work(std::unique_lock<std::mutex>& lock, IdleMemory& memory) {
   const ThreadCaches caches = ThreadCaches::local();
   while (!ending_ && waiting_ == 0) {
-    if (!caches.shrinkable()) {
+    if (!memory.needed(caches)) {
       sleep_until_work(changed_, lock, forever);
       continue;
     }
@@ -131,9 +132,11 @@ void OffloadPool::wait_for_work(std::unique_lock<std::mutex>& lock, IdleMemory& 
       sleep_until_work(changed_, lock, left);
       continue;
     }
+    --idle_;
     lock.unlock();
-    memory.release(clock_now());
+    if (memory.release(clock_now()) == IdleMemory::Released::all_trim_due) AllocatorTrim::of_process().run();
     lock.lock();
+    ++idle_;
   }
 }
 

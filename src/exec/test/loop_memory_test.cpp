@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/allocator_trim.h"
 #include "base/frame_pool.h"
 #include "base/idle_memory.h"
 #include "exec/loop_statistics.h"
@@ -47,13 +49,13 @@ class PassingPoller final : public Poller {
   std::function<void()> at_rest;
 
  private:
-  Time now_{seconds(1)};
+  Time now_{std::chrono::steady_clock::now().time_since_epoch()};
 };
 
 // As many coroutines at the same time.
-Task<void> run_burst(Loop& loop) {
+Task<void> run_burst(Loop& loop, int count = burst) {
   Scope scope;
-  for (int i = 0; i < burst; ++i) {
+  for (int i = 0; i < count; ++i) {
     scope.spawn([](Loop& on) -> Task<void> { co_await on.sleep(milliseconds(10)); }(loop));
   }
   co_await scope.join();
@@ -64,6 +66,7 @@ class LoopMemory : public testing::Test {
  protected:
   void SetUp() override {
     if (!FramePool::pooled) GTEST_SKIP() << "frames are not pooled with the address sanitizer";
+    AllocatorTrim::of_process().run();  // Earlier tests have requested it.
   }
   static void on_new_thread(const auto& work) { std::thread(work).join(); }
   static std::size_t cached_frames() { return FramePool::local().cached_bytes(); }
@@ -84,6 +87,41 @@ TEST_F(LoopMemory, AnIdleLoopReturnsWhatABurstHasLeft) {
     loop.run();  // Until it sleeps without a limit.
     EXPECT_GE(at_begin, burst * FramePool::class_bytes);
     EXPECT_EQ(cached_frames(), 0U);
+    EXPECT_LE(loop.now() - end, 2 * idle_memory_period + seconds(1));
+  });
+}
+
+// The loop sleeps without a limit when a thread has begun the trim.
+TEST_F(LoopMemory, ALoopTrimsTheAllocatorAfterABurst) {
+  on_new_thread([] {
+    auto made = std::make_unique<PassingPoller>();
+    PassingPoller& poller = *made;
+    Loop loop(std::move(made), {.wait = Wait::event});
+    poller.at_rest = [&] { loop.stop(); };
+    const std::uint64_t before = AllocatorTrim::of_process().runs();
+    loop.run(run_burst(loop, static_cast<int>(AllocatorTrim::returned_bytes_min / FramePool::class_bytes)));
+    ASSERT_GE(cached_frames(), AllocatorTrim::returned_bytes_min);
+    loop.run();
+    const auto limit = std::chrono::steady_clock::now() + seconds(60);
+    while (AllocatorTrim::of_process().runs() == before && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::yield();
+    }
+    EXPECT_GT(AllocatorTrim::of_process().runs(), before);
+    EXPECT_NE(detail::LoopAccess::statistics(loop).offload_threads, 0U) << "a loop has no time for it";
+  });
+}
+
+TEST_F(LoopMemory, AnIdleLoopReturnsTheListsOfReadyCoroutines) {
+  on_new_thread([] {
+    auto made = std::make_unique<PassingPoller>();
+    PassingPoller& poller = *made;
+    Loop loop(std::move(made), {.wait = Wait::event});
+    poller.at_rest = [&] { loop.stop(); };
+    loop.run(run_burst(loop));
+    FramePool::local().clear();
+    const Time end = loop.now();
+    loop.run();  // It wakes for nothing else than the lists.
+    EXPECT_GE(loop.now() - end, idle_memory_period);
     EXPECT_LE(loop.now() - end, 2 * idle_memory_period + seconds(1));
   });
 }
