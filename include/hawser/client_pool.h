@@ -18,8 +18,14 @@ struct PoolOptions {
   std::size_t connections_max = 4;
   // With this number of calls in flight on every connection, another connection is opened, up to connections_max. The
   // connections then take more calls, up to ClientOptions::calls_in_flight_max and the number that the server announces
-  // (ServerOptions::calls_per_connection_max). Further calls wait until a call has ended.
+  // (ServerOptions::calls_per_connection_max). Further calls wait until a call has ended, in the order in which they
+  // came.
   std::size_t calls_per_connection = 64;
+  // Calls that may wait for a connection at the same time. Beyond this number a call fails with `overloaded`.
+  std::size_t calls_waiting_max = 65'536;
+  // A call that has waited this long for a connection fails with `overloaded`. The timeout of a call, which is
+  // ClientOptions::call_timeout by default, ends its wait with `deadline_exceeded`. `forever`: none.
+  Duration wait_max = std::chrono::seconds(30);
   Duration idle_timeout = std::chrono::seconds(30);  // A connection that is unused for this time is closed.
   // Pause after a failed attempt to connect. It doubles with each failure up to the maximum. The actual pause is a
   // random time between half of it and all of it, so that clients do not reconnect at the same time.
@@ -98,16 +104,19 @@ class ClientPool {
     bool streams = false;
     std::optional<Time> deadline = {};  // Set by the first acquire(). Time::max(): none.
   };
-  // Waits for a client that is connected and accepts another call. With `limits`, the wait ends with deadline_exceeded
-  // or `cancelled`, and options.timeout is what is left for the attempt.
+  // Waits for a client that is connected and accepts another call. The callers are served in the order in which they
+  // came. With `limits`, the wait also ends with deadline_exceeded, `cancelled` or `overloaded`, and options.timeout is
+  // what is left for the attempt. Without (null), the caller bounds its waits itself.
   static Task<Result<std::shared_ptr<Client>>> acquire(std::shared_ptr<State> pool, Limits* limits = nullptr);
+  // Null if no client accepts another call, or if other callers wait already.
   static std::shared_ptr<Client> try_acquire(State& pool);
 
   // The state outlives the pool, which may be destroyed meanwhile. `use` returns an awaitable of R.
   template <class R, class Use>
   static Task<R> run(std::shared_ptr<State> state, Use use) {
+    Limits limits{.options = {.timeout = forever}};
     for (bool again = true;; again = false) {
-      Result<std::shared_ptr<Client>> client = co_await acquire(state);
+      Result<std::shared_ptr<Client>> client = co_await acquire(state, &limits);
       if (!client) co_return std::unexpected(std::move(client.error()));
       auto outcome = co_await use(**client);
       if (outcome || !again || !may_go_elsewhere(outcome.error())) co_return outcome;

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -400,6 +402,104 @@ TEST_F(PoolCalls, AFullConnectionTakesNoCalls) {
     EXPECT_EQ(value, long_text(1));
     EXPECT_EQ(pool->connections(), 3U);
     streams.clear();
+  });
+}
+
+// Calls beyond the only place, in the order in which they came.
+class WaitingCalls : public PoolCalls {
+ protected:
+  WaitingCalls() {
+    calls_per_connection_max = 1;
+    options.connections_max = 1;
+  }
+  // Calls with a number each, while a stream holds the place. `waits` runs when all of them wait.
+  template <class Body>
+  void run_waiting(std::uint32_t count, Body waits) {
+    run([&]() -> Task<void> {
+      auto opened = co_await pool->open<hold>();
+      REQUIRE_OK(opened);
+      std::optional<StreamingCall<hold>> holder = std::move(*opened);
+      Scope scope;
+      for (std::uint32_t i = 1; i <= count; ++i) scope.spawn(call(i));
+      co_await loop.sleep(1ms);
+      waits(holder);
+      co_await scope.join();
+    });
+  }
+  Task<void> call(std::uint32_t number) {
+    const CallOptions with{.timeout = 10s, .token = number == 1 ? first.get_token() : std::stop_token()};
+    auto value = co_await pool->call<long_text>(with, number);
+    if (value) {
+      EXPECT_EQ(*value, long_text(number));
+      served.push_back(number);
+    } else {
+      errors.push_back(value.error());
+    }
+  }
+  Task<void> call_again() {
+    for (std::uint32_t i = 1; i <= 3; ++i) {
+      while (served.size() < i) co_await loop.sleep(1us);
+      co_await call(100 + i);
+    }
+  }
+
+  std::stop_source first;  // Stops the call 1.
+  std::vector<std::uint32_t> served;
+  std::vector<Error> errors;
+};
+
+TEST_F(WaitingCalls, AreServedInTheirOrder) {
+  run_waiting(5, [&](auto& holder) { holder.reset(); });
+  EXPECT_EQ(served, (std::vector<std::uint32_t>{1, 2, 3, 4, 5}));
+}
+
+TEST_F(WaitingCalls, AreNotOvertakenByLaterOnes) {
+  Scope late;
+  run_waiting(3, [&](auto& holder) {
+    holder.reset();
+    // As many again, each when another one was served.
+    late.spawn(call_again());
+  });
+  ASSERT_GE(served.size(), 3U);
+  EXPECT_EQ((std::vector<std::uint32_t>(served.begin(), served.begin() + 3)), (std::vector<std::uint32_t>{1, 2, 3}));
+}
+
+// The first one is resumed for the place, and ends instead.
+TEST_F(WaitingCalls, PassTheirTurnOn) {
+  run_waiting(3, [&](auto& holder) {
+    first.request_stop();
+    holder.reset();
+  });
+  EXPECT_EQ(served, (std::vector<std::uint32_t>{2, 3}));
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_EQ(errors.front().code, ErrorCode::cancelled);
+}
+
+TEST_F(WaitingCalls, AreBoundedInNumber) {
+  options.calls_waiting_max = 3;
+  run_waiting(5, [&](auto& holder) { holder.reset(); });
+  EXPECT_EQ(served, (std::vector<std::uint32_t>{1, 2, 3}));
+  ASSERT_EQ(errors.size(), 2U);
+  for (const Error& error : errors) {
+    EXPECT_EQ(error.code, ErrorCode::overloaded);
+    EXPECT_NE(error.text.find("3 calls wait for a connection to "), std::string::npos) << error.text;
+    EXPECT_NE(error.text.find("calls_waiting_max is 3"), std::string::npos) << error.text;
+  }
+}
+
+TEST_F(WaitingCalls, WaitForABoundedTime) {
+  options.wait_max = 2s;
+  run([&]() -> Task<void> {
+    auto opened = co_await pool->open<hold>();
+    REQUIRE_OK(opened);
+    const Time start = loop.now();
+    auto sent = co_await pool->send_request([](Client& client) { return client.send_request<long_text>(1U); });
+    EXPECT_ERROR(sent, overloaded, "2000 ms (PoolOptions::wait_max); 1 of 1 connections (connections_max) are open");
+    auto streams = co_await pool->open<hold>();
+    EXPECT_ERROR(streams, overloaded, "PoolOptions::wait_max");
+    EXPECT_LT(loop.now() - start, 5s);
+    auto value = co_await pool->call<long_text>(CallOptions{.timeout = 1s}, 1U);
+    EXPECT_ERROR(value, deadline_exceeded, "no connection");
   });
 }
 

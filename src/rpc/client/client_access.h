@@ -24,6 +24,10 @@ struct ClientAccess {
   }
   // True if the connection has as many calls in flight as the client and the server allow.
   static bool full(const Client& client) noexcept { return client.state_->session && client.state_->session->full(); }
+  // Calls that the connection accepts beside those in flight.
+  static std::size_t free_places(const Client& client) noexcept {
+    return client.state_->session ? client.state_->session->free_places() : 0;
+  }
   // `call` is called when a client that was full may take a call again, or has lost its connection.
   static void at_place(Client& client, std::function<void()> call) { client.state_->place_freed = std::move(call); }
   static const std::shared_ptr<transport::Network>& network(const Client& client) noexcept {

@@ -1,7 +1,8 @@
 #include "hawser/client_pool.h"
 
 #include <algorithm>
-#include <list>
+#include <chrono>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <stop_token>
@@ -16,6 +17,12 @@
 #include "transport/network.h"
 
 namespace hawser {
+namespace {
+
+// Waiting calls that are resumed at the same time, if so many places are free.
+constexpr std::size_t woken_at_once = 32;
+
+}  // namespace
 
 struct ClientPool::State final : detail::LoopUser {
   State(Loop& on, std::shared_ptr<transport::Network> over, std::string to, PoolOptions with)
@@ -35,6 +42,8 @@ struct ClientPool::State final : detail::LoopUser {
   class Wait;
   // Ends the wait of a call whose token was stopped.
   void wake(std::uint64_t wait) noexcept;
+  // Resumes the first `count` of the calls that wait. Those that find no place wait again, in the same order.
+  void wake_first(std::size_t count = 1) noexcept;
   // Ends the pool: no connection is opened any more, and waiters get `why` as their error.
   void end(const char* why);
   void on_loop_end() noexcept override {
@@ -44,12 +53,16 @@ struct ClientPool::State final : detail::LoopUser {
   }
   static bool usable(const Client& client) { return client.connected() && !client.going_away(); }
   std::shared_ptr<Client> least_loaded() const;
+  std::shared_ptr<Client> try_acquire();
   std::size_t usable_clients() const;
   // The address or the options are wrong: another attempt would fail in the same way.
   bool attempts_are_vain() const { return failures != 0 && last_error->code == ErrorCode::invalid_argument; }
   Time deadline_of(const Limits& limits) const noexcept;
-  // The error of a call that must not wait for a connection any longer.
-  std::optional<Error> ended_by(const Limits& limits) const;
+  // The error of a call that must not wait for a connection any longer, or not begin to wait.
+  std::optional<Error> ended_by(const Limits& limits, Time wait_end) const;
+  std::optional<Error> too_many_wait() const;
+  // The error of a call after as many failed attempts to connect.
+  std::optional<Error> given_up(std::uint64_t failed) const;
   void drop_dead();
   void reap();
   Task<void> open_one();
@@ -65,8 +78,10 @@ struct ClientPool::State final : detail::LoopUser {
   unsigned failures = 0;                         // Failed attempts in a row.
   std::uint64_t attempts_failed = 0;
   std::optional<Error> last_error;
-  exec::Condition changed;  // Notified when an attempt, the pool or a call of a full connection has ended.
-  std::list<Wait*> waits;   // Calls of run_within() that wait for a connection.
+  exec::Condition changed;  // Notified when the pool has ended, and when an attempt to connect has failed.
+  // Calls that wait for a connection, by their number and so in the order in which they came. The first one waits for a
+  // place or for the end of an attempt; the others wait until they are the first.
+  std::map<std::uint64_t, Wait*> waits;
   std::uint64_t next_wait = 0;
   const char* ended = nullptr;       // The reason, once the pool has ended.
   bool uses_loop = false;            // The loop knows that this pool uses it.
@@ -74,19 +89,26 @@ struct ClientPool::State final : detail::LoopUser {
   Scope scope;
 };
 
-// Waits for `changed`, the deadline of a call or a stop of its token. It lives in the coroutine that waits.
+// The place of a call among those that wait. The pool resumes the call, and so do the end of its time and a stop of its
+// token. It lives in the coroutine that waits. Without `limits`, only the pool resumes it.
 class ClientPool::State::Wait {
  public:
-  Wait(const std::shared_ptr<State>& pool, Limits& limits)
-      : state_(*pool), id_(pool->next_wait++), place_(pool->waits.insert(pool->waits.end(), this)) {
-    if (*limits.deadline != Time::max()) timer_.start(pool->loop, *limits.deadline);
-    if (limits.options.token.stop_possible()) stop_.emplace(limits.options.token, Stop{pool, pool->loop, id_});
+  Wait(const std::shared_ptr<State>& pool, const Limits* limits, Time end)
+      : state_(*pool), id_(pool->next_wait++), place_(pool->waits.emplace_hint(pool->waits.end(), id_, this)) {
+    if (end != Time::max()) timer_.start(pool->loop, end);
+    if (limits != nullptr && limits->options.token.stop_possible()) {
+      stop_.emplace(limits->options.token, Stop{pool, pool->loop, id_});
+    }
   }
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
-  ~Wait() { state_.waits.erase(place_); }
+  // It may have been resumed for a place that it has not used.
+  ~Wait() {
+    state_.waits.erase(place_);
+    state_.wake_first();
+  }
 
-  std::uint64_t id() const noexcept { return id_; }
+  bool first() const noexcept { return place_ == state_.waits.begin(); }
   exec::Condition::Waiter& changed() noexcept { return waiter_; }
   void wake() noexcept { waiter_.wake(); }
   // The loop may end before the coroutine.
@@ -110,16 +132,18 @@ class ClientPool::State::Wait {
 
   State& state_;
   const std::uint64_t id_;
-  const std::list<Wait*>::iterator place_;
+  const std::map<std::uint64_t, Wait*>::iterator place_;
   exec::Condition::Waiter waiter_ = state_.changed.wait();
   MemberTimer<&Wait::wake> timer_{*this};
   std::optional<std::stop_callback<Stop>> stop_;
 };
 
 void ClientPool::State::wake(std::uint64_t wait) noexcept {
-  for (Wait* const one : waits) {
-    if (one->id() == wait) return one->wake();
-  }
+  if (const auto found = waits.find(wait); found != waits.end()) found->second->wake();
+}
+
+void ClientPool::State::wake_first(std::size_t count) noexcept {
+  for (auto at = waits.begin(); at != waits.end() && count != 0; ++at, --count) at->second->wake();
 }
 
 ClientPool::ClientPool(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -133,7 +157,7 @@ void ClientPool::State::end(const char* why) {
   reaper.stop();
   scope.clear();
   clients.clear();
-  for (Wait* const wait : waits) wait->detach();
+  for (const auto& [id, wait] : waits) wait->detach();
   changed.notify_all();
 }
 
@@ -204,44 +228,80 @@ Task<void> ClientPool::State::open_one() {
   if (outcome) {
     failures = 0;
     // Whoever keeps the client keeps this state, too.
-    detail::ClientAccess::at_place(*client, [this] { changed.notify_all(); });
+    detail::ClientAccess::at_place(*client, [this] { wake_first(); });
     clients.push_back(std::move(client));
     if (!reaper.running()) reaper.start(loop, loop.after(options.idle_timeout / 2));
+    wake_first();
   } else {
     ++failures;
     ++attempts_failed;
     last_error = std::move(outcome.error());
+    changed.notify_all();
   }
-  changed.notify_all();
 }
 
 // Returns a client that accepts another call, or null: all connections are full, or there is none. Opens another
 // connection if that is useful.
-std::shared_ptr<Client> ClientPool::try_acquire(State& state) {
-  if (!std::exchange(state.uses_loop, true)) detail::LoopAccess::add_user(state.loop, state);
+std::shared_ptr<Client> ClientPool::State::try_acquire() {
+  if (!std::exchange(uses_loop, true)) detail::LoopAccess::add_user(loop, *this);
   for (;;) {
-    state.drop_dead();
-    std::shared_ptr<Client> client = state.least_loaded();
-    const bool wants_more = !client || client->calls_in_flight() >= state.options.calls_per_connection;
+    drop_dead();
+    std::shared_ptr<Client> client = least_loaded();
+    const bool wants_more = !client || client->calls_in_flight() >= options.calls_per_connection;
     // A busy connection serves the caller while another one is being opened.
-    if (!wants_more || state.opening != 0 || state.attempts_are_vain() ||
-        state.usable_clients() >= state.options.connections_max)
+    if (!wants_more || opening != 0 || attempts_are_vain() || usable_clients() >= options.connections_max)
       return client;
-    ++state.opening;
-    state.scope.spawn(state.open_one());  // The attempt may succeed at once.
+    ++opening;
+    scope.spawn(open_one());  // The attempt may succeed at once.
   }
+}
+
+// The first one that waits tries again: it may open a connection that nobody needed before.
+std::shared_ptr<Client> ClientPool::try_acquire(State& state) {
+  if (state.waits.empty()) return state.try_acquire();
+  state.wake_first();
+  return nullptr;
 }
 
 Time ClientPool::State::deadline_of(const Limits& limits) const noexcept {
   return loop.after(limits.options.timeout.value_or(limits.streams ? forever : options.client.call_timeout));
 }
 
-std::optional<Error> ClientPool::State::ended_by(const Limits& limits) const {
+std::optional<Error> ClientPool::State::ended_by(const Limits& limits, Time wait_end) const {
   if (limits.options.token.stop_requested()) {
     return Error::of_call(ErrorCode::cancelled, "the caller cancelled the call");
   }
-  if (loop.now() < *limits.deadline) return std::nullopt;
-  return Error::of_call(ErrorCode::deadline_exceeded, "no connection within the call's timeout; the call was not sent");
+  if (loop.now() >= *limits.deadline) {
+    return Error::of_call(ErrorCode::deadline_exceeded,
+                          "no connection within the call's timeout; the call was not sent");
+  }
+  if (loop.now() < wait_end) return std::nullopt;
+  const auto wait_ms = std::chrono::duration_cast<std::chrono::milliseconds>(options.wait_max).count();
+  return Error::of_call(ErrorCode::overloaded,
+                        "no connection to " + address + " took the call within " + std::to_string(wait_ms) +
+                            " ms (PoolOptions::wait_max); " + std::to_string(usable_clients()) + " of " +
+                            std::to_string(options.connections_max) +
+                            " connections (connections_max) are open: send fewer calls at a time, or raise " +
+                            "connections_max, ClientOptions::calls_in_flight_max or the server's "
+                            "calls_per_connection_max");
+}
+
+std::optional<Error> ClientPool::State::too_many_wait() const {
+  if (waits.size() < options.calls_waiting_max) return std::nullopt;
+  return Error::of_call(ErrorCode::overloaded,
+                        std::to_string(waits.size()) + " calls wait for a connection to " + address +
+                            " (PoolOptions::calls_waiting_max is " + std::to_string(options.calls_waiting_max) +
+                            "): send fewer calls at a time, or raise calls_waiting_max or connections_max");
+}
+
+std::optional<Error> ClientPool::State::given_up(std::uint64_t failed) const {
+  if (attempts_are_vain()) return last_error;
+  if (failed < options.connect_attempts_max) return std::nullopt;
+  Error error = *last_error;
+  error.code = ErrorCode::unavailable;
+  error.text = "no connection to " + address + " after " + std::to_string(options.connect_attempts_max) +
+               " attempts; the last: " + error.text;
+  return error;
 }
 
 Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State> pool, Limits* limits) {
@@ -255,32 +315,39 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
         "pool here");
   }
   const std::uint64_t failed_before = state.attempts_failed;
+  Time wait_end = Time::max();
+  std::optional<State::Wait> wait;
   for (;;) {
     if (state.ended != nullptr) co_return fail(Error::of_connection(ErrorCode::unavailable, state.ended));
     if (limits != nullptr && !limits->deadline) limits->deadline = state.deadline_of(*limits);
-    if (std::shared_ptr<Client> client = try_acquire(state)) {
+    std::shared_ptr<Client> client;
+    if (!wait) {
+      client = try_acquire(state);
+    } else if (wait->first()) {
+      client = state.try_acquire();
+    }
+    if (client) {
       if (limits != nullptr && *limits->deadline != Time::max()) {
         limits->options.timeout = std::max(*limits->deadline - state.loop.now(), Duration::zero());
       }
+      // This call uses one of the places. The next ones run when it was sent.
+      if (wait) state.wake_first(std::min(detail::ClientAccess::free_places(*client), woken_at_once));
       co_return client;
     }
+    if (!wait && limits != nullptr) wait_end = state.loop.after(state.options.wait_max);
     if (limits != nullptr) {
-      if (std::optional<Error> over = state.ended_by(*limits)) co_return fail(std::move(*over));
+      if (std::optional<Error> over = state.ended_by(*limits, wait_end)) co_return fail(std::move(*over));
     }
-    if (state.attempts_are_vain()) co_return fail(*state.last_error);
-    if (state.attempts_failed - failed_before >= state.options.connect_attempts_max) {
-      Error error = *state.last_error;
-      error.code = ErrorCode::unavailable;
-      error.text = "no connection to " + state.address + " after " +
-                   std::to_string(state.options.connect_attempts_max) + " attempts; the last: " + error.text;
-      co_return fail(std::move(error));
+    if (std::optional<Error> over = state.given_up(state.attempts_failed - failed_before)) {
+      co_return fail(std::move(*over));
     }
-    if (limits == nullptr) {
-      co_await state.changed.wait();
-    } else {
-      State::Wait wait(pool, *limits);
-      co_await wait.changed();
+    if (!wait) {
+      if (std::optional<Error> over = limits == nullptr ? std::nullopt : state.too_many_wait()) {
+        co_return fail(std::move(*over));
+      }
+      wait.emplace(pool, limits, limits == nullptr ? Time::max() : std::min(wait_end, *limits->deadline));
     }
+    co_await wait->changed();
   }
 }
 

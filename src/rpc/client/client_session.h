@@ -53,6 +53,7 @@ class ClientSession final : public Session,
   std::size_t calls_in_flight() const noexcept { return calls_.size(); }
   // True if the next call would be refused, because as many are in flight as this side or the server allows.
   bool full() const noexcept { return calls_.full(); }
+  std::size_t free_places() const noexcept { return calls_.calls_max() - calls_.size(); }
   bool going_away() const noexcept { return going_away_; }
   Time last_used() const noexcept { return last_used_; }
 
