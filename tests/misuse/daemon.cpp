@@ -71,9 +71,18 @@ TEST(DaemonDeathTest, AServerIsStartedAgain) {
   EXPECT_NE(text.find("call daemon() or fork() before start()"), std::string::npos) << text;
 }
 
-// The destructor runs in every child that ends by exit().
+// The destructor runs in every child that ends by exit(), also after a parent that has ended.
 TEST(DaemonDeathTest, AServerIsDestroyed) {
   EXPECT_EQ(after_daemon([](Server& server) { server.~Server(); }), "");
+}
+
+// daemon() begins a session. A server that the daemon only destroys has served nothing.
+TEST(DaemonDeathTest, AServerIsDestroyedByADaemon) {
+  const std::string text = after_daemon([](Server& server) {
+    setsid();
+    server.~Server();
+  });
+  EXPECT_NE(text.find(remedy), std::string::npos) << text;
 }
 
 }  // namespace hawser::daemon_after_start

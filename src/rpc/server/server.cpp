@@ -28,8 +28,9 @@ Server::Server(Loop* loop, std::shared_ptr<transport::Network> network, ServerOp
 
 Server::~Server() {
   // The state belongs to the parent process, including the descriptors that the loops' pollers watch. The child must
-  // not destroy it.
+  // not destroy it. A child that ends is usual; a daemon that ends has served nothing.
   if (state_->in_child()) {
+    if (leads_session()) state_->refuse_orphan();
     static_cast<void>(state_.release());
     return;
   }
