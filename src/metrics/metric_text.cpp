@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "metrics/utf8.h"
+#include "base/utf8.h"
 
 namespace hawser {
 

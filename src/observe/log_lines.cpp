@@ -6,7 +6,7 @@
 #include <string>
 
 #include "hawser/structured_log.h"
-#include "metrics/utf8.h"
+#include "base/utf8.h"
 
 namespace hawser {
 namespace {

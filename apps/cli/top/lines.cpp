@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "cli/top/sample.h"
-#include "metrics/utf8.h"
+#include "base/utf8.h"
 #include "protocol/http1/json/value_types.h"
 
 namespace hawser::cli {

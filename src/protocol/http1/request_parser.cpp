@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "metrics/utf8.h"
+#include "base/utf8.h"
 
 namespace hawser::http1 {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/top/sample.h"
-#include "metrics/utf8.h"
+#include "base/utf8.h"
 
 namespace hawser::cli {
 namespace {

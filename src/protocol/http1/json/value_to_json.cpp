@@ -9,7 +9,7 @@
 
 #include "base/base64.h"
 #include "hawser/codec/encoder.h"
-#include "metrics/utf8.h"
+#include "base/utf8.h"
 #include "protocol/http1/json/value_json.h"
 
 namespace hawser::http1 {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "metrics/utf8.h"
+#include "base/utf8.h"
 
 namespace hawser::http1 {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics/utf8.h"
+#include "base/utf8.h"
 
 namespace hawser {
 

@@ -1,0 +1,298 @@
+#include "json/reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/utf8.h"
+
+namespace hawser::json {
+namespace {
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+// The power of ten of the first digit other than 0. Of interest for numbers that no double has, which are far from 1.
+std::int64_t magnitude(std::string_view number) noexcept {
+  constexpr std::int64_t exponent_max = std::int64_t{1} << 40;
+  const std::size_t mark = std::min(number.find_first_of("eE"), number.size());
+  std::int64_t exponent = 0;
+  if (mark != number.size()) {
+    std::string_view digits = number.substr(mark + 1);
+    const bool negative = digits.front() == '-';
+    if (negative || digits.front() == '+') digits.remove_prefix(1);
+    for (const char c : digits) exponent = std::min(exponent * 10 + (c - '0'), exponent_max);
+    if (negative) exponent = -exponent;
+  }
+  const std::string_view digits = number.substr(0, mark);
+  const std::size_t first = digits.find_first_of("123456789");
+  if (first == std::string_view::npos) return std::numeric_limits<std::int64_t>::min();
+  const auto point = static_cast<std::int64_t>(std::min(digits.find('.'), digits.size()));
+  const std::int64_t distance = point - static_cast<std::int64_t>(first);
+  return exponent + (distance > 0 ? distance - 1 : distance);
+}
+
+// Nothing for a number beyond the range of double.
+std::optional<double> nearest_double(std::string_view number) noexcept {
+  double value = 0;
+  if (std::from_chars(number.data(), number.data() + number.size(), value).ec == std::errc()) {
+    return std::isfinite(value) ? std::optional(value) : std::nullopt;
+  }
+  if (magnitude(number) > 0) return std::nullopt;
+  return number.starts_with('-') ? -0.0 : 0.0;
+}
+
+// The value of four hexadecimal digits; nothing for other characters.
+std::optional<std::uint32_t> hex_of(std::string_view text) noexcept {
+  if (text.size() < 4) return std::nullopt;
+  std::uint32_t code = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + 4, code, 16);
+  if (error != std::errc() || end != text.data() + 4) return std::nullopt;
+  return code;
+}
+
+bool is_high_surrogate(std::uint32_t code) noexcept { return code >= 0xd800 && code < 0xdc00; }
+bool is_low_surrogate(std::uint32_t code) noexcept { return code >= 0xdc00 && code < 0xe000; }
+
+// Returns the length of the escape with which `text` begins; 0 if it is invalid.
+std::size_t escape_bytes(std::string_view text) noexcept {
+  constexpr std::size_t code_bytes = 6;
+  if (text.size() < 2) return 0;
+  if (text[1] != 'u') return std::string_view("\"\\/bfnrt").contains(text[1]) ? 2 : 0;
+  const auto code = hex_of(text.substr(2));
+  if (!code || is_low_surrogate(*code)) return 0;
+  if (!is_high_surrogate(*code)) return code_bytes;
+  const std::string_view second = text.substr(code_bytes);
+  if (!second.starts_with("\\u")) return 0;
+  const auto low = hex_of(second.substr(2));
+  return low && is_low_surrogate(*low) ? 2 * code_bytes : 0;
+}
+
+void set_utf8(Escape& escape, std::uint32_t code) noexcept {
+  const auto add = [&](std::uint32_t byte) { escape.utf8[escape.utf8_bytes++] = static_cast<char>(byte); };
+  if (code < 0x80) return add(code);
+  if (code < 0x800) {
+    add(0xc0 | code >> 6);
+  } else {
+    if (code < 0x10000) {
+      add(0xe0 | code >> 12);
+    } else {
+      add(0xf0 | code >> 18);
+      add(0x80 | (code >> 12 & 0x3f));
+    }
+    add(0x80 | (code >> 6 & 0x3f));
+  }
+  add(0x80 | (code & 0x3f));
+}
+
+}  // namespace
+
+Escape escape_of(std::string_view written) noexcept {
+  constexpr std::string_view letters = "bfnrt";
+  constexpr std::string_view meanings = "\b\f\n\r\t";
+  Escape escape;
+  escape.written_bytes = static_cast<std::uint8_t>(escape_bytes(written));
+  const char kind = written[1];
+  if (kind != 'u') {
+    const std::size_t at = letters.find(kind);
+    set_utf8(escape, static_cast<unsigned char>(at == std::string_view::npos ? kind : meanings[at]));
+    return escape;
+  }
+  std::uint32_t code = hex_of(written.substr(2)).value_or(0);
+  if (is_high_surrogate(code)) {
+    code = 0x10000 + ((code - 0xd800) << 10) + (hex_of(written.substr(8)).value_or(0) - 0xdc00);
+  }
+  set_utf8(escape, code);
+  return escape;
+}
+
+Number number_of(const Token& token) noexcept {
+  const std::string_view written = token.written;
+  const char* const end = written.data() + written.size();
+  const auto whole = [&](auto value) -> std::optional<Number> {
+    const auto [stop, error] = std::from_chars(written.data(), end, value);
+    return error == std::errc() && stop == end ? std::optional<Number>(value) : std::nullopt;
+  };
+  if (written == "-0") return -0.0;
+  if (const auto value = written.starts_with('-') ? whole(std::int64_t{0}) : whole(std::uint64_t{0})) return *value;
+  return double_of(token);
+}
+
+double double_of(const Token& token) noexcept { return nearest_double(token.written).value_or(0); }
+
+Result<void> check(std::string_view text, Limits limits) {
+  Reader reader(text, limits);
+  for (;;) {
+    const Kind kind = reader.next().kind;
+    if (kind == Kind::end) return {};
+    if (kind == Kind::invalid) return fail(ErrorCode::invalid_argument, reader.problem());
+  }
+}
+
+Token Reader::refuse(std::string_view why) { return refuse_at(at_, why); }
+
+Token Reader::refuse_at(std::size_t place, std::string_view why) {
+  expected_ = Expected::invalid;
+  problem_ = "invalid JSON at byte " + std::to_string(place) + ": " + std::string(why);
+  return {.kind = Kind::invalid};
+}
+
+void Reader::skip_spaces() noexcept {
+  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
+    ++at_;
+  }
+}
+
+Token Reader::next() {
+  if (expected_ == Expected::invalid) return {.kind = Kind::invalid};
+  for (;;) {
+    skip_spaces();
+    if (at_ == text_.size()) return expected_ == Expected::nothing ? Token() : refuse("the text ends too early");
+    const char c = text_[at_];
+    switch (expected_) {
+      case Expected::nothing: return refuse("something follows the value");
+      case Expected::comma_or_end:
+        if (c != ',') return close(c);
+        ++at_;
+        expected_ = levels_.back().is_object ? Expected::name : Expected::value;
+        continue;
+      case Expected::name_or_end:
+        if (c == '}') return close(c);
+        return read_name();
+      case Expected::name: return read_name();
+      case Expected::value_or_end:
+        if (c == ']') return close(c);
+        return read_value(c);
+      default: return read_value(c);
+    }
+  }
+}
+
+Token Reader::open(Kind kind) {
+  if (levels_.size() >= limits_.depth_max) {
+    return refuse("nested more than " + std::to_string(limits_.depth_max) + " deep");
+  }
+  ++at_;
+  const bool is_object = kind == Kind::begin_object;
+  levels_.push_back({.is_object = is_object, .names = names_.size(), .decoded = decoded_.size()});
+  expected_ = is_object ? Expected::name_or_end : Expected::value_or_end;
+  return {.kind = kind};
+}
+
+Token Reader::close(char c) {
+  const Level level = levels_.back();
+  if (c != (level.is_object ? '}' : ']')) {
+    return refuse(level.is_object ? "an object needs a comma or } here" : "a list needs a comma or ] here");
+  }
+  if (names_.size() - level.names > 1) {
+    const auto begin = names_.begin() + static_cast<std::ptrdiff_t>(level.names);
+    std::sort(begin, names_.end());
+    if (std::adjacent_find(begin, names_.end()) != names_.end())
+      return refuse("the object has two members of one name");
+  }
+  names_.resize(level.names);
+  decoded_.resize(level.decoded);
+  levels_.pop_back();
+  ++at_;
+  expected_ = after_value();
+  return {.kind = level.is_object ? Kind::end_object : Kind::end_list};
+}
+
+Token Reader::read_value(char c) {
+  if (!has_value_left()) return refuse("there are too many values");
+  switch (c) {
+    case '{': return open(Kind::begin_object);
+    case '[': return open(Kind::begin_list);
+    case '"': return read_text(Kind::text);
+    case 't': return read_word("true", Kind::boolean);
+    case 'f': return read_word("false", Kind::boolean);
+    case 'n': return read_word("null", Kind::null);
+    default: return read_number();
+  }
+}
+
+Token Reader::read_word(std::string_view word, Kind kind) {
+  if (!text_.substr(at_).starts_with(word)) return refuse("a value is expected");
+  at_ += word.size();
+  expected_ = after_value();
+  return {.kind = kind, .written = word};
+}
+
+std::size_t Reader::take_digits() noexcept {
+  const std::size_t begin = at_;
+  while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+  return at_ - begin;
+}
+
+Token Reader::read_number() {
+  constexpr std::size_t harmless_bytes = 300;  // Without exponent, so many digits are in the range of double.
+  const std::size_t begin = at_;
+  const auto take = [&](std::string_view one_of) {
+    const bool found = at_ < text_.size() && one_of.contains(text_[at_]);
+    at_ += found ? 1 : 0;
+    return found;
+  };
+  const bool negative = take("-");
+  if (!take("0") && take_digits() == 0) return refuse(negative ? "a number needs a digit here" : "a value is expected");
+  if (take(".") && take_digits() == 0) return refuse("a number needs a digit here");
+  const bool has_exponent = take("eE");
+  if (has_exponent) {
+    take("+-");
+    if (take_digits() == 0) return refuse("a number needs a digit here");
+  }
+  const std::string_view written = text_.substr(begin, at_ - begin);
+  if ((has_exponent || written.size() > harmless_bytes) && !nearest_double(written)) {
+    return refuse_at(begin, "the number is larger than every double");
+  }
+  expected_ = after_value();
+  return {.kind = Kind::number, .written = written};
+}
+
+Token Reader::read_text(Kind kind) {
+  const std::size_t begin = ++at_;
+  Token token{.kind = kind};
+  while (at_ < text_.size()) {
+    const auto c = static_cast<unsigned char>(text_[at_]);
+    if (c == '"') {
+      token.written = text_.substr(begin, at_++ - begin);
+      expected_ = after_value();
+      return token;
+    }
+    if (c == '\\') {
+      const std::size_t bytes = escape_bytes(text_.substr(at_));
+      if (bytes == 0) return refuse("a text has an invalid escape");
+      token.escaped = true;
+      at_ += bytes;
+    } else if (c < 0x20) {
+      return refuse("a text has a control character: write an escape");
+    } else if (c < 0x80) {
+      ++at_;
+    } else {
+      const std::size_t bytes = utf8_character_bytes(text_.substr(at_));
+      if (bytes == 0) return refuse("a text is not UTF-8");
+      at_ += bytes;
+    }
+  }
+  return refuse_at(begin - 1, "a text has no end");
+}
+
+Token Reader::read_name() {
+  if (text_[at_] != '"') return refuse("the name of a member is expected, in quotation marks");
+  if (!has_value_left()) return refuse("there are too many values");
+  const Token token = read_text(Kind::name);
+  if (token.kind == Kind::invalid) return token;
+  skip_spaces();
+  if (at_ == text_.size() || text_[at_] != ':') return refuse("a colon is expected after the name of a member");
+  ++at_;
+  if (token.escaped) {
+    decode(token, decoded_.emplace_back());
+    names_.push_back(decoded_.back());
+  } else {
+    names_.push_back(token.written);
+  }
+  expected_ = Expected::value;
+  return token;
+}
+
+}  // namespace hawser::json
