@@ -176,9 +176,9 @@ inline constexpr std::string_view invalid_objects[] = {
 
 // In place of anything.
 inline constexpr std::string_view invalid_values[] = {
-    "",     " ",    "\n",         "tru",   "True", "TRUE", "truee", "fals",   "nul",     "NULL",
-    "nil",  "None", "undefined",  ",",     ":",    "}",    "*",     "<null>", "\\u0041", "\xe2\x81\xa0",
-    "\x80", "&",    "true false", "null,", "1]",
+    "",     " ",    "\n",         "tru",   "True",  "TRUE", "truee", "fals",   "nul",     "NULL",
+    "nil",  "None", "undefined",  ",",     ":",     "}",    "*",     "<null>", "\\u0041", "\xe2\x81\xa0",
+    "\x80", "&",    "true false", "true,", "true]",
 };
 
 struct ValidNumber {

@@ -1,15 +1,41 @@
 #include "json/reader.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/utf8.h"
 
 namespace hawser::json {
 namespace {
+
+// First sizes of memory that most texts do not exceed.
+constexpr std::size_t levels_expected = 8;
+constexpr std::size_t names_expected = 16;
+
+// The bytes of a text that need no check: ASCII without control characters, quotation mark and backslash.
+constexpr auto is_plain = [] {
+  std::array<bool, 256> plain{};
+  for (unsigned c = 0x20; c < 0x80; ++c) plain[c] = c != '"' && c != '\\';
+  return plain;
+}();
+
+// True if two names are equal. Changes their order.
+bool has_twins(std::span<std::string_view> names) {
+  constexpr std::size_t few = 12;
+  if (names.size() <= few) {
+    for (auto name = names.begin(); name != names.end(); ++name) {
+      if (std::find(names.begin(), name, *name) != name) return true;
+    }
+    return false;
+  }
+  std::ranges::sort(names);
+  return std::ranges::adjacent_find(names) != names.end();
+}
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
@@ -174,6 +200,7 @@ Token Reader::open(Kind kind) {
     return refuse("nested more than " + std::to_string(limits_.depth_max) + " deep");
   }
   ++at_;
+  if (levels_.capacity() == 0) levels_.reserve(levels_expected);
   const bool is_object = kind == Kind::begin_object;
   levels_.push_back({.is_object = is_object, .names = names_.size(), .decoded = decoded_.size()});
   expected_ = is_object ? Expected::name_or_end : Expected::value_or_end;
@@ -185,12 +212,7 @@ Token Reader::close(char c) {
   if (c != (level.is_object ? '}' : ']')) {
     return refuse(level.is_object ? "an object needs a comma or } here" : "a list needs a comma or ] here");
   }
-  if (names_.size() - level.names > 1) {
-    const auto begin = names_.begin() + static_cast<std::ptrdiff_t>(level.names);
-    std::sort(begin, names_.end());
-    if (std::adjacent_find(begin, names_.end()) != names_.end())
-      return refuse("the object has two members of one name");
-  }
+  if (has_twins(std::span(names_).subspan(level.names))) return refuse("the object has two members of one name");
   names_.resize(level.names);
   decoded_.resize(level.decoded);
   levels_.pop_back();
@@ -252,29 +274,28 @@ Token Reader::read_number() {
 Token Reader::read_text(Kind kind) {
   const std::size_t begin = ++at_;
   Token token{.kind = kind};
-  while (at_ < text_.size()) {
-    const auto c = static_cast<unsigned char>(text_[at_]);
+  for (;;) {
+    while (at_ < text_.size() && is_plain[static_cast<unsigned char>(text_[at_])]) ++at_;
+    if (at_ == text_.size()) return refuse_at(begin - 1, "a text has no end");
+    const char c = text_[at_];
     if (c == '"') {
       token.written = text_.substr(begin, at_++ - begin);
       expected_ = after_value();
       return token;
     }
+    std::size_t bytes = 0;
     if (c == '\\') {
-      const std::size_t bytes = escape_bytes(text_.substr(at_));
+      bytes = escape_bytes(text_.substr(at_));
       if (bytes == 0) return refuse("a text has an invalid escape");
       token.escaped = true;
-      at_ += bytes;
-    } else if (c < 0x20) {
-      return refuse("a text has a control character: write an escape");
-    } else if (c < 0x80) {
-      ++at_;
     } else {
-      const std::size_t bytes = utf8_character_bytes(text_.substr(at_));
+      if (static_cast<unsigned char>(c) < 0x20) return refuse("a text has a control character: write an escape");
+      bytes = utf8_character_bytes(text_.substr(at_));
       if (bytes == 0) return refuse("a text is not UTF-8");
-      at_ += bytes;
+      token.ascii = false;
     }
+    at_ += bytes;
   }
-  return refuse_at(begin - 1, "a text has no end");
 }
 
 Token Reader::read_name() {
@@ -285,9 +306,12 @@ Token Reader::read_name() {
   skip_spaces();
   if (at_ == text_.size() || text_[at_] != ':') return refuse("a colon is expected after the name of a member");
   ++at_;
+  if (names_.capacity() == 0) names_.reserve(names_expected);
   if (token.escaped) {
-    decode(token, decoded_.emplace_back());
-    names_.push_back(decoded_.back());
+    std::string decoded;
+    decode(token, decoded);
+    decoded_.push_back(std::make_unique<const std::string>(std::move(decoded)));
+    names_.push_back(*decoded_.back());
   } else {
     names_.push_back(token.written);
   }

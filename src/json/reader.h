@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -36,6 +36,7 @@ struct Token {
   // `true` or `false`, a number as it is written, the characters between quotation marks. A part of the reader's input.
   std::string_view written = {};
   bool escaped = false;  // `written` has escapes: see decode().
+  bool ascii = true;
 };
 
 struct Limits {
@@ -82,8 +83,8 @@ class Reader {
   Limits limits_;  // values_max: those that are left.
   Expected expected_ = Expected::value;
   std::vector<Level> levels_;
-  std::vector<std::string_view> names_;  // The names in the open objects.
-  std::deque<std::string> decoded_;      // Names with escapes, to which names_ refers.
+  std::vector<std::string_view> names_;                      // The names in the open objects.
+  std::vector<std::unique_ptr<const std::string>> decoded_;  // Names with escapes, to which names_ refers.
   std::string problem_;
 };
 

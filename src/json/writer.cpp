@@ -27,7 +27,7 @@ unsigned escaped_code(std::string_view character) noexcept {
   return line_end ? 0x2000U + (byte(2) & 0x3F) : 0;
 }
 
-bool is_plain(unsigned char c, Escapes escapes) noexcept {
+bool stands_as_it_is(unsigned char c, Escapes escapes) noexcept {
   if (c < 0x20 || c >= 0x7F || c == '"' || c == '\\') return false;
   return escapes == Escapes::text || (c != '<' && c != '>' && c != '&');
 }
@@ -64,7 +64,7 @@ void append_characters(std::string& out, std::string_view text, Escapes escapes)
   std::size_t at = 0;
   while (at < text.size()) {
     const auto c = static_cast<unsigned char>(text[at]);
-    if (is_plain(c, escapes)) {
+    if (stands_as_it_is(c, escapes)) {
       ++at;
       continue;
     }

@@ -11,7 +11,7 @@
 
 namespace hawser::tls {
 
-// A value of a JSON text (RFC 8259), for tokens and keys. Its texts and values lie in secret memory.
+// A value of a JSON text, for tokens and keys. Its texts and values lie in secret memory.
 struct Json {
   enum class Kind : std::uint8_t { null, boolean, number, text, list, object };
   Kind kind = Kind::null;
@@ -26,9 +26,8 @@ struct Json {
   std::optional<double> number() const noexcept;
 };
 
-// Strict. An object with two members of one name is refused: another reader might take the other one. Nesting is
-// limited to json_depth_max, and the number of values and names to `values_max`.
-inline constexpr int json_depth_max = 16;
+// As strict as json::Reader. Nesting is limited to json_depth_max, and the number of values and names to `values_max`.
+inline constexpr std::size_t json_depth_max = 16;
 std::optional<Json> parse_json(std::string_view text, std::size_t values_max);
 
 }  // namespace hawser::tls
