@@ -135,8 +135,7 @@ TEST_F(HttpServer, MapsErrorsToStatusAndJson) {
   start();
   const Response failed = ask(post("/test.Text/Later", "\"fail\""));
   EXPECT_EQ(failed.status, 500);
-  EXPECT_EQ(failed.body,
-            "{\"code\":\"application\",\"application_code\":7,\"message\":\"it \\\"failed\\\"\\u000a\"}\n");
+  EXPECT_EQ(failed.body, "{\"code\":\"application\",\"application_code\":7,\"message\":\"it \\\"failed\\\"\\n\"}\n");
   EXPECT_EQ(ask(post("/test.Text/Later", "\"throw\"")).status, 500);
   EXPECT_EQ(ask(post("/test.Text/Say", "17")).status, 400);
   EXPECT_EQ(ask(post("/test.Text/Say", "\"no json\"")).status, 500);

@@ -117,7 +117,6 @@ LIBRARY_HEADERS = {
     "zlib": ("src/protocol/*", "src/rpc/port/gzip.h"),
     "google/protobuf/": ("src/protobuf/*", "src/protocol/*", "include/hawser/protobuf*.h", "include/hawser/pb/*.h"),
     "snappy": ("src/protocol/baidu_std/*",),
-    "nlohmann/": ("src/protocol/http1/json/*",),
     "openssl/": ("src/security/tls/*",),
     "p11-kit/": ("src/security/tls/pkcs11/*",),
     "dlfcn.h": ("src/security/tls/pkcs11/*", "src/transport/*", "src/base/*", "src/exec/*", "src/runtime/*"),

@@ -13,7 +13,7 @@
 #include "hawser/http_client.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
-#include "protocol/http1/json/value_types.h"
+#include "json/writer.h"
 
 namespace hawser::cli {
 namespace {
@@ -162,7 +162,7 @@ std::string json_list(const std::vector<std::string>& texts) {
   std::string json = "[";
   for (const std::string& text : texts) {
     if (json.size() > 1) json += ",";
-    http1::append_quoted(json, text);
+    json::append_text(json, text);
   }
   return json + "]";
 }

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "json/writer.h"
 #include "protocol/http1/json/value_types.h"
 
 namespace hawser::cli {
@@ -49,7 +50,7 @@ int Output::error(const Error& error) const {
   const std::string text = http1::printable(error.text);
   if (json) {
     std::string quoted;
-    http1::append_quoted(quoted, text);
+    json::append_text(quoted, text);
     std::string code(to_string(error.code));
     if (error.code == ErrorCode::application)
       code += fmt::format("\",\"application_code\":\"{}", error.application_code);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "json/writer.h"
 #include "protocol/http1/request_parser.h"
 
 namespace hawser::http1 {
@@ -142,23 +143,9 @@ std::string error_json(const Error& error) {
   if (error.code == ErrorCode::application) {
     json += "\"application_code\":" + std::to_string(error.application_code) + ",";
   }
-  json += "\"message\":\"";
-  for (const char c : error.text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      json += '\\';
-      json += c;
-    } else if (code < 0x20 || code >= 0x7f) {
-      // Not every text is UTF-8; each byte is written as the character of that number.
-      constexpr std::string_view digits = "0123456789abcdef";
-      json += "\\u00";
-      json += digits[code >> 4];
-      json += digits[code & 15];
-    } else {
-      json += c;
-    }
-  }
-  return json + "\"}\n";
+  json += "\"message\":";
+  json::append_text(json, error.text);
+  return json + "}\n";
 }
 
 void ResponseWriter::begin(unsigned status, unsigned minor, std::int64_t unix_seconds) {

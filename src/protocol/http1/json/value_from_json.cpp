@@ -3,12 +3,15 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/base64.h"
 #include "hawser/codec/encoder.h"
+#include "json/reader.h"
 #include "protocol/http1/json/value_json.h"
 
 namespace hawser::http1 {
@@ -51,40 +54,20 @@ void append_number(std::string& out, T number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof(T));
 }
 
-// Receives the events of the parser and writes the encoding. A struct's fields may come in any order, so each is
-// encoded on its own until the struct ends.
+// Writes the encoding of the events of a reader. A struct's fields may come in any order, so each is encoded on its own
+// until the struct ends.
 class ValueEncoder {
  public:
   ValueEncoder(const ValueTypes& known, std::span<const std::uint32_t> types, bool is_arguments)
       : known_(known), types_(types), is_arguments_(is_arguments) {}
 
   Result<std::string> read(std::string_view json) {
-    // The parser takes a zero byte for the end of the text and would ignore what follows.
-    if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos) {
-      fail_with("invalid JSON at byte " + std::to_string(zero));
-      return fail(std::move(error_));
-    }
-    if (!nlohmann::json::sax_parse(json.begin(), json.end(), this) && !failed_) fail_with("the text is no JSON");
+    json::Reader reader(json, {.depth_max = json_depth_max});
+    json::Token token = reader.next();
+    while (token.kind != json::Kind::end && encode(token)) token = reader.next();
+    if (token.kind == json::Kind::invalid) fail_with(reader.problem());
     if (failed_) return fail(std::move(error_));
     return std::move(out_);
-  }
-
-  // ---- Events of the parser ----
-  bool null() { return scalar({}); }
-  bool boolean(bool value) { return scalar(value); }
-  bool number_integer(std::int64_t value) { return scalar(value); }
-  bool number_unsigned(std::uint64_t value) { return scalar(value); }
-  bool number_float(double value, const std::string&) { return scalar(value); }
-  bool string(std::string& text) { return scalar(std::string_view(text)); }
-  bool binary(nlohmann::json::binary_t&) { return fail_with("the text is no JSON"); }
-  bool start_object(std::size_t);
-  bool key(std::string& name);
-  bool end_object();
-  bool start_array(std::size_t);
-  bool end_array();
-  template <class Exception>
-  bool parse_error(std::size_t position, const std::string&, const Exception&) {
-    return fail_with("invalid JSON at byte " + std::to_string(position));
   }
 
  private:
@@ -111,6 +94,12 @@ class ValueEncoder {
     return path.empty() ? path : path + ": ";
   }
 
+  bool encode(const json::Token& token);
+  bool begin_object();
+  bool key(std::string_view name);
+  bool end_object();
+  bool begin_array();
+  bool end_array();
   bool scalar(const Scalar& value);
   // Finds the type of the next value, and where its bytes go.
   bool next(std::uint32_t& type, std::string*& out);
@@ -130,10 +119,34 @@ class ValueEncoder {
   const std::span<const std::uint32_t> types_;
   const bool is_arguments_;
   std::string out_;
+  std::string text_;  // A text or name that had escapes.
   std::vector<Frame> stack_;
   bool failed_ = false;
   Error error_;
 };
+
+bool ValueEncoder::encode(const json::Token& token) {
+  const auto text = [&] {
+    if (!token.escaped) return token.written;
+    text_.clear();
+    decode(token, text_);
+    return std::string_view(text_);
+  };
+  switch (token.kind) {
+    case json::Kind::null: return scalar({});
+    case json::Kind::boolean: return scalar(token.written == "true");
+    case json::Kind::number: return std::visit([&](auto number) { return scalar(number); }, json::number_of(token));
+    case json::Kind::text: return scalar(text());
+    case json::Kind::begin_list: return begin_array();
+    case json::Kind::end_list: return end_array();
+    case json::Kind::begin_object: return begin_object();
+    case json::Kind::name: return key(text());
+    case json::Kind::end_object: return end_object();
+    case json::Kind::end:
+    case json::Kind::invalid: break;
+  }
+  return false;
+}
 
 bool ValueEncoder::next(std::uint32_t& type, std::string*& out) {
   if (stack_.empty()) {
@@ -328,7 +341,6 @@ bool ValueEncoder::put_number(std::uint32_t type, std::string& out, const Scalar
 // ---- Objects and arrays ----
 
 bool ValueEncoder::push(Form form, std::uint32_t type, std::string& out, std::span<const std::uint32_t> types) {
-  if (stack_.size() >= json_depth_max) return fail_with("nested more than 64 deep");
   stack_.push_back({.form = form, .type = type, .types = types, .out = &out});
   return true;
 }
@@ -341,7 +353,7 @@ bool ValueEncoder::begin_count(Form form, std::uint32_t type, std::string& out) 
   return true;
 }
 
-bool ValueEncoder::start_object(std::size_t) {
+bool ValueEncoder::begin_object() {
   if (stack_.empty() && is_arguments_ && types_.empty()) return push(Form::choice, 0, out_);  // Has no keys.
   std::uint32_t type = 0;
   std::string* out = nullptr;
@@ -362,10 +374,10 @@ bool ValueEncoder::start_object(std::size_t) {
   }
 }
 
-bool ValueEncoder::key(std::string& name) {
+bool ValueEncoder::key(std::string_view name) {
   Frame& frame = stack_.back();
   frame.key = name;
-  const auto quoted = [&] { return "\"" + printable(std::string_view(name).substr(0, 100)) + "\""; };
+  const auto quoted = [&] { return "\"" + printable(name.substr(0, 100)) + "\""; };
   if (frame.form == Form::base64) {
     return (name == "base64" && frame.count++ == 0) ||
            fail_with("give a string, or an object with the only key \"base64\"");
@@ -380,7 +392,7 @@ bool ValueEncoder::key(std::string& name) {
     if (!known_.is_text(known.parts[0]) && (!is_number(key_type) || key_type.kind == Kind::floating)) {
       return fail_for(frame.type, "its keys are not texts: give an array of [key, value]");
     }
-    return put(known.parts[0], *frame.out, std::string_view(name));
+    return put(known.parts[0], *frame.out, name);
   }
   if (frame.form == Form::choice) {
     if (frame.count++ != 0) return fail_for(frame.type, "a variant has one alternative");
@@ -453,7 +465,7 @@ bool ValueEncoder::end_record(Frame& frame) {
   return true;
 }
 
-bool ValueEncoder::start_array(std::size_t) {
+bool ValueEncoder::begin_array() {
   if (stack_.empty() && is_arguments_) return push(Form::list, 0, out_, types_);
   if (!stack_.empty() && stack_.back().form == Form::pairs) {
     Frame& frame = stack_.back();

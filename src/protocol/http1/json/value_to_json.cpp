@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -8,8 +6,9 @@
 #include <utility>
 
 #include "base/base64.h"
-#include "hawser/codec/encoder.h"
 #include "base/utf8.h"
+#include "hawser/codec/encoder.h"
+#include "json/writer.h"
 #include "protocol/http1/json/value_json.h"
 
 namespace hawser::http1 {
@@ -105,16 +104,11 @@ class ValueReader {
   }
 
   template <class T>
-  void print(T number) {
-    std::array<char, 64> digits;
-    out_.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr);
-  }
-  template <class T>
   bool floating() {
     T number = 0;
     if (!take_number(number)) return false;
     if (std::isfinite(number)) {
-      print(number);
+      json::append_number(out_, number);
     } else {
       out_ += std::isnan(number) ? "\"NaN\"" : number > 0 ? "\"Infinity\"" : "\"-Infinity\"";
     }
@@ -128,14 +122,14 @@ class ValueReader {
     std::memcpy(&bits, bytes.data(), bytes.size());
     if (type.kind == Kind::character && type.size == 1 && bits >= 0x20 && bits < 0x7f) {
       const char c = static_cast<char>(bits);
-      append_quoted(out_, {&c, 1});
+      json::append_text(out_, {&c, 1});
       return true;
     }
     if (type.kind != Kind::signed_integer) {
       if (name(type, static_cast<std::int64_t>(bits))) return true;
       const bool exact = bits <= static_cast<std::uint64_t>(exact_max);
       if (!exact) out_ += '"';
-      print(bits);
+      json::append_number(out_, bits);
       if (!exact) out_ += '"';
       return true;
     }
@@ -144,19 +138,19 @@ class ValueReader {
     if (name(type, value)) return true;
     const bool exact = value <= exact_max && value >= -exact_max;
     if (!exact) out_ += '"';
-    print(value);
+    json::append_number(out_, value);
     if (!exact) out_ += '"';
     return true;
   }
   bool name(const Type& type, std::int64_t value) {
     const auto at = std::ranges::find(type.values, value);
     if (at == type.values.end()) return false;
-    append_quoted(out_, type.names[static_cast<std::size_t>(at - type.values.begin())]);
+    json::append_text(out_, type.names[static_cast<std::size_t>(at - type.values.begin())]);
     return true;
   }
 
   void text(std::string_view bytes) {
-    if (is_utf8(bytes)) return append_quoted(out_, bytes);
+    if (is_utf8(bytes)) return json::append_text(out_, bytes);
     out_ += "{\"base64\":\"";
     encode_base64(bytes, out_);
     out_ += "\"}";
@@ -262,7 +256,7 @@ class ValueReader {
     const Type& type = known_.at(index);
     if (alternative >= type.parts.size()) return fail_with("a variant has no alternative of that index");
     out_ += '{';
-    append_quoted(out_, known_.keys(index)[alternative]);
+    json::append_text(out_, known_.keys(index)[alternative]);
     out_ += ':';
     if (!value(type.parts[alternative], depth + 1)) return false;
     out_ += '}';
@@ -279,7 +273,7 @@ class ValueReader {
   }
   bool field(const Type& type, std::size_t i, std::size_t depth) {
     if (i != 0) out_ += ',';
-    append_quoted(out_, type.names[i]);
+    json::append_text(out_, type.names[i]);
     out_ += ':';
     return value(type.parts[i], depth + 1);
   }

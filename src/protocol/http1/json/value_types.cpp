@@ -255,29 +255,4 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-void append_quoted(std::string& out, std::string_view text) {
-  out += '"';
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const auto code = static_cast<unsigned char>(c);
-    // C1 control characters are two bytes in UTF-8.
-    const bool c1 = code == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (code < 0x20 || code == 0x7f || c1) {
-      constexpr std::string_view digits = "0123456789abcdef";
-      const auto value = c1 ? static_cast<unsigned char>(text[++i]) : code;
-      out += "\\u00";
-      out += digits[value >> 4];
-      out += digits[value & 15];
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
-
 }  // namespace hawser::http1

@@ -48,7 +48,5 @@ inline bool is_number(const schema::Type& type) noexcept { return type.kind <= s
 std::string label(const schema::Description& description, std::uint32_t type);
 // Replaces control characters and what is no UTF-8, so that a terminal shows the text and does not obey it.
 std::string printable(std::string_view text);
-// Appends a JSON string. `text` is UTF-8.
-void append_quoted(std::string& out, std::string_view text);
 
 }  // namespace hawser::http1

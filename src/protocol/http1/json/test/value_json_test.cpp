@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <limits>
 #include <list>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "hawser/codec.h"
+#include "json/json_cases_testing.h"
 #include "rpc/server/describer.h"
 
 namespace hawser::http1 {
@@ -322,6 +324,35 @@ TEST(ValueJson, HostileJsonIsRefused) {
                                       "NaN", "/**/[]", "\xef\xbb\xbf", "[\"\\x41\"]"}) {
     EXPECT_NE(refusal_of<std::vector<int>>(json), "no error") << json;
   }
+}
+
+template <class T>
+bool is_invalid(std::string_view json) {
+  return refusal_of<T>(json).find("invalid JSON at byte ") != std::string::npos;
+}
+
+TEST(ValueJson, IsReadAsStrictlyAsEverywhere) {
+  namespace cases = json::testing;
+  using Reals = std::vector<double>;
+  for (const std::string_view one : cases::invalid_numbers) {
+    EXPECT_TRUE(is_invalid<double>(one)) << one;
+    EXPECT_TRUE(is_invalid<Reals>("[1," + std::string(one) + "]")) << one;
+  }
+  for (const std::string_view one : cases::invalid_texts) {
+    EXPECT_TRUE(is_invalid<std::string>(one)) << one;
+    EXPECT_TRUE(is_invalid<Shape>("{\"name\":" + std::string(one) + "}")) << one;
+  }
+  for (const std::string_view one : cases::invalid_lists) EXPECT_TRUE(is_invalid<Reals>(one)) << one;
+  for (const std::string_view one : cases::invalid_objects) {
+    EXPECT_TRUE((is_invalid<std::map<std::string, int>>(one))) << one;
+  }
+  for (const std::string_view one : cases::invalid_values) EXPECT_TRUE(is_invalid<bool>(one)) << one;
+  for (const auto& [written, value] : cases::valid_numbers) {
+    const auto read = from<double>(written);
+    EXPECT_EQ(read, value) << written;
+    EXPECT_EQ(std::signbit(read.value_or(0)), std::signbit(value)) << written;
+  }
+  for (const auto& [written, text] : cases::valid_texts) EXPECT_EQ(from<std::string>(written), text) << written;
 }
 
 TEST(ValueJson, HostileBytesAreRefused) {
