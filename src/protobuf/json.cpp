@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "hawser/protobuf_service.h"
+#include "json/reader.h"
 #include "protobuf/plain_json.h"
 
 namespace hawser::pb {
@@ -27,33 +28,10 @@ std::string url_of(const Descriptor* type) {
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
 
-// Arguments that are nested more deeply are refused before libprotobuf sees them. A megabyte of brackets takes it
-// minutes if a ListValue is expected.
+// A megabyte of brackets takes libprotobuf minutes if a ListValue is expected.
 constexpr std::size_t arguments_depth_max = 100;
 // Longer arguments are refused before libprotobuf sees them. It converts 2 to 7 MB/s, and the loop waits meanwhile.
 constexpr std::size_t arguments_bytes_max = std::size_t{4} << 20;
-
-bool nested_too_deeply(std::string_view json) noexcept {
-  std::size_t depth = 0;
-  char quote = 0;  // The quote with which the present text began; libprotobuf accepts both kinds.
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (quote != 0) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == quote) {
-        quote = 0;
-      }
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    } else if (c == '[' || c == '{') {
-      if (++depth > arguments_depth_max) return true;
-    } else if ((c == ']' || c == '}') && depth != 0) {
-      --depth;
-    }
-  }
-  return false;
-}
 
 class MessageTranscoder final : public detail::JsonTranscoder {
  public:
@@ -80,8 +58,9 @@ class MessageTranscoder final : public detail::JsonTranscoder {
     if (json.size() > INT_MAX) return refused(request_, "the text is longer than 2 GiB");
     std::string bytes;
     if (plain_request_.to_bytes(json, bytes)) return Buffer::copy_of(as_bytes(std::string_view(bytes)));
-    if (nested_too_deeply(json)) {
-      return refused(request_, "values are nested more than " + std::to_string(arguments_depth_max) + " deep");
+    // libprotobuf would accept more than JSON, such as names without quotation marks, and names that occur twice.
+    if (const auto valid = json::check(json, {.depth_max = arguments_depth_max}); !valid) {
+      return refused(request_, valid.error().text);
     }
     if (json.size() > arguments_bytes_max) {
       return refused(request_,

@@ -1,11 +1,13 @@
 #include "protobuf/plain_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <limits>
-#include <optional>
 
 #include "base/base64.h"
+#include "json/reader.h"
+#include "json/writer.h"
 
 namespace hawser::pb {
 
@@ -104,29 +106,11 @@ PlainJson::Field PlainJson::describe(const FieldDescriptor& field) {
 
 // ---- JSON to bytes ----
 
+// Each function that reads a value is called with its first token.
 struct PlainJson::FromJson {
-  const char* at;
-  const char* end;
+  json::Reader reader;
 
-  void skip_space() {
-    while (at != end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')) ++at;
-  }
-  bool take(char c) {
-    skip_space();
-    if (at == end || *at != c) return false;
-    ++at;
-    return true;
-  }
-  // Text between quotes without escapes.
-  std::optional<std::string_view> plain_text() {
-    if (!take('"')) return std::nullopt;
-    const char* const begin = at;
-    for (; at != end && *at != '"'; ++at) {
-      if (*at < 0x20 || *at == '\\' || *at == 0x7f) return std::nullopt;  // char is signed: also not ASCII.
-    }
-    if (at == end) return std::nullopt;
-    return std::string_view(begin, static_cast<std::size_t>(at++ - begin));
-  }
+  static bool is_plain(const json::Token& token) { return token.ascii && !token.escaped; }
 
   static void write_tag(std::string& out, const Field& field) {
     constexpr std::uint32_t wire_types[] = {0, 0, 1, 2, 5};
@@ -154,19 +138,9 @@ struct PlainJson::FromJson {
   }
 
   template <class T>
-  bool number(const Field& field, std::string& out) {
-    skip_space();
-    std::string_view digits;
-    if (at != end && *at == '"') {
-      const auto text = plain_text();
-      if (!text) return false;
-      digits = *text;
-    } else {
-      const char* const begin = at;
-      while (at != end && (*at == '-' || (*at >= '0' && *at <= '9'))) ++at;
-      digits = {begin, static_cast<std::size_t>(at - begin)};
-      if (at != end && (*at == '.' || *at == 'e' || *at == 'E' || *at == '+')) return false;
-    }
+  static bool number(const Field& field, const json::Token& token, std::string& out) {
+    if (token.kind != json::Kind::number && (token.kind != json::Kind::text || !is_plain(token))) return false;
+    const std::string_view digits = token.written;
     const std::string_view magnitude = digits.substr(digits.starts_with('-') ? 1 : 0);
     if (magnitude.empty() || (magnitude.front() == '0' && digits.size() > 1)) return false;
     T value{};
@@ -176,49 +150,38 @@ struct PlainJson::FromJson {
     return true;
   }
 
-  bool word(std::string_view expected) {
-    if (!std::string_view(at, static_cast<std::size_t>(end - at)).starts_with(expected)) return false;
-    at += expected.size();
-    return true;
-  }
-
-  bool element(const Field& field, std::string& out, int depth) {
+  bool element(const Field& field, const json::Token& token, std::string& out, int depth) {
+    const bool is_text = token.kind == json::Kind::text && is_plain(token);
+    const std::string_view text = token.written;
     switch (field.kind) {
-      case Kind::text: {
-        const auto text = plain_text();
-        if (!text) return false;
-        if (!text->empty() || field.presence || field.repeated) write_length(out, field, *text);
+      case Kind::text:
+        if (!is_text) return false;
+        if (!text.empty() || field.presence || field.repeated) write_length(out, field, text);
         return true;
-      }
       case Kind::bytes: {
-        const auto text = plain_text();
         std::string bytes;
-        if (!text || !decode_base64(*text, bytes)) return false;
+        if (!is_text || !decode_base64(text, bytes)) return false;
         if (!bytes.empty() || field.presence || field.repeated) write_length(out, field, bytes);
         return true;
       }
-      case Kind::int32: return number<std::int32_t>(field, out);
-      case Kind::uint32: return number<std::uint32_t>(field, out);
-      case Kind::int64: return number<std::int64_t>(field, out);
-      case Kind::uint64: return number<std::uint64_t>(field, out);
-      case Kind::boolean: {
-        skip_space();
-        const bool is_true = word("true");
-        if (!is_true && !word("false")) return false;
-        write_number(out, field, is_true ? 1 : 0);
+      case Kind::int32: return number<std::int32_t>(field, token, out);
+      case Kind::uint32: return number<std::uint32_t>(field, token, out);
+      case Kind::int64: return number<std::int64_t>(field, token, out);
+      case Kind::uint64: return number<std::uint64_t>(field, token, out);
+      case Kind::boolean:
+        if (token.kind != json::Kind::boolean) return false;
+        write_number(out, field, text == "true" ? 1 : 0);
         return true;
-      }
       case Kind::enumeration: {
-        const auto text = plain_text();
-        if (!text) return false;
-        const auto* const value = field.enumeration->FindValueByName(std::string(*text));
+        if (!is_text) return false;
+        const auto* const value = field.enumeration->FindValueByName(std::string(text));
         if (value == nullptr) return false;
         write_number(out, field, static_cast<std::uint64_t>(std::int64_t{value->number()}));
         return true;
       }
       case Kind::message: {
         std::string bytes;
-        if (!object(*field.message, bytes, depth + 1)) return false;
+        if (!object(*field.message, token, bytes, depth + 1)) return false;
         write_length(out, field, bytes);
         return true;
       }
@@ -228,38 +191,35 @@ struct PlainJson::FromJson {
   }
 
   bool value(const Field& field, std::string& out, int depth) {
-    if (!field.repeated) return element(field, out, depth);
-    if (!take('[')) return false;
-    if (take(']')) return true;
-    do {
-      if (!element(field, out, depth)) return false;
-    } while (take(','));
-    return take(']');
+    json::Token token = reader.next();
+    if (!field.repeated) return element(field, token, out, depth);
+    if (token.kind != json::Kind::begin_list) return false;
+    for (token = reader.next(); token.kind != json::Kind::end_list; token = reader.next()) {
+      if (!element(field, token, out, depth)) return false;
+    }
+    return true;
   }
 
-  bool object(const Type& type, std::string& out, int depth) {
-    if (depth > depth_max || !take('{')) return false;
-    if (take('}')) return true;
+  bool object(const Type& type, const json::Token& first, std::string& out, int depth) {
+    if (depth > depth_max || first.kind != json::Kind::begin_object) return false;
     std::uint64_t seen = 0;
-    do {
-      const auto name = plain_text();
-      if (!name || !take(':')) return false;
-      const auto found = type.by_name.find(*name);
+    for (json::Token token = reader.next(); token.kind != json::Kind::end_object; token = reader.next()) {
+      if (token.kind != json::Kind::name || token.escaped) return false;
+      const auto found = type.by_name.find(token.written);
       if (found == type.by_name.end()) return false;
       const Field& field = *found->second;
+      // A field has two names, so the reader does not find all that are given twice.
       if ((seen & field.seen) != 0 || !value(field, out, depth)) return false;
       seen |= field.seen;
-    } while (take(','));
-    return take('}');
+    }
+    return true;
   }
 };
 
 bool PlainJson::to_bytes(std::string_view json, std::string& bytes) const {
   if (root_ == nullptr) return false;
-  FromJson reader{json.data(), json.data() + json.size()};
-  if (!reader.object(*root_, bytes, 0)) return false;
-  reader.skip_space();
-  return reader.at == reader.end;
+  FromJson from{.reader = json::Reader(json, {.depth_max = 2 * depth_max + 2})};
+  return from.object(*root_, from.reader.next(), bytes, 0) && from.reader.next().kind == json::Kind::end;
 }
 
 // ---- Bytes to JSON ----
@@ -295,29 +255,15 @@ struct PlainJson::FromBytes {
     return true;
   }
 
+  // libprotobuf escapes the other characters in its own way.
   static bool text(std::string_view text, std::string& out) {
-    out.push_back('"');
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      const char c = text[i];
-      if (c < 0x20 || c == '<' || c == '>' || c == 0x7f) return false;  // char is signed: also not ASCII.
-      if (c != '"' && c != '\\') continue;
-      out.append(text, begin, i - begin);
-      out.push_back('\\');
-      begin = i;
-    }
-    out.append(text, begin);
-    out.push_back('"');
+    const auto is_plain = [](char c) {
+      return c >= 0x20 && c != '<' && c != '>' && c != 0x7f;
+    };  // ASCII: char is signed.
+    if (!std::ranges::all_of(text, is_plain)) return false;
+    json::append_text(out, text);
     return true;
   }
-  template <class T>
-  static void digits(T value, std::string& out) {
-    char digits[24];
-    const auto [stop, error] = std::to_chars(digits, digits + sizeof(digits), value);
-    static_cast<void>(error);
-    out.append(digits, stop);
-  }
-
   bool number(const Field& field, std::string& out) {
     std::uint64_t value = 0;
     const bool read = field.wire == Wire::fixed32   ? fixed<std::uint32_t>(value)
@@ -329,8 +275,8 @@ struct PlainJson::FromBytes {
       value = value >> 1 ^ (~(value & 1) + 1);
     }
     switch (field.kind) {
-      case Kind::int32: digits(static_cast<std::int32_t>(value), out); return true;
-      case Kind::uint32: digits(static_cast<std::uint32_t>(value), out); return true;
+      case Kind::int32: json::append_number(out, std::int64_t{static_cast<std::int32_t>(value)}); return true;
+      case Kind::uint32: json::append_number(out, std::uint64_t{static_cast<std::uint32_t>(value)}); return true;
       case Kind::boolean: out += value != 0 ? "true" : "false"; return true;
       case Kind::enumeration: {
         const auto* const named = field.enumeration->FindValueByNumber(static_cast<std::int32_t>(value));
@@ -341,7 +287,11 @@ struct PlainJson::FromBytes {
       default: break;
     }
     out.push_back('"');
-    field.kind == Kind::int64 ? digits(static_cast<std::int64_t>(value), out) : digits(value, out);
+    if (field.kind == Kind::int64) {
+      json::append_number(out, static_cast<std::int64_t>(value));
+    } else {
+      json::append_number(out, value);
+    }
     out.push_back('"');
     return true;
   }

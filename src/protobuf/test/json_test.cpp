@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "hawser/protobuf_service.h"
+#include "json/json_cases_testing.h"
 #include "protobuf/test/shop.pb.h"
 
 namespace hawser::pb {
@@ -64,7 +65,9 @@ TEST(Json, ErrorsNameTheMessageAndTheField) {
        std::initializer_list<std::pair<const char*, const char*>>{{R"({"count": "many"})", "count"},
                                                                   {R"({"colour": "red"})", "colour"},
                                                                   {R"({"item": {"a": 1}})", "item"},
-                                                                  {R"({"item": "x")", "Expected"},
+                                                                  {R"({"item": "x")", "the text ends too early"},
+                                                                  {R"({"item": "x", "item": "y"})", "two members"},
+                                                                  {R"({item: "x"})", "quotation marks"},
                                                                   {R"([1, 2])", ""},
                                                                   {R"("text")", ""},
                                                                   {R"({"item": "x"} trailing)", ""},
@@ -89,7 +92,7 @@ TEST(Json, DepthIsLimited) {
   EXPECT_FALSE(trees->arguments_from_json(nested(101)));
   EXPECT_FALSE(trees->arguments_from_json(nested(100'000)));
   // libprotobuf would take minutes for a list of that depth. Brackets in texts do not count.
-  for (const char* const begin : {"[", "{\"x\":", "{'\\'\"[':"}) {
+  for (const char* const begin : {"[", "{\"x\":", R"({"\"[":)"}) {
     std::string deep;
     for (int i = 0; i < 1'000'000; ++i) deep += begin;
     const auto refused = trees->arguments_from_json(deep);
@@ -107,7 +110,7 @@ TEST(Json, DepthIsLimited) {
   ASSERT_FALSE(too_long);
   EXPECT_EQ(too_long.error().code, ErrorCode::limit_exceeded) << too_long.error().text;
   const std::string brackets(1000, '[');
-  const auto unknown = trees->arguments_from_json("{'" + brackets + "\\'" + brackets + "':\"" + brackets + "\"}");
+  const auto unknown = trees->arguments_from_json("{\"" + brackets + "\\\"" + brackets + "\":\"" + brackets + "\"}");
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().text.find("nested more than"), std::string::npos) << unknown.error().text;
   EXPECT_FALSE(trees->arguments_from_json(std::string(1'000'000, '[')));
@@ -118,6 +121,27 @@ TEST(Json, DepthIsLimited) {
   const Result<std::string> json = trees->result_to_json(as_bytes(body), {});
   ASSERT_FALSE(json);
   EXPECT_EQ(json.error().code, ErrorCode::internal);
+}
+
+// Texts that libprotobuf converts, and those that are converted directly.
+TEST(Json, IsReadAsStrictlyAsEverywhere) {
+  const auto numbers = json_transcoder(google::protobuf::ListValue::descriptor(), nullptr);
+  const auto members = json_transcoder(google::protobuf::Struct::descriptor(), nullptr);
+  const auto is_invalid = [](const detail::JsonTranscoder& of, const std::string& json) {
+    return refusal(of.arguments_from_json(json)).find("invalid JSON at byte ") != std::string::npos;
+  };
+  for (const std::string& text : json::testing::invalid_jsons()) {
+    if (text.find_first_not_of(" \n") == std::string::npos) continue;  // Stands for an empty message.
+    EXPECT_TRUE(is_invalid(*numbers, text)) << text;
+    EXPECT_TRUE(is_invalid(*members, "{\"member\":" + text + "}")) << text;
+    EXPECT_TRUE(is_invalid(*orders(), "{\"item\":" + text + "}")) << text;
+  }
+  for (const auto& [written, text] : json::testing::valid_texts) {
+    const Result<Buffer> body = orders()->arguments_from_json("{\"item\":" + std::string(written) + "}");
+    OrderRequest request;
+    ASSERT_TRUE(body && request.ParseFromString(std::string(hawser::pb::text(*body)))) << written;
+    EXPECT_EQ(request.item(), text) << written;
+  }
 }
 
 TEST(Json, AStreamHasNoArgumentsAndNoResult) {
