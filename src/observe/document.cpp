@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 
+#include "json/writer.h"
 #include "metrics/metric_text.h"
 
 namespace hawser::observe {
@@ -18,31 +18,17 @@ std::string printed(const char* format, double value) {
 }
 
 std::string json_number(double value) {
-  if (!std::isfinite(value)) return "null";
-  std::array<char, 40> digits;
-  return std::string(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+  std::string digits;
+  json::append_number(digits, value);
+  return digits;
 }
 
 std::size_t characters(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-void append_json(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '<' || c == '>' || c == '&') {  // Harmless even where somebody puts it into a page.
-      std::array<char, 8> code;
-      std::snprintf(code.data(), code.size(), "\\u%04x", static_cast<unsigned>(c));
-      out += code.data();
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
+// Harmless even where somebody puts it into a page.
+void append_json(std::string& out, std::string_view text) { json::append_text(out, text, json::Escapes::html); }
 
 void append_value(std::string& out, const Cell& cell) {
   if (!cell.trend.empty()) {

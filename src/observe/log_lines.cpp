@@ -1,12 +1,14 @@
 // The forms of a line of a log.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
-#include "hawser/structured_log.h"
 #include "base/utf8.h"
+#include "hawser/structured_log.h"
+#include "json/writer.h"
 
 namespace hawser {
 namespace {
@@ -28,48 +30,39 @@ bool is_control(std::string_view character) noexcept {
   return character.size() == 3 && byte(0) == 0xE2 && byte(1) == 0x80 && (byte(2) == 0xA8 || byte(2) == 0xA9);
 }
 
-void append_code(std::string& out, std::string_view control) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(control[i])); };
-  const unsigned code = control.size() == 1   ? byte(0)
-                        : control.size() == 2 ? byte(1)  // U+0080 to U+009F
-                                              : 0x2000 + (byte(2) & 0x3F);
-  std::array<char, 8> text;
-  std::snprintf(text.data(), text.size(), "\\u%04x", code);
-  out += text.data();
+// Returns the bytes of the characters that lie within the first `bytes_max` bytes as a whole.
+std::size_t whole_characters(std::string_view text, std::size_t bytes_max) noexcept {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t bytes = std::max<std::size_t>(utf8_character_bytes(text.substr(at)), 1);
+    if (bytes > bytes_max - at) break;
+    at += bytes;
+  }
+  return at;
 }
 
-void append_character(std::string& out, std::string_view character, Form form) {
-  if (form == Form::json && (character == "\"" || character == "\\")) {
-    out += '\\';
-    out += character;
-  } else if (!is_control(character) || (form == Form::lines && (character == "\n" || character == "\t"))) {
-    out += character;
-  } else if (form != Form::json) {
-    out += '?';
-  } else if (character == "\n") {
-    out += "\\n";
-  } else if (character == "\t") {
-    out += "\\t";
-  } else {
-    append_code(out, character);
+void append_visible(std::string& out, std::string_view text, Form form) {
+  while (!text.empty()) {
+    const std::size_t bytes = utf8_character_bytes(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(bytes, 1));
+    const bool kept = form == Form::lines && (character == "\n" || character == "\t");
+    if (kept || (bytes != 0 && !is_control(character))) {
+      out += character;
+    } else {
+      out += '?';
+    }
+    text.remove_prefix(character.size());
   }
 }
 
 // Appends `text` in the form. At most `bytes_max` of its bytes are used.
 void append(std::string& out, std::string_view text, Form form, std::size_t bytes_max = log_text_bytes_max) {
   const bool cut = text.size() > bytes_max;
-  std::size_t left = cut ? bytes_max - cut_mark.size() : text.size();
-  while (!text.empty()) {
-    const std::size_t valid = utf8_character_bytes(text);
-    const std::size_t bytes = valid == 0 ? 1 : valid;
-    if (bytes > left) break;
-    if (valid != 0) {
-      append_character(out, text.substr(0, bytes), form);
-    } else {
-      out += form == Form::json ? "\\ufffd" : "?";
-    }
-    text.remove_prefix(bytes);
-    left -= bytes;
+  if (cut) text = text.substr(0, whole_characters(text, bytes_max - cut_mark.size()));
+  if (form == Form::json) {
+    json::append_characters(out, text);
+  } else {
+    append_visible(out, text, form);
   }
   if (cut) out += cut_mark;
 }

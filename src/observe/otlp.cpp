@@ -9,6 +9,7 @@
 
 #include "hawser/http_client.h"
 #include "hawser/tracing.h"
+#include "json/writer.h"
 #include "observe/document.h"
 #include "observe/tracer_state.h"
 
@@ -27,14 +28,7 @@ void append_hex(std::string& out, std::span<const std::uint8_t> bytes) {
   out += '"';
 }
 
-void append_text(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : observe::harmless(text)) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  out += '"';
-}
+void append_text(std::string& out, std::string_view text) { json::append_text(out, observe::harmless(text)); }
 
 void append_attribute(std::string& out, std::string_view key, std::string_view text) {
   if (out.back() != '[') out += ',';
