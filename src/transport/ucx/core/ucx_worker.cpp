@@ -215,7 +215,12 @@ std::byte* UcxWorker::copy(const void* data, std::size_t size, Block*& block) {
 bool UcxWorker::poll() {
   bool any = false;
   for (unsigned i = 0; i < options().poll_burst && core_->progress(); ++i) any = true;
-  return deliver() || any;
+  any = deliver() || any;
+  if (any) {
+    arms_in_vain_ = 0;
+    arm_rest_ = arm_rest_min;
+  }
+  return any;
 }
 
 bool UcxWorker::deliver() {
@@ -254,11 +259,35 @@ bool UcxWorker::arm() {
   if (listener_ != nullptr && listener_->any()) return false;
   if (!dirty_.empty() || core_->any_ended() || core_->any_closed()) return false;
   if (event_fd_ < 0) return true;
-  if (core_->ucp().worker_arm(core_->get()) != UCS_OK) return false;
+  const ucs_status_t status = arm_events();
+  if (status != UCS_OK) return rest(status);
+  arms_in_vain_ = 0;
+  arm_rest_ = arm_rest_min;
+  return true;
+}
+
+ucs_status_t UcxWorker::arm_events() noexcept {
+  if (const ucs_status_t status = core_->ucp().worker_arm(core_->get()); status != UCS_OK) return status;
   // A descriptor within the event descriptor may be ready since before the last sleep. The poller was notified of that
   // edge then, and is not notified again (UCX's TCP handles one socket in a call of progress).
   pollfd ready{.fd = event_fd_, .events = POLLIN, .revents = 0};
-  return ::poll(&ready, 1, 0) == 0;
+  return ::poll(&ready, 1, 0) == 0 ? UCS_OK : UCS_INPROGRESS;
+}
+
+bool UcxWorker::rest(ucs_status_t status) {
+  if (++arms_in_vain_ < arms_in_vain_max) return false;
+  if (arm_timer_.running()) return true;
+  if (!std::exchange(arm_reported_, true)) {
+    loop_.log(LogLevel::warning, "transport",
+              "UCX does not let this loop sleep (" + std::string(core_->ucp().status_string(status)) +
+                  "), and finds no work: the loop polls UCX up to every " +
+                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(arm_rest_max).count()) +
+                  " ms, so calls over UCX may take longer; restart this process, or set UcxErrorMode::peer if peers "
+                  "were killed");
+  }
+  arm_timer_.start(loop_, loop_.after(arm_rest_));
+  arm_rest_ = std::min(2 * arm_rest_, arm_rest_max);
+  return true;
 }
 
 bool UcxWorker::progress_until(const std::function<bool()>& done, Duration most) {

@@ -22,6 +22,13 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   // closed in the background.
   static constexpr Duration drain_max = std::chrono::milliseconds(50);
 
+  // After this many arms in a row that did not let the loop sleep, without work in between, the loop sleeps anyway and
+  // polls UCX after `arm_rest_min`, later up to `arm_rest_max`. UCX reports an error at each arm, or pending work that
+  // its progress never finds, such as the unfinished message of a killed peer in UCX's shared memory.
+  static constexpr unsigned arms_in_vain_max = 1000;
+  static constexpr Duration arm_rest_min = std::chrono::milliseconds(1);
+  static constexpr Duration arm_rest_max = std::chrono::milliseconds(64);
+
   static Result<std::shared_ptr<UcxWorker>> make(std::shared_ptr<UcxContext> context, Loop& loop);
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
@@ -66,6 +73,11 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
 
   UcxWorker(UcxCore* core, Loop& loop, std::vector<std::byte> address);
   bool arm() override;
+  // Returns UCS_OK if the event descriptor wakes the loop, UCS_INPROGRESS if it is ready, otherwise UCX's answer.
+  ucs_status_t arm_events() noexcept;
+  // UCX did not arm. Returns whether the loop sleeps until a timer.
+  bool rest(ucs_status_t status);
+  void rested() noexcept {}
   void on_ready(exec::Readiness) override { poll(); }
 
   static ucs_status_t on_message(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t size,
@@ -84,6 +96,10 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   // Closes endpoints whose peers do not close theirs in time.
   MemberTimer<&UcxWorker::end_waiting> waiting_{*this};
   int event_fd_ = -1;  // -1 if the loop never sleeps.
+  unsigned arms_in_vain_ = 0;
+  Duration arm_rest_ = arm_rest_min;
+  bool arm_reported_ = false;
+  MemberTimer<&UcxWorker::rested> arm_timer_{*this};  // Wakes the loop, which polls this then.
   bool polled_ = false;
   bool delivering_ = false;
   unsigned rounds_ = 0;

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +49,33 @@ struct Nobody final : UcxTarget {
   void ended(UcxOperation& operation) override { operation.core->recycle(operation); }
   void process() override {}
 };
+
+// UCX reports an error at each arm. The loop must not poll without sleep for all that time.
+TEST(UcxTransport, AWorkerThatIsNeverArmedLetsTheLoopSleep) {
+  const UcxOptions options{.tls = "tcp"};
+  if (const auto there = ucx_report(options); !there) GTEST_SKIP() << there.error().text;
+  static int arms;
+  arms = 0;
+  static UcpLibrary failing;  // Abandoned workers may outlive the test.
+  failing = **UcpLibrary::load();
+  failing.worker_arm = [](ucp_worker_h) {
+    ++arms;
+    return UCS_ERR_IO_ERROR;
+  };
+  Loop loop({.wait = Wait::event, .log = no_log()});
+  const auto context = UcxContext::make(failing, options, true);
+  ASSERT_TRUE(context.has_value());
+  const auto worker = UcxWorker::make(*context, loop);
+  ASSERT_TRUE(worker.has_value());
+  Nobody nobody;
+  const auto token = (*worker)->enter(nobody);
+  ASSERT_TRUE(token.has_value());
+  constexpr int ticks_max = 1000;  // The sleep and the worker's timer wake the loop.
+  loop.run([](Loop& on) -> Task<void> { co_await on.sleep(std::chrono::seconds(1)); }(loop));
+  EXPECT_GT(arms, 0);
+  EXPECT_LE(arms, static_cast<int>(UcxWorker::arms_in_vain_max) + ticks_max);
+  (*worker)->leave(*token);
+}
 
 // With UcxErrorMode::peer they end: by wire_up_timeout if a connection ends before the peer has answered.
 TEST(UcxTransport, UnansweredWireUpsEndInErrorModePeer) {
