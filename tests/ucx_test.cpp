@@ -199,14 +199,16 @@ TEST_P(KilledServer, EveryCallEnds) {
   }(loop, server, transports));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ucx, KilledServer,
-                         ::testing::Values(UcxOptions{.tls = "tcp"},
-                                           UcxOptions{.tls = "tcp", .error_mode = UcxErrorMode::peer},
-                                           UcxOptions{.tls = "posix,cma,self"}),
-                         [](const auto& one) {
-                           return one.param.tls.substr(0, one.param.tls.find(',')) +
-                                  (one.param.error_mode == UcxErrorMode::peer ? "_error_mode_peer" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Ucx, KilledServer,
+    ::testing::Values(
+        UcxOptions{.tls = "tcp", .error_mode = UcxErrorMode::none, .wire_up = UcxWireUp::worker_address},
+        UcxOptions{.tls = "tcp", .error_mode = UcxErrorMode::peer},
+        UcxOptions{.tls = "posix,cma,self", .error_mode = UcxErrorMode::none, .wire_up = UcxWireUp::worker_address}),
+    [](const auto& one) {
+      return one.param.tls.substr(0, one.param.tls.find(',')) +
+             (one.param.error_mode == UcxErrorMode::peer ? "_error_mode_peer" : "");
+    });
 
 // From 32 KiB if UCX can access the memory directly. Over TCP, from the size at which payloads are sent separately
 // anyway.
@@ -214,7 +216,7 @@ class RegisteredPayloads : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
   const bool reaches = GetParam() != "tcp";
-  const UcxOptions ucx{.tls = GetParam()};
+  const UcxOptions ucx{.tls = GetParam(), .error_mode = UcxErrorMode::none, .wire_up = UcxWireUp::worker_address};
   const TransportOptions transports = over(ucx);
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
   Loop loop({.log = no_log()});
@@ -256,7 +258,8 @@ INSTANTIATE_TEST_SUITE_P(Ucx, RegisteredPayloads, ::testing::Values("tcp", "posi
 // The server lives and UCX is cut off: calls continue over TCP, and return to UCX. All idempotent calls succeed, no
 // other call is sent twice.
 TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
-  const TransportOptions transports = over({.tls = "tcp", .error_mode = UcxErrorMode::peer});
+  const TransportOptions transports =
+      over({.tls = "tcp", .error_mode = UcxErrorMode::peer, .wire_up = UcxWireUp::worker_address});
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
   Loop loop({.log = no_log()});
   const std::unique_ptr<Server> server = started(loop, transports);

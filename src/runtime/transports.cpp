@@ -48,7 +48,8 @@ std::string_view ucx_difference(const UcxOptions& a, const UcxOptions& b) {
       &UcxOptions::rendezvous_bytes_min, &UcxOptions::registered_bytes_min, &UcxOptions::packed_bytes_max,
       &UcxOptions::window_bytes, &UcxOptions::rendezvous_in_flight_max, &UcxOptions::poll_burst,
       &UcxOptions::error_mode, &UcxOptions::close_with_flush, &UcxOptions::wire_up, &UcxOptions::listener_address,
-      &UcxOptions::wire_up_timeout, &UcxOptions::connections_max, &UcxOptions::log_level>(a, b);
+      &UcxOptions::wire_up_timeout, &UcxOptions::connections_max, &UcxOptions::half_open_max, &UcxOptions::log_level>(
+      a, b);
 }
 
 }  // namespace

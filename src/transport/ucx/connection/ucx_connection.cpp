@@ -109,6 +109,7 @@ void UcxConnection::ended(UcxOperation& operation) {
 
 void UcxConnection::process() {
   if (ended_ || sink_ == nullptr) return;
+  if (receiver_.heard()) half_open_.reset();
   if (receiver_.heard() && !broken_) wire_up_.stop();
   receiver_.process();
   if (ended_) return;
@@ -184,6 +185,7 @@ void UcxConnection::fail(Error reason) {
 void UcxConnection::abort() noexcept {
   if (std::exchange(ended_, true)) return;
   wire_up_.stop();
+  half_open_.reset();
   loop_.remove_tick_end(*this);
   worker_->leave(link_.token);
   if (liveness_ != nullptr) peer_name_ = liveness_->peer();

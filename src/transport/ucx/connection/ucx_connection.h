@@ -10,6 +10,7 @@
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
 #include "transport/common/liveness.h"
+#include "transport/ucx/connection/ucx_half_open.h"
 #include "transport/ucx/protocol/receiver.h"
 #include "transport/ucx/protocol/sender.h"
 
@@ -33,6 +34,8 @@ class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget
   // set_peer() and set_endpoint() must be called once each, set_peer() before open().
   void set_peer(const ucx::Peer& peer) noexcept { link_.peer = peer; }
   void set_endpoint(std::unique_ptr<UcxEndpoint> endpoint);
+  // The place ends with the first message of the client, or with the connection.
+  void set_half_open(std::unique_ptr<UcxHalfOpen::Place> place) noexcept { half_open_ = std::move(place); }
   bool has_endpoint() const noexcept { return link_.endpoint != nullptr; }
   void open(std::unique_ptr<Stream> stream);
   std::size_t ahead_bytes() const noexcept { return receiver_.ahead_bytes(); }
@@ -89,6 +92,7 @@ class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget
   ucx::Receiver receiver_;
   std::shared_ptr<Liveness> liveness_;
   std::string peer_name_;
+  std::unique_ptr<UcxHalfOpen::Place> half_open_;
   MessageSink* sink_ = nullptr;
   // Limits the wire-up; after a failure of the endpoint, limits the wait for the stream's end.
   MemberTimer<&UcxConnection::end_wire_up> wire_up_{*this};

@@ -10,6 +10,7 @@
 #include "base/byte_fields.h"
 #include "base/try.h"
 #include "hawser/crc32c.h"
+#include "hawser/timer.h"
 
 namespace hawser::transport {
 namespace {
@@ -51,70 +52,6 @@ Result<void> same(const UcxOptions& ours, UcxWireUp wire_up, UcxErrorMode error_
   if (error_mode != ours.error_mode) return differ("error_mode", name_of(ours.error_mode), name_of(error_mode));
   return {};
 }
-
-class UcxPendingConnection final : public PendingConnection {
- public:
-  UcxPendingConnection(std::shared_ptr<UcxWorker> worker, std::unique_ptr<UcxConnection> connection)
-      : worker_(std::move(worker)), connection_(std::move(connection)) {}
-
-  std::vector<std::byte> parameters() const override {
-    const UcxOptions& options = worker_->options();
-    Bytes address = worker_->address();
-    if (options.wire_up == UcxWireUp::listener) {
-      address = worker_->listener() != nullptr ? as_bytes(worker_->listener()->address()) : Bytes();
-    }
-    return UcxParameters{.peer = {.token = connection_->token(),
-                                  .window_bytes = options.window_bytes,
-                                  .rendezvous_bytes_min = options.rendezvous_bytes_min},
-                         .wire_up = options.wire_up,
-                         .error_mode = options.error_mode,
-                         .address = {address.begin(), address.end()}}
-        .store();
-  }
-  Result<void> connect(Bytes client) override {
-    TRY(const UcxParameters& parameters, UcxParameters::load(client));
-    return connect_to(parameters, false);
-  }
-  Result<void> connect_to(const UcxParameters& parameters, bool to_server) {
-    const UcxOptions& options = worker_->options();
-    TRY(same(options, parameters.wire_up, parameters.error_mode));
-    const bool by_listener = options.wire_up == UcxWireUp::listener;
-    std::unique_ptr<UcxEndpoint> endpoint;
-    // With a listener, the client connects, and the server gets its endpoint with the client's first message.
-    if (!by_listener || to_server) {
-      ucp_ep_params_t to{};
-      UcxSocketAddress at;
-      if (by_listener) {
-        TRY(UcxSocketAddress&& parsed, UcxSocketAddress::parse(std::string(as_text(parameters.address))));
-        at = std::move(parsed);
-        to.field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
-        to.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
-        to.sockaddr = {.addr = reinterpret_cast<const sockaddr*>(at.bytes.data()),
-                       .addrlen = static_cast<socklen_t>(at.bytes.size())};
-      } else {
-        if (parameters.address.empty()) return malformed("half without an address");
-        to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-        to.address = reinterpret_cast<const ucp_address_t*>(parameters.address.data());
-      }
-      TRY(std::unique_ptr<UcxEndpoint> made, worker_->core().connect(to, connection_->token()));
-      endpoint = std::move(made);
-    }
-    ucx::Peer peer = parameters.peer;
-    // The larger minimum applies, because either side may require that smaller payloads are sent within packets.
-    peer.rendezvous_bytes_min = std::max(peer.rendezvous_bytes_min, options.rendezvous_bytes_min);
-    connection_->set_peer(peer);
-    if (endpoint != nullptr) connection_->set_endpoint(std::move(endpoint));
-    return {};
-  }
-  std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
-    connection_->open(std::move(stream));
-    return std::move(connection_);
-  }
-
- private:
-  const std::shared_ptr<UcxWorker> worker_;
-  std::unique_ptr<UcxConnection> connection_;
-};
 
 }  // namespace
 
@@ -164,6 +101,110 @@ Result<UcxParameters> UcxParameters::load(Bytes bytes) {
 }
 
 // ---- UcxTransportWorker ----
+
+class UcxPendingConnection final : public PendingConnection, public UcxHalfOpen::Waiter {
+ public:
+  UcxPendingConnection(std::shared_ptr<UcxWorker> worker, std::unique_ptr<UcxConnection> connection,
+                       std::string host = {})
+      : worker_(std::move(worker)), connection_(std::move(connection)), host_(std::move(host)) {}
+
+  // Waits for a place from when_ready() on.
+  UcxPendingConnection(std::shared_ptr<UcxTransportWorker> worker, const MessageLimits& limits, std::string host)
+      : waits_on_(std::move(worker)), limits_(limits), host_(std::move(host)) {}
+
+  void when_ready(Ready ready) override {
+    if (connection_ != nullptr) return ready({});
+    if (!waits_on_->half_open().wait(*this)) return ready(waits_on_->half_open().refusal());
+    ready_ = std::move(ready);
+    patience_.start(waits_on_->loop(), waits_on_->loop().after(UcxHalfOpen::wait_max));
+  }
+  std::vector<std::byte> parameters() const override {
+    const UcxOptions& options = worker_->options();
+    Bytes address = worker_->address();
+    const std::string listener = listener_address();
+    if (options.wire_up == UcxWireUp::listener) address = as_bytes(listener);
+    return UcxParameters{.peer = {.token = connection_->token(),
+                                  .window_bytes = options.window_bytes,
+                                  .rendezvous_bytes_min = options.rendezvous_bytes_min},
+                         .wire_up = options.wire_up,
+                         .error_mode = options.error_mode,
+                         .address = {address.begin(), address.end()}}
+        .store();
+  }
+  Result<void> connect(Bytes client) override {
+    TRY(const UcxParameters& parameters, UcxParameters::load(client));
+    return connect_to(parameters, false);
+  }
+  Result<void> connect_to(const UcxParameters& parameters, bool to_server) {
+    const UcxOptions& options = worker_->options();
+    TRY(same(options, parameters.wire_up, parameters.error_mode));
+    const bool by_listener = options.wire_up == UcxWireUp::listener;
+    std::unique_ptr<UcxEndpoint> endpoint;
+    // With a listener, the client connects, and the server gets its endpoint with the client's first message.
+    if (!by_listener || to_server) {
+      ucp_ep_params_t to{};
+      UcxSocketAddress at;
+      if (by_listener) {
+        TRY(UcxSocketAddress&& parsed, UcxSocketAddress::parse(std::string(as_text(parameters.address))));
+        at = std::move(parsed);
+        to.field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
+        to.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+        to.sockaddr = {.addr = reinterpret_cast<const sockaddr*>(at.bytes.data()),
+                       .addrlen = static_cast<socklen_t>(at.bytes.size())};
+      } else {
+        if (parameters.address.empty()) return malformed("half without an address");
+        to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        to.address = reinterpret_cast<const ucp_address_t*>(parameters.address.data());
+      }
+      TRY(std::unique_ptr<UcxEndpoint> made, worker_->core().connect(to, connection_->token()));
+      endpoint = std::move(made);
+    }
+    ucx::Peer peer = parameters.peer;
+    // The larger minimum applies, because either side may require that smaller payloads are sent within packets.
+    peer.rendezvous_bytes_min = std::max(peer.rendezvous_bytes_min, options.rendezvous_bytes_min);
+    connection_->set_peer(peer);
+    if (endpoint != nullptr) connection_->set_endpoint(std::move(endpoint));
+    return {};
+  }
+  std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
+    connection_->open(std::move(stream));
+    return std::move(connection_);
+  }
+
+ private:
+  // Returns the address for the client: UcxOptions::listener_address, or else the address on which the peers met, with
+  // the port of the listener. Empty on the client's side.
+  std::string listener_address() const {
+    const UcxListener* const listener = worker_->listener();
+    if (listener == nullptr) return {};
+    const std::string& bound = listener->address();
+    return worker_->options().listener_address.empty() ? host_ + bound.substr(bound.rfind(':')) : bound;
+  }
+  // Each moves the callback first, because it may destroy this.
+  void on_place(std::unique_ptr<UcxHalfOpen::Place> place) override {
+    patience_.stop();
+    const Ready ready = std::exchange(ready_, nullptr);
+    Result<UcxTransportWorker::Selected> selected = waits_on_->select_with(std::move(place), limits_);
+    if (!selected) return ready(fail(std::move(selected.error())));
+    worker_ = std::move(selected->worker);
+    connection_ = std::move(selected->connection);
+    ready({});
+  }
+  void give_up() noexcept {
+    leave();
+    waits_on_->half_open().gave_up();
+    const Ready ready = std::exchange(ready_, nullptr);
+    ready(waits_on_->half_open().refusal());
+  }
+
+  std::shared_ptr<UcxWorker> worker_;
+  std::unique_ptr<UcxConnection> connection_;
+  const std::shared_ptr<UcxTransportWorker> waits_on_;  // Null if it does not wait.
+  const MessageLimits limits_{};
+  const std::string host_;  // The host of this machine for the client: "10.0.0.1" or "[fe80::1]".
+  Ready ready_;
+  MemberTimer<&UcxPendingConnection::give_up> patience_{*this};
+};
 
 namespace {
 
@@ -223,22 +264,53 @@ std::vector<std::byte> UcxTransportWorker::offer() {
   return seal(writer);
 }
 
-Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::select(Bytes offer, const MessageLimits& limits) {
+TransportWorker& UcxTransportWorker::select_device(std::string_view local) {
+  const bool internet = UcxSocketAddress::parse(std::string(local)).has_value();
+  host_ = internet ? local.substr(0, local.rfind(':')) : own_host;
+  constexpr std::string_view mapped = "[::ffff:";
+  if (host_.starts_with(mapped) && host_.contains('.'))
+    host_ = host_.substr(mapped.size(), host_.size() - mapped.size() - 1);
+  return *this;
+}
+
+Result<void> UcxTransportWorker::check_client(Bytes offer) {
   ByteReader reader(unseal(offer));
   const auto theirs = reader.number<std::uint16_t>();
   const auto wire_up = reader.number<std::uint8_t>();
   const auto error_mode = reader.number<std::uint8_t>();
   if (!reader.finished() || theirs != version || wire_up > 1 || error_mode > 1) return malformed("offer");
-  TRY(same(context_->options(), static_cast<UcxWireUp>(wire_up), static_cast<UcxErrorMode>(error_mode)));
+  return same(context_->options(), static_cast<UcxWireUp>(wire_up), static_cast<UcxErrorMode>(error_mode));
+}
+
+Result<UcxTransportWorker::Selected> UcxTransportWorker::select_with(std::unique_ptr<UcxHalfOpen::Place> place,
+                                                                     const MessageLimits& limits) {
   TRY(const std::shared_ptr<UcxWorker>& on, worker());
   if (context_->options().wire_up == UcxWireUp::listener && on->listener() == nullptr) {
-    return fail(Error::of_transport(
-        ErrorCode::invalid_argument,
-        "UcxOptions::wire_up is listener, and listener_address is not set: give an address of this machine that "
-        "clients reach"));
+    // A loop that only connects needs no listener, so the first client makes it.
+    if (host_.starts_with('[')) {
+      return fail(Error::of_transport(ErrorCode::invalid_argument,
+                                      "the client came over IPv6 (" + host_ +
+                                          "), and UcxOptions::listener_address is not set on the server: set it"));
+    }
+    TRY(on->listen("0.0.0.0:0"));
   }
   TRY(std::unique_ptr<UcxConnection> connection, UcxConnection::make(on, limits));
-  return std::make_unique<UcxPendingConnection>(on, std::move(connection));
+  connection->set_half_open(std::move(place));
+  return Selected{.worker = on, .connection = std::move(connection)};
+}
+
+Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::select(Bytes offer, const MessageLimits& limits) {
+  TRY(check_client(offer));
+  std::unique_ptr<UcxHalfOpen::Place> place = half_open_->enter();
+  if (place == nullptr) return half_open_->refusal();
+  TRY(Selected selected, select_with(std::move(place), limits));
+  return std::make_unique<UcxPendingConnection>(std::move(selected.worker), std::move(selected.connection), host_);
+}
+
+Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::begin_select(Bytes offer, const MessageLimits& limits) {
+  if (half_open_->has_room()) return select(offer, limits);
+  TRY(check_client(offer));
+  return std::make_unique<UcxPendingConnection>(shared_from_this(), limits, host_);
 }
 
 Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::accept(Bytes server, const MessageLimits& limits) {

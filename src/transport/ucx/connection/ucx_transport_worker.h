@@ -2,11 +2,14 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "hawser/timer.h"
 #include "hawser/transport/transport.h"
 #include "transport/ucx/connection/ucx_connection.h"
+#include "transport/ucx/connection/ucx_half_open.h"
 
 namespace hawser::transport {
 
@@ -25,7 +28,7 @@ struct UcxParameters {
 };
 
 // The part of a UCX transport that belongs to one loop.
-class UcxTransportWorker final : public TransportWorker {
+class UcxTransportWorker final : public TransportWorker, public std::enable_shared_from_this<UcxTransportWorker> {
  public:
   // If UCX holds more closed or closing endpoints than this, the next connections get a new worker. UCX keeps some
   // closed endpoints, and others never finish closing, for example those over the shared memory of a killed peer. The
@@ -39,13 +42,32 @@ class UcxTransportWorker final : public TransportWorker {
 
   static Result<std::shared_ptr<UcxTransportWorker>> make(std::shared_ptr<UcxContext> context, Loop& loop);
 
+  TransportWorker& select_device(std::string_view local) override;
   std::vector<std::byte> offer() override;
   Result<std::unique_ptr<PendingConnection>> select(Bytes offer, const MessageLimits& limits) override;
+  // Waits up to UcxHalfOpen::wait_max while UcxOptions::half_open_max clients have not sent their first message.
+  Result<std::unique_ptr<PendingConnection>> begin_select(Bytes offer, const MessageLimits& limits) override;
   Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) override;
 
+  Loop& loop() noexcept { return loop_; }
+  UcxHalfOpen& half_open() noexcept { return *half_open_; }
+
  private:
+  friend class UcxPendingConnection;
+  // A worker, and a connection of a client on it that has this place.
+  struct Selected {
+    std::shared_ptr<UcxWorker> worker;
+    std::unique_ptr<UcxConnection> connection;
+  };
+
   UcxTransportWorker(std::shared_ptr<UcxContext> context, Loop& loop, std::shared_ptr<UcxWorker> worker)
-      : context_(std::move(context)), loop_(loop), worker_(std::move(worker)) {}
+      : context_(std::move(context)),
+        loop_(loop),
+        worker_(std::move(worker)),
+        half_open_(std::make_shared<UcxHalfOpen>(loop, context_->options().half_open_max,
+                                                 context_->options().connections_max)) {}
+  Result<void> check_client(Bytes offer);
+  Result<Selected> select_with(std::unique_ptr<UcxHalfOpen::Place> place, const MessageLimits& limits);
   struct Retired {
     std::shared_ptr<UcxWorker> worker;
     bool idle = false;
@@ -57,6 +79,10 @@ class UcxTransportWorker final : public TransportWorker {
   const std::shared_ptr<UcxContext> context_;
   Loop& loop_;
   std::shared_ptr<UcxWorker> worker_;  // For the next connections.
+  const std::shared_ptr<UcxHalfOpen> half_open_;
+  // The host's own address for a client whose byte stream is not of TCP, and so of this host.
+  static constexpr std::string_view own_host = "127.0.0.1";
+  std::string host_{own_host};  // The host on which the next client has reached this one.
   std::vector<Retired> retired_;
   MemberTimer<&UcxTransportWorker::drop_retired> rest_{*this};
 };

@@ -86,6 +86,7 @@ Result<void> check(const UcxOptions& options) {
       {"rendezvous_in_flight_max", options.rendezvous_in_flight_max, 1, 1024},
       {"poll_burst", options.poll_burst, 1, 1024},
       {"connections_max", options.connections_max, 1, 65536},
+      {"half_open_max", options.half_open_max, 1, 65536},
   };
   for (const Bound& bound : bounds) {
     TRY(within(bound.name, bound.value, bound.least, bound.most));

@@ -38,7 +38,8 @@ class ObservedTransport final : public Transport {
   explicit ObservedTransport(const UcpLibrary& ucp) : ucp_(ucp) {}
   std::string_view name() const noexcept override { return "ucx"; }
   Result<std::shared_ptr<TransportWorker>> attach(Loop& loop) override {
-    Result<std::shared_ptr<UcxContext>> context = UcxContext::make(ucp_, {.tls = "tcp"}, true);
+    Result<std::shared_ptr<UcxContext>> context = UcxContext::make(
+        ucp_, {.tls = "tcp", .error_mode = UcxErrorMode::none, .wire_up = UcxWireUp::worker_address}, true);
     if (!context) return fail(context.error());
     return UcxTransportWorker::make(std::move(*context), loop);
   }
@@ -69,7 +70,10 @@ struct KeptBytes final : KeptPayload {
 class UcxKeptPayload : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const auto there = ucx_report({.tls = "tcp"}); !there) GTEST_SKIP() << there.error().text;
+    if (const auto there =
+            ucx_report({.tls = "tcp", .error_mode = UcxErrorMode::none, .wire_up = UcxWireUp::worker_address});
+        !there)
+      GTEST_SKIP() << there.error().text;
     Observed::real = *UcpLibrary::load();
     Observed::sent_from = nullptr;
     Observed::hold = false;

@@ -23,7 +23,7 @@ std::vector<std::byte> parameters_of(UcxWorker& silent) {
 
 // Peers that never answer UCX must not make the process grow without bound.
 TEST(UcxTransport, WorkersWithUnfinishedWireUpsAreBounded) {
-  const UcxOptions options{.tls = "tcp"};
+  const UcxOptions options{.tls = "tcp", .error_mode = UcxErrorMode::none, .wire_up = UcxWireUp::worker_address};
   if (const auto there = ucx_report(options); !there) GTEST_SKIP() << there.error().text;
   Loop loop({.log = no_log()});
   const auto context = UcxContext::make(options, true);
@@ -49,6 +49,57 @@ struct Nobody final : UcxTarget {
   void ended(UcxOperation& operation) override { operation.core->recycle(operation); }
   void process() override {}
 };
+
+// Clients that are selected and never send a message over UCX take half_open_max places. Further ones wait, and are
+// declined after UcxHalfOpen::wait_max.
+TEST(UcxTransport, HalfOpenClientsAreBoundedAndOthersWait) {
+  const UcxOptions options{.tls = "tcp", .half_open_max = 3};
+  if (const auto there = ucx_report(options); !there) GTEST_SKIP() << there.error().text;
+  Loop loop({.log = no_log()});
+  const auto context = UcxContext::make(options, true);
+  ASSERT_TRUE(context.has_value());
+  const auto server = UcxTransportWorker::make(*context, loop);
+  ASSERT_TRUE(server.has_value());
+  const std::vector<std::byte> offer = (*server)->offer();
+  std::vector<std::unique_ptr<PendingConnection>> pendings;
+  for (int i = 0; i < 3; ++i) pendings.push_back(*(*server)->begin_select(offer, {1 << 20, 1 << 20}));
+  EXPECT_EQ((*server)->half_open().size(), 3U);
+  const auto refused = (*server)->select(offer, {1 << 20, 1 << 20});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::overloaded);
+  EXPECT_NE(refused.error().text.find("half_open_max"), std::string::npos) << refused.error().text;
+  loop.run([](Loop& on, UcxTransportWorker& end, const std::vector<std::byte>& from,
+              std::vector<std::unique_ptr<PendingConnection>>& places) -> Task<void> {
+    const auto outcome_of = [&](PendingConnection& pending, std::optional<Result<void>>& outcome) {
+      pending.when_ready([&outcome](const Result<void>& how) { outcome.emplace(how); });
+      EXPECT_FALSE(outcome.has_value()) << "no place is free";
+    };
+    const auto wait_for = [&](const std::optional<Result<void>>& outcome) -> Task<void> {
+      while (!outcome) co_await on.sleep(std::chrono::milliseconds(1));
+    };
+    std::optional<Result<void>> first;
+    std::optional<Result<void>> second;
+    auto waits = *end.begin_select(from, {1 << 20, 1 << 20});
+    auto declined = *end.begin_select(from, {1 << 20, 1 << 20});
+    outcome_of(*waits, first);
+    outcome_of(*declined, second);
+    EXPECT_EQ(end.half_open().waiting(), 2U);
+    places.pop_back();
+    co_await wait_for(first);
+    EXPECT_TRUE(first->has_value());
+    EXPECT_FALSE(waits->parameters().empty());
+    co_await wait_for(second);
+    EXPECT_FALSE(second->has_value());
+    EXPECT_EQ(end.half_open().waiting(), 0U);
+    // Nobody waits again until a place has become free.
+    std::optional<Result<void>> third;
+    auto late = *end.begin_select(from, {1 << 20, 1 << 20});
+    late->when_ready([&third](const Result<void>& how) { third.emplace(how); });
+    EXPECT_TRUE(third.has_value() && !third->has_value());
+    places.pop_back();
+    EXPECT_TRUE(end.select(from, {1 << 20, 1 << 20}).has_value());
+  }(loop, **server, offer, pendings));
+}
 
 // UCX reports an error at each arm. The loop must not poll without sleep for all that time.
 TEST(UcxTransport, AWorkerThatIsNeverArmedLetsTheLoopSleep) {

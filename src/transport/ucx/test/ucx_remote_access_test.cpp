@@ -22,6 +22,10 @@
 namespace hawser::transport {
 namespace {
 
+UcxOptions options_of(const char* tls) {
+  return {.tls = tls, .error_mode = UcxErrorMode::none, .wire_up = UcxWireUp::worker_address};
+}
+
 // A UCX context with one worker, made with bare functions of libucp.
 class BareUcx {
  public:
@@ -29,7 +33,7 @@ class BareUcx {
     library_ = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_NOLOAD);
     ucp_config_t* config = nullptr;
     EXPECT_EQ(ucp_.config_read(nullptr, nullptr, &config), UCS_OK);
-    for (const auto& [name, value] : ucx_settings({.tls = tls})) {
+    for (const auto& [name, value] : ucx_settings(options_of(tls))) {
       EXPECT_EQ(ucp_.config_modify(config, name.c_str(), value.c_str()), UCS_OK) << name;
     }
     ucp_params_t params{};
@@ -138,7 +142,7 @@ struct QuietSink final : StreamSink {
 class UcxRemoteAccess : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (const auto there = ucx_report({.tls = GetParam()}); !there) GTEST_SKIP() << there.error().text;
+    if (const auto there = ucx_report(options_of(GetParam())); !there) GTEST_SKIP() << there.error().text;
     ucp_ = *UcpLibrary::load();
   }
   const UcpLibrary* ucp_ = nullptr;
@@ -170,7 +174,7 @@ TEST_P(UcxRemoteAccess, AContextWithPutAndGetGivesAwayAllMemory) {
 
 TEST_P(UcxRemoteAccess, APeerReachesNoMemoryOfHawser) {
   Loop loop({.log = no_log()});
-  auto transport_worker = *make_ucx_transport({.tls = GetParam()})->attach(loop);
+  auto transport_worker = *make_ucx_transport(options_of(GetParam()))->attach(loop);
   auto pending = *transport_worker->select(transport_worker->offer(), {1 << 20, 1 << 20});
   const Result<UcxParameters> server = UcxParameters::load(pending->parameters());
   ASSERT_TRUE(server.has_value());

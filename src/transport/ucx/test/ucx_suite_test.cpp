@@ -53,8 +53,8 @@ std::vector<TransportCase> ucx_cases(const std::string& name, const UcxOptions& 
   return cases;
 }
 
-const UcxOptions tcp{.tls = "tcp,self"};
-const UcxOptions tcp_peer{.tls = "tcp", .error_mode = UcxErrorMode::peer};
+const UcxOptions tcp{.tls = "tcp,self", .error_mode = UcxErrorMode::none, .wire_up = UcxWireUp::worker_address};
+const UcxOptions tcp_peer{.tls = "tcp", .error_mode = UcxErrorMode::peer, .wire_up = UcxWireUp::worker_address};
 
 // The sanitizers slow everything down, so that only TCP in both error modes is tested with them.
 #ifdef HAWSER_SANITIZED
@@ -82,7 +82,10 @@ INSTANTIATE_TEST_SUITE_P(UcxListener, TransportSuite,
                                                      plain ? std::vector<std::string>{"_two_loops"} : none)),
                          name_of_transport_case);
 INSTANTIATE_TEST_SUITE_P(UcxPosix, TransportSuite,
-                         testing::ValuesIn(ucx_cases("ucx_posix", {.tls = "posix,cma,self"},
+                         testing::ValuesIn(ucx_cases("ucx_posix",
+                                                     {.tls = "posix,cma,self",
+                                                      .error_mode = UcxErrorMode::none,
+                                                      .wire_up = UcxWireUp::worker_address},
                                                      plain ? std::vector<std::string>{"_two_loops_event"} : none)),
                          name_of_transport_case);
 // These cases also run on Soft-RoCE. They use a listener, because worker addresses need UCX's UD transport, which does

@@ -21,7 +21,9 @@
 namespace hawser::transport {
 namespace {
 
-UcxOptions over(const std::string& tls) { return {.tls = tls}; }
+UcxOptions over(const std::string& tls) {
+  return {.tls = tls, .error_mode = UcxErrorMode::none, .wire_up = UcxWireUp::worker_address};
+}
 
 TransportCase two_loops(const UcxOptions& options) {
   return transport_cases("ucx", [options] { return make_ucx_transport(options); }, {})[2];
@@ -52,6 +54,7 @@ TEST(UcxTransport, OptionsOutOfBoundsAreTold) {
   refused({.rendezvous_in_flight_max = 0}, "rendezvous_in_flight_max");
   refused({.poll_burst = 0}, "poll_burst");
   refused({.connections_max = 0}, "connections_max");
+  refused({.half_open_max = 0}, "half_open_max");
   refused({.wire_up_timeout = Duration::zero()}, "wire_up_timeout");
   refused({.tls = "no_such_transport"}, "no_such_transport");
   refused({.tls = "tcp", .net_devices = "no_such_device"}, "no_such_device");
@@ -91,7 +94,7 @@ TEST(UcxTransport, SignalHandlersStayTheProgramsOwn) {
 TEST(UcxTransport, PeersThatWantAnotherModeAreTold) {
   NEED_UCX(over("tcp"));
   Loop loop({.log = no_log()});
-  const auto default_mode = make_ucx_transport({.tls = "tcp"})->attach(loop);
+  const auto default_mode = make_ucx_transport({.tls = "tcp", .error_mode = UcxErrorMode::none})->attach(loop);
   const auto peer = make_ucx_transport({.tls = "tcp", .error_mode = UcxErrorMode::peer})->attach(loop);
   ASSERT_TRUE(default_mode && peer);
   const auto pending = (*default_mode)->select((*peer)->offer(), {1 << 20, 1 << 20});
@@ -329,7 +332,8 @@ TEST(UcxTransport, NothingIsAskedOfUcxFromWithinIt) {
 // end must be reported.
 TEST(UcxTransport, WithoutAFlushTheEndIsToldAndNothingIsTorn) {
   for (const UcxErrorMode mode : {UcxErrorMode::none, UcxErrorMode::peer}) {
-    const UcxOptions options{.tls = "tcp", .error_mode = mode, .close_with_flush = false};
+    const UcxOptions options{
+        .tls = "tcp", .error_mode = mode, .close_with_flush = false, .wire_up = UcxWireUp::worker_address};
     NEED_UCX(options);
     TransportPair pair(two_loops(options));
     ASSERT_TRUE(pair.establish());
@@ -440,7 +444,7 @@ class Hostile final : public UcxTarget {
   explicit Hostile(Loop& loop) : loop_(loop) {}
 
   void connect(TransportSink& sink) {
-    const UcxOptions options{.tls = "tcp,self", .log_level = "fatal"};
+    const UcxOptions options = over("tcp,self");
     auto end = make_ucx_transport(options)->attach(loop_);
     ASSERT_TRUE(end.has_value()) << end.error().describe();
     transport_worker_ = *end;
