@@ -10,9 +10,15 @@ namespace {
 
 using Handles = std::vector<std::coroutine_handle<>>;
 
-// Removes a coroutine from the list. The search begins at `next`, the position behind the last one found: coroutines
-// that were resumed together are often destroyed in the same order, and many of them must not take quadratic time.
-bool take_back(Handles& list, std::size_t begin, std::size_t& next, std::coroutine_handle<> waiting) noexcept {
+// Removes the coroutine at `next`, the position behind the last one that was removed: coroutines that were resumed
+// together are often destroyed in the same order, and many of them must not take quadratic time.
+bool take_next(Handles& list, std::size_t begin, std::size_t& next, std::coroutine_handle<> waiting) noexcept {
+  if (next < begin || next >= list.size() || list[next] != waiting) return false;
+  list[next++] = std::noop_coroutine();
+  return true;
+}
+
+bool take_any(Handles& list, std::size_t begin, std::size_t& next, std::coroutine_handle<> waiting) noexcept {
   const auto at = [&list](std::size_t index) { return list.begin() + static_cast<std::ptrdiff_t>(index); };
   const std::size_t middle = std::clamp(next, begin, list.size());
   auto found = std::find(at(middle), list.end(), waiting);
@@ -20,9 +26,8 @@ bool take_back(Handles& list, std::size_t begin, std::size_t& next, std::corouti
     found = std::find(at(begin), at(middle), waiting);
     if (found == at(middle)) return false;
   }
-  *found = std::noop_coroutine();
-  next = static_cast<std::size_t>(found - list.begin()) + 1;
-  return true;
+  next = static_cast<std::size_t>(found - list.begin());
+  return take_next(list, begin, next, waiting);
 }
 
 // If there is no memory for the smaller list, the larger one stays.
@@ -42,24 +47,35 @@ void limit_room(Handles& list, std::size_t wanted) noexcept {
 
 ReadyQueue::ReadyQueue() {
   ready_.reserve(reserved);
-  resuming_.reserve(reserved);
+  batch_.reserve(reserved);
 }
 
 void ReadyQueue::forget(std::coroutine_handle<> waiting) noexcept {
-  if (take_back(ready_, 0, forgotten_, waiting)) return;
-  take_back(resuming_, resumed_, forgotten_, waiting);
+  static_cast<void>(
+      take_next(ready_, 0, forgotten_ready_, waiting) || take_next(batch_, resumed_, forgotten_batch_, waiting) ||
+      take_any(ready_, 0, forgotten_ready_, waiting) || take_any(batch_, resumed_, forgotten_batch_, waiting));
 }
 
 bool ReadyQueue::run() {
-  if (ready_.empty()) return false;
-  if (!resuming_.empty()) {
+  if (running_) {
+    if (ready_.empty()) return false;
     misuse("Loop::run() is called from within a task of the same loop; co_await the task instead");
   }
-  resuming_.swap(ready_);
-  for (resumed_ = 0; resumed_ < resuming_.size();) resuming_[resumed_++].resume();
-  longest_ = std::max(longest_, resuming_.size());
-  resuming_.clear();
-  resumed_ = 0;
+  if (empty()) return false;
+  if (batch_.empty()) {
+    batch_.swap(ready_);
+    forgotten_batch_ = forgotten_ready_;
+    longest_ = std::max(longest_, batch_.size());
+  }
+  running_ = true;
+  for (const std::size_t end = std::min(batch_.size(), resumed_ + resumed_at_once); resumed_ < end;) {
+    batch_[resumed_++].resume();
+  }
+  running_ = false;
+  if (resumed_ == batch_.size()) {
+    batch_.clear();
+    resumed_ = 0;
+  }
   return true;
 }
 
@@ -68,7 +84,7 @@ void ReadyQueue::shrink() noexcept {
   const std::size_t wanted = std::max(reserved, 2 * longest_);
   longest_ = 0;
   limit_room(ready_, wanted);
-  if (resuming_.empty()) limit_room(resuming_, wanted);
+  limit_room(batch_, wanted);
 }
 
 }  // namespace hawser::exec

@@ -13,13 +13,17 @@ void add_many(ReadyQueue& queue, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) queue.add(std::noop_coroutine());
 }
 
+void run_all(ReadyQueue& queue) {
+  while (!queue.empty()) EXPECT_TRUE(queue.run());
+}
+
 TEST(ReadyQueue, KeepsTheRoomThatItUses) {
   ReadyQueue queue;
   EXPECT_FALSE(queue.shrinkable());
   for (int period = 0; period < 3; ++period) {
     for (int batch = 0; batch < 2; ++batch) {
       add_many(queue, 10 * ReadyQueue::reserved);
-      EXPECT_TRUE(queue.run());
+      run_all(queue);
     }
     queue.shrink();
     EXPECT_TRUE(queue.shrinkable()) << "period " << period;
@@ -30,7 +34,7 @@ TEST(ReadyQueue, ReturnsTheRoomOfABurst) {
   ReadyQueue queue;
   for (int batch = 0; batch < 2; ++batch) {
     add_many(queue, 10 * ReadyQueue::reserved);
-    EXPECT_TRUE(queue.run());
+    run_all(queue);
   }
   queue.shrink();
   EXPECT_TRUE(queue.shrinkable()) << "the period of the burst";
@@ -61,9 +65,9 @@ TEST(ReadyQueue, ShrinksWithCoroutines) {
   };
   ReadyQueue queue;
   add_many(queue, 10 * ReadyQueue::reserved);
-  EXPECT_TRUE(queue.run());
+  run_all(queue);
   add_many(queue, 10 * ReadyQueue::reserved);
-  EXPECT_TRUE(queue.run());
+  run_all(queue);
   std::vector<Counted> made;
   for (int i = 0; i < 5; ++i) made.push_back(coroutine(resumed, i));
   for (const Counted& one : made) queue.add(one.handle);
@@ -75,6 +79,39 @@ TEST(ReadyQueue, ShrinksWithCoroutines) {
   EXPECT_TRUE(queue.run());
   EXPECT_EQ(resumed, (std::vector<int>{0, 2, 4}));
   for (const Counted& one : made) one.handle.destroy();
+}
+
+// Many coroutines take several runs, in order; what becomes ready meanwhile comes after them.
+TEST(ReadyQueue, ResumesABoundedNumberInOneRun) {
+  constexpr int count = static_cast<int>(2 * ReadyQueue::resumed_at_once + 10);
+  std::vector<int> resumed;
+  const auto coroutine = [](std::vector<int>& list, int number) -> Counted {
+    list.push_back(number);
+    co_return;
+  };
+  ReadyQueue queue;
+  std::vector<Counted> made;
+  for (int i = 0; i < count; ++i) made.push_back(coroutine(resumed, i));
+  for (const Counted& one : made) queue.add(one.handle);
+  EXPECT_TRUE(queue.run());
+  EXPECT_EQ(resumed.size(), ReadyQueue::resumed_at_once);
+  EXPECT_FALSE(queue.empty());
+  EXPECT_EQ(queue.resumed_frame(), nullptr) << "nothing runs";
+  const Counted late = coroutine(resumed, count);
+  queue.add(late.handle);
+  queue.forget(made[ReadyQueue::resumed_at_once].handle);
+  queue.shrink();
+  for (int runs = 0; !queue.empty(); ++runs) {
+    ASSERT_LT(runs, 4);
+    EXPECT_TRUE(queue.run());
+  }
+  std::vector<int> expected;
+  for (int i = 0; i <= count; ++i) {
+    if (i != static_cast<int>(ReadyQueue::resumed_at_once)) expected.push_back(i);
+  }
+  EXPECT_EQ(resumed, expected);
+  for (const Counted& one : made) one.handle.destroy();
+  late.handle.destroy();
 }
 
 }  // namespace
