@@ -156,7 +156,7 @@ class Server {
   // that it stops, must not destroy it: that ends the process with a message. In a child process made by fork()
   // after the server started, the destructor and stop() do nothing: the server belongs to the parent process. A program
   // calls daemon() before start(): the parent's threads do not run in the child, and nothing is served after the parent
-  // has ended. stop(), counters() and loops() end the process with a message then.
+  // has ended. stop(), counters(), loops() and a daemon's destructor end the process with a message then.
   ~Server();
 
   // Registers functions under their names. Plain functions run on the loop and must not block; coroutines that return

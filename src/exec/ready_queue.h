@@ -22,8 +22,8 @@ class ReadyQueue {
   void add(std::coroutine_handle<> waiting) { ready_.push_back(waiting); }
   // The coroutine is not resumed, if it is in the queue.
   void forget(std::coroutine_handle<> waiting) noexcept;
-  // Resumes the first coroutines of the queue. Those that become ready meanwhile wait for another run, so that input and
-  // timers get their turn. Returns false if the queue is empty.
+  // Resumes the first coroutines of the queue. Those that become ready meanwhile wait for another run, so that input
+  // and timers get their turn. Returns false if the queue is empty.
   bool run();
   // The coroutine that run() is resuming, or null.
   const void* resumed_frame() const noexcept { return running_ ? batch_[resumed_ - 1].address() : nullptr; }
