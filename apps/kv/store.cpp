@@ -119,10 +119,10 @@ Store::Activity Store::activity() const {
   for (const std::unique_ptr<Site>& site : sites_) {
     const rpc::LoopCounters* const counters = site->counters_.load();
     if (counters == nullptr) continue;
-    sum.clients += static_cast<std::uint64_t>(counters->open.get());
-    sum.connections += static_cast<std::uint64_t>(counters->accepted.get());
+    sum.clients += static_cast<std::uint64_t>(counters->connections_open.get());
+    sum.connections += static_cast<std::uint64_t>(counters->connections_accepted.get());
     sum.commands += static_cast<std::uint64_t>(counters->calls.get());
-    sum.refused += static_cast<std::uint64_t>(counters->refused.get());
+    sum.refused += static_cast<std::uint64_t>(counters->connections_refused.get());
   }
   return sum;
 }

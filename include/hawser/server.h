@@ -16,6 +16,7 @@
 #include "hawser/detail/served_method.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
+#include "hawser/server_counters.h"
 #include "hawser/task.h"
 #include "hawser/transports.h"
 
@@ -123,24 +124,6 @@ struct ServerOptions {
   std::shared_ptr<Runtime> runtime = {};
   // Protects connections: a TlsServer (hawser/tls.h). Null: plain text only.
   std::shared_ptr<transport::ServerSecurity> security = {};
-};
-
-// Counters since the start, summed over all loops, for tests and monitoring. Each value is correct, but the values are
-// not read at one instant and may not agree with each other.
-struct ServerCounters {
-  std::uint64_t connections_accepted = 0;
-  std::uint64_t connections_open = 0;
-  std::uint64_t connections_refused = 0;
-  std::uint64_t handshakes_failed = 0;
-  std::uint64_t calls = 0;
-  std::uint64_t calls_in_flight = 0;
-  std::uint64_t calls_refused = 0;  // Reasons: overloaded, unknown method, wrong signature.
-  std::uint64_t protocol_errors = 0;
-  // Requests and stream items that exceeded receive_bytes_max or a connection's share.
-  std::uint64_t memory_refusals = 0;
-  std::uint64_t slow_peers = 0;           // Connections that receive_rate_min ended.
-  std::uint64_t receive_bytes = 0;        // Current use of receive_bytes_max, over all loops.
-  std::uint64_t transports_declined = 0;  // Transports that a client offered and that did not carry its connection.
 };
 
 // Serves calls. Register handlers, then call run() or start(). stop() ends both.

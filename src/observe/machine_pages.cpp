@@ -7,6 +7,7 @@
 #include "observe/machine_metrics.h"
 #include "observe/page_state.h"
 #include "rpc/server/inspector.h"
+#include "rpc/server/loop_report.h"
 
 namespace hawser::observe {
 namespace {

@@ -46,19 +46,22 @@ Table server_table(const PageState& state) {
                 {"calls a second", decimal(last_of(trend.minute))},
                 {"calls a second, last minute", trend_cell(trend.minute)},
                 {"calls a second, last hour", trend_cell(trend.hour)},
-                {"calls a second, last day", trend_cell(trend.day)},
-                {"calls", number(counters.calls)},
-                {"calls in flight", number(counters.calls_in_flight)},
-                {"calls refused", errors(counters.calls_refused)},
-                {"connections open", number(counters.connections_open)},
-                {"connections accepted", number(counters.connections_accepted)},
-                {"connections refused", errors(counters.connections_refused)},
-                {"handshakes failed", number(counters.handshakes_failed)},
-                {"protocol errors", errors(counters.protocol_errors)},
-                {"memory refusals", errors(counters.memory_refusals)},
-                {"slow peers", errors(counters.slow_peers)},
-                {"transports declined", number(counters.transports_declined)}};
+                {"calls a second, last day", trend_cell(trend.day)}};
+  for (const auto& row : server_counter_rows<std::uint64_t>) {
+    if (row.title.empty()) continue;
+    const std::uint64_t value = counters.*row.value;
+    table.rows.push_back({row.title, row.problem_if_set ? errors(value) : number(value)});
+  }
   return table;
+}
+
+using MethodRow = rpc::MethodValueRow<std::uint64_t>;
+
+bool is_bytes(const MethodRow& row) { return row.metric.unit == "bytes"; }
+
+Cell value_cell(const MethodRow& row, const rpc::MethodReport& report) {
+  const std::uint64_t value = report.*row.value;
+  return is_bytes(row) ? bytes_cell(static_cast<double>(value)) : number(value);
 }
 
 // One method in detail.
@@ -70,15 +73,13 @@ Document method_page(const PageState& state, std::size_t index) {
   const RateTrend trend = state.trends.calls_of(index);
   Document document{.path = "/status", .title = "Method " + harmless(report.name)};
   Table facts{.key = "method", .title = {}, .columns = {{"name", ""}, {"value", ""}}, .facts = true};
-  facts.rows = {{"name", report.name},
-                {"calls", number(report.calls)},
-                {"errors", errors(report.errors)},
-                {"in flight", number(report.active)},
-                {"request bytes", bytes_cell(static_cast<double>(report.request_bytes))},
-                {"reply bytes", bytes_cell(static_cast<double>(report.reply_bytes))},
-                {"calls a second, last minute", trend_cell(trend.minute)},
-                {"calls a second, last hour", trend_cell(trend.hour)},
-                {"calls a second, last day", trend_cell(trend.day)}};
+  facts.rows = {{"name", report.name}, {"calls", number(report.calls)}, {"errors", errors(report.errors)}};
+  for (const MethodRow& row : rpc::method_value_rows<std::uint64_t>) {
+    facts.rows.push_back({row.title, value_cell(row, report)});
+  }
+  facts.rows.push_back({"calls a second, last minute", trend_cell(trend.minute)});
+  facts.rows.push_back({"calls a second, last hour", trend_cell(trend.hour)});
+  facts.rows.push_back({"calls a second, last day", trend_cell(trend.day)});
   document.tables.push_back(std::move(facts));
   Table latency{.key = "latency",
                 .title = "Latency",
@@ -104,6 +105,35 @@ Document method_page(const PageState& state, std::size_t index) {
   }
   document.tables.push_back(std::move(codes));
   return document;
+}
+
+// The values that are numbers stand before the percentiles, and those in bytes behind them.
+void add_columns(Table& table, bool bytes) {
+  for (const MethodRow& row : rpc::method_value_rows<std::uint64_t>) {
+    if (is_bytes(row) == bytes) table.columns.push_back({std::string(row.key), std::string(row.column), true});
+  }
+}
+
+void add_values(std::vector<Cell>& cells, const rpc::MethodReport& report, bool bytes) {
+  for (const MethodRow& row : rpc::method_value_rows<std::uint64_t>) {
+    if (is_bytes(row) == bytes) cells.push_back(value_cell(row, report));
+  }
+}
+
+// The table without rows.
+Table methods_table() {
+  Table table{
+      .key = "methods",
+      .title = "Methods",
+      .columns = {
+          {"method", "method"}, {"calls_rate", "calls/s", true}, {"calls", "calls", true}, {"errors", "errors", true}}};
+  add_columns(table, false);
+  for (const auto& [key, title] : {std::pair{"p50", "p50"}, {"p90", "p90"}, {"p99", "p99"}, {"p99_9", "p99.9"}}) {
+    table.columns.push_back({key, title, true});
+  }
+  add_columns(table, true);
+  table.columns.push_back({"trend", "last minute"});
+  return table;
 }
 
 }  // namespace
@@ -160,20 +190,7 @@ Task<Document> status_page(PageState& state, HttpRequest& request) {
   std::ranges::sort(
       called, [](const Row& a, const Row& b) { return a.calls != b.calls ? a.calls > b.calls : a.index < b.index; });
   Document document{.path = "/status", .title = "Status"};
-  Table table{.key = "methods",
-              .title = "Methods",
-              .columns = {{"method", "method"},
-                          {"calls_rate", "calls/s", true},
-                          {"calls", "calls", true},
-                          {"errors", "errors", true},
-                          {"in_flight", "in flight", true},
-                          {"p50", "p50", true},
-                          {"p90", "p90", true},
-                          {"p99", "p99", true},
-                          {"p99_9", "p99.9", true},
-                          {"request_bytes", "bytes in", true},
-                          {"reply_bytes", "bytes out", true},
-                          {"trend", "last minute"}}};
+  Table table = methods_table();
   const std::size_t from = std::min<std::size_t>(number_of(request, "from", 0), called.size());
   const std::size_t to = std::min(called.size(), from + rows_max);
   for (std::size_t i = from; i < to; ++i) {
@@ -183,11 +200,13 @@ Task<Document> status_page(PageState& state, HttpRequest& request) {
     const RateTrend trend = state.trends.calls_of(index);
     Cell name(report.name);
     name.link = "/status?method=" + std::to_string(index);
-    table.rows.push_back({std::move(name), decimal(last_of(trend.minute)), number(report.calls), errors(report.errors),
-                          number(report.active), quantile(latency, 0.5), quantile(latency, 0.9),
-                          quantile(latency, 0.99), quantile(latency, 0.999),
-                          bytes_cell(static_cast<double>(report.request_bytes)),
-                          bytes_cell(static_cast<double>(report.reply_bytes)), trend_cell(trend.minute)});
+    std::vector<Cell> row = {std::move(name), decimal(last_of(trend.minute)), number(report.calls),
+                             errors(report.errors)};
+    add_values(row, report, false);
+    for (const double fraction : {0.5, 0.9, 0.99, 0.999}) row.push_back(quantile(latency, fraction));
+    add_values(row, report, true);
+    row.push_back(trend_cell(trend.minute));
+    table.rows.push_back(std::move(row));
     if (i % 16 == 15) {
       co_await request.loop().sleep(Duration::zero());
     }

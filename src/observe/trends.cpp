@@ -5,6 +5,7 @@
 
 #include "hawser/server_metrics.h"
 #include "rpc/server/inspector.h"
+#include "rpc/server/loop_report.h"
 
 namespace hawser::observe {
 

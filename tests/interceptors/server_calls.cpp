@@ -11,6 +11,7 @@
 #include "hawser/sync.h"
 #include "hawser/with_timeout.h"
 #include "rpc/server/inspector.h"
+#include "rpc/server/loop_report.h"
 #include "tests/testing.h"
 
 // Interceptors of a server, seen by a client of the library's own protocol.

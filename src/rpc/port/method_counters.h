@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -16,16 +17,61 @@
 #include "hawser/detail/loop_access.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
+#include "hawser/metric_row.h"
 #include "hawser/time.h"
 
 namespace hawser::rpc {
+
+// The values of a method that are one number on each loop. `Number` is OwnedCounter in MethodCounters, and
+// std::uint64_t in MethodReport.
+template <class Number>
+struct MethodValues {
+  Number active = {};         // Calls that are not answered in place and have not ended.
+  Number request_bytes = {};  // Encoded arguments with their attachments; without stream items.
+  Number reply_bytes = {};    // Likewise of results.
+};
+
+// How one of these values is shown.
+template <class Number>
+struct MethodValueRow {
+  Number MethodValues<Number>::* value;
+  MetricRow metric;         // In /metrics.
+  std::string_view title;   // On the page of the method.
+  std::string_view column;  // In the table "Methods" of the page /status.
+  std::string_view key;     // The name of that column in JSON.
+};
+
+// Each value once, in the order of the pages. The sum over the loops, /metrics and the page /status have the rows of
+// this table.
+template <class Number>
+inline constexpr std::array<MethodValueRow<Number>, 3> method_value_rows = {{
+    {.value = &MethodValues<Number>::active,
+     .metric = {MetricKind::gauge, "hawser_server_method_calls_in_flight", "Calls of a method that are in flight."},
+     .title = "in flight",
+     .column = "in flight",
+     .key = "in_flight"},
+    {.value = &MethodValues<Number>::request_bytes,
+     .metric = {MetricKind::counter, "hawser_server_method_request_bytes",
+                "Encoded arguments and attachments, without stream items.", "bytes"},
+     .title = "request bytes",
+     .column = "bytes in",
+     .key = "request_bytes"},
+    {.value = &MethodValues<Number>::reply_bytes,
+     .metric = {MetricKind::counter, "hawser_server_method_reply_bytes",
+                "Encoded results and attachments, without stream items.", "bytes"},
+     .title = "reply bytes",
+     .column = "bytes out",
+     .key = "reply_bytes"},
+}};
+static_assert(sizeof(MethodValues<std::uint64_t>) == method_value_rows<std::uint64_t>.size() * sizeof(std::uint64_t),
+              "method_value_rows needs one row for each member of MethodValues");
 
 // Counters of one method on one loop. The loop's thread writes them, and any thread reads them.
 //
 // Reading the clock twice would cost a short call more than everything else that is counted. So the loop's readings are
 // used: calls that end in the tick in which they began count with the mean of all such calls of that tick, and calls
 // that take longer have the times of their ticks.
-class MethodCounters {
+class MethodCounters : public MethodValues<OwnedCounter> {
  public:
   static constexpr std::size_t codes = static_cast<std::size_t>(ErrorCode::unauthenticated) + 1;  // The last one.
   using Buckets = detail::LogLinear<4, 42>;  // As in HistogramSnapshot.
@@ -41,9 +87,6 @@ class MethodCounters {
   }
 
   std::array<OwnedCounter, codes> by_code;  // Calls that have ended, by the value of their ErrorCode.
-  OwnedCounter active;                      // Calls that are not answered in place and have not ended.
-  OwnedCounter request_bytes;               // Encoded arguments with their attachments; without stream items.
-  OwnedCounter reply_bytes;                 // Likewise of results.
   OwnedCounter latency_ns;                  // The sum.
   std::array<OwnedCounter, Buckets::buckets> latency;
 

@@ -9,6 +9,7 @@
 #include "base/owned_counter.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/server.h"
+#include "hawser/server_counters.h"
 #include "rpc/port/method_counters.h"
 #include "rpc/port/session_slots.h"
 #include "rpc/server/dispatcher.h"
@@ -23,19 +24,10 @@ class HttpStreamService;
 
 using ServerInterceptors = InterceptorList<IncomingCall>;
 
-// Counters of one loop. Its thread writes them, and any thread reads them.
-struct LoopCounters {
+// Counters of one loop. Its thread writes them, and any thread reads them. The server itself has calls_in_flight and
+// receive_bytes.
+struct LoopCounters : ServerCountersOf<OwnedCounter> {
   using Counter = OwnedCounter;
-  Counter accepted;
-  Counter open;
-  Counter refused;
-  Counter handshakes_failed;
-  Counter calls;
-  Counter calls_refused;
-  Counter protocol_errors;
-  Counter transports_declined;
-  Counter memory_refusals;
-  Counter slow_peers;
   Counter unsent_bytes;  // The part of ReceiveBudget::used() that waits to be sent.
   // Connections that were opened, by protocol: the library's own, then those of the server in their order. The last
   // counts all further ones.

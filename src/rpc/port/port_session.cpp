@@ -63,12 +63,12 @@ PortSession::PortSession(PortHost& host, std::string peer, std::shared_ptr<const
       opened_(host.loop.now()),
       reported_{.at = opened_},
       calls_(host.calls_in_flight) {
-  host_.counters.open.add(1);
+  host_.counters.connections_open.add(1);
 }
 
 PortSession::~PortSession() {
   host_.sessions.remove(slot_);
-  host_.counters.open.add(-1);
+  host_.counters.connections_open.add(-1);
 }
 
 void PortSession::set_identity(Identity identity) { identity_ = std::make_shared<const Identity>(std::move(identity)); }

@@ -8,6 +8,7 @@
 
 #include "hawser/detail/loop_access.h"
 #include "hawser/protocols.h"
+#include "rpc/server/loop_report.h"
 #include "rpc/server/server_state.h"
 
 namespace hawser::rpc {
@@ -106,6 +107,25 @@ void walk(ServerLoop& loop, const std::shared_ptr<Answer<CallWalk>>& answer) {
 
 }  // namespace
 
+void MethodReport::add(const MethodCounters& loop) noexcept {
+  for (std::size_t i = 0; i < by_code.size(); ++i) {
+    const std::uint64_t count = loop.by_code[i].get();
+    by_code[i] += count;
+    calls += count;
+    if (i != static_cast<std::size_t>(ErrorCode::ok)) errors += count;
+  }
+  for (std::size_t i = 0; i < method_value_rows<std::uint64_t>.size(); ++i) {
+    this->*method_value_rows<std::uint64_t>[i].value += (loop.*method_value_rows<OwnedCounter>[i].value).get();
+  }
+}
+
+void MethodReport::add(const MethodReport& other) noexcept {
+  for (std::size_t i = 0; i < by_code.size(); ++i) by_code[i] += other.by_code[i];
+  calls += other.calls;
+  errors += other.errors;
+  for (const auto& row : method_value_rows<std::uint64_t>) this->*row.value += other.*row.value;
+}
+
 // ---- Any thread ----
 
 const ServerOptions& Inspector::options(const Server& server) { return server.state_->shared.options; }
@@ -144,19 +164,10 @@ std::vector<const MethodTable*> Inspector::tables(const Server& server) {
 }
 
 MethodReport Inspector::method(const Server& server, const std::vector<const MethodTable*>& tables, std::size_t index) {
-  MethodReport sum{.name = server.state_->shared.dispatcher.all()[index]->name};
+  MethodReport sum;
+  sum.name = server.state_->shared.dispatcher.all()[index]->name;
   for (const MethodTable* const table : tables) {
-    const MethodCounters* const one = table->read(index);
-    if (one == nullptr) continue;
-    for (std::size_t i = 0; i < sum.by_code.size(); ++i) {
-      const std::uint64_t count = one->by_code[i].get();
-      sum.by_code[i] += count;
-      sum.calls += count;
-      if (i != static_cast<std::size_t>(ErrorCode::ok)) sum.errors += count;
-    }
-    sum.active += one->active.get();
-    sum.request_bytes += one->request_bytes.get();
-    sum.reply_bytes += one->reply_bytes.get();
+    if (const MethodCounters* const one = table->read(index)) sum.add(*one);
   }
   return sum;
 }
@@ -180,17 +191,7 @@ HistogramSnapshot Inspector::latency(const std::vector<const MethodTable*>& tabl
 std::vector<LoopReport> Inspector::loops(const Server& server) {
   const std::lock_guard guard(server.state_->counting);
   std::vector<LoopReport> all;
-  for (const auto& loop : server.state_->loops) {
-    all.push_back({.ticks = detail::LoopAccess::statistics(loop->loop()),
-                   .connections = loop->counters().open.get(),
-                   .calls = loop->counters().calls.get(),
-                   .receive_bytes = loop->receive_bytes(),
-                   .unsent_bytes = loop->counters().unsent_bytes.get(),
-                   .receive_bytes_max = loop->receive_bytes_max()});
-    for (std::size_t i = 0; i < all.back().opened.size(); ++i) {
-      all.back().opened[i] = loop->counters().opened[i].get();
-    }
-  }
+  for (const auto& loop : server.state_->loops) all.emplace_back(*loop);
   return all;
 }
 

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/loop_statistics.h"
 #include "hawser/change_option.h"
 #include "hawser/metrics.h"
 #include "hawser/server.h"
@@ -20,25 +19,18 @@ namespace hawser::rpc {
 
 class HealthState;
 
+struct LoopReport;
+
 // The counters of a method, summed over the loops.
-struct MethodReport {
-  std::string_view name;  // Lives as long as the server.
-  std::array<std::uint64_t, MethodCounters::codes> by_code{};
+struct MethodReport : MethodValues<std::uint64_t> {
+  std::string_view name = {};  // Lives as long as the server.
+  std::array<std::uint64_t, MethodCounters::codes> by_code = {};
   std::uint64_t calls = 0;  // Calls that have ended.
   std::uint64_t errors = 0;
-  std::uint64_t active = 0;
-  std::uint64_t request_bytes = 0;
-  std::uint64_t reply_bytes = 0;
-};
 
-struct LoopReport {
-  exec::LoopStatistics ticks;
-  std::uint64_t connections = 0;
-  std::array<std::uint64_t, 8> opened{};  // LoopCounters::opened.
-  std::uint64_t calls = 0;
-  std::size_t receive_bytes = 0;
-  std::size_t unsent_bytes = 0;  // The part of receive_bytes that waits to be sent.
-  std::size_t receive_bytes_max = 0;
+  // Adds what one loop has counted.
+  void add(const MethodCounters& loop) noexcept;
+  void add(const MethodReport& other) noexcept;
 };
 
 // A call in flight.

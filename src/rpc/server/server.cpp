@@ -446,18 +446,11 @@ ServerCounters Server::State::counters() const {
 ServerCounters Server::State::sum() const {
   ServerCounters all = ended_counters;
   for (const auto& loop : loops) {
-    const rpc::LoopCounters& one = loop->counters();
-    all.connections_accepted += one.accepted.get();
-    all.connections_open += one.open.get();
-    all.connections_refused += one.refused.get();
-    all.handshakes_failed += one.handshakes_failed.get();
-    all.calls += one.calls.get();
-    all.calls_refused += one.calls_refused.get();
-    all.protocol_errors += one.protocol_errors.get();
-    all.memory_refusals += one.memory_refusals.get();
-    all.slow_peers += one.slow_peers.get();
+    for (std::size_t i = 0; i < server_counter_rows<std::uint64_t>.size(); ++i) {
+      all.*server_counter_rows<std::uint64_t>[i].value +=
+          (loop->counters().*server_counter_rows<OwnedCounter>[i].value).get();
+    }
     all.receive_bytes += loop->receive_bytes();
-    all.transports_declined += one.transports_declined.get();
   }
   all.calls_in_flight = shared.calls_in_flight.load();
   return all;

@@ -60,13 +60,13 @@ void ServerLoop::prepare_if_possible() noexcept {
 }
 
 void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
-  host_.counters.accepted.add(1);
+  host_.counters.connections_accepted.add(1);
   if (phase_ != Phase::serving) return;
   try {
     admit(std::move(stream));
   } catch (const std::exception& error) {
     // Memory is exhausted, or the poller accepts no more descriptors.
-    host_.counters.refused.add(1);
+    host_.counters.connections_refused.add(1);
     log_dropped(error);
   }
 }
@@ -109,7 +109,7 @@ bool ServerLoop::evict_silent() {
 
 // Sends the reason. The caller destroys the handshake.
 void ServerLoop::refuse(Handshake& handshake, std::string why) {
-  host_.counters.refused.add(1);
+  host_.counters.connections_refused.add(1);
   log_refusal("connection from " + handshake.stream().peer() + " refused: " + why);
   wire::Hello hello{.version_min = wire::version, .version_max = wire::version};
   hello.refusal = Error::of_connection(ErrorCode::overloaded, std::move(why));
@@ -263,7 +263,7 @@ void ServerLoop::open_protocol(ConnectionAttempts::iterator attempt, const PortP
   std::optional<Error> why = refusal_of_plain(*attempt);
   if (!why) why = refusal();
   if (why) {
-    host_.counters.refused.add(1);
+    host_.counters.connections_refused.add(1);
     log_refusal("connection from " + attempt->handshake->stream().peer() + " refused: " + why->text);
     return attempt->handshake->leave(protocol.refusal(*why));
   }
@@ -287,7 +287,7 @@ void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
       .protection = attempt->secured ? higher_protection(options.security->path_protection(), theirs.protection)
                                      : std::uint8_t{0}};
   if (attempt->ours.refusal) {
-    host_.counters.refused.add(1);  // Before the client can see the refusal.
+    host_.counters.connections_refused.add(1);  // Before the client can see the refusal.
     attempt->handshake->send(attempt->ours);
     attempt->handshake->stream().finish();
     return static_cast<void>(attempts_.erase(attempt));

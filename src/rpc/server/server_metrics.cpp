@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "hawser/metric_row.h"
+#include "hawser/server_counters.h"
+#include "rpc/port/method_counters.h"
 #include "rpc/server/inspector.h"
+#include "rpc/server/loop_report.h"
 
 namespace hawser {
 
@@ -20,6 +24,14 @@ MetricLabels with(MetricLabels labels, std::string name, std::string value) {
   return labels;
 }
 
+void write(MetricWriter& writer, const MetricRow& row, const MetricLabels& labels, double value) {
+  const MetricInfo info{std::string(row.name), std::string(row.help), std::string(row.unit)};
+  switch (row.kind) {
+    case MetricKind::counter: return writer.counter(info, labels, value);
+    case MetricKind::gauge: return writer.gauge(info, labels, value);
+  }
+}
+
 void write_method(MetricWriter& writer, const rpc::MethodReport& report, const HistogramSnapshot& latency,
                   const MetricLabels& labels) {
   for (std::size_t code = 0; code < report.by_code.size(); ++code) {
@@ -28,14 +40,9 @@ void write_method(MetricWriter& writer, const rpc::MethodReport& report, const H
     writer.counter({"hawser_server_method_calls", "Calls that have ended, by method and outcome."},
                    with(labels, "code", std::string(name)), static_cast<double>(report.by_code[code]));
   }
-  writer.gauge({"hawser_server_method_calls_in_flight", "Calls of a method that are in flight."}, labels,
-               static_cast<double>(report.active));
-  writer.counter(
-      {"hawser_server_method_request_bytes", "Encoded arguments and attachments, without stream items.", "bytes"},
-      labels, static_cast<double>(report.request_bytes));
-  writer.counter(
-      {"hawser_server_method_reply_bytes", "Encoded results and attachments, without stream items.", "bytes"}, labels,
-      static_cast<double>(report.reply_bytes));
+  for (const auto& row : rpc::method_value_rows<std::uint64_t>) {
+    write(writer, row.metric, labels, static_cast<double>(report.*row.value));
+  }
   writer.histogram({"hawser_server_call_duration_seconds",
                     "Time from the begin of a call to its end. Of calls that end in the tick in which they began, some "
                     "are timed and stand for the others.",
@@ -55,11 +62,7 @@ void write_methods(MetricWriter& writer, const Server& server, const MetricLabel
       write_method(writer, report, Inspector::latency(tables, i), with(labels, "method", std::string(report.name)));
       continue;
     }
-    for (std::size_t code = 0; code < rest.by_code.size(); ++code) rest.by_code[code] += report.by_code[code];
-    rest.calls += report.calls;
-    rest.active += report.active;
-    rest.request_bytes += report.request_bytes;
-    rest.reply_bytes += report.reply_bytes;
+    rest.add(report);
     rest_latency.merge(Inspector::latency(tables, i));
   }
   if (rest.calls + rest.active != 0) write_method(writer, rest, rest_latency, with(labels, "overflow", "true"));
@@ -79,25 +82,12 @@ void write_loops(MetricWriter& writer, const Server& server, const MetricLabels&
   for (const rpc::LoopReport& loop : Inspector::loops(server)) {
     for (std::size_t i = 0; i < opened.size(); ++i) opened[i] += loop.opened[i];
     const MetricLabels own = with(labels, "loop", std::to_string(number++));
-    const auto seconds = [](Duration time) { return std::chrono::duration<double>(time).count(); };
-    writer.counter({"hawser_loop_ticks", "Turns of a loop."}, own, static_cast<double>(loop.ticks.ticks));
-    writer.counter(
-        {"hawser_loop_busy_seconds", "Time in which a loop worked, without waiting and spinning.", "seconds"}, own,
-        seconds(loop.ticks.busy));
-    writer.gauge({"hawser_loop_longest_tick_seconds", "The longest tick since the start.", "seconds"}, own,
-                 seconds(loop.ticks.longest));
+    for (const rpc::LoopMetricRow& row : rpc::loop_metric_rows) write(writer, row.metric, own, row.value(loop));
     HistogramSnapshot lengths;
     lengths.counts = loop.ticks.lengths;
     for (const std::uint64_t count : lengths.counts) lengths.count += count;
     lengths.sum = static_cast<std::uint64_t>(loop.ticks.busy.count());
     writer.histogram({"hawser_loop_tick_duration_seconds", "Length of the ticks of a loop.", "seconds"}, own, lengths);
-    writer.gauge({"hawser_loop_connections", "Connections of a loop."}, own, static_cast<double>(loop.connections));
-    writer.gauge({"hawser_loop_receive_bytes", "Use of receive_bytes_max of a loop.", "bytes"}, own,
-                 static_cast<double>(loop.receive_bytes));
-    writer.gauge({"hawser_loop_unsent_bytes", "The part of this use that waits to be sent.", "bytes"}, own,
-                 static_cast<double>(loop.unsent_bytes));
-    writer.gauge({"hawser_loop_receive_limit_bytes", "Limit of the memory of a loop for received data.", "bytes"}, own,
-                 static_cast<double>(loop.receive_bytes_max));
     write_caches(writer, {"hawser_loop_cached_bytes", "Memory that the thread of a loop keeps.", "bytes"}, own,
                  loop.ticks.cached);
     write_caches(writer, {"hawser_loop_offload_cached_bytes", "Memory that the offload threads keep.", "bytes"}, own,
@@ -116,31 +106,9 @@ void write_loops(MetricWriter& writer, const Server& server, const MetricLabels&
 std::shared_ptr<void> collect_metrics(MetricRegistry& registry, const Server& server, MetricLabels labels) {
   return registry.collect([&server, labels = std::move(labels)](MetricWriter& writer) {
     const ServerCounters counters = server.counters();
-    const auto counter = [&](const char* name, const char* help, std::uint64_t value) {
-      writer.counter({name, help}, labels, static_cast<double>(value));
-    };
-    const auto gauge = [&](const MetricInfo& info, std::uint64_t value) {
-      writer.gauge(info, labels, static_cast<double>(value));
-    };
-    counter("hawser_server_connections_accepted", "Byte streams that were accepted.", counters.connections_accepted);
-    gauge({"hawser_server_connections_open", "Connections that are open."}, counters.connections_open);
-    counter("hawser_server_connections_refused", "Connections that a limit, a HELLO or a stop refused.",
-            counters.connections_refused);
-    counter("hawser_server_handshakes_failed",
-            "Connections without a complete and valid HELLO, except those that ended before their first byte.",
-            counters.handshakes_failed);
-    counter("hawser_server_calls", "Requests that arrived.", counters.calls);
-    gauge({"hawser_server_calls_in_flight", "Calls that are not answered in place and have not ended."},
-          counters.calls_in_flight);
-    counter("hawser_server_calls_refused", "Calls that were refused before their handler ran.", counters.calls_refused);
-    counter("hawser_server_protocol_errors", "Connections that ended because the peer violated the protocol.",
-            counters.protocol_errors);
-    counter("hawser_server_memory_refusals", "Requests and stream items without room in receive_bytes_max.",
-            counters.memory_refusals);
-    counter("hawser_server_slow_peers", "Connections that receive_rate_min ended.", counters.slow_peers);
-    gauge({"hawser_server_receive_bytes", "Memory of received data that is in use.", "bytes"}, counters.receive_bytes);
-    counter("hawser_server_transports_declined", "Transports that were offered and do not carry their connection.",
-            counters.transports_declined);
+    for (const auto& row : server_counter_rows<std::uint64_t>) {
+      write(writer, row.metric, labels, static_cast<double>(counters.*row.value));
+    }
     write_methods(writer, server, labels);
     write_loops(writer, server, labels);
   });
