@@ -76,28 +76,29 @@ PROSE_PENDING = (
 LAYERS = {
     "base": (),
     "metrics": ("base",),
-    "exec": ("base",),
-    "wire": ("base",),
+    "exec": ("table", "base"),
+    "wire": ("table", "base"),
     "json": ("base",),
+    "table": (),
     "codec": ("base",),
-    "transport": ("wire", "exec", "base"),
-    "transport/*": ("transport", "wire", "exec", "base"),
-    "rpc": ("wire", "codec", "exec", "transport", "metrics", "base"),
-    "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
-    "protocol/http1": ("rpc", "json", "metrics", "wire", "codec", "exec", "transport", "base"),
-    "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
-    "observe": ("rpc", "json", "metrics", "wire", "codec", "exec", "transport", "base"),
+    "transport": ("wire", "exec", "table", "base"),
+    "transport/*": ("transport", "wire", "exec", "table", "base"),
+    "rpc": ("wire", "codec", "exec", "transport", "metrics", "table", "base"),
+    "protocol": ("rpc", "wire", "codec", "exec", "transport", "table", "base"),
+    "protocol/http1": ("rpc", "json", "metrics", "wire", "codec", "exec", "transport", "table", "base"),
+    "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "table", "base"),
+    "observe": ("rpc", "json", "metrics", "wire", "codec", "exec", "transport", "table", "base"),
     "heap_profile": ("base",),
-    "kv": ("rpc", "wire", "codec", "exec", "transport", "base"),
-    "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "base"),
-    "security/tls": ("rpc", "json", "transport", "exec", "base"),
-    "testing": ("transport/sim", "transport", "wire", "exec", "base"),
-    "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "base"),
-    "protocol/grpc": ("rpc", "wire", "codec", "exec", "transport", "base"),
-    "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "base"),
-    "protobuf": ("rpc", "json", "wire", "codec", "exec", "transport", "base"),
-    "protobuf/channel": ("protobuf", "protocol/baidu_std", "rpc", "wire", "codec", "exec", "transport", "base"),
-    "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
+    "kv": ("rpc", "wire", "codec", "exec", "transport", "table", "base"),
+    "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "table", "base"),
+    "security/tls": ("rpc", "json", "transport", "exec", "table", "base"),
+    "testing": ("transport/sim", "transport", "wire", "exec", "table", "base"),
+    "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "table", "base"),
+    "protocol/grpc": ("rpc", "wire", "codec", "exec", "transport", "table", "base"),
+    "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "table", "base"),
+    "protobuf": ("rpc", "json", "wire", "codec", "exec", "transport", "table", "base"),
+    "protobuf/channel": ("protobuf", "protocol/baidu_std", "rpc", "wire", "codec", "exec", "transport", "table", "base"),
+    "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "table", "base"),
 }
 # Folders of src/transport that are not backends.
 PARTS_OF_TRANSPORT = ("common", "conformance", "test")
@@ -105,7 +106,7 @@ PARTS_OF_TRANSPORT = ("common", "conformance", "test")
 # their limit.
 WIRE_FOR_TRANSPORTS = ("wire/message.h",)
 # A test of a layer may include these layers as well: it may run over the simulated network.
-TEST_LAYERS = ("transport/sim", "transport", "exec", "base")
+TEST_LAYERS = ("transport/sim", "transport", "exec", "table", "base")
 
 OS_HEADERS_IN = ("base", "exec", "transport/*", "runtime")
 VENDOR_HEADERS_IN = ("transport/*",)
