@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <utility>
 
+#include "table/slot_table.h"
 #include "wire/call_id.h"
 
 namespace hawser::rpc {
@@ -16,8 +16,8 @@ class CallStates {
  public:
   static constexpr std::size_t calls_max = 65'536;
 
-  std::size_t size() const noexcept { return size_; }
-  bool full() const noexcept { return size_ >= calls_max; }
+  std::size_t size() const noexcept { return states_.size(); }
+  bool full() const noexcept { return states_.full(); }
 
   struct Added {
     std::uint32_t id;
@@ -25,60 +25,29 @@ class CallStates {
   };
   // The table must not be full().
   Added add() {
-    if (free_ == none) {
-      slots_.emplace_back();
-      free_ = static_cast<std::uint32_t>(slots_.size() - 1);
-    }
-    const std::uint32_t index = free_;
-    Slot& slot = slots_[index];
-    free_ = slot.next_free;
-    slot.used = true;
-    ++size_;
-    return {wire::CallId(static_cast<std::uint16_t>(index), slot.generation).number(), slot.state};
+    const auto added = states_.add();
+    return {id_of(added.index, added.generation), added.value};
   }
   // Returns null if the call has been removed.
   T* find(std::uint32_t id) noexcept {
-    Slot* const slot = slot_of(id);
-    return slot == nullptr ? nullptr : &slot->state;
+    const wire::CallId call = wire::CallId::from_number(id);
+    return states_.find(call.slot(), call.generation());
   }
   void remove(std::uint32_t id) noexcept {
-    Slot* const slot = slot_of(id);
-    if (slot == nullptr) return;
-    slot->state = T();
-    slot->used = false;
-    slot->generation = static_cast<std::uint16_t>(slot->generation + 1);
-    if (slot->generation == 0) slot->generation = 1;
-    slot->next_free = free_;
-    free_ = wire::CallId::from_number(id).slot();
-    --size_;
+    if (find(id) != nullptr) states_.free(wire::CallId::from_number(id).slot());
   }
   // Calls `visit(id, state)` for each call. `visit` must not change the table.
   template <class Visit>
   void each(Visit visit) {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      Slot& slot = slots_[i];
-      if (slot.used) visit(wire::CallId(static_cast<std::uint16_t>(i), slot.generation).number(), slot.state);
-    }
+    states_.each([&](std::size_t slot, T& state) { visit(id_of(slot, states_.generation(slot)), state); });
   }
 
  private:
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
-  struct Slot {
-    T state = {};
-    std::uint32_t next_free = none;
-    std::uint16_t generation = 1;
-    bool used = false;
-  };
-  Slot* slot_of(std::uint32_t id) noexcept {
-    const wire::CallId call = wire::CallId::from_number(id);
-    if (call.slot() >= slots_.size()) return nullptr;
-    Slot& slot = slots_[call.slot()];
-    return slot.used && slot.generation == call.generation() ? &slot : nullptr;
+  static std::uint32_t id_of(std::size_t slot, std::uint16_t generation) noexcept {
+    return wire::CallId(static_cast<std::uint16_t>(slot), generation).number();
   }
 
-  std::deque<Slot> slots_;
-  std::uint32_t free_ = none;
-  std::size_t size_ = 0;
+  table::SlotTable<T, 16, std::deque> states_{calls_max};
 };
 
 }  // namespace hawser::rpc
