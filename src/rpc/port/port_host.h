@@ -11,16 +11,17 @@
 #include "hawser/server.h"
 #include "hawser/server_counters.h"
 #include "rpc/port/method_counters.h"
-#include "rpc/port/session_slots.h"
 #include "rpc/server/dispatcher.h"
 #include "rpc/server/receive_peers.h"
 #include "rpc/session/interceptor_chain.h"
 #include "rpc/session/limited_log.h"
+#include "table/slot_table.h"
 
 namespace hawser::rpc {
 
 class HealthState;
 class HttpStreamService;
+class PortSession;
 
 using ServerInterceptors = InterceptorList<IncomingCall>;
 
@@ -35,6 +36,9 @@ struct LoopCounters : ServerCountersOf<OwnedCounter> {
   void count_opened(std::size_t protocol) noexcept { opened[std::min(protocol, opened.size() - 1)].add(1); }
 };
 
+// The sessions of one loop, so that they can be visited in parts, with other work in between.
+using SessionTable = table::SlotTable<PortSession*>;
+
 // State that the sessions of one loop share, of whatever protocol they are. Outlives them. Loop's thread only.
 struct PortHost {
   Loop& loop;
@@ -45,7 +49,7 @@ struct PortHost {
   std::atomic<std::size_t>& calls_in_flight;  // Calls of the whole server that are not answered in place.
   MethodTable& methods;                       // The counters of this loop.
   const HealthState& health;
-  SessionSlots sessions = {};
+  SessionTable sessions = {};
   ReceivePeers receive_peers = {};  // find(Stream::peer()) returns the record of a peer's memory.
   LoopCounters counters = {};
   LimitedLog log = {};                      // For lines that peers cause.

@@ -59,7 +59,7 @@ PortSession::PortSession(PortHost& host, std::string peer, std::shared_ptr<const
       peer_(std::move(peer)),
       identity_(identity != nullptr ? std::move(identity)
                                     : std::shared_ptr<const Identity>(std::shared_ptr<void>(), &no_identity())),
-      slot_(host.sessions.add(*this)),
+      slot_(host.sessions.add(this).index),
       opened_(host.loop.now()),
       reported_{.at = opened_},
       calls_(host.calls_in_flight) {
@@ -67,7 +67,7 @@ PortSession::PortSession(PortHost& host, std::string peer, std::shared_ptr<const
 }
 
 PortSession::~PortSession() {
-  host_.sessions.remove(slot_);
+  host_.sessions.free(slot_);
   host_.counters.connections_open.add(-1);
 }
 
@@ -142,7 +142,7 @@ void PortSession::notify_dropped(ActiveCall& call) noexcept {
 
 ConnectionReport PortSession::report() {
   ConnectionReport report{.slot = slot_,
-                          .serial = host_.sessions.serial(slot_),
+                          .serial = host_.sessions.generation(slot_),
                           .peer = peer_,
                           .identity = identity_->text(),
                           .protocol = protocol(),

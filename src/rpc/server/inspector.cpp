@@ -46,15 +46,15 @@ struct ConnectionWalk {
 
 void walk(ServerLoop& loop, const std::shared_ptr<Answer<ConnectionWalk>>& answer) {
   ConnectionWalk& at = answer->value;
-  const SessionSlots& sessions = loop.sessions();
-  for (std::size_t visits = 0; at.slot < sessions.size() && at.rows.size() < at.limit; ++at.slot) {
+  const SessionTable& sessions = loop.sessions();
+  for (std::size_t visits = 0; at.slot < sessions.slots() && at.rows.size() < at.limit; ++at.slot) {
     if (++visits > visits_max) return loop.inspect([answer](ServerLoop& again) { walk(again, answer); });
-    PortSession* const session = sessions.at(at.slot);
+    PortSession* const* const session = sessions.at(at.slot);
     if (session == nullptr) continue;
-    at.rows.push_back(session->report());
+    at.rows.push_back((*session)->report());
     at.rows.back().loop = at.loop;
   }
-  at.ended = at.slot >= sessions.size();
+  at.ended = at.slot >= sessions.slots();
   answer->there.store(true, std::memory_order_release);
 }
 
@@ -78,7 +78,7 @@ void visit(ServerLoop& loop, CallWalk& at, const PortSession& session, std::size
     if (at.rows.size() >= at.limit && at.rows.front().age >= age) return ++seen < connection_calls_max;
     CallReport row{.loop = at.loop,
                    .slot = at.slot,
-                   .serial = loop.sessions().serial(at.slot),
+                   .serial = loop.sessions().generation(at.slot),
                    .call = call.id(),
                    .method = call.method == nullptr ? std::string_view("(none)") : std::string_view(call.method->name),
                    .peer = session.peer(),
@@ -98,9 +98,9 @@ void visit(ServerLoop& loop, CallWalk& at, const PortSession& session, std::size
 
 void walk(ServerLoop& loop, const std::shared_ptr<Answer<CallWalk>>& answer) {
   CallWalk& at = answer->value;
-  for (std::size_t visits = 0; at.slot < loop.sessions().size(); ++at.slot) {
+  for (std::size_t visits = 0; at.slot < loop.sessions().slots(); ++at.slot) {
     if (++visits > visits_max) return loop.inspect([answer](ServerLoop& again) { walk(again, answer); });
-    if (const PortSession* const session = loop.sessions().at(at.slot)) visit(loop, at, *session, visits);
+    if (const PortSession* const* const session = loop.sessions().at(at.slot)) visit(loop, at, **session, visits);
   }
   answer->there.store(true, std::memory_order_release);
 }
@@ -258,9 +258,10 @@ Task<bool> Inspector::cancel(const Server& server, Loop& here, CallReport call) 
   Server::State& state = *server.state_;
   auto answer = std::make_shared<Answer<bool>>();
   const auto work = [answer, slot = call.slot, serial = call.serial, id = call.call](ServerLoop& on) {
-    PortSession* const session = on.sessions().at(slot);
-    if (session != nullptr && on.sessions().serial(slot) == serial) {
-      answer->value = session->cancel_call(id, Error::of_call(ErrorCode::cancelled, "an operator cancelled the call"));
+    PortSession* const* const session = on.sessions().at(slot);
+    if (session != nullptr && on.sessions().generation(slot) == serial) {
+      answer->value =
+          (*session)->cancel_call(id, Error::of_call(ErrorCode::cancelled, "an operator cancelled the call"));
     }
     answer->there.store(true, std::memory_order_release);
   };

@@ -99,7 +99,7 @@ class ServerLoop final : Handshake::Done {
   const LoopCounters& counters() const noexcept { return host_.counters; }
   std::size_t receive_bytes() const noexcept { return host_.budget.used(); }
   std::size_t receive_bytes_max() const noexcept { return host_.budget.bytes_max(); }
-  const SessionSlots& sessions() const noexcept { return host_.sessions; }
+  const SessionTable& sessions() const noexcept { return host_.sessions; }
 
   // Calls `work(*this)` on the loop's thread, unless this object ends before. Any thread, while the server exists.
   template <class Work>
