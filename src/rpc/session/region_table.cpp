@@ -45,41 +45,25 @@ RegionTable::RegionTable() : owner_(kernel_random()) {}
 wire::RegionId RegionTable::add(const std::shared_ptr<Grant>& grant) {
   const std::uint64_t capability = kernel_random();
   const std::lock_guard lock(mutex_);
-  if (free_.empty()) {
-    if (free_.capacity() <= slots_.size()) free_.reserve(2 * slots_.size() + 1);
-    slots_.emplace_back();
-    free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
-  }
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
-  Slot& slot = slots_[index];
-  slot.grant = grant;
-  slot.capability = capability;
-  slot.used = true;
-  ++slot.generation;  // Wraps around; the capability still differs.
-  return {owner_, index, slot.generation, slot.capability};
+  const auto added = regions_.add({grant, capability});
+  return {owner_, added.index, added.generation, capability};
 }
 
 void RegionTable::remove(std::uint32_t index) noexcept {
   const std::lock_guard lock(mutex_);
-  Slot& slot = slots_[index];
-  slot.grant.reset();
-  slot.used = false;
-  free_.push_back(index);
+  regions_.free(index);
 }
 
 std::shared_ptr<Grant> RegionTable::find(const wire::RegionId& id) noexcept {
   if (id.owner != owner_) return nullptr;
   const std::lock_guard lock(mutex_);
-  if (id.slot >= slots_.size()) return nullptr;
-  const Slot& slot = slots_[id.slot];
-  if (!slot.used || slot.generation != id.generation || slot.capability != id.capability) return nullptr;
-  return slot.grant.lock();
+  const Region* const found = regions_.find(id.slot, id.generation);
+  return found != nullptr && found->capability == id.capability ? found->grant.lock() : nullptr;
 }
 
 std::size_t RegionTable::size() const noexcept {
   const std::lock_guard lock(mutex_);
-  return slots_.size() - free_.size();
+  return regions_.size();
 }
 
 }  // namespace hawser::detail

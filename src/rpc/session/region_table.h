@@ -10,6 +10,7 @@
 #include "hawser/bytes.h"
 #include "hawser/time.h"
 #include "hawser/transport/transport.h"
+#include "table/slot_table.h"
 #include "wire/memory_body.h"
 
 namespace hawser::detail {
@@ -90,17 +91,15 @@ class RegionTable {
   wire::RegionId add(const std::shared_ptr<Grant>& grant);
   void remove(std::uint32_t slot) noexcept;
 
-  struct Slot {
-    std::weak_ptr<Grant> grant;  // Expired while the slot is free.
-    std::uint32_t generation = 0;
+  struct Region {
+    std::weak_ptr<Grant> grant;
     std::uint64_t capability = 0;
-    bool used = false;
   };
 
   const std::uint64_t owner_;  // Random: another process, or the same one after a restart, has another number.
-  mutable std::mutex mutex_;   // Guards the following members.
-  std::vector<Slot> slots_;
-  std::vector<std::uint32_t> free_;  // Has room for all slots, so that remove() allocates nothing.
+  mutable std::mutex mutex_;   // Guards the following member.
+  // The capability still differs when the generations of a slot begin again.
+  table::SlotTable<Region> regions_;
 };
 
 }  // namespace hawser::detail
