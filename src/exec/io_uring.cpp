@@ -172,30 +172,10 @@ IoUring::IoUring(std::unique_ptr<Ring> ring) noexcept : ring_(std::move(ring)) {
 IoUring::~IoUring() = default;
 
 IoUring::Token IoUring::add(Operation operation) {
-  if (free_ == nowhere) {
-    slots_.emplace_back();
-    free_ = static_cast<std::uint32_t>(slots_.size() - 1);
-  }
-  const std::uint32_t index = free_;
-  Slot& slot = slots_[index];
-  free_ = slot.next_free;
-  operation.generation = slot.operation.generation;
-  slot.operation = operation;
-  queue_arm(index);
-  return token_of(index, operation.generation);
-}
-
-IoUring::Slot* IoUring::find(Token token) noexcept {
-  const std::size_t index = (token & 0xffffffffU) - 1;
-  if (index >= slots_.size()) return nullptr;
-  Slot& slot = slots_[index];
-  return slot.operation.kind != Kind::free && token_of(index, slot.operation.generation) == token ? &slot : nullptr;
-}
-
-void IoUring::release(Slot& slot) noexcept {
-  slot.operation.kind = Kind::free;
-  ++slot.operation.generation;
-  slot.next_free = std::exchange(free_, static_cast<std::uint32_t>(&slot - slots_.data()));
+  const auto added = slots_.add();
+  added.value.operation = operation;
+  queue_arm(added.index);
+  return token_of(added.index, added.generation);
 }
 
 void IoUring::queue_arm(std::uint32_t index) noexcept {
@@ -215,7 +195,7 @@ void IoUring::queue_cancel(std::uint32_t index) noexcept {
 void IoUring::cancel(Token token) noexcept {
   Slot* const slot = find(token);
   if (slot == nullptr || std::exchange(slot->operation.cancelling, true)) return;
-  queue_cancel(static_cast<std::uint32_t>(slot - slots_.data()));
+  queue_cancel(index_of(token));
 }
 
 void IoUring::forget(std::initializer_list<Token> tokens) noexcept {
@@ -230,7 +210,7 @@ void IoUring::forget(std::initializer_list<Token> tokens) noexcept {
       io_uring_sqe_set_data64(sqe, none);
       cancelled = true;
     }
-    release(*slot);
+    slots_.free_keeping(index_of(token));
   }
   // Submitted at once: until then the kernel would keep the descriptor open, and its port in use.
   if (cancelled) io_uring_submit_and_get_events(&ring_->uring);
@@ -246,8 +226,9 @@ io_uring_sqe* IoUring::next_sqe() noexcept {
 }
 
 void IoUring::arm(std::uint32_t index) noexcept {
+  if (slots_.at(index) == nullptr) return;
   Operation& operation = slots_[index].operation;
-  if (operation.kind == Kind::free || std::exchange(operation.armed, true)) return;
+  if (std::exchange(operation.armed, true)) return;
   io_uring_sqe* const sqe = next_sqe();
   switch (operation.kind) {
     case Kind::receive:
@@ -257,9 +238,8 @@ void IoUring::arm(std::uint32_t index) noexcept {
       break;
     case Kind::poll: io_uring_prep_poll_add(sqe, operation.fd, operation.events); break;
     case Kind::poll_always: io_uring_prep_poll_multishot(sqe, operation.fd, operation.events); break;
-    case Kind::free: break;
   }
-  io_uring_sqe_set_data64(sqe, token_of(index, operation.generation));
+  io_uring_sqe_set_data64(sqe, token_of(index, slots_.generation(index)));
 }
 
 void IoUring::submit_queued() {
@@ -270,9 +250,9 @@ void IoUring::submit_queued() {
   for (std::uint32_t at = std::exchange(to_cancel_, {}).first; at != nowhere; at = slots_[at].next_to_cancel) {
     slots_[at].to_cancel = false;
     const Operation& operation = slots_[at].operation;
-    if (operation.kind == Kind::free || !operation.cancelling) continue;
+    if (slots_.at(at) == nullptr || !operation.cancelling) continue;
     io_uring_sqe* const sqe = next_sqe();
-    io_uring_prep_cancel64(sqe, token_of(at, operation.generation), 0);
+    io_uring_prep_cancel64(sqe, token_of(at, slots_.generation(at)), 0);
     io_uring_sqe_set_data64(sqe, none);
   }
 }
@@ -292,13 +272,13 @@ void IoUring::bind_to_this_thread() {
     ring_ = std::move(fresh);
     to_arm_ = {};
     to_cancel_ = {};
-    for (Slot& slot : slots_) slot.to_arm = slot.to_cancel = slot.operation.armed = false;
-    for (std::uint32_t i = 0; i < slots_.size(); ++i) {
-      const Operation& operation = slots_[i].operation;
-      if (operation.kind == Kind::free) continue;
-      queue_arm(i);
-      if (operation.cancelling) queue_cancel(i);
+    for (std::uint32_t i = 0; i < slots_.slots(); ++i) {
+      slots_[i].to_arm = slots_[i].to_cancel = slots_[i].operation.armed = false;
     }
+    slots_.each([this](std::size_t i, const Slot& slot) {
+      queue_arm(static_cast<std::uint32_t>(i));
+      if (slot.operation.cancelling) queue_cancel(static_cast<std::uint32_t>(i));
+    });
   }
   if (const int error = ring_->enable(); error < 0) {
     throw std::system_error(-error, std::generic_category(), "enabling the ring");
@@ -340,7 +320,7 @@ bool IoUring::deliver_one(Token token, int result, unsigned flags) {
   if (slot != nullptr) {
     const bool more = (flags & IORING_CQE_F_MORE) != 0;
     Handler& handler = *slot->operation.handler;
-    if (!more) release(*slot);
+    if (!more) slots_.free_keeping(index_of(token));
     const Bytes data = has_buffer && result > 0
                            ? Bytes(ring_->memory + std::size_t{buffer} * buffer_bytes, static_cast<std::size_t>(result))
                            : Bytes();

@@ -4,11 +4,11 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
+#include "table/slot_table.h"
 
 struct io_uring_sqe;
 
@@ -47,12 +47,12 @@ class IoUring {
   IoUring& operator=(const IoUring&) = delete;
 
   // Receives all bytes into the ring's buffers, until the stream ends.
-  Token receive(int fd, Handler& handler) { return add({&handler, 0, fd, 0, Kind::receive}); }
+  Token receive(int fd, Handler& handler) { return add({&handler, fd, 0, Kind::receive}); }
   // Completes once when `fd` is ready for one of `events` (POLLIN, POLLOUT, ...). The result has the ready events.
-  Token poll(int fd, unsigned events, Handler& handler) { return add({&handler, 0, fd, events, Kind::poll}); }
+  Token poll(int fd, unsigned events, Handler& handler) { return add({&handler, fd, events, Kind::poll}); }
   // Completes each time that `fd` becomes ready: edge-triggered.
   Token poll_always(int fd, unsigned events, Handler& handler) {
-    return add({&handler, 0, fd, events, Kind::poll_always});
+    return add({&handler, fd, events, Kind::poll_always});
   }
 
   // Requests the end of the operation. The handler receives a last completion, and may receive others before it.
@@ -68,22 +68,20 @@ class IoUring {
   std::size_t deliver();
 
  private:
-  enum class Kind : std::uint8_t { free, receive, poll, poll_always };
+  enum class Kind : std::uint8_t { receive, poll, poll_always };
   struct Operation {
     Handler* handler = nullptr;
-    std::uint32_t generation = 0;
     int fd = -1;
     unsigned events = 0;
-    Kind kind = Kind::free;
+    Kind kind = Kind::receive;
     bool armed = false;  // The kernel has the operation, or its submission is queued.
     bool cancelling = false;
   };
-  // The operations lie in a table of slots, which are linked into the queues by index, so that only add() allocates.
-  // This value is no index.
+  // The operations lie in a table of slots, which are linked into the queues by index, so that only add() allocates. A
+  // slot stays in a queue when its operation is released. No slot has this index.
   static constexpr std::uint32_t nowhere = UINT32_MAX;
   struct Slot {
     Operation operation;
-    std::uint32_t next_free = nowhere;
     std::uint32_t next_to_arm = nowhere;
     std::uint32_t next_to_cancel = nowhere;
     bool to_arm = false;  // In the queue to_arm_, possibly for an operation that has been released since.
@@ -101,8 +99,8 @@ class IoUring {
     return (Token{generation} << 32) | (index + 1);
   }
   Token add(Operation operation);
-  Slot* find(Token token) noexcept;
-  void release(Slot& slot) noexcept;
+  static std::uint32_t index_of(Token token) noexcept { return static_cast<std::uint32_t>(token) - 1; }
+  Slot* find(Token token) noexcept { return slots_.find(index_of(token), static_cast<std::uint32_t>(token >> 32)); }
   void queue_arm(std::uint32_t index) noexcept;
   void queue_cancel(std::uint32_t index) noexcept;
   void arm(std::uint32_t index) noexcept;
@@ -114,8 +112,7 @@ class IoUring {
 
   std::unique_ptr<Ring> ring_;
   std::uint64_t thread_ = 0;  // Number of the thread to which ring_ is bound; 0 if it is not bound.
-  std::vector<Slot> slots_;
-  std::uint32_t free_ = nowhere;
+  table::SlotTable<Slot> slots_;
   Queue to_arm_;
   Queue to_cancel_;
 };
