@@ -116,7 +116,7 @@ VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/"
 LIBRARY_HEADERS = {
     "liburing": ("src/exec/*",),
     "ares": ("src/transport/tcp/*",),
-    "zlib": ("src/compress/*", "src/protocol/*", "src/rpc/port/gzip.h"),
+    "zlib": ("src/compress/*",),
     "google/protobuf/": ("src/protobuf/*", "src/protocol/*", "include/hawser/protobuf*.h", "include/hawser/pb/*.h"),
     "snappy": ("src/protocol/baidu_std/*",),
     "openssl/": ("src/security/tls/*",),

@@ -9,13 +9,13 @@
 #include <string>
 #include <utility>
 
-#include "rpc/port/gzip.h"
+#include "compress/deflate.h"
 
 namespace hawser::protocol::grpc {
 namespace {
 
-using compression::GrowingOutput;
-using compression::Problem;
+using compress::GrowingOutput;
+using compress::Problem;
 
 // A frame of zstd whose window is larger is refused: the decoder would allocate the window.
 constexpr int zstd_window_log_max = 23;
@@ -36,7 +36,7 @@ std::unexpected<Error> no_memory() {
 }
 
 Result<Buffer> gunzip(Bytes in, std::size_t bytes_max, GrowingOutput out) {
-  compression::Unpacked result = compression::gunzip(in, std::move(out));
+  compress::Unpacked result = compress::inflate_all(compress::Format::gzip, in, std::move(out));
   switch (result.problem) {
     case Problem::malformed: return malformed("gzip");
     case Problem::too_large: return too_large(bytes_max);
@@ -120,9 +120,9 @@ Result<Buffer> compress(Encoding encoding, Bytes message) {
     if (ZSTD_isError(size) != 0) return fail(ErrorCode::internal, "zstd: " + std::string(ZSTD_getErrorName(size)));
     return out.slice(0, size);
   }
-  compression::Unpacked packed = compression::gzip(message);
-  if (packed.problem != Problem::none) return fail(ErrorCode::internal, "no memory to compress a message");
-  return std::move(packed.data);
+  compress::Deflater deflater({.format = compress::Format::gzip});
+  if (!deflater.ready()) return fail(ErrorCode::internal, "no memory to compress a message");
+  return deflater.all(message);
 }
 
 Result<Buffer> decompress(Encoding encoding, Bytes compressed, std::size_t bytes_max, detail::ReceiveAccount* account,
@@ -141,13 +141,8 @@ std::optional<std::size_t> announced_bytes(Encoding encoding, Bytes compressed) 
     if (bytes == ZSTD_CONTENTSIZE_UNKNOWN || bytes == ZSTD_CONTENTSIZE_ERROR) return std::nullopt;
     return static_cast<std::size_t>(bytes);
   }
-  constexpr std::size_t length_bytes = 4;  // RFC 1952: ISIZE ends the member.
-  if (compressed.size() < length_bytes) return std::nullopt;
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < length_bytes; ++i) {
-    bytes |= std::to_integer<std::size_t>(compressed[compressed.size() - length_bytes + i]) << (8 * i);
-  }
-  return bytes;
+  const std::size_t bytes = compress::announced_bytes(compressed);
+  return compressed.size() < sizeof(std::uint32_t) ? std::nullopt : std::optional(bytes);
 }
 
 Buffer with_room(Buffer message, std::size_t room) {

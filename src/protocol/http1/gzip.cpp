@@ -6,14 +6,12 @@
 #include <utility>
 
 #include "base/try.h"
+#include "compress/deflate.h"
 #include "hawser/detail/loop_access.h"
 #include "protocol/http1/field_values.h"
 #include "protocol/http1/gzip_stream.h"
 #include "protocol/http1/message_parser.h"
 #include "protocol/http1/route_responder.h"
-#ifdef HAWSER_HTTP_GZIP
-#include "rpc/port/gzip.h"
-#endif
 
 namespace hawser::http1 {
 namespace {
@@ -90,34 +88,27 @@ bool is_compressible(std::string_view content_type) noexcept {
                           "application/wasm", "application/openmetrics-text"});
 }
 
-std::size_t announced_bytes(Bytes compressed) noexcept {
-  std::size_t length = 0;
-  for (std::size_t i = 0; compressed.size() >= 4 && i < 4; ++i) {
-    length |= std::to_integer<std::size_t>(compressed[compressed.size() - 4 + i]) << (8 * i);
-  }
-  return length;
-}
-
 #ifdef HAWSER_HTTP_GZIP
 
 bool can_gzip() noexcept { return true; }
 
 std::optional<std::string> gzip(Bytes bytes) {
-  const compression::Unpacked packed = compression::gzip(bytes);
-  if (packed.problem != compression::Problem::none || packed.data.size() >= bytes.size()) return std::nullopt;
-  return std::string(packed.data.text());
+  compress::Deflater deflater({.format = compress::Format::gzip});
+  if (!deflater.ready()) return std::nullopt;
+  const Buffer packed = deflater.all(bytes);
+  return packed.size() < bytes.size() ? std::optional<std::string>(packed.text()) : std::nullopt;
 }
 
 Result<Buffer> gunzip(Bytes compressed, std::size_t bytes_max) {
   constexpr std::size_t first_bytes_least = 256;
   detail::ReceiveCharge none;
-  compression::GrowingOutput output(std::max(4 * compressed.size(), first_bytes_least), bytes_max, nullptr, none);
-  compression::Unpacked unpacked = compression::gunzip(compressed, std::move(output));
+  compress::GrowingOutput output(std::max(4 * compressed.size(), first_bytes_least), bytes_max, nullptr, none);
+  compress::Unpacked unpacked = compress::inflate_all(compress::Format::gzip, compressed, std::move(output));
   switch (unpacked.problem) {
-    case compression::Problem::none: return std::move(unpacked.data);
-    case compression::Problem::no_memory: return fail(ErrorCode::overloaded, "no memory to decompress the body");
-    case compression::Problem::too_large:
-    case compression::Problem::malformed: break;
+    case compress::Problem::none: return std::move(unpacked.data);
+    case compress::Problem::no_memory: return fail(ErrorCode::overloaded, "no memory to decompress the body");
+    case compress::Problem::too_large:
+    case compress::Problem::malformed: break;
   }
   return fail(ErrorCode::invalid_argument, "the body is not one valid gzip member of the length that its end states");
 }

@@ -27,8 +27,6 @@ bool is_compressible(std::string_view content_type) noexcept;
 
 // The compressed bytes, or nothing if they are not fewer.
 std::optional<std::string> gzip(Bytes bytes);
-// The length that a compressed body announces at its end. Its sender may lie: gunzip() holds the limit.
-std::size_t announced_bytes(Bytes compressed) noexcept;
 // Decompresses a body of at most `bytes_max` bytes, counted as they appear. Fails with invalid_argument if it is
 // malformed or longer.
 Result<Buffer> gunzip(Bytes compressed, std::size_t bytes_max);

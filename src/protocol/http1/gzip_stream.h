@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "compress/deflate.h"
 #include "hawser/bytes.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
@@ -29,11 +30,7 @@ class Deflater {
   Deflater& operator=(const Deflater&) = delete;
   ~Deflater();
 
-  enum class Flush : std::uint8_t {
-    none,  // The compressed bytes may come later.
-    part,  // A receiver can decompress everything up to here.
-    end,   // The body ends. Nothing may follow.
-  };
+  using Flush = compress::Deflater::Flush;
   // Returns compressed bytes, perhaps none. Takes about 10 us for each KiB.
   std::string add(Bytes bytes, Flush flush);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "compress/deflate.h"
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/send_reply.h"
 #include "protocol/http1/field_values.h"
@@ -216,7 +217,7 @@ void HttpSession::run(const RequestHead& head, Bytes head_bytes, Bytes body, Blo
 void HttpSession::unpack(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
   if (!collects_) kept_head_ = KeptHead(head, head_bytes);
   collects_ = true;  // The head is kept, as for a body that came in parts.
-  const std::size_t announced = announced_bytes(body);
+  const std::size_t announced = compress::announced_bytes(body);
   if (announced > host().options.message_bytes_max) {
     return refuse(413, call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max"));
   }

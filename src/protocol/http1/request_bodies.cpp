@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "compress/deflate.h"
 #include "protocol/http1/gzip.h"
 #include "protocol/http1/http_session.h"
 #include "protocol/http1/response.h"
@@ -104,7 +105,7 @@ Task<Result<std::string>> StreamExchange::read_part(HttpBodyReader& reader) {
 }
 
 void StreamExchange::unpack(Buffer packed) {
-  const std::size_t announced = announced_bytes(packed.bytes());
+  const std::size_t announced = compress::announced_bytes(packed.bytes());
   if (announced > host_.port_host().options.message_bytes_max) {
     return refuse(413, call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max"));
   }

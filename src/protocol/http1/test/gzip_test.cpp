@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "compress/deflate.h"
+
 namespace hawser::http1 {
 namespace {
 
@@ -37,7 +39,7 @@ TEST(HttpGzip, BodiesSurvive) {
     const std::optional<std::string> packed = gzip(as_bytes(text));
     ASSERT_TRUE(packed);
     EXPECT_LT(packed->size(), size);
-    EXPECT_EQ(announced_bytes(as_bytes(*packed)), size);
+    EXPECT_EQ(compress::announced_bytes(as_bytes(*packed)), size);
     const Result<Buffer> unpacked = gunzip(as_bytes(*packed), size);
     ASSERT_TRUE(unpacked);
     EXPECT_EQ(unpacked->text(), text);
