@@ -12,7 +12,7 @@
 
 // Parses arbitrary bytes as frames of baidu_std, as RpcMeta and as StreamFrameMeta, and decompresses them. Parsed
 // values must be the same after they have been written and parsed again. Input: u8 kind | the bytes.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 void expect(bool condition) {
@@ -67,7 +67,7 @@ void check_frames(Bytes bytes) {
     bytes = bytes.subspan(FrameHeader::bytes);
     if (bytes.size() < (**header).body_bytes) return;
     const std::vector<std::byte> meta = copy(bytes.first((**header).meta_bytes));
-    (**header).kind == FrameKind::rpc ? check_meta(meta) : check_stream_meta(meta);
+    (**header).kind == BaiduStdFrameKind::rpc ? check_meta(meta) : check_stream_meta(meta);
     bytes = bytes.subspan((**header).body_bytes);
   }
 }
@@ -88,19 +88,19 @@ void check_compression(Compression type, Bytes bytes) {
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hawser;
   if (size < 1) return 0;
-  const std::vector<std::byte> bytes = prpc::copy(std::as_bytes(std::span(data + 1, size - 1)));
+  const std::vector<std::byte> bytes = protocol::baidu_std::copy(std::as_bytes(std::span(data + 1, size - 1)));
   switch (data[0] % 6) {
-    case 0: prpc::check_frames(bytes); break;
-    case 1: prpc::check_meta(bytes); break;
-    case 2: prpc::check_stream_meta(bytes); break;
-    case 3: prpc::check_compression(prpc::Compression::snappy, bytes); break;
-    case 4: prpc::check_compression(prpc::Compression::gzip, bytes); break;
-    default: prpc::check_compression(prpc::Compression::zlib, bytes); break;
+    case 0: protocol::baidu_std::check_frames(bytes); break;
+    case 1: protocol::baidu_std::check_meta(bytes); break;
+    case 2: protocol::baidu_std::check_stream_meta(bytes); break;
+    case 3: protocol::baidu_std::check_compression(protocol::baidu_std::Compression::snappy, bytes); break;
+    case 4: protocol::baidu_std::check_compression(protocol::baidu_std::Compression::gzip, bytes); break;
+    default: protocol::baidu_std::check_compression(protocol::baidu_std::Compression::zlib, bytes); break;
   }
   return 0;
 }

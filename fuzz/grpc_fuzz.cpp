@@ -32,12 +32,12 @@ class Peer final : public MachineSink {
         busy_(busy),
         machine(options, *this, &account_, output_) {}
 
-  void on_headers(Stream& stream) override {
+  void on_headers(Http2Stream& stream) override {
     stream.busy = busy_;
     if (stream.fields.path.size() % 2 == 0) stream.reader.set_room(stream.fields.metadata.size());
-    stream.take = stream.fields.path.size() % 3 == 0 ? Stream::Take::keep_one : Stream::Take::deliver;
+    stream.take = stream.fields.path.size() % 3 == 0 ? Http2Stream::Take::keep_one : Http2Stream::Take::deliver;
   }
-  void on_message(Stream& stream, Bytes message, Block*) override {
+  void on_message(Http2Stream& stream, Bytes message, Block*) override {
     expect(message.size() <= machine.options().message_bytes_max);
     touch(message);
     stream.held_bytes += message.size() + 64;
@@ -46,19 +46,19 @@ class Peer final : public MachineSink {
       machine.send_message(stream, Buffer::copy_of(std::string_view("\0\0\0\0\1x", 6)), {}, nullptr, 1);
     }
   }
-  void on_end(Stream& stream) override {
+  void on_end(Http2Stream& stream) override {
     touch(stream.message);
     if (machine.options().server) machine.send_status(stream, 0, "done");
     if (stream.busy) machine.release_stream(stream);
   }
-  void on_bad(Stream& stream, const Error& why) override {
+  void on_bad(Http2Stream& stream, const Error& why) override {
     if (machine.options().server)
       machine.send_status(stream, 13, why.text);
     else
       machine.reset(stream, 8);
   }
-  void on_closed(Stream& stream, std::uint32_t) override { machine.release_stream(stream); }
-  void on_sent(Stream&, std::uint32_t) override {}
+  void on_closed(Http2Stream& stream, std::uint32_t) override { machine.release_stream(stream); }
+  void on_sent(Http2Stream&, std::uint32_t) override {}
   void on_goaway(std::int32_t, std::uint32_t, std::string_view text) override { sum_ += text.size(); }
   void on_pong(bool) override {}
 
@@ -85,7 +85,7 @@ class Peer final : public MachineSink {
   transport::SendQueue output_;
 
  public:
-  Machine machine;  // Ends before the account.
+  Http2Machine machine;  // Ends before the account.
 };
 
 void run(const std::uint8_t* data, std::size_t size) {
@@ -101,8 +101,9 @@ void run(const std::uint8_t* data, std::size_t size) {
   Peer peer({.server = !client, .message_bytes_max = 100'000, .streams_max = 16, .stream_window_bytes = 65'535},
             (mode & 4) != 0);
   if (client) {
-    const Machine::Field fields[] = {{":method", "POST"}, {":scheme", "http"}, {":path", "/a"}, {":authority", "b"}};
-    Stream* const stream = peer.machine.begin_request(fields);
+    const Http2Machine::Field fields[] = {
+        {":method", "POST"}, {":scheme", "http"}, {":path", "/a"}, {":authority", "b"}};
+    Http2Stream* const stream = peer.machine.begin_request(fields);
     expect(stream != nullptr);
     peer.machine.send_end(*stream);
   }

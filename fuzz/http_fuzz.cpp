@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 
-#include "protocol/http1/request_parser.h"
-#include "protocol/http1/response_parser.h"
+#include "protocol/http/request_parser.h"
+#include "protocol/http/response_parser.h"
 
 // Arbitrary bytes as HTTP/1 requests and as responses. The pieces in which they arrive must make no difference, and a
 // body must keep its limit. Input: u8 bytes that arrive at a time (0: all) | the bytes.
-namespace hawser::http1 {
+namespace hawser::protocol::http {
 namespace {
 
 void expect(bool condition) {
@@ -70,13 +70,13 @@ std::string describe(std::string_view bytes, std::size_t piece) {
 }
 
 }  // namespace
-}  // namespace hawser::http1
+}  // namespace hawser::protocol::http
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::size_t piece = data[0] == 0 ? bytes.size() : data[0];
-  using namespace hawser::http1;
+  using namespace hawser::protocol::http;
   if (describe<RequestParser>(bytes, piece) != describe<RequestParser>(bytes, bytes.size())) std::abort();
   if (describe<ResponseParser>(bytes, piece) != describe<ResponseParser>(bytes, bytes.size())) std::abort();
   return 0;

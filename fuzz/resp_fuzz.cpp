@@ -10,7 +10,7 @@
 
 // Arbitrary bytes as requests of Redis clients. The pieces in which they arrive must make no difference.
 // Input: u8 bytes that arrive at a time (0: all) | the bytes.
-namespace hawser::resp {
+namespace hawser::protocol::resp {
 namespace {
 
 void expect(bool condition) {
@@ -22,7 +22,7 @@ constexpr RequestLimits limits{
 
 // Describes the requests that the bytes contain, and whether an error is behind them.
 std::string describe(std::string_view bytes, std::size_t piece) {
-  RequestParser parser(limits);
+  RespParser parser(limits);
   std::string out;
   std::string held;
   for (std::size_t at = 0; at < bytes.size();) {
@@ -30,12 +30,12 @@ std::string describe(std::string_view bytes, std::size_t piece) {
     held += bytes.substr(at, size);
     at += size;
     while (!held.empty()) {
-      const RequestParser::Step step = parser.next(as_bytes(held));
-      if (step.event == RequestParser::Event::error) {
+      const RespParser::Step step = parser.next(as_bytes(held));
+      if (step.event == RespParser::Event::error) {
         expect(!parser.error_text().empty());
         return out + "error";
       }
-      if (step.event == RequestParser::Event::more) break;
+      if (step.event == RespParser::Event::more) break;
       expect(step.consumed > 0 && step.consumed <= held.size());
       expect(parser.arguments().size() <= std::max<std::size_t>(limits.arguments_max, held.size()));
       for (const std::string_view argument : parser.arguments()) {
@@ -55,25 +55,25 @@ std::string describe(std::string_view bytes, std::size_t piece) {
 // The parser finds the same requests as RequestsAhead.
 void compare_ahead(std::string_view bytes) {
   RequestsAhead ahead;
-  RequestParser parser(limits);
+  RespParser parser(limits);
   for (const ReadyRequest& request : ahead.find(as_bytes(bytes), limits)) {
-    const RequestParser::Step step = parser.next(as_bytes(bytes));
-    expect(step.event == RequestParser::Event::request && step.consumed == request.bytes);
+    const RespParser::Step step = parser.next(as_bytes(bytes));
+    expect(step.event == RespParser::Event::request && step.consumed == request.bytes);
     expect(std::ranges::equal(parser.arguments(), request.arguments()));
     bytes.remove_prefix(step.consumed);
   }
 }
 
 }  // namespace
-}  // namespace hawser::resp
+}  // namespace hawser::protocol::resp
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::size_t piece = data[0] == 0 ? bytes.size() : data[0];
-  hawser::resp::compare_ahead(bytes);
-  const std::string in_pieces = hawser::resp::describe(bytes, piece);
-  const std::string at_once = hawser::resp::describe(bytes, bytes.size());
+  hawser::protocol::resp::compare_ahead(bytes);
+  const std::string in_pieces = hawser::protocol::resp::describe(bytes, piece);
+  const std::string at_once = hawser::protocol::resp::describe(bytes, bytes.size());
   // A line that is too long is refused when its bytes are there, which depends on the pieces.
   const bool long_line = bytes.size() > 200;
   if (in_pieces != at_once && !long_line) std::abort();

@@ -28,7 +28,7 @@
 namespace hawser {
 namespace {
 
-using tls::Session;
+using security::tls::TlsSession;
 
 void expect(bool condition, std::source_location where = std::source_location::current()) {
   if (condition) return;
@@ -50,20 +50,24 @@ class Ends {
     expect(tokens.has_value());
     tokens_.emplace(std::move(*tokens));
   }
-  std::unique_ptr<Session> server() const { return std::make_unique<Session>(server_, std::string("\x06hawser")); }
-  std::unique_ptr<Session> client() const { return std::make_unique<Session>(client_, "localhost", "hawser", nullptr); }
+  std::unique_ptr<TlsSession> server() const {
+    return std::make_unique<TlsSession>(server_, std::string("\x06hawser"));
+  }
+  std::unique_ptr<TlsSession> client() const {
+    return std::make_unique<TlsSession>(client_, "localhost", "hawser", nullptr);
+  }
   const JwtVerifier& tokens() const { return *tokens_; }
 
  private:
-  static std::shared_ptr<const tls::Context> load(const tls::ContextOptions& options) {
-    auto loaded = tls::Context::load(options);
+  static std::shared_ptr<const security::tls::TlsContext> load(const security::tls::ContextOptions& options) {
+    auto loaded = security::tls::TlsContext::load(options);
     expect(loaded.has_value());
     return *loaded;
   }
   const TemporaryFolder folder_;
-  tls::Authority authority_;
-  std::shared_ptr<const tls::Context> server_;
-  std::shared_ptr<const tls::Context> client_;
+  security::tls::Authority authority_;
+  std::shared_ptr<const security::tls::TlsContext> server_;
+  std::shared_ptr<const security::tls::TlsContext> client_;
   std::optional<JwtVerifier> tokens_;
 };
 
@@ -73,34 +77,34 @@ const Ends& ends() {
 }
 
 // Returns what the session has received, and whether it has failed.
-std::pair<std::string, bool> receive_all(Session& session) {
+std::pair<std::string, bool> receive_all(TlsSession& session) {
   std::string all;
   std::array<std::byte, 4096> space;
   for (;;) {
     std::size_t size = 0;
-    const Session::Read read = session.read(space, size);
-    if (read != Session::Read::data) return {all, read == Session::Read::failed};
+    const TlsSession::Read read = session.read(space, size);
+    if (read != TlsSession::Read::data) return {all, read == TlsSession::Read::failed};
     all += as_text(Bytes(space).first(size));
   }
 }
 
-void move_bytes(Session& from, Session& to) {
+void move_bytes(TlsSession& from, TlsSession& to) {
   to.input().append(from.output().bytes());
   from.output().clear();
 }
 
 void first_bytes(Bytes bytes, std::size_t step) {
   const auto server = ends().server();
-  Session::Progress progress = Session::Progress::more;
-  while (!bytes.empty() && progress == Session::Progress::more) {
+  TlsSession::Progress progress = TlsSession::Progress::more;
+  while (!bytes.empty() && progress == TlsSession::Progress::more) {
     const Bytes part = bytes.first(std::min(step, bytes.size()));
     server->input().append(part);
     bytes = bytes.subspan(part.size());
     progress = server->handshake();
     server->output().clear();
   }
-  expect(progress != Session::Progress::done);
-  if (progress == Session::Progress::failed) expect(!server->error().text.empty());
+  expect(progress != TlsSession::Progress::done);
+  if (progress == TlsSession::Progress::failed) expect(!server->error().text.empty());
 }
 
 void changed_records(Bytes steps) {
@@ -112,9 +116,9 @@ void changed_records(Bytes steps) {
   move_bytes(*client, *server);
   static_cast<void>(server->handshake());
   move_bytes(*server, *client);
-  expect(client->handshake() == Session::Progress::done);
+  expect(client->handshake() == TlsSession::Progress::done);
   move_bytes(*client, *server);
-  expect(server->handshake() == Session::Progress::done);
+  expect(server->handshake() == TlsSession::Progress::done);
   std::string sent;
   std::vector<std::vector<std::byte>> records;
   for (std::size_t i = 0; i < records_max; ++i) {
@@ -168,8 +172,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 1: changed_records(bytes); break;
     case 2: expect(!ends().tokens().verify(as_text(bytes)) || bytes.size() > 40); break;
     default:
-      static_cast<void>(tls::parse_json(as_text(bytes), 512));
-      static_cast<void>(tls::pin_file_of_pkcs11("pkcs11:" + std::string(as_text(bytes))));
+      static_cast<void>(security::tls::parse_json(as_text(bytes), 512));
+      static_cast<void>(security::tls::pin_file_of_pkcs11("pkcs11:" + std::string(as_text(bytes))));
       break;
   }
   return 0;

@@ -8,7 +8,7 @@
 #include "tests/baidu_std/fixture.h"
 
 // Clients of baidu_std, which speak it by hand, and a server.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 TEST_F(BaiduStd, ARequestIsAnsweredToTheByte) {
@@ -229,7 +229,7 @@ TEST(BaiduStdStopping, RequestsAreRefusedAndCallsFinish) {
   Server server(options);
   serve_method<echo_message>(server, "test.Raw/Echo");
   serve_method<wait_message>(server, "test.Raw/Wait");
-  server.enable(baidu_std());
+  server.enable(hawser::baidu_std());
   ASSERT_TRUE(server.start());
   RawSocket socket = RawSocket::connected_to(server.address());
   socket.send(bytes_of({.method = "Wait", .id = 1}) + bytes_of({.id = 2}));
@@ -306,4 +306,4 @@ TEST_F(BaiduStdCredentials, AWrongOneEndsTheConnection) {
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -99,7 +99,7 @@ class GrpcGo : public ::testing::Test {
   }
 
   const TemporaryFolder folder_;
-  tls::Authority authority_{folder_.path().string(), "main"};
+  security::tls::Authority authority_{folder_.path().string(), "main"};
   std::unique_ptr<TlsServer> security_;
   ServerOptions options_;
   Service service_;

@@ -39,8 +39,8 @@ CONDITIONAL_FILES = {
     "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/base/block_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/heap_profile/operators.cpp": "sanitizers can only be asked about through the preprocessor",
-    "src/protocol/http1/gzip.cpp": "zlib is optional there, and the component has the same functions without it",
-    "src/protocol/http1/gzip_stream.cpp": "zlib is optional there, and the component has the same functions without it",
+    "src/protocol/http/gzip.cpp": "zlib is optional there, and the component has the same functions without it",
+    "src/protocol/http/gzip_stream.cpp": "zlib is optional there, and the component has the same functions without it",
     "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",
 }
 CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "apps/bench/*", "fuzz/*")
@@ -86,7 +86,7 @@ LAYERS = {
     "transport/*": ("transport", "wire", "exec", "table", "base"),
     "rpc": ("wire", "codec", "exec", "transport", "metrics", "table", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "table", "base"),
-    "protocol/http1": ("rpc", "json", "compress", "metrics", "wire", "codec", "exec", "transport", "table", "base"),
+    "protocol/http": ("rpc", "json", "compress", "metrics", "wire", "codec", "exec", "transport", "table", "base"),
     "protocol/baidu_std": ("rpc", "compress", "wire", "codec", "exec", "transport", "table", "base"),
     "observe": ("rpc", "json", "metrics", "wire", "codec", "exec", "transport", "table", "base"),
     "heap_profile": ("base",),

@@ -15,16 +15,16 @@
 
 namespace {
 
-using hawser::bench::Options;
+using hawser::bench::RunOptions;
 
-struct Command {
+struct BenchCommand {
   const char* name;
   const char* description;
-  void (*add_options)(CLI::App&, Options&);
-  int (*run)(Options);
+  void (*add_options)(CLI::App&, RunOptions&);
+  int (*run)(RunOptions);
 };
 
-constexpr Command commands[] = {
+constexpr BenchCommand commands[] = {
     {"run", "Measure on this machine, with server and client as two processes", hawser::bench::add_run_options,
      hawser::bench::run_both},
     {"baseline", "Measure what this machine can do: the same calls on bare sockets, without any RPC",
@@ -45,14 +45,14 @@ constexpr int wrong_options_status = 2;
 
 int run_command(int argc, char** argv) {
   hawser::programs::leave_secrets_out_of_core_dumps("hawser-bench");
-  Options options;
+  RunOptions options;
   for (int i = 0; i < argc; ++i) options.command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
 
   CLI::App app("Measures calls of Hawser: throughput, latency and processor time by size and concurrency.",
                "hawser-bench");
   app.set_version_flag("--version", HAWSER_VERSION);
   app.require_subcommand(1);
-  for (const Command& command : commands)
+  for (const BenchCommand& command : commands)
     command.add_options(*app.add_subcommand(command.name, command.description), options);
 
   hawser::cli::HelpCommand help(app);
@@ -72,7 +72,7 @@ int run_command(int argc, char** argv) {
     return wrong_options_status;
   }
   if (help.parsed()) return help.run();
-  for (const Command& command : commands) {
+  for (const BenchCommand& command : commands) {
     if (app.got_subcommand(command.name)) return command.run(options);
   }
   return wrong_options_status;

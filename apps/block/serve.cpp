@@ -32,12 +32,12 @@ int failed(const Error& error) {
   return 1;
 }
 
-Result<std::unique_ptr<Store>> open_store(const ServeOptions& options) {
-  if (options.memory_bytes != 0) return Store::open(std::make_unique<MemoryDirectory>(options.memory_bytes), {});
+Result<std::unique_ptr<VolumeStore>> open_store(const ServeOptions& options) {
+  if (options.memory_bytes != 0) return VolumeStore::open(std::make_unique<MemoryDirectory>(options.memory_bytes), {});
   Result<std::unique_ptr<VolumeDirectory>> directory =
       DiskDirectory::open(options.data, {.read_only = options.read_only, .direct = !options.buffered});
   if (!directory) return std::unexpected(directory.error());
-  return Store::open(std::move(*directory), {.read_only = options.read_only});
+  return VolumeStore::open(std::move(*directory), {.read_only = options.read_only});
 }
 
 int serve(const ServeOptions& options) {
@@ -47,9 +47,9 @@ int serve(const ServeOptions& options) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  const Result<std::unique_ptr<Store>> store = open_store(options);
+  const Result<std::unique_ptr<VolumeStore>> store = open_store(options);
   if (!store) return failed(store.error());
-  Service service(**store);
+  BlockService service(**store);
   for (const VolumeStatus& volume : service.list()) {
     if (!volume.error.empty()) fmt::print(stderr, "hawser-block: {}\n", volume.error);
   }

@@ -29,15 +29,15 @@ struct HeldBytes {
   const bool allowed;
 };
 
-struct HeldMemory {
-  explicit HeldMemory(std::size_t bytes) : held(bytes), memory(held.allowed ? bytes : 0) {}
+struct BytesInFlight {
+  explicit BytesInFlight(std::size_t bytes) : held(bytes), memory(held.allowed ? bytes : 0) {}
   const HeldBytes held;
   AlignedBuffer memory;
 };
 
 // Memory at an address that O_DIRECT accepts. Nothing if held_bytes_max is reached.
 std::optional<Buffer> aligned_memory(std::size_t bytes) {
-  auto held = std::make_shared<HeldMemory>(bytes);
+  auto held = std::make_shared<BytesInFlight>(bytes);
   if (!held->held.allowed) return std::nullopt;
   const Bytes view = held->memory.bytes();
   return Buffer::of_foreign(view, [memory = std::move(held)] {});
@@ -57,15 +57,15 @@ std::unexpected<Error> too_long(std::uint64_t bytes) {
 
 }  // namespace
 
-void Service::attach(Server& server) {
-  server.register_handler<&Service::write>(this, {.offload = true, .receive_into = memory_of_request});
-  server.register_handler<&Service::read, &Service::flush, &Service::discard, &Service::write_zeroes, &Service::info,
-                          &Service::list, &Service::create, &Service::resize, &Service::remove, &Service::scrub>(
-      this, {.offload = true});
+void BlockService::attach(Server& server) {
+  server.register_handler<&BlockService::write>(this, {.offload = true, .receive_into = memory_of_request});
+  server.register_handler<&BlockService::read, &BlockService::flush, &BlockService::discard,
+                          &BlockService::write_zeroes, &BlockService::info, &BlockService::list, &BlockService::create,
+                          &BlockService::resize, &BlockService::remove, &BlockService::scrub>(this, {.offload = true});
 }
 
-Result<std::string_view> Service::read(Context& context, std::string_view name, std::uint64_t offset,
-                                       std::uint64_t bytes) {
+Result<std::string_view> BlockService::read(Context& context, std::string_view name, std::uint64_t offset,
+                                            std::uint64_t bytes) {
   if (bytes > request_bytes_max) return too_long(bytes);
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
@@ -82,7 +82,7 @@ Result<std::string_view> Service::read(Context& context, std::string_view name, 
   return text;
 }
 
-Result<void> Service::write(Context& context, std::string_view name, std::uint64_t offset, bool fua) {
+Result<void> BlockService::write(Context& context, std::string_view name, std::uint64_t offset, bool fua) {
   const Bytes bytes = context.attachment();
   if (bytes.size() > request_bytes_max) return too_long(bytes.size());
   const auto volume = store_.find(std::string(name));
@@ -90,26 +90,26 @@ Result<void> Service::write(Context& context, std::string_view name, std::uint64
   return (*volume)->write(offset, bytes, fua);
 }
 
-Result<void> Service::flush(std::string_view name) {
+Result<void> BlockService::flush(std::string_view name) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->flush();
 }
 
-Result<void> Service::discard(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
+Result<void> BlockService::discard(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->discard(offset, bytes);
 }
 
-Result<void> Service::write_zeroes(std::string_view name, std::uint64_t offset, std::uint64_t bytes, bool deallocate,
-                                   bool fua) {
+Result<void> BlockService::write_zeroes(std::string_view name, std::uint64_t offset, std::uint64_t bytes,
+                                        bool deallocate, bool fua) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->write_zeroes(offset, bytes, deallocate, fua);
 }
 
-Result<VolumeStatus> Service::info(std::string_view name) {
+Result<VolumeStatus> BlockService::info(std::string_view name) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   const Result<VolumeInfo> info = (*volume)->info();
@@ -125,7 +125,7 @@ Result<VolumeStatus> Service::info(std::string_view name) {
                       .error = {}};
 }
 
-std::vector<VolumeStatus> Service::list() {
+std::vector<VolumeStatus> BlockService::list() {
   std::vector<VolumeStatus> volumes;
   for (const std::string& name : store_.names()) {
     Result<VolumeStatus> status = info(name);
@@ -135,21 +135,21 @@ std::vector<VolumeStatus> Service::list() {
   return volumes;
 }
 
-Result<void> Service::create(std::string_view name, std::uint64_t size, bool preallocate) {
+Result<void> BlockService::create(std::string_view name, std::uint64_t size, bool preallocate) {
   const auto made = store_.create(std::string(name), size, preallocate);
   if (!made) return std::unexpected(made.error());
   return {};
 }
 
-Result<void> Service::resize(std::string_view name, std::uint64_t size) {
+Result<void> BlockService::resize(std::string_view name, std::uint64_t size) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->resize(size);
 }
 
-Result<void> Service::remove(std::string_view name) { return store_.remove(std::string(name)); }
+Result<void> BlockService::remove(std::string_view name) { return store_.remove(std::string(name)); }
 
-Result<ScrubStatus> Service::scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
+Result<ScrubStatus> BlockService::scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
   if (bytes > scrub_bytes_max) {
     return store_fail(EINVAL, "a scrub of " + std::to_string(bytes) + " bytes exceeds the limit of " +
                                   std::to_string(scrub_bytes_max) + " bytes: use several");

@@ -42,9 +42,9 @@ struct ScrubStatus {
 };
 
 // The handlers of a block server. All of them block, so that they are offloaded. Errors are those of store_error.h.
-class Service {
+class BlockService {
  public:
-  explicit Service(Store& store) noexcept : store_(store) {}
+  explicit BlockService(VolumeStore& store) noexcept : store_(store) {}
   // `server` does not outlive this.
   void attach(Server& server);
 
@@ -65,7 +65,7 @@ class Service {
   Result<ScrubStatus> scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes);
 
  private:
-  Store& store_;
+  VolumeStore& store_;
 };
 
 }  // namespace hawser::block

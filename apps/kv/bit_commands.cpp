@@ -15,7 +15,7 @@ namespace {
 // False if the offset is none; the reply has been written then.
 bool parse_offset(Execution& e, std::int64_t& offset) {
   const auto most = static_cast<std::int64_t>(e.site.store().options().value_bytes_max);
-  if (resp::parse_number(e.arguments[2], offset) && offset >= 0 && offset / 8 < most) return true;
+  if (protocol::resp::parse_number(e.arguments[2], offset) && offset >= 0 && offset / 8 < most) return true;
   e.out.error("ERR bit offset is not an integer or out of range");
   return false;
 }
@@ -116,7 +116,7 @@ void run_bitcount(Execution& e) {
   bool bits = false;
   if (size == 3 || size > 5) return e.out.error(syntax_error);
   if (size >= 4) {
-    if (!resp::parse_number(e.arguments[2], begin) || !resp::parse_number(e.arguments[3], end)) {
+    if (!protocol::resp::parse_number(e.arguments[2], begin) || !protocol::resp::parse_number(e.arguments[3], end)) {
       return e.out.error(not_integer);
     }
     if (begin < 0 && end < 0 && begin > end) return e.out.number(0);
@@ -127,7 +127,7 @@ void run_bitcount(Execution& e) {
 
 void run_bitpos(Execution& e) {
   std::int64_t bit = 0;
-  if (!resp::parse_number(e.arguments[2], bit)) return e.out.error(not_integer);
+  if (!protocol::resp::parse_number(e.arguments[2], bit)) return e.out.error(not_integer);
   if (bit != 0 && bit != 1) return e.out.error("ERR The bit argument must be 1 or 0.");
   Entry* const entry = e.shard().find(e.key(), e.site.now());
   if (entry == nullptr) return e.out.number(bit == 1 ? -1 : 0);
@@ -136,9 +136,9 @@ void run_bitpos(Execution& e) {
   std::int64_t end = -1;
   bool bits = false;
   if (size > 6) return e.out.error(syntax_error);
-  if (size >= 4 && !resp::parse_number(e.arguments[3], begin)) return e.out.error(not_integer);
+  if (size >= 4 && !protocol::resp::parse_number(e.arguments[3], begin)) return e.out.error(not_integer);
   if (size == 6 && !parse_unit(e, e.arguments[5], bits)) return;
-  if (size >= 5 && !resp::parse_number(e.arguments[4], end)) return e.out.error(not_integer);
+  if (size >= 5 && !protocol::resp::parse_number(e.arguments[4], end)) return e.out.error(not_integer);
   const BitRange range = range_of(begin, end, entry->value_bytes, bits);
   if (range.begin == range.end) return e.out.number(-1);
   const std::size_t found = find_bit(entry->value(), range, static_cast<int>(bit));

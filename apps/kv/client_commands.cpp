@@ -33,14 +33,14 @@ struct Filter {
 };
 
 // False: a syntax error; the reply has been written then.
-bool parse_filter(Arguments arguments, Filter& filter, resp::ReplyWriter& to) {
+bool parse_filter(Arguments arguments, Filter& filter, protocol::resp::ReplyWriter& to) {
   for (std::size_t i = 2; i < arguments.size(); i += 2) {
     if (i + 1 == arguments.size()) return to.error(wrong_syntax), false;
     const std::string_view word = arguments[i];
     const std::string_view value = arguments[i + 1];
     std::int64_t number = 0;
     if (is_word(word, "id")) {
-      if (!resp::parse_number(value, number) || number < 1) {
+      if (!protocol::resp::parse_number(value, number) || number < 1) {
         return to.error("ERR client-id should be greater than 0"), false;
       }
       filter.id = static_cast<std::uint64_t>(number);
@@ -73,7 +73,7 @@ std::size_t RespConnection::kill_clients(const std::function<bool(const ClientRe
       quitting_ = true;
       continue;
     }
-    Site& site = store.site(static_cast<unsigned>(one % store.shards()));
+    StoreSite& site = store.site(static_cast<unsigned>(one % store.shards()));
     site.loop().post([&site, number = one / store.shards()] {
       RespConnection* const connection = site.find(number);
       if (connection == nullptr) return;
@@ -84,7 +84,7 @@ std::size_t RespConnection::kill_clients(const std::function<bool(const ClientRe
   return found.size();
 }
 
-void RespConnection::run_client(Arguments arguments, resp::ReplyWriter& to) {
+void RespConnection::run_client(Arguments arguments, protocol::resp::ReplyWriter& to) {
   const std::string_view what = arguments[1];
   Clients& clients = site_->store().clients();
   const auto is = [&](std::string_view word) { return is_word(what, word); };
@@ -132,7 +132,7 @@ void RespConnection::run_client(Arguments arguments, resp::ReplyWriter& to) {
     to.ok();  // None is paused.
   } else if (is("unblock")) {
     std::int64_t id = 0;
-    if (!resp::parse_number(arguments[2], id)) return to.error("ERR value is not an integer or out of range");
+    if (!protocol::resp::parse_number(arguments[2], id)) return to.error("ERR value is not an integer or out of range");
     if (arguments.size() > 4) return to.error(wrong_syntax);
     if (arguments.size() == 4 && !is_word(arguments[3], "timeout") && !is_word(arguments[3], "error")) {
       return to.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
@@ -161,7 +161,7 @@ void RespConnection::run_client(Arguments arguments, resp::ReplyWriter& to) {
   }
 }
 
-void RespConnection::list_clients(Arguments arguments, resp::ReplyWriter& to) {
+void RespConnection::list_clients(Arguments arguments, protocol::resp::ReplyWriter& to) {
   std::vector<std::uint64_t> ids;
   bool others = false;
   if (arguments.size() == 4 && is_word(arguments[2], "type")) {
@@ -169,7 +169,7 @@ void RespConnection::list_clients(Arguments arguments, resp::ReplyWriter& to) {
   } else if (arguments.size() > 3 && is_word(arguments[2], "id")) {
     for (const std::string_view text : arguments.subspan(3)) {
       std::int64_t number = 0;
-      if (!resp::parse_number(text, number)) return to.error("ERR Invalid client ID");
+      if (!protocol::resp::parse_number(text, number)) return to.error("ERR Invalid client ID");
       ids.push_back(static_cast<std::uint64_t>(number));
     }
     std::sort(ids.begin(), ids.end());
@@ -185,7 +185,7 @@ void RespConnection::list_clients(Arguments arguments, resp::ReplyWriter& to) {
   to.verbatim(text);
 }
 
-void RespConnection::run_command(Arguments arguments, resp::ReplyWriter& to) {
+void RespConnection::run_command(Arguments arguments, protocol::resp::ReplyWriter& to) {
   const auto is = [&](std::string_view word) { return arguments.size() > 1 && is_word(arguments[1], word); };
   if (is("count")) return to.number(static_cast<std::int64_t>(all_commands().size()));
   if (is("docs")) return to.map(0);

@@ -18,8 +18,8 @@ using Arguments = std::span<const std::string_view>;
 
 // Gives a command that reads or changes a shard everything that it needs.
 struct Execution {
-  Site& site;
-  resp::ReplyWriter& out;
+  StoreSite& site;
+  protocol::resp::ReplyWriter& out;
   Arguments arguments;  // With the name.
   // Hash of the first key, if the command has one.
   std::uint64_t hash = 0;
@@ -33,7 +33,7 @@ struct Execution {
 };
 
 // How a command finds its shards.
-enum class Route : std::uint8_t {
+enum class CommandRoute : std::uint8_t {
   connection,  // It needs none: the connection answers it.
   key,         // The shard of the first argument.
   keys_sum,    // The shard of each argument; the replies are numbers, whose sum is the reply.
@@ -80,15 +80,15 @@ struct KeyRange {
 struct Command {
   std::string_view name;  // In lower case.
   int arity = 0;          // Number of arguments with the name; negative: at least so many.
-  Route route = Route::connection;
+  CommandRoute route = CommandRoute::connection;
   bool writes = false;
   void (*run)(Execution& execution) = nullptr;
   Own own = Own::none;
   KeyRange keys = keys_of_route(route);
 
-  static constexpr KeyRange keys_of_route(Route route) noexcept {
-    if (route == Route::key) return {1, 1, 1};
-    return route == Route::keys_sum || route == Route::keys_list ? KeyRange{1, -1, 1} : KeyRange{};
+  static constexpr KeyRange keys_of_route(CommandRoute route) noexcept {
+    if (route == CommandRoute::key) return {1, 1, 1};
+    return route == CommandRoute::keys_sum || route == CommandRoute::keys_list ? KeyRange{1, -1, 1} : KeyRange{};
   }
   template <class Visit>
   void each_key(Arguments arguments, Visit visit) const {
@@ -115,7 +115,7 @@ std::string subcommand_error(const Command& command, Arguments arguments);
 // True if the second and last argument is HELP, and the command has subcommands.
 bool asks_help(const Command& command, Arguments arguments) noexcept;
 // Writes the names of the subcommands.
-void write_help(const Command& command, resp::ReplyWriter& out);
+void write_help(const Command& command, protocol::resp::ReplyWriter& out);
 std::span<const Command> all_commands() noexcept;
 
 // Most bytes of one reply.

@@ -111,13 +111,13 @@ std::vector<Subject> subjects_of(const CompareOptions& options, const std::strin
   return subjects;
 }
 
-struct Cell {
+struct ComparedCell {
   std::string workload;
   unsigned in_flight;
 };
 
 // Measures one cell of one server by the command bench, in a process of its own.
-nlohmann::json measure(const CompareOptions& options, const Subject& subject, const Cell& cell,
+nlohmann::json measure(const CompareOptions& options, const Subject& subject, const ComparedCell& cell,
                        const std::string& file) {
   const Words words = {self,
                        "bench",
@@ -189,7 +189,7 @@ int compare(const CompareOptions& options) {
              "operations/s", "ratio", "p50 us", "p99 us", "server cpu s/M");
   for (const std::string& workload : options.workloads) {
     for (const unsigned in_flight : options.in_flight) {
-      const Cell cell{workload, in_flight};
+      const ComparedCell cell{workload, in_flight};
       std::vector<std::vector<nlohmann::json>> runs(subjects.size());
       for (unsigned round = 0; round < options.rounds; ++round) {
         for (std::size_t i = 0; i < subjects.size(); ++i) runs[i].push_back(measure(options, subjects[i], cell, file));

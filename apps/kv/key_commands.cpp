@@ -167,7 +167,7 @@ void rename_key(Execution& e, bool only_new) {
   if (!same) {
     if (!copy_to(e, from, to)) return e.out.error(no_memory);
     // Each shard has a log of its own: after a crash, one of them may have the removal and the other one not the copy.
-    Site& copied = e.site.store().site(e.site.store().shard_of(to.hash));
+    StoreSite& copied = e.site.store().site(e.site.store().shard_of(to.hash));
     if (&copied.shard() != &shard_of(e, from)) {
       copied.wait_for_disk();
       if (const std::string* const why = copied.write_refusal()) return e.out.raw(RespConnection::log_error(*why));
@@ -206,7 +206,7 @@ void run_copy(Execution& e) {
     if (is_word(e.arguments[i], "replace")) {
       replace = true;
     } else if (is_word(e.arguments[i], "db") && i + 1 < e.arguments.size()) {
-      if (!resp::parse_number(e.arguments[++i], database)) return e.out.error(not_integer);
+      if (!protocol::resp::parse_number(e.arguments[++i], database)) return e.out.error(not_integer);
       if (database != 0) return e.out.error("ERR DB index is out of range");
     } else {
       return e.out.error(syntax_error);
@@ -265,7 +265,9 @@ void run_object(Execution& e) {
   constexpr std::size_t embedded_bytes_max = 44;
   std::int64_t number = 0;
   const std::string_view value = entry->value();
-  e.out.bulk(resp::parse_number(value, number) ? "int" : value.size() <= embedded_bytes_max ? "embstr" : "raw");
+  e.out.bulk(protocol::resp::parse_number(value, number) ? "int"
+             : value.size() <= embedded_bytes_max        ? "embstr"
+                                                         : "raw");
 }
 
 }  // namespace hawser::kv

@@ -226,7 +226,7 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
 
 }  // namespace
 
-void RespConnection::execute_own(const Command& command, Arguments arguments, resp::ReplyWriter& to) {
+void RespConnection::execute_own(const Command& command, Arguments arguments, protocol::resp::ReplyWriter& to) {
   if (const std::string error = subcommand_error(command, arguments); !error.empty()) return to.error(error);
   if (asks_help(command, arguments)) return write_help(command, to);
   switch (command.own) {
@@ -241,7 +241,8 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, re
     case Own::hello: return run_hello(arguments, to);
     case Own::select: {
       std::int64_t index = 0;
-      if (!resp::parse_number(arguments[1], index)) return to.error("ERR value is not an integer or out of range");
+      if (!protocol::resp::parse_number(arguments[1], index))
+        return to.error("ERR value is not an integer or out of range");
       if (index > INT32_MAX || index < INT32_MIN) {
         return to.error("ERR value is out of range, value must between -2147483648 and 2147483647");
       }
@@ -269,8 +270,10 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, re
     case Own::wait: {
       // There are no replicas.
       std::int64_t number = 0;
-      if (!resp::parse_number(arguments[1], number)) return to.error("ERR value is not an integer or out of range");
-      if (!resp::parse_number(arguments[2], number)) return to.error("ERR timeout is not an integer or out of range");
+      if (!protocol::resp::parse_number(arguments[1], number))
+        return to.error("ERR value is not an integer or out of range");
+      if (!protocol::resp::parse_number(arguments[2], number))
+        return to.error("ERR timeout is not an integer or out of range");
       return number < 0 ? to.error("ERR timeout is negative") : to.number(0);
     }
     case Own::multi: return run_multi(to);
@@ -288,7 +291,7 @@ void RespConnection::set_authenticated(bool authenticated) noexcept {
   set_limits(authenticated ? limits_ : limits_.before_authentication());
 }
 
-bool RespConnection::authenticate(std::string_view user, std::string_view password, resp::ReplyWriter& to) {
+bool RespConnection::authenticate(std::string_view user, std::string_view password, protocol::resp::ReplyWriter& to) {
   // Without a password, the only user may send anything.
   const bool right = gate_ == nullptr || gate_->matches(password);
   if (user == PasswordGate::user && right) {
@@ -305,7 +308,7 @@ bool RespConnection::authenticate(std::string_view user, std::string_view passwo
   return false;
 }
 
-void RespConnection::run_auth(Arguments arguments, resp::ReplyWriter& to) {
+void RespConnection::run_auth(Arguments arguments, protocol::resp::ReplyWriter& to) {
   if (arguments.size() > 3) return to.error("ERR syntax error");
   if (arguments.size() == 2 && gate_ == nullptr) {
     return to.error(
@@ -323,11 +326,11 @@ void RespConnection::set_version(int version) {
   out().set_version(version);
 }
 
-void RespConnection::run_hello(Arguments arguments, resp::ReplyWriter& to) {
+void RespConnection::run_hello(Arguments arguments, protocol::resp::ReplyWriter& to) {
   int version = version_;
   if (arguments.size() > 1) {
     std::int64_t given = 0;
-    if (!resp::parse_number(arguments[1], given)) {
+    if (!protocol::resp::parse_number(arguments[1], given)) {
       return to.error("ERR Protocol version is not an integer or out of range");
     }
     if (given < 2 || given > 3) return to.error("NOPROTO unsupported protocol version");
@@ -378,7 +381,7 @@ void RespConnection::run_hello(Arguments arguments, resp::ReplyWriter& to) {
   to.array(0);
 }
 
-bool RespConnection::check_name(std::string_view name, resp::ReplyWriter& to) {
+bool RespConnection::check_name(std::string_view name, protocol::resp::ReplyWriter& to) {
   constexpr std::size_t client_name_bytes_max = 1024;
   for (const char c : name) {
     if (c < '!' || c > '~') {
@@ -393,7 +396,7 @@ bool RespConnection::check_name(std::string_view name, resp::ReplyWriter& to) {
   return true;
 }
 
-void RespConnection::run_config(Arguments arguments, resp::ReplyWriter& to) {
+void RespConnection::run_config(Arguments arguments, protocol::resp::ReplyWriter& to) {
   if (is_word(arguments[1], "resetstat")) return to.ok();
   const StoreOptions& options = site_->store().options();
   const std::pair<std::string_view, std::string> values[] = {

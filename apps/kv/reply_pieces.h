@@ -13,13 +13,13 @@ namespace hawser::kv {
 
 // Replies in pieces of memory. A reply that is added moves none of the others, and a long one has a piece of its own
 // length. One thread.
-class ReplyPieces final : public resp::ReplyMemory {
+class ReplyPieces final : public protocol::resp::ReplyMemory {
  public:
   // Bytes of the replies that were flushed, also of those that were moved.
   std::size_t size() const noexcept { return size_; }
   // Writes the next `bytes` of the replies, from the first one on. The memory of each piece is freed as soon as all of
   // it was written, so that long replies exist once. Nothing is added afterwards.
-  void move_to(resp::ReplyWriter& to, std::size_t bytes) {
+  void move_to(protocol::resp::ReplyWriter& to, std::size_t bytes) {
     while (bytes != 0) {
       Piece& piece = pieces_[first_];
       const std::size_t part = std::min(bytes, piece.used - moved_);

@@ -21,18 +21,18 @@ char* StringReplies::more(std::size_t used, std::size_t bytes, std::size_t& size
 
 char* LongReply::more(std::size_t used, std::size_t bytes, std::size_t& size) {
   constexpr std::size_t text_bytes_max = std::size_t{64} << 10;
-  resp::ReplyMemory& text = text_;
+  protocol::resp::ReplyMemory& text = text_;
   if (pieces_ == nullptr) {
     if (bytes == 0 || text_.text().size() + bytes <= text_bytes_max) return text.more(used, bytes, size);
     text.more(used, 0, size);
     pieces_ = std::make_unique<ReplyPieces>();
     used = 0;
   }
-  return static_cast<resp::ReplyMemory&>(*pieces_).more(used, bytes, size);
+  return static_cast<protocol::resp::ReplyMemory&>(*pieces_).more(used, bytes, size);
 }
 
 RespConnection::RespConnection(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                               const resp::RequestLimits& limits, Store& store, PasswordGate* gate)
+                               const protocol::resp::RequestLimits& limits, Store& store, PasswordGate* gate)
     : RespSession(host, std::move(stream), first, gate == nullptr ? limits : limits.before_authentication()),
       store_(store),
       gate_(gate),
@@ -89,7 +89,7 @@ void RespConnection::drop_waiting() {
 // ---- Requests ----
 
 void RespConnection::on_protocol_error(std::string_view text) {
-  reply([&](resp::ReplyWriter& to) { to.error(text); });
+  reply([&](protocol::resp::ReplyWriter& to) { to.error(text); });
   close_now(!waiting_.empty());
 }
 
@@ -111,28 +111,28 @@ void RespConnection::go_away() {
 
 // Computes the hashes of the keys. A lookup reads two lines of memory that are seldom in a cache: the bucket and then
 // the entry. Those of all requests are fetched at the same time.
-void RespConnection::look_ahead(std::span<resp::ReadyRequest> requests) {
+void RespConnection::look_ahead(std::span<protocol::resp::ReadyRequest> requests) {
   if (site_ == nullptr || !authenticated_) return;
   const Store& store = site_->store();
   const Shard& shard = site_->shard();
   const bool several = requests.size() > 1;
   const bool one_shard = store.shards() == 1;
-  const auto here = [&](const resp::ReadyRequest& request) {
+  const auto here = [&](const protocol::resp::ReadyRequest& request) {
     return request.hashed && (one_shard || store.shard_of(request.key_hash) == site_->index());
   };
-  for (resp::ReadyRequest& request : requests) {
+  for (protocol::resp::ReadyRequest& request : requests) {
     if (request.count < 2 || request.first[1].size() > Shard::key_bytes_max) continue;
     request.key_hash = store.key(request.first[1]).hash;
     request.hashed = true;
     if (several && here(request)) shard.prefetch_bucket(request.key_hash);
   }
   if (!several) return;
-  for (const resp::ReadyRequest& request : requests) {
+  for (const protocol::resp::ReadyRequest& request : requests) {
     if (here(request)) shard.prefetch_entry(request.key_hash);
   }
 }
 
-void RespConnection::on_request(const resp::ReadyRequest& request) {
+void RespConnection::on_request(const protocol::resp::ReadyRequest& request) {
   if (closing_) return;
   const Arguments arguments = request.arguments();
   const Command* const command = find_command(arguments[0]);
@@ -142,7 +142,7 @@ void RespConnection::on_request(const resp::ReadyRequest& request) {
       return abort(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
                                         "an HTTP request was sent to the Redis protocol"));
     fail_multi();
-    return reply([&](resp::ReplyWriter& to) {
+    return reply([&](protocol::resp::ReplyWriter& to) {
       constexpr std::size_t shown_max = 128;
       std::string shown;
       for (const std::string_view argument : arguments.subspan(1)) {
@@ -160,31 +160,31 @@ void RespConnection::on_request(const resp::ReadyRequest& request) {
     const bool exec = command->own == Own::exec;
     const bool knows_client = plain_ || authenticated_;
     if (knows_client && multi_ == nullptr && asks_help(*command, arguments)) {
-      return reply([&](resp::ReplyWriter& to) { write_help(*command, to); });
+      return reply([&](protocol::resp::ReplyWriter& to) { write_help(*command, to); });
     }
     exec ? discard() : fail_multi();
-    return reply([&](resp::ReplyWriter& to) {
+    return reply([&](protocol::resp::ReplyWriter& to) {
       if (const std::string error = subcommand_error(*command, arguments); !error.empty()) return to.error(error);
       to.error((exec ? "EXECABORT Transaction discarded because of: " : "ERR ") +
                ("wrong number of arguments for '" + std::string(command->name) + "' command"));
     });
   }
   if (!plain_ && !authenticated_ && !command->before_authentication()) [[unlikely]] {
-    return reply([&](resp::ReplyWriter& to) { to.error("NOAUTH Authentication required."); });
+    return reply([&](protocol::resp::ReplyWriter& to) { to.error("NOAUTH Authentication required."); });
   }
   if (site_ == nullptr && !join_site()) [[unlikely]] {
-    return reply([&](resp::ReplyWriter& to) { to.error("LOADING Redis is loading the dataset in memory"); });
+    return reply([&](protocol::resp::ReplyWriter& to) { to.error("LOADING Redis is loading the dataset in memory"); });
   }
   if (!plain_ && multi_takes(*command, arguments)) [[unlikely]]
     return;
   dispatch(*command, request);
 }
 
-void RespConnection::dispatch(const Command& command, const resp::ReadyRequest& request) {
+void RespConnection::dispatch(const Command& command, const protocol::resp::ReadyRequest& request) {
   const Arguments arguments = request.arguments();
-  if (command.route == Route::connection) {
+  if (command.route == CommandRoute::connection) {
     if (command.own == Own::exec) return run_exec();
-    reply([&](resp::ReplyWriter& to) { execute_own(command, arguments, to); });
+    reply([&](protocol::resp::ReplyWriter& to) { execute_own(command, arguments, to); });
     if (std::exchange(quitting_, false)) [[unlikely]]
       close_now(!waiting_.empty());
     return;
@@ -192,18 +192,19 @@ void RespConnection::dispatch(const Command& command, const resp::ReadyRequest& 
   Store& store = site_->store();
   std::uint64_t hash = 0;
   unsigned shard = site_->index();
-  if (command.route == Route::key) {
+  if (command.route == CommandRoute::key) {
     hash = request.hashed ? request.key_hash : store.key(arguments[1]).hash;
     shard = store.shard_of(hash);
   } else if (store.shards() > 1) {
-    if (command.route == Route::together) return run_together(command, arguments);
-    if (command.route == Route::random) {
+    if (command.route == CommandRoute::together) return run_together(command, arguments);
+    if (command.route == CommandRoute::random) {
       shard = store.random_shard(shard);
-    } else if (command.route != Route::cursor) {
+    } else if (command.route != CommandRoute::cursor) {
       return split(command, arguments);
     }
     std::uint64_t cursor = 0;
-    if (command.route == Route::cursor && parse_cursor(arguments[1], cursor) && cursor_shard(cursor) < store.shards()) {
+    if (command.route == CommandRoute::cursor && parse_cursor(arguments[1], cursor) &&
+        cursor_shard(cursor) < store.shards()) {
       shard = cursor_shard(cursor);
     }
   } else if (command.own == Own::watch) {
@@ -217,13 +218,14 @@ void RespConnection::execute_at(const Command& command, Arguments arguments, std
   if (shard == site_->index()) {
     if (command.writes && site_->log() != nullptr) [[unlikely]]
       return execute_logged(command, arguments, hash);
-    return reply([&](resp::ReplyWriter& to) { execute(command, arguments, hash, to); });
+    return reply([&](protocol::resp::ReplyWriter& to) { execute(command, arguments, hash, to); });
   }
-  waiting_.push_back({.route = Route::key, .parts_left = 1});
+  waiting_.push_back({.route = CommandRoute::key, .parts_left = 1});
   forward(command, arguments, hash, shard, 0);
 }
 
-void RespConnection::execute(const Command& command, Arguments arguments, std::uint64_t hash, resp::ReplyWriter& to) {
+void RespConnection::execute(const Command& command, Arguments arguments, std::uint64_t hash,
+                             protocol::resp::ReplyWriter& to) {
   Execution execution{*site_, to, arguments, hash};
   command.run(execution);
 }
@@ -237,9 +239,9 @@ std::string RespConnection::log_error(const std::string& why) {
 // A command that may change this loop's shard. Its reply waits until the change is durable, if the options say so.
 void RespConnection::execute_logged(const Command& command, Arguments arguments, std::uint64_t hash) {
   if (const std::string* const why = site_->write_refusal()) {
-    return reply([&](resp::ReplyWriter& to) { to.raw(log_error(*why)); });
+    return reply([&](protocol::resp::ReplyWriter& to) { to.raw(log_error(*why)); });
   }
-  reply([&](resp::ReplyWriter& to) { execute(command, arguments, hash, to); }, site_->sync_always());
+  reply([&](protocol::resp::ReplyWriter& to) { execute(command, arguments, hash, to); }, site_->sync_always());
   if (site_->sync_always()) hold(first_slot_ + waiting_.size() - 1);
 }
 
@@ -270,17 +272,17 @@ void RespConnection::on_durable(std::uint64_t slot, const std::string* error) {
 // A command whose keys belong to several shards: each key, or each shard, is a part with a reply of its own.
 void RespConnection::split(const Command& command, Arguments arguments) {
   Store& store = site_->store();
-  const bool everywhere =
-      command.route == Route::all_sum || command.route == Route::all_list || command.route == Route::all_status;
+  const bool everywhere = command.route == CommandRoute::all_sum || command.route == CommandRoute::all_list ||
+                          command.route == CommandRoute::all_status;
   const std::size_t parts = everywhere ? store.shards() : arguments.size() - 1;
   if (parts > parts_max) {
-    return reply([&](resp::ReplyWriter& to) {
+    return reply([&](protocol::resp::ReplyWriter& to) {
       to.error("ERR " + std::to_string(parts) + " keys in one command exceed " + std::to_string(parts_max) +
                ", the limit of a server with several shards");
     });
   }
   waiting_.push_back({.route = command.route, .parts_left = parts});
-  if (command.route == Route::keys_list) {
+  if (command.route == CommandRoute::keys_list) {
     waiting_.back().parts.resize(parts);
     charge(waiting_.back(), parts * sizeof(std::string));
   }
@@ -305,7 +307,7 @@ void RespConnection::split(const Command& command, Arguments arguments) {
       continue;
     }
     StringReplies memory;
-    resp::ReplyWriter to(memory);
+    protocol::resp::ReplyWriter to(memory);
     to.set_version(version_);
     const std::string* const refusal = command.writes ? site_->write_refusal() : nullptr;
     if (refusal != nullptr) {
@@ -426,7 +428,7 @@ void Lane::end() {
 
 void Lane::execute(ForwardedBatch& batch) const {
   StringReplies memory;
-  resp::ReplyWriter out(memory);
+  protocol::resp::ReplyWriter out(memory);
   std::vector<std::string_view> arguments;
   batch.wrote = false;
   while (batch.end < batch.items.size() && memory.text().size() < batch_reply_bytes_max) {
@@ -503,10 +505,10 @@ void RespConnection::finish_part(std::uint64_t slot, std::uint32_t part, std::st
   std::int64_t number = 0;
   std::from_chars(reply.data() + 1, reply.data() + reply.size(), number);
   switch (waiting.route) {
-    case Route::keys_sum:
-    case Route::all_sum: waiting.sum += number; return;
-    case Route::keys_list: reply.remove_prefix(line_end); break;
-    case Route::all_list:
+    case CommandRoute::keys_sum:
+    case CommandRoute::all_sum: waiting.sum += number; return;
+    case CommandRoute::keys_list: reply.remove_prefix(line_end); break;
+    case CommandRoute::all_list:
       waiting.elements += static_cast<std::size_t>(number);
       reply.remove_prefix(line_end);
       break;
@@ -514,13 +516,13 @@ void RespConnection::finish_part(std::uint64_t slot, std::uint32_t part, std::st
       if (!waiting.text.empty()) return;  // The parts have the same reply.
       break;
   }
-  const bool list = waiting.route == Route::keys_list || waiting.route == Route::all_list;
+  const bool list = waiting.route == CommandRoute::keys_list || waiting.route == CommandRoute::all_list;
   if (list && waiting.bytes + reply.size() > reply_bytes_max) {
-    const std::string_view text = waiting.route == Route::keys_list ? values_too_long : keys_too_long;
+    const std::string_view text = waiting.route == CommandRoute::keys_list ? values_too_long : keys_too_long;
     return fail_waiting(waiting, "-" + std::string(text) + "\r\n");
   }
   charge(waiting, reply.size());
-  if (waiting.route == Route::keys_list) {
+  if (waiting.route == CommandRoute::keys_list) {
     waiting.parts[part] = reply;
   } else {
     waiting.text += reply;
@@ -544,10 +546,10 @@ void RespConnection::write_ready() {
     held_replies_ -= ready.bytes;
     if (!ready.error.empty()) {
       out().raw(ready.error);
-    } else if (ready.route == Route::keys_sum || ready.route == Route::all_sum) {
+    } else if (ready.route == CommandRoute::keys_sum || ready.route == CommandRoute::all_sum) {
       out().number(ready.sum);
-    } else if (ready.route == Route::keys_list || ready.route == Route::all_list) {
-      out().array(ready.route == Route::keys_list ? ready.parts.size() : ready.elements);
+    } else if (ready.route == CommandRoute::keys_list || ready.route == CommandRoute::all_list) {
+      out().array(ready.route == CommandRoute::keys_list ? ready.parts.size() : ready.elements);
       // Each exists once: here, or in the queue.
       for (std::string& part : ready.parts) out().raw(std::exchange(part, {}));
       out().raw(ready.text);

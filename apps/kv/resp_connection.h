@@ -21,7 +21,7 @@
 namespace hawser::kv {
 
 // Replies in a string.
-class StringReplies final : public resp::ReplyMemory {
+class StringReplies final : public protocol::resp::ReplyMemory {
  public:
   // The replies that were flushed.
   std::string& text() noexcept { return text_; }
@@ -39,7 +39,7 @@ class StringReplies final : public resp::ReplyMemory {
 };
 
 // One reply that waits: in a string, and behind its first 64 KiB in pieces.
-class LongReply final : public resp::ReplyMemory {
+class LongReply final : public protocol::resp::ReplyMemory {
  public:
   std::string& text() noexcept { return text_.text(); }
   // Null if the text is the whole reply.
@@ -85,7 +85,7 @@ struct ForwardedBatch {
 // connection, apart from `gone` and what is used on the target's loop.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-  Lane(Site& home, Site& target, std::uint64_t connection) noexcept
+  Lane(StoreSite& home, StoreSite& target, std::uint64_t connection) noexcept
       : home_(home), target_(target), connection_(connection) {}
 
   // The batch that the next commands are added to.
@@ -110,8 +110,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   static void fail_writes(ForwardedBatch& batch, const std::string& why);
   void returned(std::unique_ptr<ForwardedBatch> batch);
 
-  Site& home_;
-  Site& target_;
+  StoreSite& home_;
+  StoreSite& target_;
   const std::uint64_t connection_;  // Its number at home.
   std::atomic<bool> gone_ = false;
   bool travelling_ = false;
@@ -124,11 +124,11 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
 // A Redis client. Commands of its own loop's shard are executed at once. Others travel to their shards, and replies
 // wait for those before them.
-class RespConnection final : public resp::RespSession {
+class RespConnection final : public protocol::resp::RespSession {
  public:
   // `limits`: of a client that has authenticated. `store` outlives the connection; `gate` too, or it is null.
   RespConnection(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                 const resp::RequestLimits& limits, Store& store, PasswordGate* gate);
+                 const protocol::resp::RequestLimits& limits, Store& store, PasswordGate* gate);
   ~RespConnection() override;
 
   // ---- PortSession ----
@@ -144,7 +144,7 @@ class RespConnection final : public resp::RespSession {
  private:
   // A reply that is not complete, or waits for one.
   struct Waiting {
-    Route route = Route::connection;
+    CommandRoute route = CommandRoute::connection;
     std::size_t parts_left = 0;
     std::int64_t sum = 0;
     std::size_t elements = 0;
@@ -162,8 +162,8 @@ class RespConnection final : public resp::RespSession {
   // Parts of one command.
   static constexpr std::size_t parts_max = 64 * 1024;
 
-  void look_ahead(std::span<resp::ReadyRequest> requests) override;
-  void on_request(const resp::ReadyRequest& request) override;
+  void look_ahead(std::span<protocol::resp::ReadyRequest> requests) override;
+  void on_request(const protocol::resp::ReadyRequest& request) override;
   void on_protocol_error(std::string_view text) override;
   bool idle() const noexcept override { return waiting_.empty(); }
   bool may_go_on() const noexcept override {
@@ -181,9 +181,9 @@ class RespConnection final : public resp::RespSession {
   }
   void on_end(const Error& reason) override;
 
-  void execute(const Command& command, Arguments arguments, std::uint64_t hash, resp::ReplyWriter& out);
-  void execute_own(const Command& command, Arguments arguments, resp::ReplyWriter& out);
-  void dispatch(const Command& command, const resp::ReadyRequest& request);
+  void execute(const Command& command, Arguments arguments, std::uint64_t hash, protocol::resp::ReplyWriter& out);
+  void execute_own(const Command& command, Arguments arguments, protocol::resp::ReplyWriter& out);
+  void dispatch(const Command& command, const protocol::resp::ReadyRequest& request);
   void forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard, std::size_t part);
   void execute_at(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard);
   void split(const Command& command, Arguments arguments);
@@ -207,8 +207,8 @@ class RespConnection final : public resp::RespSession {
   void fail_multi() noexcept {
     if (multi_ != nullptr) multi_failed_ = true;
   }
-  void run_multi(resp::ReplyWriter& out);
-  void run_discard(resp::ReplyWriter& out);
+  void run_multi(protocol::resp::ReplyWriter& out);
+  void run_discard(protocol::resp::ReplyWriter& out);
   void run_exec();
   void run_watch(const Command& command, Arguments arguments);
   void unwatch();
@@ -222,7 +222,7 @@ class RespConnection final : public resp::RespSession {
   // The replies of all earlier commands are written before it starts, and later requests wait for its reply.
   void begin(std::shared_ptr<Transaction> transaction);
   void start_pending();
-  void write_exec(Transaction& done, resp::ReplyWriter& out);
+  void write_exec(Transaction& done, protocol::resp::ReplyWriter& out);
   bool charge_transaction(std::size_t bytes);
   void update_plain() noexcept { plain_ = authenticated_ && multi_ == nullptr; }
 
@@ -232,28 +232,28 @@ class RespConnection final : public resp::RespSession {
 
   void set_version(int version);
   // False if the name is invalid; the reply has been written then.
-  static bool check_name(std::string_view name, resp::ReplyWriter& out);
+  static bool check_name(std::string_view name, protocol::resp::ReplyWriter& out);
   // Unique among the connections of all shards.
   std::uint64_t id() const noexcept { return number_ * site_->store().shards() + site_->index(); }
   void set_authenticated(bool authenticated) noexcept;
   // False if they are wrong; the reply has been written then.
-  bool authenticate(std::string_view user, std::string_view password, resp::ReplyWriter& out);
-  void run_auth(Arguments arguments, resp::ReplyWriter& out);
-  void run_hello(Arguments arguments, resp::ReplyWriter& out);
-  void run_client(Arguments arguments, resp::ReplyWriter& out);
+  bool authenticate(std::string_view user, std::string_view password, protocol::resp::ReplyWriter& out);
+  void run_auth(Arguments arguments, protocol::resp::ReplyWriter& out);
+  void run_hello(Arguments arguments, protocol::resp::ReplyWriter& out);
+  void run_client(Arguments arguments, protocol::resp::ReplyWriter& out);
   std::size_t kill_clients(const std::function<bool(const ClientRecord&)>& fits, bool skip_me);
-  void list_clients(Arguments arguments, resp::ReplyWriter& out);
-  void run_config(Arguments arguments, resp::ReplyWriter& out);
-  void run_command(Arguments arguments, resp::ReplyWriter& out);
+  void list_clients(Arguments arguments, protocol::resp::ReplyWriter& out);
+  void run_config(Arguments arguments, protocol::resp::ReplyWriter& out);
+  void run_command(Arguments arguments, protocol::resp::ReplyWriter& out);
 
   // Finds the part of the store on this loop. False: the store is not ready. A connection may be older than it.
   bool join_site();
 
   Store& store_;
-  Site* site_ = nullptr;  // Null before join_site() has succeeded.
+  StoreSite* site_ = nullptr;  // Null before join_site() has succeeded.
   std::uint64_t number_ = 0;
   PasswordGate* const gate_;  // Null: the server has no password.
-  const resp::RequestLimits limits_;
+  const protocol::resp::RequestLimits limits_;
   bool authenticated_;
   bool plain_;  // It has authenticated, and MULTI has not begun.
   unsigned wrong_passwords_ = 0;
@@ -287,7 +287,7 @@ void RespConnection::reply(Write write, bool waits) {
   if (waiting_.empty() && !waits) [[likely]]
     return write(out());
   LongReply memory;
-  resp::ReplyWriter to(memory);
+  protocol::resp::ReplyWriter to(memory);
   to.set_version(version_);
   write(to);
   to.flush();

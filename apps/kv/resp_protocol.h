@@ -27,7 +27,7 @@ class RespProtocol final : public rpc::PortProtocol {
  private:
   Store& store_;
   const std::shared_ptr<PasswordGate> gate_;
-  resp::RequestLimits limits_;
+  protocol::resp::RequestLimits limits_;
 };
 
 // For Server::enable().

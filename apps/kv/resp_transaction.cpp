@@ -22,12 +22,12 @@ bool RespConnection::multi_takes(const Command& command, Arguments arguments) {
   if (multi_ == nullptr || command.at_once()) return false;
   if (const std::string error = subcommand_error(command, arguments); !error.empty()) {
     fail_multi();
-    reply([&](resp::ReplyWriter& to) { to.error(error); });
+    reply([&](protocol::resp::ReplyWriter& to) { to.error(error); });
     return true;
   }
   // Nothing of a transaction that has failed is executed, so nothing is kept.
   if (multi_failed_) {
-    reply([](resp::ReplyWriter& to) { to.status("QUEUED"); });
+    reply([](protocol::resp::ReplyWriter& to) { to.status("QUEUED"); });
     return true;
   }
   std::size_t bytes = 0;
@@ -36,7 +36,7 @@ bool RespConnection::multi_takes(const Command& command, Arguments arguments) {
   const bool over_limit = multi_->held_bytes() + bytes > limits_.request_bytes_max;
   if (over_limit || !charge_transaction(bytes + command_bytes)) {
     fail_multi();
-    reply([&](resp::ReplyWriter& to) {
+    reply([&](protocol::resp::ReplyWriter& to) {
       to.error(over_limit ? "ERR the commands since MULTI exceed " + std::to_string(limits_.request_bytes_max) +
                                 " bytes: send several transactions"
                           : "OOM there is no memory for more commands of a transaction: send fewer at once");
@@ -44,11 +44,11 @@ bool RespConnection::multi_takes(const Command& command, Arguments arguments) {
     return true;
   }
   multi_->add(command, arguments);
-  reply([](resp::ReplyWriter& to) { to.status("QUEUED"); });
+  reply([](protocol::resp::ReplyWriter& to) { to.status("QUEUED"); });
   return true;
 }
 
-void RespConnection::run_multi(resp::ReplyWriter& to) {
+void RespConnection::run_multi(protocol::resp::ReplyWriter& to) {
   if (multi_ != nullptr) return to.error("ERR MULTI calls can not be nested");
   multi_ = make_transaction(Transaction::Kind::exec);
   multi_failed_ = false;
@@ -66,14 +66,14 @@ void RespConnection::end_multi() noexcept {
   transaction_charge_ = left;
 }
 
-void RespConnection::run_discard(resp::ReplyWriter& to) {
+void RespConnection::run_discard(protocol::resp::ReplyWriter& to) {
   if (multi_ == nullptr) return to.error("ERR DISCARD without MULTI");
   discard();
   to.ok();
 }
 
 void RespConnection::run_exec() {
-  const auto answer = [&](std::string_view error) { reply([&](resp::ReplyWriter& to) { to.error(error); }); };
+  const auto answer = [&](std::string_view error) { reply([&](protocol::resp::ReplyWriter& to) { to.error(error); }); };
   if (multi_ == nullptr) return answer("ERR EXEC without MULTI");
   if (multi_failed_) {
     discard();
@@ -88,13 +88,13 @@ void RespConnection::run_exec() {
 
 void RespConnection::run_watch(const Command& command, Arguments arguments) {
   if (multi_ != nullptr) {
-    return reply([](resp::ReplyWriter& to) { to.error("ERR WATCH inside MULTI is not allowed"); });
+    return reply([](protocol::resp::ReplyWriter& to) { to.error("ERR WATCH inside MULTI is not allowed"); });
   }
   std::size_t bytes = 0;
   for (const std::string_view key : arguments.subspan(1)) bytes += 2 * key.size() + WatchedKeys::overhead_bytes;
   constexpr std::size_t watched_bytes_max = std::size_t{4} << 20;
   if (watched_bytes_ + bytes > watched_bytes_max || !charge_transaction(bytes)) {
-    return reply([&](resp::ReplyWriter& to) {
+    return reply([&](protocol::resp::ReplyWriter& to) {
       to.error("ERR the connection watches too many keys: their bytes, twice, and 256 for each are at most 4 MiB");
     });
   }
@@ -117,7 +117,7 @@ void RespConnection::unwatch() {
   for (const WatchedKeys::One& one : watched_->keys) shards[one.shard] = watched_;
   for (unsigned i = 0; i < shards.size(); ++i) {
     if (shards[i] == nullptr) continue;
-    Site& site = site_->store().site(i);
+    StoreSite& site = site_->store().site(i);
     const auto remove = [client = std::move(shards[i]), &site] {
       for (const WatchedKeys::One& one : client->keys) {
         if (one.shard == site.index()) site.watches().remove(one, *client);
@@ -145,7 +145,7 @@ void RespConnection::run_together(const Command& command, Arguments arguments) {
 }
 
 void RespConnection::begin(std::shared_ptr<Transaction> transaction) {
-  waiting_.push_back({.route = Route::key, .parts_left = 1});
+  waiting_.push_back({.route = CommandRoute::key, .parts_left = 1});
   pending_ = std::move(transaction);
   started_ = false;
   barred_ = true;
@@ -180,7 +180,7 @@ void RespConnection::on_transaction(Transaction& done) {
   go_on();
 }
 
-void RespConnection::write_exec(Transaction& done, resp::ReplyWriter& to) {
+void RespConnection::write_exec(Transaction& done, protocol::resp::ReplyWriter& to) {
   switch (done.outcome()) {
     case Transaction::Outcome::refused: return to.raw(done.error());
     case Transaction::Outcome::watched_key_changed: return to.raw(to.resp3() ? "_\r\n" : "*-1\r\n");
@@ -188,7 +188,8 @@ void RespConnection::write_exec(Transaction& done, resp::ReplyWriter& to) {
   }
   if (done.kind() == Transaction::Kind::exec) to.array(done.size());
   done.each([&](const Command& command, Arguments arguments, std::size_t reply_bytes) {
-    command.route == Route::connection ? execute_own(command, arguments, to) : done.replies().move_to(to, reply_bytes);
+    command.route == CommandRoute::connection ? execute_own(command, arguments, to)
+                                              : done.replies().move_to(to, reply_bytes);
   });
 }
 

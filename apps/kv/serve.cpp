@@ -30,7 +30,7 @@
 namespace hawser::kv {
 namespace {
 
-struct ServeOptions {
+struct StoreServeOptions {
   std::string listen = "127.0.0.1:6379";
   std::size_t memory_bytes = std::size_t{256} << 20;
   std::size_t value_bytes_max = std::size_t{64} << 20;
@@ -135,7 +135,7 @@ void serve_until_end(const EndSignals& signals, PasswordFiles& files, PasswordGa
   }
 }
 
-int serve(const ServeOptions& options) {
+int serve(const StoreServeOptions& options) {
   const std::size_t shard_bytes = options.memory_bytes / options.threads;
   if (shard_bytes < shard_bytes_min || shard_bytes > shard_bytes_max) {
     fmt::print(stderr,
@@ -227,7 +227,7 @@ int serve(const ServeOptions& options) {
 }  // namespace
 
 Run add_serve(CLI::App& command) {
-  auto options = std::make_shared<ServeOptions>();
+  auto options = std::make_shared<StoreServeOptions>();
   command.add_option("--listen", options->listen, "Address: HOST:PORT, unix:/path or unix:@name")
       ->capture_default_str();
   command.add_option("--memory", options->memory_bytes, "Memory of the store, such as 256M")

@@ -28,11 +28,11 @@ struct Trip {
   std::uint64_t durable = 0;  // The change waits for the log with this number. Used on the shard's loop.
 };
 
-// Calls `work(Site&)` on the loop of a shard. `work` owns everything that it uses.
+// Calls `work(StoreSite&)` on the loop of a shard. `work` owns everything that it uses.
 template <class Work>
-Task<std::invoke_result_t<Work&, Site&>> on_shard(Store& store, unsigned index, Work work) {
-  using Result = std::invoke_result_t<Work&, Site&>;
-  Site& site = store.site(index);
+Task<std::invoke_result_t<Work&, StoreSite&>> on_shard(Store& store, unsigned index, Work work) {
+  using Result = std::invoke_result_t<Work&, StoreSite&>;
+  StoreSite& site = store.site(index);
   Loop& home = *Loop::current();
   if (&site.loop() == &home) co_return work(site);
   const std::shared_ptr<Trip<Result>> trip = std::make_shared<Trip<Result>>();
@@ -48,9 +48,10 @@ Task<std::invoke_result_t<Work&, Site&>> on_shard(Store& store, unsigned index, 
 // The same for work that may change the shard, and whose result is a Result: it fails if the log refuses writes, and
 // returns when the change is durable, if the options say so, or when the caller does not wait any more.
 template <class Work>
-Task<std::invoke_result_t<Work&, Site&>> write_on_shard(Store& store, Context& context, unsigned index, Work work) {
-  using Result = std::invoke_result_t<Work&, Site&>;
-  Site& site = store.site(index);
+Task<std::invoke_result_t<Work&, StoreSite&>> write_on_shard(Store& store, Context& context, unsigned index,
+                                                             Work work) {
+  using Result = std::invoke_result_t<Work&, StoreSite&>;
+  StoreSite& site = store.site(index);
   Loop& home = *Loop::current();
   if (&site.loop() == &home && site.log() == nullptr) co_return work(site);
   const std::shared_ptr<Trip<Result>> trip = std::make_shared<Trip<Result>>();
@@ -115,7 +116,7 @@ std::unexpected<Error> memory_error() {
   return fail(ErrorCode::limit_exceeded, "the store has no memory for the value: remove keys, or raise --memory");
 }
 
-std::optional<Value> read_entry(Site& site, const std::string& key, std::uint64_t hash) {
+std::optional<Value> read_entry(StoreSite& site, const std::string& key, std::uint64_t hash) {
   Entry* const entry = site.shard().find({key, hash}, site.now());
   if (entry == nullptr) return std::nullopt;
   return Value{std::string(entry->value()), entry->version};
@@ -128,7 +129,7 @@ std::string_view protection_of(Context& context) {
 }
 
 // A lifetime that is not positive, or ends beyond the range of times, is none.
-std::int64_t expiry_after(Site& site, std::int64_t lifetime_ms) {
+std::int64_t expiry_after(StoreSite& site, std::int64_t lifetime_ms) {
   std::int64_t at = 0;
   return lifetime_ms <= 0 || __builtin_add_overflow(site.now(), lifetime_ms, &at) ? 0 : at;
 }
@@ -138,14 +139,15 @@ std::int64_t expiry_after(Site& site, std::int64_t lifetime_ms) {
 Task<Result<std::optional<Value>>> Service::get(std::string_view key) {
   if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  co_return co_await on_shard(store_, store_.shard_of(hash),
-                              [name = std::string(key), hash](Site& site) { return read_entry(site, name, hash); });
+  co_return co_await on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](StoreSite& site) {
+    return read_entry(site, name, hash);
+  });
 }
 
 Task<Result<Reading>> Service::read(std::string_view key) {
   if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  co_return co_await on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](Site& site) {
+  co_return co_await on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](StoreSite& site) {
     Reading result;
     Entry* const entry = site.shard().find({name, hash}, site.now());
     if (entry != nullptr) result.value = Value{std::string(entry->value()), entry->version};
@@ -171,7 +173,7 @@ Task<Result<Directory>> Service::directory(Context& context) {
                       .process = process_id(),
                       .shards = {}};
   for (unsigned shard = 0; shard < store_.shards(); ++shard) {
-    directory.shards.push_back(co_await on_shard(store_, shard, [server = server_](Site& site) {
+    directory.shards.push_back(co_await on_shard(store_, shard, [server = server_](StoreSite& site) {
       const IndexPublication* const publication = site.publish_index(*server);
       if (publication == nullptr) return ShardIndex{};
       const RemoteIndex& index = publication->index();
@@ -200,7 +202,7 @@ Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<st
     for (const std::size_t i : by_shard[shard]) wanted.emplace_back(keys[i], store_.key(keys[i]).hash);
     // Reads until the values exceed the bytes that are left: a message may name one key many times.
     std::vector<std::optional<Value>> found =
-        co_await on_shard(store_, shard, [given = std::move(wanted), bytes_left](Site& site) {
+        co_await on_shard(store_, shard, [given = std::move(wanted), bytes_left](StoreSite& site) {
           std::vector<std::optional<Value>> read_values;
           std::size_t bytes = 0;
           for (const auto& [key, hash] : given) {
@@ -226,14 +228,14 @@ Task<Result<std::uint64_t>> Service::set(Context& context, std::string_view key,
                                          std::int64_t lifetime_ms) {
   if (std::optional<Error> error = check(store_, key, value)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  co_return co_await write_on_shard(
-      store_, context, store_.shard_of(hash),
-      [name = std::string(key), bytes = std::string(value), hash, lifetime_ms](Site& site) -> Result<std::uint64_t> {
-        const std::int64_t expires_at = expiry_after(site, lifetime_ms);
-        const Entry* const entry = site.shard().set({name, hash}, bytes, expires_at);
-        if (entry == nullptr) return memory_error();
-        return entry->version;
-      });
+  co_return co_await write_on_shard(store_, context, store_.shard_of(hash),
+                                    [name = std::string(key), bytes = std::string(value), hash,
+                                     lifetime_ms](StoreSite& site) -> Result<std::uint64_t> {
+                                      const std::int64_t expires_at = expiry_after(site, lifetime_ms);
+                                      const Entry* const entry = site.shard().set({name, hash}, bytes, expires_at);
+                                      if (entry == nullptr) return memory_error();
+                                      return entry->version;
+                                    });
 }
 
 Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(Context& context, std::string_view key,
@@ -243,7 +245,7 @@ Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(Context& con
   const std::uint64_t hash = store_.key(key).hash;
   co_return co_await write_on_shard(store_, context, store_.shard_of(hash),
                                     [name = std::string(key), bytes = std::string(value), hash, version,
-                                     lifetime_ms](Site& site) -> Result<std::optional<std::uint64_t>> {
+                                     lifetime_ms](StoreSite& site) -> Result<std::optional<std::uint64_t>> {
                                       const Entry* const present = site.shard().find({name, hash}, site.now(), false);
                                       if ((present == nullptr ? 0 : present->version) != version) return std::nullopt;
                                       const std::int64_t expires_at = expiry_after(site, lifetime_ms);
@@ -257,7 +259,7 @@ Task<Result<bool>> Service::remove(Context& context, std::string_view key) {
   if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   co_return co_await write_on_shard(store_, context, store_.shard_of(hash),
-                                    [name = std::string(key), hash](Site& site) -> Result<bool> {
+                                    [name = std::string(key), hash](StoreSite& site) -> Result<bool> {
                                       Entry* const entry = site.shard().find({name, hash}, site.now(), false);
                                       if (entry != nullptr) site.shard().remove(*entry);
                                       return entry != nullptr;
@@ -267,20 +269,22 @@ Task<Result<bool>> Service::remove(Context& context, std::string_view key) {
 Task<Result<std::int64_t>> Service::increment(Context& context, std::string_view key, std::int64_t by) {
   if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  co_return co_await write_on_shard(
-      store_, context, store_.shard_of(hash), [name = std::string(key), hash, by](Site& site) -> Result<std::int64_t> {
-        Entry* const entry = site.shard().find({name, hash}, site.now(), false);
-        std::int64_t value = 0;
-        if (entry != nullptr && !resp::parse_number(entry->value(), value)) {
-          return fail(ErrorCode::invalid_argument, "the value is not a decimal number of 64 bits");
-        }
-        if (__builtin_add_overflow(value, by, &value)) {
-          return fail(ErrorCode::invalid_argument, "the sum exceeds 64 bits");
-        }
-        const std::int64_t expires_at = entry == nullptr ? 0 : entry->expires_at;
-        if (site.shard().set({name, hash}, std::to_string(value), expires_at) == nullptr) return memory_error();
-        return value;
-      });
+  co_return co_await write_on_shard(store_, context, store_.shard_of(hash),
+                                    [name = std::string(key), hash, by](StoreSite& site) -> Result<std::int64_t> {
+                                      Entry* const entry = site.shard().find({name, hash}, site.now(), false);
+                                      std::int64_t value = 0;
+                                      if (entry != nullptr && !protocol::resp::parse_number(entry->value(), value)) {
+                                        return fail(ErrorCode::invalid_argument,
+                                                    "the value is not a decimal number of 64 bits");
+                                      }
+                                      if (__builtin_add_overflow(value, by, &value)) {
+                                        return fail(ErrorCode::invalid_argument, "the sum exceeds 64 bits");
+                                      }
+                                      const std::int64_t expires_at = entry == nullptr ? 0 : entry->expires_at;
+                                      if (site.shard().set({name, hash}, std::to_string(value), expires_at) == nullptr)
+                                        return memory_error();
+                                      return value;
+                                    });
 }
 
 void register_service(Server& server, Service& service) {

@@ -51,7 +51,7 @@ bool parse_set_options(Arguments arguments, std::size_t first, bool reading, Set
 
 bool expiry_time(Execution& execution, const SetOptions& options, std::string_view command, std::int64_t& expires_at) {
   std::int64_t given = 0;
-  if (!resp::parse_number(options.expiry, given)) {
+  if (!protocol::resp::parse_number(options.expiry, given)) {
     execution.out.error("ERR value is not an integer or out of range");
     return false;
   }

@@ -12,10 +12,10 @@ constexpr const char* server_stops = "the server stops";
 
 }  // namespace
 
-void ShardHolds::start(std::shared_ptr<HeldWork> work, const std::vector<Site*>& sites) {
+void ShardHolds::start(std::shared_ptr<HeldWork> work, const std::vector<StoreSite*>& sites) {
   const std::shared_ptr<Hold> hold = std::make_shared<Hold>();
   hold->work = std::move(work);
-  for (Site* const site : sites) {
+  for (StoreSite* const site : sites) {
     const auto part = std::find_if(hold->parts.begin(), hold->parts.end(),
                                    [&](const Hold::Part& known) { return known.loop == &site->loop(); });
     if (part != hold->parts.end()) {
@@ -27,7 +27,7 @@ void ShardHolds::start(std::shared_ptr<HeldWork> work, const std::vector<Site*>&
   if (hold->parts.size() == 1) {
     const auto run = [hold] {
       hold->work->execute();
-      for (Site* const site : hold->parts.front().sites) hold->work->released(*site);
+      for (StoreSite* const site : hold->parts.front().sites) hold->work->released(*site);
     };
     Loop& loop = *hold->parts.front().loop;
     return Loop::current() == &loop ? run() : loop.post(run);
@@ -54,7 +54,7 @@ void ShardHolds::launch(const std::shared_ptr<Hold>& hold) {
 }
 
 void ShardHolds::arrive(Hold& hold, const Hold::Part& part) {
-  for (Site* const site : part.sites) site->expect_changes();
+  for (StoreSite* const site : part.sites) site->expect_changes();
   std::unique_lock lock(mutex_);
   if (hold.state != State::gathering) return;
   if (++hold.arrived < hold.parts.size()) {
@@ -77,7 +77,7 @@ void ShardHolds::arrive(Hold& hold, const Hold::Part& part) {
     lock.unlock();
     if (following != nullptr) launch(following);
   }
-  for (Site* const site : part.sites) hold.work->released(*site);
+  for (StoreSite* const site : part.sites) hold.work->released(*site);
 }
 
 // All but the one that is being executed.

@@ -13,7 +13,7 @@
 
 namespace hawser::kv {
 
-class Site;
+class StoreSite;
 
 // Work on shards of several loops during which nothing else is executed on them.
 class HeldWork {
@@ -22,7 +22,7 @@ class HeldWork {
   // Called on the loop of one of the shards, while the threads of the others wait. Uses the shards of all of them.
   virtual void execute() = 0;
   // Called once for each shard on its own loop, after execute().
-  virtual void released(Site& site) = 0;
+  virtual void released(StoreSite& site) = 0;
   // The shards could not be held, and execute() is not called. Any thread.
   virtual void refused(const std::string& why) = 0;
 };
@@ -41,7 +41,7 @@ class ShardHolds {
   ShardHolds& operator=(const ShardHolds&) = delete;
 
   // `sites` are different, and not empty.
-  void start(std::shared_ptr<HeldWork> work, const std::vector<Site*>& sites);
+  void start(std::shared_ptr<HeldWork> work, const std::vector<StoreSite*>& sites);
   // Refuses all work of several loops from now on, and what waits, so that no loop waits for one that has ended. What
   // is being executed completes. Any thread.
   void end();
@@ -52,7 +52,7 @@ class ShardHolds {
     std::shared_ptr<HeldWork> work;
     struct Part {
       Loop* loop;
-      std::vector<Site*> sites;
+      std::vector<StoreSite*> sites;
     };
     std::vector<Part> parts;
     std::size_t arrived = 0;

@@ -21,11 +21,12 @@ HashSecret random_secret() { return {kernel_random(), kernel_random()}; }
 
 }  // namespace
 
-Site::Site(Store& store, unsigned index, const ShardOptions& options) : store_(store), index_(index), shard_(options) {}
+StoreSite::StoreSite(Store& store, unsigned index, const ShardOptions& options)
+    : store_(store), index_(index), shard_(options) {}
 
-Site::~Site() = default;
+StoreSite::~StoreSite() = default;
 
-IndexPublication* Site::publish_index(const Server& server) {
+IndexPublication* StoreSite::publish_index(const Server& server) {
   const std::size_t bytes = store_.options().index_bytes_max / store_.shards();
   if (publication_ == nullptr && bytes >= IndexPublication::bytes_min) {
     publication_ = IndexPublication::make(
@@ -35,7 +36,7 @@ IndexPublication* Site::publish_index(const Server& server) {
   return publication_.get();
 }
 
-std::int64_t Site::now() {
+std::int64_t StoreSite::now() {
   if (now_tick_ != loop_->now() || now_ == 0) {
     now_tick_ = loop_->now();
     now_ = store_.clock();
@@ -43,12 +44,12 @@ std::int64_t Site::now() {
   return now_;
 }
 
-std::uint64_t Site::add(RespConnection& connection) {
+std::uint64_t StoreSite::add(RespConnection& connection) {
   connections_.emplace(++connections_made_, &connection);
   return connections_made_;
 }
 
-void Site::maintain() {
+void StoreSite::maintain() {
   const std::int64_t present = now();
   for (int i = 0; i < maintenance_rounds; ++i) {
     if (shard_.remove_expired(present, maintenance_buckets) < maintenance_buckets / 4) break;
@@ -67,7 +68,7 @@ Store::Store(StoreOptions options)
                            .policy = options_.policy,
                            // Versions of a later process are larger than those of this one.
                            .first_version = static_cast<std::uint64_t>(clock()) << 20};
-  for (unsigned i = 0; i < shards; ++i) sites_.push_back(std::make_unique<Site>(*this, i, shard));
+  for (unsigned i = 0; i < shards; ++i) sites_.push_back(std::make_unique<StoreSite>(*this, i, shard));
 }
 
 Store::~Store() = default;
@@ -101,7 +102,7 @@ void Store::bind(std::span<Loop* const> loops) {
 Task<void> Store::maintain(Background background) {
   Loop& here = *Loop::current();
   for (;;) {
-    for (const std::unique_ptr<Site>& site : sites_) {
+    for (const std::unique_ptr<StoreSite>& site : sites_) {
       if (site->loop_ == &here) site->maintain();
     }
     const Result<void> slept = co_await here.sleep(maintenance_interval, background.stopping);
@@ -116,7 +117,7 @@ std::uint64_t Store::random() noexcept {
 
 Store::Activity Store::activity() const {
   Activity sum;
-  for (const std::unique_ptr<Site>& site : sites_) {
+  for (const std::unique_ptr<StoreSite>& site : sites_) {
     const rpc::LoopCounters* const counters = site->counters_.load();
     if (counters == nullptr) continue;
     sum.clients += static_cast<std::uint64_t>(counters->connections_open.get());
@@ -129,7 +130,7 @@ Store::Activity Store::activity() const {
 
 unsigned Store::random_shard(unsigned otherwise) {
   std::uint64_t keys = 0;
-  for (const std::unique_ptr<Site>& site : sites_) keys += site->shard().stats().keys.get();
+  for (const std::unique_ptr<StoreSite>& site : sites_) keys += site->shard().stats().keys.get();
   if (keys == 0) return otherwise;
   std::uint64_t left = random() % keys;
   for (unsigned i = 0; i < sites_.size(); ++i) {
@@ -140,7 +141,7 @@ unsigned Store::random_shard(unsigned otherwise) {
   return otherwise;
 }
 
-Site* Store::site_on(const Loop& loop) noexcept {
+StoreSite* Store::site_on(const Loop& loop) noexcept {
   const std::scoped_lock lock(mutex_);
   if (!bound_) return nullptr;
   for (std::size_t i = 0; i < sites_.size(); ++i) {

@@ -45,12 +45,12 @@ struct StoreOptions {
 
 // The part of the store on one loop: a shard, and what the connections of this loop need. Loop's thread only, apart
 // from stats().
-class Site {
+class StoreSite {
  public:
-  Site(Store& store, unsigned index, const ShardOptions& options);
-  Site(const Site&) = delete;
-  Site& operator=(const Site&) = delete;
-  ~Site();
+  StoreSite(Store& store, unsigned index, const ShardOptions& options);
+  StoreSite(const StoreSite&) = delete;
+  StoreSite& operator=(const StoreSite&) = delete;
+  ~StoreSite();
 
   Store& store() noexcept { return store_; }
   unsigned index() const noexcept { return index_; }
@@ -141,7 +141,7 @@ class Store {
   Task<void> maintain(Background background);
   bool bound() const noexcept { return bound_.load(std::memory_order_acquire); }
   // Returns the part on that loop; null before bind(). If several are on it, each in turn.
-  Site* site_on(const Loop& loop) noexcept;
+  StoreSite* site_on(const Loop& loop) noexcept;
 
   // With several shards, the bits that choose the shard come from the hash of the index, whose secret clients know.
   Key key(std::string_view bytes) const noexcept {
@@ -155,7 +155,7 @@ class Store {
   // A number that clients cannot predict. Any thread.
   std::uint64_t random() noexcept;
   unsigned shards() const noexcept { return static_cast<unsigned>(sites_.size()); }
-  Site& site(unsigned index) noexcept { return *sites_[index]; }
+  StoreSite& site(unsigned index) noexcept { return *sites_[index]; }
   const StoreOptions& options() const noexcept { return options_; }
   const HashSecret& secret() const noexcept { return secret_; }
   // The secret of the hash by which clients find entries in an index. A client that abuses it finds nothing there.
@@ -178,7 +178,7 @@ class Store {
   HashSecret secret_;
   HashSecret index_secret_;
   std::int64_t started_ = 0;
-  std::vector<std::unique_ptr<Site>> sites_;
+  std::vector<std::unique_ptr<StoreSite>> sites_;
   LogFolder log_folder_;
   ShardHolds holds_;
   Clients clients_;

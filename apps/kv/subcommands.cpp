@@ -59,7 +59,7 @@ bool asks_help(const Command& command, Arguments arguments) noexcept {
          std::ranges::any_of(subcommands, [&](const Subcommand& one) { return one.command == command.name; });
 }
 
-void write_help(const Command& command, resp::ReplyWriter& out) {
+void write_help(const Command& command, protocol::resp::ReplyWriter& out) {
   std::vector<std::string> lines;
   for (const Subcommand& one : subcommands) {
     if (one.command == command.name) lines.push_back(upper(one.name));

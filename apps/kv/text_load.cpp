@@ -99,7 +99,7 @@ Result<void> authenticate(const Descriptor& connected, const std::string& passwo
                                               (text.empty() ? std::string("it has not answered") : std::string(text)));
 }
 
-enum class Reply : std::uint8_t { value, stored };
+enum class TextReply : std::uint8_t { value, stored };
 
 // One protocol: the commands and the replies.
 class TextProtocol {
@@ -124,12 +124,12 @@ class TextProtocol {
 
   // Returns the length of the reply at the begin of `text`, 0 if it is not complete. Sets `found` to the length of the
   // value, nothing if there is none.
-  Result<std::size_t> take(std::string_view text, Reply kind, std::optional<std::size_t>& found) const {
+  Result<std::size_t> take(std::string_view text, TextReply kind, std::optional<std::size_t>& found) const {
     const std::size_t end = text.find("\r\n");
     if (end == std::string_view::npos) return std::size_t{0};
     const std::string_view line = text.substr(0, end);
     const std::size_t after = end + 2;
-    if (kind == Reply::stored) {
+    if (kind == TextReply::stored) {
       if (line == (memcached_ ? "STORED" : "+OK")) return after;
       return refused(line);
     }
@@ -154,7 +154,7 @@ class TextProtocol {
 
 struct Batch {
   std::string commands;
-  std::vector<std::pair<Reply, bool>> expected;  // The second is true for the last reply of an operation.
+  std::vector<std::pair<TextReply, bool>> expected;  // The second is true for the last reply of an operation.
 };
 // Adds one operation and the replies that it expects. Returns false if there are no more.
 using AddOperation = std::function<bool(Batch&)>;
@@ -224,7 +224,7 @@ class TextConnection {
       taken += bytes;
       ++next_;
       if (run == nullptr) continue;
-      if (kind == Reply::value && found != run->value.size()) ++run->failed;
+      if (kind == TextReply::value && found != run->value.size()) ++run->failed;
       if (last) run->count(static_cast<std::uint64_t>(elapsed));
     }
     received_.erase(0, taken);
@@ -289,7 +289,7 @@ Result<void> load_keys_by_text(const Measurement& run) {
     return [&run, protocol, next = std::uint64_t{index}](Batch& to) mutable {
       if (next >= run.options.keys) return false;
       protocol.set(to.commands, key_name(next), run.value);
-      to.expected.emplace_back(Reply::stored, true);
+      to.expected.emplace_back(TextReply::stored, true);
       next += run.options.connections;
       return true;
     };
@@ -306,11 +306,11 @@ Result<void> run_by_text(Measurement& run) {
       const bool reads = random.chance(run.reads);
       if (reads || run.read_modify_write) {
         protocol.get(to.commands, key);
-        to.expected.emplace_back(Reply::value, reads);
+        to.expected.emplace_back(TextReply::value, reads);
       }
       if (!reads) {
         protocol.set(to.commands, key, run.value);
-        to.expected.emplace_back(Reply::stored, true);
+        to.expected.emplace_back(TextReply::stored, true);
       }
       return true;
     };

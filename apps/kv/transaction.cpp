@@ -35,17 +35,17 @@ void Transaction::add(const Command& command, Arguments arguments) {
 }
 
 // The shards of all keys, in the order of their numbers.
-std::vector<Site*> Transaction::sites_of_all() {
+std::vector<StoreSite*> Transaction::sites_of_all() {
   Store& store = home_.store();
   std::vector<bool> held(store.shards(), store.shards() == 1);
   each([&](const Command& command, Arguments arguments, std::size_t) {
     switch (command.route) {
-      case Route::connection: return;
-      case Route::cursor: held[site_of(command, arguments).index()] = true; return;
-      case Route::all_sum:
-      case Route::all_list:
-      case Route::all_status:
-      case Route::random: held.assign(held.size(), true); return;
+      case CommandRoute::connection: return;
+      case CommandRoute::cursor: held[site_of(command, arguments).index()] = true; return;
+      case CommandRoute::all_sum:
+      case CommandRoute::all_list:
+      case CommandRoute::all_status:
+      case CommandRoute::random: held.assign(held.size(), true); return;
       default:
         command.each_key(arguments, [&](std::string_view key) { held[store.shard_of(store.key(key).hash)] = true; });
     }
@@ -53,7 +53,7 @@ std::vector<Site*> Transaction::sites_of_all() {
   if (watched_ != nullptr && kind_ == Kind::exec) {
     for (const WatchedKeys::One& one : watched_->keys) held[one.shard] = true;
   }
-  std::vector<Site*> sites;
+  std::vector<StoreSite*> sites;
   for (unsigned i = 0; i < store.shards(); ++i) {
     if (held[i]) sites.push_back(&store.site(i));
   }
@@ -63,9 +63,9 @@ std::vector<Site*> Transaction::sites_of_all() {
 }
 
 // The shard whose time a command uses: that of its first key.
-Site& Transaction::site_of(const Command& command, Arguments arguments) const {
+StoreSite& Transaction::site_of(const Command& command, Arguments arguments) const {
   Store& store = home_.store();
-  if (command.route == Route::cursor) {
+  if (command.route == CommandRoute::cursor) {
     std::uint64_t cursor = 0;
     const bool valid = parse_cursor(arguments[1], cursor) && cursor_shard(cursor) < store.shards();
     return store.site(valid ? cursor_shard(cursor) : home_.index());
@@ -85,7 +85,7 @@ bool Transaction::watched_key_changed() {
   if (kind_ != Kind::exec || watched_ == nullptr) return false;
   for (const WatchedKeys::One& one : watched_->keys) {
     // Removes an entry that has expired, which changes it.
-    Site& site = home_.store().site(one.shard);
+    StoreSite& site = home_.store().site(one.shard);
     static_cast<void>(site.shard().find({one.key, one.hash}, site.now(), false));
   }
   return watched_->changed.load(std::memory_order_relaxed);
@@ -112,21 +112,21 @@ void Transaction::execute_commands() {
     return;
   }
   if (writes_) {
-    for (Site* const site : sites_) {
+    for (StoreSite* const site : sites_) {
       if (const std::string* const why = site->write_refusal()) return refuse(RespConnection::log_error(*why));
     }
   }
-  resp::ReplyWriter out(replies_);
+  protocol::resp::ReplyWriter out(replies_);
   out.set_version(resp3_ ? 3 : 2);
   std::size_t index = 0;
   each([&](const Command& command, Arguments arguments, std::size_t) {
-    if (command.route != Route::connection) {
-      Site& site = site_of(command, arguments);
+    if (command.route != CommandRoute::connection) {
+      StoreSite& site = site_of(command, arguments);
       if (replies_.size() > reply_bytes_max && replies_with_value(command, arguments)) {
         out.error(values_too_long);
       } else {
         Execution execution{site, out, arguments,
-                            command.route == Route::key ? home_.store().key(arguments[1]).hash : 0};
+                            command.route == CommandRoute::key ? home_.store().key(arguments[1]).hash : 0};
         execution.held = true;
         execution.watched = &watched_;
         command.run(execution);
@@ -142,7 +142,7 @@ void Transaction::refuse(std::string error) {
   error_ = std::move(error);
 }
 
-void Transaction::released(Site& site) {
+void Transaction::released(StoreSite& site) {
   bool waits = writes_ && site.unsynced();
   {
     // Another shard may know already that its log has failed.
@@ -188,7 +188,7 @@ void Transaction::abandon() {
     abandoned_ = true;
   }
   if (!home_.sync_always()) return;
-  for (Site* const site : sites_) {
+  for (StoreSite* const site : sites_) {
     site->loop().post([self = shared_from_this(), site] {
       if (const std::uint64_t number = std::exchange(self->durable_[site->index()], 0)) site->forget(number);
     });

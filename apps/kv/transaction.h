@@ -23,7 +23,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   enum class Kind : std::uint8_t { one_command, exec };
   enum class Outcome : std::uint8_t { executed, watched_key_changed, refused };
 
-  Transaction(Site& home, std::uint64_t connection, Kind kind, bool resp3)
+  Transaction(StoreSite& home, std::uint64_t connection, Kind kind, bool resp3)
       : home_(home), connection_(connection), kind_(kind), resp3_(resp3) {}
 
   void add(const Command& command, Arguments arguments);
@@ -75,16 +75,16 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   };
   // HeldWork
   void execute() override;
-  void released(Site& site) override;
+  void released(StoreSite& site) override;
   void refused(const std::string& why) override;
 
-  std::vector<Site*> sites_of_all();
-  Site& site_of(const Command& command, Arguments arguments) const;
+  std::vector<StoreSite*> sites_of_all();
+  StoreSite& site_of(const Command& command, Arguments arguments) const;
   bool watched_key_changed();
   void refuse(std::string error);
   void part_done();
 
-  Site& home_;
+  StoreSite& home_;
   const std::uint64_t connection_;
   const Kind kind_;
   bool resp3_;
@@ -94,7 +94,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   std::vector<std::uint32_t> sizes_;  // Their lengths.
   std::shared_ptr<WatchedKeys> watched_;
 
-  std::vector<Site*> sites_;
+  std::vector<StoreSite*> sites_;
   ReplyPieces replies_;
   Outcome outcome_ = Outcome::executed;
   std::string error_;

@@ -68,11 +68,11 @@ Memory::~Memory() {
   if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
 }
 
-Result<RegisteredMemory> RegisteredMemory::make(transport::rdma::Device& device, const MemoryOptions& options,
-                                                transport::rdma::Access access) {
+Result<LabMemory> LabMemory::make(transport::rdma::Device& device, const MemoryOptions& options,
+                                  transport::rdma::Access access) {
   TRY(Memory&& memory, Memory::allocate(options));
   TRY(auto&& region, device.register_memory(memory.bytes(), access));
-  return RegisteredMemory{std::move(memory), std::move(region)};
+  return LabMemory{std::move(memory), std::move(region)};
 }
 
 void fill_pattern(MutableBytes bytes, std::uint64_t seed) noexcept {

@@ -47,12 +47,12 @@ class Memory {
 };
 
 // Memory that is registered with a device.
-struct RegisteredMemory {
+struct LabMemory {
   Memory memory;
   std::unique_ptr<transport::rdma::MemoryRegion> region;
 
-  static Result<RegisteredMemory> make(transport::rdma::Device& device, const MemoryOptions& options,
-                                       transport::rdma::Access access);
+  static Result<LabMemory> make(transport::rdma::Device& device, const MemoryOptions& options,
+                                transport::rdma::Access access);
   transport::rdma::Segment segment(std::size_t offset, std::size_t bytes) const noexcept {
     return {memory.data() + offset, static_cast<std::uint32_t>(bytes), region->local_key()};
   }

@@ -17,8 +17,7 @@ constexpr std::uint64_t pong_seed = 2;
 
 }  // namespace
 
-PingPong::PingPong(const Plan& plan, rdma::QueuePair& queue_pair, rdma::CompletionQueue& completions,
-                   RegisteredMemory& memory)
+PingPong::PingPong(const Plan& plan, rdma::QueuePair& queue_pair, rdma::CompletionQueue& completions, LabMemory& memory)
     : plan_(plan), queue_pair_(queue_pair), completions_(completions), memory_(memory) {
   fill_pattern(memory_.memory.bytes().first(plan.size_bytes), plan.begins ? ping_seed : pong_seed);
   segment_ = memory_.segment(0, plan.size_bytes);
@@ -56,7 +55,7 @@ Result<bool> PingPong::step(Processor& processor) {
   std::array<rdma::Completion, 4> completions;
   const std::size_t count = completions_.poll(completions);
   for (std::size_t i = 0; i < count; ++i) {
-    if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
+    if (completions[i].status != rdma::WorkStatus::success) return fail(completion_error(completions[i]));
     if (!completions[i].received) {
       ++sends_completed_;
     } else

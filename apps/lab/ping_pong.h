@@ -21,7 +21,7 @@ class PingPong final : public Role {
   // `memory` has two slots: the message to send, which the constructor fills, and the received message. All arguments
   // must outlive the object.
   PingPong(const Plan& plan, transport::rdma::QueuePair& queue_pair, transport::rdma::CompletionQueue& completions,
-           RegisteredMemory& memory);
+           LabMemory& memory);
 
   Result<void> post_first();
   Result<bool> step(Processor& processor) override;
@@ -37,7 +37,7 @@ class PingPong final : public Role {
   const Plan plan_;
   transport::rdma::QueuePair& queue_pair_;
   transport::rdma::CompletionQueue& completions_;
-  RegisteredMemory& memory_;
+  LabMemory& memory_;
   transport::rdma::Segment segment_;
   transport::rdma::ReceiveRequest receive_;
   std::uint64_t sent_ = 0;

@@ -42,16 +42,16 @@ struct Setup {
     std::unique_ptr<StreamReceiver> role;
   };
   struct Connection {
-    std::optional<RegisteredMemory> payload;
-    std::optional<RegisteredMemory> arrivals;
+    std::optional<LabMemory> payload;
+    std::optional<LabMemory> arrivals;
     std::unique_ptr<ReceivePlaces> places;
     std::unique_ptr<rdma::CompletionQueue> send_completions;
     std::unique_ptr<rdma::QueuePair> sender;
     std::unique_ptr<rdma::QueuePair> receiver;
     std::unique_ptr<StreamSender> role;
   };
-  std::optional<RegisteredMemory> credit_counts;
-  std::optional<RegisteredMemory> shared_arrivals;
+  std::optional<LabMemory> credit_counts;
+  std::optional<LabMemory> shared_arrivals;
   std::unique_ptr<ReceivePlaces> shared_places;
   std::unique_ptr<rdma::SharedReceiveQueue> shared_queue;
   SharedPlaces shared_receives{};
@@ -90,7 +90,7 @@ Result<void> keep(std::unique_ptr<T>& where, Result<std::unique_ptr<T>> made) {
 Result<void> Setup::make_shared_receives() {
   const unsigned count = receives * plan.connections;
   const MemoryOptions memory{.bytes = count * stride_of(plan.size_bytes)};
-  TRY(keep(shared_arrivals, RegisteredMemory::make(testbed.receiver(), memory, {})));
+  TRY(keep(shared_arrivals, LabMemory::make(testbed.receiver(), memory, {})));
   poison(shared_arrivals->memory.bytes());
   shared_places = std::make_unique<ReceivePlaces>(*shared_arrivals, plan.size_bytes, count);
   TRY(keep(shared_queue, testbed.receiver().create_shared_receive_queue(count)));
@@ -114,14 +114,14 @@ Result<void> Setup::make_connection(unsigned index) {
   Connection& connection = connections.emplace_back();
   Receiver& receiver = receivers[plan.one_receiver ? 0 : index];
   const std::size_t stride = stride_of(plan.size_bytes);
-  TRY(keep(connection.payload, RegisteredMemory::make(testbed.sender(), {.bytes = plan.window * stride}, {})));
+  TRY(keep(connection.payload, LabMemory::make(testbed.sender(), {.bytes = plan.window * stride}, {})));
   for (unsigned place = 0; place < plan.window; ++place) {
     fill_pattern(connection.payload->memory.bytes().subspan(place * stride, plan.size_bytes),
                  pattern_of(index, place, plan.window));
   }
   if (!shared) {
     const MemoryOptions memory{.bytes = receives * stride};
-    TRY(keep(connection.arrivals, RegisteredMemory::make(testbed.receiver(), memory, {})));
+    TRY(keep(connection.arrivals, LabMemory::make(testbed.receiver(), memory, {})));
     poison(connection.arrivals->memory.bytes());
     connection.places = std::make_unique<ReceivePlaces>(*connection.arrivals, plan.size_bytes, receives);
   }
@@ -192,7 +192,7 @@ Result<void> Setup::make() {
   }
   if (plan.credits) {
     const MemoryOptions memory{.bytes = plan.connections * cache_line_bytes};
-    TRY(keep(credit_counts, RegisteredMemory::make(testbed.sender(), memory, {.remote_write = true})));
+    TRY(keep(credit_counts, LabMemory::make(testbed.sender(), memory, {.remote_write = true})));
   }
   const unsigned threads = plan.one_receiver ? 1 : plan.connections;
   for (unsigned i = 0; i < threads; ++i) {
@@ -245,7 +245,7 @@ Result<StreamResult> run_stream(const Testbed& testbed, const StreamPlan& plan) 
 
 Result<std::vector<double>> run_ping_pong(const Testbed& testbed, const PingPongPlan& plan) {
   struct Side {
-    std::optional<RegisteredMemory> memory;
+    std::optional<LabMemory> memory;
     std::unique_ptr<rdma::CompletionQueue> completions;
     std::unique_ptr<rdma::QueuePair> queue_pair;
     std::unique_ptr<PingPong> role;
@@ -255,7 +255,7 @@ Result<std::vector<double>> run_ping_pong(const Testbed& testbed, const PingPong
     Side& side = sides[begins ? 0 : 1];
     rdma::Device& device = begins ? testbed.sender() : testbed.receiver();
     const MemoryOptions memory{.bytes = 2 * stride_of(plan.size_bytes)};
-    Result<void> made = keep(side.memory, RegisteredMemory::make(device, memory, {}));
+    Result<void> made = keep(side.memory, LabMemory::make(device, memory, {}));
     if (made) made = keep(side.completions, device.create_completion_queue(16));
     TRY(made);
     const rdma::QueuePairOptions options{.completions = side.completions.get(),

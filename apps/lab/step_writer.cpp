@@ -26,7 +26,7 @@ class AwaitOne final : public Role {
   Result<bool> step(Processor&) override {
     std::array<rdma::Completion, 1> completion;
     if (completions_.poll(completion) == 0) return false;
-    if (completion[0].status != rdma::Status::success) return fail(completion_error(completion[0]));
+    if (completion[0].status != rdma::WorkStatus::success) return fail(completion_error(completion[0]));
     return done_ = true;
   }
   bool done() const override { return done_; }
@@ -68,9 +68,9 @@ Result<std::unique_ptr<WritePair>> WritePair::make(const Testbed& testbed, const
   const rdma::Access access{.remote_read = true, .remote_write = true};
   Result<void> made;
   {
-    TRY(auto&& source, RegisteredMemory::make(testbed.sender(), memory, access));
+    TRY(auto&& source, LabMemory::make(testbed.sender(), memory, access));
     pair->source.emplace(std::move(source));
-    TRY(auto&& target, RegisteredMemory::make(testbed.receiver(), memory, access));
+    TRY(auto&& target, LabMemory::make(testbed.receiver(), memory, access));
     pair->target.emplace(std::move(target));
   }
   poison(pair->target->memory.bytes());
@@ -104,7 +104,7 @@ Result<bool> StepWriter::step(Processor& processor) {
   std::array<rdma::Completion, poll_burst_max> completions;
   const std::size_t count = pair_.sender_completions->poll(completions);
   for (std::size_t i = 0; i < count; ++i) {
-    if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
+    if (completions[i].status != rdma::WorkStatus::success) return fail(completion_error(completions[i]));
     completed_ = std::max(completed_, completions[i].id);
   }
   if (done()) end_ns_ = processor.now_ns();
@@ -137,7 +137,7 @@ Result<LadderRun> run_writer(const Testbed& testbed, WritePair& pair, StepWriter
   return run;
 }
 
-Result<void> verify_chunks(const RegisteredMemory& memory, std::size_t size_bytes, std::uint64_t chunks,
+Result<void> verify_chunks(const LabMemory& memory, std::size_t size_bytes, std::uint64_t chunks,
                            std::uint64_t first_seed) {
   for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
     const Bytes bytes(memory.memory.data() + chunk * size_bytes, size_bytes);
@@ -149,7 +149,7 @@ Result<void> verify_chunks(const RegisteredMemory& memory, std::size_t size_byte
   return {};
 }
 
-void fill_chunks(RegisteredMemory& memory, std::size_t size_bytes, std::uint64_t chunks) {
+void fill_chunks(LabMemory& memory, std::size_t size_bytes, std::uint64_t chunks) {
   for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
     fill_pattern(memory.memory.bytes().subspan(chunk * size_bytes, size_bytes), chunk);
   }

@@ -21,8 +21,8 @@ struct WritePair {
     std::size_t misaligned = 0;
     bool huge_pages = false;
   };
-  std::optional<RegisteredMemory> source;  // Memory of the sender.
-  std::optional<RegisteredMemory> target;  // Memory of the receiver, poisoned.
+  std::optional<LabMemory> source;  // Memory of the sender.
+  std::optional<LabMemory> target;  // Memory of the receiver, poisoned.
   std::unique_ptr<transport::rdma::CompletionQueue> sender_completions;
   std::unique_ptr<transport::rdma::CompletionQueue> receiver_completions;
   std::unique_ptr<transport::rdma::QueuePair> sender;
@@ -99,9 +99,9 @@ Result<LadderRun> run_step(const Testbed& testbed, const StepPlan& plan) {
 Result<LadderRun> with_memory_note(Result<LadderRun> run, const LadderOptions& options);
 
 // Compares `memory` with the patterns of its chunks: chunk i has the pattern of seed `first_seed` + i.
-Result<void> verify_chunks(const RegisteredMemory& memory, std::size_t size_bytes, std::uint64_t chunks,
+Result<void> verify_chunks(const LabMemory& memory, std::size_t size_bytes, std::uint64_t chunks,
                            std::uint64_t first_seed);
-void fill_chunks(RegisteredMemory& memory, std::size_t size_bytes, std::uint64_t chunks);
+void fill_chunks(LabMemory& memory, std::size_t size_bytes, std::uint64_t chunks);
 
 // Parameters of step 8, which the later steps use with other values.
 struct ReusedPlan {

@@ -14,7 +14,7 @@ namespace rdma = transport::rdma;
 
 // ---- Places
 
-ReceivePlaces::ReceivePlaces(RegisteredMemory& memory, std::size_t size_bytes, unsigned count)
+ReceivePlaces::ReceivePlaces(LabMemory& memory, std::size_t size_bytes, unsigned count)
     : memory_(memory), size_bytes_(size_bytes), held_(count) {}
 
 rdma::ReceiveRequest ReceivePlaces::request(std::uint32_t place) const noexcept {
@@ -96,7 +96,7 @@ Result<bool> StreamReceiver::step(Processor& processor) {
   const std::size_t burst = std::clamp<std::size_t>(plan_.poll_burst, 1, poll_burst_max);
   const std::size_t count = completions_.poll(std::span(completions).first(burst));
   for (std::size_t i = 0; i < count; ++i) {
-    if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
+    if (completions[i].status != rdma::WorkStatus::success) return fail(completion_error(completions[i]));
     TRY(on_completion(processor, completions[i]));
   }
   return count > 0;

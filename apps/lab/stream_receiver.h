@@ -17,7 +17,7 @@ namespace hawser::lab {
 // Slots for received messages, and the message that each holds. They belong to one queue pair or are shared by several.
 class ReceivePlaces {
  public:
-  ReceivePlaces(RegisteredMemory& memory, std::size_t size_bytes, unsigned count);
+  ReceivePlaces(LabMemory& memory, std::size_t size_bytes, unsigned count);
 
   unsigned count() const noexcept { return static_cast<unsigned>(held_.size()); }
   std::size_t size_bytes() const noexcept { return size_bytes_; }
@@ -34,7 +34,7 @@ class ReceivePlaces {
     bool any = false;
     std::uint64_t seed = 0;
   };
-  RegisteredMemory& memory_;
+  LabMemory& memory_;
   const std::size_t size_bytes_;
   std::vector<Held> held_;
 };

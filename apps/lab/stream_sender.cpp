@@ -16,7 +16,7 @@ Error completion_error(const rdma::Completion& completion) {
 }
 
 StreamSender::StreamSender(const SenderPlan& plan, rdma::QueuePair& queue_pair, rdma::CompletionQueue& completions,
-                           const RegisteredMemory& payload, std::uint64_t* granted)
+                           const LabMemory& payload, std::uint64_t* granted)
     : plan_(plan), queue_pair_(queue_pair), completions_(completions), granted_(granted) {
   const std::size_t stride = stride_of(plan.size_bytes);
   segments_.reserve(plan.window);
@@ -50,7 +50,7 @@ Result<bool> StreamSender::step(Processor& processor) {
   std::array<rdma::Completion, poll_burst_max> completions;
   const std::size_t count = completions_.poll(completions);
   for (std::size_t i = 0; i < count; ++i) {
-    if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
+    if (completions[i].status != rdma::WorkStatus::success) return fail(completion_error(completions[i]));
     completed_ = std::max(completed_, completions[i].id);
   }
   if (done()) end_ns_ = processor.now_ns();

@@ -35,7 +35,7 @@ class StreamSender final : public Role {
   // `payload` has a slot for each message of the window, filled beforehand. `granted` counts the messages for which the
   // receiver has made room; the device writes it; it is null without credits. All arguments must outlive the object.
   StreamSender(const SenderPlan& plan, transport::rdma::QueuePair& queue_pair,
-               transport::rdma::CompletionQueue& completions, const RegisteredMemory& payload, std::uint64_t* granted);
+               transport::rdma::CompletionQueue& completions, const LabMemory& payload, std::uint64_t* granted);
 
   Result<bool> step(Processor& processor) override;
   bool done() const override { return completed_ == plan_.count; }

@@ -94,7 +94,7 @@ std::uint64_t Testbed::receiver_not_ready() const {
   constexpr std::array<std::string_view, 3> names = {"rcvd_rnr_err", "rnr_nak_retry_err", "out_of_buffer"};
   for (const std::string_view name : names) {
     for (const auto& device : {sender_.device, receiver_.device}) {
-      for (const rdma::Counter& counter : device->counters(port_)) {
+      for (const rdma::RdmaCounter& counter : device->counters(port_)) {
         if (counter.name == name) return counter.value;
       }
     }

@@ -25,12 +25,12 @@
 // docs/protocols/http.md.
 namespace hawser {
 
-namespace http1 {
+namespace protocol::http {
 class Deflater;
 class RouteResponder;
 class RouteTable;
 struct RequestAccess;
-}  // namespace http1
+}  // namespace protocol::http
 
 // Limits of HTTP connections. ServerOptions::message_bytes_max limits a body, and the other limits of ServerOptions
 // hold too. A request that exceeds a limit is answered with 4xx and the connection closes.
@@ -111,7 +111,7 @@ class HttpRequest {
   std::optional<Time> deadline() const noexcept;
 
  private:
-  friend struct http1::RequestAccess;
+  friend struct protocol::http::RequestAccess;
   struct State;
   explicit HttpRequest(std::unique_ptr<State> state) noexcept;
   std::unique_ptr<State> state_;
@@ -131,11 +131,11 @@ class HttpBodyReader {
   Task<Result<std::string>> read();
 
  private:
-  friend class http1::RouteResponder;
-  HttpBodyReader(http1::RouteResponder& responder, std::uint32_t call, std::stop_token token) noexcept
+  friend class protocol::http::RouteResponder;
+  HttpBodyReader(protocol::http::RouteResponder& responder, std::uint32_t call, std::stop_token token) noexcept
       : responder_(responder), call_(call), token_(std::move(token)) {}
 
-  http1::RouteResponder& responder_;
+  protocol::http::RouteResponder& responder_;
   const std::uint32_t call_;
   const std::stop_token token_;
 };
@@ -158,17 +158,17 @@ class HttpBodyWriter {
   }
 
  private:
-  friend class http1::RouteResponder;
+  friend class protocol::http::RouteResponder;
   Task<Result<void>> write_kept(std::string bytes);
-  HttpBodyWriter(http1::RouteResponder& responder, std::uint32_t call, bool chunked) noexcept
+  HttpBodyWriter(protocol::http::RouteResponder& responder, std::uint32_t call, bool chunked) noexcept
       : responder_(responder), call_(call), chunked_(chunked) {}
 
-  http1::RouteResponder& responder_;
+  protocol::http::RouteResponder& responder_;
   const std::uint32_t call_;
   const bool chunked_;
-  http1::Deflater* deflater_ = nullptr;  // Compresses the parts; null: they are sent as they are.
-  std::size_t turn_bytes_ = 0;           // Bytes since the loop last ran something else.
-  std::optional<std::uint64_t> left_;    // Bytes that are still to be written, if their number was announced.
+  protocol::http::Deflater* deflater_ = nullptr;  // Compresses the parts; null: they are sent as they are.
+  std::size_t turn_bytes_ = 0;                    // Bytes since the loop last ran something else.
+  std::optional<std::uint64_t> left_;             // Bytes that are still to be written, if their number was announced.
 };
 
 struct HttpResponse {
@@ -230,7 +230,7 @@ class Http {
 
  private:
   HttpOptions options_;
-  std::shared_ptr<http1::RouteTable> routes_;
+  std::shared_ptr<protocol::http::RouteTable> routes_;
 };
 
 // Methods are served at POST /package.Service/Method; see docs/protocols/http.md.

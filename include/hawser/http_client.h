@@ -18,10 +18,10 @@
 
 namespace hawser {
 
-namespace http1 {
+namespace protocol::http {
 class ConnectionPool;
 class ClientStream;
-}  // namespace http1
+}  // namespace protocol::http
 
 namespace transport {
 class ClientSecurity;
@@ -141,11 +141,11 @@ class HttpClientStream {
   Task<Result<void>> finish();
 
  private:
-  friend class http1::ClientStream;
-  explicit HttpClientStream(std::shared_ptr<http1::ClientStream> stream) noexcept;
+  friend class protocol::http::ClientStream;
+  explicit HttpClientStream(std::shared_ptr<protocol::http::ClientStream> stream) noexcept;
   Task<Result<void>> write_kept(std::string bytes);
 
-  std::shared_ptr<http1::ClientStream> stream_;
+  std::shared_ptr<protocol::http::ClientStream> stream_;
 };
 
 // Sends HTTP/1.1 requests, for JSON services, webhooks, exporters, downloads and uploads. Connections are kept alive
@@ -184,7 +184,7 @@ class HttpClient {
   std::size_t idle_connections() const noexcept;
 
  private:
-  std::shared_ptr<http1::ConnectionPool> pool_;
+  std::shared_ptr<protocol::http::ConnectionPool> pool_;
 };
 
 }  // namespace hawser

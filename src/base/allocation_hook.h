@@ -7,7 +7,7 @@
 // Allocators call these functions for the profile of allocations. The component heap_profile calls them from operator
 // new and operator delete, and other parts of the library for mappings. While no profile is taken, a call is one load
 // and one branch.
-namespace hawser::allocation_hook {
+namespace hawser::detail::allocation_hook {
 
 // The number of the profile that is being taken; 0: none.
 extern constinit std::atomic<std::uint32_t> profile;
@@ -30,4 +30,4 @@ inline void freed(void* memory) noexcept {
     forget(memory);
 }
 
-}  // namespace hawser::allocation_hook
+}  // namespace hawser::detail::allocation_hook

@@ -22,12 +22,12 @@
 #include "base/random.h"
 
 namespace hawser {
-namespace allocation_hook {
+namespace detail::allocation_hook {
 
 constinit std::atomic<std::uint32_t> profile{0};
 constinit std::atomic<Operators> operators{Operators::absent};
 
-}  // namespace allocation_hook
+}  // namespace detail::allocation_hook
 
 namespace {
 
@@ -216,7 +216,7 @@ void State::remove_live(void* memory) noexcept {
 // Begins the part of a thread in the profile. Returns false if there is none any more.
 bool join_profile(Thread& thread) noexcept {
   const std::lock_guard lock(state.mutex);
-  if (allocation_hook::profile.load(std::memory_order_relaxed) == 0) return false;
+  if (detail::allocation_hook::profile.load(std::memory_order_relaxed) == 0) return false;
   thread.profile = state.number;
   thread.random = Random(state.seed + ++state.threads).next();
   thread.left = draw(thread, state.options.interval_bytes);
@@ -259,7 +259,7 @@ void after_fork() {
 }
 
 void in_child() {
-  allocation_hook::profile.store(0);
+  detail::allocation_hook::profile.store(0);
   continuous_now.store(false);
   state.used = false;
   state.drop_tables();
@@ -268,7 +268,7 @@ void in_child() {
 
 }  // namespace
 
-void allocation_hook::count(void* memory, std::size_t bytes, const void* caller) noexcept {
+void detail::allocation_hook::count(void* memory, std::size_t bytes, const void* caller) noexcept {
   Thread& thread = here;
   if (thread.inside || memory == nullptr) return;
   if (thread.profile != profile.load(std::memory_order_acquire) && !join_profile(thread)) return;
@@ -278,7 +278,7 @@ void allocation_hook::count(void* memory, std::size_t bytes, const void* caller)
   record(thread, memory, bytes, caller);
 }
 
-void allocation_hook::forget(void* memory) noexcept {
+void detail::allocation_hook::forget(void* memory) noexcept {
   if (memory == nullptr || filter_of(memory).load(std::memory_order_relaxed) == 0 || here.inside) return;
   const std::lock_guard lock(state.mutex);
   if (!state.live.empty()) state.remove_live(memory);
@@ -329,7 +329,7 @@ Result<std::unique_ptr<AllocationSampler>> AllocationSampler::begin(const Option
   state.begin = std::chrono::steady_clock::now();
   sampler->process_ = ::getpid();
   continuous_now.store(options.continuous);
-  allocation_hook::profile.store(state.number, std::memory_order_release);
+  detail::allocation_hook::profile.store(state.number, std::memory_order_release);
   return sampler;
 }
 
@@ -337,7 +337,7 @@ AllocationSampler::~AllocationSampler() {
   if (process_ != ::getpid()) return;  // It did not begin, or is the copy in a child process.
   const std::lock_guard tables(state.tables);
   const std::lock_guard lock(state.mutex);
-  allocation_hook::profile.store(0);
+  detail::allocation_hook::profile.store(0);
   continuous_now.store(false);
   state.used = false;
   state.drop_tables();

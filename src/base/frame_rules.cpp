@@ -17,9 +17,9 @@ namespace {
 using Kind = FrameRules::Kind;
 
 // Reads the numbers of a table. Reading behind the end gives 0 and marks the reader as failed.
-class Reader {
+class RuleReader {
  public:
-  Reader(const std::uint8_t* at, const std::uint8_t* end) : at_(at), end_(end) {}
+  RuleReader(const std::uint8_t* at, const std::uint8_t* end) : at_(at), end_(end) {}
 
   bool more() const noexcept { return !failed_ && at_ < end_; }
   bool failed() const noexcept { return failed_; }
@@ -88,7 +88,7 @@ std::size_t pointer_bytes(std::uint8_t encoding) noexcept {
 }
 
 // The end of an entry and its content behind the length. An entry of 4 GiB or more is not supported.
-Reader entry_at(const std::uint8_t* at) noexcept {
+RuleReader entry_at(const std::uint8_t* at) noexcept {
   std::uint32_t bytes = 0;
   std::memcpy(&bytes, at, sizeof bytes);
   if (bytes == 0xffff'ffffU) bytes = 0;
@@ -102,12 +102,12 @@ struct Common {
   std::uint8_t pointer_encoding = 0;
   bool sized = false;  // The function's entry has augmentation data with a length.
   bool signal = false;
-  Reader instructions{nullptr, nullptr};
+  RuleReader instructions{nullptr, nullptr};
 };
 
 std::optional<Common> common_at(const std::uint8_t* at) noexcept {
   Common common;
-  Reader in = entry_at(at);
+  RuleReader in = entry_at(at);
   if (in.fixed<std::uint32_t>() != 0) return std::nullopt;
   const auto version = in.fixed<std::uint8_t>();
   if (version != 1 && version != 3) return std::nullopt;
@@ -126,7 +126,7 @@ std::optional<Common> common_at(const std::uint8_t* at) noexcept {
     if (augmentation.front() != 'z') return std::nullopt;
     common.sized = true;
     const FrameRules::Expression block = in.block();
-    Reader data(block.data(), block.data() + block.size());
+    RuleReader data(block.data(), block.data() + block.size());
     for (const char letter : augmentation.substr(1)) {
       if (letter == 'R') {
         common.pointer_encoding = data.fixed<std::uint8_t>();
@@ -159,7 +159,7 @@ class Machine {
   }
 
   // Executes until the instructions apply to addresses behind `address_`. False for an unknown instruction.
-  bool execute(Reader in) noexcept {
+  bool execute(RuleReader in) noexcept {
     while (in.more()) {
       const auto code = in.fixed<std::uint8_t>();
       const unsigned low = code & 0x3fU;
@@ -196,7 +196,7 @@ class Machine {
     rules_.frame_expression = {};
   }
 
-  bool extended(std::uint8_t code, Reader& in) noexcept {
+  bool extended(std::uint8_t code, RuleReader& in) noexcept {
     // Function arguments have no order, so each operand that is followed by another one is read first.
     std::uint64_t number = 0;
     switch (code) {
@@ -276,7 +276,7 @@ std::optional<FrameRules> frame_rules(std::uintptr_t address) noexcept {
   const auto* const entry =
       static_cast<const std::uint8_t*>(_Unwind_Find_FDE(reinterpret_cast<void*>(address), &bases));
   if (entry == nullptr) return std::nullopt;
-  Reader in = entry_at(entry);
+  RuleReader in = entry_at(entry);
   const std::uint8_t* const field = in.at();
   const auto back = in.fixed<std::int32_t>();
   const std::optional<Common> common = common_at(field - back);

@@ -33,13 +33,13 @@ PageMemory PageMemory::allocate(std::size_t bytes) noexcept {
       (huge_page_bytes - reinterpret_cast<std::uintptr_t>(at) % huge_page_bytes) % huge_page_bytes;
   if (before != 0) ::munmap(begin, before);
   ::munmap(begin + before + bytes, huge_page_bytes - before);
-  allocation_hook::allocated(begin + before, bytes, __builtin_return_address(0));
+  detail::allocation_hook::allocated(begin + before, bytes, __builtin_return_address(0));
   return PageMemory({begin + before, bytes});
 }
 
 PageMemory::~PageMemory() {
   if (memory_.size() >= huge_page_bytes) {
-    allocation_hook::freed(memory_.data());
+    detail::allocation_hook::freed(memory_.data());
     ::munmap(memory_.data(), memory_.size());
   } else if (!memory_.empty()) {
     ::operator delete(memory_.data(), std::align_val_t(page_bytes));

@@ -118,7 +118,7 @@ struct Slab {
 };
 static_assert(sizeof(Slab) <= head_bytes);
 
-struct Range {
+struct SecretRange {
   std::mutex mutex;  // Guards all members.
   std::byte* begin = nullptr;
   std::size_t bytes = 0;
@@ -132,8 +132,8 @@ struct Range {
   std::array<Slab*, orders> free_spans{};  // Their memory was returned to the system.
 };
 // Threads may use it until the process ends.
-static_assert(std::is_trivially_destructible_v<Range>);
-constinit Range range;
+static_assert(std::is_trivially_destructible_v<SecretRange>);
+constinit SecretRange range;
 // For contains(), without the lock. The number of bytes is written last.
 constinit std::atomic<std::uintptr_t> range_begin{0};
 constinit std::atomic<std::size_t> range_size{0};

@@ -83,18 +83,18 @@ std::string_view read_line(int folder, std::int32_t thread, const char* name, st
 }
 
 // A wait of a thread: two waits of a thread are the same one if the thread has not run in between.
-struct Wait {
+struct SampledWait {
   std::int64_t call = 0;
   std::uintptr_t stack = 0;
   std::uintptr_t instruction = 0;
   std::uint64_t runs = 0;  // How often the thread has got a processor.
-  bool operator==(const Wait&) const = default;
+  bool operator==(const SampledWait&) const = default;
 };
 
 // Parses "NUMBER ARGUMENT... STACK INSTRUCTION"; without arguments if the thread waits outside of a system call.
 // Nothing for "running".
-std::optional<Wait> parse_call(std::string_view line) {
-  Wait wait;
+std::optional<SampledWait> parse_call(std::string_view line) {
+  SampledWait wait;
   const char* const end = line.data() + line.size();
   const char* at = std::from_chars(line.data(), end, wait.call).ptr;
   if (at == line.data()) return std::nullopt;
@@ -127,8 +127,8 @@ struct WaitSampler::State {
   using Key = std::tuple<std::string, std::int64_t, bool, std::vector<const void*>>;
   struct Thread {
     std::string name;
-    std::optional<Wait> wait = {};  // At the last pass.
-    std::size_t stack = none;       // The stack of that wait.
+    std::optional<SampledWait> wait = {};  // At the last pass.
+    std::size_t stack = none;              // The stack of that wait.
     ReadyTime ready = {};
     std::uint64_t seen = 0;  // The pass.
   };
@@ -137,8 +137,8 @@ struct WaitSampler::State {
   void run();
   void pass();
   void look_at(int folder, std::int32_t id, std::uint64_t passed_ns);
-  std::optional<Wait> wait_of(int folder, std::int32_t id, std::optional<ThreadSchedule>& schedule);
-  std::size_t walk(int folder, std::int32_t id, const std::string& name, Wait wait);
+  std::optional<SampledWait> wait_of(int folder, std::int32_t id, std::optional<ThreadSchedule>& schedule);
+  std::size_t walk(int folder, std::int32_t id, const std::string& name, SampledWait wait);
   void end_thread(const Thread& thread);
   void add_ready_times();
 
@@ -222,14 +222,15 @@ void WaitSampler::State::pass() {
   ::dl_iterate_phdr(body, this);
 }
 
-std::optional<Wait> WaitSampler::State::wait_of(int folder, std::int32_t id, std::optional<ThreadSchedule>& schedule) {
+std::optional<SampledWait> WaitSampler::State::wait_of(int folder, std::int32_t id,
+                                                       std::optional<ThreadSchedule>& schedule) {
   std::array<char, 256> line{};
   // The number of runs is read first: if the thread runs after that, the next reading differs.
   errno = 0;
   schedule = parse_thread_schedule(read_line(folder, id, "schedstat", line));
   failed = failed || (!schedule && lacks_descriptors());
   errno = 0;
-  std::optional<Wait> wait = parse_call(read_line(folder, id, "syscall", line));
+  std::optional<SampledWait> wait = parse_call(read_line(folder, id, "syscall", line));
   failed = failed || (!wait && lacks_descriptors());
   if (wait && schedule) wait->runs = schedule->runs;
   return wait;
@@ -237,7 +238,7 @@ std::optional<Wait> WaitSampler::State::wait_of(int folder, std::int32_t id, std
 
 void WaitSampler::State::look_at(int folder, std::int32_t id, std::uint64_t passed_ns) {
   std::optional<ThreadSchedule> schedule;
-  const std::optional<Wait> wait = wait_of(folder, id, schedule);
+  const std::optional<SampledWait> wait = wait_of(folder, id, schedule);
   Thread& thread = threads[id];
   if (schedule && !thread.ready.add(*schedule)) {  // Another thread has the number now.
     end_thread(thread);
@@ -270,7 +271,7 @@ void WaitSampler::State::look_at(int folder, std::int32_t id, std::uint64_t pass
 
 // The number of the thread's stack; that behind the last one if there is no room; `none` if the thread ran meanwhile,
 // so that it does not wait for long.
-std::size_t WaitSampler::State::walk(int folder, std::int32_t id, const std::string& name, Wait wait) {
+std::size_t WaitSampler::State::walk(int folder, std::int32_t id, const std::string& name, SampledWait wait) {
   memory.forget();
   const SleepingStack walked = walk_sleeping(memory, wait.instruction, wait.stack, idle);
   std::optional<ThreadSchedule> schedule;

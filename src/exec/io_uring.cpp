@@ -64,7 +64,7 @@ struct IoUring::Ring {
 
 IoUring::Ring::~Ring() {
   if (made) io_uring_queue_exit(&uring);
-  allocation_hook::freed(memory);
+  detail::allocation_hook::freed(memory);
   if (buffer_ring != nullptr) munmap(buffer_ring, buffers * sizeof(io_uring_buf));
   if (memory != nullptr) munmap(memory, std::size_t{buffers} * buffer_bytes);
 }
@@ -101,7 +101,7 @@ std::string IoUring::Ring::setup_buffers() {
   buffer_ring = static_cast<io_uring_buf_ring*>(map(buffers * sizeof(io_uring_buf)));
   memory = static_cast<std::byte*>(map(std::size_t{buffers} * buffer_bytes));
   if (buffer_ring == nullptr || memory == nullptr) return failed("mmap", errno);
-  allocation_hook::allocated(memory, std::size_t{buffers} * buffer_bytes, __builtin_return_address(0));
+  detail::allocation_hook::allocated(memory, std::size_t{buffers} * buffer_bytes, __builtin_return_address(0));
   io_uring_buf_reg registration{};
   registration.ring_addr = reinterpret_cast<std::uintptr_t>(buffer_ring);
   registration.ring_entries = buffers;

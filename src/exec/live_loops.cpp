@@ -6,15 +6,15 @@ namespace hawser::exec {
 namespace {
 
 // Places are reused and never freed: there are as many as loops existed at the same time.
-struct Place {
+struct LoopPlace {
   std::atomic<const Loop*> loop;
-  Place* next = nullptr;
+  LoopPlace* next = nullptr;
 };
 
-std::atomic<Place*> first_place{nullptr};
+std::atomic<LoopPlace*> first_place{nullptr};
 
 bool replace(const Loop* before, const Loop* after) noexcept {
-  for (Place* place = first_place.load(std::memory_order_acquire); place != nullptr; place = place->next) {
+  for (LoopPlace* place = first_place.load(std::memory_order_acquire); place != nullptr; place = place->next) {
     const Loop* expected = before;
     if (place->loop.load(std::memory_order_relaxed) == before &&
         place->loop.compare_exchange_strong(expected, after, std::memory_order_acq_rel))
@@ -26,7 +26,7 @@ bool replace(const Loop* before, const Loop* after) noexcept {
 }  // namespace
 
 bool is_live_loop(const Loop& loop) noexcept {
-  for (Place* place = first_place.load(std::memory_order_acquire); place != nullptr; place = place->next) {
+  for (LoopPlace* place = first_place.load(std::memory_order_acquire); place != nullptr; place = place->next) {
     if (place->loop.load(std::memory_order_acquire) == &loop) return true;
   }
   return false;
@@ -34,7 +34,7 @@ bool is_live_loop(const Loop& loop) noexcept {
 
 LiveLoop::LiveLoop(const Loop& loop) : loop_(loop) {
   if (replace(nullptr, &loop)) return;
-  Place* const place = new Place{&loop, first_place.load(std::memory_order_relaxed)};
+  LoopPlace* const place = new LoopPlace{&loop, first_place.load(std::memory_order_relaxed)};
   while (!first_place.compare_exchange_weak(place->next, place, std::memory_order_release, std::memory_order_relaxed)) {
   }
 }

@@ -20,7 +20,7 @@ HeapProfile::~HeapProfile() = default;
 
 Result<HeapProfile> HeapProfile::begin(const HeapProfileOptions& options) {
   note_operators();
-  if (allocation_hook::operators.load() == allocation_hook::Operators::sanitized) {
+  if (detail::allocation_hook::operators.load() == detail::allocation_hook::Operators::sanitized) {
     return fail(Error::of_call(ErrorCode::unavailable,
                                "the program was built with a sanitizer, whose allocator is not replaced: take the "
                                "profile of a build without one"));

@@ -20,7 +20,7 @@
 namespace hawser {
 namespace {
 
-using allocation_hook::Operators;
+using detail::allocation_hook::Operators;
 
 #ifdef HAWSER_SANITIZED_HEAP
 constexpr Operators built = Operators::sanitized;
@@ -32,7 +32,7 @@ const bool noted = (note_operators(), true);
 
 }  // namespace
 
-void note_operators() noexcept { allocation_hook::operators.store(built); }
+void note_operators() noexcept { detail::allocation_hook::operators.store(built); }
 
 }  // namespace hawser
 
@@ -55,7 +55,7 @@ inline void* allocate(std::size_t bytes, const void* caller) {
   void* memory = std::malloc(size);
   if (memory == nullptr) [[unlikely]]
     memory = allocate_with_handler([size] { return std::malloc(size); });
-  hawser::allocation_hook::allocated(memory, bytes, caller);
+  hawser::detail::allocation_hook::allocated(memory, bytes, caller);
   return memory;
 }
 
@@ -68,7 +68,7 @@ inline void* allocate(std::size_t bytes, std::align_val_t alignment, const void*
   if (memory == nullptr) [[unlikely]] {
     memory = allocate_with_handler([align, rounded] { return std::aligned_alloc(align, rounded); });
   }
-  hawser::allocation_hook::allocated(memory, bytes, caller);
+  hawser::detail::allocation_hook::allocated(memory, bytes, caller);
   return memory;
 }
 
@@ -89,7 +89,7 @@ void* or_null(Arguments... arguments) noexcept {
 }
 
 inline void release(void* memory) noexcept {
-  hawser::allocation_hook::freed(memory);
+  hawser::detail::allocation_hook::freed(memory);
   std::free(memory);
 }
 

@@ -138,11 +138,11 @@ void append_histogram(std::string& text, const Family& family, const Sample& sam
 
 }  // namespace
 
-std::string_view to_string(Kind kind) noexcept {
+std::string_view to_string(MetricKind kind) noexcept {
   switch (kind) {
-    case Kind::counter: return "counter";
-    case Kind::gauge: return "gauge";
-    case Kind::histogram: return "histogram";
+    case MetricKind::counter: return "counter";
+    case MetricKind::gauge: return "gauge";
+    case MetricKind::histogram: return "histogram";
   }
   return "unknown";
 }
@@ -204,7 +204,7 @@ MetricLabels bounded(const MetricLabels& labels, std::size_t bytes) {
 
 void append(std::string& text, const Family& family, MetricFormat format) {
   const bool open = format == MetricFormat::openmetrics;
-  const std::string_view suffix = family.kind == Kind::counter ? total : "";
+  const std::string_view suffix = family.kind == MetricKind::counter ? total : "";
   const auto describe = [&](std::string_view what) {
     text += "# ";
     text += what;
@@ -225,7 +225,7 @@ void append(std::string& text, const Family& family, MetricFormat format) {
     text += '\n';
   }
   for (const Sample& sample : family.samples) {
-    if (family.kind == Kind::histogram) {
+    if (family.kind == MetricKind::histogram) {
       append_histogram(text, family, sample, format);
     } else {
       append_line(text, family.info.name, suffix, sample.labels, "", sample.value);

@@ -11,8 +11,8 @@
 
 namespace hawser::metrics {
 
-enum class Kind : std::uint8_t { counter, gauge, histogram };
-std::string_view to_string(Kind kind) noexcept;
+enum class MetricKind : std::uint8_t { counter, gauge, histogram };
+std::string_view to_string(MetricKind kind) noexcept;
 
 // An example of an exported bucket of a histogram.
 struct Exemplar {
@@ -31,7 +31,7 @@ struct Sample {
 // All samples of a metric.
 struct Family {
   MetricInfo info;
-  Kind kind = Kind::gauge;
+  MetricKind kind = MetricKind::gauge;
   std::vector<Sample> samples;
 };
 

@@ -30,7 +30,7 @@ std::size_t characters(std::string_view text) {
 // Harmless even where somebody puts it into a page.
 void append_json(std::string& out, std::string_view text) { json::append_text(out, text, json::Escapes::html); }
 
-void append_value(std::string& out, const Cell& cell) {
+void append_value(std::string& out, const PageCell& cell) {
   if (!cell.trend.empty()) {
     out += '[';
     for (std::size_t i = 0; i < cell.trend.size(); ++i) out += (i == 0 ? "" : ",") + json_number(cell.trend[i]);
@@ -66,9 +66,9 @@ std::string decoded(std::string_view text) {
 
 }  // namespace
 
-Cell number(std::uint64_t value) {
+PageCell number(std::uint64_t value) {
   const std::string digits = std::to_string(value);
-  Cell cell;
+  PageCell cell;
   for (std::size_t i = 0; i < digits.size(); ++i) {
     if (i != 0 && (digits.size() - i) % 3 == 0) cell.text += ',';
     cell.text += digits[i];
@@ -77,25 +77,27 @@ Cell number(std::uint64_t value) {
   return cell;
 }
 
-Cell decimal(double value) {
-  Cell cell(value == 0 ? std::string("0") : std::abs(value) >= 100 ? printed("%.0f", value) : printed("%.3g", value));
+PageCell decimal(double value) {
+  PageCell cell(value == 0               ? std::string("0")
+                : std::abs(value) >= 100 ? printed("%.0f", value)
+                                         : printed("%.3g", value));
   cell.json = json_number(value);
   return cell;
 }
 
-Cell bytes_cell(double value) {
+PageCell bytes_cell(double value) {
   constexpr std::array<const char*, 6> units = {" B", " KiB", " MiB", " GiB", " TiB", " PiB"};
   std::size_t unit = 0;
   double shown = value;
   for (; shown >= 1024 && unit + 1 < units.size(); ++unit) shown /= 1024;
-  Cell cell((unit == 0 || shown >= 100 ? printed("%.0f", shown) : printed("%.3g", shown)) + units[unit]);
+  PageCell cell((unit == 0 || shown >= 100 ? printed("%.0f", shown) : printed("%.3g", shown)) + units[unit]);
   cell.json = json_number(value);
   return cell;
 }
 
-Cell duration_cell(double seconds) {
+PageCell duration_cell(double seconds) {
   const double size = std::abs(seconds);
-  Cell cell;
+  PageCell cell;
   if (size == 0) {
     cell.text = "0";
   } else if (size < 1e-3) {
@@ -115,8 +117,8 @@ Cell duration_cell(double seconds) {
   return cell;
 }
 
-Cell boolean(bool value) {
-  Cell cell(value ? "yes" : "no");
+PageCell boolean(bool value) {
+  PageCell cell(value ? "yes" : "no");
   cell.json = value ? "true" : "false";
   return cell;
 }
@@ -164,16 +166,16 @@ std::string query_of(std::string_view query, std::string_view name) {
 
 std::string render_text(const Document& document) {
   std::string out = document.title + "\n";
-  for (const Table& table : document.tables) {
+  for (const PageTable& table : document.tables) {
     out += "\n" + (table.title.empty() ? std::string() : "## " + table.title + "\n");
     std::vector<std::vector<std::string>> lines;
     if (!table.facts) {
       lines.emplace_back();
       for (const Column& column : table.columns) lines.back().push_back(column.title);
     }
-    for (const std::vector<Cell>& row : table.rows) {
+    for (const std::vector<PageCell>& row : table.rows) {
       lines.emplace_back();
-      for (const Cell& cell : row) lines.back().push_back(harmless(cell.text));
+      for (const PageCell& cell : row) lines.back().push_back(harmless(cell.text));
     }
     std::vector<std::size_t> widths(table.columns.size());
     for (const auto& line : lines) {
@@ -202,12 +204,12 @@ std::string render_text(const Document& document) {
 std::string render_json(const Document& document) {
   std::string out = "{";
   bool first = true;
-  for (const Table& table : document.tables) {
+  for (const PageTable& table : document.tables) {
     if (!std::exchange(first, false)) out += ",\n";
     append_json(out, table.key);
     out += table.facts ? ":{" : ":[";
     bool first_row = true;
-    for (const std::vector<Cell>& row : table.rows) {
+    for (const std::vector<PageCell>& row : table.rows) {
       if (!std::exchange(first_row, false)) out += ",\n";
       if (table.facts) {
         append_json(out, harmless(row[0].text));

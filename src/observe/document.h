@@ -13,11 +13,11 @@
 namespace hawser::observe {
 
 // One value of a table. Texts may come from peers: they are made harmless when they are rendered, and only there.
-struct Cell {
-  Cell() = default;
-  Cell(std::string shown) : text(std::move(shown)) {}
-  Cell(std::string_view shown) : text(shown) {}
-  Cell(const char* shown) : text(shown) {}
+struct PageCell {
+  PageCell() = default;
+  PageCell(std::string shown) : text(std::move(shown)) {}
+  PageCell(std::string_view shown) : text(shown) {}
+  PageCell(const char* shown) : text(shown) {}
 
   std::string text;
   std::string json = {};  // The value as a JSON number or literal; empty: the text.
@@ -31,12 +31,12 @@ struct Cell {
   std::vector<double> trend = {};  // Drawn as a line.
 };
 
-Cell number(std::uint64_t value);
-Cell decimal(double value);          // Three significant digits.
-Cell bytes_cell(double value);       // With a unit for people, exact in JSON.
-Cell duration_cell(double seconds);  // Likewise.
-inline Cell duration_cell(Duration time) { return duration_cell(std::chrono::duration<double>(time).count()); }
-Cell boolean(bool value);
+PageCell number(std::uint64_t value);
+PageCell decimal(double value);          // Three significant digits.
+PageCell bytes_cell(double value);       // With a unit for people, exact in JSON.
+PageCell duration_cell(double seconds);  // Likewise.
+inline PageCell duration_cell(Duration time) { return duration_cell(std::chrono::duration<double>(time).count()); }
+PageCell boolean(bool value);
 
 struct Column {
   std::string key;  // In JSON.
@@ -44,11 +44,11 @@ struct Column {
   bool number = false;  // Aligned to the right.
 };
 
-struct Table {
+struct PageTable {
   std::string key;  // In JSON.
   std::string title;
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows = {};
+  std::vector<std::vector<PageCell>> rows = {};
   bool facts = false;     // Two columns: name and value. An object in JSON.
   std::string note = {};  // Below the table.
   std::string next = {};  // Path and query of the next part.
@@ -58,7 +58,7 @@ struct Table {
 struct Document {
   std::string path;
   std::string title;
-  std::vector<Table> tables = {};
+  std::vector<PageTable> tables = {};
   bool updates = true;      // The page in a browser updates itself.
   bool asks_token = false;  // The forms have a field for the token of the server.
   std::string query = {};   // The query of the request without `format`, for links to the other formats.

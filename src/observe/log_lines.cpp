@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view cut_mark = "...";
 constexpr std::size_t component_bytes_max = 64;
 
-enum class Form : std::uint8_t {
+enum class LogLineForm : std::uint8_t {
   line,   // Control characters and invalid bytes are '?'.
   lines,  // Likewise, with line feeds and tabs.
   json,
@@ -41,11 +41,11 @@ std::size_t whole_characters(std::string_view text, std::size_t bytes_max) noexc
   return at;
 }
 
-void append_visible(std::string& out, std::string_view text, Form form) {
+void append_visible(std::string& out, std::string_view text, LogLineForm form) {
   while (!text.empty()) {
     const std::size_t bytes = utf8_character_bytes(text);
     const std::string_view character = text.substr(0, std::max<std::size_t>(bytes, 1));
-    const bool kept = form == Form::lines && (character == "\n" || character == "\t");
+    const bool kept = form == LogLineForm::lines && (character == "\n" || character == "\t");
     if (kept || (bytes != 0 && !is_control(character))) {
       out += character;
     } else {
@@ -56,10 +56,10 @@ void append_visible(std::string& out, std::string_view text, Form form) {
 }
 
 // Appends `text` in the form. At most `bytes_max` of its bytes are used.
-void append(std::string& out, std::string_view text, Form form, std::size_t bytes_max = log_text_bytes_max) {
+void append(std::string& out, std::string_view text, LogLineForm form, std::size_t bytes_max = log_text_bytes_max) {
   const bool cut = text.size() > bytes_max;
   if (cut) text = text.substr(0, whole_characters(text, bytes_max - cut_mark.size()));
-  if (form == Form::json) {
+  if (form == LogLineForm::json) {
     json::append_characters(out, text);
   } else {
     append_visible(out, text, form);
@@ -108,9 +108,9 @@ std::string text_line(const LogRecord& record) {
   line += ' ';
   line += to_string(record.level);
   line += " [";
-  append(line, record.component, Form::line, component_bytes_max);
+  append(line, record.component, LogLineForm::line, component_bytes_max);
   line += "] ";
-  append(line, record.text, Form::line);
+  append(line, record.text, LogLineForm::line);
   if (record.trace != nullptr) {
     line += " trace_id=" + record.trace->trace_id_text() + " span_id=" + record.trace->span_id_text();
   }
@@ -121,9 +121,9 @@ std::string json_line(const LogRecord& record) {
   std::string line = "{\"time\":\"" + time_text(record.at) + "\",\"level\":\"";
   line += to_string(record.level);
   line += "\",\"component\":\"";
-  append(line, record.component, Form::json, component_bytes_max);
+  append(line, record.component, LogLineForm::json, component_bytes_max);
   line += "\",\"message\":\"";
-  append(line, record.text, Form::json);
+  append(line, record.text, LogLineForm::json);
   if (record.trace != nullptr) {
     line += "\",\"trace_id\":\"" + record.trace->trace_id_text() + "\",\"span_id\":\"" + record.trace->span_id_text();
   }
@@ -131,16 +131,16 @@ std::string json_line(const LogRecord& record) {
 }
 
 std::string journal_entry(const LogRecord& record, std::string_view identifier) {
-  const auto shown = [](std::string_view text, Form form, std::size_t bytes_max) {
+  const auto shown = [](std::string_view text, LogLineForm form, std::size_t bytes_max) {
     std::string value;
     append(value, text, form, bytes_max);
     return value;
   };
   std::string entry;
-  append_field(entry, "MESSAGE", shown(record.text, Form::lines, log_text_bytes_max));
+  append_field(entry, "MESSAGE", shown(record.text, LogLineForm::lines, log_text_bytes_max));
   entry += std::string("PRIORITY=") + priority(record.level) + "\n";
-  append_field(entry, "SYSLOG_IDENTIFIER", shown(identifier, Form::line, component_bytes_max));
-  append_field(entry, "HAWSER_COMPONENT", shown(record.component, Form::line, component_bytes_max));
+  append_field(entry, "SYSLOG_IDENTIFIER", shown(identifier, LogLineForm::line, component_bytes_max));
+  append_field(entry, "HAWSER_COMPONENT", shown(record.component, LogLineForm::line, component_bytes_max));
   if (record.trace != nullptr) {
     entry += "TRACE_ID=" + record.trace->trace_id_text() + "\nSPAN_ID=" + record.trace->span_id_text() + "\n";
   }

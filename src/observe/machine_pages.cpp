@@ -16,7 +16,7 @@ using rpc::Inspector;
 
 constexpr double ns_per_second = 1e9;
 
-Table facts(std::string key, std::string title, std::vector<std::vector<Cell>> rows) {
+PageTable facts(std::string key, std::string title, std::vector<std::vector<PageCell>> rows) {
   return {.key = std::move(key),
           .title = std::move(title),
           .columns = {{"name", ""}, {"value", ""}},
@@ -27,24 +27,24 @@ Table facts(std::string key, std::string title, std::vector<std::vector<Cell>> r
 // Devices may take milliseconds for their counters.
 Document read_rdma() {
   Document document{.path = "/rdma", .title = "RDMA"};
-  Table ports{.key = "ports",
-              .title = "Ports",
-              .columns = {{"device", "device"},
-                          {"port", "port", true},
-                          {"state", "state"},
-                          {"rate", "rate"},
-                          {"link", "link"},
-                          {"firmware", "firmware"}}};
+  PageTable ports{.key = "ports",
+                  .title = "Ports",
+                  .columns = {{"device", "device"},
+                              {"port", "port", true},
+                              {"state", "state"},
+                              {"rate", "rate"},
+                              {"link", "link"},
+                              {"firmware", "firmware"}}};
   for (const PortFacts& one : rdma_ports()) {
     ports.rows.push_back({one.device, one.port, one.state, one.rate, one.link, one.firmware});
   }
-  Table counters{
+  PageTable counters{
       .key = "counters",
       .title = "Counters that are not 0",
       .columns = {{"device", "device"}, {"port", "port", true}, {"counter", "counter"}, {"value", "value", true}}};
   for (const PortCounter& one : rdma_counters()) {
     if (one.value == "0") continue;
-    Cell cell(one.value);
+    PageCell cell(one.value);
     cell.json = one.value;
     counters.rows.push_back({one.device, one.port, one.name, std::move(cell)});
   }
@@ -69,18 +69,18 @@ Task<Document> rdma_page(PageState&, HttpRequest& request) {
 
 Task<Document> loops_page(PageState& state, HttpRequest&) {
   Document document{.path = "/loops", .title = "Loops"};
-  Table table{.key = "loops",
-              .title = {},
-              .columns = {{"loop", "loop", true},
-                          {"utilisation", "busy, last second", true},
-                          {"busy", "busy in all", true},
-                          {"ticks", "ticks", true},
-                          {"p50", "tick p50", true},
-                          {"p99", "tick p99", true},
-                          {"longest", "longest tick", true},
-                          {"longest_work", "last call in the longest tick"},
-                          {"connections", "connections", true},
-                          {"calls", "calls", true}}};
+  PageTable table{.key = "loops",
+                  .title = {},
+                  .columns = {{"loop", "loop", true},
+                              {"utilisation", "busy, last second", true},
+                              {"busy", "busy in all", true},
+                              {"ticks", "ticks", true},
+                              {"p50", "tick p50", true},
+                              {"p99", "tick p99", true},
+                              {"longest", "longest tick", true},
+                              {"longest_work", "last call in the longest tick"},
+                              {"connections", "connections", true},
+                              {"calls", "calls", true}}};
   std::size_t number_of_loop = 0;
   for (const rpc::LoopReport& loop : Inspector::loops(state.server)) {
     HistogramSnapshot lengths;
@@ -88,18 +88,18 @@ Task<Document> loops_page(PageState& state, HttpRequest&) {
     for (const std::uint64_t count : lengths.counts) lengths.count += count;
     const double longest = std::chrono::duration<double>(loop.ticks.longest).count();
     const double busy = state.trends.utilisation(number_of_loop);
-    Cell utilisation = decimal(100 * busy);
+    PageCell utilisation = decimal(100 * busy);
     utilisation.text += " %";
     utilisation.alarm = busy > 0.9;
-    Cell longest_cell = duration_cell(longest);
+    PageCell longest_cell = duration_cell(longest);
     longest_cell.alarm = longest > 0.1;
     table.rows.push_back(
         {number(number_of_loop), std::move(utilisation),
          duration_cell(std::chrono::duration<double>(loop.ticks.busy).count()), number(loop.ticks.ticks),
          duration_cell(static_cast<double>(lengths.quantile(0.5)) / ns_per_second),
          duration_cell(static_cast<double>(lengths.quantile(0.99)) / ns_per_second), std::move(longest_cell),
-         loop.ticks.longest_work.empty() ? Cell("(a coroutine, a timer or posted work)")
-                                         : Cell(loop.ticks.longest_work),
+         loop.ticks.longest_work.empty() ? PageCell("(a coroutine, a timer or posted work)")
+                                         : PageCell(loop.ticks.longest_work),
          number(loop.connections), number(loop.calls)});
     ++number_of_loop;
   }
@@ -112,7 +112,7 @@ Task<Document> loops_page(PageState& state, HttpRequest&) {
 
 namespace {
 
-std::vector<Cell> caches_row(std::string owner, std::size_t threads, const CachedMemory& cached) {
+std::vector<PageCell> caches_row(std::string owner, std::size_t threads, const CachedMemory& cached) {
   CachedMemory max = cached_memory_max();
   const std::size_t bytes_max = threads * (max.block_bytes + max.frame_bytes + max.secret_bytes);
   return {std::move(owner),
@@ -123,15 +123,15 @@ std::vector<Cell> caches_row(std::string owner, std::size_t threads, const Cache
           bytes_cell(static_cast<double>(bytes_max))};
 }
 
-Table caches_table(const std::vector<rpc::LoopReport>& loops) {
-  Table table{.key = "caches",
-              .title = "Memory that threads keep for their next use",
-              .columns = {{"owner", "owner"},
-                          {"threads", "threads", true},
-                          {"blocks", "messages", true},
-                          {"frames", "coroutines", true},
-                          {"secrets", "TLS", true},
-                          {"limit", "limit", true}}};
+PageTable caches_table(const std::vector<rpc::LoopReport>& loops) {
+  PageTable table{.key = "caches",
+                  .title = "Memory that threads keep for their next use",
+                  .columns = {{"owner", "owner"},
+                              {"threads", "threads", true},
+                              {"blocks", "messages", true},
+                              {"frames", "coroutines", true},
+                              {"secrets", "TLS", true},
+                              {"limit", "limit", true}}};
   std::size_t number_of_loop = 0;
   for (const rpc::LoopReport& loop : loops) {
     const std::string name = "loop " + std::to_string(number_of_loop++);
@@ -158,20 +158,20 @@ Document allocator_facts() {
 
 Task<Document> memory_page(PageState& state, HttpRequest& request) {
   Document document{.path = "/memory", .title = "Memory"};
-  Table budgets{.key = "budgets",
-                .title = "Received data that is kept, and replies that wait",
-                .columns = {{"loop", "loop", true},
-                            {"used", "used", true},
-                            {"unsent", "of which replies", true},
-                            {"limit", "limit", true},
-                            {"part", "part", true}}};
+  PageTable budgets{.key = "budgets",
+                    .title = "Received data that is kept, and replies that wait",
+                    .columns = {{"loop", "loop", true},
+                                {"used", "used", true},
+                                {"unsent", "of which replies", true},
+                                {"limit", "limit", true},
+                                {"part", "part", true}}};
   std::size_t number_of_loop = 0;
   const std::vector<rpc::LoopReport> loops = Inspector::loops(state.server);
   for (const rpc::LoopReport& loop : loops) {
     const double part = loop.receive_bytes_max == 0
                             ? 0
                             : static_cast<double>(loop.receive_bytes) / static_cast<double>(loop.receive_bytes_max);
-    Cell shown = decimal(100 * part);
+    PageCell shown = decimal(100 * part);
     shown.text += " %";
     shown.alarm = part > 0.5;
     budgets.rows.push_back({number(number_of_loop++), bytes_cell(static_cast<double>(loop.receive_bytes)),
@@ -220,8 +220,8 @@ Task<Document> version_page(PageState& state, HttpRequest&) {
 
 namespace {
 
-Cell trace_cell(const std::string& id, bool traces) {
-  Cell cell(id);
+PageCell trace_cell(const std::string& id, bool traces) {
+  PageCell cell(id);
   if (traces && !id.empty()) cell.link = "/traces?trace=" + id;
   return cell;
 }
@@ -231,30 +231,30 @@ Cell trace_cell(const std::string& id, bool traces) {
 Task<Document> log_page(PageState& state, HttpRequest&) {
   Document document{.path = "/log", .title = "Log"};
   if (!state.options.log) {
-    Table none{.key = "lines", .title = {}, .columns = {{"text", "text"}}};
+    PageTable none{.key = "lines", .title = {}, .columns = {{"text", "text"}}};
     none.note = "The program keeps no lines: set LoopOptions::log to RecentLog::sink(), and PagesOptions::log.";
     document.tables.push_back(std::move(none));
     co_return document;
   }
-  Table level = facts("level", "Level", {{"passed on", to_string(state.options.log->level())}});
+  PageTable level = facts("level", "Level", {{"passed on", to_string(state.options.log->level())}});
   if (state.options.changes != PageAccess::off) {
     for (const LogLevel one : {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error}) {
-      Cell button("Pass on " + std::string(to_string(one)) + " and above");
+      PageCell button("Pass on " + std::string(to_string(one)) + " and above");
       button.link = "/log/level?level=" + std::string(to_string(one));
       button.button = true;
       level.rows.push_back({to_string(one), std::move(button)});
     }
   }
   document.tables.push_back(std::move(level));
-  Table table{.key = "lines",
-              .title = "Lines, the newest first",
-              .columns = {{"age", "age", true},
-                          {"level", "level"},
-                          {"component", "component"},
-                          {"text", "text"},
-                          {"trace_id", "trace"}}};
+  PageTable table{.key = "lines",
+                  .title = "Lines, the newest first",
+                  .columns = {{"age", "age", true},
+                              {"level", "level"},
+                              {"component", "component"},
+                              {"text", "text"},
+                              {"trace_id", "trace"}}};
   for (const RecentLog::Line& line : state.options.log->lines(rows_max)) {
-    Cell shown(to_string(line.level));
+    PageCell shown(to_string(line.level));
     shown.alarm = line.level >= LogLevel::warning;
     const auto age = std::chrono::system_clock::now() - line.at;
     table.rows.push_back({duration_cell(std::max(0.0, std::chrono::duration<double>(age).count())), std::move(shown),

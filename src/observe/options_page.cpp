@@ -10,43 +10,43 @@
 namespace hawser::observe {
 namespace {
 
-Cell shown(const std::string& value) { return Cell(value.empty() ? std::string("(none)") : value); }
-Cell shown(bool value) { return boolean(value); }
-Cell shown(Duration value) {
-  return value == forever ? Cell("forever") : duration_cell(std::chrono::duration<double>(value).count());
+PageCell shown(const std::string& value) { return PageCell(value.empty() ? std::string("(none)") : value); }
+PageCell shown(bool value) { return boolean(value); }
+PageCell shown(Duration value) {
+  return value == forever ? PageCell("forever") : duration_cell(std::chrono::duration<double>(value).count());
 }
-Cell shown(unsigned value) { return number(value); }
-Cell shown(unsigned long value) { return number(value); }
-Cell shown(const std::optional<Duration>& value) { return value ? shown(*value) : Cell("(by measurement)"); }
-Cell shown(const std::optional<std::chrono::microseconds>& value) {
-  return value ? shown(Duration(*value)) : Cell("(not restricted)");
+PageCell shown(unsigned value) { return number(value); }
+PageCell shown(unsigned long value) { return number(value); }
+PageCell shown(const std::optional<Duration>& value) { return value ? shown(*value) : PageCell("(by measurement)"); }
+PageCell shown(const std::optional<std::chrono::microseconds>& value) {
+  return value ? shown(Duration(*value)) : PageCell("(not restricted)");
 }
-Cell shown(Wait value) {
-  return value == Wait::spin ? Cell("spin") : value == Wait::event ? Cell("event") : Cell("busy_poll");
+PageCell shown(Wait value) {
+  return value == Wait::spin ? PageCell("spin") : value == Wait::event ? PageCell("event") : PageCell("busy_poll");
 }
-Cell shown(PollerKind value) {
-  return value == PollerKind::epoll      ? Cell("epoll")
-         : value == PollerKind::io_uring ? Cell("io_uring")
-                                         : Cell("automatic");
+PageCell shown(PollerKind value) {
+  return value == PollerKind::epoll      ? PageCell("epoll")
+         : value == PollerKind::io_uring ? PageCell("io_uring")
+                                         : PageCell("automatic");
 }
-Cell shown(const std::vector<int>& values) {
+PageCell shown(const std::vector<int>& values) {
   std::string all;
   for (const int value : values) all += (all.empty() ? "" : ", ") + std::to_string(value);
   return shown(all);
 }
-Cell shown(const std::vector<TransportSpec>& values) {
+PageCell shown(const std::vector<TransportSpec>& values) {
   std::string all;
   for (const TransportSpec& value : values) all += (all.empty() ? "" : ", ") + std::string(value.name());
   return shown(all);
 }
-Cell shown(const std::vector<std::string>& values) {
+PageCell shown(const std::vector<std::string>& values) {
   std::string all;
   for (const std::string& value : values) all += (all.empty() ? "" : ", ") + value;
   return shown(all);
 }
 
-Cell change_cell(const OptionState& option, bool changes) {
-  Cell cell("yes");
+PageCell change_cell(const OptionState& option, bool changes) {
+  PageCell cell("yes");
   cell.json = "true";
   if (!changes) return cell;
   cell.label = "Change";
@@ -58,16 +58,16 @@ Cell change_cell(const OptionState& option, bool changes) {
 
 class Rows {
  public:
-  Rows(Table& table, const std::vector<OptionState>& changeable, bool changes)
+  Rows(PageTable& table, const std::vector<OptionState>& changeable, bool changes)
       : table_(table), changeable_(changeable), changes_(changes) {}
 
   template <class T>
   void add(std::string_view name, const T& value, const T& standard) {
-    Cell now = shown(value);
-    Cell before = shown(standard);
+    PageCell now = shown(value);
+    PageCell before = shown(standard);
     const auto live = std::ranges::find(changeable_, name, &OptionState::name);
     std::string origin = now.text == before.text ? "default" : "the program";
-    Cell change = boolean(false);
+    PageCell change = boolean(false);
     if (live != changeable_.end()) {
       origin = live->origin;
       change = change_cell(*live, changes_);
@@ -76,7 +76,7 @@ class Rows {
   }
 
  private:
-  Table& table_;
+  PageTable& table_;
   const std::vector<OptionState>& changeable_;
   const bool changes_;
 };
@@ -90,8 +90,8 @@ std::vector<Column> option_columns() {
 }
 
 // The options of the application and of components.
-Table own_options(const std::vector<OptionState>& changeable, bool changes) {
-  Table table{.key = "own_options", .title = "Options of the program", .columns = option_columns()};
+PageTable own_options(const std::vector<OptionState>& changeable, bool changes) {
+  PageTable table{.key = "own_options", .title = "Options of the program", .columns = option_columns()};
   for (const OptionState& one : changeable) {
     if (rpc::LiveOptions::is_of_server(one.name)) continue;
     table.rows.push_back({one.name, shown(one.value), shown(one.standard), one.origin, change_cell(one, changes)});
@@ -208,7 +208,7 @@ Task<Document> options_page(PageState& state, HttpRequest&) {
   const ServerOptions before;
   Document document{.path = "/options", .title = "Options"};
   document.updates = false;
-  Table table{.key = "options", .title = "ServerOptions", .columns = option_columns()};
+  PageTable table{.key = "options", .title = "ServerOptions", .columns = option_columns()};
   Rows rows(table, changeable, changes);
 #define HAWSER_OPTION(name) rows.add(#name, now.name, before.name)
   HAWSER_OPTION(listen);
@@ -250,7 +250,7 @@ Task<Document> options_page(PageState& state, HttpRequest&) {
                                       : ", with the token of the server: -H \"Hawser-Token: $TOKEN\".";
   }
   document.tables.push_back(std::move(table));
-  Table own = own_options(changeable, changes);
+  PageTable own = own_options(changeable, changes);
   if (!own.rows.empty()) document.tables.push_back(std::move(own));
   co_return document;
 }

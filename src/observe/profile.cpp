@@ -24,20 +24,20 @@ std::string folded_name(std::string_view name) {
 // ---- pprof ----
 
 // Writes fields of Protocol Buffers.
-class Message {
+class ProfileMessage {
  public:
-  Message& number(unsigned field, std::uint64_t value) {
+  ProfileMessage& number(unsigned field, std::uint64_t value) {
     varint(std::uint64_t{field} << 3);
     varint(value);
     return *this;
   }
-  Message& text(unsigned field, std::string_view value) {
+  ProfileMessage& text(unsigned field, std::string_view value) {
     varint((std::uint64_t{field} << 3) | 2);
     varint(value.size());
     bytes_ += value;
     return *this;
   }
-  Message& message(unsigned field, const Message& value) { return text(field, value.bytes_); }
+  ProfileMessage& message(unsigned field, const ProfileMessage& value) { return text(field, value.bytes_); }
   const std::string& bytes() const noexcept { return bytes_; }
 
  private:
@@ -194,13 +194,13 @@ std::string pprof_bytes(const Profile& profile) {
   const auto index = [&](std::string_view text) { return strings.index(std::string(text)); };
   const auto value_type = [&](const Profile::Kind& kind) {
     const std::uint64_t type = index(kind.type);
-    return Message().number(1, type).number(2, index(kind.unit));
+    return ProfileMessage().number(1, type).number(2, index(kind.unit));
   };
-  Message out;
+  ProfileMessage out;
   for (const Profile::Kind& kind : profile.kinds) out.message(1, value_type(kind));
   std::map<std::string, std::uint64_t> functions;  // Each is a location too.
   for (const Profile::Stack& stack : profile.stacks) {
-    Message sample;
+    ProfileMessage sample;
     const auto add = [&](const std::string& name) {
       sample.number(1, functions.emplace(harmless(name, name_bytes_max), functions.size() + 1).first->second);
     };
@@ -210,16 +210,16 @@ std::string pprof_bytes(const Profile& profile) {
     for (const std::uint64_t value : stack.values) sample.number(2, std::min(value, profile_value_max));
     if (!stack.thread.empty()) {
       const std::uint64_t key = index("thread");
-      sample.message(3, Message().number(1, key).number(2, index(harmless(stack.thread))));
+      sample.message(3, ProfileMessage().number(1, key).number(2, index(harmless(stack.thread))));
     }
     out.message(2, sample);
   }
   for (const auto& [name, id] : functions) {
     const std::uint64_t text = index(name);
-    out.message(4, Message().number(1, id).message(4, Message().number(1, id)));
-    out.message(5, Message().number(1, id).number(2, text).number(3, text));
+    out.message(4, ProfileMessage().number(1, id).message(4, ProfileMessage().number(1, id)));
+    out.message(5, ProfileMessage().number(1, id).number(2, text).number(3, text));
   }
-  const Message period = value_type(profile.period_kind);
+  const ProfileMessage period = value_type(profile.period_kind);
   const std::uint64_t comment = index(harmless(profile.caption, name_bytes_max));
   const std::uint64_t standard = profile.kinds.empty() ? 0 : index(profile.kinds[profile.shown].type);
   for (const std::string& text : strings.texts()) out.text(6, text);

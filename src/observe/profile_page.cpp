@@ -31,20 +31,20 @@ constexpr std::uint64_t interval_max = std::uint64_t{1} << 30;
 constexpr std::uint64_t interval_default = std::uint64_t{512} << 10;
 constexpr std::size_t functions_max = 40;  // Rows of the table below a flame graph.
 
-struct Form {
+struct ProfileForm {
   std::string_view name;
   std::string_view content_type;
   std::string (*render)(const Profile& profile);
 };
 
-constexpr Form forms[] = {
+constexpr ProfileForm forms[] = {
     {"html", "text/html; charset=utf-8", flame_svg},
     {"svg", "image/svg+xml", flame_svg},
     {"folded", "text/plain; charset=utf-8", folded_text},
     {"pprof", "application/octet-stream", pprof_bytes},
 };
 
-struct Kind {
+struct ProfileKind {
   std::string_view key;
   std::string_view path;
   std::string_view title;
@@ -52,7 +52,7 @@ struct Kind {
   std::string_view query;  // Further parameters of its links.
 };
 
-constexpr Kind kinds[] = {
+constexpr ProfileKind kinds[] = {
     {"cpu", "/profile/cpu", "Processor time", "functions that use processors", ""},
     {"waits", "/profile/offcpu", "Waits, without idle threads", "functions in which threads wait", "&idle=0"},
     {"waits_and_idle", "/profile/offcpu", "Waits, all threads", "the same with threads that wait for work", ""},
@@ -76,13 +76,13 @@ HttpResponse refused(const Error& error) {
 }
 
 // Reads the numbers of a query. A value that is no number, or out of its range, marks it as wrong.
-class Parameters {
+class ProfileParameters {
  public:
-  explicit Parameters(HttpRequest& request) : request_(request) {
+  explicit ProfileParameters(HttpRequest& request) : request_(request) {
     const std::string wanted = query_of(request.query(), "format");
     const std::string_view accept = request.header("accept").value_or("");
     const std::string_view standard = accept.find("text/html") != std::string_view::npos ? "html" : "svg";
-    form_ = std::ranges::find(forms, wanted.empty() ? standard : wanted, &Form::name);
+    form_ = std::ranges::find(forms, wanted.empty() ? standard : wanted, &ProfileForm::name);
     good_ = form_ != std::end(forms);
   }
   bool has(std::string_view name) const { return !query_of(request_.query(), name).empty(); }
@@ -93,12 +93,12 @@ class Parameters {
     return value;
   }
   bool good() const noexcept { return good_; }
-  const Form& form() const noexcept { return *form_; }
+  const ProfileForm& form() const noexcept { return *form_; }
   const std::string& query() const noexcept { return query_; }
 
  private:
   HttpRequest& request_;
-  const Form* form_ = nullptr;
+  const ProfileForm* form_ = nullptr;
   bool good_ = false;
   std::string query_;
 };
@@ -121,7 +121,7 @@ class Turn {
 constinit std::atomic<bool> Turn::taken{false};
 
 // The functions with the largest values: of their own, and with what they call.
-Table functions_of(const Profile& profile) {
+PageTable functions_of(const Profile& profile) {
   struct Sum {
     std::uint64_t own = 0;
     std::uint64_t all = 0;
@@ -141,7 +141,7 @@ Table functions_of(const Profile& profile) {
   std::ranges::sort(ordered, [](const auto& a, const auto& b) {
     return std::pair(a.second.own, a.second.all) > std::pair(b.second.own, b.second.all);
   });
-  Table table{
+  PageTable table{
       .key = "functions",
       .title = "Functions",
       .columns = {{"own", "own", true}, {"share", "%", true}, {"all", "with callees", true}, {"name", "function"}},
@@ -159,13 +159,13 @@ Table functions_of(const Profile& profile) {
 
 struct Rendered {
   std::string body;
-  Table functions = {};  // For HTML.
+  PageTable functions = {};  // For HTML.
 };
 
 // Builds the profile and answers with it. `build` runs on a thread that may block.
-Task<HttpResponse> answer(PageState& state, HttpRequest& request, const Parameters& parameters, std::string_view title,
-                          std::function<Profile()> build) {
-  const Form* const form = &parameters.form();
+Task<HttpResponse> answer(PageState& state, HttpRequest& request, const ProfileParameters& parameters,
+                          std::string_view title, std::function<Profile()> build) {
+  const ProfileForm* const form = &parameters.form();
   const bool html = form->name == "html";
   auto work = [build = std::move(build), form, html, began = std::chrono::system_clock::now()] {
     Profile profile = build();
@@ -220,12 +220,12 @@ Task<Result<std::unique_ptr<CpuSampler>>> begin_apart(PageState& state, HttpRequ
 
 // Why the program cannot take profiles of allocations; empty if it can.
 std::string heap_refusal() {
-  switch (allocation_hook::operators.load()) {
-    case allocation_hook::Operators::present: break;
-    case allocation_hook::Operators::absent:
+  switch (detail::allocation_hook::operators.load()) {
+    case detail::allocation_hook::Operators::present: break;
+    case detail::allocation_hook::Operators::absent:
       return "this program does not link the component hawser::heap_profile, which observes operator new and delete: "
              "link it (docs/install.md)";
-    case allocation_hook::Operators::sanitized:
+    case detail::allocation_hook::Operators::sanitized:
       return "this program was built with a sanitizer, whose allocator is not replaced: take the profile of a build "
              "without one";
   }
@@ -243,7 +243,7 @@ constexpr std::string_view heap_limits =
     "folded or pprof";
 
 Task<HttpResponse> allocations_answer(PageState& state, HttpRequest& request, AllocationView view) {
-  Parameters parameters(request);
+  ProfileParameters parameters(request);
   const bool running = AllocationSampler::continuous();
   const bool live = view == AllocationView::live;
   const bool at_once = live && running && !parameters.has("seconds");
@@ -288,14 +288,14 @@ Task<HttpResponse> allocations_answer(PageState& state, HttpRequest& request, Al
 Task<Document> profile_page(PageState&, HttpRequest&) {
   Document document{.path = "/profile", .title = "Profile", .updates = false};
   const std::string no_heap = heap_refusal();
-  for (const Kind& kind : kinds) {
-    Table table{.key = std::string(kind.key),
-                .title = std::string(kind.title) + ": " + std::string(kind.about),
-                .columns = {{"seconds", "seconds", true},
-                            {"html", "page"},
-                            {"svg", "flame graph"},
-                            {"folded", "folded"},
-                            {"pprof", "pprof"}}};
+  for (const ProfileKind& kind : kinds) {
+    PageTable table{.key = std::string(kind.key),
+                    .title = std::string(kind.title) + ": " + std::string(kind.about),
+                    .columns = {{"seconds", "seconds", true},
+                                {"html", "page"},
+                                {"svg", "flame graph"},
+                                {"folded", "folded"},
+                                {"pprof", "pprof"}}};
     const bool of_heap = kind.path == "/profile/allocations" || kind.path == "/profile/heap";
     if (of_heap && !no_heap.empty()) {
       table.note = no_heap;
@@ -303,9 +303,9 @@ Task<Document> profile_page(PageState&, HttpRequest&) {
       continue;
     }
     for (const std::uint64_t seconds : {1U, 5U, 30U}) {
-      std::vector<Cell> row{number(seconds)};
-      for (const Form& form : forms) {
-        Cell cell(form.name);
+      std::vector<PageCell> row{number(seconds)};
+      for (const ProfileForm& form : forms) {
+        PageCell cell(form.name);
         cell.link = std::string(kind.path) + "?seconds=" + std::to_string(seconds) + std::string(kind.query) +
                     "&format=" + std::string(form.name);
         row.push_back(std::move(cell));
@@ -321,7 +321,7 @@ Task<Document> profile_page(PageState&, HttpRequest&) {
 }
 
 Task<HttpResponse> take_cpu_profile(PageState& state, HttpRequest& request) {
-  Parameters parameters(request);
+  ProfileParameters parameters(request);
   const std::uint64_t seconds = parameters.number("seconds", seconds_default, 1, seconds_max);
   const auto hertz = static_cast<unsigned>(parameters.number("hertz", hertz_default, 1, hertz_max));
   if (!parameters.good()) {
@@ -340,7 +340,7 @@ Task<HttpResponse> take_cpu_profile(PageState& state, HttpRequest& request) {
 }
 
 Task<HttpResponse> take_wait_profile(PageState& state, HttpRequest& request) {
-  Parameters parameters(request);
+  ProfileParameters parameters(request);
   const std::uint64_t seconds = parameters.number("seconds", seconds_default, 1, seconds_max);
   const auto hertz = static_cast<unsigned>(parameters.number("hertz", hertz_default, 1, hertz_max));
   const bool with_idle = parameters.number("idle", 1, 0, 1) == 1;

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t second_ns = 1'000'000'000;
 
 // Names of functions; each address is looked up once.
-class Names {
+class SourceNames {
  public:
   // `return_address`: it may lie behind the end of the function that called.
   const std::string& of(const void* address, bool return_address) {
@@ -128,7 +128,7 @@ Profile cpu_profile(const CpuSampler& sampler, unsigned hertz, double seconds) {
                   .period_kind = {"cpu", "nanoseconds"},
                   .period = second_ns / std::max(hertz, 1U),
                   .seconds = seconds};
-  Names names;
+  SourceNames names;
   Sums sums;
   std::map<std::int32_t, std::string> threads;
   for (const CpuSampler::Sample& sample : sampler.samples()) {
@@ -157,7 +157,7 @@ Profile wait_profile(const WaitSampler& sampler, unsigned hertz, double seconds,
                   .period_kind = {"delay", "nanoseconds"},
                   .period = second_ns / std::max(hertz, 1U),
                   .seconds = seconds};
-  Names names;
+  SourceNames names;
   Sums sums;
   std::uint64_t idle_ns = 0;
   std::uint64_t cut = 0;
@@ -206,7 +206,7 @@ Profile allocation_profile(const AllocationSampler::Report& began, const Allocat
                   .seconds = seconds};
   std::map<std::vector<const void*>, AllocationSampler::Totals> earlier;
   for (const AllocationSampler::Stack& stack : before.stacks) earlier[stack.frames] = stack.totals;
-  Names names;
+  SourceNames names;
   Sums sums;
   std::uint64_t samples = 0;
   for (const AllocationSampler::Stack& one : after.stacks) {

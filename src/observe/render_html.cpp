@@ -27,7 +27,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-void append_trend(std::string& out, const Cell& cell) {
+void append_trend(std::string& out, const PageCell& cell) {
   const double top = std::max(*std::ranges::max_element(cell.trend), 1e-9);
   out += R"(<svg class="trend" viewBox="0 0 100 20" preserveAspectRatio="none" role="img" aria-label="trend: )";
   append_escaped(out, cell.text);
@@ -44,7 +44,7 @@ void append_trend(std::string& out, const Cell& cell) {
   out += R"("/></svg>)";
 }
 
-void append_cell(std::string& out, const Cell& cell, bool number, bool heading, bool asks_token) {
+void append_cell(std::string& out, const PageCell& cell, bool number, bool heading, bool asks_token) {
   out += heading ? "<th scope=\"row\"" : "<td";
   if (number || cell.alarm) {
     out += " class=\"";
@@ -74,7 +74,7 @@ void append_cell(std::string& out, const Cell& cell, bool number, bool heading, 
   out += heading ? "</th>" : "</td>";
 }
 
-void append_table(std::string& out, const Table& table, bool asks_token) {
+void append_table(std::string& out, const PageTable& table, bool asks_token) {
   if (!table.title.empty()) out += "<h2>" + escaped(table.title) + "</h2>\n";
   if (table.rows.empty()) {
     out += "<p class=\"note\">none</p>\n";
@@ -91,7 +91,7 @@ void append_table(std::string& out, const Table& table, bool asks_token) {
       out += "</tr></thead>\n";
     }
     out += "<tbody>\n";
-    for (const std::vector<Cell>& row : table.rows) {
+    for (const std::vector<PageCell>& row : table.rows) {
       out += "<tr>";
       for (std::size_t i = 0; i < row.size() && i < table.columns.size(); ++i) {
         append_cell(out, row[i], table.columns[i].number && !table.facts, table.facts && i == 0, asks_token);
@@ -119,7 +119,7 @@ std::string render_html(const Document& document, std::string_view program, std:
   }
   out += "</nav></header>\n<main id=\"main\">\n<h1>" + escaped(document.title) + "</h1>\n";
   if (!document.figure.empty()) out += "<div class=\"graph\">" + document.figure + "</div>\n";
-  for (const Table& table : document.tables) append_table(out, table, document.asks_token);
+  for (const PageTable& table : document.tables) append_table(out, table, document.asks_token);
   const std::string query = document.query.empty() ? std::string() : "&amp;" + escaped(document.query);
   out += "</main>\n<footer>" + escaped(document.formats_title);
   for (std::size_t i = 0; i < document.formats.size(); ++i) {

@@ -12,12 +12,13 @@ using rpc::Inspector;
 
 constexpr double ns_of_second = 1e9;
 
-Cell quantile(const HistogramSnapshot& latency, double fraction) {
-  return latency.count == 0 ? Cell("-") : duration_cell(static_cast<double>(latency.quantile(fraction)) / ns_of_second);
+PageCell quantile(const HistogramSnapshot& latency, double fraction) {
+  return latency.count == 0 ? PageCell("-")
+                            : duration_cell(static_cast<double>(latency.quantile(fraction)) / ns_of_second);
 }
 
-Cell errors(std::uint64_t count) {
-  Cell cell = number(count);
+PageCell errors(std::uint64_t count) {
+  PageCell cell = number(count);
   cell.alarm = count != 0;
   return cell;
 }
@@ -30,18 +31,18 @@ double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-Cell trend_cell(const std::vector<double>& values) {
-  if (values.empty()) return Cell("-");
-  Cell cell = decimal(mean_of(values));
+PageCell trend_cell(const std::vector<double>& values) {
+  if (values.empty()) return PageCell("-");
+  PageCell cell = decimal(mean_of(values));
   cell.text = "mean " + cell.text + ", most " + decimal(*std::ranges::max_element(values)).text + " a second";
   cell.trend = values;
   return cell;
 }
 
-Table server_table(const PageState& state) {
+PageTable server_table(const PageState& state) {
   const ServerCounters counters = state.server.counters();
   const RateTrend trend = state.trends.calls();
-  Table table{.key = "server", .title = "Server", .columns = {{"name", ""}, {"value", ""}}, .facts = true};
+  PageTable table{.key = "server", .title = "Server", .columns = {{"name", ""}, {"value", ""}}, .facts = true};
   table.rows = {{"status", Inspector::stopping(state.server) ? "stopping" : "serving"},
                 {"calls a second", decimal(last_of(trend.minute))},
                 {"calls a second, last minute", trend_cell(trend.minute)},
@@ -59,7 +60,7 @@ using MethodRow = rpc::MethodValueRow<std::uint64_t>;
 
 bool is_bytes(const MethodRow& row) { return row.metric.unit == "bytes"; }
 
-Cell value_cell(const MethodRow& row, const rpc::MethodReport& report) {
+PageCell value_cell(const MethodRow& row, const rpc::MethodReport& report) {
   const std::uint64_t value = report.*row.value;
   return is_bytes(row) ? bytes_cell(static_cast<double>(value)) : number(value);
 }
@@ -72,7 +73,7 @@ Document method_page(const PageState& state, std::size_t index) {
   const HistogramSnapshot recent = state.trends.recent(index, all);
   const RateTrend trend = state.trends.calls_of(index);
   Document document{.path = "/status", .title = "Method " + harmless(report.name)};
-  Table facts{.key = "method", .title = {}, .columns = {{"name", ""}, {"value", ""}}, .facts = true};
+  PageTable facts{.key = "method", .title = {}, .columns = {{"name", ""}, {"value", ""}}, .facts = true};
   facts.rows = {{"name", report.name}, {"calls", number(report.calls)}, {"errors", errors(report.errors)}};
   for (const MethodRow& row : rpc::method_value_rows<std::uint64_t>) {
     facts.rows.push_back({row.title, value_cell(row, report)});
@@ -81,16 +82,16 @@ Document method_page(const PageState& state, std::size_t index) {
   facts.rows.push_back({"calls a second, last hour", trend_cell(trend.hour)});
   facts.rows.push_back({"calls a second, last day", trend_cell(trend.day)});
   document.tables.push_back(std::move(facts));
-  Table latency{.key = "latency",
-                .title = "Latency",
-                .columns = {{"calls", "calls"},
-                            {"count", "count", true},
-                            {"mean", "mean", true},
-                            {"p50", "p50", true},
-                            {"p90", "p90", true},
-                            {"p99", "p99", true},
-                            {"p99_9", "p99.9", true},
-                            {"p99_99", "p99.99", true}}};
+  PageTable latency{.key = "latency",
+                    .title = "Latency",
+                    .columns = {{"calls", "calls"},
+                                {"count", "count", true},
+                                {"mean", "mean", true},
+                                {"p50", "p50", true},
+                                {"p90", "p90", true},
+                                {"p99", "p99", true},
+                                {"p99_9", "p99.9", true},
+                                {"p99_99", "p99.99", true}}};
   for (const auto& [name, one] : {std::pair<const char*, const HistogramSnapshot&>{"last one to two minutes", recent},
                                   {"since the start", all}}) {
     const double mean = one.count == 0 ? 0 : static_cast<double>(one.sum) / static_cast<double>(one.count);
@@ -98,7 +99,7 @@ Document method_page(const PageState& state, std::size_t index) {
                             quantile(one, 0.9), quantile(one, 0.99), quantile(one, 0.999), quantile(one, 0.9999)});
   }
   document.tables.push_back(std::move(latency));
-  Table codes{.key = "outcomes", .title = "Outcomes", .columns = {{"code", "code"}, {"calls", "calls", true}}};
+  PageTable codes{.key = "outcomes", .title = "Outcomes", .columns = {{"code", "code"}, {"calls", "calls", true}}};
   for (std::size_t code = 0; code < report.by_code.size(); ++code) {
     if (report.by_code[code] == 0) continue;
     codes.rows.push_back({to_string(static_cast<ErrorCode>(code)), number(report.by_code[code])});
@@ -108,21 +109,21 @@ Document method_page(const PageState& state, std::size_t index) {
 }
 
 // The values that are numbers stand before the percentiles, and those in bytes behind them.
-void add_columns(Table& table, bool bytes) {
+void add_columns(PageTable& table, bool bytes) {
   for (const MethodRow& row : rpc::method_value_rows<std::uint64_t>) {
     if (is_bytes(row) == bytes) table.columns.push_back({std::string(row.key), std::string(row.column), true});
   }
 }
 
-void add_values(std::vector<Cell>& cells, const rpc::MethodReport& report, bool bytes) {
+void add_values(std::vector<PageCell>& cells, const rpc::MethodReport& report, bool bytes) {
   for (const MethodRow& row : rpc::method_value_rows<std::uint64_t>) {
     if (is_bytes(row) == bytes) cells.push_back(value_cell(row, report));
   }
 }
 
 // The table without rows.
-Table methods_table() {
-  Table table{
+PageTable methods_table() {
+  PageTable table{
       .key = "methods",
       .title = "Methods",
       .columns = {
@@ -140,7 +141,7 @@ Table methods_table() {
 
 Task<Document> index_page(PageState& state, HttpRequest&) {
   Document document{.path = "/", .title = "Overview"};
-  Table facts{.key = "server", .title = {}, .columns = {{"name", ""}, {"value", ""}}, .facts = true};
+  PageTable facts{.key = "server", .title = {}, .columns = {{"name", ""}, {"value", ""}}, .facts = true};
   const ServerCounters counters = state.server.counters();
   facts.rows = {{"program", state.options.title},
                 {"address", state.server.address()},
@@ -149,9 +150,9 @@ Task<Document> index_page(PageState& state, HttpRequest&) {
                 {"calls in flight", number(counters.calls_in_flight)},
                 {"connections", number(counters.connections_open)}};
   document.tables.push_back(std::move(facts));
-  Table pages{.key = "pages", .title = "Pages", .columns = {{"path", "page"}, {"about", ""}}};
+  PageTable pages{.key = "pages", .title = "Pages", .columns = {{"path", "page"}, {"about", ""}}};
   const auto link = [](std::string_view path) {
-    Cell cell(path);
+    PageCell cell(path);
     cell.link = path;
     return cell;
   };
@@ -190,7 +191,7 @@ Task<Document> status_page(PageState& state, HttpRequest& request) {
   std::ranges::sort(
       called, [](const Row& a, const Row& b) { return a.calls != b.calls ? a.calls > b.calls : a.index < b.index; });
   Document document{.path = "/status", .title = "Status"};
-  Table table = methods_table();
+  PageTable table = methods_table();
   const std::size_t from = std::min<std::size_t>(number_of(request, "from", 0), called.size());
   const std::size_t to = std::min(called.size(), from + rows_max);
   for (std::size_t i = from; i < to; ++i) {
@@ -198,10 +199,10 @@ Task<Document> status_page(PageState& state, HttpRequest& request) {
     const rpc::MethodReport report = Inspector::method(state.server, tables, index);
     const HistogramSnapshot latency = state.trends.recent(index, Inspector::latency(tables, index));
     const RateTrend trend = state.trends.calls_of(index);
-    Cell name(report.name);
+    PageCell name(report.name);
     name.link = "/status?method=" + std::to_string(index);
-    std::vector<Cell> row = {std::move(name), decimal(last_of(trend.minute)), number(report.calls),
-                             errors(report.errors)};
+    std::vector<PageCell> row = {std::move(name), decimal(last_of(trend.minute)), number(report.calls),
+                                 errors(report.errors)};
     add_values(row, report, false);
     for (const double fraction : {0.5, 0.9, 0.99, 0.999}) row.push_back(quantile(latency, fraction));
     add_values(row, report, true);

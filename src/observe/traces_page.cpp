@@ -44,11 +44,11 @@ const std::vector<Column> columns = {{"trace", "trace"},
                                      {"reply_bytes", "reply", true},
                                      {"recorded", "recorded because"}};
 
-std::vector<Cell> row_of(const Span& span, std::chrono::system_clock::time_point now, std::size_t depth) {
-  Cell trace(hex(span.trace_id));
+std::vector<PageCell> row_of(const Span& span, std::chrono::system_clock::time_point now, std::size_t depth) {
+  PageCell trace(hex(span.trace_id));
   trace.link = "/traces?trace=" + trace.text;
   const auto ended = span.begin + std::chrono::duration_cast<std::chrono::system_clock::duration>(span.duration);
-  Cell outcome(span.failed ? std::string(to_string(span.code)) + ": " + span.error : "ok");
+  PageCell outcome(span.failed ? std::string(to_string(span.code)) + ": " + span.error : "ok");
   outcome.alarm = span.failed;
   std::string method;
   for (std::size_t i = 0; i < depth; ++i) method += "\u00b7 ";
@@ -62,13 +62,13 @@ std::vector<Cell> row_of(const Span& span, std::chrono::system_clock::time_point
           span.protocol,
           bytes_cell(static_cast<double>(span.request_bytes)),
           bytes_cell(static_cast<double>(span.reply_bytes)),
-          Cell(reason_of(span))};
+          PageCell(reason_of(span))};
 }
 
 // The spans of one trace below `parent`, in the order of their beginnings.
 class Tree {
  public:
-  Tree(std::vector<Span> of, Table& into) : spans_(std::move(of)), table_(into) {
+  Tree(std::vector<Span> of, PageTable& into) : spans_(std::move(of)), table_(into) {
     std::ranges::sort(spans_, {}, &Span::begin);
     std::set<std::array<std::uint8_t, 8>> known;
     for (const Span& span : spans_) known.insert(span.span_id);
@@ -96,7 +96,7 @@ class Tree {
   }
 
   std::vector<Span> spans_;
-  Table& table_;
+  PageTable& table_;
   std::vector<std::size_t> roots_;
   std::map<std::array<std::uint8_t, 8>, std::vector<std::size_t>> children_;
   std::set<std::size_t> written_;
@@ -106,7 +106,7 @@ class Tree {
 
 Task<Document> traces_page(PageState& state, HttpRequest& request) {
   Document document{.path = "/traces", .title = "Traces"};
-  Table latest{.key = "latest", .title = "The latest", .columns = columns};
+  PageTable latest{.key = "latest", .title = "The latest", .columns = columns};
   if (!state.options.tracer) {
     latest.note = "No calls are recorded: give enable_pages() a Tracer, and use() its interceptors (docs/tracing.md).";
     document.tables.push_back(std::move(latest));
@@ -117,7 +117,7 @@ Task<Document> traces_page(PageState& state, HttpRequest& request) {
   std::vector<Span> spans = tracer.latest(spans_read_max);
   if (const std::string wanted = query_of(request.query(), "trace"); !wanted.empty()) {
     std::erase_if(spans, [&](const Span& span) { return hex(span.trace_id) != wanted; });
-    Table table{.key = "trace", .title = "Trace " + harmless(wanted, 64), .columns = columns};
+    PageTable table{.key = "trace", .title = "Trace " + harmless(wanted, 64), .columns = columns};
     const std::size_t found = spans.size();
     Tree(std::move(spans), table).write(now);
     table.note = found == 0 ? "No span of this trace is kept here any more."
@@ -132,13 +132,13 @@ Task<Document> traces_page(PageState& state, HttpRequest& request) {
   }
   const std::size_t kept = spans.size();
   std::ranges::sort(spans, [](const Span& a, const Span& b) { return a.duration > b.duration; });
-  Table slowest{.key = "slowest", .title = "The slowest that are kept", .columns = columns};
+  PageTable slowest{.key = "slowest", .title = "The slowest that are kept", .columns = columns};
   for (const Span& span : spans) {
     if (slowest.rows.size() == slowest_rows) break;
     slowest.rows.push_back(row_of(span, now, 0));
   }
   const Tracer::Counters counters = tracer.counters();
-  Table facts{.key = "tracer", .title = "Recording", .columns = {{"name", ""}, {"value", "", true}}, .facts = true};
+  PageTable facts{.key = "tracer", .title = "Recording", .columns = {{"name", ""}, {"value", "", true}}, .facts = true};
   facts.rows.push_back({"recorded", number(counters.recorded)});
   facts.rows.push_back({"kept", number(kept)});
   facts.rows.push_back({"lost", number(counters.lost)});

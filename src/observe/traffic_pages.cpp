@@ -28,30 +28,30 @@ Task<Document> connections_page(PageState& state, HttpRequest& request) {
                                  static_cast<std::size_t>(number_of(request, "slot", 0))};
   const Inspector::Connections found = co_await Inspector::connections(state.server, request.loop(), from, rows_max);
   Document document{.path = "/connections", .title = "Connections"};
-  Table table{.key = "connections",
-              .title = number(state.server.counters().connections_open).text + " open",
-              .columns = {{"id", "id"},
-                          {"peer", "peer"},
-                          {"protocol", "protocol"},
-                          {"transport", "transport"},
-                          {"declined", "transports not used, and why"},
-                          {"age", "age", true},
-                          {"calls", "calls", true},
-                          {"calls_rate", "calls/s", true},
-                          {"in_flight", "in flight", true},
-                          {"received", "received", true},
-                          {"received_rate", "in, bytes/s", true},
-                          {"sent", "sent", true},
-                          {"sent_rate", "out, bytes/s", true},
-                          {"backlog", "backlog", true},
-                          {"round_trip", "round trip", true},
-                          {"window", "window", true},
-                          {"retransmissions", "sent again", true},
-                          {"memory", "memory", true},
-                          {"details", "credits and queues"},
-                          {"paused", "paused"},
-                          {"protection", "protection"},
-                          {"identity", "identity"}}};
+  PageTable table{.key = "connections",
+                  .title = number(state.server.counters().connections_open).text + " open",
+                  .columns = {{"id", "id"},
+                              {"peer", "peer"},
+                              {"protocol", "protocol"},
+                              {"transport", "transport"},
+                              {"declined", "transports not used, and why"},
+                              {"age", "age", true},
+                              {"calls", "calls", true},
+                              {"calls_rate", "calls/s", true},
+                              {"in_flight", "in flight", true},
+                              {"received", "received", true},
+                              {"received_rate", "in, bytes/s", true},
+                              {"sent", "sent", true},
+                              {"sent_rate", "out, bytes/s", true},
+                              {"backlog", "backlog", true},
+                              {"round_trip", "round trip", true},
+                              {"window", "window", true},
+                              {"retransmissions", "sent again", true},
+                              {"memory", "memory", true},
+                              {"details", "credits and queues"},
+                              {"paused", "paused"},
+                              {"protection", "protection"},
+                              {"identity", "identity"}}};
   for (const rpc::ConnectionReport& one : found.rows) {
     table.rows.push_back({id_of(one.loop, one.slot, one.serial),
                           one.peer,
@@ -67,9 +67,9 @@ Task<Document> connections_page(PageState& state, HttpRequest& request) {
                           bytes_cell(static_cast<double>(one.sent_bytes)),
                           bytes_cell(one.sent_rate),
                           bytes_cell(static_cast<double>(one.backlog)),
-                          one.link ? duration_cell(one.link->round_trip) : Cell("-"),
-                          one.link ? bytes_cell(static_cast<double>(one.link->window_bytes)) : Cell("-"),
-                          one.link ? number(one.link->retransmissions) : Cell("-"),
+                          one.link ? duration_cell(one.link->round_trip) : PageCell("-"),
+                          one.link ? bytes_cell(static_cast<double>(one.link->window_bytes)) : PageCell("-"),
+                          one.link ? number(one.link->retransmissions) : PageCell("-"),
                           bytes_cell(static_cast<double>(one.memory_bytes)),
                           one.details,
                           boolean(one.paused),
@@ -89,22 +89,22 @@ Task<Document> calls_page(PageState& state, HttpRequest& request) {
   const Inspector::Calls found = co_await Inspector::calls(state.server, request.loop(), rows_max);
   const bool changes = state.options.changes != PageAccess::off;
   Document document{.path = "/calls", .title = "Calls in flight"};
-  Table table{.key = "calls",
-              .title = number(found.all).text + " in flight, the oldest first",
-              .columns = {{"id", "id"},
-                          {"method", "method"},
-                          {"age", "age", true},
-                          {"deadline_in", "deadline in", true},
-                          {"waits_for", "waits for"},
-                          {"peer", "peer"},
-                          {"protocol", "protocol"}}};
+  PageTable table{.key = "calls",
+                  .title = number(found.all).text + " in flight, the oldest first",
+                  .columns = {{"id", "id"},
+                              {"method", "method"},
+                              {"age", "age", true},
+                              {"deadline_in", "deadline in", true},
+                              {"waits_for", "waits for"},
+                              {"peer", "peer"},
+                              {"protocol", "protocol"}}};
   if (changes) table.columns.push_back({"cancel", ""});
   for (const rpc::CallReport& one : found.rows) {
     const std::string id = id_of(one.loop, one.slot, one.serial) + "." + std::to_string(one.call);
-    table.rows.push_back({id, one.method, duration_cell(one.age), one.left ? duration_cell(*one.left) : Cell("-"),
+    table.rows.push_back({id, one.method, duration_cell(one.age), one.left ? duration_cell(*one.left) : PageCell("-"),
                           one.waits_for, one.peer, one.protocol});
     if (!changes) continue;
-    Cell cancel("Cancel");
+    PageCell cancel("Cancel");
     cancel.link = "/calls/cancel?id=" + id;
     cancel.button = true;
     table.rows.back().push_back(std::move(cancel));

@@ -4,7 +4,7 @@
 
 #include "hawser/codec/fields.h"
 
-namespace hawser::setup {
+namespace hawser::runtime {
 
 // Returns the name of a pointer to a member, such as "RdmaOptions::device".
 template <auto member>
@@ -25,4 +25,4 @@ constexpr std::string_view first_difference(const Options& a, const Options& b) 
   return name;
 }
 
-}  // namespace hawser::setup
+}  // namespace hawser::runtime

@@ -41,7 +41,7 @@ std::shared_ptr<transport::Network> network_of(const std::shared_ptr<Runtime>& c
 
 Runtime::Runtime(RuntimeOptions options)
     : loop_(without_runtime(std::move(options.loop))),
-      network_(std::make_shared<setup::RuntimeNetwork>(std::move(options.log))) {}
+      network_(std::make_shared<runtime::RuntimeNetwork>(std::move(options.log))) {}
 
 Runtime::Runtime(RuntimeOptions options, std::shared_ptr<transport::Network> network)
     : loop_(without_runtime(std::move(options.loop))), network_(std::move(network)) {}
@@ -67,7 +67,7 @@ std::shared_ptr<Runtime> Runtime::process_default() {
 }
 
 RuntimeCounters Runtime::counters() const {
-  const auto* const network = dynamic_cast<const setup::RuntimeNetwork*>(network_.get());
+  const auto* const network = dynamic_cast<const runtime::RuntimeNetwork*>(network_.get());
   if (network == nullptr) return {};  // A simulated network.
   return {.transports = network->in_use(), .transports_not_shared = network->not_shared()};
 }

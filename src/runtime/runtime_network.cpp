@@ -8,7 +8,7 @@
 #include "hawser/transport/factory.h"
 #include "runtime/transports.h"
 
-namespace hawser::setup {
+namespace hawser::runtime {
 
 // A transport may keep objects that it cannot release yet, such as workers that UCX still uses. They stay reachable in
 // the process's runtime, and the last user releases them.
@@ -84,4 +84,4 @@ std::shared_ptr<transport::Transport> RuntimeNetwork::get(const TransportSpec& w
   return made;
 }
 
-}  // namespace hawser::setup
+}  // namespace hawser::runtime

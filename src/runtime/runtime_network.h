@@ -15,7 +15,7 @@
 #include "transport/network.h"
 #include "transport/tcp/tcp_network.h"
 
-namespace hawser::setup {
+namespace hawser::runtime {
 
 // Owns the objects of a Runtime as long as the Runtime or a user of it exists: byte streams of this machine, and the
 // transports in use. Thread-safe.
@@ -58,4 +58,4 @@ class RuntimeNetwork final : public transport::Network {
   std::set<std::string> logged_;
 };
 
-}  // namespace hawser::setup
+}  // namespace hawser::runtime

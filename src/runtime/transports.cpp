@@ -27,7 +27,7 @@ std::shared_ptr<transport::Transport> make_ucx(const UcxOptions& options, std::s
 }
 
 std::string_view rdma_difference(const RdmaOptions& a, const RdmaOptions& b) {
-  return setup::first_difference<
+  return runtime::first_difference<
       &RdmaOptions::device, &RdmaOptions::port, &RdmaOptions::address, &RdmaOptions::gid_index,
       &RdmaOptions::path_mtu_bytes, &RdmaOptions::traffic_class, &RdmaOptions::service_level, &RdmaOptions::hop_limit,
       &RdmaOptions::pkey_index, &RdmaOptions::ack_timeout, &RdmaOptions::retries, &RdmaOptions::rnr_retries,
@@ -43,7 +43,7 @@ std::string_view rdma_difference(const RdmaOptions& a, const RdmaOptions& b) {
       &RdmaOptions::relaxed_ordering, &RdmaOptions::cq_entries, &RdmaOptions::poll_burst>(a, b);
 }
 std::string_view ucx_difference(const UcxOptions& a, const UcxOptions& b) {
-  return setup::first_difference<
+  return runtime::first_difference<
       &UcxOptions::tls, &UcxOptions::net_devices, &UcxOptions::max_eager_rails, &UcxOptions::max_rendezvous_rails,
       &UcxOptions::rendezvous_bytes_min, &UcxOptions::registered_bytes_min, &UcxOptions::packed_bytes_max,
       &UcxOptions::window_bytes, &UcxOptions::rendezvous_in_flight_max, &UcxOptions::poll_burst,
@@ -62,6 +62,6 @@ TransportSpec ucx(UcxOptions options) {
   return transport::make_spec(ucx_traits, std::move(options), &make_ucx, &ucx_difference);
 }
 
-std::vector<std::string_view> setup::built_in_names() { return {shm_traits.name, rdma_traits.name, ucx_traits.name}; }
+std::vector<std::string_view> runtime::built_in_names() { return {shm_traits.name, rdma_traits.name, ucx_traits.name}; }
 
 }  // namespace hawser

@@ -27,14 +27,14 @@ std::uint64_t number(const char* variable, std::string_view text) {
   return value;
 }
 
-struct Range {
+struct SeedRange {
   std::uint64_t first = 1;
   std::uint64_t count = 0;
 };
 
 // Returns the seeds that the options and the environment choose.
-Range choose(const SeedOptions& options) {
-  Range range{options.first, options.count};
+SeedRange choose(const SeedOptions& options) {
+  SeedRange range{options.first, options.count};
   if (const char* count = std::getenv("HAWSER_TEST_SEEDS")) range.count = number("HAWSER_TEST_SEEDS", count);
   const char* const chosen = std::getenv("HAWSER_TEST_SEED");
   if (chosen == nullptr) return range;
@@ -70,7 +70,7 @@ std::string command_line() {
 }
 
 // Result of one seed.
-struct Run {
+struct SeedRun {
   std::vector<std::string> failures;
   std::vector<std::string> log;
   std::uint64_t trace = 0;
@@ -80,8 +80,8 @@ struct Run {
   bool failed() const noexcept { return noted || !failures.empty(); }
 };
 
-Run run_seed(std::uint64_t seed, const SeedOptions& options, const std::function<Task<void>(Simulation&)>& body) {
-  Run result;
+SeedRun run_seed(std::uint64_t seed, const SeedOptions& options, const std::function<Task<void>(Simulation&)>& body) {
+  SeedRun result;
   Simulation simulation(seed, options.simulation);
   std::string thrown;
   try {
@@ -102,7 +102,7 @@ Run run_seed(std::uint64_t seed, const SeedOptions& options, const std::function
   return result;
 }
 
-std::string describe(const SeedOptions& options, std::uint64_t seed, std::uint64_t seeds, const Run& run) {
+std::string describe(const SeedOptions& options, std::uint64_t seed, std::uint64_t seeds, const SeedRun& run) {
   std::string text = options.name + ": seed " + std::to_string(seed) + " fails after " + seconds(run.time) +
                      " of virtual time (seeds run: " + std::to_string(seeds) + ")\n";
   for (const std::string& failure : run.failures) text += "  " + failure + "\n";
@@ -116,16 +116,16 @@ std::string describe(const SeedOptions& options, std::uint64_t seed, std::uint64
 }  // namespace
 
 SeedOutcome for_each_seed(const SeedOptions& options, const std::function<Task<void>(Simulation&)>& body) {
-  const Range range = choose(options);
+  const SeedRange range = choose(options);
   SeedOutcome outcome;
   for (; outcome.seeds < range.count && outcome.passed(); ++outcome.seeds) {
     const std::uint64_t seed = range.first + outcome.seeds;
-    Run run = run_seed(seed, options, body);
+    SeedRun run = run_seed(seed, options, body);
     run.noted = options.failed && options.failed();
     if (!run.failed()) continue;
     outcome.failed_seed = seed;
     outcome.report = describe(options, seed, outcome.seeds + 1, run);
-    const Run again = run_seed(seed, options, body);
+    const SeedRun again = run_seed(seed, options, body);
     if (again.trace != run.trace || again.failures != run.failures) {
       outcome.report +=
           "  a second run of this seed ended differently: the test depends on something besides the seed, such as real "

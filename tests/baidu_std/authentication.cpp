@@ -18,7 +18,7 @@
 #include "tests/baidu_std/fixture.h"
 
 // Clients of bRPC whose authentication_data gives them an identity, and rules that see it.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 constexpr std::int32_t code_unauthenticated = 1004;  // ERPCAUTH
@@ -160,7 +160,7 @@ TEST_F(BaiduStdAuthenticated, SeveralCredentialsInOneMessage) {
       "alice");
   const std::size_t meta_end = FrameHeader::bytes + header.meta_bytes;
   Octets both(FrameHeader::bytes);
-  write_header(both.data(), {FrameKind::rpc, static_cast<std::uint32_t>(header.body_bytes + more.size()),
+  write_header(both.data(), {BaiduStdFrameKind::rpc, static_cast<std::uint32_t>(header.body_bytes + more.size()),
                              static_cast<std::uint32_t>(header.meta_bytes + more.size())});
   both.insert(both.end(), request.begin() + FrameHeader::bytes,
               request.begin() + static_cast<std::ptrdiff_t>(meta_end));
@@ -213,7 +213,7 @@ TEST(BaiduStdAuthentication, EndsWithItsServer) {
   options.loop.log = no_log();
   Server server(options);
   serve_method<who_message>(server, "test.Raw/Who");
-  server.enable(baidu_std({.authenticate = by_name, .authenticate_timeout = patience}));
+  server.enable(hawser::baidu_std({.authenticate = by_name, .authenticate_timeout = patience}));
   ASSERT_TRUE(server.start());
   RawSocket socket = RawSocket::connected_to(server.address());
   socket.send(bytes_of({.method = "Who", .meta = {.authentication_data = "late"}}));
@@ -233,7 +233,7 @@ std::unique_ptr<Server> small_server() {
   options.receive_bytes_max = 4 << 20;
   auto server = std::make_unique<Server>(options);
   serve_method<who_message>(*server, "test.Raw/Who");
-  server->enable(baidu_std({.authenticate = by_name, .authenticate_timeout = patience}));
+  server->enable(hawser::baidu_std({.authenticate = by_name, .authenticate_timeout = patience}));
   EXPECT_TRUE(server->start());
   return server;
 }
@@ -309,7 +309,7 @@ TEST(BaiduStdAuthentication, RefusalsFillNoLog) {
   });
   Server server(options);
   serve_method<who_message>(server, "test.Raw/Who");
-  server.enable(baidu_std({.verify = [](std::string_view, std::string_view) -> Result<void> {
+  server.enable(hawser::baidu_std({.verify = [](std::string_view, std::string_view) -> Result<void> {
     return fail(ErrorCode::invalid_argument, "no such user");
   }}));
   ASSERT_TRUE(server.start());
@@ -389,12 +389,12 @@ TEST_F(BaiduStdAuthenticated, AStreamDoesNotReachAnotherMethod) {
   std::optional<Answer> answer = receive_answer(nobody);
   ASSERT_TRUE(answer);
   // The refusal comes within a frame of the stream, or closes it.
-  EXPECT_EQ(answer->kind == FrameKind::stream || answer->error_code == code_unauthenticated, true);
+  EXPECT_EQ(answer->kind == BaiduStdFrameKind::stream || answer->error_code == code_unauthenticated, true);
   for (std::int64_t id = 0; id < 4; ++id) nobody.send(stream_frame({id, 5, StreamFrameType::data}, "x"));
   // No handler has got an item: the connection ends or ignores them, and nobody is nobody still.
   nobody.send(bytes_of(as("root", "Admin", 77)));
   while ((answer = receive_answer(nobody))) {
-    if (answer->kind == FrameKind::rpc && answer->id == 77) {
+    if (answer->kind == BaiduStdFrameKind::rpc && answer->id == 77) {
       EXPECT_EQ(answer->error_code, code_unauthenticated);
       break;
     }
@@ -420,12 +420,14 @@ TEST_F(BaiduStdAuthenticated, TheClientOfThisLibrarySendsIt) {
 }
 
 TEST(BaiduStdAuthentication, OptionsAreChecked) {
-  EXPECT_THROW(static_cast<void>(baidu_std({.verify = [](std::string_view, std::string_view) { return Result<void>(); },
-                                            .authenticate = by_name})),
-               std::invalid_argument);
-  EXPECT_THROW(static_cast<void>(baidu_std({.authenticate = by_name, .authenticate_timeout = Duration::zero()})),
-               std::invalid_argument);
+  EXPECT_THROW(
+      static_cast<void>(hawser::baidu_std(
+          {.verify = [](std::string_view, std::string_view) { return Result<void>(); }, .authenticate = by_name})),
+      std::invalid_argument);
+  EXPECT_THROW(
+      static_cast<void>(hawser::baidu_std({.authenticate = by_name, .authenticate_timeout = Duration::zero()})),
+      std::invalid_argument);
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -7,7 +7,7 @@
 #include "tests/skipped_calls.h"
 
 // The library's own client of baidu_std.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 using namespace std::string_view_literals;
@@ -74,7 +74,7 @@ TEST(BaiduStdSkipped, InterceptorsThatSkipCallsSeeTheirEnds) {
   serve_method<echo_message>(own, "test.Raw/Echo");
   serve_method<wait_message>(own, "test.Raw/Wait");
   serve_method<failing_message>(own, "test.Raw/Fail");
-  own.enable(baidu_std());
+  own.enable(hawser::baidu_std());
   ASSERT_TRUE(own.start());
   with_client(own.address(), {}, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request = raw("abc");
@@ -237,4 +237,4 @@ TEST(BaiduStdClients, TheEndOfTheServerEndsItsCalls) {
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -9,19 +9,20 @@
 #include "tests/baidu_std/played_server.h"
 
 // The streams of the library's own client of baidu_std.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 // The server has a method of this name, without a stream.
 inline Task<Result<RawMessage>> no_stream_there(Context&, const RawMessage&, Reader<RawMessage>) {
   co_return RawMessage{};
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std
 
 template <>
-inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::no_stream_there> = "test.Raw/Echo";
+inline constexpr std::string_view hawser::method_name_override<&hawser::protocol::baidu_std::no_stream_there> =
+    "test.Raw/Echo";
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 using namespace std::string_view_literals;
@@ -524,4 +525,4 @@ TEST(BaiduStdClientStreams, RandomFrames) {
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -7,7 +7,7 @@
 #include "tests/baidu_std/fixture.h"
 
 // Tools for tests of the library's own client of baidu_std.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 inline RawMessage raw(std::string_view text) { return {std::string(text)}; }
 
@@ -26,10 +26,10 @@ inline void with_client(const std::string& address, const BaiduStdClientOptions&
 inline Octets reply_frame(const RpcMeta& meta, std::string_view data) {
   const std::size_t size = meta_bytes(meta, nullptr);
   Octets bytes(FrameHeader::bytes + size);
-  write_header(bytes.data(),
-               {FrameKind::rpc, static_cast<std::uint32_t>(size + data.size()), static_cast<std::uint32_t>(size)});
+  write_header(bytes.data(), {BaiduStdFrameKind::rpc, static_cast<std::uint32_t>(size + data.size()),
+                              static_cast<std::uint32_t>(size)});
   write_meta(bytes.data() + FrameHeader::bytes, meta, nullptr);
   return bytes + octets(data);
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

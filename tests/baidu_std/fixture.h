@@ -20,7 +20,7 @@
 #include "tests/baidu_std/handlers.h"
 #include "tests/raw_peer.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 // ---- A client that speaks the protocol by hand ----
 
@@ -42,9 +42,9 @@ inline Octets bytes_of(const Call& call) {
   if (meta.attachment_size == 0) meta.attachment_size = static_cast<std::int32_t>(call.attachment.size());
   const std::size_t meta_size = meta_bytes(meta, &call.fields);
   Octets bytes(FrameHeader::bytes + meta_size);
-  write_header(bytes.data(),
-               {FrameKind::rpc, static_cast<std::uint32_t>(meta_size + call.data.size() + call.attachment.size()),
-                static_cast<std::uint32_t>(meta_size)});
+  write_header(bytes.data(), {BaiduStdFrameKind::rpc,
+                              static_cast<std::uint32_t>(meta_size + call.data.size() + call.attachment.size()),
+                              static_cast<std::uint32_t>(meta_size)});
   std::byte* const checksum = write_meta(bytes.data() + FrameHeader::bytes, meta, &call.fields);
   if (meta.checksum_type != 0) std::memcpy(checksum, call.meta.checksum_value.data(), checksum_bytes);
   return bytes + octets(call.data) + octets(call.attachment);
@@ -52,7 +52,7 @@ inline Octets bytes_of(const Call& call) {
 inline Octets stream_frame(const StreamFrameMeta& meta, std::string_view data = {}) {
   const std::size_t meta_size = stream_meta_bytes(meta);
   Octets bytes(FrameHeader::bytes + meta_size);
-  write_header(bytes.data(), {FrameKind::stream, static_cast<std::uint32_t>(meta_size + data.size()),
+  write_header(bytes.data(), {BaiduStdFrameKind::stream, static_cast<std::uint32_t>(meta_size + data.size()),
                               static_cast<std::uint32_t>(meta_size)});
   write_stream_meta(bytes.data() + FrameHeader::bytes, meta);
   return bytes + octets(data);
@@ -60,7 +60,7 @@ inline Octets stream_frame(const StreamFrameMeta& meta, std::string_view data = 
 
 // A reply, or a frame of a stream.
 struct Answer {
-  FrameKind kind = FrameKind::rpc;
+  BaiduStdFrameKind kind = BaiduStdFrameKind::rpc;
   std::int64_t id = 0;
   std::int32_t error_code = 0;
   std::string error_text;
@@ -79,7 +79,7 @@ inline Answer parse_answer(const Octets& frame) {
   const Bytes meta = Bytes(frame).subspan(FrameHeader::bytes, header.meta_bytes);
   const Bytes data = Bytes(frame).subspan(FrameHeader::bytes + header.meta_bytes);
   answer.kind = header.kind;
-  if (header.kind == FrameKind::stream) {
+  if (header.kind == BaiduStdFrameKind::stream) {
     answer.frame = parse_stream_meta(meta).value_or(StreamFrameMeta{});
     answer.data = as_text(data);
     return answer;
@@ -146,7 +146,7 @@ class BaiduStd : public ::testing::Test {
     serve_method<stream_message>(*server, "test.Raw/Stream");
     serve_method<lazy_message>(*server, "test.Raw/Lazy");
     serve_method<pour_message>(*server, "test.Raw/Pour");
-    server->enable(baidu_std(std::move(options)));
+    server->enable(hawser::baidu_std(std::move(options)));
     if (prepare) prepare(*server);
     EXPECT_TRUE(server->start());
     good_client = std::make_unique<BackgroundClient>(server->address());
@@ -188,4 +188,4 @@ class BaiduStdCredentials : public BaiduStd {
         }}) {}
 };
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -12,27 +12,27 @@
 #include "hawser/hawser.h"
 #include "tests/testing.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 // Stands for a protobuf message: its encoding is the whole body.
 struct RawMessage {
   std::string bytes;
 };
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std
 
 namespace hawser::codec {
 
 template <>
-struct Codec<prpc::RawMessage> {
+struct Codec<protocol::baidu_std::RawMessage> {
   static constexpr std::string_view signature = "raw";
   static constexpr std::size_t bytes_min = 0;
-  static void size(Sizer& sizer, const prpc::RawMessage& value) { sizer.add(value.bytes.size()); }
-  static void encode(Encoder& encoder, const prpc::RawMessage& value) {
+  static void size(Sizer& sizer, const protocol::baidu_std::RawMessage& value) { sizer.add(value.bytes.size()); }
+  static void encode(Encoder& encoder, const protocol::baidu_std::RawMessage& value) {
     if (value.bytes.starts_with("throw")) throw std::runtime_error("the message cannot be encoded");
     encoder.write(value.bytes.data(), value.bytes.size());
   }
-  static bool decode(Decoder& decoder, prpc::RawMessage& value) {
+  static bool decode(Decoder& decoder, protocol::baidu_std::RawMessage& value) {
     const std::byte* data = nullptr;
     const std::size_t bytes = decoder.available();
     if (!decoder.take(bytes, data, "raw message")) return false;
@@ -43,7 +43,7 @@ struct Codec<prpc::RawMessage> {
 
 }  // namespace hawser::codec
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 using namespace testing_tools;
 
@@ -138,24 +138,31 @@ inline Task<Result<RawMessage>> pour_message(Context&, const RawMessage&, Writer
   }
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std
 
 template <>
-inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::echo_message> = "test.Raw/Echo";
+inline constexpr std::string_view hawser::method_name_override<&hawser::protocol::baidu_std::echo_message> =
+    "test.Raw/Echo";
 template <>
-inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::wait_message> = "test.Raw/Wait";
+inline constexpr std::string_view hawser::method_name_override<&hawser::protocol::baidu_std::wait_message> =
+    "test.Raw/Wait";
 template <>
-inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::failing_message> = "test.Raw/Fail";
+inline constexpr std::string_view hawser::method_name_override<&hawser::protocol::baidu_std::failing_message> =
+    "test.Raw/Fail";
 template <>
-inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::stream_message> = "test.Raw/Stream";
+inline constexpr std::string_view hawser::method_name_override<&hawser::protocol::baidu_std::stream_message> =
+    "test.Raw/Stream";
 template <>
-inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::native_text> = "test.Raw/Native";
+inline constexpr std::string_view hawser::method_name_override<&hawser::protocol::baidu_std::native_text> =
+    "test.Raw/Native";
 template <>
-inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::lazy_message> = "test.Raw/Lazy";
+inline constexpr std::string_view hawser::method_name_override<&hawser::protocol::baidu_std::lazy_message> =
+    "test.Raw/Lazy";
 template <>
-inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::pour_message> = "test.Raw/Pour";
+inline constexpr std::string_view hawser::method_name_override<&hawser::protocol::baidu_std::pour_message> =
+    "test.Raw/Pour";
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 template <auto F>
 void serve_method(Server& server, std::string name) {
@@ -169,4 +176,4 @@ void serve_method(Server& server, std::string name) {
                      .json = std::make_shared<RawTranscoder>()});
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -4,10 +4,10 @@
 #include "tests/baidu_std/fixture.h"
 
 // Clients that try to use up a resource. The fixture's other client must be served meanwhile.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
-Octets header(FrameKind kind, std::uint32_t body, std::uint32_t meta) {
+Octets header(BaiduStdFrameKind kind, std::uint32_t body, std::uint32_t meta) {
   Octets bytes(FrameHeader::bytes);
   write_header(bytes.data(), {kind, body, meta});
   return bytes;
@@ -15,13 +15,13 @@ Octets header(FrameKind kind, std::uint32_t body, std::uint32_t meta) {
 
 TEST_F(BaiduStd, FramesThatBreakTheProtocolEndTheConnection) {
   const Octets good = bytes_of({});
-  expect_closed(header(FrameKind::rpc, message_bytes_max + 1, 10), "beyond message_bytes_max");
-  expect_closed(header(FrameKind::rpc, 10, 11), "meta_size beyond body_size");
-  expect_closed(header(FrameKind::rpc, 1'000'000, 100'000), "a meta of 100,000 bytes");
-  expect_closed(header(FrameKind::rpc, 3, 3) + octets("\xff\xff\xff"), "a malformed meta");
-  expect_closed(header(FrameKind::rpc, 0, 0), "no request");
+  expect_closed(header(BaiduStdFrameKind::rpc, message_bytes_max + 1, 10), "beyond message_bytes_max");
+  expect_closed(header(BaiduStdFrameKind::rpc, 10, 11), "meta_size beyond body_size");
+  expect_closed(header(BaiduStdFrameKind::rpc, 1'000'000, 100'000), "a meta of 100,000 bytes");
+  expect_closed(header(BaiduStdFrameKind::rpc, 3, 3) + octets("\xff\xff\xff"), "a malformed meta");
+  expect_closed(header(BaiduStdFrameKind::rpc, 0, 0), "no request");
   expect_closed(good + octets("GET / HTTP/1.1\r\n"), "another protocol after a request");
-  expect_closed(good + header(FrameKind::stream, 2, 2) + octets("\x18\x03"), "a stream frame without an id");
+  expect_closed(good + header(BaiduStdFrameKind::stream, 2, 2) + octets("\x18\x03"), "a stream frame without an id");
   // A server answers only: a reply is not a message of a client.
   expect_closed(vectors::hex(vectors::reply), "a reply");
 }
@@ -37,9 +37,9 @@ TEST_F(BaiduStd, AttachmentsThatAreLongerThanTheFrame) {
       Octets bytes(meta_bytes(meta, nullptr));
       write_meta(bytes.data(), meta, nullptr);
       bytes = bytes + vectors::hex("28 ffffffffffffffffff01");
-      request =
-          header(FrameKind::rpc, static_cast<std::uint32_t>(bytes.size()), static_cast<std::uint32_t>(bytes.size())) +
-          bytes;
+      request = header(BaiduStdFrameKind::rpc, static_cast<std::uint32_t>(bytes.size()),
+                       static_cast<std::uint32_t>(bytes.size())) +
+                bytes;
     }
     socket.send(request);
     const std::optional<Answer> answer = receive_answer(socket);
@@ -93,7 +93,7 @@ TEST_F(BaiduStd, FramesThatNeverEndHoldLittleMemory) {
   std::vector<RawSocket> sockets;
   for (int i = 0; i < 100; ++i) {
     RawSocket& socket = sockets.emplace_back(connected());
-    socket.send(header(FrameKind::rpc, message_bytes_max, 20) + Octets(100));
+    socket.send(header(BaiduStdFrameKind::rpc, message_bytes_max, 20) + Octets(100));
   }
   ASSERT_TRUE(soon([&] { return server->counters().connections_open == 101; }));
   EXPECT_LE(server->counters().receive_bytes, 100U * 64 * 1024);
@@ -140,4 +140,4 @@ TEST_F(BaiduStd, RefusalsToAClientThatDoesNotReadAreBounded) {
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

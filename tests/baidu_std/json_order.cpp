@@ -9,7 +9,7 @@
 #include "tests/baidu_std/fixture.h"
 
 // JSON is converted behind the interceptors.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 const std::string malformed(1'000'000, 'x');
@@ -80,7 +80,7 @@ TEST_P(BaiduStdJsonOrder, StreamsAreOpenedBehindTheConversion) {
     Call call = call_of(data, true, "Stream");
     call.meta.stream = StreamSettings{77, true, true};
     const Answer frame = ask(socket, call);
-    EXPECT_EQ(frame.kind, FrameKind::stream);
+    EXPECT_EQ(frame.kind, BaiduStdFrameKind::stream);
     const Answer reply = parse_answer(octets(frame.data));
     EXPECT_EQ(reply.error_code, 1003) << data.size();
     EXPECT_EQ(reply.error_text, "no bracket");
@@ -117,4 +117,4 @@ INSTANTIATE_TEST_SUITE_P(Servers, BaiduStdJsonOrder, ::testing::Bool(),
                          [](const auto& guarded) { return std::string(guarded.param ? "guarded" : "open"); });
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -9,7 +9,7 @@
 #include "tests/baidu_std/fixture.h"
 
 // Long JSON is converted on threads of the offload pool.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 namespace {
 
@@ -82,7 +82,7 @@ TEST(BaiduStdCallsMax, CountsCallsWhoseLongJsonIsConverted) {
   Server server(options);
   serve_method<wait_message>(server, "test.Raw/Wait");
   serve_method<echo_message>(server, "test.Raw/Echo");
-  server.enable(baidu_std());
+  server.enable(hawser::baidu_std());
   ASSERT_TRUE(server.start());
   const Gate gate;
   const int before = at_the_gate.load();
@@ -134,4 +134,4 @@ TEST_F(BaiduStdOneThread, DeadlinesAndEndsOfConnectionsWhileLongJsonWaits) {
   EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -13,7 +13,7 @@
 #include "tests/baidu_std/client_tools.h"
 #include "tests/raw_peer.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 // The attempt to connect belongs to the client, as with GrpcClient.
 TEST(BaiduStdClientOutlivedLoop, ByAnAttemptToConnect) {
@@ -41,4 +41,4 @@ TEST(BaiduStdClientOutlivedLoop, ByAnAttemptToConnect) {
   ::close(listener);
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -12,7 +12,7 @@
 #include "tests/baidu_std/client_tools.h"
 
 // Servers that are played by hand, as those of bRPC.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 inline constexpr std::int64_t server_id = 4242;
 
@@ -30,7 +30,7 @@ class PlayedServer {
     const auto head = socket_.receive(FrameHeader::bytes);
     if (!head) return {};
     const FrameHeader header = **parse_header(*head, {});
-    EXPECT_EQ(header.kind, FrameKind::rpc);
+    EXPECT_EQ(header.kind, BaiduStdFrameKind::rpc);
     const auto rest = socket_.receive(header.body_bytes);
     if (!rest) return {};
     const auto meta = parse_meta(Bytes(*rest).first(header.meta_bytes));
@@ -58,7 +58,7 @@ class PlayedServer {
     for (;;) {
       const std::optional<Answer> frame = receive();
       if (!frame) return {};
-      if (frame->kind == FrameKind::stream && frame->frame.type == StreamFrameType::feedback) {
+      if (frame->kind == BaiduStdFrameKind::stream && frame->frame.type == StreamFrameType::feedback) {
         consumed = frame->frame.consumed_size;
         continue;
       }
@@ -71,7 +71,7 @@ class PlayedServer {
       const FrameHeader header = **parse_header(*head, {});
       const auto rest = socket_.receive(header.body_bytes);
       if (!rest) return;
-      if (header.kind != FrameKind::rpc) continue;
+      if (header.kind != BaiduStdFrameKind::rpc) continue;
       const auto meta = parse_meta(Bytes(*rest).first(header.meta_bytes));
       return send(reply_frame({.response = ResponseMeta{}, .correlation_id = meta->correlation_id}, "answer"));
     }
@@ -88,4 +88,4 @@ class PlayedServer {
   RawSocket socket_;
 };
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -4,7 +4,7 @@
 #include "tests/baidu_std/fixture.h"
 
 // Streams of calls: frames with the magic STRM.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 constexpr std::int64_t client_id = 77;
@@ -14,7 +14,7 @@ std::int64_t open(RawSocket& socket, std::string_view method, const StreamSettin
                   std::int64_t id = 1) {
   socket.send(bytes_of({.method = method, .id = id, .data = "", .meta = {.stream = settings}}));
   const std::optional<Answer> frame = receive_answer(socket);
-  if (!frame || frame->kind != FrameKind::stream || frame->frame.type != StreamFrameType::data) {
+  if (!frame || frame->kind != BaiduStdFrameKind::stream || frame->frame.type != StreamFrameType::data) {
     ADD_FAILURE() << "the answer is no DATA frame";
     return 0;
   }
@@ -41,7 +41,7 @@ Answer next_frame(RawSocket& socket, std::int64_t* consumed = nullptr) {
       ADD_FAILURE() << "the server sent no frame";
       return {};
     }
-    if (frame->kind != FrameKind::stream || frame->frame.type != StreamFrameType::feedback) return *frame;
+    if (frame->kind != BaiduStdFrameKind::stream || frame->frame.type != StreamFrameType::feedback) return *frame;
     if (consumed != nullptr) *consumed = frame->frame.consumed_size;
   }
 }
@@ -106,7 +106,7 @@ TEST_F(BaiduStd, ARefusedStreamIsAnsweredWithinADataFrameToo) {
   RawSocket socket = connected();
   const auto refused = [&](const Call& call, std::int32_t code) {
     const Answer frame = ask(socket, call);
-    ASSERT_EQ(frame.kind, FrameKind::stream);
+    ASSERT_EQ(frame.kind, BaiduStdFrameKind::stream);
     EXPECT_EQ(frame.frame.stream_id, client_id);
     EXPECT_EQ(frame.frame.source_stream_id, -1);
     const Answer reply = parse_answer(octets(frame.data));
@@ -119,7 +119,7 @@ TEST_F(BaiduStd, ARefusedStreamIsAnsweredWithinADataFrameToo) {
   refused({.method = "Stream", .meta = {.stream = StreamSettings{client_id, true, false}}}, 1003);
   // A method without a stream answers, and does not accept the stream.
   const Answer frame = ask(socket, {.meta = {.stream = settings}});
-  ASSERT_EQ(frame.kind, FrameKind::stream);
+  ASSERT_EQ(frame.kind, BaiduStdFrameKind::stream);
   const Answer reply = parse_answer(octets(frame.data));
   EXPECT_EQ(reply.data, "hello");
   EXPECT_FALSE(reply.stream);
@@ -256,7 +256,7 @@ void expect_refused(RawSocket& socket, const Server& server, const Octets& item)
       EXPECT_TRUE(socket.closed_by_peer());
       break;
     }
-    if (frame->kind == FrameKind::stream && frame->frame.type == StreamFrameType::feedback) continue;
+    if (frame->kind == BaiduStdFrameKind::stream && frame->frame.type == StreamFrameType::feedback) continue;
     EXPECT_EQ(frame->frame.type, StreamFrameType::reset);
     break;
   }
@@ -294,4 +294,4 @@ TEST_F(BaiduStd, AClientThatDoesNotReadItsStreamStopsTheWriter) {
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

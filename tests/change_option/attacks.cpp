@@ -56,7 +56,7 @@ TEST_F(ChangeOptionAttack, AChangeWithinAHandshakeDoesNotContradictItsHello) {
   start();
   RawSocket peer = RawSocket::connected_to(server->address());
   wire::Hello hello = usual_hello();
-  hello.offers.push_back({"shm", encode(Offer{*HostIdentity::here(), 256 * 1024, 1 << 20, 8 * 1024})});
+  hello.offers.push_back({"shm", encode(ShmOffer{*HostIdentity::here(), 256 * 1024, 1 << 20, 8 * 1024})});
   peer.send(wire::encode_hello(hello));
   const Result<wire::Hello> selected = peer.receive_hello();
   ASSERT_TRUE(selected && selected->selection) << error_of(selected);

@@ -26,7 +26,7 @@ class ForgedPeer {
   // Offers shared memory and receives the server's selection.
   bool offer() {
     wire::Hello hello = usual_hello();
-    hello.offers.push_back({"shm", encode(Offer{*HostIdentity::here(), 256 * 1024, 1 << 20, 8 * 1024})});
+    hello.offers.push_back({"shm", encode(ShmOffer{*HostIdentity::here(), 256 * 1024, 1 << 20, 8 * 1024})});
     stream.send(wire::encode_hello(hello));
     const Result<wire::Hello> answer = stream.receive_hello();
     if (!answer || !answer->selection || answer->selection->name != "shm") return false;
@@ -41,7 +41,7 @@ class ForgedPeer {
   }
   void answer() {
     wire::Hello hello = usual_hello();
-    hello.answer = encode(Answer{});
+    hello.answer = encode(ShmAnswer{});
     stream.send(wire::encode_hello(hello));
   }
   // Returns whether the server reports that both pending connections are connected.
@@ -50,7 +50,7 @@ class ForgedPeer {
     return hello && hello->ready;
   }
   // Writes a record and its data at the start of the ring.
-  void put(const Record& record, Bytes data) {
+  void put(const RingRecord& record, Bytes data) {
     std::memcpy(memory->ring(client_side), &record, sizeof record);
     std::memcpy(memory->ring(client_side) + sizeof record, data.data(), data.size());
     memory->control().rings[client_side].tail.store(sizeof record + aligned(data.size()));
@@ -64,7 +64,7 @@ class ForgedPeer {
     return goes();
   }
   // Writes a message behind the others. The server sees it after publish(). All must fit into the ring.
-  void append(const Record& record, Bytes head) {
+  void append(const RingRecord& record, Bytes head) {
     std::byte* const to = memory->ring(client_side) + written;
     std::memcpy(to, &record, sizeof record);
     std::memcpy(to + sizeof record, head.data(), head.size());
@@ -112,7 +112,7 @@ TEST_F(HostileClient, ASharedMemoryPeerByHandIsServed) {
   peer.answer();
   ASSERT_TRUE(peer.goes());
   const Octets head = head_of(echo_request(call_id(1)));
-  peer.put({RecordKind::whole, static_cast<std::uint32_t>(head.size()), 0, 0}, head);
+  peer.put({RingRecordKind::whole, static_cast<std::uint32_t>(head.size()), 0, 0}, head);
   EXPECT_TRUE(soon([&] { return peer.memory->control().rings[server_side].tail.load() != 0; })) << "no reply";
 }
 
@@ -131,8 +131,9 @@ TEST_F(HostileClient, ASharedMemoryPeerThatNamesTheServersMemory) {
   slot.count.store(1);
   slot.state.store(read_offered);
   const Octets head = head_of(echo_request(call_id(1)));
-  peer.put({RecordKind::read, static_cast<std::uint32_t>(head.size()), static_cast<std::uint32_t>(secret.size()), 0},
-           head);
+  peer.put(
+      {RingRecordKind::read, static_cast<std::uint32_t>(head.size()), static_cast<std::uint32_t>(secret.size()), 0},
+      head);
   EXPECT_TRUE(soon([&] { return slot.state.load() == read_wanted; })) << "the server wants a copy instead";
   std::memset(peer.memory->part(client_side), 'p', part_bytes);
   slot.state.store(read_filled);
@@ -142,12 +143,12 @@ TEST_F(HostileClient, ASharedMemoryPeerThatNamesTheServersMemory) {
 
 TEST_F(HostileClient, SharedMemoryPeersThatBreakTheRules) {
   const std::uint64_t before = server->counters().protocol_errors;
-  const Record wrong[] = {{RecordKind::whole, 0xffff'fff0, 0, 0},
-                          {RecordKind::slab, 16, 100'000, chunks_max},
-                          {RecordKind::read, 16, 100, reads_max},
-                          {RecordKind::long_part, 16, 0, 0},
-                          {static_cast<RecordKind>(77), 16, 0, 0}};
-  for (const Record& record : wrong) {
+  const RingRecord wrong[] = {{RingRecordKind::whole, 0xffff'fff0, 0, 0},
+                              {RingRecordKind::slab, 16, 100'000, chunks_max},
+                              {RingRecordKind::read, 16, 100, reads_max},
+                              {RingRecordKind::long_part, 16, 0, 0},
+                              {static_cast<RingRecordKind>(77), 16, 0, 0}};
+  for (const RingRecord& record : wrong) {
     ForgedPeer peer(connected());
     ASSERT_TRUE(peer.offer());
     ASSERT_TRUE(peer.come());
@@ -178,7 +179,7 @@ TEST_F(HostileClient, ASharedMemoryPeerThatChangesAFrameAfterItsCheck) {
   std::byte* const operands = wire::write_region_id(head.data() + wire::header_bytes,
                                                     {handle.owner, handle.slot, handle.generation, handle.capability});
   wire::write_atomic_operands(operands, {.offset = 0, .operand = 1});
-  const Record record{RecordKind::whole, static_cast<std::uint32_t>(head.size()), 0, 0};
+  const RingRecord record{RingRecordKind::whole, static_cast<std::uint32_t>(head.size()), 0, 0};
   const std::size_t each = sizeof record + aligned(head.size());
   const std::size_t ring_bytes = peer.memory->sizes().ring;
   const std::size_t frames = ring_bytes / each;
@@ -238,7 +239,7 @@ TEST_F(HostileClient, ASharedMemoryPeerThatTakesNoReplies) {
   ASSERT_TRUE(peer.connect());
   peer.memory->control().sides[client_side].reads.store(1);  // It says that it could read the server's memory.
   const Octets head = access_of(region.handle(), wire::MemoryAction::read, each);
-  const Record record{RecordKind::whole, static_cast<std::uint32_t>(head.size()), 0, 0};
+  const RingRecord record{RingRecordKind::whole, static_cast<std::uint32_t>(head.size()), 0, 0};
   for (int i = 0; i < 200; ++i) peer.append(record, head);
   peer.publish();
   const RingEnds& requests = peer.memory->control().rings[client_side];
@@ -264,8 +265,8 @@ TEST_F(HostileClient, AWriteOverSharedMemoryIsAnsweredAtOnce) {
   ASSERT_TRUE(peer.connect());
   std::memset(peer.memory->slab(client_side), 'x', bytes);
   const Octets head = access_of(region.handle(), wire::MemoryAction::write, bytes);
-  peer.append({RecordKind::slab, static_cast<std::uint32_t>(head.size()), bytes, 0}, head);
-  peer.append({static_cast<RecordKind>(77), 16, 0, 0}, Octets(16));
+  peer.append({RingRecordKind::slab, static_cast<std::uint32_t>(head.size()), bytes, 0}, head);
+  peer.append({static_cast<RingRecordKind>(77), 16, 0, 0}, Octets(16));
   peer.publish();
   EXPECT_TRUE(peer.stream.closed_by_peer());
   EXPECT_NE(peer.memory->control().rings[server_side].tail.load(), 0U);

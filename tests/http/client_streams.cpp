@@ -9,7 +9,7 @@
 #include "hawser/hawser.h"
 #include "hawser/http.h"
 #include "hawser/http_client.h"
-#include "protocol/http1/gzip.h"
+#include "protocol/http/gzip.h"
 #include "tests/at_rest.h"
 #include "tests/http/stream_tools.h"
 
@@ -76,7 +76,7 @@ Task<HttpResponse> hang(HttpRequest& request) {
 }
 Task<HttpResponse> bomb(HttpRequest&) {
   HttpResponse response;
-  response.body = http1::gzip(as_bytes(std::string(20 << 20, '\0'))).value_or("");
+  response.body = protocol::http::gzip(as_bytes(std::string(20 << 20, '\0'))).value_or("");
   response.headers.emplace_back("Content-Encoding", "gzip");
   co_return response;
 }
@@ -155,7 +155,7 @@ TEST_F(HttpClientStreams, PartsAreBounded) {
 }
 
 TEST_F(HttpClientStreams, CompressedResponses) {
-  if (!http1::can_gzip()) GTEST_SKIP() << "built without zlib";
+  if (!protocol::http::can_gzip()) GTEST_SKIP() << "built without zlib";
   with_client([this](HttpClient& client) -> Task<void> {
     for (const std::string_view path : {"/download?", "/whole?"}) {
       for (const std::size_t bytes : {0U, 2000U, 1'000'000U}) {
@@ -195,7 +195,7 @@ TEST_F(HttpClientStreams, CompressedResponses) {
 }
 
 TEST_F(HttpClientStreams, Bombs) {
-  if (!http1::can_gzip()) GTEST_SKIP() << "built without zlib";
+  if (!protocol::http::can_gzip()) GTEST_SKIP() << "built without zlib";
   HttpClientOptions options;
   options.stream_bytes_max = 1 << 20;
   options.body_bytes_max = 1 << 20;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "hawser/http_client.h"
-#include "protocol/http1/gzip.h"
+#include "protocol/http/gzip.h"
 #include "tests/http/stream_tools.h"
 
 // HttpClientStream against servers that are slow, broken or hostile, and its lifetime.
@@ -26,9 +26,10 @@ std::string chunk_of(std::string_view text) {
 }
 
 TEST(HttpClientStreamAlone, ResponsesArriveByteByByte) {
-  const std::string packed = http1::can_gzip() ? *http1::gzip(as_bytes(std::string(3000, 'x'))) : std::string();
-  const std::string coded = http1::can_gzip() ? "Content-Encoding: gzip\r\n" : "";
-  const std::string long_body = http1::can_gzip() ? std::string(3000, 'x') : "";
+  const std::string packed =
+      protocol::http::can_gzip() ? *protocol::http::gzip(as_bytes(std::string(3000, 'x'))) : std::string();
+  const std::string coded = protocol::http::can_gzip() ? "Content-Encoding: gzip\r\n" : "";
+  const std::string long_body = protocol::http::can_gzip() ? std::string(3000, 'x') : "";
   const std::vector<std::pair<std::string, std::string>> cases = {
       {ok("hello"), "hello"},
       {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nA: b\r\n\r\n" + ok("after"), "after"},
@@ -92,15 +93,15 @@ TEST(HttpClientStreamAlone, BodiesThatCannotBeUsed) {
       {head + "fffffffffffffff\r\nabc", ErrorCode::limit_exceeded, "the body is too long"},
       {"HTTP/1.1 200 OK\r\n\r\n" + std::string(2000, 'a'), ErrorCode::limit_exceeded, "the body is too long"},
   };
-  if (http1::can_gzip()) {
-    const std::string packed = *http1::gzip(as_bytes(std::string(900, 'x')));
+  if (protocol::http::can_gzip()) {
+    const std::string packed = *protocol::http::gzip(as_bytes(std::string(900, 'x')));
     const std::string coding = "Content-Encoding: gzip\r\n";
     cases.push_back({ok(packed.substr(0, packed.size() - 3), coding), ErrorCode::protocol_error, "is not complete",
                      std::string(900, 'x'), false, true});
     cases.push_back({ok(packed + "evil", coding), ErrorCode::protocol_error, "is not a valid gzip",
                      std::string(900, 'x'), false, true});
     cases.push_back({ok("plain text", coding), ErrorCode::protocol_error, "is not a valid gzip", "", false, true});
-    const std::string longer = *http1::gzip(as_bytes(std::string(5000, 'x')));
+    const std::string longer = *protocol::http::gzip(as_bytes(std::string(5000, 'x')));
     cases.push_back({ok(longer, coding), ErrorCode::limit_exceeded, "stream_bytes_max", "", false, true});
   }
   for (const Case& one : cases) {

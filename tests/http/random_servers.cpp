@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "hawser/http_client.h"
-#include "protocol/http1/gzip.h"
+#include "protocol/http/gzip.h"
 #include "tests/http/stream_tools.h"
 
 // HttpClientStream against servers that answer at random, from a seed.
@@ -30,7 +30,7 @@ std::string random_response(Random& random) {
   std::string head = "HTTP/1.1 200 OK\r\nName: value\r\n";
   if (below(random, 4) == 0) head = "HTTP/1.1 100 Continue\r\n\r\n" + head;
   if (below(random, 2) == 0) {
-    if (const std::optional<std::string> packed = http1::gzip(as_bytes(body))) {
+    if (const std::optional<std::string> packed = protocol::http::gzip(as_bytes(body))) {
       body = *packed;
       head += "Content-Encoding: gzip\r\n";
     }

@@ -1,4 +1,4 @@
-#include "protocol/http1/gzip.h"
+#include "protocol/http/gzip.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ Task<HttpResponse> measured(HttpRequest& request) {
 class HttpGzipServer : public ServerFixture {
  protected:
   void SetUp() override {
-    if (!http1::can_gzip()) GTEST_SKIP() << "built without zlib";
+    if (!protocol::http::can_gzip()) GTEST_SKIP() << "built without zlib";
   }
   void start(HttpOptions http_options = {}) {
     make_server();
@@ -65,9 +65,9 @@ class HttpGzipServer : public ServerFixture {
     if (end == std::string::npos) return {};
     return {std::stoi(all.substr(9, 3)), all.substr(0, end + 2), all.substr(end + 4)};
   }
-  static std::string packed(std::string_view text) { return http1::gzip(as_bytes(text)).value_or(""); }
+  static std::string packed(std::string_view text) { return protocol::http::gzip(as_bytes(text)).value_or(""); }
   static std::string unpacked(std::string_view bytes) {
-    const Result<Buffer> text = http1::gunzip(as_bytes(bytes), 16 << 20);
+    const Result<Buffer> text = protocol::http::gunzip(as_bytes(bytes), 16 << 20);
     return text ? std::string(text->text()) : "no gzip";
   }
   const std::string accepts = "Accept-Encoding: deflate, gzip\r\n";

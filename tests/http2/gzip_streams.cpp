@@ -12,8 +12,8 @@
 #include "hawser/grpc.h"
 #include "hawser/http.h"
 #include "hawser/scope.h"
-#include "protocol/http1/gzip.h"
-#include "protocol/http1/gzip_stream.h"
+#include "protocol/http/gzip.h"
+#include "protocol/http/gzip_stream.h"
 #include "tests/http2_client.h"
 #include "tests/http_server_fixture.h"
 #include "tests/output_of.h"
@@ -119,7 +119,7 @@ std::optional<Unchunked> unchunked(std::string_view text) {
 
 // Decompresses what has arrived of a body.
 std::string inflated(std::string_view packed) {
-  const std::unique_ptr<http1::Inflater> inflater = http1::Inflater::make();
+  const std::unique_ptr<protocol::http::Inflater> inflater = protocol::http::Inflater::make();
   inflater->give(std::string(packed));
   std::string out;
   while (!inflater->wants_input()) {
@@ -131,14 +131,14 @@ std::string inflated(std::string_view packed) {
 }
 // Decompresses a whole body.
 std::string unpacked(std::string_view packed) {
-  const Result<Buffer> text = http1::gunzip(as_bytes(packed), 64 << 20);
+  const Result<Buffer> text = protocol::http::gunzip(as_bytes(packed), 64 << 20);
   return text ? std::string(text->text()) : "no gzip";
 }
 
 class HttpGzipStreams : public ServerFixture {
  protected:
   void SetUp() override {
-    if (!http1::can_gzip()) GTEST_SKIP() << "built without zlib";
+    if (!protocol::http::can_gzip()) GTEST_SKIP() << "built without zlib";
     allowed = 0;
   }
   void start(HttpOptions http_options = {}) {

@@ -17,7 +17,7 @@
 #include "hawser/metrics.h"
 #include "hawser/scope.h"
 #include "hawser/server_metrics.h"
-#include "protocol/http1/gzip.h"
+#include "protocol/http/gzip.h"
 #include "tests/http2_client.h"
 #include "tests/http_server_fixture.h"
 #include "tests/skipped_calls.h"
@@ -366,11 +366,11 @@ TEST_P(HttpJsonOrder, AConversionThatIsGivenUpDoesNotBegin) {
 }
 
 TEST_P(HttpJsonOrder, CompressedJson) {
-  if (!http1::can_gzip()) GTEST_SKIP() << "built without zlib";
+  if (!protocol::http::can_gzip()) GTEST_SKIP() << "built without zlib";
   make_server();
   use_token();
   start();
-  const auto packed = [](const std::string& text) { return http1::gzip(as_bytes(text)).value_or(""); };
+  const auto packed = [](const std::string& text) { return protocol::http::gzip(as_bytes(text)).value_or(""); };
   for (const std::size_t bytes : {std::size_t{100}, std::size_t{500'000}}) {
     const std::string json = "\"" + std::string(bytes, 'y') + "\"";
     conversions = 0;

@@ -20,7 +20,7 @@ namespace hawser::http2_unix_socket {
 
 using namespace http_test;
 namespace h2 = protocol::grpc::testing;
-using protocol::grpc::Machine;
+using protocol::grpc::Http2Machine;
 
 class Http2UnixSocket : public ServerFixture {
  protected:
@@ -41,8 +41,8 @@ class Http2UnixSocket : public ServerFixture {
     ASSERT_EQ(::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
   }
   // Begins a request, whose body is the message of gRPC or the text.
-  std::int32_t begin(const std::vector<Machine::Field>& fields, std::string_view body) {
-    protocol::grpc::Stream& stream = *client.machine.begin_request(fields);
+  std::int32_t begin(const std::vector<Http2Machine::Field>& fields, std::string_view body) {
+    protocol::grpc::Http2Stream& stream = *client.machine.begin_request(fields);
     const bool is_grpc = fields.back().second == "application/grpc";
     const std::int32_t id = stream.id;
     client.machine.send_message(stream, is_grpc ? h2::framed(body) : Buffer::copy_of(as_bytes(body)), {}, nullptr, 1);
@@ -64,10 +64,10 @@ class Http2UnixSocket : public ServerFixture {
     const std::string text = fields.grpc_message.substr(0, fields.grpc_message.find(','));
     return "grpc " + std::to_string(fields.grpc_status) + (text.empty() ? "" : " " + text);
   }
-  std::string ask(bool is_grpc, const std::vector<Machine::Field>& hosts) {
-    std::vector<Machine::Field> fields = {{":method", is_grpc ? "POST" : "GET"},
-                                          {":scheme", "http"},
-                                          {":path", is_grpc ? "/test.Bytes/Repeat" : "/hello"}};
+  std::string ask(bool is_grpc, const std::vector<Http2Machine::Field>& hosts) {
+    std::vector<Http2Machine::Field> fields = {{":method", is_grpc ? "POST" : "GET"},
+                                               {":scheme", "http"},
+                                               {":path", is_grpc ? "/test.Bytes/Repeat" : "/hello"}};
     fields.insert(fields.end(), hosts.begin(), hosts.end());
     if (is_grpc) fields.insert(fields.end(), {{"te", "trailers"}, {"content-type", "application/grpc"}});
     return answer(begin(fields, is_grpc ? "text" : ""), is_grpc);
@@ -96,7 +96,7 @@ TEST_F(Http2UnixSocket, GrpcIsServedWhateverTheAuthority) {
 // Neither an error of the connection, nor of its other calls.
 TEST_F(Http2UnixSocket, APairTooManyFailsOnlyItsCall) {
   start();
-  std::vector<Machine::Field> fields = {{":authority", "test"}};
+  std::vector<Http2Machine::Field> fields = {{":authority", "test"}};
   std::vector<std::string> names;
   for (int i = 0; i < 64; ++i) names.push_back("x-" + std::to_string(i));
   for (const std::string& name : names) fields.emplace_back(name, "1");

@@ -19,11 +19,11 @@
 namespace hawser::pb {
 namespace {
 
-using prpc::Answer;
-using prpc::RpcMeta;
-using prpc::stream_frame;
-using prpc::StreamFrameType;
-using prpc::StreamSettings;
+using protocol::baidu_std::Answer;
+using protocol::baidu_std::RpcMeta;
+using protocol::baidu_std::stream_frame;
+using protocol::baidu_std::StreamFrameType;
+using protocol::baidu_std::StreamSettings;
 
 class PbHostileClients : public PbStreams {
  public:
@@ -43,11 +43,11 @@ class PbHostileClients : public PbStreams {
   }
   static Octets request(std::string_view text, std::int64_t id, const std::vector<std::int64_t>& streams,
                         bool extended = false) {
-    RpcMeta meta{.request = prpc::RequestMeta{.service = "probe.PostService"},
+    RpcMeta meta{.request = protocol::baidu_std::RequestMeta{.service = "probe.PostService"},
                  .stream = StreamSettings{streams.front(), true, true, extended,
                                           std::vector<std::int64_t>(streams.begin() + 1, streams.end())}};
     const std::string data = "\x0a" + std::string(1, static_cast<char>(text.size())) + std::string(text);
-    return bytes_of(prpc::Call{.method = "Deliver", .id = id, .data = data, .meta = meta});
+    return bytes_of(protocol::baidu_std::Call{.method = "Deliver", .id = id, .data = data, .meta = meta});
   }
   // The reply to a request whose first stream is `first`. Empty error: the server's ids of all streams.
   struct Opened {
@@ -57,13 +57,13 @@ class PbHostileClients : public PbStreams {
   };
   Opened opened() {
     for (;;) {
-      const std::optional<Answer> frame = prpc::receive_answer(socket);
+      const std::optional<Answer> frame = protocol::baidu_std::receive_answer(socket);
       if (!frame) {
         ADD_FAILURE() << "no reply";
         return {};
       }
-      if (frame->kind != prpc::FrameKind::stream || !frame->data.starts_with("PRPC")) continue;
-      const Answer reply = prpc::parse_answer(octets(frame->data));
+      if (frame->kind != protocol::baidu_std::BaiduStdFrameKind::stream || !frame->data.starts_with("PRPC")) continue;
+      const Answer reply = protocol::baidu_std::parse_answer(octets(frame->data));
       if (reply.error_code != 0 || !reply.stream) return {{}, reply.error_code, reply.error_text};
       std::vector<std::int64_t> ids{reply.stream->stream_id};
       ids.insert(ids.end(), reply.stream->extra_ids.begin(), reply.stream->extra_ids.end());
@@ -77,9 +77,11 @@ class PbHostileClients : public PbStreams {
   // The next frame that is no FEEDBACK.
   Answer next() {
     for (;;) {
-      const std::optional<Answer> frame = prpc::receive_answer(socket);
+      const std::optional<Answer> frame = protocol::baidu_std::receive_answer(socket);
       if (!frame) return {};
-      if (frame->kind != prpc::FrameKind::stream || frame->frame.type != StreamFrameType::feedback) return *frame;
+      if (frame->kind != protocol::baidu_std::BaiduStdFrameKind::stream ||
+          frame->frame.type != StreamFrameType::feedback)
+        return *frame;
     }
   }
   static Octets frame(std::int64_t to, StreamFrameType type, std::string_view data = {}) {
@@ -188,9 +190,10 @@ TEST_F(PbHostileClients, RandomFramesOfTheClient) {
         std::int64_t id = guess(static_cast<std::uint16_t>(below(streams_sent + 1)));
         if (below(6) == 0) id += std::int64_t{1} << (16 + below(2));  // A later generation.
         if (below(12) == 0) id ^= std::int64_t{1} << below(40);
-        prpc::StreamFrameMeta meta{.stream_id = id,
-                                   .source_stream_id = static_cast<std::int64_t>(below(6)),
-                                   .type = static_cast<StreamFrameType>(below(12) == 0 ? below(7) : 1 + below(4))};
+        protocol::baidu_std::StreamFrameMeta meta{
+            .stream_id = id,
+            .source_stream_id = static_cast<std::int64_t>(below(6)),
+            .type = static_cast<StreamFrameType>(below(12) == 0 ? below(7) : 1 + below(4))};
         meta.has_continuation = below(4) == 0;
         meta.consumed_size = static_cast<std::int64_t>(below(10));
         bytes = bytes + stream_frame(meta, below(8) == 0 ? "close" : std::string(below(4) == 0 ? below(9000) : 9, 'd'));
@@ -228,10 +231,10 @@ TEST(PbHostileClientMemory, ItemsOfAClosedStreamAreReleased) {
     socket.send(PbHostileClients::request("several inbox", 1, {1, 2}));
     std::vector<std::int64_t> ids;
     while (ids.empty()) {
-      const std::optional<Answer> frame = prpc::receive_answer(socket);
+      const std::optional<Answer> frame = protocol::baidu_std::receive_answer(socket);
       ASSERT_TRUE(frame);
       if (!frame->data.starts_with("PRPC")) continue;
-      const Answer reply = prpc::parse_answer(octets(frame->data));
+      const Answer reply = protocol::baidu_std::parse_answer(octets(frame->data));
       ASSERT_TRUE(reply.stream);
       ids = {reply.stream->stream_id, reply.stream->extra_ids.at(0)};
     }

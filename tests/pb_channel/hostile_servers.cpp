@@ -18,11 +18,11 @@
 namespace hawser::pb {
 namespace {
 
-using prpc::PlayedServer;
-using prpc::server_id;
-using prpc::stream_frame;
-using prpc::StreamFrameType;
-using prpc::StreamSettings;
+using protocol::baidu_std::PlayedServer;
+using protocol::baidu_std::server_id;
+using protocol::baidu_std::stream_frame;
+using protocol::baidu_std::StreamFrameType;
+using protocol::baidu_std::StreamSettings;
 using Opening = PlayedServer::Opening;
 
 constexpr std::string_view receipt_bytes = "\x0a\x02ok";
@@ -134,7 +134,7 @@ TEST(PbHostileServers, AReplyWithAnotherNumberOfStreams) {
             }
             server.send(reply_with(opening, extra_ids));
             while (!open.empty()) {
-              const prpc::Answer frame = server.next();
+              const protocol::baidu_std::Answer frame = server.next();
               ASSERT_EQ(frame.frame.type, StreamFrameType::reset);
               EXPECT_EQ(open.erase(frame.frame.stream_id), 1U);
             }
@@ -163,7 +163,7 @@ TEST(PbHostileServers, ALateReply) {
         server.send(reply_with(late, own_extras(late)));
         std::set<std::int64_t> open{server_id, server_id + 1, server_id + 2};
         while (!open.empty()) {
-          const prpc::Answer frame = server.next();
+          const protocol::baidu_std::Answer frame = server.next();
           ASSERT_EQ(frame.frame.type, StreamFrameType::reset);
           EXPECT_EQ(open.erase(frame.frame.stream_id), 1U);
         }
@@ -193,7 +193,7 @@ TEST(PbHostileServers, OddIds) {
           const Opening opening = server.receive_opening();
           server.send(reply_with(opening, extra_ids));
           for (int i = 0; i < 3; ++i) {
-            const prpc::Answer frame = server.next();
+            const protocol::baidu_std::Answer frame = server.next();
             EXPECT_EQ(frame.frame.type, StreamFrameType::data);
             EXPECT_EQ(frame.data, "to all");
           }
@@ -228,9 +228,10 @@ TEST(PbHostileServers, RandomFrames) {
             for (; frames != 0; --frames) {
               std::int64_t id = ids[below(ids.size())];
               if (below(12) == 0) id ^= std::int64_t{1} << below(40);
-              prpc::StreamFrameMeta meta{.stream_id = id,
-                                         .source_stream_id = server_id,
-                                         .type = static_cast<StreamFrameType>(below(5) == 0 ? below(7) : 1 + below(5))};
+              protocol::baidu_std::StreamFrameMeta meta{
+                  .stream_id = id,
+                  .source_stream_id = server_id,
+                  .type = static_cast<StreamFrameType>(below(5) == 0 ? below(7) : 1 + below(5))};
               if (meta.type == StreamFrameType::end && below(2) == 0) meta.type = StreamFrameType::data;
               meta.has_continuation = below(4) == 0;
               meta.result = below(8) == 0;

@@ -17,9 +17,11 @@
 namespace hawser::pb {
 
 // The method of StreamOffice as a client with coroutines declares it.
-inline Task<Result<prpc::RawMessage>> deliver_with_stream(Context&, const prpc::RawMessage&, Reader<prpc::RawMessage>,
-                                                          Writer<prpc::RawMessage>) {
-  co_return prpc::RawMessage{};
+inline Task<Result<protocol::baidu_std::RawMessage>> deliver_with_stream(Context&,
+                                                                         const protocol::baidu_std::RawMessage&,
+                                                                         Reader<protocol::baidu_std::RawMessage>,
+                                                                         Writer<protocol::baidu_std::RawMessage>) {
+  co_return protocol::baidu_std::RawMessage{};
 }
 
 }  // namespace hawser::pb
@@ -293,14 +295,14 @@ TEST_F(PbStreams, HandlersThatWaitEndWithTheConnection) {
     BaiduStdClient client;
     auto connected = co_await client.connect(test->server->address());
     REQUIRE_OK(connected);
-    const prpc::RawMessage request{
+    const protocol::baidu_std::RawMessage request{
         "\x0a\x04"
         "echo"};  // Parcel::text.
     std::vector<StreamingCall<deliver_with_stream>> calls;
     for (int i = 0; i < 6; ++i) {
       auto call = co_await client.open<deliver_with_stream>(request);
       REQUIRE_OK(call);
-      const prpc::RawMessage item{"item"};
+      const protocol::baidu_std::RawMessage item{"item"};
       auto written_by = call->writer();  // The task refers to it.
       auto written = co_await written_by.write(item);
       REQUIRE_OK(written);
@@ -311,7 +313,7 @@ TEST_F(PbStreams, HandlersThatWaitEndWithTheConnection) {
     }
     // More than the service may have outstanding, 2 MiB, and than may wait there, 2 MiB too. Nobody reads it. The last
     // streams get no thread.
-    const prpc::RawMessage item{text_of(100'000)};
+    const protocol::baidu_std::RawMessage item{text_of(100'000)};
     for (std::size_t i = 0; i < calls.size(); ++i) {
       for (int k = 0; k < (i < 4 ? 50 : 5); ++k) {
         auto written = co_await calls[i].writer().write(item);
@@ -342,29 +344,31 @@ TEST_F(PbStreams, RandomFramesOfClients) {
     Octets bytes;
     const std::size_t requests = 1 + below(2);
     for (std::size_t k = 0; k < requests; ++k) {
-      prpc::RpcMeta meta{.request = prpc::RequestMeta{.service = "probe.PostService"}};
-      if (below(10) != 0) meta.stream = prpc::StreamSettings{id, below(2) == 0, below(3) != 0, below(2) == 0, {id + 1}};
+      protocol::baidu_std::RpcMeta meta{.request = protocol::baidu_std::RequestMeta{.service = "probe.PostService"}};
+      if (below(10) != 0)
+        meta.stream = protocol::baidu_std::StreamSettings{id, below(2) == 0, below(3) != 0, below(2) == 0, {id + 1}};
       static constexpr std::string_view texts[] = {"echo",        "inbox",      "do not accept", "accept and fail",
                                                    "write first", "close first"};
       const std::string text(texts[below(std::size(texts))]);
       const std::string request = "\x0a" + std::string(1, static_cast<char>(text.size())) + text;
-      bytes = bytes + prpc::bytes_of(
+      bytes = bytes + protocol::baidu_std::bytes_of(
                           {.method = "Deliver", .id = 1 + static_cast<std::int64_t>(k), .data = request, .meta = meta});
     }
     // Most frames follow the reply, whose stream has the number of the call; others precede it.
     if (below(2) == 0) {
       socket.send(bytes);
       bytes.clear();
-      static_cast<void>(socket.receive(prpc::FrameHeader::bytes));
+      static_cast<void>(socket.receive(protocol::baidu_std::FrameHeader::bytes));
     }
     for (std::size_t frames = below(30); frames != 0; --frames) {
-      prpc::StreamFrameMeta meta{.stream_id = static_cast<std::int64_t>((below(2) << 16) | (1 + below(2))),
-                                 .source_stream_id = id,
-                                 .type = static_cast<prpc::StreamFrameType>(below(6)),
-                                 .has_continuation = below(3) == 0};
+      protocol::baidu_std::StreamFrameMeta meta{
+          .stream_id = static_cast<std::int64_t>((below(2) << 16) | (1 + below(2))),
+          .source_stream_id = id,
+          .type = static_cast<protocol::baidu_std::StreamFrameType>(below(6)),
+          .has_continuation = below(3) == 0};
       meta.consumed_size = static_cast<std::int64_t>(below(100));
       meta.result = below(4) == 0;
-      bytes = bytes + prpc::stream_frame(meta, text_of(below(4) == 0 ? below(60'000) : below(20)));
+      bytes = bytes + protocol::baidu_std::stream_frame(meta, text_of(below(4) == 0 ? below(60'000) : below(20)));
     }
     socket.send(bytes);
     if (below(2) == 0) ::shutdown(socket.fd(), SHUT_WR);

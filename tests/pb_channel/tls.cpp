@@ -60,7 +60,7 @@ struct PbTls : public ::testing::TestWithParam<const char*> {
   }
 
   TemporaryFolder folder;
-  tls::Authority authority;
+  security::tls::Authority authority;
   PostOffice office;
   std::unique_ptr<Server> server;
   ChannelOptions options;

@@ -31,17 +31,17 @@
 namespace hawser::profile_test {
 
 using namespace testing_tools;
-using allocation_hook::Operators;
+using detail::allocation_hook::Operators;
 using testing::HasSubstr;
 
 // An allocator that is observed, as operator new and delete are. The sanitizers replace those.
 [[gnu::noinline]] void* take(std::size_t bytes) {
   void* const memory = std::malloc(bytes);
-  allocation_hook::allocated(memory, bytes, __builtin_return_address(0));
+  detail::allocation_hook::allocated(memory, bytes, __builtin_return_address(0));
   return memory;
 }
 [[gnu::noinline]] void give_back(void* memory) {
-  allocation_hook::freed(memory);
+  detail::allocation_hook::freed(memory);
   std::free(memory);
 }
 
@@ -113,7 +113,7 @@ TEST(AllocationSampler, TheSeedChoosesTheSamples) {
     const auto sampler = begin({.interval_bytes = 1'000, .seed = seed});
     // Addresses and other allocations of this thread have no part in it.
     static std::array<char, 2'000> memory;
-    for (char& one : memory) allocation_hook::allocated(&one, 10, nullptr);
+    for (char& one : memory) detail::allocation_hook::allocated(&one, 10, nullptr);
     std::uint64_t sum = 0;
     for (const AllocationSampler::Stack& stack : AllocationSampler::report().stacks) sum += stack.totals.samples;
     return sum;
@@ -152,7 +152,7 @@ TEST(AllocationSampler, IsBounded) {
 TEST(AllocationSampler, AnAddressThatIsUsedAgainCountsOnce) {
   const auto sampler = begin({.interval_bytes = 1, .seed = 3});
   std::array<char, 64> memory{};
-  for (int i = 0; i < 100; ++i) allocation_hook::allocated(memory.data(), 1'000, nullptr);
+  for (int i = 0; i < 100; ++i) detail::allocation_hook::allocated(memory.data(), 1'000, nullptr);
   double live = 0;
   for (const AllocationSampler::Stack& stack : AllocationSampler::report().stacks) live += stack.totals.live_bytes;
   EXPECT_LT(live, 50'000);  // 1000 and what the test itself uses.
@@ -165,7 +165,7 @@ TEST(AllocationSampler, ASizeOfNearlyTwoToThe64IsRecorded) {
   int object = 0;
   for (const std::size_t bytes : {std::numeric_limits<std::size_t>::max(), std::size_t{1} << 63}) {
     const std::uint64_t before = samples_of(AllocationSampler::report());
-    allocation_hook::allocated(&object, bytes, nullptr);
+    detail::allocation_hook::allocated(&object, bytes, nullptr);
     EXPECT_EQ(samples_of(AllocationSampler::report()), before + 1) << bytes;
     // The next samples are as far apart as before.
     for (int i = 0; i < 1000; ++i) give_back(take(100));
@@ -319,7 +319,7 @@ TEST(AllocationSampler, MappingsOfTheLibraryAreSeen) {
 
 // ---- The operators of the component ----
 
-bool sanitized() { return allocation_hook::operators.load() == Operators::sanitized; }
+bool sanitized() { return detail::allocation_hook::operators.load() == Operators::sanitized; }
 
 struct alignas(128) Aligned {
   std::array<char, 256> bytes{};
@@ -511,7 +511,7 @@ TEST(HeapPage, TakesAProfileOfItsOwn) {
   EXPECT_THAT(html.body, HasSubstr("still in use of what was allocated in"));
   stop.store(true);
   busy.join();
-  EXPECT_EQ(allocation_hook::profile.load(), 0U);
+  EXPECT_EQ(detail::allocation_hook::profile.load(), 0U);
   PagesOptions wrong;
   wrong.heap_profile_live_max = 0;
   const HttpClientResponse refused = get({"/profile/heap?seconds=1"}, wrong);

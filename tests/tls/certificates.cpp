@@ -37,7 +37,7 @@ using tls_test::caller_of;
 class TlsCertificates : public TlsFixture {
  protected:
   // The text that a client gets whose server has this certificate.
-  std::string with_server(const tls::Request& request) {
+  std::string with_server(const security::tls::Request& request) {
     tls_options.certificates = {authority.issue("server", request)};
     start();
     const std::string text = call(client_options());
@@ -75,7 +75,7 @@ TEST_F(TlsCertificates, DoNotHaveTheZoneOfAnAddress) {
 
 TEST_F(TlsCertificates, OfUnknownIssuersAreRefused) {
   start();
-  tls::Authority other(folder.path().string(), "other");
+  security::tls::Authority other(folder.path().string(), "other");
   TlsClientOptions with;
   with.ca_file = other.ca_file();
   const std::string text = call(with);
@@ -166,7 +166,7 @@ TEST_F(TlsCertificates, OfClientsAreDemandedAndBecomeTheIdentity) {
 TEST_F(TlsCertificates, OfClientsAreRefusedWithTheReason) {
   tls_options.client_ca_file = authority.ca_file();
   start();
-  tls::Authority other(folder.path().string(), "other");
+  security::tls::Authority other(folder.path().string(), "other");
   const auto with_client = [&](const TlsCertificate& certificate) {
     TlsClientOptions with = client_options();
     with.certificate = certificate;
@@ -200,9 +200,10 @@ TEST_F(TlsCertificates, OfAMegabyteAreRefusedBeforeTheyHaveArrived) {
       load({.certificates = {large}, .ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024});
   for (int round = 0; round < 8; ++round) {
     RawTls client(RawSocket::connected_to(server->address()),
-                  std::make_unique<tls::Session>(context, "localhost", "hawser", nullptr));
-    tls::Session& session = client.session();
-    while (session.handshake() != tls::Session::Progress::failed && session.output().bytes().size() < 1'000'000) {
+                  std::make_unique<security::tls::TlsSession>(context, "localhost", "hawser", nullptr));
+    security::tls::TlsSession& session = client.session();
+    while (session.handshake() != security::tls::TlsSession::Progress::failed &&
+           session.output().bytes().size() < 1'000'000) {
       client.flush();
       const std::optional<Octets> one = client.socket().receive(1);
       ASSERT_TRUE(one);
@@ -210,7 +211,7 @@ TEST_F(TlsCertificates, OfAMegabyteAreRefusedBeforeTheyHaveArrived) {
     }
     ASSERT_GE(session.output().bytes().size(), 1'000'000U);
     client.socket().send(session.output().bytes().first(20'000));
-    EXPECT_EQ(client.receive_end(), tls::Session::Read::failed);
+    EXPECT_EQ(client.receive_end(), security::tls::TlsSession::Read::failed);
   }
   EXPECT_TRUE(soon([&] {
     return logged().find("certificates of more than 32768 bytes (peer_certificate_bytes_max)") != std::string::npos;
@@ -232,22 +233,22 @@ TEST_F(TlsCertificates, MayBeRevoked) {
   EXPECT_HAS(call(with), "was revoked by its issuer (CN=authority main)");
   authority.revoke({}, -60);
   EXPECT_HAS(call(with), "is too old: renew it in TlsClientOptions::crl_files");
-  tls::Authority other(folder.path().string(), "other");
+  security::tls::Authority other(folder.path().string(), "other");
   with.crl_files = {other.revoke({})};
   EXPECT_HAS(call(with), "there is no list of revoked certificates of its issuer");
 }
 
 // The list of the root says which of the issuers between are revoked. It may be absent.
 TEST_F(TlsCertificates, OfARevokedIssuerAreRefused) {
-  const tls::Authority& root = authority;
-  tls::Authority middle(folder.path().string(), "middle");
+  const security::tls::Authority& root = authority;
+  security::tls::Authority middle(folder.path().string(), "middle");
   // Signed by the root, with the name and the key of `middle`.
-  const tls::X509Ptr issuer(X509_dup(middle.certificate()));
+  const security::tls::X509Ptr issuer(X509_dup(middle.certificate()));
   ASSERT_EQ(ASN1_INTEGER_set(X509_get_serialNumber(issuer.get()), 777), 1);
   ASSERT_EQ(X509_set_issuer_name(issuer.get(), X509_get_subject_name(root.certificate())), 1);
   ASSERT_GT(X509_sign(issuer.get(), root.key(), EVP_sha256()), 0);
   const auto append = [&](const std::string& file) {
-    const std::unique_ptr<std::FILE, tls::Released<std::fclose>> out(std::fopen(file.c_str(), "ab"));
+    const std::unique_ptr<std::FILE, security::tls::Released<std::fclose>> out(std::fopen(file.c_str(), "ab"));
     ASSERT_EQ(PEM_write_X509(out.get(), issuer.get()), 1);
   };
   const TlsCertificate issuer_files{(folder.path() / "issuer.pem").string()};
@@ -299,7 +300,7 @@ TEST_F(TlsCertificates, MayBeRevokedByALaterList) {
 
 // Texts about certificates are written to logs, and anybody may send one.
 TEST_F(TlsCertificates, WithLongNamesAreQuotedInPart) {
-  const tls::X509Ptr certificate(X509_new());
+  const security::tls::X509Ptr certificate(X509_new());
   X509_NAME* const name = X509_get_subject_name(certificate.get());
   const std::string text(30'000, 'x');
   ASSERT_EQ(X509_NAME_add_entry_by_txt(name, "SN", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(text.data()),
@@ -314,7 +315,7 @@ TEST_F(TlsCertificates, WithLongNamesAreQuotedInPart) {
   ASSERT_EQ(X509_add_ext(certificate.get(), extension, -1), 1);
   X509_EXTENSION_free(extension);
   for (const int error : {X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_CERT_UNTRUSTED, X509_V_ERR_CERT_REVOKED}) {
-    const std::string shown = tls::verify_text(error, certificate.get(), "host", "server");
+    const std::string shown = security::tls::verify_text(error, certificate.get(), "host", "server");
     EXPECT_LT(shown.size(), 1000U);
     EXPECT_HAS(shown, "SN=xxx");
   }
@@ -385,10 +386,10 @@ TEST_F(TlsCertificates, MayHaveTheSameNamesAndOtherKinds) {
         const auto client_context = load({.verify = false, .peer_certificate_bytes_max = 32 * 1024});
         SSL_CTX_set_max_proto_version(client_context->get(), version);
         ASSERT_EQ(SSL_CTX_set1_sigalgs_list(client_context->get(), algorithms), 1);
-        tls::Session client(client_context, host, "hawser", nullptr);
-        tls::Session server_end(server_context, std::string("\x06hawser"));
+        security::tls::TlsSession client(client_context, host, "hawser", nullptr);
+        security::tls::TlsSession server_end(server_context, std::string("\x06hawser"));
         ASSERT_TRUE(shake_hands(client, server_end)) << algorithms << version << host << server_end.error().text;
-        EXPECT_TRUE(tls::valid_for(SSL_get0_peer_certificate(client.ssl()), "localhost"));
+        EXPECT_TRUE(security::tls::valid_for(SSL_get0_peer_certificate(client.ssl()), "localhost"));
       }
     }
   }

@@ -158,17 +158,17 @@ TEST_F(TlsChangedFiles, MayBePipesThatAreWritten) {
     std::ofstream to(key);
     for (std::string line; std::getline(from, line);) to << line << std::endl;
   });
-  const Result<tls::PemText> text = tls::read_file(key);
+  const Result<security::tls::PemText> text = security::tls::read_file(key);
   writer.join();
   ASSERT_TRUE(text) << error_of(text);
-  EXPECT_TRUE(tls::parse_key(*text, key));
-  const Result<tls::PemText> silent = tls::read_file(key, {}, std::chrono::milliseconds(30));
+  EXPECT_TRUE(security::tls::parse_key(*text, key));
+  const Result<security::tls::PemText> silent = security::tls::read_file(key, {}, std::chrono::milliseconds(30));
   ASSERT_FALSE(silent);
   EXPECT_HAS(silent.error().text, "it is a pipe whose writer did not end within 30 ms");
-  const Result<tls::PemText> endless = tls::read_file("/dev/zero");
+  const Result<security::tls::PemText> endless = security::tls::read_file("/dev/zero");
   ASSERT_FALSE(endless);
   EXPECT_HAS(endless.error().text, "is longer than 4194304 bytes");
-  EXPECT_HAS(error_of(tls::read_file(live)), "Is a directory");
+  EXPECT_HAS(error_of(security::tls::read_file(live)), "Is a directory");
 }
 
 // As Kubernetes mounts secrets: tls.crt leads to ..data/tls.crt, and ..data is replaced.
@@ -217,7 +217,7 @@ TEST_F(TlsChangedFiles, ThatDoNotMatchYetAreNotReported) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // It is read without its key meanwhile.
     copy(next.key_file, key);
     // On a machine that was too slow, a report is right.
-    if (std::chrono::steady_clock::now() - begun >= tls::ContextStore::settle_time) return;
+    if (std::chrono::steady_clock::now() - begun >= security::tls::ContextStore::settle_time) return;
     EXPECT_TRUE(soon([&] { return security->counters().reloads > static_cast<unsigned>(i); })) << logged();
   }
   expect_renewed();
@@ -271,7 +271,7 @@ TEST_F(TlsChangedFiles, MayChangeDuringHandshakes) {
 
 TEST_F(TlsChangedFiles, OfClientsAreUsed) {
   start_live();
-  tls::Authority other(folder.path().string(), "other");
+  security::tls::Authority other(folder.path().string(), "other");
   TlsClientOptions with = client_options();
   with.reload_interval = std::chrono::hours(1);
   with.ca_file = live + "/ca.pem";

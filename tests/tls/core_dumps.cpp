@@ -67,9 +67,10 @@ bool wait_for_file(const path& file) {
 // ---- The server's process ----
 
 // Reads a secret into its place, without a copy.
-bool read_secret(const path& file, tls::Secret& secret) {
+bool read_secret(const path& file, security::tls::Secret& secret) {
   const Descriptor opened(open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  return read(opened.get(), secret.data(), tls::Secret::size) == static_cast<ssize_t>(tls::Secret::size);
+  return read(opened.get(), secret.data(), security::tls::Secret::size) ==
+         static_cast<ssize_t>(security::tls::Secret::size);
 }
 
 void serve(const path& folder) {
@@ -92,7 +93,7 @@ void serve(const path& folder) {
   ASSERT_TRUE(proved) << error_of(proved);
   BearerTokens bearers;
   {
-    const Result<tls::PemText> bearer = tls::read_file((folder / "bearer").string());
+    const Result<security::tls::PemText> bearer = security::tls::read_file((folder / "bearer").string());
     ASSERT_TRUE(bearer);
     bearers.add(bearer->text(), *proved);
   }
@@ -100,18 +101,18 @@ void serve(const path& folder) {
 
   std::vector<std::unique_ptr<transport::PathCipher>> ciphers;
   {
-    tls::Secret exported;
+    security::tls::Secret exported;
     ASSERT_TRUE(read_secret(folder / "exported", exported));
     const std::array<std::byte, 32> hash{};
-    ciphers.push_back(
-        tls::make_path_cipher(tls::PathAlgorithm::aes_256_gcm, true, exported, hash, tls::Side::server, nullptr));
+    ciphers.push_back(security::tls::make_path_cipher(security::tls::PathAlgorithm::aes_256_gcm, true, exported, hash,
+                                                      security::tls::Side::server, nullptr));
     ASSERT_NE(ciphers.back(), nullptr);
   }
-  tls::WriteNotes notes;
+  security::tls::WriteNotes notes;
   {
-    const Result<tls::PemText> line = tls::read_file((folder / "key_log_line").string());
+    const Result<security::tls::PemText> line = security::tls::read_file((folder / "key_log_line").string());
     ASSERT_TRUE(line);
-    tls::note_line(notes, true, line->text());
+    security::tls::note_line(notes, true, line->text());
     ASSERT_FALSE(notes.secret.empty());
   }
   ASSERT_TRUE(server.start());
@@ -211,8 +212,8 @@ class TlsCoreDumps : public TlsFixture {
       write_file(folder.path() / (name + ".key"), pem);
       const std::size_t body = pem.find('\n') + 1;
       needles_.push_back({"the text of the file " + name, pem.substr(body + 20, 40)});
-      const Result<tls::PemText> text = tls::read_file(made.key_file);
-      const Result<tls::KeyPtr> key = tls::parse_key(*text, made.key_file);
+      const Result<security::tls::PemText> text = security::tls::read_file(made.key_file);
+      const Result<security::tls::KeyPtr> key = security::tls::parse_key(*text, made.key_file);
       ASSERT_TRUE(key) << error_of(key);
       if (!rsa) {
         add_number("the EC key", key->get(), OSSL_PKEY_PARAM_PRIV_KEY);
@@ -231,7 +232,7 @@ class TlsCoreDumps : public TlsFixture {
     add("the digits of the shared key", hexadecimal(shared));
   }
   void make_own_secrets() {
-    const std::string exported = random_bytes(tls::Secret::size);
+    const std::string exported = random_bytes(security::tls::Secret::size);
     write_file(folder.path() / "exported", exported);
     add("the exported secret", exported);
     const std::string hash(32, '\0');
@@ -287,14 +288,14 @@ class TlsCoreDumps : public TlsFixture {
     by_key.protection = TlsProtection::sealed_messages;
     call_process(by_key);
     for (int i = 0; i < 3; ++i) call_process(client_options());
-    tls::ContextOptions with{.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024};
-    const std::shared_ptr<const tls::Context> context = load(with);
+    security::tls::ContextOptions with{.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024};
+    const std::shared_ptr<const security::tls::TlsContext> context = load(with);
     ASSERT_NE(context, nullptr);
     key_log_.clear();
     SSL_CTX_set_keylog_callback(context->get(),
                                 [](const SSL*, const char* line) { key_log_ += std::string(line) + "\n"; });
-    held_ = std::make_unique<RawTls>(RawSocket::connected_to(address_),
-                                     std::make_unique<tls::Session>(context, "localhost", "hawser", nullptr));
+    held_ = std::make_unique<RawTls>(RawSocket::connected_to(address_), std::make_unique<security::tls::TlsSession>(
+                                                                            context, "localhost", "hawser", nullptr));
     ASSERT_TRUE(held_->handshake());
     add_traffic_secrets();
   }
@@ -327,8 +328,8 @@ class TlsCoreDumps : public TlsFixture {
       ++traffic;
       KernelTlsKey key;
       const SSL_CIPHER* const cipher = SSL_get_current_cipher(held_->session().ssl());
-      ASSERT_TRUE(tls::derive_key(key, static_cast<KernelCipher>(SSL_CIPHER_get_protocol_id(cipher)),
-                                  Bytes(as_bytes(secret)), 0));
+      ASSERT_TRUE(security::tls::derive_key(key, static_cast<KernelCipher>(SSL_CIPHER_get_protocol_id(cipher)),
+                                            Bytes(as_bytes(secret)), 0));
       add("a TLS key", octets_text(key.key.data(), key.cipher == KernelCipher::aes_128_gcm ? 16 : 32));
     }
     ASSERT_EQ(traffic, 2) << key_log_;

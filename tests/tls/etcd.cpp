@@ -177,7 +177,7 @@ TEST_F(TlsEtcd, IsCalledWithAClientCertificate) {
     }(with(tls), loop, address));
   };
   EXPECT_HAS(refused(client_options()), "alert");
-  tls::Authority foreign(folder.path().string(), "foreign");
+  security::tls::Authority foreign(folder.path().string(), "foreign");
   TlsClientOptions wrong = client_options();
   wrong.certificate = foreign.issue("stranger");
   EXPECT_HAS(refused(wrong), "alert");

@@ -91,7 +91,7 @@ class TlsFixture : public ::testing::Test {
   std::string port() const { return server->address().substr(server->address().rfind(':') + 1); }
 
   TemporaryFolder folder;
-  tls::Authority authority;
+  security::tls::Authority authority;
   TlsServerOptions tls_options;
   ServerOptions options;
   std::mutex log_mutex;

@@ -21,9 +21,9 @@ namespace hawser {
 namespace {
 
 using namespace testing_tools;
-using tls::RecordTracker;
-using tls::Session;
-using tls::TlsStream;
+using security::tls::RecordTracker;
+using security::tls::TlsSession;
+using security::tls::TlsStream;
 
 // A record with a part of a message of a handshake.
 Octets record(const Octets& body, std::uint8_t type = 22) {
@@ -100,14 +100,14 @@ class TlsHeldMemory : public TlsFixture {
     client_context_options.ca_file = authority.ca_file();
     client_context_options.peer_certificate_bytes_max = 32 * 1024;
   }
-  std::unique_ptr<Session> client_session() {
+  std::unique_ptr<TlsSession> client_session() {
     if (client_context == nullptr) client_context = load(client_context_options);
-    return std::make_unique<Session>(client_context, "localhost", "hawser", nullptr);
+    return std::make_unique<TlsSession>(client_context, "localhost", "hawser", nullptr);
   }
   RawTls connected() { return RawTls(RawSocket::connected_to(server->address()), client_session()); }
 
-  tls::ContextOptions client_context_options;
-  std::shared_ptr<const tls::Context> client_context;
+  security::tls::ContextOptions client_context_options;
+  std::shared_ptr<const security::tls::TlsContext> client_context;
 };
 
 // Memory that OpenSSL takes: no more than is counted.
@@ -117,9 +117,9 @@ TEST_F(TlsHeldMemory, IsCountedInFull) {
                                     .certificates = tls_options.certificates,
                                     .peer_certificate_bytes_max = 32 * 1024,
                                     .client_hello_bytes_max = 16 * 1024});
-  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<std::unique_ptr<TlsSession>> sessions;
   const auto add = [&] {
-    sessions.push_back(std::make_unique<Session>(server_context, std::string("\x06hawser")));
+    sessions.push_back(std::make_unique<TlsSession>(server_context, std::string("\x06hawser")));
     return sessions.back().get();
   };
   static_cast<void>(add()->handshake());
@@ -129,10 +129,10 @@ TEST_F(TlsHeldMemory, IsCountedInFull) {
   for (std::size_t i = 0; i < count; ++i) {
     Octets half = hello_header(16 * 1024);
     half.resize(8 * 1024);
-    Session& one = *add();
+    TlsSession& one = *add();
     one.input().append(record(half));
     one.input().append(Bytes(record(Octets(8 * 1024))).first(6 * 1024));
-    ASSERT_EQ(one.handshake(), Session::Progress::more);
+    ASSERT_EQ(one.handshake(), TlsSession::Progress::more);
     EXPECT_EQ(one.input().capacity(), 0U);
   }
   const std::size_t of_handshake = (mallinfo2().uordblks - before) / count;
@@ -140,7 +140,7 @@ TEST_F(TlsHeldMemory, IsCountedInFull) {
   RecordProperty("bytes_of_handshake", static_cast<int>(of_handshake));
   sessions.clear();
   // Half of a record.
-  std::vector<std::unique_ptr<Session>> clients;
+  std::vector<std::unique_ptr<TlsSession>> clients;
   for (std::size_t i = 0; i < count; ++i) {
     clients.push_back(client_session());
     ASSERT_TRUE(shake_hands(*clients.back(), *add()));
@@ -171,8 +171,9 @@ TEST_F(TlsHeldMemory, IsCountedInFull) {
 
 // The bytes that HKDF-Expand-Label makes of a secret of TLS 1.3 (RFC 8446, 7.1).
 std::vector<unsigned char> expanded(const std::vector<unsigned char>& secret, std::string label, std::size_t bytes) {
-  const std::unique_ptr<EVP_KDF, tls::Released<EVP_KDF_free>> kind(EVP_KDF_fetch(nullptr, "TLS13-KDF", nullptr));
-  const std::unique_ptr<EVP_KDF_CTX, tls::Released<EVP_KDF_CTX_free>> context(EVP_KDF_CTX_new(kind.get()));
+  const std::unique_ptr<EVP_KDF, security::tls::Released<EVP_KDF_free>> kind(
+      EVP_KDF_fetch(nullptr, "TLS13-KDF", nullptr));
+  const std::unique_ptr<EVP_KDF_CTX, security::tls::Released<EVP_KDF_CTX_free>> context(EVP_KDF_CTX_new(kind.get()));
   int mode = EVP_KDF_HKDF_MODE_EXPAND_ONLY;
   std::string hash = "SHA256";
   std::string prefix = "tls13 ";
@@ -191,15 +192,15 @@ std::vector<unsigned char> expanded(const std::vector<unsigned char>& secret, st
 // A client of TLS 1.3 that can send what OpenSSL does not, after the handshake.
 class ClientOfMessages {
  public:
-  explicit ClientOfMessages(const tls::ContextOptions& options) : context_(load(options)) {
+  explicit ClientOfMessages(const security::tls::ContextOptions& options) : context_(load(options)) {
     SSL_CTX_set_ciphersuites(context_->get(), "TLS_AES_128_GCM_SHA256");
     SSL_CTX_set_keylog_callback(context_->get(), [](const SSL*, const char* line) {
       const std::string_view text = line;
       if (text.starts_with("CLIENT_TRAFFIC_SECRET_0 ")) secret = text.substr(text.rfind(' ') + 1);
     });
   }
-  std::unique_ptr<Session> session() const {
-    return std::make_unique<Session>(context_, "localhost", "hawser", nullptr);
+  std::unique_ptr<TlsSession> session() const {
+    return std::make_unique<TlsSession>(context_, "localhost", "hawser", nullptr);
   }
   // The first record after the handshake that was performed last. It has a part of a message.
   static Octets first_record(Octets message) {
@@ -211,7 +212,7 @@ class ClientOfMessages {
     const std::vector<unsigned char> of_record = expanded(key, "key", 16);
     const std::vector<unsigned char> nonce = expanded(key, "iv", 12);
     Octets all = record(Octets(message.size() + 16), 23);
-    const std::unique_ptr<EVP_CIPHER_CTX, tls::Released<EVP_CIPHER_CTX_free>> cipher(EVP_CIPHER_CTX_new());
+    const std::unique_ptr<EVP_CIPHER_CTX, security::tls::Released<EVP_CIPHER_CTX_free>> cipher(EVP_CIPHER_CTX_new());
     auto* const out = reinterpret_cast<unsigned char*>(all.data());
     const auto* const in = reinterpret_cast<const unsigned char*>(message.data());
     const int size = static_cast<int>(message.size());
@@ -226,7 +227,7 @@ class ClientOfMessages {
 
  private:
   static inline std::string secret;
-  const std::shared_ptr<const tls::Context> context_;
+  const std::shared_ptr<const security::tls::TlsContext> context_;
 };
 
 // Messages of TLS after the handshake: a whole record with a part of one, and messages that need no answer.
@@ -239,11 +240,11 @@ TEST_F(TlsHeldMemory, IsCountedForMessagesOfTls) {
   const ClientOfMessages peer(client_context_options);
   const Octets key_update = {std::byte{24}, std::byte{0}, std::byte{0}, std::byte{1}, std::byte{0}};
   for (std::size_t part = 1; part <= key_update.size(); ++part) {
-    std::vector<std::unique_ptr<Session>> sessions;
+    std::vector<std::unique_ptr<TlsSession>> sessions;
     std::vector<Octets> records;
     for (std::size_t i = 0; i <= count; ++i) {
       const auto client = peer.session();
-      sessions.push_back(std::make_unique<Session>(server_context, std::string("\x06hawser")));
+      sessions.push_back(std::make_unique<TlsSession>(server_context, std::string("\x06hawser")));
       ASSERT_TRUE(shake_hands(*client, *sessions.back()));
       records.push_back(
           ClientOfMessages::first_record({key_update.begin(), key_update.begin() + std::ptrdiff_t(part)}));
@@ -275,8 +276,8 @@ TEST_F(TlsHeldMemory, CertificatesAreBoundedInNumber) {
   for (const int others : {9, 10}) {
     const auto context = load(client_context_options);
     for (int i = 0; i < others; ++i) ASSERT_EQ(SSL_CTX_add1_chain_cert(context->get(), authority.certificate()), 1);
-    Session client(context, "localhost", "hawser", nullptr);
-    Session server_end(server_context, std::string("\x06hawser"));
+    TlsSession client(context, "localhost", "hawser", nullptr);
+    TlsSession server_end(server_context, std::string("\x06hawser"));
     EXPECT_EQ(shake_hands(client, server_end), others == 9) << server_end.error().text;
     if (others == 10) {
       EXPECT_HAS(server_end.error().text, "the client sent 11 certificates, more than 10");
@@ -313,19 +314,21 @@ TEST_F(TlsHeldMemory, TheSecondHelloIsBoundedToo) {
                                     .client_hello_bytes_max = 16 * 1024});
   ASSERT_EQ(SSL_CTX_set1_groups_list(server_context->get(), "X25519"), 1);
   const auto client = client_session();
-  Session server_end(server_context, std::string("\x06hawser"));
-  ASSERT_EQ(client->handshake(), Session::Progress::more);
+  TlsSession server_end(server_context, std::string("\x06hawser"));
+  ASSERT_EQ(client->handshake(), TlsSession::Progress::more);
   move_bytes(*client, server_end);
-  ASSERT_EQ(server_end.handshake(), Session::Progress::more);
+  ASSERT_EQ(server_end.handshake(), TlsSession::Progress::more);
   server_end.input().append(record({std::byte{1}}, 20));
   server_end.input().append(record(hello_header(16 * 1024 + 1)));
-  EXPECT_EQ(server_end.handshake(), Session::Progress::failed);
+  EXPECT_EQ(server_end.handshake(), TlsSession::Progress::failed);
   EXPECT_HAS(server_end.error().text, "ClientHello) of 16385 bytes");
 }
 
-class CountedHolder final : tls::MemoryHolder {
+class CountedHolder final : security::tls::MemoryHolder {
  public:
-  CountedHolder(const std::shared_ptr<tls::HeldMemory>& memory, const std::string& peer) { join(memory, peer); }
+  CountedHolder(const std::shared_ptr<security::tls::HeldMemory>& memory, const std::string& peer) {
+    join(memory, peer);
+  }
   using MemoryHolder::hold;
   bool ended = false;
 
@@ -335,7 +338,7 @@ class CountedHolder final : tls::MemoryHolder {
 
 TEST(TlsHeldMemoryOrder, APlaceIsKeptByAsMuchProgressAsIsHeld) {
   for (const std::size_t progress : {1, 99, 100}) {
-    const auto memory = std::make_shared<tls::HeldMemory>(250, std::make_shared<tls::HeldTotals>());
+    const auto memory = std::make_shared<security::tls::HeldMemory>(250, std::make_shared<security::tls::HeldTotals>());
     CountedHolder slow(memory, "peer");
     CountedHolder quiet(memory, "peer");
     CountedHolder third(memory, "peer");
@@ -349,7 +352,7 @@ TEST(TlsHeldMemoryOrder, APlaceIsKeptByAsMuchProgressAsIsHeld) {
     EXPECT_EQ(memory->used(), 200U);
   }
   // Progress adds up.
-  const auto memory = std::make_shared<tls::HeldMemory>(250, std::make_shared<tls::HeldTotals>());
+  const auto memory = std::make_shared<security::tls::HeldMemory>(250, std::make_shared<security::tls::HeldTotals>());
   CountedHolder steady(memory, "peer");
   CountedHolder quiet(memory, "peer");
   CountedHolder third(memory, "peer");
@@ -362,8 +365,8 @@ TEST(TlsHeldMemoryOrder, APlaceIsKeptByAsMuchProgressAsIsHeld) {
 }
 
 TEST(TlsHeldMemoryOrder, ThePeerThatHoldsTheMostGivesUpFirst) {
-  const auto totals = std::make_shared<tls::HeldTotals>();
-  const auto memory = std::make_shared<tls::HeldMemory>(1000, totals);
+  const auto totals = std::make_shared<security::tls::HeldTotals>();
+  const auto memory = std::make_shared<security::tls::HeldMemory>(1000, totals);
   CountedHolder honest(memory, "honest");
   honest.hold(200, 0);
   std::vector<std::unique_ptr<CountedHolder>> others;

@@ -19,7 +19,7 @@ namespace hawser {
 namespace {
 
 using namespace testing_tools;
-using tls::Session;
+using security::tls::TlsSession;
 
 constexpr int tcp_cork = 3;  // TCP_CORK, whose header must not be included beside <linux/tcp.h>.
 
@@ -33,20 +33,20 @@ class TlsHostile : public TlsFixture {
     client_context_options.peer_certificate_bytes_max = 32 * 1024;
     tls_options.certificates = server_options.certificates;
   }
-  std::unique_ptr<Session> server_session() {
+  std::unique_ptr<TlsSession> server_session() {
     if (server_context == nullptr) server_context = load(server_options);
-    return std::make_unique<Session>(server_context, std::string("\x06hawser"));
+    return std::make_unique<TlsSession>(server_context, std::string("\x06hawser"));
   }
-  std::unique_ptr<Session> client_session() {
+  std::unique_ptr<TlsSession> client_session() {
     if (client_context == nullptr) client_context = load(client_context_options);
-    return std::make_unique<Session>(client_context, "localhost", "hawser", nullptr);
+    return std::make_unique<TlsSession>(client_context, "localhost", "hawser", nullptr);
   }
   RawTls connected() { return RawTls(RawSocket::connected_to(server->address()), client_session()); }
 
-  tls::ContextOptions server_options;
-  tls::ContextOptions client_context_options;
-  std::shared_ptr<const tls::Context> server_context;
-  std::shared_ptr<const tls::Context> client_context;
+  security::tls::ContextOptions server_options;
+  security::tls::ContextOptions client_context_options;
+  std::shared_ptr<const security::tls::TlsContext> server_context;
+  std::shared_ptr<const security::tls::TlsContext> client_context;
 };
 
 TEST_F(TlsHostile, BytesMayArriveOneByOne) {
@@ -56,9 +56,9 @@ TEST_F(TlsHostile, BytesMayArriveOneByOne) {
     if (tls12) SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
     const auto client = client_session();
     const auto server_end = server_session();
-    Session* const ends[] = {client.get(), server_end.get()};
-    Session::Progress progress[] = {ends[0]->handshake(), Session::Progress::more};
-    while (progress[0] != Session::Progress::done || progress[1] != Session::Progress::done) {
+    TlsSession* const ends[] = {client.get(), server_end.get()};
+    TlsSession::Progress progress[] = {ends[0]->handshake(), TlsSession::Progress::more};
+    while (progress[0] != TlsSession::Progress::done || progress[1] != TlsSession::Progress::done) {
       bool moved = false;
       for (int from : {0, 1}) {
         const Bytes output = ends[from]->output().bytes();
@@ -67,9 +67,9 @@ TEST_F(TlsHostile, BytesMayArriveOneByOne) {
         for (const std::byte one : bytes) {
           moved = true;
           ends[1 - from]->input().append(Bytes(&one, 1));
-          if (progress[1 - from] == Session::Progress::done) continue;
+          if (progress[1 - from] == TlsSession::Progress::done) continue;
           progress[1 - from] = ends[1 - from]->handshake();
-          ASSERT_NE(progress[1 - from], Session::Progress::failed) << ends[1 - from]->error().text;
+          ASSERT_NE(progress[1 - from], TlsSession::Progress::failed) << ends[1 - from]->error().text;
         }
       }
       ASSERT_TRUE(moved);
@@ -89,7 +89,7 @@ TEST_F(TlsHostile, BytesMayArriveOneByOne) {
     std::string got;
     std::array<std::byte, 1000> space;
     std::size_t size = 0;
-    while (server_end->read(space, size) == Session::Read::data) got += as_text(Bytes(space).first(size));
+    while (server_end->read(space, size) == TlsSession::Read::data) got += as_text(Bytes(space).first(size));
     EXPECT_EQ(got, all);
   }
 }
@@ -101,10 +101,10 @@ TEST_F(TlsHostile, AChangedByteIsAlwaysNoticed) {
     for (const int side : {0, 1}) {
       const auto client = client_session();
       const auto server_end = server_session();
-      Session* const ends[] = {client.get(), server_end.get()};
+      TlsSession* const ends[] = {client.get(), server_end.get()};
       std::size_t sent[2] = {0, 0};
       bool changed = false;
-      Session::Progress progress[] = {client->handshake(), Session::Progress::more};
+      TlsSession::Progress progress[] = {client->handshake(), TlsSession::Progress::more};
       std::string got;
       bool written = false;
       for (int turn = 0; turn < 6; ++turn) {
@@ -117,19 +117,19 @@ TEST_F(TlsHostile, AChangedByteIsAlwaysNoticed) {
             changed = true;
           }
           sent[from] += bytes.size();
-          Session& to = *ends[1 - from];
+          TlsSession& to = *ends[1 - from];
           if (!bytes.empty()) to.input().append(bytes);
-          if (progress[1 - from] == Session::Progress::more) progress[1 - from] = to.handshake();
+          if (progress[1 - from] == TlsSession::Progress::more) progress[1 - from] = to.handshake();
         }
-        if (progress[0] == Session::Progress::done && !std::exchange(written, true)) {
+        if (progress[0] == TlsSession::Progress::done && !std::exchange(written, true)) {
           const std::string_view secret = "the secret text";
           const ConstBuffer piece{as_bytes(secret).data(), secret.size()};
           client->write(std::span(&piece, 1), secret.size());
         }
-        if (progress[1] == Session::Progress::done) {
+        if (progress[1] == TlsSession::Progress::done) {
           std::array<std::byte, 100> space;
           std::size_t size = 0;
-          while (server_end->read(space, size) == Session::Read::data) got += as_text(Bytes(space).first(size));
+          while (server_end->read(space, size) == TlsSession::Read::data) got += as_text(Bytes(space).first(size));
         }
       }
       tried += changed ? 1 : 0;
@@ -163,7 +163,7 @@ TEST_F(TlsHostile, ThousandsOfHalfHandshakesLeaveRoomForOthers) {
   options.handshakes_max = 200;
   start();
   const auto hello = client_session();
-  ASSERT_EQ(hello->handshake(), Session::Progress::more);
+  ASSERT_EQ(hello->handshake(), TlsSession::Progress::more);
   const Bytes bytes = hello->output().bytes();
   std::vector<RawSocket> half;
   for (int i = 0; i < 600; ++i) {
@@ -182,7 +182,7 @@ TEST_F(TlsHostile, ASlowHandshakeEndsInTime) {
   options.handshake_timeout = 50ms;
   start();
   RawTls peer = connected();
-  ASSERT_EQ(peer.session().handshake(), Session::Progress::more);
+  ASSERT_EQ(peer.session().handshake(), TlsSession::Progress::more);
   peer.flush();
   // The server's flight, and then its end.
   while (peer.socket().receive(1)) {
@@ -197,7 +197,7 @@ TEST_F(TlsHostile, ARefusedClientReceivesTheAlertBeforeTheEnd) {
   RawTls peer = connected();
   ASSERT_TRUE(peer.handshake(false));
   peer.send(text_of(500'000));
-  EXPECT_EQ(peer.receive_end(), Session::Read::failed);
+  EXPECT_EQ(peer.receive_end(), TlsSession::Read::failed);
   EXPECT_HAS(peer.session().error().text, "set TlsClientOptions::certificate");
   // After a reset, a client that sends more would see the reset instead of the alert.
   EXPECT_TRUE(peer.socket().closed_without_reset());
@@ -219,7 +219,7 @@ TEST_F(TlsHostile, ARefusedClientMayNotSendWithoutEnd) {
   RawTls peer = connected();
   ASSERT_TRUE(peer.handshake());
   ASSERT_TRUE(soon([&] { return security->counters().handshakes_failed == 1; }));
-  const Octets much(tls::TlsStream::refused_bytes_max + 1);
+  const Octets much(security::tls::TlsStream::refused_bytes_max + 1);
   peer.socket().send(much);
   EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 1; }));
 }
@@ -233,7 +233,7 @@ TEST_F(TlsHostile, RenegotiationIsRefused) {
   RawTls peer = connected();
   ASSERT_TRUE(peer.handshake());
   ASSERT_TRUE(peer.renegotiate());
-  EXPECT_EQ(peer.receive_end(), Session::Read::failed);
+  EXPECT_EQ(peer.receive_end(), TlsSession::Read::failed);
   EXPECT_NE(peer.session().error().text.find("no renegotiation"), std::string::npos) << peer.session().error().text;
   EXPECT_EQ(call(client_options()), "ok");
 }
@@ -246,7 +246,7 @@ TEST_F(TlsHostile, AnEndWithCloseNotifyIsAnsweredSo) {
   const auto head = peer.receive(15);
   ASSERT_TRUE(head);
   EXPECT_EQ(as_text(*head), "HTTP/1.1 200 OK");
-  EXPECT_EQ(peer.receive_end(), Session::Read::closed);
+  EXPECT_EQ(peer.receive_end(), TlsSession::Read::closed);
 }
 
 // A server that answers any offer with a protocol of its own, with which the client would be sent other frames.
@@ -321,7 +321,7 @@ TEST_F(TlsHostile, ARequestWithItsEndInOneFlightIsAnswered) {
       for (int i = 0; i < 20; ++i) {
         client_context = load(client_context_options);
         RawTls peer(RawSocket::connected_to(server->address()),
-                    std::make_unique<Session>(client_context, "localhost", "http/1.1", nullptr));
+                    std::make_unique<TlsSession>(client_context, "localhost", "http/1.1", nullptr));
         ASSERT_TRUE(peer.handshake(false)) << peer.session().error().text;
         const std::string_view request = "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         const ConstBuffer piece{as_bytes(request).data(), request.size()};
@@ -345,7 +345,7 @@ TEST_F(TlsHostile, ACutBodyIsNoResponse) {
   RawListener listener;
   for (const bool cut : {true, false}) {
     std::thread peer([&] {
-      RawTls end(listener.accept(), std::make_unique<Session>(server_context, std::string("\x08http/1.1")));
+      RawTls end(listener.accept(), std::make_unique<TlsSession>(server_context, std::string("\x08http/1.1")));
       if (!end.handshake() || !end.receive(18)) return;
       end.send(std::string_view("HTTP/1.0 200 OK\r\n\r\npay 1"));
       if (!cut) {
@@ -387,7 +387,7 @@ TEST_F(TlsHostile, TicketsOfTicketsEndWithTheFirst) {
       client_context = load(client_context_options);
       if (tls12) SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
       const auto resumes = [&] {
-        Session client(client_context, "localhost", "hawser", client_context->take("localhost"));
+        TlsSession client(client_context, "localhost", "hawser", client_context->take("localhost"));
         const auto other = server_session();
         EXPECT_TRUE(shake_hands(client, *other)) << client.error().text << other->error().text;
         EXPECT_EQ(received_by(client), "");
@@ -492,24 +492,24 @@ TEST_F(TlsHostile, OnlyTheEndOfAHandshakeIsShort) {
     ASSERT_EQ(SSL_CTX_set1_groups_list(client_context->get(), retry ? "P-256:X25519" : "X25519:P-256"), 1);
     const auto client = client_session();
     const auto server_end = server_session();
-    const auto give = [](Session& from, Session& to) {
+    const auto give = [](TlsSession& from, TlsSession& to) {
       const Bytes output = from.output().bytes();
       to.input().append(output);
       from.output().clear();
       return to.handshake();
     };
     EXPECT_FALSE(server_end->awaits_short_end());
-    ASSERT_EQ(client->handshake(), Session::Progress::more);
-    ASSERT_EQ(give(*client, *server_end), Session::Progress::more);
+    ASSERT_EQ(client->handshake(), TlsSession::Progress::more);
+    ASSERT_EQ(give(*client, *server_end), TlsSession::Progress::more);
     if (retry) {
       EXPECT_FALSE(server_end->awaits_short_end());
       EXPECT_LT(server_end->output().bytes().size(), 200u) << "a HelloRetryRequest has no certificate";
-      ASSERT_EQ(give(*server_end, *client), Session::Progress::more);
-      ASSERT_EQ(give(*client, *server_end), Session::Progress::more);
+      ASSERT_EQ(give(*server_end, *client), TlsSession::Progress::more);
+      ASSERT_EQ(give(*client, *server_end), TlsSession::Progress::more);
     }
     EXPECT_TRUE(server_end->awaits_short_end());
-    ASSERT_EQ(give(*server_end, *client), Session::Progress::done);
-    ASSERT_EQ(give(*client, *server_end), Session::Progress::done);
+    ASSERT_EQ(give(*server_end, *client), TlsSession::Progress::done);
+    ASSERT_EQ(give(*client, *server_end), TlsSession::Progress::done);
   }
 }
 
@@ -524,7 +524,7 @@ TEST_F(TlsHostile, HandshakesThatWaitAreBounded) {
   std::filesystem::rename(file, file + ".old");
   std::filesystem::create_hard_link(pipe, file);
   const auto hello = client_session();
-  ASSERT_EQ(hello->handshake(), Session::Progress::more);
+  ASSERT_EQ(hello->handshake(), TlsSession::Progress::more);
   std::vector<RawSocket> peers;
   for (int i = 0; i < 3; ++i) {
     peers.push_back(RawSocket::connected_to(server->address()));

@@ -13,7 +13,7 @@ namespace hawser {
 namespace {
 
 using namespace testing_tools;
-using tls::Session;
+using security::tls::TlsSession;
 
 constexpr const char* all_ciphers[] = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384",
                                        "TLS_CHACHA20_POLY1305_SHA256"};
@@ -22,7 +22,7 @@ class KernelTlsInRdmaGuest : public TlsFixture {
  protected:
   void SetUp() override {
     if (kernel_lacks_tls()) GTEST_SKIP() << "the kernel has no module tls";
-    ASSERT_EQ(tls::examine_kernel().problem, "");
+    ASSERT_EQ(security::tls::examine_kernel().problem, "");
     kernel_options.kernel = TlsKernel::required;
     kernel_options.certificates = {authority.issue("server")};
     kernel_options.peer_certificate_bytes_max = 32 * 1024;
@@ -36,12 +36,12 @@ class KernelTlsInRdmaGuest : public TlsFixture {
   };
   // A connection after the handshake. The end whose kernel encrypts is the server or the client.
   Ends connect(KernelEnd::Settings settings = {}, const char* cipher = nullptr, int receive_buffer_bytes = 0) {
-    const auto of_role = [this](tls::ContextOptions of_end, bool as_server) {
+    const auto of_role = [this](security::tls::ContextOptions of_end, bool as_server) {
       of_end.server = as_server;
       of_end.ca_file = as_server ? "" : authority.ca_file();
       return of_end;
     };
-    const tls::ContextOptions of_kernel = of_role(kernel_options, settings.server);
+    const security::tls::ContextOptions of_kernel = of_role(kernel_options, settings.server);
     const auto kernel_context = load(of_kernel);
     const auto openssl_context = load(of_role(openssl_options, !settings.server));
     if (cipher != nullptr) {
@@ -50,16 +50,16 @@ class KernelTlsInRdmaGuest : public TlsFixture {
     if (tls12) SSL_CTX_set_max_proto_version(openssl_context->get(), TLS1_2_VERSION);
     int sockets[2] = {-1, -1};
     connect_sockets(sockets, receive_buffer_bytes);
-    const auto make_session = [](const std::shared_ptr<const tls::Context>& context, bool as_server) {
-      return as_server ? std::make_unique<Session>(context, std::string())
-                       : std::make_unique<Session>(context, "localhost", "", nullptr);
+    const auto make_session = [](const std::shared_ptr<const security::tls::TlsContext>& context, bool as_server) {
+      return as_server ? std::make_unique<TlsSession>(context, std::string())
+                       : std::make_unique<TlsSession>(context, "localhost", "", nullptr);
     };
-    shared = std::make_shared<tls::Shared>(of_kernel, forever, 0, 16);
+    shared = std::make_shared<security::tls::TlsShared>(of_kernel, forever, 0, 16);
     Ends ends;
     const bool as_server = settings.server;
     ends.kernel = std::make_unique<KernelEnd>(
         sockets[0], shared,
-        [=]() -> Result<std::unique_ptr<Session>> { return make_session(kernel_context, as_server); }, settings);
+        [=]() -> Result<std::unique_ptr<TlsSession>> { return make_session(kernel_context, as_server); }, settings);
     ends.openssl = std::make_unique<OpensslEnd>(sockets[1], make_session(openssl_context, !as_server));
     EXPECT_EQ(ends.openssl->handshake(), true) << ends.openssl->session().error().text;
     return ends;
@@ -90,9 +90,9 @@ class KernelTlsInRdmaGuest : public TlsFixture {
         server->address() + " -CAfile " + authority.ca_file() + " " + flags);
   }
 
-  tls::ContextOptions kernel_options;
-  tls::ContextOptions openssl_options;
-  std::shared_ptr<tls::Shared> shared;
+  security::tls::ContextOptions kernel_options;
+  security::tls::ContextOptions openssl_options;
+  std::shared_ptr<security::tls::TlsShared> shared;
   bool tls12 = false;
 };
 
@@ -164,7 +164,7 @@ TEST_F(KernelTlsInRdmaGuest, APeerThatDemandsNewKeysIsRefusedByACleanEnd) {
   ASSERT_EQ(SSL_key_update(ends.openssl->session().ssl(), SSL_KEY_UPDATE_REQUESTED), 1);
   ends.openssl->send("after");
   EXPECT_EQ(ends.openssl->receive_all(), "");
-  EXPECT_EQ(ends.openssl->end(), Session::Read::closed) << ends.openssl->session().error().text;
+  EXPECT_EQ(ends.openssl->end(), TlsSession::Read::closed) << ends.openssl->session().error().text;
   EXPECT_TRUE(soon([&] { return ends.kernel->ended(); }));
   EXPECT_HAS(ends.kernel->reason(), "the peer demands new keys");
   EXPECT_EQ(shared->kernel_ended.load(), 1U);
@@ -190,7 +190,7 @@ TEST_F(KernelTlsInRdmaGuest, AConnectionEndsCleanlyBeforeItsKeyHasProtectedTooMu
     }
     EXPECT_LE(received, 2U * 8 * 16'384 + 10'000);
     EXPECT_GE(received, 200'000U);
-    EXPECT_EQ(ends.openssl->end(), Session::Read::closed);
+    EXPECT_EQ(ends.openssl->end(), TlsSession::Read::closed);
     EXPECT_TRUE(soon([&] { return ends.kernel->ended(); }));
     EXPECT_HAS(ends.kernel->reason(), "as many as its key may protect");
     EXPECT_EQ(shared->kernel_ended.load(), 1U);
@@ -214,7 +214,7 @@ TEST_F(KernelTlsInRdmaGuest, ASlowReaderReceivesEverythingAndThenTheEnd) {
     all += ends.openssl->receive_all();
     EXPECT_EQ(all.size(), text.size());
     EXPECT_TRUE(all == text);
-    EXPECT_EQ(ends.openssl->end(), Session::Read::closed) << ends.openssl->session().error().text;
+    EXPECT_EQ(ends.openssl->end(), TlsSession::Read::closed) << ends.openssl->session().error().text;
     EXPECT_TRUE(ends.openssl->stream_ends());
     EXPECT_FALSE(ends.kernel->ended());
   }
@@ -231,7 +231,7 @@ TEST_F(KernelTlsInRdmaGuest, OneSideMaySendAfterTheOtherHasEnded) {
   // OpenSSL reads on after its own end.
   EXPECT_TRUE(ends.openssl->receive(rest.size()) == rest);
   EXPECT_EQ(ends.openssl->receive_all(), "");
-  EXPECT_EQ(ends.openssl->end(), Session::Read::closed) << ends.openssl->session().error().text;
+  EXPECT_EQ(ends.openssl->end(), TlsSession::Read::closed) << ends.openssl->session().error().text;
   EXPECT_TRUE(ends.openssl->stream_ends());
 }
 
@@ -242,7 +242,7 @@ TEST_F(KernelTlsInRdmaGuest, ARecordThatIsWrongIsAnsweredWithAnAlert) {
   const Octets wrong = octets(std::string_view("\x17\x03\x03\x00\x20", 5)) + Octets(32);
   ends.openssl->send_raw(wrong);
   EXPECT_EQ(ends.openssl->receive_all(), "");
-  EXPECT_EQ(ends.openssl->end(), Session::Read::failed);
+  EXPECT_EQ(ends.openssl->end(), TlsSession::Read::failed);
   EXPECT_HAS(ends.openssl->session().error().text, "bad record mac");
   EXPECT_TRUE(soon([&] { return ends.kernel->ended(); }));
 }
@@ -298,7 +298,7 @@ TEST_F(KernelTlsInRdmaGuest, HundredsOfConnectionsAtOnce) {
   for (int i = 0; i < connections; ++i) {
     RawSocket socket = RawSocket::connected_to(server->address());
     peers.emplace_back(dup(socket.fd()),
-                       std::make_unique<Session>(context, "localhost", "", context->take("localhost")));
+                       std::make_unique<TlsSession>(context, "localhost", "", context->take("localhost")));
     ASSERT_TRUE(peers.back().handshake()) << i;
     // Receives the tickets, too.
     peers.back().send(request);

@@ -26,7 +26,7 @@ namespace hawser {
 namespace {
 
 using namespace testing_tools;
-using tls::Session;
+using security::tls::TlsSession;
 
 // The body has as many bytes as the query says.
 Task<HttpResponse> large(HttpRequest& request) {
@@ -60,8 +60,8 @@ class KernelEdges : public TlsFixture {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port())));
     EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    tls::ContextOptions of_peer{.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024};
-    auto end = std::make_unique<OpensslEnd>(fd, std::make_unique<Session>(load(of_peer), "localhost", "", nullptr));
+    security::tls::ContextOptions of_peer{.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024};
+    auto end = std::make_unique<OpensslEnd>(fd, std::make_unique<TlsSession>(load(of_peer), "localhost", "", nullptr));
     EXPECT_TRUE(end->handshake()) << end->session().error().text;
     return end;
   }
@@ -85,7 +85,7 @@ class KernelEdges : public TlsFixture {
       for (const std::unique_ptr<OpensslEnd>& end : ends) {
         const std::string all = end->receive_all();
         EXPECT_GE(all.size() + (half_closed ? 16'384 : 0), size) << half_closed;
-        EXPECT_EQ(end->end(), Session::Read::closed) << size << " " << half_closed;
+        EXPECT_EQ(end->end(), TlsSession::Read::closed) << size << " " << half_closed;
         size += 16'000;
       }
     }
@@ -96,7 +96,7 @@ class KernelEdgesInRdmaGuest : public KernelEdges {
  protected:
   void SetUp() override {
     if (kernel_lacks_tls()) GTEST_SKIP() << "the kernel has no module tls";
-    ASSERT_EQ(tls::examine_kernel().problem, "");
+    ASSERT_EQ(security::tls::examine_kernel().problem, "");
   }
 };
 
@@ -157,7 +157,7 @@ TEST_F(KernelEdges, ALoopThatStartsAServerDoesNotTryTheKernelItself) {
 }
 
 TEST_F(KernelEdges, WantOfDescriptorsIsNoPropertyOfTheKernel) {
-  tls::Shared shared({.kernel = TlsKernel::required}, forever, 1, 16);
+  security::tls::TlsShared shared({.kernel = TlsKernel::required}, forever, 1, 16);
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   const rlimit none{3, limit.rlim_max};
@@ -166,14 +166,14 @@ TEST_F(KernelEdges, WantOfDescriptorsIsNoPropertyOfTheKernel) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_HAS(shared.kernel_support()->problem, "(Too many open files): it is tried again");
   shared.examine_kernel();
-  EXPECT_EQ(shared.kernel_support()->problem, tls::examine_kernel().problem);
+  EXPECT_EQ(shared.kernel_support()->problem, security::tls::examine_kernel().problem);
 }
 
 // The interface lo of this thread's network passes one packet, and then a byte a second, so that an answer takes more
 // than a minute. Where Linux drops a packet itself, it gives up after 6 s, which the test would not notice.
 TEST_F(KernelEdges, ATrialEndsThoughTheHostDropsItsPackets) {
   bool there = false;
-  tls::Shared shared({.kernel = TlsKernel::automatic}, forever, 1, 16);
+  security::tls::TlsShared shared({.kernel = TlsKernel::automatic}, forever, 1, 16);
   const auto begun = std::chrono::steady_clock::now();
   std::thread([&] {
     there = ::unshare(CLONE_NEWNET) == 0 &&
@@ -193,19 +193,19 @@ TEST_F(KernelEdges, ATrialEndsThoughTheHostDropsItsPackets) {
 class KernelSessions : public TlsFixture {
  protected:
   void shake(unsigned char fragment = TLSEXT_max_fragment_length_DISABLED) {
-    tls::ContextOptions of_server{.server = true,
-                                  .certificates = {authority.issue("server")},
-                                  .peer_certificate_bytes_max = 32 * 1024,
-                                  .kernel = TlsKernel::automatic};
-    tls::ContextOptions of_client{.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024};
-    session = std::make_unique<Session>(load(of_server), "");
-    peer = std::make_unique<Session>(load(of_client), "localhost", "", nullptr);
+    security::tls::ContextOptions of_server{.server = true,
+                                            .certificates = {authority.issue("server")},
+                                            .peer_certificate_bytes_max = 32 * 1024,
+                                            .kernel = TlsKernel::automatic};
+    security::tls::ContextOptions of_client{.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024};
+    session = std::make_unique<TlsSession>(load(of_server), "");
+    peer = std::make_unique<TlsSession>(load(of_client), "localhost", "", nullptr);
     SSL_set_tlsext_max_fragment_length(peer->ssl(), fragment);
     ASSERT_TRUE(shake_hands(*peer, *session));
     EXPECT_EQ(received_by(*peer), "");
   }
-  std::unique_ptr<Session> session;
-  std::unique_ptr<Session> peer;
+  std::unique_ptr<TlsSession> session;
+  std::unique_ptr<TlsSession> peer;
 };
 
 TEST_F(KernelSessions, ThePeerMayDemandSmallRecordsWhichTheKernelDoesNotSend) {
@@ -213,8 +213,9 @@ TEST_F(KernelSessions, ThePeerMayDemandSmallRecordsWhichTheKernelDoesNotSend) {
   for (const unsigned char mode : {TLSEXT_max_fragment_length_512, TLSEXT_max_fragment_length_4096}) {
     shake(mode);
     KernelTls kernel;
-    const tls::KernelBegun begun = tls::begin_kernel(kernel, any.get(), session->ssl(), session->notes(), {});
-    EXPECT_EQ(begun.refusal, tls::KernelRefusal::record_size);
+    const security::tls::KernelBegun begun =
+        security::tls::begin_kernel(kernel, any.get(), session->ssl(), session->notes(), {});
+    EXPECT_EQ(begun.refusal, security::tls::KernelRefusal::record_size);
     EXPECT_HAS(begun.problem, "records of " + std::to_string(256 << mode) + " bytes at most (max_fragment_length)");
     EXPECT_TRUE(session->notes().secret.empty());
   }
@@ -234,14 +235,14 @@ TEST_F(KernelSessions, NewKeysWithoutDataAreBounded) {
   std::size_t size = 0;
   // Data of either side ends the count.
   for (int i = 0; i < 3; ++i) {
-    replace_keys(Session::records_without_data_max - 1);
-    EXPECT_EQ(session->read(space, size), Session::Read::more);
+    replace_keys(TlsSession::records_without_data_max - 1);
+    EXPECT_EQ(session->read(space, size), TlsSession::Read::more);
     write_text(i == 0 ? *peer : *session, "x");
     move_bytes(*peer, *session);
     EXPECT_EQ(received_by(*session), i == 0 ? "x" : "");
   }
   replace_keys(2000);
-  EXPECT_EQ(session->read(space, size), Session::Read::failed);
+  EXPECT_EQ(session->read(space, size), TlsSession::Read::failed);
   EXPECT_HAS(session->error().text, "the peer sent more than 64 records without data");
 }
 
@@ -261,7 +262,7 @@ TEST_F(KernelEdgesInRdmaGuest, APeerThatDemandsSmallRecordsGetsThemFromOpenssl) 
 
 TEST_F(KernelSessions, AnEarlyEndIsNoFaultOfTheKernelInRdmaGuest) {
   if (kernel_lacks_tls()) GTEST_SKIP() << "the kernel has no module tls";
-  ASSERT_EQ(tls::examine_kernel().problem, "");
+  ASSERT_EQ(security::tls::examine_kernel().problem, "");
   shake();
   const Descriptor listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const Descriptor there(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -279,15 +280,16 @@ TEST_F(KernelSessions, AnEarlyEndIsNoFaultOfTheKernelInRdmaGuest) {
   pollfd end{here.get(), POLLIN, 0};
   ASSERT_EQ(poll(&end, 1, 30'000), 1);
   KernelTls kernel;
-  const tls::KernelBegun begun = tls::begin_kernel(kernel, here.get(), session->ssl(), session->notes(), {});
-  EXPECT_EQ(begun.refusal, tls::KernelRefusal::ended);
+  const security::tls::KernelBegun begun =
+      security::tls::begin_kernel(kernel, here.get(), session->ssl(), session->notes(), {});
+  EXPECT_EQ(begun.refusal, security::tls::KernelRefusal::ended);
   EXPECT_HAS(begun.problem, "the peer ended its sending direction");
 }
 
 TEST_F(KernelEdgesInRdmaGuest, AKernelThatDoesNotTellItsNumbersIsNotUsed) {
   std::thread([] {
     ASSERT_TRUE(filter_calls(__NR_getsockopt, 282, TLS_TX, SECCOMP_RET_ERRNO | EINVAL));
-    EXPECT_HAS(tls::examine_kernel().problem, "the kernel does not report how many records it has sent");
+    EXPECT_HAS(security::tls::examine_kernel().problem, "the kernel does not report how many records it has sent");
   }).join();
 }
 

@@ -14,7 +14,7 @@ namespace hawser {
 namespace {
 
 using namespace testing_tools;
-using tls::Session;
+using security::tls::TlsSession;
 
 Octets unhex(std::string_view digits) {
   Octets bytes;
@@ -81,7 +81,7 @@ TEST(KernelKeys, AreThoseOfRfc8448) {
   for (const Case& one : cases) {
     KernelTlsKey key;
     const Octets secret = unhex(one.secret);
-    ASSERT_TRUE(tls::derive_key(key, KernelCipher::aes_128_gcm, secret, one.number));
+    ASSERT_TRUE(security::tls::derive_key(key, KernelCipher::aes_128_gcm, secret, one.number));
     EXPECT_EQ(hex(key.key.data(), 16), one.key);
     EXPECT_EQ(hex(key.iv.data(), key.iv.size()), one.iv);
     EXPECT_EQ(open_record(key, unhex(one.record)), expected);
@@ -91,20 +91,20 @@ TEST(KernelKeys, AreThoseOfRfc8448) {
 }
 
 TEST(KernelKeys, SecretsAreTakenFromLinesOfThisSide) {
-  tls::WriteNotes notes;
+  security::tls::WriteNotes notes;
   const std::string random(64, 'b');
   const std::string secret = "00ff" + std::string(60, 'a');
-  tls::note_line(notes, true, "CLIENT_TRAFFIC_SECRET_0 " + random + " " + secret);
-  tls::note_line(notes, true, "SERVER_HANDSHAKE_TRAFFIC_SECRET " + random + " " + secret);
-  tls::note_line(notes, true, "EXPORTER_SECRET " + random + " " + secret);
+  security::tls::note_line(notes, true, "CLIENT_TRAFFIC_SECRET_0 " + random + " " + secret);
+  security::tls::note_line(notes, true, "SERVER_HANDSHAKE_TRAFFIC_SECRET " + random + " " + secret);
+  security::tls::note_line(notes, true, "EXPORTER_SECRET " + random + " " + secret);
   EXPECT_TRUE(notes.secret.empty());
-  tls::note_line(notes, true, "SERVER_TRAFFIC_SECRET_0 " + random + " " + secret);
+  security::tls::note_line(notes, true, "SERVER_TRAFFIC_SECRET_0 " + random + " " + secret);
   ASSERT_EQ(notes.secret.size(), 32U);
   EXPECT_EQ(notes.secret[1], std::byte{0xff});
   notes.forget();
   EXPECT_EQ(notes.secret.capacity(), 0U);
   for (const std::string& wrong : {std::string("zz"), std::string("abc"), std::string(130, 'a'), std::string()}) {
-    tls::note_line(notes, false, "CLIENT_TRAFFIC_SECRET_0 " + random + " " + wrong);
+    security::tls::note_line(notes, false, "CLIENT_TRAFFIC_SECRET_0 " + random + " " + wrong);
     EXPECT_TRUE(notes.secret.empty()) << wrong;
   }
 }
@@ -117,16 +117,16 @@ TEST_F(KernelNumbers, TheNotesOpenTheNextRecordOfEitherSide) {
       {KernelCipher::aes_128_gcm, "TLS_AES_128_GCM_SHA256"},
       {KernelCipher::aes_256_gcm, "TLS_AES_256_GCM_SHA384"},
       {KernelCipher::chacha20_poly1305, "TLS_CHACHA20_POLY1305_SHA256"}};
-  tls::ContextOptions of_server{.server = true,
-                                .certificates = {authority.issue("server")},
-                                .ca_file = authority.ca_file(),
-                                .peer_certificate_required = false,
-                                .peer_certificate_bytes_max = 32 * 1024,
-                                .kernel = TlsKernel::automatic};
-  tls::ContextOptions of_client{.certificates = {authority.issue("client")},
-                                .ca_file = authority.ca_file(),
-                                .peer_certificate_bytes_max = 32 * 1024,
-                                .kernel = TlsKernel::automatic};
+  security::tls::ContextOptions of_server{.server = true,
+                                          .certificates = {authority.issue("server")},
+                                          .ca_file = authority.ca_file(),
+                                          .peer_certificate_required = false,
+                                          .peer_certificate_bytes_max = 32 * 1024,
+                                          .kernel = TlsKernel::automatic};
+  security::tls::ContextOptions of_client{.certificates = {authority.issue("client")},
+                                          .ca_file = authority.ca_file(),
+                                          .peer_certificate_bytes_max = 32 * 1024,
+                                          .kernel = TlsKernel::automatic};
   for (const auto& [cipher, name] : ciphers) {
     const auto server_context = load(of_server);
     for (const std::size_t tickets : {0, 2, 5}) {
@@ -135,13 +135,13 @@ TEST_F(KernelNumbers, TheNotesOpenTheNextRecordOfEitherSide) {
       ASSERT_EQ(SSL_CTX_set_num_tickets(server_context->get(), tickets), 1);
       const auto client_context = load(of_client);
       for (const bool resumed : {false, true}) {
-        Session client(client_context, "localhost", "", resumed ? client_context->take("localhost") : nullptr);
-        Session other(server_context, "");
+        TlsSession client(client_context, "localhost", "", resumed ? client_context->take("localhost") : nullptr);
+        TlsSession other(server_context, "");
         ASSERT_TRUE(shake_hands(client, other));
         EXPECT_EQ(received_by(client), "");
         EXPECT_EQ(client.resumed(), resumed && tickets != 0);
-        for (Session* const side : {&client, &other}) {
-          tls::WriteNotes& notes = side->notes();
+        for (TlsSession* const side : {&client, &other}) {
+          security::tls::WriteNotes& notes = side->notes();
           EXPECT_FALSE(notes.key_changed);
           EXPECT_FALSE(notes.key_demanded);
           ASSERT_FALSE(notes.secret.empty());
@@ -149,7 +149,7 @@ TEST_F(KernelNumbers, TheNotesOpenTheNextRecordOfEitherSide) {
           write_text(*side, "next");
           EXPECT_EQ(notes.records, number + 1);
           KernelTlsKey key;
-          ASSERT_TRUE(tls::derive_key(key, cipher, notes.secret, number));
+          ASSERT_TRUE(security::tls::derive_key(key, cipher, notes.secret, number));
           EXPECT_EQ(open_record(key, side->output().bytes()), "next\x17");
           move_bytes(*side, side == &client ? other : client);
         }
@@ -170,7 +170,7 @@ TEST_F(KernelNumbers, TheNotesOpenTheNextRecordOfEitherSide) {
 
 // Over the byte stream, both for this library's protocol and for another one.
 TEST_F(KernelNumbers, ThePageOfConnectionsSaysWhoEncrypts) {
-  const std::string problem = tls::examine_kernel().problem;
+  const std::string problem = security::tls::examine_kernel().problem;
   const std::string expected = problem.empty() ? "the kernel encrypts (" : problem;
   Loop loop;
   tls_options.kernel = TlsKernel::automatic;
@@ -203,7 +203,7 @@ TEST_F(KernelNumbers, ThePageOfConnectionsSaysWhoEncrypts) {
 class KernelFallback : public TlsFixture {
  protected:
   void SetUp() override {
-    problem = tls::examine_kernel().problem;
+    problem = security::tls::examine_kernel().problem;
     if (problem.empty()) GTEST_SKIP() << "this kernel encrypts";
   }
   std::string problem;

@@ -25,11 +25,11 @@ namespace hawser::testing_tools {
 // The end with OpenSSL, with blocking calls.
 class OpensslEnd {
  public:
-  OpensslEnd(int fd, std::unique_ptr<tls::Session> session) : fd_(fd), session_(std::move(session)) {}
+  OpensslEnd(int fd, std::unique_ptr<security::tls::TlsSession> session) : fd_(fd), session_(std::move(session)) {}
   OpensslEnd(OpensslEnd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), session_(std::move(other.session_)) {}
   ~OpensslEnd() { close(); }
 
-  tls::Session& session() { return *session_; }
+  security::tls::TlsSession& session() { return *session_; }
   int fd() const { return fd_; }
   void close() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
@@ -52,9 +52,10 @@ class OpensslEnd {
   }
   bool handshake() {
     for (;;) {
-      const tls::Session::Progress progress = session_->handshake();
+      const security::tls::TlsSession::Progress progress = session_->handshake();
       flush();
-      if (progress != tls::Session::Progress::more) return progress == tls::Session::Progress::done;
+      if (progress != security::tls::TlsSession::Progress::more)
+        return progress == security::tls::TlsSession::Progress::done;
       if (!fill()) return false;
     }
   }
@@ -68,9 +69,9 @@ class OpensslEnd {
     for (;;) {
       std::size_t bytes = 0;
       end_ = session_->read({reinterpret_cast<std::byte*>(some.data()), some.size()}, bytes);
-      some.resize(end_ == tls::Session::Read::data ? bytes : some.size());
-      if (end_ == tls::Session::Read::data) return some;
-      if (end_ != tls::Session::Read::more || !fill()) return {};
+      some.resize(end_ == security::tls::TlsSession::Read::data ? bytes : some.size());
+      if (end_ == security::tls::TlsSession::Read::data) return some;
+      if (end_ != security::tls::TlsSession::Read::more || !fill()) return {};
     }
   }
   std::string receive(std::size_t size) {
@@ -84,7 +85,7 @@ class OpensslEnd {
   }
   std::string receive_all() { return receive(SIZE_MAX); }
   // Why receive_some() returned nothing: closed, failed, or more, if the bytes ended without the end of TLS.
-  tls::Session::Read end() const { return end_; }
+  security::tls::TlsSession::Read end() const { return end_; }
   // Whether the end of the stream, and nothing else, comes next.
   bool stream_ends() {
     char one = 0;
@@ -105,8 +106,8 @@ class OpensslEnd {
     return true;
   }
   int fd_;
-  std::unique_ptr<tls::Session> session_;
-  tls::Session::Read end_ = tls::Session::Read::more;
+  std::unique_ptr<security::tls::TlsSession> session_;
+  security::tls::TlsSession::Read end_ = security::tls::TlsSession::Read::more;
 };
 
 // The other end, on a loop of a thread of its own. It sends back what it receives, and what say() gives it.
@@ -119,7 +120,8 @@ class KernelEnd final : transport::StreamSink {
     std::string after_end = {};  // Sent then, before finish().
     int send_buffer_bytes = 0;   // 0: unchanged.
   };
-  KernelEnd(int fd, std::shared_ptr<tls::Shared> shared, tls::TlsStream::MakeSession make, Settings settings)
+  KernelEnd(int fd, std::shared_ptr<security::tls::TlsShared> shared, security::tls::TlsStream::MakeSession make,
+            Settings settings)
       : settings_(std::move(settings)) {
     if (settings_.send_buffer_bytes != 0) {
       setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &settings_.send_buffer_bytes, sizeof settings_.send_buffer_bytes);
@@ -133,7 +135,7 @@ class KernelEnd final : transport::StreamSink {
         below->start(loop, transport::null_sink());
         below->pause();
       }
-      stream_ = std::make_unique<tls::TlsStream>(shared, std::move(below), make, settings_.server);
+      stream_ = std::make_unique<security::tls::TlsStream>(shared, std::move(below), make, settings_.server);
       stream_->start(loop, *this);
       loop.run([](Loop& of, KernelEnd& self) -> Task<void> {
         while (!self.stopping_.load()) {
@@ -216,7 +218,7 @@ class KernelEnd final : transport::StreamSink {
   }
 
   Settings settings_;
-  std::unique_ptr<tls::TlsStream> stream_;
+  std::unique_ptr<security::tls::TlsStream> stream_;
   std::vector<std::byte> space_ = std::vector<std::byte>(64 * 1024);
   std::string waiting_;
   bool blocked_ = false;

@@ -26,34 +26,34 @@ struct OcspAnswer {
   std::int64_t begins_in = -3600;
   std::int64_t ends_in = 24 * 3600;
   int response_status = OCSP_RESPONSE_STATUS_SUCCESSFUL;
-  const tls::Authority* issuer = nullptr;  // Named and, without a delegate, signing. Null: the fixture's.
+  const security::tls::Authority* issuer = nullptr;  // Named and, without a delegate, signing. Null: the fixture's.
   const TlsCertificate* delegate = nullptr;
 };
 
 class TlsOcsp : public TlsFixture {
  protected:
-  static tls::X509Ptr certificate_in(const std::string& file) {
-    const Result<tls::PemText> pem = tls::read_file(file);
+  static security::tls::X509Ptr certificate_in(const std::string& file) {
+    const Result<security::tls::PemText> pem = security::tls::read_file(file);
     EXPECT_TRUE(pem) << error_of(pem);
-    Result<std::vector<tls::X509Ptr>> all = tls::parse_certificates(*pem, file);
+    Result<std::vector<security::tls::X509Ptr>> all = security::tls::parse_certificates(*pem, file);
     EXPECT_TRUE(all) << error_of(all);
     return std::move(all->front());
   }
-  static tls::KeyPtr key_in(const std::string& file) {
-    const Result<tls::PemText> pem = tls::read_file(file);
+  static security::tls::KeyPtr key_in(const std::string& file) {
+    const Result<security::tls::PemText> pem = security::tls::read_file(file);
     EXPECT_TRUE(pem) << error_of(pem);
-    Result<tls::KeyPtr> key = tls::parse_key(*pem, file);
+    Result<security::tls::KeyPtr> key = security::tls::parse_key(*pem, file);
     EXPECT_TRUE(key) << error_of(key);
     return std::move(*key);
   }
   // Writes a response about the certificate.
   std::string respond(const TlsCertificate& about, const OcspAnswer& answer = {}) {
-    using BasicPtr = std::unique_ptr<OCSP_BASICRESP, tls::Released<OCSP_BASICRESP_free>>;
-    using ResponsePtr = std::unique_ptr<OCSP_RESPONSE, tls::Released<OCSP_RESPONSE_free>>;
-    using IdPtr = std::unique_ptr<OCSP_CERTID, tls::Released<OCSP_CERTID_free>>;
-    using TimePtr = std::unique_ptr<ASN1_TIME, tls::Released<ASN1_TIME_free>>;
-    const tls::Authority& issuer = answer.issuer != nullptr ? *answer.issuer : authority;
-    const tls::X509Ptr certificate = certificate_in(about.certificate_file);
+    using BasicPtr = std::unique_ptr<OCSP_BASICRESP, security::tls::Released<OCSP_BASICRESP_free>>;
+    using ResponsePtr = std::unique_ptr<OCSP_RESPONSE, security::tls::Released<OCSP_RESPONSE_free>>;
+    using IdPtr = std::unique_ptr<OCSP_CERTID, security::tls::Released<OCSP_CERTID_free>>;
+    using TimePtr = std::unique_ptr<ASN1_TIME, security::tls::Released<ASN1_TIME_free>>;
+    const security::tls::Authority& issuer = answer.issuer != nullptr ? *answer.issuer : authority;
+    const security::tls::X509Ptr certificate = certificate_in(about.certificate_file);
     const BasicPtr basic(OCSP_BASICRESP_new());
     const IdPtr id(OCSP_cert_to_id(EVP_sha1(), certificate.get(), issuer.certificate()));
     const TimePtr begins(X509_gmtime_adj(nullptr, answer.begins_in));
@@ -62,8 +62,8 @@ class TlsOcsp : public TlsFixture {
                                      begins.get(), begins.get(), ends.get()),
               nullptr);
     if (answer.delegate != nullptr) {
-      const tls::X509Ptr signer = certificate_in(answer.delegate->certificate_file);
-      const tls::KeyPtr key = key_in(answer.delegate->key_file);
+      const security::tls::X509Ptr signer = certificate_in(answer.delegate->certificate_file);
+      const security::tls::KeyPtr key = key_in(answer.delegate->key_file);
       EXPECT_EQ(OCSP_basic_sign(basic.get(), signer.get(), key.get(), EVP_sha256(), nullptr, 0), 1);
     } else {
       EXPECT_EQ(OCSP_basic_sign(basic.get(), issuer.certificate(), issuer.key(), EVP_sha256(), nullptr, OCSP_NOCERTS),
@@ -96,8 +96,8 @@ class TlsOcsp : public TlsFixture {
   // A server that sends the bytes of a file, or nothing if it is empty, whatever they are. Returns the client's error;
   // "ok" if there was none. `client` is the client's context, from one call to the next.
   std::string shown(const TlsCertificate& certificate, const std::string& response, bool tls12 = false,
-                    bool required = true, std::shared_ptr<const tls::Context> client = nullptr) {
-    tls::ContextOptions server_options;
+                    bool required = true, std::shared_ptr<const security::tls::TlsContext> client = nullptr) {
+    security::tls::ContextOptions server_options;
     server_options.server = true;
     server_options.certificates = {certificate};
     server_options.peer_certificate_bytes_max = 100'000;
@@ -113,14 +113,14 @@ class TlsOcsp : public TlsFixture {
                                           static_cast<long>(bytes.size()));
           return SSL_TLSEXT_ERR_OK;
         });
-    tls::Session ours(client, "localhost", "hawser", client->take("localhost"));
-    tls::Session theirs(server_context, std::string("\x06hawser"));
+    security::tls::TlsSession ours(client, "localhost", "hawser", client->take("localhost"));
+    security::tls::TlsSession theirs(server_context, std::string("\x06hawser"));
     const bool done = shake_hands(ours, theirs);
     if (done) static_cast<void>(received_by(ours));  // Tickets.
     return done ? "ok" : ours.error().text;
   }
-  std::shared_ptr<const tls::Context> client_context(bool required, bool tls12 = false) {
-    tls::ContextOptions made;
+  std::shared_ptr<const security::tls::TlsContext> client_context(bool required, bool tls12 = false) {
+    security::tls::ContextOptions made;
     made.ca_file = authority.ca_file();
     made.ocsp_required = required;
     made.tls12 = tls12;
@@ -163,7 +163,7 @@ TEST_F(TlsOcsp, OpensslSeesTheResponse) {
 TEST_F(TlsOcsp, AClientRefusesEveryOtherResponse) {
   const TlsCertificate certificate = authority.issue("server");
   const TlsCertificate another = authority.issue("another");
-  const tls::Authority foreign(folder.path().string(), "foreign");
+  const security::tls::Authority foreign(folder.path().string(), "foreign");
   const std::string good = respond(certificate);
   const std::string cut = folder.path().string() + "/cut";
   const std::string longer = folder.path().string() + "/longer";
@@ -205,7 +205,7 @@ TEST_F(TlsOcsp, AnIssuerMayLetAnotherCertificateRespond) {
   const TlsCertificate certificate = authority.issue("server");
   const TlsCertificate responder = authority.issue("responder", {.names = "", .usage = "OCSPSigning"});
   EXPECT_EQ(shown(certificate, respond(certificate, {.delegate = &responder})), "ok");
-  tls::Authority foreign(folder.path().string(), "foreign");
+  security::tls::Authority foreign(folder.path().string(), "foreign");
   const TlsCertificate unknown = foreign.issue("responder", {.names = "", .usage = "OCSPSigning"});
   EXPECT_HAS(shown(certificate, respond(certificate, {.delegate = &unknown})), "is not signed by the issuer");
 }
@@ -220,7 +220,7 @@ TEST_F(TlsOcsp, AServerStartsWithAGoodResponseOnly) {
   TlsCertificate certificate = authority.issue("server");
   const TlsCertificate another = authority.issue("another");
   const std::string large = folder.path().string() + "/large";
-  std::ofstream(large, std::ios::binary) << std::string(tls::ocsp_bytes_max + 1, 'x');
+  std::ofstream(large, std::ios::binary) << std::string(security::tls::ocsp_bytes_max + 1, 'x');
   const struct {
     std::string file;
     const char* text;
@@ -263,7 +263,7 @@ TEST_F(TlsOcsp, ASessionIsResumedUntilItsResponseEnds) {
   const std::int64_t before = std::time(nullptr);
   ASSERT_EQ(shown(certificate, respond(certificate, {.ends_in = 1000}), false, true, context), "ok");
   const std::int64_t after = std::time(nullptr);
-  tls::SslSessionPtr session = context->take("localhost");
+  security::tls::SslSessionPtr session = context->take("localhost");
   ASSERT_NE(session, nullptr);
   void* noted = nullptr;
   std::size_t bytes = 0;
@@ -271,8 +271,8 @@ TEST_F(TlsOcsp, ASessionIsResumedUntilItsResponseEnds) {
   ASSERT_EQ(SSL_SESSION_get0_ticket_appdata(session.get(), &noted, &bytes), 1);
   ASSERT_EQ(bytes, sizeof times);
   std::memcpy(times.data(), noted, bytes);
-  EXPECT_GE(times[1], before + 1000 + tls::ocsp_leeway_seconds);
-  EXPECT_LE(times[1], after + 1000 + tls::ocsp_leeway_seconds);
+  EXPECT_GE(times[1], before + 1000 + security::tls::ocsp_leeway_seconds);
+  EXPECT_LE(times[1], after + 1000 + security::tls::ocsp_leeway_seconds);
   EXPECT_TRUE(context->may_resume(session.get()));
   times[1] = before;
   ASSERT_EQ(SSL_SESSION_set1_ticket_appdata(session.get(), times.data(), sizeof times), 1);

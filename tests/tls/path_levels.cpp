@@ -23,7 +23,7 @@ TEST_F(TlsPathLevels, AClientThatDoesNotProveGetsTheEncryptedStream) {
   ASSERT_TRUE(worker) << error_of(worker);
   for (const std::uint8_t demanded : {std::uint8_t{0}, std::uint8_t{9}}) {
     RawTls old(RawSocket::connected_to(server->address()),
-               std::make_unique<tls::Session>(context, "localhost", "hawser", nullptr));
+               std::make_unique<security::tls::TlsSession>(context, "localhost", "hawser", nullptr));
     ASSERT_TRUE(old.handshake());
     wire::Hello hello = usual_hello();
     hello.offers = {{"shm", (*worker)->offer()}};
@@ -43,8 +43,8 @@ TEST_F(TlsPathLevels, AClientThatDoesNotProveGetsTheEncryptedStream) {
 
 // Connects a client that demands `level` to a server within TLS that selects a path, with these fields of its HELLO.
 // Returns why the client has declined it.
-std::string declined_path(tls::Authority& authority, TlsClientOptions tls, TlsProtection level, std::uint8_t protection,
-                          std::uint32_t message_bytes_max) {
+std::string declined_path(security::tls::Authority& authority, TlsClientOptions tls, TlsProtection level,
+                          std::uint8_t protection, std::uint32_t message_bytes_max) {
   RawListener listener;
   tls.protection = level;
   ClientOptions with{.connect_timeout = patience, .call_timeout = patience};
@@ -60,7 +60,7 @@ std::string declined_path(tls::Authority& authority, TlsClientOptions tls, TlsPr
     }(listener.address(), with, outcome));
   });
   const auto context = load({.server = true, .certificates = {authority.issue("old")}});
-  RawTls old(listener.accept(), std::make_unique<tls::Session>(context, std::string("\x06hawser")));
+  RawTls old(listener.accept(), std::make_unique<security::tls::TlsSession>(context, std::string("\x06hawser")));
   EXPECT_TRUE(old.handshake());
   const auto receive_hello = [&old]() -> Result<wire::Hello> {
     const std::optional<Octets> prefix = old.receive(wire::hello_prefix_bytes);
@@ -71,7 +71,7 @@ std::string declined_path(tls::Authority& authority, TlsClientOptions tls, TlsPr
   };
   const Result<wire::Hello> theirs = receive_hello();
   if (!theirs) return error_of(theirs);
-  EXPECT_EQ(theirs->protection, static_cast<std::uint8_t>(tls::path_protection(level)));
+  EXPECT_EQ(theirs->protection, static_cast<std::uint8_t>(security::tls::path_protection(level)));
   EXPECT_EQ(theirs->offers.size(), 1U);
   wire::Hello hello = usual_hello();
   hello.message_bytes_max = message_bytes_max;

@@ -166,25 +166,26 @@ TEST_F(TlsPaths, BothSidesProveThem) {
 // ---- Keys ----
 
 struct KeyPair {
-  explicit KeyPair(const tls::Authority& authority, const TlsCertificate& certificate, int version_max = TLS1_3_VERSION,
-                   std::uint64_t client_flags = 0) {
-    const tls::ContextOptions server_options{.server = true, .certificates = {certificate}};
-    const tls::ContextOptions client_options{.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024};
-    server = std::make_unique<tls::Session>(load(server_options), std::string());
-    client = std::make_unique<tls::Session>(load(client_options), "localhost", "", nullptr);
+  explicit KeyPair(const security::tls::Authority& authority, const TlsCertificate& certificate,
+                   int version_max = TLS1_3_VERSION, std::uint64_t client_flags = 0) {
+    const security::tls::ContextOptions server_options{.server = true, .certificates = {certificate}};
+    const security::tls::ContextOptions client_options{.ca_file = authority.ca_file(),
+                                                       .peer_certificate_bytes_max = 32 * 1024};
+    server = std::make_unique<security::tls::TlsSession>(load(server_options), std::string());
+    client = std::make_unique<security::tls::TlsSession>(load(client_options), "localhost", "", nullptr);
     SSL_set_max_proto_version(client->ssl(), version_max);
     SSL_set_options(client->ssl(), client_flags);
     EXPECT_TRUE(shake_hands(*client, *server));
   }
-  std::unique_ptr<tls::Session> client;
-  std::unique_ptr<tls::Session> server;
+  std::unique_ptr<security::tls::TlsSession> client;
+  std::unique_ptr<security::tls::TlsSession> server;
 };
 
-std::string key_of(SSL* ssl, const transport::PathTerms& terms, tls::Side sender) {
-  tls::Secret exported;
-  tls::Secret key;
-  EXPECT_TRUE(tls::export_path_secret(ssl, exported));
-  EXPECT_TRUE(tls::derive_path_key(exported, tls::hash_of(terms), sender, key));
+std::string key_of(SSL* ssl, const transport::PathTerms& terms, security::tls::Side sender) {
+  security::tls::Secret exported;
+  security::tls::Secret key;
+  EXPECT_TRUE(security::tls::export_path_secret(ssl, exported));
+  EXPECT_TRUE(security::tls::derive_path_key(exported, security::tls::hash_of(terms), sender, key));
   return std::string(as_text(key.bytes()));
 }
 
@@ -205,7 +206,7 @@ TEST_F(TlsPaths, KeysDependOnConnectionPathAndDirection) {
     variants[4].answer = two;
     variants[5].protection = transport::PathProtection::none;
     for (const transport::PathTerms& variant : variants) {
-      for (const tls::Side side : {tls::Side::client, tls::Side::server}) {
+      for (const security::tls::Side side : {security::tls::Side::client, security::tls::Side::server}) {
         const std::string key = key_of(pair.client->ssl(), variant, side);
         EXPECT_EQ(key, key_of(pair.server->ssl(), variant, side));
         keys.insert(key);
@@ -216,8 +217,8 @@ TEST_F(TlsPaths, KeysDependOnConnectionPathAndDirection) {
   EXPECT_EQ(keys.size(), made);
   // A field cannot take bytes of its neighbour.
   const Octets onetwo = octets("onetwo");
-  EXPECT_NE(tls::hash_of({.transport = "t", .offer = onetwo, .selection = {}, .answer = {}}),
-            tls::hash_of({.transport = "t", .offer = one, .selection = two, .answer = {}}));
+  EXPECT_NE(security::tls::hash_of({.transport = "t", .offer = onetwo, .selection = {}, .answer = {}}),
+            security::tls::hash_of({.transport = "t", .offer = one, .selection = two, .answer = {}}));
 }
 
 TEST_F(TlsPaths, Tls12NeedsTheExtendedMasterSecret) {

@@ -21,7 +21,7 @@ TEST(TlsAtExit, OpensslIsUsableUntilTheProcessHasEnded) {
         });
         {
           TemporaryFolder folder;
-          const tls::Authority authority(folder.path().string(), "authority");
+          const security::tls::Authority authority(folder.path().string(), "authority");
         }
         std::exit(2);
       },

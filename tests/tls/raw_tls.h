@@ -11,14 +11,14 @@
 
 namespace hawser::testing_tools {
 
-inline std::shared_ptr<const tls::Context> load(const tls::ContextOptions& options) {
-  auto loaded = tls::Context::load(options);
+inline std::shared_ptr<const security::tls::TlsContext> load(const security::tls::ContextOptions& options) {
+  auto loaded = security::tls::TlsContext::load(options);
   EXPECT_TRUE(loaded) << error_of(loaded);
   return loaded ? *loaded : nullptr;
 }
 
 // Moves the output of one end to the input of the other. Returns the number of bytes.
-inline std::size_t move_bytes(tls::Session& from, tls::Session& to) {
+inline std::size_t move_bytes(security::tls::TlsSession& from, security::tls::TlsSession& to) {
   const Bytes bytes = from.output().bytes();
   const std::size_t size = bytes.size();
   to.input().append(bytes);
@@ -27,27 +27,28 @@ inline std::size_t move_bytes(tls::Session& from, tls::Session& to) {
 }
 
 // Performs the handshake of both ends, and moves what they send afterwards. Returns false if it fails.
-inline bool shake_hands(tls::Session& client, tls::Session& server) {
-  tls::Session::Progress progress[] = {client.handshake(), tls::Session::Progress::more};
+inline bool shake_hands(security::tls::TlsSession& client, security::tls::TlsSession& server) {
+  security::tls::TlsSession::Progress progress[] = {client.handshake(), security::tls::TlsSession::Progress::more};
   for (int turn = 0; turn < 8; ++turn) {
     move_bytes(client, server);
-    if (progress[1] == tls::Session::Progress::more) progress[1] = server.handshake();
+    if (progress[1] == security::tls::TlsSession::Progress::more) progress[1] = server.handshake();
     move_bytes(server, client);
-    if (progress[0] == tls::Session::Progress::more) progress[0] = client.handshake();
+    if (progress[0] == security::tls::TlsSession::Progress::more) progress[0] = client.handshake();
   }
-  return progress[0] == tls::Session::Progress::done && progress[1] == tls::Session::Progress::done;
+  return progress[0] == security::tls::TlsSession::Progress::done &&
+         progress[1] == security::tls::TlsSession::Progress::done;
 }
 
 // The bytes that `session` has received and can decrypt.
-inline std::string received_by(tls::Session& session) {
+inline std::string received_by(security::tls::TlsSession& session) {
   std::string all;
   std::array<std::byte, 4096> space;
   std::size_t size = 0;
-  while (session.read(space, size) == tls::Session::Read::data) all += as_text(Bytes(space).first(size));
+  while (session.read(space, size) == security::tls::TlsSession::Read::data) all += as_text(Bytes(space).first(size));
   return all;
 }
 
-inline void write_text(tls::Session& session, std::string_view text) {
+inline void write_text(security::tls::TlsSession& session, std::string_view text) {
   const ConstBuffer piece{as_bytes(text).data(), text.size()};
   EXPECT_EQ(session.write(std::span(&piece, 1), text.size()), text.size());
 }
@@ -55,11 +56,11 @@ inline void write_text(tls::Session& session, std::string_view text) {
 // A peer over a socket whose TLS is performed by hand.
 class RawTls {
  public:
-  RawTls(RawSocket socket, std::unique_ptr<tls::Session> session)
+  RawTls(RawSocket socket, std::unique_ptr<security::tls::TlsSession> session)
       : socket_(std::move(socket)), session_(std::move(session)) {}
 
   RawSocket& socket() { return socket_; }
-  tls::Session& session() { return *session_; }
+  security::tls::TlsSession& session() { return *session_; }
   void flush() {
     if (session_->output().empty()) return;
     socket_.send(session_->output().bytes());
@@ -68,9 +69,10 @@ class RawTls {
   // `last` false: the last flight is sent with the first data.
   bool handshake(bool last = true) {
     for (;;) {
-      const tls::Session::Progress progress = session_->handshake();
-      if (last || progress != tls::Session::Progress::done) flush();
-      if (progress != tls::Session::Progress::more) return progress == tls::Session::Progress::done;
+      const security::tls::TlsSession::Progress progress = session_->handshake();
+      if (last || progress != security::tls::TlsSession::Progress::done) flush();
+      if (progress != security::tls::TlsSession::Progress::more)
+        return progress == security::tls::TlsSession::Progress::done;
       if (!fill()) return false;
     }
   }
@@ -93,8 +95,8 @@ class RawTls {
     for (std::size_t got = 0; got < size;) {
       std::size_t bytes = 0;
       switch (session_->read(MutableBytes(all).subspan(got), bytes)) {
-        case tls::Session::Read::data: got += bytes; break;
-        case tls::Session::Read::more:
+        case security::tls::TlsSession::Read::data: got += bytes; break;
+        case security::tls::TlsSession::Read::more:
           if (!fill()) return std::nullopt;
           break;
         default: return std::nullopt;
@@ -103,13 +105,14 @@ class RawTls {
     return all;
   }
   // How the peer ends the stream, after bytes that are ignored.
-  tls::Session::Read receive_end() {
+  security::tls::TlsSession::Read receive_end() {
     std::array<std::byte, 4096> space;
     for (;;) {
       std::size_t bytes = 0;
-      const tls::Session::Read read = session_->read(space, bytes);
-      if (read == tls::Session::Read::closed || read == tls::Session::Read::failed) return read;
-      if (read == tls::Session::Read::more && !fill()) return tls::Session::Read::more;
+      const security::tls::TlsSession::Read read = session_->read(space, bytes);
+      if (read == security::tls::TlsSession::Read::closed || read == security::tls::TlsSession::Read::failed)
+        return read;
+      if (read == security::tls::TlsSession::Read::more && !fill()) return security::tls::TlsSession::Read::more;
     }
   }
 
@@ -121,7 +124,7 @@ class RawTls {
     return true;
   }
   RawSocket socket_;
-  std::unique_ptr<tls::Session> session_;
+  std::unique_ptr<security::tls::TlsSession> session_;
 };
 
 }  // namespace hawser::testing_tools

@@ -139,7 +139,7 @@ TEST_F(TlsRules, OddSpiffeIdsOfCertificatesAreNone) {
 // Zero bytes end no name.
 TEST(TlsIdentity, NamesHaveTheirWholeLength) {
   const auto identity_with = [](std::string_view uri, std::string_view dns, std::string_view name) {
-    const tls::X509Ptr certificate(X509_new());
+    const security::tls::X509Ptr certificate(X509_new());
     GENERAL_NAMES* const names = sk_GENERAL_NAME_new_null();
     for (const auto& [type, text] : {std::pair<int, std::string_view>{GEN_URI, uri}, {GEN_DNS, dns}}) {
       GENERAL_NAME* const one = GENERAL_NAME_new();
@@ -155,7 +155,7 @@ TEST(TlsIdentity, NamesHaveTheirWholeLength) {
                                static_cast<int>(name.size()), -1, 0);
     X509_set_subject_name(certificate.get(), subject);
     X509_NAME_free(subject);
-    return tls::identity_of(certificate.get());
+    return security::tls::identity_of(certificate.get());
   };
   const Identity plain = identity_with("spiffe://example.org/storage", "a.example", "storage");
   EXPECT_EQ(plain.spiffe_id, "spiffe://example.org/storage");

@@ -116,14 +116,14 @@ struct RefusingGuard final : ReceiveGuard {
 
 // One end, whose proofs have been exchanged.
 struct SealedEnd {
-  SealedEnd(bool encrypts, tls::Side side) {
+  SealedEnd(bool encrypts, security::tls::Side side) {
     auto played = std::make_unique<PlayedConnection>();
     below = played.get();
-    const tls::Secret exported;
+    const security::tls::Secret exported;
     const PathTerms terms{.transport = "played", .offer = {}, .selection = {}, .answer = {}};
     connection = std::make_unique<SealedConnection>(
-        std::move(played),
-        tls::make_path_cipher(tls::PathAlgorithm::aes_256_gcm, encrypts, exported, tls::hash_of(terms), side, refused));
+        std::move(played), security::tls::make_path_cipher(security::tls::PathAlgorithm::aes_256_gcm, encrypts,
+                                                           exported, security::tls::hash_of(terms), side, refused));
     connection->start(sink);
     send("proof");
     below->sent_messages.clear();
@@ -155,8 +155,8 @@ class SealedMessages : public ::testing::TestWithParam<bool> {
     server.below->above->on_message({.head = one.head, .payload = one.payload});
     return one;
   }
-  SealedEnd client{GetParam(), tls::Side::client};
-  SealedEnd server{GetParam(), tls::Side::server};
+  SealedEnd client{GetParam(), security::tls::Side::client};
+  SealedEnd server{GetParam(), security::tls::Side::server};
 };
 INSTANTIATE_TEST_SUITE_P(Levels, SealedMessages, testing::Values(false, true),
                          [](const auto& info) { return info.param ? "sealed" : "signed"; });
@@ -213,11 +213,11 @@ TEST_P(SealedMessages, OfAnyOtherLengthAreRefused) {
   client.send("head", "payload");
   const PlayedConnection::Sent one = client.below->sent_messages.back();
   for (std::size_t bytes = 0; bytes < one.head.size(); ++bytes) {
-    SealedEnd fresh(GetParam(), tls::Side::server);
+    SealedEnd fresh(GetParam(), security::tls::Side::server);
     const Octets cut(one.head.begin(), one.head.begin() + static_cast<std::ptrdiff_t>(bytes));
     fresh.below->above->on_message({.head = cut, .payload = one.payload});
     EXPECT_NE(fresh.sink.closed, "") << bytes;
-    SealedEnd asked(GetParam(), tls::Side::server);
+    SealedEnd asked(GetParam(), security::tls::Side::server);
     EXPECT_EQ(asked.below->above->select_receive_buffer(cut, one.payload.size()).kind, ReceiveBuffer::Kind::discard);
     EXPECT_NE(asked.sink.closed, "") << bytes;
   }
@@ -231,7 +231,7 @@ TEST_P(SealedMessages, WithAnyChangedBitAreRefused) {
     PlayedConnection::Sent changed = one;
     std::byte& byte = bit / 8 < one.head.size() ? changed.head[bit / 8] : changed.payload[bit / 8 - one.head.size()];
     byte ^= std::byte{1} << static_cast<int>(bit % 8);
-    SealedEnd fresh(GetParam(), tls::Side::server);
+    SealedEnd fresh(GetParam(), security::tls::Side::server);
     fresh.below->above->on_message({.head = changed.head, .payload = changed.payload});
     EXPECT_NE(fresh.sink.closed, "") << bit;
     EXPECT_TRUE(fresh.sink.heads.empty()) << bit;
@@ -245,7 +245,7 @@ TEST_P(SealedMessages, AreNotTakenTwiceOrLate) {
   EXPECT_NE(server.sink.closed.find("it is a repeated one"), std::string::npos) << server.sink.closed;
   client.send("third");
   client.send("fourth");
-  SealedEnd fresh(GetParam(), tls::Side::server);
+  SealedEnd fresh(GetParam(), security::tls::Side::server);
   fresh.below->above->on_message({.head = client.below->sent_messages.back().head});
   EXPECT_NE(fresh.sink.closed.find("the one before it is missing"), std::string::npos) << fresh.sink.closed;
   EXPECT_EQ(server.sink.heads.size(), 2U);
@@ -338,7 +338,7 @@ TEST(SealedConnectionEnd, LoansMayOutliveIt) {
   std::vector<SendCompletion*> held;
   CountingOwner owner;
   {
-    SealedEnd client(true, tls::Side::client);
+    SealedEnd client(true, security::tls::Side::client);
     client.below->holds = true;
     client.send("head", std::string(100'000, 'x'), &owner);
     held = client.below->held;

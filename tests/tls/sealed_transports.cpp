@@ -16,22 +16,23 @@ namespace {
 
 struct Sealing {
   bool encrypts;
-  tls::PathAlgorithm algorithm;
+  security::tls::PathAlgorithm algorithm;
 };
 
 // Both sides change their keys often.
-std::unique_ptr<Connection> seal(std::unique_ptr<Connection> connection, const Sealing& sealing, tls::Side side) {
-  const tls::Secret exported;
+std::unique_ptr<Connection> seal(std::unique_ptr<Connection> connection, const Sealing& sealing,
+                                 security::tls::Side side) {
+  const security::tls::Secret exported;
   const PathTerms terms{.transport = "shm", .offer = {}, .selection = {}, .answer = {}};
-  auto cipher =
-      tls::make_path_cipher(sealing.algorithm, sealing.encrypts, exported, tls::hash_of(terms), side, nullptr);
+  auto cipher = security::tls::make_path_cipher(sealing.algorithm, sealing.encrypts, exported,
+                                                security::tls::hash_of(terms), side, nullptr);
   EXPECT_NE(cipher, nullptr);
   return std::make_unique<SealedConnection>(std::move(connection), std::move(cipher), std::uint64_t{1} << 20, 20);
 }
 
 class SealedPending final : public PendingConnection {
  public:
-  SealedPending(std::unique_ptr<PendingConnection> of, Sealing with, tls::Side side)
+  SealedPending(std::unique_ptr<PendingConnection> of, Sealing with, security::tls::Side side)
       : inner_(std::move(of)), sealing_(with), side_(side) {}
   std::vector<std::byte> parameters() const override { return inner_->parameters(); }
   Result<void> connect(Bytes client) override { return inner_->connect(client); }
@@ -42,7 +43,7 @@ class SealedPending final : public PendingConnection {
  private:
   const std::unique_ptr<PendingConnection> inner_;
   const Sealing sealing_;
-  const tls::Side side_;
+  const security::tls::Side side_;
 };
 
 class SealedWorker final : public TransportWorker {
@@ -50,14 +51,15 @@ class SealedWorker final : public TransportWorker {
   SealedWorker(std::shared_ptr<TransportWorker> of, Sealing with) : inner_(std::move(of)), sealing_(with) {}
   std::vector<std::byte> offer() override { return inner_->offer(); }
   Result<std::unique_ptr<PendingConnection>> select(Bytes offer, const MessageLimits& limits) override {
-    return made(inner_->select(offer, limits), tls::Side::server);
+    return made(inner_->select(offer, limits), security::tls::Side::server);
   }
   Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) override {
-    return made(inner_->accept(server, limits), tls::Side::client);
+    return made(inner_->accept(server, limits), security::tls::Side::client);
   }
 
  private:
-  Result<std::unique_ptr<PendingConnection>> made(Result<std::unique_ptr<PendingConnection>> pending, tls::Side side) {
+  Result<std::unique_ptr<PendingConnection>> made(Result<std::unique_ptr<PendingConnection>> pending,
+                                                  security::tls::Side side) {
     if (!pending) return pending;
     return std::make_unique<SealedPending>(std::move(*pending), sealing_, side);
   }
@@ -81,9 +83,9 @@ class SealedTransport final : public Transport {
 };
 
 std::vector<TransportCase> sealed_cases() {
-  constexpr Sealing is_signed{false, tls::PathAlgorithm::aes_256_gcm};
-  constexpr Sealing is_sealed{true, tls::PathAlgorithm::aes_256_gcm};
-  constexpr Sealing with_chacha{true, tls::PathAlgorithm::chacha20_poly1305};
+  constexpr Sealing is_signed{false, security::tls::PathAlgorithm::aes_256_gcm};
+  constexpr Sealing is_sealed{true, security::tls::PathAlgorithm::aes_256_gcm};
+  constexpr Sealing with_chacha{true, security::tls::PathAlgorithm::chacha20_poly1305};
   std::vector<TransportCase> cases;
   const auto add = [&](const std::string& name, Sealing sealing, std::size_t how, const ShmOptions& options) {
     auto make = [options, sealing]() -> std::shared_ptr<Transport> {

@@ -27,13 +27,13 @@ std::string name_of_caller(Context& context) { return context.identity().subject
 namespace {
 
 using namespace testing_tools;
-using tls::Session;
+using security::tls::TlsSession;
 using tls_test::name_of_caller;
 using Algorithm = TlsSigningRequest::Algorithm;
 
 struct KindOfKey {
   const char* name;
-  tls::Request request;
+  security::tls::Request request;
   Algorithm tls12;
   Algorithm tls13;
 };
@@ -47,7 +47,7 @@ std::vector<KindOfKey> kinds_of_keys() {
 class TlsSigning : public TlsFixture {
  protected:
   // A certificate whose key file does not exist any more.
-  TlsCertificate issue_signed(const std::string& name, const tls::Request& request = {}) {
+  TlsCertificate issue_signed(const std::string& name, const security::tls::Request& request = {}) {
     const TlsCertificate files = authority.issue(name, request);
     signer = std::make_shared<SoftwareSigner>(files.key_file);
     std::filesystem::remove(files.key_file);
@@ -88,13 +88,14 @@ TEST_F(TlsSigning, WorksWithEachKindOfKeyInEachVersion) {
   for (const KindOfKey& kind : kinds_of_keys()) {
     for (const bool tls12 : {false, true}) {
       SCOPED_TRACE(std::string(kind.name) + (tls12 ? ", TLS 1.2" : ", TLS 1.3"));
-      tls::ContextOptions server_options{.server = true,
-                                         .ca_file = authority.ca_file(),
-                                         .peer_certificate_required = true,
-                                         .peer_certificate_bytes_max = 32 * 1024};
+      security::tls::ContextOptions server_options{.server = true,
+                                                   .ca_file = authority.ca_file(),
+                                                   .peer_certificate_required = true,
+                                                   .peer_certificate_bytes_max = 32 * 1024};
       server_options.certificates = {issue_signed("server", kind.request)};
       const std::shared_ptr<SoftwareSigner> of_server = signer;
-      tls::ContextOptions client_options{.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024};
+      security::tls::ContextOptions client_options{.ca_file = authority.ca_file(),
+                                                   .peer_certificate_bytes_max = 32 * 1024};
       client_options.certificates = {issue_signed("client", kind.request)};
       const std::shared_ptr<SoftwareSigner> of_client = signer;
       const auto server_context = load(server_options);
@@ -103,8 +104,8 @@ TEST_F(TlsSigning, WorksWithEachKindOfKeyInEachVersion) {
       EXPECT_EQ(of_server->calls, 1) << "the trial";
       EXPECT_EQ(of_client->calls, 1) << "the trial";
       if (tls12) SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
-      Session client(client_context, "localhost", "hawser", nullptr);
-      Session server_end(server_context, std::string("\x06hawser"));
+      TlsSession client(client_context, "localhost", "hawser", nullptr);
+      TlsSession server_end(server_context, std::string("\x06hawser"));
       ASSERT_TRUE(shake_hands(client, server_end)) << client.error().text << server_end.error().text;
       EXPECT_EQ(SSL_version(client.ssl()), tls12 ? TLS1_2_VERSION : TLS1_3_VERSION);
       EXPECT_EQ(of_server->calls, 2);
@@ -120,10 +121,10 @@ TEST_F(TlsSigning, WorksWithEachKindOfKeyInEachVersion) {
       EXPECT_EQ(received_by(client), "");
       move_bytes(server_end, client);
       EXPECT_EQ(received_by(client), "");
-      tls::SslSessionPtr kept = client_context->take("localhost");
+      security::tls::SslSessionPtr kept = client_context->take("localhost");
       ASSERT_NE(kept, nullptr);
-      Session again(client_context, "localhost", "hawser", std::move(kept));
-      Session other_end(server_context, std::string("\x06hawser"));
+      TlsSession again(client_context, "localhost", "hawser", std::move(kept));
+      TlsSession other_end(server_context, std::string("\x06hawser"));
       ASSERT_TRUE(shake_hands(again, other_end)) << again.error().text << other_end.error().text;
       EXPECT_TRUE(again.resumed());
       EXPECT_EQ(of_server->calls, 2);
@@ -134,7 +135,7 @@ TEST_F(TlsSigning, WorksWithEachKindOfKeyInEachVersion) {
 
 // A peer of TLS 1.2 that knows no PSS.
 TEST_F(TlsSigning, UsesPkcs1ForOldPeers) {
-  tls::ContextOptions server_options{.server = true, .peer_certificate_bytes_max = 32 * 1024};
+  security::tls::ContextOptions server_options{.server = true, .peer_certificate_bytes_max = 32 * 1024};
   server_options.certificates = {issue_signed("server", {.rsa_bits = 2048})};
   const auto server_context = load(server_options);
   const auto client_context = load({.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024});
@@ -143,8 +144,8 @@ TEST_F(TlsSigning, UsesPkcs1ForOldPeers) {
                                              std::pair("RSA+SHA512:ECDSA+SHA256", TlsSigningRequest::Hash::sha512)}) {
     SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
     ASSERT_EQ(SSL_CTX_set1_sigalgs_list(client_context->get(), algorithms), 1);
-    Session client(client_context, "localhost", "hawser", nullptr);
-    Session server_end(server_context, std::string("\x06hawser"));
+    TlsSession client(client_context, "localhost", "hawser", nullptr);
+    TlsSession server_end(server_context, std::string("\x06hawser"));
     ASSERT_TRUE(shake_hands(client, server_end)) << client.error().text << server_end.error().text;
     EXPECT_EQ(signer->last, Algorithm::rsa_pkcs1);
     EXPECT_EQ(signer->last_hash, expected);
@@ -188,11 +189,11 @@ TEST_F(TlsSigning, IsRefusedWhereHandshakesRunOnLoops) {
   // Whoever performs a handshake on a loop nevertheless gets no signature.
   const auto server_context = load({.server = true, .certificates = tls_options.certificates});
   const auto client_context = load({.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024});
-  Session client(client_context, "localhost", "hawser", nullptr);
-  Session server_end(server_context, std::string("\x06hawser"));
+  TlsSession client(client_context, "localhost", "hawser", nullptr);
+  TlsSession server_end(server_context, std::string("\x06hawser"));
   Loop loop({.log = no_log()});
   const bool done = loop.run(
-      [](Session& one, Session& other) -> Task<bool> { co_return shake_hands(one, other); }(client, server_end));
+      [](TlsSession& one, TlsSession& other) -> Task<bool> { co_return shake_hands(one, other); }(client, server_end));
   EXPECT_FALSE(done);
   EXPECT_HAS(server_end.error().text, "does not sign on the thread of a loop: set handshake_threads to 1 or more");
 }
@@ -279,10 +280,11 @@ TEST_F(TlsSigning, MayBlock) {
     --waiting;
     return fail(ErrorCode::cancelled, "nobody waits");
   });
-  RawTls peer(RawSocket::connected_to(server->address()),
-              std::make_unique<Session>(load({.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024}),
-                                        "localhost", "hawser", nullptr));
-  ASSERT_EQ(peer.session().handshake(), Session::Progress::more);
+  RawTls peer(
+      RawSocket::connected_to(server->address()),
+      std::make_unique<TlsSession>(load({.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024}),
+                                   "localhost", "hawser", nullptr));
+  ASSERT_EQ(peer.session().handshake(), TlsSession::Progress::more);
   peer.flush();
   EXPECT_TRUE(soon([&] { return waiting == 1; }));
   EXPECT_TRUE(soon([&] { return call_with("in plain text", {}) == "ok"; }));

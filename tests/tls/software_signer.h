@@ -18,9 +18,9 @@ namespace hawser::testing_tools {
 class SoftwareSigner {
  public:
   explicit SoftwareSigner(const std::string& key_file) {
-    const Result<tls::PemText> pem = tls::read_file(key_file);
+    const Result<security::tls::PemText> pem = security::tls::read_file(key_file);
     EXPECT_TRUE(pem);
-    Result<tls::KeyPtr> key = tls::parse_key(*pem, key_file);
+    Result<security::tls::KeyPtr> key = security::tls::parse_key(*pem, key_file);
     EXPECT_TRUE(key);
     key_ = std::move(*key);
   }
@@ -37,11 +37,11 @@ class SoftwareSigner {
     std::size_t size = signature.size();
     bool done = false;
     if (request.algorithm == Algorithm::ed25519) {
-      const tls::DigestContextPtr context(EVP_MD_CTX_new());
+      const security::tls::DigestContextPtr context(EVP_MD_CTX_new());
       done = EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key_.get()) == 1 &&
              EVP_DigestSign(context.get(), out, &size, data, request.data.size()) == 1;
     } else {
-      const std::unique_ptr<EVP_PKEY_CTX, tls::Released<EVP_PKEY_CTX_free>> context(
+      const std::unique_ptr<EVP_PKEY_CTX, security::tls::Released<EVP_PKEY_CTX_free>> context(
           EVP_PKEY_CTX_new(key_.get(), nullptr));
       done = EVP_PKEY_sign_init(context.get()) == 1;
       if (request.algorithm == Algorithm::rsa_pss) {
@@ -51,7 +51,7 @@ class SoftwareSigner {
       done = done && EVP_PKEY_CTX_set_signature_md(context.get(), hash_of(request)) == 1 &&
              EVP_PKEY_sign(context.get(), out, &size, data, request.data.size()) == 1;
     }
-    static_cast<void>(tls::take_errors());
+    static_cast<void>(security::tls::take_errors());
     if (!done) return fail(ErrorCode::internal, "the software cannot sign");
     signature.resize(size);
     return signature;
@@ -71,7 +71,7 @@ class SoftwareSigner {
       default: return EVP_sha256();
     }
   }
-  tls::KeyPtr key_;
+  security::tls::KeyPtr key_;
 };
 
 // Moves the key of a certificate from its file into a function.

@@ -65,7 +65,7 @@ TEST_F(SpanExport, ReachesACollectorBehindTls) {
 
 TEST_F(SpanExport, ACollectorThatIsNotTrustedGetsNothing) {
   start_collector();
-  const tls::Authority other(folder.path().string(), "other");
+  const security::tls::Authority other(folder.path().string(), "other");
   TlsClientOptions wrong = client_options();
   wrong.ca_file = other.ca_file();
   export_to(url(), TlsClient(wrong));

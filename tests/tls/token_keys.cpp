@@ -27,7 +27,7 @@ namespace hawser {
 namespace {
 
 using namespace testing_tools;
-using tls::Session;
+using security::tls::TlsSession;
 
 constexpr std::string_view pin = "4711-secret";
 
@@ -86,7 +86,8 @@ class TlsTokenKeys : public TlsFixture {
   static void TearDownTestSuite() { tokens.reset(); }
   void SetUp() override {
     if (!tokens->present()) GTEST_SKIP() << "softhsm2 is not installed";
-    const Result<tls::Pkcs11Key> none = tls::open_pkcs11_key("pkcs11:object=none" + tokens->query());
+    const Result<security::tls::Pkcs11Key> none =
+        security::tls::open_pkcs11_key("pkcs11:object=none" + tokens->query());
     if (!none && none.error().text.find("this build") != std::string::npos) GTEST_SKIP() << none.error().text;
     ASSERT_HAS_TOKEN();
   }
@@ -116,7 +117,7 @@ class TlsTokenKeys : public TlsFixture {
 std::unique_ptr<Tokens> TlsTokenKeys::tokens;
 
 TEST_F(TlsTokenKeys, ServeEachKindOfKeyInEachVersion) {
-  const std::vector<std::pair<std::string, tls::Request>> kinds = {
+  const std::vector<std::pair<std::string, security::tls::Request>> kinds = {
       {"ec", {}}, {"rsa", {.rsa_bits = 2048}}, {"ed25519", {.ed25519 = true}}};
   for (const auto& [name, request] : kinds) {
     const TlsCertificate of_server = tokens->import(authority.issue("server", request), "server-" + name);
@@ -132,8 +133,8 @@ TEST_F(TlsTokenKeys, ServeEachKindOfKeyInEachVersion) {
           load({.certificates = {of_client}, .ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024});
       ASSERT_TRUE(server_context != nullptr && client_context != nullptr);
       const auto connects = [&] {
-        Session client(client_context, "localhost", "hawser", nullptr);
-        Session server_end(server_context, std::string("\x06hawser"));
+        TlsSession client(client_context, "localhost", "hawser", nullptr);
+        TlsSession server_end(server_context, std::string("\x06hawser"));
         EXPECT_TRUE(shake_hands(client, server_end)) << client.error().text << server_end.error().text;
         EXPECT_EQ(SSL_version(client.ssl()), tls12 ? TLS1_2_VERSION : TLS1_3_VERSION);
       };
@@ -273,9 +274,9 @@ TEST_F(TlsTokenKeys, DoNotTryAWrongPinAgain) {
   const TlsClient client(with);
   EXPECT_HAS(call(client), "CKR_PIN_INCORRECT (0xa0): correct the PIN in " + wrong_file);
   // The token has another PIN now, which is the one in the file. Whoever tried would succeed.
-  const Result<tls::Pkcs11Module*> module = tls::Pkcs11Module::load(tokens->module());
+  const Result<security::tls::Pkcs11Module*> module = security::tls::Pkcs11Module::load(tokens->module());
   ASSERT_TRUE(module);
-  const auto token = (*module)->find_token(*tls::parse_pkcs11_uri("pkcs11:token=web;object=tried"));
+  const auto token = (*module)->find_token(*security::tls::parse_pkcs11_uri("pkcs11:token=web;object=tried"));
   ASSERT_TRUE(token);
   const auto set_pin = [&](std::string from, std::string to) {
     CK_SESSION_HANDLE session = 0;
@@ -344,7 +345,7 @@ class Replaced {
 // The last connection with a key may end on its loop. A token may take long.
 TEST_F(TlsTokenKeys, CloseNoSessionOnALoop) {
   const std::string uri = tokens->import(authority.issue("server"), "closed").key_file;
-  auto key = tls::open_pkcs11_key(uri);
+  auto key = security::tls::open_pkcs11_key(uri);
   ASSERT_TRUE(key) << error_of(key);
   static std::atomic<int> closed{0};
   static std::atomic<int> on_loops{0};
@@ -354,12 +355,12 @@ TEST_F(TlsTokenKeys, CloseNoSessionOnALoop) {
     ++(Loop::current() != nullptr ? on_loops : closed);
     return Replaced::original->C_CloseSession(session);
   };
-  sync_wait([](tls::Pkcs11Key& used) -> Task<void> {
+  sync_wait([](security::tls::Pkcs11Key& used) -> Task<void> {
     used.sign = nullptr;
     co_return;
   }(*key));
   EXPECT_EQ(closed + on_loops, 0);
-  EXPECT_TRUE(tls::open_pkcs11_key(uri));
+  EXPECT_TRUE(security::tls::open_pkcs11_key(uri));
   EXPECT_EQ(on_loops, 0);
   EXPECT_EQ(closed, 2) << "the noted one, and the one of the second key";
 }
@@ -430,7 +431,7 @@ TEST_F(TlsTokenKeys, ThatDemandThePinEachTimeSayWhyItWasRefused) {
   for (const auto& [error, text, tries] : {std::tuple{CKR_OK, "", 1},
                                            {CKR_FUNCTION_FAILED, "CKR_FUNCTION_FAILED", 2},
                                            {CKR_PIN_INCORRECT, "CKR_PIN_INCORRECT", 1}}) {
-    const auto key = tls::open_pkcs11_key(uri);
+    const auto key = security::tls::open_pkcs11_key(uri);
     ASSERT_TRUE(key) << error_of(key);
     answer = error;
     logins = 0;

@@ -42,7 +42,7 @@ std::string delete_all(Context& context) {
 namespace {
 
 using namespace testing_tools;
-using tls::KeyPtr;
+using security::tls::KeyPtr;
 using token_test::claims_of;
 using token_test::delete_all;
 
@@ -422,32 +422,33 @@ TEST_F(TlsTokens, RulesSeeTheirClaims) {
 
 TEST_F(TlsTokens, JsonIsReadStrictly) {
   for (const std::string& text : json::testing::invalid_jsons()) {
-    EXPECT_FALSE(tls::parse_json(text, 100)) << text;
-    EXPECT_FALSE(tls::parse_json("{\"iss\":" + text + "}", 100)) << text;
+    EXPECT_FALSE(security::tls::parse_json(text, 100)) << text;
+    EXPECT_FALSE(security::tls::parse_json("{\"iss\":" + text + "}", 100)) << text;
   }
   for (const auto& [written, text] : json::testing::valid_texts) {
-    const auto read = tls::parse_json(written, 1);
+    const auto read = security::tls::parse_json(written, 1);
     ASSERT_TRUE(read) << written;
-    EXPECT_EQ(read->kind, tls::Json::Kind::text);
+    EXPECT_EQ(read->kind, security::tls::Json::Kind::text);
     EXPECT_EQ(std::string_view(read->text), text) << written;
   }
   for (const auto& [written, value] : json::testing::valid_numbers) {
-    const auto read = tls::parse_json(written, 1);
+    const auto read = security::tls::parse_json(written, 1);
     ASSERT_TRUE(read) << written;
     EXPECT_EQ(read->number(), value) << written;
   }
-  const auto nested = tls::parse_json(R"({"a":[1,{"b":[2]}],"c":"x","d":{}})", 100);
+  const auto nested = security::tls::parse_json(R"({"a":[1,{"b":[2]}],"c":"x","d":{}})", 100);
   ASSERT_TRUE(nested);
   EXPECT_EQ(std::string_view(nested->find("a")->text), R"([1,{"b":[2]}])");
   EXPECT_EQ(nested->find("a")->items[1].find("b")->items[0].number(), 2);
   EXPECT_EQ(nested->text_of("c"), "x");
   EXPECT_EQ(std::string_view(nested->find("d")->text), "{}");
-  EXPECT_EQ(tls::parse_json(R"("\u00e9\u20ac\ud83d\ude00\n")", 1)->text, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\n");
-  EXPECT_EQ(tls::parse_json(" [ -0.5e+1 , true , null ] ", 4)->items[0].number(), -5.0);
-  EXPECT_FALSE(tls::parse_json("[1,2,3]", 3));
-  EXPECT_TRUE(tls::parse_json(std::string(16, '[') + std::string(16, ']'), 100));
-  EXPECT_FALSE(tls::parse_json(std::string(17, '[') + std::string(17, ']'), 100));
-  EXPECT_FALSE(tls::parse_json(std::string(100'000, '['), 1'000'000));
+  EXPECT_EQ(security::tls::parse_json(R"("\u00e9\u20ac\ud83d\ude00\n")", 1)->text,
+            "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\n");
+  EXPECT_EQ(security::tls::parse_json(" [ -0.5e+1 , true , null ] ", 4)->items[0].number(), -5.0);
+  EXPECT_FALSE(security::tls::parse_json("[1,2,3]", 3));
+  EXPECT_TRUE(security::tls::parse_json(std::string(16, '[') + std::string(16, ']'), 100));
+  EXPECT_FALSE(security::tls::parse_json(std::string(17, '[') + std::string(17, ']'), 100));
+  EXPECT_FALSE(security::tls::parse_json(std::string(100'000, '['), 1'000'000));
 }
 
 }  // namespace

@@ -53,8 +53,8 @@ class Starts {
 };
 
 // State that all connections share. They run in turn, on one thread.
-struct Shared {
-  explicit Shared(Meter& of) : meter(of) {}
+struct BaselineShared {
+  explicit BaselineShared(Meter& of) : meter(of) {}
   Meter& meter;
   BaselineStream stream;
   Clock::time_point now = Clock::now();
@@ -65,7 +65,8 @@ struct Shared {
 template <class Channel>
 class BaselineCaller {
  public:
-  BaselineCaller(Channel channel, std::size_t size_bytes, std::size_t reply_bytes, unsigned in_flight, Shared& shared)
+  BaselineCaller(Channel channel, std::size_t size_bytes, std::size_t reply_bytes, unsigned in_flight,
+                 BaselineShared& shared)
       : channel_(std::move(channel)),
         size_bytes_(size_bytes),
         reply_bytes_(reply_bytes),
@@ -130,7 +131,7 @@ class BaselineCaller {
   const std::size_t size_bytes_;
   const std::size_t reply_bytes_;
   const unsigned in_flight_;
-  Shared& shared_;
+  BaselineShared& shared_;
   Starts starts_;
   unsigned cold_ = in_flight_;  // Messages in flight whose predecessors have had no reply yet.
   bool begun_ = false;
@@ -143,14 +144,14 @@ class BaselineCaller {
 // Measures one cell; empty if the server was lost. `make` makes a channel from a socket, `pump` drives the callers
 // until its condition is false.
 template <class Channel, class Make, class Pump>
-std::optional<CellResult> measure_over(const Options& options, const std::string& address, pid_t server,
+std::optional<CellResult> measure_over(const RunOptions& options, const std::string& address, pid_t server,
                                        const Cell& cell, Make make, Pump pump) {
   const unsigned calls = calls_at_once(options, cell);
   const unsigned connections = cell.mode == Mode::connections ? calls : 1;
   const bool ack = options.reply == ReplyKind::ack;
   const BaselineHello hello{.size_bytes = cell.size_bytes, .connections = connections, .ack = ack};
   const auto meter = std::make_unique<Meter>(options.seconds, calls, server);
-  const auto shared = std::make_unique<Shared>(*meter);
+  const auto shared = std::make_unique<BaselineShared>(*meter);
   std::vector<BaselineCaller<Channel>> callers;
   callers.reserve(connections);
   for (unsigned i = 0; i < connections; ++i) {
@@ -172,28 +173,31 @@ std::optional<CellResult> measure_over(const Options& options, const std::string
   return meter->result(cell);
 }
 
-std::optional<CellResult> measure(const Options& options, const std::string& address, pid_t server, const Cell& cell) {
+std::optional<CellResult> measure(const RunOptions& options, const std::string& address, pid_t server,
+                                  const Cell& cell) {
   if (cell.transport == "shm") {
     return measure_over<RingChannel>(
         options, address, server, cell,
-        [](BaselineSocket socket, Shared&) { return RingChannel::connect(std::move(socket)); },
+        [](BaselineSocket socket, BaselineShared&) { return RingChannel::connect(std::move(socket)); },
         [](auto callers, auto go_on) { pump_rings(callers, go_on); });
   }
   if (cell.transport == "tls") {
     return measure_over<TlsChannel>(
         options, address, server, cell,
-        [](BaselineSocket socket, Shared& shared) { return TlsChannel::connect(std::move(socket), shared.buffer); },
+        [](BaselineSocket socket, BaselineShared& shared) {
+          return TlsChannel::connect(std::move(socket), shared.buffer);
+        },
         [&](auto callers, auto go_on) { pump_baseline(callers, cell.wait, go_on); });
   }
   return measure_over<SocketChannel>(
       options, address, server, cell,
-      [](BaselineSocket socket, Shared& shared) { return SocketChannel(std::move(socket), shared.buffer); },
+      [](BaselineSocket socket, BaselineShared& shared) { return SocketChannel(std::move(socket), shared.buffer); },
       [&](auto callers, auto go_on) { pump_baseline(callers, cell.wait, go_on); });
 }
 
 }  // namespace
 
-bool play_baseline_client(const Options& options, const std::string& address, pid_t server,
+bool play_baseline_client(const RunOptions& options, const std::string& address, pid_t server,
                           const std::vector<Cell>& cells, const EventWriter& events) try {
   const std::string what = cells.front().transport == "shm" ? "baseline rings" : "baseline sockets";
   events.write(

@@ -23,7 +23,7 @@ constexpr int sleep_ms_max = 100;                 // So that the end is noticed 
 constexpr std::chrono::milliseconds spin_max(1);  // The longest time that a Loop spins.
 
 // Address of either family.
-struct Place {
+struct BaselinePlace {
   union {
     sockaddr any;
     sockaddr_in internet;
@@ -32,8 +32,8 @@ struct Place {
   socklen_t bytes = 0;
 };
 
-Place loopback(std::uint16_t port) {
-  Place place{};
+BaselinePlace loopback(std::uint16_t port) {
+  BaselinePlace place{};
   place.internet.sin_family = AF_INET;
   place.internet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   place.internet.sin_port = htons(port);
@@ -42,8 +42,8 @@ Place loopback(std::uint16_t port) {
 }
 
 // Abstract name of a Unix socket: it begins with a zero byte, and no file has to be removed.
-Place unix_place(std::string_view name) {
-  Place place{};
+BaselinePlace unix_place(std::string_view name) {
+  BaselinePlace place{};
   place.local.sun_family = AF_UNIX;
   name = name.substr(0, sizeof(place.local.sun_path) - 1);
   name.copy(place.local.sun_path + 1, name.size());
@@ -69,7 +69,7 @@ BaselineSocket::~BaselineSocket() {
 
 BaselineSocket listen_baseline(std::string& address, bool unix) {
   const std::string name = "hawser-baseline-" + std::to_string(getpid());
-  Place place = unix ? unix_place(name) : loopback(0);
+  BaselinePlace place = unix ? unix_place(name) : loopback(0);
   BaselineSocket listener(socket(place.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (listener.descriptor() < 0 || bind(listener.descriptor(), &place.any, place.bytes) != 0 ||
       listen(listener.descriptor(), backlog) != 0 ||
@@ -81,7 +81,7 @@ BaselineSocket listen_baseline(std::string& address, bool unix) {
 }
 
 BaselineSocket connect_baseline(const std::string& address, const BaselineHello& hello) {
-  const Place place =
+  const BaselinePlace place =
       address.starts_with(unix_prefix)
           ? unix_place(std::string_view(address).substr(unix_prefix.size()))
           : loopback(static_cast<std::uint16_t>(std::atoi(address.substr(address.rfind(':') + 1).c_str())));

@@ -20,7 +20,7 @@ SSL_CTX* make_context(bool server) {
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   if (!server) return context;
   const TemporaryFolder folder;
-  tls::Authority authority(folder.path().string(), "bench");
+  security::tls::Authority authority(folder.path().string(), "bench");
   const TlsCertificate files = authority.issue("server");
   const bool used = SSL_CTX_use_certificate_chain_file(context, files.certificate_file.c_str()) == 1 &&
                     SSL_CTX_use_PrivateKey_file(context, files.key_file.c_str(), SSL_FILETYPE_PEM) == 1;

@@ -57,12 +57,12 @@ int serve(const Cell& cell, int descriptor) {
   }
 }
 
-struct Measured {
+struct UcxPerftestResult {
   double half_trip_us = 0;  // Median of latency tests.
   double messages_per_s = 0;
 };
 
-std::optional<Measured> run_once(const std::string& address, const Cell& cell, std::uint64_t iterations) {
+std::optional<UcxPerftestResult> run_once(const std::string& address, const Cell& cell, std::uint64_t iterations) {
   const std::size_t colon = address.rfind(':');
   const std::string command =
       fmt::format("{} {} -p {} -t {} -s {} -n {} -w {} -f -v 2>&1", program, address.substr(0, colon),
@@ -70,34 +70,34 @@ std::optional<Measured> run_once(const std::string& address, const Cell& cell, s
                   iterations, std::max<std::uint64_t>(iterations / 10, 10));
   FILE* const output = popen(command.c_str(), "r");
   if (output == nullptr) return std::nullopt;
-  std::optional<Measured> result;
+  std::optional<UcxPerftestResult> result;
   std::array<char, 512> line;
   while (std::fgets(line.data(), line.size(), output) != nullptr) {
     // Iterations; median, average and overall latency; bandwidth and messages a second, each average and overall.
     double median = 0;
     double rate = 0;
     if (std::sscanf(line.data(), "%*d,%lf,%*f,%*f,%*f,%*f,%*f,%lf", &median, &rate) == 2) {
-      result = Measured{median, rate};
+      result = UcxPerftestResult{median, rate};
     }
   }
   return pclose(output) == 0 ? result : std::nullopt;
 }
 
-std::optional<Measured> run_test(const std::string& address, const Cell& cell, std::uint64_t iterations) {
+std::optional<UcxPerftestResult> run_test(const std::string& address, const Cell& cell, std::uint64_t iterations) {
   for (unsigned attempt = 0; attempt < attempts_max; ++attempt) {
-    if (const std::optional<Measured> measured = run_once(address, cell, iterations)) return measured;
+    if (const std::optional<UcxPerftestResult> measured = run_once(address, cell, iterations)) return measured;
     std::this_thread::sleep_for(attempt_pause);
   }
   return std::nullopt;
 }
 
-int measure(const Options& options, const std::string& address, const std::vector<Cell>& cells, int descriptor) {
+int measure(const RunOptions& options, const std::string& address, const std::vector<Cell>& cells, int descriptor) {
   const EventWriter events(descriptor);
   choose_transports(cells.front().transport);
   events.write(Connected{{.poller = "its own", .wait = "busy_poll", .version = HAWSER_VERSION}, "its own", "ucx"});
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (!events.write(CellBegun{i})) return 1;
-    std::optional<Measured> measured = run_test(address, cells[i], iterations_few);
+    std::optional<UcxPerftestResult> measured = run_test(address, cells[i], iterations_few);
     if (measured && measured->messages_per_s > 0) {
       const double wanted = options.seconds * measured->messages_per_s;
       const auto iterations =
@@ -122,12 +122,12 @@ int measure(const Options& options, const std::string& address, const std::vecto
 
 System ucx_perftest_system() {
   return {.name = "ucx",
-          .serve = [](const Options&, const Cell& cell, int descriptor) { return serve(cell, descriptor); },
-          .measure = [](const Options& options, const std::string& address, pid_t, const std::vector<Cell>& cells,
+          .serve = [](const RunOptions&, const Cell& cell, int descriptor) { return serve(cell, descriptor); },
+          .measure = [](const RunOptions& options, const std::string& address, pid_t, const std::vector<Cell>& cells,
                         int descriptor) { return measure(options, address, cells, descriptor); }};
 }
 
-std::string missing_ucx_perftest(const Options& options) {
+std::string missing_ucx_perftest(const RunOptions& options) {
   if (std::ranges::find(options.modes, Mode::connections) != options.modes.end()) {
     return "ucx_perftest has one connection: give --mode pipeline";
   }

@@ -6,9 +6,9 @@
 namespace hawser::bench {
 namespace {
 
-class Caller final : public ProtocolCaller {
+class BaiduStdLoadCaller final : public ProtocolCaller {
  public:
-  Caller(Loop& loop, const ClientOptions& options) : client_(loop, {.client = options}) {}
+  BaiduStdLoadCaller(Loop& loop, const ClientOptions& options) : client_(loop, {.client = options}) {}
   Task<Result<void>> connect(std::string address) override { return client_.connect(std::move(address)); }
   Client& client() noexcept override { return client_.caller(); }
 
@@ -19,7 +19,7 @@ class Caller final : public ProtocolCaller {
 }  // namespace
 
 std::unique_ptr<ProtocolCaller> make_baidu_std_caller(Loop& loop, const ClientOptions& options) {
-  return std::make_unique<Caller>(loop, options);
+  return std::make_unique<BaiduStdLoadCaller>(loop, options);
 }
 
 void enable_baidu_std(Server& server) { server.enable(baidu_std()); }

@@ -36,7 +36,7 @@ constexpr std::size_t request_overhead_bytes_max = 256;
 Duration duration_of(double seconds) { return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)); }
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-ClientOptions client_options(const Options& options, const Cell& cell) {
+ClientOptions client_options(const RunOptions& options, const Cell& cell) {
   ClientOptions client;
   client.connect_timeout = duration_of(connect_s_max);
   client.call_timeout = duration_of(options.call_timeout_s);
@@ -53,13 +53,13 @@ ClientOptions client_options(const Options& options, const Cell& cell) {
 // One connection of a cell, over the protocol of the options.
 class CellClient {
  public:
-  CellClient(Loop& loop, const Options& options, const Cell& cell) {
+  CellClient(Loop& loop, const RunOptions& options, const Cell& cell) {
     const ClientOptions with = client_options(options, cell);
     switch (options.protocol) {
-      case Protocol::native: native_ = std::make_unique<Client>(loop, with); break;
-      case Protocol::baidu_std: other_ = make_baidu_std_caller(loop, with); break;
-      case Protocol::grpc: other_ = make_grpc_caller(loop, with); break;
-      case Protocol::http: http_ = make_http_caller(loop, with); break;
+      case BenchProtocol::native: native_ = std::make_unique<Client>(loop, with); break;
+      case BenchProtocol::baidu_std: other_ = make_baidu_std_caller(loop, with); break;
+      case BenchProtocol::grpc: other_ = make_grpc_caller(loop, with); break;
+      case BenchProtocol::http: http_ = make_http_caller(loop, with); break;
     }
   }
   Task<Result<void>> connect(std::string address) {
@@ -86,10 +86,10 @@ class CellClient {
 
 // Measures the cells in turn, each over its own connections. A control connection asks the server for its processor
 // time, unless it is another's.
-class Measurement {
+class ClientMeasurement {
  public:
-  Measurement(Loop& loop, const Options& options, const std::string& transport, const std::string& address,
-              const EventWriter& events, std::optional<pid_t> other)
+  ClientMeasurement(Loop& loop, const RunOptions& options, const std::string& transport, const std::string& address,
+                    const EventWriter& events, std::optional<pid_t> other)
       : loop_(loop),
         options_(options),
         address_(address),
@@ -224,7 +224,7 @@ class Measurement {
   }
 
   Loop& loop_;
-  const Options& options_;
+  const RunOptions& options_;
   const std::string& address_;
   const EventWriter& events_;
   const std::optional<pid_t> other_;
@@ -233,18 +233,18 @@ class Measurement {
 
 }  // namespace
 
-unsigned calls_at_once(const Options& options, const Cell& cell) {
+unsigned calls_at_once(const RunOptions& options, const Cell& cell) {
   if (cell.mode == Mode::pipeline) return cell.concurrency;
   const std::size_t calls = options.bytes_in_flight_max / cell.size_bytes;
   return static_cast<unsigned>(std::clamp<std::size_t>(calls, 1, cell.concurrency));
 }
 
-bool play_client(const Options& options, const std::string& address, const std::vector<Cell>& cells,
+bool play_client(const RunOptions& options, const std::string& address, const std::vector<Cell>& cells,
                  const EventWriter& events, std::optional<pid_t> other) {
   // Coroutines that call by the clock need exact timers: the kernel adds up to 50 us by default.
   if (options.rate_per_s > 0) prctl(PR_SET_TIMERSLACK, 1UL);
   Loop loop(options.loop(cells.front().wait));
-  Measurement measurement(loop, options, cells.front().transport, address, events, other);
+  ClientMeasurement measurement(loop, options, cells.front().transport, address, events, other);
   return loop.run(measurement.run(cells));
 }
 

@@ -24,9 +24,9 @@ namespace {
 constexpr std::chrono::milliseconds step(1);
 volatile sig_atomic_t ending = 0;
 
-class Connecting {
+class ConnectingClient {
  public:
-  Connecting(Loop& loop, const Options& options, const Cell& cell, const std::string& address)
+  ConnectingClient(Loop& loop, const RunOptions& options, const Cell& cell, const std::string& address)
       : loop_(loop), options_(options), address_(address) {
     client_options_.connect_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(connect_s_max * 1e9));
     client_options_.transports = client_transports(cell.transport);
@@ -62,7 +62,7 @@ class Connecting {
   }
 
   Loop& loop_;
-  const Options& options_;
+  const RunOptions& options_;
   const std::string address_;
   ClientOptions client_options_;
   std::uint64_t done_ = 0;
@@ -73,12 +73,12 @@ class Connecting {
 
 }  // namespace
 
-int play_connecting(const Options& options, const Cell& cell, const std::string& address) {
+int play_connecting(const RunOptions& options, const Cell& cell, const std::string& address) {
   struct sigaction end{};
   end.sa_handler = [](int) { ending = 1; };
   sigaction(SIGTERM, &end, nullptr);
   Loop loop({.wait = Wait::event, .poller = options.poller});
-  Connecting connecting(loop, options, cell, address);
+  ConnectingClient connecting(loop, options, cell, address);
   loop.run(connecting.run());
   return 0;
 }

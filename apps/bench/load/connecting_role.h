@@ -10,8 +10,8 @@ namespace hawser::bench {
 // Clients that connect at once at most; a server that is slower lowers the rate.
 inline constexpr unsigned connecting_clients_max = 500;
 
-// Begins Options::connecting_per_s clients a second until SIGTERM. Each connects to `address` over the transport of
+// Begins RunOptions::connecting_per_s clients a second until SIGTERM. Each connects to `address` over the transport of
 // `cell`, makes one call and disconnects. Prints the achieved rate on stderr at the end. Returns the exit status.
-int play_connecting(const Options& options, const Cell& cell, const std::string& address);
+int play_connecting(const RunOptions& options, const Cell& cell, const std::string& address);
 
 }  // namespace hawser::bench

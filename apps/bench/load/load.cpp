@@ -22,14 +22,14 @@ bool right(std::string_view sent, const Ack& reply, Check) noexcept { return ack
 
 // The argument of the calls of one caller of `handler`. Lives until its last call has ended.
 template <auto handler>
-struct Argument {
+struct LoadArgument {
   static constexpr bool made_once = false;  // All calls of one caller have the same payload.
   std::string_view of(std::string_view payload) const noexcept { return payload; }
 };
 
 #ifdef HAWSER_BENCH_PROTOBUF
 template <>
-struct Argument<&::bench::Echo::Call> {
+struct LoadArgument<&::bench::Echo::Call> {
   static constexpr bool made_once = true;  // As in the benchmarks of other systems.
   const ::bench::Payload& of(std::string_view payload) {
     if (message.data().empty()) message.set_data(payload.data(), payload.size());
@@ -64,7 +64,7 @@ class Load::FreeCaller {
   Load& load_;
 };
 
-Load::Load(Loop& loop, const Options& options, Payload payload)
+Load::Load(Loop& loop, const RunOptions& options, Payload payload)
     : loop_(loop),
       payload_(std::move(payload)),
       reply_(options.reply),
@@ -112,13 +112,13 @@ bool Load::settle(std::uint64_t number, Check check, const auto& reply) {
 
 template <auto handler>
 Task<void> Load::call_on(Client& client) {
-  Argument<handler> argument;
+  LoadArgument<handler> argument;
   const std::uint64_t first = calls_begun_;
   bool cold = true;
   auto start = Clock::now();
   while (!stopping_) {
     const std::uint64_t next = calls_begun_++;
-    const std::uint64_t number = Argument<handler>::made_once ? first : next;
+    const std::uint64_t number = LoadArgument<handler>::made_once ? first : next;
     const std::string_view payload = payload_.of(number);
     const auto reply = co_await client.call<handler>(argument.of(payload)).reply();
     const auto end = Clock::now();
@@ -192,7 +192,7 @@ Task<void> Load::pace() {
 template <auto handler>
 Task<void> Load::call_once(Client& client, std::uint64_t number, Clock::time_point intended) {
   const std::string_view payload = payload_.of(number);
-  Argument<handler> argument;
+  LoadArgument<handler> argument;
   const auto reply = co_await client.call<handler>(argument.of(payload)).reply();
   const auto end = Clock::now();
   if (settle(number, number % calls_per_full_check == 0 ? Check::all : Check::ends, reply)) [[likely]]

@@ -18,12 +18,12 @@
 namespace hawser::bench {
 
 // Keeps calls in flight. One coroutine for each makes one call after the other, checks the replies and records their
-// latencies while counting. With Options::rate_per_s, calls begin by the clock, whether or not earlier ones have ended,
-// as long as no more are in flight than were added; the latency of a delayed call counts from its scheduled time. Runs
-// on one loop's thread; the clients outlive it.
+// latencies while counting. With RunOptions::rate_per_s, calls begin by the clock, whether or not earlier ones have
+// ended, as long as no more are in flight than were added; the latency of a delayed call counts from its scheduled time.
+// Runs on one loop's thread; the clients outlive it.
 class Load {
  public:
-  Load(Loop& loop, const Options& options, Payload payload);
+  Load(Loop& loop, const RunOptions& options, Payload payload);
 
   // Adds a call in flight through `client` until stop() or until the connection is lost. With a rate: allows one more
   // call in flight.
@@ -39,7 +39,7 @@ class Load {
   // Returns whether every coroutine has had a reply, so that the full number of calls has been in flight.
   bool warm() const noexcept { return cold_ == 0 || (rate_per_s_ > 0 && calls_ended_ > 0); }
 
-  const Histogram& latencies_ns() const noexcept { return latencies_ns_; }
+  const LatencyHistogram& latencies_ns() const noexcept { return latencies_ns_; }
   std::uint64_t errors() const noexcept { return errors_; }
   const std::string& first_error() const noexcept { return first_error_; }
 
@@ -78,7 +78,7 @@ class Load {
   std::uint64_t cold_ = 0;
   std::uint64_t errors_ = 0;
   std::string first_error_;
-  Histogram latencies_ns_;
+  LatencyHistogram latencies_ns_;
   Scope callers_;  // Destroyed first: the callers use all other members.
 };
 

@@ -27,7 +27,7 @@ double processor_time_s(pid_t process) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-void fill_latencies(CellResult& result, const Histogram& latencies_ns) {
+void fill_latencies(CellResult& result, const LatencyHistogram& latencies_ns) {
   const auto microseconds = [&](double part) { return static_cast<double>(latencies_ns.quantile(part)) / 1e3; };
   result.calls = latencies_ns.count();
   result.p50_us = microseconds(0.5);

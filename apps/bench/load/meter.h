@@ -61,12 +61,12 @@ class Meter {
   double server_cpu_s_ = 0;
   std::uint64_t errors_ = 0;
   std::string first_error_;
-  Histogram latencies_ns_;
+  LatencyHistogram latencies_ns_;
 };
 
 // Returns the user and system time of all threads of a process, or 0 if it is not known.
 double processor_time_s(pid_t process);
 // Fills in the percentiles and the number of `latencies_ns`.
-void fill_latencies(CellResult& result, const Histogram& latencies_ns);
+void fill_latencies(CellResult& result, const LatencyHistogram& latencies_ns);
 
 }  // namespace hawser::bench

@@ -23,7 +23,7 @@ namespace hawser::bench {
 // Load of one cell. Any thread may call.
 class MeteredLoad final : public PeerLoad {
  public:
-  MeteredLoad(const Options& options, std::string address, const Cell& cell, pid_t server)
+  MeteredLoad(const RunOptions& options, std::string address, const Cell& cell, pid_t server)
       : address_(std::move(address)),
         ack_(options.reply == ReplyKind::ack),
         blocking_(cell.mode == Mode::threads),

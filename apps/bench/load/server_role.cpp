@@ -16,7 +16,7 @@
 
 namespace hawser::bench {
 
-bool play_server(const Options& options, std::string_view transport, Wait wait, const std::string& listen,
+bool play_server(const RunOptions& options, std::string_view transport, Wait wait, const std::string& listen,
                  const std::function<void(const Event&)>& notify) {
   // Blocked before the server's threads start, so that this thread alone receives these signals.
   sigset_t ends;

@@ -6,11 +6,11 @@
 namespace hawser::bench {
 namespace {
 
-struct Unit {
+struct SizeUnit {
   char letter;
   std::size_t bytes;
 };
-constexpr Unit units[] = {
+constexpr SizeUnit units[] = {
     {'G', std::size_t{1} << 30}, {'M', std::size_t{1} << 20}, {'K', std::size_t{1} << 10}, {'B', 1}};
 
 }  // namespace
@@ -21,7 +21,7 @@ std::optional<std::size_t> parse_size(std::string_view text) {
   if (error != std::errc()) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   if (text.empty()) return number;
-  for (const Unit& unit : units) {
+  for (const SizeUnit& unit : units) {
     const bool names_it = text.size() == 1 && (text[0] | 0x20) == (unit.letter | 0x20);
     if (!names_it) continue;
     if (number > std::numeric_limits<std::size_t>::max() / unit.bytes) return std::nullopt;
@@ -31,7 +31,7 @@ std::optional<std::size_t> parse_size(std::string_view text) {
 }
 
 std::string format_size(std::size_t bytes) {
-  for (const Unit& unit : units) {
+  for (const SizeUnit& unit : units) {
     if (bytes >= unit.bytes && bytes % unit.bytes == 0) return std::to_string(bytes / unit.bytes) + unit.letter;
   }
   return std::to_string(bytes) + "B";

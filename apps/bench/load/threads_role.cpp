@@ -17,7 +17,7 @@
 namespace hawser::bench {
 namespace {
 
-ClientOptions threads_client_options(const Options& options, const Cell& cell) {
+ClientOptions threads_client_options(const RunOptions& options, const Cell& cell) {
   ClientOptions client;
   client.call_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(options.call_timeout_s * 1e9));
   client.transports = client_transports(cell.transport);
@@ -61,7 +61,7 @@ Task<void> call_in_turn(ClientOptions options, MeteredLoad& load, std::size_t nu
   }
 }
 
-BlockingOptions blocking_options(const Options& options, const Cell& cell) {
+BlockingOptions blocking_options(const RunOptions& options, const Cell& cell) {
   BlockingOptions blocking;
   blocking.pool.client = threads_client_options(options, cell);
   blocking.pool.connections_max = 1;
@@ -69,7 +69,7 @@ BlockingOptions blocking_options(const Options& options, const Cell& cell) {
   return blocking;
 }
 
-void measure_threads(const Options& options, const Cell& cell, ThreadsShare share, MeteredLoad& load) {
+void measure_threads(const RunOptions& options, const Cell& cell, ThreadsShare share, MeteredLoad& load) {
   BlockingClient client(load.address(), blocking_options(options, cell));
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < load.callers(); ++i) {
@@ -88,7 +88,7 @@ void measure_threads(const Options& options, const Cell& cell, ThreadsShare shar
 
 }  // namespace
 
-bool play_threads(const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
+bool play_threads(const RunOptions& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                   ThreadsShare share, const EventWriter& events) {
   BlockingClient control(address, blocking_options(options, cells.front()));
   Result<ServerFacts> facts = control.call<describe>();

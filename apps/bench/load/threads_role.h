@@ -18,7 +18,7 @@ enum class ThreadsShare {
 };
 
 // Measures `cells`, whose mode is Mode::threads, as play_client() does.
-bool play_threads(const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
+bool play_threads(const RunOptions& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                   ThreadsShare share, const EventWriter& events);
 
 }  // namespace hawser::bench

@@ -10,16 +10,16 @@
 namespace hawser::bench {
 namespace {
 
-bool wanted(const Options& options, std::string_view transport) { return options.tls || transport == "tls"; }
+bool wanted(const RunOptions& options, std::string_view transport) { return options.tls || transport == "tls"; }
 
-TlsProtection protection_of(const Options& options) {
+TlsProtection protection_of(const RunOptions& options) {
   if (options.protection == "signed") return TlsProtection::signed_messages;
   if (options.protection == "sealed") return TlsProtection::sealed_messages;
   if (options.protection == "encrypted") return TlsProtection::encrypted_stream;
   return TlsProtection::authenticated;
 }
 
-TlsKernel kernel_of(const Options& options) {
+TlsKernel kernel_of(const RunOptions& options) {
   if (options.tls_kernel == "automatic") return TlsKernel::automatic;
   return options.tls_kernel == "required" ? TlsKernel::required : TlsKernel::off;
 }
@@ -28,17 +28,17 @@ TlsKernel kernel_of(const Options& options) {
 
 bool has_tls() noexcept { return true; }
 
-TlsFiles issue_tls_files(const std::string& folder) {
-  tls::Authority authority(folder, "bench");
+BenchTlsFiles issue_tls_files(const std::string& folder) {
+  security::tls::Authority authority(folder, "bench");
   const TlsCertificate files = authority.issue("server");
   return {.ca = authority.ca_file(), .certificate = files.certificate_file, .key = files.key_file};
 }
 
-std::shared_ptr<transport::ServerSecurity> server_security(const Options& options, std::string_view transport) {
+std::shared_ptr<transport::ServerSecurity> server_security(const RunOptions& options, std::string_view transport) {
   if (!wanted(options, transport)) return nullptr;
   // Files are read only once, so that they are removed at once.
   const TemporaryFolder folder;
-  const TlsFiles files =
+  const BenchTlsFiles files =
       options.tls_files.certificate.empty() ? issue_tls_files(folder.path().string()) : options.tls_files;
   TlsServerOptions with;
   with.certificates = {{files.certificate, files.key}};
@@ -50,7 +50,7 @@ std::shared_ptr<transport::ServerSecurity> server_security(const Options& option
   return security;
 }
 
-std::shared_ptr<transport::ClientSecurity> client_security(const Options& options, std::string_view transport) {
+std::shared_ptr<transport::ClientSecurity> client_security(const RunOptions& options, std::string_view transport) {
   if (!wanted(options, transport)) return nullptr;
   TlsClientOptions with;
   with.accept_any_server = true;

@@ -11,7 +11,7 @@
 
 namespace hawser::bench {
 
-CopyMeasured measure_copies(const Options& options, std::size_t bytes) {
+CopyMeasured measure_copies(const RunOptions& options, std::size_t bytes) {
   using Clock = std::chrono::steady_clock;
   constexpr std::size_t in_flight_max = 4;
   const std::size_t block = options.memory_block;

@@ -14,6 +14,6 @@ struct CopyMeasured {
 
 // Copies blocks between the processors of the options by memcpy() alone: one thread copies a block into the next
 // place of memory that both share, the other copies it into a region of `bytes` bytes.
-CopyMeasured measure_copies(const Options& options, std::size_t bytes);
+CopyMeasured measure_copies(const RunOptions& options, std::size_t bytes);
 
 }  // namespace hawser::bench

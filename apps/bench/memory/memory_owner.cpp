@@ -55,7 +55,7 @@ void serve_sockets(int notify, std::size_t region_bytes, bool unix) {
   }
 }
 
-void serve_library(const Options& options, int notify, int life, std::size_t region_bytes) {
+void serve_library(const RunOptions& options, int notify, int life, std::size_t region_bytes) {
   ServerOptions with;
   with.listen = listen_address(options.transports.front());
   with.transports = server_transports(options.transports.front());
@@ -74,7 +74,7 @@ void serve_library(const Options& options, int notify, int life, std::size_t reg
 
 }  // namespace
 
-MemoryOwner::MemoryOwner(const Options& options, std::size_t region_bytes, bool sockets) {
+MemoryOwner::MemoryOwner(const RunOptions& options, std::size_t region_bytes, bool sockets) {
   std::array<int, 2> address{};
   std::array<int, 2> life{};
   if (pipe(address.data()) != 0 || pipe(life.data()) != 0) return;

@@ -19,7 +19,7 @@ constexpr unsigned char memory_pattern(std::uint64_t position) noexcept {
 class MemoryOwner {
  public:
   // Starts the process. address() is empty if it failed; the process has printed why.
-  MemoryOwner(const Options& options, std::size_t region_bytes, bool sockets);
+  MemoryOwner(const RunOptions& options, std::size_t region_bytes, bool sockets);
   MemoryOwner(const MemoryOwner&) = delete;
   MemoryOwner& operator=(const MemoryOwner&) = delete;
   // Ends the process and waits for it.

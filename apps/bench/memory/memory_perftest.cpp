@@ -39,9 +39,9 @@ std::string first_device() {
 }
 
 // The server of one test. It ends with the test, or when this is destroyed.
-class Server {
+class PerftestServer {
  public:
-  Server(const std::string& command, std::optional<int> cpu) {
+  PerftestServer(const std::string& command, std::optional<int> cpu) {
     std::fflush(nullptr);
     process_ = fork();
     if (process_ != 0) return;
@@ -51,9 +51,9 @@ class Server {
     execlp("sh", "sh", "-c", quiet.c_str(), nullptr);
     _exit(1);
   }
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
-  ~Server() {
+  PerftestServer(const PerftestServer&) = delete;
+  PerftestServer& operator=(const PerftestServer&) = delete;
+  ~PerftestServer() {
     if (process_ <= 0) return;
     kill(process_, SIGKILL);
     waitpid(process_, nullptr, 0);
@@ -84,7 +84,7 @@ std::vector<double> run_client(const std::string& command, std::size_t block) {
 
 }  // namespace
 
-PerftestMeasured measure_perftest(const Options& options) {
+PerftestMeasured measure_perftest(const RunOptions& options) {
   const std::size_t in_flight = options.memory_batch * options.memory_depth;
   const bool latency = in_flight == 1;
   const std::string program = fmt::format("ib_{}_{}", options.memory_op, latency ? "lat" : "bw");
@@ -106,7 +106,7 @@ PerftestMeasured measure_perftest(const Options& options) {
     const auto seconds = static_cast<unsigned>(std::max(std::ceil(options.seconds), 1.0));
     command += fmt::format(" -t {} -D {}", std::min(in_flight, in_flight_max), seconds);
   }
-  const Server server(command, options.server_cpu);
+  const PerftestServer server(command, options.server_cpu);
   std::vector<double> numbers;
   for (unsigned attempt = 0; attempt < attempts_max && numbers.empty(); ++attempt) {
     std::this_thread::sleep_for(attempt_pause);

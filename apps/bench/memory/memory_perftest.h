@@ -16,6 +16,6 @@ struct PerftestMeasured {
 // Measures the first RDMA device of this machine by perftest, in two processes on the processors of the options:
 // ib_read_bw or ib_write_bw with blocks of the same size and as many in flight, up to 128. One block in flight is
 // measured by ib_read_lat or ib_write_lat.
-PerftestMeasured measure_perftest(const Options& options);
+PerftestMeasured measure_perftest(const RunOptions& options);
 
 }  // namespace hawser::bench

@@ -54,7 +54,7 @@ double percentile(std::vector<double>& values, double part) {
 double rate_of(double bytes, double seconds) { return seconds > 0 ? bytes * 8 / seconds / 1e9 : 0; }
 
 // The result of one measurement with the library.
-struct Measured {
+struct MemoryMeasured {
   std::string problem;
   double seconds = 0;
   std::uint64_t bytes = 0;
@@ -78,20 +78,20 @@ struct Measured {
   double rate() const { return gbit_per_s != 0 ? gbit_per_s : rate_of(static_cast<double>(bytes), seconds); }
 };
 
-struct Work {
-  const Options& options;
+struct MemoryWork {
+  const RunOptions& options;
   RemoteMemory remote;
   RemoteRegion region;
   std::size_t base;                    // The part of the region that this path accesses begins here.
   std::vector<TransferBatch> batches;  // One for each operation in flight.
-  Measured& measured;
+  MemoryMeasured& measured;
   RemoteMemory small;         // Makes the reads beside the transfers,
   MutableBytes small_memory;  // into this memory.
   bool counting = false;
   bool stop = false;
 };
 
-Task<void> keep_transferring(Work& work, const TransferBatch& batch) {
+Task<void> keep_transferring(MemoryWork& work, const TransferBatch& batch) {
   const bool reads = work.options.memory_op == "read";
   while (!work.stop && work.measured.problem.empty()) {
     const auto begin = Clock::now();
@@ -116,7 +116,7 @@ Task<void> keep_transferring(Work& work, const TransferBatch& batch) {
 }
 
 // Calls of 128 bytes, or reads of 64 bytes, until `stop`. Adds the time of each one to `times`.
-Task<void> keep_calling(Client& client, Work& work, const bool& stop, std::vector<double>& times) {
+Task<void> keep_calling(Client& client, MemoryWork& work, const bool& stop, std::vector<double>& times) {
   const std::string text(128, 'x');
   while (!stop) {
     const auto begin = Clock::now();
@@ -139,7 +139,7 @@ Task<void> pause_for(double seconds) {
 }
 
 // The blocks of the batches: contiguous, or every other block in random order.
-void prepare(Work& work, MutableBytes memory) {
+void prepare(MemoryWork& work, MutableBytes memory) {
   const std::size_t block = work.options.memory_block;
   const std::size_t count = work.options.memory_batch;
   const std::size_t stride = work.options.memory_scattered ? 2 * block : block;
@@ -157,7 +157,7 @@ void prepare(Work& work, MutableBytes memory) {
 }
 
 // Transfers for `seconds`, after a warm-up of a quarter of that, with calls beside them if `client` is not null.
-Task<void> measure_transfers(Work& work, double seconds, Client* client = nullptr) {
+Task<void> measure_transfers(MemoryWork& work, double seconds, Client* client = nullptr) {
   work.stop = false;
   Scope scope;
   for (const TransferBatch& batch : work.batches) scope.spawn(keep_transferring(work, batch));
@@ -177,9 +177,9 @@ Task<void> measure_transfers(Work& work, double seconds, Client* client = nullpt
 }
 
 // Calls alone, transfers alone and both, in several rounds, so that a change of the machine's speed affects all alike.
-Task<void> measure_rounds(Work& work, Client& client) {
+Task<void> measure_rounds(MemoryWork& work, Client& client) {
   constexpr unsigned rounds = 4;
-  Measured& measured = work.measured;
+  MemoryMeasured& measured = work.measured;
   const double seconds = work.options.seconds / rounds;
   double idle_seconds = 0;
   for (unsigned round = 0; round < rounds && measured.problem.empty(); ++round) {
@@ -216,16 +216,16 @@ bool matches(Bytes memory, std::size_t base) {
 
 // A connection that accesses `bytes` of an owner's region.
 struct Path {
-  const Options& options;
+  const RunOptions& options;
   std::string address;
   std::size_t bytes;
   std::size_t base;  // The part of the region begins here.
-  Measured& measured;
+  MemoryMeasured& measured;
   std::optional<Client> client = {};
-  std::optional<Client> second = {};  // For the transfers, with Options::memory_separate.
+  std::optional<Client> second = {};  // For the transfers, with RunOptions::memory_separate.
   std::optional<RegisteredBuffer> buffer = {};
   std::optional<RegisteredBuffer> small = {};
-  std::optional<Work> work = {};
+  std::optional<MemoryWork> work = {};
 };
 
 Task<Result<void>> connect(std::optional<Client>& client, const Path& path) {
@@ -235,8 +235,8 @@ Task<Result<void>> connect(std::optional<Client>& client, const Path& path) {
 }
 
 Task<void> open_path(Path& path) {
-  const Options& options = path.options;
-  Measured& measured = path.measured;
+  const RunOptions& options = path.options;
+  MemoryMeasured& measured = path.measured;
   Result<void> connected = co_await connect(path.client, path);
   if (connected && options.memory_separate) {
     connected = co_await connect(path.second, path);
@@ -257,14 +257,14 @@ Task<void> open_path(Path& path) {
   path.small.emplace(std::move(*small));
   const MutableBytes memory = path.buffer->memory().first(path.bytes);
   const TransferPriority priority = options.memory_bulk ? TransferPriority::bulk : TransferPriority::interactive;
-  path.work.emplace(Work{.options = options,
-                         .remote = RemoteMemory(transfers, priority),
-                         .region = *region,
-                         .base = path.base,
-                         .batches = {},
-                         .measured = measured,
-                         .small = RemoteMemory(*path.client),
-                         .small_memory = path.small->memory().first(64)});
+  path.work.emplace(MemoryWork{.options = options,
+                               .remote = RemoteMemory(transfers, priority),
+                               .region = *region,
+                               .base = path.base,
+                               .batches = {},
+                               .measured = measured,
+                               .small = RemoteMemory(*path.client),
+                               .small_memory = path.small->memory().first(64)});
   measured.one_sided = path.work->remote.capabilities().one_sided;
   if (options.memory_op != "read") {
     for (std::size_t i = 0; i < path.bytes; ++i) memory[i] = static_cast<std::byte>(memory_pattern(path.base + i));
@@ -281,7 +281,7 @@ Task<void> measure_path(Path& path) {
 
 // Validates every byte: what was written is read back, and what was read is compared with the pattern.
 Task<void> validate_path(Path& path) {
-  Measured& measured = path.measured;
+  MemoryMeasured& measured = path.measured;
   if (!measured.problem.empty()) co_return;
   const MutableBytes memory = path.buffer->memory().first(path.bytes);
   std::memset(memory.data(), 0, memory.size());
@@ -292,8 +292,8 @@ Task<void> validate_path(Path& path) {
 
 // Measures all paths at the same time: measured[i] is that of the path from client i, modulo the number of clients, to
 // owner i, modulo the number of owners. Each path has `bytes` of its owner's region to itself.
-Task<void> measure_library(const Options& options, const std::vector<std::string>& owners, std::size_t bytes,
-                           std::vector<Measured>& measured) {
+Task<void> measure_library(const RunOptions& options, const std::vector<std::string>& owners, std::size_t bytes,
+                           std::vector<MemoryMeasured>& measured) {
   std::vector<std::unique_ptr<Path>> paths;
   for (std::size_t i = 0; i < measured.size(); ++i) {
     paths.push_back(std::unique_ptr<Path>(new Path{.options = options,
@@ -306,18 +306,18 @@ Task<void> measure_library(const Options& options, const std::vector<std::string
     Scope scope;
     for (const std::unique_ptr<Path>& path : paths) scope.spawn(step(*path));
     co_await scope.join();
-    for (const Measured& one : measured) {
+    for (const MemoryMeasured& one : measured) {
       if (!one.problem.empty()) co_return;
     }
   }
 }
 
 // The results of all paths as one, with the rate of each.
-Measured sum_of(std::vector<Measured>& paths) {
-  Measured sum = std::move(paths.front());
+MemoryMeasured sum_of(std::vector<MemoryMeasured>& paths) {
+  MemoryMeasured sum = std::move(paths.front());
   sum.path_gbit_per_s.push_back(rate_of(static_cast<double>(sum.bytes), sum.seconds));
   for (std::size_t i = 1; i < paths.size(); ++i) {
-    Measured& one = paths[i];
+    MemoryMeasured& one = paths[i];
     sum.path_gbit_per_s.push_back(rate_of(static_cast<double>(one.bytes), one.seconds));
     if (sum.problem.empty()) sum.problem = one.problem;
     sum.seconds = std::max(sum.seconds, one.seconds);
@@ -331,8 +331,8 @@ Measured sum_of(std::vector<Measured>& paths) {
 }
 
 // Sends blocks over a bare socket, as many in flight as the batches have.
-Measured measure_sockets(const Options& options, std::size_t bytes) {
-  Measured measured;
+MemoryMeasured measure_sockets(const RunOptions& options, std::size_t bytes) {
+  MemoryMeasured measured;
   const MemoryOwner owner(options, bytes, true);
   if (owner.address().empty()) {
     measured.problem = "the process with the bare socket did not start";
@@ -382,7 +382,7 @@ Measured measure_sockets(const Options& options, std::size_t bytes) {
   return measured;
 }
 
-json cell_of(const Options& options, const char* system, Measured& measured) {
+json cell_of(const RunOptions& options, const char* system, MemoryMeasured& measured) {
   json cell = {{"system", system},
                {"op", options.memory_op},
                {"transport", options.transports.front()},
@@ -431,7 +431,7 @@ struct Owners {
 
 }  // namespace
 
-int run_memory(Options options) {
+int run_memory(RunOptions options) {
   choose_processors(options, true);
   const std::string started = utc_now();
   const std::size_t stride = options.memory_block * (options.memory_scattered ? 2 : 1);
@@ -446,7 +446,7 @@ int run_memory(Options options) {
     return failed_status;
   }
   const std::size_t bytes = std::max(wanted, region_bytes_least);
-  Measured measured;
+  MemoryMeasured measured;
   json cells = json::array();
   {
     Owners owners;
@@ -456,7 +456,7 @@ int run_memory(Options options) {
       addresses.push_back(owners.all.back().address());
       if (addresses.back().empty()) return failed_status;
     }
-    std::vector<Measured> paths(path_count);
+    std::vector<MemoryMeasured> paths(path_count);
     // A thread, so that the process of a bare socket is not pinned to the client's processor.
     std::thread([&] {
       if (options.client_cpu && *options.client_cpu >= 0) static_cast<void>(pin_to(*options.client_cpu));
@@ -473,7 +473,7 @@ int run_memory(Options options) {
   if (options.memory_baseline) {
     const bool stream = options.transports.front() == "tcp" || options.transports.front() == "unix";
     const bool device = options.transports.front() == "rdma";
-    Measured base;
+    MemoryMeasured base;
     // The same blocks as those of the batches, so that the same caches hold them.
     const std::size_t touched = options.memory_block * options.memory_batch * options.memory_depth;
     std::thread([&] {

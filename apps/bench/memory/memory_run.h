@@ -5,6 +5,6 @@
 namespace hawser::bench {
 
 // Measures reads or writes of another process's memory. Returns the exit status.
-int run_memory(Options options);
+int run_memory(RunOptions options);
 
 }  // namespace hawser::bench

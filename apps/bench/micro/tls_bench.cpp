@@ -20,7 +20,7 @@
 namespace hawser::bench {
 namespace {
 
-using tls::Session;
+using security::tls::TlsSession;
 
 constexpr std::size_t record_bytes_max = 16 * 1024;
 
@@ -28,7 +28,7 @@ void require(bool condition, const char* what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-void move_bytes(Session& from, Session& to) {
+void move_bytes(TlsSession& from, TlsSession& to) {
   to.input().append(from.output().bytes());
   from.output().clear();
 }
@@ -37,15 +37,15 @@ void move_bytes(Session& from, Session& to) {
 struct Ends {
   Ends() {
     const TemporaryFolder folder;
-    tls::Authority authority(folder.path().string(), "bench");
-    const auto load = [](const tls::ContextOptions& options) {
-      auto loaded = tls::Context::load(options);
+    security::tls::Authority authority(folder.path().string(), "bench");
+    const auto load = [](const security::tls::ContextOptions& options) {
+      auto loaded = security::tls::TlsContext::load(options);
       require(loaded.has_value(), "no context of TLS");
       return *loaded;
     };
-    server = std::make_unique<Session>(load({.server = true, .certificates = {authority.issue("server")}}), "");
-    client = std::make_unique<Session>(load({.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024}),
-                                       "localhost", "", nullptr);
+    server = std::make_unique<TlsSession>(load({.server = true, .certificates = {authority.issue("server")}}), "");
+    client = std::make_unique<TlsSession>(
+        load({.ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024}), "localhost", "", nullptr);
     for (int turn = 0; turn < 3; ++turn) {
       static_cast<void>(client->handshake());
       move_bytes(*client, *server);
@@ -53,7 +53,7 @@ struct Ends {
       move_bytes(*server, *client);
     }
     std::size_t tickets = 0;
-    require(client->read(space, tickets) == Session::Read::more, "the handshake failed");
+    require(client->read(space, tickets) == TlsSession::Read::more, "the handshake failed");
   }
   void write(std::span<const std::byte> flush) {
     const ConstBuffer piece{flush.data(), flush.size()};
@@ -62,7 +62,7 @@ struct Ends {
   void read(std::size_t bytes) {
     for (std::size_t got = 0; got < bytes;) {
       std::size_t size = 0;
-      require(server->read(space, size) == Session::Read::data, "the session failed");
+      require(server->read(space, size) == TlsSession::Read::data, "the session failed");
       got += size;
     }
   }
@@ -72,10 +72,10 @@ struct Ends {
     server->write(std::span(&piece, 1), 1);
     move_bytes(*server, *client);
     std::size_t size = 0;
-    require(client->read(space, size) == Session::Read::data, "the session failed");
+    require(client->read(space, size) == TlsSession::Read::data, "the session failed");
   }
-  std::unique_ptr<Session> server;
-  std::unique_ptr<Session> client;
+  std::unique_ptr<TlsSession> server;
+  std::unique_ptr<TlsSession> client;
   std::vector<std::byte> space = std::vector<std::byte>(256 * 1024);
 };
 
@@ -94,7 +94,7 @@ BENCHMARK(tls_write_and_read)->Name("tls/write_and_read")->Arg(164)->Arg(11'480)
 
 // Encrypts and decrypts with AES-256-GCM as TLS 1.3 does, without TLS.
 void tls_cipher_alone(benchmark::State& state) {
-  using ContextPtr = std::unique_ptr<EVP_CIPHER_CTX, tls::Released<EVP_CIPHER_CTX_free>>;
+  using ContextPtr = std::unique_ptr<EVP_CIPHER_CTX, security::tls::Released<EVP_CIPHER_CTX_free>>;
   const std::array<unsigned char, 32> key{};
   const std::array<unsigned char, 12> nonce{};
   const std::array<unsigned char, 5> header{};

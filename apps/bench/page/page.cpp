@@ -226,7 +226,7 @@ std::string page_of(std::span<const RunFile> runs) {
   return text + memory_section_of(runs) + meta_of(runs) + "</main>\n</body>\n</html>\n";
 }
 
-int run_report(Options options) {
+int run_report(RunOptions options) {
   std::vector<RunFile> runs;
   for (const std::string& path : options.report_inputs) {
     std::expected<RunFile, std::string> run = read_run_file(path);

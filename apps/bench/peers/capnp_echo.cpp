@@ -34,7 +34,7 @@ std::string_view text_of(capnp::Data::Reader data) {
   return {reinterpret_cast<const char*>(data.begin()), data.size()};
 }
 
-class EchoService final : public capnp_echo::Echo::Server {
+class CapnpEchoService final : public capnp_echo::Echo::Server {
   kj::Promise<void> echo(EchoContext context) override {
     const capnp::Data::Reader data = context.getParams().getData();
     context.getResults(message_of(data.size())).setData(data);
@@ -50,9 +50,9 @@ class EchoService final : public capnp_echo::Echo::Server {
 };
 
 // Makes one call after the other.
-class Caller {
+class CapnpCaller {
  public:
-  Caller(capnp_echo::Echo::Client client, PeerLoad& load, std::size_t number)
+  CapnpCaller(capnp_echo::Echo::Client client, PeerLoad& load, std::size_t number)
       : client_(kj::mv(client)), load_(load), number_(number) {}
 
   kj::Promise<void> call() {
@@ -85,7 +85,7 @@ class Caller {
 std::string_view peer_name() noexcept { return "capnp"; }
 
 void serve_peer(const PeerTls&, const std::function<void(const std::string& address)>& listening) {
-  capnp::EzRpcServer server(kj::heap<EchoService>(), "127.0.0.1", 0, reader_options());
+  capnp::EzRpcServer server(kj::heap<CapnpEchoService>(), "127.0.0.1", 0, reader_options());
   kj::WaitScope& scope = server.getWaitScope();
   listening("127.0.0.1:" + std::to_string(server.getPort().wait(scope)));
   kj::NEVER_DONE.wait(scope);
@@ -96,11 +96,11 @@ void call_peer(const PeerTls&, PeerLoad& load) {
   for (unsigned i = 0; i < load.connections(); ++i) {
     clients.push_back(std::make_unique<capnp::EzRpcClient>(load.address().c_str(), 0, reader_options()));
   }
-  std::vector<std::unique_ptr<Caller>> callers;
+  std::vector<std::unique_ptr<CapnpCaller>> callers;
   auto calls = kj::heapArrayBuilder<kj::Promise<void>>(load.callers());
   for (unsigned i = 0; i < load.callers(); ++i) {
     capnp::EzRpcClient& client = *clients[i % clients.size()];
-    callers.push_back(std::make_unique<Caller>(client.getMain<capnp_echo::Echo>(), load, i));
+    callers.push_back(std::make_unique<CapnpCaller>(client.getMain<capnp_echo::Echo>(), load, i));
     calls.add(callers.back()->call());
   }
   kj::joinPromises(calls.finish()).wait(clients.front()->getWaitScope());

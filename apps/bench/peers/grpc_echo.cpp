@@ -24,7 +24,7 @@ using Stub = ::bench::Echo::Stub;
 
 constexpr std::chrono::seconds connect_max(10);
 
-class EchoService final : public ::bench::Echo::CallbackService {
+class GrpcEchoService final : public ::bench::Echo::CallbackService {
   grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context, const ::bench::Payload* request,
                                  ::bench::Payload* reply) override {
     // The request is about to be destroyed, so its bytes are swapped instead of copied.
@@ -40,7 +40,7 @@ class EchoService final : public ::bench::Echo::CallbackService {
   }
   static grpc::ServerUnaryReactor* done(grpc::CallbackServerContext* context) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
+    reactor->Finish(grpc::GrpcStatus::OK);
     return reactor;
   }
 };
@@ -65,9 +65,9 @@ class Going {
 };
 
 // Makes one call after the other.
-class Caller {
+class GrpcPeerCaller {
  public:
-  Caller(Stub& stub, PeerLoad& load, std::size_t number, Going& going)
+  GrpcPeerCaller(Stub& stub, PeerLoad& load, std::size_t number, Going& going)
       : stub_(stub), load_(load), number_(number), going_(going) {
     request_.set_data(std::string(load.payload(number)));
   }
@@ -75,7 +75,7 @@ class Caller {
   void call() {
     context_.emplace();
     load_.begin(number_);
-    const auto then = [this](const grpc::Status& status) { end(status); };
+    const auto then = [this](const grpc::GrpcStatus& status) { end(status); };
     if (load_.ack()) {
       stub_.async()->Acknowledge(&*context_, &request_, &ack_, then);
     } else {
@@ -84,7 +84,7 @@ class Caller {
   }
 
  private:
-  void end(const grpc::Status& status) {
+  void end(const grpc::GrpcStatus& status) {
     bool more = false;
     if (!status.ok()) {
       load_.fail("status " + std::to_string(status.error_code()) + ": " + status.error_message());
@@ -113,7 +113,7 @@ void call_in_turn(Stub& stub, PeerLoad& load, std::size_t number) {
     ::bench::Payload reply;
     ::bench::Ack ack;
     load.begin(number);
-    const grpc::Status status =
+    const grpc::GrpcStatus status =
         load.ack() ? stub.Acknowledge(&context, request, &ack) : stub.Call(&context, request, &reply);
     if (!status.ok()) {
       load.fail("status " + std::to_string(status.error_code()) + ": " + status.error_message());
@@ -157,7 +157,7 @@ std::shared_ptr<grpc::Channel> channel_to(const PeerTls& tls, const PeerLoad& lo
 std::string_view peer_name() noexcept { return "grpc"; }
 
 void serve_peer(const PeerTls& tls, const std::function<void(const std::string& address)>& listening) {
-  EchoService service;
+  GrpcEchoService service;
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", server_credentials(tls), &port);
@@ -188,11 +188,11 @@ void call_peer(const PeerTls& tls, PeerLoad& load) {
     return;
   }
   Going going(load.callers());
-  std::vector<std::unique_ptr<Caller>> callers;
+  std::vector<std::unique_ptr<GrpcPeerCaller>> callers;
   for (unsigned i = 0; i < load.callers(); ++i) {
-    callers.push_back(std::make_unique<Caller>(*stubs[i % stubs.size()], load, i, going));
+    callers.push_back(std::make_unique<GrpcPeerCaller>(*stubs[i % stubs.size()], load, i, going));
   }
-  for (const std::unique_ptr<Caller>& caller : callers) caller->call();
+  for (const std::unique_ptr<GrpcPeerCaller>& caller : callers) caller->call();
   going.wait();
 }
 

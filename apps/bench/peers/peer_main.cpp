@@ -22,8 +22,8 @@ namespace {
 
 constexpr unsigned char_text_max = 16;
 
-struct PeerOptions {
-  Options common;
+struct PeerServerOptions {
+  RunOptions common;
   pid_t server = -1;
   PeerTls tls;
   std::vector<Cell> cells;
@@ -43,7 +43,7 @@ Cell read_cell(const std::string& text, Wait wait) {
   return cell;
 }
 
-void measure(const PeerOptions& options, const Cell& cell, const EventWriter& events) {
+void measure(const PeerServerOptions& options, const Cell& cell, const EventWriter& events) {
   const auto load = std::make_unique<MeteredLoad>(options.common, options.common.connect, cell, options.server);
   call_peer(options.tls, *load);
   const CellResult result = load->meter().result(cell);
@@ -51,7 +51,7 @@ void measure(const PeerOptions& options, const Cell& cell, const EventWriter& ev
   events.write(result);
 }
 
-int play_client(const PeerOptions& options, const EventWriter& events) {
+int play_client(const PeerServerOptions& options, const EventWriter& events) {
   events.write(Connected{{.poller = "its own", .wait = "its own", .version = HAWSER_VERSION}, "its own"});
   for (std::size_t i = 0; i < options.cells.size(); ++i) {
     if (!events.write(CellBegun{i})) return 1;
@@ -63,7 +63,7 @@ int play_client(const PeerOptions& options, const EventWriter& events) {
 }  // namespace
 
 static int play(int argc, char** argv) {
-  PeerOptions options;
+  PeerServerOptions options;
   std::string reply = "echo";
   std::string wait = "spin";
   std::vector<std::string> cells;

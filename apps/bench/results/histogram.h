@@ -10,7 +10,7 @@ namespace hawser::bench {
 
 // Histogram of durations in nanoseconds: exact below 256 ns, and with 128 buckets for each power of two above.
 // Quantiles are off by at most 0.4 % of the value.
-class Histogram {
+class LatencyHistogram {
  public:
   static constexpr unsigned bucket_bits = 7;
   static constexpr unsigned value_bits_max = 42;  // 73 minutes. Longer durations count as this.
@@ -24,7 +24,7 @@ class Histogram {
     if (value > greatest_) greatest_ = value;
   }
   // Adds the counts of `other`.
-  void merge(const Histogram& other) noexcept;
+  void merge(const LatencyHistogram& other) noexcept;
 
   std::uint64_t count() const noexcept { return count_; }
   std::uint64_t least() const noexcept { return count_ == 0 ? 0 : least_; }

@@ -28,7 +28,7 @@ std::string compiler() {
 #endif
 }
 
-json meta_of(const Report& report, const Options& options) {
+json meta_of(const Report& report, const RunOptions& options) {
   json meta = environment_of(options, report.started);
   meta.update({
       {"server_version", report.pollers.server.version},
@@ -59,7 +59,7 @@ std::string write_text(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-json environment_of(const Options& options, const std::string& started) {
+json environment_of(const RunOptions& options, const std::string& started) {
   return {
       {"version", HAWSER_VERSION},
       {"compiler", compiler()},
@@ -83,7 +83,7 @@ std::string utc_now() {
   return text;
 }
 
-std::string write_json(const std::string& path, const Report& report, const Options& options) {
+std::string write_json(const std::string& path, const Report& report, const RunOptions& options) {
   json cells = json::array();
   for (const CellResult& result : report.results) cells.push_back(result_to_json(result));
   json whole = {{"meta", meta_of(report, options)}, {"cells", std::move(cells)}};
@@ -111,13 +111,13 @@ std::string write_csv(const std::string& path, const Report& report) {
   return write_text(path, text);
 }
 
-std::string write_files(const Report& report, const Options& options) {
+std::string write_files(const Report& report, const RunOptions& options) {
   std::string wrong = options.json_path.empty() ? std::string() : write_json(options.json_path, report, options);
   const std::string wrong_csv = options.csv_path.empty() ? std::string() : write_csv(options.csv_path, report);
   return wrong.empty() ? wrong_csv : wrong;
 }
 
-std::string check_files(const Options& options) {
+std::string check_files(const RunOptions& options) {
   for (const std::string& path : {options.json_path, options.csv_path}) {
     if (path.empty()) continue;
     const std::ofstream file(path, std::ios::app);

@@ -26,15 +26,15 @@ struct Report {
 std::string utc_now();
 
 // Facts of this machine, this program and its options, for "meta" in the file of --json. `started`: see Report.
-nlohmann::json environment_of(const Options& options, const std::string& started);
+nlohmann::json environment_of(const RunOptions& options, const std::string& started);
 
 // Each function writes a new file. Returns the error, or an empty string.
-std::string write_json(const std::string& path, const Report& report, const Options& options);
+std::string write_json(const std::string& path, const Report& report, const RunOptions& options);
 std::string write_csv(const std::string& path, const Report& report);
 // Writes the files that `options` name.
-std::string write_files(const Report& report, const Options& options);
+std::string write_files(const Report& report, const RunOptions& options);
 // Checks before the run that write_files() will be able to write. Returns the error, or an empty string.
-std::string check_files(const Options& options);
+std::string check_files(const RunOptions& options);
 // Prints the first error, and its cell, to stderr. Returns whether there was one.
 bool say_errors(const std::vector<CellResult>& results);
 

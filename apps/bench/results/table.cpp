@@ -39,7 +39,7 @@ std::string with_thousands(double number) {
   return digits;
 }
 
-std::string Table::add(const CellResult& result) {
+std::string TextTable::add(const CellResult& result) {
   const Cell& cell = result.cell;
   const bool same_table = previous_ && previous_->transport == cell.transport && previous_->mode == cell.mode &&
                           previous_->wait == cell.wait;

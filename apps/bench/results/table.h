@@ -9,7 +9,7 @@
 namespace hawser::bench {
 
 // Results as a table, line by line as they arrive. The text is readable as it is, and is Markdown.
-class Table {
+class TextTable {
  public:
   // Returns the lines for one more result: a heading when transport, mode or way of waiting change, then its row.
   std::string add(const CellResult& result);

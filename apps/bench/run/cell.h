@@ -46,7 +46,7 @@ struct CellResult {
   double p999_us = 0;
   double server_cpu_s = 0;  // User and system time of the whole process within `seconds`.
   double client_cpu_s = 0;
-  unsigned calls_at_once = 0;  // Less than the concurrency if Options::bytes_in_flight_max does not allow more.
+  unsigned calls_at_once = 0;  // Less than the concurrency if RunOptions::bytes_in_flight_max does not allow more.
   std::string first_error;     // Text of the first error.
 
   double calls_per_s() const noexcept { return seconds > 0 ? static_cast<double>(calls) / seconds : 0; }

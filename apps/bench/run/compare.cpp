@@ -30,7 +30,7 @@ constexpr SizeAndConcurrency default_pairs[] = {{128, 1},       {128, 16},      
 
 class Compare final : Runner::Observer {
  public:
-  Compare(const Options& options, std::vector<System> systems, std::vector<Cell> cells)
+  Compare(const RunOptions& options, std::vector<System> systems, std::vector<Cell> cells)
       : options_(options),
         systems_(std::move(systems)),
         cells_(std::move(cells)),
@@ -92,7 +92,7 @@ class Compare final : Runner::Observer {
     std::fflush(stdout);
   }
 
-  const Options& options_;
+  const RunOptions& options_;
   const std::vector<System> systems_;  // Hawser is the first.
   const std::vector<Cell> cells_;
   Runner runner_;
@@ -105,22 +105,23 @@ class Compare final : Runner::Observer {
 // A program to compare with, and the function that returns why it cannot run.
 struct KnownPeer {
   std::function<System()> system;
-  std::function<std::string(const Options&)> missing;
+  std::function<std::string(const RunOptions&)> missing;
 };
 
 KnownPeer known_peer(const std::string& name) {
   if (name == "baseline") return {baseline_system, missing_baseline};
   if (name == "ucx") return {ucx_perftest_system, missing_ucx_perftest};
   if (name == "loops") return {loops_system, missing_loops};
-  if (name == "observed") return {observed_system, [](const Options&) { return std::string(); }};
+  if (name == "observed") return {observed_system, [](const RunOptions&) { return std::string(); }};
   if (name == "grpc-client") return {grpc_client_system, missing_grpc_half};
   if (name == "grpc-server") return {grpc_server_system, missing_grpc_half};
-  return {[name] { return peer_system(name); }, [name](const Options& options) { return missing_peer(name, options); }};
+  return {[name] { return peer_system(name); },
+          [name](const RunOptions& options) { return missing_peer(name, options); }};
 }
 
 }  // namespace
 
-int run_compare(Options options) {
+int run_compare(RunOptions options) {
   choose_processors(options, true);
   if (options.pairs.empty()) options.pairs.assign(std::begin(default_pairs), std::end(default_pairs));
   std::vector<System> systems = {hawser_system()};

@@ -2,7 +2,7 @@
 
 namespace hawser::bench {
 
-std::string preflight_check(const Options& options) {
+std::string preflight_check(const RunOptions& options) {
   std::string wrong = check_files(options);
   if (wrong.empty()) wrong = raise_descriptors_max(connections_max(options));
   return wrong;

@@ -17,7 +17,7 @@ namespace hawser::bench {
 
 // Returns why the measurement can't begin, such as files that can't be written or too few descriptors; or an empty
 // string.
-std::string preflight_check(const Options& options);
+std::string preflight_check(const RunOptions& options);
 
 // Prints the problems and returns the exit status. `unwritten` is the result of write_files(); `done` of `all` cells
 // were measured.

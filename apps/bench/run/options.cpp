@@ -116,7 +116,7 @@ std::string read_transport(const std::string& option, const std::string& text) {
   return text;
 }
 
-void add_transports(CLI::App& app, Options& options) {
+void add_transports(CLI::App& app, RunOptions& options) {
   add_list(app, "--transport",
            fmt::format("Transports that carry the calls: {}; auto enables all and takes the best [tcp]",
                        fmt::join(transport_names(), ", ")),
@@ -144,19 +144,19 @@ SizeAndConcurrency read_pair(const std::string& option, const std::string& text)
   return {read_size(option, text.substr(0, cross)), read_concurrency(option, text.substr(cross + 1))};
 }
 
-void add_sizes(CLI::App& app, Options& options) {
+void add_sizes(CLI::App& app, RunOptions& options) {
   add_list(app, "--sizes", "Bytes of payload; K and M are powers of 1024 [128,4K,32K,256K,1M,8M]", options.sizes_bytes,
            read_size);
   add_list(app, "--concurrency", "Calls in flight at the same time [1,4,16,64,256]", options.concurrencies,
            read_concurrency);
 }
 
-void add_pairs(CLI::App& app, Options& options, std::string_view default_text) {
+void add_pairs(CLI::App& app, RunOptions& options, std::string_view default_text) {
   add_list(app, "--cells", fmt::format("Sizes, each with its calls in flight [{}]", default_text), options.pairs,
            read_pair);
 }
 
-void add_table(CLI::App& app, Options& options) {
+void add_table(CLI::App& app, RunOptions& options) {
   add_list(
       app, "--mode",
       "pipeline: all calls on one connection; connections: each on its own; threads: each by a thread that blocks, on "
@@ -180,7 +180,7 @@ void add_table(CLI::App& app, Options& options) {
   app.add_option("--csv", options.csv_path, "Write the results there as CSV")->type_name("FILE");
 }
 
-void add_handler(CLI::App& app, Options& options) {
+void add_handler(CLI::App& app, RunOptions& options) {
   std::vector<std::pair<std::string_view, HandlerKind>> kinds = {{"function", HandlerKind::function},
                                                                  {"coroutine", HandlerKind::coroutine}};
   if (has_protobuf) kinds.emplace_back("protobuf", HandlerKind::protobuf);
@@ -192,7 +192,7 @@ void add_handler(CLI::App& app, Options& options) {
                                        : "neither function nor coroutine (this build has no protobuf)");
 }
 
-void add_protocol(CLI::App& app, Options& options) {
+void add_protocol(CLI::App& app, RunOptions& options) {
   add(app, "--protocol", "NAME",
       "native, or over the byte stream, with --handler protobuf: baidu_std, the protocol of bRPC; grpc; http: HTTP/1.1 "
       "with JSON, each call in flight on its own connection [native]",
@@ -202,7 +202,9 @@ void add_protocol(CLI::App& app, Options& options) {
           refuse(option, fmt::format("\"{}\" is none of native, baidu_std, grpc and http", text));
         }
         if (!has_protobuf) refuse(option, "this build has no protobuf: install libprotobuf-dev and protobuf-compiler");
-        options.protocol = text == "grpc" ? Protocol::grpc : text == "http" ? Protocol::http : Protocol::baidu_std;
+        options.protocol = text == "grpc"   ? BenchProtocol::grpc
+                           : text == "http" ? BenchProtocol::http
+                                            : BenchProtocol::baidu_std;
         options.handler = HandlerKind::protobuf;
         if (text != "http") return;
         const auto given = [&app](const char* name) {
@@ -219,13 +221,13 @@ void add_protocol(CLI::App& app, Options& options) {
       });
 }
 
-void add_rate(CLI::App& app, Options& options) {
+void add_rate(CLI::App& app, RunOptions& options) {
   add_number(app, "--rate", "R",
              "Begin so many calls a second in all, by the clock; latency counts from when one should have begun",
              options.rate_per_s, rate_min, rate_max);
 }
 
-void add_connecting(CLI::App& app, Options& options) {
+void add_connecting(CLI::App& app, RunOptions& options) {
   add_number(
       app, "--connecting", "R",
       fmt::format("Beside the cells, R other clients a second connect, make a call and disconnect, at most {} at "
@@ -234,7 +236,7 @@ void add_connecting(CLI::App& app, Options& options) {
       options.connecting_per_s, rate_min, connecting_per_s_max);
 }
 
-void add_tls(CLI::App& app, Options& options) {
+void add_tls(CLI::App& app, RunOptions& options) {
   const auto check = [](const std::string& option) {
     if (!has_tls()) refuse(option, "this build has no TLS: install libssl-dev and build it again");
   };
@@ -268,17 +270,17 @@ void add_tls(CLI::App& app, Options& options) {
       });
 }
 
-void add_observed(CLI::App& app, Options& options) {
+void add_observed(CLI::App& app, RunOptions& options) {
   app.add_flag("--observed", options.observed,
                "The server has pages, a tracer and a recorder, and /metrics is read every second, over TCP");
 }
 
-void add_server_threads(CLI::App& app, Options& options) {
+void add_server_threads(CLI::App& app, RunOptions& options) {
   add_number(app, "--server-threads", "N", "Loops of the server, each with a thread [1]", options.server_threads, 1U,
              server_threads_max);
 }
 
-void add_waits(CLI::App& app, Options& options) {
+void add_waits(CLI::App& app, RunOptions& options) {
   add_list(app, "--wait", "How a loop without work waits: spin (then sleep), busy_poll, event [spin]", options.waits,
            reader(parse_wait, "no way to wait: give spin, busy_poll or event"));
   add_number(
@@ -287,14 +289,14 @@ void add_waits(CLI::App& app, Options& options) {
       options.spin_max_us, 1.0, 1e6);
 }
 
-void add_poller(CLI::App& app, Options& options) {
+void add_poller(CLI::App& app, RunOptions& options) {
   add_choice<PollerKind>(
       app, "--poller", "auto, epoll or io_uring [auto]", options.poller,
       {{"auto", PollerKind::automatic}, {"epoll", PollerKind::epoll}, {"io_uring", PollerKind::io_uring}},
       "no poller: give auto, epoll or io_uring");
 }
 
-void add_peers(CLI::App& app, Options& options) {
+void add_peers(CLI::App& app, RunOptions& options) {
   add_list(app, "--peers", fmt::format("Programs to compare with: {} [baseline]", fmt::join(peers_known, ", ")),
            options.peers, [](const std::string& option, const std::string& text) {
              if (std::ranges::find(peers_known, text) == std::end(peers_known)) {
@@ -320,14 +322,14 @@ void add_cpu(CLI::App& app, const std::string& name, std::optional<int>& cpu, st
       });
 }
 
-void add_cpus(CLI::App& app, Options& options) {
+void add_cpus(CLI::App& app, RunOptions& options) {
   add_cpu(app, "--server-cpu", options.server_cpu, "server");
   add_cpu(app, "--client-cpu", options.client_cpu, "client");
 }
 
 }  // namespace
 
-void add_run_options(CLI::App& app, Options& options) {
+void add_run_options(CLI::App& app, RunOptions& options) {
   add_transports(app, options);
   add_sizes(app, options);
   add_pairs(app, options, all_pairs);
@@ -345,7 +347,7 @@ void add_run_options(CLI::App& app, Options& options) {
   app.add_flag("--rtt-table", options.rtt_table, "Round trips of 4K by calls in flight, the transport beside tcp");
 }
 
-void add_limit_options(CLI::App& app, Options& options) {
+void add_limit_options(CLI::App& app, RunOptions& options) {
   add_transports(app, options);
   add_sizes(app, options);
   add_pairs(app, options, all_pairs);
@@ -354,7 +356,7 @@ void add_limit_options(CLI::App& app, Options& options) {
   add_cpus(app, options);
 }
 
-void add_compare_options(CLI::App& app, Options& options) {
+void add_compare_options(CLI::App& app, RunOptions& options) {
   add_transports(app, options);
   add_peers(app, options);
   add_pairs(app, options, "128x1,128x16,128x256,4Kx64,256Kx1,256Kx16,8Mx4");
@@ -366,7 +368,7 @@ void add_compare_options(CLI::App& app, Options& options) {
   add_cpus(app, options);
 }
 
-void add_memory_options(CLI::App& app, Options& options) {
+void add_memory_options(CLI::App& app, RunOptions& options) {
   add_transports(app, options);
   add_choice<std::string>(app, "--op", "read or write [write]", options.memory_op,
                           {{"read", "read"}, {"write", "write"}}, "neither read nor write");
@@ -408,12 +410,12 @@ void add_memory_options(CLI::App& app, Options& options) {
   });
 }
 
-void add_report_options(CLI::App& app, Options& options) {
+void add_report_options(CLI::App& app, RunOptions& options) {
   app.add_option("files", options.report_inputs, "Files that --json has written")->type_name("FILE")->required();
   app.add_option("-o,--output", options.report_path, "Page to write [report.html]")->type_name("FILE");
 }
 
-void add_server_options(CLI::App& app, Options& options) {
+void add_server_options(CLI::App& app, RunOptions& options) {
   add_transports(app, options);
   add_waits(app, options);
   add_poller(app, options);
@@ -428,7 +430,7 @@ void add_server_options(CLI::App& app, Options& options) {
   });
 }
 
-void add_client_options(CLI::App& app, Options& options) {
+void add_client_options(CLI::App& app, RunOptions& options) {
   add_transports(app, options);
   add_sizes(app, options);
   add_pairs(app, options, all_pairs);
@@ -443,13 +445,13 @@ void add_client_options(CLI::App& app, Options& options) {
   app.add_option("--connect", options.connect, "The server's address")->type_name("HOST:PORT")->required();
 }
 
-std::size_t connections_max(const Options& options) {
+std::size_t connections_max(const RunOptions& options) {
   if (std::ranges::find(options.modes, Mode::connections) == options.modes.end()) return 1;
   if (options.pairs.empty()) return std::ranges::max(options.concurrencies);
   return std::ranges::max(options.pairs, {}, &SizeAndConcurrency::concurrency).concurrency;
 }
 
-std::vector<Cell> cells_of(const Options& options) {
+std::vector<Cell> cells_of(const RunOptions& options) {
   std::vector<SizeAndConcurrency> pairs = options.pairs;
   if (pairs.empty()) {
     for (const std::size_t size : options.sizes_bytes) {

@@ -25,7 +25,7 @@ enum class HandlerKind : std::uint8_t {
   protobuf,  // A method of a service from a .proto file, with messages as argument and result.
 };
 // All except native imply HandlerKind::protobuf.
-enum class Protocol : std::uint8_t { native, baidu_std, grpc, http };
+enum class BenchProtocol : std::uint8_t { native, baidu_std, grpc, http };
 // Whether this build has HandlerKind::protobuf.
 #ifdef HAWSER_BENCH_PROTOBUF
 inline constexpr bool has_protobuf = true;
@@ -40,14 +40,14 @@ struct SizeAndConcurrency {
 };
 
 // Files in PEM format of a certificate for the loopback address, and of its issuer. Empty: none.
-struct TlsFiles {
+struct BenchTlsFiles {
   std::string ca;
   std::string certificate;
   std::string key;
 };
 
 // Options of the command line.
-struct Options {
+struct RunOptions {
   // Every combination of these is measured.
   std::vector<std::string> transports = {"tcp"};
   std::vector<Mode> modes = {Mode::pipeline};
@@ -59,10 +59,10 @@ struct Options {
   bool tls = false;                          // HELLOs, and calls over the stream, travel in TLS.
   std::string protection = "authenticated";  // TlsProtection, as --protection names it.
   std::string tls_kernel = "off";            // TlsKernel, as --tls-kernel names it.
-  TlsFiles tls_files;                        // The certificate of what compare starts over the transport tls.
+  BenchTlsFiles tls_files;                   // The certificate of what compare starts over the transport tls.
   ReplyKind reply = ReplyKind::echo;
   HandlerKind handler = HandlerKind::function;
-  Protocol protocol = Protocol::native;
+  BenchProtocol protocol = BenchProtocol::native;
 
   PollerKind poller = PollerKind::automatic;
   // -1: not pinned. Empty: the first and second processor that the process may use, if there are two.
@@ -123,18 +123,18 @@ inline constexpr unsigned concurrency_max = 16'384;
 
 // Add the options of each subcommand. Values are checked while the command line is read: errors are thrown as
 // CLI::ParseError, and their text lists the accepted values.
-void add_run_options(CLI::App& app, Options& options);
-void add_limit_options(CLI::App& app, Options& options);
-void add_compare_options(CLI::App& app, Options& options);
+void add_run_options(CLI::App& app, RunOptions& options);
+void add_limit_options(CLI::App& app, RunOptions& options);
+void add_compare_options(CLI::App& app, RunOptions& options);
 // hawser-bench memory; memory/memory_run.h runs it.
-void add_memory_options(CLI::App& app, Options& options);
-void add_report_options(CLI::App& app, Options& options);
-void add_server_options(CLI::App& app, Options& options);
-void add_client_options(CLI::App& app, Options& options);
+void add_memory_options(CLI::App& app, RunOptions& options);
+void add_report_options(CLI::App& app, RunOptions& options);
+void add_server_options(CLI::App& app, RunOptions& options);
+void add_client_options(CLI::App& app, RunOptions& options);
 
 // Returns the largest number of connections that a cell opens.
-std::size_t connections_max(const Options& options);
+std::size_t connections_max(const RunOptions& options);
 // Returns all cells in the order of measuring. Cells with the same way of waiting are adjacent.
-std::vector<Cell> cells_of(const Options& options);
+std::vector<Cell> cells_of(const RunOptions& options);
 
 }  // namespace hawser::bench

@@ -44,7 +44,7 @@ int become(const std::string& peer, std::vector<std::string> arguments, int desc
 System peer_system(const std::string& peer) {
   return {.name = peer,
           .serve =
-              [peer](const Options& options, const Cell& cell, int descriptor) {
+              [peer](const RunOptions& options, const Cell& cell, int descriptor) {
                 std::vector<std::string> arguments = {"server"};
                 if (cell.transport == "tls") {
                   arguments.insert(arguments.end(),
@@ -53,8 +53,8 @@ System peer_system(const std::string& peer) {
                 return become(peer, std::move(arguments), descriptor);
               },
           .measure =
-              [peer](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
-                     int descriptor) {
+              [peer](const RunOptions& options, const std::string& address, pid_t server,
+                     const std::vector<Cell>& cells, int descriptor) {
                 std::vector<std::string> arguments = {"client",
                                                       "--connect",
                                                       address,
@@ -86,21 +86,21 @@ System grpc_client_system() {
 System grpc_server_system() {
   return {.name = "grpc-server",
           .serve = peer_system("grpc").serve,
-          .measure = [](const Options& options, const std::string& address, pid_t server,
+          .measure = [](const RunOptions& options, const std::string& address, pid_t server,
                         const std::vector<Cell>& cells, int descriptor) {
             return play_client(options, address, cells, EventWriter(descriptor), server) ? 0 : 1;
           }};
 }
 
-std::string missing_grpc_half(const Options& options) {
-  if (options.protocol != Protocol::grpc) {
+std::string missing_grpc_half(const RunOptions& options) {
+  if (options.protocol != BenchProtocol::grpc) {
     return "grpc-client and grpc-server compare calls of gRPC only: give --protocol grpc";
   }
   if (options.reply != ReplyKind::echo) return "grpc-client and grpc-server compare echoes only: omit --reply ack";
   return missing_peer("grpc", options);
 }
 
-std::string missing_peer(const std::string& peer, const Options& options) {
+std::string missing_peer(const std::string& peer, const RunOptions& options) {
   if (peer != "grpc" && std::ranges::find(options.transports, "tls") != options.transports.end()) {
     return fmt::format("{} is not measured within TLS: give --transport tcp, or --peers baseline,grpc", peer);
   }

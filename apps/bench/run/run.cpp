@@ -24,7 +24,7 @@ namespace {
 // Measures all cells of one system and prints the results as they arrive.
 class Run final : Runner::Observer {
  public:
-  Run(const Options& options, System system, std::vector<Cell> cells)
+  Run(const RunOptions& options, System system, std::vector<Cell> cells)
       : options_(options),
         system_(std::move(system)),
         cells_(std::move(cells)),
@@ -94,18 +94,18 @@ class Run final : Runner::Observer {
     std::fflush(stdout);
   }
 
-  const Options& options_;
+  const RunOptions& options_;
   const System system_;
   const std::vector<Cell> cells_;
   Runner runner_;
   Progress progress_;
-  Table table_;
+  TextTable table_;
   Report report_;
   std::string auto_took_;  // The transport that carried the cells of "auto"; empty if there are none.
   std::size_t first_ = 0;  // Index of the first cell that the runner is measuring.
 };
 
-int run_cells(const Options& options, System system, std::string wrong = {}) {
+int run_cells(const RunOptions& options, System system, std::string wrong = {}) {
   if (wrong.empty()) wrong = preflight_check(options);
   return run_unless(wrong, [&] {
     Run run(options, std::move(system), cells_of(options));
@@ -116,7 +116,7 @@ int run_cells(const Options& options, System system, std::string wrong = {}) {
 
 }  // namespace
 
-int run_both(Options options) {
+int run_both(RunOptions options) {
   choose_processors(options, true);
   if (options.rtt_table) {
     options.sizes_bytes = {rtt_size_bytes};
@@ -131,17 +131,17 @@ int run_both(Options options) {
   return run_cells(options, hawser_system());
 }
 
-int run_limit(Options options) {
+int run_limit(RunOptions options) {
   choose_processors(options, true);
   return run_cells(options, baseline_system(), missing_baseline(options));
 }
 
-int run_client(Options options) {
+int run_client(RunOptions options) {
   choose_processors(options, false);
   return run_cells(options, hawser_system());
 }
 
-int run_server(Options options) {
+int run_server(RunOptions options) {
   raise_descriptors_max(0);
   if (options.server_cpu && *options.server_cpu >= 0) {
     const std::string wrong = pin_to(*options.server_cpu);

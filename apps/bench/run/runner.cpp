@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 // Longest time without an event while a cell is measured; more means that a process hangs. It covers waiting for the
 // first replies, counting, and waiting for the last replies.
-double silence_s_max(const Options& options) {
+double silence_s_max(const RunOptions& options) {
   return 1.1 * options.seconds + connect_s_max + warm_up_s_max + 2 * options.call_timeout_s + 10;
 }
 
@@ -152,7 +152,7 @@ void Runner::watch(process::Child& child, process::Child* other, double silence_
   }
 }
 
-void choose_processors(Options& options, bool with_server) {
+void choose_processors(RunOptions& options, bool with_server) {
   const std::vector<int> usable = usable_processors();
   const bool enough = usable.size() >= 2;
   const bool open = !options.client_cpu || (with_server && !options.server_cpu);

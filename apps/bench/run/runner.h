@@ -26,9 +26,9 @@ class Runner {
     virtual void waiting() = 0;  // Called several times a second.
   };
 
-  Runner(const Options& options, Observer& observer) : options_(options), observer_(observer) {}
+  Runner(const RunOptions& options, Observer& observer) : options_(options), observer_(observer) {}
 
-  // Measures `cells`, which share the transport and the way of waiting. With Options::connect, the server at that
+  // Measures `cells`, which share the transport and the way of waiting. With RunOptions::connect, the server at that
   // address is used. Returns false if the run must end: see problem() and interrupted_by().
   bool measure(const System& system, const std::vector<Cell>& cells);
 
@@ -47,7 +47,7 @@ class Runner {
   void take_lines(process::Child& child, const std::function<bool(const Event&)>& enough, bool& heard, bool& done);
   void look_after(process::Child& child, process::Child* other);
 
-  const Options& options_;
+  const RunOptions& options_;
   Observer& observer_;
   const Signals signals_;
   std::string problem_;
@@ -58,7 +58,7 @@ class Runner {
 };
 
 // Chooses processors for the client, and for the server if there is one to start, where the options leave them open.
-void choose_processors(Options& options, bool with_server);
+void choose_processors(RunOptions& options, bool with_server);
 // Raises the limit of descriptors to what `connections` need. Returns the error, or an empty string.
 std::string raise_descriptors_max(std::size_t connections);
 

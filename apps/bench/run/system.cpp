@@ -17,13 +17,13 @@ namespace hawser::bench {
 System hawser_system() {
   return {.name = "hawser",
           .serve =
-              [](const Options& options, const Cell& cell, int descriptor) {
+              [](const RunOptions& options, const Cell& cell, int descriptor) {
                 const EventWriter events(descriptor);
                 const auto notify = [&](const Event& event) { events.write(event); };
                 return play_server(options, cell.transport, cell.wait, listen_address(cell.transport), notify) ? 0 : 1;
               },
           .measure =
-              [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
+              [](const RunOptions& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                  int descriptor) {
                 const EventWriter events(descriptor);
                 const bool played = cells.front().mode == Mode::threads
@@ -36,15 +36,15 @@ System hawser_system() {
 System loops_system() {
   System system = hawser_system();
   system.name = "loops";
-  system.measure = [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
-                      int descriptor) {
+  system.measure = [](const RunOptions& options, const std::string& address, pid_t server,
+                      const std::vector<Cell>& cells, int descriptor) {
     const EventWriter events(descriptor);
     return play_threads(options, address, server, cells, ThreadsShare::nothing, events) ? 0 : 1;
   };
   return system;
 }
 
-std::string missing_loops(const Options& options) {
+std::string missing_loops(const RunOptions& options) {
   for (const Mode mode : options.modes) {
     if (mode != Mode::threads) return "loops are compared in one mode only: give --mode threads";
   }
@@ -54,8 +54,8 @@ std::string missing_loops(const Options& options) {
 System observed_system() {
   System system = hawser_system();
   system.name = "observed";
-  system.serve = [serve = system.serve](const Options& options, const Cell& cell, int descriptor) {
-    Options with = options;
+  system.serve = [serve = system.serve](const RunOptions& options, const Cell& cell, int descriptor) {
+    RunOptions with = options;
     with.observed = true;
     return serve(with, cell, descriptor);
   };
@@ -64,16 +64,16 @@ System observed_system() {
 
 System baseline_system() {
   return {.name = "baseline",
-          .serve = [](const Options&, const Cell& cell,
+          .serve = [](const RunOptions&, const Cell& cell,
                       int descriptor) { return play_baseline_server(cell, EventWriter(descriptor)) ? 0 : 1; },
           .measure =
-              [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
+              [](const RunOptions& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                  int descriptor) {
                 return play_baseline_client(options, address, server, cells, EventWriter(descriptor)) ? 0 : 1;
               }};
 }
 
-std::string missing_baseline(const Options& options) {
+std::string missing_baseline(const RunOptions& options) {
   if (std::ranges::find(options.modes, Mode::threads) != options.modes.end()) {
     return "the baseline has no threads: give --mode pipeline or connections, or --peers grpc,loops";
   }

@@ -30,9 +30,9 @@ Result<std::shared_ptr<StoredVolume>> open_volume(const std::string& name, Resul
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> Store::open(std::unique_ptr<VolumeDirectory> directory,
-                                           const StoredVolumeOptions& options) {
-  std::unique_ptr<Store> store(new Store(std::move(directory), options));
+Result<std::unique_ptr<VolumeStore>> VolumeStore::open(std::unique_ptr<VolumeDirectory> directory,
+                                                       const StoredVolumeOptions& options) {
+  std::unique_ptr<VolumeStore> store(new VolumeStore(std::move(directory), options));
   const Result<std::vector<std::string>> names = store->directory_->names();
   if (!names) return std::unexpected(names.error());
   for (const std::string& name : *names) {
@@ -41,21 +41,21 @@ Result<std::unique_ptr<Store>> Store::open(std::unique_ptr<VolumeDirectory> dire
   return store;
 }
 
-std::vector<std::string> Store::names() const {
+std::vector<std::string> VolumeStore::names() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> names;
   for (const auto& entry : volumes_) names.push_back(entry.first);
   return names;
 }
 
-Result<std::shared_ptr<StoredVolume>> Store::find(const std::string& name) const {
+Result<std::shared_ptr<StoredVolume>> VolumeStore::find(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   const auto entry = volumes_.find(name);
   if (entry == volumes_.end()) return store_fail(ENOENT, "there is no volume \"" + name + "\"");
   return entry->second;
 }
 
-Store::Opened Store::make(const std::string& name, std::uint64_t size, bool preallocate) {
+VolumeStore::Opened VolumeStore::make(const std::string& name, std::uint64_t size, bool preallocate) {
   Result<VolumeFiles> files = directory_->create(name);
   if (!files) return std::unexpected(files.error());
   Result<void> made = StoredVolume::format(*files, size, random_uuid(), preallocate);
@@ -67,7 +67,8 @@ Store::Opened Store::make(const std::string& name, std::uint64_t size, bool prea
   return open_volume(name, std::move(files), options_);
 }
 
-Result<std::shared_ptr<StoredVolume>> Store::create(const std::string& name, std::uint64_t size, bool preallocate) {
+Result<std::shared_ptr<StoredVolume>> VolumeStore::create(const std::string& name, std::uint64_t size,
+                                                          bool preallocate) {
   if (!valid_volume_name(name)) {
     return store_fail(EINVAL,
                       "a name of a volume has 1 to 64 letters, digits, '.', '_' and '-', and begins with a letter or "
@@ -87,7 +88,7 @@ Result<std::shared_ptr<StoredVolume>> Store::create(const std::string& name, std
   return made;
 }
 
-Result<void> Store::remove(const std::string& name) {
+Result<void> VolumeStore::remove(const std::string& name) {
   if (options_.read_only) return store_fail(EROFS, "the server is read-only (--read-only)");
   const std::lock_guard changing(changing_);
   {
@@ -106,7 +107,7 @@ Result<void> Store::remove(const std::string& name) {
   return removed;
 }
 
-Result<void> Store::close() {
+Result<void> VolumeStore::close() {
   const std::lock_guard changing(changing_);
   Result<void> result;
   for (const std::string& name : names()) {

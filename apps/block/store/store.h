@@ -13,11 +13,11 @@ namespace hawser::block {
 
 // The volumes of a server, by name. Every function blocks; any thread may call any of them. Errors are those of
 // store_error.h.
-class Store {
+class VolumeStore {
  public:
   // Opens all volumes. A volume that cannot be opened does not prevent the others: find() returns its error.
-  static Result<std::unique_ptr<Store>> open(std::unique_ptr<VolumeDirectory> directory,
-                                             const StoredVolumeOptions& options);
+  static Result<std::unique_ptr<VolumeStore>> open(std::unique_ptr<VolumeDirectory> directory,
+                                                   const StoredVolumeOptions& options);
 
   std::vector<std::string> names() const;
   Result<std::shared_ptr<StoredVolume>> find(const std::string& name) const;
@@ -28,7 +28,7 @@ class Store {
   Result<void> close();
 
  private:
-  Store(std::unique_ptr<VolumeDirectory> directory, const StoredVolumeOptions& options)
+  VolumeStore(std::unique_ptr<VolumeDirectory> directory, const StoredVolumeOptions& options)
       : directory_(std::move(directory)), options_(options) {}
 
   using Opened = Result<std::shared_ptr<StoredVolume>>;

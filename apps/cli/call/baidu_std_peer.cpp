@@ -15,7 +15,7 @@ BaiduStdClientOptions baidu_std_options(const PeerOptions& options) {
   return made;
 }
 
-class BaiduStdPeer final : public Peer {
+class BaiduStdPeer final : public CallPeer {
  public:
   BaiduStdPeer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files)
       : options_(options), client_(baidu_std_options(options)), files_(std::move(files)) {}
@@ -37,7 +37,7 @@ class BaiduStdPeer final : public Peer {
 
 }  // namespace
 
-std::unique_ptr<Peer> make_baidu_std_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files) {
+std::unique_ptr<CallPeer> make_baidu_std_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files) {
   return std::make_unique<BaiduStdPeer>(options, std::move(files));
 }
 

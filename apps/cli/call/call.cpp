@@ -74,7 +74,7 @@ Task<void> write_items(RawCall& call, std::vector<std::string> items) {
   call.end_writing();
 }
 
-Task<Result<void>> run_call(Peer& peer, const Method& method, Inputs inputs, CallOptions options,
+Task<Result<void>> run_call(CallPeer& peer, const Method& method, Inputs inputs, CallOptions options,
                             const Output& output) {
   RawCall call(peer.link(), method, std::move(inputs.request), std::move(options));
   call.send();
@@ -130,7 +130,7 @@ Task<int> call(CallOptionsGiven given, Output output) {
   if (given.peer.protocol == "http") {
     co_return co_await call_http(std::move(given), output);
   }
-  Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
+  Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
   const Result<void> connected = co_await (*peer)->connect();
   if (!connected) co_return output.error(connected.error());
@@ -168,7 +168,7 @@ std::string json_list(const std::vector<std::string>& texts) {
 }
 
 Task<int> list(NameOptions given, Output output) {
-  Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
+  Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
   const Result<void> connected = co_await (*peer)->connect();
   if (!connected) co_return output.error(connected.error());
@@ -183,7 +183,7 @@ Task<int> list(NameOptions given, Output output) {
 }
 
 // Returns the methods of the service or namespace `name`; none if the server has no such methods or does not say.
-Task<std::vector<std::string>> methods_within(Peer& peer, std::string name) {
+Task<std::vector<std::string>> methods_within(CallPeer& peer, std::string name) {
   Result<std::vector<std::string>> all = co_await peer.list();
   if (!all) co_return std::vector<std::string>();
   std::erase_if(*all,
@@ -192,7 +192,7 @@ Task<std::vector<std::string>> methods_within(Peer& peer, std::string name) {
 }
 
 Task<int> describe(NameOptions given, Output output) {
-  Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
+  Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
   const Result<void> connected = co_await (*peer)->connect();
   if (!connected) co_return output.error(connected.error());

@@ -9,7 +9,7 @@
 #include "cli/call/raw_call.h"
 #include "hawser/grpc_client.h"
 #include "hawser/loop.h"
-#include "protocol/http1/json/value_types.h"
+#include "protocol/http/json/value_types.h"
 #include "rpc/client/client_access.h"
 
 namespace hawser::cli {
@@ -30,7 +30,7 @@ GrpcClientOptions grpc_options(const PeerOptions& options) {
   return made;
 }
 
-class GrpcPeer final : public Peer {
+class GrpcPeer final : public CallPeer {
  public:
   GrpcPeer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files)
       : options_(options), client_(*Loop::current(), grpc_options(options)), given_(std::move(files)) {}
@@ -50,7 +50,7 @@ class GrpcPeer final : public Peer {
     for (const auto& service : response.list_services_response().service()) {
       if (all.size() > reflected_files_max) break;
       const Result<ProtobufFiles> files = co_await files_of(service.name());
-      const std::string prefix = http1::printable(service.name()) + "/";
+      const std::string prefix = protocol::http::printable(service.name()) + "/";
       bool known = false;
       for (const std::string& method : files ? files->methods() : std::vector<std::string>()) {
         if (!method.starts_with(prefix)) continue;
@@ -88,8 +88,9 @@ class GrpcPeer final : public Peer {
     for (;;) {
       CO_TRY(reflection::ServerReflectionResponse&& response, co_await ask(request));
       if (response.has_error_response()) {
-        co_return fail(ErrorCode::unknown_method, "the server has no definition of " + http1::printable(symbol) + ": " +
-                                                      http1::printable(response.error_response().error_message()));
+        co_return fail(ErrorCode::unknown_method,
+                       "the server has no definition of " + protocol::http::printable(symbol) + ": " +
+                           protocol::http::printable(response.error_response().error_message()));
       }
       for (const std::string& file : response.file_descriptor_response().file_descriptor_proto()) {
         grpc::reflection::v1::FileHead head;
@@ -154,7 +155,7 @@ class GrpcPeer final : public Peer {
 
 }  // namespace
 
-std::unique_ptr<Peer> make_grpc_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files) {
+std::unique_ptr<CallPeer> make_grpc_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files) {
   return std::make_unique<GrpcPeer>(options, std::move(files));
 }
 

@@ -39,7 +39,7 @@ struct LoadOptions {
 class LoadRun {
  public:
   LoadRun(const LoadOptions& given, const Method& method, std::string request,
-          const std::vector<std::unique_ptr<Peer>>& peers)
+          const std::vector<std::unique_ptr<CallPeer>>& peers)
       : given_(given), method_(method), request_(std::move(request)), peers_(peers) {}
 
   Task<void> run() {
@@ -136,7 +136,7 @@ class LoadRun {
   const LoadOptions& given_;
   const Method& method_;
   const std::string request_;
-  const std::vector<std::unique_ptr<Peer>>& peers_;
+  const std::vector<std::unique_ptr<CallPeer>>& peers_;
   Loop& loop_ = *Loop::current();
   Time begin_{};
   Time end_{};
@@ -153,9 +153,9 @@ Task<int> load(LoadOptions given, Output output) {
         Error::of_call(ErrorCode::invalid_argument,
                        "give --rate for calls at intended times, or --concurrency for calls one after another"));
   }
-  std::vector<std::unique_ptr<Peer>> peers;
+  std::vector<std::unique_ptr<CallPeer>> peers;
   for (unsigned i = 0; i < given.connections; ++i) {
-    Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
+    Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
     if (!peer) co_return output.error(peer.error());
     const Result<void> connected = co_await (*peer)->connect();
     if (!connected) co_return output.error(connected.error());

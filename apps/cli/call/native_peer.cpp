@@ -7,13 +7,13 @@
 #include "hawser/client.h"
 #include "hawser/health.h"
 #include "hawser/schema.h"
-#include "protocol/http1/json/value_json.h"
+#include "protocol/http/json/value_json.h"
 #include "rpc/client/client_access.h"
 
 namespace hawser::cli {
 namespace {
 
-using http1::ValueTypes;
+using protocol::http::ValueTypes;
 using schema::Kind;
 
 // Methods that a command lists.
@@ -35,21 +35,21 @@ std::string describe_text(const ValueTypes& types) {
   const schema::Description& known = types.description();
   const auto values = [&](const std::vector<std::uint32_t>& list) {
     std::string text;
-    for (const std::uint32_t type : list) text += (text.empty() ? "" : ", ") + http1::label(known, type);
+    for (const std::uint32_t type : list) text += (text.empty() ? "" : ", ") + protocol::http::label(known, type);
     return text;
   };
-  std::string text = http1::printable(known.name) + "(" + values(known.arguments) + ")";
-  if (known.incoming) text += "\n  reads a stream of " + http1::label(known, *known.incoming);
-  if (known.outgoing) text += "\n  writes a stream of " + http1::label(known, *known.outgoing);
-  text += "\n  returns " + (known.result ? http1::label(known, *known.result) : std::string("nothing")) + "\n";
+  std::string text = protocol::http::printable(known.name) + "(" + values(known.arguments) + ")";
+  if (known.incoming) text += "\n  reads a stream of " + protocol::http::label(known, *known.incoming);
+  if (known.outgoing) text += "\n  writes a stream of " + protocol::http::label(known, *known.outgoing);
+  text += "\n  returns " + (known.result ? protocol::http::label(known, *known.result) : std::string("nothing")) + "\n";
   std::set<std::string> seen;
   for (const schema::Type& type : known.types) {
     const bool fields = type.kind == Kind::structure || type.kind == Kind::evolving;
     if ((!fields && type.names.empty()) || !seen.insert(type.name).second) continue;
-    text += "\n" + std::string(fields ? "struct " : "enum ") + http1::printable(type.name) + " {\n";
+    text += "\n" + std::string(fields ? "struct " : "enum ") + protocol::http::printable(type.name) + " {\n";
     for (std::size_t i = 0; i < type.names.size(); ++i) {
-      const std::string name = http1::printable(type.names[i]);
-      text += fields ? "  " + name + ": " + http1::label(known, type.parts[i])
+      const std::string name = protocol::http::printable(type.names[i]);
+      text += fields ? "  " + name + ": " + protocol::http::label(known, type.parts[i])
                      : "  " + name + " = " + std::to_string(type.values[i]);
       if (type.kind == Kind::evolving && i >= type.size) text += " (appended)";
       text += "\n";
@@ -59,7 +59,7 @@ std::string describe_text(const ValueTypes& types) {
   return text;
 }
 
-class NativePeer final : public Peer {
+class NativePeer final : public CallPeer {
  public:
   explicit NativePeer(const PeerOptions& options) : options_(options), client_(native_options(options)) {
     for (const std::string& name : options.transports) {
@@ -85,7 +85,7 @@ class NativePeer final : public Peer {
       CallOptions with = options_.call_options();
       Result<schema::Names> names = co_await client_.call<schema::list>(with, std::string_view(after));
       if (!names) co_return fail(explained(std::move(names.error())));
-      for (const std::string& name : names->names) all.push_back(http1::printable(name));
+      for (const std::string& name : names->names) all.push_back(protocol::http::printable(name));
       // A server that repeats itself must not hold the command.
       if (!names->more || names->names.empty() || names->names.back() <= after) co_return all;
       if (all.size() >= methods_max) co_return fail(ErrorCode::limit_exceeded, "the server has over 100,000 methods");
@@ -137,14 +137,16 @@ class NativePeer final : public Peer {
     };
     const auto reader = [&](std::uint32_t type) -> Result<Method::ToJson> {
       if (!is_message(type)) {
-        return [types, type](Bytes body, Bytes payload) { return http1::value_to_json(*types, type, body, payload); };
+        return [types, type](Bytes body, Bytes payload) {
+          return protocol::http::value_to_json(*types, type, body, payload);
+        };
       }
       TRY(definitions());
       return messages->to_json(types->at(type).name);
     };
     const auto writer = [&](std::uint32_t type) -> Result<Method::FromJson> {
       if (!is_message(type)) {
-        return [types, type](std::string_view json) { return http1::value_from_json(*types, type, json); };
+        return [types, type](std::string_view json) { return protocol::http::value_from_json(*types, type, json); };
       }
       TRY(definitions());
       return messages->from_json(types->at(type).name);
@@ -154,7 +156,7 @@ class NativePeer final : public Peer {
       method.arguments = std::move(made);
     } else if (!known.arguments.empty() || !known.incoming) {
       method.arguments = [types](std::string_view json) {
-        return http1::arguments_from_json(*types, types->description().arguments, json);
+        return protocol::http::arguments_from_json(*types, types->description().arguments, json);
       };
     }
     if (known.incoming) {
@@ -176,6 +178,6 @@ class NativePeer final : public Peer {
 
 }  // namespace
 
-std::unique_ptr<Peer> make_native_peer(const PeerOptions& options) { return std::make_unique<NativePeer>(options); }
+std::unique_ptr<CallPeer> make_native_peer(const PeerOptions& options) { return std::make_unique<NativePeer>(options); }
 
 }  // namespace hawser::cli

@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "json/writer.h"
-#include "protocol/http1/json/value_types.h"
+#include "protocol/http/json/value_types.h"
 
 namespace hawser::cli {
 
@@ -36,7 +36,7 @@ void Output::line(std::string_view text) const {
     std::string shown;
     for (std::size_t begin = 0; begin <= text.size();) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
-      shown += http1::printable(text.substr(begin, end - begin)) + "\n";
+      shown += protocol::http::printable(text.substr(begin, end - begin)) + "\n";
       begin = end + 1;
     }
     fmt::print("{}", shown);
@@ -47,7 +47,7 @@ void Output::line(std::string_view text) const {
 
 int Output::error(const Error& error) const {
   const Status status = status_of(error);
-  const std::string text = http1::printable(error.text);
+  const std::string text = protocol::http::printable(error.text);
   if (json) {
     std::string quoted;
     json::append_text(quoted, text);

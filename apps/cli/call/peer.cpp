@@ -6,7 +6,7 @@
 
 namespace hawser::cli {
 
-Result<std::unique_ptr<Peer>> make_peer(const PeerOptions& options) {
+Result<std::unique_ptr<CallPeer>> make_peer(const PeerOptions& options) {
   if (options.protocol == "native") {
     if (!options.proto_file.empty()) {
       return fail(ErrorCode::invalid_argument,
@@ -30,8 +30,8 @@ Result<std::unique_ptr<Peer>> make_peer(const PeerOptions& options) {
   if (options.protocol == "baidu_std" && files == nullptr) {
     return fail(ErrorCode::invalid_argument, "servers of baidu_std do not describe their methods: give --proto FILE");
   }
-  std::unique_ptr<Peer> peer = options.protocol == "grpc" ? make_grpc_peer(options, std::move(files))
-                                                          : make_baidu_std_peer(options, std::move(files));
+  std::unique_ptr<CallPeer> peer = options.protocol == "grpc" ? make_grpc_peer(options, std::move(files))
+                                                              : make_baidu_std_peer(options, std::move(files));
   if (peer == nullptr) {
     return fail(ErrorCode::invalid_argument, "this build of hawser has no " + options.protocol +
                                                  ": configure it with -DHAWSER_GRPC=ON or -DHAWSER_BRPC=ON");

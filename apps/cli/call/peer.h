@@ -35,9 +35,9 @@ struct PeerOptions {
 };
 
 // A server whose methods are found at run time. Used on one loop.
-class Peer {
+class CallPeer {
  public:
-  virtual ~Peer() = default;
+  virtual ~CallPeer() = default;
   virtual Task<Result<void>> connect() = 0;
   // Stays valid as long as the peer.
   virtual detail::ClientLink& link() = 0;
@@ -57,11 +57,11 @@ class Peer {
 };
 
 // Call it on a loop. Fails if this build does not have the protocol or if the options contradict each other.
-Result<std::unique_ptr<Peer>> make_peer(const PeerOptions& options);
+Result<std::unique_ptr<CallPeer>> make_peer(const PeerOptions& options);
 
 // The protocols. `make_grpc_peer` and `make_baidu_std_peer` return null in a build without the protocol.
-std::unique_ptr<Peer> make_native_peer(const PeerOptions& options);
-std::unique_ptr<Peer> make_grpc_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files);
-std::unique_ptr<Peer> make_baidu_std_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files);
+std::unique_ptr<CallPeer> make_native_peer(const PeerOptions& options);
+std::unique_ptr<CallPeer> make_grpc_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files);
+std::unique_ptr<CallPeer> make_baidu_std_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files);
 
 }  // namespace hawser::cli

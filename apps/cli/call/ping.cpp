@@ -33,7 +33,7 @@ Task<Result<std::string>> measure(const PingOptions& given, std::string transpor
   options.transports.clear();
   options.others = false;
   if (transport != "tcp") options.transports.push_back(transport);
-  const std::unique_ptr<Peer> peer = make_native_peer(options);
+  const std::unique_ptr<CallPeer> peer = make_native_peer(options);
   CO_TRY(co_await peer->connect());
   // A client falls back to TCP by itself.
   const std::string used = peer->transport();
@@ -112,7 +112,7 @@ Task<int> health(HealthOptions given, Output output) {
   if (options.protocol == "http") {
     co_return co_await health_http(std::move(given), output);
   }
-  Result<std::unique_ptr<Peer>> peer = make_peer(options);
+  Result<std::unique_ptr<CallPeer>> peer = make_peer(options);
   if (!peer) co_return output.error(peer.error());
   const Result<void> connected = co_await (*peer)->connect();
   if (!connected) co_return output.error(connected.error());

@@ -11,7 +11,7 @@
 
 #include "base/try.h"
 #include "hawser/protobuf_service.h"
-#include "protocol/http1/json/value_types.h"
+#include "protocol/http/json/value_types.h"
 
 namespace hawser::cli {
 
@@ -32,7 +32,7 @@ class DefinitionDefects final : public proto::DescriptorPool::ErrorCollector,
 
  private:
   void add(const std::string& defect) {
-    if (text_.size() < 2000) text_ += (text_.empty() ? "" : "; ") + http1::printable(defect);
+    if (text_.size() < 2000) text_ += (text_.empty() ? "" : "; ") + protocol::http::printable(defect);
   }
   std::string text_;
 };
@@ -53,7 +53,7 @@ std::string clean(const std::string& text) {
   std::string out;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    out += http1::printable(std::string_view(text).substr(begin, end - begin));
+    out += protocol::http::printable(std::string_view(text).substr(begin, end - begin));
     if (end != text.size()) out += '\n';
     begin = end + 1;
   }
@@ -87,7 +87,7 @@ Result<ProtobufFiles> ProtobufFiles::of_encoded(const std::vector<std::string>& 
     }
     names.push_back(file.name());
     if (!made->database.Add(file)) {
-      return fail(ErrorCode::protocol_error, "the server defines " + http1::printable(file.name()) + " twice");
+      return fail(ErrorCode::protocol_error, "the server defines " + protocol::http::printable(file.name()) + " twice");
     }
   }
   made->own_pool = std::make_unique<proto::DescriptorPool>(&made->database, &made->defects);
@@ -121,7 +121,7 @@ Result<ProtobufFiles> ProtobufFiles::of_source(const std::string& path, const st
 
 Result<Method::FromJson> ProtobufFiles::from_json(std::string_view message) const {
   const proto::Descriptor* const type = definitions_->message(message);
-  if (type == nullptr) return fail(ErrorCode::protocol_error, "no definition of " + http1::printable(message));
+  if (type == nullptr) return fail(ErrorCode::protocol_error, "no definition of " + protocol::http::printable(message));
   return
       [keep = definitions_, json = pb::json_transcoder(type, nullptr)](std::string_view text) -> Result<std::string> {
         TRY(Buffer&& bytes, json->arguments_from_json(text));
@@ -131,7 +131,7 @@ Result<Method::FromJson> ProtobufFiles::from_json(std::string_view message) cons
 
 Result<Method::ToJson> ProtobufFiles::to_json(std::string_view message) const {
   const proto::Descriptor* const type = definitions_->message(message);
-  if (type == nullptr) return fail(ErrorCode::protocol_error, "no definition of " + http1::printable(message));
+  if (type == nullptr) return fail(ErrorCode::protocol_error, "no definition of " + protocol::http::printable(message));
   return [keep = definitions_, json = pb::json_transcoder(nullptr, type)](Bytes body, Bytes payload) {
     return json->result_to_json(body, payload);
   };
@@ -140,7 +140,7 @@ Result<Method::ToJson> ProtobufFiles::to_json(std::string_view message) const {
 Result<Method> ProtobufFiles::method(std::string_view name) const {
   const proto::MethodDescriptor* const found = definitions_->pool().FindMethodByName(dotted(name));
   if (found == nullptr || name.find('/') == std::string_view::npos) {
-    return fail(ErrorCode::unknown_method, "the definitions have no method " + http1::printable(name) +
+    return fail(ErrorCode::unknown_method, "the definitions have no method " + protocol::http::printable(name) +
                                                ": methods are named package.Service/Method");
   }
   Method method = protobuf_method(std::string(name), found->client_streaming(), found->server_streaming());
@@ -159,7 +159,7 @@ std::vector<std::string> ProtobufFiles::methods() const {
     for (int i = 0; i < file->service_count(); ++i) {
       const proto::ServiceDescriptor& service = *file->service(i);
       for (int k = 0; k < service.method_count(); ++k) {
-        names.push_back(http1::printable(service.full_name() + "/" + service.method(k)->name()));
+        names.push_back(protocol::http::printable(service.full_name() + "/" + service.method(k)->name()));
       }
     }
   }
@@ -183,7 +183,7 @@ Result<std::string> ProtobufFiles::text(std::string_view name) const {
   if (const auto* message = pool.FindMessageTypeByName(full)) return clean(message->DebugString());
   if (const auto* enumeration = pool.FindEnumTypeByName(full)) return clean(enumeration->DebugString());
   return fail(ErrorCode::invalid_argument,
-              "there is no service, method, message or enumeration " + http1::printable(name));
+              "there is no service, method, message or enumeration " + protocol::http::printable(name));
 }
 
 }  // namespace hawser::cli

@@ -16,7 +16,7 @@
 #include "cli/demo/protocols.h"
 #include "cli/demo/shop.hawser.h"
 #include "hawser/http_client.h"
-#include "protocol/http1/json/value_types.h"
+#include "protocol/http/json/value_types.h"
 
 namespace hawser::cli {
 namespace {
@@ -211,7 +211,7 @@ class Showing {
     if (!answer && status_ == succeeded) status_ = status_of(answer.error());
     const auto us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
     std::string taken = answer ? fmt::format("{} us", us) : std::string();
-    lines_.push_back({protocol, kind, method, std::move(taken), http1::printable(text)});
+    lines_.push_back({protocol, kind, method, std::move(taken), protocol::http::printable(text)});
   }
 
   void print() const {

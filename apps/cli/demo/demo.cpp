@@ -31,7 +31,7 @@ std::string_view echo(std::string_view text) { return text; }
 namespace hawser::cli {
 namespace {
 
-struct ServeOptions {
+struct DemoServeOptions {
   std::string listen = "127.0.0.1:0";
   unsigned threads = 1;
   std::vector<std::string> peers = {};
@@ -68,7 +68,7 @@ Result<LogSink> log_output(const std::string& format) {
 }
 
 // Serves until SIGTERM or SIGINT. Both are blocked before the server starts its threads, which inherit that.
-int serve(const ServeOptions& given) {
+int serve(const DemoServeOptions& given) {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
@@ -140,7 +140,7 @@ int serve(const ServeOptions& given) {
 
 Run add_demo(CLI::App& command) {
   command.require_subcommand(1);
-  const auto options = std::make_shared<ServeOptions>();
+  const auto options = std::make_shared<DemoServeOptions>();
   CLI::App* const added = command.add_subcommand("serve",
                                                  "Serve example.EchoService and demo.ShopService on every protocol of "
                                                  "this build, until SIGTERM; prints the address");

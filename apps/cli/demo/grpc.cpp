@@ -10,9 +10,9 @@
 namespace hawser::cli {
 namespace {
 
-class GrpcCaller final : public DemoCaller {
+class DemoGrpcCaller final : public DemoCaller {
  public:
-  explicit GrpcCaller(const GrpcClientOptions& options) : client_(*Loop::current(), options) {}
+  explicit DemoGrpcCaller(const GrpcClientOptions& options) : client_(*Loop::current(), options) {}
   Task<Result<void>> connect(std::string address) override { return client_.connect(std::move(address)); }
   Client& client() noexcept override { return client_.caller(); }
 
@@ -31,7 +31,7 @@ void enable_grpc(Server& server) {
 std::unique_ptr<DemoCaller> make_grpc_caller(Duration timeout) {
   GrpcClientOptions options;
   options.connect_timeout = options.call_timeout = timeout;
-  return std::make_unique<GrpcCaller>(options);
+  return std::make_unique<DemoGrpcCaller>(options);
 }
 
 }  // namespace hawser::cli

@@ -37,7 +37,7 @@ using namespace doctor;
 // This duration gives stable figures on an emulated device.
 constexpr Duration self_test_duration = std::chrono::milliseconds(300);
 
-struct Options {
+struct DoctorOptions {
   bool json = false;
   bool self_test = true;
   RdmaOptions rdma;
@@ -49,10 +49,10 @@ struct Options {
   std::string peer;
 };
 
-Report examine(const Options& options) {
+DoctorReport examine(const DoctorOptions& options) {
   const SystemFiles files;
   const MachineFacts machine = read_machine(files);
-  Report report;
+  DoctorReport report;
   report.sections.push_back(examine_machine(machine));
   report.sections.push_back(examine_tcp(read_tcp(files, machine)));
   report.sections.push_back(examine_shm(read_shm(files)));
@@ -76,9 +76,9 @@ RenderOptions terminal() {
   return options;
 }
 
-int run(const Options& options) {
+int run(const DoctorOptions& options) {
   if (!options.serve.empty()) return serve_host(options.serve, options.serve_seconds);
-  Report report;
+  DoctorReport report;
   if (options.peer.empty()) {
     report = examine(options);
   } else {
@@ -135,7 +135,7 @@ void add_ucx_options(CLI::App& command, UcxOptions& options) {
 }  // namespace
 
 Run add_doctor(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DoctorOptions>();
   command.add_flag("--json", options->json, "Print JSON");
   command.add_option("--require", options->required, "Transports that must be usable: tcp, shm, ucx, rdma")
       ->delimiter(',')

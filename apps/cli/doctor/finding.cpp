@@ -14,7 +14,7 @@ std::string_view to_string(Severity severity) noexcept {
   return "unknown";
 }
 
-Severity worst(const Report& report) noexcept {
+Severity worst(const DoctorReport& report) noexcept {
   Severity worst = Severity::good;
   for (const Section& section : report.sections) {
     for (const Finding& finding : section.findings) worst = std::max(worst, finding.severity);
@@ -22,7 +22,7 @@ Severity worst(const Report& report) noexcept {
   return worst;
 }
 
-void require(Report& report, const std::vector<std::string>& names) {
+void require(DoctorReport& report, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto found = std::find_if(report.sections.begin(), report.sections.end(),
                                     [&](const Section& section) { return section.name == name; });
@@ -39,6 +39,6 @@ void require(Report& report, const std::vector<std::string>& names) {
   }
 }
 
-int exit_status(const Report& report) noexcept { return worst(report) > Severity::note ? 1 : 0; }
+int exit_status(const DoctorReport& report) noexcept { return worst(report) > Severity::note ? 1 : 0; }
 
 }  // namespace hawser::cli::doctor

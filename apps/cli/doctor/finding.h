@@ -34,17 +34,17 @@ struct Section {
   std::vector<Finding> findings;
 };
 
-struct Report {
+struct DoctorReport {
   std::vector<Section> sections;
 };
 
 std::string_view to_string(Severity severity) noexcept;
-Severity worst(const Report& report) noexcept;
+Severity worst(const DoctorReport& report) noexcept;
 
 // Adds a problem for each named section that is not usable or does not exist.
-void require(Report& report, const std::vector<std::string>& names);
+void require(DoctorReport& report, const std::vector<std::string>& names);
 
 // Returns 0 if no finding is worse than a note, else 1.
-int exit_status(const Report& report) noexcept;
+int exit_status(const DoctorReport& report) noexcept;
 
 }  // namespace hawser::cli::doctor

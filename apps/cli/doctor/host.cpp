@@ -32,14 +32,14 @@ constexpr std::size_t counters_max = 256;
 constexpr std::size_t text_bytes_max = 64;
 
 // An address as the bytes of IPv6 or IPv4; empty if the text is none.
-struct Address {
+struct InterfaceAddress {
   std::array<std::uint8_t, 16> bytes{};
   std::size_t size = 0;
 };
 
-Address parse(std::string_view text) {
+InterfaceAddress parse(std::string_view text) {
   const std::string zoneless(text.substr(0, text.find('%')));
-  Address address;
+  InterfaceAddress address;
   if (::inet_pton(AF_INET6, zoneless.c_str(), address.bytes.data()) == 1) {
     address.size = 16;
     constexpr std::array<std::uint8_t, 12> mapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -124,8 +124,8 @@ std::string read_ecn(const SystemFiles& files, const std::string& interface) {
   return priorities.empty() ? std::string() : enabled.empty() ? std::string("none") : enabled;
 }
 
-HostPort read_port(const SystemFiles& files, transport::rdma::Device& device, unsigned number) {
-  HostPort port;
+TargetAddress read_port(const SystemFiles& files, transport::rdma::Device& device, unsigned number) {
+  TargetAddress port;
   port.device = device.name();
   port.number = number;
   if (const auto status = device.port(number)) {
@@ -143,7 +143,7 @@ HostPort read_port(const SystemFiles& files, transport::rdma::Device& device, un
     }
   }
   if (!port.interface.empty()) port.ecn = read_ecn(files, port.interface);
-  for (const transport::rdma::Counter& counter : device.counters(number)) {
+  for (const transport::rdma::RdmaCounter& counter : device.counters(number)) {
     if (port.counters.size() == counters_max) break;
     port.counters.push_back({counter.name, counter.value});
   }
@@ -160,7 +160,7 @@ bool bounded(const HostFacts& facts) {
   return facts.interfaces.size() <= interfaces_max && facts.ports.size() <= ports_max &&
          std::ranges::all_of(facts.interfaces,
                              [](const HostInterface& one) { return one.addresses.size() <= host_addresses_max; }) &&
-         std::ranges::all_of(facts.ports, [](const HostPort& one) {
+         std::ranges::all_of(facts.ports, [](const TargetAddress& one) {
            return one.gids.size() <= gids_max && one.counters.size() <= counters_max;
          });
 }
@@ -204,7 +204,7 @@ Result<HostFacts> checked_host(HostFacts facts) {
     make_harmless(interface.state);
     for (std::string& address : interface.addresses) make_harmless(address);
   }
-  for (HostPort& port : facts.ports) {
+  for (TargetAddress& port : facts.ports) {
     for (std::string* text : {&port.device, &port.interface, &port.ecn}) make_harmless(*text);
     for (HostGid& gid : port.gids) {
       make_harmless(gid.type);
@@ -217,11 +217,11 @@ Result<HostFacts> checked_host(HostFacts facts) {
 }
 
 const HostInterface* interface_with(const HostFacts& host, std::string_view address) {
-  const Address wanted = parse(address);
+  const InterfaceAddress wanted = parse(address);
   if (wanted.size == 0) return nullptr;
   for (const HostInterface& interface : host.interfaces) {
     for (const std::string& one : interface.addresses) {
-      const Address given = parse(std::string_view(one).substr(0, one.find('/')));
+      const InterfaceAddress given = parse(std::string_view(one).substr(0, one.find('/')));
       if (given.size == wanted.size &&
           std::equal(given.bytes.begin(), given.bytes.begin() + static_cast<std::ptrdiff_t>(given.size),
                      wanted.bytes.begin())) {
@@ -235,8 +235,8 @@ const HostInterface* interface_with(const HostFacts& host, std::string_view addr
 bool same_network(std::string_view with_prefix, std::string_view address) {
   const std::size_t slash = with_prefix.find('/');
   if (slash == std::string_view::npos) return false;
-  const Address own = parse(with_prefix.substr(0, slash));
-  const Address other = parse(address);
+  const InterfaceAddress own = parse(with_prefix.substr(0, slash));
+  const InterfaceAddress other = parse(address);
   unsigned prefix = 0;
   const std::string_view digits = with_prefix.substr(slash + 1);
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), prefix);

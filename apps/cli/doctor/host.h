@@ -24,7 +24,7 @@ struct HostGid {
   std::string gid;
 };
 
-struct HostPort {
+struct TargetAddress {
   std::string device;
   std::uint32_t number = 0;
   bool active = false;
@@ -49,7 +49,7 @@ struct HostFacts {
   std::string hawser;  // The version of the library.
   std::string kernel;
   std::vector<HostInterface> interfaces;
-  std::vector<HostPort> ports;
+  std::vector<TargetAddress> ports;
 };
 
 // Interfaces without an address and GIDs that are zero are left out. At most as much as check_host() permits.

@@ -126,7 +126,7 @@ class Examination {
   }
 
   static bool has_active_port(const HostFacts& host) {
-    return std::ranges::any_of(host.ports, [](const HostPort& port) { return port.active; });
+    return std::ranges::any_of(host.ports, [](const TargetAddress& port) { return port.active; });
   }
 
   void refused(const Traffic& traffic) {
@@ -156,7 +156,7 @@ class Examination {
     if (transport == "rdma") {
       double slowest = 0;
       for (const HostFacts* host : {&facts_.here, &facts_.there}) {
-        for (const HostPort& port : host->ports) {
+        for (const TargetAddress& port : host->ports) {
           if (port.active && port.gbit_per_s > 0 && (slowest == 0 || port.gbit_per_s < slowest)) {
             slowest = port.gbit_per_s;
           }
@@ -222,7 +222,7 @@ class Examination {
            });
   }
 
-  Meeting meet(const HostPort& here, const HostPort& there) const {
+  Meeting meet(const TargetAddress& here, const TargetAddress& there) const {
     Meeting meeting;
     for (const HostGid& one : here.gids) {
       for (const HostGid& other : there.gids) {
@@ -239,8 +239,8 @@ class Examination {
   }
 
   void gids() {
-    for (const HostPort& here : facts_.here.ports) {
-      for (const HostPort& there : facts_.there.ports) {
+    for (const TargetAddress& here : facts_.here.ports) {
+      for (const TargetAddress& there : facts_.there.ports) {
         if (!here.active || !there.active) continue;
         const std::string subject = fmt::format("{}/{} {}/{}", here.device, here.number, there.device, there.number);
         const Meeting meeting = meet(here, there);
@@ -268,9 +268,10 @@ class Examination {
   }
 
   void counters(const HostFacts& before, const HostFacts& after, const std::string& whose) {
-    for (const HostPort& port : after.ports) {
-      const auto then = std::ranges::find_if(
-          before.ports, [&](const HostPort& one) { return one.device == port.device && one.number == port.number; });
+    for (const TargetAddress& port : after.ports) {
+      const auto then = std::ranges::find_if(before.ports, [&](const TargetAddress& one) {
+        return one.device == port.device && one.number == port.number;
+      });
       if (then == before.ports.end()) continue;
       std::map<std::string_view, std::uint64_t> values;
       for (const HostCounter& counter : then->counters) values[counter.name] = counter.value;
@@ -289,7 +290,7 @@ class Examination {
 
   void congestion() {
     const auto add_for = [&](const HostFacts& host, const std::string& whose) {
-      for (const HostPort& port : host.ports) {
+      for (const TargetAddress& port : host.ports) {
         if (!port.active || port.ecn.empty()) continue;
         const std::string subject = fmt::format("{} {}/{}", whose, port.device, port.number);
         if (port.ecn == "none") {

@@ -220,14 +220,14 @@ class RdmaExamination {
   }
 
   void counters(const RdmaPortFacts& port) {
-    for (const transport::rdma::Counter& counter : port.moved) {
+    for (const transport::rdma::RdmaCounter& counter : port.moved) {
       const Trouble* trouble = trouble_of(counter.name);
       if (trouble == nullptr) continue;
       add("rdma.counter", Severity::warning,
           fmt::format("{} grew by {} during the self-test: {}", counter.name, counter.value, trouble->meaning),
           std::string(trouble->remedy));
     }
-    for (const transport::rdma::Counter& counter : port.counters) {
+    for (const transport::rdma::RdmaCounter& counter : port.counters) {
       const Trouble* trouble = trouble_of(counter.name);
       if (trouble == nullptr || counter.value == 0) continue;
       add("rdma.counter", Severity::note,

@@ -49,11 +49,11 @@ std::optional<NetworkInterface> read_interface(const SystemFiles& files, const s
   return std::nullopt;
 }
 
-std::vector<Counter> growth(const std::vector<Counter>& before, const std::vector<Counter>& after) {
-  std::vector<Counter> grown;
-  for (const Counter& now : after) {
-    const auto then =
-        std::find_if(before.begin(), before.end(), [&](const Counter& counter) { return counter.name == now.name; });
+std::vector<RdmaCounter> growth(const std::vector<RdmaCounter>& before, const std::vector<RdmaCounter>& after) {
+  std::vector<RdmaCounter> grown;
+  for (const RdmaCounter& now : after) {
+    const auto then = std::find_if(before.begin(), before.end(),
+                                   [&](const RdmaCounter& counter) { return counter.name == now.name; });
     if (then != before.end() && now.value > then->value) grown.push_back({now.name, now.value - then->value});
   }
   return grown;

@@ -25,11 +25,11 @@ struct RdmaPortFacts {
   std::string physical_state;                 // "5: LinkUp"
   std::optional<NetworkInterface> interface;  // Present for RoCE only.
   std::vector<transport::rdma::GidEntry> addresses;
-  std::optional<transport::rdma::GidEntry> chosen;  // The address that the options select.
-  std::string not_chosen;                           // Reason why no address was selected.
-  std::vector<transport::rdma::Counter> counters;   // Values before the self-test.
-  std::vector<transport::rdma::Counter> moved;      // Increases during the self-test.
-  std::optional<SelfTestResult> self_test;          // Present for active ports with an address.
+  std::optional<transport::rdma::GidEntry> chosen;     // The address that the options select.
+  std::string not_chosen;                              // Reason why no address was selected.
+  std::vector<transport::rdma::RdmaCounter> counters;  // Values before the self-test.
+  std::vector<transport::rdma::RdmaCounter> moved;     // Increases during the self-test.
+  std::optional<SelfTestResult> self_test;             // Present for active ports with an address.
   std::string self_test_error;
 };
 

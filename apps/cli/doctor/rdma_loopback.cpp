@@ -99,7 +99,7 @@ class SelfTest {
       }
     }
     const Completion& completion = completions_[taken_++];
-    if (completion.status != Status::success) {
+    if (completion.status != WorkStatus::success) {
       return fail(Error::of_transport(ErrorCode::unavailable, std::string(to_string(completion.status))));
     }
     return completion;

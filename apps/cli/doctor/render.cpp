@@ -59,7 +59,7 @@ std::string wrap(std::string_view text, std::size_t indent, std::size_t columns)
   return wrapped;
 }
 
-std::string summary(const Report& report) {
+std::string summary(const DoctorReport& report) {
   std::size_t warnings = 0;
   std::size_t problems = 0;
   for (const Section& section : report.sections) {
@@ -77,7 +77,7 @@ std::string summary(const Report& report) {
 
 }  // namespace
 
-std::string render(const Report& report, const RenderOptions& options) {
+std::string render(const DoctorReport& report, const RenderOptions& options) {
   const Painter painter(options.colour);
   constexpr std::size_t indent = 4;
   std::string page;
@@ -103,7 +103,7 @@ std::string render(const Report& report, const RenderOptions& options) {
   return page;
 }
 
-std::string to_json(const Report& report) {
+std::string to_json(const DoctorReport& report) {
   nlohmann::ordered_json sections = nlohmann::ordered_json::array();
   for (const Section& section : report.sections) {
     nlohmann::ordered_json findings = nlohmann::ordered_json::array();

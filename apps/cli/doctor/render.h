@@ -12,8 +12,8 @@ struct RenderOptions {
 };
 
 // Returns the report as text for people.
-std::string render(const Report& report, const RenderOptions& options);
+std::string render(const DoctorReport& report, const RenderOptions& options);
 // Returns the report as JSON for scripts. docs/doctor.md describes the fields.
-std::string to_json(const Report& report);
+std::string to_json(const DoctorReport& report);
 
 }  // namespace hawser::cli::doctor

@@ -247,7 +247,7 @@ int run_record(RecordOptions options) {
   options.token = std::move(*token);
   Loop loop;
   Recording recording(loop, options);
-  const Signals signals([&](int number) {
+  const CommandSignals signals([&](int number) {
     if (number != SIGWINCH) loop.post([&recording] { recording.end(); });
   });
   return loop.run(recording.run());

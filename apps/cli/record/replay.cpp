@@ -93,7 +93,7 @@ Result<RecordingFile> read_recording(const std::string& path) {
 class Replay {
  public:
   Replay(const ReplayOptions& given, const RecordingFile& file, const std::map<std::string_view, Method>& methods,
-         const std::vector<std::unique_ptr<Peer>>& peers)
+         const std::vector<std::unique_ptr<CallPeer>>& peers)
       : given_(given), file_(file), methods_(methods), peers_(peers) {}
 
   Task<void> run() {
@@ -218,7 +218,7 @@ class Replay {
   const ReplayOptions& given_;
   const RecordingFile& file_;
   const std::map<std::string_view, Method>& methods_;
-  const std::vector<std::unique_ptr<Peer>>& peers_;
+  const std::vector<std::unique_ptr<CallPeer>>& peers_;
   Loop& loop_ = *Loop::current();
   double seconds_ = 0;
   std::uint64_t late_ = 0;
@@ -241,9 +241,9 @@ Task<int> replay(ReplayOptions given, Output output) {
   }
   // The clock of this loop stood still meanwhile. The time of a large file does not count in the connect timeout.
   co_await Loop::current()->sleep(Duration::zero());
-  std::vector<std::unique_ptr<Peer>> peers;
+  std::vector<std::unique_ptr<CallPeer>> peers;
   for (unsigned i = 0; i < given.connections; ++i) {
-    Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
+    Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
     if (!peer) co_return output.error(peer.error());
     const Result<void> connected = co_await (*peer)->connect();
     if (!connected) co_return output.error(connected.error());

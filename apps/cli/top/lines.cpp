@@ -6,9 +6,9 @@
 #include <cmath>
 #include <string_view>
 
-#include "cli/top/sample.h"
 #include "base/utf8.h"
-#include "protocol/http1/json/value_types.h"
+#include "cli/top/sample.h"
+#include "protocol/http/json/value_types.h"
 
 namespace hawser::cli {
 namespace {
@@ -100,7 +100,7 @@ class Layout {
 }  // namespace
 
 std::vector<std::string> to_lines(const TopSample& sample, const std::string& address, TopSize size) {
-  using http1::printable;
+  using protocol::http::printable;
   Layout view(size);
   view.line(fmt::format("{}  {}  {} calls/s  {} calls in flight  {} connections", printable(address),
                         printable(sample.status), count(sample.calls_rate), count(sample.in_flight),

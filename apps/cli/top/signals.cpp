@@ -6,7 +6,7 @@
 
 namespace hawser::cli {
 
-Signals::Signals(std::function<void(int)> on_signal) {
+CommandSignals::CommandSignals(std::function<void(int)> on_signal) {
   sigset_t waited;
   sigemptyset(&waited);
   for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&waited, one);
@@ -17,7 +17,7 @@ Signals::Signals(std::function<void(int)> on_signal) {
   });
 }
 
-Signals::~Signals() {
+CommandSignals::~CommandSignals() {
   ending_.store(true);
   pthread_kill(thread_.native_handle(), SIGWINCH);
   thread_.join();

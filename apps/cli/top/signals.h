@@ -10,13 +10,13 @@ namespace hawser::cli {
 
 // Waits for SIGINT, SIGTERM, SIGHUP and SIGWINCH on a thread of its own. They are blocked in the thread that makes this
 // object and in those that it starts later, until the object ends.
-class Signals {
+class CommandSignals {
  public:
   // `on_signal` runs on the other thread.
-  explicit Signals(std::function<void(int)> on_signal);
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-  ~Signals();
+  explicit CommandSignals(std::function<void(int)> on_signal);
+  CommandSignals(const CommandSignals&) = delete;
+  CommandSignals& operator=(const CommandSignals&) = delete;
+  ~CommandSignals();
 
  private:
   sigset_t before_{};

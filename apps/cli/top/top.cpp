@@ -205,7 +205,7 @@ class Top {
 int top(const TopOptions& options) {
   Loop loop;
   Top view(loop, options);
-  const Signals signals([&](int number) {
+  const CommandSignals signals([&](int number) {
     loop.post([&view, number] {
       if (number == SIGWINCH) {
         view.resized();

@@ -190,7 +190,7 @@ class Shard {
 
   const MemoryPolicy policy_;
   Arena arena_;
-  Table table_;
+  EntryTable table_;
   Queue queues_[Arena::classes + 1];  // The last one has the entries whose value lies outside.
   Ref pinned_ = 0;                    // Must not be evicted now.
   std::uint64_t version_;

@@ -6,9 +6,9 @@
 
 namespace hawser::kv {
 
-Table::Table(Arena& arena) : arena_(arena) { reset(); }
+EntryTable::EntryTable(Arena& arena) : arena_(arena) { reset(); }
 
-void Table::reset() {
+void EntryTable::reset() {
   segments_.clear();
   mask_ = segment_buckets - 1;
   split_ = 0;
@@ -17,7 +17,7 @@ void Table::reset() {
   if (!add_segment()) throw std::bad_alloc();
 }
 
-bool Table::add_overflow(Bucket& bucket) {
+bool EntryTable::add_overflow(Bucket& bucket) {
   Ref more = arena_.take_slot(Arena::bucket_class);
   if (more == 0 && arena_.add_page(Arena::bucket_class)) more = arena_.take_slot(Arena::bucket_class);
   if (more == 0) return false;
@@ -27,7 +27,7 @@ bool Table::add_overflow(Bucket& bucket) {
 }
 
 // Adds to a chain, with an overflow bucket behind it if it is full. Without memory for that: false.
-bool Table::put(Bucket* bucket, std::uint8_t tag, Ref ref) {
+bool EntryTable::put(Bucket* bucket, std::uint8_t tag, Ref ref) {
   for (;;) {
     for (std::size_t i = 0; i < bucket_slots; ++i) {
       if (bucket->tags[i] != 0) continue;
@@ -40,7 +40,7 @@ bool Table::put(Bucket* bucket, std::uint8_t tag, Ref ref) {
   }
 }
 
-bool Table::reserve(std::uint64_t hash) {
+bool EntryTable::reserve(std::uint64_t hash) {
   Bucket* bucket = bucket_of(hash);
   for (;; bucket = next(*bucket)) {
     for (std::size_t i = 0; i < bucket_slots; ++i) {
@@ -50,7 +50,7 @@ bool Table::reserve(std::uint64_t hash) {
   }
 }
 
-void Table::insert(std::uint64_t hash, Ref ref, bool grows) {
+void EntryTable::insert(std::uint64_t hash, Ref ref, bool grows) {
   put(bucket_of(hash), tag_of(hash), ref);
   ++size_;
   // Two, so that a table that could not grow for want of memory catches up.
@@ -59,7 +59,7 @@ void Table::insert(std::uint64_t hash, Ref ref, bool grows) {
   }
 }
 
-bool Table::add_segment() {
+bool EntryTable::add_segment() {
   const Ref page = arena_.take_page();
   if (page == 0) return false;
   std::memset(arena_.at(page), 0, Arena::page_bytes);
@@ -67,7 +67,7 @@ bool Table::add_segment() {
   return true;
 }
 
-Ref* Table::place(std::uint64_t hash, Ref ref) noexcept {
+Ref* EntryTable::place(std::uint64_t hash, Ref ref) noexcept {
   for (Bucket* bucket = bucket_of(hash);; bucket = next(*bucket)) {
     for (std::size_t i = 0; i < bucket_slots; ++i) {
       if (bucket->tags[i] != 0 && bucket->refs[i] == ref) return &bucket->refs[i];
@@ -75,7 +75,7 @@ Ref* Table::place(std::uint64_t hash, Ref ref) noexcept {
   }
 }
 
-void Table::erase(std::uint64_t hash, Ref ref) noexcept {
+void EntryTable::erase(std::uint64_t hash, Ref ref) noexcept {
   for (Bucket* bucket = bucket_of(hash);; bucket = next(*bucket)) {
     for (std::size_t i = 0; i < bucket_slots; ++i) {
       if (bucket->tags[i] == 0 || bucket->refs[i] != ref) continue;
@@ -88,7 +88,7 @@ void Table::erase(std::uint64_t hash, Ref ref) noexcept {
 
 // Splits one bucket: its entries go there or to the new last bucket, by one more bit of their hash. Entries move to
 // higher buckets only, so a scan in the order of the buckets misses none.
-bool Table::grow() {
+bool EntryTable::grow() {
   const std::size_t target = buckets_;
   if (target / segment_buckets >= segments_.size() && !add_segment()) return false;
   Bucket* const high = at(target);

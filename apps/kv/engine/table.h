@@ -12,14 +12,14 @@ namespace hawser::kv {
 // Hash table of entries in an arena, by linear hashing (Litwin, 1980): it grows by splitting one bucket at a time, so
 // no operation waits for the growth of the whole table. A bucket is one cache line with twelve tags and positions. Does
 // not shrink, except by reset(). One thread only.
-class Table {
+class EntryTable {
  public:
   static constexpr std::size_t bucket_slots = 12;
   // Entries per bucket beyond which the table grows.
   static constexpr std::size_t load_max = 8;
 
   // Throws std::bad_alloc if the arena has no page left.
-  explicit Table(Arena& arena);
+  explicit EntryTable(Arena& arena);
 
   Ref find(const Key& key) const noexcept {
     const std::uint8_t tag = tag_of(key.hash);

@@ -247,10 +247,10 @@ Result<void> LogFolder::check_file(CheckedFile& checked, LogReport& report) {
   checked.header = *header;
   checked.begin = reader.offset();
   for (;;) {
-    const Result<std::optional<LogRecord>> next = reader.next();
+    const Result<std::optional<EffectRecord>> next = reader.next();
     if (!next) return damaged(next.error());
     if (!*next) break;
-    const LogRecord& record = **next;
+    const EffectRecord& record = **next;
     const std::size_t key_bytes_max = Shard::key_bytes_max;
     if (record.key.size() > key_bytes_max || record.version > INT64_MAX) {
       return damaged(Error::of_call(ErrorCode::protocol_error,
@@ -281,9 +281,9 @@ Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_
   static_cast<void>(reader.header());
   reader.skip_to(begin);
   for (;;) {
-    const Result<std::optional<LogRecord>> next = reader.next();
+    const Result<std::optional<EffectRecord>> next = reader.next();
     if (!next || !*next) break;
-    const LogRecord& record = **next;
+    const EffectRecord& record = **next;
     if (record.kind == LogKind::synced || record.kind == LogKind::clear) continue;
     const Key key = store.key(record.key);
     Shard& shard = store.site(store.shard_of(key.hash)).shard();

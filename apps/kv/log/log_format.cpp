@@ -35,7 +35,7 @@ std::string log_header(const LogHeader& header) {
   return text;
 }
 
-void append_record(std::string& out, const LogRecord& record) {
+void append_record(std::string& out, const EffectRecord& record) {
   const std::size_t begin = out.size();
   append_le(out, std::uint64_t{0});  // The length and the CRC follow at the end.
   append_le(out, static_cast<std::uint8_t>(record.kind));
@@ -99,7 +99,7 @@ Result<LogHeader> LogReader::header() {
   return header;
 }
 
-std::optional<LogRecord> LogReader::record_at(std::size_t offset, std::size_t& bytes) const {
+std::optional<EffectRecord> LogReader::record_at(std::size_t offset, std::size_t& bytes) const {
   const Bytes left = as_bytes(bytes_.substr(offset));
   if (left.size() < record_frame_bytes + 1) return std::nullopt;
   ByteReader frame(left);
@@ -109,7 +109,7 @@ std::optional<LogRecord> LogReader::record_at(std::size_t offset, std::size_t& b
   const Bytes content = left.subspan(record_frame_bytes, size);
   if (crc32c(crc32c(left.first(4)), content) != checksum) return std::nullopt;
   ByteReader reader(content);
-  LogRecord record{.kind = static_cast<LogKind>(reader.number<std::uint8_t>())};
+  EffectRecord record{.kind = static_cast<LogKind>(reader.number<std::uint8_t>())};
   switch (record.kind) {
     case LogKind::set:
       record.expires_at = reader.number<std::int64_t>();
@@ -141,16 +141,16 @@ std::optional<std::size_t> LogReader::synced_behind(std::size_t offset) const {
   for (std::size_t i = offset + 1; i + record_frame_bytes + synced_content_bytes <= bytes_.size(); ++i) {
     if (load_le<std::uint32_t>(as_bytes(bytes_.substr(i, 4)).data()) != synced_content_bytes) continue;
     std::size_t bytes = 0;
-    const std::optional<LogRecord> found = record_at(i, bytes);
+    const std::optional<EffectRecord> found = record_at(i, bytes);
     if (found && found->kind == LogKind::synced && found->file == file_ && found->offset >= offset) return i;
   }
   return std::nullopt;
 }
 
-Result<std::optional<LogRecord>> LogReader::next() {
+Result<std::optional<EffectRecord>> LogReader::next() {
   if (at_ == bytes_.size()) return std::nullopt;
   std::size_t bytes = 0;
-  std::optional<LogRecord> record = record_at(at_, bytes);
+  std::optional<EffectRecord> record = record_at(at_, bytes);
   const bool displaced = record && record->kind == LogKind::synced && (record->file != file_ || record->offset != at_);
   if (record && !displaced) {
     at_ += bytes;
@@ -159,7 +159,7 @@ Result<std::optional<LogRecord>> LogReader::next() {
   const std::optional<std::size_t> synced = displaced ? at_ : synced_behind(at_);
   if (!synced) return std::nullopt;
   std::size_t marker_bytes = 0;
-  const LogRecord marker = *record_at(*synced, marker_bytes);
+  const EffectRecord marker = *record_at(*synced, marker_bytes);
   const std::string restore = ": restore it from a copy";
   if (marker.offset == *synced) {
     return fail(ErrorCode::protocol_error,

@@ -19,7 +19,7 @@ enum class LogKind : std::uint8_t {
   synced = 5,  // All bytes of the file before this record, which begins at `offset`, were on the disk before it.
 };
 
-struct LogRecord {
+struct EffectRecord {
   LogKind kind = LogKind::clear;
   std::string_view key = {};
   std::string_view value = {};  // set
@@ -47,7 +47,7 @@ struct LogHeader {
 // Its bytes, with which each file begins.
 std::string log_header(const LogHeader& header);
 constexpr std::size_t log_header_bytes = 52;
-void append_record(std::string& out, const LogRecord& record);
+void append_record(std::string& out, const EffectRecord& record);
 // `offset` is where the record will be in the file.
 std::string synced_record(const LogHeader& header, std::uint64_t offset);
 
@@ -61,7 +61,7 @@ class LogReader {
   // Call it first.
   Result<LogHeader> header();
   // Empty at the end, and before a tail that is to be cut.
-  Result<std::optional<LogRecord>> next();
+  Result<std::optional<EffectRecord>> next();
   // Bytes at the end that are no complete record. Valid when next() has returned nothing.
   std::size_t cut_bytes() const noexcept { return bytes_.size() - at_; }
   // The next record begins there.
@@ -69,7 +69,7 @@ class LogReader {
   void skip_to(std::size_t offset) noexcept { at_ = offset; }
 
  private:
-  std::optional<LogRecord> record_at(std::size_t offset, std::size_t& bytes) const;
+  std::optional<EffectRecord> record_at(std::size_t offset, std::size_t& bytes) const;
   std::optional<std::size_t> synced_behind(std::size_t offset) const;
 
   const std::string_view bytes_;

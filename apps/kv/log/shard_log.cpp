@@ -92,17 +92,17 @@ void ShardLog::append(const Record& record) {
 }
 
 void ShardLog::on_set(const Key& key, std::string_view value, std::int64_t expires_at, std::uint64_t version) {
-  append(
-      LogRecord{.kind = LogKind::set, .key = key.bytes, .value = value, .expires_at = expires_at, .version = version});
+  append(EffectRecord{
+      .kind = LogKind::set, .key = key.bytes, .value = value, .expires_at = expires_at, .version = version});
 }
 
 void ShardLog::on_expiry(const Key& key, std::int64_t expires_at) {
-  append(LogRecord{.kind = LogKind::expiry, .key = key.bytes, .expires_at = expires_at});
+  append(EffectRecord{.kind = LogKind::expiry, .key = key.bytes, .expires_at = expires_at});
 }
 
-void ShardLog::on_remove(const Key& key) { append(LogRecord{.kind = LogKind::remove, .key = key.bytes}); }
+void ShardLog::on_remove(const Key& key) { append(EffectRecord{.kind = LogKind::remove, .key = key.bytes}); }
 
-void ShardLog::on_clear() { append(LogRecord{.kind = LogKind::clear}); }
+void ShardLog::on_clear() { append(EffectRecord{.kind = LogKind::clear}); }
 
 void ShardLog::hand_over(bool last) {
   if (finishing_) {

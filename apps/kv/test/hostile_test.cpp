@@ -215,16 +215,16 @@ TEST(Resp, AReplyOfSeveralShardsIsBounded) {
 }
 
 TEST(Resp, WordsOfAnInlineRequestAreCountedAndReleased) {
-  resp::RequestParser parser;
+  protocol::resp::RespParser parser;
   std::string line;
   for (int i = 0; i < 30'000; ++i) line += "a ";
   line += "\r\n";
-  ASSERT_EQ(parser.next(as_bytes(line)).event, resp::RequestParser::Event::request);
+  ASSERT_EQ(parser.next(as_bytes(line)).event, protocol::resp::RespParser::Event::request);
   ASSERT_EQ(parser.arguments().size(), 30'000U);
   EXPECT_GE(parser.held_bytes(), 30'000U * (sizeof(std::string) + sizeof(std::string_view)));
   for (const std::string_view small : {std::string_view("PING\r\n"), std::string_view("*1\r\n$4\r\nPING\r\n")}) {
-    ASSERT_EQ(parser.next(as_bytes(line)).event, resp::RequestParser::Event::request);
-    ASSERT_EQ(parser.next(as_bytes(small)).event, resp::RequestParser::Event::request);
+    ASSERT_EQ(parser.next(as_bytes(line)).event, protocol::resp::RespParser::Event::request);
+    ASSERT_EQ(parser.next(as_bytes(small)).event, protocol::resp::RespParser::Event::request);
     EXPECT_LE(parser.held_bytes(), 8192U);
   }
 }

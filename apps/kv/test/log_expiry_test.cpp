@@ -67,13 +67,13 @@ class LoggedStore {
   std::string call(const std::vector<std::string>& words) {
     const std::vector<std::string_view> arguments(words.begin(), words.end());
     const Command* const command = find_command(arguments[0]);
-    const bool everywhere = command->route == Route::all_status;
+    const bool everywhere = command->route == CommandRoute::all_status;
     std::string text;
     for (unsigned shard = 0; shard < store_->shards(); ++shard) {
       const std::uint64_t hash = everywhere ? 0 : store_->key(arguments[1]).hash;
       if (!everywhere && store_->shard_of(hash) != shard) continue;
       StringReplies replies;
-      resp::ReplyWriter out(replies);
+      protocol::resp::ReplyWriter out(replies);
       Execution execution{store_->site(shard), out, arguments, hash};
       command->run(execution);
       out.flush();

@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 
 struct ReadFile {
-  std::vector<LogRecord> records;
+  std::vector<EffectRecord> records;
   std::size_t cut = 0;
   std::string error;
 };

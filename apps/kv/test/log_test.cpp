@@ -374,7 +374,7 @@ TEST(Log, HostileFilesAreRefused) {
     const Result<LogReport> opened = store.open_log(in(folder.path()));
     return opened ? "" : opened.error().text;
   };
-  const auto with = [&](const LogRecord& record) {
+  const auto with = [&](const EffectRecord& record) {
     return open([&](const fs::path& path) {
       std::string text = log_header({});
       append_record(text, record);

@@ -24,10 +24,10 @@ std::string describe(std::size_t bytes, std::span<const std::string_view> argume
   return text;
 }
 
-Described ahead(std::string_view text, const resp::RequestLimits& limits = {}) {
-  resp::RequestsAhead requests;
+Described ahead(std::string_view text, const protocol::resp::RequestLimits& limits = {}) {
+  protocol::resp::RequestsAhead requests;
   Described found;
-  for (const resp::ReadyRequest& request : requests.find(as_bytes(text), limits)) {
+  for (const protocol::resp::ReadyRequest& request : requests.find(as_bytes(text), limits)) {
     EXPECT_FALSE(request.hashed);
     found.push_back(describe(request.bytes, request.arguments()));
   }
@@ -35,12 +35,12 @@ Described ahead(std::string_view text, const resp::RequestLimits& limits = {}) {
 }
 
 // The first requests that the parser finds, at most `most`.
-Described parsed(std::string_view text, std::size_t most, const resp::RequestLimits& limits = {}) {
-  resp::RequestParser parser(limits);
+Described parsed(std::string_view text, std::size_t most, const protocol::resp::RequestLimits& limits = {}) {
+  protocol::resp::RespParser parser(limits);
   Described found;
   while (found.size() < most) {
-    const resp::RequestParser::Step step = parser.next(as_bytes(text));
-    if (step.event != resp::RequestParser::Event::request) break;
+    const protocol::resp::RespParser::Step step = parser.next(as_bytes(text));
+    if (step.event != protocol::resp::RespParser::Event::request) break;
     found.push_back(describe(step.consumed, parser.arguments()));
     text.remove_prefix(step.consumed);
   }
@@ -57,16 +57,16 @@ TEST(RequestsAhead, AreThoseOfTheParserAtEveryCut) {
   }
   for (std::size_t end = 0; end <= text.size(); ++end) {
     const std::string_view part = std::string_view(text).substr(0, end);
-    ASSERT_EQ(ahead(part), parsed(part, resp::RequestsAhead::requests_max)) << end;
+    ASSERT_EQ(ahead(part), parsed(part, protocol::resp::RequestsAhead::requests_max)) << end;
   }
-  EXPECT_EQ(ahead(text).size(), resp::RequestsAhead::requests_max);
+  EXPECT_EQ(ahead(text).size(), protocol::resp::RequestsAhead::requests_max);
 }
 
 // Bytes that are changed at random: each request that is found is the one that the parser finds.
 TEST(RequestsAhead, AreThoseOfTheParserInDamagedBytes) {
   Random random(11);
   constexpr std::string_view likely = "*$0123456789\r\n-+ aG";
-  const resp::RequestLimits limits{
+  const protocol::resp::RequestLimits limits{
       .arguments_max = 5, .bulk_bytes_max = 40, .request_bytes_max = 90, .line_bytes_max = 100};
   std::size_t found = 0;
   for (int round = 0; round < 20'000; ++round) {
@@ -94,14 +94,14 @@ TEST(RequestsAhead, EndWithWhatTheParserTakes) {
         std::string("*0\r\n"), std::string("*02\r\n$3\r\nGET\r\n$1\r\nb\r\n"),
         std::string("*2\r\n$03\r\nGET\r\n$1\r\nb\r\n"), std::string("*2\r\n$99999999999999999999\r\n"),
         std::string("*2\r\n$3\r\nGET\r\n$-1\r\n"), std::string(100, '*'), std::string("*\r\n$\r\n"),
-        request(std::vector<std::string>(resp::RequestsAhead::arguments_max - 1, "x"))}) {
+        request(std::vector<std::string>(protocol::resp::RequestsAhead::arguments_max - 1, "x"))}) {
     EXPECT_EQ(ahead(good + next), one) << next;
   }
   EXPECT_EQ(ahead(""), Described());
 }
 
 TEST(RequestsAhead, ShareTheRoomForArguments) {
-  const std::string long_one = request(std::vector<std::string>(resp::RequestsAhead::arguments_max - 2, "x"));
+  const std::string long_one = request(std::vector<std::string>(protocol::resp::RequestsAhead::arguments_max - 2, "x"));
   EXPECT_EQ(ahead(long_one + request({"GET", "a"})).size(), 2U);
   EXPECT_EQ(ahead(long_one + request({"SET", "a", "b"})).size(), 1U);
 }

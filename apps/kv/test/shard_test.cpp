@@ -35,11 +35,11 @@ TEST(Arena, ClassesFitAndWasteLittle) {
 }
 
 // The first bucket is split when there is memory for a part of its entries in the new one. All stay where they are.
-TEST(Table, KeepsTheEntriesOfABucketThatCannotBeSplit) {
+TEST(EntryTable, KeepsTheEntriesOfABucketThatCannotBeSplit) {
   constexpr std::size_t buckets = 1024;
   constexpr std::uint8_t entry_class = 3;
   Arena arena(2 << 20);
-  Table table(arena);
+  EntryTable table(arena);
   ASSERT_EQ(table.buckets(), buckets);
   std::set<std::uint64_t> hashes;
   const auto insert = [&](std::uint64_t hash) {

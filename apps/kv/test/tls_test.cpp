@@ -35,7 +35,7 @@ class KvTls : public ::testing::Test {
     std::filesystem::permissions(password_file, std::filesystem::perms::owner_read);
   }
   TlsCertificate issue_client() {
-    tls::Request request;
+    security::tls::Request request;
     request.subject = "worker";
     return authority.issue("client", request);
   }
@@ -62,7 +62,7 @@ class KvTls : public ::testing::Test {
   }
 
   const TemporaryFolder folder;
-  tls::Authority authority;
+  security::tls::Authority authority;
   const TlsCertificate server;
   const TlsCertificate client;
   const std::string password = "the password of this test";

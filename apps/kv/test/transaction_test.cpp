@@ -242,7 +242,7 @@ TEST(Transactions, NothingIsLeftOfClientsThatHaveGone) {
     std::atomic<std::size_t> watches = 0;
     std::atomic<unsigned> asked = 0;
     for (unsigned i = 0; i < 2; ++i) {
-      Site& site = server.store.site(i);
+      StoreSite& site = server.store.site(i);
       site.loop().post([&] {
         watches += site.watches().size();
         ++asked;

@@ -25,9 +25,9 @@ namespace {
 constexpr std::size_t loaned_bytes_min = 8 * 1024;
 
 // One side of all calls. The client sends a request for each reply, the server a reply for each request.
-class Caller final : public transport::MessageSink, public SendCompletion {
+class ProjectedCaller final : public transport::MessageSink, public SendCompletion {
  public:
-  Caller(Loop& loop, transport::SimDevice& device, const CallPlan& plan, bool client)
+  ProjectedCaller(Loop& loop, transport::SimDevice& device, const CallPlan& plan, bool client)
       : loop_(loop),
         device_(device),
         plan_(plan),
@@ -103,16 +103,16 @@ class Caller final : public transport::MessageSink, public SendCompletion {
   std::string problem_;
 };
 
-struct Side {
+struct ProjectedSide {
   std::shared_ptr<transport::rdma::Device> device;
   std::shared_ptr<transport::Transport> transport;
   std::shared_ptr<transport::TransportWorker> worker;
   std::unique_ptr<transport::PendingConnection> pending;
 };
 
-Result<Side> make_side(Loop& loop, const std::shared_ptr<transport::SimFabric>& fabric, const CallPlan& plan,
-                       const std::string& name) {
-  Side side;
+Result<ProjectedSide> make_side(Loop& loop, const std::shared_ptr<transport::SimFabric>& fabric, const CallPlan& plan,
+                                const std::string& name) {
+  ProjectedSide side;
   TRY(auto&& device, fabric->open(name));
   side.device = std::move(device);
   RdmaOptions options = plan.options;
@@ -144,7 +144,7 @@ CallPlan draw_of(const CallPlan& plan, const Uncertainty& uncertainty, unsigned 
 }
 
 // Negotiates the transport, as client and server do over the byte stream of a real connection.
-Result<void> connect(Side& client, Side& server, const transport::MessageLimits& limits) {
+Result<void> connect(ProjectedSide& client, ProjectedSide& server, const transport::MessageLimits& limits) {
   const std::vector<std::byte> offer = client.worker->offer();
   TRY(auto&& selected, server.worker->select(offer, limits));
   server.pending = std::move(selected);
@@ -165,8 +165,8 @@ Result<CallResult> project_calls(const CallPlan& plan) {
   TRY(auto&& server, make_side(loop, fabric, plan, "sim1"));
   const std::size_t limit = std::max(plan.request_bytes, plan.reply_bytes) + 4096;
   TRY(connect(client, server, {limit, limit}));
-  Caller calls(loop, static_cast<transport::SimDevice&>(*client.device), plan, true);
-  Caller answers(loop, static_cast<transport::SimDevice&>(*server.device), plan, false);
+  ProjectedCaller calls(loop, static_cast<transport::SimDevice&>(*client.device), plan, true);
+  ProjectedCaller answers(loop, static_cast<transport::SimDevice&>(*server.device), plan, false);
   answers.start(server.pending->open(std::make_unique<transport::QuietStream>()));
   calls.start(client.pending->open(std::make_unique<transport::QuietStream>()));
   loop.post([&] {

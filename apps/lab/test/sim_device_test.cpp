@@ -20,7 +20,7 @@ namespace rdma = transport::rdma;
 class SimulatedPair : public ::testing::Test {
  protected:
   struct End {
-    std::unique_ptr<RegisteredMemory> memory;
+    std::unique_ptr<LabMemory> memory;
     std::unique_ptr<rdma::CompletionQueue> completions;
     std::unique_ptr<rdma::QueuePair> queue_pair;
   };
@@ -33,9 +33,9 @@ class SimulatedPair : public ::testing::Test {
       end.queue_pair.reset();  // The assignment would destroy its completion queue first.
       end = {};
       rdma::Device& device = sender ? testbed_->sender() : testbed_->receiver();
-      auto memory = RegisteredMemory::make(device, {.bytes = 4096}, {.remote_read = true, .remote_write = true});
+      auto memory = LabMemory::make(device, {.bytes = 4096}, {.remote_read = true, .remote_write = true});
       ASSERT_TRUE(memory);
-      end.memory = std::make_unique<RegisteredMemory>(std::move(*memory));
+      end.memory = std::make_unique<LabMemory>(std::move(*memory));
       end.completions = *device.create_completion_queue(64);
       end.queue_pair = *device.create_queue_pair({.completions = end.completions.get(),
                                                   .send_requests = 8,
@@ -159,8 +159,8 @@ TEST_F(SimulatedPair, GivesUpAfterSoManyTries) {
   pass(ms);
   const auto sent = poll(a_);
   ASSERT_EQ(sent.size(), 2U);
-  EXPECT_EQ(sent[0].status, rdma::Status::rnr_exceeded);
-  EXPECT_EQ(sent[1].status, rdma::Status::flushed);
+  EXPECT_EQ(sent[0].status, rdma::WorkStatus::rnr_exceeded);
+  EXPECT_EQ(sent[1].status, rdma::WorkStatus::flushed);
   EXPECT_EQ(testbed_->receiver_not_ready(), 3U);
 }
 
@@ -170,7 +170,7 @@ TEST_F(SimulatedPair, RefusesWhatIsNotAllowed) {
   pass(ms);
   const auto sent = poll(a_);
   ASSERT_EQ(sent.size(), 1U);
-  EXPECT_EQ(sent[0].status, rdma::Status::remote_access) << "one byte past the region";
+  EXPECT_EQ(sent[0].status, rdma::WorkStatus::remote_access) << "one byte past the region";
 }
 
 TEST_F(SimulatedPair, ASendLongerThanItsReceiveBreaksBoth) {
@@ -181,8 +181,8 @@ TEST_F(SimulatedPair, ASendLongerThanItsReceiveBreaksBoth) {
   ASSERT_EQ(poll(a_).size(), 1U);
   const auto received = poll(b_);
   ASSERT_EQ(received.size(), 2U);
-  EXPECT_EQ(received[0].status, rdma::Status::remote_invalid);
-  EXPECT_EQ(received[1].status, rdma::Status::flushed);
+  EXPECT_EQ(received[0].status, rdma::WorkStatus::remote_invalid);
+  EXPECT_EQ(received[1].status, rdma::WorkStatus::flushed);
 }
 
 TEST_F(SimulatedPair, AMissingPeerDoesNotAnswer) {
@@ -193,7 +193,7 @@ TEST_F(SimulatedPair, AMissingPeerDoesNotAnswer) {
   pass(1000 * ms);
   const auto sent = poll(a_);
   ASSERT_EQ(sent.size(), 1U);
-  EXPECT_EQ(sent[0].status, rdma::Status::retry_exceeded);
+  EXPECT_EQ(sent[0].status, rdma::WorkStatus::retry_exceeded);
 }
 
 TEST_F(SimulatedPair, QueuesAreBounded) {

@@ -16,7 +16,7 @@
 #include "hawser/stream.h"
 
 namespace hawser::transport {
-class RemoteMemory;
+class OneSidedMemory;
 }
 
 // The interface of a client's session for the call templates. Not for users.
@@ -43,7 +43,7 @@ class CallChannel {
   // Ends the operation with this call id with `error`, if it is still in flight.
   virtual void cancel(std::uint32_t call, const Error& error) = 0;
   // One-sided access to the server's memory. Null if the transport has none.
-  virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
+  virtual transport::OneSidedMemory* remote_memory() noexcept { return nullptr; }
   // Access to the server's memory by frames. Null if the connection has none. May throw std::bad_alloc.
   virtual MemoryFrames* memory_frames() { return nullptr; }
 

@@ -26,7 +26,7 @@ namespace hawser {
 struct Identity;
 }
 namespace hawser::transport {
-class RemoteMemory;
+class OneSidedMemory;
 }
 
 // The interface of a server's session for the handler templates. Not for users.
@@ -86,7 +86,7 @@ class ReplySink {
   virtual void copy_and_release(SendCompletion& owner) = 0;
   virtual std::shared_ptr<StreamCore> open_stream(std::uint32_t call) = 0;
   // One-sided access to the caller's memory. Null if the transport has none.
-  virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
+  virtual transport::OneSidedMemory* remote_memory() noexcept { return nullptr; }
   // Access to the caller's memory by frames. Null if the connection has none. May throw std::bad_alloc.
   virtual MemoryFrames* memory_frames() { return nullptr; }
   // Stopped when the server begins to stop. Any thread.

@@ -81,7 +81,7 @@ struct ReceiveBuffer {
   ReceiveGuard* guard = nullptr;
 };
 
-class RemoteMemory;
+class OneSidedMemory;
 
 // Receives the messages of a connection. Called on its loop. Must not destroy the connection from within a call.
 class MessageSink {
@@ -118,7 +118,7 @@ class Connection {
   virtual std::shared_ptr<const Identity> identity() const { return nullptr; }
 
   // One-sided access to memory that the peer has exposed. Null if the transport has none, and after the end.
-  virtual RemoteMemory* remote_memory() noexcept { return nullptr; }
+  virtual OneSidedMemory* remote_memory() noexcept { return nullptr; }
 
   // Delivers messages from now on. Called once.
   virtual void start(MessageSink& sink) = 0;

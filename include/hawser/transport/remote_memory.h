@@ -41,7 +41,7 @@ class RemoteOperation {
 };
 
 // One-sided access through a connection to memory that its peer has exposed. Belongs to the connection, on its loop.
-class RemoteMemory {
+class OneSidedMemory {
  public:
   // The domain of the peer's device; 0 if the peer exposes nothing.
   virtual std::uint64_t domain() const noexcept = 0;
@@ -52,7 +52,7 @@ class RemoteMemory {
   virtual void abandon(RemoteOperation& operation) noexcept = 0;
 
  protected:
-  ~RemoteMemory() = default;
+  ~OneSidedMemory() = default;
 };
 
 }  // namespace hawser::transport

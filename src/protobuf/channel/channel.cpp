@@ -31,7 +31,7 @@ struct Channel::State {
   int max_retry = 0;
   std::int64_t backup_request_ms = 0;
   std::shared_ptr<BackgroundLoops> loops;
-  std::shared_ptr<Site> site;
+  std::shared_ptr<ChannelSite> site;
   std::mutex mutex;
   std::unordered_map<const google::protobuf::MethodDescriptor*, std::shared_ptr<const MethodInfo>> methods;
 };
@@ -129,7 +129,7 @@ void Channel::CallMethod(const google::protobuf::MethodDescriptor* method, googl
   call->run_on(state->loops, state->site->loop());
   work->call = call;
   state->site->loop().post([ready = std::move(work)]() mutable {
-    Site& site = *ready->site;
+    ChannelSite& site = *ready->site;
     site.begin(std::move(ready));
   });
   if (done == nullptr) call->wait();

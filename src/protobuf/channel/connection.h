@@ -10,7 +10,7 @@
 namespace hawser::pb {
 
 // One connection of a site, of either protocol.
-struct Site::Connection {
+struct ChannelSite::Connection {
   Connection(Loop& loop, const ChannelOptions& with, CompressType compression) {
     ClientOptions options = with.client;
     options.connect_timeout = std::chrono::milliseconds(with.connect_timeout_ms);

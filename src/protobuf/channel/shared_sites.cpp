@@ -101,32 +101,34 @@ struct Registry {
   }
 
   // The site with these options; otherwise `made`, which is registered unless it is null.
-  std::shared_ptr<Site> use(const std::string& key, const ChannelOptions& options, std::shared_ptr<Site> made);
+  std::shared_ptr<ChannelSite> use(const std::string& key, const ChannelOptions& options,
+                                   std::shared_ptr<ChannelSite> made);
   void remove_ended(const std::string& key) noexcept;
 
   std::mutex mutex;
   std::weak_ptr<BackgroundLoops> default_loops;
   // Each is removed at its end, so there are no more than the process has channels.
-  std::unordered_multimap<std::string, std::weak_ptr<Site>> sites;
+  std::unordered_multimap<std::string, std::weak_ptr<ChannelSite>> sites;
 };
 
 // The loop destroys a site, and keeps running until then.
 struct SiteRelease {
   std::shared_ptr<BackgroundLoops> loops;
   std::string key;
-  void operator()(Site* site) const noexcept {
+  void operator()(ChannelSite* site) const noexcept {
     Registry::get().remove_ended(key);
     if (!loops->in_this_process()) return;  // After fork(): the connections belong to the parent.
-    site->loop().post([kept = loops, owned = std::unique_ptr<Site>(site)]() mutable { owned.reset(); });
+    site->loop().post([kept = loops, owned = std::unique_ptr<ChannelSite>(site)]() mutable { owned.reset(); });
   }
 };
 
-std::shared_ptr<Site> Registry::use(const std::string& key, const ChannelOptions& options, std::shared_ptr<Site> made) {
-  std::vector<std::shared_ptr<Site>> others;  // Released without the lock, which their release takes.
+std::shared_ptr<ChannelSite> Registry::use(const std::string& key, const ChannelOptions& options,
+                                           std::shared_ptr<ChannelSite> made) {
+  std::vector<std::shared_ptr<ChannelSite>> others;  // Released without the lock, which their release takes.
   const std::lock_guard lock(mutex);
   const auto [begin, end] = sites.equal_range(key);
   for (auto each = begin; each != end; ++each) {
-    std::shared_ptr<Site> site = each->second.lock();
+    std::shared_ptr<ChannelSite> site = each->second.lock();
     if (site == nullptr) continue;
     if (same_transports(site->options(), options)) return site;
     others.push_back(std::move(site));
@@ -151,17 +153,18 @@ std::shared_ptr<BackgroundLoops> default_loops() {
   return loops;
 }
 
-std::shared_ptr<Site> shared_site(const std::shared_ptr<BackgroundLoops>& loops, const std::string& address,
-                                  const ChannelOptions& options) {
+std::shared_ptr<ChannelSite> shared_site(const std::shared_ptr<BackgroundLoops>& loops, const std::string& address,
+                                         const ChannelOptions& options) {
   Registry& registry = Registry::get();
   const std::string key = key_of(*loops, address, options);
-  if (std::shared_ptr<Site> found = registry.use(key, options, nullptr)) return found;
+  if (std::shared_ptr<ChannelSite> found = registry.use(key, options, nullptr)) return found;
   static std::atomic<std::size_t> sites{0};
   Loop& loop = loops->loop(sites.fetch_add(1, std::memory_order_relaxed) % loops->size());
   ChannelOptions kept = options;
   kept.loops = nullptr;  // The loops destroy the site.
-  return registry.use(key, options,
-                      std::shared_ptr<Site>(new Site(loop, address, kept), SiteRelease{.loops = loops, .key = key}));
+  return registry.use(
+      key, options,
+      std::shared_ptr<ChannelSite>(new ChannelSite(loop, address, kept), SiteRelease{.loops = loops, .key = key}));
 }
 
 }  // namespace hawser::pb

@@ -29,16 +29,16 @@ void Work::end(Result<RawReply> reply) {
   }
 }
 
-// ---- Site ----
+// ---- ChannelSite ----
 
-Site::Site(Loop& loop, std::string address, const ChannelOptions& options)
+ChannelSite::ChannelSite(Loop& loop, std::string address, const ChannelOptions& options)
     : loop_(loop), address_(std::move(address)), options_(options) {}
 
-Site::~Site() { scope_.clear(); }
+ChannelSite::~ChannelSite() { scope_.clear(); }
 
-void Site::begin(std::unique_ptr<Work> work) { scope_.spawn(execute(std::move(work))); }
+void ChannelSite::begin(std::unique_ptr<Work> work) { scope_.spawn(execute(std::move(work))); }
 
-Task<void> Site::execute(std::unique_ptr<Work> work) {
+Task<void> ChannelSite::execute(std::unique_ptr<Work> work) {
   Result<RawReply> reply = fail(hawser::ErrorCode::cancelled, "the caller cancelled the call");
   if (!work->call->cancelled()) {
     const Time deadline = loop_.after(work->timeout);
@@ -58,11 +58,11 @@ Task<void> Site::execute(std::unique_ptr<Work> work) {
   work->end(std::move(reply));  // May destroy the channel, which does not use this site.
 }
 
-Task<Result<RawReply>> Site::attempts(Work& work, Time deadline, std::stop_token token) {
+Task<Result<RawReply>> ChannelSite::attempts(Work& work, Time deadline, std::stop_token token) {
   return work.backup_after ? with_backup(work, deadline, std::move(token)) : retrying(work, deadline, std::move(token));
 }
 
-Task<Result<RawReply>> Site::with_backup(Work& work, Time deadline, std::stop_token token) {
+Task<Result<RawReply>> ChannelSite::with_backup(Work& work, Time deadline, std::stop_token token) {
   std::stop_source others;
   const std::stop_callback forward(token, [&others] { std::stop_source(others).request_stop(); });
   auto second = [&]() -> Task<Result<RawReply>> {
@@ -75,7 +75,7 @@ Task<Result<RawReply>> Site::with_backup(Work& work, Time deadline, std::stop_to
   co_return std::get<1>(std::move(first.result));
 }
 
-Task<Result<RawReply>> Site::retrying(Work& work, Time deadline, std::stop_token token) {
+Task<Result<RawReply>> ChannelSite::retrying(Work& work, Time deadline, std::stop_token token) {
   for (int tries = 0;; ++tries) {
     Result<RawReply> reply = co_await attempt(work, deadline, token);
     if (reply || tries >= work.max_retry || !may_repeat(reply.error()) || token.stop_requested()) co_return reply;
@@ -83,7 +83,7 @@ Task<Result<RawReply>> Site::retrying(Work& work, Time deadline, std::stop_token
   }
 }
 
-Task<Result<RawReply>> Site::attempt(Work& work, Time deadline, std::stop_token token) {
+Task<Result<RawReply>> ChannelSite::attempt(Work& work, Time deadline, std::stop_token token) {
   CO_TRY(const Shared& connection, co_await acquire(work.compression, token));
   if (!work.streams.empty()) {
     co_return co_await open_stream(work, connection, std::move(token));
@@ -104,7 +104,7 @@ Task<Result<RawReply>> Site::attempt(Work& work, Time deadline, std::stop_token 
   co_return reply;
 }
 
-Task<Result<Site::Shared>> Site::acquire(CompressType compression, std::stop_token token) {
+Task<Result<ChannelSite::Shared>> ChannelSite::acquire(CompressType compression, std::stop_token token) {
   Shared connection;
   if (options_.connection_type == "single") {
     Shared& shared = single_[compression];
@@ -136,14 +136,14 @@ Task<Result<Site::Shared>> Site::acquire(CompressType compression, std::stop_tok
   co_return connection;
 }
 
-void Site::release(CompressType compression, const Shared& connection) {
+void ChannelSite::release(CompressType compression, const Shared& connection) {
   if (options_.connection_type != "pooled" || !connection->caller().connected()) return;
   std::vector<Shared>& idle = idle_[compression];
   if (idle.size() < options_.connections_idle_max) idle.push_back(connection);
 }
 
 // Belongs to the site and not to the call that begins it, since others wait for it too.
-Task<void> Site::connect(Shared connection) {
+Task<void> ChannelSite::connect(Shared connection) {
   connection->outcome = co_await connection->connect(address_);
   connection->connecting = false;
   connection->tried.set();

@@ -24,7 +24,7 @@ struct MethodInfo {
   MessageFacts response;
 };
 
-class Site;
+class ChannelSite;
 
 // One call on its way through a loop. Destroying it ends the call.
 struct Work {
@@ -34,7 +34,7 @@ struct Work {
   ~Work();
   void end(Result<RawReply> reply);
 
-  std::shared_ptr<Site> site;
+  std::shared_ptr<ChannelSite> site;
   std::shared_ptr<ClientCall> call;  // Null once the call has ended.
   std::shared_ptr<const MethodInfo> method;
   Buffer request;
@@ -49,12 +49,12 @@ struct Work {
 
 // The connections of all channels with the same options, on one loop: shared_site(). Loop's thread only, except for the
 // constructor. Channels and works keep it; the last one leaves its destruction to the loop.
-class Site {
+class ChannelSite {
  public:
-  Site(Loop& loop, std::string address, const ChannelOptions& options);
-  Site(const Site&) = delete;
-  Site& operator=(const Site&) = delete;
-  ~Site();
+  ChannelSite(Loop& loop, std::string address, const ChannelOptions& options);
+  ChannelSite(const ChannelSite&) = delete;
+  ChannelSite& operator=(const ChannelSite&) = delete;
+  ~ChannelSite();
 
   void begin(std::unique_ptr<Work> work);
   Loop& loop() const noexcept { return loop_; }

@@ -51,7 +51,7 @@ class StreamCall final : public MessageCall, public rpc::FurtherStreams {
 }  // namespace
 
 // The streams of a call, and the call. Its coroutines share it.
-struct Site::StreamRun {
+struct ChannelSite::StreamRun {
   StreamRun(const Shared& on, const Work& work)
       : site(work.site),
         connection(on),
@@ -67,7 +67,7 @@ struct Site::StreamRun {
                  work.streams.front()->has_handler(), work.streams.size());
   }
 
-  const std::shared_ptr<Site> site;  // The stream is open longer than its channel may exist.
+  const std::shared_ptr<ChannelSite> site;  // The stream is open longer than its channel may exist.
   const Shared connection;
   const CompressType compression;
   const std::shared_ptr<const MethodInfo> method;
@@ -82,7 +82,7 @@ struct Site::StreamRun {
   Scope drained;
 };
 
-Task<Result<RawReply>> Site::open_stream(Work& work, Shared connection, std::stop_token token) {
+Task<Result<RawReply>> ChannelSite::open_stream(Work& work, Shared connection, std::stop_token token) {
   const auto run = std::make_shared<StreamRun>(connection, work);
   scope_.spawn(complete(run));
   const Result<void> waited = co_await run->call->answered().wait(token);
@@ -98,13 +98,13 @@ Task<Result<RawReply>> Site::open_stream(Work& work, Shared connection, std::sto
 }
 
 // Waits for the end of the call.
-Task<void> Site::complete(std::shared_ptr<StreamRun> run) {
+Task<void> ChannelSite::complete(std::shared_ptr<StreamRun> run) {
   co_await run->call->executed();
   run->ended = true;
   run->call->answered().set();
 }
 
-Task<void> Site::carry_one(StreamRun& run, std::size_t index) {
+Task<void> ChannelSite::carry_one(StreamRun& run, std::size_t index) {
   StreamState& stream = *run.streams[index];
   co_await stream.carry(loop_, run.call->core(index), linger);
   if (Buffer last = index == 0 ? run.call->take_last() : Buffer(); !last.empty()) {
@@ -117,7 +117,7 @@ Task<void> Site::carry_one(StreamRun& run, std::size_t index) {
   if (run.streams.size() > 1) run.drained.spawn(drain(run.call->core(index)));
 }
 
-Task<void> Site::drain(std::shared_ptr<detail::StreamCore> core) {
+Task<void> ChannelSite::drain(std::shared_ptr<detail::StreamCore> core) {
   for (;;) {
     co_await core->until_readable();
     const Result<std::optional<detail::StreamCore::Item>> item = core->take();
@@ -125,7 +125,7 @@ Task<void> Site::drain(std::shared_ptr<detail::StreamCore> core) {
   }
 }
 
-Task<void> Site::carry(std::shared_ptr<StreamRun> run) {
+Task<void> ChannelSite::carry(std::shared_ptr<StreamRun> run) {
   for (std::size_t i = 1; i < run->streams.size(); ++i) run->others.spawn(carry_one(*run, i));
   co_await carry_one(*run, 0);
   co_await run->others.join();

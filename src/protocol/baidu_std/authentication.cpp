@@ -20,7 +20,7 @@
 #include "protocol/baidu_std/server_session.h"
 
 // Who the client of a connection is.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 constexpr std::size_t logged_bytes_max = 256;
@@ -57,7 +57,7 @@ bool names_somebody(const Identity& identity) noexcept {
 
 }  // namespace
 
-bool ServerSession::authenticate(const RpcMeta& meta, const ReceivedFrame& frame) {
+bool BaiduStdServerSession::authenticate(const RpcMeta& meta, const ReceivedFrame& frame) {
   if (options_->verify) {
     const Result<void> verified = options_->verify(meta.authentication_data, peer_name());
     authenticated_ = verified.has_value();
@@ -72,7 +72,7 @@ bool ServerSession::authenticate(const RpcMeta& meta, const ReceivedFrame& frame
   return false;
 }
 
-void ServerSession::refuse_credential(const RpcMeta& meta, const Error& why) {
+void BaiduStdServerSession::refuse_credential(const RpcMeta& meta, const Error& why) {
   const auto second = std::chrono::duration_cast<std::chrono::seconds>(loop().now().time_since_epoch()).count();
   if (refusal_lines_->lines.take(second, RefusalLines::per_second_max)) {
     std::string line = "connection from ";
@@ -89,7 +89,7 @@ void ServerSession::refuse_credential(const RpcMeta& meta, const Error& why) {
   finish();
 }
 
-Task<void> ServerSession::authenticate_later(Buffer meta, Buffer data, bool discarded) {
+Task<void> BaiduStdServerSession::authenticate_later(Buffer meta, Buffer data, bool discarded) {
   try {
     // It was parsed before.
     const Result<RpcMeta> parsed = parse_meta(meta.bytes());
@@ -143,4 +143,4 @@ Task<void> ServerSession::authenticate_later(Buffer meta, Buffer data, bool disc
   }
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

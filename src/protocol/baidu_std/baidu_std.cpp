@@ -8,12 +8,13 @@
 #include "rpc/port/port_protocol.h"
 
 namespace hawser {
-namespace prpc {
+namespace protocol::baidu_std {
 namespace {
 
-class Protocol final : public rpc::PortProtocol {
+class BaiduStdProtocol final : public rpc::PortProtocol {
  public:
-  explicit Protocol(BaiduStdOptions options) : options_(std::make_shared<const BaiduStdOptions>(std::move(options))) {}
+  explicit BaiduStdProtocol(BaiduStdOptions options)
+      : options_(std::make_shared<const BaiduStdOptions>(std::move(options))) {}
 
   std::string_view name() const noexcept override { return "baidu_std"; }
   Match match(Bytes first) const noexcept override {
@@ -22,7 +23,7 @@ class Protocol final : public rpc::PortProtocol {
   }
   std::unique_ptr<rpc::PortSession> open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                          Bytes first) const override {
-    return std::make_unique<ServerSession>(host, std::move(stream), first, options_, refusal_lines_);
+    return std::make_unique<BaiduStdServerSession>(host, std::move(stream), first, options_, refusal_lines_);
   }
 
  private:
@@ -31,7 +32,7 @@ class Protocol final : public rpc::PortProtocol {
 };
 
 }  // namespace
-}  // namespace prpc
+}  // namespace protocol::baidu_std
 
 ProtocolSpec baidu_std(BaiduStdOptions options) {
   if (options.authenticate && options.verify) {
@@ -41,7 +42,7 @@ ProtocolSpec baidu_std(BaiduStdOptions options) {
     throw std::invalid_argument("hawser: BaiduStdOptions::authenticate_timeout is " +
                                 std::to_string(options.authenticate_timeout.count()) + " ns: it must be more than 0");
   }
-  return ProtocolSpec(std::make_shared<const prpc::Protocol>(std::move(options)));
+  return ProtocolSpec(std::make_shared<const protocol::baidu_std::BaiduStdProtocol>(std::move(options)));
 }
 
 }  // namespace hawser

@@ -13,7 +13,7 @@ struct BaiduStdClient::State final : rpc::ProtocolClient {
         options(std::move(with)) {}
   std::shared_ptr<rpc::ProtocolSession> open(Loop& loop, std::unique_ptr<transport::Stream> stream, const std::string&,
                                              rpc::ProtocolSession::Owner& owner) override {
-    return std::make_shared<prpc::ClientSession>(loop, std::move(stream), options, owner);
+    return std::make_shared<protocol::baidu_std::BaiduStdClientSession>(loop, std::move(stream), options, owner);
   }
 
   const BaiduStdClientOptions options;

@@ -7,13 +7,13 @@
 #include "protocol/baidu_std/client_session.h"
 
 // The streams of a call beside its first: extra_stream_ids.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 using detail::CallOperation;
 using wire::CallId;
 
-void ClientSession::begin_further(StreamSettings& settings, CallId id, const Stream& first,
-                                  rpc::FurtherStreams& operation) {
+void BaiduStdClientSession::begin_further(StreamSettings& settings, CallId id, const Stream& first,
+                                          rpc::FurtherStreams& operation) {
   rpc::FurtherStreams::Cores cores;
   for (std::size_t i = 0; i < operation.further_streams(); ++i) {
     auto stream = std::make_unique<FurtherStream>(*this);
@@ -30,7 +30,8 @@ void ClientSession::begin_further(StreamSettings& settings, CallId id, const Str
   operation.set_further(std::move(cores));
 }
 
-std::vector<ClientSession::FurtherStream*> ClientSession::further_of(CallId id, const Stream& first) const {
+std::vector<BaiduStdClientSession::FurtherStream*> BaiduStdClientSession::further_of(CallId id,
+                                                                                     const Stream& first) const {
   std::vector<FurtherStream*> streams;
   for (auto each = further_.lower_bound({id.number(), 0}); each != further_.end(); ++each) {
     if (each->first.first != id.number()) break;
@@ -42,8 +43,8 @@ std::vector<ClientSession::FurtherStream*> ClientSession::further_of(CallId id, 
   return streams;
 }
 
-void ClientSession::open_further(const std::vector<FurtherStream*>& streams, const Stream& first,
-                                 const StreamSettings& settings) {
+void BaiduStdClientSession::open_further(const std::vector<FurtherStream*>& streams, const Stream& first,
+                                         const StreamSettings& settings) {
   for (std::size_t i = 0; i < streams.size(); ++i) {
     FurtherStream& stream = *streams[i];
     stream.peer_id = settings.extra_ids[i];
@@ -56,7 +57,8 @@ void ClientSession::open_further(const std::vector<FurtherStream*>& streams, con
   }
 }
 
-void ClientSession::on_further_frame(FurtherStream& stream, const StreamFrameMeta& meta, const ReceivedFrame& frame) {
+void BaiduStdClientSession::on_further_frame(FurtherStream& stream, const StreamFrameMeta& meta,
+                                             const ReceivedFrame& frame) {
   if (!stream.open && meta.type != StreamFrameType::reset) {
     return protocol_error("a frame for a stream precedes the reply that opens it");
   }
@@ -83,7 +85,7 @@ void ClientSession::on_further_frame(FurtherStream& stream, const StreamFrameMet
   }
 }
 
-void ClientSession::end_further(FurtherStream& stream, const std::optional<Error>& error) {
+void BaiduStdClientSession::end_further(FurtherStream& stream, const std::optional<Error>& error) {
   const CallId call = CallId::from_number(stream.call);
   CallOperation* const operation = calls_.find(call).call;
   // A stream that ends before the reply leaves nothing for it to open.
@@ -96,14 +98,14 @@ void ClientSession::end_further(FurtherStream& stream, const std::optional<Error
   if (first != nullptr && first->peer_closed && !has_further(call)) finish(*operation, std::nullopt);
 }
 
-void ClientSession::end_first(CallOperation& operation, Stream& stream, std::optional<Error> error) {
+void BaiduStdClientSession::end_first(CallOperation& operation, Stream& stream, std::optional<Error> error) {
   stream.peer_closed = true;
   stream.drop_parts();
   if (!stream.open || !has_further(CallId::from_number(operation.id()))) return finish(operation, std::move(error));
   stream.core->on_closed(error);
 }
 
-void ClientSession::reset_late(const StreamFrameMeta& meta, const ReceivedFrame& frame) {
+void BaiduStdClientSession::reset_late(const StreamFrameMeta& meta, const ReceivedFrame& frame) {
   if (unopened_.erase(meta.stream_id) == 0 || meta.type != StreamFrameType::data) return;
   const Result<std::optional<FrameHeader>> header =
       parse_header(frame.data, {frame_bytes_max_, FrameReceiver::short_frame_bytes_max});
@@ -113,18 +115,18 @@ void ClientSession::reset_late(const StreamFrameMeta& meta, const ReceivedFrame&
   reset_extra(*reply->stream, meta.stream_id);
 }
 
-void ClientSession::reset_extra(const StreamSettings& settings, std::int64_t from) {
+void BaiduStdClientSession::reset_extra(const StreamSettings& settings, std::int64_t from) {
   for (const std::int64_t id : settings.extra_ids) {
     send_stream_frame({.stream_id = id, .source_stream_id = from, .type = StreamFrameType::reset});
   }
 }
 
-bool ClientSession::has_further(CallId id) const noexcept {
+bool BaiduStdClientSession::has_further(CallId id) const noexcept {
   const auto first = further_.lower_bound({id.number(), 0});
   return first != further_.end() && first->first.first == id.number();
 }
 
-void ClientSession::drop_further(CallId id, const std::optional<Error>& error) noexcept {
+void BaiduStdClientSession::drop_further(CallId id, const std::optional<Error>& error) noexcept {
   for (auto next = further_.lower_bound({id.number(), 0}); next != further_.end();) {
     if (next->first.first != id.number()) return;
     const std::unique_ptr<FurtherStream> stream = std::move(next->second);
@@ -139,9 +141,9 @@ void ClientSession::drop_further(CallId id, const std::optional<Error>& error) n
   }
 }
 
-std::string ClientSession::receive_limit() const {
+std::string BaiduStdClientSession::receive_limit() const {
   return "stream_receive_bytes_max (" + std::to_string(options_.stream_receive_bytes_max) +
          " bytes): read the items sooner, or raise it";
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -19,7 +19,7 @@
 #include "transport/common/null_sink.h"
 #include "wire/metadata.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 using detail::CallOperation;
 using wire::CallId;
@@ -47,8 +47,8 @@ Metadata user_fields(const Metadata& given, RequestMeta& request) {
 
 }  // namespace
 
-ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream,
-                             const BaiduStdClientOptions& options, Owner& owner)
+BaiduStdClientSession::BaiduStdClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream,
+                                             const BaiduStdClientOptions& options, Owner& owner)
     : loop_(loop),
       options_(options),
       owner_(owner),
@@ -60,26 +60,26 @@ ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stre
       stream_budget_(options.stream_receive_bytes_max, options.stream_receive_bytes_max),
       stream_account_(&stream_budget_) {}
 
-ClientSession::~ClientSession() {
+BaiduStdClientSession::~BaiduStdClientSession() {
   loop_.remove_tick_end(*this);
   stream_.reset();
   sending_.clear();
   drop_block();
 }
 
-void ClientSession::begin() { stream_->start(loop_, *this); }
+void BaiduStdClientSession::begin() { stream_->start(loop_, *this); }
 
 // ---- Requests ----
 
-void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string text) {
+void BaiduStdClientSession::refuse(CallOperation& operation, ErrorCode code, std::string text) {
   operation.complete(loop_, Error::of_call(code, std::move(text)));
 }
 
-void ClientSession::start(CallOperation& operation) {
+void BaiduStdClientSession::start(CallOperation& operation) {
   if (may_send(operation)) send(operation);
 }
 
-bool ClientSession::may_send(CallOperation& operation) {
+bool BaiduStdClientSession::may_send(CallOperation& operation) {
   if (Loop* const here = Loop::current(); here != &loop_ && here != nullptr) [[unlikely]] {
     refuse(operation, ErrorCode::invalid_argument,
            "this client is connected on another loop than the one that runs here: use it on its own loop, or use "
@@ -106,7 +106,7 @@ bool ClientSession::may_send(CallOperation& operation) {
   return false;
 }
 
-void ClientSession::send(CallOperation& operation) {
+void BaiduStdClientSession::send(CallOperation& operation) {
   const Time deadline = rpc::call_deadline(loop_, operation.request(), options_.client.call_timeout);
   std::optional<CallId> id;
   try {
@@ -121,7 +121,7 @@ void ClientSession::send(CallOperation& operation) {
   }
 }
 
-void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) {
+void BaiduStdClientSession::send_as(CallId id, CallOperation& operation, Time deadline) {
   const CallOperation::Request& request = operation.request();
   const CallOptions* const options = request.options;
   const Bytes attachment = options != nullptr ? options->attachment : Bytes();
@@ -163,7 +163,7 @@ void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) 
   }
   const std::size_t head_bytes = FrameHeader::bytes + meta_size + request.size.body;
   std::byte* const head = sending_.reserve(head_bytes);
-  write_header(head, {FrameKind::rpc, static_cast<std::uint32_t>(meta_size + data_bytes),
+  write_header(head, {BaiduStdFrameKind::rpc, static_cast<std::uint32_t>(meta_size + data_bytes),
                       static_cast<std::uint32_t>(meta_size)});
   std::byte* const checksum = write_meta(head + FrameHeader::bytes, meta, &fields);
   std::byte* const body = head + FrameHeader::bytes + meta_size;
@@ -188,7 +188,8 @@ void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) 
   commit(0);
 }
 
-void ClientSession::send_compressed(RpcMeta& meta, const Metadata* fields, CallOperation& operation, Bytes attachment) {
+void BaiduStdClientSession::send_compressed(RpcMeta& meta, const Metadata* fields, CallOperation& operation,
+                                            Bytes attachment) {
   const codec::EncodedSize size = operation.request().size;
   Buffer plain = Buffer::allocate(std::max<std::size_t>(size.body + size.payload, 1));
   detail::ConstBuffers pieces(size.pieces);
@@ -202,7 +203,7 @@ void ClientSession::send_compressed(RpcMeta& meta, const Metadata* fields, CallO
   const std::size_t data_bytes = packed->size() + attachment.size();
   const std::size_t bytes = FrameHeader::bytes + meta_size + data_bytes;
   std::byte* const head = sending_.reserve(bytes);
-  write_header(head, {FrameKind::rpc, static_cast<std::uint32_t>(meta_size + data_bytes),
+  write_header(head, {BaiduStdFrameKind::rpc, static_cast<std::uint32_t>(meta_size + data_bytes),
                       static_cast<std::uint32_t>(meta_size)});
   std::byte* const checksum = write_meta(head + FrameHeader::bytes, meta, fields);
   std::byte* const data = head + FrameHeader::bytes + meta_size;
@@ -216,22 +217,22 @@ void ClientSession::send_compressed(RpcMeta& meta, const Metadata* fields, CallO
   commit(bytes);
 }
 
-void ClientSession::abandon(CallOperation& operation) noexcept { forget(CallId::from_number(operation.id())); }
+void BaiduStdClientSession::abandon(CallOperation& operation) noexcept { forget(CallId::from_number(operation.id())); }
 
-void ClientSession::cancel(std::uint32_t call, const Error& error) {
+void BaiduStdClientSession::cancel(std::uint32_t call, const Error& error) {
   const auto found = calls_.find(CallId::from_number(call));
   if (found.call != nullptr) finish(*found.call, error);
 }
 
 // ---- Sending ----
 
-void ClientSession::commit(std::size_t bytes) {
+void BaiduStdClientSession::commit(std::size_t bytes) {
   if (bytes != 0) sending_.commit(bytes);
   if (sending_.bytes() >= early_flush_bytes) send_queued();
   if (stream_ != nullptr && !queued() && !sending_.empty()) loop_.at_tick_end(*this);
 }
 
-void ClientSession::send_queued() {
+void BaiduStdClientSession::send_queued() {
   if (std::exchange(sending_now_, true)) return;
   while (!blocked_ && stream_ != nullptr && !sending_.empty()) {
     std::array<ConstBuffer, pieces_max> pieces;
@@ -247,7 +248,7 @@ void ClientSession::send_queued() {
   if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
 }
 
-void ClientSession::sendable(std::size_t bytes) {
+void BaiduStdClientSession::sendable(std::size_t bytes) {
   if (stream_ == nullptr) return;
   sent_ += bytes;
   sending_.consume(bytes);
@@ -257,12 +258,12 @@ void ClientSession::sendable(std::size_t bytes) {
 
 // ---- Receiving ----
 
-void ClientSession::drop_block() noexcept {
+void BaiduStdClientSession::drop_block() noexcept {
   if (block_ != nullptr) std::exchange(block_, nullptr)->release();
   begin_ = end_ = 0;
 }
 
-void ClientSession::make_room() {
+void BaiduStdClientSession::make_room() {
   if (block_ != nullptr && block_->size() - end_ >= receive_block_bytes / 4) return;
   const std::size_t held = end_ - begin_;
   Block* const fresh = Block::allocate(receive_block_bytes);
@@ -272,7 +273,7 @@ void ClientSession::make_room() {
   end_ = held;
 }
 
-MutableBytes ClientSession::receive_space() {
+MutableBytes BaiduStdClientSession::receive_space() {
   direct_ = false;
   if (stream_ == nullptr) return transport::discard_buffer();
   try {
@@ -289,9 +290,9 @@ MutableBytes ClientSession::receive_space() {
   return {block_->data() + end_, block_->size() - end_};
 }
 
-void ClientSession::received(std::size_t bytes) {
+void BaiduStdClientSession::received(std::size_t bytes) {
   if (stream_ == nullptr || bytes == 0) return;
-  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  const std::shared_ptr<BaiduStdClientSession> alive = shared_from_this();
   try {
     if (std::exchange(direct_, false)) {
       ReceivedFrame frame;
@@ -306,7 +307,7 @@ void ClientSession::received(std::size_t bytes) {
   }
 }
 
-void ClientSession::take_all() {
+void BaiduStdClientSession::take_all() {
   taking_ = true;
   while (begin_ != end_ && stream_ != nullptr) {
     ReceivedFrame frame;
@@ -326,8 +327,8 @@ void ClientSession::take_all() {
   if (stream_ == nullptr || begin_ == end_) drop_block();
 }
 
-void ClientSession::on_frame(const ReceivedFrame& frame) {
-  if (frame.kind == FrameKind::stream) [[unlikely]]
+void BaiduStdClientSession::on_frame(const ReceivedFrame& frame) {
+  if (frame.kind == BaiduStdFrameKind::stream) [[unlikely]]
     return on_stream_frame(frame);
   const Result<RpcMeta> meta = parse_meta(frame.meta);
   if (!meta) return protocol_error(meta.error().text);
@@ -347,7 +348,7 @@ void ClientSession::on_frame(const ReceivedFrame& frame) {
   on_reply(*found.call, *meta, frame);
 }
 
-Error ClientSession::error_of_reply(const CallOperation& operation, std::int32_t code, std::string_view text) {
+Error BaiduStdClientSession::error_of_reply(const CallOperation& operation, std::int32_t code, std::string_view text) {
   Error error = Error::of_call(Initiator::peer, error_code_of(code), std::string(text));
   if (error.code == ErrorCode::application) error.application_code = code;
   if (error.code == ErrorCode::unknown_method) {
@@ -356,7 +357,7 @@ Error ClientSession::error_of_reply(const CallOperation& operation, std::int32_t
   return error;
 }
 
-void ClientSession::on_reply(CallOperation& operation, const RpcMeta& meta, const ReceivedFrame& frame) {
+void BaiduStdClientSession::on_reply(CallOperation& operation, const RpcMeta& meta, const ReceivedFrame& frame) {
   if (meta.response && meta.response->error_code != 0) [[unlikely]] {
     return operation.complete(loop_, error_of_reply(operation, meta.response->error_code, meta.response->error_text));
   }
@@ -365,8 +366,8 @@ void ClientSession::on_reply(CallOperation& operation, const RpcMeta& meta, cons
   operation.complete(loop_);
 }
 
-Result<void> ClientSession::decode_reply(CallOperation& operation, const RpcMeta& meta,
-                                         const ReceivedFrame& frame) try {
+Result<void> BaiduStdClientSession::decode_reply(CallOperation& operation, const RpcMeta& meta,
+                                                 const ReceivedFrame& frame) try {
   const auto damaged = [](std::string text) {
     return fail(Error::of_call(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
   };
@@ -429,13 +430,13 @@ Result<void> ClientSession::decode_reply(CallOperation& operation, const RpcMeta
 
 // ---- The end ----
 
-void ClientSession::protocol_error(std::string text) {
+void BaiduStdClientSession::protocol_error(std::string text) {
   end(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
 }
 
-void ClientSession::end(const Error& reason) {
+void BaiduStdClientSession::end(const Error& reason) {
   if (stream_ == nullptr) return;
-  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  const std::shared_ptr<BaiduStdClientSession> alive = shared_from_this();
   loop_.remove_tick_end(*this);
   // The loop destroys the stream, since this function may be called from within a function of the stream.
   stream_->pause();
@@ -454,4 +455,4 @@ void ClientSession::end(const Error& reason) {
   owner_.on_session_end(reason);
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

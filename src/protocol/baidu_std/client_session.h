@@ -25,22 +25,22 @@
 #include "transport/common/send_queue.h"
 #include "wire/call_table.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 // The client's end of one connection: its calls in flight. Loop's thread only.
-class ClientSession final : public rpc::ProtocolSession,
-                            public detail::StreamChannel,
-                            transport::StreamSink,
-                            exec::TickEnd,
-                            public std::enable_shared_from_this<ClientSession> {
+class BaiduStdClientSession final : public rpc::ProtocolSession,
+                                    public detail::StreamChannel,
+                                    transport::StreamSink,
+                                    exec::TickEnd,
+                                    public std::enable_shared_from_this<BaiduStdClientSession> {
  public:
   static constexpr std::size_t receive_block_bytes = 64 * 1024;
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
 
   // `options` and `owner` outlive the connection's end.
-  ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const BaiduStdClientOptions& options,
-                Owner& owner);
-  ~ClientSession() override;
+  BaiduStdClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const BaiduStdClientOptions& options,
+                        Owner& owner);
+  ~BaiduStdClientSession() override;
 
   // ---- rpc::ProtocolSession ----
   void begin() override;
@@ -65,7 +65,7 @@ class ClientSession final : public rpc::ProtocolSession,
 
   // A stream of a call beside its first. `id` is unique among those of all streams of the connection.
   struct FurtherStream final : Stream, detail::StreamChannel {
-    explicit FurtherStream(ClientSession& of) noexcept : session(of) {}
+    explicit FurtherStream(BaiduStdClientSession& of) noexcept : session(of) {}
     // Its core calls these, and not those of the session.
     Loop& stream_loop() noexcept override { return session.loop_; }
     std::byte* begin_item(std::uint32_t, const codec::EncodedSize& size) override {
@@ -81,7 +81,7 @@ class ClientSession final : public rpc::ProtocolSession,
     detail::WaitingWriter& writers() noexcept override { return session.writers_; }
     const codec::DecodeLimits& decode_limits() const noexcept override { return session.decode_limits(); }
 
-    ClientSession& session;
+    BaiduStdClientSession& session;
     std::uint32_t call = 0;
   };
 
@@ -214,4 +214,4 @@ class ClientSession final : public rpc::ProtocolSession,
   detail::WaitingWriter writers_;    // Writers that wait until the backlog is shorter.
 };
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

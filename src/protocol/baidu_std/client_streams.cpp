@@ -5,7 +5,7 @@
 #include "protocol/baidu_std/client_session.h"
 
 // The streams of a client's calls: frames with the magic STRM.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 using detail::CallOperation;
 using wire::CallId;
@@ -18,13 +18,13 @@ Error reset_by_server() {
 
 }  // namespace
 
-ClientSession::Stream* ClientSession::open_stream(std::uint32_t call) noexcept {
+BaiduStdClientSession::Stream* BaiduStdClientSession::open_stream(std::uint32_t call) noexcept {
   const CallId id = CallId::from_number(call);
   return stream_ == nullptr || calls_.find(id).call == nullptr ? nullptr : stream_of(id);
 }
 
 // Returns the settings for the request.
-StreamSettings ClientSession::begin_stream(CallId id, CallOperation& operation) {
+StreamSettings BaiduStdClientSession::begin_stream(CallId id, CallOperation& operation) {
   auto stream = std::make_unique<Stream>();
   stream->id = correlation_id(id);
   stream->incoming = operation.request().streams_out;
@@ -39,7 +39,8 @@ StreamSettings ClientSession::begin_stream(CallId id, CallOperation& operation) 
   return settings;
 }
 
-std::shared_ptr<detail::StreamCore> ClientSession::make_core(detail::StreamChannel& channel, std::uint32_t call) {
+std::shared_ptr<detail::StreamCore> BaiduStdClientSession::make_core(detail::StreamChannel& channel,
+                                                                     std::uint32_t call) {
   // Nothing can be written before the stream is open. The peer decides how much it has outstanding, so the window does
   // not bound the items that are stored: their memory is charged. Each item that is read is granted again, which
   // send_credit() counts.
@@ -47,16 +48,17 @@ std::shared_ptr<detail::StreamCore> ClientSession::make_core(detail::StreamChann
   return std::make_shared<detail::StreamCore>(channel, call, flow);
 }
 
-void ClientSession::send_stream_frame(const StreamFrameMeta& meta) {
+void BaiduStdClientSession::send_stream_frame(const StreamFrameMeta& meta) {
   const std::size_t size = stream_meta_bytes(meta);
   std::byte* const at = sending_.reserve(FrameHeader::bytes + size);
   write_stream_meta(
-      write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(size)}), meta);
+      write_header(at, {BaiduStdFrameKind::stream, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(size)}),
+      meta);
   committed_ += FrameHeader::bytes + size;
   commit(FrameHeader::bytes + size);
 }
 
-void ClientSession::forget(CallId id, const std::optional<Error>& error) noexcept {
+void BaiduStdClientSession::forget(CallId id, const std::optional<Error>& error) noexcept {
   calls_.close(id);
   if (id.slot() < streams_.size() && streams_[id.slot()] != nullptr) {
     const std::unique_ptr<Stream> stream = std::move(streams_[id.slot()]);
@@ -74,7 +76,7 @@ void ClientSession::forget(CallId id, const std::optional<Error>& error) noexcep
 }
 
 // A stream that is not open yet is reset when the reply that opens it arrives.
-void ClientSession::reset_at_peer(const Stream& stream) noexcept {
+void BaiduStdClientSession::reset_at_peer(const Stream& stream) noexcept {
   if (!stream.open || stream.peer_closed || stream_ == nullptr) return;
   try {
     send_stream_frame(stream.frame(StreamFrameType::reset));
@@ -83,7 +85,7 @@ void ClientSession::reset_at_peer(const Stream& stream) noexcept {
   }
 }
 
-void ClientSession::finish(CallOperation& operation, std::optional<Error> error) {
+void BaiduStdClientSession::finish(CallOperation& operation, std::optional<Error> error) {
   if (detail::StreamCore* const core = operation.stream()) core->on_closed(error);
   forget(CallId::from_number(operation.id()), error);
   if (error) {
@@ -93,13 +95,13 @@ void ClientSession::finish(CallOperation& operation, std::optional<Error> error)
   }
 }
 
-void ClientSession::check(const Result<void>& status) {
+void BaiduStdClientSession::check(const Result<void>& status) {
   if (!status) protocol_error(status.error().text);
 }
 
 // ---- Receiving ----
 
-void ClientSession::on_stream_frame(const ReceivedFrame& frame) {
+void BaiduStdClientSession::on_stream_frame(const ReceivedFrame& frame) {
   const Result<StreamFrameMeta> parsed = parse_stream_meta(frame.meta);
   if (!parsed) return protocol_error(parsed.error().text);
   const StreamFrameMeta& meta = *parsed;
@@ -135,16 +137,16 @@ void ClientSession::on_stream_frame(const ReceivedFrame& frame) {
 }
 
 // The first frame of a stream carries the whole reply.
-void ClientSession::on_opening_frame(CallOperation& operation, Stream& stream, const StreamFrameMeta& meta,
-                                     const ReceivedFrame& frame) {
+void BaiduStdClientSession::on_opening_frame(CallOperation& operation, Stream& stream, const StreamFrameMeta& meta,
+                                             const ReceivedFrame& frame) {
   const FrameLimits limits{frame_bytes_max_, FrameReceiver::short_frame_bytes_max};
   const Result<std::optional<FrameHeader>> header = parse_header(frame.data, limits);
   if (meta.type != StreamFrameType::data || meta.has_continuation || !header || !*header ||
-      (*header)->kind != FrameKind::rpc || FrameHeader::bytes + (*header)->body_bytes != frame.data.size()) {
+      (*header)->kind != BaiduStdFrameKind::rpc || FrameHeader::bytes + (*header)->body_bytes != frame.data.size()) {
     return protocol_error("the first STRM frame of a stream does not carry the reply to the request that opens it");
   }
   const Bytes reply = frame.data.subspan(FrameHeader::bytes);
-  const ReceivedFrame inner{.kind = FrameKind::rpc,
+  const ReceivedFrame inner{.kind = BaiduStdFrameKind::rpc,
                             .meta = reply.first((*header)->meta_bytes),
                             .data = reply.subspan((*header)->meta_bytes),
                             .block = frame.block};
@@ -157,8 +159,8 @@ void ClientSession::on_opening_frame(CallOperation& operation, Stream& stream, c
   on_opened(operation, stream, *reply_meta, inner);
 }
 
-void ClientSession::on_opened(CallOperation& operation, Stream& stream, const RpcMeta& meta,
-                              const ReceivedFrame& frame) {
+void BaiduStdClientSession::on_opened(CallOperation& operation, Stream& stream, const RpcMeta& meta,
+                                      const ReceivedFrame& frame) {
   stream.awaits_reply = false;
   if (meta.response && meta.response->error_code != 0) {
     return finish(operation, error_of_reply(operation, meta.response->error_code, meta.response->error_text));
@@ -195,8 +197,8 @@ void ClientSession::on_opened(CallOperation& operation, Stream& stream, const Rp
   if (stream.end_wanted) send_end(operation.id());
 }
 
-void ClientSession::on_stream_data(CallOperation& operation, Stream& stream, const StreamFrameMeta& meta,
-                                   const ReceivedFrame& frame) {
+void BaiduStdClientSession::on_stream_data(CallOperation& operation, Stream& stream, const StreamFrameMeta& meta,
+                                           const ReceivedFrame& frame) {
   const bool result = meta.result && stream.extended;
   if (!result && !stream.incoming) {
     return finish(operation, Error::of_call(Initiator::peer, ErrorCode::protocol_error,
@@ -219,7 +221,7 @@ void ClientSession::on_stream_data(CallOperation& operation, Stream& stream, con
 
 // ---- Sending ----
 
-std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
+std::byte* BaiduStdClientSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
   Stream* const stream = open_stream(call);
   if (stream == nullptr) return nullptr;
   if (stream->open && !stream->peer_reads) {
@@ -232,7 +234,7 @@ std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSiz
   return begin_item_of(*stream, size);
 }
 
-std::byte* ClientSession::begin_item_of(Stream& stream, const codec::EncodedSize& size) {
+std::byte* BaiduStdClientSession::begin_item_of(Stream& stream, const codec::EncodedSize& size) {
   const std::size_t bytes = size.body + size.payload;
   if (stream_ == nullptr || !stream.open || stream.close_sent || !stream.peer_reads || size.too_large ||
       bytes + FrameReceiver::short_frame_bytes_max > frame_bytes_max_) {
@@ -244,12 +246,12 @@ std::byte* ClientSession::begin_item_of(Stream& stream, const codec::EncodedSize
   item_head_bytes_ = FrameHeader::bytes + meta_size + size.body;
   committed_ += item_head_bytes_ + size.payload;
   std::byte* const at = sending_.reserve(item_head_bytes_);
-  return write_stream_meta(write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(meta_size + bytes),
+  return write_stream_meta(write_header(at, {BaiduStdFrameKind::stream, static_cast<std::uint32_t>(meta_size + bytes),
                                              static_cast<std::uint32_t>(meta_size)}),
                            meta);
 }
 
-void ClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+void BaiduStdClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   sending_.commit(item_head_bytes_);
   if (!pieces.empty()) {
     sending_.borrow(pieces, owner);
@@ -259,11 +261,11 @@ void ClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion
   commit(0);
 }
 
-void ClientSession::send_end(std::uint32_t call) {
+void BaiduStdClientSession::send_end(std::uint32_t call) {
   if (Stream* const stream = open_stream(call)) send_end_of(*stream);
 }
 
-void ClientSession::send_end_of(Stream& stream) {
+void BaiduStdClientSession::send_end_of(Stream& stream) {
   if (stream_ == nullptr || stream.close_sent) return;
   if (!stream.open) {
     stream.end_wanted = true;
@@ -274,15 +276,15 @@ void ClientSession::send_end_of(Stream& stream) {
   send_stream_frame(stream.frame(stream.extended ? StreamFrameType::end : StreamFrameType::close));
 }
 
-void ClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
+void BaiduStdClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
   if (Stream* const stream = open_stream(call)) send_credit_of(*stream, bytes);
 }
 
-void ClientSession::send_credit_of(Stream& stream, std::uint32_t bytes) {
+void BaiduStdClientSession::send_credit_of(Stream& stream, std::uint32_t bytes) {
   if (stream_ == nullptr || !stream.count_consumed(bytes)) return;
   StreamFrameMeta feedback = stream.frame(StreamFrameType::feedback);
   feedback.consumed_size = stream.consumed;
   send_stream_frame(feedback);
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -9,7 +9,7 @@
 
 #include "compress/deflate.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 std::unexpected<Error> damaged(const char* format) {
@@ -105,4 +105,4 @@ Result<Buffer> compress(Compression type, Bytes data) {
                                                " is not supported: use none, snappy, gzip or zlib");
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -8,7 +8,7 @@
 #include "protocol/baidu_std/rpc_meta.h"
 
 // Compression of the data of a frame: the raw format of snappy, gzip, and zlib.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 // True for the types that compress() and decompress() know, without `none`.
 bool can_compress(std::int32_t compress_type) noexcept;
@@ -27,4 +27,4 @@ Result<Decompressed> decompress(Compression type, Bytes data, std::size_t bytes_
 // `type` is not none.
 Result<Buffer> compress(Compression type, Bytes data);
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -1,6 +1,6 @@
 #include "protocol/baidu_std/error_codes.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 std::int32_t rpc_error_of(const Error& error) noexcept {
   switch (error.code) {
@@ -45,4 +45,4 @@ ErrorCode error_code_of(std::int32_t code) noexcept {
   }
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

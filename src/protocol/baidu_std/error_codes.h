@@ -5,7 +5,7 @@
 #include "hawser/error.h"
 
 // The error codes of bRPC. Values of errno share the field.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 enum RpcError : std::int32_t {
   no_service = 1001,
@@ -30,4 +30,4 @@ std::int32_t rpc_error_of(const Error& error) noexcept;
 // application_code.
 ErrorCode error_code_of(std::int32_t code) noexcept;
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 constexpr std::size_t magic_bytes = 4;
@@ -34,7 +34,7 @@ Result<std::optional<FrameHeader>> parse_header(Bytes received, const FrameLimit
     if (std::memcmp(received.data(), magic_of[1], present) != 0) {
       return malformed("the bytes are no frame of baidu_std: they begin neither with PRPC nor with STRM");
     }
-    header.kind = FrameKind::stream;
+    header.kind = BaiduStdFrameKind::stream;
   }
   if (received.size() < FrameHeader::bytes) return std::nullopt;
   header.body_bytes = load_be(received.data() + magic_bytes);
@@ -67,4 +67,4 @@ std::byte* write_header(std::byte* to, const FrameHeader& header) noexcept {
   return to + FrameHeader::bytes;
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -8,13 +8,13 @@
 #include "hawser/error.h"
 
 // The 12 bytes before each frame of baidu_std: a magic, the bytes that follow, the bytes of the meta among them.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
-enum class FrameKind : std::uint8_t { rpc, stream };  // "PRPC" and "STRM".
+enum class BaiduStdFrameKind : std::uint8_t { rpc, stream };  // "PRPC" and "STRM".
 
 struct FrameHeader {
   static constexpr std::size_t bytes = 12;
-  FrameKind kind = FrameKind::rpc;
+  BaiduStdFrameKind kind = BaiduStdFrameKind::rpc;
   std::uint32_t body_bytes = 0;  // Meta, data and attachment.
   std::uint32_t meta_bytes = 0;
 
@@ -40,4 +40,4 @@ std::byte* write_header(std::byte* to, const FrameHeader& header) noexcept;
 // The checksum of bRPC: CRC32C, masked so that the checksum of data that contains checksums stays good.
 constexpr std::uint32_t mask_crc(std::uint32_t crc) noexcept { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 // Receives discarded bytes. Nobody reads it, so all connections of a thread share it.
@@ -77,4 +77,4 @@ bool FrameReceiver::direct_received(std::size_t bytes, ReceivedFrame& frame) {
   return true;
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

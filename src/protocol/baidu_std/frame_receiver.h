@@ -8,11 +8,11 @@
 #include "protocol/baidu_std/frame.h"
 #include "transport/common/payload_buffer.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 // A complete frame. The views are valid until the next call of the receiver.
 struct ReceivedFrame {
-  FrameKind kind = FrameKind::rpc;
+  BaiduStdFrameKind kind = BaiduStdFrameKind::rpc;
   Bytes meta;
   Bytes data;              // Everything behind the meta.
   Block* block = nullptr;  // Holds `data`.
@@ -48,7 +48,7 @@ class FrameReceiver {
   detail::ReceiveAccount* const account_;
   bool partial_ = false;
   bool long_ = false;  // A long frame has begun; the members below describe it.
-  FrameKind kind_ = FrameKind::rpc;
+  BaiduStdFrameKind kind_ = BaiduStdFrameKind::rpc;
   Buffer meta_;
   transport::PayloadBuffer payload_;
   std::size_t size_ = 0;
@@ -56,4 +56,4 @@ class FrameReceiver {
   Buffer last_;  // Holds the data of the last long frame until the next call.
 };
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

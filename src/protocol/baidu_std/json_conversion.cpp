@@ -8,21 +8,21 @@
 #include "protocol/baidu_std/server_session.h"
 
 // The conversion of long JSON on a thread of the offload pool.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
-void ServerSession::begin_conversion() {
+void BaiduStdServerSession::begin_conversion() {
   if (converting_++ == 0) hold();
   if (!conversion_stop_.stop_possible()) conversion_stop_ = std::stop_source();
 }
 
-void ServerSession::end_conversion() {
+void BaiduStdServerSession::end_conversion() {
   if (--converting_ == 0 && !closed()) release();
 }
 
-void ServerSession::conversion_ended() noexcept {
+void BaiduStdServerSession::conversion_ended() noexcept {
   if (closed()) return end_conversion();
   try {
-    conversions_.spawn([](ServerSession& session) -> Task<void> {
+    conversions_.spawn([](BaiduStdServerSession& session) -> Task<void> {
       co_await session.loop().sleep(Duration::zero());  // Until a later turn.
       try {
         session.end_conversion();
@@ -35,9 +35,9 @@ void ServerSession::conversion_ended() noexcept {
   }
 }
 
-void ServerSession::on_end(const Error&) { conversion_stop_.request_stop(); }
+void BaiduStdServerSession::on_end(const Error&) { conversion_stop_.request_stop(); }
 
-Task<void> ServerSession::convert_result(PendingReply reply, Buffer body, Buffer rest) {
+Task<void> BaiduStdServerSession::convert_result(PendingReply reply, Buffer body, Buffer rest) {
   try {
     const std::size_t payload_bytes = reply.payload_bytes;
     detail::ReceiveCharge charge;
@@ -68,4 +68,4 @@ Task<void> ServerSession::convert_result(PendingReply reply, Buffer body, Buffer
   }
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -7,8 +7,8 @@
 
 #include "hawser/bytes.h"
 
-// The fields of Protocol Buffers messages on the wire, as far as RpcMeta and StreamFrameMeta need them.
-namespace hawser::prpc {
+// The fields of BaiduStdProtocol Buffers messages on the wire, as far as RpcMeta and StreamFrameMeta need them.
+namespace hawser::protocol::baidu_std {
 
 enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
@@ -68,7 +68,7 @@ class FieldReader {
     value = 0;
     for (unsigned shift = 0; shift < 64 && at_ != end_; shift += 7) {
       const auto byte = static_cast<std::uint64_t>(*at_++);
-      // Bits beyond the 64th are dropped, as other readers of Protocol Buffers do.
+      // Bits beyond the 64th are dropped, as other readers of BaiduStdProtocol Buffers do.
       value |= (byte & 0x7f) << shift;
       if (byte < 0x80) return true;
     }
@@ -146,4 +146,4 @@ class FieldWriter {
   std::byte* at_;
 };
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 using Field = FieldReader::Field;
@@ -323,4 +323,4 @@ std::byte* write_stream_meta(std::byte* to, const StreamFrameMeta& meta) noexcep
   return writer.position();
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

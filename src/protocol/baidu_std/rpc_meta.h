@@ -12,7 +12,7 @@
 #include "protocol/baidu_std/proto_fields.h"
 
 // The messages RpcMeta and StreamFrameMeta: what a PRPC and a STRM frame carry before their data.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 enum class Compression : std::int32_t { none = 0, snappy = 1, gzip = 2, zlib = 3, lz4 = 4 };
 enum class ContentType : std::int32_t { proto = 0, json = 1, proto_json = 2, proto_text = 3 };
@@ -124,4 +124,4 @@ Result<StreamFrameMeta> parse_stream_meta(Bytes bytes);
 std::size_t stream_meta_bytes(const StreamFrameMeta& meta) noexcept;
 std::byte* write_stream_meta(std::byte* to, const StreamFrameMeta& meta) noexcept;
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

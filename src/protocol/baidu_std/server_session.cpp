@@ -8,7 +8,7 @@
 #include "protocol/baidu_std/error_codes.h"
 #include "wire/metadata.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 constexpr std::size_t error_text_bytes_max = 4096;
@@ -78,9 +78,9 @@ bool is_json(ContentType type) noexcept { return type == ContentType::json || ty
 
 }  // namespace
 
-ServerSession::ServerSession(rpc::PortHost& port_host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                             std::shared_ptr<const BaiduStdOptions> options,
-                             std::shared_ptr<RefusalLines> refusal_lines)
+BaiduStdServerSession::BaiduStdServerSession(rpc::PortHost& port_host, std::unique_ptr<transport::Stream> stream,
+                                             Bytes first, std::shared_ptr<const BaiduStdOptions> options,
+                                             std::shared_ptr<RefusalLines> refusal_lines)
     : ByteSession(port_host, std::move(stream), first),
       options_(std::move(options)),
       refusal_lines_(std::move(refusal_lines)),
@@ -88,15 +88,15 @@ ServerSession::ServerSession(rpc::PortHost& port_host, std::unique_ptr<transport
       receiver_(frame_bytes_max_, bounded_account()),
       authenticated_(!options_->verify && !options_->authenticate) {}
 
-ServerSession::~ServerSession() = default;
+BaiduStdServerSession::~BaiduStdServerSession() = default;
 
 // The protocol has no frame for this: requests are refused with ELOGOFF, and the server ends the connection when it has
 // been silent.
-void ServerSession::go_away() { begin_ending(); }
+void BaiduStdServerSession::go_away() { begin_ending(); }
 
 // ---- Requests ----
 
-std::size_t ServerSession::take(Bytes bytes, Block& block) {
+std::size_t BaiduStdServerSession::take(Bytes bytes, Block& block) {
   ReceivedFrame frame;
   bool complete = false;
   const Result<std::size_t> taken = receiver_.take(bytes, block, frame, complete);
@@ -109,14 +109,14 @@ std::size_t ServerSession::take(Bytes bytes, Block& block) {
   return *taken;
 }
 
-void ServerSession::direct_received(std::size_t bytes) {
+void BaiduStdServerSession::direct_received(std::size_t bytes) {
   ReceivedFrame frame;
   if (receiver_.direct_received(bytes, frame)) on_frame(frame);
 }
 
-void ServerSession::on_frame(const ReceivedFrame& frame) {
+void BaiduStdServerSession::on_frame(const ReceivedFrame& frame) {
   message_received();
-  if (frame.kind == FrameKind::stream) return on_stream_frame(frame);
+  if (frame.kind == BaiduStdFrameKind::stream) return on_stream_frame(frame);
   const Result<RpcMeta> meta = parse_meta(frame.meta);
   if (!meta) [[unlikely]]
     return protocol_error(meta.error().text);
@@ -127,7 +127,7 @@ void ServerSession::on_frame(const ReceivedFrame& frame) {
   on_request(*meta, frame);
 }
 
-const rpc::Dispatcher::Method* ServerSession::find_method(const RequestMeta& request) {
+const rpc::Dispatcher::Method* BaiduStdServerSession::find_method(const RequestMeta& request) {
   const std::string_view service = request.service;
   const auto named = [&](std::string_view name) {
     return name.size() == service.size() + 1 + request.method.size() && name.starts_with(service) &&
@@ -153,7 +153,7 @@ const rpc::Dispatcher::Method* ServerSession::find_method(const RequestMeta& req
   return found;
 }
 
-void ServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) {
+void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) {
   host().counters.calls.add(1);
   const std::size_t calls_max = host().options.calls_per_connection_max;
   if (full(calls_max) || states_.full()) [[unlikely]] {
@@ -240,8 +240,8 @@ void ServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) 
               .decode_limits = &host().options.decode_limits});
 }
 
-void ServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatcher::Method& method,
-                               detail::IncomingRequest request) {
+void BaiduStdServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatcher::Method& method,
+                                       detail::IncomingRequest request) {
   const auto content = static_cast<ContentType>(meta.content_type);
   const auto [number, call] = states_.add();
   call.correlation_id = meta.correlation_id;
@@ -270,19 +270,19 @@ void ServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatcher::Metho
   if (method.streams_in || method.streams_out) open_waiting_stream(number);
 }
 
-void ServerSession::json_call_begun(std::uint32_t call) {
+void BaiduStdServerSession::json_call_begun(std::uint32_t call) {
   const detail::ActiveCall* const active = calls().find(wire::CallId::from_number(call));
   if (active == nullptr || active->method == nullptr) return;
   if (active->method->streams_in || active->method->streams_out) open_waiting_stream(call);
 }
 
 // The caller waits for the reply before it uses the stream, so a handler that waits for the caller gets it opened.
-void ServerSession::open_waiting_stream(std::uint32_t number) {
+void BaiduStdServerSession::open_waiting_stream(std::uint32_t number) {
   ServerCall* const call = states_.find(number);
   if (call != nullptr && !call->stream->open && !closed()) send_opening_reply(*call);
 }
 
-void ServerSession::refuse(const RpcMeta& meta, std::int32_t code, std::string_view text) {
+void BaiduStdServerSession::refuse(const RpcMeta& meta, std::int32_t code, std::string_view text) {
   host().counters.calls_refused.add(1);
   std::optional<std::int64_t> stream;
   if (meta.stream) stream = meta.stream->stream_id;
@@ -291,7 +291,7 @@ void ServerSession::refuse(const RpcMeta& meta, std::int32_t code, std::string_v
 
 // ---- Replies ----
 
-void ServerSession::finish_call(std::uint32_t call) noexcept {
+void BaiduStdServerSession::finish_call(std::uint32_t call) noexcept {
   ServerCall* const state = states_.find(call);
   if (state != nullptr && !state->further.empty()) [[unlikely]]
     drop_further(*state);
@@ -299,8 +299,8 @@ void ServerSession::finish_call(std::uint32_t call) noexcept {
   states_.remove(call);
 }
 
-std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
-                                      const detail::ReplyExtras& extras) {
+std::byte* BaiduStdServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                                              const detail::ReplyExtras& extras) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr) return nullptr;
   StreamEnd* const stream = state->stream.get();
@@ -331,7 +331,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
     const std::size_t meta_size = stream_meta_bytes(meta);
     pending_.head_bytes = FrameHeader::bytes + meta_size + size.body;
     std::byte* const at = reserve(pending_.head_bytes);
-    write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(meta_size + data_bytes),
+    write_header(at, {BaiduStdFrameKind::stream, static_cast<std::uint32_t>(meta_size + data_bytes),
                       static_cast<std::uint32_t>(meta_size)});
     return write_stream_meta(at + FrameHeader::bytes, meta);
   }
@@ -352,8 +352,8 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
   return begin_response(*state, meta, extras.metadata, size.body, data_bytes);
 }
 
-std::byte* ServerSession::begin_response(const ServerCall& call, const RpcMeta& meta, const Metadata* metadata,
-                                         std::size_t room, std::size_t after) {
+std::byte* BaiduStdServerSession::begin_response(const ServerCall& call, const RpcMeta& meta, const Metadata* metadata,
+                                                 std::size_t room, std::size_t after) {
   const std::size_t meta_size = meta_bytes(meta, metadata);
   const std::size_t frame_size = meta_size + after;
   std::size_t wrapper = 0;
@@ -367,19 +367,20 @@ std::byte* ServerSession::begin_response(const ServerCall& call, const RpcMeta& 
   std::byte* at = reserve(pending_.head_bytes);
   if (wrapper != 0) [[unlikely]] {
     const std::size_t wrap_size = wrapper - FrameHeader::bytes;
-    at = write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(wrap_size + FrameHeader::bytes + frame_size),
-                           static_cast<std::uint32_t>(wrap_size)});
+    at = write_header(
+        at, {BaiduStdFrameKind::stream, static_cast<std::uint32_t>(wrap_size + FrameHeader::bytes + frame_size),
+             static_cast<std::uint32_t>(wrap_size)});
     at = write_stream_meta(at, wrap);
   }
-  at =
-      write_header(at, {FrameKind::rpc, static_cast<std::uint32_t>(frame_size), static_cast<std::uint32_t>(meta_size)});
+  at = write_header(
+      at, {BaiduStdFrameKind::rpc, static_cast<std::uint32_t>(frame_size), static_cast<std::uint32_t>(meta_size)});
   std::byte* const checksum = write_meta(at, meta, metadata);
   pending_.checksum = meta.checksum_type == 0 ? nullptr : checksum;
   pending_.body = at + meta_size;
   return pending_.body;
 }
 
-void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+void BaiduStdServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   try {
     if (pending_.plain.block() != nullptr) [[unlikely]] {
       if (!send_converted(pieces, owner)) return;
@@ -416,7 +417,7 @@ void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
 }
 
 // Sends a reply whose body is JSON or compressed, or begins to convert it. The attachment is neither.
-bool ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+bool BaiduStdServerSession::send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   PendingReply reply = std::exchange(pending_, {});
   pending_.call = reply.call;
   pending_.closes_stream = reply.closes_stream;
@@ -457,7 +458,8 @@ bool ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendComp
   return send_body(call, reply, std::move(body), rest.bytes().last(reply.attachment_bytes));
 }
 
-bool ServerSession::send_body(const ServerCall& call, const PendingReply& reply, Buffer body, Bytes attachment) {
+bool BaiduStdServerSession::send_body(const ServerCall& call, const PendingReply& reply, Buffer body,
+                                      Bytes attachment) {
   Compression compression = Compression::none;
   if (call.compression != Compression::none && body.size() >= options_->compress_reply_bytes_min) {
     Result<Buffer> packed = compress(call.compression, body.bytes());
@@ -493,7 +495,7 @@ bool ServerSession::send_body(const ServerCall& call, const PendingReply& reply,
   return true;
 }
 
-void ServerSession::reply_error(std::uint32_t call, const Error& error) {
+void BaiduStdServerSession::reply_error(std::uint32_t call, const Error& error) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr) return;
   const ErrorCode code = code_for_caller(call, error.code);
@@ -517,8 +519,8 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   finish_call(call);
 }
 
-void ServerSession::send_error(std::int64_t correlation_id, const std::optional<std::int64_t>& stream,
-                               std::int32_t code, std::string_view text) {
+void BaiduStdServerSession::send_error(std::int64_t correlation_id, const std::optional<std::int64_t>& stream,
+                                       std::int32_t code, std::string_view text) {
   const RpcMeta meta{.response = ResponseMeta{code, text.substr(0, error_text_bytes_max)},
                      .correlation_id = correlation_id};
   ServerCall refused;
@@ -530,4 +532,4 @@ void ServerSession::send_error(std::int64_t correlation_id, const std::optional<
   commit(pending_.head_bytes);
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

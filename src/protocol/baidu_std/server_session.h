@@ -24,7 +24,7 @@
 #include "rpc/port/call_states.h"
 #include "rpc/port/stream_acceptor.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 // The properties of a request that its answer needs.
 struct ServerCall {
@@ -49,11 +49,11 @@ struct RefusalLines {
 };
 
 // A connection of a client that speaks baidu_std.
-class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor, detail::StreamChannel {
+class BaiduStdServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor, detail::StreamChannel {
  public:
-  ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                std::shared_ptr<const BaiduStdOptions> options, std::shared_ptr<RefusalLines> refusal_lines);
-  ~ServerSession() override;
+  BaiduStdServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
+                        std::shared_ptr<const BaiduStdOptions> options, std::shared_ptr<RefusalLines> refusal_lines);
+  ~BaiduStdServerSession() override;
 
   // rpc::PortSession
   void go_away() override;
@@ -171,4 +171,4 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   Scope conversions_;
 };
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -8,7 +8,7 @@
 #include "rpc/session/wake_writers.h"
 
 // The streams of a connection: frames with the magic STRM.
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 namespace {
 
@@ -16,7 +16,7 @@ constexpr std::string_view reset_by_caller = "the caller has reset the stream";
 
 }  // namespace
 
-std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t call) {
+std::shared_ptr<detail::StreamCore> BaiduStdServerSession::open_stream(std::uint32_t call) {
   // The client decides how much it has outstanding, so the window does not bound the items that are stored. The memory
   // for them is charged instead. Each item that is read is granted again, which send_credit() counts.
   const detail::StreamCore::Flow flow{
@@ -27,14 +27,14 @@ std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t cal
   return core;
 }
 
-std::size_t ServerSession::streams_offered(std::uint32_t call) noexcept {
+std::size_t BaiduStdServerSession::streams_offered(std::uint32_t call) noexcept {
   const ServerCall* const state = states_.find(call);
   if (state == nullptr || state->stream == nullptr || state->stream->open || state->stream->core != nullptr) return 0;
   return 1 + state->offered.size();
 }
 
-ServerSession::Cores ServerSession::accept_streams(std::uint32_t call, Bytes body, const detail::ReplyExtras& extras,
-                                                   bool incoming) {
+BaiduStdServerSession::Cores BaiduStdServerSession::accept_streams(std::uint32_t call, Bytes body,
+                                                                   const detail::ReplyExtras& extras, bool incoming) {
   if (streams_offered(call) == 0) return {};
   ServerCall& state_of_call = *states_.find(call);
   StreamEnd& first = *state_of_call.stream;
@@ -73,7 +73,7 @@ ServerSession::Cores ServerSession::accept_streams(std::uint32_t call, Bytes bod
   return cores;
 }
 
-void ServerSession::close_stream(const detail::StreamCore& core) {
+void BaiduStdServerSession::close_stream(const detail::StreamCore& core) {
   ServerCall* const state = states_.find(core.call());
   if (state == nullptr || state->stream == nullptr || state->stream->core.get() != &core) return;
   StreamEnd& stream = *state->stream;
@@ -86,7 +86,7 @@ void ServerSession::close_stream(const detail::StreamCore& core) {
   ended->end_charges();
 }
 
-void ServerSession::drop_further(ServerCall& call) noexcept {
+void BaiduStdServerSession::drop_further(ServerCall& call) noexcept {
   for (const std::uint32_t number : call.further) {
     // Memory may have been short while the stream was made.
     if (const StreamEnd* const stream = states_.find(number)->stream.get()) {
@@ -102,39 +102,40 @@ void ServerSession::drop_further(ServerCall& call) noexcept {
   call.further.clear();
 }
 
-detail::ActiveCall* ServerSession::active(std::uint32_t number) const noexcept {
+detail::ActiveCall* BaiduStdServerSession::active(std::uint32_t number) const noexcept {
   return calls().find(wire::CallId::from_number(number));
 }
 
-StreamSettings ServerSession::settings_of(const ServerCall& call) {
+StreamSettings BaiduStdServerSession::settings_of(const ServerCall& call) {
   StreamSettings settings = call.stream->settings(true);
   for (const std::uint32_t number : call.further) settings.extra_ids.push_back(own_id(number));
   return settings;
 }
 
 // Sends the reply that opens the stream. It has no data: the handler's result becomes the last message.
-void ServerSession::send_opening_reply(ServerCall& call) {
+void BaiduStdServerSession::send_opening_reply(ServerCall& call) {
   const RpcMeta meta{.response = ResponseMeta{}, .correlation_id = call.correlation_id, .stream = settings_of(call)};
   begin_response(call, meta, nullptr, 0, 0);
   call.stream->open = true;
   commit(pending_.head_bytes);
 }
 
-void ServerSession::send_stream_frame(const StreamFrameMeta& meta) {
+void BaiduStdServerSession::send_stream_frame(const StreamFrameMeta& meta) {
   const std::size_t size = stream_meta_bytes(meta);
   std::byte* const at = reserve(FrameHeader::bytes + size);
   write_stream_meta(
-      write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(size)}), meta);
+      write_header(at, {BaiduStdFrameKind::stream, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(size)}),
+      meta);
   commit(FrameHeader::bytes + size);
 }
 
 // ---- Receiving ----
 
-void ServerSession::check(const Result<void>& status) {
+void BaiduStdServerSession::check(const Result<void>& status) {
   if (!status) protocol_error(status.error().text);
 }
 
-void ServerSession::on_stream_frame(const ReceivedFrame& frame) {
+void BaiduStdServerSession::on_stream_frame(const ReceivedFrame& frame) {
   const Result<StreamFrameMeta> parsed = parse_stream_meta(frame.meta);
   if (!parsed) return protocol_error(parsed.error().text);
   if (!authenticated_) return protocol_error("a STRM frame precedes the request that carries the credential");
@@ -162,8 +163,8 @@ void ServerSession::on_stream_frame(const ReceivedFrame& frame) {
   }
 }
 
-void ServerSession::on_stream_data(std::uint32_t number, StreamEnd& stream, const StreamFrameMeta& meta,
-                                   const ReceivedFrame& frame) {
+void BaiduStdServerSession::on_stream_data(std::uint32_t number, StreamEnd& stream, const StreamFrameMeta& meta,
+                                           const ReceivedFrame& frame) {
   if (!stream.incoming || stream.core == nullptr) {
     return reset_stream(number, stream,
                         Error::of_call(Initiator::peer, ErrorCode::invalid_argument,
@@ -180,7 +181,7 @@ void ServerSession::on_stream_data(std::uint32_t number, StreamEnd& stream, cons
   if (*item) check(stream.core->on_item(std::move(**item)));
 }
 
-void ServerSession::on_stream_closed(std::uint32_t number, StreamEnd& stream, bool reset) {
+void BaiduStdServerSession::on_stream_closed(std::uint32_t number, StreamEnd& stream, bool reset) {
   stream.peer_closed = true;
   stream.drop_parts();
   const bool reads = stream.incoming;
@@ -206,7 +207,7 @@ void ServerSession::on_stream_closed(std::uint32_t number, StreamEnd& stream, bo
 }
 
 // Ends the stream and asks the handler to stop. Its answer is not sent.
-void ServerSession::reset_stream(std::uint32_t number, StreamEnd& stream, const Error& why) {
+void BaiduStdServerSession::reset_stream(std::uint32_t number, StreamEnd& stream, const Error& why) {
   send_stream_frame(stream.frame(StreamFrameType::reset));
   stream.peer_closed = true;
   stream.drop_parts();
@@ -217,7 +218,7 @@ void ServerSession::reset_stream(std::uint32_t number, StreamEnd& stream, const 
 
 // ---- Sending ----
 
-std::byte* ServerSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
+std::byte* BaiduStdServerSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr || closed() || state->stream->peer_closed) return nullptr;
   const std::size_t bytes = size.body + size.payload;
@@ -229,12 +230,12 @@ std::byte* ServerSession::begin_item(std::uint32_t call, const codec::EncodedSiz
   const std::size_t meta_size = stream_meta_bytes(meta);
   item_head_bytes_ = FrameHeader::bytes + meta_size + size.body;
   std::byte* const at = reserve(item_head_bytes_);
-  return write_stream_meta(write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(meta_size + bytes),
+  return write_stream_meta(write_header(at, {BaiduStdFrameKind::stream, static_cast<std::uint32_t>(meta_size + bytes),
                                              static_cast<std::uint32_t>(meta_size)}),
                            meta);
 }
 
-void ServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+void BaiduStdServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   commit(item_head_bytes_);
   if (!pieces.empty()) {
     borrow(pieces, owner);
@@ -244,7 +245,7 @@ void ServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion
 }
 
 // The protocol of bRPC ends both directions together, when the call ends.
-void ServerSession::send_end(std::uint32_t call) {
+void BaiduStdServerSession::send_end(std::uint32_t call) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr || closed() || state->stream->peer_closed || !state->stream->extended) return;
   if (!state->stream->open) send_opening_reply(*state);
@@ -252,7 +253,7 @@ void ServerSession::send_end(std::uint32_t call) {
 }
 
 // Called for each item that the handler has read, since the stream grants each one again.
-void ServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
+void BaiduStdServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr || closed() || !state->stream->count_consumed(bytes)) return;
   StreamFrameMeta feedback = state->stream->frame(StreamFrameType::feedback);
@@ -260,6 +261,6 @@ void ServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
   send_stream_frame(feedback);
 }
 
-void ServerSession::on_drained() { rpc::wake_writers(writers_); }
+void BaiduStdServerSession::on_drained() { rpc::wake_writers(writers_); }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

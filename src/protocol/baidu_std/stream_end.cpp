@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 Result<std::optional<StreamEnd::Item>> StreamEnd::take_data(const StreamFrameMeta& meta, const ReceivedFrame& frame,
                                                             detail::ReceiveAccount& account,
@@ -79,4 +79,4 @@ void StreamEnd::drop_parts() noexcept {
   parts_charge.reset();
 }
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

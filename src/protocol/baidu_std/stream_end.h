@@ -14,7 +14,7 @@
 #include "protocol/baidu_std/frame_receiver.h"
 #include "protocol/baidu_std/rpc_meta.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 
 // One side's state of a call's stream, without I/O. Both the server and the client have it.
 struct StreamEnd {
@@ -65,4 +65,4 @@ struct StreamEnd {
   void drop_parts() noexcept;
 };
 
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -36,15 +36,15 @@ MachineOptions machine_options(const GrpcClientOptions& options) {
 }
 
 // Lets the loop destroy an ended stream: its functions may be on the stack.
-struct Closing {
+struct GrpcClosing {
   std::unique_ptr<transport::Stream> stream;
   void operator()() const noexcept {}
 };
 
 }  // namespace
 
-ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const GrpcClientOptions& options,
-                             std::string authority, Owner& owner)
+GrpcClientSession::GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream,
+                                     const GrpcClientOptions& options, std::string authority, Owner& owner)
     : loop_(loop),
       options_(options),
       authority_(std::move(authority)),
@@ -53,14 +53,14 @@ ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stre
       keepalive_(*this),
       machine_(machine_options(options), *this, nullptr, output_) {}
 
-ClientSession::~ClientSession() {
+GrpcClientSession::~GrpcClientSession() {
   loop_.remove_tick_end(*this);
   stream_.reset();
   output_.clear();
   if (block_ != nullptr) block_->release();
 }
 
-void ClientSession::begin() {
+void GrpcClientSession::begin() {
   stream_->start(loop_, *this);
   if (options_.ping_interval < forever) keepalive_.start(loop_, loop_.after(options_.ping_interval));
   send_soon();
@@ -68,13 +68,13 @@ void ClientSession::begin() {
 
 // ---- Requests ----
 
-Encoding ClientSession::encoding_for(const Stream& stream, std::size_t bytes) const noexcept {
+Encoding GrpcClientSession::encoding_for(const Http2Stream& stream, std::size_t bytes) const noexcept {
   return bytes < options_.compression_bytes_min ? Encoding::identity : stream.send_encoding;
 }
 
 // The field grpc-encoding has announced the client's compression for the whole call.
-bool ClientSession::choose_compression(std::uint32_t call, Encoding encoding) {
-  Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
+bool GrpcClientSession::choose_compression(std::uint32_t call, Encoding encoding) {
+  Http2Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
   if (stream == nullptr || (encoding != Encoding::identity && encoding != encoding_of(options_.compression))) {
     return false;
   }
@@ -82,7 +82,7 @@ bool ClientSession::choose_compression(std::uint32_t call, Encoding encoding) {
   return true;
 }
 
-bool ClientSession::may_send(CallOperation& operation) {
+bool GrpcClientSession::may_send(CallOperation& operation) {
   const CallOperation::Request& request = operation.request();
   const auto refuse = [&](ErrorCode code, std::string text) {
     operation.complete(loop_, Error::of_call(code, std::move(text)));
@@ -126,7 +126,7 @@ bool ClientSession::may_send(CallOperation& operation) {
   return true;
 }
 
-void ClientSession::start(CallOperation& operation) {
+void GrpcClientSession::start(CallOperation& operation) {
   std::shared_ptr<GrpcOutcome> outcome = std::exchange(next_outcome_, nullptr);
   if (!may_send(operation)) return;
   try {
@@ -136,12 +136,12 @@ void ClientSession::start(CallOperation& operation) {
   }
 }
 
-Stream* ClientSession::open(const CallOperation::Request& request, Time deadline) {
+Http2Stream* GrpcClientSession::open(const CallOperation::Request& request, Time deadline) {
   const std::string path = "/" + std::string(request.name);
-  std::vector<Machine::Field> fields = {{":method", "POST"},      {":scheme", "http"},
-                                        {":path", path},          {":authority", authority_},
-                                        {"te", "trailers"},       {"content-type", "application/grpc"},
-                                        {"user-agent", "hawser"}, {"grpc-accept-encoding", accepted_encodings}};
+  std::vector<Http2Machine::Field> fields = {{":method", "POST"},      {":scheme", "http"},
+                                             {":path", path},          {":authority", authority_},
+                                             {"te", "trailers"},       {"content-type", "application/grpc"},
+                                             {"user-agent", "hawser"}, {"grpc-accept-encoding", accepted_encodings}};
   std::string timeout;
   if (deadline != Time::max()) {
     timeout = format_timeout(deadline - loop_.now());
@@ -160,16 +160,16 @@ Stream* ClientSession::open(const CallOperation::Request& request, Time deadline
       }
     }
   }
-  Stream* const stream = machine_.begin_request(fields);
+  Http2Stream* const stream = machine_.begin_request(fields);
   if (stream != nullptr) stream->send_encoding = encoding;
   return stream;
 }
 
-void ClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome) {
+void GrpcClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome) {
   const CallOperation::Request& request = operation.request();
   const Time deadline = rpc::call_deadline(loop_, request, options_.call_timeout);
   detail::ConstBuffers pieces(request.size.pieces);
-  Stream* const stream = open(request, deadline);
+  Http2Stream* const stream = open(request, deadline);
   if (stream == nullptr) {
     going_away_ = true;
     return operation.complete(
@@ -205,34 +205,34 @@ void ClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutcome> 
   flush();
 }
 
-CallOperation* ClientSession::operation_of(const Stream& stream) const noexcept {
+CallOperation* GrpcClientSession::operation_of(const Http2Stream& stream) const noexcept {
   const std::size_t slot = stream.call & 0xFFFF;
   return slot < operations_.size() ? operations_[slot] : nullptr;
 }
 
-void ClientSession::forget(Stream& stream) noexcept {
+void GrpcClientSession::forget(Http2Stream& stream) noexcept {
   operations_[stream.call & 0xFFFF] = nullptr;
   outcomes_[stream.call & 0xFFFF] = nullptr;
   --in_flight_;
   if (stream.open && !(stream.remote_ended && stream.ended)) machine_.reset(stream, http2_cancel);
-  stream.take = Stream::Take::drop;
+  stream.take = Http2Stream::Take::drop;
   machine_.release_stream(stream);
   send_soon();
 }
 
-void ClientSession::abandon(CallOperation& operation) noexcept {
-  Stream* const stream = machine_.find(operation.id());
+void GrpcClientSession::abandon(CallOperation& operation) noexcept {
+  Http2Stream* const stream = machine_.find(operation.id());
   if (stream != nullptr && operation_of(*stream) == &operation) forget(*stream);
 }
 
-void ClientSession::cancel(std::uint32_t call, const Error& error) {
-  Stream* const stream = machine_.find(call);
+void GrpcClientSession::cancel(std::uint32_t call, const Error& error) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream != nullptr && operation_of(*stream) != nullptr) finish(*stream, error);
 }
 
 // ---- Replies ----
 
-void ClientSession::finish(Stream& stream, const std::optional<Error>& error) {
+void GrpcClientSession::finish(Http2Stream& stream, const std::optional<Error>& error) {
   CallOperation& operation = *operation_of(stream);
   if (const auto& outcome = outcomes_[stream.call & 0xFFFF]) report(stream, *outcome);
   if (detail::StreamCore* const core = operation.stream()) core->on_closed(error);
@@ -244,7 +244,7 @@ void ClientSession::finish(Stream& stream, const std::optional<Error>& error) {
   }
 }
 
-void ClientSession::report(const Stream& stream, GrpcOutcome& outcome) {
+void GrpcClientSession::report(const Http2Stream& stream, GrpcOutcome& outcome) {
   const HeaderFields& fields = stream.fields;
   if (fields.grpc_status >= 0) outcome.status = fields.grpc_status;
   const MetadataView metadata(Bytes(fields.metadata.data(), fields.metadata.size()));
@@ -254,21 +254,21 @@ void ClientSession::report(const Stream& stream, GrpcOutcome& outcome) {
   if (const auto pushback = metadata.find(retry_pushback_name)) outcome.retry_after = parse_pushback(*pushback);
 }
 
-void ClientSession::on_headers(Stream& stream) {
+void GrpcClientSession::on_headers(Http2Stream& stream) {
   const CallOperation* const operation = operation_of(stream);
   const bool usable = stream.fields.http_status == 200 && stream.fields.grpc_content && !stream.fields.too_large;
   if (operation == nullptr || !usable) return;
-  stream.take = operation->request().streams_out ? Stream::Take::deliver : Stream::Take::keep_one;
+  stream.take = operation->request().streams_out ? Http2Stream::Take::deliver : Http2Stream::Take::keep_one;
 }
 
-void ClientSession::on_message(Stream& stream, Bytes message, Block* block) {
+void GrpcClientSession::on_message(Http2Stream& stream, Bytes message, Block* block) {
   CallOperation* const operation = operation_of(stream);
   if (operation == nullptr || operation->stream() == nullptr) return;
   detail::ReceiveAccount unbounded(nullptr);
   deliver_item(*operation->stream(), stream, message, block, unbounded);
 }
 
-void ClientSession::on_end(Stream& stream) {
+void GrpcClientSession::on_end(Http2Stream& stream) {
   CallOperation* const operation = operation_of(stream);
   if (operation == nullptr) return;
   const HeaderFields& fields = stream.fields;
@@ -294,7 +294,7 @@ void ClientSession::on_end(Stream& stream) {
                                                          : "the answer of a unary method has more than one message");
 }
 
-void ClientSession::succeed(Stream& stream) {
+void GrpcClientSession::succeed(Http2Stream& stream) {
   CallOperation& operation = *operation_of(stream);
   detail::Received received{.body = stream.message,
                             .payload = {},
@@ -319,11 +319,11 @@ void ClientSession::succeed(Stream& stream) {
   finish(stream, std::nullopt);
 }
 
-void ClientSession::on_bad(Stream& stream, const Error& why) {
+void GrpcClientSession::on_bad(Http2Stream& stream, const Error& why) {
   if (operation_of(stream) != nullptr) finish(stream, why);
 }
 
-void ClientSession::on_closed(Stream& stream, std::uint32_t http2_code) {
+void GrpcClientSession::on_closed(Http2Stream& stream, std::uint32_t http2_code) {
   const CallOperation* const operation = operation_of(stream);
   if (operation == nullptr) return;
   // The whole answer has arrived, and a part of it has not been delivered yet.
@@ -333,22 +333,22 @@ void ClientSession::on_closed(Stream& stream, std::uint32_t http2_code) {
     return finish(stream, Error::of_call(Initiator::peer, ErrorCode::unavailable,
                                          "the server refused the call and has not executed it: call again"));
   }
-  Status status = status_of_reset(http2_code);
+  GrpcStatus status = status_of_reset(http2_code);
   std::string text = "the server reset the call with the code " + std::to_string(http2_code) + " of HTTP/2";
   // A server resets a call whose deadline has passed, perhaps before the timer of this side runs.
-  if (status == Status::cancelled && operation->deadline() <= loop_.poller().now()) {
-    status = Status::deadline_exceeded;
+  if (status == GrpcStatus::cancelled && operation->deadline() <= loop_.poller().now()) {
+    status = GrpcStatus::deadline_exceeded;
     text += ", after the deadline of the call";
   }
   finish(stream, error_of(static_cast<int>(status), text, false));
 }
 
-void ClientSession::on_goaway(std::int32_t, std::uint32_t, std::string_view) { going_away_ = true; }
+void GrpcClientSession::on_goaway(std::int32_t, std::uint32_t, std::string_view) { going_away_ = true; }
 
 // ---- Streams ----
 
-std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
-  Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
+std::byte* GrpcClientSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
+  Http2Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
   if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_length_max) {
     return nullptr;
   }
@@ -356,15 +356,15 @@ std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSiz
   return writer_.begin(size);
 }
 
-void ClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+void GrpcClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   const std::uint32_t credit = item_credit(writer_.bytes());
   Buffer head = writer_.finish(pieces, encoding_for(*writing_, writer_.bytes()));
   machine_.send_message(*std::exchange(writing_, nullptr), std::move(head), pieces, owner, credit);
   send_soon();
 }
 
-void ClientSession::send_end(std::uint32_t call) {
-  Stream* const stream = machine_.find(call);
+void GrpcClientSession::send_end(std::uint32_t call) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr) return;
   const CallOperation* const operation = operation_of(*stream);
   if (operation == nullptr || !operation->request().streams_in) return;
@@ -372,21 +372,21 @@ void ClientSession::send_end(std::uint32_t call) {
   send_soon();
 }
 
-void ClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
-  Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
+void GrpcClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
+  Http2Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
   if (stream == nullptr) return;
   machine_.release(*stream, bytes);
   send_soon();
 }
 
-void ClientSession::on_sent(Stream& stream, std::uint32_t credit) {
+void GrpcClientSession::on_sent(Http2Stream& stream, std::uint32_t credit) {
   CallOperation* const operation = operation_of(stream);
   if (operation != nullptr && operation->stream() != nullptr) {
     static_cast<void>(operation->stream()->on_credit(credit));
   }
 }
 
-bool ClientSession::has_room() const noexcept {
+bool GrpcClientSession::has_room() const noexcept {
   const std::size_t mark = options_.send_backlog_bytes_max;
   const std::size_t waiting = machine_.waiting_bytes();
   return SendRoom{output_.bytes(), waiting, mark, waiting / waiting_marks_max < mark}.for_items();
@@ -394,13 +394,13 @@ bool ClientSession::has_room() const noexcept {
 
 // No credit bounds requests with one message, but the number of their bytes. They are counted only if there may be too
 // many. A request with a stream begins without a message.
-bool ClientSession::may_begin(const CallOperation::Request& request) const noexcept {
+bool GrpcClientSession::may_begin(const CallOperation::Request& request) const noexcept {
   const std::size_t mark = options_.send_backlog_bytes_max;
   std::size_t bytes = output_.bytes();
   if (bytes + machine_.waiting_bytes() <= mark) return true;
   if (!has_room()) return false;
   if (request.streams_in) return true;
-  machine_.for_each([&](const Stream& stream) {
+  machine_.for_each([&](const Http2Stream& stream) {
     const CallOperation* const operation = operation_of(stream);
     if (operation == nullptr || !operation->request().streams_in) bytes += stream.out_bytes;
   });
@@ -409,7 +409,7 @@ bool ClientSession::may_begin(const CallOperation::Request& request) const noexc
 
 // ---- The connection ----
 
-MutableBytes ClientSession::receive_space() {
+MutableBytes GrpcClientSession::receive_space() {
   if (stream_ == nullptr) return transport::discard_buffer();
   if (block_ == nullptr || !block_->unique()) {
     if (block_ != nullptr) block_->release();
@@ -419,8 +419,8 @@ MutableBytes ClientSession::receive_space() {
   return {block_->data(), block_->size()};
 }
 
-void ClientSession::received(std::size_t bytes) {
-  const std::shared_ptr<ClientSession> alive = shared_from_this();
+void GrpcClientSession::received(std::size_t bytes) {
+  const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
   if (stream_ == nullptr) return;
   if (bytes == 0) {
     // A waiting connection holds no memory.
@@ -433,9 +433,9 @@ void ClientSession::received(std::size_t bytes) {
   send_soon();
 }
 
-void ClientSession::flush() {
+void GrpcClientSession::flush() {
   if (std::exchange(sending_, true)) return;
-  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
   while (!blocked_ && stream_ != nullptr) {
     machine_.pump();
     if (output_.empty() || stream_ == nullptr) break;
@@ -455,22 +455,22 @@ void ClientSession::flush() {
   }
 }
 
-void ClientSession::sendable(std::size_t bytes) {
+void GrpcClientSession::sendable(std::size_t bytes) {
   output_.consume(bytes);
   blocked_ = false;
   flush();
 }
 
-void ClientSession::end(const Error& reason) {
+void GrpcClientSession::end(const Error& reason) {
   if (stream_ == nullptr) return;
-  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
   keepalive_.stop();
   loop_.remove_tick_end(*this);
   stream_->pause();
   stream_->set_sink(transport::null_sink());
-  loop_.post(Closing{std::move(stream_)});
+  loop_.post(GrpcClosing{std::move(stream_)});
   const Error error = rpc::ended_call(false, reason);
-  machine_.for_each([&](Stream& stream) {
+  machine_.for_each([&](Http2Stream& stream) {
     if (operation_of(stream) != nullptr) finish(stream, error);
   });
   output_.clear();
@@ -480,7 +480,7 @@ void ClientSession::end(const Error& reason) {
   owner_.on_session_end(reason);
 }
 
-void ClientSession::check_alive() {
+void GrpcClientSession::check_alive() {
   if (stream_ == nullptr) return;
   const bool silent = arrived_ == std::exchange(arrived_at_check_, arrived_) && in_flight_ != 0;
   if (silent && pinged_) {

@@ -19,17 +19,17 @@
 namespace hawser::protocol::grpc {
 
 // A client's connection that speaks gRPC, with its calls in flight. Loop's thread only.
-class ClientSession final : public rpc::ProtocolSession,
-                            public detail::StreamChannel,
-                            public CompressionChoice,
-                            public std::enable_shared_from_this<ClientSession>,
-                            MachineSink,
-                            transport::StreamSink,
-                            exec::TickEnd {
+class GrpcClientSession final : public rpc::ProtocolSession,
+                                public detail::StreamChannel,
+                                public CompressionChoice,
+                                public std::enable_shared_from_this<GrpcClientSession>,
+                                MachineSink,
+                                transport::StreamSink,
+                                exec::TickEnd {
  public:
-  ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const GrpcClientOptions& options,
-                std::string authority, Owner& owner);
-  ~ClientSession() override;
+  GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const GrpcClientOptions& options,
+                    std::string authority, Owner& owner);
+  ~GrpcClientSession() override;
 
   bool going_away() const noexcept { return going_away_; }
   // The call that starts next fills `outcome` when it ends.
@@ -59,13 +59,13 @@ class ClientSession final : public rpc::ProtocolSession,
   void on_tick_end() override { flush(); }
 
   // ---- MachineSink ----
-  void on_headers(Stream& stream) override;
-  void on_message(Stream& stream, Bytes message, Block* block) override;
+  void on_headers(Http2Stream& stream) override;
+  void on_message(Http2Stream& stream, Bytes message, Block* block) override;
   bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) override;
-  void on_end(Stream& stream) override;
-  void on_bad(Stream& stream, const Error& why) override;
-  void on_closed(Stream& stream, std::uint32_t http2_code) override;
-  void on_sent(Stream& stream, std::uint32_t credit) override;
+  void on_end(Http2Stream& stream) override;
+  void on_bad(Http2Stream& stream, const Error& why) override;
+  void on_closed(Http2Stream& stream, std::uint32_t http2_code) override;
+  void on_sent(Http2Stream& stream, std::uint32_t credit) override;
   void on_goaway(std::int32_t last, std::uint32_t http2_code, std::string_view text) override;
   void on_pong(bool) override {}
 
@@ -84,16 +84,16 @@ class ClientSession final : public rpc::ProtocolSession,
   Task<void> unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed);
   bool may_send(detail::CallOperation& operation);
   bool may_begin(const detail::CallOperation::Request& request) const noexcept;
-  Stream* open(const detail::CallOperation::Request& request, Time deadline);
+  Http2Stream* open(const detail::CallOperation::Request& request, Time deadline);
   void send(detail::CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome);
-  detail::CallOperation* operation_of(const Stream& stream) const noexcept;
+  detail::CallOperation* operation_of(const Http2Stream& stream) const noexcept;
   // Removes the call of the stream, which the session does not use any more.
-  void forget(Stream& stream) noexcept;
-  void finish(Stream& stream, const std::optional<Error>& error);
-  void succeed(Stream& stream);
-  static void report(const Stream& stream, GrpcOutcome& outcome);
+  void forget(Http2Stream& stream) noexcept;
+  void finish(Http2Stream& stream, const std::optional<Error>& error);
+  void succeed(Http2Stream& stream);
+  static void report(const Http2Stream& stream, GrpcOutcome& outcome);
   // The compression of a message of `bytes` bytes.
-  Encoding encoding_for(const Stream& stream, std::size_t bytes) const noexcept;
+  Encoding encoding_for(const Http2Stream& stream, std::size_t bytes) const noexcept;
   void send_soon() {
     if (stream_ != nullptr && !queued()) loop_.at_tick_end(*this);
   }
@@ -119,10 +119,10 @@ class ClientSession final : public rpc::ProtocolSession,
   bool pinged_ = false;
   std::uint64_t arrived_ = 0;
   std::uint64_t arrived_at_check_ = 0;
-  MemberTimer<&ClientSession::check_alive> keepalive_;
+  MemberTimer<&GrpcClientSession::check_alive> keepalive_;
   MessageWriter writer_;
-  Stream* writing_ = nullptr;
-  Machine machine_;  // Ends first: it notifies the owners of loans.
+  Http2Stream* writing_ = nullptr;
+  Http2Machine machine_;  // Ends first: it notifies the owners of loans.
   // Stops the work of unpacking_ that no thread has begun. Made when there is some.
   std::stop_source unpacking_stop_ = std::stop_source(std::nostopstate);
   Scope unpacking_;  // Its tasks wait for messages that are decompressed on another thread. Ends first of all.

@@ -34,7 +34,7 @@ class GrpcProtocol final : public rpc::PortProtocol {
   }
   std::unique_ptr<rpc::PortSession> open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                          Bytes first) const override {
-    return std::make_unique<protocol::grpc::ServerSession>(host, std::move(stream), first, options_);
+    return std::make_unique<protocol::grpc::Http2ServerSession>(host, std::move(stream), first, options_);
   }
   // SETTINGS, with which each side begins, and GOAWAY with the reason as debug data (RFC 9113, 6.5 and 6.8).
   std::string refusal(const Error& why) const override {
@@ -61,12 +61,12 @@ void check(bool valid, const char* text) {
   if (!valid) throw std::invalid_argument(text);
 }
 
-protocol::grpc::ServerSession* session_of(Context& context) noexcept {
-  return dynamic_cast<protocol::grpc::ServerSession*>(&detail::ContextAccess::reply_sink(context).origin());
+protocol::grpc::Http2ServerSession* session_of(Context& context) noexcept {
+  return dynamic_cast<protocol::grpc::Http2ServerSession*>(&detail::ContextAccess::reply_sink(context).origin());
 }
 
 bool add_metadata(Context& context, bool initial, std::string name, std::string value) {
-  protocol::grpc::ServerSession* const session = session_of(context);
+  protocol::grpc::Http2ServerSession* const session = session_of(context);
   return session != nullptr &&
          session->add_metadata(detail::ContextAccess::call(context), initial, std::move(name), std::move(value));
 }
@@ -110,7 +110,7 @@ bool set_grpc_retry_pushback(Context& context, Duration pause) {
 }
 
 bool set_grpc_compression(Context& context, GrpcCompression compression) {
-  protocol::grpc::ServerSession* const session = session_of(context);
+  protocol::grpc::Http2ServerSession* const session = session_of(context);
   if (session == nullptr) return false;
   return session->choose_compression(detail::ContextAccess::call(context), protocol::grpc::encoding_of(compression));
 }
@@ -123,7 +123,7 @@ bool detail::choose_grpc_compression(StreamCore* core, GrpcCompression compressi
 }
 
 bool is_grpc_request_compressed(Context& context) {
-  const protocol::grpc::ServerSession* const session = session_of(context);
+  const protocol::grpc::Http2ServerSession* const session = session_of(context);
   return session != nullptr && session->request_compressed(detail::ContextAccess::call(context));
 }
 

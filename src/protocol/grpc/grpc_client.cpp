@@ -38,20 +38,20 @@ struct GrpcClient::State final : rpc::ProtocolClient {
   std::shared_ptr<rpc::ProtocolSession> open(Loop& loop, std::unique_ptr<transport::Stream> stream,
                                              const std::string& address, rpc::ProtocolSession::Owner& owner) override {
     const bool local = address.starts_with("unix:");
-    return std::make_shared<protocol::grpc::ClientSession>(loop, std::move(stream), options,
-                                                           !options.authority.empty() ? options.authority
-                                                           : local                    ? "localhost"
-                                                                                      : address,
-                                                           owner);
+    return std::make_shared<protocol::grpc::GrpcClientSession>(loop, std::move(stream), options,
+                                                               !options.authority.empty() ? options.authority
+                                                               : local                    ? "localhost"
+                                                                                          : address,
+                                                               owner);
   }
   bool going_away() const noexcept {
-    const auto* const current = static_cast<const protocol::grpc::ClientSession*>(session());
+    const auto* const current = static_cast<const protocol::grpc::GrpcClientSession*>(session());
     return current != nullptr && current->going_away();
   }
 
   std::shared_ptr<const GrpcOutcome> report_next() {
     auto outcome = std::make_shared<GrpcOutcome>();
-    if (auto* const current = static_cast<protocol::grpc::ClientSession*>(session())) current->report_next(outcome);
+    if (auto* const current = static_cast<protocol::grpc::GrpcClientSession*>(session())) current->report_next(outcome);
     return outcome;
   }
 

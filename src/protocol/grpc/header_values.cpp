@@ -10,11 +10,11 @@
 namespace hawser::protocol::grpc {
 namespace {
 
-struct Unit {
+struct TimeoutUnit {
   char name;
   std::int64_t nanoseconds;
 };
-constexpr std::array<Unit, 6> units = {
+constexpr std::array<TimeoutUnit, 6> units = {
     {{'n', 1}, {'u', 1'000}, {'m', 1'000'000}, {'S', 1'000'000'000}, {'M', 60'000'000'000}, {'H', 3'600'000'000'000}}};
 constexpr std::int64_t timeout_number_max = 99'999'999;
 
@@ -46,7 +46,7 @@ std::optional<Duration> parse_timeout(std::string_view text) noexcept {
     if (c < '0' || c > '9') return std::nullopt;
     number = number * 10 + (c - '0');
   }
-  for (const Unit& unit : units) {
+  for (const TimeoutUnit& unit : units) {
     if (unit.name != text.back()) continue;
     constexpr std::int64_t most = Duration::max().count();
     if (number > most / unit.nanoseconds) return forever;
@@ -58,7 +58,7 @@ std::optional<Duration> parse_timeout(std::string_view text) noexcept {
 std::string format_timeout(Duration timeout) {
   const std::int64_t nanoseconds = timeout.count();
   if (nanoseconds <= 0) return "0n";
-  for (const Unit& unit : units) {
+  for (const TimeoutUnit& unit : units) {
     const std::int64_t number = nanoseconds / unit.nanoseconds + (nanoseconds % unit.nanoseconds != 0 ? 1 : 0);
     if (number <= timeout_number_max) return std::to_string(number) + unit.name;
   }

@@ -15,7 +15,7 @@ constexpr Duration discard_interval = std::chrono::milliseconds(500);
 
 }  // namespace
 
-void ServerSession::begin_plain(Stream& stream) {
+void Http2ServerSession::begin_plain(Http2Stream& stream) {
   if (http_ == nullptr) http_ = host().http->open_streams(*this);
   call_of(stream) = {};
   const HeaderFields& fields = stream.fields;
@@ -27,7 +27,7 @@ void ServerSession::begin_plain(Stream& stream) {
   }
   stream.plain = true;
   stream.busy = true;
-  stream.take = Stream::Take::plain;
+  stream.take = Http2Stream::Take::plain;
   if (!plain_pace_.running()) start_pace(true);
   const std::uint32_t call = stream.call;
   rpc::HttpExchange* const exchange = http_->begin(call, {.method = fields.method,
@@ -40,68 +40,70 @@ void ServerSession::begin_plain(Stream& stream) {
   stream.fields.clear();
 }
 
-rpc::HttpExchange* ServerSession::exchange_of(const Stream& stream) const noexcept {
+rpc::HttpExchange* Http2ServerSession::exchange_of(const Http2Stream& stream) const noexcept {
   const std::size_t slot = stream.call & 0xFFFF;
   return stream.plain && stream.busy && slot < calls_by_slot_.size() ? calls_by_slot_[slot].exchange : nullptr;
 }
 
-std::size_t ServerSession::on_plain(Stream& stream, Bytes bytes) {
+std::size_t Http2ServerSession::on_plain(Http2Stream& stream, Bytes bytes) {
   rpc::HttpExchange* const exchange = exchange_of(stream);
   return exchange == nullptr ? bytes.size() : exchange->on_body(bytes);
 }
 
-bool ServerSession::plain_receives(const Stream& stream) const noexcept {
+bool Http2ServerSession::plain_receives(const Http2Stream& stream) const noexcept {
   const rpc::HttpExchange* const exchange = exchange_of(stream);
   return exchange != nullptr && exchange->receives();
 }
 
-std::optional<Error> ServerSession::refusal(std::size_t beyond) const {
+std::optional<Error> Http2ServerSession::refusal(std::size_t beyond) const {
   // Streams that begin when the connection goes away are reset: on_headers().
   if (full_for_accepted(calls_max(), beyond)) return full_for_accepted_error(calls_max());
   return std::nullopt;
 }
 
-void ServerSession::run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) {
+void Http2ServerSession::run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request,
+                                   Route& route) {
   serve_by(name, request, [&] { route.start(request); });
 }
 
-void ServerSession::count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept {
+void Http2ServerSession::count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept {
   count_route(call, code, bytes);
   calls().answered(wire::CallId::from_number(call));
 }
 
-void ServerSession::count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept {
+void Http2ServerSession::count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept {
   count_error(call, code, error);
   calls().answered(wire::CallId::from_number(call));
 }
 
-void ServerSession::send_continue(std::uint32_t call) {
-  Stream* const stream = machine_.find(call);
+void Http2ServerSession::send_continue(std::uint32_t call) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr || closed()) return;
   machine_.send_interim(*stream, 100);
   send_soon();
 }
 
-void ServerSession::return_window(std::uint32_t call, std::size_t bytes) {
-  Stream* const stream = machine_.find(call);
+void Http2ServerSession::return_window(std::uint32_t call, std::size_t bytes) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr || closed()) return;
   machine_.return_window(*stream, bytes);
   send_soon();
 }
 
-void ServerSession::send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields, bool end) {
-  Stream* const stream = machine_.find(call);
+void Http2ServerSession::send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields,
+                                   bool end) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr) return;
-  std::vector<Machine::Field> pairs;
+  std::vector<Http2Machine::Field> pairs;
   pairs.reserve(fields.size());
   for (const rpc::HttpField& field : fields) pairs.emplace_back(field.name, field.value);
   machine_.send_plain_head(*stream, status, pairs, end);
   if (!closed()) send_soon();
 }
 
-void ServerSession::send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces,
-                              SendCompletion* owner) {
-  Stream* const stream = machine_.find(call);
+void Http2ServerSession::send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces,
+                                   SendCompletion* owner) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr) {
     if (owner != nullptr) owner->on_send_complete();
     return;
@@ -113,11 +115,11 @@ void ServerSession::send_body(std::uint32_t call, Buffer head, std::span<const C
   if (!closed()) send_soon();
 }
 
-void ServerSession::end_response(std::uint32_t call, bool whole) {
-  Stream* const stream = machine_.find(call);
+void Http2ServerSession::end_response(std::uint32_t call, bool whole) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr) return;
   call_of(*stream).exchange = nullptr;
-  stream->take = Stream::Take::drop;
+  stream->take = Http2Stream::Take::drop;
   message_received();
   if (whole) {
     machine_.send_end(*stream);
@@ -129,13 +131,15 @@ void ServerSession::end_response(std::uint32_t call, bool whole) {
   answered(*stream);
 }
 
-void ServerSession::start_discard_timer() { discard_timer_.start(host().loop, host().loop.after(discard_interval)); }
+void Http2ServerSession::start_discard_timer() {
+  discard_timer_.start(host().loop, host().loop.after(discard_interval));
+}
 
 // A request that goes on behind its response would keep its stream for ever.
-void ServerSession::check_discards() {
+void Http2ServerSession::check_discards() {
   if (closed()) return;
   bool any = false;
-  machine_.for_each([&](Stream& stream) {
+  machine_.for_each([&](Http2Stream& stream) {
     if (!stream.discards || !stream.open || stream.resetting) return;
     if (std::exchange(stream.discards_long, true)) {
       machine_.reset(stream, http2_no_error);
@@ -147,15 +151,15 @@ void ServerSession::check_discards() {
   send_soon();
 }
 
-void ServerSession::give_up(Stream& stream, std::string_view why) {
+void Http2ServerSession::give_up(Http2Stream& stream, std::string_view why) {
   if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) {
     call->request_stop(ErrorCode::cancelled, Initiator::peer, why);
   }
   if (rpc::HttpExchange* const exchange = exchange_of(stream)) exchange->on_gone();
 }
 
-bool ServerSession::stream_has_room(std::uint32_t call, std::size_t bytes_max) const noexcept {
-  const Stream* const stream = machine_.find(call);
+bool Http2ServerSession::stream_has_room(std::uint32_t call, std::size_t bytes_max) const noexcept {
+  const Http2Stream* const stream = machine_.find(call);
   const std::size_t usual = std::max(plain_queue_bytes_least, host().options.send_backlog_bytes_max / 8);
   return stream == nullptr || stream->out_bytes <= std::min(bytes_max, usual);
 }

@@ -18,8 +18,8 @@ Error out_of_memory() { return Error::of_connection(ErrorCode::internal, "out of
 
 }  // namespace
 
-Machine::Machine(const MachineOptions& options, MachineSink& sink, detail::ReceiveAccount* account,
-                 transport::SendQueue& output)
+Http2Machine::Http2Machine(const MachineOptions& options, MachineSink& sink, detail::ReceiveAccount* account,
+                           transport::SendQueue& output)
     : options_(options), sink_(sink), account_(account), guard_(options.flood, options.server), output_(output) {
   session_ = Callbacks::make_session(*this);
   const auto window = static_cast<std::uint32_t>(std::min<std::uint32_t>(options_.stream_window_bytes, INT32_MAX));
@@ -39,14 +39,14 @@ Machine::Machine(const MachineOptions& options, MachineSink& sink, detail::Recei
                                             std::max(options_.connection_window_bytes, 65'535U), INT32_MAX)));
 }
 
-Machine::~Machine() {
+Http2Machine::~Http2Machine() {
   nghttp2_session_del(session_);
-  for (const std::unique_ptr<Stream>& stream : streams_) drop_output(*stream);
+  for (const std::unique_ptr<Http2Stream>& stream : streams_) drop_output(*stream);
 }
 
 // ---- Receiving ----
 
-Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
+Result<void> Http2Machine::receive(Bytes bytes, Block* block, Time now) {
   if (failure_) return hawser::fail(*failure_);
   now_ = now;
   receiving_ = true;
@@ -66,7 +66,7 @@ Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
 
 // Gives the bytes that the guard counts to nghttp2. The header of a frame is held back until it is complete, because
 // the guard may disguise it. False if the connection must end.
-bool Machine::receive_frames(Bytes bytes) {
+bool Http2Machine::receive_frames(Bytes bytes) {
   std::array<std::byte, FloodGuard::frame_header_bytes> held{};
   std::size_t held_bytes = guard_.header_bytes();
   std::memcpy(held.data(), guard_.header().data(), held_bytes);
@@ -89,7 +89,7 @@ bool Machine::receive_frames(Bytes bytes) {
          (!guard_.disguised() || give_frames(guard_.header()));
 }
 
-bool Machine::give_frames(Bytes bytes) {
+bool Http2Machine::give_frames(Bytes bytes) {
   if (bytes.empty()) return true;
   const auto read =
       nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
@@ -104,34 +104,34 @@ bool Machine::give_frames(Bytes bytes) {
   return !failure_;
 }
 
-void Machine::fail(Error why) {
+void Http2Machine::fail(Error why) {
   fail_as(why.code == ErrorCode::internal ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_ENHANCE_YOUR_CALM, std::move(why));
 }
 
-void Machine::fail_as(std::uint32_t http2_code, Error why) {
+void Http2Machine::fail_as(std::uint32_t http2_code, Error why) {
   if (failure_) return;
   nghttp2_session_terminate_session(session_, http2_code);
   failure_ = std::move(why);
 }
 
-std::string Machine::describe() const {
+std::string Http2Machine::describe() const {
   return std::to_string(used_streams_) + " of " + std::to_string(options_.streams_max) + " streams open; " +
          std::to_string(nghttp2_session_get_remote_window_size(session_)) + " bytes of the peer's window left; " +
          std::to_string(nghttp2_session_get_outbound_queue_size(session_)) + " frames queued";
 }
 
-bool Machine::finished() const noexcept {
+bool Http2Machine::finished() const noexcept {
   return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
 }
 
-std::size_t Machine::queued_frames() const noexcept { return nghttp2_session_get_outbound_queue_size(session_); }
+std::size_t Http2Machine::queued_frames() const noexcept { return nghttp2_session_get_outbound_queue_size(session_); }
 
-void Machine::consume(Stream& stream, std::size_t bytes) {
+void Http2Machine::consume(Http2Stream& stream, std::size_t bytes) {
   if (bytes != 0 && stream.open) nghttp2_session_consume_stream(session_, stream.id, bytes);
 }
 
 // A reference of HPACK costs the peer one byte and the server up to 4 KiB.
-void Machine::charge_fields(Stream& stream) noexcept {
+void Http2Machine::charge_fields(Http2Stream& stream) noexcept {
   if (account_ == nullptr) return;
   const std::size_t bytes = stream.fields.held_bytes();
   if (bytes > HeaderFields::free_bytes_max && !stream.fields_charge.add(*account_, bytes)) {
@@ -139,19 +139,19 @@ void Machine::charge_fields(Stream& stream) noexcept {
   }
 }
 
-void Machine::take_data(Stream& stream, Bytes bytes, Block* block) {
-  if (stream.take == Stream::Take::plain) {
+void Http2Machine::take_data(Http2Stream& stream, Bytes bytes, Block* block) {
+  if (stream.take == Http2Stream::Take::plain) {
     const std::size_t returned = sink_.on_plain(stream, bytes);
     return consume(stream, returned);
   }
-  const bool full = stream.take == Stream::Take::deliver &&
+  const bool full = stream.take == Http2Stream::Take::deliver &&
                     (!stream.stalled.empty() || stream.held_bytes >= options_.stream_window_bytes);
-  if (full || (stream.unpacking && stream.take != Stream::Take::drop)) return stall(stream, bytes);
+  if (full || (stream.unpacking && stream.take != Http2Stream::Take::drop)) return stall(stream, bytes);
   take_bytes(stream, bytes, block);
 }
 
 // Keeps bytes behind messages that nobody has read, or that are being decompressed. The stream's window bounds them.
-void Machine::stall(Stream& stream, Bytes bytes) {
+void Http2Machine::stall(Http2Stream& stream, Bytes bytes) {
   if (account_ != nullptr && !stream.stalled_charge.add(*account_, bytes.size())) {
     return bad(
         stream,
@@ -162,15 +162,15 @@ void Machine::stall(Stream& stream, Bytes bytes) {
   stream.stalled.append(as_text(bytes));
 }
 
-void Machine::take_bytes(Stream& stream, Bytes bytes, Block* block) {
+void Http2Machine::take_bytes(Http2Stream& stream, Bytes bytes, Block* block) {
   const std::size_t given = bytes.size();
   while (true) {
-    if (stream.take == Stream::Take::drop) {
+    if (stream.take == Http2Stream::Take::drop) {
       bytes = {};
       break;
     }
     if (stream.unpacking) break;
-    if (stream.take == Stream::Take::deliver && stream.held_bytes >= options_.stream_window_bytes) break;
+    if (stream.take == Http2Stream::Take::deliver && stream.held_bytes >= options_.stream_window_bytes) break;
     const MessageReader::Step step = stream.reader.next(bytes, block, options_.message_bytes_max, account_);
     if (step == MessageReader::Step::more) break;
     if (step == MessageReader::Step::message) {
@@ -196,15 +196,15 @@ void Machine::take_bytes(Stream& stream, Bytes bytes, Block* block) {
 }
 
 // A message that lies in the memory that is being received must be kept, because its end has not arrived yet.
-void Machine::keep_unkept() {
+void Http2Machine::keep_unkept() {
   for (std::size_t i = 0; i < unkept_.size(); ++i) {
-    Stream& stream = *unkept_[i];
+    Http2Stream& stream = *unkept_[i];
     if (stream.message.data() != nullptr && stream.kept.block() == nullptr && !stream.end_delivered) keep(stream);
   }
   unkept_.clear();
 }
 
-void Machine::keep(Stream& stream) {
+void Http2Machine::keep(Http2Stream& stream) {
   constexpr std::size_t copied_max = 16 * 1024;  // A shorter message is not worth the receive block that it lies in.
   if (stream.message.empty()) return;
   const bool copied = stream.message.size() <= copied_max || stream.message_block == nullptr;
@@ -224,13 +224,13 @@ void Machine::keep(Stream& stream) {
           "later"));
 }
 
-bool Machine::hold_message(Stream& stream) {
+bool Http2Machine::hold_message(Http2Stream& stream) {
   if (stream.kept.block() == nullptr) keep(stream);
-  return stream.take == Stream::Take::keep_one;
+  return stream.take == Http2Stream::Take::keep_one;
 }
 
-void Machine::bad(Stream& stream, const Error& why) {
-  stream.take = Stream::Take::drop;
+void Http2Machine::bad(Http2Stream& stream, const Error& why) {
+  stream.take = Http2Stream::Take::drop;
   stream.reader.reset();
   stream.message = {};
   stream.message_block = nullptr;
@@ -243,28 +243,28 @@ void Machine::bad(Stream& stream, const Error& why) {
   sink_.on_bad(stream, why);
 }
 
-void Machine::end_remote(Stream& stream) {
+void Http2Machine::end_remote(Http2Stream& stream) {
   if (std::exchange(stream.remote_ended, true)) return;
   if (stream.stalled.empty() && !stream.unpacking) deliver_end(stream);
 }
 
-void Machine::deliver_end(Stream& stream) {
+void Http2Machine::deliver_end(Http2Stream& stream) {
   if (std::exchange(stream.end_delivered, true)) return;
-  if (stream.take != Stream::Take::drop && stream.reader.begun()) {
+  if (stream.take != Http2Stream::Take::drop && stream.reader.begun()) {
     return bad(stream, Error::of_call(Initiator::peer, ErrorCode::protocol_error,
                                       "the peer ended its stream within a message"));
   }
   sink_.on_end(stream);
 }
 
-void Machine::release(Stream& stream, std::size_t bytes) {
+void Http2Machine::release(Http2Stream& stream, std::size_t bytes) {
   stream.held_bytes -= std::min(bytes, stream.held_bytes);
   if (stream.stalled.empty() || stream.unpacking || stream.held_bytes >= options_.stream_window_bytes) return;
   if (!receiving_) unpacked_ = 0;
   take_stalled(stream);
 }
 
-void Machine::take_stalled(Stream& stream) {
+void Http2Machine::take_stalled(Http2Stream& stream) {
   const std::string bytes_left = std::exchange(stream.stalled, {});
   stream.stalled_charge.reset();
   take_bytes(stream, as_bytes(bytes_left), nullptr);
@@ -272,7 +272,7 @@ void Machine::take_stalled(Stream& stream) {
 }
 
 // A peer may only send many PINGs if it is sent something meanwhile: gRPC's clients measure the bandwidth so.
-void Machine::on_peer_ping() {
+void Http2Machine::on_peer_ping() {
   if (!options_.server || options_.ping_interval_min <= Duration::zero()) return;
   const bool soon = pinged_ && now_ - last_ping_ < options_.ping_interval_min;
   pinged_ = true;
@@ -283,7 +283,7 @@ void Machine::on_peer_ping() {
                                   "the client sends PINGs more often than ping_interval_min allows");
 }
 
-bool Machine::reset_malformed(Stream& stream) {
+bool Http2Machine::reset_malformed(Http2Stream& stream) {
   if (!stream.rules.malformed()) return false;
   if (reset(stream, NGHTTP2_PROTOCOL_ERROR)) {
     static_cast<void>(guard_.take(FloodGuard::invalid_frame_cost, "malformed requests"));
@@ -293,7 +293,7 @@ bool Machine::reset_malformed(Stream& stream) {
 
 // ---- Slots ----
 
-Stream* Machine::take_slot() {
+Http2Stream* Http2Machine::take_slot() {
   std::uint16_t slot = 0;
   if (!free_slots_.empty()) {
     slot = free_slots_.back();
@@ -302,10 +302,10 @@ Stream* Machine::take_slot() {
     if (streams_.size() >= std::min(options_.streams_max, slots_max)) return nullptr;
     slot = static_cast<std::uint16_t>(streams_.size());
     free_slots_.reserve(streams_.size() + 1);
-    streams_.push_back(std::make_unique<Stream>());
+    streams_.push_back(std::make_unique<Http2Stream>());
     streams_.back()->call = slot;
   }
-  Stream& stream = *streams_[slot];
+  Http2Stream& stream = *streams_[slot];
   stream.call += 0x10000;
   if ((stream.call >> 16) == 0) stream.call += 0x10000;  // 0 is no generation.
   stream.open = true;
@@ -315,19 +315,19 @@ Stream* Machine::take_slot() {
   return &stream;
 }
 
-void Machine::release_stream(Stream& stream) noexcept {
+void Http2Machine::release_stream(Http2Stream& stream) noexcept {
   if (!std::exchange(stream.busy, false)) return;
   if (!stream.open) recycle(stream);
 }
 
-void Machine::recycle(Stream& stream) noexcept {
+void Http2Machine::recycle(Http2Stream& stream) noexcept {
   stream.id = 0;
   stream.waiting_fields.clear();
   stream.fields.clear();
   stream.fields_charge.reset();
   stream.rules = {};
   stream.headers_seen = false;
-  stream.take = Stream::Take::drop;
+  stream.take = Http2Stream::Take::drop;
   stream.reader.reset();
   stream.messages = 0;
   stream.message = {};
@@ -352,7 +352,7 @@ void Machine::recycle(Stream& stream) noexcept {
   --used_streams_;
 }
 
-void Machine::close_stream(Stream& stream, std::uint32_t http2_code) {
+void Http2Machine::close_stream(Http2Stream& stream, std::uint32_t http2_code) {
   if (!std::exchange(stream.open, false)) return;
   if (std::exchange(stream.waiting, false)) {
     --waiting_count_;
@@ -368,19 +368,19 @@ void Machine::close_stream(Stream& stream, std::uint32_t http2_code) {
 
 // ---- The connection ----
 
-void Machine::close_all(const Error& why) {
+void Http2Machine::close_all(const Error& why) {
   if (!failure_) failure_ = why;
-  for_each([&](Stream& stream) { close_stream(stream, NGHTTP2_CANCEL); });
+  for_each([&](Http2Stream& stream) { close_stream(stream, NGHTTP2_CANCEL); });
 }
 
-void Machine::ping() { nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr); }
+void Http2Machine::ping() { nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr); }
 
-void Machine::announce_goaway() {
+void Http2Machine::announce_goaway() {
   nghttp2_submit_shutdown_notice(session_);
   nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, Callbacks::goaway_ping.data());
 }
 
-void Machine::send_goaway(std::uint32_t http2_code, std::string_view text) {
+void Http2Machine::send_goaway(std::uint32_t http2_code, std::string_view text) {
   nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session_), http2_code,
                         reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
 }

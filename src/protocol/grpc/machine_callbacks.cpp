@@ -28,7 +28,7 @@ std::string_view text(const std::uint8_t* data, std::size_t size) noexcept {
 
 }  // namespace
 
-nghttp2_session* Machine::Callbacks::make_session(Machine& machine) {
+nghttp2_session* Http2Machine::Callbacks::make_session(Http2Machine& machine) {
   nghttp2_session_callbacks* raw_callbacks = nullptr;
   nghttp2_option* raw_option = nullptr;
   if (nghttp2_session_callbacks_new(&raw_callbacks) != 0) throw std::bad_alloc();
@@ -64,7 +64,7 @@ nghttp2_session* Machine::Callbacks::make_session(Machine& machine) {
   return session;
 }
 
-nghttp2_data_provider Machine::Callbacks::provider(Stream& stream) noexcept {
+nghttp2_data_provider Http2Machine::Callbacks::provider(Http2Stream& stream) noexcept {
   nghttp2_data_provider result{};
   result.source.ptr = &stream;
   result.read_callback = &read;
@@ -73,7 +73,7 @@ nghttp2_data_provider Machine::Callbacks::provider(Stream& stream) noexcept {
 
 // An exception must not pass through the C functions of nghttp2.
 template <class Work>
-int Machine::Callbacks::guarded(Machine& machine, Work work) noexcept {
+int Http2Machine::Callbacks::guarded(Http2Machine& machine, Work work) noexcept {
   try {
     const int status = work();
     // Queued frames are still sent after a failure: they state the reason.
@@ -85,14 +85,14 @@ int Machine::Callbacks::guarded(Machine& machine, Work work) noexcept {
   }
 }
 
-Stream* Machine::Callbacks::stream_of(nghttp2_session* session, std::int32_t id) noexcept {
-  return static_cast<Stream*>(nghttp2_session_get_stream_user_data(session, id));
+Http2Stream* Http2Machine::Callbacks::stream_of(nghttp2_session* session, std::int32_t id) noexcept {
+  return static_cast<Http2Stream*>(nghttp2_session_get_stream_user_data(session, id));
 }
 
 // ---- Receiving ----
 
-int Machine::Callbacks::on_begin_headers(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
+int Http2Machine::Callbacks::on_begin_headers(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
   return guarded(machine, [&] {
     machine.header_stream_ = nullptr;
     machine.ignored_list_bytes_ = 0;
@@ -100,7 +100,7 @@ int Machine::Callbacks::on_begin_headers(nghttp2_session* session, const nghttp2
       machine.header_stream_ = stream_of(session, frame->hd.stream_id);
       return 0;
     }
-    Stream* const stream = machine.take_slot();
+    Http2Stream* const stream = machine.take_slot();
     if (stream == nullptr) {
       // The handlers of earlier streams still run, although the peer may have reset those streams.
       nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
@@ -113,13 +113,13 @@ int Machine::Callbacks::on_begin_headers(nghttp2_session* session, const nghttp2
   });
 }
 
-int Machine::Callbacks::on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name,
-                                  std::size_t name_bytes, const std::uint8_t* value, std::size_t value_bytes,
-                                  std::uint8_t, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
+int Http2Machine::Callbacks::on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name,
+                                       std::size_t name_bytes, const std::uint8_t* value, std::size_t value_bytes,
+                                       std::uint8_t, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
   return guarded(machine, [&] {
     const std::size_t most = machine.options_.metadata_bytes_max;
-    Stream* const stream = machine.header_stream_;
+    Http2Stream* const stream = machine.header_stream_;
     const std::string_view key = text(name, name_bytes);
     std::string_view content = text(value, value_bytes);
     if (machine.options_.server && !key.starts_with(':')) content = RequestRules::without_spaces(content);
@@ -142,8 +142,8 @@ int Machine::Callbacks::on_header(nghttp2_session*, const nghttp2_frame* frame, 
   });
 }
 
-int Machine::Callbacks::headers_done(Machine& machine, const nghttp2_frame* frame) {
-  Stream* const stream = machine.header_stream_;
+int Http2Machine::Callbacks::headers_done(Http2Machine& machine, const nghttp2_frame* frame) {
+  Http2Stream* const stream = machine.header_stream_;
   machine.header_stream_ = nullptr;
   if (stream == nullptr) return 0;
   const bool end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
@@ -173,14 +173,14 @@ int Machine::Callbacks::headers_done(Machine& machine, const nghttp2_frame* fram
   return 0;
 }
 
-int Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
+int Http2Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
   return guarded(machine, [&] {
     switch (frame->hd.type) {
       case NGHTTP2_HEADERS: return headers_done(machine, frame);
       case NGHTTP2_DATA:
         if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
-          if (Stream* const stream = stream_of(session, frame->hd.stream_id)) {
+          if (Http2Stream* const stream = stream_of(session, frame->hd.stream_id)) {
             if (machine.options_.server) stream->rules.end();
             if (!machine.reset_malformed(*stream)) machine.end_remote(*stream);
           }
@@ -189,7 +189,7 @@ int Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* 
       case NGHTTP2_RST_STREAM: {
         // The client gives up a call that it has waited for. The calls of a connection are bounded, so that it can't do
         // this often.
-        const Stream* const stream = stream_of(session, frame->hd.stream_id);
+        const Http2Stream* const stream = stream_of(session, frame->hd.stream_id);
         if (stream != nullptr && machine.now_ - stream->opened >= waited_min) {
           machine.guard_.give(FloodGuard::other_cost);
         }
@@ -212,8 +212,8 @@ int Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* 
   });
 }
 
-int Machine::Callbacks::on_invalid_frame(nghttp2_session*, const nghttp2_frame* frame, int, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
+int Http2Machine::Callbacks::on_invalid_frame(nghttp2_session*, const nghttp2_frame* frame, int, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
   if (machine.options_.server && frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code == NGHTTP2_NO_ERROR) {
     // Clients of grpc-go close a connection with GOAWAY up to stream 2^31-1, which nghttp2 refuses, because it is no
     // stream of a server. The connection ends as the client wishes.
@@ -224,13 +224,13 @@ int Machine::Callbacks::on_invalid_frame(nghttp2_session*, const nghttp2_frame* 
   return 0;
 }
 
-int Machine::Callbacks::on_data(nghttp2_session* session, std::uint8_t, std::int32_t id, const std::uint8_t* data,
-                                std::size_t bytes, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
+int Http2Machine::Callbacks::on_data(nghttp2_session* session, std::uint8_t, std::int32_t id, const std::uint8_t* data,
+                                     std::size_t bytes, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
   return guarded(machine, [&] {
     // The window of the connection is returned at once: a call whose handler is slow must not stop the others.
     nghttp2_session_consume_connection(session, bytes);
-    Stream* const stream = stream_of(session, id);
+    Http2Stream* const stream = stream_of(session, id);
     if (stream != nullptr && machine.options_.server) stream->rules.add_body(bytes);
     if (stream != nullptr && !machine.reset_malformed(*stream)) {
       machine.take_data(*stream, Bytes(reinterpret_cast<const std::byte*>(data), bytes), machine.receive_block_);
@@ -244,10 +244,10 @@ int Machine::Callbacks::on_data(nghttp2_session* session, std::uint8_t, std::int
   });
 }
 
-int Machine::Callbacks::on_close(nghttp2_session* session, std::int32_t id, std::uint32_t code, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
+int Http2Machine::Callbacks::on_close(nghttp2_session* session, std::int32_t id, std::uint32_t code, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
   return guarded(machine, [&] {
-    if (Stream* const stream = stream_of(session, id)) {
+    if (Http2Stream* const stream = stream_of(session, id)) {
       nghttp2_session_set_stream_user_data(session, id, nullptr);
       machine.close_stream(*stream, code);
     }
@@ -259,9 +259,9 @@ int Machine::Callbacks::on_close(nghttp2_session* session, std::int32_t id, std:
 
 // The client need not send the rest of a request that has been answered. But some clients, such as curl 7.88, lose a
 // response that a reset follows while they send, so that a short rest is received.
-void Machine::Callbacks::end_request(Machine& machine, nghttp2_session* session, const nghttp2_frame* frame) {
+void Http2Machine::Callbacks::end_request(Http2Machine& machine, nghttp2_session* session, const nghttp2_frame* frame) {
   if (!machine.options_.server || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return;
-  Stream* const stream = stream_of(session, frame->hd.stream_id);
+  Http2Stream* const stream = stream_of(session, frame->hd.stream_id);
   if (stream != nullptr && stream->plain && !stream->remote_ended && !stream->resetting) {
     stream->discards = machine.discarding_ = true;
   } else if (stream == nullptr || !stream->remote_ended) {
@@ -269,8 +269,8 @@ void Machine::Callbacks::end_request(Machine& machine, nghttp2_session* session,
   }
 }
 
-int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
+int Http2Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
   return guarded(machine, [&] {
     switch (frame->hd.type) {
       case NGHTTP2_HEADERS:
@@ -307,28 +307,29 @@ int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_fr
   });
 }
 
-int Machine::Callbacks::on_unsent_frame(nghttp2_session*, const nghttp2_frame* frame, int, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
+int Http2Machine::Callbacks::on_unsent_frame(nghttp2_session*, const nghttp2_frame* frame, int, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
   return guarded(machine, [&] {
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
     // A client's request that was not sent: it was cancelled before, or the server takes no more streams.
-    machine.for_each([&](Stream& stream) {
+    machine.for_each([&](Http2Stream& stream) {
       if (stream.id == frame->hd.stream_id && stream.open) machine.close_stream(stream, NGHTTP2_REFUSED_STREAM);
     });
     return 0;
   });
 }
 
-ssize_t Machine::Callbacks::read_length(nghttp2_session*, std::uint8_t, std::int32_t, std::int32_t connection_window,
-                                        std::int32_t stream_window, std::uint32_t frame_bytes_max, void*) {
+ssize_t Http2Machine::Callbacks::read_length(nghttp2_session*, std::uint8_t, std::int32_t,
+                                             std::int32_t connection_window, std::int32_t stream_window,
+                                             std::uint32_t frame_bytes_max, void*) {
   const std::int64_t window = std::min(connection_window, stream_window);
   return static_cast<ssize_t>(std::clamp<std::int64_t>(window, 1, frame_bytes_max));
 }
 
-ssize_t Machine::Callbacks::read(nghttp2_session*, std::int32_t, std::uint8_t*, std::size_t bytes, std::uint32_t* flags,
-                                 nghttp2_data_source* source, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
-  Stream& stream = *static_cast<Stream*>(source->ptr);
+ssize_t Http2Machine::Callbacks::read(nghttp2_session*, std::int32_t, std::uint8_t*, std::size_t bytes,
+                                      std::uint32_t* flags, nghttp2_data_source* source, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
+  Http2Stream& stream = *static_cast<Http2Stream*>(source->ptr);
   const std::size_t part = std::min(bytes, stream.out_bytes);
   if (part == 0 && !stream.ending) {
     stream.deferred = true;
@@ -353,11 +354,11 @@ ssize_t Machine::Callbacks::read(nghttp2_session*, std::int32_t, std::uint8_t*, 
   return static_cast<ssize_t>(part);
 }
 
-int Machine::Callbacks::send_data(nghttp2_session*, nghttp2_frame*, const std::uint8_t* header, std::size_t bytes,
-                                  nghttp2_data_source* source, void* user) {
-  Machine& machine = *static_cast<Machine*>(user);
+int Http2Machine::Callbacks::send_data(nghttp2_session*, nghttp2_frame*, const std::uint8_t* header, std::size_t bytes,
+                                       nghttp2_data_source* source, void* user) {
+  Http2Machine& machine = *static_cast<Http2Machine*>(user);
   return guarded(machine, [&] {
-    Stream& stream = *static_cast<Stream*>(source->ptr);
+    Http2Stream& stream = *static_cast<Http2Stream*>(source->ptr);
     std::memcpy(machine.output_.reserve(FloodGuard::frame_header_bytes), header, FloodGuard::frame_header_bytes);
     machine.output_.commit(FloodGuard::frame_header_bytes);
     machine.send_piece(stream, bytes);

@@ -10,12 +10,12 @@
 namespace hawser::protocol::grpc {
 
 // The functions that nghttp2 calls. `user` is the machine. No exception leaves them.
-struct Machine::Callbacks {
+struct Http2Machine::Callbacks {
   // The payload of the PING behind the first step of GOAWAY. Others, which test the connection, have zeros.
   static constexpr std::array<std::uint8_t, 8> goaway_ping = {'g', 'o', ' ', 'a', 'w', 'a', 'y', '.'};
 
-  static nghttp2_session* make_session(Machine& machine);
-  static nghttp2_data_provider provider(Stream& stream) noexcept;
+  static nghttp2_session* make_session(Http2Machine& machine);
+  static nghttp2_data_provider provider(Http2Stream& stream) noexcept;
 
   static int on_begin_headers(nghttp2_session*, const nghttp2_frame* frame, void* user);
   static int on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name, std::size_t name_bytes,
@@ -35,11 +35,11 @@ struct Machine::Callbacks {
                              std::int32_t stream_window, std::uint32_t frame_bytes_max, void* user);
 
  private:
-  static Stream* stream_of(nghttp2_session* session, std::int32_t id) noexcept;
-  static void end_request(Machine& machine, nghttp2_session* session, const nghttp2_frame* frame);
-  static int headers_done(Machine& machine, const nghttp2_frame* frame);
+  static Http2Stream* stream_of(nghttp2_session* session, std::int32_t id) noexcept;
+  static void end_request(Http2Machine& machine, nghttp2_session* session, const nghttp2_frame* frame);
+  static int headers_done(Http2Machine& machine, const nghttp2_frame* frame);
   template <class Work>
-  static int guarded(Machine& machine, Work work) noexcept;
+  static int guarded(Http2Machine& machine, Work work) noexcept;
 };
 
 }  // namespace hawser::protocol::grpc

@@ -6,8 +6,8 @@
 // Takes whole messages, compressed or not.
 namespace hawser::protocol::grpc {
 
-void Machine::take_message(Stream& stream) {
-  if (stream.take == Stream::Take::keep_one && stream.messages != 0) {
+void Http2Machine::take_message(Http2Stream& stream) {
+  if (stream.take == Http2Stream::Take::keep_one && stream.messages != 0) {
     stream.messages = 2;
     return;
   }
@@ -16,9 +16,9 @@ void Machine::take_message(Stream& stream) {
   accept_message(stream, stream.reader.message(), stream.reader.block(), {}, {});
 }
 
-void Machine::accept_message(Stream& stream, Bytes message, Block* block, Buffer unpacked,
-                             detail::ReceiveCharge charge) {
-  if (stream.take == Stream::Take::deliver) return sink_.on_message(stream, message, block);
+void Http2Machine::accept_message(Http2Stream& stream, Bytes message, Block* block, Buffer unpacked,
+                                  detail::ReceiveCharge charge) {
+  if (stream.take == Http2Stream::Take::deliver) return sink_.on_message(stream, message, block);
   stream.message = message;
   stream.message_block = block;
   if (!unpacked.empty()) {
@@ -36,7 +36,7 @@ void Machine::accept_message(Stream& stream, Bytes message, Block* block, Buffer
 
 // ---- Compressed messages ----
 
-void Machine::take_packed(Stream& stream) {
+void Http2Machine::take_packed(Http2Stream& stream) {
   const Encoding encoding = stream.fields.encoding;
   if (encoding != Encoding::gzip && encoding != Encoding::zstd) {
     return bad(stream, Error::of_call(Initiator::peer, ErrorCode::internal,
@@ -59,20 +59,20 @@ void Machine::take_packed(Stream& stream) {
     result = decompress(encoding, packed, options_.message_bytes_max, account_, charge);
   }
   if (!result) return bad(stream, result.error());
-  const std::size_t room = stream.take == Stream::Take::keep_one ? stream.reader.room() : 0;
+  const std::size_t room = stream.take == Http2Stream::Take::keep_one ? stream.reader.room() : 0;
   *result = with_room(std::move(*result), room);
   accept_message(stream, result->bytes().subspan(room), result->block(), *result, std::move(charge));
 }
 
 // False: the machine must do it itself.
-bool Machine::unpack_later(Stream& stream, std::optional<std::size_t> announced) {
+bool Http2Machine::unpack_later(Http2Stream& stream, std::optional<std::size_t> announced) {
   const std::size_t limit = options_.message_bytes_max;
   const Bytes packed = stream.reader.message();
   PackedMessage message{.encoding = stream.fields.encoding,
                         .bytes = {},
                         .bytes_max = std::min(announced.value_or(limit), limit),
                         .message_bytes_max = limit,
-                        .room = stream.take == Stream::Take::keep_one ? stream.reader.room() : 0};
+                        .room = stream.take == Http2Stream::Take::keep_one ? stream.reader.room() : 0};
   detail::ReceiveCharge charge;
   std::size_t bytes = message.bytes_max + message.room;
   if (stream.reader.memory().empty()) {
@@ -101,13 +101,13 @@ bool Machine::unpack_later(Stream& stream, std::optional<std::size_t> announced)
   return false;
 }
 
-void Machine::unpacked(std::uint32_t call, Result<Buffer> message) {
-  Stream* const stream = find(call);
+void Http2Machine::unpacked(std::uint32_t call, Result<Buffer> message) {
+  Http2Stream* const stream = find(call);
   if (stream == nullptr || !std::exchange(stream->unpacking, false)) return;
   if (!receiving_) unpacked_ = 0;
-  if (stream->take != Stream::Take::drop) {
+  if (stream->take != Http2Stream::Take::drop) {
     if (!message) return bad(*stream, message.error());
-    const std::size_t room = stream->take == Stream::Take::keep_one ? stream->reader.room() : 0;
+    const std::size_t room = stream->take == Http2Stream::Take::keep_one ? stream->reader.room() : 0;
     detail::ReceiveCharge charge;
     if (account_ != nullptr && !charge.add(*account_, message->size())) {
       return bad(*stream, Error::of_call(ErrorCode::overloaded,
@@ -123,7 +123,8 @@ void Machine::unpacked(std::uint32_t call, Result<Buffer> message) {
     if (stream->remote_ended) deliver_end(*stream);
     return;
   }
-  if (stream->held_bytes < options_.stream_window_bytes || stream->take != Stream::Take::deliver) take_stalled(*stream);
+  if (stream->held_bytes < options_.stream_window_bytes || stream->take != Http2Stream::Take::deliver)
+    take_stalled(*stream);
 }
 
 }  // namespace hawser::protocol::grpc

@@ -71,7 +71,7 @@ class HeaderBlock {
 
 }  // namespace
 
-void Machine::submit_headers(Stream& stream, bool end) {
+void Http2Machine::submit_headers(Http2Stream& stream, bool end) {
   if (stream.headers_sent || !stream.open) return;
   stream.headers_sent = true;
   HeaderBlock block;
@@ -96,7 +96,7 @@ void Machine::submit_headers(Stream& stream, bool end) {
   nghttp2_submit_response(session_, stream.id, block.data(), block.size(), &provider);
 }
 
-int Machine::submit_trailers(Stream& stream) {
+int Http2Machine::submit_trailers(Http2Stream& stream) {
   HeaderBlock block;
   block.add(known("grpc-status", stream.status));
   if (!stream.status_text.empty()) block.add(known("grpc-message", stream.status_text));
@@ -104,8 +104,8 @@ int Machine::submit_trailers(Stream& stream) {
   return nghttp2_submit_trailer(session_, stream.id, block.data(), block.size());
 }
 
-Stream* Machine::begin_request(std::span<const Field> fields) {
-  Stream* const stream = take_slot();
+Http2Stream* Http2Machine::begin_request(std::span<const Field> fields) {
+  Http2Stream* const stream = take_slot();
   if (stream == nullptr) return nullptr;
   if (waiting_count_ == 0 && may_open()) {
     if (submit_request(*stream, fields)) return stream;
@@ -117,7 +117,7 @@ Stream* Machine::begin_request(std::span<const Field> fields) {
   // Requests that have ended while they waited stay in the queue at most until half of it is such requests.
   if (waiting_.size() >= 2 * waiting_count_ + 64) {
     std::erase_if(waiting_, [&](std::uint32_t call) {
-      const Stream* const one = find(call);
+      const Http2Stream* const one = find(call);
       return one == nullptr || !one->waiting;
     });
   }
@@ -128,12 +128,12 @@ Stream* Machine::begin_request(std::span<const Field> fields) {
 }
 
 // nghttp2 would keep a request above the limit, also one that has been cancelled, until the server allows it.
-bool Machine::may_open() const noexcept {
+bool Http2Machine::may_open() const noexcept {
   return submitted_ < nghttp2_session_get_remote_settings(session_, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
 }
 
 // False if the connection has no stream ids left.
-bool Machine::submit_request(Stream& stream, std::span<const Field> fields) {
+bool Http2Machine::submit_request(Http2Stream& stream, std::span<const Field> fields) {
   HeaderBlock block;
   for (const Field& one : fields) block.add(field(one.first, one.second));
   const nghttp2_data_provider provider = Callbacks::provider(stream);
@@ -145,9 +145,9 @@ bool Machine::submit_request(Stream& stream, std::span<const Field> fields) {
   return true;
 }
 
-void Machine::open_waiting() {
+void Http2Machine::open_waiting() {
   while (waiting_count_ != 0 && may_open()) {
-    Stream* const stream = find(waiting_.front());
+    Http2Stream* const stream = find(waiting_.front());
     waiting_.pop_front();
     if (stream == nullptr || !stream->waiting) continue;
     const std::vector<std::pair<std::string, std::string>> kept = std::exchange(stream->waiting_fields, {});
@@ -158,17 +158,17 @@ void Machine::open_waiting() {
   }
 }
 
-void Machine::refuse_waiting() {
-  for_each([&](Stream& stream) {
+void Http2Machine::refuse_waiting() {
+  for_each([&](Http2Stream& stream) {
     if (stream.waiting) close_stream(stream, NGHTTP2_REFUSED_STREAM);
   });
   waiting_.clear();
 }
 
-void Machine::send_headers(Stream& stream) { submit_headers(stream, false); }
+void Http2Machine::send_headers(Http2Stream& stream) { submit_headers(stream, false); }
 
-void Machine::send_message(Stream& stream, Buffer head, std::span<const ConstBuffer> pieces, SendCompletion* owner,
-                           std::uint32_t credit) {
+void Http2Machine::send_message(Http2Stream& stream, Buffer head, std::span<const ConstBuffer> pieces,
+                                SendCompletion* owner, std::uint32_t credit) {
   if (!stream.open || stream.ending) {
     if (owner != nullptr) owner->on_send_complete();
     return;
@@ -199,11 +199,11 @@ void Machine::send_message(Stream& stream, Buffer head, std::span<const ConstBuf
   resume(stream);
 }
 
-void Machine::resume(Stream& stream) {
+void Http2Machine::resume(Http2Stream& stream) {
   if (std::exchange(stream.deferred, false)) nghttp2_session_resume_data(session_, stream.id);
 }
 
-void Machine::send_status(Stream& stream, int status, std::string_view text) {
+void Http2Machine::send_status(Http2Stream& stream, int status, std::string_view text) {
   if (!stream.open || stream.ending) return;
   stream.ending = true;
   stream.status = std::to_string(status);
@@ -212,7 +212,7 @@ void Machine::send_status(Stream& stream, int status, std::string_view text) {
   resume(stream);
 }
 
-void Machine::send_http_status(Stream& stream, int http_status) {
+void Http2Machine::send_http_status(Http2Stream& stream, int http_status) {
   if (!stream.open || stream.headers_sent) return;
   stream.headers_sent = stream.ending = stream.ended = true;
   const std::string number = std::to_string(http_status);
@@ -220,7 +220,7 @@ void Machine::send_http_status(Stream& stream, int http_status) {
   nghttp2_submit_response(session_, stream.id, &block, 1, nullptr);
 }
 
-void Machine::send_plain_head(Stream& stream, unsigned http_status, std::span<const Field> fields, bool end) {
+void Http2Machine::send_plain_head(Http2Stream& stream, unsigned http_status, std::span<const Field> fields, bool end) {
   if (!stream.open || stream.headers_sent) return;
   const std::string number = std::to_string(http_status);
   HeaderBlock block;
@@ -235,27 +235,27 @@ void Machine::send_plain_head(Stream& stream, unsigned http_status, std::span<co
   if (end) stream.ending = stream.ended = true;
 }
 
-void Machine::send_interim(Stream& stream, unsigned http_status) {
+void Http2Machine::send_interim(Http2Stream& stream, unsigned http_status) {
   if (!stream.open || stream.headers_sent) return;
   const std::string number = std::to_string(http_status);
   const nghttp2_nv block = known(":status", number);
   nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, stream.id, nullptr, &block, 1, nullptr);
 }
 
-void Machine::send_end(Stream& stream) {
+void Http2Machine::send_end(Http2Stream& stream) {
   if (!stream.open || stream.ending) return;
   stream.ending = true;
   resume(stream);
 }
 
-bool Machine::break_off(Stream& stream) {
+bool Http2Machine::break_off(Http2Stream& stream) {
   if (!stream.open || stream.ending || stream.resetting) return false;
   stream.ending = stream.breaks = true;
   resume(stream);
   return true;
 }
 
-bool Machine::reset(Stream& stream, std::uint32_t http2_code) {
+bool Http2Machine::reset(Http2Stream& stream, std::uint32_t http2_code) {
   if (!stream.open || std::exchange(stream.resetting, true)) return false;
   if (stream.waiting) {
     close_stream(stream, http2_code);
@@ -266,7 +266,7 @@ bool Machine::reset(Stream& stream, std::uint32_t http2_code) {
 }
 
 // Moves the next `bytes` bytes of the stream to the output, behind the header of their frame.
-void Machine::send_piece(Stream& stream, std::size_t bytes) {
+void Http2Machine::send_piece(Http2Stream& stream, std::size_t bytes) {
   stream.out_bytes -= bytes;
   waiting_bytes_ -= bytes;
   data_sent_ += bytes;
@@ -307,7 +307,7 @@ void Machine::send_piece(Stream& stream, std::size_t bytes) {
   if (credit != 0) sink_.on_sent(stream, credit);
 }
 
-void Machine::drop_output(Stream& stream) noexcept {
+void Http2Machine::drop_output(Http2Stream& stream) noexcept {
   waiting_bytes_ -= stream.out_bytes;
   stream.out_bytes = 0;
   const std::size_t first = stream.out_first;
@@ -329,9 +329,9 @@ void Machine::drop_output(Stream& stream) noexcept {
   stream.has_loans = false;
 }
 
-void Machine::copy_and_release(SendCompletion& owner) {
+void Http2Machine::copy_and_release(SendCompletion& owner) {
   output_.copy_and_release(owner);
-  for_each([&](Stream& stream) {
+  for_each([&](Http2Stream& stream) {
     if (!stream.has_loans) return;
     for (std::size_t i = stream.out_first; i < stream.out.size(); ++i) {
       OutgoingChunk& chunk = stream.out[i];
@@ -343,7 +343,7 @@ void Machine::copy_and_release(SendCompletion& owner) {
   });
 }
 
-void Machine::pump() {
+void Http2Machine::pump() {
   if (waiting_count_ != 0) open_waiting();
   while (output_.bytes() < ahead_bytes) {
     const std::uint8_t* data = nullptr;

@@ -34,7 +34,7 @@ class MessageWriter {
 };
 
 // Gives a received message to the reader of a stream. False if it does not fit into what `account` has left.
-bool deliver_item(detail::StreamCore& core, Stream& stream, Bytes message, Block* block,
+bool deliver_item(detail::StreamCore& core, Http2Stream& stream, Bytes message, Block* block,
                   detail::ReceiveAccount& account);
 
 // Credit that an item of that length costs.

@@ -8,12 +8,12 @@
 namespace hawser::protocol::grpc {
 namespace {
 
-enum class Type : unsigned { int32 = 5, string = 9, message = 11, bytes = 12, enumeration = 14 };
+enum class FieldType : unsigned { int32 = 5, string = 9, message = 11, bytes = 12, enumeration = 14 };
 
 struct FieldText {
   std::string_view name;
   unsigned number;
-  Type type = Type::string;
+  FieldType type = FieldType::string;
   std::string type_name = {};  // The message or the enumeration, with a dot in front.
   bool repeated = false;
   bool in_oneof = false;
@@ -102,20 +102,20 @@ std::string health_file() {
   }
   std::string reply = message_text("HealthCheckResponse", {{.name = "status",
                                                             .number = 1,
-                                                            .type = Type::enumeration,
+                                                            .type = FieldType::enumeration,
                                                             .type_name = scope + "HealthCheckResponse.ServingStatus"}});
   add_bytes_field(reply, 4, status);
   // A map is a repeated message with the option map_entry.
-  std::string entry =
-      message_text("StatusesEntry",
-                   {{.name = "key", .number = 1},
-                    {.name = "value", .number = 2, .type = Type::message, .type_name = scope + "HealthCheckResponse"}});
+  std::string entry = message_text(
+      "StatusesEntry",
+      {{.name = "key", .number = 1},
+       {.name = "value", .number = 2, .type = FieldType::message, .type_name = scope + "HealthCheckResponse"}});
   std::string map_entry;
   add_number_field(map_entry, 7, 1);
   add_bytes_field(entry, 7, map_entry);
   std::string list = message_text("HealthListResponse", {{.name = "statuses",
                                                           .number = 1,
-                                                          .type = Type::message,
+                                                          .type = FieldType::message,
                                                           .type_name = scope + "HealthListResponse.StatusesEntry",
                                                           .repeated = true}});
   add_bytes_field(list, 3, entry);
@@ -143,7 +143,7 @@ std::string reflection_file(std::string_view version) {
   };
   const auto message = [&](std::string_view name, unsigned number, const std::string& type) {
     return FieldText{
-        .name = name, .number = number, .type = Type::message, .type_name = scope + type, .in_oneof = true};
+        .name = name, .number = number, .type = FieldType::message, .type_name = scope + type, .in_oneof = true};
   };
   return file_text(
       reflection_file_name(version), package,
@@ -156,12 +156,12 @@ std::string reflection_file(std::string_view version) {
                      text("list_services", 7)},
                     "message_request"),
        message_text("ExtensionRequest", {{.name = "containing_type", .number = 1},
-                                         {.name = "extension_number", .number = 2, .type = Type::int32}}),
+                                         {.name = "extension_number", .number = 2, .type = FieldType::int32}}),
        message_text("ServerReflectionResponse",
                     {{.name = "valid_host", .number = 1},
                      {.name = "original_request",
                       .number = 2,
-                      .type = Type::message,
+                      .type = FieldType::message,
                       .type_name = scope + "ServerReflectionRequest"},
                      message("file_descriptor_response", 4, "FileDescriptorResponse"),
                      message("all_extension_numbers_response", 5, "ExtensionNumberResponse"),
@@ -169,17 +169,17 @@ std::string reflection_file(std::string_view version) {
                      message("error_response", 7, "ErrorResponse")},
                     "message_response"),
        message_text("FileDescriptorResponse",
-                    {{.name = "file_descriptor_proto", .number = 1, .type = Type::bytes, .repeated = true}}),
+                    {{.name = "file_descriptor_proto", .number = 1, .type = FieldType::bytes, .repeated = true}}),
        message_text("ExtensionNumberResponse",
                     {{.name = "base_type_name", .number = 1},
-                     {.name = "extension_number", .number = 2, .type = Type::int32, .repeated = true}}),
+                     {.name = "extension_number", .number = 2, .type = FieldType::int32, .repeated = true}}),
        message_text("ListServiceResponse", {{.name = "service",
                                              .number = 1,
-                                             .type = Type::message,
+                                             .type = FieldType::message,
                                              .type_name = scope + "ServiceResponse",
                                              .repeated = true}}),
        message_text("ServiceResponse", {{.name = "name", .number = 1}}),
-       message_text("ErrorResponse", {{.name = "error_code", .number = 1, .type = Type::int32},
+       message_text("ErrorResponse", {{.name = "error_code", .number = 1, .type = FieldType::int32},
                                       {.name = "error_message", .number = 2}})},
       service_text("ServerReflection", {{.name = "ServerReflectionInfo",
                                          .input = scope + "ServerReflectionRequest",

@@ -13,22 +13,22 @@ constexpr std::size_t taken_bytes_least = 16 * 1024;
 
 }  // namespace
 
-Duration ServerSession::write_timeout(bool plain) const noexcept {
+Duration Http2ServerSession::write_timeout(bool plain) const noexcept {
   constexpr Duration least = std::chrono::milliseconds(1);
   return std::max(least, plain ? http_->write_timeout() : options_.write_timeout);
 }
 
-void ServerSession::start_pace(bool plain) {
+void Http2ServerSession::start_pace(bool plain) {
   const Duration interval = write_timeout(plain);
   Timer& timer = plain ? static_cast<Timer&>(plain_pace_) : calls_pace_;
   if (interval < forever) timer.start(host().loop, host().loop.after(interval));
 }
 
 // A client that does not open the window of a stream would keep the response, and the handler that sends it, for ever.
-void ServerSession::check_pace(bool plain) {
+void Http2ServerSession::check_pace(bool plain) {
   if (closed()) return;
   bool any = false;
-  machine_.for_each([&](Stream& stream) {
+  machine_.for_each([&](Http2Stream& stream) {
     if (stream.plain != plain || !stream.open) return;
     any = true;
     const std::uint64_t taken = stream.out_taken - stream.checked_taken;

@@ -34,8 +34,8 @@ MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max
 
 }  // namespace
 
-ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                             const GrpcOptions& options)
+Http2ServerSession::Http2ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
+                                       const GrpcOptions& options)
     : ByteSession(host, std::move(stream), first),
       options_(options),
       keepalive_(*this),
@@ -57,9 +57,9 @@ ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Str
   }
 }
 
-ServerSession::~ServerSession() = default;
+Http2ServerSession::~Http2ServerSession() = default;
 
-void ServerSession::options_changed() {
+void Http2ServerSession::options_changed() {
   ByteSession::options_changed();
   if (closed() || finishing()) return;
   keepalive_.stop();
@@ -69,13 +69,13 @@ void ServerSession::options_changed() {
   rpc::wake_writers(writers_);  // They wait for a backlog below send_backlog_bytes_max.
 }
 
-std::size_t ServerSession::calls_max() const noexcept {
+std::size_t Http2ServerSession::calls_max() const noexcept {
   return std::min({options_.calls_max, host().options.calls_per_connection_max, std::size_t{65'535}});
 }
 
 // ---- Receiving ----
 
-std::size_t ServerSession::take(Bytes bytes, Block& block) {
+std::size_t Http2ServerSession::take(Bytes bytes, Block& block) {
   // Replies to a part of the requests are sent before the next part is served. The client works on them meanwhile.
   const std::size_t part =
       std::min(bytes.size(), std::max(early_.bytes(host().loop.now()), machine_.guard().rest_of_frame()));
@@ -93,7 +93,7 @@ std::size_t ServerSession::take(Bytes bytes, Block& block) {
 }
 
 // Sends the reason, then closes.
-void ServerSession::fail_machine(const Error& why) {
+void Http2ServerSession::fail_machine(const Error& why) {
   failed_ = true;
   host().counters.protocol_errors.add(1);
   host().loop.log(LogLevel::warning, "grpc", "connection from " + peer_name() + " closed: " + why.text);
@@ -102,29 +102,30 @@ void ServerSession::fail_machine(const Error& why) {
   finish();
 }
 
-bool ServerSession::receiving() const noexcept {
+bool Http2ServerSession::receiving() const noexcept {
   if (machine_.within_frame()) return true;
   bool found = false;
-  machine_.for_each([&](const Stream& stream) {
+  machine_.for_each([&](const Http2Stream& stream) {
     // A stream that waits for its receiver is not slow.
-    found = found || (stream.take == Stream::Take::plain && !stream.remote_ended && plain_receives(stream)) ||
+    found = found || (stream.take == Http2Stream::Take::plain && !stream.remote_ended && plain_receives(stream)) ||
             (stream.reader.begun() && stream.stalled.empty() && stream.held_bytes < options_.stream_window_bytes);
   });
   return found;
 }
 
-ServerSession::Call& ServerSession::call_of(const Stream& stream) {
+Http2ServerSession::Call& Http2ServerSession::call_of(const Http2Stream& stream) {
   const std::size_t slot = stream.call & 0xFFFF;
   if (slot >= calls_by_slot_.size()) calls_by_slot_.resize(slot + 1);
   return calls_by_slot_[slot];
 }
 
-void ServerSession::refuse(Stream& stream, Status status, std::string_view text) {
+void Http2ServerSession::refuse(Http2Stream& stream, GrpcStatus status, std::string_view text) {
   host().counters.calls_refused.add(1);
   machine_.send_status(stream, static_cast<int>(status), text);
 }
 
-std::optional<Error> ServerSession::check_request(const Stream& stream, const rpc::Dispatcher::Method*& method) const {
+std::optional<Error> Http2ServerSession::check_request(const Http2Stream& stream,
+                                                       const rpc::Dispatcher::Method*& method) const {
   const auto refusal = [](ErrorCode code, std::string text) {
     return Error::of_call(Initiator::peer, code, std::move(text));
   };
@@ -156,7 +157,7 @@ std::optional<Error> ServerSession::check_request(const Stream& stream, const rp
   return std::nullopt;
 }
 
-void ServerSession::on_headers(Stream& stream) {
+void Http2ServerSession::on_headers(Http2Stream& stream) {
   if (goaway_sent_) {
     host().counters.calls.add(1);
     machine_.reset(stream, http2_refused_stream);
@@ -185,15 +186,15 @@ void ServerSession::on_headers(Stream& stream) {
     call.compress = true;
   }
   if (call.method->streams_in) {
-    stream.take = Stream::Take::deliver;
+    stream.take = Http2Stream::Take::deliver;
     return dispatch(stream);
   }
-  stream.take = Stream::Take::keep_one;
+  stream.take = Http2Stream::Take::keep_one;
   // Metadata precedes the body in one piece of memory: IncomingRequest.
   stream.reader.set_room(stream.fields.metadata.size());
 }
 
-void ServerSession::dispatch(Stream& stream) {
+void Http2ServerSession::dispatch(Http2Stream& stream) {
   const Call& call = call_of(stream);
   stream.busy = true;
   if (!calls_pace_.running()) start_pace(false);
@@ -222,15 +223,15 @@ void ServerSession::dispatch(Stream& stream) {
   serve(*call.method, request);
 }
 
-void ServerSession::on_end(Stream& stream) {
+void Http2ServerSession::on_end(Http2Stream& stream) {
   if (rpc::HttpExchange* const exchange = exchange_of(stream)) return exchange->on_end();
-  if (stream.take == Stream::Take::deliver) {
+  if (stream.take == Http2Stream::Take::deliver) {
     if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_end());
     return;
   }
-  if (stream.take != Stream::Take::keep_one || stream.ending) return;
+  if (stream.take != Http2Stream::Take::keep_one || stream.ending) return;
   if (stream.messages != 1) {
-    return refuse(stream, Status::unimplemented,
+    return refuse(stream, GrpcStatus::unimplemented,
                   stream.messages == 0 ? "the request of a unary method has no message"
                                        : "the request of a unary method has more than one message");
   }
@@ -241,45 +242,45 @@ void ServerSession::on_end(Stream& stream) {
   }
 }
 
-void ServerSession::begin_call(Stream& stream) {
+void Http2ServerSession::begin_call(Http2Stream& stream) {
   // Other calls have begun since the headers arrived.
   if (const std::optional<Error> why = refusal(0)) return refuse(stream, status_of(*why), why->text);
   message_received();
   dispatch(stream);
 }
 
-detail::StreamCore* ServerSession::core_of(const Stream& stream) const noexcept {
+detail::StreamCore* Http2ServerSession::core_of(const Http2Stream& stream) const noexcept {
   const detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call));
   return call == nullptr ? nullptr : call->stream_if_open();
 }
 
-void ServerSession::on_message(Stream& stream, Bytes message, Block* block) {
+void Http2ServerSession::on_message(Http2Stream& stream, Bytes message, Block* block) {
   message_received();
   detail::StreamCore* const core = core_of(stream);
   if (core == nullptr) return;
   if (!deliver_item(*core, stream, message, block, account())) on_bad(stream, unkept_error(account()));
 }
 
-void ServerSession::on_bad(Stream& stream, const Error& why) {
-  stream.take = Stream::Take::drop;
+void Http2ServerSession::on_bad(Http2Stream& stream, const Error& why) {
+  stream.take = Http2Stream::Take::drop;
   refuse(stream, status_of(why), why.text);
   if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) call->request_stop(why);
 }
 
-void ServerSession::on_closed(Stream& stream, std::uint32_t) {
+void Http2ServerSession::on_closed(Http2Stream& stream, std::uint32_t) {
   if (stream.busy) give_up(stream, "the caller cancelled the call");
   if (goaway_sent_) send_soon();
 }
 
 // ---- Streams ----
 
-std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t call) {
+std::shared_ptr<detail::StreamCore> Http2ServerSession::open_stream(std::uint32_t call) {
   return std::make_shared<detail::StreamCore>(*this, call, host().options.stream_window_bytes,
                                               options_.stream_window_bytes);
 }
 
-std::byte* ServerSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
-  Stream* const stream = closed() ? nullptr : machine_.find(call);
+std::byte* Http2ServerSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
+  Http2Stream* const stream = closed() ? nullptr : machine_.find(call);
   if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_length_max) {
     return nullptr;
   }
@@ -287,39 +288,39 @@ std::byte* ServerSession::begin_item(std::uint32_t call, const codec::EncodedSiz
   return writer_.begin(size);
 }
 
-void ServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+void Http2ServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   send_begun(pieces, owner, item_credit(writer_.bytes()));
 }
 
-void ServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
-  Stream* const stream = closed() ? nullptr : machine_.find(call);
+void Http2ServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
+  Http2Stream* const stream = closed() ? nullptr : machine_.find(call);
   if (stream == nullptr) return;
   machine_.release(*stream, bytes);
   send_soon();
 }
 
-void ServerSession::on_sent(Stream& stream, std::uint32_t credit) {
+void Http2ServerSession::on_sent(Http2Stream& stream, std::uint32_t credit) {
   if (rpc::HttpExchange* const exchange = exchange_of(stream)) return exchange->on_sent();
   if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_credit(credit));
 }
 
-bool ServerSession::has_room() const noexcept {
+bool Http2ServerSession::has_room() const noexcept {
   return SendRoom{backlog(), machine_.waiting_bytes(), backlog_mark(), memory_left()}.for_items();
 }
 
 // ---- Replies ----
 
-void ServerSession::send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit) {
-  Stream& stream = *std::exchange(begun_, nullptr);
+void Http2ServerSession::send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit) {
+  Http2Stream& stream = *std::exchange(begun_, nullptr);
   const bool compressed = call_of(stream).compress && writer_.bytes() >= options_.compression_bytes_min;
   Buffer head = writer_.finish(pieces, compressed ? stream.send_encoding : Encoding::identity);
   machine_.send_message(stream, std::move(head), pieces, owner, credit);
   send_soon();
 }
 
-std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
-                                      const detail::ReplyExtras& extras) {
-  Stream* const stream = machine_.find(call);
+std::byte* Http2ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                                           const detail::ReplyExtras& extras) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr || !stream->open || stream->ending) {
     calls().answered(wire::CallId::from_number(call));
     if (stream != nullptr) answered(*stream);
@@ -349,9 +350,9 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
   return writer_.begin(size);
 }
 
-void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+void Http2ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   try {
-    Stream& stream = *begun_;
+    Http2Stream& stream = *begun_;
     if (begun_is_message_) {
       send_begun(pieces, owner, 0);
     } else {
@@ -366,43 +367,43 @@ void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
   }
 }
 
-void ServerSession::reply_error(std::uint32_t call, const Error& error) {
-  if (const Stream* const found = machine_.find(call); found != nullptr && found->plain) {
+void Http2ServerSession::reply_error(std::uint32_t call, const Error& error) {
+  if (const Http2Stream* const found = machine_.find(call); found != nullptr && found->plain) {
     // An error before the handler had the sink of the exchange.
     if (rpc::HttpExchange* const exchange = exchange_of(*found)) exchange->fail_call(error);
     return;
   }
-  Stream* const stream = machine_.find(call);
+  Http2Stream* const stream = machine_.find(call);
   ErrorCode code = code_for_caller(call, error.code);
   // The client has not cancelled the call: its stream would be closed. So the server has ended the call.
   if (code == ErrorCode::cancelled && stream != nullptr && stream->open) code = ErrorCode::unavailable;
   count_error(call, code, error);
   calls().answered(wire::CallId::from_number(call));
   if (stream == nullptr) return;
-  Status status = status_of(error);
+  GrpcStatus status = status_of(error);
   if (code != error.code) {
-    status = code == ErrorCode::deadline_exceeded ? Status::deadline_exceeded : Status::unavailable;
+    status = code == ErrorCode::deadline_exceeded ? GrpcStatus::deadline_exceeded : GrpcStatus::unavailable;
   }
   machine_.send_status(*stream, static_cast<int>(status), error.text);
   answered(*stream);
 }
 
-void ServerSession::answered(Stream& stream) {
+void Http2ServerSession::answered(Http2Stream& stream) {
   // A call that its peer has reset was no work of use: rapid resets would cost their sender nothing.
   if (stream.open) machine_.guard().give(1);
   machine_.release_stream(stream);
   if (!closed()) send_soon();
 }
 
-bool ServerSession::add_metadata(std::uint32_t call, bool initial, std::string name, std::string value) {
-  Stream* const stream = machine_.find(call);
+bool Http2ServerSession::add_metadata(std::uint32_t call, bool initial, std::string name, std::string value) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr || stream->plain || stream->ending || (initial && stream->headers_sent)) return false;
   (initial ? stream->initial : stream->trailers).emplace_back(std::move(name), std::move(value));
   return true;
 }
 
-bool ServerSession::choose_compression(std::uint32_t call, Encoding encoding) {
-  Stream* const stream = machine_.find(call);
+bool Http2ServerSession::choose_compression(std::uint32_t call, Encoding encoding) {
+  Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr || stream->plain) return false;
   Call& state = call_of(*stream);
   if (encoding == Encoding::identity) {
@@ -415,11 +416,11 @@ bool ServerSession::choose_compression(std::uint32_t call, Encoding encoding) {
   return state.compress = true;
 }
 
-bool ServerSession::request_compressed(std::uint32_t call) const noexcept {
-  const Stream* const stream = machine_.find(call);
+bool Http2ServerSession::request_compressed(std::uint32_t call) const noexcept {
+  const Http2Stream* const stream = machine_.find(call);
   if (stream == nullptr) return false;
   if (const detail::StreamCore* const core = core_of(*stream);
-      core != nullptr && stream->take != Stream::Take::keep_one) {
+      core != nullptr && stream->take != Http2Stream::Take::keep_one) {
     return core->taken_compressed();
   }
   return stream->messages != 0 && stream->reader.compressed();
@@ -427,7 +428,7 @@ bool ServerSession::request_compressed(std::uint32_t call) const noexcept {
 
 // ---- The connection ----
 
-void ServerSession::produce() {
+void Http2ServerSession::produce() {
   machine_.pump();
   set_waiting(waiting_memory());
   if (!failed_ && machine_.failure()) fail_machine(*machine_.failure());
@@ -440,24 +441,24 @@ void ServerSession::produce() {
   close_if_done();
 }
 
-void ServerSession::close_if_done() {
+void Http2ServerSession::close_if_done() {
   if (closed() || finishing() || active_calls() != 0 || machine_.used_streams() != 0) return;
   if (goaway_sent_ || machine_.finished()) finish();
 }
 
-void ServerSession::go_away() {
+void Http2ServerSession::go_away() {
   if (closed() || finishing() || std::exchange(going_away_, true)) return;
   machine_.announce_goaway();
   goaway_timer_.start(host().loop, host().loop.after(goaway_answer_max));
   send_soon();
 }
 
-void ServerSession::on_pong(bool of_goaway) {
+void Http2ServerSession::on_pong(bool of_goaway) {
   pinged_ = false;
   if (of_goaway) complete_goaway();
 }
 
-void ServerSession::complete_goaway() {
+void Http2ServerSession::complete_goaway() {
   if (closed() || finishing() || !going_away_ || std::exchange(goaway_sent_, true)) return;
   goaway_timer_.stop();
   machine_.send_goaway(0, age_over_ ? "max_age" : "");
@@ -466,7 +467,7 @@ void ServerSession::complete_goaway() {
 }
 
 // A connection on which nothing arrives is tested by a PING.
-void ServerSession::check_alive() {
+void Http2ServerSession::check_alive() {
   if (closed() || finishing()) return;
   const bool silent = arrived_ == std::exchange(arrived_at_check_, arrived_);
   if (silent && std::exchange(pinged_, true)) {
@@ -480,7 +481,7 @@ void ServerSession::check_alive() {
   keepalive_.start(host().loop, host().loop.after(host().options.ping_interval));
 }
 
-void ServerSession::on_age() {
+void Http2ServerSession::on_age() {
   if (closed() || finishing()) return;
   if (std::exchange(age_over_, true)) {
     return end_session(Error::of_connection(
@@ -491,7 +492,7 @@ void ServerSession::on_age() {
     age_.start(host().loop, host().loop.after(options_.connection_age_grace));
 }
 
-void ServerSession::on_end(const Error& reason) {
+void Http2ServerSession::on_end(const Error& reason) {
   keepalive_.stop();
   age_.stop();
   goaway_timer_.stop();

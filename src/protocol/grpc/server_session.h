@@ -24,15 +24,15 @@ namespace hawser::protocol::grpc {
 
 // A server's connection that speaks gRPC. Finds the methods in the dispatcher whose bodies are protobuf messages.
 // Requests that are not gRPC are given to the protocol that serves HTTP, if it is enabled.
-class ServerSession final : public rpc::ByteSession,
-                            MachineSink,
-                            public detail::StreamChannel,
-                            public CompressionChoice,
-                            rpc::HttpStreamHost {
+class Http2ServerSession final : public rpc::ByteSession,
+                                 MachineSink,
+                                 public detail::StreamChannel,
+                                 public CompressionChoice,
+                                 rpc::HttpStreamHost {
  public:
-  ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                const GrpcOptions& options);
-  ~ServerSession() override;
+  Http2ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
+                     const GrpcOptions& options);
+  ~Http2ServerSession() override;
 
   // ---- rpc::PortSession ----
   void go_away() override;
@@ -75,17 +75,17 @@ class ServerSession final : public rpc::ByteSession,
   void on_no_calls() override { close_if_done(); }
 
   // ---- MachineSink ----
-  void on_headers(Stream& stream) override;
-  void on_message(Stream& stream, Bytes message, Block* block) override;
+  void on_headers(Http2Stream& stream) override;
+  void on_message(Http2Stream& stream, Bytes message, Block* block) override;
   bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) override;
-  void on_end(Stream& stream) override;
-  void on_bad(Stream& stream, const Error& why) override;
-  void on_closed(Stream& stream, std::uint32_t http2_code) override;
-  void on_sent(Stream& stream, std::uint32_t credit) override;
+  void on_end(Http2Stream& stream) override;
+  void on_bad(Http2Stream& stream, const Error& why) override;
+  void on_closed(Http2Stream& stream, std::uint32_t http2_code) override;
+  void on_sent(Http2Stream& stream, std::uint32_t credit) override;
   void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
   void on_pong(bool of_goaway) override;
 
-  std::size_t on_plain(Stream& stream, Bytes bytes) override;
+  std::size_t on_plain(Http2Stream& stream, Bytes bytes) override;
 
   // ---- rpc::HttpStreamHost ----
   detail::ReplySink& connection() noexcept override { return *this; }
@@ -134,11 +134,11 @@ class ServerSession final : public rpc::ByteSession,
   bool begins_above_mark(std::uint32_t call) noexcept;
   void begin_waiting(bool one_at_least = false) noexcept;
   void check_waiting() noexcept;
-  void begin_call(Stream& stream);
-  Call& call_of(const Stream& stream);
-  void begin_plain(Stream& stream);
+  void begin_call(Http2Stream& stream);
+  Call& call_of(const Http2Stream& stream);
+  void begin_plain(Http2Stream& stream);
   // False while the request of the stream does not wait for its client.
-  bool plain_receives(const Stream& stream) const noexcept;
+  bool plain_receives(const Http2Stream& stream) const noexcept;
   // `plain`: of the requests that are not gRPC.
   Duration write_timeout(bool plain) const noexcept;
   void start_pace(bool plain);
@@ -146,15 +146,15 @@ class ServerSession final : public rpc::ByteSession,
   void start_discard_timer();
   void check_discards();
   // Nobody receives the response of the stream, which is busy.
-  void give_up(Stream& stream, std::string_view why);
-  rpc::HttpExchange* exchange_of(const Stream& stream) const noexcept;
+  void give_up(Http2Stream& stream, std::string_view why);
+  rpc::HttpExchange* exchange_of(const Http2Stream& stream) const noexcept;
   // The reason to refuse the request, or nothing.
-  std::optional<Error> check_request(const Stream& stream, const rpc::Dispatcher::Method*& method) const;
-  void refuse(Stream& stream, Status status, std::string_view text);
-  void dispatch(Stream& stream);
-  detail::StreamCore* core_of(const Stream& stream) const noexcept;
+  std::optional<Error> check_request(const Http2Stream& stream, const rpc::Dispatcher::Method*& method) const;
+  void refuse(Http2Stream& stream, GrpcStatus status, std::string_view text);
+  void dispatch(Http2Stream& stream);
+  detail::StreamCore* core_of(const Http2Stream& stream) const noexcept;
   void send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit);
-  void answered(Stream& stream);
+  void answered(Http2Stream& stream);
   void fail_machine(const Error& why);
   void close_if_done();
   void check_alive();
@@ -172,7 +172,7 @@ class ServerSession final : public rpc::ByteSession,
   std::size_t late_bytes_max_ = 0;    // Bound of what waits when wait_ begins a call; 0 until it has to.
   std::uint64_t taken_at_check_ = 0;  // Bytes that the client had taken when wait_ was started.
   // The message between begin_reply() or begin_item() and its end.
-  Stream* begun_ = nullptr;
+  Http2Stream* begun_ = nullptr;
   MessageWriter writer_;
   bool begun_is_message_ = true;
 
@@ -180,24 +180,24 @@ class ServerSession final : public rpc::ByteSession,
   bool goaway_sent_ = false;
   bool failed_ = false;
   bool age_over_ = false;
-  MemberTimer<&ServerSession::check_alive> keepalive_;
-  MemberTimer<&ServerSession::on_age> age_;
+  MemberTimer<&Http2ServerSession::check_alive> keepalive_;
+  MemberTimer<&Http2ServerSession::on_age> age_;
   // Runs while the client has not acknowledged the first step.
-  MemberTimer<&ServerSession::complete_goaway> goaway_timer_;
+  MemberTimer<&Http2ServerSession::complete_goaway> goaway_timer_;
   // Check how fast the client takes the responses. The first runs while there are streams of gRPC and write_timeout is
   // not forever, the second likewise for requests that are not gRPC.
-  MemberTimer<&ServerSession::check_pace, false> calls_pace_;
-  MemberTimer<&ServerSession::check_pace, true> plain_pace_;
+  MemberTimer<&Http2ServerSession::check_pace, false> calls_pace_;
+  MemberTimer<&Http2ServerSession::check_pace, true> plain_pace_;
   // Runs while calls wait. Begins a request that waits although the client has taken nothing of the responses for a
   // while: it may be unable to take those before it has this one. They may add send_backlog_bytes_max bytes to the
   // responses that wait.
-  MemberTimer<&ServerSession::check_waiting> wait_;
+  MemberTimer<&Http2ServerSession::check_waiting> wait_;
   // Runs while requests that have been answered have not ended.
-  MemberTimer<&ServerSession::check_discards> discard_timer_;
+  MemberTimer<&Http2ServerSession::check_discards> discard_timer_;
   std::uint64_t arrived_ = 0;
   std::uint64_t arrived_at_check_ = 0;
   bool pinged_ = false;
-  Machine machine_;  // Ends first: it notifies the owners of loans.
+  Http2Machine machine_;  // Ends first: it notifies the owners of loans.
   EarlyFlush early_;
   std::unique_ptr<rpc::HttpStreams> http_;  // Null until the first request that is not gRPC.
   std::vector<rpc::HttpField> plain_fields_;

@@ -5,38 +5,38 @@
 
 namespace hawser::protocol::grpc {
 
-Status status_of(const Error& error) noexcept {
+GrpcStatus status_of(const Error& error) noexcept {
   switch (error.code) {
-    case ErrorCode::ok: return Status::ok;
-    case ErrorCode::invalid_argument: return Status::invalid_argument;
+    case ErrorCode::ok: return GrpcStatus::ok;
+    case ErrorCode::invalid_argument: return GrpcStatus::invalid_argument;
     case ErrorCode::unknown_method:
-    case ErrorCode::signature_mismatch: return Status::unimplemented;
-    case ErrorCode::cancelled: return Status::cancelled;
-    case ErrorCode::deadline_exceeded: return Status::deadline_exceeded;
+    case ErrorCode::signature_mismatch: return GrpcStatus::unimplemented;
+    case ErrorCode::cancelled: return GrpcStatus::cancelled;
+    case ErrorCode::deadline_exceeded: return GrpcStatus::deadline_exceeded;
     case ErrorCode::overloaded:
-    case ErrorCode::limit_exceeded: return Status::resource_exhausted;
+    case ErrorCode::limit_exceeded: return GrpcStatus::resource_exhausted;
     case ErrorCode::not_sent:
     case ErrorCode::unavailable:
-    case ErrorCode::outcome_unknown: return Status::unavailable;
-    case ErrorCode::stale_handle: return Status::failed_precondition;
+    case ErrorCode::outcome_unknown: return GrpcStatus::unavailable;
+    case ErrorCode::stale_handle: return GrpcStatus::failed_precondition;
     case ErrorCode::protocol_error:
-    case ErrorCode::internal: return Status::internal;
-    case ErrorCode::permission_denied: return Status::permission_denied;
-    case ErrorCode::unauthenticated: return Status::unauthenticated;
+    case ErrorCode::internal: return GrpcStatus::internal;
+    case ErrorCode::permission_denied: return GrpcStatus::permission_denied;
+    case ErrorCode::unauthenticated: return GrpcStatus::unauthenticated;
     case ErrorCode::application:
       return error.application_code >= 1 && error.application_code <= status_max
-                 ? static_cast<Status>(error.application_code)
-                 : Status::unknown;
+                 ? static_cast<GrpcStatus>(error.application_code)
+                 : GrpcStatus::unknown;
   }
-  return Status::unknown;
+  return GrpcStatus::unknown;
 }
 
 Error error_of(int status, std::string text, bool bare) {
   Error error{ErrorCode::application, ErrorScope::call, Initiator::peer, status, std::move(text)};
-  switch (static_cast<Status>(status)) {
-    case Status::cancelled: error.code = ErrorCode::cancelled; break;
-    case Status::deadline_exceeded: error.code = ErrorCode::deadline_exceeded; break;
-    case Status::unimplemented:
+  switch (static_cast<GrpcStatus>(status)) {
+    case GrpcStatus::cancelled: error.code = ErrorCode::cancelled; break;
+    case GrpcStatus::deadline_exceeded: error.code = ErrorCode::deadline_exceeded; break;
+    case GrpcStatus::unimplemented:
       if (bare) error.code = ErrorCode::unknown_method;
       break;
     default: break;
@@ -45,32 +45,32 @@ Error error_of(int status, std::string text, bool bare) {
   return error;
 }
 
-Status status_of_http(int http_status) noexcept {
+GrpcStatus status_of_http(int http_status) noexcept {
   switch (http_status) {
     case 400:
-    case 431: return Status::internal;
-    case 401: return Status::unauthenticated;
-    case 403: return Status::permission_denied;
-    case 404: return Status::unimplemented;
+    case 431: return GrpcStatus::internal;
+    case 401: return GrpcStatus::unauthenticated;
+    case 403: return GrpcStatus::permission_denied;
+    case 404: return GrpcStatus::unimplemented;
     case 429:
     case 502:
     case 503:
-    case 504: return Status::unavailable;
-    default: return Status::unknown;
+    case 504: return GrpcStatus::unavailable;
+    default: return GrpcStatus::unknown;
   }
 }
 
-Status status_of_reset(std::uint32_t http2_code) noexcept {
+GrpcStatus status_of_reset(std::uint32_t http2_code) noexcept {
   switch (http2_code) {
     case 0x7:  // REFUSED_STREAM
-      return Status::unavailable;
+      return GrpcStatus::unavailable;
     case 0x8:  // CANCEL
-      return Status::cancelled;
+      return GrpcStatus::cancelled;
     case 0xB:  // ENHANCE_YOUR_CALM
-      return Status::resource_exhausted;
+      return GrpcStatus::resource_exhausted;
     case 0xC:  // INADEQUATE_SECURITY
-      return Status::permission_denied;
-    default: return Status::internal;
+      return GrpcStatus::permission_denied;
+    default: return GrpcStatus::internal;
   }
 }
 
@@ -81,7 +81,7 @@ int parse_status(std::string_view text) noexcept {
     if (c < '0' || c > '9') return -1;
     number = number * 10 + (c - '0');
   }
-  return number > status_max ? static_cast<int>(Status::unknown) : number;
+  return number > status_max ? static_cast<int>(GrpcStatus::unknown) : number;
 }
 
 }  // namespace hawser::protocol::grpc

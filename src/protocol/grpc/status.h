@@ -8,7 +8,7 @@
 namespace hawser::protocol::grpc {
 
 // Status codes of gRPC (doc/statuscodes.md of gRPC).
-enum class Status : std::uint8_t {
+enum class GrpcStatus : std::uint8_t {
   ok = 0,
   cancelled = 1,
   unknown = 2,
@@ -31,7 +31,7 @@ inline constexpr int status_max = 16;
 
 // The status that a caller receives for an error. An application's code from 1 to 16 is that status; other codes of an
 // application become `unknown`.
-Status status_of(const Error& error) noexcept;
+GrpcStatus status_of(const Error& error) noexcept;
 
 // The error of a call that a server answered with `status`. Statuses that an application chooses become
 // ErrorCode::application with the status as application_code, because the handler may have run. `bare`: the answer had
@@ -39,9 +39,9 @@ Status status_of(const Error& error) noexcept;
 Error error_of(int status, std::string text, bool bare);
 
 // The status of an answer without grpc-status (doc/http-grpc-status-mapping.md of gRPC).
-Status status_of_http(int http_status) noexcept;
+GrpcStatus status_of_http(int http_status) noexcept;
 // The status of a stream that its peer reset with that code of HTTP/2.
-Status status_of_reset(std::uint32_t http2_code) noexcept;
+GrpcStatus status_of_reset(std::uint32_t http2_code) noexcept;
 
 // Parses grpc-status: decimal without leading zeros. Numbers above 16 are `unknown`. -1 if the text is malformed.
 int parse_status(std::string_view text) noexcept;

@@ -73,7 +73,7 @@ struct OutgoingChunk {
 };
 
 // One stream of an HTTP/2 connection, which is one call of gRPC. Reused for later streams.
-struct Stream {
+struct Http2Stream {
   std::int32_t id = 0;
   std::uint32_t call = 0;  // Slot in the low 16 bits, generation in the high 16 bits.
   bool open = false;       // HTTP/2 has the stream.

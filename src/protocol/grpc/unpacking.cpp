@@ -30,12 +30,12 @@ Task<Result<Buffer>> offload_unpack(Loop& loop, const void* connection, std::sto
 
 // ---- Server ----
 
-bool ServerSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) {
+bool Http2ServerSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) {
   unpacking_.spawn(unpack_later(call, std::move(packed), std::move(charge)));
   return true;
 }
 
-Task<void> ServerSession::unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge) {
+Task<void> Http2ServerSession::unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge) {
   try {
     Result<Buffer> message = co_await offload_unpack(host().loop, this, token_of(unpacking_stop_), std::move(packed));
     charge.reset();
@@ -51,10 +51,10 @@ Task<void> ServerSession::unpack_later(std::uint32_t call, PackedMessage packed,
 
 // The end of a call may destroy the session, whose tasks must not do that: the loop delivers the message. It is
 // allocated in advance, because a call must be able to end without memory.
-struct ClientSession::Delivery final : detail::Posted {
-  Delivery(std::weak_ptr<ClientSession> to, std::uint32_t id) noexcept : weak(std::move(to)), call(id) {}
+struct GrpcClientSession::Delivery final : detail::Posted {
+  Delivery(std::weak_ptr<GrpcClientSession> to, std::uint32_t id) noexcept : weak(std::move(to)), call(id) {}
   void run() override {
-    const std::shared_ptr<ClientSession> session = weak.lock();
+    const std::shared_ptr<GrpcClientSession> session = weak.lock();
     if (session == nullptr || session->stream_ == nullptr) return;
     try {
       session->machine_.unpacked(call, std::move(message));
@@ -63,17 +63,17 @@ struct ClientSession::Delivery final : detail::Posted {
       session->end(Error::of_connection(ErrorCode::internal, "out of memory"));
     }
   }
-  const std::weak_ptr<ClientSession> weak;
+  const std::weak_ptr<GrpcClientSession> weak;
   const std::uint32_t call;
   Result<Buffer> message;
 };
 
-bool ClientSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&&) {
+bool GrpcClientSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&&) {
   unpacking_.spawn(unpack_later(std::make_unique<Delivery>(weak_from_this(), call), std::move(packed)));
   return true;
 }
 
-Task<void> ClientSession::unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed) {
+Task<void> GrpcClientSession::unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed) {
   try {
     delivery->message = co_await offload_unpack(loop_, this, token_of(unpacking_stop_), std::move(packed));
   } catch (const std::exception&) {

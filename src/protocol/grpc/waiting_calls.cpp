@@ -14,14 +14,14 @@ constexpr Duration wait_max = std::chrono::milliseconds(200);
 
 }  // namespace
 
-std::size_t ServerSession::waiting_memory() const noexcept {
+std::size_t Http2ServerSession::waiting_memory() const noexcept {
   // About what a stream holds beside the bytes of its response: its state, its fields, and the rest of the block.
   constexpr std::size_t stream_bytes = 12 * 1024;
   const std::size_t bytes = machine_.waiting_bytes();
   return bytes <= rpc::SendCharge::step_bytes ? bytes : bytes + machine_.used_streams() * stream_bytes;
 }
 
-bool ServerSession::calls_wait() noexcept {
+bool Http2ServerSession::calls_wait() noexcept {
   // So little is charged when the tick ends.
   if (backlog() + machine_.waiting_bytes() > rpc::SendCharge::step_bytes) set_waiting(waiting_memory());
   return backlog() + machine_.waiting_bytes() > backlog_mark();
@@ -30,10 +30,10 @@ bool ServerSession::calls_wait() noexcept {
 // A response that is not read, or a slow one, must not stop other calls: the client may be a proxy with many clients of
 // its own. So a few calls begin above the mark, and each gives way to the next one when the client has taken its
 // response.
-bool ServerSession::begins_above_mark(std::uint32_t call) noexcept {
+bool Http2ServerSession::begins_above_mark(std::uint32_t call) noexcept {
   if (!memory_left() || (backlog() + machine_.waiting_bytes()) / 2 > backlog_mark()) return false;
   const auto is_taken = [&](std::uint32_t one) {
-    const Stream* const stream = machine_.find(one);
+    const Http2Stream* const stream = machine_.find(one);
     return stream == nullptr || !stream->open || (stream->headers_sent && stream->out_bytes == 0);
   };
   for (std::uint32_t& above : above_mark_) {
@@ -44,7 +44,7 @@ bool ServerSession::begins_above_mark(std::uint32_t call) noexcept {
   return false;
 }
 
-bool ServerSession::begins_later(std::uint32_t call) {
+bool Http2ServerSession::begins_later(std::uint32_t call) {
   if (waiting_.empty()) [[likely]] {
     if (!calls_wait()) [[likely]] {
       late_bytes_max_ = 0;
@@ -63,16 +63,16 @@ bool ServerSession::begins_later(std::uint32_t call) {
   return true;
 }
 
-void ServerSession::begin_waiting(bool one_at_least) noexcept try {
+void Http2ServerSession::begin_waiting(bool one_at_least) noexcept try {
   while (!waiting_.empty() && !closed() && !finishing() && !failed_) {
-    Stream* const stream = machine_.find(waiting_.front());
+    Http2Stream* const stream = machine_.find(waiting_.front());
     const bool gone = stream == nullptr || !stream->open || stream->ending;
     if (!gone && !std::exchange(one_at_least, false) && calls_wait() && !begins_above_mark(stream->call)) break;
     waiting_.pop_front();
     if (gone) continue;
     if (rpc::HttpExchange* const exchange = exchange_of(*stream)) {
       exchange->begin_late();
-    } else if (stream->take == Stream::Take::keep_one) {
+    } else if (stream->take == Http2Stream::Take::keep_one) {
       begin_call(*stream);
     }
   }
@@ -81,7 +81,7 @@ void ServerSession::begin_waiting(bool one_at_least) noexcept try {
   fail_connection();
 }
 
-void ServerSession::check_waiting() noexcept {
+void Http2ServerSession::check_waiting() noexcept {
   if (closed() || finishing() || waiting_.empty()) return;
   const std::uint64_t taken = sent_bytes() + machine_.data_sent();
   const bool stuck = taken == std::exchange(taken_at_check_, taken);

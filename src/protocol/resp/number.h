@@ -5,7 +5,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace hawser::resp {
+namespace hawser::protocol::resp {
 
 // Parses a decimal number of 64 bits as Redis does: no spaces, no plus sign, no leading zeros, no "-0". False if `text`
 // is something else.
@@ -21,4 +21,4 @@ inline bool parse_number(std::string_view text, std::int64_t& number) noexcept {
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
-}  // namespace hawser::resp
+}  // namespace hawser::protocol::resp

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace hawser::resp {
+namespace hawser::protocol::resp {
 
 // Gives memory for replies. One thread.
 class ReplyMemory {
@@ -109,4 +109,4 @@ class ReplyWriter {
   bool resp3_ = false;
 };
 
-}  // namespace hawser::resp
+}  // namespace hawser::protocol::resp

@@ -5,7 +5,7 @@
 
 #include "protocol/resp/number.h"
 
-namespace hawser::resp {
+namespace hawser::protocol::resp {
 namespace {
 
 // Capacity for arguments that a parser keeps between requests.
@@ -27,12 +27,12 @@ int hex_digit(char c) noexcept {
 
 }  // namespace
 
-RequestParser::Step RequestParser::fail(std::string text) {
+RespParser::Step RespParser::fail(std::string text) {
   error_text_ = std::move(text);
   return {Event::error, 0};
 }
 
-RequestParser::Step RequestParser::complete(std::string_view text) {
+RespParser::Step RespParser::complete(std::string_view text) {
   if (arguments_.capacity() > kept_arguments && parts_.size() <= kept_arguments) {
     std::vector<std::string_view>().swap(arguments_);
   }
@@ -51,7 +51,7 @@ RequestParser::Step RequestParser::complete(std::string_view text) {
   return {Event::request, consumed};
 }
 
-RequestParser::Step RequestParser::next(Bytes bytes) {
+RespParser::Step RespParser::next(Bytes bytes) {
   const std::string_view text = as_text(bytes);
   if (text.empty()) return {Event::more, 0};
   if (at_ == 0) {
@@ -112,7 +112,7 @@ RequestParser::Step RequestParser::next(Bytes bytes) {
   return arguments_left_ == 0 ? complete(text) : Step{Event::more, 0};
 }
 
-RequestParser::Step RequestParser::parse_inline(std::string_view text) {
+RespParser::Step RespParser::parse_inline(std::string_view text) {
   const std::size_t end = text.find('\n', searched_);
   if (end == std::string_view::npos) {
     if (text.size() > limits_.line_bytes_max) return fail("too big inline request");
@@ -132,7 +132,7 @@ RequestParser::Step RequestParser::parse_inline(std::string_view text) {
 }
 
 // Splits an inline request into its words. False if quotes are not balanced.
-bool RequestParser::split_line(std::string_view line) {
+bool RespParser::split_line(std::string_view line) {
   inline_arguments_.clear();
   std::size_t i = 0;
   const auto at = [&](std::size_t index) { return index < line.size() ? line[index] : '\0'; };
@@ -178,4 +178,4 @@ bool RequestParser::split_line(std::string_view line) {
   }
 }
 
-}  // namespace hawser::resp
+}  // namespace hawser::protocol::resp

@@ -11,7 +11,7 @@
 
 #include "hawser/bytes.h"
 
-namespace hawser::resp {
+namespace hawser::protocol::resp {
 
 struct RequestLimits {
   std::size_t arguments_max = 1024 * 1024;
@@ -38,9 +38,9 @@ struct RequestLimits {
 
 // Parses the requests of a Redis client: arrays of bulk strings (RESP), and inline requests. Does no I/O. Announced
 // lengths cost nothing: memory grows with the arguments that have arrived.
-class RequestParser {
+class RespParser {
  public:
-  explicit RequestParser(const RequestLimits& limits = {}) noexcept : limits_(limits) {}
+  explicit RespParser(const RequestLimits& limits = {}) noexcept : limits_(limits) {}
 
   enum class Event : std::uint8_t {
     more,     // The request is not complete.
@@ -92,4 +92,4 @@ class RequestParser {
   std::string error_text_;
 };
 
-}  // namespace hawser::resp
+}  // namespace hawser::protocol::resp

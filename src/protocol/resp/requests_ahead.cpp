@@ -2,13 +2,13 @@
 
 #include <cstring>
 
-namespace hawser::resp {
+namespace hawser::protocol::resp {
 namespace {
 
 // Longer arguments are left to the parser.
 constexpr std::size_t argument_bytes_max = std::size_t{1} << 24;
 
-// Takes "TYPE", a number and CR LF from the begin of [at, end). The number has no leading zero, as RequestParser
+// Takes "TYPE", a number and CR LF from the begin of [at, end). The number has no leading zero, as RespParser
 // requires, and is at most argument_bytes_max. Returns false if they are not there.
 bool take_long_header(const char*& at, const char* end, char type, std::size_t& number) noexcept {
   if (end - at < 4 || at[0] != type) return false;
@@ -95,4 +95,4 @@ std::span<ReadyRequest> RequestsAhead::find(Bytes bytes, const RequestLimits& li
   return {requests_.data(), found};
 }
 
-}  // namespace hawser::resp
+}  // namespace hawser::protocol::resp

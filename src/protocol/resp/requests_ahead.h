@@ -9,7 +9,7 @@
 #include "hawser/bytes.h"
 #include "protocol/resp/request_parser.h"
 
-namespace hawser::resp {
+namespace hawser::protocol::resp {
 
 // A request that has arrived completely. No member has a default, because a RequestsAhead is made for each receive.
 struct ReadyRequest {
@@ -22,7 +22,7 @@ struct ReadyRequest {
   std::span<const std::string_view> arguments() const noexcept { return {first, count}; }
 };
 
-// Finds complete requests without keeping a state, for which RequestParser exists: these are nearly all requests. One
+// Finds complete requests without keeping a state, for which RespParser exists: these are nearly all requests. One
 // thread.
 class RequestsAhead {
  public:
@@ -33,7 +33,7 @@ class RequestsAhead {
   RequestsAhead() noexcept {}  // Leaves requests_ uninitialised.
 
   // Returns the requests at the front of `bytes`, which begins with a request, up to the first one that is incomplete,
-  // invalid, empty, inline, or too long for this object: RequestParser takes that one. The views are valid as long as
+  // invalid, empty, inline, or too long for this object: RespParser takes that one. The views are valid as long as
   // `bytes` are, and until the next call.
   std::span<ReadyRequest> find(Bytes bytes, const RequestLimits& limits) noexcept;
 
@@ -42,4 +42,4 @@ class RequestsAhead {
   std::array<std::string_view, arguments_max> arguments_;
 };
 
-}  // namespace hawser::resp
+}  // namespace hawser::protocol::resp

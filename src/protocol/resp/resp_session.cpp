@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-namespace hawser::resp {
+namespace hawser::protocol::resp {
 
 RespSession::RespSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
                          const RequestLimits& limits)
@@ -95,10 +95,10 @@ std::size_t RespSession::take_ready(std::span<ReadyRequest> requests, unsigned m
 
 // Returns 0 if the request is not complete, and the length of `bytes` if nothing behind them is taken any more.
 std::size_t RespSession::take_by_parser(Bytes bytes) {
-  const RequestParser::Step step = parser_.next(bytes);
+  const RespParser::Step step = parser_.next(bytes);
   if (!charge_parser()) return bytes.size();
-  if (step.event == RequestParser::Event::more) return 0;
-  if (step.event == RequestParser::Event::error) {
+  if (step.event == RespParser::Event::more) return 0;
+  if (step.event == RespParser::Event::error) {
     host().counters.protocol_errors.add(1);
     on_protocol_error("ERR Protocol error: " + parser_.error_text());
     return bytes.size();
@@ -126,4 +126,4 @@ void RespSession::go_away() {
   if (!closed() && idle()) close_after_replies();
 }
 
-}  // namespace hawser::resp
+}  // namespace hawser::protocol::resp

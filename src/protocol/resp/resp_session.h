@@ -10,7 +10,7 @@
 #include "protocol/resp/requests_ahead.h"
 #include "rpc/port/byte_session.h"
 
-namespace hawser::resp {
+namespace hawser::protocol::resp {
 
 // The server's end of a connection of a Redis client: what is the same for all servers. Requests are shown to the
 // derived class in order, and it writes their replies in that order. Loop's thread only.
@@ -81,10 +81,10 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   char* more(std::size_t used, std::size_t bytes, std::size_t& size) override;
   bool charge_parser();
 
-  RequestParser parser_;
+  RespParser parser_;
   ReplyWriter out_;
   std::size_t parser_charge_ = 0;
   std::size_t replies_charge_ = 0;
 };
 
-}  // namespace hawser::resp
+}  // namespace hawser::protocol::resp

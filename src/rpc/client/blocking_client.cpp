@@ -18,9 +18,9 @@ namespace detail {
 namespace {
 
 // Ends the connections of one site.
-class Closing final : public ThreadWork {
+class BlockingClosing final : public ThreadWork {
  public:
-  Closing(std::shared_ptr<BlockingState> state, BlockingSite& site) : ThreadWork(std::move(state), &site) {}
+  BlockingClosing(std::shared_ptr<BlockingState> state, BlockingSite& site) : ThreadWork(std::move(state), &site) {}
   void run() override {
     site_.close();
     site_.end(*this);
@@ -175,9 +175,9 @@ void BlockingClient::close() {
     }
     return;
   }
-  std::vector<std::unique_ptr<detail::Closing>> closing;
+  std::vector<std::unique_ptr<detail::BlockingClosing>> closing;
   for (const auto& site : state_->sites) {
-    closing.push_back(std::make_unique<detail::Closing>(state_, *site));
+    closing.push_back(std::make_unique<detail::BlockingClosing>(state_, *site));
     closing.back()->submit();
   }
   for (const auto& one : closing) one->wait();

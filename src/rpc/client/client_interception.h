@@ -39,7 +39,7 @@ class ClientInterception final : public detail::CallChannel, public std::enable_
   void copy_and_release(SendCompletion&) override {}  // abandon() has done it.
   std::weak_ptr<CallChannel> weak() noexcept override { return std::shared_ptr<CallChannel>(shared_from_this(), this); }
   void cancel(std::uint32_t call, const Error& error) override;
-  transport::RemoteMemory* remote_memory() noexcept override {
+  transport::OneSidedMemory* remote_memory() noexcept override {
     return link_->connection == nullptr ? nullptr : link_->connection->remote_memory();
   }
   detail::MemoryFrames* memory_frames() override {

@@ -64,7 +64,7 @@ class ClientSession final : public Session,
   void copy_and_release(SendCompletion& owner) override { copy_or_end(owner); }
   std::weak_ptr<detail::CallChannel> weak() noexcept override { return weak_from_this(); }
   void cancel(std::uint32_t call, const Error& error) override;
-  transport::RemoteMemory* remote_memory() noexcept override {
+  transport::OneSidedMemory* remote_memory() noexcept override {
     return closed() ? nullptr : connection().remote_memory();
   }
   detail::MemoryFrames* memory_frames() override { return open_memory(); }

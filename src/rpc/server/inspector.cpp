@@ -21,13 +21,13 @@ constexpr std::size_t connection_calls_max = 4096;
 
 // The answer of another loop.
 template <class T>
-struct Answer {
+struct InspectorAnswer {
   T value{};
   std::atomic<bool> there{false};
 };
 
 template <class T>
-Task<bool> arrives(Loop& here, std::shared_ptr<Answer<T>> answer) {
+Task<bool> arrives(Loop& here, std::shared_ptr<InspectorAnswer<T>> answer) {
   const Time end = here.after(Inspector::wait_max);
   while (!answer->there.load(std::memory_order_acquire)) {
     if (here.now() >= end) co_return false;
@@ -44,7 +44,7 @@ struct ConnectionWalk {
   std::vector<ConnectionReport> rows;
 };
 
-void walk(ServerLoop& loop, const std::shared_ptr<Answer<ConnectionWalk>>& answer) {
+void walk(ServerLoop& loop, const std::shared_ptr<InspectorAnswer<ConnectionWalk>>& answer) {
   ConnectionWalk& at = answer->value;
   const SessionTable& sessions = loop.sessions();
   for (std::size_t visits = 0; at.slot < sessions.slots() && at.rows.size() < at.limit; ++at.slot) {
@@ -96,7 +96,7 @@ void visit(ServerLoop& loop, CallWalk& at, const PortSession& session, std::size
   });
 }
 
-void walk(ServerLoop& loop, const std::shared_ptr<Answer<CallWalk>>& answer) {
+void walk(ServerLoop& loop, const std::shared_ptr<InspectorAnswer<CallWalk>>& answer) {
   CallWalk& at = answer->value;
   for (std::size_t visits = 0; at.slot < loop.sessions().slots(); ++at.slot) {
     if (++visits > visits_max) return loop.inspect([answer](ServerLoop& again) { walk(again, answer); });
@@ -215,7 +215,7 @@ Task<Inspector::Connections> Inspector::connections(const Server& server, Loop& 
   Server::State& state = *server.state_;
   Connections result;
   for (std::size_t loop = from.loop; result.rows.size() < limit; ++loop) {
-    auto answer = std::make_shared<Answer<ConnectionWalk>>();
+    auto answer = std::make_shared<InspectorAnswer<ConnectionWalk>>();
     answer->value.loop = loop;
     answer->value.slot = loop == from.loop ? from.slot : 0;
     answer->value.limit = limit - result.rows.size();
@@ -237,7 +237,7 @@ Task<Inspector::Calls> Inspector::calls(const Server& server, Loop& here, std::s
   Server::State& state = *server.state_;
   Calls result;
   for (std::size_t loop = 0;; ++loop) {
-    auto answer = std::make_shared<Answer<CallWalk>>();
+    auto answer = std::make_shared<InspectorAnswer<CallWalk>>();
     answer->value.loop = loop;
     answer->value.limit = limit;
     if (!post(state.counting, state.loops, loop, [answer](ServerLoop& on) { walk(on, answer); })) break;
@@ -256,7 +256,7 @@ Task<Inspector::Calls> Inspector::calls(const Server& server, Loop& here, std::s
 
 Task<bool> Inspector::cancel(const Server& server, Loop& here, CallReport call) {
   Server::State& state = *server.state_;
-  auto answer = std::make_shared<Answer<bool>>();
+  auto answer = std::make_shared<InspectorAnswer<bool>>();
   const auto work = [answer, slot = call.slot, serial = call.serial, id = call.call](ServerLoop& on) {
     PortSession* const* const session = on.sessions().at(slot);
     if (session != nullptr && on.sessions().generation(slot) == serial) {

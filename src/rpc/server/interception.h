@@ -72,7 +72,7 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   void leave(detail::ActiveCall& call) noexcept override;
   void copy_and_release(SendCompletion& owner) override;
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t) override { return outer_.share_stream(); }
-  transport::RemoteMemory* remote_memory() noexcept override { return outer_.sink().remote_memory(); }
+  transport::OneSidedMemory* remote_memory() noexcept override { return outer_.sink().remote_memory(); }
   std::stop_token stopping() const noexcept override { return outer_.sink().stopping(); }
 
   PortSession& session() noexcept { return static_cast<PortSession&>(outer_.sink().origin()); }

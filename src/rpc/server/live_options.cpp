@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t name_bytes_max = 128;
 
-struct Entry {
+struct OptionEntry {
   std::string_view name;
   OptionMember member;
   // A smaller value would refuse every connection, also the one that could take the change back.
@@ -28,33 +28,34 @@ struct Entry {
 
 // In the order of their declaration.
 constexpr std::array entries = {
-    Entry{"connections_max", &ServerOptions::connections_max, 1},
-    Entry{"calls_per_connection_max", &ServerOptions::calls_per_connection_max, 1},
-    Entry{"calls_max", &ServerOptions::calls_max, 1},
-    Entry{"send_backlog_bytes_max", &ServerOptions::send_backlog_bytes_max},
-    Entry{"receive_rate_min", &ServerOptions::receive_rate_min},
-    Entry{"receive_window", &ServerOptions::receive_window},
-    Entry{"handshakes_max", &ServerOptions::handshakes_max, 1},
-    Entry{"stream_window_bytes", &ServerOptions::stream_window_bytes, 1},
-    Entry{"handshake_timeout", &ServerOptions::handshake_timeout, 1'000'000},
-    Entry{"ping_interval", &ServerOptions::ping_interval, 1'000'000},
-    Entry{"checksum", &ServerOptions::checksum},
-    Entry{"exception_texts", &ServerOptions::exception_texts},
-    Entry{"loop.blocked_max", &LoopOptions::blocked_max, 1},
+    OptionEntry{"connections_max", &ServerOptions::connections_max, 1},
+    OptionEntry{"calls_per_connection_max", &ServerOptions::calls_per_connection_max, 1},
+    OptionEntry{"calls_max", &ServerOptions::calls_max, 1},
+    OptionEntry{"send_backlog_bytes_max", &ServerOptions::send_backlog_bytes_max},
+    OptionEntry{"receive_rate_min", &ServerOptions::receive_rate_min},
+    OptionEntry{"receive_window", &ServerOptions::receive_window},
+    OptionEntry{"handshakes_max", &ServerOptions::handshakes_max, 1},
+    OptionEntry{"stream_window_bytes", &ServerOptions::stream_window_bytes, 1},
+    OptionEntry{"handshake_timeout", &ServerOptions::handshake_timeout, 1'000'000},
+    OptionEntry{"ping_interval", &ServerOptions::ping_interval, 1'000'000},
+    OptionEntry{"checksum", &ServerOptions::checksum},
+    OptionEntry{"exception_texts", &ServerOptions::exception_texts},
+    OptionEntry{"loop.blocked_max", &LoopOptions::blocked_max, 1},
 };
 
-struct Unit {
+struct OptionUnit {
   std::string_view name;
   std::uint64_t factor;
 };
-constexpr std::array byte_units = {Unit{"GiB", 1ULL << 30}, Unit{"MiB", 1ULL << 20}, Unit{"KiB", 1ULL << 10}};
+constexpr std::array byte_units = {OptionUnit{"GiB", 1ULL << 30}, OptionUnit{"MiB", 1ULL << 20},
+                                   OptionUnit{"KiB", 1ULL << 10}};
 // Descending. `forever` has no unit.
-constexpr std::array time_units = {Unit{"h", 3'600'000'000'000},
-                                   Unit{"min", 60'000'000'000},
-                                   Unit{"s", 1'000'000'000},
-                                   Unit{"ms", 1'000'000},
-                                   Unit{"us", 1000},
-                                   Unit{"ns", 1}};
+constexpr std::array time_units = {OptionUnit{"h", 3'600'000'000'000},
+                                   OptionUnit{"min", 60'000'000'000},
+                                   OptionUnit{"s", 1'000'000'000},
+                                   OptionUnit{"ms", 1'000'000},
+                                   OptionUnit{"us", 1000},
+                                   OptionUnit{"ns", 1}};
 
 auto& member_of(ServerOptions& options, auto ServerOptions::* member) { return options.*member; }
 const auto& member_of(const ServerOptions& options, auto ServerOptions::* member) { return options.*member; }
@@ -79,7 +80,7 @@ std::optional<std::uint64_t> parse_amount(std::string_view text, const auto& uni
   const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
   std::uint64_t factor = 1;
   if (!unit.empty() || needs_unit) {
-    const auto found = std::ranges::find(units, unit, &Unit::name);
+    const auto found = std::ranges::find(units, unit, &OptionUnit::name);
     if (found == units.end()) return std::nullopt;
     factor = found->factor;
   }
@@ -99,7 +100,7 @@ std::unexpected<Error> below(std::string_view name, std::string_view value, cons
 }
 
 template <class Number>
-Result<void> parse_into(Number& to, const Entry& entry, std::string_view text) {
+Result<void> parse_into(Number& to, const OptionEntry& entry, std::string_view text) {
   constexpr std::uint64_t most = std::numeric_limits<Number>::max();
   const auto value = parse_amount(text, byte_units, false, most);
   if (!value) {
@@ -111,7 +112,7 @@ Result<void> parse_into(Number& to, const Entry& entry, std::string_view text) {
   return {};
 }
 
-Result<void> parse_into(Duration& to, const Entry& entry, std::string_view text) {
+Result<void> parse_into(Duration& to, const OptionEntry& entry, std::string_view text) {
   const std::optional<Duration> value = duration_of(text);
   if (!value) {
     return unreadable(
@@ -124,7 +125,7 @@ Result<void> parse_into(Duration& to, const Entry& entry, std::string_view text)
   return {};
 }
 
-Result<void> parse_into(bool& to, const Entry& entry, std::string_view text) {
+Result<void> parse_into(bool& to, const OptionEntry& entry, std::string_view text) {
   if (text != "true" && text != "false") return unreadable(entry.name, text, "true or false");
   to = text == "true";
   return {};
@@ -139,8 +140,8 @@ bool is_own_name(std::string_view name) noexcept {
          std::ranges::all_of(name, allowed);
 }
 
-const Entry* find(std::string_view name) noexcept {
-  const auto found = std::ranges::find(entries, name, &Entry::name);
+const OptionEntry* find(std::string_view name) noexcept {
+  const auto found = std::ranges::find(entries, name, &OptionEntry::name);
   return found == entries.end() ? nullptr : &*found;
 }
 
@@ -166,7 +167,8 @@ std::string option_text(Duration value) {
   if (value == forever) return "forever";
   if (value <= Duration::zero()) return std::to_string(value.count()) + (value == Duration::zero() ? "s" : "ns");
   const auto count = static_cast<std::uint64_t>(value.count());
-  const auto unit = std::ranges::find_if(time_units, [count](const Unit& one) { return count % one.factor == 0; });
+  const auto unit =
+      std::ranges::find_if(time_units, [count](const OptionUnit& one) { return count % one.factor == 0; });
   return std::to_string(count / unit->factor) + std::string(unit->name);
 }
 
@@ -179,7 +181,7 @@ std::optional<Duration> duration_of(std::string_view text) noexcept {
 }
 
 std::string_view LiveOptions::name_of(const OptionMember& member) noexcept {
-  const auto found = std::ranges::find(entries, member, &Entry::member);
+  const auto found = std::ranges::find(entries, member, &OptionEntry::member);
   return found == entries.end() ? std::string_view() : found->name;
 }
 
@@ -201,7 +203,7 @@ Result<LiveOptions::Done> LiveOptions::change(std::string_view name, std::string
 
 Result<LiveOptions::Done> LiveOptions::change_server(std::string_view name, std::string_view value,
                                                      std::string_view by) {
-  const Entry& entry = *find(name);
+  const OptionEntry& entry = *find(name);
   ServerOptions wanted = given_;
   {
     const std::lock_guard guard(values_);
@@ -302,7 +304,7 @@ std::vector<OptionState> LiveOptions::list() const {
       if (found == set_.end()) return std::string(otherwise);
       return "changed at " + time_text(found->second.at) + " by " + found->second.by;
     };
-    for (const Entry& entry : entries) {
+    for (const OptionEntry& entry : entries) {
       std::string value = text_of(now_, entry.member);
       std::string before = text_of(standard, entry.member);
       std::string from = origin(entry.name, value == before ? "default" : "the program");
@@ -335,7 +337,7 @@ std::uint64_t LiveOptions::number() const {
 
 std::uint64_t LiveOptions::take(ServerOptions& to) const {
   const std::lock_guard guard(values_);
-  for (const Entry& entry : entries) {
+  for (const OptionEntry& entry : entries) {
     std::visit([&](auto one) { member_of(to, one) = member_of(now_, one); }, entry.member);
   }
   return number_;

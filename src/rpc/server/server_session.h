@@ -36,7 +36,7 @@ class ServerSession final : public Session, public PortSession {
   void fail_connection() noexcept override;
   void copy_and_release(SendCompletion& owner) override { copy_or_end(owner); }
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
-  transport::RemoteMemory* remote_memory() noexcept override {
+  transport::OneSidedMemory* remote_memory() noexcept override {
     return closed() ? nullptr : connection().remote_memory();
   }
   detail::MemoryFrames* memory_frames() override { return open_memory(); }

@@ -127,7 +127,7 @@ void FrameAccess::withdraw() noexcept {
 
 // ---- DeviceAccess ----
 
-Result<void> DeviceAccess::start(transport::RemoteMemory& remote, const RemoteRegion::Place& place,
+Result<void> DeviceAccess::start(transport::OneSidedMemory& remote, const RemoteRegion::Place& place,
                                  const RemoteRequest& request) {
   single_ = request.single;
   priority = request.priority;

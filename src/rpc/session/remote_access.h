@@ -110,7 +110,7 @@ class DeviceAccess final : public RemoteAccess, transport::RemoteOperation {
  public:
   explicit DeviceAccess(Loop& loop) noexcept : RemoteAccess(loop) {}
   ~DeviceAccess() override { withdraw(); }
-  Result<void> start(transport::RemoteMemory& remote, const RemoteRegion::Place& place, const RemoteRequest& request);
+  Result<void> start(transport::OneSidedMemory& remote, const RemoteRegion::Place& place, const RemoteRequest& request);
   bool ordered() const noexcept override { return true; }
   bool by_device() const noexcept override { return true; }
 
@@ -120,7 +120,7 @@ class DeviceAccess final : public RemoteAccess, transport::RemoteOperation {
   void withdraw() noexcept override;
 
   TransferBatch::Run single_;
-  transport::RemoteMemory* remote_ = nullptr;  // Non-null exactly while the transport knows this operation.
+  transport::OneSidedMemory* remote_ = nullptr;  // Non-null exactly while the transport knows this operation.
 };
 
 }  // namespace hawser::detail

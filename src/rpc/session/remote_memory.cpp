@@ -50,7 +50,7 @@ Result<RemoteMemory::Access> RemoteMemory::begin(RemoteRequest& request) {
   }
   Loop& loop = channel != nullptr ? channel->loop() : reply_sink_->loop();
   if (!request.atomic() && !options.checksum) {
-    transport::RemoteMemory* const device =
+    transport::OneSidedMemory* const device =
         channel != nullptr ? channel->remote_memory() : reply_sink_->remote_memory();
     for (const RemoteRegion::Place& place : request.region.places) {
       if (device == nullptr || place.domain == 0 || place.domain != device->domain()) continue;

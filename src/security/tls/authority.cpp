@@ -11,7 +11,7 @@
 #include "base/secret_file.h"
 #include "security/tls/certificate.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 void require(bool done, const std::string& what) {
@@ -135,4 +135,4 @@ std::string Authority::revoke(const std::vector<TlsCertificate>& revoked, std::i
   return path(".crl.pem");
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

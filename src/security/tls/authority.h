@@ -7,7 +7,7 @@
 #include "hawser/tls.h"
 #include "security/tls/openssl.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // A certificate to be issued. The default is a valid one of this machine.
 struct Request {
@@ -49,4 +49,4 @@ class Authority {
   long serial_ = 1;
 };
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -15,7 +15,7 @@
 #include "base/secret_file.h"
 #include "hawser/authorization.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 using GeneralNamesPtr = std::unique_ptr<GENERAL_NAMES, Released<GENERAL_NAMES_free>>;
@@ -261,4 +261,4 @@ std::string verify_text(int error, X509* certificate, const std::string& host, c
   }
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

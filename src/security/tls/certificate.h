@@ -16,7 +16,7 @@
 #include "security/tls/openssl.h"
 
 // Certificates: reading them from files, and texts about them.
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // Files with a private key are read only up to this size, like the others.
 inline constexpr std::size_t pem_bytes_max = std::size_t{4} << 20;
@@ -62,4 +62,4 @@ bool is_address(const std::string& host);
 // demanded, empty if there was none; `whose` is "server" or "client".
 std::string verify_text(int error, X509* certificate, const std::string& host, const std::string& whose);
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

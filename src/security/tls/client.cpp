@@ -24,7 +24,7 @@ constexpr std::string_view client_streams_only =
 
 constexpr std::size_t name_bytes_max = 255;  // The limit of DNS, and of host names in TLS (RFC 6066, 3).
 
-tls::ContextOptions context_options(const TlsClientOptions& options) {
+security::tls::ContextOptions context_options(const TlsClientOptions& options) {
   return {.certificates = options.certificate.certificate_file.empty()
                               ? std::vector<TlsCertificate>()
                               : std::vector<TlsCertificate>{options.certificate},
@@ -62,7 +62,7 @@ class Digest {
   void add_file(const std::string& path) {
     add(std::string_view(path));
     if (path.empty()) return;
-    const Result<tls::PemText> file = tls::read_file(path);
+    const Result<security::tls::PemText> file = security::tls::read_file(path);
     add(file ? file->text() : std::string_view());
   }
   // Empty if OpenSSL has failed.
@@ -70,7 +70,7 @@ class Digest {
     std::string bytes(EVP_MAX_MD_SIZE, '\0');
     unsigned size = 0;
     good_ = good_ && EVP_DigestFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(bytes.data()), &size) == 1;
-    if (!good_) static_cast<void>(tls::take_errors());
+    if (!good_) static_cast<void>(security::tls::take_errors());
     bytes.resize(good_ ? size : 0);
     return bytes;
   }
@@ -79,7 +79,7 @@ class Digest {
   void update(const void* data, std::size_t size) {
     good_ = good_ && EVP_DigestUpdate(context_.get(), data, size) == 1;
   }
-  tls::DigestContextPtr context_;
+  security::tls::DigestContextPtr context_;
   bool good_ = false;
 };
 
@@ -110,8 +110,8 @@ struct Opening final : transport::StreamSink {
 struct TlsClient::State final : transport::ClientSecurity {
   explicit State(TlsClientOptions given)
       : options(std::move(given)),
-        shared(std::make_shared<tls::Shared>(context_options(options), options.reload_interval,
-                                             options.handshake_threads, options.handshakes_max)) {}
+        shared(std::make_shared<security::tls::TlsShared>(context_options(options), options.reload_interval,
+                                                          options.handshake_threads, options.handshakes_max)) {}
 
   Task<Result<std::unique_ptr<transport::Stream>>> protect(Loop& loop, std::unique_ptr<transport::Stream> stream,
                                                            std::string address, std::string_view protocol,
@@ -129,21 +129,22 @@ struct TlsClient::State final : transport::ClientSecurity {
               " bytes: set TlsClientOptions::server_name to a host name of at most " + std::to_string(name_bytes_max) +
               " bytes that does not begin with a dot and has no NUL"));
     }
-    if (Result<void> sound = tls::check_threads(options.certificate, options.handshake_threads, "TlsClientOptions");
+    if (Result<void> sound =
+            security::tls::check_threads(options.certificate, options.handshake_threads, "TlsClientOptions");
         !sound) {
       sound.error().scope = ErrorScope::connection;
       co_return fail(std::move(sound.error()));
     }
     // The pool's threads end before `shared` does, so the function may refer to it.
     auto make = [&store = shared->store, host,
-                 name = std::string(protocol)]() -> Result<std::unique_ptr<tls::Session>> {
+                 name = std::string(protocol)]() -> Result<std::unique_ptr<security::tls::TlsSession>> {
       TRY(store.prepare());
-      std::shared_ptr<const tls::Context> context = store.current();
-      tls::SslSessionPtr resumed = context->take(host);
-      return std::make_unique<tls::Session>(std::move(context), host, name, std::move(resumed));
+      std::shared_ptr<const security::tls::TlsContext> context = store.current();
+      security::tls::SslSessionPtr resumed = context->take(host);
+      return std::make_unique<security::tls::TlsSession>(std::move(context), host, name, std::move(resumed));
     };
     Opening opening(loop);
-    auto secured = std::make_unique<tls::TlsStream>(shared, std::move(stream), std::move(make), false);
+    auto secured = std::make_unique<security::tls::TlsStream>(shared, std::move(stream), std::move(make), false);
     secured->when_open([&opening] {
       opening.open = true;
       opening.changed.notify_all();
@@ -169,13 +170,14 @@ struct TlsClient::State final : transport::ClientSecurity {
   // `secured` is a stream of protect().
   std::string_view stream_only(const transport::Stream& secured) const noexcept override {
     if (options.protection == TlsProtection::encrypted_stream) return client_streams_only;
-    return static_cast<const tls::TlsStream&>(secured).session().no_export_reason();
+    return static_cast<const security::tls::TlsStream&>(secured).session().no_export_reason();
   }
   transport::PathProtection path_protection() const noexcept override {
-    return tls::path_protection(options.protection);
+    return security::tls::path_protection(options.protection);
   }
   Result<transport::PathSecurity> secure_path(transport::Stream& secured, const transport::PathTerms& terms) override {
-    return tls::secure_path(static_cast<tls::TlsStream&>(secured), terms, tls::Side::client);
+    return security::tls::secure_path(static_cast<security::tls::TlsStream&>(secured), terms,
+                                      security::tls::Side::client);
   }
 
   std::string identity() const override {
@@ -189,7 +191,7 @@ struct TlsClient::State final : transport::ClientSecurity {
     for (const std::string& file : crl_files) digest.add_file(file);
     digest.add_file(certificate.certificate_file);
     // A key in a token, and a function, must be those of the certificate.
-    if (!tls::signs_elsewhere(certificate)) digest.add_file(certificate.key_file);
+    if (!security::tls::signs_elsewhere(certificate)) digest.add_file(certificate.key_file);
     digest.add(std::string_view(shared_key.name));
     digest.add_file(shared_key.file);
     digest.add(std::string_view(server_name));
@@ -204,12 +206,12 @@ struct TlsClient::State final : transport::ClientSecurity {
   }
 
   const TlsClientOptions options;
-  const std::shared_ptr<tls::Shared> shared;
+  const std::shared_ptr<security::tls::TlsShared> shared;
 };
 
 TlsClient::TlsClient(TlsClientOptions options) : state_(std::make_shared<State>(std::move(options))) {}
 TlsClient::operator std::shared_ptr<transport::ClientSecurity>() const { return state_; }
 Result<void> TlsClient::reload() { return state_->shared->store.reload(); }
-TlsCounters TlsClient::counters() const noexcept { return tls::counters_of(*state_->shared); }
+TlsCounters TlsClient::counters() const noexcept { return security::tls::counters_of(*state_->shared); }
 
 }  // namespace hawser

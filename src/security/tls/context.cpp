@@ -17,7 +17,7 @@
 #include "security/tls/private_key.h"
 #include "security/tls/session.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 // Forward secrecy and authenticated encryption only. TLS 1.3 has no others.
@@ -42,7 +42,7 @@ int on_verify(int valid, X509_STORE_CTX* store) {
   const auto* const ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   // The text is an extra; without memory the verification fails likewise.
   try {
-    Session::of(ssl).refuse_certificate(X509_STORE_CTX_get_error(store), X509_STORE_CTX_get_current_cert(store));
+    TlsSession::of(ssl).refuse_certificate(X509_STORE_CTX_get_error(store), X509_STORE_CTX_get_current_cert(store));
   } catch (const std::exception&) {
     return 0;
   }
@@ -57,9 +57,9 @@ int on_client_certificates(X509_STORE_CTX* store, void*) {
   X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_CHAIN_TOO_LONG);
   const auto* const ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   try {
-    Session::of(ssl).refuse("the client sent " + std::to_string(count) + " certificates, more than " +
-                            std::to_string(peer_certificates_max) +
-                            ": its file may have its own certificate and those of its issuers");
+    TlsSession::of(ssl).refuse("the client sent " + std::to_string(count) + " certificates, more than " +
+                               std::to_string(peer_certificates_max) +
+                               ": its file may have its own certificate and those of its issuers");
   } catch (const std::exception&) {
     return 0;
   }
@@ -68,14 +68,14 @@ int on_client_certificates(X509_STORE_CTX* store, void*) {
 
 // Server: sets the certificate for the host that the client demands.
 int on_certificate(SSL* ssl, void*) {
-  const Session& session = Session::of(ssl);
+  const TlsSession& session = TlsSession::of(ssl);
   if (!session.context().has_certificates()) return 1;  // A client without a key finds no cipher.
   const char* const demanded = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
   try {
     // The context has one certificate of each kind of key, also for other hosts. OpenSSL chooses among the kinds that
     // are set here one that the client supports.
     SSL_certs_clear(ssl);
-    for (const Context::Own* const own : session.context().select(demanded != nullptr ? demanded : "")) {
+    for (const TlsContext::Own* const own : session.context().select(demanded != nullptr ? demanded : "")) {
       STACK_OF(X509)* const issuers = sk_X509_new_null();
       if (issuers == nullptr) return 0;
       bool set = true;
@@ -93,7 +93,7 @@ int on_certificate(SSL* ssl, void*) {
 // Server: adds the OCSP response of the certificate that on_certificate() has set.
 int on_status_wanted(SSL* ssl, void*) {
   const OcspResponse* const response =
-      Session::of(ssl).context().ocsp_response_for(SSL_get_certificate(ssl), std::time(nullptr));
+      TlsSession::of(ssl).context().ocsp_response_for(SSL_get_certificate(ssl), std::time(nullptr));
   if (response == nullptr) return SSL_TLSEXT_ERR_NOACK;
   void* const copy = OPENSSL_memdup(response->der.data(), response->der.size());
   if (copy == nullptr) return SSL_TLSEXT_ERR_NOACK;
@@ -104,7 +104,7 @@ int on_status_wanted(SSL* ssl, void*) {
 // Client: called when the certificates were verified, also without a response.
 int on_status(SSL* ssl, void*) {
   try {
-    return Session::of(ssl).accepts_status() ? 1 : 0;
+    return TlsSession::of(ssl).accepts_status() ? 1 : 0;
   } catch (const std::exception&) {
     return 0;
   }
@@ -112,7 +112,7 @@ int on_status(SSL* ssl, void*) {
 
 int on_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_bytes, const unsigned char* in, unsigned in_bytes,
             void*) {
-  const std::string& ours = Session::of(ssl).alpn();
+  const std::string& ours = TlsSession::of(ssl).alpn();
   if (ours.empty()) return SSL_TLSEXT_ERR_NOACK;
   unsigned char* selected = nullptr;
   if (SSL_select_next_proto(&selected, out_bytes, reinterpret_cast<const unsigned char*>(ours.data()),
@@ -124,20 +124,20 @@ int on_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_bytes, const
 }
 
 // Server: called for the session that a ticket will hold, and for the session that a ticket holds.
-int on_ticket(SSL* ssl, void*) { return Context::note_verified(SSL_get_session(ssl), INT64_MAX) ? 1 : 0; }
+int on_ticket(SSL* ssl, void*) { return TlsContext::note_verified(SSL_get_session(ssl), INT64_MAX) ? 1 : 0; }
 
 SSL_TICKET_RETURN on_returned_ticket(SSL* ssl, SSL_SESSION* session, const unsigned char*, std::size_t,
                                      SSL_TICKET_STATUS status, void*) {
   if (status != SSL_TICKET_SUCCESS && status != SSL_TICKET_SUCCESS_RENEW) return SSL_TICKET_RETURN_IGNORE_RENEW;
   // Otherwise a handshake follows that verifies the certificates.
-  if (!Session::of(ssl).context().may_resume(session)) return SSL_TICKET_RETURN_IGNORE_RENEW;
+  if (!TlsSession::of(ssl).context().may_resume(session)) return SSL_TICKET_RETURN_IGNORE_RENEW;
   return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
 }
 
 // Server: the session of the key that the client names. Names that are no keys may be tickets.
 int on_key_name(SSL* ssl, const unsigned char* name, std::size_t bytes, SSL_SESSION** session) {
   *session = nullptr;
-  Session& own = Session::of(ssl);
+  TlsSession& own = TlsSession::of(ssl);
   try {
     SslSessionPtr found = own.context().session_of_key({reinterpret_cast<const char*>(name), bytes});
     if (found == nullptr) return 1;
@@ -157,7 +157,7 @@ int on_key_wanted(SSL* ssl, const EVP_MD* hash, const unsigned char** name, std:
   *name = nullptr;
   *bytes = 0;
   if (hash != nullptr && EVP_MD_is_a(hash, "SHA256") != 1) return 1;
-  Session& own = Session::of(ssl);
+  TlsSession& own = TlsSession::of(ssl);
   try {
     const std::string& key = own.context().options().shared_keys.front().name;
     SslSessionPtr found = own.context().session_of_key(key);
@@ -174,10 +174,10 @@ int on_key_wanted(SSL* ssl, const EVP_MD* hash, const unsigned char** name, std:
 
 // Client: a session that a later connection may resume.
 int on_session(SSL* ssl, SSL_SESSION* session) {
-  Session& own = Session::of(ssl);
+  TlsSession& own = TlsSession::of(ssl);
   try {
     SslSessionPtr kept(session);
-    if (Context::note_verified(session, own.verified_until())) own.context().keep(own.host(), std::move(kept));
+    if (TlsContext::note_verified(session, own.verified_until())) own.context().keep(own.host(), std::move(kept));
   } catch (const std::exception&) {
     // The session has been released.
   }
@@ -186,8 +186,8 @@ int on_session(SSL* ssl, SSL_SESSION* session) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Context>> Context::load(const ContextOptions& options, const std::stop_token& stop) {
-  const std::shared_ptr<Context> made(new Context(options));
+Result<std::shared_ptr<const TlsContext>> TlsContext::load(const ContextOptions& options, const std::stop_token& stop) {
+  const std::shared_ptr<TlsContext> made(new TlsContext(options));
   ERR_clear_error();
   TRY(made->begin());
   for (const TlsSharedKey& key : options.shared_keys) {
@@ -200,7 +200,7 @@ Result<std::shared_ptr<const Context>> Context::load(const ContextOptions& optio
   return made;
 }
 
-Result<void> Context::begin() {
+Result<void> TlsContext::begin() {
   context_.reset(SSL_CTX_new(options_.server ? TLS_server_method() : TLS_client_method()));
   SSL_CTX* const context = context_.get();
   if (context == nullptr) return refused("OpenSSL makes no context");
@@ -258,7 +258,7 @@ Result<void> Context::begin() {
   return {};
 }
 
-Result<void> Context::add_own(const TlsCertificate& files, const std::stop_token& stop) {
+Result<void> TlsContext::add_own(const TlsCertificate& files, const std::stop_token& stop) {
   TRY(PemText&& pem, read_file(files.certificate_file, stop));
   TRY(std::vector<X509Ptr>&& chain, parse_certificates(pem, files.certificate_file));
   TRY(KeyPtr&& key, open_private_key(files, chain.front().get(), options_.signing, stop));
@@ -293,14 +293,14 @@ Result<void> Context::add_own(const TlsCertificate& files, const std::stop_token
   return {};
 }
 
-const OcspResponse* Context::ocsp_response_for(const X509* certificate, std::int64_t now) const noexcept {
+const OcspResponse* TlsContext::ocsp_response_for(const X509* certificate, std::int64_t now) const noexcept {
   for (const Own& own : own_) {
     if (own.certificate.get() == certificate) return own.ocsp.current(now) ? &own.ocsp : nullptr;
   }
   return nullptr;
 }
 
-std::string Context::old_ocsp_files(std::int64_t now) const {
+std::string TlsContext::old_ocsp_files(std::int64_t now) const {
   std::string files;
   for (const Own& own : own_) {
     if (!own.ocsp.der.empty() && !own.ocsp.current(now)) files += (files.empty() ? "" : ", ") + own.ocsp_file;
@@ -308,7 +308,7 @@ std::string Context::old_ocsp_files(std::int64_t now) const {
   return files;
 }
 
-Result<void> Context::add_key(const TlsSharedKey& key, const std::stop_token& stop) {
+Result<void> TlsContext::add_key(const TlsSharedKey& key, const std::stop_token& stop) {
   constexpr std::size_t name_bytes_max = 128;
   constexpr std::size_t key_bytes_min = 32;
   constexpr std::size_t key_bytes_max = 64;
@@ -353,7 +353,7 @@ Result<void> Context::add_key(const TlsSharedKey& key, const std::stop_token& st
   return {};
 }
 
-SslSessionPtr Context::session_of_key(std::string_view name) const {
+SslSessionPtr TlsContext::session_of_key(std::string_view name) const {
   const auto found = keys_.find(name);
   if (found == keys_.end()) return nullptr;
   SslSessionPtr copy(SSL_SESSION_dup(found->second.get()));
@@ -361,7 +361,7 @@ SslSessionPtr Context::session_of_key(std::string_view name) const {
   return copy;
 }
 
-Result<void> Context::add_trusted(const std::stop_token& stop) {
+Result<void> TlsContext::add_trusted(const std::stop_token& stop) {
   // A client with a key trusts nobody else.
   if (!options_.server && !options_.shared_keys.empty()) return {};
   X509_STORE* const store = SSL_CTX_get_cert_store(context_.get());
@@ -393,7 +393,7 @@ Result<void> Context::add_trusted(const std::stop_token& stop) {
   return {};
 }
 
-std::vector<const Context::Own*> Context::select(const std::string& host) const {
+std::vector<const TlsContext::Own*> TlsContext::select(const std::string& host) const {
   std::vector<const Own*> selected;
   const auto add = [&selected](const Own& own) {
     const int kind = EVP_PKEY_get_base_id(X509_get0_pubkey(own.certificate.get()));
@@ -414,7 +414,7 @@ std::vector<const Context::Own*> Context::select(const std::string& host) const 
   return selected;
 }
 
-bool Context::note_verified(SSL_SESSION* session, std::int64_t ends) noexcept {
+bool TlsContext::note_verified(SSL_SESSION* session, std::int64_t ends) noexcept {
   void* noted = nullptr;
   std::size_t size = 0;
   if (SSL_SESSION_get0_ticket_appdata(session, &noted, &size) == 1 && size != 0) return true;
@@ -422,7 +422,7 @@ bool Context::note_verified(SSL_SESSION* session, std::int64_t ends) noexcept {
   return SSL_SESSION_set1_ticket_appdata(session, times.data(), sizeof times) == 1;
 }
 
-bool Context::may_resume(SSL_SESSION* session) const noexcept {
+bool TlsContext::may_resume(SSL_SESSION* session) const noexcept {
   void* noted = nullptr;
   std::size_t size = 0;
   std::array<std::int64_t, 2> times{};
@@ -435,7 +435,7 @@ bool Context::may_resume(SSL_SESSION* session) const noexcept {
   return certificate == nullptr || now < unix_time(X509_get0_notAfter(certificate));
 }
 
-void Context::keep(const std::string& server, SslSessionPtr session) const {
+void TlsContext::keep(const std::string& server, SslSessionPtr session) const {
   const std::lock_guard lock(mutex_);
   if (sessions_.size() >= servers_max && !sessions_.contains(server)) sessions_.erase(sessions_.begin());
   std::vector<SslSessionPtr>& kept = sessions_[server];
@@ -444,7 +444,7 @@ void Context::keep(const std::string& server, SslSessionPtr session) const {
 }
 
 // Each session is used once, so that connections cannot be linked by their tickets (RFC 8446, C.4).
-SslSessionPtr Context::take(const std::string& server) const {
+SslSessionPtr TlsContext::take(const std::string& server) const {
   const std::lock_guard lock(mutex_);
   const auto found = sessions_.find(server);
   if (found == sessions_.end()) return nullptr;
@@ -454,4 +454,4 @@ SslSessionPtr Context::take(const std::string& server) const {
   return may_resume(session.get()) ? std::move(session) : nullptr;
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

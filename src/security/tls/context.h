@@ -15,7 +15,7 @@
 #include "security/tls/ocsp.h"
 #include "security/tls/signing_key.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // The options that a context is made of, for either side.
 struct ContextOptions {
@@ -42,10 +42,11 @@ struct ContextOptions {
 
 // Everything that sessions share: certificates, keys, trusted issuers, and the keys of session tickets. Made of files,
 // and not changed afterwards. Thread-safe.
-class Context {
+class TlsContext {
  public:
   // `stop`: for a function that makes a trial signature, and for a pipe in place of a file.
-  static Result<std::shared_ptr<const Context>> load(const ContextOptions& options, const std::stop_token& stop = {});
+  static Result<std::shared_ptr<const TlsContext>> load(const ContextOptions& options,
+                                                        const std::stop_token& stop = {});
 
   SSL_CTX* get() const noexcept { return context_.get(); }
   const ContextOptions& options() const noexcept { return options_; }
@@ -84,7 +85,7 @@ class Context {
   static constexpr std::size_t sessions_per_server_max = 8;
 
  private:
-  explicit Context(const ContextOptions& options) : options_(options) {}
+  explicit TlsContext(const ContextOptions& options) : options_(options) {}
   Result<void> begin();
   Result<void> add_own(const TlsCertificate& files, const std::stop_token& stop);
   Result<void> add_trusted(const std::stop_token& stop);
@@ -99,4 +100,4 @@ class Context {
   mutable std::map<std::string, std::vector<SslSessionPtr>> sessions_;  // Guarded by mutex_.
 };
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

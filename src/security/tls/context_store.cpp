@@ -10,7 +10,7 @@
 #include "hawser/loop.h"
 #include "security/tls/pkcs11.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 // An interval may be `forever`, which cannot be added to a time.
@@ -52,7 +52,7 @@ std::int64_t ContextStore::next_check() const noexcept {
   return steady_ns() + std::min<Duration>(interval_, interval_max).count();
 }
 
-std::shared_ptr<const Context> ContextStore::present() const {
+std::shared_ptr<const TlsContext> ContextStore::present() const {
   const std::lock_guard lock(mutex_);
   return context_;
 }
@@ -60,7 +60,7 @@ std::shared_ptr<const Context> ContextStore::present() const {
 // The stamp is taken first: a change while the files are read is noticed by the next check.
 Result<void> ContextStore::load_locked() {
   stamp_ = stamp();
-  Result<std::shared_ptr<const Context>> loaded = Context::load(options_, stop_.get_token());
+  Result<std::shared_ptr<const TlsContext>> loaded = TlsContext::load(options_, stop_.get_token());
   refused_pin_.reset();
   if (!loaded && loaded.error().code == ErrorCode::permission_denied) refused_pin_ = loaded.error();
   const std::lock_guard lock(mutex_);
@@ -137,7 +137,7 @@ std::optional<ContextStore::Line> ContextStore::take_line() {
 }
 
 // While one thread reads the files, and perhaps waits for a trial signature, others go on with the present ones.
-std::shared_ptr<const Context> ContextStore::current() {
+std::shared_ptr<const TlsContext> ContextStore::current() {
   {
     const std::lock_guard lock(mutex_);
     if (context_ == nullptr || interval_ == forever || steady_ns() < next_check_ns_) return context_;
@@ -201,4 +201,4 @@ void ContextStore::report_failure() {
   failure_.reset();
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -16,7 +16,7 @@
 #include "hawser/time.h"
 #include "security/tls/context.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // The context in use, which is replaced when its files change. Thread-safe.
 //
@@ -36,7 +36,7 @@ class ContextStore {
   // The context for a new connection. Null before prepare(). Checks the files if the interval has passed. May take as
   // long as reading files and a trial signature do, unless the files are watched and this is a loop. Other threads do
   // not wait for that.
-  std::shared_ptr<const Context> current();
+  std::shared_ptr<const TlsContext> current();
 
   // The next check() reads the files, even if they look the same.
   void note_changed() noexcept { changed_.store(true); }
@@ -73,7 +73,7 @@ class ContextStore {
     std::int64_t report_ns = 0;
   };
 
-  std::shared_ptr<const Context> present() const;
+  std::shared_ptr<const TlsContext> present() const;
   std::vector<std::string> files() const;
   std::string stamp() const;
   std::int64_t next_check() const noexcept;
@@ -88,9 +88,9 @@ class ContextStore {
   const ContextOptions options_;
   const Duration interval_;
   std::stop_source stop_;
-  mutable std::mutex mutex_;                // Never held while files are read.
-  std::shared_ptr<const Context> context_;  // Guarded by mutex_.
-  std::int64_t next_check_ns_ = 0;          // Guarded by mutex_.
+  mutable std::mutex mutex_;                   // Never held while files are read.
+  std::shared_ptr<const TlsContext> context_;  // Guarded by mutex_.
+  std::int64_t next_check_ns_ = 0;             // Guarded by mutex_.
   std::atomic<bool> changed_{false};
   std::mutex load_mutex_;  // Held while files are read. Guards the following members.
   std::string stamp_;      // Describes the files when they were last read.
@@ -107,4 +107,4 @@ class ContextStore {
   FileWatch watch_;
 };
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 MemoryHolder::~MemoryHolder() {
   if (memory_ == nullptr) return;
@@ -77,4 +77,4 @@ std::shared_ptr<HeldMemory> HeldMemories::of(const Loop& loop) {
   return memory;
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -14,7 +14,7 @@ namespace hawser {
 class Loop;
 }
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // The sums over all loops, for counters. Thread-safe.
 struct HeldTotals {
@@ -98,4 +98,4 @@ class HeldMemories {
   std::map<const Loop*, std::weak_ptr<HeldMemory>> memories_;  // Guarded by mutex_.
 };
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -27,11 +27,11 @@ TlsKernelReport inspect_tls_kernel() {
     return {.ciphers = {},
             .problem = "the kernel cannot encrypt TLS (TlsKernel), because its module tls is not loaded: modprobe tls"};
   }
-  const tls::KernelSupport support = tls::examine_kernel();
+  const security::tls::KernelSupport support = security::tls::examine_kernel();
   TlsKernelReport report{.ciphers = {}, .problem = support.problem};
   std::string missing;
-  for (std::size_t i = 0; i < tls::kernel_ciphers.size(); ++i) {
-    const std::string name(tls::name_of(tls::kernel_ciphers[i]));
+  for (std::size_t i = 0; i < security::tls::kernel_ciphers.size(); ++i) {
+    const std::string name(security::tls::name_of(security::tls::kernel_ciphers[i]));
     if (support.problem.empty() && support.failures[i].step == KernelTls::Step::none) {
       report.ciphers.push_back(name);
     } else {
@@ -46,28 +46,29 @@ TlsKernelReport inspect_tls_kernel() {
 
 Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& files, const std::string& host,
                                                  std::int64_t now) {
-  TRY(const tls::PemText& pem, tls::read_file(files.certificate_file));
-  TRY(const std::vector<tls::X509Ptr>& chain, tls::parse_certificates(pem, files.certificate_file));
+  TRY(const security::tls::PemText& pem, security::tls::read_file(files.certificate_file));
+  TRY(const std::vector<security::tls::X509Ptr>& chain, security::tls::parse_certificates(pem, files.certificate_file));
   X509* const own = chain.front().get();
   const EVP_PKEY* const key = X509_get0_pubkey(own);
-  TlsCertificateReport report{.subject = tls::subject_text(own),
-                              .issuer = tls::name_text(X509_get_issuer_name(own)),
-                              .names = tls::names_of(own),
-                              .key = tls::key_text(key),
-                              .begins = tls::unix_time(X509_get0_notBefore(own)),
-                              .ends = tls::unix_time(X509_get0_notAfter(own)),
+  TlsCertificateReport report{.subject = security::tls::subject_text(own),
+                              .issuer = security::tls::name_text(X509_get_issuer_name(own)),
+                              .names = security::tls::names_of(own),
+                              .key = security::tls::key_text(key),
+                              .begins = security::tls::unix_time(X509_get0_notBefore(own)),
+                              .ends = security::tls::unix_time(X509_get0_notAfter(own)),
                               .problems = {}};
   const auto add = [&report](std::string text) { report.problems.push_back(std::move(text)); };
   if (now < report.begins) {
-    add("it is not valid before " + tls::time_text(X509_get0_notBefore(own)) + ": compare the clock with the issuer's");
+    add("it is not valid before " + security::tls::time_text(X509_get0_notBefore(own)) +
+        ": compare the clock with the issuer's");
   } else if (now >= report.ends) {
-    add("it expired on " + tls::time_text(X509_get0_notAfter(own)) + ": renew it");
+    add("it expired on " + security::tls::time_text(X509_get0_notAfter(own)) + ": renew it");
   } else if (report.ends - now < soon_seconds) {
-    add("it expires on " + tls::time_text(X509_get0_notAfter(own)) + ", in less than 14 days: renew it");
+    add("it expires on " + security::tls::time_text(X509_get0_notAfter(own)) + ", in less than 14 days: renew it");
   }
   if (report.names.empty()) {
     add("it has no subject alternative name, so that no client accepts it for a server: issue it with one");
-  } else if (!host.empty() && !tls::valid_for(own, host)) {
+  } else if (!host.empty() && !security::tls::valid_for(own, host)) {
     add("it is not valid for '" + host + "': issue it with this name");
   }
   if (key == nullptr || EVP_PKEY_get_security_bits(key) < 112) {
@@ -80,17 +81,18 @@ Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& files, co
   if (X509_self_signed(own, 0) == 1) {
     add("it is signed by itself: every peer must trust this very certificate");
   }
-  if (tls::signs_elsewhere(files)) {
-    const Result<tls::KeyPtr> tried = tls::open_private_key(files, own, std::make_shared<tls::SigningCounters>());
+  if (security::tls::signs_elsewhere(files)) {
+    const Result<security::tls::KeyPtr> tried =
+        security::tls::open_private_key(files, own, std::make_shared<security::tls::SigningCounters>());
     if (!tried) add(tried.error().text);
   } else if (!files.key_file.empty()) {
-    TRY(tls::PemText&& key_pem, tls::read_file(files.key_file));
-    TRY(const tls::KeyPtr& own_key, tls::parse_key(key_pem, files.key_file));
+    TRY(security::tls::PemText&& key_pem, security::tls::read_file(files.key_file));
+    TRY(const security::tls::KeyPtr& own_key, security::tls::parse_key(key_pem, files.key_file));
     if (X509_check_private_key(own, own_key.get()) != 1) {
       add("the key in " + files.key_file + " is not that of this certificate: use the key with which it was requested");
     }
   }
-  tls::take_errors();
+  security::tls::take_errors();
   return report;
 }
 

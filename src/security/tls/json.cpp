@@ -5,7 +5,7 @@
 
 #include "json/reader.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 // Makes the tree from the events of the reader.
@@ -84,4 +84,4 @@ std::optional<Json> parse_json(std::string_view text, std::size_t values_max) {
   return TreeBuilder(text, values_max).build();
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

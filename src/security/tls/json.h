@@ -9,7 +9,7 @@
 
 #include "base/secret_memory.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // A value of a JSON text, for tokens and keys. Its texts and values lie in secret memory.
 struct Json {
@@ -30,4 +30,4 @@ struct Json {
 inline constexpr std::size_t json_depth_max = 16;
 std::optional<Json> parse_json(std::string_view text, std::size_t values_max);
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -30,9 +30,9 @@
 namespace hawser {
 namespace {
 
-using tls::Json;
-using tls::KeyPtr;
-using tls::Released;
+using security::tls::Json;
+using security::tls::KeyPtr;
+using security::tls::Released;
 using BigNumberPtr = std::unique_ptr<BIGNUM, Released<BN_free>>;
 using ParameterBuilderPtr = std::unique_ptr<OSSL_PARAM_BLD, Released<OSSL_PARAM_BLD_free>>;
 using ParametersPtr = std::unique_ptr<OSSL_PARAM, Released<OSSL_PARAM_free>>;
@@ -162,7 +162,7 @@ Result<std::optional<VerificationKey>> key_of(const Json& json, const std::strin
     if (made.secret.size() < secret_bytes_min) return unusable("a key for HS256 needs 32 bytes or more");
   } else {
     made.key = made.algorithm == Algorithm::rs256 ? rsa_key(json) : ec_key(json);
-    tls::take_errors();
+    security::tls::take_errors();
     if (made.key == nullptr) {
       return unusable(made.algorithm == Algorithm::rs256 ? "\"n\" and \"e\" are no key of 2048 to 8192 bits"
                                                          : "\"x\" and \"y\" are no point of P-256");
@@ -172,8 +172,8 @@ Result<std::optional<VerificationKey>> key_of(const Json& json, const std::strin
 }
 
 Result<std::shared_ptr<const VerificationKeys>> read_keys(const std::string& path) {
-  TRY(const tls::PemText& text, tls::read_file(path));
-  const std::optional<Json> set = tls::parse_json(text.text(), file_values_max);
+  TRY(const security::tls::PemText& text, security::tls::read_file(path));
+  const std::optional<Json> set = security::tls::parse_json(text.text(), file_values_max);
   const Json* const list = set ? set->find("keys") : nullptr;
   if (list == nullptr || list->kind != Json::Kind::list) {
     return fail(ErrorCode::invalid_argument, path + " is no JWK set: it must be JSON such as {\"keys\": [...]}");
@@ -240,7 +240,7 @@ bool verify_signature(const VerificationKey& key, std::string_view text, const S
     case Algorithm::rs256: valid = verify_digest(key.key.get(), text, as_octets(signature), signature.size()); break;
     case Algorithm::es256: valid = verify_ecdsa(key.key.get(), text, signature); break;
   }
-  tls::take_errors();
+  security::tls::take_errors();
   return valid;
 }
 
@@ -364,7 +364,7 @@ Result<Identity> JwtVerifier::verify(std::string_view token) const {
   const auto header_text = decode_url(token.substr(0, first));
   const auto signature = decode_url(token.substr(second + 1));
   if (!header_text || !signature) return refused("a part of it is not Base64 for URLs without padding");
-  const std::optional<Json> header = tls::parse_json(*header_text, header_values_max);
+  const std::optional<Json> header = security::tls::parse_json(*header_text, header_values_max);
   if (!header || header->kind != Json::Kind::object)
     return refused("its header is no JSON object of 32 values at most");
   const std::shared_ptr<const VerificationKeys> keys = state_->current();
@@ -372,7 +372,7 @@ Result<Identity> JwtVerifier::verify(std::string_view token) const {
   if (!verify_signature(*key, token.substr(0, second), *signature)) return refused("its signature is wrong");
 
   const auto claims_text = decode_url(token.substr(first + 1, second - first - 1));
-  std::optional<Json> claims = claims_text ? tls::parse_json(*claims_text, claims_values_max) : std::nullopt;
+  std::optional<Json> claims = claims_text ? security::tls::parse_json(*claims_text, claims_values_max) : std::nullopt;
   if (!claims || claims->kind != Json::Kind::object)
     return refused("its claims are no JSON object of 512 values at most");
   if (claims->text_of("iss") != options.issuer) return refused("its issuer (\"iss\") is not the server's");

@@ -17,7 +17,7 @@
 
 #include "security/tls/session.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 std::size_t index_of(KernelCipher cipher) noexcept {
@@ -93,12 +93,12 @@ bool expand_label(const char* digest, Bytes secret, std::string_view label, std:
 }
 
 void on_secret(const SSL* ssl, const char* line) {
-  Session& session = Session::of(ssl);
+  TlsSession& session = TlsSession::of(ssl);
   note_line(session.notes(), session.context().options().server, line);
 }
 
 void on_message(int written, int, int type, const void* bytes, std::size_t size, SSL* ssl, void*) {
-  WriteNotes& notes = Session::of(ssl).notes();
+  WriteNotes& notes = TlsSession::of(ssl).notes();
   const auto* const content = static_cast<const std::byte*>(bytes);
   const bool key_update = type == SSL3_RT_HANDSHAKE && size != 0 && content[0] == std::byte{SSL3_MT_KEY_UPDATE};
   if (written == 0) {
@@ -228,4 +228,4 @@ KernelBegun begin_kernel(KernelTls& kernel, int socket, SSL* ssl, WriteNotes& no
   return {KernelRefusal::failed, problem_of(cipher, failure)};
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -14,7 +14,7 @@
 #include "hawser/bytes.h"
 
 // Encryption of sent bytes by the kernel (kTLS). docs/decisions/0051-the-kernel-encrypts-what-is-sent.md.
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 inline constexpr std::array kernel_ciphers = {KernelCipher::aes_128_gcm, KernelCipher::aes_256_gcm,
                                               KernelCipher::chacha20_poly1305};
@@ -40,7 +40,7 @@ struct WriteNotes {
   std::optional<std::array<std::byte, 2>> alert;  // The latest one that was dropped: level and description.
   bool dropped = false;                           // The kernel encrypts. OpenSSL's records are not sent.
 };
-// Notes the traffic secrets of all sessions of a context, and the records of one session, in Session::notes().
+// Notes the traffic secrets of all sessions of a context, and the records of one session, in TlsSession::notes().
 void note_secrets(SSL_CTX* context) noexcept;
 void note_writes(SSL* ssl) noexcept;
 // Notes the secret of a line of the key log (SSLKEYLOGFILE) if it is that of this side's application data.
@@ -77,4 +77,4 @@ struct KernelBegun {
 // none. Wipes the secret in the notes. Throws std::bad_alloc.
 KernelBegun begin_kernel(KernelTls& kernel, int socket, SSL* ssl, WriteNotes& notes, const KernelSupport& support);
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

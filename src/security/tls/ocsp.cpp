@@ -10,7 +10,7 @@
 #include "base/try.h"
 #include "security/tls/certificate.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 using ResponsePtr = std::unique_ptr<OCSP_RESPONSE, Released<OCSP_RESPONSE_free>>;
@@ -67,14 +67,14 @@ bool names(const OCSP_CERTID* id, const X509* certificate, const X509* issuer) {
 }
 
 // The answer about one certificate.
-struct Answer {
+struct OcspAnswer {
   int status = V_OCSP_CERTSTATUS_UNKNOWN;
   std::int64_t begins = 0;
   std::int64_t ends = 0;
   std::string revoked = {};  // Since when.
 };
 
-bool find(OCSP_BASICRESP* basic, const X509* certificate, const X509* issuer, Answer& answer) {
+bool find(OCSP_BASICRESP* basic, const X509* certificate, const X509* issuer, OcspAnswer& answer) {
   for (int i = 0; i < OCSP_resp_count(basic); ++i) {
     OCSP_SINGLERESP* const one = OCSP_resp_get0(basic, i);
     if (!names(OCSP_SINGLERESP_get0_id(one), certificate, issuer)) continue;
@@ -128,7 +128,7 @@ Result<OcspResponse> read_ocsp_response(const std::string& path, X509* certifica
     return fail(ErrorCode::invalid_argument, path + " " + parsed.reason + ": write the answer of the issuer's " +
                                                  "responder there, such as `openssl ocsp -respout` does");
   }
-  Answer answer;
+  OcspAnswer answer;
   if (!find(parsed.basic.get(), certificate, issuer, answer)) {
     return fail(ErrorCode::invalid_argument, path + " is an OCSP response for another certificate than " +
                                                  subject_text(certificate) + ": ask the responder for this one");
@@ -159,7 +159,7 @@ OcspVerdict check_ocsp_response(std::string_view der, X509* certificate, X509* i
   if (!verify(parsed.basic.get(), issuer, trusted)) {
     return refused("is not signed by the issuer of the certificate, nor by one that the issuer permits to respond");
   }
-  Answer answer;
+  OcspAnswer answer;
   if (!find(parsed.basic.get(), certificate, issuer, answer)) return refused("is for another certificate");
   // A revocation has no end.
   if (answer.status == V_OCSP_CERTSTATUS_REVOKED) return refused("says that it was revoked on " + answer.revoked);
@@ -187,4 +187,4 @@ bool must_staple(const X509* certificate) noexcept {
   return false;
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -9,7 +9,7 @@
 #include "security/tls/openssl.h"
 
 // Responses of issuers about the revocation of a certificate (OCSP, RFC 6960), which servers send with it.
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 inline constexpr std::size_t ocsp_bytes_max = 64 * 1024;
 // The clocks of issuers, servers and clients may differ by so much.
@@ -49,4 +49,4 @@ OcspVerdict check_ocsp_response(std::string_view der, X509* certificate, X509* i
 // True if the certificate says that its server always sends a response (RFC 7633).
 bool must_staple(const X509* certificate) noexcept;
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

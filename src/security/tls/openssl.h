@@ -8,7 +8,7 @@
 #include <string>
 
 // Owners of OpenSSL's objects, and the texts of its errors.
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // Gives OpenSSL functions for its memory, and keeps it usable until the process ends. Called once, before main().
 bool prepare_openssl() noexcept;
@@ -39,4 +39,4 @@ std::string take_errors();
 // Returns the part of an OpenSSL error that is for people, such as "no start line".
 std::string reason_text(unsigned long error);
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -11,7 +11,7 @@
 #include "security/tls/openssl.h"
 
 // The memory of OpenSSL. docs/decisions/0057-secrets-are-in-memory-that-is-not-dumped.md.
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 // Blocks that OpenSSL allocates from now on are in secret memory.
@@ -62,23 +62,23 @@ bool prepare_openssl() noexcept {
   return done;
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls
 
 namespace hawser {
 
 Result<void> exclude_tls_memory_from_core_dumps() {
   // Less would end handshakes of a busy server.
   constexpr std::size_t bytes_min = std::size_t{1} << 30;
-  if (tls::excluded.load(std::memory_order_acquire)) return {};
+  if (security::tls::excluded.load(std::memory_order_acquire)) return {};
   const auto refused = [](const std::string& why) {
     return fail(ErrorCode::invalid_argument, "the memory of OpenSSL stays in core dumps: " + why);
   };
-  if (!tls::openssl_outlives_main || !tls::installed.load(std::memory_order_relaxed)) {
+  if (!security::tls::openssl_outlives_main || !security::tls::installed.load(std::memory_order_relaxed)) {
     return refused(
         "another part of the program used OpenSSL before main(), or has set its memory functions "
         "(CRYPTO_set_mem_functions): remove that, or switch core dumps off");
   }
-  if (tls::used.load(std::memory_order_relaxed)) {
+  if (security::tls::used.load(std::memory_order_relaxed)) {
     return refused(
         "OpenSSL has allocated memory already: call exclude_tls_memory_from_core_dumps() at the start of main(), "
         "before anything uses OpenSSL");
@@ -87,7 +87,7 @@ Result<void> exclude_tls_memory_from_core_dumps() {
     reserved.error().text = "the memory of OpenSSL stays in core dumps: " + reserved.error().text;
     return reserved;
   }
-  tls::excluded.store(true, std::memory_order_release);
+  security::tls::excluded.store(true, std::memory_order_release);
   return {};
 }
 

@@ -16,7 +16,7 @@
 #include "base/byte_fields.h"
 #include "base/secret_memory.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 // A label that no standard reserves (RFC 5705, 4).
@@ -63,7 +63,7 @@ bool make_proof(const Secret& key, Bytes hash, Secret& proof) noexcept {
 
 class TlsPathProof final : public transport::PathProof, public InSecretMemory {
  public:
-  explicit TlsPathProof(std::shared_ptr<Shared> shared) noexcept : shared_(std::move(shared)) {}
+  explicit TlsPathProof(std::shared_ptr<TlsShared> shared) noexcept : shared_(std::move(shared)) {}
 
   bool prepare(const Secret& exported, Bytes hash, Side side) {
     const Side other = side == Side::client ? Side::server : Side::client;
@@ -81,7 +81,7 @@ class TlsPathProof final : public transport::PathProof, public InSecretMemory {
   }
 
  private:
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<TlsShared> shared_;
   Secret own_;
   Secret expected_;
 };
@@ -275,7 +275,7 @@ std::unique_ptr<transport::PathCipher> make_path_cipher(PathAlgorithm algorithm,
 
 Result<transport::PathSecurity> secure_path(TlsStream& stream, const transport::PathTerms& terms, Side side) {
   ERR_clear_error();
-  const std::shared_ptr<Shared>& shared = stream.shared();
+  const std::shared_ptr<TlsShared>& shared = stream.shared();
   SSL* const ssl = stream.session().ssl();
   const std::array<std::byte, 32> hash = hash_of(terms);
   Secret exported;
@@ -299,4 +299,4 @@ Result<transport::PathSecurity> secure_path(TlsStream& stream, const transport::
   return made;
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

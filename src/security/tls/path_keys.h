@@ -12,7 +12,7 @@
 #include "transport/path_proof.h"
 
 // Keys of the paths that two sides agree on within TLS (docs/decisions/0038-*.md).
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 enum class Side : std::uint8_t { client, server };
 
@@ -42,7 +42,8 @@ bool derive_path_key(const Secret& exported, Bytes hash, Side sender, Secret& ke
 // The secret that both ends of the connection export for paths. False if OpenSSL fails.
 bool export_path_secret(SSL* ssl, Secret& exported) noexcept;
 
-// Makes the protection of this side of a path that was agreed on over `stream`. Counts outcomes in the stream's Shared.
+// Makes the protection of this side of a path that was agreed on over `stream`. Counts outcomes in the stream's
+// TlsShared.
 Result<transport::PathSecurity> secure_path(TlsStream& stream, const transport::PathTerms& terms, Side side);
 
 // Returns the level that an option demands of paths. They are not used at all with encrypted_stream.
@@ -64,4 +65,4 @@ std::unique_ptr<transport::PathCipher> make_path_cipher(PathAlgorithm algorithm,
                                                         Bytes hash, Side side,
                                                         std::shared_ptr<std::atomic<std::uint64_t>> refused);
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

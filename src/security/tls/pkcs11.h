@@ -8,7 +8,7 @@
 #include "hawser/tls.h"
 
 // Private keys in tokens, by the interface PKCS #11: smart cards, hardware security modules, SoftHSM.
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // True if the name of a key is the URI of one in a token (RFC 7512).
 inline bool is_pkcs11(std::string_view name) noexcept {
@@ -30,4 +30,4 @@ Result<Pkcs11Key> open_pkcs11_key(const std::string& uri);
 // The file of the PIN, empty: none. For noticing that it has changed.
 std::string pin_file_of_pkcs11(const std::string& uri);
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -10,7 +10,7 @@
 #include "security/tls/certificate.h"
 #include "security/tls/pkcs11.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 bool signs_elsewhere(const TlsCertificate& files) noexcept {
   return files.sign != nullptr || is_pkcs11(files.key_file);
@@ -51,4 +51,4 @@ Result<KeyPtr> open_private_key(const TlsCertificate& files, const X509* certifi
   return key;
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

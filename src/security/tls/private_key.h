@@ -10,7 +10,7 @@
 #include "security/tls/signing_key.h"
 
 // The private key of a certificate: in a file, in a token, or a function.
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // True if another component signs, so that the handshakes need threads.
 bool signs_elsewhere(const TlsCertificate& files) noexcept;
@@ -24,4 +24,4 @@ Result<void> check_threads(const TlsCertificate& files, unsigned handshake_threa
 Result<KeyPtr> open_private_key(const TlsCertificate& files, const X509* certificate,
                                 std::shared_ptr<SigningCounters> counters, const std::stop_token& stop = {});
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -7,7 +7,7 @@
 
 #include "hawser/bytes.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // Follows the records that OpenSSL reads (RFC 8446, 5.1), and the lengths of the messages that a client sends in plain
 // text (RFC 8446, 4). OpenSSL allocates the memory for a message when its length has arrived.
@@ -89,4 +89,4 @@ class RecordTracker {
   bool watching_ = true;
 };
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

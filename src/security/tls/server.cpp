@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view server_streams_only =
     "the server's TlsServerOptions::protection is encrypted_stream, and other transports do not encrypt";
 
-tls::ContextOptions context_options(const TlsServerOptions& options) {
+security::tls::ContextOptions context_options(const TlsServerOptions& options) {
   return {.server = true,
           .certificates = options.certificates,
           .shared_keys = options.shared_keys,
@@ -42,9 +42,9 @@ bool from_this_host(const transport::Stream& stream) {
 struct TlsServer::State final : transport::ServerSecurity {
   explicit State(TlsServerOptions given)
       : options(std::move(given)),
-        shared(std::make_shared<tls::Shared>(context_options(options), options.reload_interval,
-                                             options.handshake_threads, options.handshakes_max,
-                                             options.held_bytes_max)) {}
+        shared(std::make_shared<security::tls::TlsShared>(context_options(options), options.reload_interval,
+                                                          options.handshake_threads, options.handshakes_max,
+                                                          options.held_bytes_max)) {}
 
   Result<void> check() const {
     if (options.certificates.empty() && options.shared_keys.empty()) {
@@ -67,21 +67,21 @@ struct TlsServer::State final : transport::ServerSecurity {
                       " bytes) is less than " + std::to_string(hello_bytes_min) + " bytes: raise it");
     }
     const std::size_t of_certificates = options.client_ca_file.empty() ? 0 : options.peer_certificate_bytes_max;
-    std::size_t left = options.held_bytes_max - tls::TlsStream::handshake_bytes;
+    std::size_t left = options.held_bytes_max - security::tls::TlsStream::handshake_bytes;
     left -= std::min(left, of_certificates);
     if (options.client_hello_bytes_max > left) {
       return fail(
           ErrorCode::invalid_argument,
           "TlsServerOptions::held_bytes_max (" + std::to_string(options.held_bytes_max) +
               " bytes) is less than one handshake may hold, which is " +
-              std::to_string(tls::TlsStream::handshake_bytes) + " bytes + client_hello_bytes_max (" +
+              std::to_string(security::tls::TlsStream::handshake_bytes) + " bytes + client_hello_bytes_max (" +
               std::to_string(options.client_hello_bytes_max) +
               (of_certificates == 0 ? std::string()
                                     : " bytes) + peer_certificate_bytes_max (" + std::to_string(of_certificates)) +
               " bytes): raise it");
     }
     for (const TlsCertificate& files : options.certificates) {
-      TRY(tls::check_threads(files, options.handshake_threads, "TlsServerOptions"));
+      TRY(security::tls::check_threads(files, options.handshake_threads, "TlsServerOptions"));
     }
     return {};
   }
@@ -109,10 +109,10 @@ struct TlsServer::State final : transport::ServerSecurity {
   std::unique_ptr<transport::Stream> protect(Loop&, std::unique_ptr<transport::Stream> stream, Bytes first,
                                              const std::string& protocols) override {
     // The pool's threads end before `shared` does, so the function may refer to it.
-    auto make = [&store = shared->store, names = protocols]() -> Result<std::unique_ptr<tls::Session>> {
-      return std::make_unique<tls::Session>(store.current(), names);
+    auto make = [&store = shared->store, names = protocols]() -> Result<std::unique_ptr<security::tls::TlsSession>> {
+      return std::make_unique<security::tls::TlsSession>(store.current(), names);
     };
-    return std::make_unique<tls::TlsStream>(shared, std::move(stream), std::move(make), true, first);
+    return std::make_unique<security::tls::TlsStream>(shared, std::move(stream), std::move(make), true, first);
   }
 
   std::string refusal_of_plain(const transport::Stream& stream) const override {
@@ -125,17 +125,18 @@ struct TlsServer::State final : transport::ServerSecurity {
   // `secured` is a stream of protect().
   std::string_view stream_only(const transport::Stream& secured) const noexcept override {
     if (options.protection == TlsProtection::encrypted_stream) return server_streams_only;
-    return static_cast<const tls::TlsStream&>(secured).session().no_export_reason();
+    return static_cast<const security::tls::TlsStream&>(secured).session().no_export_reason();
   }
   transport::PathProtection path_protection() const noexcept override {
-    return tls::path_protection(options.protection);
+    return security::tls::path_protection(options.protection);
   }
   Result<transport::PathSecurity> secure_path(transport::Stream& secured, const transport::PathTerms& terms) override {
-    return tls::secure_path(static_cast<tls::TlsStream&>(secured), terms, tls::Side::server);
+    return security::tls::secure_path(static_cast<security::tls::TlsStream&>(secured), terms,
+                                      security::tls::Side::server);
   }
 
   const TlsServerOptions options;
-  const std::shared_ptr<tls::Shared> shared;
+  const std::shared_ptr<security::tls::TlsShared> shared;
 };
 
 TlsServer::TlsServer(TlsServerOptions options) : state_(std::make_shared<State>(std::move(options))) {}
@@ -146,6 +147,6 @@ Result<void> TlsServer::reload() {
   return state_->shared->store.reload();
 }
 
-TlsCounters TlsServer::counters() const noexcept { return tls::counters_of(*state_->shared); }
+TlsCounters TlsServer::counters() const noexcept { return security::tls::counters_of(*state_->shared); }
 
 }  // namespace hawser

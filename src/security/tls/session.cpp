@@ -10,7 +10,7 @@
 #include <new>
 #include <utility>
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 constexpr std::size_t record_bytes_max = 16 * 1024;
@@ -30,7 +30,7 @@ int bio_read(BIO* bio, char* to, std::size_t wanted, std::size_t* done) {
   *done = 0;
   try {
     const std::optional<std::size_t> taken =
-        static_cast<Session*>(BIO_get_data(bio))->take_input({reinterpret_cast<std::byte*>(to), wanted});
+        static_cast<TlsSession*>(BIO_get_data(bio))->take_input({reinterpret_cast<std::byte*>(to), wanted});
     if (!taken) return 0;
     *done = *taken;
   } catch (const std::bad_alloc&) {
@@ -44,7 +44,7 @@ int bio_read(BIO* bio, char* to, std::size_t wanted, std::size_t* done) {
 int bio_write(BIO* bio, const char* from, std::size_t size, std::size_t* done) {
   BIO_clear_retry_flags(bio);
   *done = 0;
-  auto& session = *static_cast<Session*>(BIO_get_data(bio));
+  auto& session = *static_cast<TlsSession*>(BIO_get_data(bio));
   if (session.notes().dropped) {
     *done = size;
     return 1;
@@ -135,9 +135,9 @@ void ByteQueue::shrink() {
   end_ = held;
 }
 
-// ---- Session ----
+// ---- TlsSession ----
 
-std::optional<std::size_t> Session::take_input(MutableBytes to) {
+std::optional<std::size_t> TlsSession::take_input(MutableBytes to) {
   const Bytes bytes = input_.bytes().first(std::min(to.size(), input_.bytes().size()));
   const std::size_t size = bytes.size();
   if (size == 0) return 0;
@@ -159,16 +159,18 @@ std::optional<std::size_t> Session::take_input(MutableBytes to) {
   return std::nullopt;
 }
 
-std::size_t Session::waiting_bytes() const noexcept {
+std::size_t TlsSession::waiting_bytes() const noexcept {
   // A message after the handshake, such as one that replaces keys, of which a part has arrived in whole records.
   if (SSL_in_init(ssl_.get()) == 1) return input_.capacity() + message_buffers_bytes;
   const bool record = records_read_.incomplete() || SSL_has_pending(ssl_.get()) == 1;
   return input_.capacity() + (record ? record_buffer_bytes : 0);
 }
 
-Session& Session::of(const SSL* ssl) noexcept { return *static_cast<Session*>(SSL_get_ex_data(ssl, session_index())); }
+TlsSession& TlsSession::of(const SSL* ssl) noexcept {
+  return *static_cast<TlsSession*>(SSL_get_ex_data(ssl, session_index()));
+}
 
-void Session::begin() {
+void TlsSession::begin() {
   ERR_clear_error();
   ssl_.reset(SSL_new(context_->get()));
   BIO* const bio = BIO_new(session_bio());
@@ -182,7 +184,7 @@ void Session::begin() {
   if (context_->options().kernel != TlsKernel::off) note_writes(ssl_.get());
 }
 
-Session::Session(std::shared_ptr<const Context> context, std::string protocols)
+TlsSession::TlsSession(std::shared_ptr<const TlsContext> context, std::string protocols)
     : context_(std::move(context)),
       alpn_(std::move(protocols)),
       records_read_(context_->options().client_hello_bytes_max) {
@@ -190,8 +192,8 @@ Session::Session(std::shared_ptr<const Context> context, std::string protocols)
   SSL_set_accept_state(ssl_.get());
 }
 
-Session::Session(std::shared_ptr<const Context> context, std::string host, std::string_view protocol,
-                 SslSessionPtr resumed)
+TlsSession::TlsSession(std::shared_ptr<const TlsContext> context, std::string host, std::string_view protocol,
+                       SslSessionPtr resumed)
     : context_(std::move(context)), alpn_(protocol), host_(without_zone(std::move(host))), records_read_(0) {
   begin();
   SSL* const ssl = ssl_.get();
@@ -222,11 +224,11 @@ Session::Session(std::shared_ptr<const Context> context, std::string host, std::
 
 // OpenSSL resumes no session of a connection that ended without close_notify, as it does when messages travel beside
 // the stream. A cut connection says nothing about the keys.
-Session::~Session() {
+TlsSession::~TlsSession() {
   if (!over_) SSL_set_shutdown(ssl_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
 }
 
-Session::Progress Session::handshake(std::stop_token stop) {
+TlsSession::Progress TlsSession::handshake(std::stop_token stop) {
   if (over_) return Progress::failed;
   const SigningScope signing(std::move(stop));
   ERR_clear_error();
@@ -246,7 +248,7 @@ Session::Progress Session::handshake(std::stop_token stop) {
       return Progress::failed;
     }
     // Without the note the session is not resumed.
-    Context::note_verified(SSL_get_session(ssl_.get()), verified_until_);
+    TlsContext::note_verified(SSL_get_session(ssl_.get()), verified_until_);
     open_ = true;
     records_read_.forget_records();
     return Progress::done;
@@ -262,22 +264,22 @@ Session::Progress Session::handshake(std::stop_token stop) {
 // TLS 1.3: the server has sent everything up to its Finished, and has requested no certificate. OpenSSL has named the
 // state after early data, which may come there. The state is the same after a HelloRetryRequest, before the server's
 // Finished.
-bool Session::awaits_short_end() const noexcept {
+bool TlsSession::awaits_short_end() const noexcept {
   std::array<std::byte, 1> finished{};
   return SSL_get_state(ssl_.get()) == TLS_ST_EARLY_DATA && SSL_get_finished(ssl_.get(), finished.data(), 1) != 0 &&
          (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) == 0;
 }
 
 // The handshake with a shared key has the form of a resumption, and sends no certificate.
-std::string_view Session::key_name() const noexcept {
+std::string_view TlsSession::key_name() const noexcept {
   return SSL_session_reused(ssl_.get()) == 1 ? std::string_view(key_name_) : std::string_view();
 }
-bool Session::resumed() const noexcept { return SSL_session_reused(ssl_.get()) == 1 && key_name_.empty(); }
-X509* Session::peer_certificate() const noexcept {
+bool TlsSession::resumed() const noexcept { return SSL_session_reused(ssl_.get()) == 1 && key_name_.empty(); }
+X509* TlsSession::peer_certificate() const noexcept {
   return (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) != 0 ? SSL_get0_peer_certificate(ssl_.get()) : nullptr;
 }
 
-std::string_view Session::protocol() const noexcept {
+std::string_view TlsSession::protocol() const noexcept {
   const unsigned char* data = nullptr;
   unsigned size = 0;
   SSL_get0_alpn_selected(ssl_.get(), &data, &size);
@@ -285,12 +287,12 @@ std::string_view Session::protocol() const noexcept {
 }
 
 // Without the extended master secret, a man in the middle can make two connections of TLS 1.2 that have the same keys.
-std::string_view Session::no_export_reason() const noexcept {
+std::string_view TlsSession::no_export_reason() const noexcept {
   if (SSL_version(ssl_.get()) >= TLS1_3_VERSION || SSL_get_extms_support(ssl_.get()) == 1) return {};
   return "the peer speaks TLS 1.2 without the extended master secret, so that no keys of a path can be derived";
 }
 
-Session::Read Session::read(MutableBytes space, std::size_t& bytes) {
+TlsSession::Read TlsSession::read(MutableBytes space, std::size_t& bytes) {
   bytes = 0;
   if (over_) return Read::failed;
   ERR_clear_error();
@@ -310,9 +312,9 @@ Session::Read Session::read(MutableBytes space, std::size_t& bytes) {
   }
 }
 
-bool Session::pending() const noexcept { return !over_ && SSL_pending(ssl_.get()) != 0; }
+bool TlsSession::pending() const noexcept { return !over_ && SSL_pending(ssl_.get()) != 0; }
 
-bool Session::write_record(const std::byte* data, std::size_t bytes) {
+bool TlsSession::write_record(const std::byte* data, std::size_t bytes) {
   records_ += (bytes + record_bytes_max - 1) / record_bytes_max;
   const std::uint64_t limit = context_->options().records_per_key;
   if (records_ >= limit) [[unlikely]] {
@@ -340,7 +342,7 @@ bool Session::write_record(const std::byte* data, std::size_t bytes) {
 }
 
 // Small pieces are put together in records. Large ones, and the last one, are encrypted where they are.
-std::size_t Session::write(std::span<const ConstBuffer> pieces, std::size_t bytes_max) {
+std::size_t TlsSession::write(std::span<const ConstBuffer> pieces, std::size_t bytes_max) {
   static thread_local std::array<std::byte, record_bytes_max> together;
   if (over_) return 0;
   ERR_clear_error();
@@ -382,7 +384,7 @@ std::size_t Session::write(std::span<const ConstBuffer> pieces, std::size_t byte
   return done;
 }
 
-void Session::shut_down() noexcept {
+void TlsSession::shut_down() noexcept {
   // A second SSL_shutdown() would read, and refuse what the peer still sends.
   if (over_ || (SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) return;
   ERR_clear_error();
@@ -390,12 +392,12 @@ void Session::shut_down() noexcept {
   ERR_clear_error();
 }
 
-void Session::refuse_certificate(int error, X509* certificate) {
+void TlsSession::refuse_certificate(int error, X509* certificate) {
   refused_ = verify_text(error, certificate, host_, context_->options().server ? "client" : "server");
 }
 
 // A resumed session has no response. It was noted until when it may be resumed.
-bool Session::accepts_status() {
+bool TlsSession::accepts_status() {
   X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
   STACK_OF(X509)* const chain = SSL_get0_verified_chain(ssl_.get());
   if (SSL_session_reused(ssl_.get()) == 1) return true;
@@ -430,7 +432,7 @@ bool Session::accepts_status() {
   return false;
 }
 
-void Session::fail_with(std::string_view what) noexcept {
+void TlsSession::fail_with(std::string_view what) noexcept {
   over_ = true;
   error_ = Error::of_connection(Initiator::peer, ErrorCode::unavailable, {});
   try {
@@ -441,7 +443,7 @@ void Session::fail_with(std::string_view what) noexcept {
   ERR_clear_error();
 }
 
-std::string Session::failure_text() const {
+std::string TlsSession::failure_text() const {
   if (!refused_.empty()) return refused_;
   const unsigned long error = ERR_peek_error();
   const bool server = context_->options().server;
@@ -482,4 +484,4 @@ std::string Session::failure_text() const {
   return error == 0 ? "the peer violated the protocol" : reason_text(error);
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -17,7 +17,7 @@
 #include "security/tls/openssl.h"
 #include "security/tls/record_tracker.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // Bytes in a block that are consumed from the front. Holds no block while it is empty.
 class ByteQueue {
@@ -53,16 +53,17 @@ class ByteQueue {
 
 // One end of a TLS connection, without I/O: the peer's bytes are added to input(), and output() is what must be sent to
 // it. Used by one thread at a time, also by different ones. Keeps its context.
-class Session {
+class TlsSession {
  public:
   // A server's end. `protocols` are the names that ALPN may select; empty: any offer is ignored.
-  Session(std::shared_ptr<const Context> context, std::string protocols);
+  TlsSession(std::shared_ptr<const TlsContext> context, std::string protocols);
   // A client's end that expects the server `host`. `protocol` is offered by ALPN unless it is empty: a server that
   // answers with another one is refused. `resumed` may be null.
-  Session(std::shared_ptr<const Context> context, std::string host, std::string_view protocol, SslSessionPtr resumed);
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-  ~Session();
+  TlsSession(std::shared_ptr<const TlsContext> context, std::string host, std::string_view protocol,
+             SslSessionPtr resumed);
+  TlsSession(const TlsSession&) = delete;
+  TlsSession& operator=(const TlsSession&) = delete;
+  ~TlsSession();
 
   ByteQueue& input() noexcept { return input_; }
   // Called by OpenSSL. Returns the number of bytes that were moved from the input, or no number if the session ends
@@ -81,7 +82,7 @@ class Session {
   // True if the rest of a server's handshake needs no operation with a public key: the client's Finished is missing.
   bool awaits_short_end() const noexcept;
   bool resumed() const noexcept;
-  const Context& context() const noexcept { return *context_; }
+  const TlsContext& context() const noexcept { return *context_; }
   // The peer's verified certificate; null if it sent none, or if it is not verified. Valid as long as the session.
   X509* peer_certificate() const noexcept;
   // The name of the shared key by which both sides have proved themselves; empty: by certificates, or not at all.
@@ -128,7 +129,7 @@ class Session {
   // Empty unless ContextOptions::kernel is set.
   WriteNotes& notes() noexcept { return notes_; }
   const WriteNotes& notes() const noexcept { return notes_; }
-  static Session& of(const SSL* ssl) noexcept;
+  static TlsSession& of(const SSL* ssl) noexcept;
 
  private:
   void begin();
@@ -136,7 +137,7 @@ class Session {
   void fail_with(std::string_view what) noexcept;
   std::string failure_text() const;
 
-  const std::shared_ptr<const Context> context_;
+  const std::shared_ptr<const TlsContext> context_;
   const std::string alpn_;
   const std::string host_;
   ByteQueue input_;
@@ -154,4 +155,4 @@ class Session {
   Error error_;
 };
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -26,7 +26,7 @@
 // algorithms, so that it changes nothing for the rest of the process. libssl finds the algorithm for a signature by the
 // provider of the key (provider-signature(7)). Everything but private operations is done by the public key, which is
 // one of the default context.
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 using Algorithm = TlsSigningRequest::Algorithm;
@@ -411,4 +411,4 @@ Result<void> try_signing_key(EVP_PKEY* key, std::stop_token stop) {
   return fail(ErrorCode::invalid_argument, scope.reason().empty() ? "OpenSSL cannot sign: " + error : scope.reason());
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -12,7 +12,7 @@
 #include "security/tls/openssl.h"
 
 // Private keys that are functions. docs/decisions/0050.
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 struct SigningCounters {
   std::atomic<std::uint64_t> made{0};
@@ -49,4 +49,4 @@ Result<KeyPtr> make_signing_key(EVP_PKEY* key, TlsSign sign, std::string name,
 // Signs a fixed text with `key`, of make_signing_key(). The function gets `stop`. Returns the reason if that fails.
 Result<void> try_signing_key(EVP_PKEY* key, std::stop_token stop);
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

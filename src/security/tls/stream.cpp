@@ -9,7 +9,7 @@
 #include "rpc/server/receive_peers.h"
 #include "transport/common/null_sink.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 std::string_view name_above(std::string_view transport) noexcept {
@@ -20,7 +20,7 @@ Error no_memory() { return Error::of_connection(ErrorCode::unavailable, "out of 
 
 }  // namespace
 
-TlsCounters counters_of(const Shared& shared) noexcept {
+TlsCounters counters_of(const TlsShared& shared) noexcept {
   const auto get = [](const std::atomic<std::uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
   return {.handshakes = get(shared.handshakes),
           .resumed = get(shared.resumed),
@@ -40,17 +40,17 @@ TlsCounters counters_of(const Shared& shared) noexcept {
 }
 
 // Checks the files of certificates on a thread of the pool, which may block: a trial signature may.
-struct Shared::FilesCheck final : detail::Posted {
-  explicit FilesCheck(Shared& of) noexcept : shared(of) {}
+struct TlsShared::FilesCheck final : detail::Posted {
+  explicit FilesCheck(TlsShared& of) noexcept : shared(of) {}
   void run() override {
     shared.check_waits_.store(false);
     shared.store.check();
   }
-  Shared& shared;  // Its pool, which runs this, ends before it.
+  TlsShared& shared;  // Its pool, which runs this, ends before it.
 };
 
 // On the thread that watches files.
-void Shared::files_noticed(bool changed) noexcept {
+void TlsShared::files_noticed(bool changed) noexcept {
   if (changed) store.note_changed();
   // Without threads there are no functions that make trial signatures.
   if (pool == nullptr) return store.check();
@@ -74,7 +74,7 @@ struct TlsStream::OffloadedStep final : detail::Posted {
     }
     const std::shared_ptr<Step> step;
   };
-  OffloadedStep(Shared& of, std::shared_ptr<Step> what)
+  OffloadedStep(TlsShared& of, std::shared_ptr<Step> what)
       : shared(of), step(what), done(std::make_unique<Done>(std::move(what))) {}
   void run() override {
     step->perform(shared);
@@ -82,47 +82,47 @@ struct TlsStream::OffloadedStep final : detail::Posted {
     // The loop outlives its streams.
     if (step->stream != nullptr) step->stream->loop_->post(std::unique_ptr<detail::Posted>(std::move(done)));
   }
-  Shared& shared;  // Its pool, which runs this, ends before it.
+  TlsShared& shared;  // Its pool, which runs this, ends before it.
   const std::shared_ptr<Step> step;
   std::unique_ptr<Done> done;
 };
 
-void TlsStream::Step::perform(Shared& shared) noexcept {
+void TlsStream::Step::perform(TlsShared& shared) noexcept {
   try {
     if (session == nullptr) {
       // The end of a handshake may be on the loop.
       if (shared.kernel != TlsKernel::off) shared.examine_kernel();
-      Result<std::unique_ptr<Session>> made = make();
+      Result<std::unique_ptr<TlsSession>> made = make();
       if (made) {
         session = std::move(*made);
         session->input().swap(first);
       } else {
         error = std::move(made.error());
         error.scope = ErrorScope::connection;
-        progress = Session::Progress::failed;
+        progress = TlsSession::Progress::failed;
       }
     }
     if (session != nullptr) {
       progress = session->handshake(stop.get_token());
-      if (progress == Session::Progress::failed) error = session->error();
-      if (progress == Session::Progress::done && session->peer_certificate() != nullptr) {
+      if (progress == TlsSession::Progress::failed) error = session->error();
+      if (progress == TlsSession::Progress::done && session->peer_certificate() != nullptr) {
         identity = std::make_shared<const Identity>(identity_of(session->peer_certificate()));
-      } else if (progress == Session::Progress::done && !session->key_name().empty()) {
+      } else if (progress == TlsSession::Progress::done && !session->key_name().empty()) {
         identity = std::make_shared<const Identity>(
             Identity{.kind = Identity::Kind::shared_key, .subject = std::string(session->key_name())});
       }
     }
   } catch (const std::exception&) {
-    progress = Session::Progress::failed;
+    progress = TlsSession::Progress::failed;
     error = no_memory();
   }
-  if (progress == Session::Progress::failed) shared.failed.fetch_add(1, std::memory_order_relaxed);
-  if (progress != Session::Progress::done) return;
+  if (progress == TlsSession::Progress::failed) shared.failed.fetch_add(1, std::memory_order_relaxed);
+  if (progress != TlsSession::Progress::done) return;
   shared.handshakes.fetch_add(1, std::memory_order_relaxed);
   if (session->resumed()) shared.resumed.fetch_add(1, std::memory_order_relaxed);
 }
 
-TlsStream::TlsStream(std::shared_ptr<Shared> shared, std::unique_ptr<transport::Stream> stream, MakeSession make,
+TlsStream::TlsStream(std::shared_ptr<TlsShared> shared, std::unique_ptr<transport::Stream> stream, MakeSession make,
                      bool running, Bytes first)
     : shared_(std::move(shared)),
       step_(std::make_shared<Step>(*this)),
@@ -197,11 +197,11 @@ void TlsStream::stepped() {
   if (ended_) return;
   if (step_->session != nullptr) send_output();
   switch (step_->progress) {
-    case Session::Progress::failed: return refuse();
-    case Session::Progress::more:
+    case TlsSession::Progress::failed: return refuse();
+    case TlsSession::Progress::more:
       if (shared_->pool != nullptr && !paused_) stream_->resume();
       return;
-    case Session::Progress::done: break;
+    case TlsSession::Progress::done: break;
   }
   // poll() passes on what follows the handshake. An end of the stream below must not be received before that.
   stream_->pause();
@@ -247,7 +247,7 @@ std::size_t TlsStream::send(std::span<const ConstBuffer> pieces) {
     return 0;
   }
   if (kernel_.begun()) return send_by_kernel(pieces, offered);
-  Session& session = *step_->session;
+  TlsSession& session = *step_->session;
   std::size_t done = 0;
   std::array<ConstBuffer, 64> rest;
   try {
@@ -354,8 +354,8 @@ void TlsStream::received(std::size_t bytes) {
 // Passes decrypted bytes to the sink, until it pauses or no whole record is left.
 void TlsStream::deliver() {
   if (!ready() || paused_ || half_closed_ || std::exchange(delivering_, true)) return;
-  Session& session = *step_->session;
-  Session::Read result = Session::Read::data;
+  TlsSession& session = *step_->session;
+  TlsSession::Read result = TlsSession::Read::data;
   std::size_t progress = 0;
   while (!paused_ && !ended_) {
     const MutableBytes space = sink_->receive_space();
@@ -363,7 +363,7 @@ void TlsStream::deliver() {
     result = session.read(space, bytes);
     // After a demand for new keys, the connection ends.
     if (kernel_.begun() && session.notes().key_demanded && !finish_wanted_) break;
-    if (result != Session::Read::data) break;
+    if (result != TlsSession::Read::data) break;
     sink_->received(bytes);
     progress += bytes;
   }
@@ -380,12 +380,12 @@ void TlsStream::deliver() {
                                     "the peer does not take the answers to its messages of TLS, of which " +
                                         std::to_string(answers_bytes_max) + " bytes wait"));
   }
-  if (result == Session::Read::closed) {
+  if (result == TlsSession::Read::closed) {
     half_closed_ = sink_->continues_after_end();
     if (half_closed_) return session.input().clear();
     return end(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection"));
   }
-  if (result == Session::Read::failed) {
+  if (result == TlsSession::Read::failed) {
     shared_->failed.fetch_add(1, std::memory_order_relaxed);
     return end(session.error());
   }
@@ -512,4 +512,4 @@ void TlsStream::end(Error reason) {
   poll_later(true);
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -23,21 +23,21 @@
 #include "transport/common/link_facts.h"
 #include "transport/common/unsent_source.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // State that all streams of a TlsServer or TlsClient share. Thread-safe.
-struct Shared {
+struct TlsShared {
   // `threads` 0: handshakes run on the loops.
   // `held_bytes_max` 0: what the peers make the streams hold is not bounded.
-  Shared(ContextOptions options, Duration reload_interval, unsigned threads, std::size_t handshakes_max,
-         std::size_t held_bytes_max = 0)
+  TlsShared(ContextOptions options, Duration reload_interval, unsigned threads, std::size_t handshakes_max,
+            std::size_t held_bytes_max = 0)
       : kernel(options.kernel),
         store(std::move(options), reload_interval, [this](bool changed) { files_noticed(changed); }),
         held(held_bytes_max),
         waiting_max(handshakes_max),
         pool(threads == 0 ? nullptr : std::make_unique<exec::OffloadPool>(threads, handshakes_max, nullptr)) {}
   // A thread of the pool may wait for a trial signature, and the thread that watches files uses the pool.
-  ~Shared() { store.stop(); }
+  ~TlsShared() { store.stop(); }
 
   // Tries what the kernel can encrypt, unless that is known. The first call may load modules, so it belongs on a thread
   // that may block. After a trial that has timed out, there is none for kernel_trial_pause. Throws std::bad_alloc.
@@ -80,7 +80,7 @@ struct Shared {
   const std::unique_ptr<exec::OffloadPool> pool;
 };
 
-TlsCounters counters_of(const Shared& shared) noexcept;
+TlsCounters counters_of(const TlsShared& shared) noexcept;
 
 // A byte stream within TLS, above another stream. The first start() begins the handshake, and StreamSink::ended()
 // reports its failure. start() of a stream whose handshake is complete resumes with the given sink.
@@ -96,10 +96,10 @@ class TlsStream final : public transport::Stream,
                         MemoryHolder {
  public:
   // Makes the session; runs where handshakes run.
-  using MakeSession = std::function<Result<std::unique_ptr<Session>>()>;
+  using MakeSession = std::function<Result<std::unique_ptr<TlsSession>>()>;
   // `running`: `stream` is a server's; it has been started and is paused, and `first` has been received from it.
-  TlsStream(std::shared_ptr<Shared> shared, std::unique_ptr<transport::Stream> stream, MakeSession make, bool running,
-            Bytes first = {});
+  TlsStream(std::shared_ptr<TlsShared> shared, std::unique_ptr<transport::Stream> stream, MakeSession make,
+            bool running, Bytes first = {});
   ~TlsStream() override;
 
   // Called once, when the handshake is complete; the stream is paused then. It may destroy the stream later, not in
@@ -123,9 +123,9 @@ class TlsStream final : public transport::Stream,
   std::size_t unsent() const noexcept override;
 
   // After the handshake.
-  Session& session() noexcept { return *step_->session; }
-  const Session& session() const noexcept { return *step_->session; }
-  const std::shared_ptr<Shared>& shared() const noexcept { return shared_; }
+  TlsSession& session() noexcept { return *step_->session; }
+  const TlsSession& session() const noexcept { return *step_->session; }
+  const std::shared_ptr<TlsShared>& shared() const noexcept { return shared_; }
 
   static constexpr std::size_t receive_bytes = 64 * 1024;
   static constexpr std::size_t encrypt_bytes_max = 128 * 1024;
@@ -145,12 +145,12 @@ class TlsStream final : public transport::Stream,
   // meanwhile.
   struct Step {
     explicit Step(TlsStream& of) noexcept : stream(&of) {}
-    void perform(Shared& shared) noexcept;
+    void perform(TlsShared& shared) noexcept;
 
     MakeSession make;
-    std::unique_ptr<Session> session;
+    std::unique_ptr<TlsSession> session;
     ByteQueue first;  // Received before the session was made.
-    Session::Progress progress = Session::Progress::more;
+    TlsSession::Progress progress = TlsSession::Progress::more;
     std::shared_ptr<const Identity> identity;  // From the peer's certificate.
     Error error;                               // Why it failed.
     std::stop_source stop;  // Stops a function that makes a signature. Requested at the end of the stream.
@@ -192,7 +192,7 @@ class TlsStream final : public transport::Stream,
   void poll_later(bool later);
   bool ready() const noexcept { return open_ && !ended_; }
 
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<TlsShared> shared_;
   const std::shared_ptr<Step> step_;
   std::unique_ptr<transport::Stream> stream_;
   const std::string_view transport_;
@@ -228,4 +228,4 @@ class TlsStream final : public transport::Stream,
   MemberTimer<&TlsStream::finish_by_kernel> kernel_timer_{*this};
 };
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

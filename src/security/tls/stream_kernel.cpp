@@ -9,16 +9,16 @@
 #include "transport/common/socket_source.h"
 
 // The part of TlsStream that lets the kernel encrypt.
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // A trial that failed for want of descriptors or memory is repeated by the next handshake.
-void Shared::examine_kernel() {
+void TlsShared::examine_kernel() {
   if (kernel_known_.load(std::memory_order_acquire)) return;
   const std::lock_guard trying(kernel_trial_mutex_);
   if (kernel_known_.load(std::memory_order_acquire)) return;
   // Each handshake would wait.
   if (std::chrono::steady_clock::now() < kernel_trial_next_) return;
-  auto found = std::make_shared<const KernelSupport>(tls::examine_kernel());
+  auto found = std::make_shared<const KernelSupport>(security::tls::examine_kernel());
   const bool known = !found->passing;
   if (found->timed_out) kernel_trial_next_ = std::chrono::steady_clock::now() + kernel_trial_pause;
   {
@@ -28,9 +28,9 @@ void Shared::examine_kernel() {
   kernel_known_.store(known, std::memory_order_release);
 }
 
-void Shared::examine_kernel_later() {
+void TlsShared::examine_kernel_later() {
   struct Trial final : detail::Posted {
-    explicit Trial(Shared& of) noexcept : shared(of) {}
+    explicit Trial(TlsShared& of) noexcept : shared(of) {}
     void run() override {
       try {
         shared.examine_kernel();
@@ -38,13 +38,13 @@ void Shared::examine_kernel_later() {
         // The first handshake tries it.
       }
     }
-    Shared& shared;  // Its pool, which runs this, ends before it.
+    TlsShared& shared;  // Its pool, which runs this, ends before it.
   };
   if (pool == nullptr) return examine_kernel();
   pool->submit(this, std::make_unique<Trial>(*this));
 }
 
-std::shared_ptr<const KernelSupport> Shared::kernel_support() const {
+std::shared_ptr<const KernelSupport> TlsShared::kernel_support() const {
   const std::lock_guard lock(kernel_mutex_);
   return kernel_support_;
 }
@@ -52,12 +52,12 @@ std::shared_ptr<const KernelSupport> Shared::kernel_support() const {
 // Gives the keys of this side to the kernel when everything that OpenSSL has written has been accepted by the socket.
 // Called after the handshake.
 void TlsStream::begin_kernel() {
-  Session& session = *step_->session;
+  TlsSession& session = *step_->session;
   if (!kernel_wanted_ || below_blocked_ || !sending_.empty() || !session.output().empty()) return;
   kernel_wanted_ = false;
   if (ended_ || finish_wanted_) return;
-  const KernelBegun begun = tls::begin_kernel(kernel_, transport::tcp_socket_of(stream_.get()), session.ssl(),
-                                              session.notes(), *shared_->kernel_support());
+  const KernelBegun begun = security::tls::begin_kernel(kernel_, transport::tcp_socket_of(stream_.get()), session.ssl(),
+                                                        session.notes(), *shared_->kernel_support());
   if (begun.refusal == KernelRefusal::none) {
     session.notes().dropped = true;
     shared_->kernel_begun.fetch_add(1, std::memory_order_relaxed);
@@ -85,7 +85,7 @@ std::string TlsStream::link_details() const {
 // The kernel, or the socket, may have no room for what was accepted, and for close_notify.
 std::size_t TlsStream::unsent() const noexcept {
   if (ended_ || finished_ || !open_) return 0;
-  const Session& session = *step_->session;
+  const TlsSession& session = *step_->session;
   if (!kernel_.begun()) return sending_.bytes().size() + session.output().bytes().size();
   const bool alert = finish_wanted_ && session.notes().alert.has_value();
   return static_cast<std::size_t>(kernel_.held_bytes()) + (alert ? 2 : 0);
@@ -147,4 +147,4 @@ void TlsStream::finish_by_kernel() noexcept {
   kernel_pause_ = std::min<Duration>(2 * kernel_pause_, kernel_pause_max);
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

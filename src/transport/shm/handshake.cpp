@@ -54,7 +54,7 @@ Result<HostIdentity> HostIdentity::here() {
   return host;
 }
 
-std::vector<std::byte> encode(const Offer& offer) {
+std::vector<std::byte> encode(const ShmOffer& offer) {
   return versioned()
       .bytes(offer.host.boot)
       .number(offer.host.network_device)
@@ -65,10 +65,10 @@ std::vector<std::byte> encode(const Offer& offer) {
       .take();
 }
 
-Result<Offer> decode_offer(Bytes bytes) {
+Result<ShmOffer> decode_offer(Bytes bytes) {
   ByteReader reader(bytes);
   const auto theirs = reader.number<std::uint32_t>();
-  Offer offer;
+  ShmOffer offer;
   reader.copy_to(offer.host.boot);
   offer.host.network_device = reader.number<std::uint64_t>();
   offer.host.network_inode = reader.number<std::uint64_t>();
@@ -100,12 +100,12 @@ Result<Selection> decode_selection(Bytes bytes) {
   return checked(selection, reader, theirs, "proposal");
 }
 
-std::vector<std::byte> encode(const Answer&) { return versioned().take(); }
+std::vector<std::byte> encode(const ShmAnswer&) { return versioned().take(); }
 
-Result<Answer> decode_answer(Bytes bytes) {
+Result<ShmAnswer> decode_answer(Bytes bytes) {
   ByteReader reader(bytes);
   const auto theirs = reader.number<std::uint32_t>();
-  return checked(Answer{}, reader, theirs, "answer");
+  return checked(ShmAnswer{}, reader, theirs, "answer");
 }
 
 }  // namespace hawser::transport::shm

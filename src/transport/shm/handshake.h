@@ -26,7 +26,7 @@ struct HostIdentity {
 };
 
 // A client's offer.
-struct Offer {
+struct ShmOffer {
   HostIdentity host;
   std::uint64_t ring_bytes = 0;
   std::uint64_t slab_bytes = 0;
@@ -45,13 +45,13 @@ struct Selection {
 
 // Parameters of the client's pending connection, which has connected to the socket. They are empty, because the socket
 // shows which process the client is, and carries the shared memory.
-struct Answer {};
+struct ShmAnswer {};
 
-std::vector<std::byte> encode(const Offer& offer);
+std::vector<std::byte> encode(const ShmOffer& offer);
 std::vector<std::byte> encode(const Selection& selection);
-std::vector<std::byte> encode(const Answer& answer);
-Result<Offer> decode_offer(Bytes bytes);
+std::vector<std::byte> encode(const ShmAnswer& answer);
+Result<ShmOffer> decode_offer(Bytes bytes);
 Result<Selection> decode_selection(Bytes bytes);
-Result<Answer> decode_answer(Bytes bytes);
+Result<ShmAnswer> decode_answer(Bytes bytes);
 
 }  // namespace hawser::transport::shm

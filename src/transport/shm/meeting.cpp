@@ -21,13 +21,13 @@
 namespace hawser::transport::shm {
 namespace {
 
-struct Address {
+struct MeetingAddress {
   sockaddr_un where{};
   socklen_t size = 0;
 };
 
 // The fixed prefix ensures that a name from a peer can only lead to a socket of this transport.
-Address address_of(const Token& name) {
+MeetingAddress address_of(const Token& name) {
   static constexpr std::string_view prefix = "hawser-shm-";
   static constexpr std::string_view digits = "0123456789abcdef";
   std::string text(1, '\0');
@@ -36,7 +36,7 @@ Address address_of(const Token& name) {
     text += digits[std::to_integer<std::size_t>(byte) >> 4];
     text += digits[std::to_integer<std::size_t>(byte) & 15];
   }
-  Address address;
+  MeetingAddress address;
   address.where.sun_family = AF_UNIX;
   std::memcpy(address.where.sun_path, text.data(), text.size());
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + text.size());
@@ -119,7 +119,7 @@ Result<MeetingSocket> MeetingSocket::listen() {
   TRY(const Token& name, random_token());
   Descriptor socket = unix_socket();
   if (!socket.valid()) return unavailable("cannot make a Unix socket (raise ulimit -n?)");
-  const Address address = address_of(name);
+  const MeetingAddress address = address_of(name);
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.where), address.size) != 0 ||
       ::listen(socket.get(), backlog) != 0) {
     return unavailable("cannot listen on an abstract Unix socket");
@@ -168,7 +168,7 @@ Result<Doorbell> meet(const Token& name, const Token& secret, int memory) {
   Descriptor socket = unix_socket();
   if (!socket.valid()) return unavailable("cannot make a Unix socket (raise ulimit -n?)");
   refuse_descriptors(socket.get());
-  const Address address = address_of(name);
+  const MeetingAddress address = address_of(name);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.where), address.size) != 0) {
     return unavailable("cannot connect to the server's Unix socket for shared memory");
   }

@@ -41,7 +41,7 @@ bool PeerProcess::may_be_read() const noexcept {
   return process_vm_readv(pid_, &local, 1, &remote, 1, 0) < 0 && errno == EFAULT && lives();
 }
 
-Result<void> PeerProcess::read(const RemoteBuffer& from, std::byte* to) const {
+Result<void> PeerProcess::read(const PeerBuffer& from, std::byte* to) const {
   for (std::size_t at = 0; at < from.bytes;) {
     const iovec local{to + at, from.bytes - at};
     const iovec remote{reinterpret_cast<void*>(from.address + at), from.bytes - at};

@@ -15,7 +15,7 @@
 namespace hawser::transport::shm {
 
 // A range of the peer's memory, at the peer's address.
-struct RemoteBuffer {
+struct PeerBuffer {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
 };
@@ -34,7 +34,7 @@ class PeerProcess {
   // Reads `from` into `to`, which has the same size. May wait forever if the memory is backed by a file system that
   // does not answer, so it must not run on a loop. An error of scope `call` means that the peer does not have this
   // memory. An error of scope `transport` means that the peer's memory may not be read, or not any more.
-  Result<void> read(const RemoteBuffer& from, std::byte* to) const;
+  Result<void> read(const PeerBuffer& from, std::byte* to) const;
 
  private:
   pid_t pid_;

@@ -24,8 +24,8 @@ std::unexpected<Error> closed_by_peer() {
   return hawser::fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection"));
 }
 
-Receiver::Receiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
-                   const PeerWaker& waker, ReadingMeans means)
+ShmReceiver::ShmReceiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
+                         const PeerWaker& waker, ReadingMeans means)
     : loop_(loop),
       limits_(limits),
       waker_(waker),
@@ -38,12 +38,12 @@ Receiver::Receiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t
       mark_(memory->mark()),
       means_(std::move(means)) {}
 
-Receiver::~Receiver() {
+ShmReceiver::~ShmReceiver() {
   stop();
   slab_->drop();
 }
 
-Result<bool> Receiver::take(Gate& gate) {
+Result<bool> ShmReceiver::take(Gate& gate) {
   if (!gate.open() || std::exchange(taking_, true)) return false;
   bool worked = false;
   if (std::exchange(held_, false)) {
@@ -73,7 +73,7 @@ Result<bool> Receiver::take(Gate& gate) {
   return worked;
 }
 
-void Receiver::advance(std::size_t bytes) noexcept {
+void ShmReceiver::advance(std::size_t bytes) noexcept {
   ring_.advance(bytes);
   arrived_ += bytes;
   // Returns the room in between, so that a peer that sends much can continue.
@@ -82,14 +82,14 @@ void Receiver::advance(std::size_t bytes) noexcept {
   advanced_ = true;
 }
 
-Result<void> Receiver::take_one(Gate& gate) {
+Result<void> ShmReceiver::take_one(Gate& gate) {
   const std::size_t left = ring_.left();
-  const Record record = ring_.record();
+  const RingRecord record = ring_.record();
   const std::byte* const data = ring_.at() + sizeof record;
   const std::size_t head_room = sizeof record + aligned(record.head_bytes);
   if (selected_ && std::memcmp(&record, &selected_record_, sizeof record) != 0) [[unlikely]]
     return protocol_violation("a message has changed while it waited");
-  if (record.kind == RecordKind::whole) [[likely]] {
+  if (record.kind == RingRecordKind::whole) [[likely]] {
     if (head_room + aligned(record.payload_bytes) > left || assembly_.active())
       return protocol_violation("a message extends beyond the tail of its ring, or begins within another message");
     if (limits_.message.allows({record.head_bytes, record.payload_bytes})) [[likely]] {
@@ -98,26 +98,26 @@ Result<void> Receiver::take_one(Gate& gate) {
     }
   }
   const wire::MessagePrefix lengths{record.head_bytes, record.payload_bytes};
-  if (record.kind != RecordKind::long_part && !limits_.message.allows(lengths)) {
+  if (record.kind != RingRecordKind::long_part && !limits_.message.allows(lengths)) {
     return hawser::fail(limits_.message.exceeded_by(lengths));
   }
-  if (record.kind == RecordKind::long_begin) return begin_long(record);
+  if (record.kind == RingRecordKind::long_begin) return begin_long(record);
   if (head_room > left) return protocol_violation("a message extends beyond the tail of its ring");
   const Bytes head(data, record.head_bytes);
   switch (record.kind) {
-    case RecordKind::slab:
+    case RingRecordKind::slab:
       return assembly_.active() ? protocol_violation(begins_early) : take_from_slab(record, head, gate);
-    case RecordKind::read:
+    case RingRecordKind::read:
       return assembly_.active() ? protocol_violation(begins_early) : begin_reading(record, head, gate);
-    case RecordKind::long_part: return take_part(record, gate);
-    case RecordKind::end:
+    case RingRecordKind::long_part: return take_part(record, gate);
+    case RingRecordKind::end:
       return assembly_.active() ? protocol_violation("the end of the connection before the end of a message")
                                 : closed_by_peer();
     default: return protocol_violation("a record of an unknown kind");
   }
 }
 
-void Receiver::take_whole(const Record& record, const std::byte* head, Gate& gate) {
+void ShmReceiver::take_whole(const RingRecord& record, const std::byte* head, Gate& gate) {
   const std::size_t head_room = aligned(record.head_bytes);
   gate.sink->on_message(
       {.head = Bytes(head, record.head_bytes), .payload = Bytes(head + head_room, record.payload_bytes)});
@@ -126,7 +126,7 @@ void Receiver::take_whole(const Record& record, const std::byte* head, Gate& gat
 
 // Returns the destination of the payload. Nothing if the connection has ended or is paused; a pause keeps the
 // destination for later.
-std::optional<ReceiveBuffer> Receiver::select_receive_buffer(const Record& record, Bytes head, Gate& gate) {
+std::optional<ReceiveBuffer> ShmReceiver::select_receive_buffer(const RingRecord& record, Bytes head, Gate& gate) {
   const std::size_t payload_bytes = record.payload_bytes;
   if (selected_) return std::exchange(selected_, std::nullopt);
   ReceiveBuffer receive_buffer;
@@ -141,7 +141,7 @@ std::optional<ReceiveBuffer> Receiver::select_receive_buffer(const Record& recor
   return std::nullopt;
 }
 
-Result<void> Receiver::take_from_slab(const Record& record, Bytes head, Gate& gate) {
+Result<void> ShmReceiver::take_from_slab(const RingRecord& record, Bytes head, Gate& gate) {
   const std::size_t bytes = record.payload_bytes;
   const std::byte* const payload = record.where < chunks_ ? slab_->find(record.where, bytes) : nullptr;
   if (payload == nullptr)
@@ -175,7 +175,7 @@ Result<void> Receiver::take_from_slab(const Record& record, Bytes head, Gate& ga
 
 // ---- Messages in parts ----
 
-Result<void> Receiver::begin_long(const Record& record) {
+Result<void> ShmReceiver::begin_long(const RingRecord& record) {
   if (assembly_.active() || (record.head_bytes == 0 && record.payload_bytes == 0))
     return protocol_violation("a message in parts that is empty, or that begins before the end of another message");
   assembly_.begin(record.head_bytes, record.payload_bytes, account_);
@@ -183,7 +183,7 @@ Result<void> Receiver::begin_long(const Record& record) {
   return {};
 }
 
-Result<void> Receiver::take_part(const Record& record, Gate& gate) {
+Result<void> ShmReceiver::take_part(const RingRecord& record, Gate& gate) {
   if (!assembly_.active() || record.payload_bytes != 0 || record.head_bytes == 0 ||
       record.head_bytes > assembly_.missing()) {
     return protocol_violation(
@@ -201,7 +201,7 @@ Result<void> Receiver::take_part(const Record& record, Gate& gate) {
   return {};
 }
 
-void Receiver::revoke_receive_buffer(const std::byte* memory) noexcept {
+void ShmReceiver::revoke_receive_buffer(const std::byte* memory) noexcept {
   if (memory == nullptr) return;
   if (selected_ && selected_->kind == ReceiveBuffer::Kind::given && selected_->memory.data() == memory) {
     selected_ = ReceiveBuffer{.kind = ReceiveBuffer::Kind::discard, .memory = {}};

@@ -35,7 +35,7 @@ struct Gate {
 };
 
 // A payload that the peer has offered to be read from its memory, and its message, which waits for the payload.
-struct Reading {
+struct RingReading {
   enum class Stage : std::uint8_t {
     offered,  // Nothing was done yet.
     direct,   // A helper thread reads it.
@@ -43,7 +43,7 @@ struct Reading {
     parts,    // The peer copies it, part by part.
   };
 
-  Record record;  // Copy of the record that was checked.
+  RingRecord record;  // Copy of the record that was checked.
   Stage stage = Stage::offered;
   PayloadBuffer payload;
   std::shared_ptr<DirectRead> job;
@@ -63,18 +63,18 @@ struct ReadingMeans {
 
 // Receives the messages of one side. It takes messages from the peer's ring, and payloads from their places. Everything
 // that the peer wrote is copied before it is checked. A protocol violation is an error.
-class Receiver {
+class ShmReceiver {
  public:
   struct Limits {
     wire::MessageLimit message{0};
     std::size_t receive_buffer_bytes_min = 0;
   };
   // Reads from the ring and the slab that `side` writes.
-  Receiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
-           const PeerWaker& waker, ReadingMeans means);
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
-  ~Receiver();
+  ShmReceiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
+              const PeerWaker& waker, ReadingMeans means);
+  ShmReceiver(const ShmReceiver&) = delete;
+  ShmReceiver& operator=(const ShmReceiver&) = delete;
+  ~ShmReceiver();
 
   // Called before the gate opens. `sink` names the account that pays for memory.
   void start(MessageSink& sink) noexcept { account_ = sink.receive_account(); }
@@ -88,7 +88,7 @@ class Receiver {
     return ring_.available() != 0 || ring_.broken() || held_;
   }
   // The peer's memory is being read: a message or an error will follow.
-  bool busy() const noexcept { return reading_ && reading_->stage == Reading::Stage::direct; }
+  bool busy() const noexcept { return reading_ && reading_->stage == RingReading::Stage::direct; }
   // The connection has ended. Memory that select_receive_buffer() returned is not accessed any more.
   void stop() noexcept;
   void revoke_receive_buffer(const std::byte* memory) noexcept;
@@ -96,9 +96,9 @@ class Receiver {
 
  private:
   Result<void> take_one(Gate& gate);
-  void take_whole(const Record& record, const std::byte* head, Gate& gate);
-  Result<void> take_from_slab(const Record& record, Bytes head, Gate& gate);
-  Result<void> begin_reading(const Record& record, Bytes head, Gate& gate);
+  void take_whole(const RingRecord& record, const std::byte* head, Gate& gate);
+  Result<void> take_from_slab(const RingRecord& record, Bytes head, Gate& gate);
+  Result<void> begin_reading(const RingRecord& record, Bytes head, Gate& gate);
   Result<void> go_on_reading(Gate& gate);
   Result<bool> read_step();
   Result<bool> begin_read(ReadSlot& slot);
@@ -108,9 +108,9 @@ class Receiver {
   Result<DirectRead::Source> source_of(const ReadSlot& slot, std::uint32_t state) const;
   bool reading_ready() const noexcept;
   void look_for_stall() noexcept;
-  Result<void> begin_long(const Record& record);
-  Result<void> take_part(const Record& record, Gate& gate);
-  std::optional<ReceiveBuffer> select_receive_buffer(const Record& record, Bytes head, Gate& gate);
+  Result<void> begin_long(const RingRecord& record);
+  Result<void> take_part(const RingRecord& record, Gate& gate);
+  std::optional<ReceiveBuffer> select_receive_buffer(const RingRecord& record, Bytes head, Gate& gate);
   void advance(std::size_t bytes) noexcept;
 
   // A read of the peer's memory that makes no progress for this time is abandoned.
@@ -129,14 +129,14 @@ class Receiver {
   const ProcessMark& mark_;
   ReadingMeans means_;
 
-  std::optional<Reading> reading_;
-  MemberTimer<&Receiver::look_for_stall> stall_{*this};
+  std::optional<RingReading> reading_;
+  MemberTimer<&ShmReceiver::look_for_stall> stall_{*this};
   MessageAssembly assembly_;  // The message that arrives in parts.
   bool held_ = false;         // It is complete, and waits for the gate to open.
   // The destination that select_receive_buffer() returned for the current message when it closed the gate.
   std::optional<ReceiveBuffer> selected_;
   // The record for which the destination was returned. It is a copy, because the peer may change the ring.
-  Record selected_record_;
+  RingRecord selected_record_;
   bool taking_ = false;
   bool advanced_ = false;  // The peer has got room and must be notified.
   std::uint64_t arrived_ = 0;

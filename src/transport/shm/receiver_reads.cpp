@@ -9,13 +9,13 @@
 
 namespace hawser::transport::shm {
 
-Result<void> Receiver::begin_reading(const Record& record, Bytes head, Gate& gate) {
+Result<void> ShmReceiver::begin_reading(const RingRecord& record, Bytes head, Gate& gate) {
   const std::size_t bytes = record.payload_bytes;
   if (record.where >= slots_.size() || bytes == 0)
     return protocol_violation("a payload for a direct read is empty, or its slot does not exist");
   const std::optional<ReceiveBuffer> receive_buffer = select_receive_buffer(record, head, gate);
   if (!receive_buffer) return {};
-  Reading reading;
+  RingReading reading;
   reading.record = record;
   reading.payload = PayloadBuffer(bytes, account_);
   reading.payload.select(*receive_buffer);
@@ -27,44 +27,44 @@ Result<void> Receiver::begin_reading(const Record& record, Bytes head, Gate& gat
   return go_on_reading(gate);
 }
 
-Result<void> Receiver::go_on_reading(Gate& gate) {
+Result<void> ShmReceiver::go_on_reading(Gate& gate) {
   TRY(const bool here, read_step());
   if (!here) return {};
   waker_.wake(wants_room);
-  Reading done = std::move(*reading_);
+  RingReading done = std::move(*reading_);
   reading_.reset();
   const std::size_t bytes = done.record.payload_bytes;
   Message message;
-  message.head = Bytes(ring_.at() + sizeof(Record), done.record.head_bytes);
+  message.head = Bytes(ring_.at() + sizeof(RingRecord), done.record.head_bytes);
   done.payload.complete(message);
   arrived_ += bytes;
   gate.sink->on_message(message);
-  advance(sizeof(Record) + aligned(done.record.head_bytes));
+  advance(sizeof(RingRecord) + aligned(done.record.head_bytes));
   return {};
 }
 
-bool Receiver::reading_ready() const noexcept {
+bool ShmReceiver::reading_ready() const noexcept {
   switch (reading_->stage) {
-    case Reading::Stage::direct: return reading_->job->ended();
-    case Reading::Stage::parts:
+    case RingReading::Stage::direct: return reading_->job->ended();
+    case RingReading::Stage::parts:
       return slots_[reading_->record.where].state.load(std::memory_order_relaxed) != read_wanted;
     default: return true;
   }
 }
 
 // True when the payload is here, or is not needed any more.
-Result<bool> Receiver::read_step() {
+Result<bool> ShmReceiver::read_step() {
   ReadSlot& slot = slots_[reading_->record.where];
   switch (reading_->stage) {
-    case Reading::Stage::offered: return begin_read(slot);
-    case Reading::Stage::direct: return reading_->job->ended() ? end_direct_read(slot) : Result<bool>(false);
-    case Reading::Stage::refused: return want_parts(slot);
-    case Reading::Stage::parts: break;
+    case RingReading::Stage::offered: return begin_read(slot);
+    case RingReading::Stage::direct: return reading_->job->ended() ? end_direct_read(slot) : Result<bool>(false);
+    case RingReading::Stage::refused: return want_parts(slot);
+    case RingReading::Stage::parts: break;
   }
   return take_read_part(slot);
 }
 
-Result<bool> Receiver::begin_read(ReadSlot& slot) {
+Result<bool> ShmReceiver::begin_read(ReadSlot& slot) {
   if (reading_->payload.discarded()) {
     slot.state.store(read_done, std::memory_order_release);
     return true;
@@ -80,13 +80,13 @@ Result<bool> Receiver::begin_read(ReadSlot& slot) {
   if (!job->start(*means_.helpers, means_.go_on)) return want_parts(slot);
   reading_->job = std::move(job);
   reading_->state = state;
-  reading_->stage = Reading::Stage::direct;
+  reading_->stage = RingReading::Stage::direct;
   reading_->progress = 0;
   stall_.start(loop_, loop_.after(read_stall_max));
   return false;
 }
 
-Result<DirectRead::Source> Receiver::source_of(const ReadSlot& slot, std::uint32_t state) const {
+Result<DirectRead::Source> ShmReceiver::source_of(const ReadSlot& slot, std::uint32_t state) const {
   const std::size_t bytes = reading_->record.payload_bytes;
   DirectRead::Source source;
   if (state == read_moved) {
@@ -109,7 +109,7 @@ Result<DirectRead::Source> Receiver::source_of(const ReadSlot& slot, std::uint32
   return source;
 }
 
-Result<bool> Receiver::end_direct_read(ReadSlot& slot) {
+Result<bool> ShmReceiver::end_direct_read(ReadSlot& slot) {
   stall_.stop();
   const std::shared_ptr<DirectRead> job = std::exchange(reading_->job, nullptr);
   // The thread may still be about to wake the loop, which may end as soon as the payload is delivered.
@@ -138,13 +138,13 @@ Result<bool> Receiver::end_direct_read(ReadSlot& slot) {
 }
 
 // Requests that the peer copies the payload.
-Result<bool> Receiver::want_parts(ReadSlot& slot) {
+Result<bool> ShmReceiver::want_parts(ReadSlot& slot) {
   if (means_.peer == nullptr) own_side_.reads.store(0, std::memory_order_relaxed);
-  if (reading_->stage == Reading::Stage::refused && !reading_->payload.own().empty()) {
+  if (reading_->stage == RingReading::Stage::refused && !reading_->payload.own().empty()) {
     // A thread that does not return may still write to the old buffer, which it keeps.
     reading_->payload.replace();
   }
-  reading_->stage = Reading::Stage::parts;
+  reading_->stage = RingReading::Stage::parts;
   std::uint32_t state = slot.state.load(std::memory_order_relaxed);
   while (state == read_offered || state == read_moved) {
     if (!slot.state.compare_exchange_weak(state, read_wanted, std::memory_order_acq_rel)) continue;
@@ -155,7 +155,7 @@ Result<bool> Receiver::want_parts(ReadSlot& slot) {
   return protocol_violation("the peer offers no payload to read");
 }
 
-Result<bool> Receiver::take_read_part(ReadSlot& slot) {
+Result<bool> ShmReceiver::take_read_part(ReadSlot& slot) {
   std::uint32_t state = slot.state.load(std::memory_order_acquire);
   if (state == read_wanted) return false;
   if (state == read_withdrawn) return closed_by_peer();
@@ -175,7 +175,7 @@ Result<bool> Receiver::take_read_part(ReadSlot& slot) {
 }
 
 // Memory that does not answer is not read again. From now on this peer copies its payloads.
-void Receiver::look_for_stall() noexcept {
+void ShmReceiver::look_for_stall() noexcept {
   if (!busy() || !mark_.is_ours()) return;
   if (reading_->job->ended()) return means_.go_on();
   const std::size_t progress = reading_->job->progress();
@@ -185,16 +185,16 @@ void Receiver::look_for_stall() noexcept {
   }
   std::exchange(reading_->job, nullptr)->abandon();
   means_.peer = nullptr;
-  reading_->stage = Reading::Stage::refused;
+  reading_->stage = RingReading::Stage::refused;
   means_.go_on();
 }
 
-void Receiver::stop() noexcept {
+void ShmReceiver::stop() noexcept {
   stall_.stop();
   // In a child the thread does not exist, and its lock may be held.
   if (!reading_ || reading_->job == nullptr || !mark_.is_ours()) return;
   std::exchange(reading_->job, nullptr)->abandon();
-  reading_->stage = Reading::Stage::refused;
+  reading_->stage = RingReading::Stage::refused;
 }
 
 }  // namespace hawser::transport::shm

@@ -35,7 +35,7 @@ constexpr std::uint32_t narrow(std::size_t bytes) noexcept { return static_cast<
 
 }  // namespace
 
-Sender::Sender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept
+ShmSender::ShmSender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept
     : eager_bytes_(options.eager_bytes),
       direct_read_bytes_min_(options.direct_read_bytes_min),
       early_publish_bytes_(options.early_publish_bytes),
@@ -49,17 +49,17 @@ Sender::Sender(const SharedMemory& memory, std::size_t side, const ShmOptions& o
   for (std::size_t slot = reads_max; slot != 0; --slot) free_slots_.push_back(slot - 1);
 }
 
-std::byte* Sender::reserve(std::size_t head_bytes) {
-  if (queue_.empty() && head_bytes <= head_bytes_max_ && ring_.has_room(sizeof(Record) + aligned(head_bytes)))
+std::byte* ShmSender::reserve(std::size_t head_bytes) {
+  if (queue_.empty() && head_bytes <= head_bytes_max_ && ring_.has_room(sizeof(RingRecord) + aligned(head_bytes)))
       [[likely]] {
     reserved_ = {};
-    return ring_.at() + sizeof(Record);
+    return ring_.at() + sizeof(RingRecord);
   }
   reserved_ = Buffer::allocate(head_bytes);
   return reserved_.mutable_data();
 }
 
-std::byte* Sender::reserve_payload(std::size_t bytes) noexcept {
+std::byte* ShmSender::reserve_payload(std::size_t bytes) noexcept {
   // A message that was not committed has left it.
   if (reserved_region_ != SlabWriter::none) slab_.give_back(std::exchange(reserved_region_, SlabWriter::none));
   const bool read = bytes >= direct_read_bytes_min_ && waker_.reads();
@@ -68,9 +68,9 @@ std::byte* Sender::reserve_payload(std::size_t bytes) noexcept {
   return reserved_region_ == SlabWriter::none ? nullptr : slab_.at(reserved_region_);
 }
 
-void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
+void ShmSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   const std::size_t payload_bytes = total_bytes(payload);
-  committed_ += sizeof(Record) + head_bytes + payload_bytes;
+  committed_ += sizeof(RingRecord) + head_bytes + payload_bytes;
   if (reserved_.block() == nullptr) [[likely]] {
     const Written written = write(nullptr, head_bytes, payload, payload_bytes, owner);
     if (written == Written::all || written == Written::loaned) [[likely]] {
@@ -79,14 +79,14 @@ void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload
       if (written == Written::all && owner != nullptr) owner->on_send_complete();
       return;
     }
-    reserved_ = Buffer::copy_of(Bytes(ring_.at() + sizeof(Record), head_bytes));
+    reserved_ = Buffer::copy_of(Bytes(ring_.at() + sizeof(RingRecord), head_bytes));
   }
   enqueue(head_bytes, payload, payload_bytes, owner);
   advance();
 }
 
-void Sender::enqueue(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
-                     SendCompletion* owner) {
+void ShmSender::enqueue(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
+                        SendCompletion* owner) {
   Queued message;
   message.head = std::exchange(reserved_, {}).slice(0, head_bytes);
   message.payload_bytes = payload_bytes;
@@ -106,26 +106,26 @@ void Sender::enqueue(std::size_t head_bytes, std::span<const ConstBuffer> payloa
 }
 
 // Writes a message in one piece. If `head` is null, the head is in its place already.
-Sender::Written Sender::write(const std::byte* head, std::size_t head_bytes, std::span<const ConstBuffer> payload,
-                              std::size_t payload_bytes, SendCompletion* owner) {
+ShmSender::Written ShmSender::write(const std::byte* head, std::size_t head_bytes, std::span<const ConstBuffer> payload,
+                                    std::size_t payload_bytes, SendCompletion* owner) {
   const bool eager = payload_bytes <= eager_bytes_;
-  const std::size_t head_room = sizeof(Record) + aligned(head_bytes);
+  const std::size_t head_room = sizeof(RingRecord) + aligned(head_bytes);
   const std::size_t room = head_room + (eager ? aligned(payload_bytes) : 0);
   if (head_bytes > head_bytes_max_) return Written::by_parts;
   if (!ring_.has_room(room)) return Written::no_room;
   std::byte* const at = ring_.at();
-  Record record{RecordKind::whole, narrow(head_bytes), narrow(payload_bytes), 0};
+  RingRecord record{RingRecordKind::whole, narrow(head_bytes), narrow(payload_bytes), 0};
   Written written = Written::all;
   if (eager) [[likely]] {
     if (payload_bytes != 0) gather(at + head_room, payload);
   } else if (reserved_region_ != SlabWriter::none && payload.front().data == slab_.at(reserved_region_)) {
-    record.kind = RecordKind::slab;
+    record.kind = RingRecordKind::slab;
     record.where = narrow(std::exchange(reserved_region_, SlabWriter::none));
   } else if (payload_bytes >= direct_read_bytes_min_ && offer_read(payload, payload_bytes, owner, record)) {
     written = Written::loaned;
   } else if (const std::size_t region = slab_.acquire(payload_bytes); region != SlabWriter::none) {
     gather(slab_.at(region), payload);
-    record.kind = RecordKind::slab;
+    record.kind = RingRecordKind::slab;
     record.where = narrow(region);
   } else if (offer_read(payload, payload_bytes, owner, record)) {
     written = Written::loaned;
@@ -138,8 +138,8 @@ Sender::Written Sender::write(const std::byte* head, std::size_t head_bytes, std
   return written;
 }
 
-bool Sender::offer_read(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion* owner,
-                        Record& record) {
+bool ShmSender::offer_read(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion* owner,
+                           RingRecord& record) {
   if (owner == nullptr || free_slots_.empty() || direct_read_bytes_min_ == SIZE_MAX || !waker_.reads()) return false;
   Read read{.owner = owner, .bytes = payload_bytes};
   for (const ConstBuffer& piece : payload) {
@@ -156,7 +156,7 @@ bool Sender::offer_read(std::span<const ConstBuffer> payload, std::size_t payloa
   }
   slot.count.store(narrow(read.count), std::memory_order_relaxed);
   slot.state.store(read_offered, std::memory_order_release);
-  record.kind = RecordKind::read;
+  record.kind = RingRecordKind::read;
   record.where = narrow(read.slot);
   reading_bytes_ += payload_bytes;
   reads_.push_back(std::move(read));
@@ -164,10 +164,10 @@ bool Sender::offer_read(std::span<const ConstBuffer> payload, std::size_t payloa
 }
 
 // Writes as many parts as there is room for. True when all are written.
-bool Sender::write_parts(Queued& message) {
+bool ShmSender::write_parts(Queued& message) {
   if (!message.begun) {
-    if (!ring_.has_room(sizeof(Record))) return false;
-    const Record record{RecordKind::long_begin, narrow(message.head.size()), narrow(message.payload_bytes), 0};
+    if (!ring_.has_room(sizeof(RingRecord))) return false;
+    const RingRecord record{RingRecordKind::long_begin, narrow(message.head.size()), narrow(message.payload_bytes), 0};
     std::memcpy(ring_.at(), &record, sizeof record);
     ring_.advance(sizeof record);
     written_ += sizeof record;
@@ -177,12 +177,12 @@ bool Sender::write_parts(Queued& message) {
   // Uses large parts, so that there are few. A small part now is still better than none.
   for (std::size_t part_max = ring_.bytes() / 4; message.done != total;) {
     const std::size_t part = std::min(total - message.done, part_max);
-    if (!ring_.has_room(sizeof(Record) + aligned(part))) {
+    if (!ring_.has_room(sizeof(RingRecord) + aligned(part))) {
       if (part_max == ring_.bytes() / 16) return false;
       part_max = ring_.bytes() / 16;
       continue;
     }
-    const Record record{RecordKind::long_part, narrow(part), 0, 0};
+    const RingRecord record{RingRecordKind::long_part, narrow(part), 0, 0};
     std::byte* to = ring_.at();
     std::memcpy(to, &record, sizeof record);
     to += sizeof record;
@@ -200,7 +200,7 @@ bool Sender::write_parts(Queued& message) {
   return true;
 }
 
-bool Sender::advance() {
+bool ShmSender::advance() {
   bool worked = take_reads();
   if (!writing_queue_) {
     writing_queue_ = true;
@@ -212,7 +212,7 @@ bool Sender::advance() {
 }
 
 // An owner that is notified may commit more messages. These are written here too, in order.
-bool Sender::write_queue() {
+bool ShmSender::write_queue() {
   bool worked = false;
   while (!queue_.empty()) {
     Queued& front = queue_.front();
@@ -224,7 +224,7 @@ bool Sender::write_queue() {
       written = write_parts(front) ? Written::all : Written::no_room;
       worked |= front.done != before;
     } else if (written != Written::no_room) {
-      written_ += sizeof(Record) + front.head.size() + front.payload_bytes;
+      written_ += sizeof(RingRecord) + front.head.size() + front.payload_bytes;
     }
     if (written == Written::no_room) return worked;
     worked = true;
@@ -237,7 +237,7 @@ bool Sender::write_queue() {
 }
 
 // Releases the payloads that the peer has read.
-bool Sender::take_reads() {
+bool ShmSender::take_reads() {
   bool worked = false;
   for (std::size_t i = 0; i < reads_.size();) {
     const std::uint32_t state = slots_[reads_[i].slot].state.load(std::memory_order_acquire);
@@ -262,7 +262,7 @@ bool Sender::take_reads() {
 
 // Copies the next part of a payload that the peer does not read. Only one such payload is copied at a time, because the
 // peer processes messages in order.
-void Sender::fill_part(Read& read) {
+void ShmSender::fill_part(Read& read) {
   const std::size_t part = std::min(part_bytes, read.bytes - read.done);
   if (part == 0) {
     broken_ = true;
@@ -274,7 +274,7 @@ void Sender::fill_part(Read& read) {
   waker_.wake(wants_messages);
 }
 
-bool Sender::can_advance() const noexcept {
+bool ShmSender::can_advance() const noexcept {
   if ((!queue_.empty() || (finishing_ && !finished_)) && ring_.has_moved()) return true;
   return std::any_of(reads_.begin(), reads_.end(), [&](const Read& read) {
     const std::uint32_t state = slots_[read.slot].state.load(std::memory_order_relaxed);
@@ -282,21 +282,21 @@ bool Sender::can_advance() const noexcept {
   });
 }
 
-void Sender::publish() {
+void ShmSender::publish() {
   if (ring_.unpublished() == 0) return;
   ring_.publish();
   sent_ = written_;
   waker_.wake(wants_messages);
 }
 
-void Sender::finish() {
+void ShmSender::finish() {
   finishing_ = true;
   write_end();
 }
 
-bool Sender::write_end() {
-  if (finished_ || !queue_.empty() || !ring_.has_room(sizeof(Record))) return false;
-  const Record record{RecordKind::end, 0, 0, 0};
+bool ShmSender::write_end() {
+  if (finished_ || !queue_.empty() || !ring_.has_room(sizeof(RingRecord))) return false;
+  const RingRecord record{RingRecordKind::end, 0, 0, 0};
   std::memcpy(ring_.at(), &record, sizeof record);
   ring_.advance(sizeof record);
   finished_ = true;
@@ -304,7 +304,7 @@ bool Sender::write_end() {
   return true;
 }
 
-void Sender::copy_and_release(SendCompletion& owner) {
+void ShmSender::copy_and_release(SendCompletion& owner) {
   for (Queued& message : queue_) {
     if (message.owner != &owner) continue;
     message.copy = copy_of(message.pieces, message.payload_bytes);
@@ -327,7 +327,7 @@ void Sender::copy_and_release(SendCompletion& owner) {
   }
 }
 
-void Sender::clear() noexcept {
+void ShmSender::clear() noexcept {
   if (std::exchange(ended_, true)) return;
   std::deque<Queued> queue = std::exchange(queue_, {});
   std::vector<Read> reads = std::exchange(reads_, {});

@@ -18,12 +18,12 @@ namespace hawser::transport::shm {
 // Sends the messages of one side. It writes messages into its ring. Their payloads go into the ring or the slab, or are
 // offered to be read. Messages for which there is no room wait here, in order. An owner that is notified may call any
 // function here, even clear().
-class Sender {
+class ShmSender {
  public:
-  Sender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept;
-  Sender(const Sender&) = delete;
-  Sender& operator=(const Sender&) = delete;
-  ~Sender() { clear(); }
+  ShmSender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept;
+  ShmSender(const ShmSender&) = delete;
+  ShmSender& operator=(const ShmSender&) = delete;
+  ~ShmSender() { clear(); }
 
   std::byte* reserve(std::size_t head_bytes);
   // Memory of the slab for the payload of the message whose head was reserved; PayloadMemory.
@@ -96,7 +96,7 @@ class Sender {
   Written write(const std::byte* head, std::size_t head_bytes, std::span<const ConstBuffer> payload,
                 std::size_t payload_bytes, SendCompletion* owner);
   bool offer_read(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion* owner,
-                  Record& record);
+                  RingRecord& record);
   bool write_parts(Queued& message);
   bool write_queue();
   bool take_reads();

@@ -98,8 +98,8 @@ class ShmConnection final : public Connection,
   Sleeper sleeper_;
   PeerWaker waker_;
   Gate gate_;
-  Sender sender_;
-  Receiver receiver_;
+  ShmSender sender_;
+  ShmReceiver receiver_;
   // The stream has ended. Messages that the peer sent before may still be in the ring.
   std::optional<Error> peer_gone_;
   BacklogWatermark watermark_;

@@ -68,7 +68,7 @@ class ShmWorker final : public TransportWorker, public std::enable_shared_from_t
       : loop_(loop), options_(options), host_(host), helpers_(std::move(helpers)), own_process_(own) {}
 
   std::vector<std::byte> offer() override {
-    return encode(Offer{host_, options_.ring_bytes, options_.slab_bytes, options_.eager_bytes});
+    return encode(ShmOffer{host_, options_.ring_bytes, options_.slab_bytes, options_.eager_bytes});
   }
   Result<std::unique_ptr<PendingConnection>> select(Bytes offer, const MessageLimits& limits) override;
   Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) override;
@@ -227,7 +227,7 @@ class ClientPendingConnection final : public ShmPendingConnection {
     return {};
   }
 
-  std::vector<std::byte> parameters() const override { return encode(Answer{}); }
+  std::vector<std::byte> parameters() const override { return encode(ShmAnswer{}); }
   Result<void> connect(Bytes) override {
     return fail(Error::of_connection(ErrorCode::invalid_argument, "a client's half is connected already"));
   }
@@ -251,7 +251,7 @@ Result<std::shared_ptr<Ticket>> ShmWorker::enter() {
 }
 
 Result<std::unique_ptr<PendingConnection>> ShmWorker::select(Bytes bytes, const MessageLimits& limits) {
-  TRY(const Offer& offer, decode_offer(bytes));
+  TRY(const ShmOffer& offer, decode_offer(bytes));
   if (offer.host.boot != host_.boot) {
     return fail(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the client is on another host"));
   }

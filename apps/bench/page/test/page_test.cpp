@@ -171,7 +171,7 @@ TEST(RunFile, ReadsWhatTheRunWrites) {
   const std::string path = (std::filesystem::path(testing::TempDir()) / "hawser_bench_run_file.json").string();
   Report report;
   report.results = compared().results;
-  ASSERT_EQ(write_json(path, report, Options{.reply = ReplyKind::ack}), "");
+  ASSERT_EQ(write_json(path, report, RunOptions{.reply = ReplyKind::ack}), "");
   const std::expected<RunFile, std::string> run = read_run_file(path);
   ASSERT_TRUE(run) << run.error();
   EXPECT_EQ(run->results.size(), 6u + 6u);

@@ -19,31 +19,32 @@ std::uint64_t exact_quantile(std::vector<std::uint64_t> values, double fraction)
   return values[std::clamp<std::size_t>(rank, 1, values.size()) - 1];
 }
 
-TEST(Histogram, IsEmptyAtFirst) {
-  const Histogram histogram;
+TEST(LatencyHistogram, IsEmptyAtFirst) {
+  const LatencyHistogram histogram;
   EXPECT_EQ(histogram.count(), 0u);
   EXPECT_EQ(histogram.least(), 0u);
   EXPECT_EQ(histogram.greatest(), 0u);
   EXPECT_EQ(histogram.quantile(0.5), 0u);
 }
 
-TEST(Histogram, GivesASingleValueAtEveryQuantile) {
+TEST(LatencyHistogram, GivesASingleValueAtEveryQuantile) {
   for (const std::uint64_t value : {0ull, 1ull, 255ull, 256ull, 12'345ull, 3'000'000'000ull}) {
-    Histogram histogram;
+    LatencyHistogram histogram;
     histogram.record(value);
     for (const double fraction : {0.001, 0.5, 0.99, 1.0}) EXPECT_EQ(histogram.quantile(fraction), value);
   }
 }
 
-TEST(Histogram, IsExactBelow256) {
-  Histogram histogram;
+TEST(LatencyHistogram, IsExactBelow256) {
+  LatencyHistogram histogram;
   for (std::uint64_t value = 0; value < 256; ++value) histogram.record(value);
   for (unsigned rank = 1; rank <= 256; ++rank) EXPECT_EQ(histogram.quantile(rank / 256.0), rank - 1);
 }
 
-TEST(Histogram, IsOffByLessThanOnePercentAtEveryMagnitude) {
-  for (std::uint64_t value = 1; value < std::uint64_t{1} << (Histogram::value_bits_max - 1); value += value / 37 + 1) {
-    Histogram histogram;
+TEST(LatencyHistogram, IsOffByLessThanOnePercentAtEveryMagnitude) {
+  for (std::uint64_t value = 1; value < std::uint64_t{1} << (LatencyHistogram::value_bits_max - 1);
+       value += value / 37 + 1) {
+    LatencyHistogram histogram;
     histogram.record(value);
     histogram.record(value * 2);  // So that the median is not the greatest value, which is stored exactly.
     histogram.record(0);          // And not the least value.
@@ -52,10 +53,10 @@ TEST(Histogram, IsOffByLessThanOnePercentAtEveryMagnitude) {
   }
 }
 
-TEST(Histogram, AgreesWithSortedValues) {
+TEST(LatencyHistogram, AgreesWithSortedValues) {
   std::mt19937_64 random(7);
   std::lognormal_distribution<double> latency_ns(std::log(20'000.0), 1.5);
-  Histogram histogram;
+  LatencyHistogram histogram;
   std::vector<std::uint64_t> values(100'000);
   for (std::uint64_t& value : values) {
     value = static_cast<std::uint64_t>(latency_ns(random));
@@ -69,11 +70,11 @@ TEST(Histogram, AgreesWithSortedValues) {
   EXPECT_EQ(histogram.least(), std::ranges::min(values));
 }
 
-TEST(Histogram, MergesAsIfRecordedInOne) {
+TEST(LatencyHistogram, MergesAsIfRecordedInOne) {
   std::mt19937_64 random(11);
-  Histogram one;
-  Histogram other;
-  Histogram both;
+  LatencyHistogram one;
+  LatencyHistogram other;
+  LatencyHistogram both;
   for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t value = random() >> (24 + i % 30);
     (i % 3 == 0 ? one : other).record(value);
@@ -86,20 +87,20 @@ TEST(Histogram, MergesAsIfRecordedInOne) {
   for (const double fraction : {0.01, 0.5, 0.9, 0.99, 1.0}) EXPECT_EQ(one.quantile(fraction), both.quantile(fraction));
 }
 
-TEST(Histogram, MergesAnEmptyOne) {
-  Histogram histogram;
+TEST(LatencyHistogram, MergesAnEmptyOne) {
+  LatencyHistogram histogram;
   histogram.record(42);
-  histogram.merge(Histogram());
+  histogram.merge(LatencyHistogram());
   EXPECT_EQ(histogram.count(), 1u);
   EXPECT_EQ(histogram.least(), 42u);
   EXPECT_EQ(histogram.greatest(), 42u);
 }
 
-TEST(Histogram, CountsWhatIsTooLongAsTheLongest) {
-  Histogram histogram;
+TEST(LatencyHistogram, CountsWhatIsTooLongAsTheLongest) {
+  LatencyHistogram histogram;
   histogram.record(~std::uint64_t{0});
   EXPECT_EQ(histogram.count(), 1u);
-  EXPECT_EQ(histogram.quantile(0.5), (std::uint64_t{1} << Histogram::value_bits_max) - 1);
+  EXPECT_EQ(histogram.quantile(0.5), (std::uint64_t{1} << LatencyHistogram::value_bits_max) - 1);
 }
 
 }  // namespace

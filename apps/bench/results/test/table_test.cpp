@@ -20,8 +20,8 @@ CellResult result_of(std::size_t size_bytes, unsigned concurrency, Mode mode = M
           .calls_at_once = concurrency};
 }
 
-TEST(Table, WritesARowAsTheReferenceDoes) {
-  Table table;
+TEST(TextTable, WritesARowAsTheReferenceDoes) {
+  TextTable table;
   const std::string lines = table.add(result_of(128, 256));
   EXPECT_THAT(lines, HasSubstr("tcp, pipeline, spin"));
   EXPECT_THAT(lines, HasSubstr("| Request size | Concurrency | Throughput (Gb/s) |"));
@@ -31,8 +31,8 @@ TEST(Table, WritesARowAsTheReferenceDoes) {
   }
 }
 
-TEST(Table, NamesASizeOnce) {
-  Table table;
+TEST(TextTable, NamesASizeOnce) {
+  TextTable table;
   table.add(result_of(4096, 1));
   const std::string second = table.add(result_of(4096, 4));
   EXPECT_THAT(second, Not(HasSubstr("4K")));
@@ -40,29 +40,29 @@ TEST(Table, NamesASizeOnce) {
   EXPECT_THAT(table.add(result_of(8192, 1)), HasSubstr("8K"));
 }
 
-TEST(Table, BeginsAnewWithAnotherMode) {
-  Table table;
+TEST(TextTable, BeginsAnewWithAnotherMode) {
+  TextTable table;
   table.add(result_of(4096, 1));
   const std::string other = table.add(result_of(4096, 1, Mode::connections));
   EXPECT_THAT(other, HasSubstr("tcp, connections, spin"));
   EXPECT_THAT(other, HasSubstr("4K"));
 }
 
-TEST(Table, SaysWhenFewerCallsWereInFlight) {
-  Table table;
+TEST(TextTable, SaysWhenFewerCallsWereInFlight) {
+  TextTable table;
   CellResult result = result_of(8 << 20, 256, Mode::connections);
   result.calls_at_once = 64;
   EXPECT_THAT(table.add(result), HasSubstr(" 256 (64) |"));
 }
 
-TEST(Table, HasNoProcessorTimePerCallWithoutCalls) {
-  Table table;
+TEST(TextTable, HasNoProcessorTimePerCallWithoutCalls) {
+  TextTable table;
   CellResult result = result_of(128, 1);
   result.calls = 0;
   EXPECT_THAT(table.add(result), HasSubstr(" - |"));
 }
 
-TEST(Table, SeparatesThousands) {
+TEST(TextTable, SeparatesThousands) {
   EXPECT_EQ(with_thousands(0), "0");
   EXPECT_EQ(with_thousands(999.4), "999");
   EXPECT_EQ(with_thousands(1000), "1,000");

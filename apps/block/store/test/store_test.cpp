@@ -37,7 +37,7 @@ class BlockStore : public testing::Test {
     store_.reset();
     auto directory = DiskDirectory::open(folder_ / "volumes", {.read_only = read_only});
     if (!directory) return std::unexpected(directory.error());
-    auto store = Store::open(std::move(*directory), {.read_only = read_only});
+    auto store = VolumeStore::open(std::move(*directory), {.read_only = read_only});
     if (!store) return std::unexpected(store.error());
     store_ = std::move(*store);
     return {};
@@ -45,7 +45,7 @@ class BlockStore : public testing::Test {
   int code(const auto& result) { return result ? 0 : result.error().application_code; }
 
   fs::path folder_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<VolumeStore> store_;
 };
 
 TEST_F(BlockStore, VolumesStayInTheFolder) {
@@ -169,7 +169,7 @@ TEST_F(BlockStore, AReadOnlyFolderIsServed) {
 
 TEST_F(BlockStore, MemoryIsBounded) {
   // Checksums and marks count too.
-  auto store = Store::open(std::make_unique<MemoryDirectory>(2 * region_bytes + region_bytes / 2), {});
+  auto store = VolumeStore::open(std::make_unique<MemoryDirectory>(2 * region_bytes + region_bytes / 2), {});
   ASSERT_TRUE(store);
   const auto a = (*store)->create("a", 16 * region_bytes, false);
   const auto b = (*store)->create("b", region_bytes, false);

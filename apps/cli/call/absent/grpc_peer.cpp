@@ -2,6 +2,6 @@
 
 namespace hawser::cli {
 
-std::unique_ptr<Peer> make_grpc_peer(const PeerOptions&, std::unique_ptr<ProtobufFiles>) { return nullptr; }
+std::unique_ptr<CallPeer> make_grpc_peer(const PeerOptions&, std::unique_ptr<ProtobufFiles>) { return nullptr; }
 
 }  // namespace hawser::cli

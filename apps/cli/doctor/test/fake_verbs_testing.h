@@ -36,11 +36,11 @@ class FakeDevice final : public transport::rdma::Device {
   // The state that the device reports, and the faults that it simulates.
   transport::rdma::PortStatus status;
   std::vector<transport::rdma::GidEntry> addresses;
-  std::vector<transport::rdma::Counter> counted;
+  std::vector<transport::rdma::RdmaCounter> counted;
   std::size_t inline_bytes_max = 256;
-  bool loses = false;                                                         // Drops every send.
-  bool damages = false;                                                       // Changes every byte that is sent.
-  transport::rdma::Status completes_with = transport::rdma::Status::success;  // Status of sends.
+  bool loses = false;    // Drops every send.
+  bool damages = false;  // Changes every byte that is sent.
+  transport::rdma::WorkStatus completes_with = transport::rdma::WorkStatus::success;  // Status of sends.
   std::string registering_fails;
   std::string counter_that_moves;
 
@@ -51,7 +51,7 @@ class FakeDevice final : public transport::rdma::Device {
   unsigned ports() const noexcept override { return 1; }
   Result<transport::rdma::PortStatus> port(unsigned) override { return status; }
   Result<std::vector<transport::rdma::GidEntry>> gids(unsigned) override { return addresses; }
-  std::vector<transport::rdma::Counter> counters(unsigned) override { return counted; }
+  std::vector<transport::rdma::RdmaCounter> counters(unsigned) override { return counted; }
 
   Result<std::unique_ptr<transport::rdma::MemoryRegion>> register_memory(MutableBytes,
                                                                          transport::rdma::Access) override {

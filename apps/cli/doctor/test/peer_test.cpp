@@ -15,8 +15,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-HostPort port_of(const std::string& device, const std::string& gid, std::string type = "roce_v2") {
-  HostPort port;
+TargetAddress port_of(const std::string& device, const std::string& gid, std::string type = "roce_v2") {
+  TargetAddress port;
   port.device = device;
   port.number = 1;
   port.active = true;

@@ -9,7 +9,7 @@ namespace hawser::cli::doctor {
 namespace {
 
 using testing::HasSubstr;
-using transport::rdma::Status;
+using transport::rdma::WorkStatus;
 
 class SelfTest : public testing::Test {
  protected:
@@ -41,7 +41,7 @@ TEST_F(SelfTest, LostPackets) {
 }
 
 TEST_F(SelfTest, FailedCompletion) {
-  device.completes_with = Status::retry_exceeded;
+  device.completes_with = WorkStatus::retry_exceeded;
   const Result<SelfTestResult> result = run();
   ASSERT_FALSE(result);
   EXPECT_THAT(result.error().text, HasSubstr("retries exceeded"));

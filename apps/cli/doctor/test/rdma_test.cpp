@@ -178,7 +178,7 @@ TEST_F(Rdma, ChoiceByOptions) {
 }
 
 TEST_F(Rdma, SelfTestFails) {
-  device().completes_with = transport::rdma::Status::retry_exceeded;
+  device().completes_with = transport::rdma::WorkStatus::retry_exceeded;
   const Section section = examine();
   EXPECT_FALSE(section.usable);
   const Finding finding = find(section, "rdma.self_test");

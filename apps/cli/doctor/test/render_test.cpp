@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-Report sample() {
+DoctorReport sample() {
   return {{{"machine", "This machine", true, {{"machine.kernel", Severity::good, "Linux", {}}}},
            {"rdma",
             "RDMA",
@@ -31,13 +31,13 @@ TEST(Render, SaysWhatAndWhatToDo) {
 }
 
 TEST(Render, NothingWrong) {
-  const Report report{{sample().sections.front()}};
+  const DoctorReport report{{sample().sections.front()}};
   EXPECT_THAT(render(report, {}), HasSubstr("Nothing is wrong."));
   EXPECT_EQ(exit_status(report), 0);
 }
 
 TEST(Render, BreaksLines) {
-  Report report = sample();
+  DoctorReport report = sample();
   report.sections[0].findings[0].text = std::string(300, 'a') + " " + std::string(30, 'b') + " " + std::string(30, 'c');
   EXPECT_THAT(render(report, {.columns = 60}),
               HasSubstr("\n    " + std::string(30, 'b') + "\n    " + std::string(30, 'c')));
@@ -57,7 +57,7 @@ TEST(Render, Json) {
 }
 
 TEST(Require, MakesAProblemOfWhatCannotBeUsed) {
-  Report report{{{"tcp", "TCP", true, {}}, {"shm", "Shared memory", false, {}}}};
+  DoctorReport report{{{"tcp", "TCP", true, {}}, {"shm", "Shared memory", false, {}}}};
   require(report, {"tcp"});
   EXPECT_EQ(exit_status(report), 0);
   require(report, {"shm", "ucx"});
@@ -68,7 +68,7 @@ TEST(Require, MakesAProblemOfWhatCannotBeUsed) {
 }
 
 TEST(Severities, DecideTheStatus) {
-  Report report{{{"tcp", "TCP", true, {{"tcp.a", Severity::good, "a", {}}}}}};
+  DoctorReport report{{{"tcp", "TCP", true, {{"tcp.a", Severity::good, "a", {}}}}}};
   EXPECT_EQ(exit_status(report), 0);
   report.sections[0].findings[0].severity = Severity::note;
   EXPECT_EQ(exit_status(report), 0);

@@ -42,7 +42,7 @@ TEST(Ucx, NotThere) {
   const Section section = examine_ucx({.error = "UCX can't be loaded: install libucx0"});
   EXPECT_FALSE(section.usable);
   EXPECT_EQ(exit_status({{section}}), 0) << "nobody has to have it";
-  Report report{{section}};
+  DoctorReport report{{section}};
   require(report, {"ucx"});
   EXPECT_EQ(exit_status(report), 1);
 }

@@ -87,7 +87,7 @@ class Symmetric final : public Role {
 
   Symmetric(rdma::Device& device, std::uint64_t count)
       : count_(count),
-        memory_(must(RegisteredMemory::make(device, {.bytes = (receives + 1) * stride_of(bytes)}, {}))),
+        memory_(must(LabMemory::make(device, {.bytes = (receives + 1) * stride_of(bytes)}, {}))),
         completions_(must(device.create_completion_queue(1024))),
         queue_pair_(must(device.create_queue_pair(
             {.completions = completions_.get(), .send_requests = 512, .receive_requests = receives}, 1))),
@@ -108,7 +108,7 @@ class Symmetric final : public Role {
     std::array<rdma::Completion, 16> completions;
     const std::size_t found = completions_->poll(completions);
     for (std::size_t i = 0; i < found; ++i) {
-      if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
+      if (completions[i].status != rdma::WorkStatus::success) return fail(completion_error(completions[i]));
       if (completions[i].received) on_message(completions[i]);
     }
     if (done()) end_ns_ = processor.now_ns();
@@ -152,7 +152,7 @@ class Symmetric final : public Role {
   }
 
   const std::uint64_t count_;
-  RegisteredMemory memory_;
+  LabMemory memory_;
   std::unique_ptr<rdma::CompletionQueue> completions_;
   std::unique_ptr<rdma::QueuePair> queue_pair_;
   rdma::Segment payload_;
@@ -200,7 +200,7 @@ class HerdSide {
  public:
   HerdSide(rdma::Device& device, rdma::CompletionQueue& completions, std::size_t sent_bytes)
       : sent_bytes_(sent_bytes),
-        memory_(must(RegisteredMemory::make(device, {.bytes = herd_receives * cache_line_bytes}, {}))),
+        memory_(must(LabMemory::make(device, {.bytes = herd_receives * cache_line_bytes}, {}))),
         queue_pair_(must(device.create_queue_pair({.completions = &completions,
                                                    .send_requests = 256,
                                                    .receive_requests = herd_receives,
@@ -230,7 +230,7 @@ class HerdSide {
   }
 
   const std::size_t sent_bytes_;
-  RegisteredMemory memory_;
+  LabMemory memory_;
   std::unique_ptr<rdma::QueuePair> queue_pair_;
   std::vector<rdma::ReceiveRequest> free_;
   std::array<std::byte, value_bytes> bytes_{};
@@ -258,7 +258,7 @@ class HerdThread final : public Role {
     std::array<rdma::Completion, 16> completions;
     const std::size_t found = completions_->poll(completions);
     for (std::size_t i = 0; i < found; ++i) {
-      if (completions[i].status != rdma::Status::success) return fail(completion_error(completions[i]));
+      if (completions[i].status != rdma::WorkStatus::success) return fail(completion_error(completions[i]));
       if (!completions[i].received) continue;
       ++received_;
       HerdSide& end = **std::find_if(ends_.begin(), ends_.end(), [&](const auto& each) {

@@ -7,7 +7,7 @@
 #include "protocol/baidu_std/error_codes.h"
 #include "protocol/baidu_std/test/vectors.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 constexpr std::size_t limit = std::size_t{1} << 20;
@@ -106,4 +106,4 @@ TEST(BaiduStdErrors, EveryCodeHasACodeOnTheOtherSide) {
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "protocol/baidu_std/test/vectors.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 using vectors::hex;
@@ -56,20 +56,21 @@ class Feeder {
 
  private:
   void keep(const ReceivedFrame& frame) {
-    frames.push_back((frame.kind == FrameKind::rpc ? "R" : "S") + std::string(as_text(frame.meta)) + "|" +
+    frames.push_back((frame.kind == BaiduStdFrameKind::rpc ? "R" : "S") + std::string(as_text(frame.meta)) + "|" +
                      (frame.discarded ? "discarded" : std::string(as_text(frame.data))));
   }
   std::vector<std::byte> held_;
   Block* block_;
 };
 
-std::vector<std::byte> frame_of(FrameKind kind, std::size_t meta, std::size_t data, std::string* text = nullptr) {
+std::vector<std::byte> frame_of(BaiduStdFrameKind kind, std::size_t meta, std::size_t data,
+                                std::string* text = nullptr) {
   std::vector<std::byte> frame(FrameHeader::bytes + meta + data, std::byte{'m'});
   write_header(frame.data(), {kind, static_cast<std::uint32_t>(meta + data), static_cast<std::uint32_t>(meta)});
   for (std::size_t i = 0; i < data; ++i) frame[FrameHeader::bytes + meta + i] = static_cast<std::byte>('a' + i % 23);
   if (text != nullptr) {
     const std::string_view all = as_text(frame);
-    *text = (kind == FrameKind::rpc ? "R" : "S") + std::string(all.substr(FrameHeader::bytes, meta)) + "|" +
+    *text = (kind == BaiduStdFrameKind::rpc ? "R" : "S") + std::string(all.substr(FrameHeader::bytes, meta)) + "|" +
             std::string(all.substr(FrameHeader::bytes + meta));
   }
   return frame;
@@ -106,8 +107,8 @@ TEST(BaiduStdReceiver, FramesOfAnyLengthInPartsOfAnyLength) {
       const std::size_t data = random.chance(0.5)   ? random.next() % 100
                                : random.chance(0.5) ? border - std::min(border, meta) + random.next() % 3
                                                     : random.next() % 200'000;
-      const auto frame =
-          frame_of(random.chance(0.5) ? FrameKind::rpc : FrameKind::stream, meta, data, &expected.emplace_back());
+      const auto frame = frame_of(random.chance(0.5) ? BaiduStdFrameKind::rpc : BaiduStdFrameKind::stream, meta, data,
+                                  &expected.emplace_back());
       bytes.insert(bytes.end(), frame.begin(), frame.end());
     }
     Feeder feeder(1 << 20);
@@ -126,7 +127,7 @@ TEST(BaiduStdReceiver, LongFramesAreChargedAsTheyArriveAndDiscardedBeyondTheBudg
   detail::ReceiveBudget budget(megabyte, megabyte / 2);
   detail::ReceiveAccount account(&budget);
   Feeder feeder(8 * megabyte, &account);
-  const std::vector<std::byte> large = frame_of(FrameKind::rpc, 5, 2 * megabyte);
+  const std::vector<std::byte> large = frame_of(BaiduStdFrameKind::rpc, 5, 2 * megabyte);
   ASSERT_TRUE(feeder.feed(Bytes(large).first(50'000)));
   EXPECT_GT(budget.used(), 0U);
   EXPECT_LE(budget.used(), 512U * 1024);  // Nothing is charged for the announcement alone.
@@ -135,7 +136,7 @@ TEST(BaiduStdReceiver, LongFramesAreChargedAsTheyArriveAndDiscardedBeyondTheBudg
   EXPECT_EQ(feeder.frames[0], "Rmmmmm|discarded");
   EXPECT_EQ(budget.used(), 0U);
   std::string text;
-  ASSERT_TRUE(feeder.feed(frame_of(FrameKind::rpc, 5, 100'000, &text)));
+  ASSERT_TRUE(feeder.feed(frame_of(BaiduStdFrameKind::rpc, 5, 100'000, &text)));
   ASSERT_EQ(feeder.frames.size(), 2U);
   EXPECT_TRUE(feeder.frames[1] == text);
   EXPECT_EQ(budget.used(), 0U);
@@ -143,12 +144,12 @@ TEST(BaiduStdReceiver, LongFramesAreChargedAsTheyArriveAndDiscardedBeyondTheBudg
 
 TEST(BaiduStdReceiver, FramesBeyondTheLimitsAreRefused) {
   Feeder feeder(1000);
-  EXPECT_FALSE(feeder.feed(frame_of(FrameKind::rpc, 1, 1000)));
+  EXPECT_FALSE(feeder.feed(frame_of(BaiduStdFrameKind::rpc, 1, 1000)));
   Feeder meta(1 << 20);
-  EXPECT_FALSE(meta.feed(frame_of(FrameKind::rpc, FrameReceiver::short_frame_bytes_max, 0)));
+  EXPECT_FALSE(meta.feed(frame_of(BaiduStdFrameKind::rpc, FrameReceiver::short_frame_bytes_max, 0)));
   Feeder foreign(1 << 20);
   EXPECT_FALSE(foreign.feed(as_bytes("GET / HTTP/1.1")));
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

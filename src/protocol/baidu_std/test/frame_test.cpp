@@ -7,7 +7,7 @@
 #include "hawser/crc32c.h"
 #include "protocol/baidu_std/test/vectors.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 using vectors::hex;
@@ -20,7 +20,7 @@ TEST(BaiduStdFrame, TheHeaderOfARequestIsKnownFromItsTwelfthByteOn) {
     ASSERT_TRUE(header) << cut;
     ASSERT_EQ(header->has_value(), cut >= FrameHeader::bytes) << cut;
     if (*header) {
-      EXPECT_EQ(**header, (FrameHeader{FrameKind::rpc, 0x26, 0x1f}));
+      EXPECT_EQ(**header, (FrameHeader{BaiduStdFrameKind::rpc, 0x26, 0x1f}));
     }
   }
 }
@@ -31,7 +31,7 @@ TEST(BaiduStdFrame, AStreamFrameIsToldFromARequest) {
     const auto header = parse_header(Bytes(frame).first(cut), {});
     ASSERT_TRUE(header && !*header) << cut;
   }
-  EXPECT_EQ(**parse_header(frame, {}), (FrameHeader{FrameKind::stream, 8, 6}));
+  EXPECT_EQ(**parse_header(frame, {}), (FrameHeader{BaiduStdFrameKind::stream, 8, 6}));
 }
 
 TEST(BaiduStdFrame, AForeignByteEndsTheConnectionAtItsPosition) {
@@ -61,9 +61,9 @@ TEST(BaiduStdFrame, TheLimitsEndTheConnection) {
 
 TEST(BaiduStdFrame, HeadersAreWrittenBigEndian) {
   std::byte header[FrameHeader::bytes];
-  EXPECT_EQ(write_header(header, {FrameKind::rpc, 0x26, 0x1f}), header + sizeof header);
+  EXPECT_EQ(write_header(header, {BaiduStdFrameKind::rpc, 0x26, 0x1f}), header + sizeof header);
   EXPECT_EQ(to_hex(header), "50525043000000260000001f");
-  write_header(header, {FrameKind::stream, 0x01020304, 6});
+  write_header(header, {BaiduStdFrameKind::stream, 0x01020304, 6});
   EXPECT_EQ(to_hex(header), "5354524d0102030400000006");
 }
 
@@ -84,4 +84,4 @@ TEST(BaiduStdFrame, TheMaskOfTheChecksum) {
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -8,7 +8,7 @@
 #include "protocol/baidu_std/frame.h"
 #include "protocol/baidu_std/test/vectors.h"
 
-namespace hawser::prpc {
+namespace hawser::protocol::baidu_std {
 namespace {
 
 using vectors::hex;
@@ -191,4 +191,4 @@ TEST(BaiduStdMeta, StreamFrames) {
 }
 
 }  // namespace
-}  // namespace hawser::prpc
+}  // namespace hawser::protocol::baidu_std

@@ -8,7 +8,7 @@
 #include "hawser/bytes.h"
 
 // Bytes that were written by hand from the description of the protocol, without the library's encoder.
-namespace hawser::prpc::vectors {
+namespace hawser::protocol::baidu_std::vectors {
 
 // Bytes from hexadecimal digits; spaces are ignored.
 inline std::vector<std::byte> hex(std::string_view digits) {
@@ -61,4 +61,4 @@ inline constexpr std::string_view stream_data = "5354524d 00000008 00000006 0805
 // A FEEDBACK frame for stream 5 from stream 9: 300 bytes have been consumed.
 inline constexpr std::string_view stream_feedback = "5354524d 0000000b 0000000b 0805 1009 1804 2a03 08ac02";
 
-}  // namespace hawser::prpc::vectors
+}  // namespace hawser::protocol::baidu_std::vectors

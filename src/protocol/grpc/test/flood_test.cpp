@@ -131,7 +131,7 @@ TEST(GrpcFlood, ResetCallsKeepTheirSlots) {
   }
   EXPECT_EQ(server.events.size(), 8U);
   EXPECT_EQ(server.machine.used_streams(), 8U);
-  server.machine.for_each([&](Stream& stream) { server.machine.release_stream(stream); });
+  server.machine.for_each([&](Http2Stream& stream) { server.machine.release_stream(stream); });
   ASSERT_TRUE(server.feed(frame(1, 4, 41, request_fields("/stream"))));
   EXPECT_EQ(server.events.size(), 9U);
 }
@@ -218,7 +218,7 @@ TEST(GrpcFlood, ResponsesOfCancelledCallsAreNoFlood) {
   ASSERT_TRUE(client.feed(frame(4, 0, 0, {})));
   const std::string value(120, 'v');
   for (std::uint32_t i = 0; i < 100; ++i) {
-    Stream& stream = client.begin("/stream");
+    Http2Stream& stream = client.begin("/stream");
     const auto id = static_cast<std::uint32_t>(2 * i + 1);
     take_output(client.machine, client.output);
     ASSERT_EQ(stream.id, static_cast<std::int32_t>(id));
@@ -276,7 +276,7 @@ TEST(GrpcFlood, HeaderListsOfManyStreamsAreCharged) {
   for (std::uint32_t i = 1; i < 1000; ++i) ASSERT_TRUE(server.feed(request(2 * i + 1)));
   std::size_t held = 0;
   std::size_t refused = 0;
-  server.machine.for_each([&](const Stream& stream) {
+  server.machine.for_each([&](const Http2Stream& stream) {
     held += stream.fields.held_bytes();
     refused += stream.fields.no_memory ? 1 : 0;
   });
@@ -289,7 +289,7 @@ TEST(GrpcFlood, HeaderListsOfManyStreamsAreCharged) {
   EXPECT_EQ(account.used(), 0U);
   ASSERT_TRUE(server.feed(frame(1, 4, 2001, request_fields("/stream"))));
   server.machine.for_each(
-      [&](const Stream& stream) { EXPECT_LE(stream.fields.held_bytes(), HeaderFields::free_bytes_max); });
+      [&](const Http2Stream& stream) { EXPECT_LE(stream.fields.held_bytes(), HeaderFields::free_bytes_max); });
 }
 
 TEST(GrpcFlood, HeaderListAboveTheLimitIsRefusedAlone) {

@@ -26,7 +26,7 @@ inline Buffer framed(std::string_view message, bool compressed = false) {
 }
 
 // Removes all bytes of the output and returns them.
-inline std::string take_output(Machine& machine, transport::SendQueue& output) {
+inline std::string take_output(Http2Machine& machine, transport::SendQueue& output) {
   std::string bytes;
   while (true) {
     machine.pump();
@@ -42,7 +42,7 @@ inline std::string take_output(Machine& machine, transport::SendQueue& output) {
   }
 }
 
-inline std::string metadata_text(const Stream& stream) {
+inline std::string metadata_text(const Http2Stream& stream) {
   std::string out;
   wire::MetadataReader reader(Bytes(stream.fields.metadata.data(), stream.fields.metadata.size()));
   std::string_view key;
@@ -58,16 +58,16 @@ class ServerLog : public MachineSink {
   explicit ServerLog(const MachineOptions& options = {}, detail::ReceiveAccount* account = nullptr)
       : machine(options, *this, account, output) {}
 
-  void on_headers(Stream& stream) override {
+  void on_headers(Http2Stream& stream) override {
     log("headers " + stream.fields.path + (stream.fields.grpc_content ? "" : " not-grpc") +
             (stream.fields.too_large ? " too-large" : "") + (stream.fields.bad_metadata ? " bad-metadata" : "") +
             (stream.fields.timeout ? " timeout=" + std::to_string(stream.fields.timeout->count()) : "") +
             metadata_text(stream),
         stream);
     if (hold) stream.busy = true;
-    stream.take = stream.fields.path.starts_with("/unary") ? Stream::Take::keep_one : Stream::Take::deliver;
+    stream.take = stream.fields.path.starts_with("/unary") ? Http2Stream::Take::keep_one : Http2Stream::Take::deliver;
   }
-  void on_message(Stream& stream, Bytes message, Block*) override {
+  void on_message(Http2Stream& stream, Bytes message, Block*) override {
     log("message " + text_of(message), stream);
     stream.held_bytes += message.size() + 64;
     if (!silent) {
@@ -75,8 +75,8 @@ class ServerLog : public MachineSink {
       machine.release(stream, message.size() + 64);
     }
   }
-  void on_end(Stream& stream) override {
-    if (stream.take == Stream::Take::keep_one) {
+  void on_end(Http2Stream& stream) override {
+    if (stream.take == Http2Stream::Take::keep_one) {
       log("end with " + std::to_string(stream.messages) + " " + text_of(stream.message), stream);
       if (!silent && stream.messages == 1) {
         machine.send_message(stream, framed(as_text(stream.message)), {}, nullptr, 1);
@@ -86,12 +86,12 @@ class ServerLog : public MachineSink {
     }
     if (!silent) machine.send_status(stream, 0, "");
   }
-  void on_bad(Stream& stream, const Error& why) override {
+  void on_bad(Http2Stream& stream, const Error& why) override {
     log("bad " + std::string(to_string(why.code)), stream);
     machine.send_status(stream, 13, why.text);
   }
-  void on_closed(Stream& stream, std::uint32_t code) override { log("closed " + std::to_string(code), stream); }
-  void on_sent(Stream&, std::uint32_t credit) override { sent += credit; }
+  void on_closed(Http2Stream& stream, std::uint32_t code) override { log("closed " + std::to_string(code), stream); }
+  void on_sent(Http2Stream&, std::uint32_t credit) override { sent += credit; }
   void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
   void on_pong(bool of_goaway) override {
     ++pongs;
@@ -114,10 +114,10 @@ class ServerLog : public MachineSink {
   // Events by HTTP/2 stream id, because the order between streams does not matter.
   std::map<std::int32_t, std::vector<std::string>> events;
   transport::SendQueue output;  // Outlives the machine.
-  Machine machine;
+  Http2Machine machine;
 
  private:
-  void log(std::string text, const Stream& stream) { events[stream.id].push_back(std::move(text)); }
+  void log(std::string text, const Http2Stream& stream) { events[stream.id].push_back(std::move(text)); }
 };
 
 class ClientLog : public MachineSink {
@@ -128,30 +128,30 @@ class ClientLog : public MachineSink {
     return options;
   }
 
-  void on_headers(Stream& stream) override { stream.take = Stream::Take::deliver; }
-  void on_message(Stream& stream, Bytes message, Block*) override {
+  void on_headers(Http2Stream& stream) override { stream.take = Http2Stream::Take::deliver; }
+  void on_message(Http2Stream& stream, Bytes message, Block*) override {
     messages[stream.id].push_back(text_of(message));
     stream.held_bytes += message.size() + 64;
     machine.release(stream, message.size() + 64);
   }
-  void on_end(Stream& stream) override { status[stream.id] = stream.fields; }
-  void on_bad(Stream& stream, const Error& why) override { bad[stream.id] = why; }
-  void on_closed(Stream& stream, std::uint32_t code) override { closed[stream.id] = code; }
-  void on_sent(Stream&, std::uint32_t credit) override { sent += credit; }
+  void on_end(Http2Stream& stream) override { status[stream.id] = stream.fields; }
+  void on_bad(Http2Stream& stream, const Error& why) override { bad[stream.id] = why; }
+  void on_closed(Http2Stream& stream, std::uint32_t code) override { closed[stream.id] = code; }
+  void on_sent(Http2Stream&, std::uint32_t credit) override { sent += credit; }
   void on_goaway(std::int32_t last, std::uint32_t code, std::string_view text) override {
     goaways.push_back(std::to_string(last) + " " + std::to_string(code) + " " + std::string(text));
   }
   void on_pong(bool) override {}
 
-  Stream& begin(std::string_view path, std::vector<Machine::Field> more = {}) {
-    std::vector<Machine::Field> fields = {{":method", "POST"}, {":scheme", "http"},
-                                          {":path", path},     {":authority", "test"},
-                                          {"te", "trailers"},  {"content-type", "application/grpc"}};
+  Http2Stream& begin(std::string_view path, std::vector<Http2Machine::Field> more = {}) {
+    std::vector<Http2Machine::Field> fields = {{":method", "POST"}, {":scheme", "http"},
+                                               {":path", path},     {":authority", "test"},
+                                               {"te", "trailers"},  {"content-type", "application/grpc"}};
     fields.insert(fields.end(), more.begin(), more.end());
     return *machine.begin_request(fields);
   }
-  void call(std::string_view path, std::string_view message, std::vector<Machine::Field> more = {}) {
-    Stream& stream = begin(path, std::move(more));
+  void call(std::string_view path, std::string_view message, std::vector<Http2Machine::Field> more = {}) {
+    Http2Stream& stream = begin(path, std::move(more));
     machine.send_message(stream, framed(message), {}, nullptr, 1);
     machine.send_end(stream);
   }
@@ -164,7 +164,7 @@ class ClientLog : public MachineSink {
   std::map<std::int32_t, std::uint32_t> closed;
   std::vector<std::string> goaways;
   transport::SendQueue output;  // Outlives the machine.
-  Machine machine;
+  Http2Machine machine;
 };
 
 // Carries bytes until both are quiet. Returns what the client sent.
@@ -193,7 +193,7 @@ inline constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 // The preface and SETTINGS of a client.
 inline std::string hello() { return std::string(preface) + frame(4, 0, 0, {}) + frame(4, 1, 0, {}); }
 // Literal fields without indexing.
-inline std::string hpack(std::vector<Machine::Field> fields) {
+inline std::string hpack(std::vector<Http2Machine::Field> fields) {
   std::string out;
   for (const auto& [name, value] : fields) {
     out += '\0';

@@ -35,7 +35,7 @@ TEST(GrpcMachine, AnswersAUnaryCall) {
 TEST(GrpcMachine, DeliversMessagesOfAStreamInOrder) {
   ServerLog server;
   ClientLog client;
-  Stream& stream = client.begin("/stream");
+  Http2Stream& stream = client.begin("/stream");
   for (const char* message : {"one", "", "three"}) client.machine.send_message(stream, framed(message), {}, nullptr, 7);
   client.machine.send_end(stream);
   exchange(client, server);
@@ -55,7 +55,7 @@ TEST(GrpcMachine, EveryCutOfTheInputGivesTheSameEvents) {
     client.call("/unary/2", "");
     client.call("/unary/3", std::string(400, 'x'), {{"grpc-timeout", "100m"}});
     const Result<Buffer> packed = compress(Encoding::gzip, as_bytes(std::string(1000, 'y')));
-    Stream& stream = client.begin("/stream", {{"grpc-encoding", "gzip"}});
+    Http2Stream& stream = client.begin("/stream", {{"grpc-encoding", "gzip"}});
     client.machine.send_message(stream, framed(packed->text(), true), {}, nullptr, 1);
     client.machine.send_message(stream, framed("plain"), {}, nullptr, 1);
     client.machine.send_end(stream);
@@ -104,9 +104,9 @@ TEST(GrpcMachine, ARequestThatWaitsForAStreamCanBeCancelled) {
   server.silent = true;
   ClientLog client;
   exchange(client, server);  // SETTINGS.
-  Stream& first = client.begin("/stream/first");
-  Stream& cancelled = client.begin("/stream/cancelled");
-  Stream& last = client.begin("/stream/last");
+  Http2Stream& first = client.begin("/stream/first");
+  Http2Stream& cancelled = client.begin("/stream/cancelled");
+  Http2Stream& last = client.begin("/stream/last");
   EXPECT_EQ(client.machine.used_streams(), 3U);
   exchange(client, server);
   EXPECT_EQ(server.events.size(), 1U);
@@ -144,7 +144,7 @@ TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
   ClientLog client;
   const std::string text(150'000, 'q');
   Loan sent;
-  Stream& stream = client.begin("/unary");
+  Http2Stream& stream = client.begin("/unary");
   const std::size_t whole = 150'000 + MessageReader::prefix_bytes;
   Buffer head = framed(text).slice(0, MessageReader::prefix_bytes);
   const Bytes bytes = as_bytes(text);
@@ -158,7 +158,7 @@ TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
 
   // A stream that ends first ends the loan too, also when parts of it are in the output.
   Loan dropped;
-  Stream& second = client.begin("/unary");
+  Http2Stream& second = client.begin("/unary");
   client.machine.send_message(second, head, pieces, &dropped, 1);
   client.machine.pump();
   client.machine.reset(second, 8);
@@ -168,7 +168,7 @@ TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
   // Memory that is released must be copied, wherever it is.
   Loan copied;
   std::string scratch = text;
-  Stream& third = client.begin("/unary");
+  Http2Stream& third = client.begin("/unary");
   const ConstBuffer one[] = {{as_bytes(scratch).data(), scratch.size()}};
   client.machine.send_message(third, head, one, &copied, 1);
   client.machine.send_end(third);
@@ -182,7 +182,7 @@ TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
 
 TEST(GrpcMachine, StatusWithoutAMessageIsOneHeaderBlock) {
   struct Refusing final : ServerLog {
-    void on_headers(Stream& stream) override { machine.send_status(stream, 12, "no such method: 100 %"); }
+    void on_headers(Http2Stream& stream) override { machine.send_status(stream, 12, "no such method: 100 %"); }
   };
   Refusing server;
   ClientLog client;
@@ -224,7 +224,7 @@ TEST(GrpcMachine, KeepsNoMessageThatTheSinkDecompresses) {
   for (const char* path : {"/unary", "/stream"}) {
     Later server;
     ClientLog client;
-    Stream& stream = client.begin(path, {{"grpc-encoding", "gzip"}});
+    Http2Stream& stream = client.begin(path, {{"grpc-encoding", "gzip"}});
     client.machine.send_message(stream, framed(packed->text(), true), {}, nullptr, 1);
     exchange(client, server);
     ASSERT_EQ(server.kept.bytes.size(), packed->size()) << path;
@@ -241,14 +241,14 @@ TEST(GrpcMachine, TakesNoMoreThanItsWindowFromAStreamThatNobodyReads) {
   ServerLog server(options);
   server.silent = true;
   ClientLog client;
-  Stream& stream = client.begin("/stream");
+  Http2Stream& stream = client.begin("/stream");
   for (int i = 0; i < 1000; ++i) client.machine.send_message(stream, framed(std::string(995, 'x')), {}, nullptr, 1);
   exchange(client, server);
   // One window of messages, and one of bytes behind them.
   EXPECT_LE(server.events[1].size(), 68U);
   EXPECT_GE(client.machine.waiting_bytes(), 1000U * 1000 - 3U * 65'535);
   // When somebody reads, the rest follows.
-  Stream* const held = server.machine.find(0x10000);
+  Http2Stream* const held = server.machine.find(0x10000);
   ASSERT_NE(held, nullptr);
   while (held->held_bytes != 0) {
     server.machine.release(*held, held->held_bytes);
@@ -277,7 +277,7 @@ TEST(GrpcMachine, AClientEndsWithGoaway) {
 TEST(GrpcMachine, GoawayComesInTwoSteps) {
   ServerLog server;
   ClientLog client;
-  Stream& open = client.begin("/stream");
+  Http2Stream& open = client.begin("/stream");
   client.machine.send_message(open, framed("first"), {}, nullptr, 1);
   exchange(client, server);
   server.machine.ping();  // Its acknowledgement does not complete the first step.

@@ -66,16 +66,16 @@ TEST(GrpcValues, Base64) {
   EXPECT_FALSE(base64_decode("A*==", out));
 }
 
-TEST(GrpcValues, Status) {
+TEST(GrpcValues, GrpcStatus) {
   EXPECT_EQ(parse_status("0"), 0);
   EXPECT_EQ(parse_status("16"), 16);
   EXPECT_EQ(parse_status("17"), 2);
   EXPECT_EQ(parse_status("01"), -1);
   EXPECT_EQ(parse_status(""), -1);
-  EXPECT_EQ(status_of(Error::application(5, "")), Status::not_found);
-  EXPECT_EQ(status_of(Error::of_call(ErrorCode::permission_denied, {})), Status::permission_denied);
-  EXPECT_EQ(status_of(Error::of_call(ErrorCode::unauthenticated, {})), Status::unauthenticated);
-  EXPECT_EQ(status_of(Error::application(500, "")), Status::unknown);
+  EXPECT_EQ(status_of(Error::application(5, "")), GrpcStatus::not_found);
+  EXPECT_EQ(status_of(Error::of_call(ErrorCode::permission_denied, {})), GrpcStatus::permission_denied);
+  EXPECT_EQ(status_of(Error::of_call(ErrorCode::unauthenticated, {})), GrpcStatus::unauthenticated);
+  EXPECT_EQ(status_of(Error::application(500, "")), GrpcStatus::unknown);
   EXPECT_EQ(error_of(5, "", false), (Error{ErrorCode::application, ErrorScope::call, Initiator::peer, 5, ""}));
   EXPECT_EQ(error_of(12, "", true).code, ErrorCode::unknown_method);
   EXPECT_EQ(error_of(12, "", false).code, ErrorCode::application);

@@ -1,6 +1,6 @@
 #include "security/tls/pkcs11.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 Result<Pkcs11Key> open_pkcs11_key(const std::string&) {
   return fail(ErrorCode::invalid_argument,
@@ -9,4 +9,4 @@ Result<Pkcs11Key> open_pkcs11_key(const std::string&) {
 }
 std::string pin_file_of_pkcs11(const std::string&) { return {}; }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

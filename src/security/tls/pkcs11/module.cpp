@@ -19,7 +19,7 @@
 #include "base/escaped_text.h"
 #include "hawser/loop.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 constexpr const char* module_of_p11_kit = "p11-kit-proxy.so";
@@ -232,4 +232,4 @@ Result<Pkcs11Module::Token> Pkcs11Module::find_token(const Pkcs11Uri& uri) const
                 " such tokens: add token, serial or slot-id to the URI of the key");
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -10,7 +10,7 @@
 #include "hawser/error.h"
 #include "security/tls/pkcs11/uri.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // A module of PKCS #11, which is loaded and initialised. Thread-safe, as the module itself is.
 class Pkcs11Module {
@@ -64,4 +64,4 @@ class Pkcs11Module {
 // Such as "CKR_PIN_INCORRECT (0xa0)".
 std::string pkcs11_text(CK_RV error);
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

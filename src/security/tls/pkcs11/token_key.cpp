@@ -18,7 +18,7 @@
 #include "security/tls/certificate.h"
 #include "security/tls/pkcs11.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 using Algorithm = TlsSigningRequest::Algorithm;
@@ -365,4 +365,4 @@ std::string pin_file_of_pkcs11(const std::string& text) {
   return uri ? uri->pin_file : std::string();
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -12,7 +12,7 @@
 #include "security/tls/pkcs11/module.h"
 #include "security/tls/pkcs11/uri.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // A private key in a token. Threads may sign at the same time, with a session each. When the token has been removed,
 // the next signature searches it again. Thread-safe.
@@ -56,4 +56,4 @@ class TokenKey {
   bool pin_refused_ = false;             // Tokens lock themselves after a few wrong PINs.
 };
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

@@ -8,7 +8,7 @@
 
 #include "base/escaped_text.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 namespace {
 
 constexpr std::string_view scheme = "pkcs11:";
@@ -138,4 +138,4 @@ Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri) {
   return made;
 }
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

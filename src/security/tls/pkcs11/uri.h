@@ -8,7 +8,7 @@
 #include "base/secret_memory.h"
 #include "hawser/error.h"
 
-namespace hawser::tls {
+namespace hawser::security::tls {
 
 // The URI of a private key in a token (RFC 7512): "pkcs11:token=web;object=server?module-path=FILE&pin-source=FILE".
 struct Pkcs11Uri {
@@ -31,4 +31,4 @@ struct Pkcs11Uri {
 // `uri` begins with "pkcs11:". The error names the attribute and the remedy, and contains no PIN.
 Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri);
 
-}  // namespace hawser::tls
+}  // namespace hawser::security::tls

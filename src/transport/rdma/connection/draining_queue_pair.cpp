@@ -30,7 +30,7 @@ void DrainingQueuePair::on_completion(const Completion& completion) {
   }
   if (completion.id == marker_id) {
     drained_ = true;
-  } else if (completion.status != Status::success) {
+  } else if (completion.status != WorkStatus::success) {
     parts_.broken = true;
   } else if (bool more = false; parts_.channel == nullptr || !parts_.channel->on_completed(completion.id, more)) {
     parts_.broken = true;

@@ -33,7 +33,7 @@ class DrainingQueuePair final : public CompletionTarget {
   // Resources that an ended connection leaves.
   struct Parts {
     std::unique_ptr<QueuePair> pair;
-    std::unique_ptr<Channel> channel;  // Null if the connection was not connected, or not completely.
+    std::unique_ptr<RdmaChannel> channel;  // Null if the connection was not connected, or not completely.
     std::shared_ptr<ReceiveRing> ring;
     std::unique_ptr<Liveness> liveness;
     std::size_t entries = 0;          // Entries reserved in the completion queue.

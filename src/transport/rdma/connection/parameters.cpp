@@ -19,7 +19,7 @@ std::unexpected<Error> wrong(const char* what) {
 }  // namespace
 
 // Layout: u32 magic, u8 version, u8 Ethernet, u8 GID type, u8 zero, u16 LID, six zero bytes, the GID.
-std::vector<std::byte> Offer::encode() const {
+std::vector<std::byte> RdmaOffer::encode() const {
   return ByteWriter()
       .number(offer_magic)
       .number(version)
@@ -32,14 +32,14 @@ std::vector<std::byte> Offer::encode() const {
       .take();
 }
 
-Result<Offer> Offer::decode(Bytes in) {
+Result<RdmaOffer> RdmaOffer::decode(Bytes in) {
   ByteReader reader(in);
   if (in.size() != bytes || reader.number<std::uint32_t>() != offer_magic) return wrong("offer is malformed");
   if (reader.number<std::uint8_t>() != version) return wrong("offer is of another version");
   const auto on_ethernet = reader.number<std::uint8_t>();
   const auto gid_type = reader.number<std::uint8_t>();
   bool reserved = reader.zeros(1);
-  Offer offer;
+  RdmaOffer offer;
   offer.ethernet = on_ethernet == 1;
   offer.type = static_cast<GidType>(gid_type);
   offer.lid = reader.number<std::uint16_t>();
@@ -52,7 +52,7 @@ Result<Offer> Offer::decode(Bytes in) {
 
 // Layout: u32 magic, u8 version, u8 Ethernet, u16 LID, u32 each: queue pair, sequence, MTU, chunk, receives, reads; u64
 // domain; the GID.
-std::vector<std::byte> Parameters::encode() const {
+std::vector<std::byte> RdmaParameters::encode() const {
   return ByteWriter()
       .number(parameters_magic)
       .number(version)
@@ -69,7 +69,7 @@ std::vector<std::byte> Parameters::encode() const {
       .take();
 }
 
-Result<Parameters> Parameters::decode(Bytes in) {
+Result<RdmaParameters> RdmaParameters::decode(Bytes in) {
   constexpr std::uint32_t number_max = (1U << 24) - 1;
   ByteReader reader(in);
   if (in.size() != bytes || reader.number<std::uint32_t>() != parameters_magic) {
@@ -78,7 +78,7 @@ Result<Parameters> Parameters::decode(Bytes in) {
   if (reader.number<std::uint8_t>() != version) return wrong("parameters are of another version");
   const auto on_ethernet = reader.number<std::uint8_t>();
   if (on_ethernet > 1) return wrong("parameters are malformed");
-  Parameters out;
+  RdmaParameters out;
   out.ethernet = on_ethernet == 1;
   out.lid = reader.number<std::uint16_t>();
   out.queue_pair = reader.number<std::uint32_t>();

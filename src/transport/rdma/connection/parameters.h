@@ -12,7 +12,7 @@
 namespace hawser::transport::rdma {
 
 // A client's offer: its address, by which a server judges whether it can reach the client.
-struct Offer {
+struct RdmaOffer {
   static constexpr std::size_t bytes = 32;
   bool ethernet = true;
   GidType type = GidType::roce_v2;
@@ -20,11 +20,11 @@ struct Offer {
   Gid gid;
 
   std::vector<std::byte> encode() const;
-  static Result<Offer> decode(Bytes bytes);
+  static Result<RdmaOffer> decode(Bytes bytes);
 };
 
 // Parameters of one pending connection.
-struct Parameters {
+struct RdmaParameters {
   static constexpr std::size_t bytes = 56;
   bool ethernet = true;
   std::uint16_t lid = 0;
@@ -38,7 +38,7 @@ struct Parameters {
   Gid gid;
 
   std::vector<std::byte> encode() const;
-  static Result<Parameters> decode(Bytes bytes);
+  static Result<RdmaParameters> decode(Bytes bytes);
 };
 
 }  // namespace hawser::transport::rdma

@@ -89,7 +89,7 @@ void RdmaConnection::make_soon(PendingConnection::Ready ready) {
   };
   const auto job = std::make_shared<Job>(Job{.watch = alive_.watch(), .ready = ready});
   // The helper thread also registers memory, so that the loop does not have to.
-  std::vector<std::size_t> stretches = {chunk_bytes_, Sender::control_bytes, Receiver::staging_floor_bytes};
+  std::vector<std::size_t> stretches = {chunk_bytes_, RdmaSender::control_bytes, RdmaReceiver::staging_floor_bytes};
   stretches.insert(stretches.end(), receives_, chunk_bytes_);
   const unsigned sends = send_queue_of(options_);
   const bool begun = worker_->side_work().run([worker = worker_.get(), sends, receives = receives_, job,
@@ -118,7 +118,7 @@ Result<void> RdmaConnection::prepare(Result<std::unique_ptr<QueuePair>> pair) {
   RdmaDevice& device = worker_->device();
   pair_ = std::move(*pair);
   worker_->add(pair_->number(), *this);
-  TRY(const auto& memory, Channel::Memory::acquire(*device.pool, chunk_bytes_));
+  TRY(const auto& memory, RdmaChannel::Memory::acquire(*device.pool, chunk_bytes_));
   memory_ = memory;
   if (options_.shared_receive_queue) {
     TRY(worker_->grow_shared(receives_));
@@ -130,7 +130,7 @@ Result<void> RdmaConnection::prepare(Result<std::unique_ptr<QueuePair>> pair) {
   return repost();
 }
 
-Parameters RdmaConnection::parameters() const noexcept {
+RdmaParameters RdmaConnection::parameters() const noexcept {
   const RdmaDevice& device = worker_->device();
   const PortStatus& port = worker_->port();
   return {.ethernet = port.ethernet,
@@ -145,13 +145,13 @@ Parameters RdmaConnection::parameters() const noexcept {
           .gid = address_.gid};
 }
 
-std::uint32_t RdmaConnection::reads_with(const Parameters& peer) const noexcept {
+std::uint32_t RdmaConnection::reads_with(const RdmaParameters& peer) const noexcept {
   return std::min(parameters().reads, peer.reads);
 }
 
 // Afterwards the queue pair counts as connecting.
-Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
-  const Parameters ours = parameters();
+Result<QueuePairRoute> RdmaConnection::route_to(const RdmaParameters& peer) {
+  const RdmaParameters ours = parameters();
   if (ended_ || connecting_) {
     return hawser::fail(Error::of_connection(ErrorCode::protocol_error,
                                              "the pending RDMA connection is connected already, or has failed"));
@@ -173,13 +173,13 @@ Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
   route.max_rd_atomic = reads;
   route.max_dest_rd_atomic = ours.reads;
   // Without reads there are no rendezvous and no one-sided operations.
-  if (reads != 0) route.access = RemoteAccess::always;
+  if (reads != 0) route.access = RdmaRemoteAccess::always;
   // It is set even if connecting fails, because the queue pair may be ready to receive but not to send.
   connecting_ = true;
   return route;
 }
 
-Result<void> RdmaConnection::connect(const Parameters& peer) {
+Result<void> RdmaConnection::connect(const RdmaParameters& peer) {
   TRY(const auto& route, route_to(peer));
   TRY(connect_pair(*worker_, *pair_, route));
   return connected(peer);
@@ -196,7 +196,7 @@ Result<void> RdmaConnection::connect_pair(RdmaWorker& worker, QueuePair& pair, c
   }
 }
 
-void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Ready ready) {
+void RdmaConnection::connect_soon(const RdmaParameters& peer, PendingConnection::Ready ready) {
   const auto route = route_to(peer);
   if (!route) return ready(hawser::fail(route.error()));
   struct Job {
@@ -229,12 +229,12 @@ void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Rea
 }
 
 // Completes the connection after its queue pair was connected.
-Result<void> RdmaConnection::connected(const Parameters& peer) {
+Result<void> RdmaConnection::connected(const RdmaParameters& peer) {
   if (ended_)
     return hawser::fail(Error::of_connection(ErrorCode::unavailable, "the pending RDMA connection has failed"));
   const std::uint32_t reads = reads_with(peer);
 
-  ChannelOptions channel;
+  RdmaChannelOptions channel;
   channel.sender = {.packet_bytes_max = std::min<std::size_t>(chunk_bytes_, peer.chunk_bytes),
                     .chunk_bytes = chunk_bytes_,
                     .send_window = options_.send_window,
@@ -248,7 +248,7 @@ Result<void> RdmaConnection::connected(const Parameters& peer) {
                       .reads_max = reads,
                       .ahead_bytes_max = options_.read_ahead_bytes_max,
                       .staging_bytes = chunk_bytes_,
-                      .held_chunks_max = Credits::held_max(receives_)};
+                      .held_chunks_max = RdmaCredits::held_max(receives_)};
   // Without reads the peer's device answers none.
   channel.one_sided = {.peer_domain = reads == 0 ? 0 : peer.domain,
                        .operations_max = options_.one_sided_max,
@@ -261,8 +261,8 @@ Result<void> RdmaConnection::connected(const Parameters& peer) {
   channel.peer_receives = peer.receives;
   channel.own_receives = receives_;
   ReceiveRing& ring = own_ring_ != nullptr ? *own_ring_ : *worker_->shared_ring();
-  channel_ = std::make_unique<Channel>(static_cast<ReceiverOwner&>(*this), *pair_, worker_->device().pool, ring,
-                                       *memory_, channel);
+  channel_ = std::make_unique<RdmaChannel>(static_cast<RdmaReceiverOwner&>(*this), *pair_, worker_->device().pool, ring,
+                                           *memory_, channel);
   memory_.reset();
   return {};
 }
@@ -299,9 +299,9 @@ void RdmaPendingConnection::when_ready(Ready ready) {
   });
 }
 
-Result<Parameters> RdmaPendingConnection::check_client(Bytes client) const {
+Result<RdmaParameters> RdmaPendingConnection::check_client(Bytes client) const {
   if (connection_ == nullptr) return hawser::fail(gave_way());
-  auto theirs = Parameters::decode(client);
+  auto theirs = RdmaParameters::decode(client);
   if (!theirs) return theirs;
   // The queue pair must lead to the address that was judged in the offer. The kernel may need a second to find a route
   // to an address.
@@ -353,7 +353,7 @@ Capabilities RdmaConnection::capabilities() const noexcept {
           .remote_memory = true};
 }
 
-RemoteMemory* RdmaConnection::remote_memory() noexcept {
+OneSidedMemory* RdmaConnection::remote_memory() noexcept {
   if (ended_ || channel_ == nullptr) return nullptr;
   loop_.at_tick_end(*this);  // Posts the requested operations.
   return &channel_->one_sided();
@@ -439,12 +439,13 @@ void RdmaConnection::chunks_returned() noexcept {
 void RdmaConnection::on_completion(const Completion& completion) {
   const bool receive = (completion.id & ReceiveRing::id_bit) != 0;
   ReceiveRing* const ring = own_ring_ != nullptr ? own_ring_.get() : worker_->shared_ring().get();
-  if (completion.status != Status::success) {
+  if (completion.status != WorkStatus::success) {
     if (receive && ring != nullptr && own_ring_ == nullptr) {
       if (ReceiveChunk* const chunk = ring->completed(completion.id)) ring->finish(*chunk);
     }
     // remote_invalid: the peer's queue pair allows no such access at all, because nothing is exposed there any more.
-    const bool refused = completion.status == Status::remote_access || completion.status == Status::remote_invalid;
+    const bool refused =
+        completion.status == WorkStatus::remote_access || completion.status == WorkStatus::remote_invalid;
     if (!receive && channel_ != nullptr && refused) {
       channel_->one_sided().refused(completion.id);
     }
@@ -563,7 +564,7 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
     worker_->release_entries(entries_);
     return;
   }
-  Channel* const channel = channel_.get();
+  RdmaChannel* const channel = channel_.get();
   bool broken_off = broken_pair || gone_.has_value();
   if (channel != nullptr && !broken_off) {
     try {

@@ -27,7 +27,7 @@ namespace hawser::transport::rdma {
 class RdmaConnection final : public Connection,
                              public LinkFactsSource,
                              CompletionTarget,
-                             ReceiverOwner,
+                             RdmaReceiverOwner,
                              ReceiveRingOwner,
                              exec::TickEnd {
  public:
@@ -38,15 +38,15 @@ class RdmaConnection final : public Connection,
   RdmaConnection(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits);
   ~RdmaConnection();
 
-  Parameters parameters() const noexcept;
+  RdmaParameters parameters() const noexcept;
   // Limits the packets of both sides: the peer learns the limit from parameters(). Called before connect().
   void limit_mtu(unsigned bytes) noexcept { mtu_bytes_ = std::min(mtu_bytes_, bytes); }
   // Makes the queue pair. Blocks as long as the kernel does.
   Result<void> make();
-  Result<void> connect(const Parameters& peer);
+  Result<void> connect(const RdmaParameters& peer);
   // Makes the queue pair on the helper thread. The loop calls `ready` unless the connection has been destroyed.
   void make_soon(PendingConnection::Ready ready);
-  void connect_soon(const Parameters& peer, PendingConnection::Ready ready);
+  void connect_soon(const RdmaParameters& peer, PendingConnection::Ready ready);
   // From now on the end of `stream` shows that the peer has ended. The connection is paused until start().
   void open(std::unique_ptr<Stream> stream);
 
@@ -57,7 +57,7 @@ class RdmaConnection final : public Connection,
     return channel_ == nullptr ? std::string()
                                : channel_->details() + "; path MTU " + std::to_string(mtu_bytes_) + " bytes";
   }
-  RemoteMemory* remote_memory() noexcept override;
+  OneSidedMemory* remote_memory() noexcept override;
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
@@ -86,16 +86,16 @@ class RdmaConnection final : public Connection,
 
   Result<void> reserve();
   Result<void> prepare(Result<std::unique_ptr<QueuePair>> pair);
-  Result<QueuePairRoute> route_to(const Parameters& peer);
+  Result<QueuePairRoute> route_to(const RdmaParameters& peer);
   static Result<void> connect_pair(RdmaWorker& worker, QueuePair& pair, const QueuePairRoute& route);
-  Result<void> connected(const Parameters& peer);
+  Result<void> connected(const RdmaParameters& peer);
   // Whoever can send packets to the queue pair could read what it lets the peer read. Protected messages need no reads.
   std::uint32_t reads() const noexcept {
     const std::size_t possible = worker_->device().device->limits().reads_outstanding;
     if (limits_.protected_messages) return 0;
     return static_cast<std::uint32_t>(std::min<std::size_t>(options_.reads_outstanding_max, possible));
   }
-  std::uint32_t reads_with(const Parameters& peer) const noexcept;
+  std::uint32_t reads_with(const RdmaParameters& peer) const noexcept;
   Result<void> repost();
   void drained();
   void on_peer_gone(const Error& reason);
@@ -128,8 +128,8 @@ class RdmaConnection final : public Connection,
   // Null once the connection has ended.
   std::unique_ptr<QueuePair> pair_;
   std::shared_ptr<ReceiveRing> own_ring_;
-  std::unique_ptr<Channel> channel_;
-  std::optional<Channel::Memory> memory_;  // Set until the channel exists.
+  std::unique_ptr<RdmaChannel> channel_;
+  std::optional<RdmaChannel::Memory> memory_;  // Set until the channel exists.
   std::unique_ptr<Liveness> liveness_;
   std::string peer_;
 
@@ -150,10 +150,10 @@ class RdmaConnection final : public Connection,
 class RdmaPendingConnection final : public PendingConnection, public HalfOpen::Place {
  public:
   // Client: will be connected to the server with these parameters.
-  RdmaPendingConnection(Loop& loop, std::unique_ptr<RdmaConnection> connection, const Parameters& server) noexcept
+  RdmaPendingConnection(Loop& loop, std::unique_ptr<RdmaConnection> connection, const RdmaParameters& server) noexcept
       : loop_(loop), connection_(std::move(connection)), server_(server) {}
   // Server: for a client that made `offer`; it has no connection yet.
-  RdmaPendingConnection(Loop& loop, const Offer& offer) noexcept : loop_(loop), offer_(offer) {}
+  RdmaPendingConnection(Loop& loop, const RdmaOffer& offer) noexcept : loop_(loop), offer_(offer) {}
   void hold(std::unique_ptr<RdmaConnection> connection) noexcept { connection_ = std::move(connection); }
   // Like when_ready(), but blocks until the work is done.
   Result<void> make();
@@ -168,15 +168,15 @@ class RdmaPendingConnection final : public PendingConnection, public HalfOpen::P
 
  private:
   void give_way() noexcept override;
-  Result<Parameters> check_client(Bytes client) const;
+  Result<RdmaParameters> check_client(Bytes client) const;
   // Calls the waiting callback, which may destroy this.
   void finish(const Result<void>& outcome);
   static Error gave_way();
 
   Loop& loop_;
   std::unique_ptr<RdmaConnection> connection_;  // Null once it gave way to a newer handshake.
-  const std::optional<Parameters> server_;
-  const std::optional<Offer> offer_;
+  const std::optional<RdmaParameters> server_;
+  const std::optional<RdmaOffer> offer_;
   Ready ready_;
   const Alive<RdmaPendingConnection> alive_{*this};
 };

@@ -100,11 +100,11 @@ Result<void> RdmaWorker::check_port() const {
 
 std::vector<std::byte> RdmaWorker::offer() {
   refresh();
-  return Offer{.ethernet = port_.ethernet, .type = address_.type, .lid = port_.lid, .gid = address_.gid}.encode();
+  return RdmaOffer{.ethernet = port_.ethernet, .type = address_.type, .lid = port_.lid, .gid = address_.gid}.encode();
 }
 
-Result<Offer> RdmaWorker::check_client(Bytes offer) {
-  auto theirs = Offer::decode(offer);
+Result<RdmaOffer> RdmaWorker::check_client(Bytes offer) {
+  auto theirs = RdmaOffer::decode(offer);
   if (!theirs) return theirs;
   refresh();
   TRY(check_port());
@@ -137,8 +137,8 @@ Result<std::unique_ptr<PendingConnection>> RdmaWorker::select(Bytes offer, const
   return pending;
 }
 
-Result<Parameters> RdmaWorker::check_server(Bytes server) {
-  auto theirs = Parameters::decode(server);
+Result<RdmaParameters> RdmaWorker::check_server(Bytes server) {
+  auto theirs = RdmaParameters::decode(server);
   if (!theirs) return theirs;
   refresh();
   TRY(check_port());
@@ -164,7 +164,7 @@ unsigned RdmaWorker::mtu_bytes() const noexcept {
 }
 
 bool RdmaWorker::use_shorter_packets(Bytes server) {
-  const auto theirs = Parameters::decode(server);
+  const auto theirs = RdmaParameters::decode(server);
   if (!theirs) return false;
   return mtus_.shorten(theirs->gid, std::min<unsigned>(mtu_bytes(), theirs->mtu_bytes), loop_.now());
 }

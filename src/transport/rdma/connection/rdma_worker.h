@@ -57,7 +57,7 @@ class RdmaDevice {
   // Identifies the device's memory for peers. Every opening of a device gets another number, which is never 0.
   const std::uint64_t domain;
   // Access that peers of its connections have.
-  RemoteAccess access;
+  RdmaRemoteAccess access;
 
   // Reserves one queue pair of queue_pairs_max. False if none is left.
   bool acquire_queue_pair() noexcept;
@@ -171,8 +171,8 @@ class RdmaWorker final : public TransportWorker,
   void reclaim_receive(const Completion& completion);
   void reap(bool drain = true);
   void reclaim();
-  Result<Parameters> check_server(Bytes server);
-  Result<Offer> check_client(Bytes offer);
+  Result<RdmaParameters> check_server(Bytes server);
+  Result<RdmaOffer> check_client(Bytes offer);
   Draining::iterator destroy_soon(Draining::iterator at);
   void destroy(Draining& from, Draining::iterator at);
   Result<void> make_shared_queue();

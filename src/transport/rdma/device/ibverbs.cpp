@@ -40,7 +40,7 @@ struct Destroy {
 };
 using Context = std::unique_ptr<ibv_context, Destroy<ibv_close_device>>;
 using Domain = std::unique_ptr<ibv_pd, Destroy<ibv_dealloc_pd>>;
-using Channel = std::unique_ptr<ibv_comp_channel, Destroy<ibv_destroy_comp_channel>>;
+using RdmaChannel = std::unique_ptr<ibv_comp_channel, Destroy<ibv_destroy_comp_channel>>;
 
 unsigned mtu_bytes(ibv_mtu mtu) noexcept { return 128U << static_cast<unsigned>(mtu); }
 
@@ -50,21 +50,21 @@ ibv_mtu mtu_code(unsigned bytes) noexcept {
   return static_cast<ibv_mtu>(code);
 }
 
-Status status_of(ibv_wc_status status) noexcept {
+WorkStatus status_of(ibv_wc_status status) noexcept {
   switch (status) {
-    case IBV_WC_SUCCESS: return Status::success;
-    case IBV_WC_WR_FLUSH_ERR: return Status::flushed;
+    case IBV_WC_SUCCESS: return WorkStatus::success;
+    case IBV_WC_WR_FLUSH_ERR: return WorkStatus::flushed;
     case IBV_WC_RETRY_EXC_ERR:
-    case IBV_WC_RESP_TIMEOUT_ERR: return Status::retry_exceeded;
-    case IBV_WC_RNR_RETRY_EXC_ERR: return Status::rnr_exceeded;
-    case IBV_WC_REM_ACCESS_ERR: return Status::remote_access;
+    case IBV_WC_RESP_TIMEOUT_ERR: return WorkStatus::retry_exceeded;
+    case IBV_WC_RNR_RETRY_EXC_ERR: return WorkStatus::rnr_exceeded;
+    case IBV_WC_REM_ACCESS_ERR: return WorkStatus::remote_access;
     case IBV_WC_REM_INV_REQ_ERR:
-    case IBV_WC_REM_INV_RD_REQ_ERR: return Status::remote_invalid;
+    case IBV_WC_REM_INV_RD_REQ_ERR: return WorkStatus::remote_invalid;
     case IBV_WC_REM_OP_ERR:
-    case IBV_WC_REM_ABORT_ERR: return Status::remote_operation;
+    case IBV_WC_REM_ABORT_ERR: return WorkStatus::remote_operation;
     case IBV_WC_FATAL_ERR:
-    case IBV_WC_GENERAL_ERR: return Status::fatal;
-    default: return Status::local_error;
+    case IBV_WC_GENERAL_ERR: return WorkStatus::fatal;
+    default: return WorkStatus::local_error;
   }
 }
 
@@ -122,7 +122,7 @@ class VerbsRegion final : public MemoryRegion {
 
 class VerbsCompletions final : public CompletionQueue {
  public:
-  VerbsCompletions(Channel channel, ibv_cq* queue) : channel_(std::move(channel)), queue_(queue) {
+  VerbsCompletions(RdmaChannel channel, ibv_cq* queue) : channel_(std::move(channel)), queue_(queue) {
     queue_->cq_context = static_cast<CompletionQueue*>(this);  // Events carry it.
   }
   ~VerbsCompletions() override {
@@ -187,7 +187,7 @@ class VerbsCompletions final : public CompletionQueue {
     if (events_ >= unacknowledged_max) ibv_ack_cq_events(queue_, std::exchange(events_, 0));
   }
 
-  const Channel channel_;
+  const RdmaChannel channel_;
   ibv_cq* const queue_;
   unsigned events_ = 0;
 };
@@ -435,8 +435,8 @@ class VerbsDevice final : public Device {
     return found;
   }
 
-  std::vector<Counter> counters(unsigned port) override {
-    std::vector<Counter> found;
+  std::vector<RdmaCounter> counters(unsigned port) override {
+    std::vector<RdmaCounter> found;
     const std::filesystem::path device(context_->device->ibdev_path);
     const std::filesystem::path of_port = device / "ports" / std::to_string(port);
     for (const auto& folder : {device / "hw_counters", of_port / "hw_counters", of_port / "counters"}) {
@@ -478,7 +478,7 @@ class VerbsDevice final : public Device {
   }
 
   Result<std::unique_ptr<CompletionQueue>> create_completion_queue(std::size_t entries) override {
-    Channel channel(ibv_create_comp_channel(context_.get()));
+    RdmaChannel channel(ibv_create_comp_channel(context_.get()));
     if (channel == nullptr) return failed("making a completion channel", errno);
     set_nonblocking(channel->fd);
     const unsigned vector = next_vector_.fetch_add(1, std::memory_order_relaxed);

@@ -51,17 +51,17 @@ std::string_view to_string(DeviceEventKind kind) noexcept {
   return "unknown";
 }
 
-std::string_view to_string(Status status) noexcept {
+std::string_view to_string(WorkStatus status) noexcept {
   switch (status) {
-    case Status::success: return "success";
-    case Status::flushed: return "the queue pair broke before";
-    case Status::retry_exceeded: return "the peer's device does not answer (retries exceeded)";
-    case Status::rnr_exceeded: return "the peer had no receive posted (receiver not ready)";
-    case Status::remote_access: return "the peer's device refused the access";
-    case Status::remote_invalid: return "the peer's device refused the request as invalid";
-    case Status::remote_operation: return "the peer's device failed";
-    case Status::local_error: return "a request of ours was invalid";
-    case Status::fatal: return "the device failed";
+    case WorkStatus::success: return "success";
+    case WorkStatus::flushed: return "the queue pair broke before";
+    case WorkStatus::retry_exceeded: return "the peer's device does not answer (retries exceeded)";
+    case WorkStatus::rnr_exceeded: return "the peer had no receive posted (receiver not ready)";
+    case WorkStatus::remote_access: return "the peer's device refused the access";
+    case WorkStatus::remote_invalid: return "the peer's device refused the request as invalid";
+    case WorkStatus::remote_operation: return "the peer's device failed";
+    case WorkStatus::local_error: return "a request of ours was invalid";
+    case WorkStatus::fatal: return "the device failed";
   }
   return "unknown";
 }

@@ -64,7 +64,7 @@ struct DeviceLimits {
 };
 
 // A counter that the device maintains, such as "rnr_nak_retry_err" or "rcvd_rnr_err".
-struct Counter {
+struct RdmaCounter {
   std::string name;
   std::uint64_t value = 0;
 };
@@ -100,7 +100,7 @@ struct ReceiveRequest {
   Segment segment;
 };
 
-enum class Status : std::uint8_t {
+enum class WorkStatus : std::uint8_t {
   success,
   flushed,           // The queue pair failed before. Another completion gives the reason.
   retry_exceeded,    // The peer does not answer.
@@ -111,13 +111,13 @@ enum class Status : std::uint8_t {
   local_error,       // Invalid length, key or state on this side.
   fatal,             // The device failed.
 };
-std::string_view to_string(Status status) noexcept;
+std::string_view to_string(WorkStatus status) noexcept;
 
 struct Completion {
   std::uint64_t id = 0;
   std::uint32_t queue_pair = 0;
-  Status status = Status::success;
-  // The members below are valid only with Status::success.
+  WorkStatus status = WorkStatus::success;
+  // The members below are valid only with WorkStatus::success.
   bool received = false;  // True for a receive. False for a send, read or write of this side.
   // For a receive, the peer's operation that used it up: `write_with_immediate` has put nothing into the receive's
   // memory. Otherwise the operation of this side.
@@ -224,7 +224,8 @@ class QueuePair {
   // After an error of post_send(): how many requests of the batch, from its beginning, may be executed.
   virtual std::size_t accepted() const noexcept { return SIZE_MAX; }
   virtual Result<void> post_receive(std::span<const ReceiveRequest> requests) = 0;
-  // Sets it to the error state: outstanding requests complete with Status::flushed, unless they have completed already.
+  // Sets it to the error state: outstanding requests complete with WorkStatus::flushed, unless they have completed
+  // already.
   virtual void fail() noexcept = 0;
 };
 
@@ -241,7 +242,7 @@ class Device {
   virtual unsigned ports() const noexcept = 0;
   virtual Result<PortStatus> port(unsigned number) = 0;
   virtual Result<std::vector<GidEntry>> gids(unsigned port) = 0;  // Without empty entries.
-  virtual std::vector<Counter> counters(unsigned port) = 0;       // Counters of the port and of the device.
+  virtual std::vector<RdmaCounter> counters(unsigned port) = 0;   // Counters of the port and of the device.
 
   virtual Result<std::unique_ptr<MemoryRegion>> register_memory(MutableBytes memory, Access access) = 0;
   // The same for the memory behind a dma-buf descriptor, from `offset` on. Segments and peers name it by `addresses`,

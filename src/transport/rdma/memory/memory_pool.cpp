@@ -144,7 +144,7 @@ MemoryPool::~MemoryPool() {
 }
 
 void MemoryPool::unmap(std::byte* memory, std::size_t bytes) noexcept {
-  allocation_hook::freed(memory);
+  detail::allocation_hook::freed(memory);
   ::munmap(memory, bytes);
 }
 
@@ -179,7 +179,7 @@ Result<std::unique_ptr<MemoryPool::Arena>> MemoryPool::make_arena(std::size_t by
   if (skipped != 0) ::munmap(start, skipped);
   if (skipped != huge_page_bytes) ::munmap(base + bytes, huge_page_bytes - skipped);
   if (options_.huge_pages) ::madvise(base, bytes, MADV_HUGEPAGE);
-  allocation_hook::allocated(base, bytes, __builtin_return_address(0));
+  detail::allocation_hook::allocated(base, bytes, __builtin_return_address(0));
   try {
     auto arena = std::make_unique<Arena>(base, bytes, use);
     auto region = device_->register_memory(

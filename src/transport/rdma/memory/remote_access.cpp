@@ -2,28 +2,28 @@
 
 namespace hawser::transport::rdma {
 
-void RemoteAccess::add(QueuePair& pair) {
+void RdmaRemoteAccess::add(QueuePair& pair) {
   const std::lock_guard lock(mutex_);
   pairs_.insert(&pair);
   if (writable_ != 0) pair.allow({.remote_read = true, .remote_write = true});
 }
 
-void RemoteAccess::remove(QueuePair& pair) noexcept {
+void RdmaRemoteAccess::remove(QueuePair& pair) noexcept {
   const std::lock_guard lock(mutex_);
   pairs_.erase(&pair);
 }
 
-void RemoteAccess::add_region(Access access) noexcept {
+void RdmaRemoteAccess::add_region(Access access) noexcept {
   const std::lock_guard lock(mutex_);
   if (access.remote_write && ++writable_ == 1) apply();
 }
 
-void RemoteAccess::remove_region(Access access) noexcept {
+void RdmaRemoteAccess::remove_region(Access access) noexcept {
   const std::lock_guard lock(mutex_);
   if (access.remote_write && --writable_ == 0) apply();
 }
 
-void RemoteAccess::apply() noexcept {
+void RdmaRemoteAccess::apply() noexcept {
   for (QueuePair* const pair : pairs_) pair->allow({.remote_read = true, .remote_write = writable_ != 0});
 }
 

@@ -10,7 +10,7 @@ namespace hawser::transport::rdma {
 
 // Access that peers have through the queue pairs of a device's connections. Peers may read, because rendezvous needs
 // it. They may write only while the application exposes a region for writing on this device. Thread-safe.
-class RemoteAccess {
+class RdmaRemoteAccess {
  public:
   // Access that each connection with one-sided operations always grants.
   static constexpr Access always{.remote_read = true, .remote_write = false};

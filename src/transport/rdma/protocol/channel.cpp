@@ -4,15 +4,15 @@
 
 namespace hawser::transport::rdma {
 
-Result<Channel::Memory> Channel::Memory::acquire(MemoryPool& pool, std::size_t chunk_bytes) {
+Result<RdmaChannel::Memory> RdmaChannel::Memory::acquire(MemoryPool& pool, std::size_t chunk_bytes) {
   using Use = MemoryPool::Use;
   TRY(const auto& chunk, pool.acquire(chunk_bytes, Use::connection));
-  const auto control = pool.acquire(Sender::control_bytes, Use::connection);
+  const auto control = pool.acquire(RdmaSender::control_bytes, Use::connection);
   if (!control) {
     pool.release(chunk);
     return fail(control.error());
   }
-  const auto staging = pool.acquire(Receiver::staging_floor_bytes, Use::connection);
+  const auto staging = pool.acquire(RdmaReceiver::staging_floor_bytes, Use::connection);
   if (!staging) {
     pool.release(chunk);
     pool.release(*control);
@@ -21,14 +21,14 @@ Result<Channel::Memory> Channel::Memory::acquire(MemoryPool& pool, std::size_t c
   return Memory{chunk, *control, *staging};
 }
 
-void Channel::Memory::release(MemoryPool& pool) const noexcept {
+void RdmaChannel::Memory::release(MemoryPool& pool) const noexcept {
   pool.release(chunk);
   pool.release(control);
   pool.release(staging);
 }
 
-std::string Channel::details() const {
-  const Credits& credits = work_queue_.credits;
+std::string RdmaChannel::details() const {
+  const RdmaCredits& credits = work_queue_.credits;
   const SendSlots& slots = work_queue_.slots;
   return std::to_string(credits.available()) + " of " + std::to_string(credits.peer_receives()) +
          " credits left; the peer has " + std::to_string(credits.usable()) + " of " +

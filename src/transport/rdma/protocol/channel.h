@@ -14,7 +14,7 @@
 
 namespace hawser::transport::rdma {
 
-struct ChannelOptions {
+struct RdmaChannelOptions {
   SenderOptions sender;
   ReceiverOptions receiver;
   OneSidedOptions one_sided;
@@ -26,7 +26,7 @@ struct ChannelOptions {
 
 // Sends and receives the messages of one connected queue pair: the parts of a connection that need no loop. Completions
 // and flush() drive it.
-class Channel {
+class RdmaChannel {
  public:
   // The registered memory of a channel, apart from its ring.
   struct Memory {
@@ -39,16 +39,16 @@ class Channel {
 
   // Takes over `memory`, which returns to the pool when the channel is destroyed, and the packets of this queue pair in
   // `ring`.
-  Channel(ReceiverOwner& owner, QueuePair& pair, std::shared_ptr<MemoryPool> pool, ReceiveRing& ring,
-          const Memory& memory, const ChannelOptions& options)
-      : work_queue_(pair, Credits(options.peer_receives, options.own_receives),
+  RdmaChannel(RdmaReceiverOwner& owner, QueuePair& pair, std::shared_ptr<MemoryPool> pool, ReceiveRing& ring,
+              const Memory& memory, const RdmaChannelOptions& options)
+      : work_queue_(pair, RdmaCredits(options.peer_receives, options.own_receives),
                     SendSlots(std::min(pair.send_requests(), options.send_slots), options.signal_every)),
         sender_(work_queue_, pool, memory.chunk, memory.control, options.sender),
         receiver_(owner, work_queue_, sender_, pool, ring, memory.staging, options.receiver),
         one_sided_(work_queue_, pool, options.one_sided) {}
 
-  Sender& sender() noexcept { return sender_; }
-  Receiver& receiver() noexcept { return receiver_; }
+  RdmaSender& sender() noexcept { return sender_; }
+  RdmaReceiver& receiver() noexcept { return receiver_; }
   OneSided& one_sided() noexcept { return one_sided_; }
   const WorkQueue& work_queue() const noexcept { return work_queue_; }
   // Credits and requests, as a text for people.
@@ -85,8 +85,8 @@ class Channel {
 
  private:
   WorkQueue work_queue_;
-  Sender sender_;
-  Receiver receiver_;
+  RdmaSender sender_;
+  RdmaReceiver receiver_;
   OneSided one_sided_;
 };
 

@@ -16,7 +16,7 @@ namespace hawser::transport::rdma {
 //    each other forever.
 //  - A receiver must not hold more chunks than held_max(), so that a peer in need is always owed more than one bare
 //    grant.
-class Credits {
+class RdmaCredits {
  public:
   static constexpr std::uint32_t reserved = 2;
   // Number of chunks that a receiver may keep from being posted.
@@ -25,7 +25,7 @@ class Credits {
   }
 
   // Number of receives that both sides have posted at the start; at least 4.
-  Credits(std::uint32_t peer_receives, std::uint32_t own_receives) noexcept
+  RdmaCredits(std::uint32_t peer_receives, std::uint32_t own_receives) noexcept
       : peer_receives_(peer_receives), own_receives_(own_receives), available_(peer_receives), usable_(own_receives) {}
 
   // ---- Sending

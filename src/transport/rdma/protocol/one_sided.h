@@ -32,7 +32,7 @@ struct OneSidedOptions {
 // TransferSchedule and divided into parts, one work request each. A part is contiguous in the peer's memory and has a
 // segment for each piece of local memory. Only the last part of an operation is signalled, and as many before it as the
 // limits need. No loop.
-class OneSided final : public RemoteMemory {
+class OneSided final : public OneSidedMemory {
  public:
   static constexpr std::size_t segments_most = 16;
   // Each priority has a window of its own: bulk operations a BulkWindow. Interactive operations have busy_window_bytes

@@ -12,30 +12,31 @@ constexpr std::size_t stagings_max = 4;
 
 }  // namespace
 
-Receiver::Receiver(ReceiverOwner& owner, WorkQueue& work_queue, Sender& sender, std::shared_ptr<MemoryPool> pool,
-                   ReceiveRing& ring, const RegisteredMemory& floor, const ReceiverOptions& options)
+RdmaReceiver::RdmaReceiver(RdmaReceiverOwner& owner, WorkQueue& work_queue, RdmaSender& sender,
+                           std::shared_ptr<MemoryPool> pool, ReceiveRing& ring, const RegisteredMemory& floor,
+                           const ReceiverOptions& options)
     : owner_(owner), work_queue_(work_queue), sender_(sender), pool_(std::move(pool)), ring_(ring), options_(options) {
   staging_.push_back({floor, false});
 }
 
-Receiver::~Receiver() {
+RdmaReceiver::~RdmaReceiver() {
   drop_all();
   for (IncomingTransfer& transfer : transfers_) drop_transfer(transfer);
   drop_staging();
   pool_->release(staging_.front().memory);
 }
 
-bool Receiver::protocol_violation(std::string_view how) {
+bool RdmaReceiver::protocol_violation(std::string_view how) {
   owner_.on_protocol_violation(how);
   return false;
 }
 
-void Receiver::start(MessageSink& sink) {
+void RdmaReceiver::start(MessageSink& sink) {
   sink_ = &sink;
   if (!ended_) account_ = sink.receive_account();
 }
 
-void Receiver::resume() {
+void RdmaReceiver::resume() {
   if (!paused_) return;
   paused_ = false;
   deliver();
@@ -43,7 +44,7 @@ void Receiver::resume() {
 
 // ---- Packets
 
-void Receiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t immediate) {
+void RdmaReceiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t immediate) {
   const Immediate decoded = Immediate::decode(immediate);
   chunk.weighty = bytes != 0 || decoded.fin;
   if (ended_) return ring_.finish(chunk);
@@ -78,7 +79,7 @@ void Receiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t
   deliver();
 }
 
-void Receiver::deliver() {
+void RdmaReceiver::deliver() {
   if (std::exchange(taking_, true)) return;
   while (!ended_ && !paused_ && !arrivals_.empty()) {
     ReceivedPacket& front = arrivals_.front();
@@ -105,39 +106,39 @@ void Receiver::deliver() {
 }
 
 // Processes one record. False if it has to wait, or the connection has ended.
-bool Receiver::take_one(ReceivedPacket& arrival) {
+bool RdmaReceiver::take_one(ReceivedPacket& arrival) {
   const auto parsed = parse_record(Bytes(arrival.chunk->bytes() + arrival.begin, arrival.end - arrival.begin));
   if (!parsed) return protocol_violation(parsed.error());
-  const Record& record = *parsed;
+  const RdmaRecord& record = *parsed;
   const RecordHeader& header = record.header;
   const wire::MessagePrefix lengths{header.head_bytes, header.payload_bytes};
   if (!options_.message_limit.allows(lengths))
     return protocol_violation(options_.message_limit.exceeded_by(lengths).text);
-  if (assembly_.active() != (header.kind == RecordKind::fragment)) {
+  if (assembly_.active() != (header.kind == RdmaRecordKind::fragment)) {
     return protocol_violation(assembly_.active() ? "another record than FRAGMENT before the end of a fragmented message"
                                                  : "FRAGMENT without preceding BEGIN");
   }
   switch (header.kind) {
-    case RecordKind::message: {
+    case RdmaRecordKind::message: {
       arrival.begin += record.size;
       // The peer must not run out of credits because messages are kept.
       Block* const block = ring_.held() < options_.held_chunks_max ? arrival.chunk : nullptr;
       sink_->on_message({.head = record.head, .payload = record.carried, .head_block = block, .payload_block = block});
       return !ended_;
     }
-    case RecordKind::begin:
+    case RdmaRecordKind::begin:
       arrival.begin += record.size;
       assembly_.begin(header.head_bytes, header.payload_bytes, account_);
       return take_part(record.carried);
-    case RecordKind::fragment: arrival.begin += record.size; return take_part(record.carried);
-    case RecordKind::rendezvous: return take_rendezvous(arrival, record);
+    case RdmaRecordKind::fragment: arrival.begin += record.size; return take_part(record.carried);
+    case RdmaRecordKind::rendezvous: return take_rendezvous(arrival, record);
   }
   return false;
 }
 
 // ---- Messages in fragments
 
-bool Receiver::take_part(Bytes bytes) {
+bool RdmaReceiver::take_part(Bytes bytes) {
   if (bytes.size() > assembly_.missing()) return protocol_violation("the fragments are longer than their message");
   if (!assembly_.append(bytes, *sink_, options_.receive_buffer_bytes_min, ended_)) return false;
   if (assembly_.missing() != 0) return true;
@@ -145,7 +146,7 @@ bool Receiver::take_part(Bytes bytes) {
   return !ended_;
 }
 
-void Receiver::revoke_receive_buffer(const std::byte* memory) noexcept {
+void RdmaReceiver::revoke_receive_buffer(const std::byte* memory) noexcept {
   assembly_.revoke(memory);
   for (IncomingTransfer& transfer : transfers_) {
     if (!transfer.payload.revokes(memory)) continue;
@@ -155,7 +156,7 @@ void Receiver::revoke_receive_buffer(const std::byte* memory) noexcept {
 }
 
 // A read into the caller's registered memory that was posted cannot be cancelled. No more reads are posted.
-void Receiver::cut_short(IncomingTransfer& transfer) noexcept {
+void RdmaReceiver::cut_short(IncomingTransfer& transfer) noexcept {
   if (transfer.complete()) return;
   transfer.done += transfer.size - transfer.asked;
   transfer.asked = transfer.size;
@@ -166,7 +167,7 @@ void Receiver::cut_short(IncomingTransfer& transfer) noexcept {
 
 // ---- Rendezvous
 
-bool Receiver::take_rendezvous(ReceivedPacket& arrival, const Record& record) {
+bool RdmaReceiver::take_rendezvous(ReceivedPacket& arrival, const RdmaRecord& record) {
   const Position here{first_packet_, arrival.begin};
   if (looked_ <= here) {
     if (!begin_transfer(record, false)) return false;
@@ -188,7 +189,7 @@ bool Receiver::take_rendezvous(ReceivedPacket& arrival, const Record& record) {
 }
 
 // Asks the sink about a transfer that was begun before its turn, which has now come. False: the connection has ended.
-bool Receiver::select_receive_buffer_late(IncomingTransfer& transfer, Bytes head) {
+bool RdmaReceiver::select_receive_buffer_late(IncomingTransfer& transfer, Bytes head) {
   transfer.selected = true;
   const ReceiveBuffer selected = sink_->select_receive_buffer(head, transfer.size);
   if (ended_) return false;
@@ -197,15 +198,15 @@ bool Receiver::select_receive_buffer_late(IncomingTransfer& transfer, Bytes head
   return true;
 }
 
-Receiver::IncomingTransfer& Receiver::spare_transfer() {
+RdmaReceiver::IncomingTransfer& RdmaReceiver::spare_transfer() {
   if (spare_transfers_.empty()) spare_transfers_.emplace_back();
   return spare_transfers_.back();
 }
 
-void Receiver::end_front_transfer() noexcept {
+void RdmaReceiver::end_front_transfer() noexcept {
   IncomingTransfer& front = transfers_.front();
   drop_transfer(front);
-  std::vector<RemoteBuffer> room = std::move(front.pieces);
+  std::vector<RdmaRemoteBuffer> room = std::move(front.pieces);
   room.clear();
   front = {};
   front.pieces = std::move(room);
@@ -214,7 +215,7 @@ void Receiver::end_front_transfer() noexcept {
 
 // `ahead`: begins before the transfer's turn, so the sink is not asked; false then means "not now". Otherwise false
 // means that the connection has ended.
-bool Receiver::begin_transfer(const Record& record, bool ahead) {
+bool RdmaReceiver::begin_transfer(const RdmaRecord& record, bool ahead) {
   const std::size_t size = record.header.payload_bytes;
   if (options_.reads_max == 0)
     return ahead ? false : protocol_violation("a rendezvous from a peer that serves no RDMA reads");
@@ -235,7 +236,7 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
   std::size_t at = 0;
   const std::byte* literal = table->literals.data();
   for (std::size_t i = 0; i < table->pieces; ++i) {
-    const RemoteBuffer piece = table->piece(i);
+    const RdmaRemoteBuffer piece = table->piece(i);
     transfer.pieces.push_back(piece);
     if (piece.address == 0) {
       if (!transfer.payload.discarded()) std::memcpy(transfer.payload.data() + at, literal, piece.size);
@@ -253,7 +254,7 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
 
 // Selects the memory into which the payload is read, registered memory if possible. A payload that the account refuses
 // is discarded. With `ahead` it is not begun instead, and the result is false.
-bool Receiver::begin_payload(IncomingTransfer& transfer, bool ahead) {
+bool RdmaReceiver::begin_payload(IncomingTransfer& transfer, bool ahead) {
   PayloadBuffer& payload = transfer.payload;
   const std::size_t size = payload.size();
   if (payload.given()) {
@@ -286,7 +287,7 @@ bool Receiver::begin_payload(IncomingTransfer& transfer, bool ahead) {
 }
 
 // Begins transfers behind the one that delivery waits for.
-void Receiver::look_ahead() {
+void RdmaReceiver::look_ahead() {
   const Position front{first_packet_, arrivals_.empty() ? 0 : arrivals_.front().begin};
   looked_ = std::max(looked_, front);
   while (looked_.packet < first_packet_ + arrivals_.size() && transfers_.size() < transfers_ahead_max) {
@@ -298,17 +299,17 @@ void Receiver::look_ahead() {
     const auto record = parse_record(Bytes(arrival.chunk->bytes() + looked_.offset, arrival.end - looked_.offset));
     // Otherwise take_one() ends the connection when it is the record's turn.
     if (!record || !options_.message_limit.allows({record->header.head_bytes, record->header.payload_bytes})) return;
-    if (record->header.kind == RecordKind::rendezvous && !begin_transfer(*record, true)) return;
+    if (record->header.kind == RdmaRecordKind::rendezvous && !begin_transfer(*record, true)) return;
     looked_.offset += record->size;
   }
 }
 
-void Receiver::read_on() {
+void RdmaReceiver::read_on() {
   if (std::exchange(due_, false)) deliver();
   if (ended_) return;
   for (IncomingTransfer& transfer : transfers_) {
     while (transfer.asked < transfer.size) {
-      const RemoteBuffer& piece = transfer.pieces[transfer.piece];
+      const RdmaRemoteBuffer& piece = transfer.pieces[transfer.piece];
       std::size_t bytes = piece.size - transfer.offset;
       if (piece.address == 0) {
         transfer.done += bytes;
@@ -340,7 +341,7 @@ void Receiver::read_on() {
   }
 }
 
-void Receiver::on_completed() {
+void RdmaReceiver::on_completed() {
   if (ended_) return;
   bool whole = false;
   while (!reads_.empty() && work_queue_.slots.is_done(reads_.front().id)) {
@@ -367,7 +368,7 @@ void Receiver::on_completed() {
 }
 
 // Returns the index + 1 of free staging memory; 0 if all is in use.
-std::size_t Receiver::acquire_staging() {
+std::size_t RdmaReceiver::acquire_staging() {
   for (std::size_t i = staging_.size(); i-- > 1;) {
     if (!std::exchange(staging_[i].busy, true)) return i + 1;
   }
@@ -382,7 +383,7 @@ std::size_t Receiver::acquire_staging() {
   return 1;
 }
 
-void Receiver::drop_transfer(IncomingTransfer& transfer) noexcept {
+void RdmaReceiver::drop_transfer(IncomingTransfer& transfer) noexcept {
   if (const std::size_t ahead = std::exchange(transfer.ahead, 0); ahead != 0) {
     ahead_bytes_ -= ahead;
     pool_->end_ahead(ahead);
@@ -390,7 +391,7 @@ void Receiver::drop_transfer(IncomingTransfer& transfer) noexcept {
   if (transfer.block != nullptr) std::exchange(transfer.block, nullptr)->release();
 }
 
-void Receiver::drop_staging() noexcept {
+void RdmaReceiver::drop_staging() noexcept {
   for (std::size_t i = 1; i < staging_.size(); ++i) pool_->release(staging_[i].memory);
   staging_.resize(1);
   staging_.front().busy = false;
@@ -398,7 +399,7 @@ void Receiver::drop_staging() noexcept {
 
 // ---- End
 
-void Receiver::end() noexcept {
+void RdmaReceiver::end() noexcept {
   ended_ = true;
   // The account may be destroyed before this.
   for (IncomingTransfer& transfer : transfers_) transfer.payload.release_charge();
@@ -407,7 +408,7 @@ void Receiver::end() noexcept {
   if (!taking_) drop_all();
 }
 
-void Receiver::drop_all() noexcept {
+void RdmaReceiver::drop_all() noexcept {
   while (!arrivals_.empty()) ring_.finish(*arrivals_.pop().chunk);
   assembly_ = {};
 }

@@ -31,8 +31,8 @@ struct ReceiverOptions {
   std::size_t held_chunks_max = 4;  // Limit of chunks that the sink keeps. Later messages must be copied to last.
 };
 
-// Called from within Receiver's functions. It must not destroy the receiver.
-class ReceiverOwner {
+// Called from within RdmaReceiver's functions. It must not destroy the receiver.
+class RdmaReceiverOwner {
  public:
   // The peer violated the protocol.
   virtual void on_protocol_violation(std::string_view how) = 0;
@@ -40,22 +40,22 @@ class ReceiverOwner {
   virtual void on_fin() = 0;
 
  protected:
-  ~ReceiverOwner() = default;
+  ~RdmaReceiverOwner() = default;
 };
 
 // Turns packets into messages, in order. A payload that the peer offers to be read is read directly into its
 // destination. Meanwhile, later payloads are read too. No loop, no clock.
-class Receiver {
+class RdmaReceiver {
  public:
   static constexpr std::size_t staging_floor_bytes = 4096;
   static constexpr std::size_t transfers_ahead_max = 8;
 
   // `floor` is staging memory of staging_floor_bytes that is available even at the watermark. It returns to the pool.
-  Receiver(ReceiverOwner& owner, WorkQueue& work_queue, Sender& sender, std::shared_ptr<MemoryPool> pool,
-           ReceiveRing& ring, const RegisteredMemory& floor, const ReceiverOptions& options);
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
-  ~Receiver();
+  RdmaReceiver(RdmaReceiverOwner& owner, WorkQueue& work_queue, RdmaSender& sender, std::shared_ptr<MemoryPool> pool,
+               ReceiveRing& ring, const RegisteredMemory& floor, const ReceiverOptions& options);
+  RdmaReceiver(const RdmaReceiver&) = delete;
+  RdmaReceiver& operator=(const RdmaReceiver&) = delete;
+  ~RdmaReceiver();
 
   // A packet lies in `chunk`, which returns to the ring when the packet has been read.
   void on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t immediate);
@@ -88,7 +88,7 @@ class Receiver {
   // A payload that this side reads.
   struct IncomingTransfer {
     std::uint32_t id = 0;
-    std::vector<RemoteBuffer> pieces;
+    std::vector<RdmaRemoteBuffer> pieces;
     std::size_t piece = 0;  // Next piece to be read, from `offset` on.
     std::size_t offset = 0;
     std::size_t size = 0;
@@ -123,8 +123,8 @@ class Receiver {
   void deliver();
   bool take_one(ReceivedPacket& arrival);
   bool take_part(Bytes bytes);
-  bool take_rendezvous(ReceivedPacket& arrival, const Record& record);
-  bool begin_transfer(const Record& record, bool ahead);
+  bool take_rendezvous(ReceivedPacket& arrival, const RdmaRecord& record);
+  bool begin_transfer(const RdmaRecord& record, bool ahead);
   bool begin_payload(IncomingTransfer& transfer, bool ahead);
   bool select_receive_buffer_late(IncomingTransfer& transfer, Bytes head);
   IncomingTransfer& spare_transfer();
@@ -137,9 +137,9 @@ class Receiver {
   void drop_all() noexcept;
   bool protocol_violation(std::string_view how);
 
-  ReceiverOwner& owner_;
+  RdmaReceiverOwner& owner_;
   WorkQueue& work_queue_;
-  Sender& sender_;
+  RdmaSender& sender_;
   const std::shared_ptr<MemoryPool> pool_;
   ReceiveRing& ring_;
   const ReceiverOptions options_;

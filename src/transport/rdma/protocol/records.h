@@ -14,7 +14,7 @@ namespace hawser::transport::rdma {
 
 constexpr std::size_t align_up(std::size_t bytes, std::size_t to = 8) noexcept { return (bytes + to - 1) & ~(to - 1); }
 
-enum class RecordKind : std::uint8_t {
+enum class RdmaRecordKind : std::uint8_t {
   message = 1,  // A whole message: head, padding to 8, payload.
   // The first part of a message that continues in fragments: bytes of head and payload, without padding between them.
   begin = 2,
@@ -25,7 +25,7 @@ enum class RecordKind : std::uint8_t {
 // Layout: u8 kind, three zeros, u32 head_bytes, u32 payload_bytes, u32 carried_bytes.
 struct RecordHeader {
   static constexpr std::size_t bytes = 16;
-  RecordKind kind = RecordKind::message;
+  RdmaRecordKind kind = RdmaRecordKind::message;
   std::uint32_t head_bytes = 0;     // Size for the whole message; 0 in a fragment.
   std::uint32_t payload_bytes = 0;  // As head_bytes.
   // message: head and payload. begin, fragment: the message's bytes in this record. rendezvous: bytes of the table.
@@ -45,7 +45,7 @@ constexpr std::size_t message_record_bytes(std::size_t head, std::size_t payload
 }
 
 // A record in the memory of a packet.
-struct Record {
+struct RdmaRecord {
   RecordHeader header;
   Bytes head;     // message, rendezvous.
   Bytes carried;  // message: the payload. begin, fragment: the bytes. rendezvous: the table.
@@ -53,13 +53,13 @@ struct Record {
 };
 
 // Parses the record at the front of `rest`, which is not empty. The error says why the bytes are invalid.
-std::expected<Record, std::string_view> parse_record(Bytes rest) noexcept;
+std::expected<RdmaRecord, std::string_view> parse_record(Bytes rest) noexcept;
 
 // ---- The table of a rendezvous: u32 transfer id, u32 pieces, the pieces, then the bytes of the literal ones, each
 // padded to 8.
 
 // Layout: u64 address, u32 key, u32 bytes. If the address is 0, the bytes follow the table.
-struct RemoteBuffer {
+struct RdmaRemoteBuffer {
   static constexpr std::size_t bytes = 16;
   std::uint64_t address = 0;
   std::uint32_t key = 0;
@@ -74,12 +74,12 @@ struct RendezvousTable {
   Bytes entries;
   Bytes literals;
 
-  RemoteBuffer piece(std::size_t index) const noexcept {
-    const std::byte* const at = entries.data() + index * RemoteBuffer::bytes;
+  RdmaRemoteBuffer piece(std::size_t index) const noexcept {
+    const std::byte* const at = entries.data() + index * RdmaRemoteBuffer::bytes;
     return {load_le<std::uint64_t>(at), load_le<std::uint32_t>(at + 8), load_le<std::uint32_t>(at + 12)};
   }
 };
-inline void write_piece(std::byte* to, const RemoteBuffer& piece) noexcept {
+inline void write_piece(std::byte* to, const RdmaRemoteBuffer& piece) noexcept {
   store_le(to, piece.address);
   store_le(to + 8, piece.key);
   store_le(to + 12, piece.size);

@@ -16,8 +16,8 @@ void zero_padding(std::byte* begin, std::size_t bytes) noexcept {
 
 }  // namespace
 
-Sender::Sender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
-               const RegisteredMemory& control, const SenderOptions& options)
+RdmaSender::RdmaSender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
+                       const RegisteredMemory& control, const SenderOptions& options)
     : work_queue_(work_queue),
       pool_(std::move(pool)),
       options_(options),
@@ -26,7 +26,7 @@ Sender::Sender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const Re
   chunks_.push(std::make_unique<Chunk>(Chunk{.memory = first}));
 }
 
-Sender::~Sender() {
+RdmaSender::~RdmaSender() {
   clear();
   while (!chunks_.empty()) pool_->release(chunks_.pop()->memory);
   if (spare_ != nullptr) pool_->release(spare_->memory);
@@ -35,7 +35,7 @@ Sender::~Sender() {
 
 // ---- Room
 
-std::size_t Sender::room() noexcept {
+std::size_t RdmaSender::room() noexcept {
   const std::size_t chunk_end = options_.chunk_bytes - tail_bytes;
   const std::size_t packet_end = current().open + options_.packet_bytes_max - tail_bytes;
   const std::size_t end = std::min(chunk_end, packet_end);
@@ -43,7 +43,7 @@ std::size_t Sender::room() noexcept {
 }
 
 // Makes room for `bytes` contiguous bytes, if necessary in another packet or chunk.
-bool Sender::make_room(std::size_t bytes) {
+bool RdmaSender::make_room(std::size_t bytes) {
   if (room() >= bytes) return true;
   if (open_bytes() != 0) {
     close_packet();
@@ -52,7 +52,7 @@ bool Sender::make_room(std::size_t bytes) {
   return next_chunk() && room() >= bytes;
 }
 
-bool Sender::next_chunk() {
+bool RdmaSender::next_chunk() {
   recycle();
   if (current().filled == 0) return true;
   if (chunks_.size() >= options_.send_window) return false;
@@ -67,7 +67,7 @@ bool Sender::next_chunk() {
 }
 
 // Releases chunks whose packets have all been sent.
-void Sender::recycle() {
+void RdmaSender::recycle() {
   work_queue_.submit();  // The device reads inline data until then.
   const auto is_free = [this](const Chunk& chunk) {
     return chunk.waiting == 0 && chunk.open == chunk.filled && work_queue_.slots.is_done(chunk.last_id);
@@ -84,14 +84,14 @@ void Sender::recycle() {
   if (is_free(current())) current().filled = current().open = 0;
 }
 
-bool Sender::on_completed() {
+bool RdmaSender::on_completed() {
   recycle();
   return !waiting_.empty() || !packets_.empty() || open_bytes() != 0 || !done_.empty() || closing_;
 }
 
 // ---- Messages
 
-std::byte* Sender::reserve(std::size_t head_bytes) {
+std::byte* RdmaSender::reserve(std::size_t head_bytes) {
   const std::size_t needed = RecordHeader::bytes + align_up(head_bytes);
   reserved_ = {};
   if (waiting_.empty() && !pumping_ && (room() >= needed || (room() < fragment_bytes_min && make_room(needed)))) {
@@ -101,7 +101,7 @@ std::byte* Sender::reserve(std::size_t head_bytes) {
   return reserved_.mutable_data();
 }
 
-void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
+void RdmaSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   const std::size_t payload_bytes = total_bytes(payload);
   committed_ += head_bytes + payload_bytes;
   const bool in_place = reserved_.block() == nullptr;
@@ -149,10 +149,10 @@ void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload
   pump();
 }
 
-void Sender::pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
+void RdmaSender::pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
   std::byte* const at = end();
   const auto carried = static_cast<std::uint32_t>(head_bytes + payload_bytes);
-  write_header(at, {RecordKind::message, static_cast<std::uint32_t>(head_bytes),
+  write_header(at, {RdmaRecordKind::message, static_cast<std::uint32_t>(head_bytes),
                     static_cast<std::uint32_t>(payload_bytes), carried});
   std::byte* const body = at + RecordHeader::bytes;
   zero_padding(body, head_bytes);
@@ -164,7 +164,7 @@ void Sender::pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> pay
 
 // Like make_rendezvous(), for a copy of the payload in memory that the peer may read. Empty if there is no room for the
 // copy.
-Buffer Sender::make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
+Buffer RdmaSender::make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
   const MemoryPool::PayloadBlock copy = pool_->acquire_block(payload_bytes);
   if (copy.block == nullptr) return {};
   gather(copy.memory.data, payload);
@@ -176,11 +176,11 @@ Buffer Sender::make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> p
 
 // Returns a record with the addresses of the payload. Empty if a part of the payload is not in memory that the peer may
 // read.
-Buffer Sender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
-                               SendCompletion* owner, std::size_t copied_bytes) {
+Buffer RdmaSender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
+                                   SendCompletion* owner, std::size_t copied_bytes) {
   if (payload.size() > table_pieces_max) return {};
   std::vector<Block*>& blocks = blocks_;
-  std::vector<RemoteBuffer>& pieces = remote_pieces_;
+  std::vector<RdmaRemoteBuffer>& pieces = remote_pieces_;
   blocks.clear();
   pieces.clear();
   std::size_t literals = 0;
@@ -188,7 +188,7 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload,
   bool user = false;
   for (const ConstBuffer& piece : payload) {
     if (piece.size == 0) continue;
-    RemoteBuffer remote{.size = static_cast<std::uint32_t>(piece.size)};
+    RdmaRemoteBuffer remote{.size = static_cast<std::uint32_t>(piece.size)};
     if (piece.size <= literal_bytes_max) {
       literals += align_up(piece.size);
     } else if (const MemoryPool::PayloadBlock found = pool_->retain(piece.data, piece.size); found.block != nullptr) {
@@ -202,7 +202,7 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload,
     }
     pieces.push_back(remote);
   }
-  const std::size_t table = table_head_bytes + pieces.size() * RemoteBuffer::bytes + literals;
+  const std::size_t table = table_head_bytes + pieces.size() * RdmaRemoteBuffer::bytes + literals;
   const std::size_t record = RecordHeader::bytes + align_up(head.size()) + align_up(table);
   if (!reachable || record > rendezvous_record_max()) {
     for (Block* block : blocks) block->release();
@@ -212,7 +212,7 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload,
   Buffer made = Buffer::allocate(record);
   std::byte* at = made.mutable_data();
   std::memset(at, 0, record);
-  write_header(at, {RecordKind::rendezvous, static_cast<std::uint32_t>(head.size()),
+  write_header(at, {RdmaRecordKind::rendezvous, static_cast<std::uint32_t>(head.size()),
                     static_cast<std::uint32_t>(payload_bytes), static_cast<std::uint32_t>(table)});
   at += RecordHeader::bytes;
   std::memcpy(at, head.data(), head.size());
@@ -220,9 +220,9 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload,
   store_le(at, transfers_.begin(blocks, owner, copied_bytes));
   store_le(at + 4, static_cast<std::uint32_t>(pieces.size()));
   at += table_head_bytes;
-  for (const RemoteBuffer& piece : pieces) {
+  for (const RdmaRemoteBuffer& piece : pieces) {
     write_piece(at, piece);
-    at += RemoteBuffer::bytes;
+    at += RdmaRemoteBuffer::bytes;
   }
   for (const ConstBuffer& piece : payload) {
     if (piece.size == 0 || piece.size > literal_bytes_max) continue;
@@ -232,21 +232,21 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload,
   return made;
 }
 
-std::vector<ConstBuffer> Sender::acquire_pieces() {
+std::vector<ConstBuffer> RdmaSender::acquire_pieces() {
   if (spare_pieces_.empty()) return {};
   std::vector<ConstBuffer> pieces = std::move(spare_pieces_.back());
   spare_pieces_.pop_back();
   return pieces;
 }
 
-void Sender::release_pieces(std::vector<ConstBuffer> pieces) {
+void RdmaSender::release_pieces(std::vector<ConstBuffer> pieces) {
   if (pieces.capacity() == 0 || spare_pieces_.size() == spare_pieces_max) return;
   pieces.clear();
   spare_pieces_.push_back(std::move(pieces));
 }
 
 // Packs waiting messages as far as there is room, and sends packet by packet, so that copying and sending overlap.
-void Sender::pump() {
+void RdmaSender::pump() {
   if (std::exchange(pumping_, true)) return;
   while (!waiting_.empty() && pack_some(waiting_.front())) {
     post_early();
@@ -262,7 +262,7 @@ void Sender::pump() {
 }
 
 // Packs one record of `message`. False if there is no room.
-bool Sender::pack_some(WaitingMessage& message) {
+bool RdmaSender::pack_some(WaitingMessage& message) {
   const std::size_t head_bytes = message.head.size();
   if (message.rendezvous) {
     if (!make_room(head_bytes)) return false;
@@ -287,9 +287,10 @@ bool Sender::pack_some(WaitingMessage& message) {
   // The first part never contains all bytes. That would be a whole message, which needs more padding.
   const std::size_t left = first ? total - 1 : total - message.done;
   const std::size_t carried = std::min(room() - RecordHeader::bytes, left);
-  write_header(end(),
-               {first ? RecordKind::begin : RecordKind::fragment, static_cast<std::uint32_t>(first ? head_bytes : 0),
-                static_cast<std::uint32_t>(first ? message.payload_bytes : 0), static_cast<std::uint32_t>(carried)});
+  write_header(
+      end(),
+      {first ? RdmaRecordKind::begin : RdmaRecordKind::fragment, static_cast<std::uint32_t>(first ? head_bytes : 0),
+       static_cast<std::uint32_t>(first ? message.payload_bytes : 0), static_cast<std::uint32_t>(carried)});
   std::byte* to = end() + RecordHeader::bytes;
   std::size_t from = message.done;
   std::size_t missing = carried;
@@ -316,7 +317,7 @@ bool Sender::pack_some(WaitingMessage& message) {
   return true;
 }
 
-void Sender::copy_and_release(SendCompletion& owner) {
+void RdmaSender::copy_and_release(SendCompletion& owner) {
   transfers_.forget(owner);
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
     WaitingMessage& message = waiting_[i];
@@ -330,7 +331,7 @@ void Sender::copy_and_release(SendCompletion& owner) {
 
 // ---- Packets
 
-void Sender::close_packet() noexcept {
+void RdmaSender::close_packet() noexcept {
   Chunk& chunk = current();
   if (chunk.open == chunk.filled) return;
   packets_.push({&chunk, chunk.open, chunk.filled, packed_});
@@ -340,13 +341,13 @@ void Sender::close_packet() noexcept {
 
 // Apart from credits and slots, at most send_window packets are on the wire, so that messages that are committed
 // meanwhile are collected in the next packet.
-bool Sender::may_post_packet() {
+bool RdmaSender::may_post_packet() {
   while (!on_wire_.empty() && work_queue_.slots.is_done(on_wire_.front())) on_wire_.pop();
   return on_wire_.size() < options_.send_window && work_queue_.credits.may_send_data() &&
          work_queue_.slots.may_post_data();
 }
 
-void Sender::post_packets(std::size_t open_bytes_min) {
+void RdmaSender::post_packets(std::size_t open_bytes_min) {
   while (may_post_packet()) {
     if (packets_.empty() && open_bytes() >= open_bytes_min) close_packet();
     if (packets_.empty()) return;
@@ -354,7 +355,7 @@ void Sender::post_packets(std::size_t open_bytes_min) {
   }
 }
 
-void Sender::post(const Packet& packet) {
+void RdmaSender::post(const Packet& packet) {
   Chunk& chunk = *packet.chunk;
   --chunk.waiting;
   std::size_t bytes = packet.end - packet.begin;
@@ -383,14 +384,14 @@ void Sender::post(const Packet& packet) {
   sent_ = packet.position;
 }
 
-void Sender::post_early() {
+void RdmaSender::post_early() {
   if (packets_.empty() && open_bytes() < early_flush_bytes) return;
   post_packets(early_flush_bytes);
   work_queue_.submit();
 }
 
 // Sends grants and ids of completed transfers if no data packet has carried them.
-void Sender::post_control() {
+void RdmaSender::post_control() {
   while (work_queue_.credits.may_send_control() && work_queue_.slots.may_post_control()) {
     const bool fin = closing_ && fin_id_ == 0 && waiting_.empty() && packets_.empty() && open_bytes() == 0 &&
                      transfers_.open() == 0 && done_.size() <= done_per_packet;
@@ -415,7 +416,7 @@ void Sender::post_control() {
   }
 }
 
-void Sender::mark_end() {
+void RdmaSender::mark_end() {
   if (work_queue_.slots.last_is_signalled() || !work_queue_.credits.may_send_control() ||
       !work_queue_.slots.may_post_control())
     return;
@@ -423,16 +424,16 @@ void Sender::mark_end() {
   work_queue_.submit();
 }
 
-void Sender::flush() {
+void RdmaSender::flush() {
   pump();
   post_packets(1);
   post_control();
   recycle();
 }
 
-bool Sender::transfer_done(std::uint32_t transfer) { return transfers_.end(transfer); }
+bool RdmaSender::transfer_done(std::uint32_t transfer) { return transfers_.end(transfer); }
 
-void Sender::clear() noexcept {
+void RdmaSender::clear() noexcept {
   while (!waiting_.empty()) {
     const WaitingMessage message = waiting_.pop();
     if (message.owner != nullptr) message.owner->on_send_complete();

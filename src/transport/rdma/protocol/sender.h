@@ -30,7 +30,7 @@ struct SenderOptions {
 // Turns messages into packets. Messages of a tick are written one after the other into a registered chunk and are sent
 // as one packet. While no packet may be sent, messages collect in the chunk, and beyond the window in ordinary memory.
 // No loop, no clock: flush() is called at the end of a tick, and on_completed() after completions of the queue pair.
-class Sender {
+class RdmaSender {
  public:
   // A tick sends early once it has produced this many bytes, so that the peer works in parallel.
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
@@ -41,11 +41,11 @@ class Sender {
   static constexpr std::size_t copies_bytes_max = std::size_t{8} << 20;
 
   // `first` is a chunk, and `control` has control_bytes. Both return to the pool.
-  Sender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
-         const RegisteredMemory& control, const SenderOptions& options);
-  Sender(const Sender&) = delete;
-  Sender& operator=(const Sender&) = delete;
-  ~Sender();
+  RdmaSender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
+             const RegisteredMemory& control, const SenderOptions& options);
+  RdmaSender(const RdmaSender&) = delete;
+  RdmaSender& operator=(const RdmaSender&) = delete;
+  ~RdmaSender();
 
   // Like the functions of transport::Connection.
   std::byte* reserve(std::size_t head_bytes);
@@ -156,7 +156,7 @@ class Sender {
   Transfers transfers_;
   // Kept for their capacity, so that the steady state allocates nothing.
   std::vector<Block*> blocks_;
-  std::vector<RemoteBuffer> remote_pieces_;
+  std::vector<RdmaRemoteBuffer> remote_pieces_;
   std::vector<std::vector<ConstBuffer>> spare_pieces_;
 
   std::uint64_t committed_ = 0;

@@ -19,10 +19,10 @@ namespace hawser::transport::rdma {
 // wait for the next doorbell.
 class WorkQueue {
  public:
-  WorkQueue(QueuePair& pair, Credits counted, SendSlots counted_slots) noexcept
+  WorkQueue(QueuePair& pair, RdmaCredits counted, SendSlots counted_slots) noexcept
       : credits(counted), slots(counted_slots), pair_(pair) {}
 
-  Credits credits;
+  RdmaCredits credits;
   SendSlots slots;
 
   std::size_t inline_bytes() const noexcept { return pair_.inline_bytes(); }

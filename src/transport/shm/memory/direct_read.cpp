@@ -55,9 +55,9 @@ Result<void> DirectRead::read_all() {
   if (own_.empty()) step = Buffer::allocate(step_bytes);
   std::size_t done = 0;
   for (std::size_t i = 0; i < source_.count; ++i) {
-    for (RemoteBuffer rest = source_.pieces[i]; rest.bytes != 0;) {
+    for (PeerBuffer rest = source_.pieces[i]; rest.bytes != 0;) {
       if (abandoned_.load(std::memory_order_relaxed)) return {};
-      const RemoteBuffer piece{rest.address, std::min<std::uint64_t>(rest.bytes, step_bytes)};
+      const PeerBuffer piece{rest.address, std::min<std::uint64_t>(rest.bytes, step_bytes)};
       std::byte* const to = own_.empty() ? step.mutable_data() : const_cast<std::byte*>(own_.data()) + done;
       TRY(peer_->read(piece, to));
       if (own_.empty()) {

@@ -24,7 +24,7 @@ namespace hawser::transport::shm {
 class DirectRead : public std::enable_shared_from_this<DirectRead> {
  public:
   struct Source {
-    std::array<RemoteBuffer, read_pieces_max> pieces;
+    std::array<PeerBuffer, read_pieces_max> pieces;
     std::size_t count = 0;
   };
 

@@ -107,7 +107,7 @@ struct Sizes {
 
 inline constexpr std::size_t record_alignment = 16;
 
-enum class RecordKind : std::uint32_t {
+enum class RingRecordKind : std::uint32_t {
   whole = 1,       // Head, then the payload at the next multiple of 16.
   slab = 2,        // Head. The payload is in the region `where` of the slab.
   read = 3,        // Head. The payload is to be read from the sender's memory: see the read slot `where`.
@@ -117,13 +117,13 @@ enum class RecordKind : std::uint32_t {
 };
 
 // Every message in a ring begins with a record, at a multiple of 16.
-struct Record {
-  RecordKind kind;
+struct RingRecord {
+  RingRecordKind kind;
   std::uint32_t head_bytes;
   std::uint32_t payload_bytes;
   std::uint32_t where;
 };
-static_assert(sizeof(Record) == record_alignment);
+static_assert(sizeof(RingRecord) == record_alignment);
 
 constexpr std::size_t aligned(std::size_t bytes) noexcept {
   return (bytes + record_alignment - 1) / record_alignment * record_alignment;

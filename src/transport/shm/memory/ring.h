@@ -71,8 +71,8 @@ class RingReader {
   std::size_t left() const noexcept { return static_cast<std::size_t>(tail_ - head_); }
   const std::byte* at() const noexcept { return memory_ + (head_ & (bytes_ - 1)); }
   // Returns a copy of the record at at(), so that it does not change after it was checked.
-  Record record() const noexcept {
-    Record copy;
+  RingRecord record() const noexcept {
+    RingRecord copy;
     std::memcpy(&copy, at(), sizeof copy);
     // Prevents the compiler from reading it again.
     asm volatile("" : : : "memory");

@@ -93,7 +93,7 @@ Result<void> SharedMemory::map() {
   void* const all = mmap(nullptr, sizes_.total(), access, MAP_SHARED, file_.get(), 0);
   if (all == MAP_FAILED) return failed();
   base_ = static_cast<std::byte*>(all);
-  allocation_hook::allocated(base_, sizes_.total(), __builtin_return_address(0));
+  detail::allocation_hook::allocated(base_, sizes_.total(), __builtin_return_address(0));
   if (strict_ && !supply(0, sizes_.slab_at(server_side))) {
     return fail(Error::of_connection(
         ErrorCode::unavailable,
@@ -115,7 +115,7 @@ Result<void> SharedMemory::map() {
 }
 
 SharedMemory::~SharedMemory() {
-  allocation_hook::freed(base_);
+  detail::allocation_hook::freed(base_);
   if (base_ != nullptr) munmap(base_, sizes_.total());
   for (std::byte* ring : rings_) {
     if (ring != nullptr) munmap(ring, 2 * sizes_.ring);

@@ -42,7 +42,7 @@ void offer_read(HostileClient& client, const void* where, std::uint32_t bytes) {
   slot.pieces[0].address.store(reinterpret_cast<std::uintptr_t>(where));
   slot.pieces[0].bytes.store(bytes);
   slot.state.store(read_offered);
-  client.put(0, {RecordKind::read, 16, bytes, 0});
+  client.put(0, {RingRecordKind::read, 16, bytes, 0});
   client.publish(32);
 }
 std::atomic<std::uint32_t>& read_state(HostileClient& client) { return client.control().reads[client_side][0].state; }
@@ -364,10 +364,10 @@ TEST(ShmForged, ARecordThatGrowsWhileItsPlaceWaitsIsAProtocolViolation) {
     client.connection->pause();
     return ReceiveBuffer{ReceiveBuffer::Kind::given, MutableBytes(place)};
   };
-  client.put(0, {RecordKind::slab, 16, 20'000, 0});
+  client.put(0, {RingRecordKind::slab, 16, 20'000, 0});
   client.publish(32);
   ASSERT_TRUE(until(client, [&] { return client.sink.selected == 1; }));
-  client.put(0, {RecordKind::slab, 16, 1'000'000, 0});
+  client.put(0, {RingRecordKind::slab, 16, 1'000'000, 0});
   client.loop.on([&] { client.connection->resume(); });
   ASSERT_TRUE(until(client, [&] { return !client.sink.closed.empty(); }));
   EXPECT_EQ(client.sink.closed[0].code, ErrorCode::protocol_error);

@@ -26,7 +26,7 @@ void expect_protocol_violation(HostileClient& client, std::string_view what) {
 // The limit is exact for messages of every kind, and its error is that of all transports.
 TEST(ShmHostile, MessagesAboveTheLimit) {
   constexpr std::size_t bytes_max = 1000;  // Head and payload.
-  const auto closed_by = [&](RecordKind kind, std::uint32_t payload_bytes) {
+  const auto closed_by = [&](RingRecordKind kind, std::uint32_t payload_bytes) {
     HostileClient client({}, bytes_max);
     EXPECT_TRUE(client.answer().has_value());
     client.open();
@@ -35,43 +35,44 @@ TEST(ShmHostile, MessagesAboveTheLimit) {
     client.turns_until_closed([&] { return client.sink.count.load() != 0; });
     return client.sink.closed.empty() ? std::string() : client.sink.closed[0].text;
   };
-  for (const RecordKind kind : {RecordKind::whole, RecordKind::slab, RecordKind::read, RecordKind::long_begin}) {
+  for (const RingRecordKind kind :
+       {RingRecordKind::whole, RingRecordKind::slab, RingRecordKind::read, RingRecordKind::long_begin}) {
     EXPECT_EQ(closed_by(kind, 985),
               "message of 1009 bytes exceeds message_bytes_max (1008 bytes): send less, or raise message_bytes_max on "
               "both sides")
         << static_cast<int>(kind);
   }
-  EXPECT_EQ(closed_by(RecordKind::whole, 984), "");
+  EXPECT_EQ(closed_by(RingRecordKind::whole, 984), "");
 }
 
 TEST(ShmHostile, EveryProtocolViolationEndsTheConnection) {
   constexpr std::uint32_t huge = 0xffff'fff0;
   const struct {
     const char* what;
-    Record record;
+    RingRecord record;
     std::uint64_t tail;
   } cases[] = {
-      {"a tail beyond the ring", {RecordKind::whole, 16, 0, 0}, 10 << 20},
-      {"a tail before the head", {RecordKind::whole, 16, 0, 0}, ~std::uint64_t{15}},
-      {"a tail within a record", {RecordKind::whole, 16, 0, 0}, 17},
-      {"no kind", {static_cast<RecordKind>(0), 16, 0, 0}, 32},
-      {"an unknown kind", {static_cast<RecordKind>(99), 16, 0, 0}, 32},
-      {"a head beyond the tail", {RecordKind::whole, 17, 0, 0}, 32},
-      {"a payload beyond the tail", {RecordKind::whole, 16, 1, 0}, 32},
-      {"a huge head", {RecordKind::whole, huge, 0, 0}, 32},
-      {"a huge payload", {RecordKind::whole, 0, huge, 0}, 32},
-      {"both huge", {RecordKind::whole, huge, huge, 0}, 32},
-      {"too long by parts", {RecordKind::long_begin, huge, huge, 0}, 16},
-      {"nothing by parts", {RecordKind::long_begin, 0, 0, 0}, 16},
-      {"a part of nothing", {RecordKind::long_part, 16, 0, 0}, 32},
-      {"a slab's head beyond the tail", {RecordKind::slab, 17, 100, 0}, 32},
-      {"no payload in the slab", {RecordKind::slab, 16, 0, 0}, 32},
-      {"a region that is not", {RecordKind::slab, 16, 100, chunks_max}, 32},
-      {"a region far beyond", {RecordKind::slab, 16, 100, huge}, 32},
-      {"a payload beyond the slab", {RecordKind::slab, 16, 100'000, chunks_max - 1}, 32},
-      {"no payload to read", {RecordKind::read, 16, 0, 0}, 32},
-      {"a read slot that is not", {RecordKind::read, 16, 100, reads_max}, 32},
-      {"a read slot of no pieces", {RecordKind::read, 16, 100, 0}, 32},
+      {"a tail beyond the ring", {RingRecordKind::whole, 16, 0, 0}, 10 << 20},
+      {"a tail before the head", {RingRecordKind::whole, 16, 0, 0}, ~std::uint64_t{15}},
+      {"a tail within a record", {RingRecordKind::whole, 16, 0, 0}, 17},
+      {"no kind", {static_cast<RingRecordKind>(0), 16, 0, 0}, 32},
+      {"an unknown kind", {static_cast<RingRecordKind>(99), 16, 0, 0}, 32},
+      {"a head beyond the tail", {RingRecordKind::whole, 17, 0, 0}, 32},
+      {"a payload beyond the tail", {RingRecordKind::whole, 16, 1, 0}, 32},
+      {"a huge head", {RingRecordKind::whole, huge, 0, 0}, 32},
+      {"a huge payload", {RingRecordKind::whole, 0, huge, 0}, 32},
+      {"both huge", {RingRecordKind::whole, huge, huge, 0}, 32},
+      {"too long by parts", {RingRecordKind::long_begin, huge, huge, 0}, 16},
+      {"nothing by parts", {RingRecordKind::long_begin, 0, 0, 0}, 16},
+      {"a part of nothing", {RingRecordKind::long_part, 16, 0, 0}, 32},
+      {"a slab's head beyond the tail", {RingRecordKind::slab, 17, 100, 0}, 32},
+      {"no payload in the slab", {RingRecordKind::slab, 16, 0, 0}, 32},
+      {"a region that is not", {RingRecordKind::slab, 16, 100, chunks_max}, 32},
+      {"a region far beyond", {RingRecordKind::slab, 16, 100, huge}, 32},
+      {"a payload beyond the slab", {RingRecordKind::slab, 16, 100'000, chunks_max - 1}, 32},
+      {"no payload to read", {RingRecordKind::read, 16, 0, 0}, 32},
+      {"a read slot that is not", {RingRecordKind::read, 16, 100, reads_max}, 32},
+      {"a read slot of no pieces", {RingRecordKind::read, 16, 100, 0}, 32},
   };
   for (const auto& one : cases) {
     HostileClient client;
@@ -94,7 +95,7 @@ TEST(ShmHostile, PayloadsToBeReadAreChecked) {
     }
     slot.moved.store(address);
     slot.state.store(state);
-    client.put(0, {RecordKind::read, 16, 1000, 0});
+    client.put(0, {RingRecordKind::read, 16, 1000, 0});
     client.publish(32);
   };
   const std::uint64_t nowhere = 0x10;
@@ -135,8 +136,8 @@ TEST(ShmHostile, ARegionInUseIsNotGivenOutAgain) {
   ASSERT_TRUE(client.answer().has_value());
   client.open();
   client.sink.keep = true;
-  client.put(0, {RecordKind::slab, 16, 100'000, 2});
-  client.put(32, {RecordKind::slab, 16, 50, 2});
+  client.put(0, {RingRecordKind::slab, 16, 100'000, 2});
+  client.put(32, {RingRecordKind::slab, 16, 50, 2});
   client.publish(64);
   client.turns_until_closed();
   ASSERT_EQ(client.sink.closed.size(), 1U);
@@ -200,11 +201,11 @@ TEST(ShmHostile, RandomContents) {
           continue;
         }
         // Writes records that are valid, or nearly so.
-        Record record{static_cast<RecordKind>(1 + random.below(random.chance(0.02) ? 8 : 5)),
-                      static_cast<std::uint32_t>(random.below(300)), static_cast<std::uint32_t>(random.below(3000)),
-                      static_cast<std::uint32_t>(random.below(40))};
-        if (record.kind == RecordKind::long_part) record.payload_bytes = 0;
-        if (record.kind == RecordKind::read) {
+        RingRecord record{static_cast<RingRecordKind>(1 + random.below(random.chance(0.02) ? 8 : 5)),
+                          static_cast<std::uint32_t>(random.below(300)), static_cast<std::uint32_t>(random.below(3000)),
+                          static_cast<std::uint32_t>(random.below(40))};
+        if (record.kind == RingRecordKind::long_part) record.payload_bytes = 0;
+        if (record.kind == RingRecordKind::read) {
           ReadSlot& slot = client.control().reads[client_side][record.where];
           slot.count.store(1);
           slot.pieces[0].address.store(reinterpret_cast<std::uintptr_t>(memory.data()));
@@ -215,9 +216,9 @@ TEST(ShmHostile, RandomContents) {
         if (random.chance(0.01)) record.head_bytes = static_cast<std::uint32_t>(random.next());
         if (random.chance(0.01)) record.payload_bytes = static_cast<std::uint32_t>(random.next());
         std::memcpy(client.ring() + tail % (64 * 1024), &record, sizeof record);
-        const bool data = record.kind != RecordKind::long_begin;
+        const bool data = record.kind != RingRecordKind::long_begin;
         tail += 16 + (data ? aligned(record.head_bytes & 0xffffU) : 0) +
-                (record.kind == RecordKind::whole ? aligned(record.payload_bytes & 0xffffU) : 0);
+                (record.kind == RingRecordKind::whole ? aligned(record.payload_bytes & 0xffffU) : 0);
       }
       client.publish(random.chance(0.01) ? random.next() : tail);
       client.turns(1);

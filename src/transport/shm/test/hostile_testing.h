@@ -39,7 +39,7 @@ class HostileClient {
 
   // Notifies the server that the client has connected to its socket, without connecting.
   Result<void> answer_only() {
-    return loop.on([&] { return pending_->connect(encode(Answer{})); });
+    return loop.on([&] { return pending_->connect(encode(ShmAnswer{})); });
   }
   Result<void> answer() {
     bell.emplace(std::move(*meet(selection.socket, selection.secret, memory->fd())));
@@ -76,7 +76,7 @@ class HostileClient {
   std::byte* ring() { return memory->ring(client_side); }
   // Publishes the ring's first bytes, up to `tail`, to the server.
   void publish(std::uint64_t tail) { control().rings[client_side].tail.store(tail); }
-  void put(std::size_t at, const Record& record) { std::memcpy(ring() + at, &record, sizeof record); }
+  void put(std::size_t at, const RingRecord& record) { std::memcpy(ring() + at, &record, sizeof record); }
 
  private:
   struct Quiet final : StreamSink {

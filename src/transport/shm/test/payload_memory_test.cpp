@@ -33,8 +33,8 @@ class ShmPayloadMemory : public testing::Test {
     peer.connection->flush();
   }
   // The record of the message that begins at `at` in the ring.
-  Record record(std::size_t at) {
-    Record read{};
+  RingRecord record(std::size_t at) {
+    RingRecord read{};
     std::memcpy(&read, peer.memory->ring(server_side) + at, sizeof read);
     return read;
   }
@@ -51,8 +51,8 @@ TEST_F(ShmPayloadMemory, ReachesThePeerWithoutACopy) {
     ASSERT_NE(place, nullptr);
     std::fill_n(place, payload_bytes, std::byte{7});
     commit(place, payload_bytes);
-    const Record sent = record(0);
-    EXPECT_EQ(sent.kind, RecordKind::slab);
+    const RingRecord sent = record(0);
+    EXPECT_EQ(sent.kind, RingRecordKind::slab);
     EXPECT_EQ(sent.payload_bytes, payload_bytes);
     EXPECT_TRUE(std::all_of(region(sent.where), region(sent.where) + payload_bytes,
                             [](std::byte one) { return one == std::byte{7}; }));
@@ -71,8 +71,8 @@ TEST_F(ShmPayloadMemory, IsUsedAgainIfItWasNotCommitted) {
     const std::string other(payload_bytes, 'x');
     ASSERT_NE(reserve(payload_bytes), nullptr);
     commit(as_bytes(other).data(), other.size());
-    const Record sent = record(0);
-    ASSERT_EQ(sent.kind, RecordKind::slab);
+    const RingRecord sent = record(0);
+    ASSERT_EQ(sent.kind, RingRecordKind::slab);
     EXPECT_EQ(std::memcmp(region(sent.where), other.data(), other.size()), 0);
     for (int i = 0; i < 100; ++i) ASSERT_NE(reserve(slab_bytes / 2), nullptr) << i;
   });

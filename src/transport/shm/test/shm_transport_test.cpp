@@ -73,7 +73,7 @@ class ShmEnds : public testing::Test {
     transports.push_back(make_shm_transport(options));
     return *transports.back()->attach(loop);
   }
-  std::string refusal_of(const shm::Offer& offer) {
+  std::string refusal_of(const shm::ShmOffer& offer) {
     const auto pending = server->select(shm::encode(offer), limits);
     return pending ? std::string() : pending.error().text;
   }
@@ -84,9 +84,9 @@ class ShmEnds : public testing::Test {
 };
 
 TEST_F(ShmEnds, WhoIsElsewhereIsTold) {
-  const shm::Offer truth = *shm::decode_offer(server->offer());
+  const shm::ShmOffer truth = *shm::decode_offer(server->offer());
   EXPECT_EQ(refusal_of(truth), "");
-  shm::Offer other = truth;
+  shm::ShmOffer other = truth;
   other.host.boot[5] ^= std::byte{1};
   EXPECT_NE(refusal_of(other).find("another host"), std::string::npos);
   other = truth;

@@ -181,7 +181,7 @@ TEST(ShmRing, TwoThreads) {
         std::this_thread::yield();
         continue;
       }
-      const Record record{RecordKind::whole, static_cast<std::uint32_t>(bytes - sizeof(Record)), 0, 0};
+      const RingRecord record{RingRecordKind::whole, static_cast<std::uint32_t>(bytes - sizeof(RingRecord)), 0, 0};
       std::memcpy(ring.at(), &record, sizeof record);
       for (std::size_t at = 16; at < bytes; at += 8) std::memcpy(ring.at() + at, &i, sizeof i);
       ring.advance(bytes);
@@ -198,7 +198,7 @@ TEST(ShmRing, TwoThreads) {
       std::this_thread::yield();
       continue;
     }
-    const Record record = ring.record();
+    const RingRecord record = ring.record();
     for (std::size_t at = 0; at < record.head_bytes; at += 8) {
       std::uint64_t value = 0;
       std::memcpy(&value, ring.at() + sizeof record + at, sizeof value);

@@ -87,7 +87,7 @@ void SimCompletionQueue::add(const rdma::Completion& completion, double ns, bool
   if (!entries_.empty()) ns = std::max(ns, entries_.back().ns);
   entries_.push_back({ns, solicited, completion});
   device_.fabric().will_show(ns);
-  if (armed_ && (!armed_solicited_only_ || solicited || completion.status != rdma::Status::success)) {
+  if (armed_ && (!armed_solicited_only_ || solicited || completion.status != rdma::WorkStatus::success)) {
     armed_ = false;
     notice_ns_ = ns;
   }
@@ -105,7 +105,7 @@ Result<void> SimCompletionQueue::arm(bool solicited_only) {
   const double now_ns = device_.fabric().now_ns();
   for (const Entry& entry : entries_) {
     if (std::max(entry.ns, device_.busy_until_ns()) <= now_ns) continue;
-    if (solicited_only && !entry.solicited && entry.completion.status == rdma::Status::success) continue;
+    if (solicited_only && !entry.solicited && entry.completion.status == rdma::WorkStatus::success) continue;
     armed_ = false;
     notice_ns_ = entry.ns;
     break;
@@ -196,7 +196,7 @@ Result<rdma::PortStatus> SimDevice::port(unsigned number) {
 
 Result<std::vector<rdma::GidEntry>> SimDevice::gids(unsigned) { return addresses_; }
 
-std::vector<rdma::Counter> SimDevice::counters(unsigned) {
+std::vector<rdma::RdmaCounter> SimDevice::counters(unsigned) {
   return {{"rcvd_rnr_err", rnr_received}, {"send_rnr_err", rnr_sent}};
 }
 

@@ -91,7 +91,7 @@ class SimDevice final : public rdma::Device {
   Result<std::vector<rdma::GidEntry>> gids(unsigned port) override;
   // "rcvd_rnr_err" counts requests to this device to try again later. "send_rnr_err" counts such requests by this
   // device.
-  std::vector<rdma::Counter> counters(unsigned port) override;
+  std::vector<rdma::RdmaCounter> counters(unsigned port) override;
   Result<std::unique_ptr<rdma::MemoryRegion>> register_memory(MutableBytes memory, rdma::Access access) override;
   // The descriptor may be any that can be mapped, such as that of memfd_create().
   Result<std::unique_ptr<rdma::MemoryRegion>> register_dmabuf(int descriptor, std::uint64_t offset,

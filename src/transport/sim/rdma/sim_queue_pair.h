@@ -34,7 +34,7 @@ class SimQueuePair final : public rdma::QueuePair {
   void on_event(const SimFabric::Event& event);
 
  private:
-  using Status = rdma::Status;
+  using Status = rdma::WorkStatus;
   struct Work {
     std::uint64_t id = 0;
     std::array<rdma::Segment, sim_segments_max> segments{};

@@ -18,7 +18,7 @@ namespace hawser::transport {
 
 // A connection whose messages travel as UCX active messages (docs/transports/ucx.md). It receives as soon as it exists
 // and sends after open().
-class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget, ucx::ReceiverOwner, exec::TickEnd {
+class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget, ucx::UcxReceiverOwner, exec::TickEnd {
  public:
   // flush() waits at most so long until UCX has sent the data; the second limit applies during the wire-up.
   static constexpr Duration flush_max = std::chrono::milliseconds(20);
@@ -32,7 +32,7 @@ class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget
 
   std::uint64_t token() const noexcept { return link_.token; }
   // set_peer() and set_endpoint() must be called once each, set_peer() before open().
-  void set_peer(const ucx::Peer& peer) noexcept { link_.peer = peer; }
+  void set_peer(const ucx::UcxPeer& peer) noexcept { link_.peer = peer; }
   void set_endpoint(std::unique_ptr<UcxEndpoint> endpoint);
   // The place ends with the first message of the client, or with the connection.
   void set_half_open(std::unique_ptr<UcxHalfOpen::Place> place) noexcept { half_open_ = std::move(place); }
@@ -87,9 +87,9 @@ class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget
   const std::shared_ptr<UcxWorker> worker_;
   Loop& loop_;
   const MessageLimits limits_;
-  ucx::Link link_;
-  ucx::Sender sender_;
-  ucx::Receiver receiver_;
+  ucx::UcxLink link_;
+  ucx::UcxSender sender_;
+  ucx::UcxReceiver receiver_;
   std::shared_ptr<Liveness> liveness_;
   std::string peer_name_;
   std::unique_ptr<UcxHalfOpen::Place> half_open_;

@@ -79,7 +79,7 @@ Result<UcxParameters> UcxParameters::load(Bytes bytes) {
   const auto theirs = reader.number<std::uint16_t>();
   const auto wire_up = reader.number<std::uint8_t>();
   const auto error_mode = reader.number<std::uint8_t>();
-  ucx::Peer peer;
+  ucx::UcxPeer peer;
   peer.token = reader.number<std::uint64_t>();
   peer.window_bytes = reader.number<std::uint32_t>();
   peer.rendezvous_bytes_min = reader.number<std::uint32_t>();
@@ -159,7 +159,7 @@ class UcxPendingConnection final : public PendingConnection, public UcxHalfOpen:
       TRY(std::unique_ptr<UcxEndpoint> made, worker_->core().connect(to, connection_->token()));
       endpoint = std::move(made);
     }
-    ucx::Peer peer = parameters.peer;
+    ucx::UcxPeer peer = parameters.peer;
     // The larger minimum applies, because either side may require that smaller payloads are sent within packets.
     peer.rendezvous_bytes_min = std::max(peer.rendezvous_bytes_min, options.rendezvous_bytes_min);
     connection_->set_peer(peer);

@@ -18,7 +18,7 @@ namespace hawser::transport {
 struct UcxParameters {
   static constexpr std::size_t bytes_least = 32;
 
-  ucx::Peer peer;
+  ucx::UcxPeer peer;
   UcxWireUp wire_up = UcxWireUp::worker_address;
   UcxErrorMode error_mode = UcxErrorMode::none;
   std::vector<std::byte> address;  // Address of a worker, or of a listener such as "10.0.0.1:4711".

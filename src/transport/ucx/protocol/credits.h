@@ -9,7 +9,7 @@ namespace hawser::transport::ucx {
 // Flow control of both directions. The unit is bytes of packets, plus ucx_cost_overhead for each packet. The receiver
 // counts a packet as received when it has arrived, and as taken when its last message has been delivered. The class
 // does no I/O.
-class Credits {
+class UcxCredits {
  public:
   // ---- Direction to the peer ----
 

@@ -10,20 +10,20 @@
 namespace hawser::transport::ucx {
 
 // Parameters that each side announces to the other while they connect.
-struct Peer {
+struct UcxPeer {
   std::uint64_t token = 0;       // Identifies the connection at the peer.
   std::size_t window_bytes = 0;  // Most bytes that may be on their way to the peer.
   std::size_t rendezvous_bytes_min = 0;
 };
 
 // State that the sender and the receiver of a connection share.
-struct Link {
+struct UcxLink {
   UcxWorker& worker;
   UcxTarget& target;        // The connection. It is notified when a UCX operation ends.
   std::uint64_t token = 0;  // Identifies the connection at the worker.
-  Peer peer{};
+  UcxPeer peer{};
   std::unique_ptr<UcxEndpoint> endpoint{};
-  Credits credits{};
+  UcxCredits credits{};
 
   const UcxOptions& options() const noexcept { return worker.options(); }
   UcxCore& core() const noexcept { return worker.core(); }

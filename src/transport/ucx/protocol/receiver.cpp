@@ -15,25 +15,25 @@ constexpr std::size_t packed_bytes_max = std::size_t{64} << 10;
 
 }  // namespace
 
-void Receiver::start(MessageSink& sink) noexcept {
+void UcxReceiver::start(MessageSink& sink) noexcept {
   sink_ = &sink;
   account_ = sink.receive_account();
 }
 
-void Receiver::process() {
+void UcxReceiver::process() {
   if (ended_ || sink_ == nullptr) return;
   receive_arrivals();
   deliver();
 }
 
-bool Receiver::violation(const std::string& how) {
+bool UcxReceiver::violation(const std::string& how) {
   owner_.on_protocol_violation(how);
   return false;
 }
 
 // ---- Ordering of active messages ----
 
-void Receiver::receive_arrivals() {
+void UcxReceiver::receive_arrivals() {
   receiving_.swap(arrivals_);
   for (std::size_t i = 0; i < receiving_.size() && !ended_; ++i) {
     if (!receive(receiving_[i])) release(receiving_[i]);
@@ -43,13 +43,13 @@ void Receiver::receive_arrivals() {
   receiving_.clear();
 }
 
-void Receiver::release(ActiveMessage& message) noexcept {
+void UcxReceiver::release(ActiveMessage& message) noexcept {
   if (message.block != nullptr) std::exchange(message.block, nullptr)->release();
   if (message.rendezvous != nullptr) link_.core().release(std::exchange(message.rendezvous, nullptr));
 }
 
 // Returns true if it keeps the memory that the message holds; otherwise the caller releases it.
-bool Receiver::receive(ActiveMessage& message) {
+bool UcxReceiver::receive(ActiveMessage& message) {
   const UcxHeader& header = message.header;
   arrived_ += UcxHeader::bytes + (message.rendezvous == nullptr ? message.size : 0);
   heard_ = true;
@@ -73,7 +73,7 @@ bool Receiver::receive(ActiveMessage& message) {
   }
 }
 
-bool Receiver::receive_packet(ActiveMessage& message) {
+bool UcxReceiver::receive_packet(ActiveMessage& message) {
   const bool room = link_.credits.receive(message.size + ucx_cost_overhead, link_.options().window_bytes);
   if (!room && message.header.kind != UcxHeader::Kind::fin) {
     return violation("it sends more than UcxOptions::window_bytes");
@@ -102,7 +102,7 @@ bool Receiver::receive_packet(ActiveMessage& message) {
   return true;
 }
 
-void Receiver::push_in_order(const ActiveMessage& message) {
+void UcxReceiver::push_in_order(const ActiveMessage& message) {
   in_order_.push_back({.data = message.data,
                        .size = message.size,
                        .block = message.block,
@@ -112,7 +112,7 @@ void Receiver::push_in_order(const ActiveMessage& message) {
 
 // ---- Delivery ----
 
-void Receiver::deliver() {
+void UcxReceiver::deliver() {
   if (std::exchange(processing_, true)) return;
   while (!ended_ && !paused_) {
     if (waiting_.empty() ? !read_entry() : !deliver_front()) break;
@@ -121,7 +121,7 @@ void Receiver::deliver() {
 }
 
 // Returns the next entry, or std::nullopt if there is none. Ends the connection if the peer violated the protocol.
-std::optional<UcxEntry> Receiver::next_entry() {
+std::optional<UcxEntry> UcxReceiver::next_entry() {
   if (in_order_.empty()) return std::nullopt;
   const Packet& front = in_order_.front();
   if (front.end) {
@@ -145,7 +145,7 @@ std::optional<UcxEntry> Receiver::next_entry() {
 }
 
 // Delivers the next message directly from its packet, or queues it if it must wait. Returns false if there is none.
-bool Receiver::read_entry() {
+bool UcxReceiver::read_entry() {
   const std::optional<UcxEntry> entry = next_entry();
   if (!entry) return false;
   if (entry->payload_apart) {
@@ -171,7 +171,7 @@ bool Receiver::read_entry() {
   return true;
 }
 
-void Receiver::queue_entry(const UcxEntry& entry) {
+void UcxReceiver::queue_entry(const UcxEntry& entry) {
   Packet& front = in_order_.front();
   Waiting& message = waiting_.emplace_back();
   message.head = entry.head;
@@ -193,7 +193,7 @@ void Receiver::queue_entry(const UcxEntry& entry) {
   }
 }
 
-bool Receiver::deliver_front() {
+bool UcxReceiver::deliver_front() {
   read_ahead();
   if (ended_) return false;
   const bool whole = !waiting_.front().apart || settle_payload(waiting_.front());
@@ -220,7 +220,7 @@ bool Receiver::deliver_front() {
 
 // Asks the sink for the receive buffer of the next message and fetches the payload into it. Returns false until the
 // payload has been fetched or discarded.
-bool Receiver::settle_payload(Waiting& front) {
+bool UcxReceiver::settle_payload(Waiting& front) {
   if (!std::exchange(front.asked, true)) {
     const ReceiveBuffer selected = sink_->select_receive_buffer(front.head, front.size);
     if (ended_) return false;
@@ -246,7 +246,7 @@ bool Receiver::settle_payload(Waiting& front) {
 }
 
 // Reads further entries while the first message waits for its payload.
-void Receiver::read_ahead() {
+void UcxReceiver::read_ahead() {
   const std::size_t most = link_.options().rendezvous_in_flight_max;
   while (ahead_ != 0 && ahead_ < most && waiting_.size() < read_ahead_max) {
     const std::optional<UcxEntry> entry = next_entry();
@@ -257,7 +257,7 @@ void Receiver::read_ahead() {
 
 // Begins to fetch the payloads behind the first one. Payloads receive memory in their order, so that a later payload
 // does not hold memory that an earlier one needs.
-void Receiver::fetch_ahead() {
+void UcxReceiver::fetch_ahead() {
   for (std::size_t i = 0; i < waiting_.size() && !ended_ && ahead_bytes_ < ahead_bytes_max; ++i) {
     if (!waiting_[i].apart || waiting_[i].state != Waiting::State::announced || waiting_[i].buffer.discarded())
       continue;
@@ -266,7 +266,7 @@ void Receiver::fetch_ahead() {
 }
 
 // Begins to fetch the payload if UCX has announced it. Returns false if the account refuses the memory.
-bool Receiver::fetch(Waiting& message) {
+bool UcxReceiver::fetch(Waiting& message) {
   const auto payload = rendezvous_.find(message.number);
   if (payload == rendezvous_.end()) return true;
   if (payload->second.size != message.size) {
@@ -302,7 +302,7 @@ bool Receiver::fetch(Waiting& message) {
   return true;
 }
 
-void Receiver::on_ended(UcxOperation& operation) {
+void UcxReceiver::on_ended(UcxOperation& operation) {
   operations_.remove(operation);
   const ucs_status_t status = operation.status;
   const std::size_t number = operation.counted;
@@ -318,7 +318,7 @@ void Receiver::on_ended(UcxOperation& operation) {
   link_.process_soon();
 }
 
-void Receiver::revoke_receive_buffer(const std::byte* memory) noexcept {
+void UcxReceiver::revoke_receive_buffer(const std::byte* memory) noexcept {
   if (ended_ || waiting_.empty() || !waiting_.front().buffer.revokes(memory)) return;
   waiting_.front().buffer.discard();
   link_.process_soon();
@@ -326,7 +326,7 @@ void Receiver::revoke_receive_buffer(const std::byte* memory) noexcept {
 
 // ---- The end ----
 
-void Receiver::end() noexcept {
+void UcxReceiver::end() noexcept {
   ended_ = true;
   operations_.abandon();
   for (ActiveMessage& message : arrivals_) release(message);

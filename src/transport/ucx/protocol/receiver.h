@@ -18,7 +18,7 @@
 namespace hawser::transport::ucx {
 
 // The functions are called from within functions of the receiver. They must not destroy the receiver.
-class ReceiverOwner {
+class UcxReceiverOwner {
  public:
   // The peer violated the protocol; `how` describes it.
   virtual void on_protocol_violation(const std::string& how) = 0;
@@ -28,23 +28,23 @@ class ReceiverOwner {
   virtual void on_failure(std::string_view what, ucs_status_t status) = 0;
 
  protected:
-  ~ReceiverOwner() = default;
+  ~UcxReceiverOwner() = default;
 };
 
 // Converts active messages to messages and delivers these in order. A payload that was sent in an active message of its
 // own is fetched into the buffer that the sink selects. Later payloads are fetched meanwhile.
 // Only arrived() may be called from a UCX callback.
-class Receiver {
+class UcxReceiver {
  public:
   // No fetch of a payload begins ahead of its turn while this many bytes are being fetched or wait for delivery.
   static constexpr std::size_t ahead_bytes_max = std::size_t{512} << 10;
   // Most active messages that may arrive before an earlier one. Several rails reorder active messages.
   static constexpr std::size_t overtaking_max = 4096;
 
-  Receiver(ReceiverOwner& owner, Link& link, wire::MessageLimit message_limit) noexcept
+  UcxReceiver(UcxReceiverOwner& owner, UcxLink& link, wire::MessageLimit message_limit) noexcept
       : owner_(owner), link_(link), message_limit_(message_limit) {}
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
+  UcxReceiver(const UcxReceiver&) = delete;
+  UcxReceiver& operator=(const UcxReceiver&) = delete;
 
   // Records the active message for process(). May be called from a UCX callback.
   void arrived(const UcxTarget::ActiveMessage& message) { arrivals_.push_back(message); }
@@ -109,8 +109,8 @@ class Receiver {
   void release(ActiveMessage& message) noexcept;
   bool violation(const std::string& how);
 
-  ReceiverOwner& owner_;
-  Link& link_;
+  UcxReceiverOwner& owner_;
+  UcxLink& link_;
   const wire::MessageLimit message_limit_;
   MessageSink* sink_ = nullptr;
   hawser::detail::ReceiveAccount* account_ = nullptr;

@@ -19,7 +19,7 @@ constexpr std::size_t block_bytes = std::size_t{64} << 10;
 // ---- Packing ----
 
 // Closes [begin_, position) as a packet. The rest stays in the open packet.
-void Sender::seal_up_to(std::size_t position) {
+void UcxSender::seal_up_to(std::size_t position) {
   if (position == begin_) return;
   block_->retain();
   packets_.push_back({.block = block_, .begin = begin_, .size = position - begin_, .counted = open_counted_});
@@ -29,7 +29,7 @@ void Sender::seal_up_to(std::size_t position) {
 }
 
 // Makes room for `bytes` at used_: behind the entries of the open packet, or in a new block.
-void Sender::make_room(std::size_t bytes) {
+void UcxSender::make_room(std::size_t bytes) {
   if (block_ != nullptr && block_->size() - used_ >= bytes) return;
   seal_up_to(used_);
   release(block_);
@@ -37,13 +37,13 @@ void Sender::make_room(std::size_t bytes) {
   begin_ = used_ = 0;
 }
 
-std::byte* Sender::reserve(std::size_t head_bytes) {
+std::byte* UcxSender::reserve(std::size_t head_bytes) {
   if (ended_ || closing_) return nullptr;
   make_room(UcxEntry::padded(UcxEntry::prefix_bytes + head_bytes));
   return block_->data() + used_ + UcxEntry::prefix_bytes;
 }
 
-void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
+void UcxSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   const std::size_t payload_bytes = total_bytes(payload);
   Block* const kept = owner != nullptr ? retain_kept(payload, payload_bytes, *owner) : nullptr;
   const bool apart = kept != nullptr || payload_bytes >= link_.peer.rendezvous_bytes_min;
@@ -95,7 +95,7 @@ void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload
 
 // Returns the size from which a payload in registered memory is sent without a copy. The query to UCX takes about ten
 // microseconds; it happens once.
-std::size_t Sender::registered_bytes_min() {
+std::size_t UcxSender::registered_bytes_min() {
   if (registered_bytes_min_ != 0) return registered_bytes_min_;
   if (link_.endpoint == nullptr) return link_.peer.rendezvous_bytes_min;
   const auto lanes = ucx_lanes(link_.core().ucp(), link_.endpoint->ep);
@@ -107,7 +107,7 @@ std::size_t Sender::registered_bytes_min() {
 
 // Returns the block that keeps the payload, with one more reference, if the payload is one buffer that UCX may use
 // until it has completed: in the application's registered memory, or a KeptPayload. Returns null otherwise.
-Block* Sender::retain_kept(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion& owner) {
+Block* UcxSender::retain_kept(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion& owner) {
   if (payload_bytes < std::min(link_.options().registered_bytes_min, link_.peer.rendezvous_bytes_min)) return nullptr;
   if (payload.size() != 1) return nullptr;
   UcxMemory& memory = link_.core().context().memory();
@@ -118,7 +118,7 @@ Block* Sender::retain_kept(std::span<const ConstBuffer> payload, std::size_t pay
   return &kept->block();
 }
 
-void Sender::copy(Payload& payload) {
+void UcxSender::copy(Payload& payload) {
   payload.block = Block::allocate(payload.size);
   payload.data = payload.block->data();
   gather(payload.block->data(), payload.buffers);
@@ -126,7 +126,7 @@ void Sender::copy(Payload& payload) {
   payload.owner = nullptr;
 }
 
-void Sender::copy_and_release(SendCompletion& owner) {
+void UcxSender::copy_and_release(SendCompletion& owner) {
   for (Payload& payload : payloads_) {
     if (payload.owner != &owner) continue;
     if (payload.block == nullptr) copy(payload);
@@ -139,23 +139,23 @@ void Sender::copy_and_release(SendCompletion& owner) {
 
 // ---- Handing over to UCX ----
 
-void Sender::open() {
+void UcxSender::open() {
   opened_ = true;
   if (link_.endpoint != nullptr) send_bare(UcxHeader::Kind::hello);
 }
 
-void Sender::on_endpoint() {
+void UcxSender::on_endpoint() {
   if (!opened_) return;
   send_bare(UcxHeader::Kind::hello);
   flush();
 }
 
-bool Sender::under_way() const noexcept {
+bool UcxSender::under_way() const noexcept {
   return std::all_of(operations_.all().begin(), operations_.all().end(),
                      [](const UcxOperation* operation) { return operation->done || operation->tag != nullptr; });
 }
 
-void Sender::flush() {
+void UcxSender::flush() {
   if (ended_) return;
   seal_up_to(used_);
   send_ready();
@@ -164,7 +164,7 @@ void Sender::flush() {
   }
 }
 
-void Sender::send_ready() {
+void UcxSender::send_ready() {
   if (sending_now_ || ended_ || !opened_ || link_.endpoint == nullptr || link_.endpoint->failed != UCS_OK) return;
   sending_now_ = true;
   waiting_ = 0;
@@ -186,7 +186,7 @@ void Sender::send_ready() {
   sending_now_ = false;
 }
 
-void Sender::send_packet(const Packet& packet) {
+void UcxSender::send_packet(const Packet& packet) {
   UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::send);
   operation.block = packet.block;
   operation.counted = packet.counted;
@@ -198,7 +198,7 @@ void Sender::send_packet(const Packet& packet) {
             UCP_AM_SEND_FLAG_EAGER);
 }
 
-void Sender::send_payload(Payload payload) {
+void UcxSender::send_payload(Payload payload) {
   // The owner of a copied payload is notified now, any other owner when UCX has sent the payload.
   SendCompletion* const owner = payload.block == nullptr ? payload.owner : nullptr;
   if (payload.block == nullptr) copy(payload);
@@ -213,14 +213,14 @@ void Sender::send_payload(Payload payload) {
   if (owner != nullptr) owner->on_send_complete();
 }
 
-void Sender::send_bare(UcxHeader::Kind kind) {
+void UcxSender::send_bare(UcxHeader::Kind kind) {
   UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::send);
   const bool include_endpoint = kind == UcxHeader::Kind::hello && link_.options().wire_up == UcxWireUp::listener;
   hand_over(operation, kind, 0, nullptr, 0, include_endpoint ? std::uint32_t{UCP_AM_SEND_FLAG_REPLY} : 0);
 }
 
-void Sender::hand_over(UcxOperation& operation, UcxHeader::Kind kind, std::uint32_t index, const std::byte* data,
-                       std::size_t size, std::uint32_t flags) {
+void UcxSender::hand_over(UcxOperation& operation, UcxHeader::Kind kind, std::uint32_t index, const std::byte* data,
+                          std::size_t size, std::uint32_t flags) {
   UcxHeader{.token = link_.peer.token, .taken = link_.credits.announce(), .index = index, .kind = kind}.store(
       operation.header.data());
   switch (const ucs_status_t status = link_.core().send(*link_.endpoint, operation, data, size, flags); status) {
@@ -234,19 +234,19 @@ void Sender::hand_over(UcxOperation& operation, UcxHeader::Kind kind, std::uint3
   }
 }
 
-void Sender::on_ended(UcxOperation& operation) noexcept {
+void UcxSender::on_ended(UcxOperation& operation) noexcept {
   operations_.remove(operation);
   finished(operation);
 }
 
-void Sender::finished(UcxOperation& operation) noexcept {
+void UcxSender::finished(UcxOperation& operation) noexcept {
   backlog_ -= operation.counted;
   if (operation.tag != nullptr) --payloads_in_flight_;
   recycle(operation);
 }
 
 // Notifies the owner, which may commit more messages or end the connection.
-void Sender::recycle(UcxOperation& operation) noexcept {
+void UcxSender::recycle(UcxOperation& operation) noexcept {
   SendCompletion* const owner = operation.owner;
   link_.core().recycle(operation);
   if (owner != nullptr) owner->on_send_complete();
@@ -254,7 +254,7 @@ void Sender::recycle(UcxOperation& operation) noexcept {
 
 // ---- The end ----
 
-void Sender::close() {
+void UcxSender::close() {
   if (ended_ || std::exchange(closing_, true)) return;
   seal_up_to(used_);
   packets_.push_back({});
@@ -262,7 +262,7 @@ void Sender::close() {
   send_ready();
 }
 
-std::vector<SendCompletion*> Sender::end() {
+std::vector<SendCompletion*> UcxSender::end() {
   ended_ = true;
   std::vector<SendCompletion*> owners;
   // An operation that UCX has not completed yet keeps its memory and completes without a notification.

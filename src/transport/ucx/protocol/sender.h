@@ -13,14 +13,14 @@ namespace hawser::transport::ucx {
 
 // Converts messages to active messages. The messages of a tick are packed into packets; a large payload is sent in an
 // active message of its own. When a SendCompletion is notified, it may do anything except destroy the sender.
-class Sender {
+class UcxSender {
  public:
   // The sender does not wait for the end of the tick once this many bytes are committed, so that the peer can start.
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
 
-  explicit Sender(Link& link) noexcept : link_(link) {}
-  Sender(const Sender&) = delete;
-  Sender& operator=(const Sender&) = delete;
+  explicit UcxSender(UcxLink& link) noexcept : link_(link) {}
+  UcxSender(const UcxSender&) = delete;
+  UcxSender& operator=(const UcxSender&) = delete;
 
   // The same contracts as in transport::Connection.
   std::byte* reserve(std::size_t head_bytes);
@@ -79,7 +79,7 @@ class Sender {
   void finished(UcxOperation& operation) noexcept;
   void recycle(UcxOperation& operation) noexcept;
 
-  Link& link_;
+  UcxLink& link_;
   Block* block_ = nullptr;  // Receives the next messages; [begin_, used_) is the open packet.
   std::size_t begin_ = 0;
   std::size_t used_ = 0;

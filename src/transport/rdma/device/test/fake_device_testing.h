@@ -25,7 +25,7 @@ class FakeDevice final : public Device {
   unsigned ports() const noexcept override { return 1; }
   Result<PortStatus> port(unsigned number) override { return PortStatus{.number = number, .active = true}; }
   Result<std::vector<GidEntry>> gids(unsigned) override { return std::vector<GidEntry>(); }
-  std::vector<Counter> counters(unsigned) override { return {}; }
+  std::vector<RdmaCounter> counters(unsigned) override { return {}; }
   Result<std::unique_ptr<MemoryRegion>> register_memory(MutableBytes memory, Access access) override {
     if (registering) registering();
     if (refuse_memory) return fail(ErrorCode::overloaded, "refused");

@@ -43,7 +43,7 @@ class SlowDevice final : public Device {
     return PortStatus{.number = 1, .active = true, .ethernet = true, .mtu_bytes = 4096, .mtu_bytes_max = 4096};
   }
   Result<std::vector<GidEntry>> gids(unsigned) override { return std::vector<GidEntry>{address_}; }
-  std::vector<Counter> counters(unsigned) override { return {}; }
+  std::vector<RdmaCounter> counters(unsigned) override { return {}; }
   Result<std::unique_ptr<MemoryRegion>> register_memory(MutableBytes, Access) override {
     (*hook_)("register");
     return std::make_unique<Region>(hook_);

@@ -88,7 +88,7 @@ class BulkReads : public ::testing::Test {
   const std::unique_ptr<MemoryRegion> region_ = *device_->register_memory(remote_, {.remote_read = true});
   FakePair pair_{*device_, 128, 512};
   FakePair peer_{*device_, 128, 512};
-  WorkQueue work_queue_{pair_, Credits(100'000, 100'000), SendSlots(512, 64)};
+  WorkQueue work_queue_{pair_, RdmaCredits(100'000, 100'000), SendSlots(512, 64)};
   OneSided one_sided_{work_queue_, pool_, {.peer_domain = domain, .parts_max = parts_max, .clock = &clock_}};
 };
 

@@ -46,7 +46,7 @@ struct Shape {
 };
 
 // One side. It commits messages and checks that the messages of the other side arrive complete, in order, and once.
-class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingOwner {
+class Side final : public MessageSink, public RdmaReceiverOwner, public ReceiveRingOwner {
  public:
   Side(FakeDevice& device, std::shared_ptr<MemoryPool> pool, std::shared_ptr<UserMemory> user, const Shape& setup,
        std::uint64_t seed)
@@ -58,9 +58,9 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
         one_sided(device, user_, random),
         ring(std::make_shared<ReceiveRing>(pool_, setup.chunk_bytes, *this)) {
     EXPECT_TRUE(ring->grow(setup.receives));
-    const auto memory = Channel::Memory::acquire(*pool_, setup.chunk_bytes);
+    const auto memory = RdmaChannel::Memory::acquire(*pool_, setup.chunk_bytes);
     EXPECT_TRUE(memory);
-    ChannelOptions options;
+    RdmaChannelOptions options;
     options.sender = {.packet_bytes_max = std::min(setup.chunk_bytes, setup.peer_chunk_bytes),
                       .chunk_bytes = setup.chunk_bytes,
                       .send_window = setup.send_window,
@@ -73,7 +73,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
                         .reads_max = 3,
                         .ahead_bytes_max = setup.ahead_bytes_max,
                         .staging_bytes = 4096,
-                        .held_chunks_max = Credits::held_max(setup.receives)};
+                        .held_chunks_max = RdmaCredits::held_max(setup.receives)};
     options.one_sided = {.peer_domain = OneSidedUser::domain,
                          .operations_max = 6,
                          .part_bytes_max = 1024,
@@ -81,7 +81,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
                          .parts_max = 3};
     options.signal_every = setup.signal_every;
     options.peer_receives = options.own_receives = setup.receives;
-    channel = std::make_unique<Channel>(*this, pair, pool_, *ring, *memory, options);
+    channel = std::make_unique<RdmaChannel>(*this, pair, pool_, *ring, *memory, options);
     channel->receiver().start(*this);
     post();
     channel->receiver().resume();
@@ -298,7 +298,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
  public:
   OneSidedUser one_sided;
   std::shared_ptr<ReceiveRing> ring;
-  std::unique_ptr<Channel> channel;
+  std::unique_ptr<RdmaChannel> channel;
 };
 
 struct Joined {
@@ -573,7 +573,7 @@ TEST(RdmaChannel, CreditsEndAtTheReserveAndFramesGatherMeanwhile) {
     }
     run.sides[1]->flush();
   }
-  EXPECT_EQ(side.channel->work_queue().credits.available(), Credits::reserved);
+  EXPECT_EQ(side.channel->work_queue().credits.available(), RdmaCredits::reserved);
   EXPECT_LT(side.channel->sender().sent(), side.channel->sender().committed());
   run.settle();
   EXPECT_EQ(run.sides[1]->delivered, 200U);

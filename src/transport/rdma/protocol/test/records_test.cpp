@@ -13,7 +13,7 @@
 namespace hawser::transport::rdma {
 namespace {
 
-std::vector<std::byte> record(RecordKind kind, std::uint32_t head, std::uint32_t payload, std::uint32_t carried,
+std::vector<std::byte> record(RdmaRecordKind kind, std::uint32_t head, std::uint32_t payload, std::uint32_t carried,
                               std::size_t body) {
   std::vector<std::byte> bytes(RecordHeader::bytes + body);
   write_header(bytes.data(), {kind, head, payload, carried});
@@ -21,7 +21,7 @@ std::vector<std::byte> record(RecordKind kind, std::uint32_t head, std::uint32_t
 }
 
 TEST(RdmaRecords, AMessageIsReadInPlace) {
-  const auto bytes = record(RecordKind::message, 5, 3, 8, 16);
+  const auto bytes = record(RdmaRecordKind::message, 5, 3, 8, 16);
   const auto parsed = parse_record(bytes);
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->head.data(), bytes.data() + 16);
@@ -32,16 +32,16 @@ TEST(RdmaRecords, AMessageIsReadInPlace) {
 }
 
 TEST(RdmaRecords, WhatIsMalformedIsRefused) {
-  EXPECT_FALSE(parse_record(record(RecordKind::message, 5, 3, 7, 16))) << "not whole";
-  EXPECT_FALSE(parse_record(record(RecordKind::message, 5, 3, 8, 15))) << "cut off";
-  EXPECT_FALSE(parse_record(record(RecordKind::message, 0xffffffff, 3, 2, 16))) << "sums that wrap";
-  EXPECT_FALSE(parse_record(record(RecordKind::begin, 4, 4, 8, 8))) << "all of it";
-  EXPECT_TRUE(parse_record(record(RecordKind::begin, 4, 5, 8, 8)));
-  EXPECT_FALSE(parse_record(record(RecordKind::fragment, 0, 0, 0, 8))) << "of nothing";
-  EXPECT_FALSE(parse_record(record(RecordKind::fragment, 1, 0, 8, 8)));
-  EXPECT_FALSE(parse_record(record(static_cast<RecordKind>(5), 0, 0, 0, 0)));
-  EXPECT_FALSE(parse_record(record(static_cast<RecordKind>(0), 0, 0, 0, 0)));
-  EXPECT_FALSE(parse_record(Bytes(record(RecordKind::message, 0, 0, 0, 0)).first(15)));
+  EXPECT_FALSE(parse_record(record(RdmaRecordKind::message, 5, 3, 7, 16))) << "not whole";
+  EXPECT_FALSE(parse_record(record(RdmaRecordKind::message, 5, 3, 8, 15))) << "cut off";
+  EXPECT_FALSE(parse_record(record(RdmaRecordKind::message, 0xffffffff, 3, 2, 16))) << "sums that wrap";
+  EXPECT_FALSE(parse_record(record(RdmaRecordKind::begin, 4, 4, 8, 8))) << "all of it";
+  EXPECT_TRUE(parse_record(record(RdmaRecordKind::begin, 4, 5, 8, 8)));
+  EXPECT_FALSE(parse_record(record(RdmaRecordKind::fragment, 0, 0, 0, 8))) << "of nothing";
+  EXPECT_FALSE(parse_record(record(RdmaRecordKind::fragment, 1, 0, 8, 8)));
+  EXPECT_FALSE(parse_record(record(static_cast<RdmaRecordKind>(5), 0, 0, 0, 0)));
+  EXPECT_FALSE(parse_record(record(static_cast<RdmaRecordKind>(0), 0, 0, 0, 0)));
+  EXPECT_FALSE(parse_record(Bytes(record(RdmaRecordKind::message, 0, 0, 0, 0)).first(15)));
 }
 
 TEST(RdmaRecords, RandomBytesNeverLeadBeyondTheirEnd) {
@@ -57,7 +57,7 @@ TEST(RdmaRecords, RandomBytesNeverLeadBeyondTheirEnd) {
       ASSERT_GE(part.data(), bytes.data());
       ASSERT_LE(part.data() + part.size(), bytes.data() + bytes.size());
     }
-    if (parsed->header.kind != RecordKind::rendezvous) continue;
+    if (parsed->header.kind != RdmaRecordKind::rendezvous) continue;
     const auto table = parse_table(parsed->carried, parsed->header.payload_bytes);
     if (!table) continue;
     std::size_t total = 0;
@@ -67,7 +67,7 @@ TEST(RdmaRecords, RandomBytesNeverLeadBeyondTheirEnd) {
 }
 
 TEST(RdmaRecords, ATableMustMakeUpThePayload) {
-  std::vector<std::byte> table(table_head_bytes + 2 * RemoteBuffer::bytes + 8);
+  std::vector<std::byte> table(table_head_bytes + 2 * RdmaRemoteBuffer::bytes + 8);
   store_le(table.data() + 4, std::uint32_t{2});
   write_piece(table.data() + 8, {.address = 4096, .key = 7, .size = 100});
   write_piece(table.data() + 24, {.address = 0, .key = 0, .size = 5});
@@ -92,7 +92,7 @@ TEST(RdmaRecords, TheImmediate) {
 }
 
 TEST(RdmaCredits, DataLeavesTheReserve) {
-  Credits credits(4, 4);
+  RdmaCredits credits(4, 4);
   EXPECT_TRUE(credits.may_send_data());
   credits.sending(100);
   credits.sending(100);
@@ -103,14 +103,14 @@ TEST(RdmaCredits, DataLeavesTheReserve) {
 }
 
 TEST(RdmaCredits, WhatCannotBeIsRefused) {
-  Credits credits(4, 4);
+  RdmaCredits credits(4, 4);
   EXPECT_FALSE(credits.received(1)) << "more granted than used";
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(credits.received(0));
   EXPECT_FALSE(credits.received(0)) << "more used than posted";
 }
 
 TEST(RdmaCredits, GrantsAreDueAtHalfOrInNeed) {
-  Credits half(8, 8);
+  RdmaCredits half(8, 8);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(half.received(0));
     half.posted(true);
@@ -122,7 +122,7 @@ TEST(RdmaCredits, GrantsAreDueAtHalfOrInNeed) {
   EXPECT_EQ(half.sending(100), 4U);
   EXPECT_FALSE(half.grant_due());
 
-  Credits need(8, 8);
+  RdmaCredits need(8, 8);
   for (int i = 0; i < 6; ++i) EXPECT_TRUE(need.received(0));
   EXPECT_TRUE(need.peer_is_short());
   need.posted(false);
@@ -156,20 +156,20 @@ TEST(RdmaSendSlots, IdsGrowByOneAndSomeAreSignalled) {
 TEST(RdmaParameters, ComeBackAsTheyWere) {
   Gid gid;
   gid.bytes[15] = std::byte{9};
-  const Parameters sent{.ethernet = true,
-                        .lid = 3,
-                        .queue_pair = 0xabcdef,
-                        .sequence = 0xffffff,
-                        .mtu_bytes = 4096,
-                        .chunk_bytes = 256 * 1024,
-                        .receives = 8,
-                        .reads = 16,
-                        .gid = gid};
-  const auto back = Parameters::decode(sent.encode());
+  const RdmaParameters sent{.ethernet = true,
+                            .lid = 3,
+                            .queue_pair = 0xabcdef,
+                            .sequence = 0xffffff,
+                            .mtu_bytes = 4096,
+                            .chunk_bytes = 256 * 1024,
+                            .receives = 8,
+                            .reads = 16,
+                            .gid = gid};
+  const auto back = RdmaParameters::decode(sent.encode());
   ASSERT_TRUE(back);
   EXPECT_EQ(back->encode(), sent.encode());
-  const Offer offer{.type = GidType::roce_v2, .lid = 4, .gid = gid};
-  const auto offered = Offer::decode(offer.encode());
+  const RdmaOffer offer{.type = GidType::roce_v2, .lid = 4, .gid = gid};
+  const auto offered = RdmaOffer::decode(offer.encode());
   ASSERT_TRUE(offered);
   EXPECT_EQ(offered->encode(), offer.encode());
 }
@@ -177,23 +177,23 @@ TEST(RdmaParameters, ComeBackAsTheyWere) {
 TEST(RdmaParameters, EachFieldHasItsBounds) {
   Gid gid;
   gid.bytes[15] = std::byte{9};
-  const Parameters good{.queue_pair = 1, .mtu_bytes = 1024, .chunk_bytes = 4096, .receives = 4, .gid = gid};
+  const RdmaParameters good{.queue_pair = 1, .mtu_bytes = 1024, .chunk_bytes = 4096, .receives = 4, .gid = gid};
   const auto refused = [&](auto change) {
-    Parameters bad = good;
+    RdmaParameters bad = good;
     change(bad);
-    return !Parameters::decode(bad.encode());
+    return !RdmaParameters::decode(bad.encode());
   };
-  EXPECT_FALSE(refused([](Parameters&) {}));
-  EXPECT_TRUE(refused([](Parameters& p) { p.queue_pair = 0; }));
-  EXPECT_TRUE(refused([](Parameters& p) { p.queue_pair = 1U << 24; }));
-  EXPECT_TRUE(refused([](Parameters& p) { p.sequence = 1U << 24; }));
-  EXPECT_TRUE(refused([](Parameters& p) { p.mtu_bytes = 1500; }));
-  EXPECT_TRUE(refused([](Parameters& p) { p.chunk_bytes = 4095; }));
-  EXPECT_TRUE(refused([](Parameters& p) { p.chunk_bytes = (16U << 20) + 4096; }));
-  EXPECT_TRUE(refused([](Parameters& p) { p.receives = 3; }));
-  EXPECT_TRUE(refused([](Parameters& p) { p.receives = 4097; }));
-  EXPECT_TRUE(refused([](Parameters& p) { p.reads = 256; }));
-  EXPECT_TRUE(refused([](Parameters& p) { p.gid = {}; }));
+  EXPECT_FALSE(refused([](RdmaParameters&) {}));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.queue_pair = 0; }));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.queue_pair = 1U << 24; }));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.sequence = 1U << 24; }));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.mtu_bytes = 1500; }));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.chunk_bytes = 4095; }));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.chunk_bytes = (16U << 20) + 4096; }));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.receives = 3; }));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.receives = 4097; }));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.reads = 256; }));
+  EXPECT_TRUE(refused([](RdmaParameters& p) { p.gid = {}; }));
 }
 
 }  // namespace

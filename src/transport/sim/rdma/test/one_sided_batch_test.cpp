@@ -40,7 +40,7 @@ struct BatchAccess final : RemoteOperation {
   std::size_t times = 0;
   std::optional<Error> error;
   void (*again)(BatchAccess&) = nullptr;
-  RemoteMemory* remote = nullptr;
+  OneSidedMemory* remote = nullptr;
   TransferBatch batch;
 };
 
@@ -183,7 +183,7 @@ TEST_F(OneSidedBatches, APartialPostIsReportedAsWhatItIs) {
   prepare(begun, RemoteOperation::Kind::write);
   prepare(not_begun, RemoteOperation::Kind::write);
   static_cast<SimDevice&>(*client_device_).sends_accepted = 3;
-  RemoteMemory& remote = *pair_->client->remote_memory();
+  OneSidedMemory& remote = *pair_->client->remote_memory();
   ASSERT_TRUE(remote.start(begun));
   ASSERT_TRUE(remote.start(not_begun));
   pass(milliseconds(50));
@@ -207,7 +207,7 @@ TEST_F(OneSidedBatches, AnAbandonedBatchReleasesItsMemory) {
       at += bytes + block;
     }
     prepare(*access, RemoteOperation::Kind::read);
-    RemoteMemory& remote = *pair_->client->remote_memory();
+    OneSidedMemory& remote = *pair_->client->remote_memory();
     ASSERT_TRUE(remote.start(*access));
     remote.abandon(*access);
     access.reset();

@@ -26,9 +26,9 @@ class Attacker {
   Attacker(rdma::Device& device, transport::TransportWorker& client, transport::TransportWorker& server,
            std::uint32_t reads = 16, std::size_t memory_bytes = 64 * 1024)
       : Attacker(device, memory_bytes) {
-    const rdma::Offer offer = *rdma::Offer::decode(client.offer());
+    const rdma::RdmaOffer offer = *rdma::RdmaOffer::decode(client.offer());
     pending_ = *server.select(offer.encode(), limits);
-    theirs = *rdma::Parameters::decode(pending_->parameters());
+    theirs = *rdma::RdmaParameters::decode(pending_->parameters());
     ours = theirs;
     ours.queue_pair = pair_->number();
     ours.gid = offer.gid;
@@ -38,14 +38,14 @@ class Attacker {
   // A server on the device of the well-behaved `server`, whose parameters it copies.
   Attacker(rdma::Device& device, transport::TransportWorker& server) : Attacker(device, std::size_t{64} * 1024) {
     const auto other = *server.select(server.offer(), limits);
-    ours = *rdma::Parameters::decode(other->parameters());
+    ours = *rdma::RdmaParameters::decode(other->parameters());
     ours.queue_pair = pair_->number();
   }
   // The client of this server connects. `connection` is the client's.
   bool accepted_by(transport::TransportWorker& client) {
     auto pending = client.accept(ours.encode(), limits);
     if (!pending) return false;
-    theirs = *rdma::Parameters::decode((*pending)->parameters());
+    theirs = *rdma::RdmaParameters::decode((*pending)->parameters());
     connection = (*pending)->open(std::make_unique<QuietStream>());
     connection->start(sink);
     return true;
@@ -92,16 +92,16 @@ class Attacker {
   // Posts a packet with one whole message of `bytes` bytes.
   bool post_message(std::size_t bytes, rdma::Immediate immediate = {}) {
     std::memset(memory_.data(), 'x', rdma::RecordHeader::bytes + rdma::align_up(bytes));
-    rdma::write_header(memory_.data(), {rdma::RecordKind::message, static_cast<std::uint32_t>(bytes), 0, 0});
+    rdma::write_header(memory_.data(), {rdma::RdmaRecordKind::message, static_cast<std::uint32_t>(bytes), 0, 0});
     return post(rdma::RecordHeader::bytes + rdma::align_up(bytes), immediate);
   }
   // Posts a packet with one rendezvous for each of the pieces.
-  void post_rendezvous(std::span<const rdma::RemoteBuffer> pieces, rdma::Immediate immediate = {}) {
-    constexpr std::size_t record = rdma::RecordHeader::bytes + rdma::table_head_bytes + rdma::RemoteBuffer::bytes;
+  void post_rendezvous(std::span<const rdma::RdmaRemoteBuffer> pieces, rdma::Immediate immediate = {}) {
+    constexpr std::size_t record = rdma::RecordHeader::bytes + rdma::table_head_bytes + rdma::RdmaRemoteBuffer::bytes;
     std::byte* at = memory_.data() + packet_at;
-    for (const rdma::RemoteBuffer& piece : pieces) {
-      rdma::write_header(
-          at, {rdma::RecordKind::rendezvous, 0, piece.size, rdma::table_head_bytes + rdma::RemoteBuffer::bytes});
+    for (const rdma::RdmaRemoteBuffer& piece : pieces) {
+      rdma::write_header(at, {rdma::RdmaRecordKind::rendezvous, 0, piece.size,
+                              rdma::table_head_bytes + rdma::RdmaRemoteBuffer::bytes});
       store_le(at + rdma::RecordHeader::bytes, ++last_transfer_);
       store_le(at + rdma::RecordHeader::bytes + 4, std::uint32_t{1});
       rdma::write_piece(at + rdma::RecordHeader::bytes + rdma::table_head_bytes, piece);
@@ -114,12 +114,12 @@ class Attacker {
     std::array<rdma::Completion, 32> found;
     while (const std::size_t count = queue_->poll(found)) {
       for (std::size_t i = 0; i < count; ++i) {
-        if (found[i].received && found[i].status == rdma::Status::success) {
+        if (found[i].received && found[i].status == rdma::WorkStatus::success) {
           ++received;
           if (repost) post_receive(found[i].id);
         } else if (!found[i].received) {
           status = found[i].status;
-          if (status == rdma::Status::success) ++succeeded;
+          if (status == rdma::WorkStatus::success) ++succeeded;
         }
       }
     }
@@ -130,13 +130,13 @@ class Attacker {
     region_.reset();
   }
 
-  rdma::Parameters theirs;
-  rdma::Parameters ours;
+  rdma::RdmaParameters theirs;
+  rdma::RdmaParameters ours;
   CountingSink sink;
   std::unique_ptr<transport::Connection> connection;  // Connection of the attacked side.
   std::size_t received = 0;
   std::size_t succeeded = 0;  // Number of requests that succeeded.
-  rdma::Status status = rdma::Status::success;
+  rdma::WorkStatus status = rdma::WorkStatus::success;
 
  private:
   static constexpr transport::MessageLimits limits{std::size_t{64} << 20, std::size_t{64} << 20};

@@ -171,7 +171,7 @@ TEST_P(RdmaDrain, AFullSendQueueDelaysTheMarker) {
   EXPECT_FALSE(one.advance(now += milliseconds(1), true));
   EXPECT_FALSE(one.advance(now += milliseconds(1), true));
   ASSERT_EQ(pair.sent.size(), 1U);
-  one.on_completion({.id = pair.sent.front(), .status = rdma::Status::flushed});
+  one.on_completion({.id = pair.sent.front(), .status = rdma::WorkStatus::flushed});
   EXPECT_TRUE(one.advance(now, true));
   EXPECT_TRUE(one.drained());
 }

@@ -13,7 +13,7 @@ namespace {
 
 using rdma::Immediate;
 using rdma::Opcode;
-using rdma::Status;
+using rdma::WorkStatus;
 
 // Runs over a shared receive queue, and over separate queues of the connections.
 class RdmaHostile : public RdmaAttack, public ::testing::WithParamInterface<bool> {
@@ -69,7 +69,7 @@ TEST_P(RdmaHostile, AWriteWithImmediateIsNoMessage) {
   expect_served(*background_client_, 20);  // Chunks have held messages of others.
   for (const std::size_t bytes : {std::size_t{72}, std::size_t{60'000}}) {
     attack();
-    rdma::write_header(attacker_->data(), {rdma::RecordKind::message, 40, 0, 40});
+    rdma::write_header(attacker_->data(), {rdma::RdmaRecordKind::message, 40, 0, 40});
     ASSERT_TRUE(attacker_->post(bytes, {}, Opcode::write_with_immediate, place.address, place.key));
     expect_protocol_violation("something else than a send with immediate");
     EXPECT_EQ(attacker_->sink.messages, 0U);
@@ -92,18 +92,18 @@ TEST_P(RdmaHostile, WritesNeedAnExposedRegion) {
     pass(milliseconds(300));
     return attacker_->status;
   };
-  EXPECT_EQ(write(), Status::remote_invalid);
+  EXPECT_EQ(write(), WorkStatus::remote_invalid);
   EXPECT_EQ(bytes[0], std::byte{0});
   {
     ExposedMemory memory(4096);
     const auto registered = server_transport_->register_memory(memory.memory, memory, false);
     const auto readable = (*registered)->expose(memory.memory, true, false);
-    EXPECT_EQ(write(), Status::remote_invalid) << "a region that is only read opens no writes";
+    EXPECT_EQ(write(), WorkStatus::remote_invalid) << "a region that is only read opens no writes";
     const auto writable = (*registered)->expose(memory.memory, true, true);
-    EXPECT_EQ(write(), Status::success);
+    EXPECT_EQ(write(), WorkStatus::success);
     EXPECT_EQ(bytes[0], std::byte{7});
   }
-  EXPECT_EQ(write(), Status::remote_invalid) << "after the last region was revoked";
+  EXPECT_EQ(write(), WorkStatus::remote_invalid) << "after the last region was revoked";
 }
 
 // Queue pairs that are connected already get the access, too.
@@ -116,12 +116,12 @@ TEST_P(RdmaHostile, AnExposedRegionOpensConnectionsThatExist) {
   ASSERT_TRUE(attacker.post(8, {}, Opcode::write, place.address, place.key));
   pass(milliseconds(5));
   attacker.poll();
-  EXPECT_EQ(attacker.status, Status::success);
+  EXPECT_EQ(attacker.status, WorkStatus::success);
   writable.reset();
   ASSERT_TRUE(attacker.post(8, {}, Opcode::write, place.address, place.key));
   pass(milliseconds(5));
   attacker.poll();
-  EXPECT_EQ(attacker.status, Status::remote_invalid);
+  EXPECT_EQ(attacker.status, WorkStatus::remote_invalid);
 }
 
 // The caller of the operation gets the reason for the failure, even if the queue pair allows no writes at all any more.
@@ -179,7 +179,7 @@ TEST_P(RdmaHostile, ASendWithoutImmediateEndsTheConnection) {
 TEST_P(RdmaHostile, MessagesAboveTheLimit) {
   constexpr std::uint32_t head = 28;
   constexpr std::uint32_t payload = (64U << 20) - head + 1;
-  for (const auto kind : {rdma::RecordKind::begin, rdma::RecordKind::rendezvous}) {
+  for (const auto kind : {rdma::RdmaRecordKind::begin, rdma::RdmaRecordKind::rendezvous}) {
     Attacker& attacker = attack();
     rdma::write_header(attacker.data(), {kind, head, payload, 16});
     ASSERT_TRUE(attacker.post(96, {}));
@@ -191,7 +191,7 @@ TEST_P(RdmaHostile, MessagesAboveTheLimit) {
 
 TEST_P(RdmaHostile, FragmentsWithoutABeginning) {
   Attacker& attacker = attack();
-  rdma::write_header(attacker.data(), {rdma::RecordKind::fragment, 0, 0, 16});
+  rdma::write_header(attacker.data(), {rdma::RdmaRecordKind::fragment, 0, 0, 16});
   ASSERT_TRUE(attacker.post(32, {}));
   expect_protocol_violation("FRAGMENT without preceding BEGIN");
 }
@@ -260,7 +260,7 @@ TEST_P(RdmaHostile, ForgedPacketsOfAllKinds) {
         const auto small = [&] {
           return static_cast<std::uint32_t>(random.below(random.chance(0.9) ? 400 : 1U << 31));
         };
-        rdma::write_header(at, {static_cast<rdma::RecordKind>(1 + random.below(4)), small(), small(), small()});
+        rdma::write_header(at, {static_cast<rdma::RdmaRecordKind>(1 + random.below(4)), small(), small(), small()});
       }
       const Immediate immediate{.granted = static_cast<std::uint32_t>(random.chance(0.8) ? 0 : random.below(8192)),
                                 .done = static_cast<std::uint32_t>(random.chance(0.8) ? 0 : random.below(1024)),
@@ -279,7 +279,7 @@ TEST_P(RdmaHostile, ForgedPacketsOfAllKinds) {
 // Payloads that such a peer offers could never be read, and would stay.
 TEST_P(RdmaHostile, PayloadsToBeReadAtAPeerWithoutReads) {
   Attacker& attacker = attack(0);
-  std::vector<rdma::RemoteBuffer> pieces(8, {0x1000, 1, 60U << 20});
+  std::vector<rdma::RdmaRemoteBuffer> pieces(8, {0x1000, 1, 60U << 20});
   attacker.post_rendezvous(pieces);
   expect_protocol_violation("serves no RDMA reads");
   EXPECT_LT(server_transport_->memory().front().used_bytes_max, idle_bytes_ + (std::size_t{4} << 20));
@@ -291,7 +291,7 @@ TEST_P(RdmaHostile, WhatIsReadAheadIsBounded) {
   const std::size_t ahead_max = RdmaOptions().read_ahead_bytes_max;
   for (const std::uint32_t bytes : {60U << 20, 4U << 20}) {
     attack();
-    std::vector<rdma::RemoteBuffer> pieces(8, {0x1000, 1, bytes});
+    std::vector<rdma::RdmaRemoteBuffer> pieces(8, {0x1000, 1, bytes});
     attacker_->post_rendezvous(pieces);
     pass(milliseconds(20));
     EXPECT_EQ(attacker_->sink.selected_bytes, bytes);
@@ -306,7 +306,7 @@ TEST_P(RdmaHostile, WhatIsReadAheadIsBounded) {
 // The announcement of a head costs no memory before the head arrives.
 TEST_P(RdmaHostile, AnnouncedHeadsTakeNoMemory) {
   Attacker& attacker = attack();
-  rdma::write_header(attacker.data(), {rdma::RecordKind::begin, 63U << 20, 0, 8});
+  rdma::write_header(attacker.data(), {rdma::RdmaRecordKind::begin, 63U << 20, 0, 8});
   ASSERT_TRUE(attacker.post(24, {}));
   const auto allocated = [] {
     const struct mallinfo2 heap = ::mallinfo2();
@@ -350,7 +350,7 @@ TEST_P(RdmaHostile, WhatIsReadAheadIsPaidFor) {
   attacker_ = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_);
   attacker_->sink.account = &account;
   attacker_->connect();
-  std::vector<rdma::RemoteBuffer> pieces(8, {0x1000, 1, 4U << 20});
+  std::vector<rdma::RdmaRemoteBuffer> pieces(8, {0x1000, 1, 4U << 20});
   attacker_->post_rendezvous(pieces);
   std::size_t used_max = 0;
   for (int i = 0; i < 2000 && !attacker_->sink.closed; ++i) {
@@ -407,7 +407,7 @@ TEST_P(RdmaHostile, DeathAtEachStep) {
       EXPECT_TRUE(one->post_message(100));
     }
     if (step == 3) {
-      const rdma::RemoteBuffer piece{reinterpret_cast<std::uintptr_t>(one->data()), one->key(), 32 * 1024};
+      const rdma::RdmaRemoteBuffer piece{reinterpret_cast<std::uintptr_t>(one->data()), one->key(), 32 * 1024};
       one->post_rendezvous({&piece, 1});
       pass(std::chrono::microseconds(3));  // The server is reading.
     }
@@ -435,7 +435,7 @@ TEST_F(RdmaAttack, SequenceNumbersTellNothingOfTheNext) {
   std::array<std::uint64_t, 4> seen{};
   for (std::uint64_t& number : seen) {
     const auto pending = *server_worker_->select(client_worker_->offer(), limits);
-    number = rdma::Parameters::decode(pending->parameters())->sequence;
+    number = rdma::RdmaParameters::decode(pending->parameters())->sequence;
   }
   constexpr std::uint64_t mask = 0xffffff;
   constexpr std::uint64_t modulus = (1ULL << 31) - 1;

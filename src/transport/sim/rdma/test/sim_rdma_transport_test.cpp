@@ -23,7 +23,7 @@ using rdma::DeviceEventKind;
 using testing::HasSubstr;
 
 std::vector<std::byte> with_address(const rdma::Gid& address, Bytes parameters) {
-  auto changed = rdma::Parameters::decode(parameters);
+  auto changed = rdma::RdmaParameters::decode(parameters);
   EXPECT_TRUE(changed);
   changed->gid = address;
   return changed->encode();
@@ -35,15 +35,15 @@ TEST_F(SimRdmaTransport, TheAddressOfTheStreamIsTakenOnANamedDeviceToo) {
   const auto held = device("sim0");
   held->add_address({.index = 1, .gid = address_of(7, 1), .type = rdma::GidType::roce_v2});
   const Side client = side("sim0");
-  EXPECT_EQ(rdma::Offer::decode(client.worker->select_device("10.0.7.1:4000").offer())->gid, address_of(7, 1));
-  EXPECT_EQ(rdma::Offer::decode(client.worker->select_device("10.0.0.1:4000").offer())->gid, address_of(0, 1));
-  EXPECT_EQ(rdma::Offer::decode(client.worker->select_device("unix:@x").offer())->gid, address_of(0, 1));
+  EXPECT_EQ(rdma::RdmaOffer::decode(client.worker->select_device("10.0.7.1:4000").offer())->gid, address_of(7, 1));
+  EXPECT_EQ(rdma::RdmaOffer::decode(client.worker->select_device("10.0.0.1:4000").offer())->gid, address_of(0, 1));
+  EXPECT_EQ(rdma::RdmaOffer::decode(client.worker->select_device("unix:@x").offer())->gid, address_of(0, 1));
   const Side server = side("sim1");
   const auto selected = server.worker->select(client.worker->select_device("10.0.7.1:4000").offer(), limits);
   ASSERT_TRUE(selected);
   const auto accepted = client.worker->select_device("10.0.7.1:4000").accept((*selected)->parameters(), limits);
   ASSERT_TRUE(accepted);
-  EXPECT_EQ(rdma::Parameters::decode((*accepted)->parameters())->gid, address_of(7, 1));
+  EXPECT_EQ(rdma::RdmaParameters::decode((*accepted)->parameters())->gid, address_of(7, 1));
 }
 
 TEST_F(SimRdmaTransport, AClientMustConnectFromTheAddressThatItOffered) {
@@ -68,11 +68,11 @@ TEST_F(SimRdmaTransport, AConnectionOfProtectedMessagesServesNoReads) {
   constexpr transport::MessageLimits protect{1 << 20, 1 << 20, true};
   const auto selected = server.worker->select(client.worker->offer(), protect);
   ASSERT_TRUE(selected);
-  EXPECT_EQ(rdma::Parameters::decode((*selected)->parameters())->reads, 0U);
+  EXPECT_EQ(rdma::RdmaParameters::decode((*selected)->parameters())->reads, 0U);
   // The client's side serves reads, such as that of an earlier version. Nevertheless neither side has access.
   const auto accepted = client.worker->accept((*selected)->parameters(), limits);
   ASSERT_TRUE(accepted);
-  EXPECT_NE(rdma::Parameters::decode((*accepted)->parameters())->reads, 0U);
+  EXPECT_NE(rdma::RdmaParameters::decode((*accepted)->parameters())->reads, 0U);
   ASSERT_TRUE((*selected)->connect((*accepted)->parameters()));
   auto [a, b] = transport::LoopStream::make_pair();
   RecordingSink sinks[2];
@@ -228,7 +228,7 @@ TEST_F(SimRdmaTransport, PortIsAskedForEachConnection) {
   held->set_port(changed);
   const auto selected = server.worker->select(client.worker->offer(), limits);
   ASSERT_TRUE(selected);
-  const auto sent = rdma::Parameters::decode((*selected)->parameters());
+  const auto sent = rdma::RdmaParameters::decode((*selected)->parameters());
   EXPECT_EQ(sent->mtu_bytes, 1024U);
   EXPECT_EQ(sent->lid, 77U);
   changed.active = false;
@@ -328,7 +328,7 @@ TEST_F(SimRdmaTransport, ShorterPacketsAreUsedTowardAPeerThatLongOnesDoNotReach)
     const auto selected = server.worker->select(client.worker->offer(), limits);
     const auto accepted = client.worker->accept((*selected)->parameters(), limits);
     EXPECT_TRUE((*selected)->connect((*accepted)->parameters()));
-    return rdma::Parameters::decode((*accepted)->parameters())->mtu_bytes;
+    return rdma::RdmaParameters::decode((*accepted)->parameters())->mtu_bytes;
   };
   const auto parameters = (*server.worker->select(client.worker->offer(), limits))->parameters();
   EXPECT_EQ(mtu_of_next(), 4096U);

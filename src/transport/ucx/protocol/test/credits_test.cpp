@@ -8,7 +8,7 @@ namespace {
 constexpr std::size_t window = 1000;
 
 TEST(UcxCredits, ASenderStopsWhenThePeersWindowIsUsedUp) {
-  Credits credits;
+  UcxCredits credits;
   EXPECT_TRUE(credits.may_send(window));
   credits.send(999);
   EXPECT_TRUE(credits.may_send(window)) << "the last packet may pass the window";
@@ -19,14 +19,14 @@ TEST(UcxCredits, ASenderStopsWhenThePeersWindowIsUsedUp) {
 }
 
 TEST(UcxCredits, APeerCannotHaveTakenMoreThanItWasSent) {
-  Credits credits;
+  UcxCredits credits;
   credits.send(100);
   EXPECT_FALSE(credits.grant(101));
   EXPECT_TRUE(credits.grant(100));
 }
 
 TEST(UcxCredits, GrantsMayOvertakeEachOther) {
-  Credits credits;
+  UcxCredits credits;
   credits.send(1500);
   EXPECT_TRUE(credits.grant(1200));
   EXPECT_TRUE(credits.grant(300)) << "an older one says less";
@@ -34,7 +34,7 @@ TEST(UcxCredits, GrantsMayOvertakeEachOther) {
 }
 
 TEST(UcxCredits, APeerThatSendsBeyondItsWindowIsRecognized) {
-  Credits credits;
+  UcxCredits credits;
   EXPECT_TRUE(credits.receive(999, window));
   EXPECT_TRUE(credits.receive(999, window));
   EXPECT_FALSE(credits.receive(1, window));
@@ -45,7 +45,7 @@ TEST(UcxCredits, APeerThatSendsBeyondItsWindowIsRecognized) {
 }
 
 TEST(UcxCredits, AQuarterOfTheWindowIsAnnounced) {
-  Credits credits;
+  UcxCredits credits;
   EXPECT_TRUE(credits.receive(900, window));
   credits.take(249);
   EXPECT_FALSE(credits.announcement_due(window));

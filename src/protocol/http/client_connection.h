@@ -1,0 +1,146 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/condition.h"
+#include "hawser/http_client.h"
+#include "hawser/time.h"
+#include "hawser/transport/stream.h"
+#include "protocol/http/response_parser.h"
+
+namespace hawser::protocol::http {
+
+// A client's connection, which carries one request after another. Loop's thread only. It must not be destroyed from
+// within a function of its stream; destroying it closes the connection.
+class ClientConnection final : transport::StreamSink {
+ public:
+  ClientConnection(Loop& loop, std::unique_ptr<transport::Stream> stream, const HttpMessageLimits& limits);
+  ClientConnection(const ClientConnection&) = delete;
+  ClientConnection& operator=(const ClientConnection&) = delete;
+  ~ClientConnection();
+
+  struct Request {
+    std::string_view head;
+    std::string_view body = {};   // The whole body of the request, or its first part.
+    bool more = false;            // The body goes on: send_part() follows.
+    bool is_head_method = false;  // The response has no body.
+    // The body of the response is kept in parts: while at least so many bytes wait for take_part(), the connection is
+    // not read. 0: the whole body becomes part of the response.
+    std::size_t part_bytes_max = 0;
+    std::uint64_t body_bytes_max = UINT64_MAX;  // A longer body of the response is refused.
+  };
+  // Begins a request. Its views stay valid and unchanged until sending() is false, or close(), or this object is
+  // destroyed. `changed`, which outlives the request, is notified of every progress.
+  void begin(const Request& request, exec::Condition& changed);
+
+  // ---- While the request is sent ----
+  // True while bytes that the caller owns have not been sent.
+  bool sending() const noexcept;
+  // Sends `bytes` as the next part of the body, as a chunk or as it is, if sending() is false; as begin() demands. An
+  // empty chunk ends the body. `last`: nothing follows.
+  void send_part(std::string_view bytes, bool chunked, bool last);
+  // The server has asked for the body: status 100.
+  bool continued() const noexcept { return continued_; }
+  // The connection has ended, so that nothing more can be sent. A response may still be read.
+  bool broken() const noexcept { return broken_ || ended_; }
+
+  // ---- While the response is received ----
+  bool has_head() const noexcept { return has_head_; }
+  // The body that has arrived, for requests with part_bytes_max.
+  std::string take_part();
+  // True when the response is complete or the connection has ended.
+  bool finished() const noexcept { return !busy_; }
+  Time received_at() const noexcept { return received_at_; }
+  Time sent_at() const noexcept { return sent_at_; }
+
+  // ---- When finished() ----
+  bool complete() const noexcept { return complete_; }
+  // Null, or why the response can't be used: the parser's reason.
+  const char* violation() const noexcept { return violation_.empty() ? nullptr : violation_.c_str(); }
+  bool too_long() const noexcept { return too_long_; }
+  // True if a byte of the response has arrived.
+  bool answered() const noexcept { return answered_; }
+  const std::string& end_reason() const noexcept { return end_reason_; }
+  // Without the body if that is received in parts; then it may be called as soon as has_head() is true.
+  HttpClientResponse take_response() noexcept { return std::move(response_); }
+
+  // For a connection that is broken(): no memory of the caller is read any more. What has arrived is still received.
+  void stop_sending() noexcept {
+    unsent_ = {};
+    keep_alive_ = false;
+  }
+
+  // True if another request may begin.
+  bool reusable() const noexcept { return stream_ != nullptr && !broken() && !busy_ && keep_alive_; }
+  // Gives back the memory of an unused connection.
+  void rest() noexcept;
+  // Closes the connection, if it is not closed: no memory of the caller is read any more. What has been received can
+  // still be taken. Not from within a function of its stream.
+  void close() noexcept;
+
+ private:
+  static constexpr std::size_t read_bytes = 16 * 1024;
+  // Announcements (statuses 100 to 199) before one response.
+  static constexpr unsigned announcements_max = 100;
+
+  MutableBytes receive_space() override;
+  void received(std::size_t bytes) override;
+  void sendable(std::size_t bytes) override;
+  void broken(const Error& reason) override;
+  bool continues_after_end() override;
+  void ended(const Error& reason) override;
+
+  void send();
+  void advance(std::size_t bytes) noexcept;
+  void parse();
+  // Returns whether more can be parsed.
+  bool on_step(const MessageParser::Step& step);
+  bool keep_head();
+  bool keep_body(Bytes bytes);
+  bool refuse(std::string_view why);
+  void finish(bool complete) noexcept;
+  void notify() {
+    if (changed_ != nullptr) changed_->notify_all();
+  }
+
+  Loop& loop_;
+  std::unique_ptr<transport::Stream> stream_;
+  ResponseParser parser_;
+  const std::size_t buffer_bytes_;  // Holds the longest head.
+  std::vector<std::byte> buffer_;   // The bytes [begin_, end_) are received and not parsed.
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::array<std::string_view, 3> unsent_ = {};
+  std::string chunk_head_;
+  exec::Condition* changed_ = nullptr;  // While a request is under way.
+  std::size_t part_bytes_max_ = 0;
+  std::uint64_t body_bytes_max_ = 0;
+  std::uint64_t body_bytes_ = 0;  // Bytes of the response's body so far.
+  std::string part_;              // The bytes that nobody has taken, if the body is received in parts.
+  bool paused_ = false;           // Too many of them wait.
+  bool more_ = false;             // The body of the request is not complete.
+  bool continued_ = false;
+  bool has_head_ = false;
+  bool broken_ = false;
+  Time received_at_{};
+  Time sent_at_{};
+  bool busy_ = false;
+  bool keep_alive_ = true;
+  bool ended_ = false;
+  bool whole_ = false;  // The server has sent the end of its direction.
+  bool complete_ = false;
+  bool too_long_ = false;
+  bool answered_ = false;
+  unsigned announcements_ = 0;
+  std::string violation_;
+  std::string end_reason_;
+  HttpClientResponse response_;
+};
+
+}  // namespace hawser::protocol::http

@@ -1,0 +1,104 @@
+#include "protocol/http/gzip_stream.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "protocol/http/incoming_body.h"
+
+namespace hawser::protocol::http {
+
+#ifdef HAWSER_HTTP_GZIP
+
+namespace {
+
+constexpr compress::DeflaterOptions part_options = {.window_bits = 13, .memory_level = 6};
+static_assert((std::size_t{1} << (part_options.window_bits + 2)) + (std::size_t{1} << (part_options.memory_level + 9)) +
+                  8 * 1024 <=
+              Deflater::memory_bytes);
+
+}  // namespace
+
+struct Deflater::State {
+  compress::Deflater deflater{part_options};
+};
+struct Inflater::State {
+  compress::Inflater inflater{compress::Format::gzip};
+};
+
+std::unique_ptr<Deflater> Deflater::make(detail::ReceiveAccount* account) {
+  detail::ReceiveCharge charge;
+  if (account != nullptr && (!leaves_rest(*account, memory_bytes) || !charge.add(*account, memory_bytes)))
+    return nullptr;
+  auto state = std::make_unique<State>();
+  if (!state->deflater.ready()) return nullptr;
+  std::unique_ptr<Deflater> made(new Deflater(std::move(state)));
+  made->charge_ = std::move(charge);
+  return made;
+}
+
+std::string Deflater::add(Bytes bytes, Flush flush) {
+  std::string out;
+  state_->deflater.add(bytes, flush, out);
+  return out;
+}
+
+std::unique_ptr<Inflater> Inflater::make() {
+  auto state = std::make_unique<State>();
+  if (!state->inflater.ready()) return nullptr;
+  return std::unique_ptr<Inflater>(new Inflater(std::move(state)));
+}
+
+Result<std::string> Inflater::next(std::size_t bytes_max) {
+  using Status = compress::Inflater::Status;
+  std::string out;
+  while (!wants_input() && !error_ && out.size() < bytes_max) {
+    if (between_members_) {
+      if (used_ == input_.size()) break;
+      // Each further member consumes at least 18 bytes of the input.
+      state_->inflater.restart();
+      between_members_ = false;
+    }
+    const Bytes in = as_bytes(std::string_view(input_).substr(used_));
+    const std::size_t size = out.size();
+    // Most parts become a few times as long. The memory grows with what appears.
+    const std::size_t room = std::min(bytes_max - size, std::max<std::size_t>(4 * in.size(), 4096));
+    out.resize(size + room);
+    const auto step = state_->inflater.step(in, std::as_writable_bytes(std::span(out)).subspan(size));
+    used_ += step.read;
+    out.resize(size + step.written);
+    more_ = step.written == room && step.status != Status::end;
+    if (step.status == Status::end) {
+      between_members_ = true;
+    } else if (step.status == Status::no_memory) {
+      error_ = Error::of_call(ErrorCode::overloaded, "no memory to decompress the body");
+    } else if (step.status == Status::malformed) {
+      error_ = Error::of_call(Initiator::peer, ErrorCode::protocol_error, "the body is not a valid gzip");
+    }
+  }
+  if (error_ && out.empty()) return fail(*error_);
+  return out;
+}
+
+#else
+
+struct Deflater::State {};
+struct Inflater::State {};
+std::unique_ptr<Deflater> Deflater::make(detail::ReceiveAccount*) { return nullptr; }
+std::string Deflater::add(Bytes, Flush) { return {}; }
+std::unique_ptr<Inflater> Inflater::make() { return nullptr; }
+Result<std::string> Inflater::next(std::size_t) { return fail(ErrorCode::internal, "built without zlib"); }
+
+#endif
+
+Deflater::Deflater(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Deflater::~Deflater() = default;
+Inflater::Inflater(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Inflater::~Inflater() = default;
+
+void Inflater::give(std::string compressed) noexcept {
+  input_ = std::move(compressed);
+  used_ = 0;
+}
+
+}  // namespace hawser::protocol::http

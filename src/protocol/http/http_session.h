@@ -1,0 +1,174 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "exec/condition.h"
+#include "hawser/http.h"
+#include "hawser/scope.h"
+#include "protocol/http/incoming_body.h"
+#include "protocol/http/request_parser.h"
+#include "protocol/http/request_plan.h"
+#include "protocol/http/response.h"
+#include "protocol/http/route_responder.h"
+#include "rpc/port/byte_session.h"
+
+namespace hawser::protocol::http {
+
+// The present time, for the field Date.
+std::int64_t unix_seconds();
+
+// A copy of a request's head with its own memory.
+class KeptHead {
+ public:
+  KeptHead() = default;
+  // `bytes` has the whole head, to which the views of `head` refer.
+  KeptHead(const RequestHead& head, Bytes bytes);
+  // The views of `head` refer to `bytes`.
+  KeptHead(Buffer bytes, RequestHead head) noexcept : bytes_(std::move(bytes)), head_(std::move(head)) {}
+  const RequestHead& operator*() const noexcept { return head_; }
+  const RequestHead* operator->() const noexcept { return &head_; }
+  // Removes the fields that describe the body as it was sent.
+  void drop_coding();
+  // Replaces all fields that are metadata, or have a key of `metadata`. The views refer to it.
+  void replace_metadata(MetadataView metadata);
+
+ private:
+  Buffer bytes_;
+  RequestHead head_;
+};
+
+// The server's end of an HTTP/1 connection. It executes one request after another; further requests that the client has
+// sent wait in the kernel, apart from ahead_bytes_max bytes.
+class HttpSession final : public rpc::ByteSession, public RouteResponder {
+ public:
+  HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first, const Served& served);
+
+  // ---- PortSession ----
+  void go_away() override;
+
+  // ---- detail::ReplySink ----
+  std::string_view protocol() const noexcept override { return "http"; }
+  std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                         const detail::ReplyExtras& extras) override;
+  void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
+  void reply_error(std::uint32_t call, const Error& error) override;
+  // Methods with streams are not served.
+  std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t) override { return nullptr; }
+
+  // ---- RouteResponder ----
+  detail::ReplySink& sink() noexcept override { return *this; }
+  const rpc::ServerInterceptors& interceptors() noexcept override { return host().interceptors; }
+  const HttpOptions& http_options() const noexcept override { return options_; }
+  void reply_route(std::uint32_t call, const HttpResponse& response) override;
+  Task<void> stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) override;
+  Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
+  Task<Result<std::string>> read_part(HttpBodyReader& reader) override;
+  void limit_queue(std::size_t bytes) override { limit_backlog(bytes); }
+
+ private:
+  // The part of a connection's life. `idle`: no byte of the next request has come.
+  enum class Phase : std::uint8_t { idle, head, body, running };
+  using Kind = RequestPlan::Kind;
+
+  std::size_t take(Bytes bytes, Block& block) override;
+  MutableBytes direct_space() override;
+  void direct_received(std::size_t bytes) override;
+  // A client that is not asked for the next part of a body is not slow.
+  bool receiving() const noexcept override {
+    return phase_ == Phase::head || phase_ == Phase::body || (parts_.reading && !parts_.ended);
+  }
+  Duration half_closed_max() const noexcept override { return options_.half_closed_timeout; }
+  void on_end(const Error& reason) override;
+  void on_drained() override { room_.notify_all(); }
+  // True if the client has taken too little of what waits for it for HttpOptions::write_timeout.
+  bool takes_too_little() noexcept;
+  Duration check_interval() const noexcept;
+  // Begins the head of a route's response. False if the status can't be: the request has been answered then.
+  bool begin_route(std::uint32_t call, const HttpResponse& response);
+  void on_no_calls() override;
+
+  void set_phase(Phase phase) noexcept;
+  void check_phase();
+  // False if the request was refused at once and nothing more is read.
+  bool on_head(Bytes head, Bytes rest);
+  bool grow_body(std::size_t bytes);
+  void append_body(Bytes bytes);
+  // The body of a request whose route reads it in parts.
+  void take_part(Bytes bytes);
+  void end_parts();
+  void begin_parts_route();
+  // Sends 100 (Continue) if the client waits for it.
+  void ask_for_body();
+  // True, after an answer, if the body is longer than message_bytes_max.
+  bool refuse_too_long(std::uint64_t bytes);
+  void on_parse_error();
+  void on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  // Decompresses the body, then runs the request; if it is long, on another thread, while the session holds.
+  void unpack(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  Task<void> unpack_later(Buffer packed, std::size_t announced);
+  // Takes the id of the next call, and holds.
+  std::uint32_t begin_call() noexcept;
+  void run(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  void run_method(const RequestHead& head, Bytes body, Block* block);
+  void run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  // Converts a long result on another thread, while the session holds. Ends early if the connection does.
+  Task<void> convert_result(std::vector<std::byte> payload);
+  void reply_json(const Result<JsonText>& json);
+  detail::IncomingRequest incoming(const RequestHead& head, Bytes body, Block* block);
+  void refuse(unsigned status, const Error& error, std::string_view allow = {});
+  void respond(unsigned status, std::string_view type, std::string_view body, std::string_view allow = {});
+  bool begin_answer(std::uint32_t call);
+  // Ends a response whose stream did not complete it, and the connection. `shows`: the client sees by the framing of
+  // the body that it is not complete.
+  void break_off(std::uint32_t call, bool shows, std::string why);
+  void begin_head(unsigned status);
+  void end_answer();
+
+  const HttpOptions& options_;
+  const Served served_;
+  RequestParser parser_;
+  ResponseWriter writer_;
+
+  Phase phase_ = Phase::idle;
+  Time phase_begin_{};
+  MemberTimer<&HttpSession::check_phase> timer_;
+  bool going_away_ = false;
+  // When bytes were seen to wait for the client, how many it must take from then on, and sent_bytes() at that time.
+  Time output_since_{};
+  std::size_t output_wanted_ = 0;
+  std::uint64_t output_sent_ = 0;
+
+  // The present request.
+  RequestPlan plan_;
+  KeptHead kept_head_;  // While a body is received in parts.
+  Buffer body_;         // Memory for a body that is received in parts; body_bytes_ bytes of it are received.
+  std::size_t body_bytes_ = 0;
+  bool collects_ = false;      // The body is received in parts.
+  IncomingBody parts_;         // The body, if its route reads it in parts.
+  bool parts_wait_ = false;    // Its handler has not begun, since the bytes at hand go first.
+  bool parts_paused_ = false;  // The connection is not read until the handler has read.
+  bool keep_alive_ = true;
+  bool head_only_ = false;  // A response to HEAD.
+  unsigned minor_ = 1;
+  CallFields call_fields_;
+
+  // The present answer.
+  std::uint32_t call_ = 0;  // Id of the call that is not answered; 0: none.
+  bool head_sent_ = false;  // The head of the response may be queued: no other response can follow.
+  std::uint16_t generation_ = 0;
+  Buffer json_body_;
+  std::size_t reply_bytes_ = 0;  // Bytes of the head and the body that begin_reply() has reserved.
+  std::size_t attachment_bytes_ = 0;
+  exec::Condition room_;  // Notified when a writer may go on, and when the connection has ended.
+  std::stop_source conversion_stop_ = std::stop_source(std::nostopstate);
+  Scope conversion_;  // Its task works for the present request.
+};
+
+}  // namespace hawser::protocol::http

@@ -1,0 +1,528 @@
+#include "protocol/http/stream_exchange.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "hawser/detail/send_reply.h"
+#include "hawser/with_timeout.h"
+#include "protocol/http/field_values.h"
+#include "protocol/http/gzip.h"
+#include "protocol/http/response.h"
+#include "protocol/http/route_call.h"
+
+namespace hawser::protocol::http {
+
+StreamExchanges::StreamExchanges(rpc::HttpStreamHost& host, const Served& served) : host_(host), served_(served) {}
+
+rpc::HttpExchange* StreamExchanges::begin(std::uint32_t call, const rpc::HttpStreamHead& head) {
+  if (resting_.empty()) {
+    resting_.reserve(all_.size() + 1);
+    all_.push_back(std::make_unique<StreamExchange>(*this));
+    resting_.push_back(all_.back().get());
+  }
+  StreamExchange& exchange = *resting_.back();
+  resting_.pop_back();
+  exchange.resting_ = false;
+  return exchange.begin(call, head) ? &exchange : nullptr;
+}
+
+void StreamExchanges::on_room() {
+  for (StreamExchange* const exchange : waiting_) {
+    exchange->waits_for_connection_ = false;
+    exchange->room_.notify_all();
+  }
+  waiting_.clear();
+}
+
+bool StreamExchanges::working() const noexcept {
+  return std::ranges::any_of(all_, [](const auto& exchange) { return exchange->converting_ != 0; });
+}
+
+StreamExchange::StreamExchange(StreamExchanges& owner)
+    : owner_(owner), host_(owner.host_), room_(owner.host_.port_host().loop) {}
+
+void StreamExchange::finish(bool whole) {
+  const std::uint32_t call = std::exchange(call_, 0);
+  if (call == 0) return;
+  plan_ = {};
+  fields_.clear();
+  head_ = {};
+  body_ = {};
+  body_bytes_ = 0;
+  body_charge_.reset();
+  parts_.clear();
+  reply_body_ = {};
+  room_.notify_all();
+  host_.end_response(call, whole);
+  rest_if_done();
+}
+
+void StreamExchange::rest_if_done() {
+  if (call_ != 0 || active_ != 0 || converting_ != 0 || resting_) return;
+  resting_ = true;
+  owner_.resting_.push_back(this);  // There is room since the exchange was taken from there.
+}
+
+void StreamExchange::enter(detail::ActiveCall& call) {
+  connection().enter(call);
+  ++active_;
+}
+
+void StreamExchange::leave(detail::ActiveCall& call) noexcept {
+  connection().leave(call);
+  --active_;
+  rest_if_done();
+}
+
+// ---- The request ----
+
+bool StreamExchange::begin(std::uint32_t call, const rpc::HttpStreamHead& head) {
+  call_ = call;
+  gone_ = answered_ = head_sent_ = converts_ = false;
+  queue_bytes_max_ = SIZE_MAX;
+  head_only_ = head.method == "HEAD";
+  content_length_ = 0;
+  fields_.clear();
+  if (!read_head(head)) return false;
+  if (plan_.reads_parts()) return begin_parts_route();
+  if (plan_.kind != Kind::refused) return true;
+  refuse(plan_.status, plan_.error, plan_.allow);
+  return false;
+}
+
+bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
+  const auto refused = [&](unsigned status, std::string text) {
+    refuse(status, call_error(ErrorCode::invalid_argument, std::move(text)));
+    return false;
+  };
+  const HttpOptions& options = owner_.served_.options;
+  if (head.too_large || head.fields.size() > options.header_fields_max) {
+    return refused(431, "the header of the request exceeds header_fields_max or the limit that SETTINGS announced");
+  }
+  if (!is_token(head.method)) return refused(400, "the method is not a token");
+  if (!head.target.starts_with('/') || head.target.find('#') != std::string_view::npos || !is_target(head.target)) {
+    return refused(400, "the path does not begin with /, has a # or a control character, or is not UTF-8");
+  }
+  std::size_t bytes = head.method.size() + head.target.size() + head.authority.size();
+  std::optional<std::string_view> host;
+  bool expects = false;
+  std::optional<std::uint64_t> length;
+  std::size_t cookies = 0;
+  for (const rpc::HttpField& field : head.fields) {
+    bytes += field.name.size() + field.value.size() + 2;
+    fields_.add(field.name, field.value, host_.port_host().loop);
+    if (field.name == "host") {
+      // A proxy that reads the other one would send the request elsewhere.
+      if (host || (!head.authority.empty() && !equal_without_case(field.value, head.authority))) {
+        return refused(400, "host twice, or another one than :authority");
+      }
+      host = field.value;
+    } else if (field.name == "content-length") {
+      std::uint64_t number = 0;
+      const auto [end, error] = std::from_chars(field.value.data(), field.value.data() + field.value.size(), number);
+      const bool whole = error == std::errc() && end == field.value.data() + field.value.size();
+      if (!whole || (length && *length != number)) {
+        return refused(400, "content-length is not a number, or comes twice with different values");
+      }
+      length = number;
+    } else if (field.name == "expect") {
+      if (!equal_without_case(field.value, "100-continue"))
+        return refused(417, "an expectation other than 100-continue");
+      expects = true;
+    } else if (field.name == "cookie") {
+      ++cookies;
+    }
+  }
+  content_length_ = length.value_or(0);
+  const std::string_view sent_host = host.value_or(std::string_view());
+  if ((sent_host.empty() && head.authority.empty()) || !is_host_field(head.authority) || !is_host_field(sent_host)) {
+    return refused(400, "neither host nor :authority, or one with a character that no host has");
+  }
+
+  RequestHead parsed;
+  // The views first refer to the connection's memory.
+  parsed.method = head.method;
+  parsed.target = head.target;
+  const std::size_t question = head.target.find('?');
+  parsed.path = head.target.substr(0, question);
+  if (question != std::string_view::npos) parsed.query = head.target.substr(question + 1);
+  for (const rpc::HttpField& field : head.fields) {
+    if (field.name == "content-type" || field.name == "content-encoding")
+      parsed.fields.push_back({field.name, field.value});
+  }
+  plan_ = plan_request(owner_.served_, host_.port_host().dispatcher, parsed);
+  if (plan_.kind == Kind::refused) return true;
+  if (!plan_.reads_parts() && content_length_ > host_.port_host().options.message_bytes_max) {
+    refuse(413, call_error(ErrorCode::limit_exceeded, "the body exceeds message_bytes_max"));
+    return false;
+  }
+  if (plan_.kind == Kind::route) {
+    Buffer kept = Buffer::allocate(bytes);
+    char* to = reinterpret_cast<char*>(kept.mutable_data());
+    const auto keep = [&](std::string_view text) {
+      std::memcpy(to, text.data(), text.size());
+      to += text.size();
+      return std::string_view(to - text.size(), text.size());
+    };
+    parsed.method = keep(head.method);
+    parsed.target = keep(head.target);
+    parsed.path = parsed.target.substr(0, question);
+    if (question != std::string_view::npos) parsed.query = parsed.target.substr(question + 1);
+    parsed.fields.clear();
+    if (!host && !head.authority.empty()) parsed.fields.push_back({"host", keep(head.authority)});
+    if (cookies != 0) {
+      // HTTP/2 may divide the field; handlers see one (RFC 9113, 8.2.3).
+      const char* const begin = to;
+      for (const rpc::HttpField& field : head.fields) {
+        if (field.name != "cookie") continue;
+        if (to != begin) keep("; ");
+        keep(field.value);
+      }
+      parsed.fields.push_back({"cookie", std::string_view(begin, static_cast<std::size_t>(to - begin))});
+    }
+    for (const rpc::HttpField& field : head.fields) {
+      if (field.name == "cookie") continue;
+      // They describe the body as it was sent.
+      if (plan_.gunzip && (field.name == "content-encoding" || field.name == "content-length")) continue;
+      const std::string_view name = keep(field.name);
+      parsed.fields.push_back({name, keep(field.value)});
+    }
+    parsed.content_length = content_length_;
+    parsed.has_content_length = length.has_value();
+    head_ = KeptHead(std::move(kept), std::move(parsed));
+  }
+  if (plan_.reads_parts()) {
+    parts_.begin(host_.port_host().loop.now(), expects);
+  } else if (expects) {
+    host_.send_continue(call_);
+  }
+  return true;
+}
+
+// Ensures that body_ has room for `bytes` bytes. If memory is scarce, it grows in proportion to what has arrived.
+bool StreamExchange::grow_body(std::size_t bytes) {
+  if (bytes <= body_.size()) return true;
+  constexpr std::size_t body_bytes_least = 1024;
+  detail::ReceiveAccount& account = host_.receive_account();
+  std::size_t size = std::max({bytes, 2 * body_.size(), body_bytes_least});
+  if (content_length_ >= bytes) {
+    const auto announced = static_cast<std::size_t>(content_length_);
+    size = account.plenty(announced) ? announced : std::min(size, announced);
+  }
+  const std::size_t more = size - body_.size();
+  if ((size > small_body_bytes && !leaves_rest(account, more)) || !body_charge_.add(account, more)) {
+    refuse(503, host_.no_memory());
+    return false;
+  }
+  Buffer larger = Buffer::allocate(size);
+  if (body_bytes_ != 0) std::memcpy(larger.mutable_data(), body_.data(), body_bytes_);
+  body_ = std::move(larger);
+  return true;
+}
+
+std::size_t StreamExchange::on_body(Bytes bytes) {
+  if (call_ == 0 || gone_ || !parts_.active) {
+    append_body(bytes);
+    return bytes.size();
+  }
+  if (!parts_.error && !parts_.add(bytes, host_.receive_account())) parts_.error = host_.no_memory();
+  room_.notify_all();
+  return 0;
+}
+
+void StreamExchange::append_body(Bytes bytes) {
+  if (call_ == 0 || bytes.empty()) return;
+  if (bytes.size() > host_.port_host().options.message_bytes_max - body_bytes_) {
+    return refuse(413, call_error(ErrorCode::limit_exceeded, "the body exceeds message_bytes_max"));
+  }
+  if (!grow_body(body_bytes_ + bytes.size())) return;
+  std::memcpy(body_.mutable_data() + body_bytes_, bytes.data(), bytes.size());
+  body_bytes_ += bytes.size();
+}
+
+void StreamExchange::on_end() {
+  if (call_ == 0) return;
+  if (parts_.active) {
+    parts_.ended = true;
+    room_.notify_all();
+    return;
+  }
+  rpc::PortHost& host = host_.port_host();
+  if (plan_.kind == Kind::health) {
+    const HealthAnswer answer = health_answer(host, plan_.service);
+    return respond(answer.status, "text/plain", answer.text);
+  }
+  host.counters.calls.add(1);
+  if (!host_.begins_later(call_)) begin_late();
+}
+
+void StreamExchange::begin_late() {
+  if (call_ == 0) return;
+  const Buffer kept = body_;  // An answer in place releases it before the handler returns.
+  body_charge_.reset();
+  if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond())) return refuse(status_of(why->code), *why);
+  if (plan_.gunzip && body_bytes_ != 0) return unpack(kept.slice(0, body_bytes_));
+  run(kept.bytes().first(body_bytes_), kept.block());
+}
+
+void StreamExchange::run(Bytes body, Block* block) {
+  if (plan_.kind == Kind::route) return run_route(body, block);
+  run_method(body, block);
+}
+
+const HttpOptions& StreamExchange::http_options() const noexcept { return owner_.served_.options; }
+
+void StreamExchange::on_gone() {
+  if (call_ == 0) return;
+  gone_ = true;
+  conversion_stop_.request_stop();
+  room_.notify_all();
+  // Otherwise the end of the call, or of the conversion, is awaited.
+  if (active_ == 0 && converting_ == 0) finish(false);
+}
+
+detail::IncomingRequest StreamExchange::incoming(Bytes body, Block* block) {
+  detail::ReceiveAccount& account = host_.receive_account();
+  return {.sink = *this,
+          .call = call_,
+          .deadline = fields_.deadline,
+          .body = body,
+          .metadata = MetadataView(Bytes(fields_.metadata)),
+          .head_block = block,
+          .account = account.bounded() ? &account : nullptr,
+          .decode_limits = &host_.port_host().options.decode_limits};
+}
+
+void StreamExchange::run_method(Bytes body, Block* block) {
+  // A call that is answered in place resets plan_ and fields_.
+  const rpc::Dispatcher::Method& method = *plan_.method;
+  const std::vector<std::byte> metadata = std::move(fields_.metadata);
+  fields_.metadata = {};
+  detail::IncomingRequest request = incoming(body, block);
+  request.metadata = MetadataView(Bytes(metadata));
+  if (plan_.kind == Kind::bytes) return host_.run_method(method, request);
+  body_ = {};  // The call keeps the JSON until it has been converted.
+  const rpc::JsonPointer json = plan_.json;
+  host_.run_json(method, request, json);
+}
+
+void StreamExchange::run_route(Bytes body, Block* block) {
+  const std::vector<std::byte> metadata = std::move(fields_.metadata);
+  fields_.metadata = {};
+  detail::IncomingRequest request = incoming(body, block);
+  request.metadata = MetadataView(Bytes(metadata));
+  host_.run_route(*plan_.method, request, *this);
+}
+
+void StreamExchange::start(const detail::IncomingRequest& request) {
+  serve_route(*this, *plan_.route, plan_.pattern, request, std::move(head_));
+}
+
+// ---- The answer ----
+
+void StreamExchange::begin_head() { response_.begin(unix_seconds()); }
+
+void StreamExchange::send_whole(unsigned status, std::string_view body) {
+  response_.add_length(body.size());
+  const bool bare = head_only_ || body.empty();
+  Buffer kept = bare ? Buffer() : Buffer::copy_of(as_bytes(body));
+  head_sent_ = true;  // An exception from here on resets the stream (reply_error).
+  host_.send_head(call_, status, response_.fields(), bare);
+  if (!bare) host_.send_body(call_, std::move(kept), {}, nullptr);
+  answered_ = true;
+  finish(true);
+}
+
+void StreamExchange::respond(unsigned status, std::string_view type, std::string_view body, std::string_view allow) {
+  begin_head();
+  if (!allow.empty()) response_.add("allow", allow);
+  if (status == 503) response_.add("retry-after", "1");
+  response_.add_type(type);
+  send_whole(status, body);
+}
+
+void StreamExchange::refuse(unsigned status, const Error& error, std::string_view allow) {
+  host_.port_host().counters.calls_refused.add(1);
+  // The views may lie in the plan, which the end of the response clears.
+  const std::string text = error_json(error);
+  const std::string methods(allow);
+  respond(status, json_type, text, methods);
+}
+
+std::byte* StreamExchange::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                                       const detail::ReplyExtras& extras) {
+  if (!answers(call)) return nullptr;
+  const std::size_t value_bytes = size.body + size.payload;
+  const std::size_t attachment_bytes = extras.attachment.size();
+  if (size.too_large || (attachment_bytes != 0 && value_bytes != 0)) {
+    reply_error(call, call_error(ErrorCode::limit_exceeded,
+                                 size.too_large ? "the result can't be encoded: a sequence of 2^31 elements or more"
+                                                : "a result and an attachment can't both be the body of a response"));
+    return nullptr;
+  }
+  reply_bytes_ = value_bytes + attachment_bytes;
+  begin_head();
+  if (extras.metadata != nullptr) {
+    for (const auto& [key, value] : *extras.metadata) response_.add(key, value);
+  }
+  converts_ = plan_.kind == Kind::json && attachment_bytes == 0;
+  if (!converts_) {
+    response_.add_type(plan_.kind == Kind::json ? "application/octet-stream" : "application/proto");
+    response_.add_length(reply_bytes_);
+  }
+  reply_body_ = Buffer::allocate(size.body);
+  // Last: nothing throws any more. An exception before is answered by reply_error().
+  host_.count_answer(call, reply_bytes_);
+  answered_ = true;
+  return reply_body_.mutable_data();
+}
+
+void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  bool notifies = owner != nullptr;  // The owner has not been notified and is not known to the stream.
+  try {
+    if (!converts_) {
+      head_sent_ = true;
+      host_.send_head(call_, 200, response_.fields(), reply_bytes_ == 0);
+      if (reply_bytes_ != 0) {
+        host_.send_body(call_, std::exchange(reply_body_, {}), pieces, owner);
+        notifies = false;
+      } else if (std::exchange(notifies, false)) {
+        owner->on_send_complete();
+      }
+      return finish(true);
+    }
+    std::vector<std::byte> payload;
+    for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
+    if (std::exchange(notifies, false)) owner->on_send_complete();
+    if (gone_) return finish(false);
+    if (reply_body_.size() + payload.size() > rpc::json_in_place_max) {
+      ++converting_;
+      return conversion_.spawn(convert_result(std::move(payload)));
+    }
+    const std::size_t bytes_min = gzip_bytes_min(http_options(), fields_);
+    reply_json(pack_json(plan_.json->result_to_json(reply_body_.bytes(), payload), bytes_min));
+  } catch (const std::exception&) {
+    fail_connection();
+    if (notifies) owner->on_send_complete();
+  }
+}
+
+Task<void> StreamExchange::convert_result(std::vector<std::byte> payload) {
+  try {
+    detail::ReceiveCharge charge;
+    charge.add(host_.receive_account(), reply_body_.size() + payload.size(), true);
+    conversion_stop_ = std::stop_source();
+    const Result<JsonText> text = co_await offload_result(
+        host_.port_host().loop, &connection(), conversion_stop_.get_token(), std::move(reply_body_), std::move(payload),
+        plan_.json, gzip_bytes_min(http_options(), fields_));
+    --converting_;
+    charge.reset();
+    if (gone_) co_return finish(false);
+    reply_json(text);
+  } catch (const std::exception&) {
+    fail_connection();
+  }
+}
+
+void StreamExchange::reply_json(const Result<JsonText>& json) {
+  if (!json) return refuse(500, json.error());
+  if (json->gzip) {
+    response_.add("content-encoding", "gzip");
+    response_.add("vary", "Accept-Encoding");
+  }
+  response_.add_type(json_type);
+  send_whole(200, json->text);
+}
+
+void StreamExchange::reply_error(std::uint32_t call, const Error& error) {
+  if (!answers(call)) return;
+  const Error told = gone_ ? error : error_for_client(error, fields_.deadline && loop().now() >= *fields_.deadline);
+  host_.count_failure(call, told.code, error);
+  if (head_sent_) return finish(false);  // The client sees that the body is not complete.
+  respond(status_of(told.code), json_type, error_json(told));
+}
+
+// ---- Routes ----
+
+bool StreamExchange::begin_route(std::uint32_t call, const HttpResponse& response) {
+  if (!answers(call)) return false;
+  if (response.status < 200 || response.status > 599) {
+    reply_error(call, call_error(ErrorCode::internal, "the handler returned the status " +
+                                                          std::to_string(response.status) + ": use 200 to 599"));
+    return false;
+  }
+  begin_head();
+  for (const auto& [name, value] : response.headers) response_.add(name, value);
+  return true;
+}
+
+void StreamExchange::reply_route(std::uint32_t call, const HttpResponse& response) {
+  if (!begin_route(call, response)) return;
+  const bool bare = response.status == 204 || response.status == 304;
+  host_.count_answer(call, bare || head_only_ ? 0 : response.body.size(), code_of(response.status));
+  if (!bare) {
+    response_.add_type(response.content_type);
+    return send_whole(static_cast<unsigned>(response.status), response.body);
+  }
+  head_sent_ = true;
+  host_.send_head(call_, static_cast<unsigned>(response.status), response_.fields(), true);
+  answered_ = true;
+  finish(true);
+}
+
+Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) {
+  // The stream may read the body, and the client can't be asked for it behind the head.
+  if (answers(call) && std::exchange(parts_.asks, false)) host_.send_continue(call);
+  if (!begin_route(call, response)) co_return;
+  const bool bare = response.status == 204 || response.status == 304;
+  if (!bare) response_.add_type(response.content_type);
+  if (!bare && response.stream_bytes) response_.add_length(*response.stream_bytes);
+  head_sent_ = true;
+  const bool without_body = bare || head_only_;
+  host_.send_head(call_, static_cast<unsigned>(response.status), response_.fields(), without_body);
+  bool whole = true;
+  if (!without_body) {
+    HttpBodyWriter writer = writer_for(call, false);
+    left_of(writer) = response.stream_bytes;
+    try {
+      co_await response.stream(writer);
+    } catch (...) {
+      static_cast<void>(route_error(*this, request, "a route", "the stream of the response", detail::exception_text()));
+      whole = false;
+    }
+    whole = whole && left_of(writer).value_or(0) == 0;
+  }
+  if (!answers(call)) co_return;
+  host_.count_answer(call, 0, code_of(response.status));
+  answered_ = true;
+  finish(whole && !gone_);
+}
+
+Task<Result<void>> StreamExchange::write_part(HttpBodyWriter& writer, std::string_view bytes) {
+  const auto writes = [&] { return call_ == call_of(writer) && !answered_ && !gone_; };
+  while (writes()) {
+    if (!host_.stream_has_room(call_, queue_bytes_max_)) {
+      co_await room_.wait();
+    } else if (!host_.connection_has_room()) {
+      if (!std::exchange(waits_for_connection_, true)) owner_.waiting_.push_back(this);
+      co_await room_.wait();
+    } else if (turn_bytes(writer) >= turn_bytes_max) {
+      co_await loop().sleep(Duration::zero());
+      turn_bytes(writer) = 0;
+    } else {
+      break;
+    }
+  }
+  if (!writes()) co_return fail(ErrorCode::cancelled, "the client has gone, or the response has ended");
+  if (bytes.empty()) co_return Result<void>();
+  turn_bytes(writer) += bytes.size();
+  host_.send_body(call_, Buffer::copy_of(as_bytes(bytes)), {}, nullptr);
+  co_return Result<void>();
+}
+
+}  // namespace hawser::protocol::http
