@@ -19,8 +19,8 @@ namespace hawser::bench {
 
 // Keeps calls in flight. One coroutine for each makes one call after the other, checks the replies and records their
 // latencies while counting. With RunOptions::rate_per_s, calls begin by the clock, whether or not earlier ones have
-// ended, as long as no more are in flight than were added; the latency of a delayed call counts from its scheduled time.
-// Runs on one loop's thread; the clients outlive it.
+// ended, as long as no more are in flight than were added; the latency of a delayed call counts from its scheduled
+// time. Runs on one loop's thread; the clients outlive it.
 class Load {
  public:
   Load(Loop& loop, const RunOptions& options, Payload payload);
