@@ -49,7 +49,7 @@ int serve(const ServeOptions& options) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   const Result<std::unique_ptr<VolumeStore>> store = open_store(options);
   if (!store) return failed(store.error());
-  BlockService service(**store);
+  VolumeService service(**store);
   for (const VolumeStatus& volume : service.list()) {
     if (!volume.error.empty()) fmt::print(stderr, "hawser-block: {}\n", volume.error);
   }

@@ -57,15 +57,17 @@ std::unexpected<Error> too_long(std::uint64_t bytes) {
 
 }  // namespace
 
-void BlockService::attach(Server& server) {
-  server.register_handler<&BlockService::write>(this, {.offload = true, .receive_into = memory_of_request});
-  server.register_handler<&BlockService::read, &BlockService::flush, &BlockService::discard,
-                          &BlockService::write_zeroes, &BlockService::info, &BlockService::list, &BlockService::create,
-                          &BlockService::resize, &BlockService::remove, &BlockService::scrub>(this, {.offload = true});
+void VolumeService::attach(Server& server) {
+  server.register_handler<&VolumeService::write>(this, {.offload = true, .receive_into = memory_of_request});
+  server
+      .register_handler<&VolumeService::read, &VolumeService::flush, &VolumeService::discard,
+                        &VolumeService::write_zeroes, &VolumeService::info, &VolumeService::list,
+                        &VolumeService::create, &VolumeService::resize, &VolumeService::remove, &VolumeService::scrub>(
+          this, {.offload = true});
 }
 
-Result<std::string_view> BlockService::read(Context& context, std::string_view name, std::uint64_t offset,
-                                            std::uint64_t bytes) {
+Result<std::string_view> VolumeService::read(Context& context, std::string_view name, std::uint64_t offset,
+                                             std::uint64_t bytes) {
   if (bytes > request_bytes_max) return too_long(bytes);
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
@@ -82,7 +84,7 @@ Result<std::string_view> BlockService::read(Context& context, std::string_view n
   return text;
 }
 
-Result<void> BlockService::write(Context& context, std::string_view name, std::uint64_t offset, bool fua) {
+Result<void> VolumeService::write(Context& context, std::string_view name, std::uint64_t offset, bool fua) {
   const Bytes bytes = context.attachment();
   if (bytes.size() > request_bytes_max) return too_long(bytes.size());
   const auto volume = store_.find(std::string(name));
@@ -90,26 +92,26 @@ Result<void> BlockService::write(Context& context, std::string_view name, std::u
   return (*volume)->write(offset, bytes, fua);
 }
 
-Result<void> BlockService::flush(std::string_view name) {
+Result<void> VolumeService::flush(std::string_view name) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->flush();
 }
 
-Result<void> BlockService::discard(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
+Result<void> VolumeService::discard(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->discard(offset, bytes);
 }
 
-Result<void> BlockService::write_zeroes(std::string_view name, std::uint64_t offset, std::uint64_t bytes,
-                                        bool deallocate, bool fua) {
+Result<void> VolumeService::write_zeroes(std::string_view name, std::uint64_t offset, std::uint64_t bytes,
+                                         bool deallocate, bool fua) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->write_zeroes(offset, bytes, deallocate, fua);
 }
 
-Result<VolumeStatus> BlockService::info(std::string_view name) {
+Result<VolumeStatus> VolumeService::info(std::string_view name) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   const Result<VolumeInfo> info = (*volume)->info();
@@ -125,7 +127,7 @@ Result<VolumeStatus> BlockService::info(std::string_view name) {
                       .error = {}};
 }
 
-std::vector<VolumeStatus> BlockService::list() {
+std::vector<VolumeStatus> VolumeService::list() {
   std::vector<VolumeStatus> volumes;
   for (const std::string& name : store_.names()) {
     Result<VolumeStatus> status = info(name);
@@ -135,21 +137,21 @@ std::vector<VolumeStatus> BlockService::list() {
   return volumes;
 }
 
-Result<void> BlockService::create(std::string_view name, std::uint64_t size, bool preallocate) {
+Result<void> VolumeService::create(std::string_view name, std::uint64_t size, bool preallocate) {
   const auto made = store_.create(std::string(name), size, preallocate);
   if (!made) return std::unexpected(made.error());
   return {};
 }
 
-Result<void> BlockService::resize(std::string_view name, std::uint64_t size) {
+Result<void> VolumeService::resize(std::string_view name, std::uint64_t size) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->resize(size);
 }
 
-Result<void> BlockService::remove(std::string_view name) { return store_.remove(std::string(name)); }
+Result<void> VolumeService::remove(std::string_view name) { return store_.remove(std::string(name)); }
 
-Result<ScrubStatus> BlockService::scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
+Result<ScrubStatus> VolumeService::scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
   if (bytes > scrub_bytes_max) {
     return store_fail(EINVAL, "a scrub of " + std::to_string(bytes) + " bytes exceeds the limit of " +
                                   std::to_string(scrub_bytes_max) + " bytes: use several");

@@ -42,9 +42,9 @@ struct ScrubStatus {
 };
 
 // The handlers of a block server. All of them block, so that they are offloaded. Errors are those of store_error.h.
-class BlockService {
+class VolumeService {
  public:
-  explicit BlockService(VolumeStore& store) noexcept : store_(store) {}
+  explicit VolumeService(VolumeStore& store) noexcept : store_(store) {}
   // `server` does not outlive this.
   void attach(Server& server);
 

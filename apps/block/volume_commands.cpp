@@ -67,13 +67,13 @@ void add_size(CLI::App& command, VolumeGiven& given) {
 }
 
 Task<Result<int>> create(Client& client, const VolumeGiven& given) {
-  const Result<void> made = co_await client.call<&BlockService::create>(given.name, given.size, given.preallocate);
+  const Result<void> made = co_await client.call<&VolumeService::create>(given.name, given.size, given.preallocate);
   if (!made) co_return std::unexpected(made.error());
   co_return 0;
 }
 
 Task<Result<int>> list(Client& client, const VolumeGiven&) {
-  const Result<std::vector<VolumeStatus>> volumes = co_await client.call<&BlockService::list>();
+  const Result<std::vector<VolumeStatus>> volumes = co_await client.call<&VolumeService::list>();
   if (!volumes) co_return std::unexpected(volumes.error());
   for (const VolumeStatus& volume : *volumes) {
     if (volume.error.empty()) {
@@ -86,7 +86,7 @@ Task<Result<int>> list(Client& client, const VolumeGiven&) {
 }
 
 Task<Result<int>> info(Client& client, const VolumeGiven& given) {
-  const Result<VolumeStatus> volume = co_await client.call<&BlockService::info>(given.name);
+  const Result<VolumeStatus> volume = co_await client.call<&VolumeService::info>(given.name);
   if (!volume) co_return std::unexpected(volume.error());
   fmt::print("name              {}\nsize              {}\nallocated         {}\npreallocated      {}\n", volume->name,
              volume->size, volume->allocated_bytes, volume->preallocated ? "yes" : "no");
@@ -96,20 +96,20 @@ Task<Result<int>> info(Client& client, const VolumeGiven& given) {
 }
 
 Task<Result<int>> resize(Client& client, const VolumeGiven& given) {
-  const Result<VolumeStatus> volume = co_await client.call<&BlockService::info>(given.name);
+  const Result<VolumeStatus> volume = co_await client.call<&VolumeService::info>(given.name);
   if (!volume) co_return std::unexpected(volume.error());
   if (given.size < volume->size && !given.shrink) {
     co_return fail(ErrorCode::invalid_argument,
                    fmt::format("volume {} has {} bytes, and those behind {} would be lost: use --shrink", given.name,
                                volume->size, given.size));
   }
-  const Result<void> resized = co_await client.call<&BlockService::resize>(given.name, given.size);
+  const Result<void> resized = co_await client.call<&VolumeService::resize>(given.name, given.size);
   if (!resized) co_return std::unexpected(resized.error());
   co_return 0;
 }
 
 Task<Result<int>> remove(Client& client, const VolumeGiven& given) {
-  const Result<void> removed = co_await client.call<&BlockService::remove>(given.name);
+  const Result<void> removed = co_await client.call<&VolumeService::remove>(given.name);
   if (!removed) co_return std::unexpected(removed.error());
   co_return 0;
 }
@@ -118,7 +118,7 @@ Task<Result<int>> scrub(Client& client, const VolumeGiven& given) {
   std::uint64_t blocks = 0;
   std::uint64_t damaged = 0;
   for (std::uint64_t offset = 0, size = 1; offset < size; offset += scrub_bytes) {
-    const Result<ScrubStatus> part = co_await client.call<&BlockService::scrub>(given.name, offset, scrub_bytes);
+    const Result<ScrubStatus> part = co_await client.call<&VolumeService::scrub>(given.name, offset, scrub_bytes);
     if (!part) co_return std::unexpected(part.error());
     size = part->size;
     blocks += part->blocks;

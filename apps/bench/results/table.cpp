@@ -10,16 +10,16 @@
 namespace hawser::bench {
 namespace {
 
-constexpr std::string_view row_format =
+constexpr std::string_view text_row_format =
     "| {:>12} | {:>11} | {:>17} | {:>8} | {:>8} | {:>8} | {:>10} | {:>9} | {:>6} | {:>12} | {:>12} |\n";
 
-std::string row(const auto&... columns) { return fmt::format(fmt::runtime(row_format), columns...); }
+std::string text_row(const auto&... columns) { return fmt::format(fmt::runtime(text_row_format), columns...); }
 
 std::string heading(const Cell& cell) {
   std::string text = fmt::format("{}, {}, {}\n\n", cell.transport, to_string(cell.mode), to_string(cell.wait));
-  text += row("Request size", "Concurrency", "Throughput (Gb/s)", "P50 (us)", "P90 (us)", "P99 (us)", "P99.9 (us)",
-              "Calls/s", "Errors", "Server s/M*", "Client s/M*");
-  text += row("---:", "---:", "---:", "---:", "---:", "---:", "---:", "---:", "---:", "---:", "---:");
+  text += text_row("Request size", "Concurrency", "Throughput (Gb/s)", "P50 (us)", "P90 (us)", "P99 (us)", "P99.9 (us)",
+                   "Calls/s", "Errors", "Server s/M*", "Client s/M*");
+  text += text_row("---:", "---:", "---:", "---:", "---:", "---:", "---:", "---:", "---:", "---:", "---:");
   return text;
 }
 
@@ -52,7 +52,7 @@ std::string TextTable::add(const CellResult& result) {
   const std::string marked = result.calls_at_once < cell.concurrency
                                  ? fmt::format("{} ({})", cell.concurrency, result.calls_at_once)
                                  : fmt::format("{}", cell.concurrency);
-  lines += row(
+  lines += text_row(
       same_size ? std::string() : format_size(cell.size_bytes), marked, fmt::format("{:.2f}", result.gbit_per_s()),
       microseconds_text(result.p50_us), microseconds_text(result.p90_us), microseconds_text(result.p99_us),
       microseconds_text(result.p999_us), with_thousands(result.calls_per_s()), result.errors,

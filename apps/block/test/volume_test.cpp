@@ -22,7 +22,7 @@ class BlockService : public testing::TestWithParam<const char*> {
     auto opened = VolumeStore::open(std::make_unique<MemoryDirectory>(std::uint64_t{256} << 20), {});
     ASSERT_TRUE(opened);
     store_ = std::move(*opened);
-    service_ = std::make_unique<BlockService>(*store_);
+    service_ = std::make_unique<VolumeService>(*store_);
     server_ = std::make_unique<Server>();
     service_->attach(*server_);
     if (std::string(GetParam()) == "shm") server_->enable_shm();
@@ -47,7 +47,7 @@ class BlockService : public testing::TestWithParam<const char*> {
   static int code(const auto& result) { return result ? 0 : result.error().application_code; }
 
   std::unique_ptr<VolumeStore> store_;
-  std::unique_ptr<BlockService> service_;
+  std::unique_ptr<VolumeService> service_;
   std::unique_ptr<Server> server_;
 };
 
@@ -111,13 +111,13 @@ TEST_P(BlockService, ErrorsOfTheStoreReachTheCaller) {
     EXPECT_EQ(code(co_await absent.flush()), ENOENT);
     const std::uint64_t too_long = request_bytes_max + 1;
     const std::string name = "v";
-    EXPECT_EQ(code(co_await client.call<&BlockService::read>(name, std::uint64_t{0}, too_long)), EINVAL);
-    EXPECT_EQ(code(co_await client.call<&BlockService::create>(name, std::uint64_t{4096}, false)), EEXIST);
-    EXPECT_TRUE(co_await client.call<&BlockService::resize>(name, std::uint64_t{4096}));
+    EXPECT_EQ(code(co_await client.call<&VolumeService::read>(name, std::uint64_t{0}, too_long)), EINVAL);
+    EXPECT_EQ(code(co_await client.call<&VolumeService::create>(name, std::uint64_t{4096}, false)), EEXIST);
+    EXPECT_TRUE(co_await client.call<&VolumeService::resize>(name, std::uint64_t{4096}));
     EXPECT_EQ((co_await volume.size()).value_or(0), 4096U);
-    EXPECT_TRUE(co_await client.call<&BlockService::remove>(name));
+    EXPECT_TRUE(co_await client.call<&VolumeService::remove>(name));
     EXPECT_EQ(code(co_await volume.read(0, bytes)), ENOENT);
-    const Result<std::vector<VolumeStatus>> volumes = co_await client.call<&BlockService::list>();
+    const Result<std::vector<VolumeStatus>> volumes = co_await client.call<&VolumeService::list>();
     EXPECT_TRUE(volumes && volumes->empty());
   });
 }
@@ -128,7 +128,7 @@ TEST_P(BlockService, ARequestThatIsTooLongIsRefused) {
     const std::vector<std::byte> bytes(request_bytes_max + 4096);
     const CallOptions options{.attachment = bytes};
     const std::string name = "v";
-    EXPECT_EQ(code(co_await client.call<&BlockService::write>(options, name, std::uint64_t{0}, false)), EINVAL);
+    EXPECT_EQ(code(co_await client.call<&VolumeService::write>(options, name, std::uint64_t{0}, false)), EINVAL);
   });
 }
 

@@ -1,18 +1,17 @@
 #include "base/allocator_trim.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <thread>
 #include <vector>
 
 #include "base/frame_pool.h"
 #include "base/idle_memory.h"
+#include "base/test/resident_bytes.h"
 #include "hawser/task.h"
 
 namespace hawser {
@@ -59,15 +58,6 @@ TEST(AllocatorTrim, IsDueAgainIfNobodyHasRunIt) {
   trim.request();
   EXPECT_TRUE(trim.begin(first));
   EXPECT_TRUE(trim.begin(first + AllocatorTrim::pause_min));
-}
-
-// Resident memory of this process.
-std::size_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  statm >> total >> resident;
-  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
 // A small object at the end of the heap keeps the allocator from returning what lies before it.

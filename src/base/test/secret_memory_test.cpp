@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/test/resident_bytes.h"
+
 namespace hawser {
 namespace {
 
@@ -166,13 +168,6 @@ TEST(SecretMemory, ThreadsExchangeBlocks) {
     SecretMemory::deallocate(last->at);
   }
   EXPECT_EQ(broken, 0);
-}
-
-std::size_t resident_bytes() {
-  std::size_t all = 0;
-  std::size_t resident = 0;
-  std::ifstream("/proc/self/statm") >> all >> resident;
-  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 // In turn, many blocks of each size: the memory of one size serves the next one, and returns to the system.
