@@ -408,11 +408,11 @@ void RespConnection::run_config(Arguments arguments, protocol::resp::ReplyWriter
       {"proto-max-bulk-len", std::to_string(options.value_bytes_max)},
       {"save", ""},
   };
-  constexpr std::size_t name_bytes_max = 128;
+  constexpr std::size_t setting_bytes_max = 128;
   std::vector<const std::pair<std::string_view, std::string>*> found;
   for (const auto& value : values) {
     for (const std::string_view argument : arguments.subspan(2)) {
-      if (argument.size() > name_bytes_max) continue;
+      if (argument.size() > setting_bytes_max) continue;
       std::string pattern(argument);
       for (char& c : pattern) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
       std::uint64_t steps = 0;

@@ -12,7 +12,7 @@
 namespace hawser::bench {
 
 CopyMeasured measure_copies(const RunOptions& options, std::size_t bytes) {
-  using Clock = std::chrono::steady_clock;
+  using SteadyClock = std::chrono::steady_clock;
   constexpr std::size_t in_flight_max = 4;
   const std::size_t block = options.memory_block;
   // A place is written again after 2 MiB of others: before that, the owner's processor has its lines in its own cache,
@@ -36,7 +36,7 @@ CopyMeasured measure_copies(const RunOptions& options, std::size_t bytes) {
   });
   if (options.client_cpu && *options.client_cpu >= 0) static_cast<void>(pin_to(*options.client_cpu));
   CopyMeasured measured;
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   auto begin = start;
   std::uint64_t first = 0;
   std::size_t at = 0;
@@ -47,10 +47,10 @@ CopyMeasured measure_copies(const RunOptions& options, std::size_t bytes) {
       at = at + 2 * block <= bytes ? at + block : 0;
       written.store(++count, std::memory_order_release);
     }
-    const double passed = std::chrono::duration<double>(Clock::now() - begin).count();
+    const double passed = std::chrono::duration<double>(SteadyClock::now() - begin).count();
     if (!counting && passed > options.seconds / 4) {
       counting = true;
-      begin = Clock::now();
+      begin = SteadyClock::now();
       first = taken.load();
     } else if (counting && passed > options.seconds) {
       measured = {passed, (taken.load() - first) * block};

@@ -15,7 +15,7 @@ constexpr std::string_view text_row_format =
 
 std::string text_row(const auto&... columns) { return fmt::format(fmt::runtime(text_row_format), columns...); }
 
-std::string heading(const Cell& cell) {
+std::string text_heading(const Cell& cell) {
   std::string text = fmt::format("{}, {}, {}\n\n", cell.transport, to_string(cell.mode), to_string(cell.wait));
   text += text_row("Request size", "Concurrency", "Throughput (Gb/s)", "P50 (us)", "P90 (us)", "P99 (us)", "P99.9 (us)",
                    "Calls/s", "Errors", "Server s/M*", "Client s/M*");
@@ -23,7 +23,7 @@ std::string heading(const Cell& cell) {
   return text;
 }
 
-std::string seconds_per_million(double seconds, std::uint64_t calls) {
+std::string text_of_seconds_per_million(double seconds, std::uint64_t calls) {
   return calls == 0 ? "-" : fmt::format("{:.2f}", seconds * 1e6 / static_cast<double>(calls));
 }
 
@@ -46,17 +46,18 @@ std::string TextTable::add(const CellResult& result) {
   std::string lines;
   if (!same_table) {
     if (previous_) lines = "\n";
-    lines += heading(cell);
+    lines += text_heading(cell);
   }
   const bool same_size = same_table && previous_->size_bytes == cell.size_bytes;
   const std::string marked = result.calls_at_once < cell.concurrency
                                  ? fmt::format("{} ({})", cell.concurrency, result.calls_at_once)
                                  : fmt::format("{}", cell.concurrency);
-  lines += text_row(
-      same_size ? std::string() : format_size(cell.size_bytes), marked, fmt::format("{:.2f}", result.gbit_per_s()),
-      microseconds_text(result.p50_us), microseconds_text(result.p90_us), microseconds_text(result.p99_us),
-      microseconds_text(result.p999_us), with_thousands(result.calls_per_s()), result.errors,
-      seconds_per_million(result.server_cpu_s, result.calls), seconds_per_million(result.client_cpu_s, result.calls));
+  lines += text_row(same_size ? std::string() : format_size(cell.size_bytes), marked,
+                    fmt::format("{:.2f}", result.gbit_per_s()), microseconds_text(result.p50_us),
+                    microseconds_text(result.p90_us), microseconds_text(result.p99_us),
+                    microseconds_text(result.p999_us), with_thousands(result.calls_per_s()), result.errors,
+                    text_of_seconds_per_million(result.server_cpu_s, result.calls),
+                    text_of_seconds_per_million(result.client_cpu_s, result.calls));
   previous_ = cell;
   return lines;
 }
