@@ -2,6 +2,7 @@
 #include <chrono>
 #include <utility>
 
+#include "hawser/server_counter_rows.h"
 #include "observe/page_state.h"
 #include "rpc/server/inspector.h"
 

@@ -11,6 +11,7 @@
 
 #include "hawser/hawser.h"
 #include "hawser/pages.h"
+#include "hawser/server_counter_rows.h"
 #include "hawser/server_metrics.h"
 #include "tests/raw_peer.h"
 

@@ -14,6 +14,7 @@
 #include "base/try.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/protocols.h"
+#include "hawser/server_counter_rows.h"
 #include "rpc/server/interception.h"
 #include "rpc/server/server_state.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "hawser/metric_row.h"
-#include "hawser/server_counters.h"
+#include "hawser/server_counter_rows.h"
 #include "rpc/port/method_counters.h"
 #include "rpc/server/inspector.h"
 #include "rpc/server/loop_report.h"
