@@ -20,5 +20,6 @@ Run add_info(CLI::App& command);
 Run add_resize(CLI::App& command);
 Run add_remove(CLI::App& command);
 Run add_scrub(CLI::App& command);
+Run add_nbd(CLI::App& command);
 
 }  // namespace hawser::block

@@ -15,6 +15,7 @@ constexpr hawser::cli::ProgramCommand commands[] = {
     {"resize", "Change the size of a volume", hawser::block::add_resize},
     {"remove", "Remove a volume and its data", hawser::block::add_remove},
     {"scrub", "Verify all blocks of a volume; exit status 3 if some are damaged", hawser::block::add_scrub},
+    {"nbd", "Serve the volumes of a server to clients of NBD", hawser::block::add_nbd},
 };
 
 int run_command(int argc, char** argv) {

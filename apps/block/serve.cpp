@@ -1,31 +1,44 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "block/command.h"
+#include "block/nbd/front.h"
+#include "block/nbd/stored_exports.h"
 #include "block/service.h"
+#include "block/stop_signal.h"
 #include "block/store/disk_directory.h"
 #include "block/store/store.h"
 #include "hawser/server.h"
 #include "process/program.h"
+#include "tls/server_options.h"
 
 namespace hawser::block {
 namespace {
 
+// Requests of volumes in memory that do not move to another thread.
+constexpr std::size_t direct_bytes_max = 64 * 1024;
+
 struct ServeOptions {
   std::string listen = "127.0.0.1:7750";
+  std::string nbd = {};
   std::string data = {};
   std::uint64_t memory_bytes = 0;
+  std::uint64_t memory_in_flight = memory_in_flight_usual;
   unsigned threads = 1;
   unsigned disk_threads = 8;
   bool read_only = false;
   bool buffered = false;
+  programs::TlsServerGiven tls = {};
 };
+
+// Descriptors for the connections, and for 2 files of each volume.
+constexpr std::uint64_t descriptors_wanted = 131'072;
 
 int failed(const Error& error) {
   fmt::print(stderr, "hawser-block: {}\n", error.text);
@@ -40,20 +53,27 @@ Result<std::unique_ptr<VolumeStore>> open_store(const ServeOptions& options) {
   return VolumeStore::open(std::move(*directory), {.read_only = options.read_only});
 }
 
+Result<std::unique_ptr<nbd::Front>> open_front(const ServeOptions& options, VolumeStore& store) {
+  nbd::FrontOptions front{.listen = options.nbd};
+  front.loop.offload_threads_max = options.disk_threads;
+  const std::size_t direct = options.memory_bytes == 0 ? 0 : direct_bytes_max;
+  return nbd::Front::start(std::move(front), [&store, direct](Loop& loop) {
+    return std::make_unique<nbd::StoredExports>(loop, store, nbd::StoredExportsOptions{.direct_bytes_max = direct});
+  });
+}
+
 int serve(const ServeOptions& options) {
-  // Blocked before threads start, so that sigwait() receives them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const StopSignal stop;
+  ServerOptions server_options;
+  if (const Result<void> secured = programs::enable_tls(server_options, options.tls); !secured) {
+    fmt::print(stderr, "hawser-block: {}\n", secured.error().text);
+    return wrong_options_status;
+  }
+  programs::raise_descriptor_limit(descriptors_wanted);
   const Result<std::unique_ptr<VolumeStore>> store = open_store(options);
   if (!store) return failed(store.error());
-  VolumeService service(**store);
-  for (const VolumeStatus& volume : service.list()) {
-    if (!volume.error.empty()) fmt::print(stderr, "hawser-block: {}\n", volume.error);
-  }
-  ServerOptions server_options;
+  VolumeService service(**store, options.memory_in_flight);
+  for (const std::string& warning : (*store)->warnings()) fmt::print(stderr, "hawser-block: {}\n", warning);
   server_options.listen = options.listen;
   server_options.threads = options.threads;
   server_options.loop.offload_threads_max = options.disk_threads;
@@ -62,8 +82,14 @@ int serve(const ServeOptions& options) {
   if (const Result<void> started = server.start(); !started) return failed(started.error());
   programs::announce(
       fmt::format("hawser-block: serving {} volumes at {}\n", (*store)->names().size(), server.address()));
-  int signal = 0;
-  sigwait(&signals, &signal);
+  Result<std::unique_ptr<nbd::Front>> front = nullptr;
+  if (!options.nbd.empty()) {
+    front = open_front(options, **store);
+    if (!front) return failed(front.error());
+    programs::announce(fmt::format("hawser-block: serving them for NBD at {}\n", (*front)->address()));
+  }
+  stop.wait();
+  if (*front) (*front)->stop(std::chrono::seconds(1));
   server.stop(std::chrono::seconds(1));
   if (const Result<void> closed = (*store)->close(); !closed) return failed(closed.error());
   return 0;
@@ -83,14 +109,22 @@ Run add_serve(CLI::App& command) {
       ->check(CLI::Range(std::uint64_t{1} << 20, std::uint64_t{1} << 46));
   command.add_option("--listen", options->listen, "Address: HOST:PORT, unix:/path or unix:@name")
       ->capture_default_str();
+  command.add_option("--nbd", options->nbd,
+                     "Address for clients of NBD, in addition: HOST:PORT, unix:/path or unix:@name");
   command.add_option("--threads", options->threads, "Threads that serve connections")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   command.add_option("--disk-threads", options->disk_threads, "Requests in progress at once, for each thread")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
+  command
+      .add_option("--memory-in-flight", options->memory_in_flight,
+                  "Memory of reads and writes in progress of all clients, such as 1G. Reads beyond it wait")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(request_bytes_max, std::uint64_t{1} << 46));
   command.add_flag("--read-only", options->read_only, "Volumes are only read")->needs(data);
   command.add_flag("--buffered", options->buffered, "Read and write data through the cache of the kernel")->needs(data);
+  programs::add_tls_server_options(command, options->tls);
   return [options] {
     if (options->data.empty() && options->memory_bytes == 0) {
       fmt::print(stderr, "hawser-block: no place for the volumes: give --data FOLDER or --memory SIZE\n");

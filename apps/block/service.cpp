@@ -1,53 +1,21 @@
 #include "block/service.h"
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <optional>
+#include <random>
 #include <utility>
 
-#include "block/store/aligned_buffer.h"
 #include "block/store/store_error.h"
 #include "hawser/server.h"
 
 namespace hawser::block {
 namespace {
 
-// Memory of reads and writes in progress. Replies that a client does not take keep theirs, and writes that wait for a
-// thread.
-constexpr std::uint64_t held_bytes_max = std::uint64_t{1} << 30;
-std::atomic<std::uint64_t> held_bytes = 0;
-
-// A part of held_bytes_max.
-struct HeldBytes {
-  explicit HeldBytes(std::size_t wanted) noexcept
-      : bytes(wanted), allowed(held_bytes.fetch_add(wanted) + wanted <= held_bytes_max) {}
-  HeldBytes(const HeldBytes&) = delete;
-  HeldBytes& operator=(const HeldBytes&) = delete;
-  ~HeldBytes() { held_bytes -= bytes; }
-  const std::size_t bytes;
-  const bool allowed;
-};
-
-struct BytesInFlight {
-  explicit BytesInFlight(std::size_t bytes) : held(bytes), memory(held.allowed ? bytes : 0) {}
-  const HeldBytes held;
-  AlignedBuffer memory;
-};
-
-// Memory at an address that O_DIRECT accepts. Nothing if held_bytes_max is reached.
-std::optional<Buffer> aligned_memory(std::size_t bytes) {
-  auto held = std::make_shared<BytesInFlight>(bytes);
-  if (!held->held.allowed) return std::nullopt;
-  const Bytes view = held->memory.bytes();
-  return Buffer::of_foreign(view, [memory = std::move(held)] {});
-}
-
-Buffer memory_of_request(const IncomingPayload& payload) {
-  // A longer request is received into memory of the library, and is refused by its handler. The library bounds its own
-  // memory, and refuses what exceeds it.
-  if (payload.bytes > request_bytes_max) return Buffer();
-  return aligned_memory(payload.bytes).value_or(Buffer());
+std::uint64_t random_number() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
 }
 
 std::unexpected<Error> too_long(std::uint64_t bytes) {
@@ -57,31 +25,41 @@ std::unexpected<Error> too_long(std::uint64_t bytes) {
 
 }  // namespace
 
+VolumeService::VolumeService(VolumeStore& store, std::uint64_t memory_in_flight)
+    : store_(store), instance_(random_number()), memory_(std::max(memory_in_flight, request_bytes_max)) {}
+
 void VolumeService::attach(Server& server) {
-  server.register_handler<&VolumeService::write>(this, {.offload = true, .receive_into = memory_of_request});
-  server
-      .register_handler<&VolumeService::read, &VolumeService::flush, &VolumeService::discard,
-                        &VolumeService::write_zeroes, &VolumeService::info, &VolumeService::list,
-                        &VolumeService::create, &VolumeService::resize, &VolumeService::remove, &VolumeService::scrub>(
-          this, {.offload = true});
+  // A longer request is received into memory of the library, and is refused by its handler. So is a request without
+  // memory here: the library bounds its own memory.
+  const auto memory = [this](const IncomingPayload& payload) {
+    if (payload.bytes > request_bytes_max) return Buffer();
+    return memory_.try_acquire(payload.bytes).value_or(Buffer());
+  };
+  server.register_handler<&VolumeService::write>(this, {.offload = true, .receive_into = memory});
+  server.register_handler<&VolumeService::read>(this);
+  server.register_handler<&VolumeService::flush, &VolumeService::discard, &VolumeService::write_zeroes,
+                          &VolumeService::extents, &VolumeService::info, &VolumeService::list, &VolumeService::create,
+                          &VolumeService::resize, &VolumeService::remove, &VolumeService::scrub>(this,
+                                                                                                 {.offload = true});
+  server.register_handler<&VolumeService::instance>(this);
 }
 
-Result<std::string_view> VolumeService::read(Context& context, std::string_view name, std::uint64_t offset,
-                                             std::uint64_t bytes) {
-  if (bytes > request_bytes_max) return too_long(bytes);
+Task<Result<std::string_view>> VolumeService::read(Context& context, std::string_view name, std::uint64_t offset,
+                                                   std::uint64_t bytes) {
+  if (bytes > request_bytes_max) co_return too_long(bytes);
   const auto volume = store_.find(std::string(name));
-  if (!volume) return std::unexpected(volume.error());
-  std::optional<Buffer> memory = aligned_memory(bytes);
-  if (!memory) {
-    return fail(ErrorCode::overloaded, "reads and writes in progress use all of the server's memory for them, " +
-                                           std::to_string(held_bytes_max) + " bytes: repeat it later");
-  }
-  if (Result<void> read = (*volume)->read(offset, memory->mutable_bytes()); !read) {
-    return std::unexpected(read.error());
-  }
+  if (!volume) co_return std::unexpected(volume.error());
+  Result<Buffer> memory = co_await memory_.acquire(context.loop(), bytes, context.token());
+  if (!memory) co_return std::unexpected(memory.error());
+  const MutableBytes into = memory->mutable_bytes();
   const std::string_view text = memory->text();
+  // The work uses the memory also if the call ends first.
+  const Result<Result<void>> read = co_await context.loop().offload(
+      [from = *volume, offset, into, kept = *memory] { return from->read(offset, into); });
+  if (!read) co_return std::unexpected(read.error());
+  if (!*read) co_return std::unexpected(read->error());
   context.keep_until_sent(std::move(*memory));
-  return text;
+  co_return text;
 }
 
 Result<void> VolumeService::write(Context& context, std::string_view name, std::uint64_t offset, bool fua) {
@@ -111,6 +89,13 @@ Result<void> VolumeService::write_zeroes(std::string_view name, std::uint64_t of
   return (*volume)->write_zeroes(offset, bytes, deallocate, fua);
 }
 
+Result<std::vector<ExtentStatus>> VolumeService::extents(std::string_view name, std::uint64_t offset,
+                                                         std::uint64_t bytes, std::uint32_t count_max) {
+  const auto volume = store_.find(std::string(name));
+  if (!volume) return std::unexpected(volume.error());
+  return list_extents(**volume, offset, bytes, count_max);
+}
+
 Result<VolumeStatus> VolumeService::info(std::string_view name) {
   const auto volume = store_.find(std::string(name));
   if (!volume) return std::unexpected(volume.error());
@@ -122,9 +107,11 @@ Result<VolumeStatus> VolumeService::info(std::string_view name) {
                       .marked_regions = info->marked_regions,
                       .recovered_blocks = info->recovered_blocks,
                       .mismatches = info->mismatches,
+                      .known_damaged = info->known_damaged,
                       .preallocated = info->preallocated,
                       .read_only = info->read_only,
-                      .error = {}};
+                      .error = {},
+                      .warning = info->warning};
 }
 
 std::vector<VolumeStatus> VolumeService::list() {

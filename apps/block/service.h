@@ -1,13 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "block/extent_list.h"
+#include "block/memory_in_flight.h"
 #include "block/store/store.h"
 #include "hawser/context.h"
 #include "hawser/handler_options.h"
+#include "hawser/task.h"
 
 namespace hawser {
 class Server;
@@ -28,9 +32,11 @@ struct VolumeStatus {
   std::uint64_t marked_regions = 0;
   std::uint64_t recovered_blocks = 0;
   std::uint64_t mismatches = 0;
+  std::uint64_t known_damaged = 0;
   bool preallocated = false;
   bool read_only = false;
-  std::string error;  // Why the volume cannot be used; empty if it can.
+  std::string error;    // Why the volume cannot be used; empty if it can.
+  std::string warning;  // VolumeInfo::warning.
 };
 
 // The damaged blocks of a part of a volume.
@@ -41,22 +47,35 @@ struct ScrubStatus {
   std::vector<std::uint64_t> listed;
 };
 
-// The handlers of a block server. All of them block, so that they are offloaded. Errors are those of store_error.h.
+// Memory of the reads and writes in progress of all clients.
+inline constexpr std::uint64_t memory_in_flight_usual = std::uint64_t{1} << 30;
+
+// The handlers of a block server. All of them block, so that they or their parts are offloaded. Errors are those of
+// store_error.h.
 class VolumeService {
  public:
-  explicit VolumeService(VolumeStore& store) noexcept : store_(store) {}
+  // `memory_in_flight`: at least request_bytes_max. Reads beyond it wait, and writes are received into memory that
+  // counts in ServerOptions::receive_bytes_max.
+  explicit VolumeService(VolumeStore& store, std::uint64_t memory_in_flight = memory_in_flight_usual);
   // `server` does not outlive this.
   void attach(Server& server);
 
   // The bytes are received from the memory into which the disk has put them.
-  Result<std::string_view> read(Context& context, std::string_view name, std::uint64_t offset, std::uint64_t bytes);
+  Task<Result<std::string_view>> read(Context& context, std::string_view name, std::uint64_t offset,
+                                      std::uint64_t bytes);
   // The attachment has the bytes.
   Result<void> write(Context& context, std::string_view name, std::uint64_t offset, bool fua);
   Result<void> flush(std::string_view name);
   Result<void> discard(std::string_view name, std::uint64_t offset, std::uint64_t bytes);
   Result<void> write_zeroes(std::string_view name, std::uint64_t offset, std::uint64_t bytes, bool deallocate,
                             bool fua);
+  // See list_extents().
+  Result<std::vector<ExtentStatus>> extents(std::string_view name, std::uint64_t offset, std::uint64_t bytes,
+                                            std::uint32_t count_max);
 
+  // Identifies this start of the server: a random number. A client that was connected to another one may have lost
+  // writes that were not flushed.
+  std::uint64_t instance() const noexcept { return instance_; }
   Result<VolumeStatus> info(std::string_view name);
   std::vector<VolumeStatus> list();
   Result<void> create(std::string_view name, std::uint64_t size, bool preallocate);
@@ -66,6 +85,8 @@ class VolumeService {
 
  private:
   VolumeStore& store_;
+  const std::uint64_t instance_;
+  MemoryInFlight memory_;
 };
 
 }  // namespace hawser::block

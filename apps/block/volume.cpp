@@ -65,4 +65,10 @@ Task<Result<void>> Volume::write_zeroes(std::uint64_t offset, std::uint64_t byte
   co_return co_await client_.call<&VolumeService::write_zeroes>(name_, offset, bytes, deallocate, fua);
 }
 
+Task<Result<std::vector<ExtentStatus>>> Volume::extents(std::uint64_t offset, std::uint64_t bytes,
+                                                        std::uint32_t count_max) {
+  const CallOptions options{.idempotent = true};
+  co_return co_await client_.call<&VolumeService::extents>(options, name_, offset, bytes, count_max);
+}
+
 }  // namespace hawser::block

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "block/extent_list.h"
 #include "hawser/bytes.h"
 #include "hawser/client.h"
 #include "hawser/error.h"
@@ -35,6 +37,8 @@ class Volume {
   Task<Result<void>> flush();
   Task<Result<void>> discard(std::uint64_t offset, std::uint64_t bytes);
   Task<Result<void>> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate = true, bool fua = false);
+  // See list_extents().
+  Task<Result<std::vector<ExtentStatus>>> extents(std::uint64_t offset, std::uint64_t bytes, std::uint32_t count_max);
 
  private:
   // Permits of the semaphore count so many bytes.

@@ -11,6 +11,7 @@
 #include "block/command.h"
 #include "block/service.h"
 #include "hawser/hawser.h"
+#include "tls/client_options.h"
 
 namespace hawser::block {
 namespace {
@@ -21,6 +22,7 @@ struct VolumeGiven {
   std::uint64_t size = 0;
   bool preallocate = false;
   bool shrink = false;
+  std::shared_ptr<transport::ClientSecurity> security = {};
 };
 
 // Bytes of a volume that one call verifies.
@@ -31,6 +33,7 @@ using Body = Task<Result<int>> (*)(Client&, const VolumeGiven&);
 Task<int> connected(const VolumeGiven& given, Body body) {
   ClientOptions options;
   options.call_timeout = std::chrono::minutes(10);  // A preallocation or a shrink takes long.
+  options.security = given.security;
   Client client(options);
   const Result<void> there = co_await client.connect(given.connect);
   Result<int> status = 1;
@@ -51,6 +54,7 @@ Run run_with(std::shared_ptr<VolumeGiven> given, Body body) {
 std::shared_ptr<VolumeGiven> add_connect(CLI::App& command) {
   auto given = std::make_shared<VolumeGiven>();
   command.add_option("--connect", given->connect, "Address of the server")->capture_default_str();
+  programs::add_tls_client_options(command, given->connect, given->security);
   return given;
 }
 
@@ -92,6 +96,8 @@ Task<Result<int>> info(Client& client, const VolumeGiven& given) {
              volume->size, volume->allocated_bytes, volume->preallocated ? "yes" : "no");
   fmt::print("read-only         {}\nmarked regions    {}\nrecovered blocks  {}\ndamaged reads     {}\n",
              volume->read_only ? "yes" : "no", volume->marked_regions, volume->recovered_blocks, volume->mismatches);
+  fmt::print("known damaged     {}\n", volume->known_damaged);
+  if (!volume->warning.empty()) fmt::print("warning           {}\n", volume->warning);
   co_return 0;
 }
 

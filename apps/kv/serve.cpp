@@ -1,11 +1,11 @@
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -79,18 +79,10 @@ constexpr std::size_t shard_bytes_max = std::size_t{63} << 30;
 constexpr std::size_t password_bytes_wanted = 16;
 
 // Descriptors for ServerOptions::connections_max connections, and for the rest.
-constexpr rlim_t descriptors_wanted = 65'536 + 1024;
+constexpr std::uint64_t descriptors_wanted = 65'536 + 1024;
 
 // A connection that has sent nothing ends after this time.
 constexpr Duration silent_max = std::chrono::hours(1);
-
-// Each connection is a descriptor: as many are allowed as the system permits without more rights.
-void raise_descriptor_limit() noexcept {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= descriptors_wanted) return;
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, descriptors_wanted);
-  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
-}
 
 TransportOptions transports_of(const std::vector<std::string>& names) {
   TransportOptions transports;
@@ -185,7 +177,7 @@ int serve(const StoreServeOptions& options) {
         fmt::print(stderr, "hawser-kv: {} has them\n", path.string());
     }
   }
-  raise_descriptor_limit();
+  programs::raise_descriptor_limit(descriptors_wanted);
   server_options.listen = options.listen;
   server_options.transports = transports_of(options.transports);
   server_options.threads = options.threads;

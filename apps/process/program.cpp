@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -123,6 +124,13 @@ void discard_output() noexcept {
 }
 
 void announce(std::string_view line) noexcept { write_or_lose(STDOUT_FILENO, line); }
+
+void raise_descriptor_limit(std::uint64_t descriptors) noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= descriptors) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, descriptors);
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
+}
 
 bool output_lost() noexcept { return std::ferror(stdout) != 0; }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -20,6 +21,9 @@ void discard_output() noexcept;
 // Writes a line of a server to standard output at once. What standard output does not take is lost, and does not change
 // the exit status: a server serves without it.
 void announce(std::string_view line) noexcept;
+
+// Raises the limit of open files to `descriptors`, or as far as the system permits without more rights.
+void raise_descriptor_limit(std::uint64_t descriptors) noexcept;
 
 // True after a write to standard output has failed, for programs that write until somebody ends them.
 bool output_lost() noexcept;

@@ -35,14 +35,12 @@ Result<void> remove_volume(const fs::path& folder) {
 }
 
 Result<int> lock_folder(const fs::path& folder, bool read_only) {
-  const fs::path path = folder / "lock";
-  const int flags = read_only ? O_RDONLY : O_RDWR | O_CREAT;
-  const int lock = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (lock < 0) return system_fail(errno, "open " + path.string());
+  const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock < 0) return system_fail(errno, "open the folder " + folder.string());
   if (flock(lock, (read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) return lock;
   const int number = errno;
   ::close(lock);
-  if (number != EWOULDBLOCK) return system_fail(number, "lock " + path.string());
+  if (number != EWOULDBLOCK) return system_fail(number, "lock the folder " + folder.string());
   return store_fail(
       EBUSY, "another process serves the volumes in " + folder.string() + " (--data): end it, or use another folder");
 }
@@ -57,13 +55,9 @@ DiskDirectory::~DiskDirectory() { ::close(lock_); }
 
 Result<std::unique_ptr<VolumeDirectory>> DiskDirectory::open(const fs::path& folder,
                                                              const DiskDirectoryOptions& options) {
-  std::error_code error;
-  if (!options.read_only && fs::create_directories(folder, error)) {
-    if (Result<void> synced = sync_folder(fs::absolute(folder).parent_path()); !synced) {
-      return std::unexpected(synced.error());
-    }
+  if (!options.read_only) {
+    if (Result<void> made = make_folders(folder); !made) return std::unexpected(made.error());
   }
-  if (error) return system_fail(error.value(), "make the folder " + folder.string());
   const Result<int> lock = lock_folder(folder, options.read_only);
   if (!lock) return std::unexpected(lock.error());
   auto directory = std::make_unique<DiskDirectory>(folder, options, *lock);
@@ -86,7 +80,10 @@ Result<void> DiskDirectory::remove_leftovers() {
   }
   if (error) return system_fail(error.value(), "read the folder " + folder_.string());
   // A file that somebody put there is kept, and prevents no volume.
-  for (const fs::path& path : leftovers) (void)remove_volume(path);
+  for (const fs::path& path : leftovers) {
+    const Result<void> removed = remove_volume(path);
+    if (!removed) warnings_.push_back("what an earlier server left stays: " + removed.error().text);
+  }
   return {};
 }
 
@@ -105,17 +102,22 @@ Result<std::vector<std::string>> DiskDirectory::names() {
 }
 
 // The side file is read and written in small parts, which the cache of the kernel keeps.
-Result<VolumeFiles> DiskDirectory::open_files(const fs::path& folder, bool create, bool read_only) {
-  Result<std::unique_ptr<File>> data =
-      DiskFile::open(folder / "data", {.create = create, .read_only = read_only, .direct = options_.direct});
+Result<VolumeFiles> DiskDirectory::open_files(const std::string& name, const fs::path& folder, bool create,
+                                              bool read_only) {
+  Result<std::unique_ptr<File>> data = DiskFile::open(folder / "data", {.create = create,
+                                                                        .read_only = read_only,
+                                                                        .direct = options_.direct,
+                                                                        .lock = true,
+                                                                        .shown_as = folder_ / name / "data"});
   if (!data) return std::unexpected(data.error());
-  Result<std::unique_ptr<File>> side = DiskFile::open(folder / "side", {.create = create, .read_only = read_only});
+  Result<std::unique_ptr<File>> side =
+      DiskFile::open(folder / "side", {.create = create, .read_only = read_only, .shown_as = folder_ / name / "side"});
   if (!side) return std::unexpected(side.error());
   return VolumeFiles{std::move(*data), std::move(*side)};
 }
 
 Result<VolumeFiles> DiskDirectory::open(const std::string& name, bool read_only) {
-  return open_files(folder_ / name, false, read_only || options_.read_only);
+  return open_files(name, folder_ / name, false, read_only || options_.read_only);
 }
 
 Result<VolumeFiles> DiskDirectory::create(const std::string& name) {
@@ -127,7 +129,7 @@ Result<VolumeFiles> DiskDirectory::create(const std::string& name) {
   const fs::path made = with_prefix(folder_, new_prefix, name);
   if (Result<void> removed = remove_volume(made); !removed) return std::unexpected(removed.error());
   if (!fs::create_directory(made, error)) return system_fail(error.value(), "make the folder " + made.string());
-  return open_files(made, true, false);
+  return open_files(name, made, true, false);
 }
 
 Result<void> DiskDirectory::publish(const std::string& name) {

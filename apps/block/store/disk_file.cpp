@@ -1,11 +1,14 @@
 #include "block/store/disk_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "block/store/store_error.h"
@@ -26,6 +29,21 @@ int open_retrying(const char* path, int flags) {
     descriptor = ::open(path, flags, 0600);
   } while (descriptor < 0 && errno == EINTR);
   return descriptor;
+}
+
+// Descriptors that files leave to the rest of the process: its listener, and some connections.
+constexpr rlim_t descriptors_left = 32;
+
+rlim_t descriptors_max() noexcept {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+std::unexpected<Error> open_failed(int number, const std::string& path) {
+  if (number != EMFILE) return system_fail(number, "open " + path);
+  return store_fail(number, "cannot open " + path + ": this process may have " + std::to_string(descriptors_max()) +
+                                " open files (RLIMIT_NOFILE), a volume needs 2 and a connection 1: raise the limit "
+                                "(`ulimit -n`, or LimitNOFILE= of systemd)");
 }
 
 }  // namespace
@@ -49,11 +67,18 @@ Result<std::unique_ptr<File>> DiskFile::open(const std::filesystem::path& path, 
     // A file system may refuse O_DIRECT after it has made the file.
     descriptor = open_retrying(path.c_str(), flags & ~O_EXCL);
   }
-  if (descriptor < 0) return system_fail(errno, "open " + path.string());
-  auto file = std::make_unique<DiskFile>(descriptor, path.string(), direct);
+  const std::string shown = (options.shown_as.empty() ? path : options.shown_as).string();
+  if (descriptor < 0) return open_failed(errno, shown);
+  auto file = std::make_unique<DiskFile>(descriptor, shown, direct);
+  // Descriptors have the lowest numbers that are free.
+  if (static_cast<rlim_t>(descriptor) + descriptors_left >= descriptors_max()) return open_failed(EMFILE, shown);
   struct stat status{};
   if (fstat(descriptor, &status) != 0) return file->failed("read the status of", errno);
-  if (!S_ISREG(status.st_mode)) return store_fail(EINVAL, path.string() + " is not a regular file");
+  if (!S_ISREG(status.st_mode)) return store_fail(EINVAL, shown + " is not a regular file");
+  if (options.lock && flock(descriptor, (options.read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return file->failed("lock", errno);
+    return store_fail(EBUSY, "another process uses " + shown + ": end it");
+  }
   return file;
 }
 
@@ -170,6 +195,21 @@ Result<std::uint64_t> DiskFile::allocated() {
   struct stat status{};
   if (fstat(descriptor_, &status) != 0) return failed("read the size of", errno);
   return static_cast<std::uint64_t>(status.st_blocks) * 512;
+}
+
+Result<void> make_folders(const std::filesystem::path& folder) {
+  const std::filesystem::path path = std::filesystem::absolute(folder);
+  std::filesystem::path made;
+  for (const std::filesystem::path& part : path) {
+    const std::filesystem::path parent = std::exchange(made, made / part);
+    std::error_code error;
+    if (std::filesystem::is_directory(made, error)) continue;
+    const bool created = std::filesystem::create_directory(made, error);
+    if (error) return system_fail(error.value(), "make the folder " + made.string());
+    if (!created) continue;
+    if (Result<void> synced = sync_folder(parent); !synced) return synced;
+  }
+  return {};
 }
 
 Result<void> sync_folder(const std::filesystem::path& folder) {

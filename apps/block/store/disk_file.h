@@ -16,6 +16,9 @@ struct DiskFileOptions {
   bool create = false;  // The file must not exist.
   bool read_only = false;
   bool direct = false;  // O_DIRECT if the file system bears it: accesses are aligned to file_alignment then.
+  // Fails with EBUSY if another DiskFile has the lock: shared between files that are read only, otherwise exclusive.
+  bool lock = false;
+  std::filesystem::path shown_as = {};  // The name in errors, if the file will be renamed. Empty: its path.
 };
 
 // A file of a file system.
@@ -49,6 +52,9 @@ class DiskFile final : public File {
   std::uint64_t syncs_ended_ = 0;
   int sync_error_ = 0;
 };
+
+// Makes a folder, and the folders around it, if they do not exist. Their names are durable afterwards.
+Result<void> make_folders(const std::filesystem::path& folder);
 
 // Makes the names in a folder durable.
 Result<void> sync_folder(const std::filesystem::path& folder);

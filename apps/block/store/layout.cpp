@@ -44,6 +44,7 @@ std::array<std::byte, superblock_bytes> encode(const Superblock& superblock) {
   put(bytes, 32, superblock.uuid);
   put(bytes, 48, superblock.preallocated ? preallocated_flag : 0U);
   put(bytes, 52, static_cast<std::uint32_t>(region_bytes));
+  put(bytes, 56, superblock.resize_size);
   put(bytes, superblock_crc_offset, crc32c(Bytes(bytes).first(superblock_crc_offset)));
   return bytes;
 }
@@ -57,10 +58,12 @@ std::optional<Superblock> decode_superblock(Bytes bytes) {
   Superblock superblock{.size = get<std::uint64_t>(bytes, 16),
                         .generation = get<std::uint64_t>(bytes, 24),
                         .uuid = get<Uuid>(bytes, 32),
-                        .preallocated = (flags & preallocated_flag) != 0};
+                        .preallocated = (flags & preallocated_flag) != 0,
+                        .resize_size = get<std::uint64_t>(bytes, 56)};
   if (get<std::uint32_t>(bytes, 8) != format_version || get<std::uint32_t>(bytes, 12) != block_bytes ||
       get<std::uint32_t>(bytes, 52) != region_bytes || (flags & ~preallocated_flag) != 0 || superblock.size == 0 ||
-      superblock.size > volume_bytes_max || superblock.size % block_bytes != 0) {
+      superblock.size > volume_bytes_max || superblock.size % block_bytes != 0 ||
+      superblock.resize_size > volume_bytes_max) {
     return std::nullopt;
   }
   return superblock;
@@ -78,6 +81,11 @@ std::uint32_t Checksummer::entry(std::uint64_t block, Bytes bytes) const noexcep
 std::uint32_t Checksummer::marks(std::uint64_t sector, Bytes bits) const noexcept {
   const std::uint32_t place = crc32c(~seed_, std::as_bytes(std::span(&sector, 1)));
   return crc32c(place, bits);
+}
+
+// The sectors of the list have other numbers than those of marks.
+std::uint32_t Checksummer::damage(std::uint64_t sector, Bytes blocks) const noexcept {
+  return marks(sector | std::uint64_t{1} << 63, blocks);
 }
 
 }  // namespace hawser::block

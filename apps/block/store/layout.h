@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -19,11 +20,20 @@ inline constexpr unsigned superblock_slots = 2;
 inline constexpr std::uint64_t marks_offset = superblock_slots * superblock_bytes;
 // A disk writes a sector whole or not at all.
 inline constexpr std::uint64_t sector_bytes = 512;
+// The place of the checksum in sectors of marks and of the list of damaged blocks.
+inline constexpr std::size_t sector_crc_offset = sector_bytes - 4;
 inline constexpr std::uint64_t mark_sector_regions = (sector_bytes - 8) * 8;
 inline constexpr std::uint64_t checksums_offset = std::uint64_t{4} << 20;
 
+// The list of damaged blocks.
+inline constexpr std::uint64_t damage_offset = std::uint64_t{3} << 20;
+inline constexpr std::uint64_t damage_sectors = 1024;
+inline constexpr std::uint64_t damage_sector_blocks = (sector_bytes - 8) / 8;
+inline constexpr std::uint64_t damage_blocks_max = damage_sectors * damage_sector_blocks;
+
 static_assert(marks_offset + (volume_bytes_max / region_bytes / mark_sector_regions + 1) * sector_bytes <=
-              checksums_offset);
+              damage_offset);
+static_assert(damage_offset + damage_sectors * sector_bytes <= checksums_offset);
 
 using Uuid = std::array<std::byte, 16>;
 
@@ -33,6 +43,8 @@ struct Superblock {
   Uuid uuid = {};
   // All of the volume's space is reserved, and discards keep it so.
   bool preallocated = false;
+  // Not 0 during a resize: the files may be as large as those of a volume of this size.
+  std::uint64_t resize_size = 0;
 
   friend bool operator==(const Superblock&, const Superblock&) = default;
 };
@@ -51,6 +63,8 @@ class Checksummer {
   std::uint32_t entry(std::uint64_t block, Bytes bytes) const noexcept;
   // The checksum in a sector of marks.
   std::uint32_t marks(std::uint64_t sector, Bytes bits) const noexcept;
+  // The checksum in a sector of the list of damaged blocks.
+  std::uint32_t damage(std::uint64_t sector, Bytes blocks) const noexcept;
 
  private:
   std::uint32_t seed_;

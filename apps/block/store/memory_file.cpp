@@ -5,19 +5,26 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "block/store/store_error.h"
 
 namespace hawser::block {
+
+std::byte* MemoryFile::find_page(std::uint64_t page) const noexcept {
+  const std::uint64_t number = page / pages_per_group;
+  if (number >= groups_.size() || !groups_[number]) return nullptr;
+  return (*groups_[number])[page % pages_per_group].get();
+}
 
 Result<void> MemoryFile::read(std::uint64_t offset, MutableBytes into) {
   const std::shared_lock lock(mutex_);
   while (!into.empty()) {
     const std::uint64_t inside = offset % page_bytes;
     const std::size_t part = std::min<std::uint64_t>(into.size(), page_bytes - inside);
-    const auto page = pages_.find(offset / page_bytes);
-    if (page != pages_.end()) {
-      std::memcpy(into.data(), page->second.get() + inside, part);
+    const std::byte* const page = find_page(offset / page_bytes);
+    if (page != nullptr) {
+      std::memcpy(into.data(), page + inside, part);
     } else {
       std::memset(into.data(), 0, part);
     }
@@ -27,19 +34,34 @@ Result<void> MemoryFile::read(std::uint64_t offset, MutableBytes into) {
   return {};
 }
 
+bool MemoryFile::charge(std::uint64_t bytes) noexcept {
+  if (budget_->used.fetch_add(bytes) + bytes <= budget_->bytes_max) return true;
+  budget_->used -= bytes;
+  return false;
+}
+
+// Null if the budget has no room.
+MemoryFile::Group* MemoryFile::make_group(std::uint64_t number) {
+  const std::size_t groups = groups_.size();
+  if (number < groups && groups_[number]) return groups_[number].get();
+  auto group = std::make_unique<Group>();
+  if (number >= groups) groups_.resize(number + 1);
+  const std::uint64_t bytes = sizeof(Group) + (groups_.size() - groups) * sizeof(groups_[0]);
+  if (!charge(bytes)) {
+    groups_.resize(groups);
+    return nullptr;
+  }
+  table_bytes_ += bytes;
+  groups_[number] = std::move(group);
+  return groups_[number].get();
+}
+
 bool MemoryFile::add_page(std::uint64_t page) {
-  if (budget_->used.fetch_add(page_bytes) + page_bytes > budget_->bytes_max) {
-    budget_->used -= page_bytes;
-    return false;
-  }
+  auto memory = std::make_unique<std::byte[]>(page_bytes);
+  Group* const group = make_group(page / pages_per_group);
+  if (group == nullptr || !charge(page_bytes)) return false;
   used_ += page_bytes;
-  try {
-    pages_.emplace(page, std::make_unique<std::byte[]>(page_bytes));
-  } catch (...) {
-    used_ -= page_bytes;
-    budget_->used -= page_bytes;
-    throw;
-  }
+  (*group)[page % pages_per_group] = std::move(memory);
   return true;
 }
 
@@ -50,13 +72,13 @@ Result<void> MemoryFile::fill_pages(std::uint64_t offset, std::uint64_t bytes) {
   {
     const std::shared_lock lock(mutex_);
     bool there = offset + bytes <= size_;
-    for (std::uint64_t page = first; there && page < end; ++page) there = pages_.contains(page);
+    for (std::uint64_t page = first; there && page < end; ++page) there = find_page(page) != nullptr;
     if (there) return {};
   }
   const std::unique_lock lock(mutex_);
   try {
     for (std::uint64_t page = first; page < end; ++page) {
-      if (pages_.contains(page)) continue;
+      if (find_page(page) != nullptr) continue;
       if (!add_page(page)) {
         return store_fail(
             ENOSPC, "the volumes use all of their memory, " + std::to_string(budget_->bytes_max) + " bytes (--memory)");
@@ -76,7 +98,7 @@ Result<void> MemoryFile::write(std::uint64_t offset, Bytes bytes) {
   while (!bytes.empty()) {
     const std::uint64_t inside = offset % page_bytes;
     const std::size_t part = std::min<std::uint64_t>(bytes.size(), page_bytes - inside);
-    std::memcpy(pages_.find(offset / page_bytes)->second.get() + inside, bytes.data(), part);
+    std::memcpy(find_page(offset / page_bytes) + inside, bytes.data(), part);
     bytes = bytes.subspan(part);
     offset += part;
   }
@@ -89,17 +111,24 @@ Result<void> MemoryFile::allocate(std::uint64_t offset, std::uint64_t bytes) {
 
 void MemoryFile::clear(std::uint64_t offset, std::uint64_t bytes, bool deallocate) {
   const std::uint64_t end = offset + bytes;
-  for (auto page = pages_.lower_bound(offset / page_bytes); page != pages_.end() && page->first * page_bytes < end;) {
-    const std::uint64_t begin = page->first * page_bytes;
+  for (std::uint64_t number = offset / page_bytes; number < groups_.size() * pages_per_group; ++number) {
+    const std::uint64_t begin = number * page_bytes;
+    if (begin >= end) return;
+    Group* const group = groups_[number / pages_per_group].get();
+    if (group == nullptr) {
+      number |= pages_per_group - 1;  // Continues with the next group.
+      continue;
+    }
+    Page& page = (*group)[number % pages_per_group];
+    if (!page) continue;
     const std::uint64_t from = std::max(begin, offset);
     const std::uint64_t to = std::min(begin + page_bytes, end);
     if (deallocate && to - from == page_bytes) {
-      page = pages_.erase(page);
+      page.reset();
       used_ -= page_bytes;
       budget_->used -= page_bytes;
     } else {
-      std::memset(page->second.get() + (from - begin), 0, to - from);
-      ++page;
+      std::memset(page.get() + (from - begin), 0, to - from);
     }
   }
 }

@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "block/store/store_error.h"
-
 namespace hawser::block {
 namespace {
-
-constexpr std::size_t crc_offset = sector_bytes - 4;
 
 std::size_t sectors_of(std::uint64_t size) {
   const std::uint64_t regions = (size + region_bytes - 1) / region_bytes;
@@ -30,9 +25,9 @@ Result<std::vector<std::uint64_t>> RegionMarks::load(std::uint64_t size) {
     const MutableBytes bytes = MutableBytes(sectors_).subspan(sector * sector_bytes, sector_bytes);
     const bool unwritten = std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{}; });
     std::uint32_t crc = 0;
-    std::memcpy(&crc, bytes.data() + crc_offset, sizeof(crc));
+    std::memcpy(&crc, bytes.data() + sector_crc_offset, sizeof(crc));
     if (unwritten) continue;
-    if (crc != checksummer_.marks(sector, bytes.first(crc_offset))) {
+    if (crc != checksummer_.marks(sector, bytes.first(sector_crc_offset))) {
       ++damaged_sectors_;
       std::ranges::fill(bytes, std::byte{});
       continue;
@@ -71,8 +66,8 @@ Result<void> RegionMarks::write_dirty(std::unique_lock<std::mutex>& lock, bool s
   for (const std::uint64_t sector : dirty_) {
     std::array<std::byte, sector_bytes>& copy = copies.emplace_back();
     std::memcpy(copy.data(), sectors_.data() + sector * sector_bytes, sector_bytes);
-    const std::uint32_t crc = checksummer_.marks(sector, Bytes(copy).first(crc_offset));
-    std::memcpy(copy.data() + crc_offset, &crc, sizeof(crc));
+    const std::uint32_t crc = checksummer_.marks(sector, Bytes(copy).first(sector_crc_offset));
+    std::memcpy(copy.data() + sector_crc_offset, &crc, sizeof(crc));
   }
   std::vector<std::uint64_t> setting;
   if (sync) {
@@ -94,7 +89,7 @@ Result<void> RegionMarks::write_dirty(std::unique_lock<std::mutex>& lock, bool s
   lock.lock();
   writing_ = false;
   written_.notify_all();
-  if (written && !result) sync_failed_ = true;
+  if (written && !result) sync_error_ = result.error();
   if (!written) dirty_.insert(dirty.begin(), dirty.end());
   if (result) {
     for (const std::uint64_t number : setting) regions_[number].durable = true;
@@ -102,28 +97,39 @@ Result<void> RegionMarks::write_dirty(std::unique_lock<std::mutex>& lock, bool s
   return result;
 }
 
-Result<void> RegionMarks::begin_write(std::uint64_t first, std::uint64_t end) {
-  std::unique_lock lock(mutex_);
+// Sets the marks of the regions and writes them until they are durable.
+Result<void> RegionMarks::mark(std::unique_lock<std::mutex>& lock, std::uint64_t first, std::uint64_t end) {
   for (std::uint64_t number = first; number < end; ++number) {
-    Region& region = regions_[number];
-    ++region.writers;
-    region.last_flush = flush_;
-    if (!region.durable) change(number, true);
+    if (!regions_.at(number).durable) change(number, true);
   }
-  Result<void> result;
-  while (result && !durable(first, end)) {
-    if (sync_failed_) {
-      result = store_fail(EIO, "the marks of written regions could not be synced: restart the server");
-    } else if (writing_) {
+  while (!durable(first, end)) {
+    if (sync_error_) return std::unexpected(*sync_error_);
+    if (writing_) {
       written_.wait(lock);
-    } else {
-      result = write_dirty(lock, true);
+    } else if (Result<void> written = write_dirty(lock, true); !written) {
+      return written;
     }
   }
-  if (!result) {
-    for (std::uint64_t number = first; number < end; ++number) --regions_[number].writers;
+  return {};
+}
+
+Result<void> RegionMarks::begin_write(std::uint64_t first, std::uint64_t end) {
+  std::unique_lock lock(mutex_);
+  // The allocations come first: without memory, no region has a writer that does not end.
+  for (std::uint64_t number = first; number < end; ++number) regions_[number].last_flush = flush_;
+  for (std::uint64_t number = first; number < end; ++number) ++regions_.find(number)->second.writers;
+  const auto leave = [&] {
+    for (std::uint64_t number = first; number < end; ++number) --regions_.find(number)->second.writers;
+  };
+  try {
+    Result<void> marked = mark(lock, first, end);
+    if (!marked) leave();
+    return marked;
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    leave();
+    throw;
   }
-  return result;
 }
 
 void RegionMarks::end_write(std::uint64_t first, std::uint64_t end, bool keep) noexcept {
@@ -136,6 +142,23 @@ void RegionMarks::end_write(std::uint64_t first, std::uint64_t end, bool keep) n
   }
 }
 
+bool RegionMarks::reserved(std::uint64_t first, std::uint64_t end) const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t number = first; number < end; ++number) {
+    const auto region = regions_.find(number);
+    if (region == regions_.end() || !region->second.reserved) return false;
+  }
+  return true;
+}
+
+void RegionMarks::set_reserved(std::uint64_t first, std::uint64_t end, bool reserved) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t number = first; number < end; ++number) {
+    const auto region = regions_.find(number);
+    if (region != regions_.end()) region->second.reserved = reserved;
+  }
+}
+
 std::uint64_t RegionMarks::begin_flush() noexcept {
   const std::lock_guard lock(mutex_);
   return flush_++;
@@ -144,7 +167,7 @@ std::uint64_t RegionMarks::begin_flush() noexcept {
 void RegionMarks::clear(std::uint64_t flush, bool all) {
   std::unique_lock lock(mutex_);
   written_.wait(lock, [this] { return !writing_; });
-  if (sync_failed_) return;
+  if (sync_error_) return;
   for (auto entry = regions_.begin(); entry != regions_.end();) {
     const Region& region = entry->second;
     if (region.writers == 0 && !region.kept && (all ? region.last_flush <= flush : region.last_flush < flush)) {
@@ -181,7 +204,7 @@ std::size_t RegionMarks::marked() const noexcept {
 
 bool RegionMarks::sync_failed() const noexcept {
   const std::lock_guard lock(mutex_);
-  return sync_failed_;
+  return sync_error_.has_value();
 }
 
 }  // namespace hawser::block

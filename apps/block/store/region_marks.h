@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +29,10 @@ class RegionMarks {
   Result<void> begin_write(std::uint64_t first, std::uint64_t end);
   // `keep`: the regions stay marked until the volume is opened again, because a checksum is wrong.
   void end_write(std::uint64_t first, std::uint64_t end, bool keep) noexcept;
+  // Whether the checksums of all these regions have their space in the side file. A region is so from
+  // set_reserved(first, end, true) on, as long as it is marked.
+  bool reserved(std::uint64_t first, std::uint64_t end) const noexcept;
+  void set_reserved(std::uint64_t first, std::uint64_t end, bool reserved) noexcept;
 
   // Begins a flush, and returns its number for clear().
   std::uint64_t begin_flush() noexcept;
@@ -46,9 +51,11 @@ class RegionMarks {
     std::uint32_t writers = 0;
     bool durable = false;
     bool kept = false;
+    bool reserved = false;
     std::uint64_t last_flush = 0;  // Number of the flush that comes after the last write.
   };
 
+  Result<void> mark(std::unique_lock<std::mutex>& lock, std::uint64_t first, std::uint64_t end);
   Result<void> write_dirty(std::unique_lock<std::mutex>& lock, bool sync);
   void change(std::uint64_t region, bool marked);
   bool durable(std::uint64_t first, std::uint64_t end) const;
@@ -58,7 +65,7 @@ class RegionMarks {
   mutable std::mutex mutex_;
   std::condition_variable written_;
   bool writing_ = false;  // A thread writes sectors, without the lock.
-  bool sync_failed_ = false;
+  std::optional<Error> sync_error_;
   std::uint64_t flush_ = 1;
   std::uint64_t damaged_sectors_ = 0;
   std::vector<std::byte> sectors_;  // The marks as they are to be on the disk, without checksums.

@@ -1,5 +1,6 @@
 #include "block/store/store.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -48,6 +49,19 @@ std::vector<std::string> VolumeStore::names() const {
   return names;
 }
 
+std::vector<std::string> VolumeStore::warnings() const {
+  std::vector<std::string> warnings = directory_->warnings();
+  for (const std::string& name : names()) {
+    const Opened volume = find(name);
+    if (!volume) {
+      warnings.push_back(volume.error().text);
+    } else if (const Result<VolumeInfo> info = (*volume)->info(); info && !info->warning.empty()) {
+      warnings.push_back(info->warning);
+    }
+  }
+  return warnings;
+}
+
 Result<std::shared_ptr<StoredVolume>> VolumeStore::find(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   const auto entry = volumes_.find(name);
@@ -55,16 +69,27 @@ Result<std::shared_ptr<StoredVolume>> VolumeStore::find(const std::string& name)
   return entry->second;
 }
 
+// A volume gets its name when it can be used.
 VolumeStore::Opened VolumeStore::make(const std::string& name, std::uint64_t size, bool preallocate) {
   Result<VolumeFiles> files = directory_->create(name);
   if (!files) return std::unexpected(files.error());
-  Result<void> made = StoredVolume::format(*files, size, random_uuid(), preallocate);
-  if (made) made = directory_->publish(name);
-  if (!made) {
-    directory_->abandon(name);
-    return std::unexpected(made.error());
+  if (Result<void> formatted = StoredVolume::format(*files, size, random_uuid(), preallocate); !formatted) {
+    return std::unexpected(formatted.error());
   }
-  return open_volume(name, std::move(files), options_);
+  Opened opened = open_volume(name, std::move(files), options_);
+  if (!opened) return opened;
+  if (Result<void> published = directory_->publish(name); !published) return std::unexpected(published.error());
+  return opened;
+}
+
+// A volume that could not be made is listed with its error if its files have its name and could not be removed, so that
+// it can be removed later.
+void VolumeStore::note_remains(const std::string& name, const Error& error) {
+  directory_->abandon(name);
+  const Result<std::vector<std::string>> names = directory_->names();
+  if (!names || std::ranges::find(*names, name) == names->end()) return;
+  const std::lock_guard lock(mutex_);
+  volumes_.emplace(name, std::unexpected(error));
 }
 
 Result<std::shared_ptr<StoredVolume>> VolumeStore::create(const std::string& name, std::uint64_t size,
@@ -81,10 +106,12 @@ Result<std::shared_ptr<StoredVolume>> VolumeStore::create(const std::string& nam
     return store_fail(EEXIST, "there is a volume " + name + " already");
   }
   Opened made = make(name, size, preallocate);
-  if (made) {
-    const std::lock_guard lock(mutex_);
-    volumes_.emplace(name, made);
+  if (!made) {
+    note_remains(name, made.error());
+    return made;
   }
+  const std::lock_guard lock(mutex_);
+  volumes_.emplace(name, made);
   return made;
 }
 

@@ -20,6 +20,8 @@ class VolumeStore {
                                                    const StoredVolumeOptions& options);
 
   std::vector<std::string> names() const;
+  // Messages for an operator: volumes that cannot be used or are read-only, and what could not be removed.
+  std::vector<std::string> warnings() const;
   Result<std::shared_ptr<StoredVolume>> find(const std::string& name) const;
   Result<std::shared_ptr<StoredVolume>> create(const std::string& name, std::uint64_t size, bool preallocate);
   // Waits for the requests in progress. Later ones fail with ENODEV.
@@ -32,6 +34,7 @@ class VolumeStore {
       : directory_(std::move(directory)), options_(options) {}
 
   using Opened = Result<std::shared_ptr<StoredVolume>>;
+  void note_remains(const std::string& name, const Error& error);
   Opened make(const std::string& name, std::uint64_t size, bool preallocate);
 
   std::mutex changing_;  // Held during changes of the directory.

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "block/store/aligned_buffer.h"
@@ -12,8 +13,6 @@
 
 namespace hawser::block {
 namespace {
-
-using Entries = std::array<std::uint32_t, region_blocks>;
 
 bool is_aligned(const void* address) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) % file_alignment == 0;
@@ -28,6 +27,25 @@ std::string hexadecimal(std::uint32_t value) {
   return text;
 }
 
+// A write that has no memory has failed in its midst.
+template <class Write>
+Result<void> caught(Write&& write) {
+  try {
+    return write();
+  } catch (const std::bad_alloc&) {
+    return store_fail(ENOMEM, "the machine has no memory for a write of a volume");
+  }
+}
+
+// Ends a write of RegionMarks, also if the write throws.
+struct WriteInProgress {
+  RegionMarks& marks;
+  const std::uint64_t first_region;
+  const std::uint64_t end_region;
+  bool keep = false;
+  ~WriteInProgress() { marks.end_write(first_region, end_region, keep); }
+};
+
 }  // namespace
 
 StoredVolume::StoredVolume(std::string name, VolumeFiles files, const Superblock& superblock,
@@ -39,7 +57,9 @@ StoredVolume::StoredVolume(std::string name, VolumeFiles files, const Superblock
       superblock_(superblock),
       checksums_(*files_.side),
       marks_(*files_.side, checksummer_),
-      size_(superblock.size) {}
+      damage_(*files_.side, checksummer_),
+      size_(superblock.size),
+      read_only_(options.read_only) {}
 
 StoredVolume::~StoredVolume() = default;
 
@@ -63,7 +83,9 @@ std::unexpected<Error> StoredVolume::break_down(const Error& error) {
 // Called with the range locked, so that the size does not change.
 Result<void> StoredVolume::check(std::uint64_t offset, std::uint64_t bytes, bool write) const {
   if (closed_ || (write && broken_)) return failed_state();
-  if (write && options_.read_only) return store_fail(EROFS, "volume " + name_ + " is read-only");
+  if (write && read_only_) {
+    return store_fail(EROFS, "volume " + name_ + " is read-only" + read_only_reason_);
+  }
   const std::uint64_t size = size_;
   if (offset > size || bytes > size - offset) {
     return store_fail(write ? ENOSPC : EINVAL, "the range of " + std::to_string(bytes) + " bytes at " +
@@ -80,6 +102,25 @@ std::unexpected<Error> StoredVolume::mismatch(const DamagedBlock& block) {
                              hexadecimal(block.expected) + " is expected");
 }
 
+// Blocks that are known to be damaged stay so after a crash. If they cannot be noted, the volume is not written any
+// more, and its marks are cleared as far as possible: a start verifies regions without marks as they are.
+void StoredVolume::note_damage(std::span<const std::uint64_t> blocks) {
+  if (read_only_ || blocks.empty()) return;
+  const Result<void> noted = damage_.add(blocks);
+  if (noted || broken_) return;
+  if (sync_all(true)) (void)files_.side->sync();
+  (void)break_down(noted.error());
+}
+
+// The blocks of [first, end) have been written whole. They leave the list when their data are durable.
+Result<void> StoredVolume::end_damage(std::uint64_t first, std::uint64_t end) {
+  if (!damage_.contains(first, end)) return {};
+  Result<void> ended = files_.data->sync();
+  if (ended) ended = damage_.remove(first, end);
+  if (!ended) return break_down(ended.error());
+  return ended;
+}
+
 // ---- Reading ----
 
 // Reads and verifies whole blocks into aligned memory of at most chunk_bytes.
@@ -91,7 +132,9 @@ Result<void> StoredVolume::read_blocks(std::uint64_t first, MutableBytes into) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     // Also of a block without data: its entry may be what is lost.
     const std::uint32_t found = checksummer_.entry(first + i, into.subspan(i * block_bytes, block_bytes));
-    if (found != entries[i]) return mismatch({first + i, found, entries[i]});
+    if (found == entries[i]) continue;
+    note_damage(std::array{first + i});
+    return mismatch({first + i, found, entries[i]});
   }
   return {};
 }
@@ -131,10 +174,36 @@ Result<void> StoredVolume::make_room() {
   return sync_all(true);
 }
 
+// Without space for its checksums, a start after a crash could not write them to a full disk.
+Result<void> StoredVolume::reserve_checksums(std::uint64_t first_region, std::uint64_t end_region) {
+  const std::uint64_t begin = entry_offset(first_region * region_blocks);
+  const std::uint64_t end = std::min(entry_offset(end_region * region_blocks), side_bytes(superblock_.size));
+  Result<void> reserved = files_.side->allocate(begin, end - begin);
+  // Not all file systems reserve space.
+  if (!reserved && reserved.error().application_code == EOPNOTSUPP) return {};
+  return reserved;
+}
+
+Result<void> StoredVolume::begin_change(std::uint64_t first_region, std::uint64_t end_region, ChecksumSpace space) {
+  if (Result<void> room = make_room(); !room) return room;
+  const bool reserve = space == ChecksumSpace::reserve && !superblock_.preallocated;
+  const bool reserved = reserve && marks_.reserved(first_region, end_region);
+  if (reserve && !reserved) {
+    if (Result<void> done = reserve_checksums(first_region, end_region); !done) return done;
+  }
+  if (Result<void> marked = marks_.begin_write(first_region, end_region); !marked) {
+    if (marks_.sync_failed()) return break_down(marked.error());
+    return marked;
+  }
+  if (reserve != reserved || space == ChecksumSpace::free) marks_.set_reserved(first_region, end_region, reserve);
+  return {};
+}
+
 // Runs apply(offset, bytes, keep) for each part of the range that lies within marked_regions_max regions, with the
 // whole range locked.
 template <class Change>
-Result<void> StoredVolume::change(std::uint64_t offset, std::uint64_t bytes, bool fua, Change&& apply) {
+Result<void> StoredVolume::change(std::uint64_t offset, std::uint64_t bytes, bool fua, ChecksumSpace space,
+                                  Change&& apply) {
   if (offset > volume_bytes_max || bytes > volume_bytes_max) return check(offset, bytes, true);
   {
     const RangeLock::Held held =
@@ -146,19 +215,20 @@ Result<void> StoredVolume::change(std::uint64_t offset, std::uint64_t bytes, boo
       const std::uint64_t part = std::min(end - offset, part_max - offset % region_bytes);
       const std::uint64_t first_region = offset / region_bytes;
       const std::uint64_t end_region = (offset + part + region_bytes - 1) / region_bytes;
-      if (Result<void> room = make_room(); !room) return room;
-      if (Result<void> marked = marks_.begin_write(first_region, end_region); !marked) {
-        if (marks_.sync_failed()) return break_down(marked.error());
-        return marked;
-      }
-      bool keep = false;
-      Result<void> applied = apply(offset, part, keep);
-      marks_.end_write(first_region, end_region, keep);
+      if (Result<void> begun = begin_change(first_region, end_region, space); !begun) return begun;
+      WriteInProgress write{marks_, first_region, end_region};
+      Result<void> applied = apply(offset, part, write.keep);
       if (!applied) return applied;
       offset += part;
     }
   }
   return fua ? flush() : Result<void>{};
+}
+
+// A block whose write has failed, with the checksum that its data have: neither the old data nor the new ones.
+bool StoredVolume::is_torn(std::uint64_t block, std::uint32_t found) {
+  std::uint32_t before = 0;
+  return checksums_.read(block, std::span(&before, 1)) && before != found;
 }
 
 // After a failed write of blocks whose entries become `entries` (none: zeros), each block is old, new or torn. A block
@@ -167,13 +237,20 @@ Result<void> StoredVolume::change(std::uint64_t offset, std::uint64_t bytes, boo
 bool StoredVolume::settle(std::uint64_t first, std::uint64_t end, std::span<const std::uint32_t> entries) noexcept {
   try {
     AlignedBuffer buffer(block_bytes);
+    std::vector<std::uint64_t> torn;
+    bool settled = true;
     for (std::uint64_t block = first; block < end; ++block) {
       if (!files_.data->read(block * block_bytes, buffer.bytes())) continue;
       const std::uint32_t entry = entries.empty() ? 0 : entries[block - first];
-      if (checksummer_.entry(block, buffer.bytes()) != entry) continue;
-      if (!checksums_.write(block, std::span(&entry, 1))) return false;
+      const std::uint32_t found = checksummer_.entry(block, buffer.bytes());
+      if (found == entry) {
+        settled = settled && checksums_.write(block, std::span(&entry, 1));
+      } else if (is_torn(block, found)) {
+        torn.push_back(block);
+      }
     }
-    return true;
+    note_damage(torn);
+    return settled;
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -186,9 +263,12 @@ Result<void> StoredVolume::write_blocks(std::uint64_t first, Bytes bytes, bool& 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     entries[i] = checksummer_.entry(first + i, bytes.subspan(i * block_bytes, block_bytes));
   }
-  Result<void> written = files_.data->write(first * block_bytes, bytes);
-  if (written) written = checksums_.write(first, entries);
-  if (!written && !settle(first, first + entries.size(), entries)) keep = true;
+  const Result<void> written = caught([&] {
+    Result<void> data = files_.data->write(first * block_bytes, bytes);
+    return data ? checksums_.write(first, entries) : data;
+  });
+  if (written) return end_damage(first, first + entries.size());
+  if (!settle(first, first + entries.size(), entries)) keep = true;
   return written;
 }
 
@@ -212,25 +292,30 @@ Result<void> StoredVolume::write_part(std::uint64_t offset, Bytes bytes, bool& k
 }
 
 Result<void> StoredVolume::write(std::uint64_t offset, Bytes bytes, bool fua) {
-  return change(offset, bytes.size(), fua, [&](std::uint64_t at, std::uint64_t part, bool& keep) {
-    const Bytes given = bytes.subspan(at - offset, part);
-    Result<void> written;
-    for (std::size_t done = 0; written && done < given.size();) {
-      const std::size_t count = std::min<std::uint64_t>(given.size() - done, chunk_bytes - (at + done) % block_bytes);
-      written = write_part(at + done, given.subspan(done, count), keep);
-      done += count;
-    }
-    return written;
-  });
+  return change(offset, bytes.size(), fua, ChecksumSpace::reserve,
+                [&](std::uint64_t at, std::uint64_t part, bool& keep) {
+                  const Bytes given = bytes.subspan(at - offset, part);
+                  Result<void> written;
+                  for (std::size_t done = 0; written && done < given.size();) {
+                    const std::size_t count =
+                        std::min<std::uint64_t>(given.size() - done, chunk_bytes - (at + done) % block_bytes);
+                    written = write_part(at + done, given.subspan(done, count), keep);
+                    done += count;
+                  }
+                  return written;
+                });
 }
 
 // ---- Zeros ----
 
 Result<void> StoredVolume::zero_blocks(std::uint64_t first, std::uint64_t end, bool deallocate, bool& keep) {
-  Result<void> zeroed =
-      files_.data->zero(first * block_bytes, (end - first) * block_bytes, deallocate && !superblock_.preallocated);
-  if (zeroed) zeroed = checksums_.clear(first, end, !superblock_.preallocated);
-  if (!zeroed && !settle(first, end, {})) keep = true;
+  const Result<void> zeroed = caught([&] {
+    Result<void> data =
+        files_.data->zero(first * block_bytes, (end - first) * block_bytes, deallocate && !superblock_.preallocated);
+    return data ? checksums_.clear(first, end, !superblock_.preallocated) : data;
+  });
+  if (zeroed) return end_damage(first, end);
+  if (!settle(first, end, {})) keep = true;
   return zeroed;
 }
 
@@ -249,7 +334,7 @@ Result<void> StoredVolume::zero_part(std::uint64_t offset, std::uint64_t bytes, 
 }
 
 Result<void> StoredVolume::write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) {
-  return change(offset, bytes, fua, [&](std::uint64_t at, std::uint64_t part, bool& keep) {
+  return change(offset, bytes, fua, ChecksumSpace::free, [&](std::uint64_t at, std::uint64_t part, bool& keep) {
     return zero_part(at, part, deallocate, keep);
   });
 }
@@ -296,8 +381,8 @@ Result<void> StoredVolume::sync_all(bool all) {
 
 // The checksums of marked regions are computed from the data after a crash, so that the data alone are synced.
 Result<void> StoredVolume::flush() {
+  if (read_only_ && !closed_) return {};
   if (Result<void> state = failed_state(); !state) return state;
-  if (options_.read_only) return {};
   if (++flushes_ % options_.flushes_per_clear == 0 && marks_.marked() > 0) return sync_all(false);
   (void)marks_.begin_flush();
   if (Result<void> synced = files_.data->sync(); !synced) return break_down(synced.error());
@@ -308,9 +393,9 @@ Result<void> StoredVolume::close() {
   const RangeLock::Held held = ranges_.lock(0, UINT64_MAX, RangeLock::Mode::exclusive);
   if (closed_) return {};
   Result<void> result;
-  if (broken_) {
+  if (!read_only_ && broken_) {
     result = failed_state();
-  } else if (!options_.read_only) {
+  } else if (!read_only_) {
     result = sync_all(true);
     if (result) result = files_.side->sync();
   }
@@ -330,6 +415,7 @@ Result<void> StoredVolume::scrub_chunk(std::uint64_t first, std::uint64_t end, S
   if (Result<void> read = checksums_.read(first, entries); !read) return read;
   AlignedBuffer buffer(entries.size() * block_bytes);
   const bool whole = files_.data->read(first * block_bytes, buffer.bytes()).has_value();
+  std::vector<std::uint64_t> mismatching;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const MutableBytes block = buffer.bytes().subspan(i * block_bytes, block_bytes);
     const bool readable = whole || files_.data->read((first + i) * block_bytes, block);
@@ -337,8 +423,10 @@ Result<void> StoredVolume::scrub_chunk(std::uint64_t first, std::uint64_t end, S
     ++report.blocks;
     if (readable && found == entries[i]) continue;
     ++report.damaged;
+    if (readable) mismatching.push_back(first + i);
     if (report.listed.size() < ScrubReport::damaged_listed_max) report.listed.push_back({first + i, found, entries[i]});
   }
+  note_damage(mismatching);
   return {};
 }
 
@@ -362,8 +450,10 @@ Result<VolumeInfo> StoredVolume::info() {
                     .marked_regions = marks_.marked(),
                     .recovered_blocks = recovered_blocks_,
                     .mismatches = mismatches_,
+                    .known_damaged = damage_.size(),
                     .preallocated = superblock_.preallocated,
-                    .read_only = options_.read_only};
+                    .read_only = read_only_,
+                    .warning = warning_};
 }
 
 }  // namespace hawser::block

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "block/store/checksum_table.h"
+#include "block/store/damage_list.h"
 #include "block/store/file.h"
 #include "block/store/layout.h"
 #include "block/store/range_lock.h"
@@ -32,8 +34,11 @@ struct VolumeInfo {
   std::uint64_t marked_regions = 0;
   std::uint64_t recovered_blocks = 0;  // Whose checksums were computed anew at the start.
   std::uint64_t mismatches = 0;        // Reads of damaged blocks since the start.
+  std::uint64_t known_damaged = 0;     // Blocks in the list of damaged blocks.
   bool preallocated = false;
   bool read_only = false;
+  // A message for an operator, such as why the volume is read-only. Empty: nothing.
+  std::string warning = {};
 };
 
 // A block that is damaged.
@@ -96,12 +101,34 @@ class StoredVolume {
 
   StoredVolume(std::string name, VolumeFiles files, const Superblock& superblock, StoredVolumeOptions options);
 
+  using Entries = std::array<std::uint32_t, region_blocks>;
+
   // Recovery: volume_recovery.cpp.
-  static Result<Superblock> read_superblock(const std::string& name, File& side, bool read_only);
+  struct FoundSuperblock {
+    Superblock superblock;
+    bool in_both_slots = false;
+  };
+  // The checksums of a region's blocks: those of the side file, and those that a start gives them.
+  struct FoundRegion {
+    std::uint64_t first = 0;
+    std::size_t blocks = 0;
+    Entries before = {};
+    Entries entries = {};
+    std::vector<std::uint64_t> unreadable = {};
+    std::span<const std::uint32_t> computed() const { return std::span(entries).first(blocks); }
+  };
+  static Result<FoundSuperblock> read_superblock(const std::string& name, File& side);
   static Result<void> write_superblock(File& side, const Superblock& superblock);
-  Result<void> recover();
-  Result<void> recover_region(std::uint64_t region);
-  Result<void> check_files();
+  Result<void> replace_superblock(std::uint64_t size, std::uint64_t resize_size);
+  Result<void> prepare(bool superblock_in_both_slots);
+  Result<void> check_files() const;
+  Result<void> cut_files();
+  Result<void> recover(const std::vector<std::uint64_t>& marked);
+  Result<void> recover_in_memory(const std::vector<std::uint64_t>& marked);
+  Result<FoundRegion> find_region(std::uint64_t region);
+  Result<void> grow(std::uint64_t size);
+  void become_read_only(const std::string& reason);
+  void warn(const std::string& text);
 
   Result<void> check(std::uint64_t offset, std::uint64_t bytes, bool write) const;
   Result<void> failed_state() const;
@@ -110,8 +137,14 @@ class StoredVolume {
   std::unexpected<Error> break_down(const Error& error);
   std::unexpected<Error> mismatch(const DamagedBlock& block);
 
+  // Space of checksums: see RegionMarks::reserved().
+  enum class ChecksumSpace : std::uint8_t { reserve, free };
   template <class Change>
-  Result<void> change(std::uint64_t offset, std::uint64_t bytes, bool fua, Change&& apply);
+  Result<void> change(std::uint64_t offset, std::uint64_t bytes, bool fua, ChecksumSpace space, Change&& apply);
+  Result<void> begin_change(std::uint64_t first_region, std::uint64_t end_region, ChecksumSpace space);
+  Result<void> reserve_checksums(std::uint64_t first_region, std::uint64_t end_region);
+  void note_damage(std::span<const std::uint64_t> blocks);
+  Result<void> end_damage(std::uint64_t first, std::uint64_t end);
   Result<void> read_blocks(std::uint64_t first, MutableBytes into);
   Result<void> read_part(std::uint64_t offset, MutableBytes into);
   Result<void> write_part(std::uint64_t offset, Bytes bytes, bool& keep);
@@ -119,6 +152,7 @@ class StoredVolume {
   Result<void> zero_part(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool& keep);
   Result<void> zero_blocks(std::uint64_t first, std::uint64_t end, bool deallocate, bool& keep);
   bool settle(std::uint64_t first, std::uint64_t end, std::span<const std::uint32_t> entries) noexcept;
+  bool is_torn(std::uint64_t block, std::uint32_t found);
   Result<void> scrub_chunk(std::uint64_t first, std::uint64_t end, ScrubReport& report);
 
   const std::string name_;
@@ -128,6 +162,7 @@ class StoredVolume {
   Superblock superblock_;  // Changed by resize(), which has the whole range.
   ChecksumTable checksums_;
   RegionMarks marks_;
+  DamageList damage_;
   RangeLock ranges_;
   std::atomic<std::uint64_t> size_;
   std::atomic<std::uint64_t> mismatches_ = 0;
@@ -135,6 +170,10 @@ class StoredVolume {
   std::atomic<bool> closed_ = false;
   std::atomic<bool> broken_ = false;  // A sync failed: `why_broken_` is set, and nothing is written any more.
   std::uint64_t recovered_blocks_ = 0;
+  // Set before the first request.
+  bool read_only_;
+  std::string read_only_reason_;  // Begins with ": " if it is not empty.
+  std::string warning_;
   mutable std::mutex mutex_;
   std::string why_broken_;
 };

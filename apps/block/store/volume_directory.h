@@ -30,6 +30,8 @@ class VolumeDirectory {
   // Removes the files of a volume, or those that create() has made and publish() has not.
   virtual Result<void> remove(const std::string& name) = 0;
   virtual void abandon(const std::string& name) noexcept = 0;
+  // Messages for an operator about the start.
+  virtual std::vector<std::string> warnings() const { return {}; }
 };
 
 // Volumes in memory. They end with the process.

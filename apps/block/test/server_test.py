@@ -2,6 +2,8 @@
 """Starts hawser-block, uses its commands, and kills it: server_test.py HAWSER_BLOCK."""
 
 import pathlib
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,9 +20,12 @@ def check(holds, text):
 class Server:
     """A server, and the address of its first line."""
 
-    def __init__(self, *words):
+    def __init__(self, *words, descriptors=None):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, descriptors)
+
         self.process = subprocess.Popen([PROGRAM, "serve", "--listen", "127.0.0.1:0", *words], stdout=subprocess.PIPE,
-                                        text=True)
+                                        text=True, preexec_fn=limit if descriptors else None)
         line = self.process.stdout.readline()
         check(" at " in line, f"the server wrote {line!r}")
         self.address = line.split(" at ")[1].strip()
@@ -80,12 +85,40 @@ def find_damage(folder):
         server.stop()
 
 
+def use_many_volumes(folder):
+    """A soft limit of open files is raised, and a hard one is reported."""
+    with Server("--data", str(folder), descriptors=(64, 1024)) as server:
+        for number in range(60):
+            server.run("create", f"v{number}", "1M")
+        server.stop()
+    with Server("--data", str(folder), descriptors=(64, 64)) as server:
+        check("RLIMIT_NOFILE" in server.run("list"), "a volume that has no descriptors is not reported")
+
+
+def use_tls(folder):
+    """The commands within TLS, with a certificate that openssl makes. A client without TLS is refused."""
+    if not shutil.which("openssl"):
+        print("server_test.py: openssl is not installed: TLS is not tested")
+        return
+    certificate, key = str(folder / "server.pem"), str(folder / "server.key")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                    "30", "-subj", "/CN=block", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out",
+                    certificate], capture_output=True, check=True, timeout=SECONDS_MAX)
+    with Server("--memory", "16M", "--tls-cert", certificate, "--tls-key", key) as server:
+        server.run("create", "v", "1M", "--tls-ca", certificate)
+        check(server.run("list", "--tls-ca", certificate) == "v 1048576\n", "the list within TLS is wrong")
+        check("TLS" in server.run("list", status=1), "a client without TLS is not told of it")
+        server.stop()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         volumes = pathlib.Path(folder) / "volumes"
         use_volumes(volumes)
         find_damage(volumes)
-    with Server("--memory", "16M") as server:
+        use_tls(pathlib.Path(folder))
+        use_many_volumes(pathlib.Path(folder) / "many")
+    with Server("--memory", "16M", "--memory-in-flight", "32M") as server:
         server.run("create", "m", "1G")
         check(server.run("list") == "m 1073741824\n", "the list of volumes in memory is wrong")
         server.stop()

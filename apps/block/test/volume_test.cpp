@@ -22,7 +22,7 @@ class BlockService : public testing::TestWithParam<const char*> {
     auto opened = VolumeStore::open(std::make_unique<MemoryDirectory>(std::uint64_t{256} << 20), {});
     ASSERT_TRUE(opened);
     store_ = std::move(*opened);
-    service_ = std::make_unique<VolumeService>(*store_);
+    service_ = std::make_unique<VolumeService>(*store_, request_bytes_max);
     server_ = std::make_unique<Server>();
     service_->attach(*server_);
     if (std::string(GetParam()) == "shm") server_->enable_shm();
@@ -96,6 +96,28 @@ TEST_P(BlockService, RequestsBeyondTheLimitWait) {
     EXPECT_EQ(written, 200);
     EXPECT_LE(most, 2U) << "each has half of the bytes in flight";
     EXPECT_GT(most, 0U);
+  });
+}
+
+// Reads beyond the server's memory for them wait, and none is refused.
+TEST_P(BlockService, ReadsBeyondTheMemoryOfTheServerWait) {
+  ASSERT_TRUE(store_->create("v", std::uint64_t{64} << 20, false));
+  with_client([](Client& client) -> Task<void> {
+    constexpr std::size_t bytes = std::size_t{8} << 20;
+    static_assert(bytes * 24 > 2 * request_bytes_max);  // The fixture gives the server request_bytes_max.
+    Volume volume(client, "v", {.bytes_in_flight_max = bytes * 24});
+    std::vector<std::byte> memory(bytes * 24);
+    Scope scope;
+    int read = 0;
+    for (std::uint64_t i = 0; i < 24; ++i) {
+      scope.spawn([](Volume& from, MutableBytes into, std::uint64_t offset, int& count) -> Task<void> {
+        const Result<void> done = co_await from.read(offset, into);
+        EXPECT_TRUE(done) << done.error().text;
+        if (done) ++count;
+      }(volume, MutableBytes(memory).subspan(i * bytes, bytes), i % 8 * bytes, read));
+    }
+    co_await scope.join();
+    EXPECT_EQ(read, 24);
   });
 }
 

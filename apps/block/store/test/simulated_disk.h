@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -40,17 +41,43 @@ class SimulatedDisk {
     fail_never();
     for (Contents& file : files_) file.cut(random_);
   }
+  // The disk has no free space: what needs some fails with ENOSPC. `copies`: each write needs some, as on a file system
+  // that writes copies.
+  void fill(bool copies) { full_ = copies ? Full::copies : Full::keeps; }
+  void free_space() { full_ = Full::no; }
+  // Changes a bit of the data on the medium.
+  void rot(std::uint64_t offset, unsigned bit) {
+    for (std::vector<std::byte>* bytes : {&files_[0].current, &files_[0].durable}) {
+      if (offset < bytes->size()) (*bytes)[offset] ^= std::byte{1} << bit;
+    }
+  }
   std::vector<std::byte>& bytes(std::size_t file) { return files_[file].current; }
   std::unique_ptr<File> open(std::size_t file);
 
  private:
   friend class SimulatedFile;
+  static constexpr std::uint64_t page_bytes = 4096;
+  enum class Full : std::uint8_t { no, keeps, copies };
   struct Contents {
     std::vector<std::byte> durable;
     std::vector<std::byte> current;
     std::map<std::uint64_t, std::vector<Sector>> pending;  // All contents since the last sync.
     std::vector<std::uint64_t> sizes;
+    std::set<std::uint64_t> space;  // Pages that have space.
 
+    bool has_space(std::uint64_t offset, std::uint64_t bytes) const {
+      for (std::uint64_t page = offset / page_bytes; page * page_bytes < offset + bytes; ++page) {
+        if (!space.contains(page)) return false;
+      }
+      return true;
+    }
+    void claim(std::uint64_t offset, std::uint64_t bytes) {
+      for (std::uint64_t page = offset / page_bytes; page * page_bytes < offset + bytes; ++page) space.insert(page);
+    }
+    void free(std::uint64_t offset, std::uint64_t bytes) {
+      const std::uint64_t end = (offset + bytes) / page_bytes;
+      space.erase(space.lower_bound((offset + page_bytes - 1) / page_bytes), space.lower_bound(end));
+    }
     void store_sector(std::uint64_t sector, const Sector& contents) {
       const std::uint64_t offset = sector * sector_bytes;
       if (offset < current.size()) {
@@ -114,6 +141,7 @@ class SimulatedDisk {
   std::uint64_t fail_at_ = 0;
   int number_ = 0;
   bool forever_ = false;
+  Full full_ = Full::no;
 };
 
 class SimulatedFile final : public File {
@@ -129,9 +157,13 @@ class SimulatedFile final : public File {
     return {};
   }
   Result<void> write(std::uint64_t offset, Bytes bytes) override {
-    return store(offset, bytes.size(), [&](std::uint64_t at) { return bytes[at - offset]; });
+    if (disk_.full_ == SimulatedDisk::Full::copies || !has_space(offset, bytes.size())) return no_space();
+    Result<void> stored = store(offset, bytes.size(), [&](std::uint64_t at) { return bytes[at - offset]; });
+    if (stored) file_.claim(offset, bytes.size());
+    return stored;
   }
-  Result<void> zero(std::uint64_t offset, std::uint64_t bytes, bool) override {
+  Result<void> zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) override {
+    if (deallocate) file_.free(offset, bytes);
     bytes =
         std::min<std::uint64_t>(bytes, file_.current.size() - std::min<std::uint64_t>(offset, file_.current.size()));
     return store(offset, bytes, [](std::uint64_t) { return std::byte{}; });
@@ -143,6 +175,8 @@ class SimulatedFile final : public File {
   }
   Result<void> allocate(std::uint64_t offset, std::uint64_t bytes) override {
     if (disk_.fails()) return error();
+    if (!has_space(offset, bytes)) return no_space();
+    file_.claim(offset, bytes);
     if (offset + bytes > file_.current.size()) file_.resize(offset + bytes);
     return {};
   }
@@ -158,6 +192,10 @@ class SimulatedFile final : public File {
   Result<std::uint64_t> allocated() override { return file_.current.size(); }
 
  private:
+  bool has_space(std::uint64_t offset, std::uint64_t bytes) const {
+    return disk_.full_ == SimulatedDisk::Full::no || file_.has_space(offset, bytes);
+  }
+  static std::unexpected<Error> no_space() { return system_fail(ENOSPC, "use the simulated disk"); }
   std::unexpected<Error> error() const { return system_fail(disk_.number_, "use the simulated disk"); }
 
   // A write that fails has stored some of its sectors.

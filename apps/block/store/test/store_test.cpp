@@ -2,7 +2,6 @@
 #include "block/store/store.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 #include <cerrno>
@@ -13,26 +12,41 @@
 #include <utility>
 #include <vector>
 
+#include "base/temporary_folder.h"
 #include "block/store/aligned_buffer.h"
 #include "block/store/disk_directory.h"
 #include "block/store/disk_file.h"
+#include "block/store/store_error.h"
+#include "block/store/test/simulated_disk.h"
 
 namespace hawser::block {
 namespace {
 
 namespace fs = std::filesystem;
 
+// While it exists, files cannot become longer than `bytes`.
+class SmallFiles {
+ public:
+  explicit SmallFiles(std::uint64_t bytes) : action_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    struct rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  SmallFiles(const SmallFiles&) = delete;
+  SmallFiles& operator=(const SmallFiles&) = delete;
+  ~SmallFiles() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, action_);
+  }
+
+ private:
+  struct rlimit before_{};
+  void (*const action_)(int);
+};
+
 class BlockStore : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = fs::temp_directory_path() / "hawser-block-XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override {
-    store_.reset();
-    fs::remove_all(folder_);
-  }
   Result<void> open(bool read_only = false) {
     store_.reset();
     auto directory = DiskDirectory::open(folder_ / "volumes", {.read_only = read_only});
@@ -44,30 +58,35 @@ class BlockStore : public testing::Test {
   }
   int code(const auto& result) { return result ? 0 : result.error().application_code; }
 
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   std::unique_ptr<VolumeStore> store_;
 };
 
 TEST_F(BlockStore, VolumesStayInTheFolder) {
   ASSERT_TRUE(open());
   ASSERT_TRUE(store_->create("b", region_bytes, false));
-  const auto made = store_->create("a.1", 3 * region_bytes, true);
-  ASSERT_TRUE(made) << made.error().text;
   std::vector<std::byte> bytes(100'001, std::byte{5});
-  EXPECT_GE((*made)->info()->allocated_bytes, 3 * region_bytes);
-  ASSERT_TRUE((*made)->resize(2 * region_bytes));
-  ASSERT_TRUE((*made)->write(77, bytes, true));
+  {
+    const auto made = store_->create("a.1", 3 * region_bytes, true);
+    ASSERT_TRUE(made) << made.error().text;
+    EXPECT_GE((*made)->info()->allocated_bytes, 3 * region_bytes);
+    ASSERT_TRUE((*made)->resize(2 * region_bytes));
+    ASSERT_TRUE((*made)->write(77, bytes, true));
+  }
   ASSERT_TRUE(open());  // As after a kill.
   EXPECT_EQ(store_->names(), (std::vector<std::string>{"a.1", "b"}));
-  const auto found = store_->find("a.1");
-  ASSERT_TRUE(found) << found.error().text;
-  EXPECT_EQ((*found)->size(), 2 * region_bytes);
-  EXPECT_TRUE((*found)->info()->preallocated);
-  EXPECT_EQ((*found)->info()->recovered_blocks, 256U);
-  std::vector<std::byte> read(bytes.size());
-  ASSERT_TRUE((*found)->read(77, read));
-  EXPECT_EQ(read, bytes);
-  EXPECT_EQ((*found)->scrub(0, (*found)->size())->damaged, 0U);
+  {
+    const auto found = store_->find("a.1");
+    ASSERT_TRUE(found) << found.error().text;
+    EXPECT_EQ((*found)->size(), 2 * region_bytes);
+    EXPECT_TRUE((*found)->info()->preallocated);
+    EXPECT_EQ((*found)->info()->recovered_blocks, 256U);
+    std::vector<std::byte> read(bytes.size());
+    ASSERT_TRUE((*found)->read(77, read));
+    EXPECT_EQ(read, bytes);
+    EXPECT_EQ((*found)->scrub(0, (*found)->size())->damaged, 0U);
+  }
   ASSERT_TRUE(store_->close());
   ASSERT_TRUE(open());
   EXPECT_EQ((*store_->find("a.1"))->info()->recovered_blocks, 0U);
@@ -97,6 +116,29 @@ TEST_F(BlockStore, TwoServersOnOneFolderAreRefused) {
   EXPECT_TRUE(DiskDirectory::open(folder_ / "volumes", {}));
 }
 
+// Whatever file is removed, the lock stays.
+TEST_F(BlockStore, ARemovedFileLetsNoSecondServerIn) {
+  ASSERT_TRUE(open());
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "volumes")) {
+    if (entry.is_regular_file()) fs::remove(entry.path());
+  }
+  EXPECT_EQ(code(DiskDirectory::open(folder_ / "volumes", {})), EBUSY);
+}
+
+TEST_F(BlockStore, AVolumeInAnotherFolderIsUsedOnce) {
+  ASSERT_TRUE(open());
+  ASSERT_TRUE(store_->create("v", region_bytes, false));
+  fs::create_directory(folder_ / "others");
+  fs::create_directory_symlink(folder_ / "volumes" / "v", folder_ / "others" / "w");
+  auto directory = DiskDirectory::open(folder_ / "others", {});
+  ASSERT_TRUE(directory);
+  const auto other = VolumeStore::open(std::move(*directory), {});
+  ASSERT_TRUE(other);
+  const auto second = (*other)->find("w");
+  EXPECT_EQ(code(second), EBUSY);
+  EXPECT_NE(second.error().text.find("another process uses"), std::string::npos) << second.error().text;
+}
+
 TEST_F(BlockStore, NamesAreChecked) {
   ASSERT_TRUE(open());
   for (const char* const name : {"", ".", "..", "a/b", "-a", ".a", "a b", "\xc3\xa4"}) {
@@ -107,7 +149,8 @@ TEST_F(BlockStore, NamesAreChecked) {
   EXPECT_EQ(code(store_->create(std::string(65, 'a'), region_bytes, false)), EINVAL);
   ASSERT_TRUE(store_->create(std::string(64, 'a'), region_bytes, false));
   EXPECT_EQ(code(store_->create(std::string(64, 'a'), region_bytes, false)), EEXIST);
-  EXPECT_EQ(code(store_->create("lock", region_bytes, false)), EEXIST);
+  std::ofstream(folder_ / "volumes" / "other") << "a file of others";
+  EXPECT_EQ(code(store_->create("other", region_bytes, false)), EEXIST);
   for (const std::uint64_t size : {std::uint64_t{0}, block_bytes + 1, volume_bytes_max + block_bytes}) {
     EXPECT_EQ(code(store_->create("v", size, false)), EINVAL);
   }
@@ -138,6 +181,95 @@ TEST_F(BlockStore, AStartRemovesWhatACrashHasLeft) {
   EXPECT_FALSE(fs::exists(folder_ / "volumes" / ".new-w"));
   EXPECT_FALSE(fs::exists(folder_ / "volumes" / ".removed-v"));
   EXPECT_TRUE(fs::exists(folder_ / "volumes" / "other"));
+}
+
+TEST_F(BlockStore, LeftoversThatStayAreReported) {
+  ASSERT_TRUE(open());
+  EXPECT_EQ(store_->warnings(), std::vector<std::string>());
+  store_.reset();
+  fs::create_directory(folder_ / "volumes" / ".removed-v");
+  std::ofstream(folder_ / "volumes" / ".removed-v" / "of-others") << "x";
+  ASSERT_TRUE(open());
+  ASSERT_EQ(store_->warnings().size(), 1U);
+  EXPECT_NE(store_->warnings()[0].find(".removed-v"), std::string::npos) << store_->warnings()[0];
+  EXPECT_TRUE(fs::exists(folder_ / "volumes" / ".removed-v" / "of-others"));
+}
+
+// A new volume is made under another name.
+TEST_F(BlockStore, ErrorsOfANewVolumeHaveItsName) {
+  ASSERT_TRUE(open());
+  const auto volume = store_->create("v", region_bytes, false);
+  ASSERT_TRUE(volume);
+  const SmallFiles limit(block_bytes);
+  const std::vector<std::byte> bytes(block_bytes, std::byte{1});
+  const Result<void> written = (*volume)->write(100 * block_bytes, bytes);
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().text.find("volumes/v/"), std::string::npos) << written.error().text;
+}
+
+// ---- Volumes that cannot be made ----
+
+// One volume on a simulated disk. publish() fails if `publishes` is false, and leaves the name.
+class SimulatedDirectory final : public VolumeDirectory {
+ public:
+  explicit SimulatedDirectory(SimulatedDisk& disk, const bool& publishes) : disk_(disk), publishes_(publishes) {}
+  Result<std::vector<std::string>> names() override { return names_; }
+  Result<VolumeFiles> open(const std::string&, bool) override { return files(); }
+  Result<VolumeFiles> create(const std::string&) override {
+    if (!names_.empty()) return store_fail(EEXIST, "a test");
+    for (const std::size_t file : {0U, 1U}) disk_.bytes(file).clear();
+    return files();
+  }
+  Result<void> publish(const std::string& name) override {
+    names_ = {name};
+    if (publishes_) return {};
+    return store_fail(EIO, "a test");
+  }
+  Result<void> remove(const std::string&) override {
+    names_.clear();
+    return {};
+  }
+  void abandon(const std::string&) noexcept override {}
+
+ private:
+  Result<VolumeFiles> files() { return VolumeFiles{disk_.open(0), disk_.open(1)}; }
+  SimulatedDisk& disk_;
+  const bool& publishes_;
+  std::vector<std::string> names_;
+};
+
+TEST_F(BlockStore, AVolumeThatCannotBeMadeCanBeMadeAgain) {
+  for (std::uint64_t operation = 1;; ++operation) {
+    SCOPED_TRACE("operation " + std::to_string(operation));
+    SimulatedDisk disk(1);
+    const bool publishes = true;
+    const auto store = VolumeStore::open(std::make_unique<SimulatedDirectory>(disk, publishes), {});
+    ASSERT_TRUE(store);
+    disk.fail_at(operation, EIO, false);
+    const auto made = (*store)->create("v", region_bytes, false);
+    if (!disk.failed()) {
+      EXPECT_TRUE(made);
+      EXPECT_GT(operation, 10U);
+      break;
+    }
+    if (made) continue;  // An operation whose failure does no harm.
+    EXPECT_EQ((*store)->names(), std::vector<std::string>());
+    const auto again = (*store)->create("v", region_bytes, false);
+    EXPECT_TRUE(again) << again.error().text;
+  }
+}
+
+TEST_F(BlockStore, AVolumeWhoseNameStaysIsListedAndCanBeRemoved) {
+  SimulatedDisk disk(1);
+  bool publishes = false;
+  const auto store = VolumeStore::open(std::make_unique<SimulatedDirectory>(disk, publishes), {});
+  ASSERT_TRUE(store);
+  EXPECT_EQ(code((*store)->create("v", region_bytes, false)), EIO);
+  publishes = true;
+  EXPECT_EQ((*store)->names(), std::vector<std::string>{"v"});
+  EXPECT_EQ(code((*store)->find("v")), EIO);
+  EXPECT_TRUE((*store)->remove("v"));
+  EXPECT_TRUE((*store)->create("v", region_bytes, false));
 }
 
 TEST_F(BlockStore, ADamagedVolumeDoesNotPreventOthers) {
@@ -213,18 +345,11 @@ TEST_F(BlockStore, AFileHasWhatWasWritten) {
 }
 
 TEST_F(BlockStore, AFileThatMayNotGrowReportsIt) {
-  struct rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto action = std::signal(SIGXFSZ, SIG_IGN);
   const auto file = DiskFile::open(folder_ / "f", {.create = true});
-  struct rlimit limit = before;
-  limit.rlim_cur = block_bytes;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  ASSERT_TRUE(file);
   const std::vector<std::byte> bytes(2 * block_bytes);
-  const Result<void> written = (*file)->write(0, bytes);
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, action);
-  EXPECT_EQ(code(written), EFBIG);
+  const SmallFiles limit(block_bytes);
+  EXPECT_EQ(code((*file)->write(0, bytes)), EFBIG);
 }
 
 }  // namespace

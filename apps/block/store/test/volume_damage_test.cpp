@@ -1,12 +1,15 @@
 // Damage of the files of a volume is found and reported, and damaged bytes are not returned.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "block/store/damage_list.h"
 #include "block/store/stored_volume.h"
 #include "block/store/test/simulated_disk.h"
 
@@ -131,6 +134,87 @@ TEST_F(DamagedVolume, APartOfADamagedBlockIsNotWrittenAndAllOfItIs) {
   EXPECT_EQ(volume_->scrub(0, damaged_size)->damaged, 0U);
 }
 
+// The crash leaves the region of the block marked.
+TEST_F(DamagedVolume, KnownDamageStaysAfterACrash) {
+  disk_.bytes(0)[4 * block_bytes + 9] ^= std::byte{1};
+  disk_.bytes(0)[70 * block_bytes + 9] ^= std::byte{1};
+  open();
+  std::vector<std::byte> memory(block_bytes);
+  ASSERT_FALSE(volume_->read(4 * block_bytes, memory));
+  ASSERT_TRUE(volume_->scrub(64 * block_bytes, 64 * block_bytes));
+  EXPECT_EQ(volume_->info()->known_damaged, 2U);
+  for (int start = 0; start < 3; ++start) {
+    ASSERT_TRUE(volume_->write(9 * block_bytes, Bytes(contents_).subspan(9 * block_bytes, block_bytes)));
+    open();
+    EXPECT_GT(volume_->info()->recovered_blocks, 0U);
+    expect_damaged({4, 70});
+  }
+  ASSERT_TRUE(volume_->write(4 * block_bytes, Bytes(contents_).subspan(4 * block_bytes, block_bytes)));
+  open();
+  expect_damaged({70});
+  EXPECT_EQ(volume_->info()->known_damaged, 1U);
+  ASSERT_TRUE(volume_->discard(70 * block_bytes, block_bytes));
+  std::fill_n(contents_.begin() + 70 * block_bytes, block_bytes, std::byte{});
+  open();
+  expect_damaged({});
+  EXPECT_EQ(volume_->info()->known_damaged, 0U);
+}
+
+// Damage that cannot be noted ends the writes, and the marks of its region, so that a crash does not hide it.
+TEST_F(DamagedVolume, DamageThatCannotBeNotedStaysAfterACrash) {
+  disk_.bytes(0)[4 * block_bytes + 9] ^= std::byte{1};
+  open();
+  const Bytes given = Bytes(contents_).subspan(9 * block_bytes, block_bytes);
+  ASSERT_TRUE(volume_->write(9 * block_bytes, given));
+  std::vector<std::byte> memory(block_bytes);
+  disk_.fail_at(disk_.operations() + 3, ENOSPC, false);  // After the reads of the checksum and of the data.
+  EXPECT_EQ(volume_->read(4 * block_bytes, memory).error().application_code, EIO);
+  EXPECT_TRUE(disk_.failed());
+  EXPECT_EQ(volume_->write(9 * block_bytes, given).error().application_code, EIO);
+  open();
+  expect_damaged({4});
+}
+
+TEST_F(DamagedVolume, AFullListOfDamageMakesTheVolumeReadOnly) {
+  std::vector<std::uint64_t> blocks(damage_blocks_max);
+  std::iota(blocks.begin(), blocks.end(), 1000);
+  const std::unique_ptr<File> side = disk_.open(1);
+  DamageList list(*side, Checksummer(Uuid{std::byte{7}}));
+  ASSERT_TRUE(list.load());
+  ASSERT_TRUE(list.add(blocks));
+  const Result<void> added = list.add(std::array<std::uint64_t, 1>{7});
+  ASSERT_FALSE(added);
+  EXPECT_EQ(added.error().application_code, EIO);
+  open();
+  EXPECT_TRUE(volume_->info()->read_only);
+  EXPECT_NE(volume_->info()->warning.find("64512 blocks are damaged"), std::string::npos) << volume_->info()->warning;
+  EXPECT_EQ(volume_->write(0, Bytes(contents_).first(1)).error().application_code, EROFS);
+  expect_damaged({});
+  ASSERT_TRUE(list.remove(1000, 2000));
+  open();
+  EXPECT_FALSE(volume_->info()->read_only);
+  EXPECT_EQ(volume_->info()->known_damaged, damage_blocks_max - 1000);
+  ASSERT_TRUE(list.add(std::array<std::uint64_t, 2>{3, 4}));
+  DamageList later(*side, Checksummer(Uuid{std::byte{7}}));
+  ASSERT_TRUE(later.load());
+  EXPECT_TRUE(later.contains(4, 5));
+  EXPECT_FALSE(later.contains(5, 2000));
+  EXPECT_EQ(later.size(), damage_blocks_max - 998);
+}
+
+TEST_F(DamagedVolume, ADamagedListOfDamageIsReported) {
+  disk_.bytes(0)[4 * block_bytes + 9] ^= std::byte{1};
+  open();
+  std::vector<std::byte> memory(block_bytes);
+  ASSERT_FALSE(volume_->read(4 * block_bytes, memory));
+  EXPECT_EQ(volume_->info()->warning, "");
+  disk_.bytes(1)[damage_offset] ^= std::byte{1};
+  open();
+  EXPECT_NE(volume_->info()->warning.find("1 sectors of the list of damaged blocks"), std::string::npos)
+      << volume_->info()->warning;
+  expect_damaged({4});
+}
+
 TEST_F(DamagedVolume, ADamagedSuperblockHasACopy) {
   ASSERT_TRUE((open(), volume_->resize(region_bytes)));
   ASSERT_TRUE(volume_->close());
@@ -156,6 +240,7 @@ TEST_F(DamagedVolume, DamagedMarksHideNoDamage) {
   std::copy_n(given.begin(), block_bytes, contents_.begin() + 3 * block_bytes);
   open();
   EXPECT_EQ(volume_->info()->recovered_blocks, 0U);
+  EXPECT_NE(volume_->info()->warning.find("1 sectors of marks"), std::string::npos) << volume_->info()->warning;
   expect_damaged({8});
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,24 @@ class VolumeRun {
   }
   void crash() { volume_.reset(); }
 
+  // Changes a bit of a random block on the disk, and reads the block: the damage is known then.
+  void rot() {
+    const std::uint64_t block = random(4) * 4 % (volume_->size() / block_bytes);
+    if (damaged_.contains(block)) return;
+    const std::uint64_t place = block * block_bytes + random(block_bytes);
+    const auto bit = static_cast<unsigned>(random(8));
+    disk_.rot(place, bit);
+    alignas(file_alignment) std::array<std::byte, block_bytes> memory;
+    const Result<void> read = volume_->read(block * block_bytes, memory);
+    ASSERT_FALSE(read);
+    if (disk_.failed()) {
+      disk_.rot(place, bit);  // The power was cut before somebody knew of it.
+    } else {
+      damaged_.insert(block);
+    }
+  }
+  bool has_damage() const { return !damaged_.empty(); }
+
   // One random request. Returns its result.
   Result<void> step() {
     const std::uint64_t kind = random(20);
@@ -130,32 +149,45 @@ class VolumeRun {
     return resize();
   }
 
-  // Reads all of the volume after a start.
+  // Reads all of the volume after a start. A block that is known to be damaged is an error, or has one of its contents
+  // if the power was cut while it was being written.
   void verify_all() {
     const std::uint64_t size = volume_->size();
     ASSERT_TRUE(std::ranges::find(sizes_, size) != sizes_.end()) << size;
     sizes_ = {size};
     model_.truncate(size);
-    std::vector<std::byte> memory(size);
-    const Result<void> read = volume_->read(0, memory);
-    ASSERT_TRUE(read) << read.error().text;
-    model_.verify(0, memory, true);
+    std::uint64_t damaged = 0;
+    alignas(file_alignment) std::array<std::byte, block_bytes> memory;
+    for (std::uint64_t block = 0; block < size / block_bytes; ++block) {
+      const Result<void> read = volume_->read(block * block_bytes, memory);
+      ASSERT_TRUE(read || damaged_.contains(block)) << read.error().text;
+      if (read) {
+        model_.verify(block * block_bytes, memory, true);
+        damaged_.erase(block);
+      } else {
+        ++damaged;
+      }
+    }
+    std::erase_if(damaged_, [&](std::uint64_t block) { return block >= size / block_bytes; });
     const Result<ScrubReport> scrubbed = volume_->scrub(0, size);
     ASSERT_TRUE(scrubbed);
-    EXPECT_EQ(scrubbed->damaged, 0U);
+    EXPECT_EQ(scrubbed->damaged, damaged);
     EXPECT_EQ(scrubbed->blocks, size / block_bytes);
   }
-  // Reads each block. A block whose write has failed may be an error.
-  void verify_blocks() {
+  // Reads each block. A block whose write has failed may be an error. Returns those that are.
+  std::set<std::uint64_t> verify_blocks() {
+    std::set<std::uint64_t> damaged;
     alignas(file_alignment) std::array<std::byte, block_bytes> memory;
     for (std::uint64_t block = 0; block < volume_->size() / block_bytes; ++block) {
       const Result<void> read = volume_->read(block * block_bytes, memory);
-      if (!read) {
-        ASSERT_TRUE(model_.uncertain_block(block)) << read.error().text;
-        continue;
+      if (read) {
+        model_.verify(block * block_bytes, memory, false);
+      } else {
+        EXPECT_TRUE(model_.uncertain_block(block)) << read.error().text;
+        damaged.insert(block);
       }
-      model_.verify(block * block_bytes, memory, false);
     }
+    return damaged;
   }
 
  private:
@@ -177,7 +209,13 @@ class VolumeRun {
     return {offset, std::min(bytes, size - offset)};
   }
   Result<void> finish(const Range& range, Result<void> result) {
-    if (!result) model_.fail(range.offset, range.bytes);
+    if (!result) {
+      model_.fail(range.offset, range.bytes);
+      return result;
+    }
+    const std::uint64_t first = (range.offset + block_bytes - 1) / block_bytes;
+    const std::uint64_t end = (range.offset + range.bytes) / block_bytes;
+    if (first < end) damaged_.erase(damaged_.lower_bound(first), damaged_.lower_bound(end));
     return result;
   }
   Result<void> write(bool fua) {
@@ -226,6 +264,7 @@ class VolumeRun {
     if (!resized) return resized;
     sizes_ = {size};
     if (size < before) model_.truncate(size);
+    damaged_.erase(damaged_.lower_bound(size / block_bytes), damaged_.end());
     if (size != before) model_.flush();
     return resized;
   }
@@ -235,6 +274,7 @@ class VolumeRun {
   std::unique_ptr<StoredVolume> volume_;
   SectorModel model_;
   std::vector<std::uint64_t> sizes_ = {size_max};
+  std::set<std::uint64_t> damaged_;  // Blocks that are known to be damaged and were not written whole since.
 };
 
 }  // namespace hawser::block

@@ -3,18 +3,28 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <set>
 
 #include "block/store/test/volume_model.h"
 
 namespace hawser::block {
 namespace {
 
+// Seeds to run: HAWSER_TEST_SEEDS, or `usual`.
+std::uint64_t seeds(std::uint64_t usual) {
+  const char* const given = std::getenv("HAWSER_TEST_SEEDS");
+  const std::uint64_t seeds = given != nullptr ? std::strtoull(given, nullptr, 10) : usual;
+  EXPECT_GT(seeds, 0U) << "HAWSER_TEST_SEEDS is not a number of seeds: " << given;
+  return seeds;
+}
+
 // Runs until the power is cut at a random operation, starts again, and verifies everything.
-void cut_power(VolumeRun& run) {
+void cut_power(VolumeRun& run, bool rot) {
   run.disk().fail_at(run.disk().operations() + 1 + run.random(120), EIO, true);
   for (int i = 0; i < 40 && !run.disk().failed(); ++i) {
+    if (rot && run.random(8) == 0) run.rot();
     const Result<void> result = run.step();
-    ASSERT_TRUE(result || run.disk().failed()) << result.error().text;
+    ASSERT_TRUE(result || run.disk().failed() || run.has_damage()) << result.error().text;
   }
   run.crash();
   run.disk().cut();
@@ -32,18 +42,20 @@ void cut_power(VolumeRun& run) {
   run.verify_all();
 }
 
-TEST(BlockVolume, ALossOfPowerLosesNothingThatWasFlushed) {
-  const char* const given = std::getenv("HAWSER_BLOCK_SEEDS");
-  const std::uint64_t seeds = given != nullptr ? std::strtoull(given, nullptr, 10) : 100;
-  ASSERT_GT(seeds, 0U) << "HAWSER_BLOCK_SEEDS is not a number of seeds: " << given;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+// Each seed has 10 points at which the power is cut.
+void cut_power_by_seeds(std::uint64_t count, bool rot) {
+  for (std::uint64_t seed = 1; seed <= count; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     VolumeRun run(seed);
     ASSERT_TRUE(run.open());
-    for (int point = 0; point < 10 && !testing::Test::HasFailure(); ++point) cut_power(run);
+    for (int point = 0; point < 10 && !testing::Test::HasFailure(); ++point) cut_power(run, rot);
     if (testing::Test::HasFailure()) return;
   }
 }
+
+TEST(BlockVolume, ALossOfPowerLosesNothingThatWasFlushed) { cut_power_by_seeds(seeds(100), false); }
+// Blocks that were known to be damaged are not good after it.
+TEST(BlockVolume, ALossOfPowerHidesNoKnownDamage) { cut_power_by_seeds(seeds(50), true); }
 
 // A server that is killed loses no write that was answered: the kernel has them.
 TEST(BlockVolume, ARestartWithoutCloseLosesNothing) {
@@ -93,9 +105,9 @@ void fail_each_operation(int number) {
     }
     const bool failed = run.disk().failed();
     run.disk().fail_never();
-    run.verify_blocks();
+    const std::set<std::uint64_t> damaged = run.verify_blocks();
     ASSERT_TRUE(run.open());
-    run.verify_blocks();
+    EXPECT_EQ(run.verify_blocks(), damaged) << "blocks that a failed write has torn are torn after a restart";
     if (testing::Test::HasFailure()) return;
     if (!failed) {
       EXPECT_GT(operation, 60U);

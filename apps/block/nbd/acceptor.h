@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <list>
+
+#include "block/nbd/byte_socket.h"
+#include "block/nbd/exports.h"
+#include "block/nbd/session.h"
+#include "hawser/loop.h"
+#include "hawser/scope.h"
+#include "hawser/sync.h"
+#include "hawser/time.h"
+#include "hawser/timer.h"
+#include "hawser/transport/poller.h"
+
+namespace hawser::block::nbd {
+
+struct NbdLimits {
+  // Further connections wait to be accepted.
+  std::size_t connections_max = 256;
+  // Data of the reads and writes of all connections. Further requests wait.
+  std::size_t memory_bytes_max = std::size_t{256} << 20;
+  // When a request has waited for memory for so long, the connection whose client makes the most memory wait is ended.
+  Duration memory_wait_max = std::chrono::seconds(10);
+  SessionLimits session = {};
+};
+
+// Accepts the connections of NBD clients, and serves them on its loop.
+class Acceptor final : exec::Watcher {
+ public:
+  // Throws std::system_error if the system takes no more descriptors.
+  Acceptor(Loop& loop, Listening& listening, Exports& exports, const NbdLimits& limits);
+  ~Acceptor();
+
+  // Requests in progress end within `grace`, and so do the connections. Called once, before the destruction.
+  Task<void> stop(Duration grace);
+
+ private:
+  static constexpr Duration accept_retry = std::chrono::milliseconds(100);
+  static constexpr Duration memory_check = std::chrono::seconds(1);
+
+  void on_ready(exec::Readiness) override { accept(); }
+  void accept();
+  void accept_again() noexcept { accept(); }
+  Task<void> serve(Descriptor socket);
+  void end_holder() noexcept;
+
+  Loop& loop_;
+  Listening& listening_;
+  Exports& exports_;
+  const NbdLimits limits_;
+  Semaphore memory_;
+  std::list<Session*> sessions_;
+  bool stopping_ = false;
+  MemberTimer<&Acceptor::accept_again> retry_{*this};
+  MemberTimer<&Acceptor::end_holder> holder_timer_{*this};
+  Scope connections_;
+};
+
+}  // namespace hawser::block::nbd

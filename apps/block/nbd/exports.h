@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+#include "hawser/task.h"
+
+namespace hawser::block::nbd {
+
+// Properties of an export, which are constant for a connection.
+struct ExportInfo {
+  std::string name;
+  std::uint64_t size = 0;
+  bool read_only = false;
+};
+
+// Consecutive bytes with one state.
+struct Extent {
+  std::uint64_t bytes = 0;
+  std::uint32_t state = 0;  // state_hole, state_zero
+};
+
+// The state of bytes that are zeros, or that may be data. A write of zeros may need space, unless the volume has all of
+// its space.
+std::uint32_t state_of(bool zeros, bool preallocated) noexcept;
+
+// The error of Exports::open() without a name, if there are `volumes` volumes.
+std::unexpected<Error> no_default_export(std::size_t volumes);
+
+// A volume. Requests may run concurrently; those that overlap are executed one after the other. flush() covers every
+// write that ended before it, of whichever connection. Memory of a request stays valid until its task has ended. Errors
+// have errno values, as those of store_error.h.
+class Device {
+ public:
+  Device() noexcept = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  virtual const ExportInfo& info() const noexcept = 0;
+  virtual Task<Result<void>> read(std::uint64_t offset, MutableBytes into) = 0;
+  virtual Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) = 0;
+  virtual Task<Result<void>> flush() = 0;
+  virtual Task<Result<void>> discard(std::uint64_t offset, std::uint64_t bytes) = 0;
+  virtual Task<Result<void>> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) = 0;
+  // True if write_zeroes() is faster than a write of zeros.
+  virtual bool fast_zeroes(std::uint64_t bytes, bool deallocate) const noexcept = 0;
+  // The states from `offset` on: at least one extent, at most `extents_max`, which together may be shorter than
+  // `bytes`.
+  virtual Task<Result<std::vector<Extent>>> extents(std::uint64_t offset, std::uint64_t bytes,
+                                                    std::size_t extents_max) = 0;
+};
+
+// The volumes of a server, by name.
+class Exports {
+ public:
+  Exports() noexcept = default;
+  Exports(const Exports&) = delete;
+  Exports& operator=(const Exports&) = delete;
+  virtual ~Exports() = default;
+
+  virtual Task<Result<std::vector<std::string>>> names() = 0;
+  // An empty name is that of the only volume, if there is one only.
+  virtual Task<Result<std::shared_ptr<Device>>> open(std::string name) = 0;
+  // Ends requests in progress with an error, if they wait for another process.
+  virtual void close() {}
+};
+
+}  // namespace hawser::block::nbd

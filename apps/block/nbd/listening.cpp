@@ -1,0 +1,102 @@
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "block/nbd/byte_socket.h"
+#include "block/store/store_error.h"
+
+namespace hawser::block::nbd {
+namespace {
+
+constexpr int backlog = 128;
+constexpr std::string_view unix_prefix = "unix:";
+
+std::unexpected<Error> no_listening(int number, const std::string& address) {
+  return system_fail(number, "listen for NBD at " + address);
+}
+
+// A file that a server left behind is removed. False if a process listens there.
+bool remove_stale(const sockaddr_un& where, socklen_t size) {
+  struct stat status{};
+  if (::stat(where.sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) return true;
+  const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!probe.valid()) return true;
+  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&where), size) == 0) return false;
+  if (errno == ECONNREFUSED) ::unlink(where.sun_path);
+  return true;
+}
+
+std::string port_of(int descriptor) {
+  sockaddr_storage where{};
+  socklen_t size = sizeof(where);
+  char port[NI_MAXSERV] = "";
+  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&where), &size) != 0) return port;
+  ::getnameinfo(reinterpret_cast<sockaddr*>(&where), size, nullptr, 0, port, sizeof(port), NI_NUMERICSERV);
+  return port;
+}
+
+}  // namespace
+
+Listening::~Listening() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+Result<Listening> Listening::open(const std::string& address) {
+  if (address.starts_with(unix_prefix)) return open_unix(address, address.substr(unix_prefix.size()));
+  return open_tcp(address);
+}
+
+Result<Listening> Listening::open_unix(const std::string& address, const std::string& path) {
+  sockaddr_un where{};
+  where.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(where.sun_path)) return no_listening(ENAMETOOLONG, address);
+  std::ranges::copy(path, where.sun_path);
+  const bool abstract = path.front() == '@';
+  if (abstract) where.sun_path[0] = '\0';
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1));
+  if (!abstract && !remove_stale(where, size)) return no_listening(EADDRINUSE, address);
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid() || ::bind(socket.get(), reinterpret_cast<sockaddr*>(&where), size) != 0 ||
+      ::listen(socket.get(), backlog) != 0) {
+    return no_listening(errno, address);
+  }
+  return Listening(std::move(socket), address, abstract ? std::string() : path);
+}
+
+Result<Listening> Listening::open_tcp(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos) {
+    return store_fail(EINVAL, "\"" + address + "\" is not an address: use HOST:PORT, unix:/path or unix:@name");
+  }
+  std::string host = address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  if (const int error =
+          ::getaddrinfo(host.empty() ? nullptr : host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
+      error != 0) {
+    return store_fail(EINVAL, "cannot listen for NBD at " + address + ": " + ::gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, ::freeaddrinfo);
+  Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  if (!socket.valid() || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      ::bind(socket.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(socket.get(), backlog) != 0) {
+    return no_listening(errno, address);
+  }
+  std::string bound = address.substr(0, colon + 1) + port_of(socket.get());
+  return Listening(std::move(socket), std::move(bound), {});
+}
+
+}  // namespace hawser::block::nbd

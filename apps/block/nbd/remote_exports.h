@@ -1,0 +1,34 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "block/nbd/exports.h"
+#include "hawser/client.h"
+#include "hawser/loop.h"
+#include "hawser/sync.h"
+
+namespace hawser::block::nbd {
+
+// The volumes of a block server, over any transport of a client of Hawser. Connects when it is first asked, and again
+// after the connection was lost.
+//
+// A flush of a device fails if the server has been restarted since the device was opened: writes that had not been
+// flushed may be lost, and the server that started later does not know of them.
+class RemoteExports final : public Exports {
+ public:
+  RemoteExports(Loop& loop, std::string address);
+  ~RemoteExports() override;
+
+  Task<Result<std::vector<std::string>>> names() override;
+  Task<Result<std::shared_ptr<Device>>> open(std::string name) override;
+  void close() override { client_.close(); }
+
+ private:
+  const std::string address_;
+  Loop& loop_;
+  Client client_;
+};
+
+}  // namespace hawser::block::nbd

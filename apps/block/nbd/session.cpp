@@ -1,0 +1,355 @@
+#include "block/nbd/session.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "block/nbd/protocol.h"
+#include "block/store/store_error.h"
+
+namespace hawser::block::nbd {
+namespace {
+
+constexpr std::size_t extents_listed_max = 1024;
+
+// Bytes of memory that the request needs.
+std::size_t data_bytes_of(const Request& request) noexcept {
+  return request.type == command::read || request.type == command::write ? request.length : 0;
+}
+
+Error out_of_memory() { return Error::application(ENOMEM, "the machine has no memory for the request"); }
+
+}  // namespace
+
+// ---- Replies ----
+
+void ReplyQueue::push(std::unique_ptr<PendingRequest> pending) {
+  held_bytes_ += pending->data ? pending->data->bytes().size() : 0;
+  queue_.push_back(std::move(pending));
+}
+
+void ReplyQueue::clear() noexcept {
+  queue_.clear();
+  held_bytes_ = 0;
+  front_sent_ = 0;
+}
+
+void ReplyQueue::send(ByteSocket& socket) {
+  while (!queue_.empty()) {
+    std::array<ConstBuffer, 64> pieces;
+    std::size_t count = 0;
+    std::size_t wanted = 0;
+    std::size_t skip = front_sent_;
+    for (auto reply = queue_.begin(); reply != queue_.end() && count + 2 <= pieces.size(); ++reply) {
+      const PendingRequest& pending = **reply;
+      for (const Bytes part : {pending.reply.bytes(), pending.sends_data ? Bytes((*reply)->data->bytes()) : Bytes()}) {
+        const std::size_t skipped = std::min(skip, part.size());
+        skip -= skipped;
+        if (skipped == part.size()) continue;
+        pieces[count++] = {part.data() + skipped, part.size() - skipped};
+        wanted += part.size() - skipped;
+      }
+    }
+    const std::size_t accepted = socket.send(std::span(pieces).first(count));
+    sent(accepted);
+    if (accepted < wanted) return;
+  }
+}
+
+void ReplyQueue::sent(std::size_t bytes) {
+  front_sent_ += bytes;
+  while (!queue_.empty()) {
+    const PendingRequest& front = *queue_.front();
+    const std::size_t data = front.data ? queue_.front()->data->bytes().size() : 0;
+    const std::size_t all = front.reply.bytes().size() + (front.sends_data ? data : 0);
+    if (front_sent_ < all) return;
+    front_sent_ -= all;
+    held_bytes_ -= data;
+    queue_.pop_front();
+  }
+}
+
+// ---- The connection ----
+
+Session::Session(Loop& loop, Descriptor socket, Exports& exports, Semaphore& memory, const SessionLimits& limits)
+    : loop_(loop),
+      exports_(exports),
+      memory_(memory),
+      limits_(limits),
+      socket_(loop, std::move(socket), *this),
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(buffer_bytes)),
+      slots_(limits.requests_in_flight_max),
+      bytes_(memory_permits(limits.bytes_in_flight_max)) {}
+
+Session::~Session() {
+  replies_.clear();
+  loop_.remove_tick_end(*this);
+}
+
+Task<void> Session::run() {
+  timer_.start(loop_, loop_.after(limits_.handshake_timeout));
+  try {
+    if (co_await negotiate()) {
+      timer_.stop();
+      co_await transmit();
+    }
+  } catch (const std::bad_alloc&) {
+    abort();
+  }
+  // The offload threads use the memory of the requests until they have ended.
+  co_await requests_.join();
+  timer_.start(loop_, loop_.after(limits_.handshake_timeout));
+  while (!replies_.empty() && !socket_.broken()) {
+    writable_.reset();
+    replies_.send(socket_);
+    if (!replies_.empty() && !socket_.broken()) co_await writable_.wait();
+  }
+  timer_.stop();
+}
+
+void Session::stop() {
+  stopping_.request_stop();
+  socket_.stop_receiving();
+}
+
+void Session::abort() noexcept {
+  stopping_.request_stop();
+  socket_.abort();
+}
+
+void Session::on_writable() {
+  writable_.set();
+  on_tick_end();
+}
+
+void Session::on_tick_end() {
+  replies_.send(socket_);
+  if (!socket_.broken()) return;
+  replies_.clear();
+  stopping_.request_stop();
+  socket_.stop_receiving();
+  writable_.set();
+}
+
+// Moves the unused bytes to the front, and receives behind them.
+Task<bool> Session::fill() {
+  if (begin_ > 0) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  const std::size_t got = co_await socket_.receive(MutableBytes(buffer_.get() + end_, buffer_bytes - end_));
+  end_ += got;
+  co_return got > 0;
+}
+
+// ---- Negotiation ----
+
+Task<bool> Session::send_text(std::string& text) {
+  while (!text.empty()) {
+    const ConstBuffer piece{reinterpret_cast<const std::byte*>(text.data()), text.size()};
+    writable_.reset();
+    text.erase(0, socket_.send(std::span(&piece, 1)));
+    if (socket_.broken()) co_return false;
+    if (!text.empty()) co_await writable_.wait();
+  }
+  co_return true;
+}
+
+Task<bool> Session::answer_question(Handshake::Wants& wants) {
+  if (wants == Handshake::Wants::names) {
+    handshake_.answer_names(co_await exports_.names());
+    wants = Handshake::Wants::bytes;
+  } else if (wants == Handshake::Wants::device) {
+    const Result<std::shared_ptr<Device>> opened = co_await exports_.open(handshake_.name());
+    if (opened) device_ = *opened;
+    wants = handshake_.answer_device(opened ? Result<ExportInfo>(device_->info()) : std::unexpected(opened.error()));
+  }
+  co_return !socket_.broken();
+}
+
+Task<bool> Session::negotiate() {
+  for (;;) {
+    if (!co_await send_text(handshake_.output())) co_return false;
+    const auto [next, consumed] = handshake_.next(received());
+    Handshake::Wants wants = next;
+    begin_ += consumed;
+    if (!co_await answer_question(wants)) co_return false;
+    if (wants == Handshake::Wants::bytes) {
+      if (consumed == 0 && !co_await fill()) co_return false;
+      continue;
+    }
+    const bool sent = co_await send_text(handshake_.output());
+    co_return sent&& wants == Handshake::Wants::transmission;
+  }
+}
+
+// ---- Requests ----
+
+Task<void> Session::transmit() {
+  for (;;) {
+    const RequestReader::Step step = reader_.next(received());
+    if (step.event == RequestReader::Event::invalid) {
+      abort();
+      co_return;
+    }
+    if (step.event == RequestReader::Event::more) {
+      if (!co_await fill()) co_return;
+      continue;
+    }
+    begin_ += step.consumed;
+    if (step.request.type == command::disconnect) co_return;
+    if (!co_await begin(step.request)) co_return;
+  }
+}
+
+Task<bool> Session::begin(Request request) {
+  auto pending = std::make_unique<PendingRequest>();
+  pending->request = request;
+  pending->slot = slots_.try_acquire();
+  if (!pending->slot) {
+    Result<Permit> slot = co_await slots_.acquire(1, stopping_.get_token());
+    if (!slot) co_return false;
+    pending->slot = std::move(*slot);
+  }
+  Refusal refusal = check(request, device_->info(), handshake_.negotiated());
+  if (refusal.error == status::ok && (request.flags & command_flag::fast_zero) != 0 &&
+      !device_->fast_zeroes(request.length, (request.flags & command_flag::no_hole) == 0)) {
+    refusal = {status::not_supported, "zeros are not faster than a write here"};
+  }
+  const std::size_t bytes = refusal.error == status::ok ? data_bytes_of(request) : 0;
+  if (bytes > 0) {
+    if (!co_await acquire(*pending, bytes)) co_return false;
+    try {
+      pending->data.emplace(bytes);
+    } catch (const std::bad_alloc&) {
+      refusal = {status::no_memory, "the machine has no memory for the request"};
+    }
+  }
+  if (refusal.error != status::ok) co_return co_await refuse(std::move(pending), refusal);
+  if (request.type == command::write && !co_await receive_data(pending->data->bytes())) co_return false;
+  requests_.spawn(execute(std::move(pending)));
+  co_return true;
+}
+
+Task<bool> Session::refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal) {
+  if (!co_await skip_data()) co_return false;
+  pending->reply =
+      ReplyHead::failure(pending->request, handshake_.negotiated().structured_replies, refusal.error, refusal.text);
+  answer(std::move(pending));
+  co_return true;
+}
+
+// Waits until the connection, and then all connections together, may have so many bytes more.
+Task<bool> Session::acquire(PendingRequest& pending, std::size_t bytes) {
+  const std::size_t permits = memory_permits(bytes);
+  pending.bytes = bytes_.try_acquire(permits);
+  if (!pending.bytes) {
+    Result<Permit> granted = co_await bytes_.acquire(permits, stopping_.get_token());
+    if (!granted) co_return false;
+    pending.bytes = std::move(*granted);
+  }
+  pending.memory = memory_.try_acquire(permits);
+  if (pending.memory) co_return true;
+  waiting_since_ = loop_.now();
+  Result<Permit> granted = co_await memory_.acquire(permits, stopping_.get_token());
+  waiting_since_.reset();
+  if (granted) pending.memory = std::move(*granted);
+  co_return granted.has_value();
+}
+
+Task<bool> Session::receive_data(MutableBytes into) {
+  const std::size_t there = std::min(into.size(), end_ - begin_);
+  std::memcpy(into.data(), buffer_.get() + begin_, there);
+  begin_ += there;
+  reader_.took_data(there);
+  incomplete_bytes_ = into.size();
+  for (into = into.subspan(there); !into.empty();) {
+    const std::size_t got = co_await socket_.receive(into);
+    if (got == 0) break;
+    reader_.took_data(got);
+    into = into.subspan(got);
+  }
+  incomplete_bytes_ = 0;
+  co_return into.empty();
+}
+
+// Discards the data of a write.
+Task<bool> Session::skip_data() {
+  while (reader_.data_bytes() > 0) {
+    if (begin_ == end_ && !co_await fill()) co_return false;
+    const std::size_t part = std::min(reader_.data_bytes(), end_ - begin_);
+    begin_ += part;
+    reader_.took_data(part);
+  }
+  co_return true;
+}
+
+Task<void> Session::execute(std::unique_ptr<PendingRequest> pending) {
+  Result<void> done;
+  try {
+    done = co_await run_request(*pending);
+  } catch (const std::bad_alloc&) {
+    done = std::unexpected(out_of_memory());
+  }
+  try {
+    if (!done) {
+      pending->sends_data = false;
+      pending->reply = ReplyHead::failure(pending->request, handshake_.negotiated().structured_replies,
+                                          status_of(done.error()), done.error().text);
+    }
+    answer(std::move(pending));
+  } catch (const std::bad_alloc&) {
+    abort();
+  }
+}
+
+Task<Result<void>> Session::run_request(PendingRequest& pending) {
+  const Request& request = pending.request;
+  const bool fua = (request.flags & command_flag::fua) != 0;
+  pending.reply = ReplyHead::success(request);
+  switch (request.type) {
+    case command::read:
+      pending.reply = ReplyHead::data(request, handshake_.negotiated().structured_replies);
+      pending.sends_data = true;
+      co_return co_await device_->read(request.offset, pending.data->bytes());
+    case command::write: co_return co_await device_->write(request.offset, pending.data->bytes(), fua);
+    case command::flush: co_return co_await device_->flush();
+    case command::trim: {
+      Result<void> done = co_await device_->discard(request.offset, request.length);
+      if (done && fua) done = co_await device_->flush();
+      co_return done;
+    }
+    case command::write_zeroes:
+      co_return co_await device_->write_zeroes(request.offset, request.length,
+                                               (request.flags & command_flag::no_hole) == 0, fua);
+    default: co_return co_await read_extents(pending);
+  }
+}
+
+Task<Result<void>> Session::read_extents(PendingRequest& pending) {
+  const Request& request = pending.request;
+  const bool one = (request.flags & command_flag::one_extent) != 0;
+  const Result<std::vector<Extent>> extents =
+      co_await device_->extents(request.offset, request.length, one ? 1 : extents_listed_max);
+  if (!extents) co_return std::unexpected(extents.error());
+  pending.reply = ReplyHead::block_status(request, *extents);
+  co_return Result<void>{};
+}
+
+void Session::answer(std::unique_ptr<PendingRequest> pending) {
+  if (socket_.broken()) return;
+  // The reply needs no data of the request.
+  if (!pending->sends_data) {
+    pending->data.reset();
+    pending->bytes.release();
+    pending->memory.release();
+  }
+  replies_.push(std::move(pending));
+  loop_.at_tick_end(*this);
+}
+
+}  // namespace hawser::block::nbd

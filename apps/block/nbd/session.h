@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "block/nbd/byte_socket.h"
+#include "block/nbd/exports.h"
+#include "block/nbd/handshake.h"
+#include "block/nbd/reply.h"
+#include "block/nbd/request.h"
+#include "block/store/aligned_buffer.h"
+#include "hawser/scope.h"
+#include "hawser/sync.h"
+#include "hawser/time.h"
+#include "hawser/timer.h"
+
+namespace hawser::block::nbd {
+
+// Limits of one connection. Requests beyond them are not received before others have been answered.
+struct SessionLimits {
+  std::size_t requests_in_flight_max = 256;
+  std::size_t bytes_in_flight_max = std::size_t{64} << 20;  // Data of reads and writes. At least payload_bytes_max.
+  // The negotiation, and the rest of the replies after a disconnect, take no longer.
+  Duration handshake_timeout = std::chrono::seconds(30);
+};
+
+// Counts memory of requests by permits of a Semaphore.
+inline constexpr std::size_t memory_permit_bytes = 4096;
+constexpr std::size_t memory_permits(std::size_t bytes) noexcept {
+  return (bytes + memory_permit_bytes - 1) / memory_permit_bytes;
+}
+
+// A request in progress, until its reply has been sent.
+struct PendingRequest {
+  Request request;
+  Permit slot;    // One of the connection's requests.
+  Permit bytes;   // A part of the connection's bytes.
+  Permit memory;  // A part of the bytes of all connections.
+  std::optional<AlignedBuffer> data;
+  ReplyHead reply;
+  bool sends_data = false;
+};
+
+// Replies that wait to be sent, in their order.
+class ReplyQueue {
+ public:
+  void push(std::unique_ptr<PendingRequest> pending);
+  // Sends what the socket takes.
+  void send(ByteSocket& socket);
+  void clear() noexcept;
+  bool empty() const noexcept { return queue_.empty(); }
+  // Memory that waits for the client.
+  std::size_t held_bytes() const noexcept { return held_bytes_; }
+
+ private:
+  void sent(std::size_t bytes);
+
+  std::deque<std::unique_ptr<PendingRequest>> queue_;
+  std::size_t front_sent_ = 0;  // Bytes of the first reply that have been sent.
+  std::size_t held_bytes_ = 0;
+};
+
+// One connection of a client: the negotiation, then requests that run concurrently. Replies are sent in the order in
+// which the requests end.
+class Session final : ByteSocket::Owner, exec::TickEnd {
+ public:
+  // `memory` has the permits of the bytes of all connections: payload_bytes_max at least.
+  Session(Loop& loop, Descriptor socket, Exports& exports, Semaphore& memory, const SessionLimits& limits);
+  ~Session();
+
+  // Ends when the connection has ended, and all of its requests. Called once.
+  Task<void> run();
+  // No more requests are received; the others are answered.
+  void stop();
+  void abort() noexcept;
+
+  // The request that is received next waits for memory since then. Empty: none does.
+  std::optional<Time> waiting_since() const noexcept { return waiting_since_; }
+  // Memory that others cannot use because of the client: it has not sent a write completely or has not received
+  // replies.
+  std::size_t held_bytes() const noexcept { return replies_.held_bytes() + incomplete_bytes_; }
+
+ private:
+  // A negotiated option fits.
+  static constexpr std::size_t buffer_bytes = 128 * 1024;
+  static_assert(buffer_bytes >= Handshake::option_bytes_max);
+
+  Task<bool> negotiate();
+  Task<bool> answer_question(Handshake::Wants& wants);
+  Task<bool> send_text(std::string& text);
+  Task<void> transmit();
+  Task<bool> begin(Request request);
+  Task<bool> refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal);
+  Task<bool> acquire(PendingRequest& pending, std::size_t bytes);
+  Task<bool> fill();
+  Task<bool> receive_data(MutableBytes into);
+  Task<bool> skip_data();
+  Task<void> execute(std::unique_ptr<PendingRequest> pending);
+  Task<Result<void>> run_request(PendingRequest& pending);
+  Task<Result<void>> read_extents(PendingRequest& pending);
+  void answer(std::unique_ptr<PendingRequest> pending);
+
+  Bytes received() const noexcept { return Bytes(buffer_.get() + begin_, end_ - begin_); }
+  void on_writable() override;
+  void on_tick_end() override;
+  void on_timeout() noexcept { abort(); }
+
+  Loop& loop_;
+  Exports& exports_;
+  Semaphore& memory_;
+  const SessionLimits limits_;
+  ByteSocket socket_;
+  Handshake handshake_;
+  std::shared_ptr<Device> device_;
+  RequestReader reader_;
+  const std::unique_ptr<std::byte[]> buffer_;  // Received bytes that were not used: [begin_, end_).
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  Semaphore slots_;
+  Semaphore bytes_;
+  ReplyQueue replies_;
+  Event writable_;
+  std::stop_source stopping_;  // Ends waiting for permits.
+  std::optional<Time> waiting_since_;
+  std::size_t incomplete_bytes_ = 0;  // Memory of a write whose data have not arrived completely.
+  MemberTimer<&Session::on_timeout> timer_{*this};
+  Scope requests_;
+};
+
+}  // namespace hawser::block::nbd

@@ -1,0 +1,89 @@
+#include "block/nbd/stored_exports.h"
+
+#include <cerrno>
+#include <type_traits>
+#include <utility>
+
+#include "block/extent_list.h"
+#include "block/nbd/protocol.h"
+#include "block/store/store_error.h"
+
+namespace hawser::block::nbd {
+namespace {
+
+class StoredDevice final : public Device {
+ public:
+  StoredDevice(Loop& loop, std::shared_ptr<StoredVolume> volume, const StoredExportsOptions& options, ExportInfo info,
+               bool preallocated)
+      : loop_(loop),
+        volume_(std::move(volume)),
+        direct_bytes_max_(options.direct_bytes_max),
+        info_(std::move(info)),
+        preallocated_(preallocated) {}
+
+  const ExportInfo& info() const noexcept override { return info_; }
+
+  Task<Result<void>> read(std::uint64_t offset, MutableBytes into) override {
+    return run(into.size(), [=](StoredVolume& volume) { return volume.read(offset, into); });
+  }
+  Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) override {
+    return run(bytes.size(), [=](StoredVolume& volume) { return volume.write(offset, bytes, fua); });
+  }
+  Task<Result<void>> flush() override {
+    return run(0, [](StoredVolume& volume) { return volume.flush(); });
+  }
+  Task<Result<void>> discard(std::uint64_t offset, std::uint64_t bytes) override {
+    return run(bytes, [=](StoredVolume& volume) { return volume.discard(offset, bytes); });
+  }
+  Task<Result<void>> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) override {
+    return run(bytes, [=](StoredVolume& volume) { return volume.write_zeroes(offset, bytes, deallocate, fua); });
+  }
+  bool fast_zeroes(std::uint64_t bytes, bool deallocate) const noexcept override {
+    return deallocate && !preallocated_ && bytes >= block_bytes;
+  }
+  Task<Result<std::vector<Extent>>> extents(std::uint64_t offset, std::uint64_t bytes, std::size_t count_max) override {
+    const Result<std::vector<ExtentStatus>> found =
+        co_await run(bytes, [=](StoredVolume& volume) { return list_extents(volume, offset, bytes, count_max); });
+    if (!found) co_return std::unexpected(found.error());
+    std::vector<Extent> extents;
+    for (const ExtentStatus& extent : *found) extents.push_back({extent.bytes, state_of(extent.zeros, preallocated_)});
+    co_return extents;
+  }
+
+ private:
+  // The result of `work`, which blocks.
+  template <class Work>
+  Task<std::invoke_result_t<Work&, StoredVolume&>> run(std::uint64_t bytes, Work work) {
+    if (bytes <= direct_bytes_max_ && direct_bytes_max_ > 0) co_return work(*volume_);
+    auto done = co_await loop_.offload([work = std::move(work), volume = volume_]() mutable { return work(*volume); });
+    if (!done) co_return std::unexpected(done.error());
+    co_return std::move(*done);
+  }
+
+  Loop& loop_;
+  const std::shared_ptr<StoredVolume> volume_;
+  const std::size_t direct_bytes_max_;
+  const ExportInfo info_;
+  const bool preallocated_;
+};
+
+}  // namespace
+
+Task<Result<std::vector<std::string>>> StoredExports::names() { co_return store_.names(); }
+
+Task<Result<std::shared_ptr<Device>>> StoredExports::open(std::string name) {
+  if (name.empty()) {
+    const std::vector<std::string> names = store_.names();
+    if (names.size() != 1) co_return no_default_export(names.size());
+    name = names.front();
+  }
+  const Result<std::shared_ptr<StoredVolume>> volume = store_.find(name);
+  if (!volume) co_return std::unexpected(volume.error());
+  // Blocks for a moment: it asks for the status of a file.
+  const Result<VolumeInfo> status = (*volume)->info();
+  if (!status) co_return std::unexpected(status.error());
+  ExportInfo info{.name = std::move(name), .size = status->size, .read_only = status->read_only};
+  co_return std::make_shared<StoredDevice>(loop_, *volume, options_, std::move(info), status->preallocated);
+}
+
+}  // namespace hawser::block::nbd

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "block/nbd/exports.h"
+#include "block/store/store.h"
+#include "hawser/loop.h"
+
+namespace hawser::block::nbd {
+
+struct StoredExportsOptions {
+  // Requests of at most so many bytes run on the loop's thread, and others on its offload threads. For volumes in
+  // memory, where moving a small request to another thread takes longer than the request. 0: none.
+  std::size_t direct_bytes_max = 0;
+};
+
+// The volumes of a store of this process, which outlives this.
+class StoredExports final : public Exports {
+ public:
+  StoredExports(Loop& loop, VolumeStore& store, const StoredExportsOptions& options) noexcept
+      : loop_(loop), store_(store), options_(options) {}
+
+  Task<Result<std::vector<std::string>>> names() override;
+  Task<Result<std::shared_ptr<Device>>> open(std::string name) override;
+
+ private:
+  Loop& loop_;
+  VolumeStore& store_;
+  const StoredExportsOptions options_;
+};
+
+}  // namespace hawser::block::nbd

@@ -1,0 +1,193 @@
+// Limits of connections, over Unix sockets and a device that takes its time.
+#include "block/nbd/front.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "block/nbd/protocol.h"
+#include "block/store/store_error.h"
+
+namespace hawser::block::nbd {
+namespace {
+
+// Reads take a millisecond each, and count how many run at the same time.
+class SlowDevice final : public Device {
+ public:
+  SlowDevice(Loop& loop, std::atomic<unsigned>& most) : loop_(loop), most_(most) {}
+  const ExportInfo& info() const noexcept override { return info_; }
+  Task<Result<void>> read(std::uint64_t, MutableBytes into) override {
+    most_ = std::max(most_.load(), ++running_);
+    co_await loop_.sleep(std::chrono::milliseconds(1));
+    --running_;
+    std::ranges::fill(into, std::byte{5});
+    co_return Result<void>{};
+  }
+  Task<Result<void>> write(std::uint64_t, Bytes, bool) override { co_return store_fail(ENOSPC, "full"); }
+  Task<Result<void>> flush() override { co_return store_fail(EIO, "broken"); }
+  Task<Result<void>> discard(std::uint64_t, std::uint64_t) override { co_return Result<void>{}; }
+  Task<Result<void>> write_zeroes(std::uint64_t, std::uint64_t, bool, bool) override { co_return Result<void>{}; }
+  bool fast_zeroes(std::uint64_t, bool) const noexcept override { return false; }
+  Task<Result<std::vector<Extent>>> extents(std::uint64_t, std::uint64_t bytes, std::size_t) override {
+    co_return std::vector<Extent>{{bytes, 0}};
+  }
+
+ private:
+  Loop& loop_;
+  std::atomic<unsigned>& most_;
+  unsigned running_ = 0;
+  const ExportInfo info_{.name = "slow", .size = std::uint64_t{1} << 30};
+};
+
+class SlowExports final : public Exports {
+ public:
+  SlowExports(Loop& loop, std::atomic<unsigned>& most) : loop_(loop), most_(most) {}
+  Task<Result<std::vector<std::string>>> names() override { co_return std::vector<std::string>{"slow"}; }
+  Task<Result<std::shared_ptr<Device>>> open(std::string) override {
+    co_return std::make_shared<SlowDevice>(loop_, most_);
+  }
+
+ private:
+  Loop& loop_;
+  std::atomic<unsigned>& most_;
+};
+
+class Peer {
+ public:
+  explicit Peer(const std::string& name) : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un where{};
+    where.sun_family = AF_UNIX;
+    std::memcpy(where.sun_path + 1, name.data(), name.size());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&where), size), 0) << errno;
+  }
+  void send(const std::string& bytes) {
+    EXPECT_EQ(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  // Fewer bytes if the server ends the connection.
+  std::string receive(std::size_t size) {
+    std::string bytes(size, '\0');
+    const ssize_t got = ::recv(socket_.get(), bytes.data(), size, MSG_WAITALL);
+    bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return bytes;
+  }
+  bool has_bytes() const {
+    pollfd state{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&state, 1, 0) > 0;
+  }
+  void enter() {
+    EXPECT_EQ(receive(18).size(), 18U);
+    std::string bytes;
+    append(bytes, fixed_newstyle | no_zeroes);
+    append(bytes, option_magic);
+    append(bytes, option::export_name);
+    append(bytes, std::uint32_t{0});
+    send(bytes);
+    EXPECT_EQ(receive(10).size(), 10U);
+  }
+  static std::string request(std::uint16_t type, std::uint64_t cookie, std::uint32_t length) {
+    std::string bytes;
+    append(bytes, request_magic);
+    append(bytes, std::uint16_t{0});
+    append(bytes, type);
+    append(bytes, cookie);
+    append(bytes, std::uint64_t{0});
+    append(bytes, length);
+    return bytes;
+  }
+
+ private:
+  Descriptor socket_;
+};
+
+class NbdFront : public testing::Test {
+ protected:
+  void start(const NbdLimits& limits) {
+    name_ = "hawser-nbd-" + std::to_string(::getpid());
+    auto front = Front::start({.listen = "unix:@" + name_, .limits = limits},
+                              [this](Loop& loop) { return std::make_unique<SlowExports>(loop, most_); });
+    ASSERT_TRUE(front) << front.error().text;
+    front_ = std::move(*front);
+  }
+
+  std::string name_;
+  std::atomic<unsigned> most_ = 0;
+  std::unique_ptr<Front> front_;
+};
+
+TEST_F(NbdFront, RequestsBeyondTheLimitWait) {
+  start({.session = {.requests_in_flight_max = 4}});
+  Peer peer(name_);
+  peer.enter();
+  constexpr std::uint64_t requests = 40;
+  std::string bytes;
+  for (std::uint64_t i = 0; i < requests; ++i) bytes += Peer::request(command::read, i, 8);
+  peer.send(bytes);
+  std::vector<bool> answered(requests);
+  for (std::uint64_t i = 0; i < requests; ++i) {
+    const std::string reply = peer.receive(16 + 8);
+    ASSERT_EQ(reply.size(), 24U);
+    EXPECT_EQ(load<std::uint32_t>(as_bytes(reply).subspan(4)), status::ok);
+    EXPECT_EQ(reply.substr(16), std::string(8, '\5'));
+    answered.at(load<std::uint64_t>(as_bytes(reply).subspan(8))) = true;
+  }
+  EXPECT_EQ(std::ranges::count(answered, true), static_cast<std::ptrdiff_t>(requests));
+  EXPECT_EQ(most_, 4U);
+}
+
+TEST_F(NbdFront, ErrorsOfTheDeviceAreReplies) {
+  start({});
+  Peer peer(name_);
+  peer.enter();
+  peer.send(Peer::request(command::write, 1, 3) + "abc");
+  EXPECT_EQ(load<std::uint32_t>(as_bytes(peer.receive(16)).subspan(4)), status::no_space);
+  peer.send(Peer::request(command::flush, 2, 0));
+  EXPECT_EQ(load<std::uint32_t>(as_bytes(peer.receive(16)).subspan(4)), status::io);
+  // The requests before a disconnect are answered.
+  peer.send(Peer::request(command::read, 3, 1) + Peer::request(command::disconnect, 4, 0));
+  EXPECT_EQ(peer.receive(18).size(), 17U);
+}
+
+TEST_F(NbdFront, ConnectionsBeyondTheLimitWait) {
+  start({.connections_max = 1});
+  auto first = std::make_unique<Peer>(name_);
+  first->enter();
+  Peer second(name_);
+  first->send(Peer::request(command::read, 1, 1));
+  EXPECT_EQ(first->receive(17).size(), 17U);
+  EXPECT_FALSE(second.has_bytes());
+  first.reset();
+  second.enter();
+}
+
+TEST_F(NbdFront, ANegotiationIsEndedInTime) {
+  start({.session = {.handshake_timeout = std::chrono::milliseconds(20)}});
+  Peer peer(name_);
+  EXPECT_EQ(peer.receive(19).size(), 18U) << "the greeting, and the end";
+}
+
+TEST_F(NbdFront, AStopEndsConnections) {
+  start({});
+  Peer negotiating(name_);
+  Peer other(name_);
+  other.enter();
+  front_->stop(std::chrono::milliseconds(1));
+  EXPECT_EQ(negotiating.receive(19).size(), 18U);
+  EXPECT_EQ(other.receive(1).size(), 0U);
+}
+
+}  // namespace
+}  // namespace hawser::block::nbd

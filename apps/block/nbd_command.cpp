@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "block/command.h"
+#include "block/nbd/front.h"
+#include "block/nbd/remote_exports.h"
+#include "block/stop_signal.h"
+#include "process/program.h"
+
+namespace hawser::block {
+namespace {
+
+struct NbdOptions {
+  std::string connect = "127.0.0.1:7750";
+  std::string listen = "127.0.0.1:10809";
+};
+
+int serve_nbd(const NbdOptions& options) {
+  const StopSignal stop;
+  const Result<std::unique_ptr<nbd::Front>> front = nbd::Front::start({.listen = options.listen}, [&](Loop& loop) {
+    return std::make_unique<nbd::RemoteExports>(loop, options.connect);
+  });
+  if (!front) {
+    fmt::print(stderr, "hawser-block: {}\n", front.error().text);
+    return 1;
+  }
+  programs::announce(
+      fmt::format("hawser-block: serving the volumes of {} for NBD at {}\n", options.connect, (*front)->address()));
+  stop.wait();
+  (*front)->stop(std::chrono::seconds(1));
+  return 0;
+}
+
+}  // namespace
+
+Run add_nbd(CLI::App& command) {
+  auto options = std::make_shared<NbdOptions>();
+  command.add_option("--connect", options->connect, "Address of the server")->capture_default_str();
+  command.add_option("--listen", options->listen, "Address for clients of NBD: HOST:PORT, unix:/path or unix:@name")
+      ->capture_default_str();
+  return [options] { return serve_nbd(*options); };
+}
+
+}  // namespace hawser::block
