@@ -90,6 +90,7 @@ LAYERS = {
     "protocol/baidu_std": ("rpc", "compress", "wire", "codec", "exec", "transport", "table", "base"),
     "observe": ("rpc", "json", "metrics", "wire", "codec", "exec", "transport", "table", "base"),
     "heap_profile": ("base",),
+    "cluster": ("rpc", "exec", "table", "base"),
     "kv": ("rpc", "wire", "codec", "exec", "transport", "table", "base"),
     "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "table", "base"),
     "security/tls": ("rpc", "json", "transport", "exec", "table", "base"),

@@ -1,0 +1,132 @@
+#include "hawser/naming.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+#include "base/escaped_text.h"
+#include "base/try.h"
+#include "cluster/endpoint_text.h"
+#include "hawser/detail/loop_access.h"
+
+namespace hawser {
+
+class Naming::Keeper final : public NamingSink, public detail::LoopUser {
+ public:
+  Keeper(Loop& loop, std::string name, std::function<void()> changed)
+      : loop_(loop), name_(std::move(name)), changed_(std::move(changed)) {}
+  ~Keeper() {
+    source_.reset();
+    if (user_) detail::LoopAccess::remove_user(loop_, *this);
+  }
+
+  void start(std::unique_ptr<NamingSource> source) {
+    detail::LoopAccess::add_user(loop_, *this);
+    user_ = true;
+    source_ = std::move(source);
+    state_.constant = source_->constant();
+    source_->start(loop_, *this);
+  }
+  const NamingState& state() const noexcept { return state_; }
+
+  void on_endpoints(std::vector<Endpoint> endpoints) override;
+  void on_confirmed() override {
+    // A list that was refused is not confirmed by saying that it is current.
+    if (refused_) return;
+    state_.confirmed = loop_.now();
+    state_.error.reset();
+  }
+  void on_failure(Error error) override {
+    error.text = name_ + ": " + error.text;
+    state_.error = std::move(error);
+  }
+  void on_loop_end() noexcept override {
+    user_ = false;
+    source_.reset();
+  }
+
+ private:
+  void refuse(ErrorCode code, const std::string& why) {
+    ++state_.lists_refused;
+    refused_ = true;
+    on_failure(Error::of_call(code, why + (state_.version == 0 ? "" : "; the list before it stays")));
+  }
+  void drop_invalid(std::vector<Endpoint>& endpoints);
+
+  Loop& loop_;
+  const std::string name_;
+  const std::function<void()> changed_;
+  NamingState state_;
+  bool refused_ = false;  // The newest list of the source was refused.
+  bool user_ = false;
+  std::unique_ptr<NamingSource> source_;
+};
+
+void Naming::Keeper::drop_invalid(std::vector<Endpoint>& endpoints) {
+  std::unordered_set<std::string_view> seen;
+  std::vector<Endpoint> good;
+  good.reserve(endpoints.size());
+  for (Endpoint& endpoint : endpoints) {
+    std::string why = cluster::why_invalid(endpoint);
+    if (why.empty() && seen.contains(endpoint.address)) why = "address '" + endpoint.address + "' is repeated";
+    if (why.empty()) {
+      good.push_back(std::move(endpoint));
+      seen.insert(good.back().address);  // Valid as long as `good`, which does not grow beyond its capacity.
+    } else {
+      ++state_.endpoints_dropped;
+      state_.drop_reason = std::move(why);
+    }
+  }
+  endpoints = std::move(good);
+}
+
+void Naming::Keeper::on_endpoints(std::vector<Endpoint> endpoints) {
+  if (endpoints.size() > EndpointLimits::endpoints_max) {
+    return refuse(ErrorCode::limit_exceeded, "the list has " + std::to_string(endpoints.size()) +
+                                                 " endpoints, more than " +
+                                                 std::to_string(EndpointLimits::endpoints_max));
+  }
+  if (endpoints.empty()) return refuse(ErrorCode::unavailable, "the list has no endpoint");
+  drop_invalid(endpoints);
+  if (endpoints.empty()) {
+    return refuse(ErrorCode::unavailable, "the list has no valid endpoint; the last: " + state_.drop_reason);
+  }
+  refused_ = false;
+  on_confirmed();
+  if (state_.version != 0 && endpoints == state_.endpoints) return;
+  state_.endpoints = std::move(endpoints);
+  ++state_.version;
+  if (changed_) changed_();
+}
+
+Naming::Naming(std::unique_ptr<Keeper> keeper) noexcept : keeper_(std::move(keeper)) {}
+Naming::~Naming() = default;
+const NamingState& Naming::state() const noexcept { return keeper_->state(); }
+
+Result<std::unique_ptr<Naming>> Naming::open(Loop& loop, std::string_view name,
+                                             const std::vector<NamingScheme>& schemes, std::function<void()> changed) {
+  const std::size_t colon = std::min(name.find(':'), name.size());
+  const auto scheme = std::ranges::find(schemes, name.substr(0, colon), &NamingScheme::name);
+  std::string shown;
+  append_escaped(shown, name, EndpointLimits::address_bytes_max);
+  if (colon == name.size() || scheme == schemes.end()) {
+    std::string known;
+    for (const NamingScheme& one : schemes) known += " " + one.name + ":";
+    return fail(ErrorCode::invalid_argument, "the name '" + shown + "' does not begin with a known scheme: use one of" +
+                                                 known + ", or list:host:port for one address");
+  }
+  std::string_view target = name.substr(colon + 1);
+  if (target.starts_with("//")) target.remove_prefix(2);
+  Result<std::unique_ptr<NamingSource>> source = scheme->open(target);
+  if (!source) {
+    source.error().text = "the name '" + shown + "': " + source.error().text;
+    return fail(std::move(source.error()));
+  }
+  auto keeper = std::make_unique<Keeper>(loop, std::move(shown), std::move(changed));
+  keeper->start(std::move(*source));
+  return std::unique_ptr<Naming>(new Naming(std::move(keeper)));
+}
+
+std::vector<NamingScheme> default_naming() { return {list_naming(), file_naming()}; }
+
+}  // namespace hawser
