@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hawser/time.h"
+
+// How a ClusterClient chooses the endpoint of a call. docs/clusters.md compares the choices.
+namespace hawser {
+
+enum class Balancing : std::uint8_t {
+  p2c,                   // The cheaper one of two random endpoints: measured latency, with a call for each in flight.
+  least_request,         // The one with the fewest calls in flight among `choices` random endpoints.
+  round_robin,           // In turn, without regard to weights.
+  weighted_round_robin,  // In turn, as often as the weights say.
+  random,                // By chance, as often as the weights say.
+  ring_hash,             // By a key of the call, on a ring. A change of the list moves few keys.
+  maglev,                // By a key of the call, by a table. Shares are more equal than on a ring.
+  pick_first,            // The first one of the list that can serve.
+};
+
+// Excludes endpoints that fail more often than others (gRFC A50).
+struct OutlierOptions {
+  bool enabled = true;
+  Duration interval = std::chrono::seconds(10);   // The calls of an interval are judged at its end.
+  Duration base_time = std::chrono::seconds(30);  // Times the number of the endpoint's exclusions.
+  Duration time_max = std::chrono::seconds(300);
+  // Part of the endpoints of a priority that may be excluded at the same time. One endpoint always may.
+  double excluded_max = 0.1;
+  std::size_t endpoints_min = 5;  // With fewer endpoints that have enough calls, none is excluded.
+  // An endpoint is excluded if its rate of success lies this number of standard deviations below the mean. Needs
+  // success_rate_calls_min calls of an endpoint in an interval.
+  double success_rate_deviations = 1.9;
+  std::uint32_t success_rate_calls_min = 100;
+  // An endpoint is excluded if at least this part of its calls fails. Needs failure_calls_min calls in an interval.
+  double failure_part = 0.85;
+  std::uint32_t failure_calls_min = 50;
+};
+
+struct BalancingOptions {
+  Balancing kind = Balancing::p2c;
+  unsigned choices = 2;  // For least_request, 2 to 10.
+  // For ring_hash and maglev: an endpoint gets no further call while it has more than this number of times the mean of
+  // the calls in flight. The next endpoint of the key gets it then. 0: no bound. Else at least 1.
+  double load_max = 1.25;
+  // For p2c: the time in which a measured latency loses 63 % of its influence.
+  Duration latency_decay = std::chrono::seconds(10);
+  // For p2c: a call that fails counts at least as this latency, so that an endpoint that fails fast is not preferred.
+  Duration failure_latency = std::chrono::seconds(1);
+  // For p2c: a call that is refused with `overloaded` counts at least as this latency.
+  Duration pushback_latency = std::chrono::milliseconds(100);
+  // An endpoint that becomes reachable gets its full share after this time. Its share grows linearly from 10 %. 0: at
+  // once. Not for hashes and pick_first.
+  Duration slow_start = Duration::zero();
+  // Exclusions are ignored, so that the other endpoints are not overloaded, while less than this part of the endpoints
+  // of a priority to which a connection was tried is reachable and not excluded.
+  double panic_threshold = 0.5;
+  OutlierOptions outliers = {};
+};
+
+}  // namespace hawser

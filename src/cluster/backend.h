@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cluster/peak_ewma.h"
+#include "hawser/naming.h"
+#include "hawser/time.h"
+
+namespace hawser::cluster {
+
+// Whether calls can be sent to a backend. Its owner reports changes to the Balancer.
+enum class Reach : std::uint8_t {
+  idle,        // No connection, and no reason against one.
+  connecting,  // The first connection is being opened.
+  ready,       // There is a connection.
+  failed,      // The last attempt to connect failed. The owner tries again later.
+};
+
+// One endpoint of a list, as one client sees it. It outlives the list while calls use it.
+struct Backend {
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  bool ejected(Time now) const noexcept { return now < ejected_until; }
+
+  Endpoint endpoint;
+  bool listed = true;  // False: it left the list, and ends its last calls.
+  Reach reach = Reach::idle;
+  std::uint32_t in_flight = 0;
+  PeakEwma latency;
+  Time ready_since{};
+  // Outlier detection.
+  Time ejected_until{};
+  std::uint32_t ejections = 0;
+  std::uint32_t successes = 0;  // In the present interval.
+  std::uint32_t failures = 0;   // In the present interval.
+  std::size_t tier = 0;         // Index of its priority in the Balancer, while it is listed.
+};
+
+}  // namespace hawser::cluster

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/random.h"
+#include "cluster/backend.h"
+#include "cluster/outlier_detector.h"
+#include "cluster/picker.h"
+#include "hawser/balancing.h"
+
+namespace hawser::cluster {
+
+// How a call ended, as far as its backend is judged by it.
+enum class Judgement : std::uint8_t {
+  success,   // The backend answered, perhaps with an error of the application.
+  failure,   // It did not answer, or broke.
+  pushback,  // It refused the call because it is overloaded.
+  none,      // The end says nothing, such as a cancellation.
+};
+
+// Chooses backends for calls: by priority, reachability, exclusion of outliers, slow start, and one of the pickers. It
+// does no I/O, reads no clock and is not shared: the same calls with the same seed give the same choices.
+class Balancer {
+ public:
+  // `make` makes a Backend, or an object of a derived class.
+  Balancer(const BalancingOptions& options, std::uint64_t seed, std::function<std::shared_ptr<Backend>()> make);
+
+  // Replaces the list. Addresses that stay keep their Backend with its measurements. Returns the backends that left.
+  std::vector<std::shared_ptr<Backend>> update(const std::vector<Endpoint>& endpoints);
+
+  struct Choice {
+    Backend* ready = nullptr;  // Gets the call. Null: no backend is ready.
+    Backend* idle = nullptr;   // Should be connected, because it would have been chosen.
+  };
+  Choice choose(Time now, std::uint64_t key, std::span<const Backend* const> avoided = {}) noexcept;
+
+  void set_reach(Backend& backend, Reach reach, Time now) noexcept;
+  void begin_call(Backend& backend) noexcept;
+  void end_call(Backend& backend, Judgement judgement, Duration latency, Time now);
+
+  // In the order of the list.
+  const std::vector<std::shared_ptr<Backend>>& backends() const noexcept { return backends_; }
+  // Number of listed backends with that reach.
+  std::size_t count(Reach reach) const noexcept;
+
+ private:
+  // The backends of one priority.
+  struct Tier {
+    std::vector<Backend*> backends;
+    std::unique_ptr<Picker> picker;
+    std::unique_ptr<OutlierDetector> outliers;
+    std::size_t reach[4] = {};  // By Reach.
+    std::size_t ejected = 0;    // When the last interval was judged.
+    std::uint64_t in_flight = 0;
+
+    std::size_t in(Reach one) const noexcept { return reach[static_cast<std::size_t>(one)]; }
+  };
+
+  void make_tiers();
+  Backend* pick(Tier& tier, PickQuery query) noexcept;
+  double share(const Backend& backend, Time now) const noexcept;
+
+  const BalancingOptions options_;
+  const std::function<std::shared_ptr<Backend>()> make_;
+  Random random_;
+  std::vector<std::shared_ptr<Backend>> backends_;
+  std::unordered_map<std::string_view, std::shared_ptr<Backend>> by_address_;  // Keys are the addresses of the values.
+  std::vector<Tier> tiers_;                                                    // In the order of priority.
+};
+
+}  // namespace hawser::cluster

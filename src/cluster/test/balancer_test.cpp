@@ -1,0 +1,190 @@
+#include "cluster/balancer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hawser::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A balancer and its virtual time.
+struct Bench {
+  explicit Bench(BalancingOptions options, std::size_t count = 0, std::uint64_t seed = 1)
+      : balancer(options, seed, [] { return std::make_shared<Backend>(); }) {
+    for (std::size_t i = 0; i < count; ++i) list.push_back({.address = "s" + std::to_string(i) + ":1"});
+    if (count != 0) update();
+  }
+  void update() { balancer.update(list); }
+  void all_ready() {
+    for (const auto& backend : balancer.backends()) balancer.set_reach(*backend, Reach::ready, now);
+  }
+  Backend& at(std::size_t index) { return *balancer.backends()[index]; }
+  void call(Backend& backend, Judgement judgement, Duration latency = milliseconds(1)) {
+    balancer.begin_call(backend);
+    balancer.end_call(backend, judgement, latency, now);
+  }
+
+  Time now = Time(std::chrono::hours(1));
+  std::vector<Endpoint> list;
+  Balancer balancer;
+};
+
+TEST(Balancer, AskForConnectionsOfIdleBackendsWhileOthersServe) {
+  Bench bench({.kind = Balancing::pick_first}, 2);
+  Balancer::Choice choice = bench.balancer.choose(bench.now, 0);
+  EXPECT_EQ(choice.ready, nullptr);
+  EXPECT_EQ(choice.idle, &bench.at(0));
+  bench.balancer.set_reach(bench.at(1), Reach::ready, bench.now);
+  choice = bench.balancer.choose(bench.now, 0);
+  EXPECT_EQ(choice.ready, &bench.at(1));
+  EXPECT_EQ(choice.idle, &bench.at(0));
+  bench.balancer.set_reach(bench.at(0), Reach::failed, bench.now);
+  choice = bench.balancer.choose(bench.now, 0);
+  EXPECT_EQ(choice.ready, &bench.at(1));
+  EXPECT_EQ(choice.idle, nullptr);
+}
+
+TEST(Balancer, ALowerPriorityServesOnlyIfNoHigherOneCan) {
+  Bench bench({.kind = Balancing::round_robin});
+  bench.list = {{.address = "far:1", .priority = 9}, {.address = "near:1"}};
+  bench.update();
+  Backend& far = bench.at(0);
+  Backend& near = bench.at(1);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).idle, &near);
+  bench.balancer.set_reach(near, Reach::connecting, bench.now);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).idle, nullptr) << "the higher priority may still serve";
+  bench.balancer.set_reach(near, Reach::failed, bench.now);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).idle, &far);
+  bench.balancer.set_reach(far, Reach::ready, bench.now);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, &far);
+  bench.balancer.set_reach(near, Reach::ready, bench.now);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, &near);
+}
+
+TEST(Balancer, AnUpdateKeepsWhatIsKnownOfAddressesThatStay) {
+  Bench bench({}, 3);
+  bench.all_ready();
+  Backend* const stays = &bench.at(1);
+  bench.balancer.begin_call(bench.at(0));
+  bench.balancer.begin_call(*stays);
+  bench.list = {{.address = "new:1"}, {.address = "s1:1", .weight = 7, .priority = 1}};
+  const std::vector<std::shared_ptr<Backend>> left = bench.balancer.update(bench.list);
+  EXPECT_EQ(left.size(), 2U);
+  EXPECT_EQ(&bench.at(1), stays);
+  EXPECT_EQ(stays->endpoint.weight, 7U);
+  EXPECT_EQ(bench.balancer.count(Reach::ready), 1U);
+  EXPECT_EQ(bench.balancer.count(Reach::idle), 1U);
+  bench.balancer.end_call(*stays, Judgement::success, milliseconds(1), bench.now);
+  for (const auto& one : left) {
+    EXPECT_FALSE(one->listed);
+    if (one->in_flight != 0) bench.balancer.end_call(*one, Judgement::success, milliseconds(1), bench.now);
+    bench.balancer.set_reach(*one, Reach::idle, bench.now);
+  }
+  EXPECT_EQ(bench.balancer.count(Reach::ready), 1U) << "backends that left are not counted";
+}
+
+TEST(Balancer, SlowStartGivesASmallShareFirst) {
+  Bench bench({.kind = Balancing::round_robin, .slow_start = seconds(10)}, 10);
+  bench.all_ready();
+  bench.now += seconds(20);
+  bench.balancer.set_reach(bench.at(3), Reach::failed, bench.now);
+  bench.balancer.set_reach(bench.at(3), Reach::ready, bench.now);
+  const auto share = [&] {
+    int chosen = 0;
+    for (int i = 0; i < 10'000; ++i) chosen += bench.balancer.choose(bench.now, 0).ready == &bench.at(3) ? 1 : 0;
+    return chosen / 10'000.0;
+  };
+  EXPECT_NEAR(share(), 0.01, 0.005);
+  bench.now += seconds(5);
+  EXPECT_NEAR(share(), 0.05, 0.015);
+  bench.now += seconds(5);
+  EXPECT_NEAR(share(), 0.1, 0.001);
+}
+
+// ---- Outliers ----
+
+// Calls in one interval: backend 0 fails, and so do those before `failing`.
+void run_interval(Bench& bench, std::size_t failing, double failure_rate = 1, int calls = 200) {
+  for (std::size_t i = 0; i < bench.list.size(); ++i) {
+    for (int call = 0; call < calls; ++call) {
+      const bool fails = i < failing && call < calls * failure_rate;
+      bench.call(bench.at(i), fails ? Judgement::failure : Judgement::success);
+    }
+  }
+  bench.now += seconds(10);
+  bench.call(bench.at(bench.list.size() - 1), Judgement::success);  // Ends the interval.
+}
+
+std::size_t ejected(Bench& bench) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(bench.balancer.backends(), [&](const auto& one) { return one->ejected(bench.now); }));
+}
+
+TEST(Outliers, ABackendThatFailsIsExcludedForAWhile) {
+  Bench bench({.kind = Balancing::round_robin}, 20);
+  bench.all_ready();
+  run_interval(bench, 1);
+  ASSERT_TRUE(bench.at(0).ejected(bench.now));
+  for (int i = 0; i < 100; ++i) EXPECT_NE(bench.balancer.choose(bench.now, 0).ready, &bench.at(0));
+  bench.now += seconds(31);
+  EXPECT_FALSE(bench.at(0).ejected(bench.now));
+  run_interval(bench, 1);
+  EXPECT_TRUE(bench.at(0).ejected(bench.now + seconds(55))) << "the second exclusion is longer";
+}
+
+TEST(Outliers, AtMostATenthIsExcluded) {
+  Bench bench({.kind = Balancing::round_robin}, 40);
+  bench.all_ready();
+  for (int i = 0; i < 5; ++i) {
+    run_interval(bench, 20);
+    EXPECT_LE(ejected(bench), 4U);
+  }
+  EXPECT_EQ(ejected(bench), 4U);
+}
+
+TEST(Outliers, ASmallDifferenceOfRatesIsFoundByTheDeviation) {
+  Bench bench({.kind = Balancing::round_robin}, 20);
+  bench.all_ready();
+  run_interval(bench, 1, 0.2);
+  EXPECT_TRUE(bench.at(0).ejected(bench.now));
+  EXPECT_EQ(ejected(bench), 1U);
+}
+
+TEST(Outliers, FewCallsAndFewBackendsAreNotJudged) {
+  Bench few_calls({.kind = Balancing::round_robin}, 20);
+  few_calls.all_ready();
+  run_interval(few_calls, 1, 1, 49);
+  EXPECT_EQ(ejected(few_calls), 0U);
+  Bench few_backends({.kind = Balancing::round_robin}, 4);
+  few_backends.all_ready();
+  run_interval(few_backends, 1);
+  EXPECT_EQ(ejected(few_backends), 0U);
+}
+
+TEST(Outliers, ExclusionsAreIgnoredInAPanic) {
+  Bench bench({.kind = Balancing::round_robin}, 10);
+  bench.all_ready();
+  run_interval(bench, 1);
+  ASSERT_EQ(ejected(bench), 1U);
+  for (std::size_t i = 1; i < 6; ++i) bench.balancer.set_reach(bench.at(i), Reach::failed, bench.now);
+  bool chosen = false;  // 5 of 10 are reachable, one of them is excluded: less than half is left.
+  for (int i = 0; i < 10; ++i) chosen |= bench.balancer.choose(bench.now, 0).ready == &bench.at(0);
+  EXPECT_TRUE(chosen);
+}
+
+// Exclusions are ignored if they leave no backend, also without a panic threshold.
+TEST(Outliers, NeverLeaveACallWithoutABackend) {
+  Bench bench({.kind = Balancing::round_robin, .panic_threshold = 0}, 1);
+  bench.all_ready();
+  bench.at(0).ejected_until = bench.now + seconds(10);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, &bench.at(0));
+}
+
+}  // namespace
+}  // namespace hawser::cluster
