@@ -13,6 +13,10 @@
 
 namespace hawser {
 
+namespace detail {
+struct PoolAccess;
+}  // namespace detail
+
 struct PoolOptions {
   ClientOptions client = {};
   std::size_t connections_max = 4;
@@ -91,6 +95,7 @@ class ClientPool {
 
  private:
   friend class detail::BlockingSite;
+  friend struct detail::PoolAccess;
   struct State;
   explicit ClientPool(std::shared_ptr<State> state);
   static std::shared_ptr<ClientPool> create(Loop& loop, std::shared_ptr<transport::Network> network,

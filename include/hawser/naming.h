@@ -108,7 +108,8 @@ struct NamingState {
 // EndpointLimits::endpoints_max endpoints or no valid one is refused with a reason. Belongs to a loop and its thread.
 class Naming {
  public:
-  // `changed` is called after each change of state().endpoints, perhaps already before this returns. Fails with
+  // `changed` is called after each change of state().endpoints, and after failures while there is no list; perhaps
+  // already before this returns. Fails with
   // `invalid_argument` if no scheme of `schemes` has the name, or if its target is malformed.
   static Result<std::unique_ptr<Naming>> open(Loop& loop, std::string_view name,
                                               const std::vector<NamingScheme>& schemes,

@@ -39,6 +39,7 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
   void on_failure(Error error) override {
     error.text = name_ + ": " + error.text;
     state_.error = std::move(error);
+    if (state_.version == 0 && changed_) changed_();
   }
   void on_loop_end() noexcept override {
     user_ = false;

@@ -6,6 +6,9 @@
 #ifdef HAS_CHANNEL
 #include <hawser/protobuf_channel.h>
 #endif
+#ifdef HAS_CLUSTER
+#include <hawser/cluster_client.h>
+#endif
 #ifdef HAS_GRPC
 #include <hawser/grpc.h>
 #include <hawser/grpc_client.h>
@@ -46,6 +49,11 @@ hawser::Task<bool> talk(std::string address) {
 #ifdef HAS_KV
   hawser::kv::KvClient store(client);
   if (const auto value = co_await store.get("nobody serves a store"); value) co_return false;
+#endif
+#ifdef HAS_CLUSTER
+  const auto cluster = hawser::ClusterClient::create("list:" + address);
+  if (!cluster) co_return false;
+  if (const hawser::Result<std::string> named = co_await (*cluster)->call<echo>("by name"); !named) co_return false;
 #endif
 #ifdef HAS_GRPC
   hawser::GrpcClient grpc(*hawser::Loop::current());

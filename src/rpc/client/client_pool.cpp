@@ -14,6 +14,7 @@
 #include "hawser/detail/loop_access.h"
 #include "hawser/scope.h"
 #include "rpc/client/client_access.h"
+#include "rpc/client/pool_access.h"
 #include "transport/network.h"
 
 namespace hawser {
@@ -350,5 +351,18 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
     co_await wait->changed();
   }
 }
+
+std::shared_ptr<Client> detail::PoolAccess::try_acquire(ClientPool& pool) {
+  return pool.state_->ended == nullptr ? ClientPool::try_acquire(*pool.state_) : nullptr;
+}
+
+Task<Result<std::shared_ptr<Client>>> detail::PoolAccess::acquire(ClientPool& pool,
+                                                                  std::optional<CallOptions> options) {
+  if (!options) co_return co_await ClientPool::acquire(pool.state_);
+  ClientPool::Limits limits{.options = std::move(*options)};
+  co_return co_await ClientPool::acquire(pool.state_, &limits);
+}
+
+std::size_t detail::PoolAccess::usable(const ClientPool& pool) noexcept { return pool.state_->usable_clients(); }
 
 }  // namespace hawser

@@ -1,0 +1,195 @@
+#include "hawser/cluster_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/try.h"
+#include "cluster/cluster_state.h"
+#include "rpc/client/limited_wait.h"
+#include "rpc/client/pool_access.h"
+
+namespace hawser {
+namespace detail {
+namespace {
+
+using cluster::Judgement;
+using cluster::Reach;
+
+// A call that certainly was not sent is made at this number of further endpoints.
+constexpr unsigned repeats_max = 2;
+// A call that waits for a first connection asks for one to a further endpoint after this time (RFC 8305, section 5).
+constexpr Duration connect_stagger = std::chrono::milliseconds(250);
+
+Judgement judge(const Error* error) noexcept {
+  if (error == nullptr) return Judgement::success;
+  switch (error->code) {
+    case ErrorCode::cancelled: return Judgement::none;
+    case ErrorCode::overloaded: return error->initiator == Initiator::peer ? Judgement::pushback : Judgement::none;
+    case ErrorCode::deadline_exceeded:
+    case ErrorCode::not_sent:
+    case ErrorCode::outcome_unknown:
+    case ErrorCode::unavailable:
+    case ErrorCode::protocol_error:
+    case ErrorCode::internal: return Judgement::failure;
+    default: return Judgement::success;
+  }
+}
+
+std::string_view to_string(Reach reach) noexcept {
+  switch (reach) {
+    case Reach::idle: return "idle";
+    case Reach::connecting: return "connecting";
+    case Reach::ready: return "ready";
+    case Reach::failed: break;
+  }
+  return "failed";
+}
+
+}  // namespace
+
+ClusterAttempt::ClusterAttempt(std::shared_ptr<State> state, CallOptions options)
+    : state_(std::move(state)),
+      options_(std::move(options)),
+      deadline_(options_.timeout ? state_->loop.after(*options_.timeout) : Time::max()) {}
+ClusterAttempt::ClusterAttempt(ClusterAttempt&&) noexcept = default;
+ClusterAttempt::~ClusterAttempt() {
+  if (node_ != nullptr) state_->balancer.end_call(*node_, Judgement::none, Duration::zero(), state_->loop.now());
+}
+
+void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> client) {
+  began_ = state_->loop.now();
+  if (deadline_ != Time::max()) options_.timeout = std::max(deadline_ - began_, Duration::zero());
+  state_->balancer.begin_call(*node);
+  node_ = std::move(node);
+  client_ = std::move(client);
+}
+
+bool ClusterAttempt::try_begin() {
+  State& state = *state_;
+  if (state.ended != nullptr) return false;
+  const std::uint64_t key = state.key_of(options_);
+  bool connects = false;  // A call asks for one connection at a time.
+  for (;;) {
+    std::span<const cluster::Backend* const> avoided;
+    if (tried_) avoided = tried_->backends;
+    const auto choice = state.balancer.choose(state.loop.now(), key, avoided);
+    if (choice.idle != nullptr && !std::exchange(connects, true)) state.connect(static_cast<Node&>(*choice.idle));
+    if (choice.ready == nullptr) return false;
+    Node& node = static_cast<Node&>(*choice.ready);
+    if (PoolAccess::usable(*node.pool) == 0) {  // It was lost, or closed because nobody used it.
+      state.on_lost(node);
+      continue;
+    }
+    if (std::shared_ptr<Client> client = PoolAccess::try_acquire(*node.pool)) {
+      take(node.shared_from_this(), std::move(client));
+      return true;
+    }
+    if (!tried_) tried_ = std::make_unique<Tried>();
+    if (tried_->full == nullptr) tried_->full = node.shared_from_this();
+    tried_->add(node.shared_from_this());
+  }
+}
+
+std::optional<Error> ClusterAttempt::ended() const {
+  if (state_->ended != nullptr) return Error::of_connection(ErrorCode::unavailable, state_->ended);
+  if (options_.token.stop_requested()) return Error::of_call(ErrorCode::cancelled, "the caller cancelled the call");
+  if (state_->loop.now() < deadline_) return std::nullopt;
+  return Error::of_call(ErrorCode::deadline_exceeded,
+                        "no endpoint of " + state_->name + " within the call's timeout; the call was not sent");
+}
+
+Task<Result<void>> ClusterAttempt::begin() {
+  for (;;) {
+    if (std::optional<Error> over = ended()) co_return fail(std::move(*over));
+    if (try_begin()) co_return Result<void>();
+    if (tried_ && tried_->full != nullptr) co_return co_await begin_at(std::move(tried_->full));
+    if (std::optional<Error> why = state_->why_none(tried_.get())) co_return fail(std::move(*why));
+    // An endpoint that does not answer must not hold the call up: after a while it asks for another connection, too.
+    const Time until = std::min(deadline_, state_->loop.after(connect_stagger));
+    rpc::LimitedWait wait(state_->loop, state_->changed, until, options_.token);
+    co_await wait.end();
+  }
+}
+
+// Every endpoint that could be chosen has as many calls as its connections accept: waits for a place at one of them.
+Task<Result<void>> ClusterAttempt::begin_at(std::shared_ptr<Node> node) {
+  CallOptions limits{.timeout = forever, .token = options_.token};
+  if (deadline_ != Time::max()) limits.timeout = std::max(deadline_ - state_->loop.now(), Duration::zero());
+  const std::shared_ptr<ClientPool> pool = node->pool;
+  if (pool == nullptr) co_return fail(Error::of_connection(ErrorCode::unavailable, "the endpoint was lost"));
+  auto client = co_await PoolAccess::acquire(*pool, std::move(limits));
+  if (!client) co_return fail(std::move(client.error()));
+  take(std::move(node), std::move(*client));
+  co_return Result<void>();
+}
+
+bool ClusterAttempt::end(const Error* error) {
+  const std::shared_ptr<Node> node = std::move(node_);
+  client_.reset();
+  const Time now = state_->loop.now();
+  state_->balancer.end_call(*node, judge(error), now - began_, now);
+  const bool not_sent =
+      error != nullptr && (error->code == ErrorCode::not_sent || error->code == ErrorCode::unavailable);
+  if (!not_sent || ended()) return false;
+  if (!tried_) tried_ = std::make_unique<Tried>();
+  if (tried_->repeats++ == repeats_max) return false;
+  tried_->full.reset();
+  tried_->add(node);
+  tried_->error = *error;
+  return true;
+}
+
+}  // namespace detail
+
+ClusterClient::ClusterClient(std::shared_ptr<State> state, RetryPolicy policy, std::shared_ptr<RetryBudget> budget)
+    : state_(std::move(state)),
+      call_timeout_(state_->options.pool.client.call_timeout),
+      attempts_(state_),
+      retrying_(attempts_, std::move(policy), std::move(budget)) {}
+
+ClusterClient::~ClusterClient() {
+  if (state_->ended == nullptr) state_->end("the client was destroyed while this call waited for an endpoint");
+  state_->naming.reset();
+}
+
+Result<std::unique_ptr<ClusterClient>> ClusterClient::create(std::string_view name, ClusterOptions options) {
+  Loop* const loop = Loop::current();
+  if (loop == nullptr) {
+    return fail(ErrorCode::invalid_argument,
+                "no loop runs on this thread: create a ClusterClient within one, or name the loop");
+  }
+  return create(*loop, name, std::move(options));
+}
+
+Result<std::unique_ptr<ClusterClient>> ClusterClient::create(Loop& loop, std::string_view name,
+                                                             ClusterOptions options) {
+  RetryPolicy policy = options.retry;
+  std::shared_ptr<RetryBudget> budget = options.retry_budget;
+  auto state = std::make_shared<State>(loop, std::string(name), std::move(options));
+  TRY(state->start());
+  return std::unique_ptr<ClusterClient>(new ClusterClient(std::move(state), std::move(policy), std::move(budget)));
+}
+
+const NamingState& ClusterClient::naming() const noexcept { return state_->naming->state(); }
+
+std::vector<EndpointState> ClusterClient::endpoints() const {
+  std::vector<EndpointState> states;
+  const Time now = state_->loop.now();
+  for (const auto& backend : state_->balancer.backends()) {
+    const auto& node = static_cast<const State::NodeOf&>(*backend);
+    EndpointState one{.endpoint = node.endpoint,
+                      .reach = detail::to_string(node.reach),
+                      .connections = node.pool == nullptr ? 0 : node.pool->connections(),
+                      .calls_in_flight = node.in_flight,
+                      .error = node.error};
+    if (node.latency.measured()) {
+      one.latency =
+          Duration(static_cast<Duration::rep>(node.latency.value(now, state_->options.balancing.latency_decay)));
+    }
+    if (node.ejected(now)) one.excluded_for = node.ejected_until - now;
+    states.push_back(std::move(one));
+  }
+  return states;
+}
+
+}  // namespace hawser

@@ -1,0 +1,179 @@
+#include "cluster/cluster_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/try.h"
+#include "cluster/xxh64.h"
+#include "rpc/client/pool_access.h"
+
+namespace hawser::detail {
+namespace {
+
+using cluster::Reach;
+
+// Period in which the pools that get no further calls are examined.
+constexpr Duration close_interval = std::chrono::seconds(1);
+
+Result<void> in_range(bool holds, const char* text) {
+  if (holds) return {};
+  return fail(ErrorCode::invalid_argument, std::string("ClusterOptions::") + text);
+}
+
+Result<void> check(const ClusterOptions& options) {
+  const BalancingOptions& balancing = options.balancing;
+  TRY(in_range(options.connecting_max >= 1, "connecting_max is 0: it must be at least 1"));
+  TRY(in_range(options.retry.attempts_max >= 1, "retry.attempts_max is 0: it must be at least 1"));
+  TRY(in_range(balancing.choices >= 2 && balancing.choices <= 10, "balancing.choices must be from 2 to 10"));
+  TRY(in_range(balancing.load_max == 0 || balancing.load_max >= 1, "balancing.load_max must be 0 or at least 1"));
+  TRY(in_range(balancing.latency_decay > Duration::zero(), "balancing.latency_decay must be positive"));
+  TRY(in_range(balancing.slow_start >= Duration::zero(), "balancing.slow_start must not be negative"));
+  TRY(in_range(balancing.panic_threshold >= 0 && balancing.panic_threshold <= 1,
+               "balancing.panic_threshold must be from 0 to 1"));
+  return in_range(balancing.outliers.excluded_max >= 0 && balancing.outliers.excluded_max <= 1,
+                  "balancing.outliers.excluded_max must be from 0 to 1");
+}
+
+}  // namespace
+
+void ClusterAttempt::Node::end_pause() noexcept {
+  state.balancer.set_reach(*this, Reach::idle, state.loop.now());
+  state.changed.notify_all();
+}
+
+ClusterAttempt::State::State(Loop& on, std::string with_name, ClusterOptions with)
+    : loop(on),
+      name(std::move(with_name)),
+      options(std::move(with)),
+      random(options.seed != 0 ? options.seed
+                               : static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^
+                                     reinterpret_cast<std::uintptr_t>(this)),
+      balancer(options.balancing, random.next(), [this] { return std::make_shared<Node>(*this); }),
+      changed(on),
+      connecting(std::max<std::size_t>(options.connecting_max, 1)) {}
+
+ClusterAttempt::State::~State() {
+  if (uses_loop) LoopAccess::remove_user(loop, *this);
+}
+
+Result<void> ClusterAttempt::State::start() {
+  TRY(check(options));
+  TRY(naming, Naming::open(loop, name, options.naming, [this] { on_naming(); }));
+  LoopAccess::add_user(loop, *this);
+  uses_loop = true;
+  on_naming();
+  return {};
+}
+
+void ClusterAttempt::State::end(const char* why) {
+  ended = why;
+  closer.stop();
+  scope.clear();
+  closing.clear();
+  for (const auto& backend : balancer.backends()) {
+    Node& node = static_cast<Node&>(*backend);
+    node.pause.stop();
+    node.pool.reset();
+  }
+  changed.notify_all();
+}
+
+void ClusterAttempt::State::on_loop_end() noexcept {
+  uses_loop = false;
+  end("the loop of this client has ended: use a Loop that lives longer");
+}
+
+void ClusterAttempt::State::on_naming() {
+  if (naming == nullptr) return;  // Within Naming::open().
+  for (const auto& backend : balancer.update(naming->state().endpoints)) {
+    Node& node = static_cast<Node&>(*backend);
+    node.pause.stop();
+    close_later(node);
+  }
+  changed.notify_all();
+}
+
+// ---- Connections ----
+
+void ClusterAttempt::State::connect(Node& node) {
+  balancer.set_reach(node, Reach::connecting, loop.now());
+  scope.spawn(connect_within_limit(node.shared_from_this()));
+}
+
+Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> node) {
+  Permit permit = co_await connecting.acquire();
+  if (!node->listed) co_return;
+  if (node->pool == nullptr) {
+    PoolOptions with = options.pool;
+    with.connect_attempts_max = 1;
+    node->pool = ClientPool::create(loop, node->endpoint.address, std::move(with));
+  }
+  auto connected = co_await PoolAccess::acquire(*node->pool);
+  permit.release();
+  if (connected) {
+    node->failures = 0;
+    node->error.clear();
+    balancer.set_reach(*node, Reach::ready, loop.now());
+  } else {
+    node->error = std::move(connected.error().text);
+    close_later(*node);  // A pool pauses before its next attempt. The pause of this node takes its place.
+    balancer.set_reach(*node, Reach::failed, loop.now());
+    if (node->listed) node->pause.start(loop, loop.after(pause_after(++node->failures)));
+  }
+  changed.notify_all();
+}
+
+void ClusterAttempt::State::on_lost(Node& node) { balancer.set_reach(node, Reach::idle, loop.now()); }
+
+Duration ClusterAttempt::State::pause_after(unsigned failed) noexcept {
+  const std::int64_t doublings = std::int64_t{1} << std::min(failed - 1, 20U);
+  const PoolOptions& pool = options.pool;
+  const Duration whole =
+      pool.backoff_min < pool.backoff_max / doublings ? pool.backoff_min * doublings : pool.backoff_max;
+  return whole / 2 +
+         Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(whole.count() / 2 + 1))));
+}
+
+void ClusterAttempt::State::close_later(Node& node) {
+  if (node.pool == nullptr) return;
+  closing.push_back(std::move(node.pool));
+  if (!closer.running()) closer.start(loop, loop.now());
+}
+
+void ClusterAttempt::State::close_unused() {
+  std::erase_if(closing, [](const auto& pool) { return pool->calls_in_flight() == 0; });
+  if (!closing.empty()) closer.start(loop, loop.after(close_interval));
+}
+
+// ---- Calls ----
+
+std::uint64_t ClusterAttempt::State::key_of(const CallOptions& call) noexcept {
+  if (!options.key_metadata.empty()) {
+    for (const auto& [key, value] : call.metadata) {
+      if (key == options.key_metadata) return cluster::xxh64(value);
+    }
+  }
+  return random.next();
+}
+
+std::optional<Error> ClusterAttempt::State::why_none(const Tried* tried) const {
+  const NamingState& list = naming->state();
+  if (list.version == 0) {
+    if (!list.error) return std::nullopt;
+    return Error::of_connection(ErrorCode::unavailable, "no list of endpoints: " + list.error->text);
+  }
+  const Node* failed = nullptr;
+  for (const auto& backend : balancer.backends()) {
+    const bool was_tried =
+        tried != nullptr && std::ranges::find(tried->backends, backend.get()) != tried->backends.end();
+    if (!was_tried && (backend->reach == Reach::idle || backend->reach == Reach::connecting)) return std::nullopt;
+    if (backend->reach == Reach::failed) failed = static_cast<const Node*>(backend.get());
+  }
+  if (tried != nullptr && tried->error) return tried->error;
+  return Error::of_connection(
+      ErrorCode::unavailable,
+      "none of the " + std::to_string(balancer.backends().size()) + " endpoints of " + name +
+          " can be reached; the last reason: " + (failed == nullptr ? "their connections were lost" : failed->error));
+}
+
+}  // namespace hawser::detail

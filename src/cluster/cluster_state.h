@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "cluster/balancer.h"
+#include "exec/condition.h"
+#include "hawser/cluster_client.h"
+#include "hawser/detail/loop_access.h"
+#include "hawser/scope.h"
+#include "hawser/sync.h"
+#include "hawser/timer.h"
+
+namespace hawser::detail {
+
+// An endpoint and its connections.
+struct ClusterAttempt::Node final : cluster::Backend, std::enable_shared_from_this<Node> {
+  explicit Node(State& of) noexcept : state(of) {}
+  void end_pause() noexcept;
+
+  State& state;  // Outlives the calls that use this.
+  std::shared_ptr<ClientPool> pool;
+  unsigned failures = 0;  // Failed attempts to connect in a row.
+  std::string error;      // The reason of the last one.
+  MemberTimer<&Node::end_pause> pause{*this};
+};
+
+// A ClusterClient and what its calls share.
+struct ClusterAttempt::State final : LoopUser {
+  using NodeOf = Node;
+  State(Loop& on, std::string with_name, ClusterOptions with);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  Result<void> start();
+  // Ends all connections. Calls that wait for one fail with `why`.
+  void end(const char* why);
+  void on_loop_end() noexcept override;
+  void on_naming();
+
+  // Opens the first connection to an idle endpoint.
+  void connect(Node& node);
+  // The last connection of an endpoint was lost.
+  void on_lost(Node& node);
+  std::uint64_t key_of(const CallOptions& options) noexcept;
+  // Why no endpoint outside of `tried` can be waited for; empty if one can.
+  std::optional<Error> why_none(const Tried* tried) const;
+  // Closes the connections of a node when their calls and streams have ended.
+  void close_later(Node& node);
+  void close_unused();
+
+  Loop& loop;
+  const std::string name;
+  const ClusterOptions options;
+  const char* ended = nullptr;  // The reason, once the client has ended.
+  bool uses_loop = false;       // The loop knows this object.
+  Random random;
+  cluster::Balancer balancer;
+  exec::Condition changed;  // Notified when an endpoint, the list or the client has changed its state.
+  Semaphore connecting;
+  std::vector<std::shared_ptr<ClientPool>> closing;  // They get no further calls.
+  MemberTimer<&State::close_unused> closer{*this};
+  std::unique_ptr<Naming> naming;
+  Scope scope;
+
+ private:
+  Task<void> connect_within_limit(std::shared_ptr<Node> node);
+  Duration pause_after(unsigned failures) noexcept;
+};
+
+// Endpoints that a call avoids.
+struct ClusterAttempt::Tried {
+  void add(std::shared_ptr<Node> node) {
+    backends.push_back(node.get());
+    nodes.push_back(std::move(node));
+  }
+  std::vector<std::shared_ptr<Node>> nodes;
+  std::vector<const cluster::Backend*> backends;  // The same ones.
+  std::shared_ptr<Node> full;                     // The first one whose connections accepted no further call.
+  unsigned repeats = 0;
+  std::optional<Error> error;  // The last endpoint at which the call was made returned it.
+};
+
+}  // namespace hawser::detail
