@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare world install-dependencies tidy format clean
+.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare world python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
@@ -16,6 +16,7 @@ help:
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
 	@echo "make demo      three servers that call each other; prints the addresses of their pages"
 	@echo "make world     clients and proxies of others against Hawser, in the versions that tests/world declares"
+	@echo "make python    the Python package in an environment in build/python, and its tests; \$$(ARGS) for pytest"
 	@echo "make docs      the documentation as a site in build/docs/site, by mkdocs-material from PyPI"
 	@echo "make tidy      check layers, lengths and wording"
 	@echo "make format    lay out the sources with clang-format"
@@ -75,6 +76,16 @@ world:
 	@cmake --preset dev --log-level=WARNING
 	@cmake --build --preset dev --target hawser_test_world_server --parallel $(CPUS) -- --quiet
 	@python3 -B tests/world/make_world.py build/dev/tests/hawser_test_world_server build/world $(ARGS)
+
+# The C++ side of the tests is built too. Installs nanobind, scikit-build-core, pytest and mypy from PyPI.
+PYTHON_BUILD := $(CURDIR)/build/python
+python: install-dependencies
+	@test -x $(PYTHON_BUILD)/venv/bin/python || python3 -m venv $(PYTHON_BUILD)/venv
+	@$(PYTHON_BUILD)/venv/bin/pip install --quiet 'nanobind>=2.2' 'scikit-build-core>=0.10' pytest mypy
+	@$(PYTHON_BUILD)/venv/bin/pip install --quiet --no-build-isolation --no-deps --force-reinstall \
+	  -C build-dir=$(PYTHON_BUILD)/cmake -C cmake.define.HAWSER_PYTHON_PEER=ON ./python
+	@cd python/tests && HAWSER_PYTHON_PEER=$(PYTHON_BUILD)/cmake/peer \
+	  HAWSER_COMMAND=$(wildcard $(CURDIR)/build/dev/cli/hawser) $(PYTHON_BUILD)/venv/bin/pytest -q -ra $(ARGS)
 
 docs:
 	@python3 tools/build_docs.py

@@ -196,6 +196,10 @@ def check_layer_include(path, header):
         return None
     if path.startswith(("tests/", "apps/", "fuzz/")):
         return None
+    if path.startswith("python/"):
+        if "/" not in header:  # A header of python/src.
+            return None
+        return f'the Python package includes "{header}" from src/', "use installed headers only, as a user would"
     if path.startswith("include/"):
         return (f'a public header includes "{header}" from src/',
                 "move what users need to include/hawser/, or forward-declare it")

@@ -97,6 +97,12 @@ class Layers(TidyTest):
     def test_example_knows_src(self):
         self.assert_fires("examples/echo.cpp", '#include "rpc/client.h"\n', 1, "an example includes")
 
+    def test_python_package_knows_src(self):
+        self.assert_fires("python/src/client.cpp", '#include "rpc/client.h"\n', 1, "the Python package includes")
+
+    def test_python_package_knows_its_own_headers(self):
+        self.assert_quiet("python/src/client.cpp", '#include "client.h"\n#include "hawser/client.h"\n')
+
     def test_unknown_layer(self):
         self.assert_fires("src/extra/x.cpp", '#include "base/block_pool.h"\n', 1, "no known layer")
 

@@ -1,0 +1,26 @@
+"""Calls between programs over TCP, Unix sockets, shared memory and RDMA. docs/python.md is the guide."""
+
+from . import blocking
+from ._client import Client, Connecting, Remote, Reply, connect, declare
+from ._errors import DeadlineExceeded, Error, ErrorCode, ErrorScope, Initiator
+from ._server import Context, Server
+from ._types import (
+    Char,
+    Float32,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Number,
+    UInt8,
+    UInt16,
+    UInt32,
+    UInt64,
+)
+
+__all__ = [
+    "Char", "Client", "Connecting", "Context", "DeadlineExceeded", "Error", "ErrorCode", "ErrorScope", "Float32",
+    "Float64", "Initiator", "Int8", "Int16", "Int32", "Int64", "Number", "Remote", "Reply", "Server", "UInt8", "UInt16",
+    "UInt32", "UInt64", "blocking", "connect", "declare",
+]  # fmt: skip

@@ -1,0 +1,313 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import dataclasses
+import weakref
+from typing import Any, Callable, Generator, Generic, Iterable, Mapping, Optional, TypeVar, Union, cast, overload
+
+from . import _errors, _hawser, _types
+from ._errors import ErrorCode
+
+T = TypeVar("T")
+Metadata = Union[Mapping[str, str], Iterable[tuple[str, str]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply(Generic[T]):
+    """A whole reply."""
+
+    value: T
+    attachment: Optional[memoryview]
+    """Memory that was received, without a copy. None: the handler sent none."""
+    metadata: list[tuple[str, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Remote(Generic[T]):
+    """A method of a server that declare() has declared. ``T`` is its result."""
+
+    method: _hawser.Method
+
+
+def declare(name: Optional[str] = None) -> Callable[[Callable[..., T]], Remote[T]]:
+    """Declares a method of a server by a function whose body is not used::
+
+        @hawser.declare("shop::order")
+        def order(item: str, count: hawser.Int32) -> Receipt: ...
+
+        receipt = await client.call(order, "rope", 2)
+    """
+
+    def decorate(function: Callable[..., T]) -> Remote[T]:
+        return Remote(_types.signature_of(function, name, None).method)
+
+    return decorate
+
+
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _hawser.Hub] = weakref.WeakKeyDictionary()
+
+
+def hub_of(loop: asyncio.AbstractEventLoop) -> _hawser.Hub:
+    """The queue from the threads of Hawser to this loop."""
+    hub = _hubs.get(loop)
+    if hub is None:
+        hub = _hubs[loop] = _hawser.Hub()
+        loop.add_reader(hub.descriptor, hub.drain)
+    return hub
+
+
+class Client:
+    """One connection to a server. Any number of calls share it. It belongs to the event loop that connected it. When
+    the connection is lost, the next call connects again."""
+
+    def __init__(self, core: _hawser.ClientCore, loop: asyncio.AbstractEventLoop, address: str) -> None:
+        self._core = core
+        self._loop = loop
+        self._hub = hub_of(loop)
+        self._described: dict[str, Union[_hawser.Method, asyncio.Future[_hawser.Method]]] = {}
+        self.address = address
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection. Calls in flight end with an error."""
+        future = self._loop.create_future()
+        try:
+            self._core.close(self._hub, future)
+        except _errors.Error:
+            return  # The interpreter ends, or this is a child of fork().
+        await future
+
+    async def _start(
+        self,
+        method: Union[str, Remote[Any]],
+        arguments: tuple[Any, ...],
+        timeout: Optional[float],
+        attachment: Any,
+        into: Any,
+        metadata: Optional[Metadata],
+        whole: bool,
+        idempotent: bool,
+    ) -> Any:
+        if isinstance(method, str):
+            found = self._described.get(method)
+            if not isinstance(found, _hawser.Method):
+                found = await self._describe(method)
+        else:
+            found = method.method
+        future = self._loop.create_future()
+        work = self._core.call(
+            self._hub, future, found, arguments, timeout, attachment, into, metadata, whole, idempotent
+        )
+        try:
+            return await future
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
+        except _errors.Error as error:
+            if error.code in (ErrorCode.SIGNATURE_MISMATCH, ErrorCode.UNKNOWN_METHOD) and isinstance(method, str):
+                self._described.pop(method, None)  # The server may have changed.
+            raise
+
+    async def _describe(self, name: str) -> _hawser.Method:
+        waiting = self._described.get(name)
+        if not isinstance(waiting, asyncio.Future):
+            waiting = self._loop.create_future()
+            waiting.add_done_callback(lambda done: self._on_described(name, done))
+            try:
+                self._core.describe(self._hub, waiting, name)
+            except BaseException:
+                waiting.cancel()
+                raise
+            self._described[name] = waiting
+        return await asyncio.shield(waiting)
+
+    def _on_described(self, name: str, done: asyncio.Future[_hawser.Method]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._described.pop(name, None)
+        else:
+            self._described[name] = done.result()
+
+    @overload
+    async def call(
+        self,
+        method: str,
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        into: Any = None,
+        metadata: Optional[Metadata] = None,
+        idempotent: bool = False,
+    ) -> Any: ...
+    @overload
+    async def call(
+        self,
+        method: Remote[T],
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        into: Any = None,
+        metadata: Optional[Metadata] = None,
+        idempotent: bool = False,
+    ) -> T: ...
+    async def call(
+        self,
+        method: Union[str, Remote[Any]],
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        into: Any = None,
+        metadata: Optional[Metadata] = None,
+        idempotent: bool = False,
+    ) -> Any:
+        """Calls a method and returns its result.
+
+        method      A name, whose types the server is asked for once; or a method that declare() has declared.
+        timeout     Seconds until the call fails with DeadlineExceeded. None: call_timeout of connect().
+        attachment  Memory (buffer protocol) that is sent beside the arguments, without a copy. It must not change
+                    until the call has ended.
+        into        Writable memory into which a result of bytes is received. The result is a memoryview of it.
+        metadata    Pairs of key and value.
+        idempotent  The call may be executed more than once without harm.
+
+        Raises hawser.Error. When the task is cancelled, the call is cancelled at the server.
+        """
+        result = await self._start(method, arguments, timeout, attachment, into, metadata, False, idempotent)
+        return result
+
+    @overload
+    async def call_with_reply(
+        self,
+        method: str,
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        into: Any = None,
+        metadata: Optional[Metadata] = None,
+        idempotent: bool = False,
+    ) -> Reply[Any]: ...
+    @overload
+    async def call_with_reply(
+        self,
+        method: Remote[T],
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        into: Any = None,
+        metadata: Optional[Metadata] = None,
+        idempotent: bool = False,
+    ) -> Reply[T]: ...
+    async def call_with_reply(
+        self,
+        method: Union[str, Remote[Any]],
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        into: Any = None,
+        metadata: Optional[Metadata] = None,
+        idempotent: bool = False,
+    ) -> Reply[Any]:
+        """Like call(), and returns the attachment and the metadata of the reply too."""
+        result = await self._start(method, arguments, timeout, attachment, into, metadata, True, idempotent)
+        return cast("Reply[Any]", result)
+
+
+class Connecting:
+    """The outcome of connect(): ``async with connect(...) as client`` or ``client = await connect(...)``."""
+
+    def __init__(self, address: str, options: dict[str, Any]) -> None:
+        self._address = address
+        self._options = options
+        self._client: Optional[Client] = None
+
+    async def _connect(self) -> Client:
+        core = _hawser.make_client(address=self._address, **self._options)
+        client = Client(core, asyncio.get_running_loop(), self._address)
+        future = client._loop.create_future()
+        core.connect(client._hub, future)
+        try:
+            await future
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+def client_options(
+    *,
+    connect_timeout: float = 5,
+    call_timeout: Optional[float] = 30,
+    transports: Iterable[str] = ("shm",),
+    rdma: bool = False,
+    message_bytes_max: int = 64 << 20,
+    calls_in_flight_max: int = 4096,
+) -> dict[str, Any]:
+    """The options of connect(), checked."""
+    names = list(transports)
+    if rdma and "rdma" not in names:
+        names.append("rdma")
+    return {
+        "connect_timeout": connect_timeout,
+        "call_timeout": call_timeout,
+        "transports": names,
+        "message_bytes_max": message_bytes_max,
+        "calls_in_flight_max": calls_in_flight_max,
+    }
+
+
+def connect(
+    address: str,
+    *,
+    connect_timeout: float = 5,
+    call_timeout: Optional[float] = 30,
+    transports: Iterable[str] = ("shm",),
+    rdma: bool = False,
+    message_bytes_max: int = 64 << 20,
+    calls_in_flight_max: int = 4096,
+) -> Connecting:
+    """Connects to "host:port", "unix:/path" or "unix:@name"::
+
+        async with hawser.connect("127.0.0.1:9000") as client:
+            reply = await client.call("echo", "hello")
+
+    connect_timeout      Seconds for resolving the name, connecting and the HELLO together.
+    call_timeout         Seconds until a call without a timeout of its own fails. None: no deadline.
+    transports           Transports that are offered beside the byte stream: "shm", "rdma", "ucx".
+    rdma                 Adds "rdma" to the transports.
+    message_bytes_max    Bytes of one request or reply with its attachment.
+    calls_in_flight_max  More calls wait for their turn.
+    """
+    return Connecting(
+        address,
+        client_options(
+            connect_timeout=connect_timeout,
+            call_timeout=call_timeout,
+            transports=transports,
+            rdma=rdma,
+            message_bytes_max=message_bytes_max,
+            calls_in_flight_max=calls_in_flight_max,
+        ),
+    )
+
+
+_hawser.set_hooks(_errors._make, Reply, _types.make_struct)
+# Before the interpreter is taken down: the threads of Hawser end, and with them all calls.
+atexit.register(_hawser.shut_down)

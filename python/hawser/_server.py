@@ -1,0 +1,195 @@
+"""The server for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import traceback
+from typing import Any, Awaitable, Callable, Iterable, Optional, TypeVar, Union, overload
+
+from . import _errors, _hawser, _types
+from ._client import Metadata, hub_of
+
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+_log = logging.getLogger("hawser")
+
+
+class Context:
+    """The call of a handler, whose first parameter has this annotation: what came beside the arguments, and what is
+    sent beside the result."""
+
+    def __init__(self, call: _hawser.IncomingCall) -> None:
+        self._call = call
+        self._attachment: Any = None
+        self._metadata: list[tuple[str, str]] = []
+
+    @property
+    def peer(self) -> str:
+        """The caller's address."""
+        return self._call.peer
+
+    @property
+    def attachment(self) -> Optional[memoryview]:
+        """The caller's attachment, without a copy."""
+        return self._call.attachment
+
+    @property
+    def metadata(self) -> list[tuple[str, str]]:
+        return self._call.metadata
+
+    @property
+    def remaining(self) -> Optional[float]:
+        """Seconds until the caller stops waiting. None: the call has no deadline."""
+        return self._call.remaining_s
+
+    def set_attachment(self, memory: Any) -> None:
+        """Sends memory (buffer protocol) beside the result, without a copy. It must not change any more."""
+        self._attachment = memory
+
+    def add_metadata(self, key: str, value: str) -> None:
+        self._metadata.append((key, value))
+
+
+class Server:
+    """Serves coroutines::
+
+        server = hawser.Server("127.0.0.1:9000")
+
+        @server.method
+        async def echo(text: str) -> str:
+            return text
+
+        async with server:
+            await server.serve_forever()
+
+    listen             "host:port", "unix:/path" or "unix:@name". Port 0 selects a free port: ``address`` has it.
+    threads            Threads that receive and send. Handlers run on the event loop, whatever their number.
+    transports         Transports beside the byte stream: "shm", "rdma", "ucx".
+    message_bytes_max  Bytes of one request or reply with its attachment.
+    calls_max          Calls in flight on the whole server. One more is refused with ``overloaded``.
+    exception_texts    Sends the text of an exception to the caller. Otherwise it is in the log only.
+    """
+
+    def __init__(
+        self,
+        listen: str = "127.0.0.1:0",
+        *,
+        threads: int = 1,
+        transports: Iterable[str] = ("shm",),
+        message_bytes_max: int = 64 << 20,
+        calls_max: int = 100_000,
+        exception_texts: bool = False,
+    ) -> None:
+        self._core = _hawser.make_server(
+            listen=listen,
+            threads=threads,
+            transports=list(transports),
+            message_bytes_max=message_bytes_max,
+            calls_max=calls_max,
+            exception_texts=exception_texts,
+        )
+        self._methods: dict[str, tuple[_types.Signature, Callable[..., Awaitable[Any]]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended: Optional[asyncio.Event] = None
+        self._started = False
+
+    @overload
+    def method(self, function: F) -> F: ...
+    @overload
+    def method(self, function: Optional[str] = None, *, name: Optional[str] = None) -> Callable[[F], F]: ...
+    def method(
+        self, function: Union[F, str, None] = None, *, name: Optional[str] = None
+    ) -> Union[F, Callable[[F], F]]:
+        """Registers a coroutine function under its name, or under ``name``, such as "shop::order". Its annotations are
+        the types of the method."""
+        if isinstance(function, str):
+            function, name = None, function
+
+        def decorate(coroutine: F) -> F:
+            if self._started:
+                raise RuntimeError("hawser: register the methods before the server starts")
+            given: Any = coroutine
+            if not inspect.iscoroutinefunction(given):
+                raise TypeError(f"hawser: {coroutine!r} is not a coroutine function: define it by `async def`")
+            signature = _types.signature_of(coroutine, name, Context)
+            if signature.method.name in self._methods:
+                raise ValueError(f"hawser: the server has a method {signature.method.name} already")
+            self._methods[signature.method.name] = (signature, coroutine)
+            return coroutine
+
+        return decorate if function is None else decorate(function)
+
+    @property
+    def address(self) -> str:
+        """The address at which the server listens, with the selected port."""
+        return self._core.address
+
+    async def start(self) -> None:
+        """Listens. The handlers run on the event loop of the caller."""
+        if self._started:
+            raise RuntimeError("hawser: a server starts once")
+        self._started = True
+        loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        hub = hub_of(loop)
+        for signature, coroutine in self._methods.values():
+            serve = self._make_serve(loop, signature, coroutine)
+            self._core.add(signature.method, hub, serve, signature.takes_context)
+        self._core.start()
+
+    def _make_serve(
+        self, loop: asyncio.AbstractEventLoop, signature: _types.Signature, coroutine: Callable[..., Awaitable[Any]]
+    ) -> Callable[[_hawser.IncomingCall, tuple[Any, ...]], None]:
+        tasks = self._tasks
+        takes_context = signature.takes_context
+        name = signature.method.name
+
+        async def run(call: _hawser.IncomingCall, arguments: tuple[Any, ...]) -> None:
+            try:
+                if takes_context:
+                    context = Context(call)
+                    value = await coroutine(context, *arguments)
+                    call.reply(value, context._attachment, context._metadata)
+                else:
+                    call.reply(await coroutine(*arguments), None, None)
+            except _errors.Error as error:
+                call.fail(int(error.code), error.application_code, error.text)
+            except asyncio.CancelledError:
+                call.fail(int(_errors.ErrorCode.CANCELLED), 0, "the handler was cancelled")
+                raise
+            except Exception as error:
+                _log.error("the handler of %s raised\n%s", name, traceback.format_exc())
+                call.threw(f"{type(error).__name__}: {error}")
+
+        def serve(call: _hawser.IncomingCall, arguments: tuple[Any, ...]) -> None:
+            task = loop.create_task(run(call, arguments))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            call.set_task(task)
+
+        return serve
+
+    async def stop(self, grace: float = 5) -> None:
+        """Stops. Calls in flight may finish within ``grace`` seconds and are cancelled then."""
+        await asyncio.get_running_loop().run_in_executor(None, self._core.stop, grace)
+        self._core.release()
+        if self._ended is not None:
+            self._ended.set()
+
+    async def serve_forever(self) -> None:
+        """Waits until stop() has ended the server."""
+        if self._ended is None:
+            raise RuntimeError("hawser: the server has not started: use `async with server`, or await start()")
+        await self._ended.wait()
+
+    async def __aenter__(self) -> Server:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        # After an exception, such as Ctrl-C, nothing is waited for.
+        await self.stop(5 if kind is None else 0)
+
+
+__all__ = ["Context", "Metadata", "Server"]

@@ -1,0 +1,210 @@
+#include "client.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "convert.h"
+
+namespace hawser::python {
+namespace {
+
+Error closed_error() { return Error::of_call(ErrorCode::unavailable, "the client is closed: connect another one"); }
+
+}  // namespace
+
+// ---- Work ----
+
+Work::Work(std::shared_ptr<ClientCore> client, std::shared_ptr<Hub> hub, nb::handle future)
+    : client_(std::move(client)), hub_(std::move(hub)), future_(Reference::borrow(future.ptr())) {}
+
+void Work::finish() {
+  const std::shared_ptr<Work> self = shared_from_this();
+  coroutine_ = nullptr;
+  if (std::exchange(ended_, true)) return;
+  client_->on_end(*this);
+  hub_->push(self);
+}
+
+void Work::fail(Error error) {
+  error_ = std::move(error);
+  finish();
+}
+
+void Work::cancel() {
+  const std::shared_ptr<ClientCore> client = client_;
+  if (client == nullptr) return;  // Delivered.
+  const std::lock_guard lock(client->mutex_);
+  if (client->closed_ || client->generation_ != process_generation()) return;
+  client->engine_->loop().post([self = shared_from_this()] {
+    if (self->ended_) return;
+    if (self->coroutine_) std::exchange(self->coroutine_, nullptr).destroy();
+    self->fail(Error::of_call(ErrorCode::cancelled, "the caller cancelled the call"));
+  });
+}
+
+bool Work::deliver() {
+  const Reference future = std::move(future_);
+  nb::object result;
+  bool delivered = true;
+  try {
+    const nb::handle waiting(future.get());
+    if (!nb::cast<bool>(waiting.attr("done")())) {
+      nb::object failure;
+      if (error_) {
+        failure = exception_of(*error_);
+      } else {
+        try {
+          result = value();
+        } catch (nb::python_error& thrown) {
+          failure = nb::borrow(thrown.value());
+        }
+      }
+      if (failure.is_valid()) {
+        waiting.attr("set_exception")(failure);
+      } else {
+        waiting.attr("set_result")(result);
+      }
+    }
+  } catch (nb::python_error& thrown) {
+    thrown.restore();
+    delivered = false;
+  }
+  release();
+  client_.reset();
+  return delivered;
+}
+
+// ---- ClientCore ----
+
+ClientCore::ClientCore(std::string address, ClientOptions options)
+    : address_(std::move(address)),
+      generation_(process_generation()),
+      call_timeout_(options.call_timeout),
+      engine_(Engine::get()),
+      calls_max_(options.calls_in_flight_max),
+      options_(std::move(options)) {}
+
+std::shared_ptr<ClientCore> ClientCore::make(std::string address, ClientOptions options) {
+  std::shared_ptr<ClientCore> made(new ClientCore(std::move(address), std::move(options)));
+  Engine::add(made);
+  return made;
+}
+
+ClientCore::~ClientCore() {
+  if (client_ == nullptr) return;
+  if (generation_ != process_generation()) {
+    static_cast<void>(client_.release());  // It belongs to the parent process.
+    return;
+  }
+  engine_->loop().post([client = std::shared_ptr<Client>(std::move(client_))] { client->close(); });
+}
+
+void ClientCore::submit(std::shared_ptr<Work> work) {
+  if (generation_ != process_generation()) {
+    raise(Error::of_call(ErrorCode::invalid_argument,
+                         "this client belongs to the parent process: connect another one in the child of fork()"));
+  }
+  const std::lock_guard lock(mutex_);
+  if (closed_) raise(closed_error());
+  submitted_.push_back(std::move(work));
+  if (submitted_.size() == 1) engine_->loop().post([self = shared_from_this()] { self->run_submitted(); });
+}
+
+void ClientCore::run_submitted() {
+  std::vector<std::shared_ptr<Work>> works;
+  {
+    const std::lock_guard lock(mutex_);
+    works.swap(submitted_);
+  }
+  // A Client is made on the thread of its loop.
+  if (options_) client_ = std::make_unique<Client>(engine_->loop(), *std::exchange(options_, std::nullopt));
+  for (const std::shared_ptr<Work>& work : works) {
+    if (running_.size() < calls_max_ && waiting_.empty()) {
+      start(work);
+    } else {
+      waiting_.push_back(work);
+    }
+  }
+}
+
+void ClientCore::start(const std::shared_ptr<Work>& work) {
+  if (work->ended_) return;
+  work->index_ = running_.size();
+  running_.push_back(work);
+  if (client_ == nullptr) return work->fail(closed_error());
+  work->begin();
+}
+
+void ClientCore::remove(Work& work) {
+  const std::size_t index = work.index_;
+  if (index >= running_.size() || running_[index].get() != &work) return;
+  std::swap(running_[index], running_.back());
+  running_[index]->index_ = index;
+  running_.pop_back();
+}
+
+void ClientCore::on_end(Work& work) {
+  remove(work);
+  start_waiting();
+}
+
+void ClientCore::start_waiting() {
+  if (std::exchange(starting_, true)) return;  // A work that ends at once; the caller goes on with the next one.
+  full_ = false;
+  while (!full_ && !waiting_.empty() && running_.size() < calls_max_) {
+    const std::shared_ptr<Work> next = std::move(waiting_.front());
+    waiting_.pop_front();
+    start(next);
+  }
+  starting_ = false;
+}
+
+void ClientCore::wait_for_turn(Work& work) {
+  const std::shared_ptr<Work> self = work.shared_from_this();
+  work.coroutine_ = nullptr;
+  remove(work);
+  waiting_.push_front(self);
+  full_ = true;
+  if (!std::exchange(retrying_, true)) retry(shared_from_this());
+}
+
+detail::Serving ClientCore::retry(std::shared_ptr<ClientCore> client) {
+  co_await client->engine_->loop().sleep(retry_interval);
+  client->retrying_ = false;
+  client->start_waiting();
+}
+
+Task<Result<void>> ClientCore::connect() { return client_->connect(address_); }
+
+void ClientCore::close() {
+  options_.reset();
+  const std::unique_ptr<Client> client = std::move(client_);
+  while (!running_.empty()) {
+    Work& work = *running_.back();
+    if (work.coroutine_) std::exchange(work.coroutine_, nullptr).destroy();
+    work.fail(closed_error());
+  }
+}
+
+void ClientCore::abort() noexcept {
+  if (generation_ != process_generation()) return;
+  std::promise<void> done;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(closed_, true)) return;
+    engine_->loop().post([this, &done] {
+      run_submitted();
+      close();
+      done.set_value();
+    });
+  }
+  done.get_future().wait();
+}
+
+}  // namespace hawser::python

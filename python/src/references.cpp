@@ -1,0 +1,57 @@
+#include "references.h"
+
+namespace hawser::python {
+namespace {
+
+struct Left {
+  std::mutex mutex;
+  std::vector<PyObject*> objects;
+  bool keep = false;
+};
+// Never destroyed: threads may leave references until the process ends.
+Left& left() {
+  static Left* const one = new Left();
+  return *one;
+}
+
+}  // namespace
+
+void drop_left_references() noexcept {
+  std::vector<PyObject*> objects;
+  {
+    const std::lock_guard lock(left().mutex);
+    objects.swap(left().objects);
+  }
+  for (PyObject* object : objects) Py_DECREF(object);
+}
+
+void keep_left_references() noexcept {
+  const std::lock_guard lock(left().mutex);
+  left().keep = true;
+}
+
+void Reference::reset() noexcept {
+  PyObject* const object = std::exchange(object_, nullptr);
+  if (object == nullptr) return;
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
+    Py_DECREF(object);
+    return;
+  }
+  const std::lock_guard lock(left().mutex);
+  if (!left().keep) left().objects.push_back(object);
+}
+
+bool BorrowedMemory::acquire(PyObject* object, int flags) {
+  // A memoryview of a type that is not contiguous is refused here with the exception of its exporter.
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(object, &buffer, flags) != 0) return false;
+  PyBuffer_Release(&buffer);
+  Reference view(PyMemoryView_FromObject(object));
+  if (!view) return false;
+  const Py_buffer* const seen = PyMemoryView_GET_BUFFER(view.get());
+  bytes_ = MutableBytes(static_cast<std::byte*>(seen->buf), static_cast<std::size_t>(seen->len));
+  view_ = std::move(view);
+  return true;
+}
+
+}  // namespace hawser::python
