@@ -43,23 +43,23 @@ struct Input {
 
 // Returns what the server has sent, and whether requests follow.
 std::string negotiate(Input& input, Negotiated& negotiated, bool& agreed) {
-  Handshake handshake;
+  NbdHandshake handshake;
   for (;;) {
-    Handshake::Step step = handshake.next(as_bytes(input.held));
+    NbdHandshake::Step step = handshake.next(as_bytes(input.held));
     expect(step.consumed <= input.held.size());
     input.held.erase(0, step.consumed);
-    if (step.wants == Handshake::Wants::names) handshake.answer_names(std::vector<std::string>{"d"});
-    if (step.wants == Handshake::Wants::device) step.wants = handshake.answer_device(find(handshake.name()));
+    if (step.wants == NbdHandshake::Wants::names) handshake.answer_names(std::vector<std::string>{"d"});
+    if (step.wants == NbdHandshake::Wants::device) step.wants = handshake.answer_device(find(handshake.name()));
     // An option has a bounded reply.
     expect(handshake.output().size() < 64 * (input.rest.size() + input.held.size() + step.consumed + 1000) + 1'000'000);
-    if (step.wants == Handshake::Wants::close) break;
-    if (step.wants == Handshake::Wants::transmission) {
+    if (step.wants == NbdHandshake::Wants::close) break;
+    if (step.wants == NbdHandshake::Wants::transmission) {
       agreed = true;
       negotiated = handshake.negotiated();
       break;
     }
-    if (step.wants == Handshake::Wants::bytes && step.consumed == 0) {
-      expect(input.held.size() < Handshake::option_bytes_max);
+    if (step.wants == NbdHandshake::Wants::bytes && step.consumed == 0) {
+      expect(input.held.size() < NbdHandshake::option_bytes_max);
       if (!input.more()) break;
     }
   }
@@ -84,7 +84,7 @@ std::string transmit(Input& input, const Negotiated& negotiated) {
       continue;
     }
     input.held.erase(0, step.consumed);
-    const Request& request = step.request;
+    const NbdRequest& request = step.request;
     const Refusal refusal = check(request, {.name = "d", .size = export_bytes}, negotiated);
     if (refusal.error != status::ok) {
       out += as_text(ReplyHead::failure(request, negotiated.structured_replies, refusal.error, refusal.text).bytes());

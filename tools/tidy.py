@@ -140,12 +140,23 @@ stdfloat stop_token streambuf string string_view strstream syncstream system_err
 typeinfo unordered_map unordered_set utility valarray variant vector version
 """.split())
 
+# Namespaces whose name is not that of their folder below src, with the reason.
+NAMESPACES = {
+    "protobuf": "pb",  # Public, and short because users write it as often as bRPC's own namespace.
+}
+# Their types have the names of bRPC's types, so that programs can be moved: they may have the name of another type.
+NAMES_OF_OTHERS = ("include/hawser/protobuf*", "src/protobuf/*")
+
 # The words are split so that this file does not contain them.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|tmp|home|root)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef)\b")
 TEST = re.compile(r"^\s*(?:(?:TYPED_)?TEST(?:_F|_P)?|INSTANTIATE_(?:TYPED_)?TEST_SUITE_P)\s*\(", re.MULTILINE)
+# A type at namespace scope: clang-format does not indent what lies in a namespace.
+TYPE = re.compile(r"^(?:template <[^\n]*>\n? *)?(?:class|struct|enum class|enum|union)(?: alignas\([^)]*\))? ([A-Z]\w*)"
+                  r"(?: final)?(?: :[^;{]*)?\s*\{", re.MULTILINE)
+NAMESPACE = re.compile(r"^(?:inline )?namespace (hawser[\w:]*) \{", re.MULTILINE)
 LAYER_CALL = re.compile(r"^\s*hawser_layer\((\S+?)(\s[^)]*)?\)", re.MULTILINE)
 DEPENDS = re.compile(r"\sDEPENDS\s+((?:[^\sA-Z$]\S*\s*)*)")
 
@@ -289,6 +300,7 @@ def check_file(path, text):
     if not path.endswith((".h", ".cpp")):
         return
     yield from check_descriptors(path, text)
+    yield from check_namespace(path, text)
     count = len(text.splitlines())
     limit = HEADER_LINES_MAX if path.endswith(".h") else SOURCE_LINES_MAX
     if count > limit and path not in LONG_FILES:
@@ -353,6 +365,39 @@ def print_prose(root):
     print("".join(f"{sum(found[rule] for found in counts.values()):>14}" for rule in rules) + "  in total")
 
 
+def check_namespace(path, text):
+    """A type of src/a/b is in hawser::a::b or, to be found by more folders, in a part of it, such as hawser::a."""
+    folder = [part for part in path.split("/")[1:-1] if part != "absent"]
+    if not path.startswith("src/") or not folder or "test" in folder or path.endswith("_testing.h"):
+        return
+    allowed = [NAMESPACES.get(part, part) for part in folder]
+    for opened in NAMESPACE.finditer(text):
+        inner = opened.group(1).split("::")[1:]
+        if "detail" in inner:  # A public class whose members only the library uses.
+            inner = inner[:inner.index("detail")]
+        if inner != allowed[:len(inner)]:
+            yield Finding(path, text.count("\n", 0, opened.start()) + 1, f"{opened.group(1)} is not the namespace of its folder",
+                          f"use hawser::{'::'.join(allowed)} or a part of it")
+
+
+def check_types(root):
+    """Each type at namespace scope has one name in the tree, outside of tests."""
+    places = collections.defaultdict(list)
+    for path in files_below(root):
+        if not path.startswith(("include/", "src/", "apps/")) or not path.endswith((".h", ".cpp")):
+            continue
+        if "/test/" in path or path.endswith(("_test.cpp", "_testing.h")) or matches(path, NAMES_OF_OTHERS):
+            continue
+        text = (root / path).read_text(encoding="utf-8")
+        for found in TYPE.finditer(text):
+            places[found.group(1)].append((path, text.count("\n", 0, found.start(1)) + 1))
+    for name, found in places.items():
+        first = found[0]
+        for path, line in found[1:]:
+            if path != first[0]:
+                yield Finding(path, line, f"{name} is also a type of {first[0]}:{first[1]}", "give one of them a name of its own")
+
+
 def check_cmake_layers(text):
     """Checks that DEPENDS in CMakeLists.txt has nothing that LAYERS does not allow."""
     for declared in LAYER_CALL.finditer(text):
@@ -391,6 +436,7 @@ def check_tree(root):
         yield from check_file(path, text)
         if path == "CMakeLists.txt":
             yield from check_cmake_layers(text)
+    yield from check_types(root)
     yield from check_prose_pending(root)
 
 

@@ -72,6 +72,32 @@ class Descriptors(TidyTest):
             self.assert_quiet("src/base/file.cpp", call + "\n")
 
 
+class Names(TidyTest):
+    def test_a_namespace_is_that_of_the_folder(self):
+        for path, opened in (("src/exec/loop.cpp", "hawser::rpc"), ("src/transport/shm/ring.cpp", "hawser::shm"),
+                             ("src/protobuf/json.cpp", "hawser::protobuf"), ("src/exec/loop.cpp", "hawser::exec::loop")):
+            self.assert_fires(path, f"namespace {opened} {{\n}}\n", 1, f"{opened} is not the namespace of its folder")
+            self.write(path, "")
+
+    def test_a_namespace_may_be_a_part_of_the_folder(self):
+        for path, opened in (("src/exec/loop.cpp", "hawser"), ("src/exec/loop.cpp", "hawser::exec"), ("src/base/a.cpp", "hawser::detail"),
+                             ("src/transport/shm/memory/ring.cpp", "hawser::transport::shm"), ("src/protobuf/json.cpp", "hawser::pb"),
+                             ("src/transport/ucx/absent/ucx.cpp", "hawser::transport::ucx"), ("src/exec/test/a.h", "hawser::testing"),
+                             ("apps/kv/store.h", "hawser::kv")):
+            self.assert_quiet(path, f"{HEADER}namespace {opened} {{\n}}\n")
+
+    def test_a_type_has_one_name(self):
+        self.write("src/exec/loop.h", f"{HEADER}class Loop final : public Base {{\n}};\n")
+        for text in ("struct Loop {\n", "enum class Loop : int {\n", "template <class T>\nclass Loop {\n"):
+            self.assert_fires("src/rpc/other.cpp", "\n" + text, 2 + text.count("\n") - 1, "Loop is also a type of src/exec/loop.h:2")
+
+    def test_nested_types_and_tests_are_free(self):
+        self.write("src/exec/loop.h", f"{HEADER}class Loop {{\n  struct State {{}};\n}};\n")
+        self.assert_quiet("src/rpc/other.cpp", "class Loop;\nclass Other {\n  struct State {};\n  class Loop {};\n};\n")
+        self.assert_quiet("src/rpc/test/other_test.cpp", "struct Loop {};\nTEST(A, B) {}\n")
+        self.assert_quiet("include/hawser/protobuf_channel.h", f"{HEADER}class Loop {{\n}};\n")
+
+
 class Layers(TidyTest):
     def test_arrow_up(self):
         self.assert_fires("src/exec/loop.cpp", '// Why.\n#include "rpc/client.h"\n', 2, "from exec to rpc points up")

@@ -26,7 +26,7 @@
 namespace hawser {
 
 namespace protocol::http {
-class Deflater;
+class BodyDeflater;
 class RouteResponder;
 class RouteTable;
 struct RequestAccess;
@@ -166,9 +166,9 @@ class HttpBodyWriter {
   protocol::http::RouteResponder& responder_;
   const std::uint32_t call_;
   const bool chunked_;
-  protocol::http::Deflater* deflater_ = nullptr;  // Compresses the parts; null: they are sent as they are.
-  std::size_t turn_bytes_ = 0;                    // Bytes since the loop last ran something else.
-  std::optional<std::uint64_t> left_;             // Bytes that are still to be written, if their number was announced.
+  protocol::http::BodyDeflater* deflater_ = nullptr;  // Compresses the parts; null: they are sent as they are.
+  std::size_t turn_bytes_ = 0;                        // Bytes since the loop last ran something else.
+  std::optional<std::uint64_t> left_;  // Bytes that are still to be written, if their number was announced.
 };
 
 struct HttpResponse {

@@ -148,30 +148,30 @@ Number number_of(const Token& token) noexcept {
 double double_of(const Token& token) noexcept { return nearest_double(token.written).value_or(0); }
 
 Result<void> check(std::string_view text, Limits limits) {
-  Reader reader(text, limits);
+  JsonReader reader(text, limits);
   for (;;) {
-    const Kind kind = reader.next().kind;
-    if (kind == Kind::end) return {};
-    if (kind == Kind::invalid) return fail(ErrorCode::invalid_argument, reader.problem());
+    const TokenKind kind = reader.next().kind;
+    if (kind == TokenKind::end) return {};
+    if (kind == TokenKind::invalid) return fail(ErrorCode::invalid_argument, reader.problem());
   }
 }
 
-Token Reader::refuse(std::string_view why) { return refuse_at(at_, why); }
+Token JsonReader::refuse(std::string_view why) { return refuse_at(at_, why); }
 
-Token Reader::refuse_at(std::size_t place, std::string_view why) {
+Token JsonReader::refuse_at(std::size_t place, std::string_view why) {
   expected_ = Expected::invalid;
   problem_ = "invalid JSON at byte " + std::to_string(place) + ": " + std::string(why);
-  return {.kind = Kind::invalid};
+  return {.kind = TokenKind::invalid};
 }
 
-void Reader::skip_spaces() noexcept {
+void JsonReader::skip_spaces() noexcept {
   while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
     ++at_;
   }
 }
 
-Token Reader::next() {
-  if (expected_ == Expected::invalid) return {.kind = Kind::invalid};
+Token JsonReader::next() {
+  if (expected_ == Expected::invalid) return {.kind = TokenKind::invalid};
   for (;;) {
     skip_spaces();
     if (at_ == text_.size()) return expected_ == Expected::nothing ? Token() : refuse("the text ends too early");
@@ -195,19 +195,19 @@ Token Reader::next() {
   }
 }
 
-Token Reader::open(Kind kind) {
+Token JsonReader::open(TokenKind kind) {
   if (levels_.size() >= limits_.depth_max) {
     return refuse("nested more than " + std::to_string(limits_.depth_max) + " deep");
   }
   ++at_;
   if (levels_.capacity() == 0) levels_.reserve(levels_expected);
-  const bool is_object = kind == Kind::begin_object;
+  const bool is_object = kind == TokenKind::begin_object;
   levels_.push_back({.is_object = is_object, .names = names_.size(), .decoded = decoded_.size()});
   expected_ = is_object ? Expected::name_or_end : Expected::value_or_end;
   return {.kind = kind};
 }
 
-Token Reader::close(char c) {
+Token JsonReader::close(char c) {
   const Level level = levels_.back();
   if (c != (level.is_object ? '}' : ']')) {
     return refuse(level.is_object ? "an object needs a comma or } here" : "a list needs a comma or ] here");
@@ -218,36 +218,36 @@ Token Reader::close(char c) {
   levels_.pop_back();
   ++at_;
   expected_ = after_value();
-  return {.kind = level.is_object ? Kind::end_object : Kind::end_list};
+  return {.kind = level.is_object ? TokenKind::end_object : TokenKind::end_list};
 }
 
-Token Reader::read_value(char c) {
+Token JsonReader::read_value(char c) {
   if (!has_value_left()) return refuse("there are too many values");
   switch (c) {
-    case '{': return open(Kind::begin_object);
-    case '[': return open(Kind::begin_list);
-    case '"': return read_text(Kind::text);
-    case 't': return read_word("true", Kind::boolean);
-    case 'f': return read_word("false", Kind::boolean);
-    case 'n': return read_word("null", Kind::null);
+    case '{': return open(TokenKind::begin_object);
+    case '[': return open(TokenKind::begin_list);
+    case '"': return read_text(TokenKind::text);
+    case 't': return read_word("true", TokenKind::boolean);
+    case 'f': return read_word("false", TokenKind::boolean);
+    case 'n': return read_word("null", TokenKind::null);
     default: return read_number();
   }
 }
 
-Token Reader::read_word(std::string_view word, Kind kind) {
+Token JsonReader::read_word(std::string_view word, TokenKind kind) {
   if (!text_.substr(at_).starts_with(word)) return refuse("a value is expected");
   at_ += word.size();
   expected_ = after_value();
   return {.kind = kind, .written = word};
 }
 
-std::size_t Reader::take_digits() noexcept {
+std::size_t JsonReader::take_digits() noexcept {
   const std::size_t begin = at_;
   while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
   return at_ - begin;
 }
 
-Token Reader::read_number() {
+Token JsonReader::read_number() {
   constexpr std::size_t harmless_bytes = 300;  // Without exponent, so many digits are in the range of double.
   const std::size_t begin = at_;
   const auto take = [&](std::string_view one_of) {
@@ -268,10 +268,10 @@ Token Reader::read_number() {
     return refuse_at(begin, "the number is larger than every double");
   }
   expected_ = after_value();
-  return {.kind = Kind::number, .written = written};
+  return {.kind = TokenKind::number, .written = written};
 }
 
-Token Reader::read_text(Kind kind) {
+Token JsonReader::read_text(TokenKind kind) {
   const std::size_t begin = ++at_;
   Token token{.kind = kind};
   for (;;) {
@@ -298,11 +298,11 @@ Token Reader::read_text(Kind kind) {
   }
 }
 
-Token Reader::read_name() {
+Token JsonReader::read_name() {
   if (text_[at_] != '"') return refuse("the name of a member is expected, in quotation marks");
   if (!has_value_left()) return refuse("there are too many values");
-  const Token token = read_text(Kind::name);
-  if (token.kind == Kind::invalid) return token;
+  const Token token = read_text(TokenKind::name);
+  if (token.kind == TokenKind::invalid) return token;
   skip_spaces();
   if (at_ == text_.size() || text_[at_] != ':') return refuse("a colon is expected after the name of a member");
   ++at_;

@@ -17,7 +17,7 @@
 // UTF-8, also in an escape (a surrogate without its pair); a byte order mark; and a number beyond the range of double.
 namespace hawser::json {
 
-enum class Kind : std::uint8_t {
+enum class TokenKind : std::uint8_t {
   null,
   boolean,
   number,
@@ -32,7 +32,7 @@ enum class Kind : std::uint8_t {
 };
 
 struct Token {
-  Kind kind = Kind::end;
+  TokenKind kind = TokenKind::end;
   // `true` or `false`, a number as it is written, the characters between quotation marks. A part of the reader's input.
   std::string_view written = {};
   bool escaped = false;  // `written` has escapes: see decode().
@@ -44,10 +44,10 @@ struct Limits {
   std::size_t values_max = std::numeric_limits<std::size_t>::max();  // Values and names, together.
 };
 
-class Reader {
+class JsonReader {
  public:
   // `text` outlives the reader and its tokens.
-  Reader(std::string_view text, Limits limits) noexcept : text_(text), limits_(limits) {}
+  JsonReader(std::string_view text, Limits limits) noexcept : text_(text), limits_(limits) {}
 
   // Returns `end` and `invalid` again and again. Names that occur twice are found at the end of their object.
   Token next();
@@ -67,12 +67,12 @@ class Reader {
   Token refuse(std::string_view why);
   Token refuse_at(std::size_t place, std::string_view why);
   void skip_spaces() noexcept;
-  Token open(Kind kind);
+  Token open(TokenKind kind);
   Token close(char c);
   Token read_value(char c);
-  Token read_word(std::string_view word, Kind kind);
+  Token read_word(std::string_view word, TokenKind kind);
   Token read_number();
-  Token read_text(Kind kind);
+  Token read_text(TokenKind kind);
   Token read_name();
   std::size_t take_digits() noexcept;
   bool has_value_left() noexcept { return limits_.values_max != 0 && limits_.values_max-- != 0; }
@@ -116,7 +116,7 @@ using Number = std::variant<std::int64_t, std::uint64_t, double>;
 Number number_of(const Token& token) noexcept;
 double double_of(const Token& token) noexcept;
 
-// Fails with invalid_argument, in the words of Reader::problem().
+// Fails with invalid_argument, in the words of JsonReader::problem().
 Result<void> check(std::string_view text, Limits limits);
 
 }  // namespace hawser::json

@@ -138,11 +138,11 @@ void append_histogram(std::string& text, const Family& family, const Sample& sam
 
 }  // namespace
 
-std::string_view to_string(MetricKind kind) noexcept {
+std::string_view to_string(SeriesKind kind) noexcept {
   switch (kind) {
-    case MetricKind::counter: return "counter";
-    case MetricKind::gauge: return "gauge";
-    case MetricKind::histogram: return "histogram";
+    case SeriesKind::counter: return "counter";
+    case SeriesKind::gauge: return "gauge";
+    case SeriesKind::histogram: return "histogram";
   }
   return "unknown";
 }
@@ -204,7 +204,7 @@ MetricLabels bounded(const MetricLabels& labels, std::size_t bytes) {
 
 void append(std::string& text, const Family& family, MetricFormat format) {
   const bool open = format == MetricFormat::openmetrics;
-  const std::string_view suffix = family.kind == MetricKind::counter ? total : "";
+  const std::string_view suffix = family.kind == SeriesKind::counter ? total : "";
   const auto describe = [&](std::string_view what) {
     text += "# ";
     text += what;
@@ -225,7 +225,7 @@ void append(std::string& text, const Family& family, MetricFormat format) {
     text += '\n';
   }
   for (const Sample& sample : family.samples) {
-    if (family.kind == MetricKind::histogram) {
+    if (family.kind == SeriesKind::histogram) {
       append_histogram(text, family, sample, format);
     } else {
       append_line(text, family.info.name, suffix, sample.labels, "", sample.value);

@@ -11,8 +11,8 @@
 
 namespace hawser::metrics {
 
-enum class MetricKind : std::uint8_t { counter, gauge, histogram };
-std::string_view to_string(MetricKind kind) noexcept;
+enum class SeriesKind : std::uint8_t { counter, gauge, histogram };
+std::string_view to_string(SeriesKind kind) noexcept;
 
 // An example of an exported bucket of a histogram.
 struct Exemplar {
@@ -31,7 +31,7 @@ struct Sample {
 // All samples of a metric.
 struct Family {
   MetricInfo info;
-  MetricKind kind = MetricKind::gauge;
+  SeriesKind kind = SeriesKind::gauge;
   std::vector<Sample> samples;
 };
 

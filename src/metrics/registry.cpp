@@ -10,8 +10,8 @@
 namespace hawser {
 
 using metrics::Family;
-using metrics::MetricKind;
 using metrics::Sample;
+using metrics::SeriesKind;
 
 namespace {
 
@@ -24,7 +24,7 @@ void require(const std::string& problem) {
 // The series of one metric of the registry.
 struct Metric {
   MetricInfo info;
-  MetricKind kind = MetricKind::counter;
+  SeriesKind kind = SeriesKind::counter;
   std::map<MetricLabels, std::unique_ptr<Counter>> counters;
   std::map<MetricLabels, std::unique_ptr<Gauge>> gauges;
   std::map<MetricLabels, std::unique_ptr<Histogram>> histograms;
@@ -47,7 +47,7 @@ class Families final : public MetricWriter {
  public:
   explicit Families(std::size_t series_max) : series_max_(series_max) {}
 
-  Family* find(const MetricInfo& info, MetricKind kind) {
+  Family* find(const MetricInfo& info, SeriesKind kind) {
     const auto [at, added] = families_.try_emplace(info.name);
     if (added) {
       at->second.info = info;
@@ -62,13 +62,13 @@ class Families final : public MetricWriter {
   }
 
   void counter(const MetricInfo& info, const MetricLabels& labels, double value) override {
-    add(info, MetricKind::counter, labels, {.labels = {}, .value = value});
+    add(info, SeriesKind::counter, labels, {.labels = {}, .value = value});
   }
   void gauge(const MetricInfo& info, const MetricLabels& labels, double value) override {
-    add(info, MetricKind::gauge, labels, {.labels = {}, .value = value});
+    add(info, SeriesKind::gauge, labels, {.labels = {}, .value = value});
   }
   void histogram(const MetricInfo& info, const MetricLabels& labels, const HistogramSnapshot& value) override {
-    add(info, MetricKind::histogram, labels,
+    add(info, SeriesKind::histogram, labels,
         {.labels = {}, .value = 0, .histogram = std::make_shared<const HistogramSnapshot>(value)});
   }
 
@@ -82,7 +82,7 @@ class Families final : public MetricWriter {
   }
 
  private:
-  void add(const MetricInfo& info, MetricKind kind, const MetricLabels& labels, Sample sample) {
+  void add(const MetricInfo& info, SeriesKind kind, const MetricLabels& labels, Sample sample) {
     if (!metrics::invalid(info).empty() || !metrics::invalid(labels).empty()) return;
     Family* const family = find(info, kind);
     if (family == nullptr || family->samples.size() >= series_max_) return;
@@ -102,7 +102,7 @@ struct MetricRegistry::State {
     Collector collector;
   };
 
-  Metric& metric(const MetricInfo& info, MetricKind kind) {
+  Metric& metric(const MetricInfo& info, SeriesKind kind) {
     const auto [at, added] = all.try_emplace(info.name);
     Metric& found = at->second;
     if (added) {
@@ -132,7 +132,7 @@ Counter& MetricRegistry::counter(const MetricInfo& info, const MetricLabels& lab
   require(metrics::invalid(info));
   require(metrics::invalid(labels));
   const std::scoped_lock lock(state_->lock);
-  return find_series(state_->metric(info, MetricKind::counter).counters, metrics::bounded(labels, label_bytes_max),
+  return find_series(state_->metric(info, SeriesKind::counter).counters, metrics::bounded(labels, label_bytes_max),
                      state_->series_max);
 }
 
@@ -140,7 +140,7 @@ Gauge& MetricRegistry::gauge(const MetricInfo& info, const MetricLabels& labels)
   require(metrics::invalid(info));
   require(metrics::invalid(labels));
   const std::scoped_lock lock(state_->lock);
-  return find_series(state_->metric(info, MetricKind::gauge).gauges, metrics::bounded(labels, label_bytes_max),
+  return find_series(state_->metric(info, SeriesKind::gauge).gauges, metrics::bounded(labels, label_bytes_max),
                      state_->series_max);
 }
 
@@ -148,7 +148,7 @@ Histogram& MetricRegistry::histogram(const MetricInfo& info, const MetricLabels&
   require(metrics::invalid(info));
   require(metrics::invalid(labels));
   const std::scoped_lock lock(state_->lock);
-  return find_series(state_->metric(info, MetricKind::histogram).histograms, metrics::bounded(labels, label_bytes_max),
+  return find_series(state_->metric(info, SeriesKind::histogram).histograms, metrics::bounded(labels, label_bytes_max),
                      state_->series_max);
 }
 

@@ -18,16 +18,16 @@ namespace {
 
 using State = std::shared_ptr<PageState>;
 
-enum class Format : std::uint8_t { text, json, html };
+enum class PageFormat : std::uint8_t { text, json, html };
 
-Format format_of(const HttpRequest& request) {
+PageFormat format_of(const HttpRequest& request) {
   const std::string wanted = query_of(request.query(), "format");
-  if (wanted == "json") return Format::json;
-  if (wanted == "html") return Format::html;
-  if (wanted == "text") return Format::text;
+  if (wanted == "json") return PageFormat::json;
+  if (wanted == "html") return PageFormat::html;
+  if (wanted == "text") return PageFormat::text;
   const std::string_view accept = request.header("accept").value_or("");
-  if (accept.find("text/html") != std::string_view::npos) return Format::html;
-  return accept.find("application/json") != std::string_view::npos ? Format::json : Format::text;
+  if (accept.find("text/html") != std::string_view::npos) return PageFormat::html;
+  return accept.find("application/json") != std::string_view::npos ? PageFormat::json : PageFormat::text;
 }
 
 HttpResponse plain(int status, std::string text) {
@@ -38,11 +38,11 @@ HttpResponse plain(int status, std::string text) {
   return response;
 }
 
-HttpResponse rendered(const Document& document, Format format, const PagesOptions& options) {
-  if (format == Format::html) return html_response(document, options);
-  HttpResponse response = plain(200, format == Format::json ? render_json(document) : render_text(document));
+HttpResponse rendered(const Document& document, PageFormat format, const PagesOptions& options) {
+  if (format == PageFormat::html) return html_response(document, options);
+  HttpResponse response = plain(200, format == PageFormat::json ? render_json(document) : render_text(document));
   response.body.pop_back();  // The line end that plain() adds.
-  if (format == Format::json) response.content_type = "application/json";
+  if (format == PageFormat::json) response.content_type = "application/json";
   response.headers.emplace_back("Vary", "Accept");
   return response;
 }
@@ -75,7 +75,7 @@ Task<HttpResponse> serve_change(State state, Change change, std::string back, Ht
     co_return plain(done.error().code == ErrorCode::unknown_method ? 404 : 400, done.error().text);
   }
   request.loop().log(LogLevel::info, "pages", *done + " (asked by " + client_of(request) + ")");
-  if (format_of(request) != Format::html) co_return plain(200, *done);
+  if (format_of(request) != PageFormat::html) co_return plain(200, *done);
   HttpResponse response = plain(303, *done);
   response.headers.emplace_back("Location", back);
   co_return response;

@@ -108,7 +108,7 @@ PlainJson::Field PlainJson::describe(const FieldDescriptor& field) {
 
 // Each function that reads a value is called with its first token.
 struct PlainJson::FromJson {
-  json::Reader reader;
+  json::JsonReader reader;
 
   static bool is_plain(const json::Token& token) { return token.ascii && !token.escaped; }
 
@@ -139,7 +139,8 @@ struct PlainJson::FromJson {
 
   template <class T>
   static bool number(const Field& field, const json::Token& token, std::string& out) {
-    if (token.kind != json::Kind::number && (token.kind != json::Kind::text || !is_plain(token))) return false;
+    if (token.kind != json::TokenKind::number && (token.kind != json::TokenKind::text || !is_plain(token)))
+      return false;
     const std::string_view digits = token.written;
     const std::string_view magnitude = digits.substr(digits.starts_with('-') ? 1 : 0);
     if (magnitude.empty() || (magnitude.front() == '0' && digits.size() > 1)) return false;
@@ -151,7 +152,7 @@ struct PlainJson::FromJson {
   }
 
   bool element(const Field& field, const json::Token& token, std::string& out, int depth) {
-    const bool is_text = token.kind == json::Kind::text && is_plain(token);
+    const bool is_text = token.kind == json::TokenKind::text && is_plain(token);
     const std::string_view text = token.written;
     switch (field.kind) {
       case Kind::text:
@@ -169,7 +170,7 @@ struct PlainJson::FromJson {
       case Kind::int64: return number<std::int64_t>(field, token, out);
       case Kind::uint64: return number<std::uint64_t>(field, token, out);
       case Kind::boolean:
-        if (token.kind != json::Kind::boolean) return false;
+        if (token.kind != json::TokenKind::boolean) return false;
         write_number(out, field, text == "true" ? 1 : 0);
         return true;
       case Kind::enumeration: {
@@ -193,18 +194,18 @@ struct PlainJson::FromJson {
   bool value(const Field& field, std::string& out, int depth) {
     json::Token token = reader.next();
     if (!field.repeated) return element(field, token, out, depth);
-    if (token.kind != json::Kind::begin_list) return false;
-    for (token = reader.next(); token.kind != json::Kind::end_list; token = reader.next()) {
+    if (token.kind != json::TokenKind::begin_list) return false;
+    for (token = reader.next(); token.kind != json::TokenKind::end_list; token = reader.next()) {
       if (!element(field, token, out, depth)) return false;
     }
     return true;
   }
 
   bool object(const Type& type, const json::Token& first, std::string& out, int depth) {
-    if (depth > depth_max || first.kind != json::Kind::begin_object) return false;
+    if (depth > depth_max || first.kind != json::TokenKind::begin_object) return false;
     std::uint64_t seen = 0;
-    for (json::Token token = reader.next(); token.kind != json::Kind::end_object; token = reader.next()) {
-      if (token.kind != json::Kind::name || token.escaped) return false;
+    for (json::Token token = reader.next(); token.kind != json::TokenKind::end_object; token = reader.next()) {
+      if (token.kind != json::TokenKind::name || token.escaped) return false;
       const auto found = type.by_name.find(token.written);
       if (found == type.by_name.end()) return false;
       const Field& field = *found->second;
@@ -218,8 +219,8 @@ struct PlainJson::FromJson {
 
 bool PlainJson::to_bytes(std::string_view json, std::string& bytes) const {
   if (root_ == nullptr) return false;
-  FromJson from{.reader = json::Reader(json, {.depth_max = 2 * depth_max + 2})};
-  return from.object(*root_, from.reader.next(), bytes, 0) && from.reader.next().kind == json::Kind::end;
+  FromJson from{.reader = json::JsonReader(json, {.depth_max = 2 * depth_max + 2})};
+  return from.object(*root_, from.reader.next(), bytes, 0) && from.reader.next().kind == json::TokenKind::end;
 }
 
 // ---- Bytes to JSON ----

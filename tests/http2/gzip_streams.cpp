@@ -119,7 +119,7 @@ std::optional<Unchunked> unchunked(std::string_view text) {
 
 // Decompresses what has arrived of a body.
 std::string inflated(std::string_view packed) {
-  const std::unique_ptr<protocol::http::Inflater> inflater = protocol::http::Inflater::make();
+  const std::unique_ptr<protocol::http::BodyInflater> inflater = protocol::http::BodyInflater::make();
   inflater->give(std::string(packed));
   std::string out;
   while (!inflater->wants_input()) {

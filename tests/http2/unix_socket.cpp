@@ -35,6 +35,7 @@ class Http2UnixSocket : public ServerFixture {
     server->enable(grpc());
     server->enable(add_routes(http()));
     start_server();
+    ASSERT_TRUE(native->sees_calls(1)) << "it cannot connect any more when the folder is gone";
     sockaddr_un to{.sun_family = AF_UNIX};
     std::strcpy(to.sun_path, (folder.path().string() + "/socket").c_str());
     socket = RawSocket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -1,3 +1,5 @@
+#include "hawser/http.h"
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -6,7 +8,6 @@
 #include "base/try.h"
 #include "bench/load/protocols.h"
 #include "bench/run/options.h"
-#include "hawser/http.h"
 #include "hawser/http_client.h"
 
 namespace hawser::bench {

@@ -32,7 +32,7 @@ NbdLimits corrected(NbdLimits limits) noexcept {
 
 }  // namespace
 
-Acceptor::Acceptor(Loop& loop, Listening& listening, Exports& exports, const NbdLimits& limits)
+Acceptor::Acceptor(Loop& loop, NbdListening& listening, Exports& exports, const NbdLimits& limits)
     : loop_(loop),
       listening_(listening),
       exports_(exports),
@@ -48,7 +48,7 @@ Acceptor::~Acceptor() {
 
 void Acceptor::accept() {
   while (!stopping_ && sessions_.size() < limits_.connections_max) {
-    Descriptor socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    SocketDescriptor socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       set_options(socket.get());
       connections_.spawn(serve(std::move(socket)));
@@ -62,9 +62,9 @@ void Acceptor::accept() {
   }
 }
 
-Task<void> Acceptor::serve(Descriptor socket) {
+Task<void> Acceptor::serve(SocketDescriptor socket) {
   try {
-    Session session(loop_, std::move(socket), exports_, memory_, limits_.session);
+    NbdSession session(loop_, std::move(socket), exports_, memory_, limits_.session);
     sessions_.push_back(&session);
     co_await session.run();
     std::erase(sessions_, &session);
@@ -80,12 +80,12 @@ Task<void> Acceptor::serve(Descriptor socket) {
 // Ends the connection whose client makes the most memory wait, if a request has waited for too long.
 void Acceptor::end_holder() noexcept {
   holder_timer_.start(loop_, loop_.after(memory_check));
-  const bool waits = std::ranges::any_of(sessions_, [&](const Session* session) {
+  const bool waits = std::ranges::any_of(sessions_, [&](const NbdSession* session) {
     const std::optional<Time> since = session->waiting_since();
     return since && loop_.now() - *since >= limits_.memory_wait_max;
   });
   if (!waits) return;
-  const auto most = std::ranges::max_element(sessions_, {}, &Session::held_bytes);
+  const auto most = std::ranges::max_element(sessions_, {}, &NbdSession::held_bytes);
   if ((*most)->held_bytes() == 0) return;
   loop_.log(LogLevel::warning, "nbd",
             "a connection was ended: its client made " + std::to_string((*most)->held_bytes()) +
@@ -97,11 +97,11 @@ Task<void> Acceptor::stop(Duration grace) {
   stopping_ = true;
   loop_.poller().unwatch(listening_.descriptor(), *this);
   retry_.stop();
-  for (Session* const session : sessions_) session->stop();
+  for (NbdSession* const session : sessions_) session->stop();
   const Time end = loop_.after(grace);
   while (!connections_.empty() && loop_.now() < end) co_await loop_.sleep(std::chrono::milliseconds(1));
   if (!connections_.empty()) {
-    for (Session* const session : sessions_) session->abort();
+    for (NbdSession* const session : sessions_) session->abort();
     exports_.close();
   }
   co_await connections_.join();

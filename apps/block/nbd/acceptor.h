@@ -29,7 +29,7 @@ struct NbdLimits {
 class Acceptor final : exec::Watcher {
  public:
   // Throws std::system_error if the system takes no more descriptors.
-  Acceptor(Loop& loop, Listening& listening, Exports& exports, const NbdLimits& limits);
+  Acceptor(Loop& loop, NbdListening& listening, Exports& exports, const NbdLimits& limits);
   ~Acceptor();
 
   // Requests in progress end within `grace`, and so do the connections. Called once, before the destruction.
@@ -42,15 +42,15 @@ class Acceptor final : exec::Watcher {
   void on_ready(exec::Readiness) override { accept(); }
   void accept();
   void accept_again() noexcept { accept(); }
-  Task<void> serve(Descriptor socket);
+  Task<void> serve(SocketDescriptor socket);
   void end_holder() noexcept;
 
   Loop& loop_;
-  Listening& listening_;
+  NbdListening& listening_;
   Exports& exports_;
   const NbdLimits limits_;
   Semaphore memory_;
-  std::list<Session*> sessions_;
+  std::list<NbdSession*> sessions_;
   bool stopping_ = false;
   MemberTimer<&Acceptor::accept_again> retry_{*this};
   MemberTimer<&Acceptor::end_holder> holder_timer_{*this};

@@ -13,7 +13,7 @@ namespace hawser::block::nbd {
 namespace {
 
 // Lets the loop do other work.
-struct Turn {
+struct NbdTurn {
   Loop& loop;
   bool await_ready() const noexcept { return false; }
   void await_suspend(std::coroutine_handle<> waiting) const { loop.resume_soon(waiting); }
@@ -22,11 +22,11 @@ struct Turn {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
+SocketDescriptor::~SocketDescriptor() {
   if (valid()) ::close(number_);
 }
 
-ByteSocket::ByteSocket(Loop& loop, Descriptor socket, Owner& owner)
+ByteSocket::ByteSocket(Loop& loop, SocketDescriptor socket, Owner& owner)
     : loop_(loop), socket_(std::move(socket)), owner_(owner) {
   loop_.poller().watch(socket_.get(), *this);
 }
@@ -70,7 +70,7 @@ Task<std::size_t> ByteSocket::receive(MutableBytes into) {
   got_ = 0;
   if (readable_ && ++receives_ > receives_per_turn) {
     receives_ = 0;
-    co_await Turn{loop_};
+    co_await NbdTurn{loop_};
   }
   if (ended_) co_return 0;
   if (readable_ && try_receive(into)) co_return got_;

@@ -15,16 +15,16 @@
 namespace hawser::block::nbd {
 
 // Owns a file descriptor.
-class Descriptor {
+class SocketDescriptor {
  public:
-  Descriptor() noexcept = default;
-  explicit Descriptor(int number) noexcept : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
+  SocketDescriptor() noexcept = default;
+  explicit SocketDescriptor(int number) noexcept : number_(number) {}
+  SocketDescriptor(SocketDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  SocketDescriptor& operator=(SocketDescriptor&& other) noexcept {
     std::swap(number_, other.number_);
     return *this;
   }
-  ~Descriptor();
+  ~SocketDescriptor();
   int get() const noexcept { return number_; }
   bool valid() const noexcept { return number_ >= 0; }
 
@@ -46,7 +46,7 @@ class ByteSocket final : exec::Watcher, exec::Source {
   };
 
   // `socket` does not block. Throws std::system_error if the system takes no more descriptors.
-  ByteSocket(Loop& loop, Descriptor socket, Owner& owner);
+  ByteSocket(Loop& loop, SocketDescriptor socket, Owner& owner);
   ~ByteSocket();
 
   // Receives at least one byte. 0: the peer has ended its direction, the connection broke, or stop_receiving() was
@@ -76,7 +76,7 @@ class ByteSocket final : exec::Watcher, exec::Source {
   void set_hot(bool hot) noexcept;
 
   Loop& loop_;
-  const Descriptor socket_;
+  const SocketDescriptor socket_;
   Owner& owner_;
   Event arrived_;         // Something has been received into `waiting_`, or nothing more will be.
   MutableBytes waiting_;  // Memory of a receive() that waits.
@@ -92,26 +92,26 @@ class ByteSocket final : exec::Watcher, exec::Source {
 };
 
 // Listens at "HOST:PORT", "unix:/path" or "unix:@name".
-class Listening {
+class NbdListening {
  public:
-  static Result<Listening> open(const std::string& address);
-  Listening(Listening&& other) noexcept
+  static Result<NbdListening> open(const std::string& address);
+  NbdListening(NbdListening&& other) noexcept
       : socket_(std::move(other.socket_)), address_(std::move(other.address_)), path_(std::exchange(other.path_, {})) {}
-  Listening& operator=(Listening&&) = delete;
+  NbdListening& operator=(NbdListening&&) = delete;
   // Removes the file of a Unix socket.
-  ~Listening();
+  ~NbdListening();
 
   int descriptor() const noexcept { return socket_.get(); }
   // With the port that the system has chosen.
   const std::string& address() const noexcept { return address_; }
 
  private:
-  Listening(Descriptor socket, std::string address, std::string path) noexcept
+  NbdListening(SocketDescriptor socket, std::string address, std::string path) noexcept
       : socket_(std::move(socket)), address_(std::move(address)), path_(std::move(path)) {}
-  static Result<Listening> open_unix(const std::string& address, const std::string& path);
-  static Result<Listening> open_tcp(const std::string& address);
+  static Result<NbdListening> open_unix(const std::string& address, const std::string& path);
+  static Result<NbdListening> open_tcp(const std::string& address);
 
-  Descriptor socket_;
+  SocketDescriptor socket_;
   std::string address_;
   std::string path_;  // Empty: no file.
 };

@@ -35,12 +35,12 @@ std::unexpected<Error> no_default_export(std::size_t volumes);
 // A volume. Requests may run concurrently; those that overlap are executed one after the other. flush() covers every
 // write that ended before it, of whichever connection. Memory of a request stays valid until its task has ended. Errors
 // have errno values, as those of store_error.h.
-class Device {
+class NbdDevice {
  public:
-  Device() noexcept = default;
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-  virtual ~Device() = default;
+  NbdDevice() noexcept = default;
+  NbdDevice(const NbdDevice&) = delete;
+  NbdDevice& operator=(const NbdDevice&) = delete;
+  virtual ~NbdDevice() = default;
 
   virtual const ExportInfo& info() const noexcept = 0;
   virtual Task<Result<void>> read(std::uint64_t offset, MutableBytes into) = 0;
@@ -66,7 +66,7 @@ class Exports {
 
   virtual Task<Result<std::vector<std::string>>> names() = 0;
   // An empty name is that of the only volume, if there is one only.
-  virtual Task<Result<std::shared_ptr<Device>>> open(std::string name) = 0;
+  virtual Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name) = 0;
   // Ends requests in progress with an error, if they wait for another process.
   virtual void close() {}
 };

@@ -13,7 +13,7 @@
 namespace hawser::block::nbd {
 
 struct Front::State {
-  explicit State(Listening given) : listening(std::move(given)) {}
+  explicit State(NbdListening given) : listening(std::move(given)) {}
 
   // Runs `make()`, which makes a task, on the loop and waits for the task's end.
   template <class Make>
@@ -38,7 +38,7 @@ struct Front::State {
     return ended.get();
   }
 
-  Listening listening;
+  NbdListening listening;
   std::shared_ptr<BackgroundLoops> loops;
   // Used by the loop's thread only, from here on.
   std::unique_ptr<Scope> tasks = std::make_unique<Scope>();
@@ -53,7 +53,7 @@ Front::~Front() { stop({}); }
 const std::string& Front::address() const noexcept { return state_->listening.address(); }
 
 Result<std::unique_ptr<Front>> Front::start(FrontOptions options, MakeExports make) {
-  Result<Listening> listening = Listening::open(options.listen);
+  Result<NbdListening> listening = NbdListening::open(options.listen);
   if (!listening) return std::unexpected(listening.error());
   auto state = std::make_unique<State>(std::move(*listening));
   state->loops = BackgroundLoops::start({.threads = 1, .loop = std::move(options.loop)});

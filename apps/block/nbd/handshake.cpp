@@ -38,18 +38,18 @@ class OptionReader {
 
 }  // namespace
 
-Handshake::Handshake() {
+NbdHandshake::NbdHandshake() {
   append(output_, greeting_magic);
   append(output_, option_magic);
   append(output_, static_cast<std::uint16_t>(fixed_newstyle | no_zeroes));
 }
 
-Handshake::Wants Handshake::end(Wants wants) noexcept {
+NbdHandshake::Wants NbdHandshake::end(Wants wants) noexcept {
   state_ = State::ended;
   return wants;
 }
 
-Handshake::Step Handshake::take_flags(Bytes in) {
+NbdHandshake::Step NbdHandshake::take_flags(Bytes in) {
   if (in.size() < sizeof(std::uint32_t)) return {};
   const auto flags = load<std::uint32_t>(in);
   // The specification demands an end for flags that are unknown, and the options need the fixed newstyle.
@@ -59,7 +59,7 @@ Handshake::Step Handshake::take_flags(Bytes in) {
   return {Wants::bytes, sizeof(flags)};
 }
 
-Handshake::Step Handshake::next(Bytes in) {
+NbdHandshake::Step NbdHandshake::next(Bytes in) {
   if (state_ == State::ended) return {Wants::close, 0};
   if (state_ == State::client_flags) return take_flags(in);
   if (state_ == State::skip) {
@@ -84,7 +84,7 @@ Handshake::Step Handshake::next(Bytes in) {
   return {take_option(in.subspan(option_header_bytes, size)), option_header_bytes + size};
 }
 
-Handshake::Wants Handshake::take_option(Bytes data) {
+NbdHandshake::Wants NbdHandshake::take_option(Bytes data) {
   switch (option_) {
     case option::export_name: return ask(as_text(data));
     case option::abort: reply(option_reply::ack); return end(Wants::close);
@@ -107,13 +107,13 @@ Handshake::Wants Handshake::take_option(Bytes data) {
   }
 }
 
-Handshake::Wants Handshake::ask(std::string_view name) {
+NbdHandshake::Wants NbdHandshake::ask(std::string_view name) {
   name_ = name;
   state_ = State::answer;
   return Wants::device;
 }
 
-Handshake::Wants Handshake::take_info(Bytes data) {
+NbdHandshake::Wants NbdHandshake::take_info(Bytes data) {
   OptionReader reader(data);
   const auto name = reader.text();
   const auto count = reader.number<std::uint16_t>();
@@ -132,7 +132,7 @@ Handshake::Wants Handshake::take_info(Bytes data) {
   return ask(*name);
 }
 
-Handshake::Wants Handshake::take_meta_context(Bytes data) {
+NbdHandshake::Wants NbdHandshake::take_meta_context(Bytes data) {
   const bool set = option_ == option::set_meta_context;
   if (set) context_selected_ = false;
   if (!negotiated_.structured_replies) {
@@ -152,7 +152,7 @@ Handshake::Wants Handshake::take_meta_context(Bytes data) {
   return ask(*name);
 }
 
-void Handshake::answer_names(const Result<std::vector<std::string>>& names) {
+void NbdHandshake::answer_names(const Result<std::vector<std::string>>& names) {
   state_ = State::option;
   if (!names) {
     refuse(option_reply::platform, names.error().text);
@@ -171,7 +171,7 @@ void Handshake::answer_names(const Result<std::vector<std::string>>& names) {
   reply(option_reply::ack);
 }
 
-Handshake::Wants Handshake::answer_device(const Result<ExportInfo>& info) {
+NbdHandshake::Wants NbdHandshake::answer_device(const Result<ExportInfo>& info) {
   state_ = State::option;
   if (option_ == option::export_name) {
     if (!info) return end(Wants::close);
@@ -192,7 +192,7 @@ Handshake::Wants Handshake::answer_device(const Result<ExportInfo>& info) {
   return end(Wants::transmission);
 }
 
-void Handshake::reply_contexts() {
+void NbdHandshake::reply_contexts() {
   if (context_matches_) {
     const bool set = option_ == option::set_meta_context;
     std::string data;
@@ -207,7 +207,7 @@ void Handshake::reply_contexts() {
   reply(option_reply::ack);
 }
 
-void Handshake::reply_information(const ExportInfo& info) {
+void NbdHandshake::reply_information(const ExportInfo& info) {
   std::string data;
   append(data, information::export_);
   append(data, info.size);
@@ -228,7 +228,7 @@ void Handshake::reply_information(const ExportInfo& info) {
   reply(option_reply::ack);
 }
 
-std::uint16_t Handshake::flags_of(const ExportInfo& info) const noexcept {
+std::uint16_t NbdHandshake::flags_of(const ExportInfo& info) const noexcept {
   unsigned flags = transmission::has_flags | transmission::flush | transmission::fua | transmission::multi_connection;
   if (info.read_only) {
     flags |= transmission::read_only;
@@ -239,7 +239,7 @@ std::uint16_t Handshake::flags_of(const ExportInfo& info) const noexcept {
   return static_cast<std::uint16_t>(flags);
 }
 
-void Handshake::reply(std::uint32_t type, std::string_view data) {
+void NbdHandshake::reply(std::uint32_t type, std::string_view data) {
   append(output_, option_reply_magic);
   append(output_, option_);
   append(output_, type);
@@ -247,7 +247,7 @@ void Handshake::reply(std::uint32_t type, std::string_view data) {
   output_ += data;
 }
 
-Handshake::Wants Handshake::refuse(std::uint32_t type, std::string_view text) {
+NbdHandshake::Wants NbdHandshake::refuse(std::uint32_t type, std::string_view text) {
   reply(type, text.substr(0, error_text_bytes_max));
   return Wants::bytes;
 }

@@ -20,7 +20,7 @@ struct Negotiated {
 
 // The server's side of a fixed newstyle negotiation. It does no I/O: the caller sends output(), gives it the bytes of
 // the client, and answers its questions.
-class Handshake {
+class NbdHandshake {
  public:
   // Options with more data are refused. The caller's memory for received bytes has option_bytes_max at least.
   static constexpr std::size_t option_data_bytes_max = 64 * 1024;
@@ -40,7 +40,7 @@ class Handshake {
     std::size_t consumed = 0;  // The number of the given bytes that are used up.
   };
 
-  Handshake();
+  NbdHandshake();
 
   // Takes bytes of the client: at most one option, and nothing before a complete one.
   Step next(Bytes in);

@@ -28,7 +28,7 @@ std::unexpected<Error> no_listening(int number, const std::string& address) {
 bool remove_stale(const sockaddr_un& where, socklen_t size) {
   struct stat status{};
   if (::stat(where.sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) return true;
-  const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const SocketDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!probe.valid()) return true;
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&where), size) == 0) return false;
   if (errno == ECONNREFUSED) ::unlink(where.sun_path);
@@ -46,16 +46,16 @@ std::string port_of(int descriptor) {
 
 }  // namespace
 
-Listening::~Listening() {
+NbdListening::~NbdListening() {
   if (!path_.empty()) ::unlink(path_.c_str());
 }
 
-Result<Listening> Listening::open(const std::string& address) {
+Result<NbdListening> NbdListening::open(const std::string& address) {
   if (address.starts_with(unix_prefix)) return open_unix(address, address.substr(unix_prefix.size()));
   return open_tcp(address);
 }
 
-Result<Listening> Listening::open_unix(const std::string& address, const std::string& path) {
+Result<NbdListening> NbdListening::open_unix(const std::string& address, const std::string& path) {
   sockaddr_un where{};
   where.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(where.sun_path)) return no_listening(ENAMETOOLONG, address);
@@ -64,15 +64,15 @@ Result<Listening> Listening::open_unix(const std::string& address, const std::st
   if (abstract) where.sun_path[0] = '\0';
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1));
   if (!abstract && !remove_stale(where, size)) return no_listening(EADDRINUSE, address);
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  SocketDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid() || ::bind(socket.get(), reinterpret_cast<sockaddr*>(&where), size) != 0 ||
       ::listen(socket.get(), backlog) != 0) {
     return no_listening(errno, address);
   }
-  return Listening(std::move(socket), address, abstract ? std::string() : path);
+  return NbdListening(std::move(socket), address, abstract ? std::string() : path);
 }
 
-Result<Listening> Listening::open_tcp(const std::string& address) {
+Result<NbdListening> NbdListening::open_tcp(const std::string& address) {
   const std::size_t colon = address.rfind(':');
   if (colon == std::string::npos) {
     return store_fail(EINVAL, "\"" + address + "\" is not an address: use HOST:PORT, unix:/path or unix:@name");
@@ -89,14 +89,14 @@ Result<Listening> Listening::open_tcp(const std::string& address) {
     return store_fail(EINVAL, "cannot listen for NBD at " + address + ": " + ::gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, ::freeaddrinfo);
-  Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  SocketDescriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   if (!socket.valid() || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       ::bind(socket.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(socket.get(), backlog) != 0) {
     return no_listening(errno, address);
   }
   std::string bound = address.substr(0, colon + 1) + port_of(socket.get());
-  return Listening(std::move(socket), std::move(bound), {});
+  return NbdListening(std::move(socket), std::move(bound), {});
 }
 
 }  // namespace hawser::block::nbd

@@ -17,7 +17,7 @@ namespace {
 constexpr Duration pause_first = std::chrono::milliseconds(1);
 constexpr Duration pause_max = std::chrono::seconds(1);
 
-class RemoteDevice final : public Device {
+class RemoteDevice final : public NbdDevice {
  public:
   RemoteDevice(Loop& loop, Client& client, ExportInfo info, std::uint64_t instance, bool preallocated)
       : loop_(loop),
@@ -108,7 +108,7 @@ Task<Result<std::vector<std::string>>> RemoteExports::names() {
   co_return names;
 }
 
-Task<Result<std::shared_ptr<Device>>> RemoteExports::open(std::string name) {
+Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::open(std::string name) {
   if (name.empty()) {
     const Result<std::vector<std::string>> all = co_await names();
     if (!all) co_return std::unexpected(all.error());

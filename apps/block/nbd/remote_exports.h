@@ -22,7 +22,7 @@ class RemoteExports final : public Exports {
   ~RemoteExports() override;
 
   Task<Result<std::vector<std::string>>> names() override;
-  Task<Result<std::shared_ptr<Device>>> open(std::string name) override;
+  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name) override;
   void close() override { client_.close(); }
 
  private:

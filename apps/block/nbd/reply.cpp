@@ -8,7 +8,8 @@
 namespace hawser::block::nbd {
 namespace {
 
-std::byte* store_chunk(std::byte* at, const Request& request, std::uint16_t type, std::size_t payload_bytes) noexcept {
+std::byte* store_chunk(std::byte* at, const NbdRequest& request, std::uint16_t type,
+                       std::size_t payload_bytes) noexcept {
   at = store(at, structured_reply_magic);
   at = store(at, chunk::done_flag);
   at = store(at, type);
@@ -16,13 +17,13 @@ std::byte* store_chunk(std::byte* at, const Request& request, std::uint16_t type
   return store(at, static_cast<std::uint32_t>(payload_bytes));
 }
 
-std::string chunk_head(const Request& request, std::uint16_t type, std::size_t payload_bytes) {
+std::string chunk_head(const NbdRequest& request, std::uint16_t type, std::size_t payload_bytes) {
   std::byte head[20];
   store_chunk(head, request, type, payload_bytes);
   return std::string(as_text(head));
 }
 
-std::byte* store_simple(std::byte* at, const Request& request, std::uint32_t error) noexcept {
+std::byte* store_simple(std::byte* at, const NbdRequest& request, std::uint32_t error) noexcept {
   at = store(at, simple_reply_magic);
   at = store(at, error);
   return store(at, request.cookie);
@@ -30,13 +31,13 @@ std::byte* store_simple(std::byte* at, const Request& request, std::uint32_t err
 
 }  // namespace
 
-ReplyHead ReplyHead::success(const Request& request) noexcept {
+ReplyHead ReplyHead::success(const NbdRequest& request) noexcept {
   ReplyHead head;
   head.size_ = static_cast<std::size_t>(store_simple(head.short_.data(), request, status::ok) - head.short_.data());
   return head;
 }
 
-ReplyHead ReplyHead::data(const Request& request, bool structured) noexcept {
+ReplyHead ReplyHead::data(const NbdRequest& request, bool structured) noexcept {
   if (!structured) return success(request);
   ReplyHead head;
   std::byte* at = store_chunk(head.short_.data(), request, chunk::offset_data, sizeof(std::uint64_t) + request.length);
@@ -45,7 +46,7 @@ ReplyHead ReplyHead::data(const Request& request, bool structured) noexcept {
   return head;
 }
 
-ReplyHead ReplyHead::failure(const Request& request, bool structured, std::uint32_t error, std::string_view text) {
+ReplyHead ReplyHead::failure(const NbdRequest& request, bool structured, std::uint32_t error, std::string_view text) {
   ReplyHead head;
   if (!structured) {
     head.size_ = static_cast<std::size_t>(store_simple(head.short_.data(), request, error) - head.short_.data());
@@ -59,7 +60,7 @@ ReplyHead ReplyHead::failure(const Request& request, bool structured, std::uint3
   return head;
 }
 
-ReplyHead ReplyHead::block_status(const Request& request, const std::vector<Extent>& extents) {
+ReplyHead ReplyHead::block_status(const NbdRequest& request, const std::vector<Extent>& extents) {
   std::string descriptors;
   std::uint64_t left = request.length;
   const std::size_t count = (request.flags & command_flag::one_extent) != 0 ? 1 : extents.size();

@@ -18,14 +18,14 @@ namespace hawser::block::nbd {
 class ReplyHead {
  public:
   // The request has succeeded, and has no data.
-  static ReplyHead success(const Request& request) noexcept;
+  static ReplyHead success(const NbdRequest& request) noexcept;
   // All bytes of the read follow.
-  static ReplyHead data(const Request& request, bool structured) noexcept;
+  static ReplyHead data(const NbdRequest& request, bool structured) noexcept;
   // `error` is not 0.
-  static ReplyHead failure(const Request& request, bool structured, std::uint32_t error, std::string_view text);
+  static ReplyHead failure(const NbdRequest& request, bool structured, std::uint32_t error, std::string_view text);
   // Structured replies only. `extents` is not empty. Extents beyond the request are cut, and so are those beyond one if
   // the request demands one.
-  static ReplyHead block_status(const Request& request, const std::vector<Extent>& extents);
+  static ReplyHead block_status(const NbdRequest& request, const std::vector<Extent>& extents);
 
   Bytes bytes() const noexcept {
     return long_.empty() ? Bytes(short_).first(size_) : hawser::as_bytes(std::string_view(long_));
@@ -37,7 +37,7 @@ class ReplyHead {
   std::string long_;  // In place of `short_`, if it is not empty.
 };
 
-// The error number of the protocol for an error of a Device.
+// The error number of the protocol for an error of a NbdDevice.
 std::uint32_t status_of(const Error& error) noexcept;
 
 }  // namespace hawser::block::nbd

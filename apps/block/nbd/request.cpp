@@ -18,7 +18,7 @@ std::uint16_t flags_of(std::uint16_t type, const Negotiated& negotiated) noexcep
   return static_cast<std::uint16_t>(flags);
 }
 
-Refusal check_range(const Request& request, const ExportInfo& info) noexcept {
+Refusal check_range(const NbdRequest& request, const ExportInfo& info) noexcept {
   if (request.length == 0) return {status::invalid, "a request of 0 bytes"};
   if (request.offset > info.size || request.length > info.size - request.offset) {
     return {writes(request.type) && request.type != command::trim ? status::no_space : status::invalid,
@@ -36,16 +36,16 @@ RequestReader::Step RequestReader::next(Bytes in) noexcept {
     return {};
   }
   if (load<std::uint32_t>(in) != request_magic) return {Event::invalid};
-  const Request request{.flags = load<std::uint16_t>(in.subspan(4)),
-                        .type = load<std::uint16_t>(in.subspan(6)),
-                        .cookie = load<std::uint64_t>(in.subspan(8)),
-                        .offset = load<std::uint64_t>(in.subspan(16)),
-                        .length = load<std::uint32_t>(in.subspan(24))};
+  const NbdRequest request{.flags = load<std::uint16_t>(in.subspan(4)),
+                           .type = load<std::uint16_t>(in.subspan(6)),
+                           .cookie = load<std::uint64_t>(in.subspan(8)),
+                           .offset = load<std::uint64_t>(in.subspan(16)),
+                           .length = load<std::uint32_t>(in.subspan(24))};
   data_bytes_ = request.type == command::write ? request.length : 0;
   return {Event::request, header_bytes, request};
 }
 
-Refusal check(const Request& request, const ExportInfo& info, const Negotiated& negotiated) noexcept {
+Refusal check(const NbdRequest& request, const ExportInfo& info, const Negotiated& negotiated) noexcept {
   const std::uint16_t type = request.type;
   const bool known = type == command::read || type == command::flush || writes(type) || type == command::block_status;
   if (!known) return {status::invalid, "an unknown command"};

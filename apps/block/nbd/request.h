@@ -10,7 +10,7 @@
 namespace hawser::block::nbd {
 
 // A request of the client, without the data of a write.
-struct Request {
+struct NbdRequest {
   std::uint16_t flags = 0;
   std::uint16_t type = 0;
   std::uint64_t cookie = 0;
@@ -38,7 +38,7 @@ class RequestReader {
   struct Step {
     Event event = Event::more;
     std::size_t consumed = 0;
-    Request request = {};
+    NbdRequest request = {};
   };
 
   // Only called when data_bytes() is 0.
@@ -52,6 +52,6 @@ class RequestReader {
 };
 
 // Whether a connection may make the request to an export.
-Refusal check(const Request& request, const ExportInfo& info, const Negotiated& negotiated) noexcept;
+Refusal check(const NbdRequest& request, const ExportInfo& info, const Negotiated& negotiated) noexcept;
 
 }  // namespace hawser::block::nbd

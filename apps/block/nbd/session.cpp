@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t extents_listed_max = 1024;
 
 // Bytes of memory that the request needs.
-std::size_t data_bytes_of(const Request& request) noexcept {
+std::size_t data_bytes_of(const NbdRequest& request) noexcept {
   return request.type == command::read || request.type == command::write ? request.length : 0;
 }
 
@@ -74,7 +74,8 @@ void ReplyQueue::sent(std::size_t bytes) {
 
 // ---- The connection ----
 
-Session::Session(Loop& loop, Descriptor socket, Exports& exports, Semaphore& memory, const SessionLimits& limits)
+NbdSession::NbdSession(Loop& loop, SocketDescriptor socket, Exports& exports, Semaphore& memory,
+                       const SessionLimits& limits)
     : loop_(loop),
       exports_(exports),
       memory_(memory),
@@ -84,12 +85,12 @@ Session::Session(Loop& loop, Descriptor socket, Exports& exports, Semaphore& mem
       slots_(limits.requests_in_flight_max),
       bytes_(memory_permits(limits.bytes_in_flight_max)) {}
 
-Session::~Session() {
+NbdSession::~NbdSession() {
   replies_.clear();
   loop_.remove_tick_end(*this);
 }
 
-Task<void> Session::run() {
+Task<void> NbdSession::run() {
   timer_.start(loop_, loop_.after(limits_.handshake_timeout));
   try {
     if (co_await negotiate()) {
@@ -110,22 +111,22 @@ Task<void> Session::run() {
   timer_.stop();
 }
 
-void Session::stop() {
+void NbdSession::stop() {
   stopping_.request_stop();
   socket_.stop_receiving();
 }
 
-void Session::abort() noexcept {
+void NbdSession::abort() noexcept {
   stopping_.request_stop();
   socket_.abort();
 }
 
-void Session::on_writable() {
+void NbdSession::on_writable() {
   writable_.set();
   on_tick_end();
 }
 
-void Session::on_tick_end() {
+void NbdSession::on_tick_end() {
   replies_.send(socket_);
   if (!socket_.broken()) return;
   replies_.clear();
@@ -135,7 +136,7 @@ void Session::on_tick_end() {
 }
 
 // Moves the unused bytes to the front, and receives behind them.
-Task<bool> Session::fill() {
+Task<bool> NbdSession::fill() {
   if (begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
     end_ -= begin_;
@@ -148,7 +149,7 @@ Task<bool> Session::fill() {
 
 // ---- Negotiation ----
 
-Task<bool> Session::send_text(std::string& text) {
+Task<bool> NbdSession::send_text(std::string& text) {
   while (!text.empty()) {
     const ConstBuffer piece{reinterpret_cast<const std::byte*>(text.data()), text.size()};
     writable_.reset();
@@ -159,37 +160,37 @@ Task<bool> Session::send_text(std::string& text) {
   co_return true;
 }
 
-Task<bool> Session::answer_question(Handshake::Wants& wants) {
-  if (wants == Handshake::Wants::names) {
+Task<bool> NbdSession::answer_question(NbdHandshake::Wants& wants) {
+  if (wants == NbdHandshake::Wants::names) {
     handshake_.answer_names(co_await exports_.names());
-    wants = Handshake::Wants::bytes;
-  } else if (wants == Handshake::Wants::device) {
-    const Result<std::shared_ptr<Device>> opened = co_await exports_.open(handshake_.name());
+    wants = NbdHandshake::Wants::bytes;
+  } else if (wants == NbdHandshake::Wants::device) {
+    const Result<std::shared_ptr<NbdDevice>> opened = co_await exports_.open(handshake_.name());
     if (opened) device_ = *opened;
     wants = handshake_.answer_device(opened ? Result<ExportInfo>(device_->info()) : std::unexpected(opened.error()));
   }
   co_return !socket_.broken();
 }
 
-Task<bool> Session::negotiate() {
+Task<bool> NbdSession::negotiate() {
   for (;;) {
     if (!co_await send_text(handshake_.output())) co_return false;
     const auto [next, consumed] = handshake_.next(received());
-    Handshake::Wants wants = next;
+    NbdHandshake::Wants wants = next;
     begin_ += consumed;
     if (!co_await answer_question(wants)) co_return false;
-    if (wants == Handshake::Wants::bytes) {
+    if (wants == NbdHandshake::Wants::bytes) {
       if (consumed == 0 && !co_await fill()) co_return false;
       continue;
     }
     const bool sent = co_await send_text(handshake_.output());
-    co_return sent&& wants == Handshake::Wants::transmission;
+    co_return sent&& wants == NbdHandshake::Wants::transmission;
   }
 }
 
 // ---- Requests ----
 
-Task<void> Session::transmit() {
+Task<void> NbdSession::transmit() {
   for (;;) {
     const RequestReader::Step step = reader_.next(received());
     if (step.event == RequestReader::Event::invalid) {
@@ -206,7 +207,7 @@ Task<void> Session::transmit() {
   }
 }
 
-Task<bool> Session::begin(Request request) {
+Task<bool> NbdSession::begin(NbdRequest request) {
   auto pending = std::make_unique<PendingRequest>();
   pending->request = request;
   pending->slot = slots_.try_acquire();
@@ -235,7 +236,7 @@ Task<bool> Session::begin(Request request) {
   co_return true;
 }
 
-Task<bool> Session::refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal) {
+Task<bool> NbdSession::refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal) {
   if (!co_await skip_data()) co_return false;
   pending->reply =
       ReplyHead::failure(pending->request, handshake_.negotiated().structured_replies, refusal.error, refusal.text);
@@ -244,7 +245,7 @@ Task<bool> Session::refuse(std::unique_ptr<PendingRequest> pending, Refusal refu
 }
 
 // Waits until the connection, and then all connections together, may have so many bytes more.
-Task<bool> Session::acquire(PendingRequest& pending, std::size_t bytes) {
+Task<bool> NbdSession::acquire(PendingRequest& pending, std::size_t bytes) {
   const std::size_t permits = memory_permits(bytes);
   pending.bytes = bytes_.try_acquire(permits);
   if (!pending.bytes) {
@@ -261,7 +262,7 @@ Task<bool> Session::acquire(PendingRequest& pending, std::size_t bytes) {
   co_return granted.has_value();
 }
 
-Task<bool> Session::receive_data(MutableBytes into) {
+Task<bool> NbdSession::receive_data(MutableBytes into) {
   const std::size_t there = std::min(into.size(), end_ - begin_);
   std::memcpy(into.data(), buffer_.get() + begin_, there);
   begin_ += there;
@@ -278,7 +279,7 @@ Task<bool> Session::receive_data(MutableBytes into) {
 }
 
 // Discards the data of a write.
-Task<bool> Session::skip_data() {
+Task<bool> NbdSession::skip_data() {
   while (reader_.data_bytes() > 0) {
     if (begin_ == end_ && !co_await fill()) co_return false;
     const std::size_t part = std::min(reader_.data_bytes(), end_ - begin_);
@@ -288,7 +289,7 @@ Task<bool> Session::skip_data() {
   co_return true;
 }
 
-Task<void> Session::execute(std::unique_ptr<PendingRequest> pending) {
+Task<void> NbdSession::execute(std::unique_ptr<PendingRequest> pending) {
   Result<void> done;
   try {
     done = co_await run_request(*pending);
@@ -307,8 +308,8 @@ Task<void> Session::execute(std::unique_ptr<PendingRequest> pending) {
   }
 }
 
-Task<Result<void>> Session::run_request(PendingRequest& pending) {
-  const Request& request = pending.request;
+Task<Result<void>> NbdSession::run_request(PendingRequest& pending) {
+  const NbdRequest& request = pending.request;
   const bool fua = (request.flags & command_flag::fua) != 0;
   pending.reply = ReplyHead::success(request);
   switch (request.type) {
@@ -330,8 +331,8 @@ Task<Result<void>> Session::run_request(PendingRequest& pending) {
   }
 }
 
-Task<Result<void>> Session::read_extents(PendingRequest& pending) {
-  const Request& request = pending.request;
+Task<Result<void>> NbdSession::read_extents(PendingRequest& pending) {
+  const NbdRequest& request = pending.request;
   const bool one = (request.flags & command_flag::one_extent) != 0;
   const Result<std::vector<Extent>> extents =
       co_await device_->extents(request.offset, request.length, one ? 1 : extents_listed_max);
@@ -340,7 +341,7 @@ Task<Result<void>> Session::read_extents(PendingRequest& pending) {
   co_return Result<void>{};
 }
 
-void Session::answer(std::unique_ptr<PendingRequest> pending) {
+void NbdSession::answer(std::unique_ptr<PendingRequest> pending) {
   if (socket_.broken()) return;
   // The reply needs no data of the request.
   if (!pending->sends_data) {

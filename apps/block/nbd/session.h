@@ -37,7 +37,7 @@ constexpr std::size_t memory_permits(std::size_t bytes) noexcept {
 
 // A request in progress, until its reply has been sent.
 struct PendingRequest {
-  Request request;
+  NbdRequest request;
   Permit slot;    // One of the connection's requests.
   Permit bytes;   // A part of the connection's bytes.
   Permit memory;  // A part of the bytes of all connections.
@@ -67,11 +67,11 @@ class ReplyQueue {
 
 // One connection of a client: the negotiation, then requests that run concurrently. Replies are sent in the order in
 // which the requests end.
-class Session final : ByteSocket::Owner, exec::TickEnd {
+class NbdSession final : ByteSocket::Owner, exec::TickEnd {
  public:
   // `memory` has the permits of the bytes of all connections: payload_bytes_max at least.
-  Session(Loop& loop, Descriptor socket, Exports& exports, Semaphore& memory, const SessionLimits& limits);
-  ~Session();
+  NbdSession(Loop& loop, SocketDescriptor socket, Exports& exports, Semaphore& memory, const SessionLimits& limits);
+  ~NbdSession();
 
   // Ends when the connection has ended, and all of its requests. Called once.
   Task<void> run();
@@ -88,13 +88,13 @@ class Session final : ByteSocket::Owner, exec::TickEnd {
  private:
   // A negotiated option fits.
   static constexpr std::size_t buffer_bytes = 128 * 1024;
-  static_assert(buffer_bytes >= Handshake::option_bytes_max);
+  static_assert(buffer_bytes >= NbdHandshake::option_bytes_max);
 
   Task<bool> negotiate();
-  Task<bool> answer_question(Handshake::Wants& wants);
+  Task<bool> answer_question(NbdHandshake::Wants& wants);
   Task<bool> send_text(std::string& text);
   Task<void> transmit();
-  Task<bool> begin(Request request);
+  Task<bool> begin(NbdRequest request);
   Task<bool> refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal);
   Task<bool> acquire(PendingRequest& pending, std::size_t bytes);
   Task<bool> fill();
@@ -115,8 +115,8 @@ class Session final : ByteSocket::Owner, exec::TickEnd {
   Semaphore& memory_;
   const SessionLimits limits_;
   ByteSocket socket_;
-  Handshake handshake_;
-  std::shared_ptr<Device> device_;
+  NbdHandshake handshake_;
+  std::shared_ptr<NbdDevice> device_;
   RequestReader reader_;
   const std::unique_ptr<std::byte[]> buffer_;  // Received bytes that were not used: [begin_, end_).
   std::size_t begin_ = 0;
@@ -128,7 +128,7 @@ class Session final : ByteSocket::Owner, exec::TickEnd {
   std::stop_source stopping_;  // Ends waiting for permits.
   std::optional<Time> waiting_since_;
   std::size_t incomplete_bytes_ = 0;  // Memory of a write whose data have not arrived completely.
-  MemberTimer<&Session::on_timeout> timer_{*this};
+  MemberTimer<&NbdSession::on_timeout> timer_{*this};
   Scope requests_;
 };
 

@@ -11,7 +11,7 @@
 namespace hawser::block::nbd {
 namespace {
 
-class StoredDevice final : public Device {
+class StoredDevice final : public NbdDevice {
  public:
   StoredDevice(Loop& loop, std::shared_ptr<StoredVolume> volume, const StoredExportsOptions& options, ExportInfo info,
                bool preallocated)
@@ -71,7 +71,7 @@ class StoredDevice final : public Device {
 
 Task<Result<std::vector<std::string>>> StoredExports::names() { co_return store_.names(); }
 
-Task<Result<std::shared_ptr<Device>>> StoredExports::open(std::string name) {
+Task<Result<std::shared_ptr<NbdDevice>>> StoredExports::open(std::string name) {
   if (name.empty()) {
     const std::vector<std::string> names = store_.names();
     if (names.size() != 1) co_return no_default_export(names.size());

@@ -22,7 +22,7 @@ class StoredExports final : public Exports {
       : loop_(loop), store_(store), options_(options) {}
 
   Task<Result<std::vector<std::string>>> names() override;
-  Task<Result<std::shared_ptr<Device>>> open(std::string name) override;
+  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name) override;
 
  private:
   Loop& loop_;

@@ -15,26 +15,26 @@ namespace {
 
 // The events of a text, such as `[ n1 t"a" ]`; the problem of an invalid text.
 std::string events(std::string_view text, Limits limits = {}) {
-  Reader reader(text, limits);
+  JsonReader reader(text, limits);
   std::string all;
   for (;;) {
     const Token token = reader.next();
     switch (token.kind) {
-      case Kind::null: all += "null "; break;
-      case Kind::boolean: all += std::string(token.written) + " "; break;
-      case Kind::number: all += "n" + std::string(token.written) + " "; break;
-      case Kind::text:
-      case Kind::name:
-        all += token.kind == Kind::name ? "" : "t";
+      case TokenKind::null: all += "null "; break;
+      case TokenKind::boolean: all += std::string(token.written) + " "; break;
+      case TokenKind::number: all += "n" + std::string(token.written) + " "; break;
+      case TokenKind::text:
+      case TokenKind::name:
+        all += token.kind == TokenKind::name ? "" : "t";
         decode(token, all);
-        all += token.kind == Kind::name ? ":" : " ";
+        all += token.kind == TokenKind::name ? ":" : " ";
         break;
-      case Kind::begin_list: all += "[ "; break;
-      case Kind::end_list: all += "] "; break;
-      case Kind::begin_object: all += "{ "; break;
-      case Kind::end_object: all += "} "; break;
-      case Kind::end: EXPECT_EQ(reader.next().kind, Kind::end); return all;
-      case Kind::invalid: EXPECT_EQ(reader.next().kind, Kind::invalid); return reader.problem();
+      case TokenKind::begin_list: all += "[ "; break;
+      case TokenKind::end_list: all += "] "; break;
+      case TokenKind::begin_object: all += "{ "; break;
+      case TokenKind::end_object: all += "} "; break;
+      case TokenKind::end: EXPECT_EQ(reader.next().kind, TokenKind::end); return all;
+      case TokenKind::invalid: EXPECT_EQ(reader.next().kind, TokenKind::invalid); return reader.problem();
     }
   }
 }
@@ -106,21 +106,21 @@ TEST(JsonReader, TheNumberOfValuesIsLimited) {
 
 TEST(JsonReader, TextsAreDecoded) {
   for (const auto& [written, text] : testing::valid_texts) {
-    Reader reader(written, {});
+    JsonReader reader(written, {});
     const Token token = reader.next();
-    ASSERT_EQ(token.kind, Kind::text) << written << reader.problem();
+    ASSERT_EQ(token.kind, TokenKind::text) << written << reader.problem();
     std::string decoded;
     decode(token, decoded);
     EXPECT_EQ(decoded, text) << written;
-    EXPECT_EQ(reader.next().kind, Kind::end);
+    EXPECT_EQ(reader.next().kind, TokenKind::end);
   }
 }
 
 TEST(JsonReader, NumbersAreTheNearestDouble) {
   for (const auto& [written, value] : testing::valid_numbers) {
-    Reader reader(written, {});
+    JsonReader reader(written, {});
     const Token token = reader.next();
-    ASSERT_EQ(token.kind, Kind::number) << written << reader.problem();
+    ASSERT_EQ(token.kind, TokenKind::number) << written << reader.problem();
     EXPECT_EQ(double_of(token), value) << written;
     EXPECT_EQ(std::signbit(double_of(token)), std::signbit(value)) << written;
   }
@@ -136,7 +136,9 @@ TEST(JsonReader, NumbersAreTheNearestDouble) {
 }
 
 TEST(JsonReader, WholeNumbersAreExactIn64Bits) {
-  const auto number = [](std::string_view written) { return number_of({.kind = Kind::number, .written = written}); };
+  const auto number = [](std::string_view written) {
+    return number_of({.kind = TokenKind::number, .written = written});
+  };
   EXPECT_EQ(number("18446744073709551615"), Number(std::numeric_limits<std::uint64_t>::max()));
   EXPECT_EQ(number("-9223372036854775808"), Number(std::numeric_limits<std::int64_t>::min()));
   EXPECT_EQ(number("0"), Number(std::uint64_t{0}));

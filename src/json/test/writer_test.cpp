@@ -29,11 +29,11 @@ std::string number(T value) {
 }
 
 std::string read_back(std::string_view json) {
-  Reader reader(json, {});
+  JsonReader reader(json, {});
   const Token token = reader.next();
   std::string text;
-  if (token.kind == Kind::text) decode(token, text);
-  return reader.next().kind == Kind::end ? text : "invalid: " + std::string(json);
+  if (token.kind == TokenKind::text) decode(token, text);
+  return reader.next().kind == TokenKind::end ? text : "invalid: " + std::string(json);
 }
 
 TEST(JsonWriter, EscapesWhatMustNotStand) {

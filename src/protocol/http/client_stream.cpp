@@ -132,7 +132,7 @@ void ClientStream::take_head() {
   if (response_.status != 0 || connection_ == nullptr || !connection_->has_head()) return;
   response_ = connection_->take_response();
   if (!drop_gzip_fields(request_, response_)) return;
-  inflater_ = Inflater::make();
+  inflater_ = BodyInflater::make();
   if (inflater_ == nullptr) {
     fail_all(Error::of_call(ErrorCode::overloaded, "no memory to decompress the body"));
   }

@@ -108,7 +108,7 @@ class ClientStream final : ConnectionPool::Work {
   std::optional<Error> error_;
 
   HttpClientResponse response_;  // Its head.
-  std::unique_ptr<Inflater> inflater_;
+  std::unique_ptr<BodyInflater> inflater_;
   std::uint64_t body_bytes_ = 0;
   std::size_t turn_bytes_ = 0;  // Bytes that were read or written since the loop last ran something else.
 

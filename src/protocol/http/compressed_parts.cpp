@@ -34,7 +34,7 @@ Task<Result<void>> RouteResponder::send_part(HttpBodyWriter& writer, std::string
 
 // A long part is cut, so that the loop runs something else in between.
 Task<Result<void>> RouteResponder::write_compressed(HttpBodyWriter& writer, std::string_view bytes) {
-  Deflater& deflater = *writer.deflater_;
+  BodyDeflater& deflater = *writer.deflater_;
   const Permit turn = co_await deflater.writing.lock();
   while (!bytes.empty()) {
     if (deflater.turn_bytes >= gzip_in_place_max) {
@@ -45,7 +45,7 @@ Task<Result<void>> RouteResponder::write_compressed(HttpBodyWriter& writer, std:
     bytes.remove_prefix(piece.size());
     deflater.turn_bytes += piece.size() + flush_cost;
     const std::string packed =
-        deflater.add(as_bytes(piece), bytes.empty() ? Deflater::Flush::part : Deflater::Flush::none);
+        deflater.add(as_bytes(piece), bytes.empty() ? BodyDeflater::Flush::part : BodyDeflater::Flush::none);
     CO_TRY(co_await writer.responder_.write_part(writer, packed));
   }
   co_return Result<void>();
@@ -53,11 +53,11 @@ Task<Result<void>> RouteResponder::write_compressed(HttpBodyWriter& writer, std:
 
 Task<void> RouteResponder::stream_compressed(HttpBodyWriter& writer,
                                              const std::function<Task<void>(HttpBodyWriter&)>& stream,
-                                             Deflater& deflater) {
+                                             BodyDeflater& deflater) {
   writer.deflater_ = &deflater;
   co_await stream(writer);
   writer.deflater_ = nullptr;
-  const std::string end = deflater.add({}, Deflater::Flush::end);
+  const std::string end = deflater.add({}, BodyDeflater::Flush::end);
   static_cast<void>(co_await writer.responder_.write_part(writer, end));  // Fails if the client has gone.
 }
 

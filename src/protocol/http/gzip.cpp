@@ -159,7 +159,7 @@ void gzip_parts(const HttpOptions& options, detail::ReceiveAccount* account, std
   if (!accepts_gzip(accepted)) return;
   if (head_only) return add_gzip_fields(response);
   // Without memory for it, the body is sent as it is.
-  std::shared_ptr<Deflater> deflater = Deflater::make(account);
+  std::shared_ptr<BodyDeflater> deflater = BodyDeflater::make(account);
   if (deflater == nullptr) return;
   add_gzip_fields(response);
   response.stream = [given = std::move(response.stream), deflater](HttpBodyWriter& writer) {

@@ -15,41 +15,41 @@ namespace {
 constexpr compress::DeflaterOptions part_options = {.window_bits = 13, .memory_level = 6};
 static_assert((std::size_t{1} << (part_options.window_bits + 2)) + (std::size_t{1} << (part_options.memory_level + 9)) +
                   8 * 1024 <=
-              Deflater::memory_bytes);
+              BodyDeflater::memory_bytes);
 
 }  // namespace
 
-struct Deflater::State {
+struct BodyDeflater::State {
   compress::Deflater deflater{part_options};
 };
-struct Inflater::State {
+struct BodyInflater::State {
   compress::Inflater inflater{compress::Format::gzip};
 };
 
-std::unique_ptr<Deflater> Deflater::make(detail::ReceiveAccount* account) {
+std::unique_ptr<BodyDeflater> BodyDeflater::make(detail::ReceiveAccount* account) {
   detail::ReceiveCharge charge;
   if (account != nullptr && (!leaves_rest(*account, memory_bytes) || !charge.add(*account, memory_bytes)))
     return nullptr;
   auto state = std::make_unique<State>();
   if (!state->deflater.ready()) return nullptr;
-  std::unique_ptr<Deflater> made(new Deflater(std::move(state)));
+  std::unique_ptr<BodyDeflater> made(new BodyDeflater(std::move(state)));
   made->charge_ = std::move(charge);
   return made;
 }
 
-std::string Deflater::add(Bytes bytes, Flush flush) {
+std::string BodyDeflater::add(Bytes bytes, Flush flush) {
   std::string out;
   state_->deflater.add(bytes, flush, out);
   return out;
 }
 
-std::unique_ptr<Inflater> Inflater::make() {
+std::unique_ptr<BodyInflater> BodyInflater::make() {
   auto state = std::make_unique<State>();
   if (!state->inflater.ready()) return nullptr;
-  return std::unique_ptr<Inflater>(new Inflater(std::move(state)));
+  return std::unique_ptr<BodyInflater>(new BodyInflater(std::move(state)));
 }
 
-Result<std::string> Inflater::next(std::size_t bytes_max) {
+Result<std::string> BodyInflater::next(std::size_t bytes_max) {
   using Status = compress::Inflater::Status;
   std::string out;
   while (!wants_input() && !error_ && out.size() < bytes_max) {
@@ -82,21 +82,21 @@ Result<std::string> Inflater::next(std::size_t bytes_max) {
 
 #else
 
-struct Deflater::State {};
-struct Inflater::State {};
-std::unique_ptr<Deflater> Deflater::make(detail::ReceiveAccount*) { return nullptr; }
-std::string Deflater::add(Bytes, Flush) { return {}; }
-std::unique_ptr<Inflater> Inflater::make() { return nullptr; }
-Result<std::string> Inflater::next(std::size_t) { return fail(ErrorCode::internal, "built without zlib"); }
+struct BodyDeflater::State {};
+struct BodyInflater::State {};
+std::unique_ptr<BodyDeflater> BodyDeflater::make(detail::ReceiveAccount*) { return nullptr; }
+std::string BodyDeflater::add(Bytes, Flush) { return {}; }
+std::unique_ptr<BodyInflater> BodyInflater::make() { return nullptr; }
+Result<std::string> BodyInflater::next(std::size_t) { return fail(ErrorCode::internal, "built without zlib"); }
 
 #endif
 
-Deflater::Deflater(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
-Deflater::~Deflater() = default;
-Inflater::Inflater(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
-Inflater::~Inflater() = default;
+BodyDeflater::BodyDeflater(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+BodyDeflater::~BodyDeflater() = default;
+BodyInflater::BodyInflater(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+BodyInflater::~BodyInflater() = default;
 
-void Inflater::give(std::string compressed) noexcept {
+void BodyInflater::give(std::string compressed) noexcept {
   input_ = std::move(compressed);
   used_ = 0;
 }

@@ -18,17 +18,17 @@ namespace hawser::protocol::http {
 
 // Compresses a body to one gzip member as its parts come. It keeps a window of 8 KiB of the body instead of 32 KiB,
 // because a response may last for hours, and there may be thousands.
-class Deflater {
+class BodyDeflater {
  public:
   // The memory that it holds, at most.
   static constexpr std::size_t memory_bytes = 72 * 1024;
 
   // Null if it can't be charged to `account`, so that the connection could not receive any more, or if there is no
   // memory or no zlib. `account`, if it is not null, outlives the object.
-  static std::unique_ptr<Deflater> make(detail::ReceiveAccount* account);
-  Deflater(const Deflater&) = delete;
-  Deflater& operator=(const Deflater&) = delete;
-  ~Deflater();
+  static std::unique_ptr<BodyDeflater> make(detail::ReceiveAccount* account);
+  BodyDeflater(const BodyDeflater&) = delete;
+  BodyDeflater& operator=(const BodyDeflater&) = delete;
+  ~BodyDeflater();
 
   using Flush = compress::Deflater::Flush;
   // Returns compressed bytes, perhaps none. Takes about 10 us for each KiB.
@@ -39,20 +39,20 @@ class Deflater {
 
  private:
   struct State;
-  explicit Deflater(std::unique_ptr<State> state) noexcept;
+  explicit BodyDeflater(std::unique_ptr<State> state) noexcept;
 
   std::unique_ptr<State> state_;
   detail::ReceiveCharge charge_;
 };
 
 // Decompresses a body of one or more gzip members as its parts come.
-class Inflater {
+class BodyInflater {
  public:
   // Null if there is no memory or no zlib. It holds about 48 KiB.
-  static std::unique_ptr<Inflater> make();
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-  ~Inflater();
+  static std::unique_ptr<BodyInflater> make();
+  BodyInflater(const BodyInflater&) = delete;
+  BodyInflater& operator=(const BodyInflater&) = delete;
+  ~BodyInflater();
 
   // Gives the next bytes of the compressed body. Called when wants_input().
   void give(std::string compressed) noexcept;
@@ -66,7 +66,7 @@ class Inflater {
 
  private:
   struct State;
-  explicit Inflater(std::unique_ptr<State> state) noexcept;
+  explicit BodyInflater(std::unique_ptr<State> state) noexcept;
 
   std::unique_ptr<State> state_;
   std::string input_;

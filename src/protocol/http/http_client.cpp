@@ -36,7 +36,7 @@ namespace {
 // Decompresses the body of a response.
 Task<Result<void>> unpack(Loop& loop, HttpClientResponse& response, std::size_t bytes_max) {
   constexpr std::size_t part_bytes = 64 * 1024;
-  const std::unique_ptr<protocol::http::Inflater> inflater = protocol::http::Inflater::make();
+  const std::unique_ptr<protocol::http::BodyInflater> inflater = protocol::http::BodyInflater::make();
   if (inflater == nullptr) co_return fail(ErrorCode::overloaded, "no memory to decompress the body");
   inflater->give(std::exchange(response.body, {}));
   while (!inflater->wants_input()) {

@@ -15,7 +15,7 @@
 
 namespace hawser::protocol::http {
 
-class Deflater;
+class BodyDeflater;
 
 // Answers the calls of routes: a connection of HTTP/1, or a stream of HTTP/2.
 class RouteResponder {
@@ -35,7 +35,7 @@ class RouteResponder {
   // Runs the stream of a response with a writer that compresses what it is given. `stream` and `deflater` outlive the
   // task.
   static Task<void> stream_compressed(HttpBodyWriter& writer, const std::function<Task<void>(HttpBodyWriter&)>& stream,
-                                      Deflater& deflater);
+                                      BodyDeflater& deflater);
   // Sends a part; compressed if the writer does that.
   static Task<Result<void>> send_part(HttpBodyWriter& writer, std::string_view bytes);
   HttpBodyReader reader_for(std::uint32_t call, std::stop_token token) noexcept {

@@ -18,17 +18,17 @@ class TreeBuilder {
     for (;;) {
       const json::Token token = reader_.next();
       switch (token.kind) {
-        case json::Kind::end: return std::move(root_);
-        case json::Kind::invalid: return std::nullopt;
-        case json::Kind::name: decode(token, open_.back().json->names.emplace_back()); break;
-        case json::Kind::null: add(Json::Kind::null).text = token.written; break;
-        case json::Kind::boolean: add(Json::Kind::boolean).text = token.written; break;
-        case json::Kind::number: add(Json::Kind::number).text = token.written; break;
-        case json::Kind::text: decode(token, add(Json::Kind::text).text); break;
-        case json::Kind::begin_list: open(Json::Kind::list); break;
-        case json::Kind::begin_object: open(Json::Kind::object); break;
-        case json::Kind::end_list:
-        case json::Kind::end_object: close(); break;
+        case json::TokenKind::end: return std::move(root_);
+        case json::TokenKind::invalid: return std::nullopt;
+        case json::TokenKind::name: decode(token, open_.back().json->names.emplace_back()); break;
+        case json::TokenKind::null: add(Json::Kind::null).text = token.written; break;
+        case json::TokenKind::boolean: add(Json::Kind::boolean).text = token.written; break;
+        case json::TokenKind::number: add(Json::Kind::number).text = token.written; break;
+        case json::TokenKind::text: decode(token, add(Json::Kind::text).text); break;
+        case json::TokenKind::begin_list: open(Json::Kind::list); break;
+        case json::TokenKind::begin_object: open(Json::Kind::object); break;
+        case json::TokenKind::end_list:
+        case json::TokenKind::end_object: close(); break;
       }
     }
   }
@@ -56,7 +56,7 @@ class TreeBuilder {
   }
 
   const std::string_view text_;
-  json::Reader reader_;
+  json::JsonReader reader_;
   Json root_;
   std::vector<Open> open_;
 };
@@ -77,7 +77,7 @@ std::string_view Json::text_of(std::string_view name) const noexcept {
 
 std::optional<double> Json::number() const noexcept {
   if (kind != Kind::number) return std::nullopt;
-  return json::double_of({.kind = json::Kind::number, .written = text});
+  return json::double_of({.kind = json::TokenKind::number, .written = text});
 }
 
 std::optional<Json> parse_json(std::string_view text, std::size_t values_max) {

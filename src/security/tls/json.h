@@ -26,7 +26,8 @@ struct Json {
   std::optional<double> number() const noexcept;
 };
 
-// As strict as json::Reader. Nesting is limited to json_depth_max, and the number of values and names to `values_max`.
+// As strict as json::JsonReader. Nesting is limited to json_depth_max, and the number of values and names to
+// `values_max`.
 inline constexpr std::size_t json_depth_max = 16;
 std::optional<Json> parse_json(std::string_view text, std::size_t values_max);
 

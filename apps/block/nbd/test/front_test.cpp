@@ -25,7 +25,7 @@ namespace hawser::block::nbd {
 namespace {
 
 // Reads take a millisecond each, and count how many run at the same time.
-class SlowDevice final : public Device {
+class SlowDevice final : public NbdDevice {
  public:
   SlowDevice(Loop& loop, std::atomic<unsigned>& most) : loop_(loop), most_(most) {}
   const ExportInfo& info() const noexcept override { return info_; }
@@ -56,7 +56,7 @@ class SlowExports final : public Exports {
  public:
   SlowExports(Loop& loop, std::atomic<unsigned>& most) : loop_(loop), most_(most) {}
   Task<Result<std::vector<std::string>>> names() override { co_return std::vector<std::string>{"slow"}; }
-  Task<Result<std::shared_ptr<Device>>> open(std::string) override {
+  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string) override {
     co_return std::make_shared<SlowDevice>(loop_, most_);
   }
 
@@ -110,7 +110,7 @@ class Peer {
   }
 
  private:
-  Descriptor socket_;
+  SocketDescriptor socket_;
 };
 
 class NbdFront : public testing::Test {

@@ -61,24 +61,27 @@ class Server {
   }
 
   // Gives the bytes in pieces of `piece` bytes and answers the questions.
-  Handshake::Wants give(std::string_view bytes, std::size_t piece = SIZE_MAX) {
+  NbdHandshake::Wants give(std::string_view bytes, std::size_t piece = SIZE_MAX) {
     while (!bytes.empty() || !held.empty()) {
       const std::size_t part = std::min(piece, bytes.size());
       held.append(bytes.substr(0, part));
       bytes.remove_prefix(part);
-      Handshake::Step step;
+      NbdHandshake::Step step;
       do {
         step = handshake.next(as_bytes(held));
         held.erase(0, step.consumed);
-        if (step.wants == Handshake::Wants::names) handshake.answer_names(std::vector<std::string>{"disk", "other"});
-        if (step.wants == Handshake::Wants::device) step.wants = handshake.answer_device(find(handshake.name()));
-        if (step.wants == Handshake::Wants::close || step.wants == Handshake::Wants::transmission) return step.wants;
+        if (step.wants == NbdHandshake::Wants::names) handshake.answer_names(std::vector<std::string>{"disk", "other"});
+        if (step.wants == NbdHandshake::Wants::device) step.wants = handshake.answer_device(find(handshake.name()));
+        if (step.wants == NbdHandshake::Wants::close || step.wants == NbdHandshake::Wants::transmission)
+          return step.wants;
       } while (step.consumed > 0);
       if (bytes.empty()) break;
     }
-    return Handshake::Wants::bytes;
+    return NbdHandshake::Wants::bytes;
   }
-  Handshake::Wants send(std::uint32_t option, std::string_view data = {}) { return give(option_bytes(option, data)); }
+  NbdHandshake::Wants send(std::uint32_t option, std::string_view data = {}) {
+    return give(option_bytes(option, data));
+  }
 
   Result<ExportInfo> find(const std::string& name) const {
     if (name != "disk") return std::unexpected(Error::application(ENOENT, "there is no volume"));
@@ -103,8 +106,8 @@ class Server {
     return last.type;
   }
 
-  Handshake handshake;
-  Handshake::Wants wants = Handshake::Wants::bytes;
+  NbdHandshake handshake;
+  NbdHandshake::Wants wants = NbdHandshake::Wants::bytes;
   std::string held;
   bool read_only = false;
 };
@@ -113,10 +116,10 @@ std::uint16_t flags_of(const Reply& information) { return load<std::uint16_t>(as
 
 TEST(NbdHandshake, GoEntersTheTransmission) {
   Server server;
-  EXPECT_EQ(server.send(option::structured_reply), Handshake::Wants::bytes);
+  EXPECT_EQ(server.send(option::structured_reply), NbdHandshake::Wants::bytes);
   EXPECT_EQ(server.reply().type, option_reply::ack);
   const std::vector<std::uint16_t> asked = {information::block_size, information::name, 77, information::block_size};
-  EXPECT_EQ(server.send(option::go, info_data("disk", asked)), Handshake::Wants::transmission);
+  EXPECT_EQ(server.send(option::go, info_data("disk", asked)), NbdHandshake::Wants::transmission);
   const Reply export_ = server.reply();
   EXPECT_EQ(export_.type, option_reply::info);
   EXPECT_EQ(export_.data.size(), 12U);
@@ -138,18 +141,18 @@ TEST(NbdHandshake, GoEntersTheTransmission) {
 TEST(NbdHandshake, ExportNameHasZerosUnlessTheyAreRefused) {
   for (const bool zeroes : {false, true}) {
     Server server(zeroes ? fixed_newstyle : fixed_newstyle | no_zeroes);
-    EXPECT_EQ(server.send(option::export_name, "disk"), Handshake::Wants::transmission);
+    EXPECT_EQ(server.send(option::export_name, "disk"), NbdHandshake::Wants::transmission);
     EXPECT_EQ(server.handshake.output().size(), zeroes ? 134U : 10U);
   }
   Server server;
-  EXPECT_EQ(server.send(option::export_name, "absent"), Handshake::Wants::close);
+  EXPECT_EQ(server.send(option::export_name, "absent"), NbdHandshake::Wants::close);
   EXPECT_TRUE(server.handshake.output().empty());
 }
 
 TEST(NbdHandshake, AReadOnlyExportOffersNoWrites) {
   Server server;
   server.read_only = true;
-  EXPECT_EQ(server.send(option::info, info_data("disk")), Handshake::Wants::bytes);
+  EXPECT_EQ(server.send(option::info, info_data("disk")), NbdHandshake::Wants::bytes);
   const std::uint16_t flags = flags_of(server.reply());
   EXPECT_NE(flags & transmission::read_only, 0);
   EXPECT_EQ(flags & (transmission::trim | transmission::write_zeroes | transmission::fast_zero), 0);
@@ -169,7 +172,7 @@ TEST(NbdHandshake, TheContextBelongsToOneExport) {
     EXPECT_EQ(server.reply().type, option_reply::ack);
     // A later SET replaces the selection, also if it fails.
     if (!same) server.send(option::set_meta_context, context_data("absent", {"base:allocation"}));
-    EXPECT_EQ(server.send(option::go, info_data("disk")), Handshake::Wants::transmission);
+    EXPECT_EQ(server.send(option::go, info_data("disk")), NbdHandshake::Wants::transmission);
     EXPECT_EQ(server.handshake.negotiated().allocation_context, same);
   }
 }
@@ -200,7 +203,7 @@ TEST(NbdHandshake, ListAndAbort) {
   EXPECT_EQ(server.reply().data, text_bytes("disk"));
   EXPECT_EQ(server.reply().data, text_bytes("other"));
   EXPECT_EQ(server.reply().type, option_reply::ack);
-  EXPECT_EQ(server.send(option::abort, "ignored"), Handshake::Wants::close);
+  EXPECT_EQ(server.send(option::abort, "ignored"), NbdHandshake::Wants::close);
   EXPECT_EQ(server.reply().type, option_reply::ack);
 }
 
@@ -227,34 +230,34 @@ TEST(NbdHandshake, WhatIsRefusedDoesNotEndTheNegotiation) {
       {option::go, info_data("absent"), option_reply::unknown},
       {option::info, info_data(""), option_reply::unknown},
       {option::set_meta_context, queries, option_reply::invalid},
-      {option::list, std::string(Handshake::option_data_bytes_max + 1, 'x'), option_reply::too_big},
+      {option::list, std::string(NbdHandshake::option_data_bytes_max + 1, 'x'), option_reply::too_big},
   };
   Server server;
   server.send(option::structured_reply);
   server.reply();
   for (const auto& [option, data, type] : cases) {
-    EXPECT_EQ(server.send(option, data), Handshake::Wants::bytes);
+    EXPECT_EQ(server.send(option, data), NbdHandshake::Wants::bytes);
     const Reply reply = server.reply();
     EXPECT_EQ(reply.option, option);
     EXPECT_EQ(reply.type, type) << option;
     EXPECT_TRUE(server.handshake.output().empty());
   }
-  EXPECT_EQ(server.send(option::go, info_data("disk")), Handshake::Wants::transmission);
+  EXPECT_EQ(server.send(option::go, info_data("disk")), NbdHandshake::Wants::transmission);
 }
 
 TEST(NbdHandshake, WhatCannotBeAnsweredEndsIt) {
-  EXPECT_EQ(Server(4).wants, Handshake::Wants::close) << "an unknown flag";
+  EXPECT_EQ(Server(4).wants, NbdHandshake::Wants::close) << "an unknown flag";
   Server garbage;
-  EXPECT_EQ(garbage.give("GET / HTTP/1.1\r\n\r\n"), Handshake::Wants::close);
-  EXPECT_EQ(garbage.handshake.next(as_bytes("x")).wants, Handshake::Wants::close);
+  EXPECT_EQ(garbage.give("GET / HTTP/1.1\r\n\r\n"), NbdHandshake::Wants::close);
+  EXPECT_EQ(garbage.handshake.next(as_bytes("x")).wants, NbdHandshake::Wants::close);
   Server long_name;
-  EXPECT_EQ(long_name.send(option::export_name, std::string(4097, 'x')), Handshake::Wants::close);
+  EXPECT_EQ(long_name.send(option::export_name, std::string(4097, 'x')), NbdHandshake::Wants::close);
 }
 
 TEST(NbdHandshake, TooManyExportsAreNotListed) {
   Server server;
-  EXPECT_EQ(server.handshake.next(as_bytes(option_bytes(option::list, ""))).wants, Handshake::Wants::names);
-  server.handshake.answer_names(std::vector<std::string>(Handshake::names_listed_max + 1, "x"));
+  EXPECT_EQ(server.handshake.next(as_bytes(option_bytes(option::list, ""))).wants, NbdHandshake::Wants::names);
+  server.handshake.answer_names(std::vector<std::string>(NbdHandshake::names_listed_max + 1, "x"));
   EXPECT_EQ(server.reply().type, option_reply::too_big);
   EXPECT_TRUE(server.handshake.output().empty());
 }
@@ -268,7 +271,7 @@ TEST(NbdHandshake, PiecesMakeNoDifference) {
   std::optional<std::string> expected;
   for (const std::size_t piece : {SIZE_MAX, std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{15}}) {
     Server server;
-    EXPECT_EQ(server.give(bytes, piece), Handshake::Wants::transmission) << piece;
+    EXPECT_EQ(server.give(bytes, piece), NbdHandshake::Wants::transmission) << piece;
     EXPECT_TRUE(server.handshake.negotiated().allocation_context);
     if (!expected) expected = server.handshake.output();
     EXPECT_EQ(server.handshake.output(), *expected) << piece;

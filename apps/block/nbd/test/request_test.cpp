@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t mebibyte = 1 << 20;
 constexpr Negotiated all{.structured_replies = true, .allocation_context = true};
 
-std::string request_bytes(const Request& request) {
+std::string request_bytes(const NbdRequest& request) {
   std::string bytes;
   append(bytes, request_magic);
   append(bytes, request.flags);
@@ -28,14 +28,14 @@ std::string request_bytes(const Request& request) {
   return bytes;
 }
 
-std::uint32_t error_of(const Request& request, bool read_only = false, Negotiated negotiated = all) {
+std::uint32_t error_of(const NbdRequest& request, bool read_only = false, Negotiated negotiated = all) {
   return check(request, {.name = "disk", .size = mebibyte, .read_only = read_only}, negotiated).error;
 }
 
 std::string text_of(const ReplyHead& head) { return std::string(as_text(head.bytes())); }
 
 TEST(NbdRequest, IsReadFromPieces) {
-  const Request sent{
+  const NbdRequest sent{
       .flags = 1, .type = command::write, .cookie = 0x0102030405060708, .offset = 1ULL << 40, .length = 9};
   const std::string bytes = request_bytes(sent);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
@@ -91,7 +91,7 @@ TEST(NbdRequest, FlagsBelongToCommands) {
   }
   EXPECT_EQ(error_of({.flags = command_flag::fast_zero, .type = command::write, .length = 1}), status::invalid);
   EXPECT_EQ(error_of({.flags = command_flag::fast_zero, .type = command::write_zeroes, .length = 1}), status::ok);
-  const Request fragment{.flags = command_flag::dont_fragment, .type = command::read, .length = 1};
+  const NbdRequest fragment{.flags = command_flag::dont_fragment, .type = command::read, .length = 1};
   EXPECT_EQ(error_of(fragment), status::ok);
   EXPECT_EQ(error_of(fragment, false, {}), status::invalid);
   EXPECT_EQ(error_of({.type = command::block_status, .length = 1}, false, {.structured_replies = true}),
@@ -103,7 +103,7 @@ TEST(NbdRequest, FlagsBelongToCommands) {
 }
 
 TEST(NbdReply, HeadsHaveTheirSizes) {
-  const Request request{.cookie = 7, .offset = 9, .length = 100};
+  const NbdRequest request{.cookie = 7, .offset = 9, .length = 100};
   EXPECT_EQ(text_of(ReplyHead::success(request)).size(), 16U);
   EXPECT_EQ(text_of(ReplyHead::data(request, false)), text_of(ReplyHead::success(request)));
   const std::string data = text_of(ReplyHead::data(request, true));
@@ -115,7 +115,7 @@ TEST(NbdReply, HeadsHaveTheirSizes) {
 }
 
 TEST(NbdReply, ErrorsHaveBoundedTexts) {
-  const Request request{.cookie = 7};
+  const NbdRequest request{.cookie = 7};
   const std::string simple = text_of(ReplyHead::failure(request, false, status::io, "text"));
   ASSERT_EQ(simple.size(), 16U);
   EXPECT_EQ(load<std::uint32_t>(as_bytes(simple).subspan(4)), status::io);

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/top/sample.h"
 #include "base/utf8.h"
+#include "cli/top/sample.h"
 
 namespace hawser::cli {
 namespace {

@@ -24,7 +24,7 @@ using schema::Type;
 using Scalar = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string_view>;
 
 // An object or array that is being read.
-struct Frame {
+struct OpenValue {
   enum class Form {
     list,      // Values of the types `types`: arguments, a tuple, a pair of a map.
     sequence,  // Elements behind their count.
@@ -47,7 +47,7 @@ struct Frame {
   std::size_t field = 0;
   std::string key = {};
 };
-using Form = Frame::Form;
+using Form = OpenValue::Form;
 
 template <class T>
 void append_number(std::string& out, T number) {
@@ -62,10 +62,10 @@ class ValueEncoder {
       : known_(known), types_(types), is_arguments_(is_arguments) {}
 
   Result<std::string> read(std::string_view json) {
-    json::Reader reader(json, {.depth_max = json_depth_max});
+    json::JsonReader reader(json, {.depth_max = json_depth_max});
     json::Token token = reader.next();
-    while (token.kind != json::Kind::end && encode(token)) token = reader.next();
-    if (token.kind == json::Kind::invalid) fail_with(reader.problem());
+    while (token.kind != json::TokenKind::end && encode(token)) token = reader.next();
+    if (token.kind == json::TokenKind::invalid) fail_with(reader.problem());
     if (failed_) return fail(std::move(error_));
     return std::move(out_);
   }
@@ -82,7 +82,7 @@ class ValueEncoder {
   // The path to the value that is being read, such as "[0].rows[3]: ".
   std::string place() const {
     std::string path;
-    for (const Frame& frame : stack_) {
+    for (const OpenValue& frame : stack_) {
       if (path.size() > 200) break;
       const bool named = frame.form == Form::record || frame.form == Form::entries || frame.form == Form::choice;
       if (named && !frame.key.empty()) {
@@ -112,15 +112,15 @@ class ValueEncoder {
   bool put_floating(std::uint32_t type, std::string& out, const Scalar& value);
   bool push(Form form, std::uint32_t type, std::string& out, std::span<const std::uint32_t> types = {});
   bool begin_count(Form form, std::uint32_t type, std::string& out);
-  bool end_record(Frame& frame);
-  bool end_values(Frame& frame);
+  bool end_record(OpenValue& frame);
+  bool end_values(OpenValue& frame);
 
   const ValueTypes& known_;
   const std::span<const std::uint32_t> types_;
   const bool is_arguments_;
   std::string out_;
   std::string text_;  // A text or name that had escapes.
-  std::vector<Frame> stack_;
+  std::vector<OpenValue> stack_;
   bool failed_ = false;
   Error error_;
 };
@@ -133,17 +133,18 @@ bool ValueEncoder::encode(const json::Token& token) {
     return std::string_view(text_);
   };
   switch (token.kind) {
-    case json::Kind::null: return scalar({});
-    case json::Kind::boolean: return scalar(token.written == "true");
-    case json::Kind::number: return std::visit([&](auto number) { return scalar(number); }, json::number_of(token));
-    case json::Kind::text: return scalar(text());
-    case json::Kind::begin_list: return begin_array();
-    case json::Kind::end_list: return end_array();
-    case json::Kind::begin_object: return begin_object();
-    case json::Kind::name: return key(text());
-    case json::Kind::end_object: return end_object();
-    case json::Kind::end:
-    case json::Kind::invalid: break;
+    case json::TokenKind::null: return scalar({});
+    case json::TokenKind::boolean: return scalar(token.written == "true");
+    case json::TokenKind::number:
+      return std::visit([&](auto number) { return scalar(number); }, json::number_of(token));
+    case json::TokenKind::text: return scalar(text());
+    case json::TokenKind::begin_list: return begin_array();
+    case json::TokenKind::end_list: return end_array();
+    case json::TokenKind::begin_object: return begin_object();
+    case json::TokenKind::name: return key(text());
+    case json::TokenKind::end_object: return end_object();
+    case json::TokenKind::end:
+    case json::TokenKind::invalid: break;
   }
   return false;
 }
@@ -158,7 +159,7 @@ bool ValueEncoder::next(std::uint32_t& type, std::string*& out) {
     out = &out_;
     return true;
   }
-  Frame& frame = stack_.back();
+  OpenValue& frame = stack_.back();
   out = frame.out;
   const auto part = [&](std::size_t i) { return known_.at(frame.type).parts[i]; };
   switch (frame.form) {
@@ -375,7 +376,7 @@ bool ValueEncoder::begin_object() {
 }
 
 bool ValueEncoder::key(std::string_view name) {
-  Frame& frame = stack_.back();
+  OpenValue& frame = stack_.back();
   frame.key = name;
   const auto quoted = [&] { return "\"" + printable(name.substr(0, 100)) + "\""; };
   if (frame.form == Form::base64) {
@@ -420,7 +421,7 @@ bool ValueEncoder::key(std::string_view name) {
 }
 
 bool ValueEncoder::end_object() {
-  Frame frame = std::move(stack_.back());
+  OpenValue frame = std::move(stack_.back());
   if (frame.form == Form::record) {
     const bool ended = end_record(frame);
     stack_.pop_back();
@@ -436,7 +437,7 @@ bool ValueEncoder::end_object() {
 }
 
 // Writes the fields in their order. Optional fields may be left out, and appended fields that no other follows.
-bool ValueEncoder::end_record(Frame& frame) {
+bool ValueEncoder::end_record(OpenValue& frame) {
   const Type& known = known_.at(frame.type);
   const bool evolves = known.kind == Kind::evolving;
   const auto base = evolves ? static_cast<std::size_t>(known.size) : known.parts.size();
@@ -468,7 +469,7 @@ bool ValueEncoder::end_record(Frame& frame) {
 bool ValueEncoder::begin_array() {
   if (stack_.empty() && is_arguments_) return push(Form::list, 0, out_, types_);
   if (!stack_.empty() && stack_.back().form == Form::pairs) {
-    Frame& frame = stack_.back();
+    OpenValue& frame = stack_.back();
     if (++frame.count > codec::count_max) return fail_with("there are too many entries");
     return push(Form::list, frame.type, *frame.out, known_.at(frame.type).parts);
   }
@@ -487,12 +488,12 @@ bool ValueEncoder::begin_array() {
 }
 
 bool ValueEncoder::end_array() {
-  Frame frame = std::move(stack_.back());
+  OpenValue frame = std::move(stack_.back());
   stack_.pop_back();
   return end_values(frame);
 }
 
-bool ValueEncoder::end_values(Frame& frame) {
+bool ValueEncoder::end_values(OpenValue& frame) {
   if (frame.form == Form::list && frame.count != frame.types.size()) {
     return fail_with("there are " + std::to_string(frame.count) + " values: give " +
                      std::to_string(frame.types.size()));

@@ -13,11 +13,11 @@
 namespace hawser::protocol::http {
 namespace {
 
-using Flush = Deflater::Flush;
+using Flush = BodyDeflater::Flush;
 
-// Gives `packed` to a new Inflater in pieces of `piece` bytes, and returns the whole body or the error.
+// Gives `packed` to a new BodyInflater in pieces of `piece` bytes, and returns the whole body or the error.
 Result<std::string> inflated(std::string_view packed, std::size_t piece, std::size_t bytes_max = 64 * 1024) {
-  const std::unique_ptr<Inflater> inflater = Inflater::make();
+  const std::unique_ptr<BodyInflater> inflater = BodyInflater::make();
   std::string out;
   while (!packed.empty()) {
     inflater->give(std::string(packed.substr(0, piece)));
@@ -34,7 +34,7 @@ Result<std::string> inflated(std::string_view packed, std::size_t piece, std::si
 }
 
 std::string deflated(std::string_view text, std::size_t piece, Flush flush = Flush::part) {
-  const std::unique_ptr<Deflater> deflater = Deflater::make(nullptr);
+  const std::unique_ptr<BodyDeflater> deflater = BodyDeflater::make(nullptr);
   std::string out;
   for (; !text.empty(); text.remove_prefix(std::min(piece, text.size()))) {
     out += deflater->add(as_bytes(text.substr(0, piece)), flush);
@@ -57,8 +57,8 @@ class HttpGzipStream : public ::testing::Test {
 };
 
 TEST_F(HttpGzipStream, EachPartCanBeReadBeforeTheNext) {
-  const std::unique_ptr<Deflater> deflater = Deflater::make(nullptr);
-  const std::unique_ptr<Inflater> inflater = Inflater::make();
+  const std::unique_ptr<BodyDeflater> deflater = BodyDeflater::make(nullptr);
+  const std::unique_ptr<BodyInflater> inflater = BodyInflater::make();
   std::size_t packed_bytes = 0;
   for (int i = 0; i < 500; ++i) {
     const std::string part = "data: {\"event\": " + std::to_string(i) + "}\n\n";
@@ -133,13 +133,13 @@ TEST_F(HttpGzipStream, MalformedBodiesAreRefused) {
 }
 
 TEST_F(HttpGzipStream, ABombComesInSmallParts) {
-  const std::unique_ptr<Deflater> deflater = Deflater::make(nullptr);
+  const std::unique_ptr<BodyDeflater> deflater = BodyDeflater::make(nullptr);
   const std::string zeros(1 << 20, '\0');
   std::string bomb;
   for (int i = 0; i < 64; ++i) bomb += deflater->add(as_bytes(zeros), Flush::none);
   bomb += deflater->add({}, Flush::end);
   ASSERT_LT(bomb.size(), std::size_t{1} << 20);
-  const std::unique_ptr<Inflater> inflater = Inflater::make();
+  const std::unique_ptr<BodyInflater> inflater = BodyInflater::make();
   inflater->give(bomb);
   std::size_t total = 0;
   while (!inflater->wants_input()) {
@@ -154,19 +154,19 @@ TEST_F(HttpGzipStream, ABombComesInSmallParts) {
 
 TEST_F(HttpGzipStream, TheMemoryIsCharged) {
   constexpr std::size_t blocks_bytes = 2 * rpc::ByteSession::receive_block_bytes;
-  detail::ReceiveBudget budget(blocks_bytes + 2 * Deflater::memory_bytes, SIZE_MAX);
+  detail::ReceiveBudget budget(blocks_bytes + 2 * BodyDeflater::memory_bytes, SIZE_MAX);
   detail::ReceiveAccount account(&budget);
-  std::unique_ptr<Deflater> one = Deflater::make(&account);
+  std::unique_ptr<BodyDeflater> one = BodyDeflater::make(&account);
   ASSERT_NE(one, nullptr);
-  EXPECT_EQ(account.used(), Deflater::memory_bytes);
-  const std::unique_ptr<Deflater> two = Deflater::make(&account);
+  EXPECT_EQ(account.used(), BodyDeflater::memory_bytes);
+  const std::unique_ptr<BodyDeflater> two = BodyDeflater::make(&account);
   ASSERT_NE(two, nullptr);
   // The connection could not receive any more.
-  EXPECT_EQ(Deflater::make(&account), nullptr);
-  EXPECT_EQ(account.used(), 2 * Deflater::memory_bytes);
+  EXPECT_EQ(BodyDeflater::make(&account), nullptr);
+  EXPECT_EQ(account.used(), 2 * BodyDeflater::memory_bytes);
   one.reset();
-  EXPECT_EQ(account.used(), Deflater::memory_bytes);
-  EXPECT_NE(Deflater::make(&account), nullptr);
+  EXPECT_EQ(account.used(), BodyDeflater::memory_bytes);
+  EXPECT_NE(BodyDeflater::make(&account), nullptr);
 }
 
 }  // namespace
