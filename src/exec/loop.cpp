@@ -75,7 +75,7 @@ struct Loop::State {
         memory(origin, poller.real_time()),
         spin_limit(options.spin_max),
         blocked_max(options.blocked_max),
-        offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {}
+        offload(new exec::OffloadPool(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop)) {}
 
   // A list of objects that contain the links of the list.
   template <class T>
@@ -116,7 +116,7 @@ struct Loop::State {
       void run() noexcept override { AllocatorTrim::of_process().run(); }
     };
     try {
-      offload.submit(nullptr, std::make_unique<Trim>());
+      offload->submit(nullptr, std::make_unique<Trim>());
     } catch (const std::bad_alloc&) {
       return;  // It is due again after AllocatorTrim::pause_min, as if the pool had refused it.
     }
@@ -162,7 +162,8 @@ struct Loop::State {
   }
   bool stoppable = false;  // True within run(), which ends by stop(); run(task) does not.
   exec::Mailbox mailbox;
-  exec::OffloadPool offload;  // Declared last: its threads post to the mailbox until they are joined.
+  // Declared last: its threads post to the mailbox until they are joined.
+  const std::unique_ptr<exec::OffloadPool, exec::OffloadPool::Deleter> offload;
 };
 
 // Marks the loop as running on this thread, and sets its time.
@@ -257,7 +258,7 @@ void detail::LoopWork::set_blocked_max(Loop& loop, Duration blocked_max) noexcep
 exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) {
   const Loop::State& state = *loop.state_;
   exec::LoopStatistics all = state.record.read();
-  const exec::OffloadPool::Caches offload = state.offload.caches();
+  const exec::OffloadPool::Caches offload = state.offload->caches();
   all.offload_threads = offload.threads;
   all.offload_cached = offload.bytes;
   all.cached = state.memory.read();
@@ -340,12 +341,12 @@ std::uint64_t Loop::offload_posted(const void* client, std::unique_ptr<detail::P
     post(std::move(work));
     return 1;
   }
-  return state_->offload.submit(client, std::move(work));
+  return state_->offload->submit(client, std::move(work));
 }
 
 bool Loop::withdraw_offloaded(const void* client, std::uint64_t ticket) noexcept {
   if (has_ended(*this)) return false;
-  return state_->offload.withdraw(client, ticket);
+  return state_->offload->withdraw(client, ticket);
 }
 
 void Loop::resume_soon(std::coroutine_handle<> waiting) {

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/process_id.h"
 #include "exec/idle_functions.h"
 
 namespace hawser::exec {
@@ -25,6 +26,10 @@ OffloadPool::~OffloadPool() {
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+}
+
+void OffloadPool::Deleter::operator()(OffloadPool* pool) const noexcept {
+  if (pool->process_ == 0 || pool->process_ == process_id()) delete pool;
 }
 
 OffloadPool::Ticket OffloadPool::submit(const void* client, std::unique_ptr<detail::Posted> work) {
@@ -93,6 +98,7 @@ bool OffloadPool::enough_threads() {
     const auto place = caches_.emplace(caches_.end());
     try {
       threads_.emplace_back([this, place] { serve(*place); });
+      process_ = process_id();
     } catch (const std::system_error&) {
       // The system provides no more threads: the existing threads do the work one piece after the other.
       caches_.erase(place);

@@ -33,6 +33,12 @@ class OffloadPool {
   OffloadPool& operator=(const OffloadPool&) = delete;
   ~OffloadPool();
 
+  // Destroys a pool, except in a child process made by fork(). The threads do not exist there, and one of them may have
+  // held the lock: the destructor would wait for ever.
+  struct Deleter {
+    void operator()(OffloadPool* pool) const noexcept;
+  };
+
   // Returns 0 and drops `work` if queue_max pieces wait already, if as many pieces of `client` wait as there are free
   // places, or if no thread could be started. So one client uses at most half of the places, and another client still
   // finds free ones.
@@ -79,6 +85,7 @@ class OffloadPool {
   std::size_t idle_ = 0;
   Ticket last_ticket_ = 0;
   bool ending_ = false;
+  int process_ = 0;  // Process of the threads; 0 before the first one.
   std::vector<std::thread> threads_;
   std::list<ThreadCaches> caches_;  // One for each thread that serves.
 };

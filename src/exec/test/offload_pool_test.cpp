@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -195,6 +197,25 @@ TEST_P(OffloadTest, DestroyingTheLoopEndsWhatRunsAndDropsWhatWaits) {
   releaser.join();
   EXPECT_EQ(ran, 1);
   EXPECT_EQ(alive.use_count(), 1) << "nothing was leaked";
+}
+
+// A trim of the allocator starts such a thread also in loops whose application offloads nothing.
+TEST(OffloadPool, AChildProcessDestroysALoopWithoutItsThreads) {
+  auto loop = std::make_unique<Loop>();
+  loop->run([](Loop& self) -> Task<void> {
+    const Result<void> done = co_await self.offload([] {});
+    EXPECT_TRUE(done.has_value());
+  }(*loop));
+  const pid_t child = fork();
+  ASSERT_NE(child, -1);
+  if (child == 0) {
+    alarm(30);  // Ends a child that waits for a thread.
+    loop.reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
