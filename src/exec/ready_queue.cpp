@@ -10,12 +10,19 @@ namespace {
 
 using Handles = std::vector<std::coroutine_handle<>>;
 
-// Removes the coroutine at `next`, the position behind the last one that was removed: coroutines that were resumed
-// together are often destroyed in the same order, and many of them must not take quadratic time.
-bool take_next(Handles& list, std::size_t begin, std::size_t& next, std::coroutine_handle<> waiting) noexcept {
-  if (next < begin || next >= list.size() || list[next] != waiting) return false;
-  list[next++] = std::noop_coroutine();
+bool take_at(Handles& list, std::size_t begin, std::size_t position, std::size_t& next,
+             std::coroutine_handle<> waiting) noexcept {
+  if (position < begin || position >= list.size() || list[position] != waiting) return false;
+  list[position] = std::noop_coroutine();
+  next = position + 1;
   return true;
+}
+
+// Removes the coroutine beside the last one that was removed, behind which `next` is. Coroutines that were resumed
+// together are often destroyed in the same order, or in the opposite one as those that a condition has notified. Many
+// of them must not take quadratic time.
+bool take_beside(Handles& list, std::size_t begin, std::size_t& next, std::coroutine_handle<> waiting) noexcept {
+  return take_at(list, begin, next, next, waiting) || (next >= 2 && take_at(list, begin, next - 2, next, waiting));
 }
 
 bool take_any(Handles& list, std::size_t begin, std::size_t& next, std::coroutine_handle<> waiting) noexcept {
@@ -26,8 +33,7 @@ bool take_any(Handles& list, std::size_t begin, std::size_t& next, std::coroutin
     found = std::find(at(begin), at(middle), waiting);
     if (found == at(middle)) return false;
   }
-  next = static_cast<std::size_t>(found - list.begin());
-  return take_next(list, begin, next, waiting);
+  return take_at(list, begin, static_cast<std::size_t>(found - list.begin()), next, waiting);
 }
 
 // If there is no memory for the smaller list, the larger one stays.
@@ -52,7 +58,7 @@ ReadyQueue::ReadyQueue() {
 
 void ReadyQueue::forget(std::coroutine_handle<> waiting) noexcept {
   static_cast<void>(
-      take_next(ready_, 0, forgotten_ready_, waiting) || take_next(batch_, resumed_, forgotten_batch_, waiting) ||
+      take_beside(ready_, 0, forgotten_ready_, waiting) || take_beside(batch_, resumed_, forgotten_batch_, waiting) ||
       take_any(ready_, 0, forgotten_ready_, waiting) || take_any(batch_, resumed_, forgotten_batch_, waiting));
 }
 

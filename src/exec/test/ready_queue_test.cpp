@@ -4,6 +4,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <ctime>
 #include <vector>
 
 namespace hawser::exec {
@@ -112,6 +113,22 @@ TEST(ReadyQueue, ResumesABoundedNumberInOneRun) {
   EXPECT_EQ(resumed, expected);
   for (const Counted& one : made) one.handle.destroy();
   late.handle.destroy();
+}
+
+// A condition queues those that wait in the opposite order. Searching for each one took minutes.
+TEST(ReadyQueue, ForgetsManyInEitherOrder) {
+  std::vector<std::byte> addresses(300'000);
+  for (const bool opposite : {false, true}) {
+    ReadyQueue queue;
+    for (std::byte& one : addresses) queue.add(std::coroutine_handle<>::from_address(&one));
+    const std::clock_t start = std::clock();
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+      std::byte& one = addresses[opposite ? addresses.size() - 1 - i : i];
+      queue.forget(std::coroutine_handle<>::from_address(&one));
+    }
+    EXPECT_LT(std::clock() - start, 20 * CLOCKS_PER_SEC) << "time of the processor";
+    run_all(queue);  // No coroutine is at these addresses.
+  }
 }
 
 }  // namespace
