@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 #include "tests/testing.h"
 #include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
+#include "transport/sim/sim_transport.h"
 
 // Streams and whole replies over a ClientPool, in virtual time.
 namespace hawser::pool_calls {
@@ -73,6 +75,8 @@ class PoolCalls : public ::testing::Test {
   void start_server(std::string address) {
     ServerOptions with;
     with.calls_per_connection_max = calls_per_connection_max;
+    with.connections_max = connections_max;
+    with.transports = options.client.transports;
     with.listen = std::move(address);
     server = std::make_unique<Server>(loop, over(network, std::move(with)));
     server->register_handler<with_attachment, long_text, count_to, join, hold, wait_for_end>();
@@ -90,6 +94,7 @@ class PoolCalls : public ::testing::Test {
   Loop loop{std::make_unique<exec::SimPoller>(), LoopOptions{.log = no_log()}};
   const std::shared_ptr<transport::SimNetwork> network = std::make_shared<transport::SimNetwork>(7);
   std::size_t calls_per_connection_max = ServerOptions().calls_per_connection_max;
+  std::size_t connections_max = ServerOptions().connections_max;
   PoolOptions options;
   std::unique_ptr<Server> server;
   std::shared_ptr<ClientPool> pool;
@@ -514,6 +519,81 @@ TEST_F(PoolCalls, AWaitingCallGetsTheConnectionThatReplacesALostOne) {
     EXPECT_EQ(value, long_text(1));
     auto finished = co_await opened->finish();
     EXPECT_ERROR(finished, outcome_unknown, "");
+  });
+}
+
+// Calls beyond the places of the connections, which are sent some time after the pool has chosen a connection.
+class CrowdedCalls : public PoolCalls {
+ protected:
+  CrowdedCalls() {
+    calls_per_connection_max = 2;
+    options.connections_max = 1;
+  }
+  Task<void> call(std::uint32_t number) {
+    auto value = co_await pool->call<long_text>(CallOptions{.idempotent = true}, number);
+    EXPECT_EQ(value, long_text(number)) << testing_tools::error_of(value);
+  }
+  void run_many(Duration until, std::function<void()> then = [] {}) {
+    run([&]() -> Task<void> {
+      Scope scope;
+      for (std::uint32_t i = 0; i < 100; ++i) scope.spawn(call(i));
+      co_await loop.sleep(until);
+      then();
+      co_await scope.join();
+    });
+  }
+};
+
+TEST_F(CrowdedCalls, WaitAlsoForInterceptors) {
+  options.client.interceptors.push_back(client_interceptor([this](OutgoingCall&, Next next) -> Task<Result<void>> {
+    co_await loop.sleep(10us);
+    auto outcome = co_await next();
+    co_await loop.sleep(10us);
+    co_return outcome;
+  }));
+  run_many(1ms);
+}
+
+// The transport accepts thousands of calls that wait for it, and the server would refuse most of them.
+TEST_F(CrowdedCalls, WaitWhileTheConnectionMoves) {
+  network->set_options({.make_transport = &transport::make_sim_transport});
+  options.client.transports = {.order = {"simpath"}};
+  int moves = 0;
+  run_many(5ms, [&] {
+    EXPECT_EQ(pool->connections(), 1U);
+    network->reset_transports();
+    ++moves;
+  });
+  EXPECT_EQ(moves, 1);
+}
+
+TEST_F(CrowdedCalls, WaitIfTheServerAcceptsFewerConnections) {
+  connections_max = 1;
+  options.connections_max = 4;
+  options.client.interceptors.push_back(client_interceptor([this](OutgoingCall&, Next next) -> Task<Result<void>> {
+    co_await loop.sleep(100ms);
+    co_return co_await next();
+  }));
+  run_many(1ms);
+}
+
+TEST_F(PoolCalls, AWaitWithoutAnyConnectionEndsWithUnavailable) {
+  options.wait_max = 2s;
+  run([&]() -> Task<void> {
+    SilentServer silent;
+    const auto listener = network->listen(loop, "silent:0", silent);
+    REQUIRE_OK(listener);
+    const auto to_silent = ClientPool::create(loop, (*listener)->address(), over(network, options));
+    auto sent = co_await to_silent->send_request([](Client& client) { return client.send_request<long_text>(1U); });
+    EXPECT_ERROR(sent, unavailable, "within 2000 ms (PoolOptions::wait_max)");
+  });
+}
+
+TEST_F(PoolCalls, WithoutAttemptsACallWaitsForTheFirst) {
+  options.connect_attempts_max = 0;
+  run([&]() -> Task<void> {
+    auto value = co_await pool->call<long_text>(1U);
+    EXPECT_EQ(value, long_text(1));
   });
 }
 

@@ -31,6 +31,7 @@ void Client::add_interceptor(std::shared_ptr<detail::Interceptor<OutgoingCall>> 
     state_->interception =
         std::make_shared<rpc::ClientInterception>(state_->options.call_timeout, state_->options.calls_in_flight_max);
     state_->interception->attach(static_cast<rpc::ConnectionLink&>(*link_));
+    state_->watch_interception();
   }
   state_->interception->add(std::move(interceptor));
 }
@@ -221,6 +222,7 @@ void Client::State::use(Opened opened) {
   session = std::move(opened.session);
   transport = std::move(opened.transport);
   link.set(session.get());
+  on_place();  // Calls of a pool wait while a connection moves, or while the session that this one replaces is full.
   health.carries(transport, loop->now());
   if (const Time when = health.next_try(); when != Time::max()) retry.start(*loop, when);
 }
@@ -379,6 +381,7 @@ void Client::State::not_connected_any_more(const Error& reason) {
   link.set(nullptr);
   link.reason = reason;
   link.reason.text = "not connected any more: " + reason.text;
+  on_place();
 }
 
 // ---- The end of a session ----

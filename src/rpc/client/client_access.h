@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -22,14 +23,22 @@ struct ClientAccess {
   static CallChannel* connection(const Client& client) noexcept {
     return static_cast<const rpc::ConnectionLink&>(*client.link_).connection;
   }
-  // True if the connection has as many calls in flight as the client and the server allow.
-  static bool full(const Client& client) noexcept { return client.state_->session && client.state_->session->full(); }
-  // Calls that the connection accepts beside those in flight.
+  // Calls that the client accepts beside those in flight; 0 while its connection moves to another transport. Calls
+  // whose interceptors wait count as in flight, since they are about to be sent.
   static std::size_t free_places(const Client& client) noexcept {
-    return client.state_->session ? client.state_->session->free_places() : 0;
+    const Client::State& state = *client.state_;
+    if (!state.session) return 0;
+    const std::size_t places = state.session->free_places();
+    if (!state.interception) return places;
+    const std::size_t waiting = state.interception->calls_waiting();
+    return std::min(places - std::min(places, waiting), state.interception->free_places());
   }
+  static bool full(const Client& client) noexcept { return free_places(client) == 0; }
   // `call` is called when a client that was full may take a call again, or has lost its connection.
-  static void at_place(Client& client, std::function<void()> call) { client.state_->place_freed = std::move(call); }
+  static void at_place(Client& client, std::function<void()> call) {
+    client.state_->place_freed = std::move(call);
+    client.state_->watch_interception();
+  }
   static const std::shared_ptr<transport::Network>& network(const Client& client) noexcept {
     return client.state_->network;
   }

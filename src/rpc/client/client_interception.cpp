@@ -27,6 +27,7 @@ void ClientInterception::add(std::shared_ptr<detail::Interceptor<OutgoingCall>> 
 }
 
 void ClientInterception::end(std::string_view why) {
+  at_end_ = nullptr;
   while (!calls_.empty()) {
     const auto at = calls_.begin();
     // Its operation may be destroyed by what this resumes, but not before this returns.
@@ -72,7 +73,11 @@ void ClientInterception::start(detail::CallOperation& operation) {
   call->start();
 }
 
-void ClientInterception::abandon(detail::CallOperation& operation) noexcept { calls_.erase(operation.id()); }
+void ClientInterception::abandon(detail::CallOperation& operation) noexcept { remove(operation.id()); }
+
+void ClientInterception::remove(std::uint32_t id) noexcept {
+  if (calls_.erase(id) != 0 && at_end_) at_end_();
+}
 
 void ClientInterception::cancel(std::uint32_t id, const Error& error) {
   if (const auto at = calls_.find(id); at != calls_.end()) at->second->stop(error);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -29,6 +30,10 @@ class ClientInterception final : public detail::CallChannel, public std::enable_
   void add(std::shared_ptr<detail::Interceptor<OutgoingCall>> interceptor);
   // Ends every call with an error.
   void end(std::string_view why);
+  // `call` is called when a call has ended, until end().
+  void at_end(std::function<void()> call) { at_end_ = std::move(call); }
+  // Number of calls that start() accepts now.
+  std::size_t free_places() const noexcept { return calls_max_ - calls_.size(); }
   // Number of calls whose interceptors wait for something else than the reply.
   std::size_t calls_waiting() const noexcept { return calls_.size() - calls_at_connection_; }
 
@@ -48,6 +53,8 @@ class ClientInterception final : public detail::CallChannel, public std::enable_
 
  private:
   friend class InterceptedCall;
+  void remove(std::uint32_t id) noexcept;
+
   // A snapshot for calls in flight: add() makes another list.
   std::shared_ptr<const InterceptorList<OutgoingCall>> interceptors_ =
       std::make_shared<InterceptorList<OutgoingCall>>();
@@ -58,6 +65,7 @@ class ClientInterception final : public detail::CallChannel, public std::enable_
   std::uint32_t next_id_ = 0;
   std::size_t calls_at_connection_ = 0;
   std::unordered_map<std::uint32_t, std::unique_ptr<InterceptedCall>> calls_;
+  std::function<void()> at_end_;
 };
 
 }  // namespace hawser::rpc

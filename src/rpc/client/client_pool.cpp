@@ -278,6 +278,11 @@ std::optional<Error> ClientPool::State::ended_by(const Limits& limits, Time wait
   }
   if (loop.now() < wait_end) return std::nullopt;
   const auto wait_ms = std::chrono::duration_cast<std::chrono::milliseconds>(options.wait_max).count();
+  if (usable_clients() == 0) {
+    return Error::of_call(ErrorCode::unavailable, "no connection to " + address + " within " + std::to_string(wait_ms) +
+                                                      " ms (PoolOptions::wait_max)" +
+                                                      (last_error ? "; the last attempt: " + last_error->text : ""));
+  }
   return Error::of_call(ErrorCode::overloaded,
                         "no connection to " + address + " took the call within " + std::to_string(wait_ms) +
                             " ms (PoolOptions::wait_max); " + std::to_string(usable_clients()) + " of " +
@@ -297,7 +302,7 @@ std::optional<Error> ClientPool::State::too_many_wait() const {
 
 std::optional<Error> ClientPool::State::given_up(std::uint64_t failed) const {
   if (attempts_are_vain()) return last_error;
-  if (failed < options.connect_attempts_max) return std::nullopt;
+  if (failed == 0 || failed < options.connect_attempts_max) return std::nullopt;
   Error error = *last_error;
   error.code = ErrorCode::unavailable;
   error.text = "no connection to " + address + " after " + std::to_string(options.connect_attempts_max) +
@@ -315,7 +320,7 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
         "this pool belongs to another loop than the one that runs here: use it on its own loop, or make another "
         "pool here");
   }
-  const std::uint64_t failed_before = state.attempts_failed;
+  std::uint64_t failed_before = state.attempts_failed;
   Time wait_end = Time::max();
   std::optional<State::Wait> wait;
   for (;;) {
@@ -339,6 +344,8 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
     if (limits != nullptr) {
       if (std::optional<Error> over = state.ended_by(*limits, wait_end)) co_return fail(std::move(*over));
     }
+    // A connection that is full serves the call later: a server may accept fewer connections than connections_max.
+    if (state.usable_clients() != 0) failed_before = state.attempts_failed;
     if (std::optional<Error> over = state.given_up(state.attempts_failed - failed_before)) {
       co_return fail(std::move(*over));
     }

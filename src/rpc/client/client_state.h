@@ -62,6 +62,10 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   void on_place() override {
     if (place_freed) place_freed();
   }
+  // Makes on_place() follow the end of each intercepted call.
+  void watch_interception() {
+    if (interception && place_freed) interception->at_end([this] { on_place(); });
+  }
   bool fails_over(const Error& reason) const noexcept;
 
   ClientOptions options;

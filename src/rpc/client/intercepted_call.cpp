@@ -137,7 +137,7 @@ InterceptedCall::Root InterceptedCall::drive() {
 
 void InterceptedCall::finish() noexcept {
   end_outer(outcome_);
-  by_.calls_.erase(id_);
+  by_.remove(id_);
 }
 
 void InterceptedCall::stop(const Error& error) {
@@ -146,7 +146,7 @@ void InterceptedCall::stop(const Error& error) {
   const std::uint32_t id = id_;
   if (inner_ != nullptr && inner_->stop(error) && !by.calls_.contains(id)) return;
   fail_outer(error);
-  by.calls_.erase(id);
+  by.remove(id);
 }
 
 // ---- Requests ----
