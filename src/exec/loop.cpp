@@ -116,7 +116,10 @@ struct Loop::State {
       void run() noexcept override { AllocatorTrim::of_process().run(); }
     };
     try {
-      offload->submit(nullptr, std::make_unique<Trim>());
+      // One that still waits for a thread must not take a second place from the application.
+      if (trim != 0) offload->withdraw(nullptr, trim);
+      trim = 0;
+      trim = offload->submit(nullptr, std::make_unique<Trim>());
     } catch (const std::bad_alloc&) {
       return;  // It is due again after AllocatorTrim::pause_min, as if the pool had refused it.
     }
@@ -125,6 +128,7 @@ struct Loop::State {
   const exec::LiveLoop live;  // Declared first: the loop exists for what the other members destroy.
   TimerWheel wheel;
   exec::LoopMemory memory;
+  exec::OffloadPool::Ticket trim = 0;  // Identifies the last trim of the allocator; 0: none.
   exec::ReadyQueue ready;
   List<exec::TickEnd> tick_ends;
   List<exec::Source> sources;
