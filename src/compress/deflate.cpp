@@ -81,30 +81,40 @@ Deflater::~Deflater() {
 
 void Deflater::add(Bytes in, Flush flush, std::string& out) {
   z_stream& stream = state_->stream;
-  show(stream, in);
   // An output that is exactly full would be followed by a second mark of the flush.
   constexpr std::size_t flush_bytes = 64;
   const int mode = flush == Flush::none ? Z_NO_FLUSH : flush == Flush::part ? Z_SYNC_FLUSH : Z_FINISH;
   for (;;) {
+    show(stream, in);
+    const uInt shown = stream.avail_in;
+    const bool last = shown == in.size();
     const std::size_t size = out.size();
-    const std::size_t room = deflateBound(&stream, stream.avail_in) + flush_bytes;
+    const uInt room = counted(deflateBound(&stream, shown) + flush_bytes);
     out.resize(size + room);
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + size);
-    stream.avail_out = counted(room);
-    deflate(&stream, mode);
+    stream.avail_out = room;
+    deflate(&stream, last ? mode : Z_NO_FLUSH);
     out.resize(out.size() - stream.avail_out);
-    if (stream.avail_out != 0) return;
+    in = in.subspan(shown - stream.avail_in);
+    if (last && stream.avail_out != 0) return;
   }
 }
 
 Buffer Deflater::all(Bytes in) {
   z_stream& stream = state_->stream;
   Buffer out = Buffer::allocate(deflateBound(&stream, in.size()));
-  show(stream, in);
-  stream.next_out = reinterpret_cast<Bytef*>(out.mutable_data());
-  stream.avail_out = counted(out.size());
-  deflate(&stream, Z_FINISH);
-  return out.slice(0, out.size() - stream.avail_out);
+  std::size_t used = 0;
+  for (;;) {
+    show(stream, in);
+    const uInt shown = stream.avail_in;
+    const uInt room = counted(out.size() - used);
+    stream.next_out = reinterpret_cast<Bytef*>(out.mutable_data() + used);
+    stream.avail_out = room;
+    const int status = deflate(&stream, shown == in.size() ? Z_FINISH : Z_NO_FLUSH);
+    used += room - stream.avail_out;
+    in = in.subspan(shown - stream.avail_in);
+    if (status != Z_OK) return out.slice(0, used);
+  }
 }
 
 Unpacked inflate_all(Format format, Bytes in, GrowingOutput out) {

@@ -24,8 +24,24 @@ constexpr auto is_plain = [] {
   return plain;
 }();
 
-// True if two names are equal. Changes their order.
+// Replaces the names that have escapes by views of their meanings, which it writes to `decoded`.
+void decode_names(std::span<std::string_view> names, std::string& decoded) {
+  const auto escaped = [](std::string_view name) { return name.contains('\\'); };
+  std::size_t bytes = 0;
+  for (const std::string_view name : names) bytes += escaped(name) ? name.size() : 0;
+  decoded.reserve(bytes);  // No meaning is longer than what is written, so the views stay valid.
+  for (std::string_view& name : names) {
+    if (!escaped(name)) continue;
+    const std::size_t begin = decoded.size();
+    decode({.kind = TokenKind::name, .written = name, .escaped = true}, decoded);
+    name = std::string_view(decoded).substr(begin);
+  }
+}
+
+// True if two names are equal. They are given as they are written, and changed.
 bool has_twins(std::span<std::string_view> names) {
+  std::string decoded;
+  decode_names(names, decoded);
   constexpr std::size_t few = 12;
   if (names.size() <= few) {
     for (auto name = names.begin(); name != names.end(); ++name) {
@@ -202,7 +218,7 @@ Token JsonReader::open(TokenKind kind) {
   ++at_;
   if (levels_.capacity() == 0) levels_.reserve(levels_expected);
   const bool is_object = kind == TokenKind::begin_object;
-  levels_.push_back({.is_object = is_object, .names = names_.size(), .decoded = decoded_.size()});
+  levels_.push_back({.is_object = is_object, .names = names_.size()});
   expected_ = is_object ? Expected::name_or_end : Expected::value_or_end;
   return {.kind = kind};
 }
@@ -214,7 +230,6 @@ Token JsonReader::close(char c) {
   }
   if (has_twins(std::span(names_).subspan(level.names))) return refuse("the object has two members of one name");
   names_.resize(level.names);
-  decoded_.resize(level.decoded);
   levels_.pop_back();
   ++at_;
   expected_ = after_value();
@@ -236,9 +251,10 @@ Token JsonReader::read_value(char c) {
 
 Token JsonReader::read_word(std::string_view word, TokenKind kind) {
   if (!text_.substr(at_).starts_with(word)) return refuse("a value is expected");
+  const std::string_view written = text_.substr(at_, word.size());
   at_ += word.size();
   expected_ = after_value();
-  return {.kind = kind, .written = word};
+  return {.kind = kind, .written = written};
 }
 
 std::size_t JsonReader::take_digits() noexcept {
@@ -307,14 +323,7 @@ Token JsonReader::read_name() {
   if (at_ == text_.size() || text_[at_] != ':') return refuse("a colon is expected after the name of a member");
   ++at_;
   if (names_.capacity() == 0) names_.reserve(names_expected);
-  if (token.escaped) {
-    std::string decoded;
-    decode(token, decoded);
-    decoded_.push_back(std::make_unique<const std::string>(std::move(decoded)));
-    names_.push_back(*decoded_.back());
-  } else {
-    names_.push_back(token.written);
-  }
+  names_.push_back(token.written);
   expected_ = Expected::value;
   return token;
 }

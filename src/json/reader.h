@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -60,8 +59,7 @@ class JsonReader {
   enum class Expected : std::uint8_t { value, value_or_end, name, name_or_end, comma_or_end, nothing, invalid };
   struct Level {
     bool is_object = false;
-    std::size_t names = 0;    // Names of the outer objects.
-    std::size_t decoded = 0;  // Names of the outer objects that have escapes.
+    std::size_t names = 0;  // Names of the outer objects.
   };
 
   Token refuse(std::string_view why);
@@ -83,8 +81,7 @@ class JsonReader {
   Limits limits_;  // values_max: those that are left.
   Expected expected_ = Expected::value;
   std::vector<Level> levels_;
-  std::vector<std::string_view> names_;                      // The names in the open objects.
-  std::vector<std::unique_ptr<const std::string>> decoded_;  // Names with escapes, to which names_ refers.
+  std::vector<std::string_view> names_;  // The names in the open objects, as they are written.
   std::string problem_;
 };
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/idle_memory.h"
 #include "json/json_cases_testing.h"
 
 namespace hawser::json {
@@ -80,6 +81,18 @@ TEST(JsonReader, FindsOneNameTwiceAmongMany) {
   EXPECT_FALSE(is_invalid(all + "\"other\":1}"));
   EXPECT_TRUE(is_invalid(all + "\"name77\":1}"));
   EXPECT_TRUE(is_invalid(all + "\"n\\u0061me4999\":1}"));
+}
+
+// An attacker may send many names that are short and have escapes.
+TEST(JsonReader, NamesWithEscapesTakeAsMuchMemoryAsOthers) {
+  constexpr std::size_t names = 20'000;
+  std::string text = "{";
+  for (std::size_t i = 0; i < names; ++i) text += R"("\n":0,)";
+  const std::size_t before = allocator_bytes().used;
+  JsonReader reader(text, {});
+  while (reader.next().kind != TokenKind::invalid) continue;
+  EXPECT_EQ(reader.problem(), "invalid JSON at byte 140001: the text ends too early");
+  EXPECT_LT(allocator_bytes().used, before + names * 40);
 }
 
 TEST(JsonReader, DepthIsLimited) {

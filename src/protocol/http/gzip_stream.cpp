@@ -51,11 +51,12 @@ std::unique_ptr<BodyInflater> BodyInflater::make() {
 
 Result<std::string> BodyInflater::next(std::size_t bytes_max) {
   using Status = compress::Inflater::Status;
+  constexpr std::size_t members_max = 256;
   std::string out;
-  while (!wants_input() && !error_ && out.size() < bytes_max) {
+  for (std::size_t members = 0; !wants_input() && !error_ && out.size() < bytes_max;) {
     if (between_members_) {
-      if (used_ == input_.size()) break;
-      // Each further member consumes at least 18 bytes of the input.
+      // A member may be empty and has at least 18 bytes. Others want to run between millions of them.
+      if (used_ == input_.size() || members++ == members_max) break;
       state_->inflater.restart();
       between_members_ = false;
     }
@@ -63,10 +64,12 @@ Result<std::string> BodyInflater::next(std::size_t bytes_max) {
     const std::size_t size = out.size();
     // Most parts become a few times as long. The memory grows with what appears.
     const std::size_t room = std::min(bytes_max - size, std::max<std::size_t>(4 * in.size(), 4096));
-    out.resize(size + room);
-    const auto step = state_->inflater.step(in, std::as_writable_bytes(std::span(out)).subspan(size));
+    compress::Inflater::Step step;
+    out.resize_and_overwrite(size + room, [&](char* begin, std::size_t) {
+      step = state_->inflater.step(in, std::as_writable_bytes(std::span(begin + size, room)));
+      return size + step.written;
+    });
     used_ += step.read;
-    out.resize(size + step.written);
     more_ = step.written == room && step.status != Status::end;
     if (step.status == Status::end) {
       between_members_ = true;

@@ -58,8 +58,8 @@ class BodyInflater {
   void give(std::string compressed) noexcept;
   // True if next() can return nothing more without further bytes.
   bool wants_input() const noexcept { return used_ == input_.size() && !more_ && !error_; }
-  // Returns the next bytes of the body, at most `bytes_max`. Empty if it wants input. Fails with protocol_error if the
-  // body is malformed, after the bytes before that.
+  // Returns the next bytes of the body, at most `bytes_max`; perhaps none, also if it does not want input: some hundred
+  // members may be empty. Fails with protocol_error if the body is malformed, after the bytes before that.
   Result<std::string> next(std::size_t bytes_max);
   // True if the body may end here.
   bool at_end() const noexcept { return between_members_; }

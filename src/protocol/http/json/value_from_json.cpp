@@ -262,9 +262,9 @@ bool ValueEncoder::put_integer(std::uint32_t type, std::string& out, const Scala
     if (!std::in_range<T>(*positive)) return refuse();
     number = static_cast<T>(*positive);
   } else if (const auto* real = std::get_if<double>(&value)) {
-    // Such as 1e3. Larger ones may have lost digits.
-    constexpr double exact_max = 9007199254740992.0;
-    if (std::abs(*real) > exact_max || std::trunc(*real) != *real) return refuse();
+    // Such as 1e3. From 2^53 on, digits may be lost.
+    constexpr double exact_end = 9007199254740992.0;
+    if (std::abs(*real) >= exact_end || std::trunc(*real) != *real) return refuse();
     if (!std::in_range<T>(static_cast<std::int64_t>(*real))) return refuse();
     number = static_cast<T>(*real);
   } else if (const auto* text = std::get_if<std::string_view>(&value)) {
@@ -296,9 +296,10 @@ bool ValueEncoder::put_floating(std::uint32_t type, std::string& out, const Scal
     append_number(out, number);
     return true;
   }
-  if (std::isfinite(number) && std::abs(number) > static_cast<double>(std::numeric_limits<float>::max())) {
-    return fail_for(type, "the number is too large");
-  }
+  // The largest float is written as 3.4028235e+38, which is larger than it. Beyond the middle between it and 2^128, no
+  // float is the nearest one.
+  constexpr double float_end = 0x1.ffffffp127;
+  if (std::isfinite(number) && std::abs(number) >= float_end) return fail_for(type, "the number is too large");
   append_number(out, static_cast<float>(number));
   return true;
 }

@@ -109,6 +109,25 @@ TEST_F(HttpGzipStream, MembersMayFollowEachOther) {
   for (const std::size_t cut : {std::size_t{1}, std::size_t{1000}}) EXPECT_EQ(inflated(two, cut), "one two");
 }
 
+// A client's loop must not wait for a body of empty members, which takes a server nothing.
+TEST_F(HttpGzipStream, ManyEmptyMembersAreReadInManySteps) {
+  const std::string empty = deflated("", 1);
+  std::string packed;
+  for (int i = 0; i < 10'000; ++i) packed += empty;
+  const std::unique_ptr<Inflater> inflater = Inflater::make();
+  inflater->give(packed + deflated("end", 3));
+  std::string out;
+  int steps = 0;
+  for (; !inflater->wants_input(); ++steps) {
+    const Result<std::string> part = inflater->next(64 * 1024);
+    ASSERT_TRUE(part);
+    out += *part;
+  }
+  EXPECT_EQ(out, "end");
+  EXPECT_TRUE(inflater->at_end());
+  EXPECT_GE(steps, 30);
+}
+
 TEST_F(HttpGzipStream, MalformedBodiesAreRefused) {
   const std::string text = random_text(10'000, 16, 5);
   const std::string packed = deflated(text, 1000);

@@ -169,8 +169,13 @@ TEST(ValueJson, NumbersKeepTheirValue) {
   expect_both(1.5F, "1.5");
   expect_both(0.1, "0.1");
   expect_both(-std::numeric_limits<double>::infinity(), "\"-Infinity\"");
+  expect_both(std::numeric_limits<float>::max(), "3.4028235e+38");
+  expect_both(std::numeric_limits<float>::lowest(), "-3.4028235e+38");
+  expect_both(std::numeric_limits<float>::denorm_min(), "1e-45");
+  expect_both(std::numeric_limits<double>::max(), "1.7976931348623157e+308");
   EXPECT_EQ(json_of(std::numeric_limits<float>::quiet_NaN()), "\"NaN\"");
   EXPECT_EQ(from<int>("1e3"), 1000);
+  EXPECT_EQ(from<std::int64_t>("-9007199254740991.0"), -9007199254740991);
   EXPECT_EQ(from<std::int64_t>("\"-5\""), -5);
   EXPECT_EQ(from<double>("3"), 3);
 }
@@ -180,10 +185,12 @@ TEST(ValueJson, NumbersThatDoNotFitAreRefused) {
     EXPECT_NE(refusal_of<std::int8_t>(json), "no error") << json;
   }
   EXPECT_NE(refusal_of<std::int8_t>("300").find("give an integer from -128 to 127"), std::string::npos);
-  for (const std::string_view json : {"18446744073709551616", "-1", "9007199254740994.0"}) {
+  for (const std::string_view json : {"18446744073709551616", "-1", "9007199254740993.0", "9007199254740994.0"}) {
     EXPECT_NE(refusal_of<std::uint64_t>(json), "no error") << json;
   }
   EXPECT_NE(refusal_of<float>("1e39"), "no error");
+  EXPECT_EQ(refusal_of<float>("3.4028235677973362e38"), "no error");
+  EXPECT_NE(refusal_of<float>("3.4028235677973366e38"), "no error");  // The nearest would be 2^128.
   EXPECT_NE(refusal_of<double>("1e999"), "no error");
   EXPECT_NE(refusal_of<bool>("1"), "no error");
 }
