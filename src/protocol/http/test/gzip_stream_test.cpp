@@ -114,7 +114,7 @@ TEST_F(HttpGzipStream, ManyEmptyMembersAreReadInManySteps) {
   const std::string empty = deflated("", 1);
   std::string packed;
   for (int i = 0; i < 10'000; ++i) packed += empty;
-  const std::unique_ptr<Inflater> inflater = Inflater::make();
+  const std::unique_ptr<BodyInflater> inflater = BodyInflater::make();
   inflater->give(packed + deflated("end", 3));
   std::string out;
   int steps = 0;
