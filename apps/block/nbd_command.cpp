@@ -11,6 +11,7 @@
 #include "block/nbd/remote_exports.h"
 #include "block/stop_signal.h"
 #include "process/program.h"
+#include "tls/client_options.h"
 
 namespace hawser::block {
 namespace {
@@ -18,12 +19,13 @@ namespace {
 struct NbdOptions {
   std::string connect = "127.0.0.1:7750";
   std::string listen = "127.0.0.1:10809";
+  std::shared_ptr<transport::ClientSecurity> security = {};
 };
 
 int serve_nbd(const NbdOptions& options) {
   const StopSignal stop;
   const Result<std::unique_ptr<nbd::Front>> front = nbd::Front::start({.listen = options.listen}, [&](Loop& loop) {
-    return std::make_unique<nbd::RemoteExports>(loop, options.connect);
+    return std::make_unique<nbd::RemoteExports>(loop, options.connect, options.security);
   });
   if (!front) {
     fmt::print(stderr, "hawser-block: {}\n", front.error().text);
@@ -41,6 +43,7 @@ int serve_nbd(const NbdOptions& options) {
 Run add_nbd(CLI::App& command) {
   auto options = std::make_shared<NbdOptions>();
   command.add_option("--connect", options->connect, "Address of the server")->capture_default_str();
+  programs::add_tls_client_options(command, options->connect, options->security);
   command.add_option("--listen", options->listen, "Address for clients of NBD: HOST:PORT, unix:/path or unix:@name")
       ->capture_default_str();
   return [options] { return serve_nbd(*options); };

@@ -83,8 +83,9 @@ class RemoteDevice final : public NbdDevice {
   Volume volume_;
 };
 
-ClientOptions client_options() {
+ClientOptions client_options(std::shared_ptr<transport::ClientSecurity> security) {
   ClientOptions options;
+  options.security = std::move(security);
   // A write whose call was given up might be executed after later ones. Pings find a server that is gone.
   options.call_timeout = forever;
   return options;
@@ -92,8 +93,8 @@ ClientOptions client_options() {
 
 }  // namespace
 
-RemoteExports::RemoteExports(Loop& loop, std::string address)
-    : address_(std::move(address)), loop_(loop), client_(loop, client_options()) {}
+RemoteExports::RemoteExports(Loop& loop, std::string address, std::shared_ptr<transport::ClientSecurity> security)
+    : address_(std::move(address)), loop_(loop), client_(loop, client_options(std::move(security))) {}
 
 RemoteExports::~RemoteExports() = default;
 

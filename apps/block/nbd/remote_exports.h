@@ -18,7 +18,8 @@ namespace hawser::block::nbd {
 // flushed may be lost, and the server that started later does not know of them.
 class RemoteExports final : public Exports {
  public:
-  RemoteExports(Loop& loop, std::string address);
+  // `security`: TLS of the connection to the server, or null.
+  RemoteExports(Loop& loop, std::string address, std::shared_ptr<transport::ClientSecurity> security);
   ~RemoteExports() override;
 
   Task<Result<std::vector<std::string>>> names() override;

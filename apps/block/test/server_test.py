@@ -4,6 +4,8 @@
 import pathlib
 import resource
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -95,6 +97,16 @@ def use_many_volumes(folder):
         check("RLIMIT_NOFILE" in server.run("list"), "a volume that has no descriptors is not reported")
 
 
+def nbd_size(address, name):
+    """The size of a volume, which a server of NBD announces."""
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), SECONDS_MAX) as client, client.makefile("rb") as reader:
+        check(reader.read(16) == b"NBDMAGICIHAVEOPT", "this is not a server of NBD")
+        reader.read(2)
+        client.sendall(struct.pack(">I8sII", 3, b"IHAVEOPT", 1, len(name)) + name.encode())
+        return struct.unpack(">QH", reader.read(10))[0]
+
+
 def use_tls(folder):
     """The commands within TLS, with a certificate that openssl makes. A client without TLS is refused."""
     if not shutil.which("openssl"):
@@ -108,6 +120,14 @@ def use_tls(folder):
         server.run("create", "v", "1M", "--tls-ca", certificate)
         check(server.run("list", "--tls-ca", certificate) == "v 1048576\n", "the list within TLS is wrong")
         check("TLS" in server.run("list", status=1), "a client without TLS is not told of it")
+        gateway = subprocess.Popen([PROGRAM, "nbd", "--connect", server.address, "--tls-ca", certificate, "--listen",
+                                    "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        try:
+            line = gateway.stdout.readline().strip()
+            check(nbd_size(line.rsplit(" at ", 1)[1], "v") == 1 << 20, "the gateway does not use TLS")
+        finally:
+            gateway.kill()
+            gateway.wait()
         server.stop()
 
 
