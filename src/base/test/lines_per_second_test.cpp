@@ -29,19 +29,19 @@ TEST(LinesPerSecond, SecondsOfSeveralLoopsAreMixed) {
 }
 
 TEST(LinesPerSecond, OfSeveralThreads) {
-  constexpr std::int64_t seconds = 200;
+  constexpr std::int64_t seconds_counted = 200;
   LinesPerSecond lines;
   std::atomic<unsigned> written{0};
   std::vector<std::jthread> threads;
   for (int thread = 0; thread < 3; ++thread) {
     threads.emplace_back([&] {
-      for (std::int64_t second = 1; second <= seconds; ++second) {
+      for (std::int64_t second = 1; second <= seconds_counted; ++second) {
         for (int i = 0; i < 100; ++i) written += lines.take(second, 20) ? 1U : 0U;
       }
     });
   }
   threads.clear();
-  EXPECT_EQ(written, 20U * seconds);
+  EXPECT_EQ(written, 20U * seconds_counted);
 }
 
 }  // namespace
