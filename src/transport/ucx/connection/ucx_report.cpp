@@ -33,9 +33,9 @@ Result<std::vector<UcxReport::Transport>> lanes_between(UcxWorker& from, UcxWork
   return lanes;
 }
 
-// Options for an endpoint that is closed while its wire-up is not complete. Over datagrams of InfiniBand an assertion of
-// UCX 1.13 ends the process if such an endpoint is closed by force, as UcxErrorMode::peer does it. The other mode with
-// the same transports makes the same choice, except for copies between processes, whose errors UCX cannot report.
+// Options for an endpoint that is closed while its wire-up is not complete. Over datagrams of InfiniBand an assertion
+// of UCX 1.13 ends the process if such an endpoint is closed by force, as UcxErrorMode::peer does it. The other mode
+// with the same transports makes the same choice, except for copies between processes, whose errors UCX cannot report.
 UcxOptions options_of_probe(const UcxOptions& options) {
   UcxOptions probe = options;
   if (options.error_mode != UcxErrorMode::peer) return probe;
