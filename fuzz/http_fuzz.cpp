@@ -17,11 +17,11 @@ void expect(bool condition) {
   if (!condition) std::abort();
 }
 
-constexpr MessageLimits limits{.line_bytes_max = 200,
-                               .head_bytes_max = 500,
-                               .fields_max = 8,
-                               .body_bytes_max = 1000,
-                               .chunk_extension_bytes_max = 20};
+constexpr HttpMessageLimits limits{.line_bytes_max = 200,
+                                   .head_bytes_max = 500,
+                                   .fields_max = 8,
+                                   .body_bytes_max = 1000,
+                                   .chunk_extension_bytes_max = 20};
 
 std::string first_line(const RequestHead& head) { return std::string(head.method) + std::string(head.path); }
 std::string first_line(const ResponseHead& head) { return std::to_string(head.status) + std::string(head.phrase); }
