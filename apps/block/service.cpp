@@ -39,15 +39,31 @@ void VolumeService::attach(Server& server) {
   server.register_handler<&VolumeService::read>(this);
   server.register_handler<&VolumeService::flush, &VolumeService::discard, &VolumeService::write_zeroes,
                           &VolumeService::extents, &VolumeService::info, &VolumeService::list, &VolumeService::create,
-                          &VolumeService::resize, &VolumeService::remove, &VolumeService::scrub>(this,
-                                                                                                 {.offload = true});
+                          &VolumeService::resize, &VolumeService::remove, &VolumeService::scrub,
+                          &VolumeService::unique_name>(this, {.offload = true});
   server.register_handler<&VolumeService::instance>(this);
+}
+
+Result<std::shared_ptr<StoredVolume>> VolumeService::find(std::string_view name) const {
+  const std::string_view short_name = name.substr(0, name.find(unique_name_separator));
+  auto volume = store_.find(std::string(short_name));
+  if (volume && name.size() != short_name.size() && name != (*volume)->unique_name()) {
+    return store_fail(ENODEV, "the volume " + (*volume)->name() + " of this request was removed, and another one (" +
+                                  (*volume)->unique_name() + ") has its name now: open the volume again");
+  }
+  return volume;
+}
+
+Result<std::string> VolumeService::unique_name(std::string_view name) {
+  const auto volume = find(name);
+  if (!volume) return std::unexpected(volume.error());
+  return (*volume)->unique_name();
 }
 
 Task<Result<std::string_view>> VolumeService::read(Context& context, std::string_view name, std::uint64_t offset,
                                                    std::uint64_t bytes) {
   if (bytes > request_bytes_max) co_return too_long(bytes);
-  const auto volume = store_.find(std::string(name));
+  const auto volume = find(name);
   if (!volume) co_return std::unexpected(volume.error());
   Result<Buffer> memory = co_await memory_.acquire(context.loop(), bytes, context.token());
   if (!memory) co_return std::unexpected(memory.error());
@@ -65,39 +81,39 @@ Task<Result<std::string_view>> VolumeService::read(Context& context, std::string
 Result<void> VolumeService::write(Context& context, std::string_view name, std::uint64_t offset, bool fua) {
   const Bytes bytes = context.attachment();
   if (bytes.size() > request_bytes_max) return too_long(bytes.size());
-  const auto volume = store_.find(std::string(name));
+  const auto volume = find(name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->write(offset, bytes, fua);
 }
 
 Result<void> VolumeService::flush(std::string_view name) {
-  const auto volume = store_.find(std::string(name));
+  const auto volume = find(name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->flush();
 }
 
 Result<void> VolumeService::discard(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
-  const auto volume = store_.find(std::string(name));
+  const auto volume = find(name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->discard(offset, bytes);
 }
 
 Result<void> VolumeService::write_zeroes(std::string_view name, std::uint64_t offset, std::uint64_t bytes,
                                          bool deallocate, bool fua) {
-  const auto volume = store_.find(std::string(name));
+  const auto volume = find(name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->write_zeroes(offset, bytes, deallocate, fua);
 }
 
 Result<std::vector<ExtentStatus>> VolumeService::extents(std::string_view name, std::uint64_t offset,
                                                          std::uint64_t bytes, std::uint32_t count_max) {
-  const auto volume = store_.find(std::string(name));
+  const auto volume = find(name);
   if (!volume) return std::unexpected(volume.error());
   return list_extents(**volume, offset, bytes, count_max);
 }
 
 Result<VolumeStatus> VolumeService::info(std::string_view name) {
-  const auto volume = store_.find(std::string(name));
+  const auto volume = find(name);
   if (!volume) return std::unexpected(volume.error());
   const Result<VolumeInfo> info = (*volume)->info();
   if (!info) return std::unexpected(info.error());
@@ -131,7 +147,7 @@ Result<void> VolumeService::create(std::string_view name, std::uint64_t size, bo
 }
 
 Result<void> VolumeService::resize(std::string_view name, std::uint64_t size) {
-  const auto volume = store_.find(std::string(name));
+  const auto volume = find(name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->resize(size);
 }
@@ -143,7 +159,7 @@ Result<ScrubStatus> VolumeService::scrub(std::string_view name, std::uint64_t of
     return store_fail(EINVAL, "a scrub of " + std::to_string(bytes) + " bytes exceeds the limit of " +
                                   std::to_string(scrub_bytes_max) + " bytes: use several");
   }
-  const auto volume = store_.find(std::string(name));
+  const auto volume = find(name);
   if (!volume) return std::unexpected(volume.error());
   const Result<ScrubReport> report = (*volume)->scrub(offset, bytes);
   if (!report) return std::unexpected(report.error());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,7 +52,7 @@ struct ScrubStatus {
 inline constexpr std::uint64_t memory_in_flight_usual = std::uint64_t{1} << 30;
 
 // The handlers of a block server. All of them block, so that they or their parts are offloaded. Errors are those of
-// store_error.h.
+// store_error.h. The names and types of the methods are a wire interface: it grows by new methods.
 class VolumeService {
  public:
   // `memory_in_flight`: at least request_bytes_max. Reads beyond it wait, and writes are received into memory that
@@ -73,6 +74,10 @@ class VolumeService {
   Result<std::vector<ExtentStatus>> extents(std::string_view name, std::uint64_t offset, std::uint64_t bytes,
                                             std::uint32_t count_max);
 
+  // The name NAME@ID, which every method but create() and remove() accepts in the place of the name. It never means
+  // another volume: when one has got the name after a removal, requests fail with ENODEV.
+  Result<std::string> unique_name(std::string_view name);
+
   // Identifies this start of the server: a random number. A client that was connected to another one may have lost
   // writes that were not flushed.
   std::uint64_t instance() const noexcept { return instance_; }
@@ -84,6 +89,8 @@ class VolumeService {
   Result<ScrubStatus> scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes);
 
  private:
+  Result<std::shared_ptr<StoredVolume>> find(std::string_view name) const;
+
   VolumeStore& store_;
   const std::uint64_t instance_;
   MemoryInFlight memory_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "block/nbd/protocol.h"
 #include "hawser/log.h"
@@ -37,9 +38,11 @@ Acceptor::Acceptor(Loop& loop, NbdListening& listening, Exports& exports, const 
       listening_(listening),
       exports_(exports),
       limits_(corrected(limits)),
+      memory_check_(std::clamp<Duration>(std::min(limits.memory_wait_max, limits.holder_silence_max),
+                                         std::chrono::milliseconds(1), memory_check_max)),
       memory_(memory_permits(limits_.memory_bytes_max)) {
   loop_.poller().watch(listening_.descriptor(), *this);
-  holder_timer_.start(loop_, loop_.after(memory_check));
+  memory_timer_.start(loop_, loop_.after(memory_check_));
 }
 
 Acceptor::~Acceptor() {
@@ -77,20 +80,36 @@ Task<void> Acceptor::serve(SocketDescriptor socket) {
   if (!stopping_) retry_.start(loop_, loop_.now());
 }
 
-// Ends the connection whose client makes the most memory wait, if a request has waited for too long.
-void Acceptor::end_holder() noexcept {
-  holder_timer_.start(loop_, loop_.after(memory_check));
-  const bool waits = std::ranges::any_of(sessions_, [&](const NbdSession* session) {
-    const std::optional<Time> since = session->waiting_since();
-    return since && loop_.now() - *since >= limits_.memory_wait_max;
-  });
-  if (!waits) return;
-  const auto most = std::ranges::max_element(sessions_, {}, &NbdSession::held_bytes);
-  if ((*most)->held_bytes() == 0) return;
-  loop_.log(LogLevel::warning, "nbd",
-            "a connection was ended: its client made " + std::to_string((*most)->held_bytes()) +
-                " bytes of memory wait, for which others waited");
-  (*most)->abort();
+// Ends connections if the request that has waited the longest for memory has waited for too long.
+void Acceptor::check_memory() noexcept {
+  memory_timer_.start(loop_, loop_.after(memory_check_));
+  const NbdSession* first = nullptr;
+  for (NbdSession* const session : sessions_) {
+    session->observe_pace(limits_.holder_bytes_min);
+    if (session->waiting() && (first == nullptr || session->waiting()->since < first->waiting()->since)) {
+      first = session;
+    }
+  }
+  if (first == nullptr || loop_.now() - first->waiting()->since < limits_.memory_wait_max) return;
+  try {
+    end_holders(first->waiting()->bytes);
+  } catch (const std::bad_alloc&) {
+    // The next check tries again.
+  }
+}
+
+void Acceptor::end_holders(std::size_t wanted) {
+  std::vector<NbdMemoryHolder> holders;
+  for (const NbdSession* const session : sessions_) holders.push_back(session->holder(limits_.holder_silence_max));
+  const std::vector<NbdSession*> sessions(sessions_.begin(), sessions_.end());
+  for (const std::size_t number : holders_to_end(holders, limits_.memory_bytes_max, wanted)) {
+    const NbdMemoryHolder& holder = holders[number];
+    loop_.log(LogLevel::warning, "nbd",
+              "a connection was ended: its client made " + std::to_string(holder.held_bytes) +
+                  " bytes of memory wait, for which others waited, and had " + std::to_string(holder.missing_bytes) +
+                  " bytes to send or to receive");
+    sessions[number]->abort();
+  }
 }
 
 Task<void> Acceptor::stop(Duration grace) {
@@ -105,7 +124,7 @@ Task<void> Acceptor::stop(Duration grace) {
     exports_.close();
   }
   co_await connections_.join();
-  holder_timer_.stop();
+  memory_timer_.stop();
 }
 
 }  // namespace hawser::block::nbd

@@ -20,8 +20,11 @@ struct NbdLimits {
   std::size_t connections_max = 256;
   // Data of the reads and writes of all connections. Further requests wait.
   std::size_t memory_bytes_max = std::size_t{256} << 20;
-  // When a request has waited for memory for so long, the connection whose client makes the most memory wait is ended.
-  Duration memory_wait_max = std::chrono::seconds(10);
+  // When a request has waited for memory for so long, connections whose clients make memory wait are ended:
+  // holders_to_end(). A client is silent if it has not moved holder_bytes_min within holder_silence_max.
+  Duration memory_wait_max = std::chrono::seconds(5);
+  Duration holder_silence_max = std::chrono::seconds(5);
+  std::size_t holder_bytes_min = 256 * 1024;
   SessionLimits session = {};
 };
 
@@ -37,23 +40,25 @@ class Acceptor final : exec::Watcher {
 
  private:
   static constexpr Duration accept_retry = std::chrono::milliseconds(100);
-  static constexpr Duration memory_check = std::chrono::seconds(1);
+  static constexpr Duration memory_check_max = std::chrono::seconds(1);
 
   void on_ready(exec::Readiness) override { accept(); }
   void accept();
   void accept_again() noexcept { accept(); }
   Task<void> serve(SocketDescriptor socket);
-  void end_holder() noexcept;
+  void check_memory() noexcept;
+  void end_holders(std::size_t wanted);
 
   Loop& loop_;
   NbdListening& listening_;
   Exports& exports_;
   const NbdLimits limits_;
+  const Duration memory_check_;
   Semaphore memory_;
   std::list<NbdSession*> sessions_;
   bool stopping_ = false;
   MemberTimer<&Acceptor::accept_again> retry_{*this};
-  MemberTimer<&Acceptor::end_holder> holder_timer_{*this};
+  MemberTimer<&Acceptor::check_memory> memory_timer_{*this};
   Scope connections_;
 };
 

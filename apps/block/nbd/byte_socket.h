@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <span>
 #include <string>
@@ -96,9 +98,9 @@ class NbdListening {
  public:
   static Result<NbdListening> open(const std::string& address);
   NbdListening(NbdListening&& other) noexcept
-      : socket_(std::move(other.socket_)), address_(std::move(other.address_)), path_(std::exchange(other.path_, {})) {}
+      : socket_(std::move(other.socket_)), address_(std::move(other.address_)), file_(std::exchange(other.file_, {})) {}
   NbdListening& operator=(NbdListening&&) = delete;
-  // Removes the file of a Unix socket.
+  // Removes the file of a Unix socket, unless it is that of another socket by now.
   ~NbdListening();
 
   int descriptor() const noexcept { return socket_.get(); }
@@ -106,14 +108,21 @@ class NbdListening {
   const std::string& address() const noexcept { return address_; }
 
  private:
-  NbdListening(SocketDescriptor socket, std::string address, std::string path) noexcept
-      : socket_(std::move(socket)), address_(std::move(address)), path_(std::move(path)) {}
+  // The file of a Unix socket. The system does not use the number of its inode again while the socket exists.
+  struct SocketFile {
+    std::string path;  // Empty: no file.
+    dev_t device = 0;
+    ino_t inode = 0;
+  };
+
+  NbdListening(SocketDescriptor socket, std::string address, SocketFile file) noexcept
+      : socket_(std::move(socket)), address_(std::move(address)), file_(std::move(file)) {}
   static Result<NbdListening> open_unix(const std::string& address, const std::string& path);
   static Result<NbdListening> open_tcp(const std::string& address);
 
   SocketDescriptor socket_;
   std::string address_;
-  std::string path_;  // Empty: no file.
+  SocketFile file_;
 };
 
 }  // namespace hawser::block::nbd

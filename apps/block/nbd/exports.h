@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ class NbdDevice {
   virtual ~NbdDevice() = default;
 
   virtual const ExportInfo& info() const noexcept = 0;
+  // A stop is requested, on the loop, when writes may be lost of which the volume does not know: connections that use
+  // the device end. Without a state: never.
+  virtual std::stop_token lost() const noexcept { return {}; }
   virtual Task<Result<void>> read(std::uint64_t offset, MutableBytes into) = 0;
   virtual Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) = 0;
   virtual Task<Result<void>> flush() = 0;

@@ -24,11 +24,12 @@ std::unexpected<Error> no_listening(int number, const std::string& address) {
   return system_fail(number, "listen for NBD at " + address);
 }
 
-// A file that a server left behind is removed. False if a process listens there.
+// A file that a server left behind is removed. False if a process listens there. A process whose queue of connections
+// is full keeps its file, and bind() refuses the address then: the probe does not wait for a place.
 bool remove_stale(const sockaddr_un& where, socklen_t size) {
   struct stat status{};
   if (::stat(where.sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) return true;
-  const SocketDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const SocketDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe.valid()) return true;
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&where), size) == 0) return false;
   if (errno == ECONNREFUSED) ::unlink(where.sun_path);
@@ -47,7 +48,9 @@ std::string port_of(int descriptor) {
 }  // namespace
 
 NbdListening::~NbdListening() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  struct stat status{};
+  if (file_.path.empty() || ::lstat(file_.path.c_str(), &status) != 0) return;
+  if (status.st_dev == file_.device && status.st_ino == file_.inode) ::unlink(file_.path.c_str());
 }
 
 Result<NbdListening> NbdListening::open(const std::string& address) {
@@ -69,7 +72,12 @@ Result<NbdListening> NbdListening::open_unix(const std::string& address, const s
       ::listen(socket.get(), backlog) != 0) {
     return no_listening(errno, address);
   }
-  return NbdListening(std::move(socket), address, abstract ? std::string() : path);
+  SocketFile file;
+  struct stat status{};
+  if (!abstract && ::lstat(path.c_str(), &status) == 0) {
+    file = {.path = path, .device = status.st_dev, .inode = status.st_ino};
+  }
+  return NbdListening(std::move(socket), address, std::move(file));
 }
 
 Result<NbdListening> NbdListening::open_tcp(const std::string& address) {

@@ -19,15 +19,18 @@ constexpr Duration pause_max = std::chrono::seconds(1);
 
 class RemoteDevice final : public NbdDevice {
  public:
-  RemoteDevice(Loop& loop, Client& client, ExportInfo info, std::uint64_t instance, bool preallocated)
+  // `unique_name`: of find_unique_name().
+  RemoteDevice(Loop& loop, Client& client, ExportInfo info, std::string unique_name,
+               std::shared_ptr<const ServerRun> run, bool preallocated)
       : loop_(loop),
         client_(client),
         info_(std::move(info)),
-        instance_(instance),
+        run_(std::move(run)),
         preallocated_(preallocated),
-        volume_(client, info_.name) {}
+        volume_(client, std::move(unique_name)) {}
 
   const ExportInfo& info() const noexcept override { return info_; }
+  std::stop_token lost() const noexcept override { return run_->lost.get_token(); }
 
   Task<Result<void>> read(std::uint64_t offset, MutableBytes into) override {
     return repeat([=, this] { return volume_.read(offset, into); });
@@ -42,7 +45,7 @@ class RemoteDevice final : public NbdDevice {
     const Result<std::uint64_t> instance = co_await repeat(
         [this]() -> Task<Result<std::uint64_t>> { co_return co_await client_.call<&VolumeService::instance>(); });
     if (!instance) co_return std::unexpected(instance.error());
-    if (*instance == instance_) co_return Result<void>{};
+    if (*instance == run_->instance) co_return Result<void>{};
     co_return store_fail(EIO, "the server of volume " + info_.name +
                                   " has been restarted: writes that were not flushed before may be lost");
   }
@@ -78,7 +81,7 @@ class RemoteDevice final : public NbdDevice {
   Loop& loop_;
   Client& client_;
   const ExportInfo info_;
-  const std::uint64_t instance_;
+  const std::shared_ptr<const ServerRun> run_;
   const bool preallocated_;
   Volume volume_;
 };
@@ -109,6 +112,17 @@ Task<Result<std::vector<std::string>>> RemoteExports::names() {
   co_return names;
 }
 
+// Asked before the other calls of open(): a device is lost if the server has been restarted in between.
+Task<Result<std::shared_ptr<const ServerRun>>> RemoteExports::find_run() {
+  const Result<std::uint64_t> instance = co_await client_.call<&VolumeService::instance>();
+  if (!instance) co_return std::unexpected(instance.error());
+  if (!run_ || run_->instance != *instance) {
+    const std::shared_ptr<ServerRun> before = std::exchange(run_, std::make_shared<ServerRun>(*instance));
+    if (before) before->lost.request_stop();
+  }
+  co_return run_;
+}
+
 Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::open(std::string name) {
   if (name.empty()) {
     const Result<std::vector<std::string>> all = co_await names();
@@ -119,12 +133,15 @@ Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::open(std::string name) {
   if (const Result<void> connected = co_await client_.connect(address_); !connected) {
     co_return std::unexpected(connected.error());
   }
-  const Result<std::uint64_t> instance = co_await client_.call<&VolumeService::instance>();
-  if (!instance) co_return std::unexpected(instance.error());
-  const Result<VolumeStatus> status = co_await client_.call<&VolumeService::info>(name);
+  Result<std::shared_ptr<const ServerRun>> run = co_await find_run();
+  if (!run) co_return std::unexpected(run.error());
+  Result<std::string> unique_name = co_await find_unique_name(client_, name);
+  if (!unique_name) co_return std::unexpected(unique_name.error());
+  const Result<VolumeStatus> status = co_await client_.call<&VolumeService::info>(*unique_name);
   if (!status) co_return std::unexpected(status.error());
   ExportInfo info{.name = std::move(name), .size = status->size, .read_only = status->read_only};
-  co_return std::make_shared<RemoteDevice>(loop_, client_, std::move(info), *instance, status->preallocated);
+  co_return std::make_shared<RemoteDevice>(loop_, client_, std::move(info), std::move(*unique_name), std::move(*run),
+                                           status->preallocated);
 }
 
 }  // namespace hawser::block::nbd

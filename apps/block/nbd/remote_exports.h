@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "block/nbd/exports.h"
@@ -11,11 +13,19 @@
 
 namespace hawser::block::nbd {
 
+// The server from one start to the next one.
+struct ServerRun {
+  const std::uint64_t instance;  // VolumeService::instance().
+  std::stop_source lost = {};    // Another one has been found.
+};
+
 // The volumes of a block server, over any transport of a client of Hawser. Connects when it is first asked, and again
 // after the connection was lost.
 //
 // A flush of a device fails if the server has been restarted since the device was opened: writes that had not been
-// flushed may be lost, and the server that started later does not know of them.
+// flushed may be lost, and the server that started later does not know of them. When a device is opened at the later
+// server, those of earlier ones are lost: a client with several connections finds that they have ended, before a flush
+// of the new connection succeeds without their writes.
 class RemoteExports final : public Exports {
  public:
   // `security`: TLS of the connection to the server, or null.
@@ -27,9 +37,12 @@ class RemoteExports final : public Exports {
   void close() override { client_.close(); }
 
  private:
+  Task<Result<std::shared_ptr<const ServerRun>>> find_run();
+
   const std::string address_;
   Loop& loop_;
   Client client_;
+  std::shared_ptr<ServerRun> run_;  // The last one that is known.
 };
 
 }  // namespace hawser::block::nbd

@@ -20,6 +20,19 @@ std::size_t data_bytes_of(const NbdRequest& request) noexcept {
   return request.type == command::read || request.type == command::write ? request.length : 0;
 }
 
+std::size_t data_bytes_of(const PendingRequest& pending) noexcept { return pending.data ? pending.data->size() : 0; }
+
+// As the semaphores count them.
+constexpr std::size_t permitted_bytes(std::size_t bytes) noexcept {
+  return memory_permits(bytes) * memory_permit_bytes;
+}
+
+std::size_t memory_bytes_of(const PendingRequest& pending) noexcept { return permitted_bytes(data_bytes_of(pending)); }
+
+std::size_t reply_bytes_of(const PendingRequest& pending) noexcept {
+  return pending.reply.bytes().size() + (pending.sends_data ? data_bytes_of(pending) : 0);
+}
+
 Error out_of_memory() { return Error::application(ENOMEM, "the machine has no memory for the request"); }
 
 }  // namespace
@@ -27,13 +40,15 @@ Error out_of_memory() { return Error::application(ENOMEM, "the machine has no me
 // ---- Replies ----
 
 void ReplyQueue::push(std::unique_ptr<PendingRequest> pending) {
-  held_bytes_ += pending->data ? pending->data->bytes().size() : 0;
+  held_bytes_ += memory_bytes_of(*pending);
+  queued_bytes_ += reply_bytes_of(*pending);
   queue_.push_back(std::move(pending));
 }
 
 void ReplyQueue::clear() noexcept {
   queue_.clear();
   held_bytes_ = 0;
+  queued_bytes_ = 0;
   front_sent_ = 0;
 }
 
@@ -61,13 +76,14 @@ void ReplyQueue::send(ByteSocket& socket) {
 
 void ReplyQueue::sent(std::size_t bytes) {
   front_sent_ += bytes;
+  sent_bytes_ += bytes;
   while (!queue_.empty()) {
     const PendingRequest& front = *queue_.front();
-    const std::size_t data = front.data ? queue_.front()->data->bytes().size() : 0;
-    const std::size_t all = front.reply.bytes().size() + (front.sends_data ? data : 0);
+    const std::size_t all = reply_bytes_of(front);
     if (front_sent_ < all) return;
     front_sent_ -= all;
-    held_bytes_ -= data;
+    queued_bytes_ -= all;
+    held_bytes_ -= memory_bytes_of(front);
     queue_.pop_front();
   }
 }
@@ -95,6 +111,7 @@ Task<void> NbdSession::run() {
   try {
     if (co_await negotiate()) {
       timer_.stop();
+      const std::stop_callback ends_with_device(device_->lost(), [this] { abort(); });
       co_await transmit();
     }
   } catch (const std::bad_alloc&) {
@@ -119,6 +136,17 @@ void NbdSession::stop() {
 void NbdSession::abort() noexcept {
   stopping_.request_stop();
   socket_.abort();
+}
+
+void NbdSession::observe_pace(std::size_t bytes_min) noexcept {
+  pace_.observe(loop_.now(), held_bytes() > 0, received_bytes_ + replies_.sent_bytes(), bytes_min);
+}
+
+NbdMemoryHolder NbdSession::holder(Duration silence_max) const noexcept {
+  const std::size_t unreceived = incomplete_bytes_ > 0 ? reader_.data_bytes() : 0;
+  return {.held_bytes = held_bytes(),
+          .missing_bytes = unreceived + (replies_.held_bytes() > 0 ? replies_.unsent_bytes() : 0),
+          .silent = pace_.silence(loop_.now()) >= silence_max};
 }
 
 void NbdSession::on_writable() {
@@ -255,9 +283,9 @@ Task<bool> NbdSession::acquire(PendingRequest& pending, std::size_t bytes) {
   }
   pending.memory = memory_.try_acquire(permits);
   if (pending.memory) co_return true;
-  waiting_since_ = loop_.now();
+  waiting_ = Waiting{.since = loop_.now(), .bytes = permitted_bytes(bytes)};
   Result<Permit> granted = co_await memory_.acquire(permits, stopping_.get_token());
-  waiting_since_.reset();
+  waiting_.reset();
   if (granted) pending.memory = std::move(*granted);
   co_return granted.has_value();
 }
@@ -267,11 +295,13 @@ Task<bool> NbdSession::receive_data(MutableBytes into) {
   std::memcpy(into.data(), buffer_.get() + begin_, there);
   begin_ += there;
   reader_.took_data(there);
-  incomplete_bytes_ = into.size();
+  received_bytes_ += there;
+  incomplete_bytes_ = permitted_bytes(into.size());
   for (into = into.subspan(there); !into.empty();) {
     const std::size_t got = co_await socket_.receive(into);
     if (got == 0) break;
     reader_.took_data(got);
+    received_bytes_ += got;
     into = into.subspan(got);
   }
   incomplete_bytes_ = 0;

@@ -11,6 +11,7 @@
 #include "block/nbd/byte_socket.h"
 #include "block/nbd/exports.h"
 #include "block/nbd/handshake.h"
+#include "block/nbd/memory_holder.h"
 #include "block/nbd/reply.h"
 #include "block/nbd/request.h"
 #include "block/store/aligned_buffer.h"
@@ -56,6 +57,9 @@ class ReplyQueue {
   bool empty() const noexcept { return queue_.empty(); }
   // Memory that waits for the client.
   std::size_t held_bytes() const noexcept { return held_bytes_; }
+  std::size_t unsent_bytes() const noexcept { return queued_bytes_ - front_sent_; }
+  // Bytes of all replies so far.
+  std::uint64_t sent_bytes() const noexcept { return sent_bytes_; }
 
  private:
   void sent(std::size_t bytes);
@@ -63,6 +67,8 @@ class ReplyQueue {
   std::deque<std::unique_ptr<PendingRequest>> queue_;
   std::size_t front_sent_ = 0;  // Bytes of the first reply that have been sent.
   std::size_t held_bytes_ = 0;
+  std::size_t queued_bytes_ = 0;  // Bytes of the replies in the queue, with the part that has been sent.
+  std::uint64_t sent_bytes_ = 0;
 };
 
 // One connection of a client: the negotiation, then requests that run concurrently. Replies are sent in the order in
@@ -79,11 +85,17 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   void stop();
   void abort() noexcept;
 
-  // The request that is received next waits for memory since then. Empty: none does.
-  std::optional<Time> waiting_since() const noexcept { return waiting_since_; }
+  // The request that waits for memory of all connections.
+  struct Waiting {
+    Time since;
+    std::size_t bytes;
+  };
+  const std::optional<Waiting>& waiting() const noexcept { return waiting_; }
   // Memory that others cannot use because of the client: it has not sent a write completely or has not received
   // replies.
-  std::size_t held_bytes() const noexcept { return replies_.held_bytes() + incomplete_bytes_; }
+  NbdMemoryHolder holder(Duration silence_max) const noexcept;
+  // Called again and again, for holder(). See HolderPace::observe().
+  void observe_pace(std::size_t bytes_min) noexcept;
 
  private:
   // A negotiated option fits.
@@ -105,6 +117,7 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   Task<Result<void>> read_extents(PendingRequest& pending);
   void answer(std::unique_ptr<PendingRequest> pending);
 
+  std::size_t held_bytes() const noexcept { return replies_.held_bytes() + incomplete_bytes_; }
   Bytes received() const noexcept { return Bytes(buffer_.get() + begin_, end_ - begin_); }
   void on_writable() override;
   void on_tick_end() override;
@@ -126,8 +139,10 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   ReplyQueue replies_;
   Event writable_;
   std::stop_source stopping_;  // Ends waiting for permits.
-  std::optional<Time> waiting_since_;
+  std::optional<Waiting> waiting_;
   std::size_t incomplete_bytes_ = 0;  // Memory of a write whose data have not arrived completely.
+  std::uint64_t received_bytes_ = 0;  // Data of all writes so far.
+  HolderPace pace_;
   MemberTimer<&NbdSession::on_timeout> timer_{*this};
   Scope requests_;
 };

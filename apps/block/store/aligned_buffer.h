@@ -15,6 +15,7 @@ class AlignedBuffer {
       : data_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(file_alignment)))), size_(bytes) {}
 
   MutableBytes bytes() noexcept { return {data_.get(), size_}; }
+  std::size_t size() const noexcept { return size_; }
 
  private:
   struct Delete {

@@ -185,6 +185,15 @@ Result<void> DiskFile::resize(std::uint64_t bytes) {
   return {};
 }
 
+// The descriptor stays, because other threads may use it. A file that has another name is kept.
+void DiskFile::release_removed() noexcept {
+  struct stat status{};
+  if (fstat(descriptor_, &status) != 0 || status.st_nlink != 0) return;
+  // If it fails, the space is released with the descriptor.
+  while (::ftruncate(descriptor_, 0) != 0 && errno == EINTR) {
+  }
+}
+
 Result<std::uint64_t> DiskFile::size() {
   struct stat status{};
   if (fstat(descriptor_, &status) != 0) return failed("read the size of", errno);

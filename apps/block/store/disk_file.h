@@ -35,6 +35,7 @@ class DiskFile final : public File {
   Result<void> allocate(std::uint64_t offset, std::uint64_t bytes) override;
   Result<void> zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) override;
   Result<void> resize(std::uint64_t bytes) override;
+  void release_removed() noexcept override;
   Result<std::uint64_t> size() override;
   Result<std::uint64_t> allocated() override;
 

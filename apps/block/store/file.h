@@ -34,6 +34,8 @@ class File {
   // Bytes behind the new end are removed. New bytes are zeros.
   virtual Result<void> resize(std::uint64_t bytes) = 0;
   virtual Result<std::uint64_t> size() = 0;
+  // Releases all of its space if the file has been removed and nobody else can open it. It has no bytes afterwards.
+  virtual void release_removed() noexcept {}
   // Bytes of space that the file uses.
   virtual Result<std::uint64_t> allocated() = 0;
 };

@@ -146,6 +146,16 @@ Result<void> MemoryFile::resize(std::uint64_t bytes) {
   return {};
 }
 
+void MemoryFile::release_removed() noexcept {
+  std::vector<std::unique_ptr<Group>> groups;  // Deallocated without the lock.
+  const std::unique_lock lock(mutex_);
+  groups.swap(groups_);
+  budget_->used -= used_ + table_bytes_;
+  used_ = 0;
+  table_bytes_ = 0;
+  size_ = 0;
+}
+
 Result<std::uint64_t> MemoryFile::size() {
   const std::shared_lock lock(mutex_);
   return size_;

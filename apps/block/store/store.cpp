@@ -123,14 +123,19 @@ Result<void> VolumeStore::remove(const std::string& name) {
     if (!volumes_.contains(name)) return store_fail(ENOENT, "there is no volume \"" + name + "\"");
   }
   // Writes that could not be flushed do not matter any more.
-  if (const Opened volume = find(name)) (void)(*volume)->close();
+  const Opened volume = find(name);
+  if (volume) (void)(*volume)->close();
   Result<void> removed = directory_->remove(name);
-  const std::lock_guard lock(mutex_);
-  if (removed) {
-    volumes_.erase(name);
-  } else {
-    volumes_.insert_or_assign(name, std::unexpected(removed.error()));
+  {
+    const std::lock_guard lock(mutex_);
+    if (removed) {
+      volumes_.erase(name);
+    } else {
+      volumes_.insert_or_assign(name, std::unexpected(removed.error()));
+    }
   }
+  // A connection that does nothing may have the volume for ever.
+  if (removed && volume) (*volume)->release_removed();
   return removed;
 }
 

@@ -24,7 +24,7 @@ class VolumeStore {
   std::vector<std::string> warnings() const;
   Result<std::shared_ptr<StoredVolume>> find(const std::string& name) const;
   Result<std::shared_ptr<StoredVolume>> create(const std::string& name, std::uint64_t size, bool preallocate);
-  // Waits for the requests in progress. Later ones fail with ENODEV.
+  // Waits for the requests in progress. Later ones fail with ENODEV. The space of the volume is free when this returns.
   Result<void> remove(const std::string& name);
   // Closes all volumes. Returns the first error.
   Result<void> close();

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "block/store/aligned_buffer.h"
@@ -24,6 +25,16 @@ constexpr std::uint64_t block_end_of(std::uint64_t end) noexcept { return (end +
 std::string hexadecimal(std::uint32_t value) {
   char text[16];
   std::snprintf(text, sizeof(text), "0x%08x", value);
+  return text;
+}
+
+std::string with_id(const std::string& name, const Uuid& uuid) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text = name + unique_name_separator;
+  for (const std::byte byte : uuid) {
+    text += digits[std::to_integer<std::size_t>(byte >> 4)];
+    text += digits[std::to_integer<std::size_t>(byte & std::byte{15})];
+  }
   return text;
 }
 
@@ -51,6 +62,7 @@ struct WriteInProgress {
 StoredVolume::StoredVolume(std::string name, VolumeFiles files, const Superblock& superblock,
                            StoredVolumeOptions options)
     : name_(std::move(name)),
+      unique_name_(with_id(name_, superblock.uuid)),
       options_(options),
       files_(std::move(files)),
       checksummer_(superblock.uuid),
@@ -381,6 +393,8 @@ Result<void> StoredVolume::sync_all(bool all) {
 
 // The checksums of marked regions are computed from the data after a crash, so that the data alone are synced.
 Result<void> StoredVolume::flush() {
+  // Waits for functions that have all of the volume, and for nothing else: no block has this number.
+  const RangeLock::Held held = ranges_.lock(UINT64_MAX - 1, UINT64_MAX, RangeLock::Mode::shared);
   if (read_only_ && !closed_) return {};
   if (Result<void> state = failed_state(); !state) return state;
   if (++flushes_ % options_.flushes_per_clear == 0 && marks_.marked() > 0) return sync_all(false);
@@ -401,6 +415,12 @@ Result<void> StoredVolume::close() {
   }
   closed_ = true;
   return result;
+}
+
+void StoredVolume::release_removed() {
+  const RangeLock::Held held = ranges_.lock(0, UINT64_MAX, RangeLock::Mode::exclusive);
+  files_.data->release_removed();
+  files_.side->release_removed();
 }
 
 // ---- Scrub, info ----

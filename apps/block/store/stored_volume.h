@@ -28,6 +28,9 @@ struct StoredVolumeOptions {
   unsigned flushes_per_clear = 16;
 };
 
+// Not in the name of a volume.
+inline constexpr char unique_name_separator = '@';
+
 struct VolumeInfo {
   std::uint64_t size = 0;
   std::uint64_t allocated_bytes = 0;
@@ -69,6 +72,8 @@ class StoredVolume {
   ~StoredVolume();
 
   const std::string& name() const noexcept { return name_; }
+  // NAME@ID. The id is that of the superblock, so that no other volume ever has it.
+  const std::string& unique_name() const noexcept { return unique_name_; }
   std::uint64_t size() const noexcept { return size_.load(std::memory_order_acquire); }
 
   // Any offset and any size within the volume. A damaged block is an error, and its bytes are not returned.
@@ -95,6 +100,8 @@ class StoredVolume {
   Result<VolumeInfo> info();
   // Flushes, and ends the volume: later requests fail with ENODEV. The next start reads no region.
   Result<void> close();
+  // After close(), when the files have been removed: their space is free, also if somebody still has this object.
+  void release_removed();
 
  private:
   static constexpr std::size_t chunk_bytes = region_bytes;
@@ -156,6 +163,7 @@ class StoredVolume {
   Result<void> scrub_chunk(std::uint64_t first, std::uint64_t end, ScrubReport& report);
 
   const std::string name_;
+  const std::string unique_name_;
   const StoredVolumeOptions options_;
   const VolumeFiles files_;
   const Checksummer checksummer_;

@@ -148,8 +148,8 @@ def flood(client, data):
 
 
 def replies_never_read(path, process):
-    """More clients than the memory is for: one of them is ended, and a client that reads its replies waits and
-    continues."""
+    """More clients than the memory is for: those that move nothing are ended, and a client that reads its replies waits
+    and continues."""
     good = Client(path).enter()
     bad = [Client(path).enter() for _ in range(12)]
     for number, client in enumerate(bad):
@@ -176,7 +176,8 @@ def start(*words, lines=1):
 
 
 def restarted_server():
-    """A flush fails if the server has been restarted: writes before it may be lost."""
+    """A flush fails if the server has been restarted: writes before it may be lost. A connection of the time before has
+    ended when there is one of the time after, whose flush would hide the loss."""
     with tempfile.TemporaryDirectory() as name:
         native = f"unix:{name}/native"
         serve = ["serve", "--data", f"{name}/volumes", "--listen", native]
@@ -185,17 +186,21 @@ def restarted_server():
         try:
             subprocess.run([PROGRAM, "create", "disk", "64M", "--connect", native], check=True)
             processes.append(start("nbd", "--connect", native, "--listen", f"unix:{path}"))
-            before = Client(path).enter()
+            before, idle = (Client(path).enter() for _ in range(2))
             before.works()
             check(before.call(FLUSH)[0] == 0, "a flush failed")
             processes[0].kill()
             processes[0].wait()
             check(before.call(READ, 0, 1)[0] == 5, "a read without a server succeeded")
             processes.append(start(*serve))
+            lister = Client(path)  # Makes nbd connect to the new server.
+            lister.socket.sendall(FLAGS + option(3))
+            lister.receive(20 + 8 + 20)
+            check(before.call(FLUSH)[0] == 5, "a flush has hidden the restart")
             after = Client(path).enter()
+            check(before.ended() and idle.ended(), "")
             after.works()
             check(after.call(FLUSH)[0] == 0, "a flush failed")
-            check(before.call(FLUSH)[0] == 5, "a flush has hidden the restart")
             processes[1].terminate()
             check(processes[1].wait(SECONDS_MAX) == 0, f"nbd ended with {processes[1].returncode}")
         finally:
@@ -205,10 +210,52 @@ def restarted_server():
                 process.stdout.close()
 
 
+def replaced_volume():
+    """A connection of a removed volume does not change the volume that has its name now."""
+    with tempfile.TemporaryDirectory() as name:
+        native = f"unix:{name}/native"
+        paths = [pathlib.Path(name) / part for part in ("direct", "remote")]
+        processes = [start("serve", "--memory", "128M", "--listen", native, "--nbd", f"unix:{paths[0]}", lines=2)]
+        try:
+            subprocess.run([PROGRAM, "create", "disk", "64M", "--connect", native], check=True)
+            processes.append(start("nbd", "--connect", native, "--listen", f"unix:{paths[1]}"))
+            before = [Client(path).enter() for path in paths]
+            for client in before:
+                client.works()
+            subprocess.run([PROGRAM, "remove", "disk", "--connect", native], check=True)
+            subprocess.run([PROGRAM, "create", "disk", "64M", "--connect", native], check=True)
+            for client in before:
+                for kind in (READ, WRITE, FLUSH, TRIM, ZERO):
+                    length = 0 if kind == FLUSH else 4096
+                    error, _ = client.call(kind, 0, length, data=b"x" * length if kind == WRITE else b"")
+                    check(error == 5, f"request {kind} of a removed volume: {error}")
+            for path in paths:
+                check(Client(path).enter().call(READ, 0, 8192) == (0, bytes(8192)), "the new volume has other data")
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+                process.stdout.close()
+
+
+def full_queue(path):
+    """The address of a program whose queue of connections is full is refused, without waiting for a place."""
+    with socket.socket(socket.AF_UNIX) as live, socket.socket(socket.AF_UNIX) as queued:
+        live.bind(str(path))
+        live.listen(0)
+        queued.connect(str(path))
+        refused = subprocess.run([PROGRAM, "nbd", "--listen", f"unix:{path}"], stderr=subprocess.PIPE, text=True,
+                                 timeout=SECONDS_MAX, check=False)
+        check(refused.returncode == 1 and "already in use" in refused.stderr, f"not refused: {refused.stderr}")
+        check(path.exists(), "the file of a program that listens was removed")
+
+
 def main():
     restarted_server()
+    replaced_volume()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
+        full_queue(folder / "full")
         native = f"unix:{folder}/native"
         path = folder / "nbd"
         words = ["serve", "--memory", "128M", "--listen", native, "--nbd", f"unix:{path}"]

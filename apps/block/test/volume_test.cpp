@@ -144,6 +144,48 @@ TEST_P(BlockService, ErrorsOfTheStoreReachTheCaller) {
   });
 }
 
+// A client that had a volume does not change another one that has got its name.
+TEST_P(BlockService, AnotherVolumeOfTheSameNameIsNotChanged) {
+  ASSERT_TRUE(store_->create("v", 8192, false));
+  with_client([this](Client& client) -> Task<void> {
+    Volume volume(client, "v");
+    EXPECT_EQ((co_await volume.size()).value_or(0), 8192U);
+    const std::vector<std::byte> bytes(4096, std::byte{7});
+    EXPECT_TRUE(co_await volume.write(0, bytes));
+    EXPECT_TRUE(store_->remove("v"));
+    EXPECT_EQ(code(co_await volume.write(0, bytes)), ENOENT);
+    EXPECT_TRUE(store_->create("v", 8192, false));
+    std::vector<std::byte> read(4096);
+    EXPECT_EQ(code(co_await volume.write(0, bytes)), ENODEV);
+    EXPECT_EQ(code(co_await volume.read(0, read)), ENODEV);
+    EXPECT_EQ(code(co_await volume.flush()), ENODEV);
+    EXPECT_EQ(code(co_await volume.discard(0, 4096)), ENODEV);
+    EXPECT_EQ(code(co_await volume.write_zeroes(0, 4096)), ENODEV);
+    EXPECT_EQ(code(co_await volume.extents(0, 4096, 1)), ENODEV);
+    EXPECT_EQ(code(co_await volume.size()), ENODEV);
+    // A client that knows the name only has the new volume, and so has one that asks anew.
+    Volume by_name(client, "v");
+    EXPECT_TRUE(co_await by_name.read(0, read));
+    EXPECT_EQ(read, std::vector<std::byte>(4096));
+    EXPECT_EQ((co_await by_name.size()).value_or(0), 8192U);
+    EXPECT_TRUE(co_await by_name.write(0, bytes));
+  });
+}
+
+TEST_P(BlockService, AServerWithoutUniqueNamesFindsVolumesByTheirNames) {
+  ASSERT_TRUE(store_->create("v", 8192, false));
+  Server old;
+  old.register_handler<&VolumeService::info>(service_.get(), {.offload = true});
+  ASSERT_TRUE(old.start());
+  sync_wait([](std::string address) -> Task<void> {
+    Client client;
+    EXPECT_TRUE(co_await client.connect(address));
+    Volume volume(client, "v");
+    EXPECT_EQ((co_await volume.size()).value_or(0), 8192U);
+  }(old.address()));
+  old.stop();
+}
+
 TEST_P(BlockService, ARequestThatIsTooLongIsRefused) {
   ASSERT_TRUE(store_->create("v", std::uint64_t{64} << 20, false));
   with_client([](Client& client) -> Task<void> {

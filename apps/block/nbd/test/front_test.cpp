@@ -13,11 +13,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/temporary_folder.h"
 #include "block/nbd/protocol.h"
 #include "block/store/store_error.h"
 
@@ -27,7 +30,9 @@ namespace {
 // Reads take a millisecond each, and count how many run at the same time.
 class SlowDevice final : public NbdDevice {
  public:
-  SlowDevice(Loop& loop, std::atomic<unsigned>& most) : loop_(loop), most_(most) {}
+  SlowDevice(Loop& loop, std::atomic<unsigned>& most, std::stop_source lost)
+      : loop_(loop), most_(most), lost_(std::move(lost)) {}
+  std::stop_token lost() const noexcept override { return lost_.get_token(); }
   const ExportInfo& info() const noexcept override { return info_; }
   Task<Result<void>> read(std::uint64_t, MutableBytes into) override {
     most_ = std::max(most_.load(), ++running_);
@@ -38,7 +43,10 @@ class SlowDevice final : public NbdDevice {
   }
   Task<Result<void>> write(std::uint64_t, Bytes, bool) override { co_return store_fail(ENOSPC, "full"); }
   Task<Result<void>> flush() override { co_return store_fail(EIO, "broken"); }
-  Task<Result<void>> discard(std::uint64_t, std::uint64_t) override { co_return Result<void>{}; }
+  Task<Result<void>> discard(std::uint64_t, std::uint64_t) override {
+    lost_.request_stop();
+    co_return Result<void>{};
+  }
   Task<Result<void>> write_zeroes(std::uint64_t, std::uint64_t, bool, bool) override { co_return Result<void>{}; }
   bool fast_zeroes(std::uint64_t, bool) const noexcept override { return false; }
   Task<Result<std::vector<Extent>>> extents(std::uint64_t, std::uint64_t bytes, std::size_t) override {
@@ -48,6 +56,7 @@ class SlowDevice final : public NbdDevice {
  private:
   Loop& loop_;
   std::atomic<unsigned>& most_;
+  std::stop_source lost_;
   unsigned running_ = 0;
   const ExportInfo info_{.name = "slow", .size = std::uint64_t{1} << 30};
 };
@@ -57,12 +66,13 @@ class SlowExports final : public Exports {
   SlowExports(Loop& loop, std::atomic<unsigned>& most) : loop_(loop), most_(most) {}
   Task<Result<std::vector<std::string>>> names() override { co_return std::vector<std::string>{"slow"}; }
   Task<Result<std::shared_ptr<NbdDevice>>> open(std::string) override {
-    co_return std::make_shared<SlowDevice>(loop_, most_);
+    co_return std::make_shared<SlowDevice>(loop_, most_, lost_);
   }
 
  private:
   Loop& loop_;
   std::atomic<unsigned>& most_;
+  std::stop_source lost_;
 };
 
 class Peer {
@@ -161,6 +171,17 @@ TEST_F(NbdFront, ErrorsOfTheDeviceAreReplies) {
   EXPECT_EQ(peer.receive(18).size(), 17U);
 }
 
+TEST_F(NbdFront, ADeviceThatIsLostEndsItsConnections) {
+  start({});
+  Peer idle(name_);
+  idle.enter();
+  Peer peer(name_);
+  peer.enter();
+  peer.send(Peer::request(command::trim, 1, 4096));
+  EXPECT_EQ(peer.receive(1).size(), 0U);
+  EXPECT_EQ(idle.receive(1).size(), 0U);
+}
+
 TEST_F(NbdFront, ConnectionsBeyondTheLimitWait) {
   start({.connections_max = 1});
   auto first = std::make_unique<Peer>(name_);
@@ -173,10 +194,67 @@ TEST_F(NbdFront, ConnectionsBeyondTheLimitWait) {
   second.enter();
 }
 
+constexpr std::uint32_t front_mib = 1 << 20;
+
+TEST_F(NbdFront, SilentClientsThatMakeMemoryWaitAreEnded) {
+  start({.memory_bytes_max = payload_bytes_max,
+         .memory_wait_max = std::chrono::milliseconds(5),
+         .holder_silence_max = std::chrono::milliseconds(5)});
+  Peer writer(name_);
+  writer.enter();
+  writer.send(Peer::request(command::write, 1, payload_bytes_max / 2));
+  Peer reader(name_);
+  reader.enter();
+  reader.send(Peer::request(command::read, 1, payload_bytes_max / 2));
+  EXPECT_EQ(reader.receive(1).size(), 1U);
+  Peer other(name_);
+  other.enter();
+  other.send(Peer::request(command::read, 1, payload_bytes_max));
+  EXPECT_EQ(writer.receive(1).size(), 0U) << "ended";
+  EXPECT_EQ(other.receive(1).size(), 1U);
+  EXPECT_LT(reader.receive(payload_bytes_max / 2).size(), payload_bytes_max / 2) << "ended";
+}
+
+// Without a silent one, the client ends that has most to move, and not the one with the largest request.
+TEST_F(NbdFront, AClientThatMovesItsBytesIsNotEnded) {
+  start({.memory_bytes_max = payload_bytes_max,
+         .memory_wait_max = std::chrono::milliseconds(5),
+         .holder_silence_max = std::chrono::hours(1)});
+  Peer active(name_);
+  active.enter();
+  active.send(Peer::request(command::write, 1, 20 * front_mib) + std::string(19 * front_mib, 'x'));
+  Peer idle(name_);
+  idle.enter();
+  idle.send(Peer::request(command::write, 1, 10 * front_mib));
+  Peer other(name_);
+  other.enter();
+  other.send(Peer::request(command::read, 1, 8 * front_mib));
+  EXPECT_EQ(idle.receive(1).size(), 0U) << "ended";
+  EXPECT_EQ(other.receive(16 + 8 * front_mib).size(), 16 + 8 * front_mib);
+  active.send(std::string(front_mib, 'x'));
+  EXPECT_EQ(active.receive(16).size(), 16U);
+}
+
 TEST_F(NbdFront, ANegotiationIsEndedInTime) {
   start({.session = {.handshake_timeout = std::chrono::milliseconds(20)}});
   Peer peer(name_);
   EXPECT_EQ(peer.receive(19).size(), 18U) << "the greeting, and the end";
+}
+
+TEST(NbdListening, TheFileOfAnotherSocketStays) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "nbd";
+  const std::string address = "unix:" + path.string();
+  auto first = std::make_unique<Result<NbdListening>>(NbdListening::open(address));
+  ASSERT_TRUE(*first);
+  std::filesystem::remove(path);
+  {
+    const Result<NbdListening> second = NbdListening::open(address);
+    ASSERT_TRUE(second);
+    first.reset();
+    EXPECT_TRUE(std::filesystem::exists(path));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST_F(NbdFront, AStopEndsConnections) {

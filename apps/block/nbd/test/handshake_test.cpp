@@ -50,9 +50,9 @@ struct Reply {
 };
 
 // A server with the volume "disk", and what it has sent.
-class Server {
+class NegotiatingServer {
  public:
-  explicit Server(std::uint32_t flags = fixed_newstyle | no_zeroes) {
+  explicit NegotiatingServer(std::uint32_t flags = fixed_newstyle | no_zeroes) {
     EXPECT_EQ(handshake.output().size(), 18U);
     handshake.output().clear();
     std::string bytes;
@@ -115,7 +115,7 @@ class Server {
 std::uint16_t flags_of(const Reply& information) { return load<std::uint16_t>(as_bytes(information.data).subspan(10)); }
 
 TEST(NbdHandshake, GoEntersTheTransmission) {
-  Server server;
+  NegotiatingServer server;
   EXPECT_EQ(server.send(option::structured_reply), NbdHandshake::Wants::bytes);
   EXPECT_EQ(server.reply().type, option_reply::ack);
   const std::vector<std::uint16_t> asked = {information::block_size, information::name, 77, information::block_size};
@@ -140,17 +140,17 @@ TEST(NbdHandshake, GoEntersTheTransmission) {
 
 TEST(NbdHandshake, ExportNameHasZerosUnlessTheyAreRefused) {
   for (const bool zeroes : {false, true}) {
-    Server server(zeroes ? fixed_newstyle : fixed_newstyle | no_zeroes);
+    NegotiatingServer server(zeroes ? fixed_newstyle : fixed_newstyle | no_zeroes);
     EXPECT_EQ(server.send(option::export_name, "disk"), NbdHandshake::Wants::transmission);
     EXPECT_EQ(server.handshake.output().size(), zeroes ? 134U : 10U);
   }
-  Server server;
+  NegotiatingServer server;
   EXPECT_EQ(server.send(option::export_name, "absent"), NbdHandshake::Wants::close);
   EXPECT_TRUE(server.handshake.output().empty());
 }
 
 TEST(NbdHandshake, AReadOnlyExportOffersNoWrites) {
-  Server server;
+  NegotiatingServer server;
   server.read_only = true;
   EXPECT_EQ(server.send(option::info, info_data("disk")), NbdHandshake::Wants::bytes);
   const std::uint16_t flags = flags_of(server.reply());
@@ -161,7 +161,7 @@ TEST(NbdHandshake, AReadOnlyExportOffersNoWrites) {
 
 TEST(NbdHandshake, TheContextBelongsToOneExport) {
   for (const bool same : {true, false}) {
-    Server server;
+    NegotiatingServer server;
     server.send(option::structured_reply);
     const std::string queries = context_data("disk", {"qemu:dirty-bitmap:x", "base:allocation", "base:other"});
     server.send(option::set_meta_context, queries);
@@ -178,7 +178,7 @@ TEST(NbdHandshake, TheContextBelongsToOneExport) {
 }
 
 TEST(NbdHandshake, ContextsAreListed) {
-  Server server;
+  NegotiatingServer server;
   server.send(option::list_meta_context, context_data("disk", {}));
   EXPECT_EQ(server.last_type(), option_reply::invalid) << "without structured replies";
   server.send(option::structured_reply);
@@ -198,7 +198,7 @@ TEST(NbdHandshake, ContextsAreListed) {
 }
 
 TEST(NbdHandshake, ListAndAbort) {
-  Server server;
+  NegotiatingServer server;
   server.send(option::list);
   EXPECT_EQ(server.reply().data, text_bytes("disk"));
   EXPECT_EQ(server.reply().data, text_bytes("other"));
@@ -232,7 +232,7 @@ TEST(NbdHandshake, WhatIsRefusedDoesNotEndTheNegotiation) {
       {option::set_meta_context, queries, option_reply::invalid},
       {option::list, std::string(NbdHandshake::option_data_bytes_max + 1, 'x'), option_reply::too_big},
   };
-  Server server;
+  NegotiatingServer server;
   server.send(option::structured_reply);
   server.reply();
   for (const auto& [option, data, type] : cases) {
@@ -246,16 +246,16 @@ TEST(NbdHandshake, WhatIsRefusedDoesNotEndTheNegotiation) {
 }
 
 TEST(NbdHandshake, WhatCannotBeAnsweredEndsIt) {
-  EXPECT_EQ(Server(4).wants, NbdHandshake::Wants::close) << "an unknown flag";
-  Server garbage;
+  EXPECT_EQ(NegotiatingServer(4).wants, NbdHandshake::Wants::close) << "an unknown flag";
+  NegotiatingServer garbage;
   EXPECT_EQ(garbage.give("GET / HTTP/1.1\r\n\r\n"), NbdHandshake::Wants::close);
   EXPECT_EQ(garbage.handshake.next(as_bytes("x")).wants, NbdHandshake::Wants::close);
-  Server long_name;
+  NegotiatingServer long_name;
   EXPECT_EQ(long_name.send(option::export_name, std::string(4097, 'x')), NbdHandshake::Wants::close);
 }
 
 TEST(NbdHandshake, TooManyExportsAreNotListed) {
-  Server server;
+  NegotiatingServer server;
   EXPECT_EQ(server.handshake.next(as_bytes(option_bytes(option::list, ""))).wants, NbdHandshake::Wants::names);
   server.handshake.answer_names(std::vector<std::string>(NbdHandshake::names_listed_max + 1, "x"));
   EXPECT_EQ(server.reply().type, option_reply::too_big);
@@ -270,7 +270,7 @@ TEST(NbdHandshake, PiecesMakeNoDifference) {
                             option_bytes(option::go, info_data("disk", {information::block_size}));
   std::optional<std::string> expected;
   for (const std::size_t piece : {SIZE_MAX, std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{15}}) {
-    Server server;
+    NegotiatingServer server;
     EXPECT_EQ(server.give(bytes, piece), NbdHandshake::Wants::transmission) << piece;
     EXPECT_TRUE(server.handshake.negotiated().allocation_context);
     if (!expected) expected = server.handshake.output();

@@ -169,6 +169,52 @@ TEST_F(BlockStore, ARemovedVolumeIsGone) {
   ASSERT_TRUE(store_->create("v", 2 * region_bytes, false));
 }
 
+// A client that does nothing has the volume still.
+TEST_F(BlockStore, ARemovedVolumeUsesNoSpaceOfTheDisk) {
+  ASSERT_TRUE(open());
+  const auto volume = store_->create("v", region_bytes, true);
+  ASSERT_TRUE(volume);
+  const fs::path data = folder_ / "volumes" / "v" / "data";
+  const fs::path side = folder_ / "volumes" / "v" / "side";
+  const auto same_data = DiskFile::open(data, {.read_only = true});
+  const auto same_side = DiskFile::open(side, {.read_only = true});
+  ASSERT_TRUE(same_data && same_side);
+  EXPECT_GE((*same_data)->allocated().value_or(0), region_bytes);
+  ASSERT_TRUE(store_->remove("v"));
+  EXPECT_EQ((*same_data)->size().value_or(1), 0U);
+  EXPECT_EQ((*same_data)->allocated().value_or(1), 0U);
+  EXPECT_EQ((*same_side)->size().value_or(1), 0U);
+  std::byte byte{};
+  EXPECT_EQ(code((*volume)->read(0, {&byte, 1})), ENODEV);
+  EXPECT_EQ(code((*volume)->flush()), ENODEV);
+  EXPECT_EQ(code((*volume)->info()), ENODEV);
+}
+
+TEST_F(BlockStore, AFileOfARemovedVolumeWithAnotherNameIsKept) {
+  ASSERT_TRUE(open());
+  ASSERT_TRUE(store_->create("v", region_bytes, false));
+  fs::create_hard_link(folder_ / "volumes" / "v" / "data", folder_ / "kept");
+  ASSERT_TRUE(store_->remove("v"));
+  EXPECT_EQ(fs::file_size(folder_ / "kept"), region_bytes);
+}
+
+TEST_F(BlockStore, ARemovedVolumeUsesNoMemory) {
+  auto store = VolumeStore::open(std::make_unique<MemoryDirectory>(2 * region_bytes), {});
+  ASSERT_TRUE(store);
+  const std::vector<std::byte> bytes(region_bytes, std::byte{1});
+  std::vector<std::shared_ptr<StoredVolume>> held;
+  for (int i = 0; i < 8; ++i) {
+    const auto volume = (*store)->create("v", region_bytes, false);
+    ASSERT_TRUE(volume);
+    ASSERT_TRUE((*volume)->write(0, bytes)) << i;
+    held.push_back(*volume);
+    ASSERT_TRUE((*store)->remove("v"));
+  }
+  std::vector<std::byte> read(region_bytes);
+  EXPECT_EQ(code(held[0]->read(0, read)), ENODEV);
+  EXPECT_EQ(code(held[0]->flush()), ENODEV);
+}
+
 TEST_F(BlockStore, AStartRemovesWhatACrashHasLeft) {
   ASSERT_TRUE(open());
   ASSERT_TRUE(store_->create("v", region_bytes, false));
