@@ -97,6 +97,30 @@ def build(preset, *arguments, within=()):
     return run(*within, "cmake", "--build", "--preset", preset, "--parallel", str(CPUS), *arguments)
 
 
+# The preset that a stage builds first, and the targets that it builds of it.
+BUILDS = {"asan": ("asan", ()), "tsan": ("tsan", ()), "counters": ("release", ("--target", "hawser-microbench"))}
+
+
+class BackgroundBuild:
+    """Builds the preset of a later stage with what the tests of this one leave idle. Its output is dropped: the stage
+    builds again, which does nothing if all was built, and else prints the errors."""
+
+    def __init__(self, stage):
+        self.preset, targets = BUILDS[stage]
+        idle = ("nice", "-n", "19")
+        self.commands = [[*idle, "cmake", "--preset", self.preset],
+                         [*idle, "cmake", "--build", "--preset", self.preset, "--parallel", str(CPUS), *targets, "--", "-k", "0"]]
+        self.thread = threading.Thread(target=self.build)
+        self.thread.start()
+
+    def build(self):
+        for command in self.commands:
+            subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def wait(self):
+        self.thread.join()
+
+
 def skip_reason(output):
     """Returns the reason in the output of a skipped test: the message of GTEST_SKIP(), else the last line."""
     message = re.search(r": Skipped\n(.*?)\n\[  SKIPPED \]", output, re.DOTALL)
@@ -178,12 +202,13 @@ def preset_environment(preset):
     return {name: value.replace("${sourceDir}", str(ROOT)) for name, value in chosen.get("environment", {}).items()}
 
 
-def sanitized_stage(stage):
+def sanitized_stage(stage, built=lambda: None):
     """A process with a sanitizer starts and ends slowly, so that one process runs several cases. The stage dev runs each
-    case in a process of its own."""
+    case in a process of its own. Calls `built` when its tests begin."""
     totals = Totals()
     if not build_preset(stage, stage, totals):
         return totals
+    built()
     started = time.monotonic()
     folder = ROOT / "build" / stage
     tests = [test for test in all_tests(stage) if not labels_of(test) & {THOROUGH, FUZZ}]
@@ -484,9 +509,19 @@ def load_results():
 def run_stages(stages, short=False):
     """Yields (stage, Totals, seconds) for each stage when it ends. `short`: as of rdma_stage()."""
     stages = list(stages)
+    background = None
     while stages:
         stage = stages.pop(0)
         names = [stage]
+        if background and stage in BUILDS:
+            background.wait()
+            background = None
+
+        def build_next():
+            nonlocal background
+            later = next((name for name in stages if name in BUILDS), None)
+            background = BackgroundBuild(later) if later else None
+
         if stage == "dev" and "rdma" in stages:
             names += [name for name in ("rdma", THOROUGH, "gcc") if name in stages]
             stages = [name for name in stages if name not in names]
@@ -500,7 +535,7 @@ def run_stages(stages, short=False):
             else:
                 run_stage = {"thorough": labelled_stage("dev", THOROUGH), "fuzz": labelled_stage("asan", FUZZ), "gcc": gcc_stage,
                              "asan": sanitized_stage, "tsan": sanitized_stage, "counters": counters_stage}.get(stage, test_stage)
-                outcomes = [run_stage(stage)]
+                outcomes = [run_stage(stage, build_next) if run_stage is sanitized_stage else run_stage(stage)]
         except Exception:  # A stage that raises an exception has failed. The others continue.
             traceback.print_exc()
             outcomes = [Totals() for _ in names]

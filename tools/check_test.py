@@ -244,10 +244,34 @@ class Stages(unittest.TestCase):
 
     def test_a_stage_that_breaks_does_not_hide_the_next(self):
         with (mock.patch.object(check, "gcc_stage", mock.Mock(side_effect=OSError("no such program"))),
-              mock.patch.object(check, "sanitized_stage", lambda stage: totals_of(1))):
+              mock.patch.object(check, "sanitized_stage", lambda stage, built: totals_of(1))):
             found = self.run_stages("gcc", "asan")
         self.assertEqual(found["gcc"].failed, ["gcc: check.py itself"])
         self.assertEqual(found["asan"].passed, 1)
+
+    def test_the_next_build_runs_beside_the_tests_of_a_stage(self):
+        events = []
+
+        class Build:
+            def __init__(self, stage):
+                events.append(f"begin {stage}")
+
+            def wait(self):
+                events.append("wait")
+
+        def sanitized_stage(stage, built):
+            built()
+            events.append(stage)
+            return totals_of(1)
+
+        def counters_stage(stage):
+            events.append(stage)
+            return totals_of(1)
+        with (mock.patch.object(check, "BackgroundBuild", Build), mock.patch.object(check, "sanitized_stage", sanitized_stage),
+              mock.patch.object(check, "labelled_stage", lambda *_: lambda stage: events.append(stage) or totals_of(1)),
+              mock.patch.object(check, "counters_stage", counters_stage)):
+            self.run_stages("asan", "fuzz", "tsan", "counters")
+        self.assertEqual(events, ["begin tsan", "asan", "fuzz", "wait", "begin counters", "tsan", "wait", "counters"])
 
     def test_dev_rdma_thorough_and_gcc_run_together(self):
         for stages in (["dev", "rdma"], ["dev", "rdma", "thorough"], ["dev", "rdma", "thorough", "gcc"]):
