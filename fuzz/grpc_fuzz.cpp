@@ -82,7 +82,7 @@ class Peer final : public MachineSink {
   detail::ReceiveAccount account_;
   const bool busy_;
   volatile std::size_t sum_ = 0;
-  transport::SendQueue output_;
+  pipe::SendQueue output_;
 
  public:
   Http2Machine machine;  // Ends before the account.

@@ -127,7 +127,7 @@ TEST_F(Faults, KilledClientsAreNoticed) {
   BackgroundClient background_client(address);
   ASSERT_TRUE(background_client.sees_calls(1));
   int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {

@@ -138,7 +138,7 @@ TEST(ShmKill, AServerAtAnyInstruction) {
   std::size_t lost = 0;
   for (int round = 0; round < kills; ++round) {
     std::array<int, 2> ends{};
-    ASSERT_EQ(pipe(ends.data()), 0);
+    ASSERT_EQ(::pipe(ends.data()), 0);
     const pid_t child = fork();
     if (child == 0) {
       Loop loop(quiet_loop(round + 1));

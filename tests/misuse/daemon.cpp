@@ -14,7 +14,7 @@ namespace hawser::daemon_after_start {
 using namespace testing_tools;
 
 struct Pipe {
-  Pipe() { EXPECT_EQ(pipe(ends), 0); }
+  Pipe() { EXPECT_EQ(::pipe(ends), 0); }
   int ends[2] = {-1, -1};
 };
 

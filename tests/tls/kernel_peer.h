@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "exec/test/loop_testing.h"
+#include "pipe/null_sink.h"
 #include "security/tls/stream.h"
 #include "tests/tls/fixture.h"
 #include "tests/tls/raw_tls.h"
-#include "transport/common/null_sink.h"
 #include "transport/tcp/tcp_stream.h"
 
 // Connections with a TlsStream at one end, whose kernel encrypts, and OpenSSL at the other.
@@ -132,7 +132,7 @@ class KernelEnd final : transport::StreamSink {
       Loop loop(options);
       auto below = std::make_unique<transport::TcpStream>(Descriptor(fd));
       if (settings_.server) {
-        below->start(loop, transport::null_sink());
+        below->start(loop, pipe::null_sink());
         below->pause();
       }
       stream_ = std::make_unique<security::tls::TlsStream>(shared, std::move(below), make, settings_.server);

@@ -278,7 +278,7 @@ TEST_F(TlsPrograms, OpensslServesAClientAsFarAsItCan) {
     const TlsCertificate& used = broken ? weak : files;
     // An input that does not end.
     int input[2];
-    ASSERT_EQ(pipe(input), 0);
+    ASSERT_EQ(::pipe(input), 0);
     const pid_t child = fork();
     if (child == 0) {
       dup2(input[0], 0);

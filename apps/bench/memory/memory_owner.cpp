@@ -77,7 +77,7 @@ void serve_library(const RunOptions& options, int notify, int life, std::size_t 
 MemoryOwner::MemoryOwner(const RunOptions& options, std::size_t region_bytes, bool sockets) {
   std::array<int, 2> address{};
   std::array<int, 2> life{};
-  if (pipe(address.data()) != 0 || pipe(life.data()) != 0) return;
+  if (::pipe(address.data()) != 0 || ::pipe(life.data()) != 0) return;
   std::fflush(nullptr);
   process_ = fork();
   if (process_ == 0) {

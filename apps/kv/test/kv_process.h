@@ -67,7 +67,7 @@ class ServeProcess {
  public:
   explicit ServeProcess(const std::vector<std::string>& options) {
     int ends[2];
-    if (pipe(ends) != 0) return;
+    if (::pipe(ends) != 0) return;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);

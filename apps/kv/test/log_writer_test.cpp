@@ -62,7 +62,7 @@ TEST(LogWriter, ASlowDiskBoundsTheBytesInMemory) {
   constexpr std::size_t step = std::size_t{1} << 20;
   constexpr std::size_t all = 6 * LogWriter::queued_max;
   int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(::pipe(ends), 0);
   const Descriptor reading(ends[0]);
   std::atomic<std::size_t> pushed = 0;
   std::thread client([&] {

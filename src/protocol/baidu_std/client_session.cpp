@@ -11,12 +11,12 @@
 #include "base/try.h"
 #include "hawser/crc32c.h"
 #include "hawser/detail/const_buffers.h"
+#include "pipe/null_sink.h"
 #include "protocol/baidu_std/compression.h"
 #include "protocol/baidu_std/error_codes.h"
 #include "rpc/client/client_session.h"
 #include "rpc/session/wake_writers.h"
 #include "transport/common/gather.h"
-#include "transport/common/null_sink.h"
 #include "wire/metadata.h"
 
 namespace hawser::protocol::baidu_std {
@@ -275,7 +275,7 @@ void BaiduStdClientSession::make_room() {
 
 MutableBytes BaiduStdClientSession::receive_space() {
   direct_ = false;
-  if (stream_ == nullptr) return transport::discard_buffer();
+  if (stream_ == nullptr) return pipe::discard_buffer();
   try {
     if (begin_ == end_) {
       const MutableBytes direct = receiver_.direct_space();
@@ -285,7 +285,7 @@ MutableBytes BaiduStdClientSession::receive_space() {
     make_room();
   } catch (const std::bad_alloc&) {
     end(Error::of_connection(ErrorCode::internal, "no memory to receive"));
-    return transport::discard_buffer();
+    return pipe::discard_buffer();
   }
   return {block_->data() + end_, block_->size() - end_};
 }
@@ -440,7 +440,7 @@ void BaiduStdClientSession::end(const Error& reason) {
   loop_.remove_tick_end(*this);
   // The loop destroys the stream, since this function may be called from within a function of the stream.
   stream_->pause();
-  stream_->set_sink(transport::null_sink());
+  stream_->set_sink(pipe::null_sink());
   closing_->stream = std::move(stream_);
   loop_.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
   std::vector<CallOperation*> open;

@@ -17,12 +17,12 @@
 #include "hawser/detail/stream_core.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/send_queue.h"
 #include "protocol/baidu_std/frame_receiver.h"
 #include "protocol/baidu_std/rpc_meta.h"
 #include "protocol/baidu_std/stream_end.h"
 #include "rpc/client/further_streams.h"
 #include "rpc/client/protocol_client.h"
-#include "transport/common/send_queue.h"
 #include "wire/call_table.h"
 
 namespace hawser::protocol::baidu_std {
@@ -186,7 +186,7 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   bool direct_ = false;
   bool taking_ = false;
 
-  transport::SendQueue sending_;
+  pipe::SendQueue sending_;
   bool blocked_ = false;
   bool sending_now_ = false;
   std::uint64_t committed_ = 0;

@@ -1,20 +1,11 @@
 #include "protocol/baidu_std/frame_receiver.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
+#include "pipe/null_sink.h"
+
 namespace hawser::protocol::baidu_std {
-namespace {
-
-// Receives discarded bytes. Nobody reads it, so all connections of a thread share it.
-MutableBytes discard_buffer() noexcept {
-  static thread_local std::array<std::byte, 64 * 1024> memory;
-  return memory;
-}
-
-}  // namespace
-
 Result<std::size_t> FrameReceiver::take(Bytes bytes, Block& block, ReceivedFrame& frame, bool& complete) {
   complete = false;
   last_ = {};
@@ -56,7 +47,7 @@ MutableBytes FrameReceiver::direct_space() {
   if (!long_) return {};
   if (!payload_.grow(done_ + 1, done_)) payload_.discard();
   if (payload_.data() != nullptr) return {payload_.data() + done_, payload_.room() - done_};
-  return discard_buffer().first(std::min(discard_buffer().size(), size_ - done_));
+  return pipe::discard_buffer().first(std::min(pipe::discard_buffer().size(), size_ - done_));
 }
 
 bool FrameReceiver::direct_received(std::size_t bytes, ReceivedFrame& frame) {

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "hawser/detail/const_buffers.h"
+#include "pipe/null_sink.h"
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/send_room.h"
 #include "protocol/grpc/status.h"
 #include "rpc/client/client_session.h"
 #include "rpc/session/wake_writers.h"
-#include "transport/common/null_sink.h"
 
 namespace hawser::protocol::grpc {
 namespace {
@@ -410,7 +410,7 @@ bool GrpcClientSession::may_begin(const CallOperation::Request& request) const n
 // ---- The connection ----
 
 MutableBytes GrpcClientSession::receive_space() {
-  if (stream_ == nullptr) return transport::discard_buffer();
+  if (stream_ == nullptr) return pipe::discard_buffer();
   if (block_ == nullptr || !block_->unique()) {
     if (block_ != nullptr) block_->release();
     block_ = nullptr;
@@ -467,7 +467,7 @@ void GrpcClientSession::end(const Error& reason) {
   keepalive_.stop();
   loop_.remove_tick_end(*this);
   stream_->pause();
-  stream_->set_sink(transport::null_sink());
+  stream_->set_sink(pipe::null_sink());
   loop_.post(GrpcClosing{std::move(stream_)});
   const Error error = rpc::ended_call(false, reason);
   machine_.for_each([&](Http2Stream& stream) {

@@ -105,7 +105,7 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   const std::string authority_;
   Owner& owner_;
   std::unique_ptr<transport::Stream> stream_;  // Null once the connection has ended.
-  transport::SendQueue output_;
+  pipe::SendQueue output_;
   bool blocked_ = false;
   bool sending_ = false;
   EarlyFlush early_;

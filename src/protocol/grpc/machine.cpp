@@ -19,7 +19,7 @@ Error out_of_memory() { return Error::of_connection(ErrorCode::internal, "out of
 }  // namespace
 
 Http2Machine::Http2Machine(const MachineOptions& options, MachineSink& sink, detail::ReceiveAccount* account,
-                           transport::SendQueue& output)
+                           pipe::SendQueue& output)
     : options_(options), sink_(sink), account_(account), guard_(options.flood, options.server), output_(output) {
   session_ = Callbacks::make_session(*this);
   const auto window = static_cast<std::uint32_t>(std::min<std::uint32_t>(options_.stream_window_bytes, INT32_MAX));

@@ -15,9 +15,9 @@
 #include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
+#include "pipe/send_queue.h"
 #include "protocol/grpc/flood_guard.h"
 #include "protocol/grpc/stream.h"
-#include "transport/common/send_queue.h"
 
 struct nghttp2_session;
 
@@ -104,7 +104,7 @@ class Http2Machine {
   // `account` pays for received data that is kept. Null: not counted. Bytes to be sent are added to `output`. Both
   // outlive the machine.
   Http2Machine(const MachineOptions& options, MachineSink& sink, detail::ReceiveAccount* account,
-               transport::SendQueue& output);
+               pipe::SendQueue& output);
   Http2Machine(const Http2Machine&) = delete;
   Http2Machine& operator=(const Http2Machine&) = delete;
   ~Http2Machine();
@@ -246,7 +246,7 @@ class Http2Machine {
   detail::ReceiveAccount* const account_;
   nghttp2_session* session_ = nullptr;
   FloodGuard guard_;
-  transport::SendQueue& output_;
+  pipe::SendQueue& output_;
   std::optional<Error> failure_;
   Time now_{};
 

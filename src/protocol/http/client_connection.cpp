@@ -6,8 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "pipe/null_sink.h"
 #include "protocol/http/response.h"
-#include "transport/common/null_sink.h"
 
 namespace hawser::protocol::http {
 
@@ -49,7 +49,7 @@ void ClientConnection::rest() noexcept {
 
 void ClientConnection::close() noexcept {
   if (stream_ == nullptr) return;
-  stream_->set_sink(transport::null_sink());
+  stream_->set_sink(pipe::null_sink());
   stream_.reset();
   unsent_ = {};
   changed_ = nullptr;
@@ -118,7 +118,7 @@ void ClientConnection::broken(const Error& reason) {
 // ---- Receiving ----
 
 MutableBytes ClientConnection::receive_space() {
-  if (!busy_) return transport::discard_buffer();
+  if (!busy_) return pipe::discard_buffer();
   if (begin_ == end_) begin_ = end_ = 0;
   if (begin_ != 0 && end_ + read_bytes > buffer_.size()) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);

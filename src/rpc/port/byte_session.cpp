@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "transport/common/null_sink.h"
+#include "pipe/null_sink.h"
 #include "transport/common/unsent_source.h"
 
 namespace hawser::rpc {
@@ -121,14 +121,14 @@ bool ByteSession::make_room() {
 
 MutableBytes ByteSession::receive_space() {
   direct_ = false;
-  if (stream_ == nullptr || finishing_) return transport::discard_buffer();
+  if (stream_ == nullptr || finishing_) return pipe::discard_buffer();
   if (begin_ == end_) {
     const MutableBytes direct = direct_space();
     direct_ = !direct.empty();
     if (direct_) return direct;
-    if (stream_ == nullptr) return transport::discard_buffer();
+    if (stream_ == nullptr) return pipe::discard_buffer();
   }
-  if (!make_room()) return transport::discard_buffer();
+  if (!make_room()) return pipe::discard_buffer();
   return {block_->data() + end_, block_->size() - end_};
 }
 
@@ -503,7 +503,7 @@ void ByteSession::end_session(const Error& why) {
   // The socket is closed soon, and not when the last call that still uses the session has ended. The loop destroys the
   // stream, because this function may be called from within a function of the stream.
   stream_->pause();
-  stream_->set_sink(transport::null_sink());
+  stream_->set_sink(pipe::null_sink());
   closing_->stream = std::move(stream_);
   host().loop.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
   begin_ending();

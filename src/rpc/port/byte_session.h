@@ -10,11 +10,11 @@
 #include "hawser/timer.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/send_queue.h"
 #include "rpc/port/port_session.h"
 #include "rpc/session/send_charge.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
-#include "transport/common/send_queue.h"
 
 namespace hawser::rpc {
 
@@ -110,7 +110,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
     queued_more();
   }
   // The queue itself. send_soon() sends what is added to it there.
-  transport::SendQueue& queue() noexcept { return sending_; }
+  pipe::SendQueue& queue() noexcept { return sending_; }
   void send_soon() {
     if (stream_ != nullptr && !queued()) host().loop.at_tick_end(*this);
   }
@@ -228,7 +228,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   bool read_paused_ = true;
   MemberTimer<&ByteSession::continue_turn> rest_;
 
-  transport::SendQueue sending_;
+  pipe::SendQueue sending_;
   transport::BacklogWatermark watermark_;
   std::size_t mark_ = 0;         // The mark of watermark_.
   std::size_t mark_wanted_ = 0;  // Its value while memory is left.

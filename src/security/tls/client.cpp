@@ -9,11 +9,11 @@
 #include "base/try.h"
 #include "exec/condition.h"
 #include "hawser/tls.h"
+#include "pipe/null_sink.h"
 #include "security/tls/certificate.h"
 #include "security/tls/path_keys.h"
 #include "security/tls/private_key.h"
 #include "security/tls/stream.h"
-#include "transport/common/null_sink.h"
 #include "transport/stream_security.h"
 
 namespace hawser {
@@ -90,7 +90,7 @@ struct Opening final : transport::StreamSink {
     late = true;
     changed.notify_all();
   }
-  MutableBytes receive_space() override { return transport::discard_buffer(); }
+  MutableBytes receive_space() override { return pipe::discard_buffer(); }
   void received(std::size_t) override {}
   void sendable(std::size_t) override {}
   void ended(const Error& reason) override {
@@ -164,7 +164,7 @@ struct TlsClient::State final : transport::ClientSecurity {
                                                            ": the server did not complete the TLS handshake in time "
                                                            "(connect_timeout)"));
     }
-    secured->set_sink(transport::null_sink());
+    secured->set_sink(pipe::null_sink());
     co_return std::unique_ptr<transport::Stream>(std::move(secured));
   }
   // `secured` is a stream of protect().

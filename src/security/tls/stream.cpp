@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "hawser/detail/loop_access.h"
+#include "pipe/null_sink.h"
 #include "rpc/server/receive_peers.h"
-#include "transport/common/null_sink.h"
 
 namespace hawser::security::tls {
 namespace {
@@ -321,13 +321,13 @@ void TlsStream::finish() noexcept {
 
 MutableBytes TlsStream::receive_space() {
   quiet_ = false;
-  if (ended_ || refused_) return transport::discard_buffer();
+  if (ended_ || refused_) return pipe::discard_buffer();
   try {
     ByteQueue& input = step_->session != nullptr ? step_->session->input() : step_->first;
     return input.reserve(open_ ? receive_bytes : receive_bytes / 4);
   } catch (const std::bad_alloc&) {
     end(no_memory());
-    return transport::discard_buffer();
+    return pipe::discard_buffer();
   }
 }
 

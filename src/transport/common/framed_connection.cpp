@@ -6,8 +6,8 @@
 #include <new>
 
 #include "hawser/transport/framed.h"
+#include "pipe/null_sink.h"
 #include "transport/common/gather.h"
-#include "transport/common/null_sink.h"
 
 namespace hawser::transport {
 namespace {
@@ -175,20 +175,20 @@ bool FramedConnection::prepare_block() {
 }
 
 MutableBytes FramedConnection::receive_space() {
-  if (ended_) return discard_buffer();
+  if (ended_) return pipe::discard_buffer();
   PayloadBuffer& payload = incoming_.payload;
   try {
     if (receiving_payload_ && !payload.grow(incoming_.done + 1, incoming_.done)) payload.discard();
-    if (!receiving_payload_ && !prepare_block() && ended_) return discard_buffer();
+    if (!receiving_payload_ && !prepare_block() && ended_) return pipe::discard_buffer();
   } catch (const std::bad_alloc&) {
     fail_without_memory();
-    return discard_buffer();
+    return pipe::discard_buffer();
   }
   if (receiving_payload_) {
     // received() or received_nothing() leaves again.
     if (payload.enter() && payload.data() != nullptr)
       return {payload.data() + incoming_.done, payload.room() - incoming_.done};
-    return discard_buffer().first(std::min(discard_buffer().size(), incoming_.size - incoming_.done));
+    return pipe::discard_buffer().first(std::min(pipe::discard_buffer().size(), incoming_.size - incoming_.done));
   }
   const MutableBytes space(block_->data() + end_, block_->size() - end_);
   return payload_last_ && begin_ == end_ ? space.first(probe_bytes) : space;
@@ -401,7 +401,7 @@ void FramedConnection::abort() noexcept {
   // The socket is closed soon, and not when the last call that still uses the session has ended. The loop destroys the
   // stream, because this function may be called from within a function of the stream.
   stream_->pause();
-  stream_->set_sink(null_sink());
+  stream_->set_sink(pipe::null_sink());
   closing_->stream = std::move(stream_);
   loop_.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
 }
@@ -413,7 +413,7 @@ void FramedConnection::ended(const Error& reason) { fail(reason); }
 
 std::unique_ptr<Connection> make_framed_connection(Loop& loop, std::unique_ptr<Stream> stream,
                                                    const MessageLimits& limits) {
-  stream->start(loop, null_sink());
+  stream->start(loop, pipe::null_sink());
   stream->pause();
   const FramedOptions options{.message_limit = wire::MessageLimit::without_prefix(limits.receive_bytes_max)};
   return std::make_unique<FramedConnection>(loop, std::move(stream), options);

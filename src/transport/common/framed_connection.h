@@ -10,10 +10,10 @@
 #include "hawser/transport/connection.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/send_queue.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
 #include "transport/common/payload_buffer.h"
-#include "transport/common/send_queue.h"
 #include "wire/message.h"
 
 namespace hawser::transport {
@@ -120,7 +120,7 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   MessageSink* sink_ = nullptr;
   hawser::detail::ReceiveAccount* account_ = nullptr;  // Null: nothing is charged.
 
-  SendQueue sending_;
+  pipe::SendQueue sending_;
   std::uint64_t committed_ = 0;  // Bytes since the start, as is sent_.
   std::uint64_t sent_ = 0;
   std::uint64_t arrived_ = 0;

@@ -26,7 +26,7 @@ inline Buffer framed(std::string_view message, bool compressed = false) {
 }
 
 // Removes all bytes of the output and returns them.
-inline std::string take_output(Http2Machine& machine, transport::SendQueue& output) {
+inline std::string take_output(Http2Machine& machine, pipe::SendQueue& output) {
   std::string bytes;
   while (true) {
     machine.pump();
@@ -113,7 +113,7 @@ class ServerLog : public MachineSink {
   unsigned goaway_pongs = 0;
   // Events by HTTP/2 stream id, because the order between streams does not matter.
   std::map<std::int32_t, std::vector<std::string>> events;
-  transport::SendQueue output;  // Outlives the machine.
+  pipe::SendQueue output;  // Outlives the machine.
   Http2Machine machine;
 
  private:
@@ -163,7 +163,7 @@ class ClientLog : public MachineSink {
   std::map<std::int32_t, Error> bad;
   std::map<std::int32_t, std::uint32_t> closed;
   std::vector<std::string> goaways;
-  transport::SendQueue output;  // Outlives the machine.
+  pipe::SendQueue output;  // Outlives the machine.
   Http2Machine machine;
 };
 

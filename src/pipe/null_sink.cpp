@@ -1,16 +1,16 @@
-#include "transport/common/null_sink.h"
+#include "pipe/null_sink.h"
 
 #include <array>
 
-namespace hawser::transport {
+namespace hawser::pipe {
 
 MutableBytes discard_buffer() noexcept {
   static thread_local std::array<std::byte, 64 * 1024> memory;
   return memory;
 }
 
-StreamSink& null_sink() noexcept {
-  struct Nobody final : StreamSink {
+transport::StreamSink& null_sink() noexcept {
+  struct Nobody final : transport::StreamSink {
     MutableBytes receive_space() override { return discard_buffer(); }
     void received(std::size_t) override {}
     void sendable(std::size_t) override {}
@@ -20,4 +20,4 @@ StreamSink& null_sink() noexcept {
   return sink;
 }
 
-}  // namespace hawser::transport
+}  // namespace hawser::pipe

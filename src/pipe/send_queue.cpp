@@ -1,10 +1,10 @@
-#include "transport/common/send_queue.h"
+#include "pipe/send_queue.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cstring>
 
-namespace hawser::transport {
+namespace hawser::pipe {
 
 std::byte* SendQueue::reserve_block(std::size_t size) {
   drop_block();
@@ -124,4 +124,4 @@ void SendQueue::clear() noexcept {
   drop_block();
 }
 
-}  // namespace hawser::transport
+}  // namespace hawser::pipe

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <span>
 #include <vector>
 
 #include "hawser/bytes.h"
-#include "hawser/transport/connection.h"
 
-namespace hawser::transport {
+namespace hawser::pipe {
 
 // Queue of bytes to be sent, in order. Small data is copied into blocks of the queue; large data stays in its owner's
 // memory.
@@ -69,4 +67,4 @@ class SendQueue {
   std::size_t used_ = 0;
 };
 
-}  // namespace hawser::transport
+}  // namespace hawser::pipe

@@ -1,4 +1,4 @@
-#include "transport/common/send_queue.h"
+#include "pipe/send_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace hawser::transport {
+namespace hawser::pipe {
 namespace {
 
 struct ReleaseCounter final : SendCompletion {
@@ -248,4 +248,4 @@ TEST(SendQueue, AgreesWithAString) {
 }
 
 }  // namespace
-}  // namespace hawser::transport
+}  // namespace hawser::pipe
