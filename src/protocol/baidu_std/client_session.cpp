@@ -64,7 +64,6 @@ BaiduStdClientSession::~BaiduStdClientSession() {
   loop_.remove_tick_end(*this);
   stream_.reset();
   sending_.clear();
-  drop_block();
 }
 
 void BaiduStdClientSession::begin() { stream_->start(loop_, *this); }
@@ -258,47 +257,33 @@ void BaiduStdClientSession::sendable(std::size_t bytes) {
 
 // ---- Receiving ----
 
-void BaiduStdClientSession::drop_block() noexcept {
-  if (block_ != nullptr) std::exchange(block_, nullptr)->release();
-  begin_ = end_ = 0;
-}
-
-void BaiduStdClientSession::make_room() {
-  if (block_ != nullptr && block_->size() - end_ >= receive_block_bytes / 4) return;
-  const std::size_t held = end_ - begin_;
-  Block* const fresh = Block::allocate(receive_block_bytes);
-  if (held != 0) std::memcpy(fresh->data(), block_->data() + begin_, held);
-  drop_block();
-  block_ = fresh;
-  end_ = held;
-}
-
 MutableBytes BaiduStdClientSession::receive_space() {
   direct_ = false;
   if (stream_ == nullptr) return pipe::discard_buffer();
   try {
-    if (begin_ == end_) {
+    if (block_.empty()) {
       const MutableBytes direct = receiver_.direct_space();
       direct_ = !direct.empty();
       if (direct_) return direct;
     }
-    make_room();
+    if (!block_.fit(block_.held() + receive_block_bytes / 4)) block_.replace(receive_block_bytes);
   } catch (const std::bad_alloc&) {
     end(Error::of_connection(ErrorCode::internal, "no memory to receive"));
     return pipe::discard_buffer();
   }
-  return {block_->data() + end_, block_->size() - end_};
+  return block_.space();
 }
 
 void BaiduStdClientSession::received(std::size_t bytes) {
-  if (stream_ == nullptr || bytes == 0) return;
+  if (stream_ == nullptr) return;
   const std::shared_ptr<BaiduStdClientSession> alive = shared_from_this();
   try {
+    if (bytes == 0) return block_.park();
     if (std::exchange(direct_, false)) {
       ReceivedFrame frame;
       if (receiver_.direct_received(bytes, frame)) on_frame(frame);
     } else {
-      end_ += bytes;
+      block_.received(bytes);
       take_all();
     }
   } catch (const std::bad_alloc&) {
@@ -309,22 +294,20 @@ void BaiduStdClientSession::received(std::size_t bytes) {
 
 void BaiduStdClientSession::take_all() {
   taking_ = true;
-  while (begin_ != end_ && stream_ != nullptr) {
+  while (!block_.empty() && stream_ != nullptr) {
     ReceivedFrame frame;
     bool complete = false;
-    const Result<std::size_t> taken =
-        receiver_.take(Bytes(block_->data() + begin_, end_ - begin_), *block_, frame, complete);
+    const Result<std::size_t> taken = receiver_.take(block_.bytes(), *block_.block(), frame, complete);
     if (!taken) {
       protocol_error(taken.error().text);
       break;
     }
     if (*taken == 0) break;
-    begin_ += *taken;
+    block_.take(*taken);
     if (complete) on_frame(frame);
   }
   taking_ = false;
-  // A connection without bytes holds no memory. Whoever still reads in the block holds a reference of its own.
-  if (stream_ == nullptr || begin_ == end_) drop_block();
+  if (stream_ == nullptr || block_.empty()) block_.drop();
 }
 
 void BaiduStdClientSession::on_frame(const ReceivedFrame& frame) {
@@ -451,7 +434,7 @@ void BaiduStdClientSession::end(const Error& reason) {
   }
   writers_.unlink();
   sending_.clear();
-  if (!taking_) drop_block();
+  if (!taking_) block_.drop();
   owner_.on_session_end(reason);
 }
 

@@ -17,6 +17,7 @@
 #include "hawser/detail/stream_core.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/receive_block.h"
 #include "pipe/send_queue.h"
 #include "protocol/baidu_std/frame_receiver.h"
 #include "protocol/baidu_std/rpc_meta.h"
@@ -105,8 +106,6 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   void commit(std::size_t bytes);
   void send_queued();
   void take_all();
-  void make_room();
-  void drop_block() noexcept;
   void on_frame(const ReceivedFrame& frame);
   void on_reply(detail::CallOperation& operation, const RpcMeta& meta, const ReceivedFrame& frame);
   static Error error_of_reply(const detail::CallOperation& operation, std::int32_t code, std::string_view text);
@@ -180,9 +179,7 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   std::unique_ptr<transport::Stream> stream_;  // Null once the connection has ended.
   std::unique_ptr<Closing> closing_;
   FrameReceiver receiver_;
-  Block* block_ = nullptr;  // Its bytes [begin_, end_) are received and not taken yet.
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
+  pipe::ReceiveBlock block_;
   bool direct_ = false;
   bool taking_ = false;
 

@@ -57,7 +57,6 @@ GrpcClientSession::~GrpcClientSession() {
   loop_.remove_tick_end(*this);
   stream_.reset();
   output_.clear();
-  if (block_ != nullptr) block_->release();
 }
 
 void GrpcClientSession::begin() {
@@ -411,24 +410,18 @@ bool GrpcClientSession::may_begin(const CallOperation::Request& request) const n
 
 MutableBytes GrpcClientSession::receive_space() {
   if (stream_ == nullptr) return pipe::discard_buffer();
-  if (block_ == nullptr || !block_->unique()) {
-    if (block_ != nullptr) block_->release();
-    block_ = nullptr;
-    block_ = Block::allocate(receive_block_bytes);
-  }
-  return {block_->data(), block_->size()};
+  if (!block_.fit(receive_block_bytes)) block_.replace(receive_block_bytes);
+  return block_.space();
 }
 
 void GrpcClientSession::received(std::size_t bytes) {
   const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
   if (stream_ == nullptr) return;
-  if (bytes == 0) {
-    // A waiting connection holds no memory.
-    if (block_ != nullptr) std::exchange(block_, nullptr)->release();
-    return;
-  }
+  if (bytes == 0) return block_.drop();
   arrived_ += bytes;
-  const Result<void> status = machine_.receive(Bytes(block_->data(), bytes), block_, loop_.now());
+  block_.received(bytes);
+  const Result<void> status = machine_.receive(block_.bytes(), block_.block(), loop_.now());
+  block_.take(bytes);
   if (!status) return end(status.error());
   send_soon();
 }

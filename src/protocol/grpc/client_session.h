@@ -11,6 +11,7 @@
 #include "hawser/task.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/receive_block.h"
 #include "protocol/grpc/early_flush.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
@@ -109,7 +110,7 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   bool blocked_ = false;
   bool sending_ = false;
   EarlyFlush early_;
-  Block* block_ = nullptr;
+  pipe::ReceiveBlock block_;
   detail::WaitingWriter writers_;
   std::vector<detail::CallOperation*> operations_;      // By slot of the stream.
   std::vector<std::shared_ptr<GrpcOutcome>> outcomes_;  // By slot; null if nobody wants it.

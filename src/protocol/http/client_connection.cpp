@@ -16,14 +16,14 @@ ClientConnection::ClientConnection(Loop& loop, std::unique_ptr<transport::Stream
     : loop_(loop),
       stream_(std::move(stream)),
       parser_(limits),
-      buffer_bytes_(std::max(limits.head_bytes_max, limits.line_bytes_max) + read_bytes) {
+      block_bytes_(std::max(limits.head_bytes_max, limits.line_bytes_max) + read_bytes) {
   stream_->start(loop, *this);
 }
 
 ClientConnection::~ClientConnection() { close(); }
 
 void ClientConnection::begin(const Request& request, exec::Condition& changed) {
-  if (buffer_.empty()) buffer_.resize(buffer_bytes_);
+  if (block_.block() == nullptr) block_.replace(block_bytes_);
   busy_ = true;
   complete_ = answered_ = continued_ = has_head_ = false;
   announcements_ = 0;
@@ -41,7 +41,7 @@ void ClientConnection::begin(const Request& request, exec::Condition& changed) {
 }
 
 void ClientConnection::rest() noexcept {
-  buffer_ = {};
+  block_.drop();
   unsent_ = {};
   std::string().swap(part_);
   changed_ = nullptr;
@@ -119,12 +119,9 @@ void ClientConnection::broken(const Error& reason) {
 
 MutableBytes ClientConnection::receive_space() {
   if (!busy_) return pipe::discard_buffer();
-  if (begin_ == end_) begin_ = end_ = 0;
-  if (begin_ != 0 && end_ + read_bytes > buffer_.size()) {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-    end_ -= std::exchange(begin_, 0);
-  }
-  return {buffer_.data() + end_, buffer_.size() - end_};
+  // The parser refuses heads and lines that leave less room. Nobody else uses the block.
+  static_cast<void>(block_.fit(block_.empty() ? block_.size() : block_.held() + read_bytes));
+  return block_.space();
 }
 
 void ClientConnection::received(std::size_t bytes) {
@@ -135,7 +132,7 @@ void ClientConnection::received(std::size_t bytes) {
   }
   answered_ = true;
   received_at_ = loop_.now();
-  end_ += bytes;
+  block_.received(bytes);
   try {
     parse();
   } catch (const std::bad_alloc&) {
@@ -147,13 +144,13 @@ void ClientConnection::received(std::size_t bytes) {
 
 void ClientConnection::parse() {
   while (busy_) {
-    const MessageParser::Step step = parser_.next(Bytes(buffer_.data() + begin_, end_ - begin_));
+    const MessageParser::Step step = parser_.next(block_.bytes());
     const bool more = on_step(step);
-    begin_ += step.consumed;
+    block_.take(step.consumed);
     if (!more) return;
   }
-  if (begin_ != end_) keep_alive_ = false;  // Bytes behind the response.
-  begin_ = end_ = 0;
+  if (!block_.empty()) keep_alive_ = false;  // Bytes behind the response.
+  block_.take(block_.held());
 }
 
 bool ClientConnection::on_step(const MessageParser::Step& step) {

@@ -12,6 +12,7 @@
 #include "hawser/http_client.h"
 #include "hawser/time.h"
 #include "hawser/transport/stream.h"
+#include "pipe/receive_block.h"
 #include "protocol/http/response_parser.h"
 
 namespace hawser::protocol::http {
@@ -112,10 +113,8 @@ class ClientConnection final : transport::StreamSink {
   Loop& loop_;
   std::unique_ptr<transport::Stream> stream_;
   ResponseParser parser_;
-  const std::size_t buffer_bytes_;  // Holds the longest head.
-  std::vector<std::byte> buffer_;   // The bytes [begin_, end_) are received and not parsed.
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
+  const std::size_t block_bytes_;  // Holds the longest head.
+  pipe::ReceiveBlock block_;       // Its bytes have not been parsed. It is there while a request is under way.
   std::array<std::string_view, 3> unsent_ = {};
   std::string chunk_head_;
   exec::Condition* changed_ = nullptr;  // While a request is under way.

@@ -64,8 +64,8 @@ void ByteSession::on_start() {
   log_opened("a byte stream");
   stream_->set_sink(*this);
   if (!make_room()) return;
-  std::memcpy(block_->data(), first.data(), first.size());
-  end_ = first.size();
+  std::memcpy(block_.space().data(), first.data(), first.size());
+  block_.received(first.size());
   arrived_ = first.size();
   take_all();
   park();
@@ -75,8 +75,7 @@ void ByteSession::on_start() {
 // ---- Receiving ----
 
 void ByteSession::drop_block() noexcept {
-  if (block_ != nullptr) std::exchange(block_, nullptr)->release();
-  begin_ = end_ = 0;
+  block_.drop();
   account_.release(std::exchange(held_charge_, 0));
 }
 
@@ -93,43 +92,33 @@ bool ByteSession::charge_held(std::size_t bytes) {
 // Ensures that block_ has room behind the bytes that are not taken yet. False if the session has ended for lack of
 // memory.
 bool ByteSession::make_room() {
-  const std::size_t held = end_ - begin_;
-  if (block_ != nullptr && block_->size() - end_ >= receive_block_bytes / 4) return true;
-  if (block_ != nullptr && block_->size() - held >= receive_block_bytes / 4 && block_->unique()) {
-    std::memmove(block_->data(), block_->data() + begin_, held);
-  } else {
-    const std::size_t size = held < receive_block_bytes / 2 ? receive_block_bytes : 2 * held;
-    if (size > receive_block_bytes && !charge_held(size)) {
-      end_session(unkept_error(account_));
-      return false;
-    }
-    Block* larger = nullptr;
-    try {
-      larger = Block::allocate(size);
-    } catch (const std::bad_alloc&) {
-      fail_connection();
-      return false;
-    }
-    if (held != 0) std::memcpy(larger->data(), block_->data() + begin_, held);
-    if (block_ != nullptr) block_->release();
-    block_ = larger;
+  const std::size_t held = block_.held();
+  if (block_.fit(held + receive_block_bytes / 4)) return true;
+  const std::size_t size = held < receive_block_bytes / 2 ? receive_block_bytes : 2 * held;
+  if (size > receive_block_bytes && !charge_held(size)) {
+    end_session(unkept_error(account_));
+    return false;
   }
-  begin_ = 0;
-  end_ = held;
+  try {
+    block_.replace(size);
+  } catch (const std::bad_alloc&) {
+    fail_connection();
+    return false;
+  }
   return true;
 }
 
 MutableBytes ByteSession::receive_space() {
   direct_ = false;
   if (stream_ == nullptr || finishing_) return pipe::discard_buffer();
-  if (begin_ == end_) {
+  if (block_.empty()) {
     const MutableBytes direct = direct_space();
     direct_ = !direct.empty();
     if (direct_) return direct;
     if (stream_ == nullptr) return pipe::discard_buffer();
   }
   if (!make_room()) return pipe::discard_buffer();
-  return {block_->data() + end_, block_->size() - end_};
+  return block_.space();
 }
 
 void ByteSession::received(std::size_t bytes) {
@@ -144,7 +133,7 @@ void ByteSession::received(std::size_t bytes) {
       fail_connection();
     }
   } else {
-    end_ += bytes;
+    block_.received(bytes);
   }
   take_all();
   update_reading();
@@ -152,20 +141,19 @@ void ByteSession::received(std::size_t bytes) {
 
 void ByteSession::take_all() noexcept {
   if (std::exchange(taking_, true)) return;
-  while (begin_ != end_ && may_take()) {
+  while (!block_.empty() && may_take()) {
     std::size_t taken = 0;
     try {
-      taken = take(Bytes(block_->data() + begin_, end_ - begin_), *block_);
+      taken = take(block_.bytes(), *block_.block());
     } catch (const std::exception&) {
       fail_connection();
     }
     if (taken == 0) break;
-    begin_ += taken;
+    block_.take(taken);
     if (turn_over(taken)) break;
   }
   taking_ = false;
-  // A connection without bytes holds no memory. Whoever still reads in the block holds a reference of its own.
-  if (stream_ == nullptr || finishing_ || begin_ == end_) drop_block();
+  if (stream_ == nullptr || finishing_ || block_.empty()) drop_block();
 }
 
 // The turn of a connection with many requests ends after turn_max and continues in a later tick.
@@ -192,24 +180,16 @@ void ByteSession::continue_turn() {
   update_reading();
 }
 
-// Called when nothing arrives for the time being. A peer may send the beginning of a message and delay the rest, so a
-// waiting connection must not hold a large block: there may be thousands of them.
+// Called when nothing arrives for the time being.
 void ByteSession::park() {
-  if (taking_ || stream_ == nullptr || block_ == nullptr) return;
-  const std::size_t held = end_ - begin_;
-  if (held == 0) return drop_block();
-  if (held <= parked_bytes_max && block_->size() > 2 * held && block_->size() > 2 * parked_bytes_max) {
-    Block* const small = Block::allocate(held);
-    std::memcpy(small->data(), block_->data() + begin_, held);
-    drop_block();
-    block_ = small;
-    end_ = held;
-  }
-  if (charge_held(block_->size())) return;
-  if (held > parked_bytes_max) return end_session(unkept_error(account_));
+  if (taking_ || stream_ == nullptr) return;
+  if (block_.empty()) return drop_block();
+  block_.park();
+  if (charge_held(block_.size())) return;
+  if (block_.held() > pipe::ReceiveBlock::parked_bytes_max) return end_session(unkept_error(account_));
   // The memory is bounded by the number of connections.
-  account_.acquire_always(block_->size() - held_charge_);
-  held_charge_ = block_->size();
+  account_.acquire_always(block_.size() - held_charge_);
+  held_charge_ = block_.size();
 }
 
 void ByteSession::update_reading() {
@@ -219,7 +199,7 @@ void ByteSession::update_reading() {
     if (may_take() && !replies_due()) finish();
     return;
   }
-  const bool ahead = holding_ && end_ - begin_ >= ahead_bytes_max;
+  const bool ahead = holding_ && block_.held() >= ahead_bytes_max;
   const bool stop = !finishing_ && (paused_ || resting_ || full_ || ahead);
   if (stop == std::exchange(read_paused_, stop)) return;
   if (stop) {

@@ -10,6 +10,7 @@
 #include "hawser/timer.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/receive_block.h"
 #include "pipe/send_queue.h"
 #include "rpc/port/port_session.h"
 #include "rpc/session/send_charge.h"
@@ -25,8 +26,6 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
  public:
   // Bytes are received into blocks of this size. The bytes that the protocol does not take must fit into one.
   static constexpr std::size_t receive_block_bytes = 64 * 1024;
-  // A connection that waits for more bytes holds a block of this size at most, unless it waits for a longer piece.
-  static constexpr std::size_t parked_bytes_max = 16 * 1024;
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
   // A connection's turn ends after this time and continues in a later tick.
   static constexpr Duration turn_max = std::chrono::milliseconds(1);
@@ -212,9 +211,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   SendCharge send_charge_;
 
   Buffer first_;
-  Block* block_ = nullptr;  // Its bytes [begin_, end_) are received and not taken yet.
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
+  pipe::ReceiveBlock block_;
   std::size_t held_charge_ = 0;  // Charged for block_.
   bool direct_ = false;          // The last receive_space() was a direct_space().
   bool taking_ = false;          // take_all() is running.

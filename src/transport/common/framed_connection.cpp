@@ -30,7 +30,6 @@ FramedConnection::~FramedConnection() {
   loop_.remove_tick_end(*this);
   stream_.reset();
   sending_.clear();
-  drop_block();
 }
 
 Capabilities FramedConnection::capabilities() const noexcept {
@@ -126,40 +125,13 @@ void FramedConnection::close() {
 
 // ---- Receiving ----
 
-void FramedConnection::drop_block() noexcept {
-  if (block_ != nullptr) std::exchange(block_, nullptr)->release();
-  begin_ = end_ = 0;
-}
-
-// An idle connection holds no memory. Whoever still reads in the block holds a reference of its own.
-void FramedConnection::drop_idle_block() noexcept {
-  if (!receiving_payload_ && begin_ == end_) drop_block();
-}
-
-// Ensures that block_ has room for `wanted` bytes from begin_. Moves [begin_, end_) if necessary.
-void FramedConnection::make_room(std::size_t wanted) {
-  if (block_ != nullptr && block_->size() - begin_ >= wanted) return;
-  const std::size_t held = end_ - begin_;
-  if (block_ != nullptr && block_->size() >= wanted && block_->unique()) {
-    std::memmove(block_->data(), block_->data() + begin_, held);
-  } else {
-    Block* larger = Block::allocate(std::max(wanted, receive_block_bytes));
-    if (held != 0) std::memcpy(larger->data(), block_->data() + begin_, held);
-    if (block_ != nullptr) block_->release();
-    block_ = larger;
-  }
-  begin_ = 0;
-  end_ = held;
-}
-
 // Makes room in block_ for more bytes of the current message. Returns false if the message is discarded instead, or if
 // the connection has ended.
 bool FramedConnection::prepare_block() {
-  const std::size_t held = end_ - begin_;
+  const std::size_t held = block_.held();
   // The room is large, so that a busy connection receives many bytes at a time.
   std::size_t room = std::max(wanted_, std::min(held + receive_block_bytes / 4, receive_block_bytes));
-  const bool present = block_ != nullptr && block_->size() - begin_ >= room;
-  if (!present && room > receive_block_bytes && account_ != nullptr) {
+  if (room > receive_block_bytes && account_ != nullptr && !block_.has_room(room)) {
     // A head longer than a usual block is charged to the account.
     if (!account_->plenty(room)) {
       room = std::min(room, held < receive_block_bytes ? receive_block_bytes : PayloadBuffer::step_factor * held);
@@ -169,8 +141,8 @@ bool FramedConnection::prepare_block() {
       return false;
     }
   }
-  make_room(room);
-  if (account_ != nullptr && block_->size() > receive_block_bytes) account_->set_arriving_always(block_->size());
+  if (!block_.fit(room)) block_.replace(std::max(room, receive_block_bytes));
+  if (account_ != nullptr && block_.size() > receive_block_bytes) account_->set_arriving_always(block_.size());
   return true;
 }
 
@@ -190,8 +162,8 @@ MutableBytes FramedConnection::receive_space() {
       return {payload.data() + incoming_.done, payload.room() - incoming_.done};
     return pipe::discard_buffer().first(std::min(pipe::discard_buffer().size(), incoming_.size - incoming_.done));
   }
-  const MutableBytes space(block_->data() + end_, block_->size() - end_);
-  return payload_last_ && begin_ == end_ ? space.first(probe_bytes) : space;
+  const MutableBytes space = block_.space();
+  return payload_last_ && block_.empty() ? space.first(probe_bytes) : space;
 }
 
 void FramedConnection::received(std::size_t bytes) {
@@ -217,37 +189,27 @@ void FramedConnection::take(std::size_t bytes) {
     incoming_.done += bytes;
     if (incoming_.done == incoming_.size) end_payload();
   } else {
-    end_ += bytes;
+    block_.received(bytes);
     take_messages();
   }
   drop_idle_block();
   if (paused_) park();
 }
 
-// Called when nothing arrives for the time being. A peer may send the beginning of a message and delay the rest, so a
-// waiting connection must not hold a large block: there may be thousands of them.
+// Called when nothing arrives for the time being.
 void FramedConnection::park() {
-  if (taking_) return;  // take_messages() reads from the block.
-  drop_idle_block();
-  const std::size_t held = end_ - begin_;
-  if (ended_ || receiving_payload_ || block_ == nullptr) return;
-  const std::size_t most = paused_ ? receive_block_bytes / 4 : parked_bytes_max;
-  if (held <= most && block_->size() > 2 * held && block_->size() > 2 * parked_bytes_max) {
-    Block* const small = Block::allocate(held);
-    std::memcpy(small->data(), block_->data() + begin_, held);
-    drop_block();
-    block_ = small;
-    end_ = held;
-  }
-  settle_block();
+  // take_messages() reads from the block. A payload that is being received has dropped it.
+  if (taking_ || ended_ || receiving_payload_) return;
+  block_.park(paused_ ? receive_block_bytes / 4 : pipe::ReceiveBlock::parked_bytes_max);
+  if (!block_.empty()) settle_block();
 }
 
 // Charges the account for the block that is held while nothing arrives.
 void FramedConnection::settle_block() {
-  if (account_ == nullptr || account_->set_arriving(block_->size())) return;
-  if (end_ - begin_ <= parked_bytes_max) {
+  if (account_ == nullptr || account_->set_arriving(block_.size())) return;
+  if (block_.held() <= pipe::ReceiveBlock::parked_bytes_max) {
     // The memory is bounded by the number of connections.
-    account_->set_arriving_always(block_->size());
+    account_->set_arriving_always(block_.size());
   } else if (paused_) {
     fail(Error::of_connection(
         Initiator::peer, ErrorCode::overloaded,
@@ -260,9 +222,9 @@ void FramedConnection::settle_block() {
 
 // Discards the current message, whose head has not arrived completely, except the beginning of the head.
 void FramedConnection::begin_cut() {
-  const std::byte* const start = block_->data() + begin_;
+  const std::byte* const start = block_.data();
   const wire::MessagePrefix prefix = wire::MessagePrefix::decode(start);
-  const std::size_t held = end_ - begin_ - prefix_bytes;
+  const std::size_t held = block_.held() - prefix_bytes;
   const std::size_t kept = std::min({std::size_t{prefix.head_bytes}, held, cut_head_bytes});
   incoming_ = {};
   incoming_.head = Buffer::copy_of(Bytes(start + prefix_bytes, kept));
@@ -272,7 +234,7 @@ void FramedConnection::begin_cut() {
   incoming_.cut = true;
   receiving_payload_ = true;
   wanted_ = 0;
-  drop_block();
+  block_.drop();
   account_->set_arriving(0);
 }
 
@@ -281,21 +243,19 @@ void FramedConnection::take_messages() {
   while (!ended_ && !paused_ && !receiving_payload_ && take_one()) {
   }
   taking_ = false;
-  if (ended_) return drop_block();
-  if (account_ != nullptr && account_->arriving() != 0 && !receiving_payload_ &&
-      (block_ == nullptr || block_->size() <= receive_block_bytes)) {
+  if (ended_) return block_.drop();
+  if (account_ != nullptr && account_->arriving() != 0 && !receiving_payload_ && block_.size() <= receive_block_bytes) {
     account_->set_arriving(0);  // settle_block() charges again when nothing arrives.
   }
 }
 
-// Delivers one message from [begin_, end_). Returns false if more bytes are needed first.
+// Delivers one message from block_. Returns false if more bytes are needed first.
 bool FramedConnection::take_one() {
-  const std::size_t held = end_ - begin_;
+  const Bytes bytes = block_.bytes();
+  const std::size_t held = bytes.size();
   wanted_ = 0;
-  // block_ is null before the first byte.
   if (held < prefix_bytes) return false;
-  const std::byte* const start = block_->data() + begin_;
-  const wire::ParsedPrefix parsed = wire::parse_prefix({start, held}, options_.message_limit);
+  const wire::ParsedPrefix parsed = wire::parse_prefix(bytes, options_.message_limit);
   if (parsed.state == wire::ParsedPrefix::State::too_long) [[unlikely]] {
     fail(options_.message_limit.exceeded_by(parsed.prefix));
     return false;
@@ -303,16 +263,16 @@ bool FramedConnection::take_one() {
   const std::size_t head_bytes = parsed.prefix.head_bytes;
   const std::size_t payload_bytes = parsed.prefix.payload_bytes;
   const std::size_t total = parsed.prefix.message_bytes();
-  const Bytes head(start + prefix_bytes, head_bytes);
+  const Bytes head(bytes.data() + prefix_bytes, head_bytes);
   if (held >= total) {
     payload_last_ = false;
-    begin_ += total;
+    block_.take(total);
     // From now on the account charges whoever keeps the message.
     if (account_ != nullptr && account_->arriving() != 0) account_->set_arriving(0);
     sink_->on_message({.head = head,
                        .payload = Bytes(head.data() + head_bytes, payload_bytes),
-                       .head_block = block_,
-                       .payload_block = block_});
+                       .head_block = block_.block(),
+                       .payload_block = block_.block()});
     return true;
   }
   if (payload_bytes >= receive_buffer_bytes_min) {
@@ -330,12 +290,12 @@ bool FramedConnection::begin_payload(Bytes head, std::size_t payload_bytes) {
   const ReceiveBuffer buffer = sink_->select_receive_buffer(head, payload_bytes);
   if (ended_) return false;
   const std::byte* const present = head.data() + head.size();
-  const auto present_bytes = static_cast<std::size_t>(block_->data() + end_ - present);
+  const auto present_bytes = static_cast<std::size_t>(block_.data() + block_.held() - present);
   incoming_ = {};
   incoming_.size = payload_bytes;
   // A short head is copied, because the much larger block would be held until the payload has arrived.
   incoming_.head =
-      head.size() <= cut_head_bytes ? Buffer::copy_of(head) : Buffer::share(block_, head.data(), head.size());
+      head.size() <= cut_head_bytes ? Buffer::copy_of(head) : Buffer::share(block_.block(), head.data(), head.size());
   receiving_payload_ = true;
   if (account_ != nullptr && !account_->set_arriving(incoming_.head.block()->size())) {
     account_->set_arriving_always(incoming_.head.block()->size());
@@ -348,7 +308,7 @@ bool FramedConnection::begin_payload(Bytes head, std::size_t payload_bytes) {
     std::memcpy(payload.data(), present, present_bytes);
   }
   payload.leave();
-  drop_block();
+  block_.drop();
   return false;
 }
 
@@ -397,7 +357,7 @@ void FramedConnection::abort() noexcept {
   sending_.clear();
   receiving_payload_ = false;
   incoming_ = {};
-  if (!taking_) drop_block();
+  if (!taking_) block_.drop();
   // The socket is closed soon, and not when the last call that still uses the session has ended. The loop destroys the
   // stream, because this function may be called from within a function of the stream.
   stream_->pause();

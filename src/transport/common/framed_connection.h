@@ -10,6 +10,7 @@
 #include "hawser/transport/connection.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/receive_block.h"
 #include "pipe/send_queue.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
@@ -35,8 +36,6 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   // A message with a payload in memory of its own is likely to be followed by another one. Only so much of the next
   // message is received before its receive buffer is known, because that part must be copied there.
   static constexpr std::size_t probe_bytes = 4 * 1024;
-  // When nothing arrives, the beginning of a message up to this size is moved from the large block to a smaller one.
-  static constexpr std::size_t parked_bytes_max = 16 * 1024;
   // Length of the beginning of a head that is delivered if the rest of the head is discarded.
   static constexpr std::size_t cut_head_bytes = 4 * 1024;
 
@@ -95,11 +94,11 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   void begin_cut();
   bool prepare_block();
   void settle_block();
-  void make_room(std::size_t wanted);
   void take(std::size_t bytes);
   void fail_without_memory() noexcept;
-  void drop_block() noexcept;
-  void drop_idle_block() noexcept;
+  void drop_idle_block() noexcept {
+    if (!receiving_payload_) block_.drop_if_empty();
+  }
   void park();
   void send_queued();
   void fail(const Error& reason);
@@ -133,10 +132,8 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   bool taking_ = false;  // take_messages() is running.
   BacklogWatermark watermark_;
 
-  Block* block_ = nullptr;  // Its bytes [begin_, end_) are received and not delivered yet.
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
-  std::size_t wanted_ = 0;  // Contiguous bytes from begin_ that the current message needs; 0 if not known.
+  pipe::ReceiveBlock block_;
+  std::size_t wanted_ = 0;  // Contiguous bytes that the current message needs in block_; 0 if not known.
   bool receiving_payload_ = false;
   bool payload_last_ = false;  // The payload of the last message had memory of its own.
   IncomingPayload incoming_;
