@@ -77,10 +77,10 @@ void check_connection(std::string_view bytes, wire::MessageLimit limit, std::siz
                       ReceiveBuffer::Kind placement) {
   const Expected expected = read_plainly(bytes, limit.bytes_max());
   Loop loop{std::make_unique<exec::SimPoller>(), {}};
-  StreamScript script;
+  pipe::StreamScript script;
   RecordingSink sink;
   sink.receive_buffer = placement;
-  FramedConnection connection(loop, std::make_unique<ScriptedStream>(script), {.message_limit = limit});
+  FramedConnection connection(loop, std::make_unique<pipe::ScriptedStream>(script), {.message_limit = limit});
   sink.connection = &connection;
   connection.start(sink);
   script.deliver(bytes, step);

@@ -43,7 +43,7 @@ std::string text(const Octets& bytes) { return std::string(as_text(bytes)); }
 struct Peer {
   explicit Peer(HandNetwork& network, std::string address = "peer:1", wire::Hello hello = usual_hello()) {
     script.peer = std::move(address);
-    network.accepting->accepted(std::make_unique<transport::ScriptedStream>(script));
+    network.accepting->accepted(std::make_unique<pipe::ScriptedStream>(script));
     say(text(wire::encode_hello(hello)));
   }
   // Delivers bytes as a socket would. At the end, nothing more has arrived for now.
@@ -67,7 +67,7 @@ struct Peer {
     return found;
   }
 
-  transport::StreamScript script;
+  pipe::StreamScript script;
   std::string unread;
 };
 

@@ -26,8 +26,6 @@ using wire::CallId;
 
 namespace {
 
-constexpr std::size_t pieces_max = 64;
-
 // Moves the fields of RpcRequestMeta from `given` to `request`; the others become user_fields.
 Metadata user_fields(const Metadata& given, RequestMeta& request) {
   Metadata fields;
@@ -54,7 +52,6 @@ BaiduStdClientSession::BaiduStdClientSession(Loop& loop, std::unique_ptr<transpo
       owner_(owner),
       frame_bytes_max_(std::min<std::size_t>(options.client.message_bytes_max, INT32_MAX)),
       stream_(std::move(stream)),
-      closing_(std::make_unique<Closing>()),
       receiver_(frame_bytes_max_, nullptr),
       calls_(options.client.calls_in_flight_max),
       stream_budget_(options.stream_receive_bytes_max, options.stream_receive_bytes_max),
@@ -62,8 +59,7 @@ BaiduStdClientSession::BaiduStdClientSession(Loop& loop, std::unique_ptr<transpo
 
 BaiduStdClientSession::~BaiduStdClientSession() {
   loop_.remove_tick_end(*this);
-  stream_.reset();
-  sending_.clear();
+  stream_.close_now();
 }
 
 void BaiduStdClientSession::begin() { stream_->start(loop_, *this); }
@@ -83,7 +79,7 @@ bool BaiduStdClientSession::may_send(CallOperation& operation) {
     refuse(operation, ErrorCode::invalid_argument,
            "this client is connected on another loop than the one that runs here: use it on its own loop, or use "
            "another client here");
-  } else if (stream_ == nullptr) {
+  } else if (stream_.closed()) {
     refuse(operation, ErrorCode::not_sent, "the connection has ended");
   } else if (operation.request().name.find('/') == std::string_view::npos) {
     refuse(
@@ -95,7 +91,7 @@ bool BaiduStdClientSession::may_send(CallOperation& operation) {
     refuse(operation, ErrorCode::overloaded,
            std::to_string(calls_.calls_max()) +
                " calls are in flight on this connection (calls_in_flight_max): wait for replies, or raise it");
-  } else if (sending_.bytes() > options_.client.send_backlog_bytes_max) {
+  } else if (stream_.backlog() > options_.client.send_backlog_bytes_max) {
     refuse(operation, ErrorCode::overloaded,
            "send_backlog_bytes_max bytes of requests wait to be sent: the server or the network is slower than the "
            "calls");
@@ -161,7 +157,7 @@ void BaiduStdClientSession::send_as(CallId id, CallOperation& operation, Time de
     return;
   }
   const std::size_t head_bytes = FrameHeader::bytes + meta_size + request.size.body;
-  std::byte* const head = sending_.reserve(head_bytes);
+  std::byte* const head = stream_.queue().reserve(head_bytes);
   write_header(head, {BaiduStdFrameKind::rpc, static_cast<std::uint32_t>(meta_size + data_bytes),
                       static_cast<std::uint32_t>(meta_size)});
   std::byte* const checksum = write_meta(head + FrameHeader::bytes, meta, &fields);
@@ -179,10 +175,10 @@ void BaiduStdClientSession::send_as(CallId id, CallOperation& operation, Time de
   first_sent_ = true;
   committed_ += FrameHeader::bytes + meta_size + data_bytes;
   operation.sent_mark = committed_;
-  sending_.commit(head_bytes);
+  stream_.queue().commit(head_bytes);
   if (data_bytes != request.size.body) {
     operation.loan();
-    sending_.borrow(pieces.span(), &operation);
+    stream_.queue().borrow(pieces.span(), &operation);
   }
   commit(0);
 }
@@ -201,7 +197,7 @@ void BaiduStdClientSession::send_compressed(RpcMeta& meta, const Metadata* field
   const std::size_t meta_size = meta_bytes(meta, fields);
   const std::size_t data_bytes = packed->size() + attachment.size();
   const std::size_t bytes = FrameHeader::bytes + meta_size + data_bytes;
-  std::byte* const head = sending_.reserve(bytes);
+  std::byte* const head = stream_.queue().reserve(bytes);
   write_header(head, {BaiduStdFrameKind::rpc, static_cast<std::uint32_t>(meta_size + data_bytes),
                       static_cast<std::uint32_t>(meta_size)});
   std::byte* const checksum = write_meta(head + FrameHeader::bytes, meta, fields);
@@ -226,32 +222,20 @@ void BaiduStdClientSession::cancel(std::uint32_t call, const Error& error) {
 // ---- Sending ----
 
 void BaiduStdClientSession::commit(std::size_t bytes) {
-  if (bytes != 0) sending_.commit(bytes);
-  if (sending_.bytes() >= early_flush_bytes) send_queued();
-  if (stream_ != nullptr && !queued() && !sending_.empty()) loop_.at_tick_end(*this);
+  if (bytes != 0) stream_.queue().commit(bytes);
+  if (stream_.early()) send_queued();
+  if (!stream_.closed() && !queued() && stream_.backlog() != 0) loop_.at_tick_end(*this);
 }
 
 void BaiduStdClientSession::send_queued() {
-  if (std::exchange(sending_now_, true)) return;
-  while (!blocked_ && stream_ != nullptr && !sending_.empty()) {
-    std::array<ConstBuffer, pieces_max> pieces;
-    const std::size_t count = sending_.peek(pieces);
-    const std::size_t offered = transport::total_bytes(std::span(pieces.data(), count));
-    const std::size_t taken = stream_->send(std::span(pieces.data(), count));
-    if (stream_ == nullptr) break;
-    blocked_ = taken < offered;
-    sent_ += taken;
-    sending_.consume(taken);
-  }
-  sending_now_ = false;
+  if (stream_.sending()) return;
+  stream_.send();
   if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
 }
 
 void BaiduStdClientSession::sendable(std::size_t bytes) {
-  if (stream_ == nullptr) return;
-  sent_ += bytes;
-  sending_.consume(bytes);
-  blocked_ = false;
+  if (stream_.closed()) return;
+  stream_.sendable(bytes);
   send_queued();
 }
 
@@ -259,7 +243,7 @@ void BaiduStdClientSession::sendable(std::size_t bytes) {
 
 MutableBytes BaiduStdClientSession::receive_space() {
   direct_ = false;
-  if (stream_ == nullptr) return pipe::discard_buffer();
+  if (stream_.closed()) return pipe::discard_buffer();
   try {
     if (block_.empty()) {
       const MutableBytes direct = receiver_.direct_space();
@@ -275,7 +259,7 @@ MutableBytes BaiduStdClientSession::receive_space() {
 }
 
 void BaiduStdClientSession::received(std::size_t bytes) {
-  if (stream_ == nullptr) return;
+  if (stream_.closed()) return;
   const std::shared_ptr<BaiduStdClientSession> alive = shared_from_this();
   try {
     if (bytes == 0) return block_.park();
@@ -294,7 +278,7 @@ void BaiduStdClientSession::received(std::size_t bytes) {
 
 void BaiduStdClientSession::take_all() {
   taking_ = true;
-  while (!block_.empty() && stream_ != nullptr) {
+  while (!block_.empty() && !stream_.closed()) {
     ReceivedFrame frame;
     bool complete = false;
     const Result<std::size_t> taken = receiver_.take(block_.bytes(), *block_.block(), frame, complete);
@@ -307,7 +291,7 @@ void BaiduStdClientSession::take_all() {
     if (complete) on_frame(frame);
   }
   taking_ = false;
-  if (stream_ == nullptr || block_.empty()) block_.drop();
+  if (stream_.closed() || block_.empty()) block_.drop();
 }
 
 void BaiduStdClientSession::on_frame(const ReceivedFrame& frame) {
@@ -418,22 +402,18 @@ void BaiduStdClientSession::protocol_error(std::string text) {
 }
 
 void BaiduStdClientSession::end(const Error& reason) {
-  if (stream_ == nullptr) return;
+  if (stream_.closed()) return;
   const std::shared_ptr<BaiduStdClientSession> alive = shared_from_this();
   loop_.remove_tick_end(*this);
-  // The loop destroys the stream, since this function may be called from within a function of the stream.
-  stream_->pause();
-  stream_->set_sink(pipe::null_sink());
-  closing_->stream = std::move(stream_);
-  loop_.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
+  stream_.close(loop_);
   std::vector<CallOperation*> open;
   calls_.each_open([&](CallOperation& operation) { open.push_back(&operation); });
   for (CallOperation* const operation : open) {
     // A request that was not sent completely cannot have been executed.
-    finish(*operation, rpc::ended_call(sent_ < operation->sent_mark, reason));
+    finish(*operation, rpc::ended_call(stream_.sent() < operation->sent_mark, reason));
   }
   writers_.unlink();
-  sending_.clear();
+  stream_.queue().clear();
   if (!taking_) block_.drop();
   owner_.on_session_end(reason);
 }

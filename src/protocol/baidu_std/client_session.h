@@ -17,8 +17,8 @@
 #include "hawser/detail/stream_core.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/buffered_stream.h"
 #include "pipe/receive_block.h"
-#include "pipe/send_queue.h"
 #include "protocol/baidu_std/frame_receiver.h"
 #include "protocol/baidu_std/rpc_meta.h"
 #include "protocol/baidu_std/stream_end.h"
@@ -36,7 +36,6 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
                                     public std::enable_shared_from_this<BaiduStdClientSession> {
  public:
   static constexpr std::size_t receive_block_bytes = 64 * 1024;
-  static constexpr std::size_t early_flush_bytes = 32 * 1024;
 
   // `options` and `owner` outlive the connection's end.
   BaiduStdClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const BaiduStdClientOptions& options,
@@ -52,7 +51,7 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   Loop& loop() noexcept override { return loop_; }
   void start(detail::CallOperation& operation) override;
   void abandon(detail::CallOperation& operation) noexcept override;
-  void copy_and_release(SendCompletion& owner) override { sending_.copy_and_release(owner); }
+  void copy_and_release(SendCompletion& owner) override { stream_.queue().copy_and_release(owner); }
   std::weak_ptr<detail::CallChannel> weak() noexcept override { return weak_from_this(); }
   void cancel(std::uint32_t call, const Error& error) override;
 
@@ -84,11 +83,6 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
 
     BaiduStdClientSession& session;
     std::uint32_t call = 0;
-  };
-
-  struct Closing final : detail::Posted {
-    void run() override { stream.reset(); }
-    std::unique_ptr<transport::Stream> stream;
   };
 
   // transport::StreamSink
@@ -163,8 +157,8 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
   void send_end(std::uint32_t call) override;
   void send_credit(std::uint32_t call, std::uint32_t bytes) override;
-  void copy_and_release_item(SendCompletion& owner) override { sending_.copy_and_release(owner); }
-  bool has_room() const noexcept override { return sending_.bytes() <= options_.client.send_backlog_bytes_max; }
+  void copy_and_release_item(SendCompletion& owner) override { stream_.queue().copy_and_release(owner); }
+  bool has_room() const noexcept override { return stream_.backlog() <= options_.client.send_backlog_bytes_max; }
   detail::WaitingWriter& writers() noexcept override { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept override { return options_.client.decode_limits; }
 
@@ -176,19 +170,14 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   const BaiduStdClientOptions& options_;
   Owner& owner_;
   const std::size_t frame_bytes_max_;
-  std::unique_ptr<transport::Stream> stream_;  // Null once the connection has ended.
-  std::unique_ptr<Closing> closing_;
+  pipe::BufferedStream stream_;  // Closed once the connection has ended.
   FrameReceiver receiver_;
   pipe::ReceiveBlock block_;
   bool direct_ = false;
   bool taking_ = false;
 
-  pipe::SendQueue sending_;
-  bool blocked_ = false;
-  bool sending_now_ = false;
-  std::uint64_t committed_ = 0;
-  std::uint64_t sent_ = 0;
-  bool first_sent_ = false;  // A message has been sent, and the credential with it.
+  std::uint64_t committed_ = 0;  // Bytes queued so far.
+  bool first_sent_ = false;      // A message has been sent, and the credential with it.
 
   wire::CallTable<detail::CallOperation> calls_;
   // A call's slot is free as soon as its caller has gone, because an answer may never come. The correlation_id has a

@@ -20,7 +20,7 @@ Error reset_by_server() {
 
 BaiduStdClientSession::Stream* BaiduStdClientSession::open_stream(std::uint32_t call) noexcept {
   const CallId id = CallId::from_number(call);
-  return stream_ == nullptr || calls_.find(id).call == nullptr ? nullptr : stream_of(id);
+  return stream_.closed() || calls_.find(id).call == nullptr ? nullptr : stream_of(id);
 }
 
 // Returns the settings for the request.
@@ -50,7 +50,7 @@ std::shared_ptr<detail::StreamCore> BaiduStdClientSession::make_core(detail::Str
 
 void BaiduStdClientSession::send_stream_frame(const StreamFrameMeta& meta) {
   const std::size_t size = stream_meta_bytes(meta);
-  std::byte* const at = sending_.reserve(FrameHeader::bytes + size);
+  std::byte* const at = stream_.queue().reserve(FrameHeader::bytes + size);
   write_stream_meta(
       write_header(at, {BaiduStdFrameKind::stream, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(size)}),
       meta);
@@ -66,7 +66,7 @@ void BaiduStdClientSession::forget(CallId id, const std::optional<Error>& error)
     stream->core->end_charges();
     reset_at_peer(*stream);
     try {
-      const bool late = stream->awaits_reply && stream_ != nullptr && has_further(id);
+      const bool late = stream->awaits_reply && !stream_.closed() && has_further(id);
       if (late && unopened_.size() < unopened_max) unopened_.insert(stream->id);
     } catch (const std::bad_alloc&) {
       // The server's streams end with the connection.
@@ -77,7 +77,7 @@ void BaiduStdClientSession::forget(CallId id, const std::optional<Error>& error)
 
 // A stream that is not open yet is reset when the reply that opens it arrives.
 void BaiduStdClientSession::reset_at_peer(const Stream& stream) noexcept {
-  if (!stream.open || stream.peer_closed || stream_ == nullptr) return;
+  if (!stream.open || stream.peer_closed || stream_.closed()) return;
   try {
     send_stream_frame(stream.frame(StreamFrameType::reset));
   } catch (const std::bad_alloc&) {
@@ -236,7 +236,7 @@ std::byte* BaiduStdClientSession::begin_item(std::uint32_t call, const codec::En
 
 std::byte* BaiduStdClientSession::begin_item_of(Stream& stream, const codec::EncodedSize& size) {
   const std::size_t bytes = size.body + size.payload;
-  if (stream_ == nullptr || !stream.open || stream.close_sent || !stream.peer_reads || size.too_large ||
+  if (stream_.closed() || !stream.open || stream.close_sent || !stream.peer_reads || size.too_large ||
       bytes + FrameReceiver::short_frame_bytes_max > frame_bytes_max_) {
     return nullptr;
   }
@@ -245,16 +245,16 @@ std::byte* BaiduStdClientSession::begin_item_of(Stream& stream, const codec::Enc
   const std::size_t meta_size = stream_meta_bytes(meta);
   item_head_bytes_ = FrameHeader::bytes + meta_size + size.body;
   committed_ += item_head_bytes_ + size.payload;
-  std::byte* const at = sending_.reserve(item_head_bytes_);
+  std::byte* const at = stream_.queue().reserve(item_head_bytes_);
   return write_stream_meta(write_header(at, {BaiduStdFrameKind::stream, static_cast<std::uint32_t>(meta_size + bytes),
                                              static_cast<std::uint32_t>(meta_size)}),
                            meta);
 }
 
 void BaiduStdClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
-  sending_.commit(item_head_bytes_);
+  stream_.queue().commit(item_head_bytes_);
   if (!pieces.empty()) {
-    sending_.borrow(pieces, owner);
+    stream_.queue().borrow(pieces, owner);
   } else if (owner != nullptr) {
     owner->on_send_complete();
   }
@@ -266,7 +266,7 @@ void BaiduStdClientSession::send_end(std::uint32_t call) {
 }
 
 void BaiduStdClientSession::send_end_of(Stream& stream) {
-  if (stream_ == nullptr || stream.close_sent) return;
+  if (stream_.closed() || stream.close_sent) return;
   if (!stream.open) {
     stream.end_wanted = true;
     return;
@@ -281,7 +281,7 @@ void BaiduStdClientSession::send_credit(std::uint32_t call, std::uint32_t bytes)
 }
 
 void BaiduStdClientSession::send_credit_of(Stream& stream, std::uint32_t bytes) {
-  if (stream_ == nullptr || !stream.count_consumed(bytes)) return;
+  if (stream_.closed() || !stream.count_consumed(bytes)) return;
   StreamFrameMeta feedback = stream.frame(StreamFrameType::feedback);
   feedback.consumed_size = stream.consumed;
   send_stream_frame(feedback);

@@ -36,22 +36,22 @@ void ClientConnection::begin(const Request& request, exec::Condition& changed) {
   more_ = request.more;
   received_at_ = sent_at_ = loop_.now();
   parser_.expect_no_body(request.is_head_method);
-  unsent_ = {request.head, request.body, {}};
+  borrow(request.head);
+  borrow(request.body);
   send();
 }
 
 void ClientConnection::rest() noexcept {
   block_.drop();
-  unsent_ = {};
+  stream_.queue().clear();
   std::string().swap(part_);
   changed_ = nullptr;
 }
 
 void ClientConnection::close() noexcept {
-  if (stream_ == nullptr) return;
+  if (stream_.closed()) return;
   stream_->set_sink(pipe::null_sink());
-  stream_.reset();
-  unsent_ = {};
+  stream_.close_now();
   changed_ = nullptr;
   if (busy_) {
     busy_ = complete_ = false;
@@ -61,49 +61,34 @@ void ClientConnection::close() noexcept {
 
 // ---- Sending ----
 
-bool ClientConnection::sending() const noexcept {
-  return std::ranges::any_of(unsent_, [](std::string_view part) { return !part.empty(); });
+void ClientConnection::borrow(std::string_view bytes) {
+  if (!bytes.empty()) stream_.queue().borrow_part({as_bytes(bytes).data(), bytes.size()}, *this, false);
 }
 
 void ClientConnection::send_part(std::string_view bytes, bool chunked, bool last) {
   more_ = !last;
-  unsent_ = {std::string_view(), bytes, std::string_view()};
-  if (chunked) {
-    chunk_head_ = bytes.empty() ? std::string(last_chunk) : chunk_head(bytes.size());
-    unsent_[0] = chunk_head_;
-    if (!bytes.empty()) unsent_[2] = "\r\n";
+  if (!chunked) {
+    borrow(bytes);
+  } else if (bytes.empty()) {
+    borrow(last_chunk);
+  } else {
+    borrow(chunk_head_ = chunk_head(bytes.size()));
+    borrow(bytes);
+    borrow("\r\n");
   }
   send();
 }
 
 void ClientConnection::send() {
-  for (;;) {
-    std::array<ConstBuffer, 3> pieces;
-    std::size_t count = 0;
-    std::size_t offered = 0;
-    for (const std::string_view part : unsent_) {
-      if (part.empty()) continue;
-      pieces[count++] = {as_bytes(part).data(), part.size()};
-      offered += part.size();
-    }
-    if (count == 0 || ended_ || stream_ == nullptr) return;
-    const std::size_t taken = stream_->send(std::span(pieces.data(), count));
-    if (taken != 0) sent_at_ = loop_.now();
-    advance(taken);
-    if (taken < offered) return;  // sendable() follows.
-  }
+  if (ended_) return;
+  const std::uint64_t before = stream_.sent();
+  stream_.send();
+  if (stream_.sent() != before) sent_at_ = loop_.now();
 }
 
-void ClientConnection::advance(std::size_t bytes) noexcept {
-  for (std::string_view& part : unsent_) {
-    const std::size_t size = std::min(bytes, part.size());
-    part.remove_prefix(size);
-    bytes -= size;
-  }
-}
-
+// Bytes may have been accepted that stop_sending() has dropped.
 void ClientConnection::sendable(std::size_t bytes) {
-  advance(bytes);
+  stream_.sendable(std::min(bytes, stream_.backlog()));
   if (bytes != 0) sent_at_ = loop_.now();
   send();
   if (!sending()) notify();
@@ -198,7 +183,7 @@ bool ClientConnection::keep_body(Bytes bytes) {
 std::string ClientConnection::take_part() {
   std::string part = std::move(part_);
   std::string().swap(part_);
-  if (std::exchange(paused_, false) && stream_ != nullptr && (busy_ || keep_alive_)) {
+  if (std::exchange(paused_, false) && !stream_.closed() && (busy_ || keep_alive_)) {
     received_at_ = loop_.now();  // The server had to wait.
     stream_->resume();
   }
@@ -240,7 +225,7 @@ void ClientConnection::ended(const Error& reason) {
 void ClientConnection::finish(bool complete) noexcept {
   // The server may answer before it has received the whole request. The rest can't be left out.
   if (!complete || sending() || more_) keep_alive_ = false;
-  if (!keep_alive_ && stream_ != nullptr) stream_->pause();
+  if (!keep_alive_ && !stream_.closed()) stream_->pause();
   busy_ = false;
   complete_ = complete;
   notify();

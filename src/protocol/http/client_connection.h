@@ -12,6 +12,7 @@
 #include "hawser/http_client.h"
 #include "hawser/time.h"
 #include "hawser/transport/stream.h"
+#include "pipe/buffered_stream.h"
 #include "pipe/receive_block.h"
 #include "protocol/http/response_parser.h"
 
@@ -19,7 +20,7 @@ namespace hawser::protocol::http {
 
 // A client's connection, which carries one request after another. Loop's thread only. It must not be destroyed from
 // within a function of its stream; destroying it closes the connection.
-class ClientConnection final : transport::StreamSink {
+class ClientConnection final : transport::StreamSink, SendCompletion {
  public:
   ClientConnection(Loop& loop, std::unique_ptr<transport::Stream> stream, const HttpMessageLimits& limits);
   ClientConnection(const ClientConnection&) = delete;
@@ -42,7 +43,7 @@ class ClientConnection final : transport::StreamSink {
 
   // ---- While the request is sent ----
   // True while bytes that the caller owns have not been sent.
-  bool sending() const noexcept;
+  bool sending() const noexcept { return stream_.backlog() != 0; }
   // Sends `bytes` as the next part of the body, as a chunk or as it is, if sending() is false; as begin() demands. An
   // empty chunk ends the body. `last`: nothing follows.
   void send_part(std::string_view bytes, bool chunked, bool last);
@@ -73,12 +74,12 @@ class ClientConnection final : transport::StreamSink {
 
   // For a connection that is broken(): no memory of the caller is read any more. What has arrived is still received.
   void stop_sending() noexcept {
-    unsent_ = {};
+    stream_.queue().clear();
     keep_alive_ = false;
   }
 
   // True if another request may begin.
-  bool reusable() const noexcept { return stream_ != nullptr && !broken() && !busy_ && keep_alive_; }
+  bool reusable() const noexcept { return !stream_.closed() && !broken() && !busy_ && keep_alive_; }
   // Gives back the memory of an unused connection.
   void rest() noexcept;
   // Closes the connection, if it is not closed: no memory of the caller is read any more. What has been received can
@@ -97,8 +98,10 @@ class ClientConnection final : transport::StreamSink {
   bool continues_after_end() override;
   void ended(const Error& reason) override;
 
+  // Owns what is borrowed; whoever calls send_part() asks sending().
+  void on_send_complete() noexcept override {}
+  void borrow(std::string_view bytes);
   void send();
-  void advance(std::size_t bytes) noexcept;
   void parse();
   // Returns whether more can be parsed.
   bool on_step(const MessageParser::Step& step);
@@ -111,11 +114,10 @@ class ClientConnection final : transport::StreamSink {
   }
 
   Loop& loop_;
-  std::unique_ptr<transport::Stream> stream_;
+  pipe::BufferedStream stream_;
   ResponseParser parser_;
   const std::size_t block_bytes_;  // Holds the longest head.
   pipe::ReceiveBlock block_;       // Its bytes have not been parsed. It is there while a request is under way.
-  std::array<std::string_view, 3> unsent_ = {};
   std::string chunk_head_;
   exec::Condition* changed_ = nullptr;  // While a request is under way.
   std::size_t part_bytes_max_ = 0;

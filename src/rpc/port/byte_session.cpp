@@ -15,9 +15,6 @@
 namespace hawser::rpc {
 namespace {
 
-// Most segments that one send passes on.
-constexpr std::size_t pieces_max = 64;
-
 // The clock is read when the bytes taken since the last reading, plus take_cost for each take(), amount to this.
 constexpr std::uint64_t clock_interval = 16 * 1024;
 constexpr std::uint64_t take_cost = 512;
@@ -41,7 +38,6 @@ Error closed_error() { return Error::of_connection(ErrorCode::unavailable, "the 
 ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first)
     : PortSession(host, stream->peer(), stream->identity()),
       stream_(std::move(stream)),
-      closing_(std::make_unique<Closing>()),
       receive_peer_(host.receive_peers.find(peer_name())),
       account_(&host.budget, receive_peer_.get()),
       send_charge_(account_, &host.counters.unsent_bytes),
@@ -54,8 +50,7 @@ ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stre
 
 ByteSession::~ByteSession() {
   host().loop.remove_tick_end(*this);
-  stream_.reset();
-  sending_.clear();
+  stream_.close_now();
   drop_block();
 }
 
@@ -110,19 +105,19 @@ bool ByteSession::make_room() {
 
 MutableBytes ByteSession::receive_space() {
   direct_ = false;
-  if (stream_ == nullptr || finishing_) return pipe::discard_buffer();
+  if (closed() || finishing_) return pipe::discard_buffer();
   if (block_.empty()) {
     const MutableBytes direct = direct_space();
     direct_ = !direct.empty();
     if (direct_) return direct;
-    if (stream_ == nullptr) return pipe::discard_buffer();
+    if (closed()) return pipe::discard_buffer();
   }
   if (!make_room()) return pipe::discard_buffer();
   return block_.space();
 }
 
 void ByteSession::received(std::size_t bytes) {
-  if (stream_ == nullptr) return;
+  if (closed()) return;
   if (bytes == 0) return park();
   arrived_ += bytes;
   if (finishing_) return;
@@ -153,13 +148,13 @@ void ByteSession::take_all() noexcept {
     if (turn_over(taken)) break;
   }
   taking_ = false;
-  if (stream_ == nullptr || finishing_ || block_.empty()) drop_block();
+  if (closed() || finishing_ || block_.empty()) drop_block();
 }
 
 // The turn of a connection with many requests ends after turn_max and continues in a later tick.
 bool ByteSession::turn_over(std::size_t bytes) {
   work_ += take_cost + bytes;
-  if (work_ < work_at_clock_ || stream_ == nullptr) [[likely]]
+  if (work_ < work_at_clock_ || closed()) [[likely]]
     return false;
   work_at_clock_ = work_ + clock_interval;
   Loop& here = host().loop;
@@ -182,7 +177,7 @@ void ByteSession::continue_turn() {
 
 // Called when nothing arrives for the time being.
 void ByteSession::park() {
-  if (taking_ || stream_ == nullptr) return;
+  if (taking_ || closed()) return;
   if (block_.empty()) return drop_block();
   block_.park();
   if (charge_held(block_.size())) return;
@@ -193,7 +188,7 @@ void ByteSession::park() {
 }
 
 void ByteSession::update_reading() {
-  if (stream_ == nullptr || taking_) return;
+  if (closed() || taking_) return;
   if (peer_ended_) {
     // Everything is taken that can be taken.
     if (may_take() && !replies_due()) finish();
@@ -236,37 +231,37 @@ void ByteSession::write(Bytes bytes) {
 }
 
 void ByteSession::borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
-  if (stream_ == nullptr || pieces.empty()) {
+  if (closed() || pieces.empty()) {
     if (owner != nullptr) owner->on_send_complete();
     return;
   }
-  sending_.borrow(pieces, owner);
+  queue().borrow(pieces, owner);
   queued_more();
 }
 
 void ByteSession::queued_more() {
-  if (stream_ == nullptr) return sending_.clear();
-  if (sending_.bytes() >= early_flush_bytes) {
+  if (closed()) return queue().clear();
+  if (stream_.early()) {
     send_queued();
-    if (stream_ == nullptr) return;
+    if (closed()) return;
     charge_backlog();
   }
-  watermark_.on_commit(sending_.bytes());
+  watermark_.on_commit(backlog());
   if (watermark_.passed() && !full_) {
     full_ = true;
     update_reading();
   }
-  if (!queued() && (full_ || !sending_.empty())) host().loop.at_tick_end(*this);
+  if (!queued() && (full_ || backlog() != 0)) host().loop.at_tick_end(*this);
 }
 
 void ByteSession::flush() {
-  if (sending_now_ || stream_ == nullptr) return;
+  if (stream_.sending() || closed()) return;
   send_queued();
-  if (stream_ == nullptr) return;
+  if (closed()) return;
   charge_backlog();
   drained();
-  if (stream_ == nullptr) return;
-  if (finishing_ && sending_.empty() && !std::exchange(finished_, true)) {
+  if (closed()) return;
+  if (finishing_ && backlog() == 0 && !std::exchange(finished_, true)) {
     stream_->finish();
     unsent_ = transport::unsent_of(stream_.get());
     if (peer_ended_ && unsent_ == 0) return end_session(closed_error());
@@ -276,31 +271,9 @@ void ByteSession::flush() {
   watch_backlog();
 }
 
-void ByteSession::send_queued() {
-  if (std::exchange(sending_now_, true)) return;
-  while (!blocked_ && stream_ != nullptr) {
-    produce();
-    if (stream_ == nullptr || sending_.empty()) break;
-    std::array<ConstBuffer, pieces_max> pieces;
-    const std::size_t count = sending_.peek(pieces);
-    std::size_t offered = 0;
-    for (std::size_t i = 0; i < count; ++i) offered += pieces[i].size;
-    const std::size_t taken = stream_->send(std::span(pieces.data(), count));
-    if (stream_ == nullptr) break;
-    blocked_ = taken < offered;
-    sent_ += taken;
-    sending_.consume(taken);
-  }
-  sending_now_ = false;
-}
-
 void ByteSession::sendable(std::size_t bytes) {
-  if (stream_ == nullptr) return;
-  sent_ += bytes;
-  sending_now_ = true;
-  sending_.consume(bytes);
-  sending_now_ = false;
-  blocked_ = false;
+  if (closed()) return;
+  stream_.sendable(bytes);
   flush();
 }
 
@@ -308,7 +281,7 @@ void ByteSession::sendable(std::size_t bytes) {
 void ByteSession::change_mark() noexcept {
   const std::size_t mark = send_charge_.mark(mark_wanted_);
   if (mark == std::exchange(mark_, mark)) return;
-  watermark_.set(mark, watermark_.passed() ? SIZE_MAX : sending_.bytes());
+  watermark_.set(mark, watermark_.passed() ? SIZE_MAX : backlog());
 }
 
 std::size_t ByteSession::wanted_mark() const noexcept {
@@ -316,17 +289,17 @@ std::size_t ByteSession::wanted_mark() const noexcept {
 }
 
 void ByteSession::renew_mark() {
-  if (stream_ == nullptr) return;
+  if (closed()) return;
   mark_wanted_ = wanted_mark();
   mark_ = send_charge_.mark(mark_wanted_);
-  watermark_.set(mark_, sending_.bytes());
+  watermark_.set(mark_, backlog());
   if (watermark_.passed() == full_) return;
   full_ = !full_;
   update_reading();
 }
 
 void ByteSession::drained() {
-  if (stream_ == nullptr || !watermark_.on_sent(sending_.bytes())) return;
+  if (closed() || !watermark_.on_sent(backlog())) return;
   full_ = false;
   on_drained();
   take_all();
@@ -334,17 +307,17 @@ void ByteSession::drained() {
 }
 
 void ByteSession::options_changed() {
-  if (stream_ == nullptr) return;
+  if (closed()) return;
   mark_wanted_ = wanted_mark();
   mark_ = send_charge_.mark(mark_wanted_);
-  watermark_.set(mark_, sending_.bytes());
+  watermark_.set(mark_, backlog());
   full_ = watermark_.passed();
   if (!full_) {
     // Whoever waited for the previous mark continues.
     on_drained();
     take_all();
   }
-  if (stream_ == nullptr) return;
+  if (closed()) return;
   update_reading();
   if (finished_ || peer_ended_) return;  // The timer has another purpose then.
   life_.stop();
@@ -353,25 +326,25 @@ void ByteSession::options_changed() {
 
 void ByteSession::watch_backlog() {
   constexpr Duration interval_max = std::chrono::hours(24 * 365 * 10);
-  if (!blocked_ || life_.running() || host().options.ping_interval > interval_max) return;
+  if (!stream_.blocked() || life_.running() || host().options.ping_interval > interval_max) return;
   stuck_checks_ = 0;
-  sent_at_life_check_ = sent_;
+  sent_at_life_check_ = stream_.sent();
   life_.start(host().loop, host().loop.after(host().options.ping_interval));
 }
 
 void ByteSession::check_life() {
-  if (stream_ == nullptr) return;
+  if (closed()) return;
   if (finished_) return check_end();
   if (peer_ended_) {
-    if (sent_ == std::exchange(sent_at_life_check_, sent_)) {
+    if (stream_.sent() == std::exchange(sent_at_life_check_, stream_.sent())) {
       return end_session(Error::of_connection(
           Initiator::peer, ErrorCode::unavailable,
           "the peer ended its direction, and nothing could be sent to it for the time after that"));
     }
     return life_.start(host().loop, host().loop.after(rest_interval(half_closed_max(), host().options)));
   }
-  if (!blocked_) return;
-  stuck_checks_ = sent_ == std::exchange(sent_at_life_check_, sent_) ? stuck_checks_ + 1 : 0;
+  if (!stream_.blocked()) return;
+  stuck_checks_ = stream_.sent() == std::exchange(sent_at_life_check_, stream_.sent()) ? stuck_checks_ + 1 : 0;
   if (stuck_checks_ >= stuck_checks_max) {
     return end_session(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
                                             "the peer has not taken a byte for two ping intervals"));
@@ -398,18 +371,18 @@ void ByteSession::check_end() {
 // Sends replies that are finished before the session ends. True if it takes longer: it ends when they are sent.
 bool ByteSession::sends_rest() {
   send_queued();
-  if (stream_ == nullptr || holding_ || calls().unanswered() != 0) return false;
-  if (sending_.empty() && transport::unsent_of(stream_.get()) == 0) return false;
+  if (closed() || holding_ || calls().unanswered() != 0) return false;
+  if (backlog() == 0 && transport::unsent_of(stream_.get()) == 0) return false;
   peer_ended_ = true;
   finish();
-  sent_at_life_check_ = sent_;
+  sent_at_life_check_ = stream_.sent();
   life_.start(host().loop, host().loop.after(rest_interval(half_closed_max(), host().options)));
   return true;
 }
 
 // The peer may have closed the connection, or may wait for its replies.
 bool ByteSession::continues_after_end() {
-  if (stream_ == nullptr) return false;
+  if (closed()) return false;
   if (finished_) {
     // check_end() waits for the rest.
     peer_ended_ = transport::unsent_of(stream_.get()) != 0;
@@ -420,7 +393,7 @@ bool ByteSession::continues_after_end() {
                    transport::unsent_of(stream_.get()) != 0;
   if (!due) return false;
   peer_ended_ = true;
-  sent_at_life_check_ = sent_;
+  sent_at_life_check_ = stream_.sent();
   life_.start(host().loop, host().loop.after(half_closed_max()));
   park();
   update_reading();
@@ -428,7 +401,7 @@ bool ByteSession::continues_after_end() {
 }
 
 void ByteSession::finish() {
-  if (stream_ == nullptr || std::exchange(finishing_, true)) return;
+  if (closed() || std::exchange(finishing_, true)) return;
   begin_ending();
   if (!taking_) drop_block();
   if (!queued()) host().loop.at_tick_end(*this);
@@ -439,17 +412,17 @@ void ByteSession::finish() {
 
 unsigned ByteSession::silent_checks() noexcept {
   const bool silent =
-      stream_ != nullptr && active_calls() == 0 && !holding_ && !working() && backlog() == 0 && sent_ == sent_at_check_;
-  sent_at_check_ = sent_;
+      !closed() && active_calls() == 0 && !holding_ && !working() && backlog() == 0 && stream_.sent() == sent_at_check_;
+  sent_at_check_ = stream_.sent();
   silent_checks_ = silent ? silent_checks_ + 1 : 0;
   return silent_checks_;
 }
 
 void ByteSession::end_if_slow(std::uint64_t bytes) {
-  if (stream_ == nullptr) return;
+  if (closed()) return;
   const bool in_message = receiving();
   const bool same = in_message && slow_receiving_ && messages_ == slow_messages_;
-  const std::uint64_t taken = sent_ - slow_sent_;
+  const std::uint64_t taken = stream_.sent() - slow_sent_;
   const std::uint64_t moved = arrived_ - slow_arrived_ + (read_paused_ ? bytes : 0);
   // The memory of a request may be kept until the peer has taken the reply: replies are sent from it.
   const bool waits = taken < std::min<std::uint64_t>(slow_backlog_, bytes) &&
@@ -457,7 +430,7 @@ void ByteSession::end_if_slow(std::uint64_t bytes) {
   slow_receiving_ = in_message;
   slow_messages_ = messages_;
   slow_arrived_ = arrived_;
-  slow_sent_ = sent_;
+  slow_sent_ = stream_.sent();
   slow_backlog_ = backlog() + waiting_;
   if (same && moved < bytes) return end_session(slow_error(false, bytes, account_));
   if (waits) end_session(slow_error(true, bytes, account_));
@@ -466,7 +439,7 @@ void ByteSession::end_if_slow(std::uint64_t bytes) {
 // ---- The end ----
 
 void ByteSession::protocol_error(std::string text) {
-  if (stream_ == nullptr) return;
+  if (closed()) return;
   host().counters.protocol_errors.add(1);
   end_session(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, std::move(text)));
 }
@@ -476,19 +449,14 @@ void ByteSession::fail_connection() noexcept {
 }
 
 void ByteSession::end_session(const Error& why) {
-  if (stream_ == nullptr) return;
+  if (closed()) return;
   life_.stop();
   rest_.stop();
   host().loop.remove_tick_end(*this);
-  // The socket is closed soon, and not when the last call that still uses the session has ended. The loop destroys the
-  // stream, because this function may be called from within a function of the stream.
-  stream_->pause();
-  stream_->set_sink(pipe::null_sink());
-  closing_->stream = std::move(stream_);
-  host().loop.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
+  stream_.close(host().loop);
   begin_ending();
   log_closed(why);
-  sending_.clear();
+  queue().clear();
   waiting_ = 0;
   send_charge_.set(0);
   if (!taking_) drop_block();
@@ -505,7 +473,7 @@ void ByteSession::end_session(const Error& why) {
 
 void ByteSession::check_idle() {
   if (active_calls() != 0) return;
-  if (stream_ == nullptr) {
+  if (closed()) {
     notify_idle();
   } else {
     on_no_calls();

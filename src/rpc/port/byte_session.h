@@ -10,8 +10,8 @@
 #include "hawser/timer.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/buffered_stream.h"
 #include "pipe/receive_block.h"
-#include "pipe/send_queue.h"
 #include "rpc/port/port_session.h"
 #include "rpc/session/send_charge.h"
 #include "transport/common/backlog_watermark.h"
@@ -26,7 +26,6 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
  public:
   // Bytes are received into blocks of this size. The bytes that the protocol does not take must fit into one.
   static constexpr std::size_t receive_block_bytes = 64 * 1024;
-  static constexpr std::size_t early_flush_bytes = 32 * 1024;
   // A connection's turn ends after this time and continues in a later tick.
   static constexpr Duration turn_max = std::chrono::milliseconds(1);
   // After the end of the stream has been sent, the peer's end is awaited for so long, with what it sends ignored. A
@@ -44,7 +43,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void describe(ConnectionReport& report) const override {
     report.transport = peer_name().starts_with("unix:") ? "unix" : "tcp";
     report.received_bytes = arrived_;
-    report.sent_bytes = sent_;
+    report.sent_bytes = stream_.sent();
     report.backlog = backlog() + waiting_;
     report.memory_bytes = account_.used();
     report.paused = read_paused_;
@@ -54,7 +53,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
 
   // ---- detail::ReplySink ----
   void fail_connection() noexcept override;
-  void copy_and_release(SendCompletion& owner) override { sending_.copy_and_release(owner); }
+  void copy_and_release(SendCompletion& owner) override { queue().copy_and_release(owner); }
   void refuse_unkept(std::uint32_t call) override { reply_error(call, unkept_error(account_)); }
 
  protected:
@@ -95,7 +94,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
 
   // ---- For the protocol ----
 
-  bool closed() const noexcept { return stream_ == nullptr; }
+  bool closed() const noexcept { return stream_.closed(); }
   // True after finish(): nothing more is taken.
   bool finishing() const noexcept { return finishing_; }
   // A message of the peer is complete.
@@ -103,15 +102,15 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
 
   // Returns memory for `bytes` bytes behind everything that is queued; commit() queues the first part of it. The queue
   // accepts bytes of an ended connection and drops them.
-  std::byte* reserve(std::size_t bytes) { return sending_.reserve(bytes); }
+  std::byte* reserve(std::size_t bytes) { return queue().reserve(bytes); }
   void commit(std::size_t bytes) {
-    sending_.commit(bytes);
+    queue().commit(bytes);
     queued_more();
   }
   // The queue itself. send_soon() sends what is added to it there.
-  pipe::SendQueue& queue() noexcept { return sending_; }
+  pipe::SendQueue& queue() noexcept { return stream_.queue(); }
   void send_soon() {
-    if (stream_ != nullptr && !queued()) host().loop.at_tick_end(*this);
+    if (!closed() && !queued()) host().loop.at_tick_end(*this);
   }
   // Sends at once what can be sent, so that the peer works on it meanwhile. send_soon() is still needed for the rest.
   void send_now() { send_queued(); }
@@ -119,9 +118,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void write(std::string_view text) { write(as_bytes(text)); }
   // Queues memory of `owner`, which is notified when it has been sent. Without an owner, it is copied.
   void borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner);
-  std::size_t backlog() const noexcept { return sending_.bytes(); }
+  std::size_t backlog() const noexcept { return stream_.backlog(); }
   // Bytes that the peer, or the kernel on its behalf, has taken so far.
-  std::uint64_t sent_bytes() const noexcept { return sent_; }
+  std::uint64_t sent_bytes() const noexcept { return stream_.sent(); }
   // At most send_backlog_bytes_max; less while the memory of the connection, its peer or the loop is used up.
   std::size_t backlog_mark() const noexcept { return mark_; }
   bool has_room() const noexcept { return backlog() <= mark_; }
@@ -160,13 +159,6 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   detail::ReceiveAccount* bounded_account() noexcept { return account_.bounded() ? &account_ : nullptr; }
 
  private:
-  // Lets the loop destroy the stream. It is allocated in advance, because a connection must be able to end without
-  // memory.
-  struct Closing final : detail::Posted {
-    void run() override { stream.reset(); }
-    std::unique_ptr<transport::Stream> stream;
-  };
-
   void on_start() override;
   void check_idle() final;
   MutableBytes receive_space() override;
@@ -178,9 +170,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void ended(const Error& reason) override { end_session(reason); }
   void on_tick_end() override { flush(); }
 
-  bool may_take() const noexcept {
-    return stream_ != nullptr && !paused_ && !holding_ && !resting_ && !full_ && !finishing_;
-  }
+  bool may_take() const noexcept { return !closed() && !paused_ && !holding_ && !resting_ && !full_ && !finishing_; }
   void take_all() noexcept;
   bool turn_over(std::size_t bytes);
   void continue_turn();
@@ -191,10 +181,12 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   bool charge_held(std::size_t bytes);
   void queued_more();
   void flush();
-  void send_queued();
+  void send_queued() {
+    stream_.send_produced([this] { produce(); });
+  }
   void drained();
   void charge_backlog() noexcept {
-    if (send_charge_.set(sending_.bytes() + waiting_) || mark_ != mark_wanted_) [[unlikely]]
+    if (send_charge_.set(backlog() + waiting_) || mark_ != mark_wanted_) [[unlikely]]
       change_mark();
   }
   void change_mark() noexcept;
@@ -204,8 +196,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void check_life();
   void check_end();
 
-  std::unique_ptr<transport::Stream> stream_;  // Null once the connection has ended.
-  std::unique_ptr<Closing> closing_;           // Non-null until then.
+  pipe::BufferedStream stream_;  // Closed once the connection has ended.
   const std::shared_ptr<detail::ReceivePeer> receive_peer_;
   detail::ReceiveAccount account_;
   SendCharge send_charge_;
@@ -225,15 +216,12 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   bool read_paused_ = true;
   MemberTimer<&ByteSession::continue_turn> rest_;
 
-  pipe::SendQueue sending_;
   transport::BacklogWatermark watermark_;
   std::size_t mark_ = 0;         // The mark of watermark_.
   std::size_t mark_wanted_ = 0;  // Its value while memory is left.
   std::size_t mark_limit_ = SIZE_MAX;
-  std::size_t waiting_ = 0;   // See set_waiting().
-  bool blocked_ = false;      // The stream did not accept all bytes: wait for sendable().
-  bool sending_now_ = false;  // send_queued() is running.
-  bool full_ = false;         // Reading is paused because of the backlog.
+  std::size_t waiting_ = 0;  // See set_waiting().
+  bool full_ = false;        // Reading is paused because of the backlog.
   bool finishing_ = false;
   bool finished_ = false;    // The stream's end has been passed to it.
   bool peer_ended_ = false;  // The peer has ended its direction.
@@ -243,8 +231,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   std::uint64_t sent_at_life_check_ = 0;
   std::size_t unsent_ = 0;  // Held by the stream at the last check_end().
 
-  std::uint64_t sent_ = 0;  // Bytes since the start, as is arrived_.
-  std::uint64_t arrived_ = 0;
+  std::uint64_t arrived_ = 0;  // Bytes since the start.
   std::uint64_t messages_ = 0;
   // The values that end_if_slow() and silent_checks() read last.
   std::uint64_t slow_messages_ = 0;

@@ -12,24 +12,16 @@
 namespace hawser::transport {
 namespace {
 
-// Most segments that one send passes on. The kernel accepts up to 1,024; more than 64 gain nothing measurable.
-constexpr std::size_t pieces_max = 64;
-
 constexpr std::size_t prefix_bytes = wire::MessagePrefix::bytes;
 
 }  // namespace
 
 FramedConnection::FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options)
-    : loop_(loop),
-      stream_(std::move(stream)),
-      closing_(std::make_unique<Closing>()),
-      transport_(stream_->transport()),
-      options_(options) {}
+    : loop_(loop), stream_(std::move(stream)), transport_(stream_->transport()), options_(options) {}
 
 FramedConnection::~FramedConnection() {
   loop_.remove_tick_end(*this);
-  stream_.reset();
-  sending_.clear();
+  stream_.close_now();
 }
 
 Capabilities FramedConnection::capabilities() const noexcept {
@@ -40,13 +32,13 @@ Capabilities FramedConnection::capabilities() const noexcept {
           .gathers = true,
           .charges = true,
           .remote_memory = false,
-          .guards_receive_buffers = stream_ != nullptr && stream_->reports_every_receive()};
+          .guards_receive_buffers = !stream_.closed() && stream_->reports_every_receive()};
 }
 
 void FramedConnection::start(MessageSink& sink) {
   sink_ = &sink;
   account_ = sink.receive_account();
-  if (stream_ == nullptr) return;
+  if (stream_.closed()) return;
   stream_->set_sink(*this);
   stream_->resume();
 }
@@ -54,71 +46,53 @@ void FramedConnection::start(MessageSink& sink) {
 // ---- Sending ----
 
 void FramedConnection::send_preface(Bytes bytes) {
-  std::memcpy(sending_.reserve(bytes.size()), bytes.data(), bytes.size());
-  sending_.commit(bytes.size());
+  std::memcpy(stream_.queue().reserve(bytes.size()), bytes.data(), bytes.size());
+  stream_.queue().commit(bytes.size());
   committed_ += bytes.size();
   flush();
 }
 
 std::byte* FramedConnection::reserve(std::size_t head_bytes) {
-  if (ended_ || finishing_) return nullptr;
-  return sending_.reserve(prefix_bytes + head_bytes) + prefix_bytes;
+  if (stream_.closed() || finishing_) return nullptr;
+  return stream_.queue().reserve(prefix_bytes + head_bytes) + prefix_bytes;
 }
 
 void FramedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   const std::size_t payload_bytes = total_bytes(payload);
   assert(prefix_bytes + head_bytes + payload_bytes <= options_.message_limit.bytes_max());
-  std::byte* const prefix = sending_.reserve(prefix_bytes + head_bytes);
+  pipe::SendQueue& queue = stream_.queue();
+  std::byte* const prefix = queue.reserve(prefix_bytes + head_bytes);
   wire::encode(prefix, {static_cast<std::uint32_t>(head_bytes), static_cast<std::uint32_t>(payload_bytes)});
-  sending_.commit(prefix_bytes + head_bytes);
+  queue.commit(prefix_bytes + head_bytes);
   committed_ += prefix_bytes + head_bytes + payload_bytes;
   if (!payload.empty()) {
-    sending_.borrow(payload, owner);
+    queue.borrow(payload, owner);
   } else if (owner != nullptr) {
     owner->on_send_complete();
   }
-  if (sending_.bytes() >= options_.early_flush_bytes) send_queued();
-  watermark_.on_commit(sending_.bytes());
-  if (!queued() && (watermark_.passed() || !sending_.empty())) loop_.at_tick_end(*this);
+  if (stream_.early()) stream_.send();
+  watermark_.on_commit(queue.bytes());
+  if (!queued() && (watermark_.passed() || !queue.empty())) loop_.at_tick_end(*this);
 }
 
 void FramedConnection::flush() {
-  if (sending_now_) return;
-  send_queued();
+  if (stream_.sending()) return;
+  stream_.send();
   drained();
-  if (finishing_ && sending_.empty() && !ended_ && !std::exchange(finished_, true)) stream_->finish();
-}
-
-void FramedConnection::send_queued() {
-  if (std::exchange(sending_now_, true)) return;
-  while (!blocked_ && !ended_ && !sending_.empty()) {
-    std::array<ConstBuffer, pieces_max> pieces;
-    const std::size_t count = sending_.peek(pieces);
-    std::size_t offered = 0;
-    for (std::size_t i = 0; i < count; ++i) offered += pieces[i].size;
-    const std::size_t taken = stream_->send(std::span(pieces.data(), count));
-    blocked_ = taken < offered;
-    sent_ += taken;
-    sending_.consume(taken);
-  }
-  sending_now_ = false;
+  if (finishing_ && stream_.backlog() == 0 && !stream_.closed() && !std::exchange(finished_, true)) stream_->finish();
 }
 
 void FramedConnection::sendable(std::size_t bytes) {
-  sent_ += bytes;
-  sending_now_ = true;
-  sending_.consume(bytes);
-  sending_now_ = false;
-  blocked_ = false;
+  stream_.sendable(bytes);
   flush();
 }
 
 void FramedConnection::drained() {
-  if (!ended_ && watermark_.on_sent(sending_.bytes()) && sink_ != nullptr) sink_->on_drained();
+  if (!stream_.closed() && watermark_.on_sent(stream_.backlog()) && sink_ != nullptr) sink_->on_drained();
 }
 
 void FramedConnection::close() {
-  if (ended_ || finishing_) return;
+  if (stream_.closed() || finishing_) return;
   finishing_ = true;
   flush();
 }
@@ -147,11 +121,11 @@ bool FramedConnection::prepare_block() {
 }
 
 MutableBytes FramedConnection::receive_space() {
-  if (ended_) return pipe::discard_buffer();
+  if (stream_.closed()) return pipe::discard_buffer();
   PayloadBuffer& payload = incoming_.payload;
   try {
     if (receiving_payload_ && !payload.grow(incoming_.done + 1, incoming_.done)) payload.discard();
-    if (!receiving_payload_ && !prepare_block() && ended_) return pipe::discard_buffer();
+    if (!receiving_payload_ && !prepare_block() && stream_.closed()) return pipe::discard_buffer();
   } catch (const std::bad_alloc&) {
     fail_without_memory();
     return pipe::discard_buffer();
@@ -167,7 +141,7 @@ MutableBytes FramedConnection::receive_space() {
 }
 
 void FramedConnection::received(std::size_t bytes) {
-  if (ended_) return;
+  if (stream_.closed()) return;
   try {
     take(bytes);
   } catch (const std::bad_alloc&) {
@@ -199,7 +173,7 @@ void FramedConnection::take(std::size_t bytes) {
 // Called when nothing arrives for the time being.
 void FramedConnection::park() {
   // take_messages() reads from the block. A payload that is being received has dropped it.
-  if (taking_ || ended_ || receiving_payload_) return;
+  if (taking_ || stream_.closed() || receiving_payload_) return;
   block_.park(paused_ ? receive_block_bytes / 4 : pipe::ReceiveBlock::parked_bytes_max);
   if (!block_.empty()) settle_block();
 }
@@ -240,10 +214,10 @@ void FramedConnection::begin_cut() {
 
 void FramedConnection::take_messages() {
   if (std::exchange(taking_, true)) return;
-  while (!ended_ && !paused_ && !receiving_payload_ && take_one()) {
+  while (!stream_.closed() && !paused_ && !receiving_payload_ && take_one()) {
   }
   taking_ = false;
-  if (ended_) return block_.drop();
+  if (stream_.closed()) return block_.drop();
   if (account_ != nullptr && account_->arriving() != 0 && !receiving_payload_ && block_.size() <= receive_block_bytes) {
     account_->set_arriving(0);  // settle_block() charges again when nothing arrives.
   }
@@ -288,7 +262,7 @@ bool FramedConnection::take_one() {
 // into its receive buffer.
 bool FramedConnection::begin_payload(Bytes head, std::size_t payload_bytes) {
   const ReceiveBuffer buffer = sink_->select_receive_buffer(head, payload_bytes);
-  if (ended_) return false;
+  if (stream_.closed()) return false;
   const std::byte* const present = head.data() + head.size();
   const auto present_bytes = static_cast<std::size_t>(block_.data() + block_.held() - present);
   incoming_ = {};
@@ -329,7 +303,7 @@ void FramedConnection::revoke_receive_buffer(const std::byte* memory) noexcept {
 
 void FramedConnection::pause() noexcept {
   paused_ = true;
-  if (stream_ != nullptr) stream_->pause();
+  if (!stream_.closed()) stream_->pause();
 }
 
 void FramedConnection::resume() {
@@ -341,29 +315,24 @@ void FramedConnection::resume() {
   } catch (const std::bad_alloc&) {
     fail_without_memory();
   }
-  if (!paused_ && !ended_) stream_->resume();
+  if (!paused_ && !stream_.closed()) stream_->resume();
 }
 
 // ---- The end ----
 
 void FramedConnection::fail(const Error& reason) {
-  if (ended_) return;
+  if (stream_.closed()) return;
   abort();
   sink_->on_closed(reason);
 }
 
 void FramedConnection::abort() noexcept {
-  if (std::exchange(ended_, true)) return;
-  sending_.clear();
+  if (stream_.closed()) return;
+  stream_.close(loop_);
+  stream_.queue().clear();
   receiving_payload_ = false;
   incoming_ = {};
   if (!taking_) block_.drop();
-  // The socket is closed soon, and not when the last call that still uses the session has ended. The loop destroys the
-  // stream, because this function may be called from within a function of the stream.
-  stream_->pause();
-  stream_->set_sink(pipe::null_sink());
-  closing_->stream = std::move(stream_);
-  loop_.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
 }
 
 // Fails at once: requests that the peer sent before need no answer, because the peer could not receive it.

@@ -10,8 +10,8 @@
 #include "hawser/transport/connection.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/buffered_stream.h"
 #include "pipe/receive_block.h"
-#include "pipe/send_queue.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
 #include "transport/common/payload_buffer.h"
@@ -22,8 +22,6 @@ namespace hawser::transport {
 struct FramedOptions {
   // Limit of a received message with its prefix. A longer message ends the connection.
   wire::MessageLimit message_limit{std::size_t{64} << 20};
-  // The connection does not wait for the end of the tick once this many bytes are queued, so that the peer can start.
-  std::size_t early_flush_bytes = 32 * 1024;
 };
 
 // Sends messages over a byte stream, each after its prefix (wire/message.h).
@@ -48,20 +46,20 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
 
   std::string_view transport() const noexcept override { return transport_; }
   Capabilities capabilities() const noexcept override;
-  std::string peer() const override { return stream_ == nullptr ? std::string() : stream_->peer(); }
+  std::string peer() const override { return stream_.closed() ? std::string() : stream_->peer(); }
 
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
-  void copy_and_release(SendCompletion& owner) override { sending_.copy_and_release(owner); }
+  void copy_and_release(SendCompletion& owner) override { stream_.queue().copy_and_release(owner); }
   void revoke_receive_buffer(const std::byte* memory) noexcept override;
   std::uint64_t committed() const noexcept override { return committed_; }
-  std::uint64_t sent() const noexcept override { return sent_; }
+  std::uint64_t sent() const noexcept override { return stream_.sent(); }
   std::uint64_t arrived() const noexcept override { return arrived_; }
   std::optional<LinkFacts> link_facts() const noexcept override { return link_facts_of(stream_.get()); }
   std::string link_details() const override { return link_details_of(stream_.get()); }
-  std::size_t backlog() const noexcept override { return sending_.bytes(); }
-  void set_high_watermark(std::size_t bytes) noexcept override { watermark_.set(bytes, sending_.bytes()); }
+  std::size_t backlog() const noexcept override { return stream_.backlog(); }
+  void set_high_watermark(std::size_t bytes) noexcept override { watermark_.set(bytes, stream_.backlog()); }
   void pause() noexcept override;
   void resume() override;
   bool paused() const noexcept override { return paused_; }
@@ -100,34 +98,20 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
     if (!receiving_payload_) block_.drop_if_empty();
   }
   void park();
-  void send_queued();
   void fail(const Error& reason);
   void drained();
 
-  // Lets the loop destroy the stream. It is allocated in advance, because a connection must be able to end without
-  // memory.
-  struct Closing final : detail::Posted {
-    void run() override { stream.reset(); }
-    std::unique_ptr<Stream> stream;
-  };
-
   Loop& loop_;
-  std::unique_ptr<Stream> stream_;    // Null once the connection has ended.
-  std::unique_ptr<Closing> closing_;  // Non-null until then.
+  pipe::BufferedStream stream_;  // Closed once the connection has ended.
   const std::string_view transport_;
   const FramedOptions options_;
   MessageSink* sink_ = nullptr;
   hawser::detail::ReceiveAccount* account_ = nullptr;  // Null: nothing is charged.
 
-  pipe::SendQueue sending_;
-  std::uint64_t committed_ = 0;  // Bytes since the start, as is sent_.
-  std::uint64_t sent_ = 0;
+  std::uint64_t committed_ = 0;  // Bytes since the start, as is arrived_.
   std::uint64_t arrived_ = 0;
-  bool blocked_ = false;      // The stream did not accept all bytes: wait for sendable().
-  bool sending_now_ = false;  // send_queued() is running. It also sends what a notified owner commits.
   bool finishing_ = false;
   bool finished_ = false;  // The stream's end has been sent.
-  bool ended_ = false;
   bool paused_ = false;
   bool taking_ = false;  // take_messages() is running.
   BacklogWatermark watermark_;

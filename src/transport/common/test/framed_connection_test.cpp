@@ -21,7 +21,7 @@ struct CountingOwner final : SendCompletion {
 class FramedConnectionTest : public testing::Test {
  protected:
   explicit FramedConnectionTest(FramedOptions options = {}) {
-    auto stream = std::make_unique<ScriptedStream>(script);
+    auto stream = std::make_unique<pipe::ScriptedStream>(script);
     connection = std::make_unique<FramedConnection>(loop, std::move(stream), options);
     sink.connection = connection.get();
     connection->start(sink);
@@ -40,7 +40,7 @@ class FramedConnectionTest : public testing::Test {
   }
 
   Loop loop{std::make_unique<exec::SimPoller>(), {}};
-  StreamScript script;
+  pipe::StreamScript script;
   RecordingSink sink;
   std::unique_ptr<FramedConnection> connection;
 };

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <cstring>
-#include <deque>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,65 +7,10 @@
 #include "base/little_endian.h"
 #include "exec/sim_poller.h"
 #include "hawser/loop.h"
-#include "hawser/transport/stream.h"
+#include "pipe/test/scripted_stream.h"
 #include "transport/common/framed_connection.h"
 
 namespace hawser::transport {
-
-// Controls a ScriptedStream and records what happened to it. Must outlive the stream.
-struct StreamScript {
-  StreamSink* sink = nullptr;
-  std::string peer = "peer:1";
-  std::string sent;
-  std::deque<std::size_t>
-      take;  // Bytes that each of the next sends accepts; a send accepts everything when it is empty.
-  bool paused = false;
-  bool finished = false;
-  int sends = 0;
-
-  // Passes `text` to the sink, at most `step` bytes at a time, until the stream is paused. Returns the rest.
-  std::string deliver(std::string_view text, std::size_t step = SIZE_MAX) {
-    while (!text.empty() && !paused) {
-      const MutableBytes space = sink->receive_space();
-      const std::size_t size = std::min({text.size(), step, space.size()});
-      std::memcpy(space.data(), text.data(), size);
-      text.remove_prefix(size);
-      sink->received(size);
-    }
-    return std::string(text);
-  }
-};
-
-class ScriptedStream final : public Stream {
- public:
-  explicit ScriptedStream(StreamScript& script) noexcept : script_(script) {}
-  void start(Loop&, StreamSink& sink) override { script_.sink = &sink; }
-  void set_sink(StreamSink& sink) noexcept override { script_.sink = &sink; }
-  std::size_t send(std::span<const ConstBuffer> pieces) override {
-    ++script_.sends;
-    std::size_t left = SIZE_MAX;
-    if (!script_.take.empty()) {
-      left = script_.take.front();
-      script_.take.pop_front();
-    }
-    std::size_t taken = 0;
-    for (const ConstBuffer& piece : pieces) {
-      const std::size_t size = std::min(piece.size, left - taken);
-      script_.sent.append(reinterpret_cast<const char*>(piece.data), size);
-      taken += size;
-    }
-    return taken;
-  }
-  void pause() noexcept override { script_.paused = true; }
-  void resume() override { script_.paused = false; }
-  void finish() noexcept override { script_.finished = true; }
-  std::string_view transport() const noexcept override { return "scripted"; }
-  std::string peer() const override { return script_.peer; }
-  std::string local() const override { return "local:2"; }
-
- private:
-  StreamScript& script_;
-};
 
 // Returns a message as it is on the stream (docs/wire-format.md, "Messages on a byte stream").
 inline std::string framed(std::string_view head, std::string_view payload = {}) {

@@ -1,0 +1,56 @@
+#include "pipe/buffered_stream.h"
+
+#include <array>
+#include <span>
+
+#include "pipe/null_sink.h"
+
+namespace hawser::pipe {
+namespace {
+
+// Most segments that one send passes on. The kernel accepts up to 1,024; more than 64 gain nothing measurable.
+constexpr std::size_t segments_max = 64;
+
+}  // namespace
+
+BufferedStream::BufferedStream(std::unique_ptr<transport::Stream> stream)
+    : stream_(std::move(stream)), closing_(std::make_unique<Closing>()) {}
+
+// Sends the first part of the queue, which is not empty. False if the stream was closed meanwhile.
+bool BufferedStream::send_part() {
+  std::array<ConstBuffer, segments_max> segments;
+  const std::size_t count = queue_.peek(segments);
+  std::size_t offered = 0;
+  for (std::size_t i = 0; i < count; ++i) offered += segments[i].size;
+  const std::size_t accepted = stream_->send(std::span(segments.data(), count));
+  if (closed()) return false;  // The send has failed, and the owner has ended the connection.
+  blocked_ = accepted < offered;
+  sent_ += accepted;
+  queue_.consume(accepted);
+  return true;
+}
+
+void BufferedStream::sendable(std::size_t bytes) noexcept {
+  sent_ += bytes;
+  // The bytes that a notified owner queues are sent by the send() that follows.
+  sending_ = true;
+  queue_.consume(bytes);
+  sending_ = false;
+  blocked_ = false;
+}
+
+void BufferedStream::close(Loop& loop) noexcept {
+  if (closed()) return;
+  stream_->pause();
+  stream_->set_sink(null_sink());
+  closing_->stream = std::move(stream_);
+  loop.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
+}
+
+// The stream first: it reads the memory of the owners that the queue notifies.
+void BufferedStream::close_now() noexcept {
+  stream_.reset();
+  queue_.clear();
+}
+
+}  // namespace hawser::pipe
