@@ -7,6 +7,7 @@
 
 #include "exec/sim_poller.h"
 #include "hawser/memory.h"
+#include "pipe/loop_turn.h"
 #include "rpc/session/session.h"
 #include "tests/hand_network.h"
 #include "tests/testing.h"
@@ -95,7 +96,7 @@ TEST_F(Turn, ManySmallMessagesDoNotKeepTheLoop) {
   const std::size_t turn = calls;
   // The clock is read about every 30 messages.
   EXPECT_GE(turn, 20U);
-  EXPECT_LE(turn, 20U + 2 * rpc::Session::clock_interval / rpc::Session::message_cost);
+  EXPECT_LE(turn, 20U + 2 * pipe::LoopTurn::clock_interval / pipe::LoopTurn::message_cost);
   EXPECT_TRUE(flood.script.paused) << "its peer is held back meanwhile";
   honest.say(requests(1, 10));
   EXPECT_EQ(calls, turn + 1) << "the other connection has its turn at once";
@@ -105,7 +106,7 @@ TEST_F(Turn, ManySmallMessagesDoNotKeepTheLoop) {
     longest = std::max(longest, calls - before);
     ASSERT_GT(calls, before) << "it goes on by itself";
   }
-  EXPECT_LE(longest, turn + 2 * rpc::Session::clock_interval / rpc::Session::message_cost);
+  EXPECT_LE(longest, turn + 2 * pipe::LoopTurn::clock_interval / pipe::LoopTurn::message_cost);
   run(1ms);
   EXPECT_EQ(calls, 1001U);
   EXPECT_FALSE(flood.script.paused);
@@ -145,7 +146,7 @@ TEST_F(Turn, ReadsOfMuchMemoryAreTimedEach) {
   }
   Peer& flood = peer();
   // The second reading after the first one ends the turn.
-  reading = rpc::Session::turn_max / 2;
+  reading = pipe::LoopTurn::time_max / 2;
   flood.say(all);
   reading = {};
   EXPECT_TRUE(flood.script.paused);

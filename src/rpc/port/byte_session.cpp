@@ -15,10 +15,6 @@
 namespace hawser::rpc {
 namespace {
 
-// The clock is read when the bytes taken since the last reading, plus take_cost for each take(), amount to this.
-constexpr std::uint64_t clock_interval = 16 * 1024;
-constexpr std::uint64_t take_cost = 512;
-
 // Checks of the backlog in which the peer took nothing, after which the connection ends. Checks are counted instead of
 // time, so that a pause of this process counts as one check.
 constexpr unsigned stuck_checks_max = 2;
@@ -151,26 +147,15 @@ void ByteSession::take_all() noexcept {
   if (closed() || finishing_ || block_.empty()) drop_block();
 }
 
-// The turn of a connection with many requests ends after turn_max and continues in a later tick.
+// Counts `bytes`, which the protocol has taken. True if the turn has ended and continues in a later tick.
 bool ByteSession::turn_over(std::size_t bytes) {
-  work_ += take_cost + bytes;
-  if (work_ < work_at_clock_ || closed()) [[likely]]
-    return false;
-  work_at_clock_ = work_ + clock_interval;
-  Loop& here = host().loop;
-  const Time now = here.poller().now();
-  if (turn_tick_ != here.now()) {
-    turn_tick_ = here.now();
-    turn_begin_ = now;
-  }
-  if (now - turn_begin_ < turn_max) return false;
-  resting_ = true;
-  rest_.start(here, here.now());
+  Loop& loop = host().loop;
+  if (!turn_.add_message(bytes) || closed() || !turn_.over(loop)) return false;
+  rest_.start(loop, loop.now());
   return true;
 }
 
 void ByteSession::continue_turn() {
-  resting_ = false;
   take_all();
   update_reading();
 }
@@ -195,7 +180,7 @@ void ByteSession::update_reading() {
     return;
   }
   const bool ahead = holding_ && block_.held() >= ahead_bytes_max;
-  const bool stop = !finishing_ && (paused_ || resting_ || full_ || ahead);
+  const bool stop = !finishing_ && (paused_ || rest_.running() || full_ || ahead);
   if (stop == std::exchange(read_paused_, stop)) return;
   if (stop) {
     stream_->pause();
@@ -389,7 +374,7 @@ bool ByteSession::continues_after_end() {
     return peer_ended_;
   }
   if (half_closed_max() == Duration::zero()) return sends_rest();
-  const bool due = finishing_ || holding_ || resting_ || full_ || backlog() != 0 || replies_due() ||
+  const bool due = finishing_ || holding_ || rest_.running() || full_ || backlog() != 0 || replies_due() ||
                    transport::unsent_of(stream_.get()) != 0;
   if (!due) return false;
   peer_ended_ = true;

@@ -11,6 +11,7 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
 #include "pipe/buffered_stream.h"
+#include "pipe/loop_turn.h"
 #include "pipe/receive_block.h"
 #include "rpc/port/port_session.h"
 #include "rpc/session/send_charge.h"
@@ -26,8 +27,6 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
  public:
   // Bytes are received into blocks of this size. The bytes that the protocol does not take must fit into one.
   static constexpr std::size_t receive_block_bytes = 64 * 1024;
-  // A connection's turn ends after this time and continues in a later tick.
-  static constexpr Duration turn_max = std::chrono::milliseconds(1);
   // After the end of the stream has been sent, the peer's end is awaited for so long, with what it sends ignored. A
   // stream that still holds bytes for the peer is kept until the peer has taken none for two ping intervals, or for
   // half_closed_max() if it has ended its direction.
@@ -170,7 +169,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void ended(const Error& reason) override { end_session(reason); }
   void on_tick_end() override { flush(); }
 
-  bool may_take() const noexcept { return !closed() && !paused_ && !holding_ && !resting_ && !full_ && !finishing_; }
+  bool may_take() const noexcept {
+    return !closed() && !paused_ && !holding_ && !rest_.running() && !full_ && !finishing_;
+  }
   void take_all() noexcept;
   bool turn_over(std::size_t bytes);
   void continue_turn();
@@ -208,13 +209,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   bool taking_ = false;          // take_all() is running.
   bool paused_ = false;
   bool holding_ = false;
-  bool resting_ = false;             // The turn has ended.
-  std::uint64_t work_ = 0;           // Work of all bytes so far, as Session counts it.
-  std::uint64_t work_at_clock_ = 0;  // Value of work_ at which the clock is read next.
-  Time turn_tick_{};                 // The tick of the turn that began last, and the time at which it began.
-  Time turn_begin_{};
   bool read_paused_ = true;
-  MemberTimer<&ByteSession::continue_turn> rest_;
+  pipe::LoopTurn turn_;
+  MemberTimer<&ByteSession::continue_turn> rest_;  // Runs while nothing is taken because the turn has ended.
 
   transport::BacklogWatermark watermark_;
   std::size_t mark_ = 0;         // The mark of watermark_.

@@ -192,9 +192,8 @@ void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
 
 void Session::on_message(const transport::Message& message) {
   if (closed_) return;
-  work_ += message_cost + message.head.size();
   try {
-    if (work_ >= work_at_clock_) [[unlikely]]
+    if (turn_.add_message(message.head.size())) [[unlikely]]
       return deliver_timed(message);
     deliver(message);
   } catch (const std::bad_alloc&) {
@@ -204,14 +203,9 @@ void Session::on_message(const transport::Message& message) {
 
 // Between two readings of the clock, a turn delivers some tens of small messages. A large message is timed by itself.
 void Session::deliver_timed(const transport::Message& message) {
-  const exec::Poller& clock = loop_.poller();
-  if (turn_tick_ != loop_.now()) {
-    turn_tick_ = loop_.now();
-    turn_begin_ = clock.now();
-  }
-  work_at_clock_ = work_ + clock_interval;
+  turn_.begin(loop_);
   deliver(message);
-  if (closed_ || clock.now() - turn_begin_ < turn_max) return;
+  if (closed_ || !turn_.over(loop_)) return;
   connection_->pause();
   rest_.start(loop_, loop_.now());
 }
@@ -311,14 +305,14 @@ Session::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
   const std::uint64_t arrived = connection_->arrived();
   const std::uint64_t sent = connection_->sent();
   const bool arriving = account_.arriving() != 0;
-  const bool same = arriving && slow_arriving_ && work_ == slow_work_;
+  const bool same = arriving && slow_arriving_ && turn_.work() == slow_work_;
   const std::uint64_t taken = sent - slow_sent_;
   const std::uint64_t moved = arrived - slow_arrived_ + (connection_->paused() ? taken : 0);
   // The memory of a request may be kept until the peer has taken the reply: replies are sent from it.
   const bool waits = taken < std::min<std::uint64_t>(slow_backlog_, bytes) &&
                      account_.used() > detail::ReceiveAccount::reserve_bytes && !account_.plenty(0);
   slow_arriving_ = arriving;
-  slow_work_ = work_;
+  slow_work_ = turn_.work();
   slow_arrived_ = arrived;
   slow_sent_ = sent;
   slow_backlog_ = connection_->backlog();

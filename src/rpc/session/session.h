@@ -11,6 +11,7 @@
 #include "hawser/metadata.h"
 #include "hawser/stream.h"
 #include "hawser/transport/connection.h"
+#include "pipe/loop_turn.h"
 #include "rpc/negotiation/path_guard.h"
 #include "rpc/session/send_charge.h"
 #include "wire/frame.h"
@@ -59,14 +60,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   // Why the peer's proof was refused; empty if it was not.
   const std::string& unproved() const noexcept { return unproved_; }
 
-  // A connection's turn on the loop ends after this time and continues in a later tick. Other connections are served in
-  // between, whatever the decoding of this connection's messages costs.
-  static constexpr Duration turn_max = std::chrono::milliseconds(1);
-  // The clock is read when the messages since the last reading amount to clock_interval bytes. A message counts as the
-  // bytes of its head plus message_cost. Payloads do not count, because they are copied at most. Copies that a short
-  // message asks for count with add_copied().
-  static constexpr std::size_t clock_interval = 16 * 1024;
-  static constexpr std::size_t message_cost = 512;
+  // In the turn of the connection, a message counts with its head. Payloads do not count, because they are copied at
+  // most. Copies that a short message asks for count with add_copied().
   static constexpr std::size_t copied_bytes_per_work = 8;
 
  protected:
@@ -169,7 +164,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   static constexpr std::size_t charged_later_max = std::size_t{1} << 20;
   // The message that is being delivered has made this side copy these bytes. A copy of copied_bytes_per_work bytes
   // counts as one byte of a head.
-  void add_copied(std::size_t bytes) noexcept { work_ += bytes / copied_bytes_per_work; }
+  void add_copied(std::size_t bytes) noexcept { turn_.add(bytes / copied_bytes_per_work); }
   bool held() const noexcept { return held_; }
   // There is no memory to keep a stream's item. Either `call` has ended, or its stream ends with this error.
   virtual void on_unkept_item(std::uint32_t call, const Error& why) = 0;
@@ -245,11 +240,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   std::size_t too_long_bytes_ = 0;
   BeginError begin_error_ = BeginError::none;
 
-  std::uint64_t work_ = 0;  // Work of all messages so far, as clock_interval counts it. Changes with each message.
-  std::uint64_t work_at_clock_ = clock_interval;  // Value of work_ at which the clock is read next.
-  Time turn_tick_{};                              // The tick of the turn that began last.
-  Time turn_begin_{};                             // The time at which that turn began.
-  MemberTimer<&Session::end_rest> rest_;          // Runs while the connection is paused because its turn ended.
+  pipe::LoopTurn turn_;
+  MemberTimer<&Session::end_rest> rest_;  // Runs while the connection is paused because its turn ended.
 
   // The values that falls_behind() read last.
   std::uint64_t slow_work_ = 0;

@@ -1,0 +1,101 @@
+#include "pipe/loop_turn.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "exec/sim_poller.h"
+#include "hawser/loop.h"
+#include "hawser/task.h"
+
+namespace hawser::pipe {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Virtual time that also advances while a turn handles messages.
+class TurnClock final : public exec::Poller {
+ public:
+  explicit TurnClock(const Duration& worked) noexcept : worked_(worked) {}
+  std::string_view name() const noexcept override { return "simulated turn"; }
+  Time now() const noexcept override { return sim_.now() + worked_; }
+  std::size_t wait(Duration timeout, Time& now) override {
+    const std::size_t found = sim_.wait(timeout, now);
+    now = this->now();
+    return found;
+  }
+  void wake() noexcept override {}
+  void watch(int fd, exec::Watcher& watcher) override { sim_.watch(fd, watcher); }
+  void unwatch(int, exec::Watcher&) noexcept override {}
+  bool real_time() const noexcept override { return false; }
+
+ private:
+  exec::SimPoller sim_;
+  const Duration& worked_;
+};
+
+struct LoopTurnTest : testing::Test {
+  // Messages until the clock is due.
+  int count(std::size_t bytes) {
+    int messages = 1;
+    while (!turn.add_message(bytes)) ++messages;
+    return messages;
+  }
+
+  Duration worked{};
+  Loop loop{std::make_unique<TurnClock>(worked), {}};
+  LoopTurn turn;
+};
+
+TEST_F(LoopTurnTest, TheClockIsReadForMessagesOfOneInterval) {
+  constexpr std::size_t small = 10;
+  constexpr int expected =
+      (LoopTurn::clock_interval + LoopTurn::message_cost + small - 1) / (LoopTurn::message_cost + small);
+  EXPECT_EQ(count(small), expected);
+  EXPECT_TRUE(turn.add_message(small)) << "it is due until it has been read";
+  EXPECT_FALSE(turn.over(loop));
+  EXPECT_EQ(count(small), expected);
+  EXPECT_FALSE(turn.over(loop));
+  EXPECT_EQ(count(LoopTurn::clock_interval), 1) << "a large message is timed by itself";
+}
+
+TEST_F(LoopTurnTest, OtherWorkCountsAsBytes) {
+  turn.add(LoopTurn::clock_interval);
+  EXPECT_EQ(count(0), 1);
+}
+
+TEST_F(LoopTurnTest, EachMessageChangesTheWork) {
+  const std::uint64_t before = turn.work();
+  static_cast<void>(turn.add_message(0));
+  EXPECT_NE(turn.work(), before);
+}
+
+TEST_F(LoopTurnTest, EndsAfterItsTimeInOneTick) {
+  turn.begin(loop);
+  worked = LoopTurn::time_max - 1ns;
+  EXPECT_FALSE(turn.over(loop));
+  turn.begin(loop);
+  worked = LoopTurn::time_max;
+  EXPECT_TRUE(turn.over(loop)) << "begin() in the same tick does not begin another turn";
+}
+
+TEST_F(LoopTurnTest, WithoutABeginningItBeginsWhereTheClockIsRead) {
+  worked = 10 * LoopTurn::time_max;
+  EXPECT_FALSE(turn.over(loop));
+  worked += LoopTurn::time_max;
+  EXPECT_TRUE(turn.over(loop));
+}
+
+TEST_F(LoopTurnTest, AnotherTickBeginsAnotherTurn) {
+  turn.begin(loop);
+  worked = LoopTurn::time_max;
+  ASSERT_TRUE(turn.over(loop));
+  loop.run([](Loop& on) -> Task<void> { co_await on.sleep(1ms); }(loop));
+  EXPECT_FALSE(turn.over(loop));
+}
+
+}  // namespace
+}  // namespace hawser::pipe
