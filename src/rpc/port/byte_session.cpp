@@ -403,22 +403,21 @@ unsigned ByteSession::silent_checks() noexcept {
   return silent_checks_;
 }
 
+pipe::ReadPause ByteSession::read_pause() const noexcept {
+  if (!read_paused_) return pipe::ReadPause::none;
+  return paused_ || holding_ || rest_.running() ? pipe::ReadPause::own : pipe::ReadPause::for_peer;
+}
+
 void ByteSession::end_if_slow(std::uint64_t bytes) {
   if (closed()) return;
-  const bool in_message = receiving();
-  const bool same = in_message && slow_receiving_ && messages_ == slow_messages_;
-  const std::uint64_t taken = stream_.sent() - slow_sent_;
-  const std::uint64_t moved = arrived_ - slow_arrived_ + (read_paused_ ? bytes : 0);
-  // The memory of a request may be kept until the peer has taken the reply: replies are sent from it.
-  const bool waits = taken < std::min<std::uint64_t>(slow_backlog_, bytes) &&
-                     account_.used() > detail::ReceiveAccount::reserve_bytes && !account_.plenty(0);
-  slow_receiving_ = in_message;
-  slow_messages_ = messages_;
-  slow_arrived_ = arrived_;
-  slow_sent_ = stream_.sent();
-  slow_backlog_ = backlog() + waiting_;
-  if (same && moved < bytes) return end_session(slow_error(false, bytes, account_));
-  if (waits) end_session(slow_error(true, bytes, account_));
+  const pipe::PeerPace::Behind behind = pace_.check({.receiving = receiving(),
+                                                     .pause = read_pause(),
+                                                     .messages = messages_,
+                                                     .arrived = arrived_,
+                                                     .sent = stream_.sent(),
+                                                     .backlog = backlog() + waiting_},
+                                                    bytes, account_);
+  if (behind != pipe::PeerPace::Behind::no) end_session(slow_error(behind, bytes, account_));
 }
 
 // ---- The end ----

@@ -12,6 +12,7 @@
 #include "hawser/transport/stream.h"
 #include "pipe/buffered_stream.h"
 #include "pipe/loop_turn.h"
+#include "pipe/peer_pace.h"
 #include "pipe/receive_block.h"
 #include "rpc/port/port_session.h"
 #include "rpc/session/send_charge.h"
@@ -177,6 +178,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void continue_turn();
   void drop_block() noexcept;
   void update_reading();
+  pipe::ReadPause read_pause() const noexcept;
   bool make_room();
   void park();
   bool charge_held(std::size_t bytes);
@@ -230,14 +232,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
 
   std::uint64_t arrived_ = 0;  // Bytes since the start.
   std::uint64_t messages_ = 0;
-  // The values that end_if_slow() and silent_checks() read last.
-  std::uint64_t slow_messages_ = 0;
-  std::uint64_t slow_arrived_ = 0;
-  std::uint64_t slow_sent_ = 0;
-  std::size_t slow_backlog_ = 0;
-  bool slow_receiving_ = false;
+  pipe::PeerPace pace_;
   unsigned silent_checks_ = 0;
-  std::uint64_t sent_at_check_ = 0;
+  std::uint64_t sent_at_check_ = 0;  // The value that silent_checks() read last.
 };
 
 }  // namespace hawser::rpc

@@ -212,7 +212,8 @@ Error PortSession::exception_error(MetadataView metadata, std::string_view metho
                                                                  "(ServerOptions::exception_texts sends it)"));
 }
 
-Error PortSession::slow_error(bool taking, std::uint64_t bytes, const detail::ReceiveAccount& account) {
+Error PortSession::slow_error(pipe::PeerPace::Behind behind, std::uint64_t bytes,
+                              const detail::ReceiveAccount& account) {
   host_.counters.slow_peers.add(1);
   const ServerOptions& options = host_.options;
   const std::string window =
@@ -223,12 +224,13 @@ Error PortSession::slow_error(bool taking, std::uint64_t bytes, const detail::Re
   const std::string number = std::to_string(bytes);
   Error why = Error::of_connection(
       Initiator::peer, ErrorCode::deadline_exceeded,
-      taking ? "of the replies that wait, the peer took fewer than " + number + " bytes within " + window +
-                   ", while they keep " + std::to_string(account.used()) + " of the " +
-                   std::to_string(host_.budget.bytes_max()) +
-                   " bytes of receive_bytes_max, more than half of which are used: read faster than " + rate
-             : "of a message that has begun, fewer than " + number + " bytes came within " + window +
-                   ": send it faster than " + rate);
+      behind == pipe::PeerPace::Behind::taking
+          ? "of the replies that wait, the peer took fewer than " + number + " bytes within " + window +
+                ", while they keep " + std::to_string(account.used()) + " of the " +
+                std::to_string(host_.budget.bytes_max()) +
+                " bytes of receive_bytes_max, more than half of which are used: read faster than " + rate
+          : "of a message that has begun, fewer than " + number + " bytes came within " + window +
+                ": send it faster than " + rate);
   return why;
 }
 

@@ -12,6 +12,7 @@
 #include "hawser/detail/reply_sink.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/identity.h"
+#include "pipe/peer_pace.h"
 #include "rpc/port/active_calls.h"
 #include "rpc/port/connection_report.h"
 #include "rpc/port/json_call.h"
@@ -245,9 +246,8 @@ class PortSession : public detail::ReplySink, public JsonCallEvents {
   // called at each end.
   void log_opened(std::string_view carrier) noexcept;
   void log_closed(const Error& reason) noexcept;
-  // Counts that a slow peer's connection is closed, and returns the reason, for log_closed(). `taking`: the peer is
-  // slow with taking replies, else with sending a message.
-  Error slow_error(bool taking, std::uint64_t bytes, const detail::ReceiveAccount& account);
+  // Counts that a slow peer's connection is closed, and returns the reason, for log_closed().
+  Error slow_error(pipe::PeerPace::Behind behind, std::uint64_t bytes, const detail::ReceiveAccount& account);
 
  private:
   // The call that serve() began, until it is known to be active or has ended.

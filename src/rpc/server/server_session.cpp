@@ -129,8 +129,8 @@ void ServerSession::on_unkept_item(std::uint32_t call, const Error& why) {
 }
 
 void ServerSession::end_if_slow(std::uint64_t bytes) {
-  const Behind behind = falls_behind(bytes);
-  if (behind != Behind::no) end_session(slow_error(behind == Behind::taking, bytes, account()));
+  const pipe::PeerPace::Behind behind = falls_behind(bytes);
+  if (behind != pipe::PeerPace::Behind::no) end_session(slow_error(behind, bytes, account()));
 }
 
 void ServerSession::refuse(std::uint32_t call, ErrorCode code, std::string text) {

@@ -300,24 +300,18 @@ void Session::on_drained() {
   if (!closed_ && connection_->paused() && !rest_.running()) connection_->resume();
 }
 
-Session::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
-  if (closed_) return Behind::no;
-  const std::uint64_t arrived = connection_->arrived();
-  const std::uint64_t sent = connection_->sent();
-  const bool arriving = account_.arriving() != 0;
-  const bool same = arriving && slow_arriving_ && turn_.work() == slow_work_;
-  const std::uint64_t taken = sent - slow_sent_;
-  const std::uint64_t moved = arrived - slow_arrived_ + (connection_->paused() ? taken : 0);
-  // The memory of a request may be kept until the peer has taken the reply: replies are sent from it.
-  const bool waits = taken < std::min<std::uint64_t>(slow_backlog_, bytes) &&
-                     account_.used() > detail::ReceiveAccount::reserve_bytes && !account_.plenty(0);
-  slow_arriving_ = arriving;
-  slow_work_ = turn_.work();
-  slow_arrived_ = arrived;
-  slow_sent_ = sent;
-  slow_backlog_ = connection_->backlog();
-  if (same && moved < bytes) return Behind::sending;
-  return waits ? Behind::taking : Behind::no;
+pipe::PeerPace::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
+  if (closed_) return pipe::PeerPace::Behind::no;
+  using pipe::ReadPause;
+  return pace_.check({.receiving = account_.arriving() != 0,
+                      .pause = !connection_->paused() ? ReadPause::none
+                               : held_                ? ReadPause::for_peer
+                                                      : ReadPause::own,
+                      .messages = turn_.work(),
+                      .arrived = connection_->arrived(),
+                      .sent = connection_->sent(),
+                      .backlog = connection_->backlog()},
+                     bytes, account_);
 }
 
 void Session::on_stream_frame(const wire::StreamDataFrame& data, const wire::Frame& frame,

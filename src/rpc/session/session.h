@@ -12,6 +12,7 @@
 #include "hawser/stream.h"
 #include "hawser/transport/connection.h"
 #include "pipe/loop_turn.h"
+#include "pipe/peer_pace.h"
 #include "rpc/negotiation/path_guard.h"
 #include "rpc/session/send_charge.h"
 #include "wire/frame.h"
@@ -147,12 +148,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void on_drained() override;
   detail::ReceiveAccount* receive_account() noexcept final { return account_.bounded() ? &account_ : nullptr; }
 
-  // How the peer fell behind since the previous call of falls_behind(), while memory is held for it. `sending`: a
-  // message was being received then and still is, and less than `bytes` of it came; while reading is paused, bytes that
-  // the peer takes count too. `taking`: more than half of the loop's budget is used, and the peer took neither all of
-  // the backlog of that time nor `bytes` of it.
-  enum class Behind : std::uint8_t { no, sending, taking };
-  Behind falls_behind(std::uint64_t bytes) noexcept;
+  // How the peer fell behind since the previous call, with `bytes` in that time. See PeerPace.
+  pipe::PeerPace::Behind falls_behind(std::uint64_t bytes) noexcept;
   detail::ReceiveAccount& account() noexcept { return account_; }
   const detail::ReceiveAccount& account() const noexcept { return account_; }
   // Reads nothing of the peer until it has taken half of send_backlog_bytes_max. A client must not do this because of
@@ -243,12 +240,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   pipe::LoopTurn turn_;
   MemberTimer<&Session::end_rest> rest_;  // Runs while the connection is paused because its turn ended.
 
-  // The values that falls_behind() read last.
-  std::uint64_t slow_work_ = 0;
-  std::uint64_t slow_arrived_ = 0;
-  std::uint64_t slow_sent_ = 0;
-  std::uint64_t slow_backlog_ = 0;
-  bool slow_arriving_ = false;
+  pipe::PeerPace pace_;
 
   std::uint64_t pong_mark_ = 0;       // Position behind the last pong.
   std::uint64_t long_pong_mark_ = 0;  // Position behind the last pong with a body.
