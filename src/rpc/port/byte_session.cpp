@@ -101,7 +101,7 @@ bool ByteSession::make_room() {
 
 MutableBytes ByteSession::receive_space() {
   direct_ = false;
-  if (closed() || finishing_) return pipe::discard_buffer();
+  if (closed() || finishing()) return pipe::discard_buffer();
   if (block_.empty()) {
     const MutableBytes direct = direct_space();
     direct_ = !direct.empty();
@@ -116,7 +116,7 @@ void ByteSession::received(std::size_t bytes) {
   if (closed()) return;
   if (bytes == 0) return park();
   arrived_ += bytes;
-  if (finishing_) return;
+  if (finishing()) return;
   if (std::exchange(direct_, false)) {
     try {
       direct_received(bytes);
@@ -144,7 +144,7 @@ void ByteSession::take_all() noexcept {
     if (turn_over(taken)) break;
   }
   taking_ = false;
-  if (closed() || finishing_ || block_.empty()) drop_block();
+  if (closed() || finishing() || block_.empty()) drop_block();
 }
 
 // Counts `bytes`, which the protocol has taken. True if the turn has ended and continues in a later tick.
@@ -174,13 +174,13 @@ void ByteSession::park() {
 
 void ByteSession::update_reading() {
   if (closed() || taking_) return;
-  if (peer_ended_) {
+  if (state_.peer_ended()) {
     // Everything is taken that can be taken.
     if (may_take() && !replies_due()) finish();
     return;
   }
   const bool ahead = holding_ && block_.held() >= ahead_bytes_max;
-  const bool stop = !finishing_ && (paused_ || rest_.running() || full_ || ahead);
+  const bool stop = !finishing() && (paused_ || rest_.running() || full_ || ahead);
   if (stop == std::exchange(read_paused_, stop)) return;
   if (stop) {
     stream_->pause();
@@ -246,10 +246,11 @@ void ByteSession::flush() {
   charge_backlog();
   drained();
   if (closed()) return;
-  if (finishing_ && backlog() == 0 && !std::exchange(finished_, true)) {
+  if (finishing() && !state_.finished() && backlog() == 0) {
+    state_.finish_sent();
     stream_->finish();
     unsent_ = transport::unsent_of(stream_.get());
-    if (peer_ended_ && unsent_ == 0) return end_session(closed_error());
+    if (state_.peer_ended() && unsent_ == 0) return end_session(closed_error());
     stuck_checks_ = 0;
     life_.start(host().loop, host().loop.after(linger_max));
   }
@@ -304,7 +305,7 @@ void ByteSession::options_changed() {
   }
   if (closed()) return;
   update_reading();
-  if (finished_ || peer_ended_) return;  // The timer has another purpose then.
+  if (state_.finished() || state_.peer_ended()) return;  // The timer has another purpose then.
   life_.stop();
   watch_backlog();
 }
@@ -319,8 +320,8 @@ void ByteSession::watch_backlog() {
 
 void ByteSession::check_life() {
   if (closed()) return;
-  if (finished_) return check_end();
-  if (peer_ended_) {
+  if (state_.finished()) return check_end();
+  if (state_.peer_ended()) {
     if (stream_.sent() == std::exchange(sent_at_life_check_, stream_.sent())) {
       return end_session(Error::of_connection(
           Initiator::peer, ErrorCode::unavailable,
@@ -340,10 +341,11 @@ void ByteSession::check_life() {
 // After the end has been passed to the stream. TLS may hold encrypted bytes that the socket has no room for.
 void ByteSession::check_end() {
   const std::size_t before = std::exchange(unsent_, transport::unsent_of(stream_.get()));
-  if (unsent_ == 0 && (before == 0 || peer_ended_)) return end_session(closed_error());
+  if (unsent_ == 0 && (before == 0 || state_.peer_ended())) return end_session(closed_error());
   stuck_checks_ = unsent_ == before ? stuck_checks_ + 1 : 0;
-  const Duration most = peer_ended_ ? rest_interval(half_closed_max(), host().options)
-                                    : stuck_checks_max * std::min(host().options.ping_interval, stuck_interval_max);
+  const Duration most = state_.peer_ended()
+                            ? rest_interval(half_closed_max(), host().options)
+                            : stuck_checks_max * std::min(host().options.ping_interval, stuck_interval_max);
   if (stuck_checks_ * linger_max >= most) {
     return end_session(Error::of_connection(
         Initiator::peer, ErrorCode::unavailable,
@@ -358,7 +360,7 @@ bool ByteSession::sends_rest() {
   send_queued();
   if (closed() || holding_ || calls().unanswered() != 0) return false;
   if (backlog() == 0 && transport::unsent_of(stream_.get()) == 0) return false;
-  peer_ended_ = true;
+  state_.end_peer();
   finish();
   sent_at_life_check_ = stream_.sent();
   life_.start(host().loop, host().loop.after(rest_interval(half_closed_max(), host().options)));
@@ -368,16 +370,17 @@ bool ByteSession::sends_rest() {
 // The peer may have closed the connection, or may wait for its replies.
 bool ByteSession::continues_after_end() {
   if (closed()) return false;
-  if (finished_) {
+  if (state_.finished()) {
     // check_end() waits for the rest.
-    peer_ended_ = transport::unsent_of(stream_.get()) != 0;
-    return peer_ended_;
+    if (transport::unsent_of(stream_.get()) == 0) return false;
+    state_.end_peer();
+    return true;
   }
   if (half_closed_max() == Duration::zero()) return sends_rest();
-  const bool due = finishing_ || holding_ || rest_.running() || full_ || backlog() != 0 || replies_due() ||
+  const bool due = finishing() || holding_ || rest_.running() || full_ || backlog() != 0 || replies_due() ||
                    transport::unsent_of(stream_.get()) != 0;
   if (!due) return false;
-  peer_ended_ = true;
+  state_.end_peer();
   sent_at_life_check_ = stream_.sent();
   life_.start(host().loop, host().loop.after(half_closed_max()));
   park();
@@ -386,7 +389,8 @@ bool ByteSession::continues_after_end() {
 }
 
 void ByteSession::finish() {
-  if (closed() || std::exchange(finishing_, true)) return;
+  if (closed() || finishing()) return;
+  state_.finish();
   begin_ending();
   if (!taking_) drop_block();
   if (!queued()) host().loop.at_tick_end(*this);
@@ -437,6 +441,7 @@ void ByteSession::end_session(const Error& why) {
   life_.stop();
   rest_.stop();
   host().loop.remove_tick_end(*this);
+  state_.close();
   stream_.close(host().loop);
   begin_ending();
   log_closed(why);

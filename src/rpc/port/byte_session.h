@@ -14,6 +14,7 @@
 #include "pipe/loop_turn.h"
 #include "pipe/peer_pace.h"
 #include "pipe/receive_block.h"
+#include "pipe/stream_state.h"
 #include "rpc/port/port_session.h"
 #include "rpc/session/send_charge.h"
 #include "transport/common/backlog_watermark.h"
@@ -96,7 +97,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
 
   bool closed() const noexcept { return stream_.closed(); }
   // True after finish(): nothing more is taken.
-  bool finishing() const noexcept { return finishing_; }
+  bool finishing() const noexcept { return state_.finishing(); }
   // A message of the peer is complete.
   void message_received() noexcept { ++messages_; }
 
@@ -171,7 +172,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void on_tick_end() override { flush(); }
 
   bool may_take() const noexcept {
-    return !closed() && !paused_ && !holding_ && !rest_.running() && !full_ && !finishing_;
+    return !closed() && !paused_ && !holding_ && !rest_.running() && !full_ && !finishing();
   }
   void take_all() noexcept;
   bool turn_over(std::size_t bytes);
@@ -200,6 +201,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void check_end();
 
   pipe::BufferedStream stream_;  // Closed once the connection has ended.
+  pipe::StreamState state_;
   const std::shared_ptr<detail::ReceivePeer> receive_peer_;
   detail::ReceiveAccount account_;
   SendCharge send_charge_;
@@ -221,9 +223,6 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   std::size_t mark_limit_ = SIZE_MAX;
   std::size_t waiting_ = 0;  // See set_waiting().
   bool full_ = false;        // Reading is paused because of the backlog.
-  bool finishing_ = false;
-  bool finished_ = false;    // The stream's end has been passed to it.
-  bool peer_ended_ = false;  // The peer has ended its direction.
   // Runs while bytes wait for the peer to take them, after the peer's end, and after finish().
   MemberTimer<&ByteSession::check_life> life_;
   unsigned stuck_checks_ = 0;

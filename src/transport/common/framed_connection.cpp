@@ -53,7 +53,7 @@ void FramedConnection::send_preface(Bytes bytes) {
 }
 
 std::byte* FramedConnection::reserve(std::size_t head_bytes) {
-  if (stream_.closed() || finishing_) return nullptr;
+  if (stream_.closed() || state_.finishing()) return nullptr;
   return stream_.queue().reserve(prefix_bytes + head_bytes) + prefix_bytes;
 }
 
@@ -79,7 +79,9 @@ void FramedConnection::flush() {
   if (stream_.sending()) return;
   stream_.send();
   drained();
-  if (finishing_ && stream_.backlog() == 0 && !stream_.closed() && !std::exchange(finished_, true)) stream_->finish();
+  if (state_.phase() != pipe::StreamState::Phase::finishing || stream_.backlog() != 0) return;
+  state_.finish_sent();
+  stream_->finish();
 }
 
 void FramedConnection::sendable(std::size_t bytes) {
@@ -92,8 +94,8 @@ void FramedConnection::drained() {
 }
 
 void FramedConnection::close() {
-  if (stream_.closed() || finishing_) return;
-  finishing_ = true;
+  if (stream_.closed() || state_.finishing()) return;
+  state_.finish();
   flush();
 }
 
@@ -328,6 +330,7 @@ void FramedConnection::fail(const Error& reason) {
 
 void FramedConnection::abort() noexcept {
   if (stream_.closed()) return;
+  state_.close();
   stream_.close(loop_);
   stream_.queue().clear();
   receiving_payload_ = false;

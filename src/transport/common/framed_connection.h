@@ -12,6 +12,7 @@
 #include "hawser/transport/stream.h"
 #include "pipe/buffered_stream.h"
 #include "pipe/receive_block.h"
+#include "pipe/stream_state.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
 #include "transport/common/payload_buffer.h"
@@ -110,8 +111,7 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
 
   std::uint64_t committed_ = 0;  // Bytes since the start, as is arrived_.
   std::uint64_t arrived_ = 0;
-  bool finishing_ = false;
-  bool finished_ = false;  // The stream's end has been sent.
+  pipe::StreamState state_;
   bool paused_ = false;
   bool taking_ = false;  // take_messages() is running.
   BacklogWatermark watermark_;
