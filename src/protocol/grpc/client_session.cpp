@@ -1,7 +1,6 @@
 #include "protocol/grpc/client_session.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -21,7 +20,6 @@ namespace {
 using detail::CallOperation;
 
 constexpr std::size_t receive_block_bytes = 64 * 1024;
-constexpr std::size_t pieces_max = 64;
 // So many times send_backlog_bytes_max may wait in streams whose server does not read.
 constexpr std::size_t waiting_marks_max = 4;
 
@@ -35,12 +33,6 @@ MachineOptions machine_options(const GrpcClientOptions& options) {
           .ping_interval_min = Duration::zero()};
 }
 
-// Lets the loop destroy an ended stream: its functions may be on the stack.
-struct GrpcClosing {
-  std::unique_ptr<transport::Stream> stream;
-  void operator()() const noexcept {}
-};
-
 }  // namespace
 
 GrpcClientSession::GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream,
@@ -51,12 +43,11 @@ GrpcClientSession::GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stre
       owner_(owner),
       stream_(std::move(stream)),
       keepalive_(*this),
-      machine_(machine_options(options), *this, nullptr, output_) {}
+      machine_(machine_options(options), *this, nullptr, stream_.queue()) {}
 
 GrpcClientSession::~GrpcClientSession() {
   loop_.remove_tick_end(*this);
-  stream_.reset();
-  output_.clear();
+  stream_.close_now();
 }
 
 void GrpcClientSession::begin() {
@@ -73,7 +64,7 @@ Encoding GrpcClientSession::encoding_for(const Http2Stream& stream, std::size_t 
 
 // The field grpc-encoding has announced the client's compression for the whole call.
 bool GrpcClientSession::choose_compression(std::uint32_t call, Encoding encoding) {
-  Http2Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
+  Http2Stream* const stream = stream_.closed() ? nullptr : machine_.find(call);
   if (stream == nullptr || (encoding != Encoding::identity && encoding != encoding_of(options_.compression))) {
     return false;
   }
@@ -90,7 +81,7 @@ bool GrpcClientSession::may_send(CallOperation& operation) {
   if (Loop* const here = Loop::current(); here != &loop_ && here != nullptr) {
     return refuse(ErrorCode::invalid_argument, "this client belongs to another loop than the one that runs here");
   }
-  if (stream_ == nullptr) return refuse(ErrorCode::not_sent, "the connection has ended");
+  if (stream_.closed()) return refuse(ErrorCode::not_sent, "the connection has ended");
   if (going_away_) return refuse(ErrorCode::unavailable, "the server is stopping and takes no new calls");
   if (request.size.too_large) {
     return refuse(request.size.code, std::string("the arguments can't be encoded: ") + request.size.why_not);
@@ -347,7 +338,7 @@ void GrpcClientSession::on_goaway(std::int32_t, std::uint32_t, std::string_view)
 // ---- Streams ----
 
 std::byte* GrpcClientSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
-  Http2Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
+  Http2Stream* const stream = stream_.closed() ? nullptr : machine_.find(call);
   if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_length_max) {
     return nullptr;
   }
@@ -372,7 +363,7 @@ void GrpcClientSession::send_end(std::uint32_t call) {
 }
 
 void GrpcClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
-  Http2Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
+  Http2Stream* const stream = stream_.closed() ? nullptr : machine_.find(call);
   if (stream == nullptr) return;
   machine_.release(*stream, bytes);
   send_soon();
@@ -388,14 +379,14 @@ void GrpcClientSession::on_sent(Http2Stream& stream, std::uint32_t credit) {
 bool GrpcClientSession::has_room() const noexcept {
   const std::size_t mark = options_.send_backlog_bytes_max;
   const std::size_t waiting = machine_.waiting_bytes();
-  return SendRoom{output_.bytes(), waiting, mark, waiting / waiting_marks_max < mark}.for_items();
+  return SendRoom{stream_.backlog(), waiting, mark, waiting / waiting_marks_max < mark}.for_items();
 }
 
 // No credit bounds requests with one message, but the number of their bytes. They are counted only if there may be too
 // many. A request with a stream begins without a message.
 bool GrpcClientSession::may_begin(const CallOperation::Request& request) const noexcept {
   const std::size_t mark = options_.send_backlog_bytes_max;
-  std::size_t bytes = output_.bytes();
+  std::size_t bytes = stream_.backlog();
   if (bytes + machine_.waiting_bytes() <= mark) return true;
   if (!has_room()) return false;
   if (request.streams_in) return true;
@@ -409,14 +400,14 @@ bool GrpcClientSession::may_begin(const CallOperation::Request& request) const n
 // ---- The connection ----
 
 MutableBytes GrpcClientSession::receive_space() {
-  if (stream_ == nullptr) return pipe::discard_buffer();
+  if (stream_.closed()) return pipe::discard_buffer();
   if (!block_.fit(receive_block_bytes)) block_.replace(receive_block_bytes);
   return block_.space();
 }
 
 void GrpcClientSession::received(std::size_t bytes) {
   const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
-  if (stream_ == nullptr) return;
+  if (stream_.closed()) return;
   if (bytes == 0) return block_.drop();
   arrived_ += bytes;
   block_.received(bytes);
@@ -427,46 +418,32 @@ void GrpcClientSession::received(std::size_t bytes) {
 }
 
 void GrpcClientSession::flush() {
-  if (std::exchange(sending_, true)) return;
+  if (stream_.sending()) return;
   const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
-  while (!blocked_ && stream_ != nullptr) {
-    machine_.pump();
-    if (output_.empty() || stream_ == nullptr) break;
-    std::array<ConstBuffer, pieces_max> pieces;
-    const std::size_t count = output_.peek(pieces);
-    std::size_t offered = 0;
-    for (std::size_t i = 0; i < count; ++i) offered += pieces[i].size;
-    const std::size_t taken = stream_->send(std::span(pieces.data(), count));
-    blocked_ = taken < offered;
-    output_.consume(taken);
-  }
-  sending_ = false;
+  stream_.send_produced([this] { machine_.pump(); });
   if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
-  if (stream_ != nullptr && output_.empty() && machine_.finished()) {
+  if (!stream_.closed() && stream_.backlog() == 0 && machine_.finished()) {
     end(machine_.failure() ? *machine_.failure()
                            : Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the server has stopped"));
   }
 }
 
 void GrpcClientSession::sendable(std::size_t bytes) {
-  output_.consume(bytes);
-  blocked_ = false;
+  stream_.sendable(bytes);
   flush();
 }
 
 void GrpcClientSession::end(const Error& reason) {
-  if (stream_ == nullptr) return;
+  if (stream_.closed()) return;
   const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
   keepalive_.stop();
   loop_.remove_tick_end(*this);
-  stream_->pause();
-  stream_->set_sink(pipe::null_sink());
-  loop_.post(GrpcClosing{std::move(stream_)});
+  stream_.close(loop_);
   const Error error = rpc::ended_call(false, reason);
   machine_.for_each([&](Http2Stream& stream) {
     if (operation_of(stream) != nullptr) finish(stream, error);
   });
-  output_.clear();
+  stream_.queue().clear();
   unpacking_stop_.request_stop();
   machine_.close_all(reason);
   writers_.unlink();
@@ -474,7 +451,7 @@ void GrpcClientSession::end(const Error& reason) {
 }
 
 void GrpcClientSession::check_alive() {
-  if (stream_ == nullptr) return;
+  if (stream_.closed()) return;
   const bool silent = arrived_ == std::exchange(arrived_at_check_, arrived_) && in_flight_ != 0;
   if (silent && pinged_) {
     return end(Error::of_connection(Initiator::peer, ErrorCode::unavailable,

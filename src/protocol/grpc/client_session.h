@@ -11,6 +11,7 @@
 #include "hawser/task.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "pipe/buffered_stream.h"
 #include "pipe/receive_block.h"
 #include "protocol/grpc/early_flush.h"
 #include "protocol/grpc/machine.h"
@@ -96,7 +97,7 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   // The compression of a message of `bytes` bytes.
   Encoding encoding_for(const Http2Stream& stream, std::size_t bytes) const noexcept;
   void send_soon() {
-    if (stream_ != nullptr && !queued()) loop_.at_tick_end(*this);
+    if (!stream_.closed() && !queued()) loop_.at_tick_end(*this);
   }
   void flush();
   void check_alive();
@@ -105,10 +106,7 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   const GrpcClientOptions options_;
   const std::string authority_;
   Owner& owner_;
-  std::unique_ptr<transport::Stream> stream_;  // Null once the connection has ended.
-  pipe::SendQueue output_;
-  bool blocked_ = false;
-  bool sending_ = false;
+  pipe::BufferedStream stream_;  // Closed once the connection has ended.
   EarlyFlush early_;
   pipe::ReceiveBlock block_;
   detail::WaitingWriter writers_;
