@@ -5,14 +5,17 @@
 #include <string_view>
 #include <thread>
 
+#include "exec/sim_poller.h"
 #include "hawser/hawser.h"
 #include "hawser/protocols.h"
 #include "rpc/port/byte_session.h"
 #include "rpc/port/call_states.h"
 #include "rpc/port/port_protocol.h"
 #include "tests/background_client.h"
+#include "tests/hand_network.h"
 #include "tests/raw_peer.h"
 #include "tests/repeat_handler.h"
+#include "transport/network_access.h"
 
 // Other protocols on the port of a server, with a protocol of one line a call: "LINE method argument\n" is answered by
 // "OK result\n" or "ERR code text\n".
@@ -383,6 +386,42 @@ TEST(CallStates, GiveIdsWithGenerations) {
   EXPECT_NE(three.id, one.id);
   EXPECT_EQ(states.find(one.id), nullptr);
   EXPECT_EQ(states.size(), 2U);
+}
+
+Task<void> nap(Context& context) { static_cast<void>(co_await context.loop().sleep(10ms, context.token())); }
+
+// The server does not read while too much waits for the peer. So the peer must take that, to go on with its request.
+TEST(PortInVirtualTime, APeerThatTakesNothingMayNotKeepARequestThatItHasBegun) {
+  constexpr std::size_t backlog_bytes_max = 100'000;
+  pipe::StreamScript script;
+  script.take.assign(1000, 0);
+  Loop loop{std::make_unique<exec::SimPoller>(), LoopOptions{.log = no_log()}};
+  const auto run = [&loop](Duration duration) {
+    loop.run([](Loop& on, Duration time) -> Task<void> { co_await on.sleep(time); }(loop, duration));
+  };
+  const auto network = std::make_shared<HandNetwork>();
+  ServerOptions options{.listen = "by hand", .send_backlog_bytes_max = backlog_bytes_max, .ping_interval = forever};
+  options.receive_window = 1s;
+  options.transports.required = "stream";
+  Server server(loop, over(network, options));
+  server.add_method({.id = 1, .name = "Service/Repeat", .handler = std::make_unique<Repeat>()});
+  server.register_handler<nap>();
+  server.enable(ProtocolSpec(std::make_shared<LineProtocol>()));
+  ASSERT_TRUE(server.start());
+  network->accepting->accepted(std::make_unique<pipe::ScriptedStream>(script));
+  // The first two replies fill the backlog up to its mark, and that of nap() exceeds it.
+  const std::string half = "LINE Service/Repeat " + std::string(backlog_bytes_max / 2 - 4, 'x') + "\n";
+  const std::string requests = half + half + "LINE " + std::string(method_name<nap>) + "\nLINE Service/Rep";
+  const std::string rest = script.deliver(requests);
+  run(1ms);  // The first bytes have shown the protocol, and its session begins.
+  EXPECT_EQ(script.deliver(rest), "");
+  EXPECT_FALSE(script.paused);
+  run(100ms);
+  EXPECT_TRUE(script.paused);
+  EXPECT_EQ(server.counters().connections_open, 1U);
+  run(3s);
+  EXPECT_EQ(server.counters().slow_peers, 1U);
+  EXPECT_EQ(server.counters().connections_open, 0U);
 }
 
 }  // namespace

@@ -4,15 +4,9 @@
 #include <cstdint>
 
 #include "hawser/detail/receive_account.h"
+#include "pipe/pause_reasons.h"
 
 namespace hawser::pipe {
-
-// Why a connection does not read its peer.
-enum class ReadPause : std::uint8_t {
-  none,      // It reads.
-  for_peer,  // The peer does not take what waits for it.
-  own,       // This side is not ready: a handler is behind, or the turn on the loop has ended.
-};
 
 // Decides whether a peer for which memory is held is too slow. It is asked once in each window of time, and compares
 // with the previous window. docs/decisions/0069. Loop's thread only.

@@ -151,11 +151,13 @@ void ByteSession::take_all() noexcept {
 bool ByteSession::turn_over(std::size_t bytes) {
   Loop& loop = host().loop;
   if (!turn_.add_message(bytes) || closed() || !turn_.over(loop)) return false;
+  pauses_.add(pipe::PauseReason::turn);
   rest_.start(loop, loop.now());
   return true;
 }
 
 void ByteSession::continue_turn() {
+  pauses_.remove(pipe::PauseReason::turn);
   take_all();
   update_reading();
 }
@@ -179,8 +181,8 @@ void ByteSession::update_reading() {
     if (may_take() && !replies_due()) finish();
     return;
   }
-  const bool ahead = holding_ && block_.held() >= ahead_bytes_max;
-  const bool stop = !finishing() && (paused_ || rest_.running() || full_ || ahead);
+  const bool ahead = pauses_.has(pipe::PauseReason::hold) && block_.held() >= ahead_bytes_max;
+  const bool stop = !finishing() && (pauses_.has_other_than(pipe::PauseReason::hold) || ahead);
   if (stop == std::exchange(read_paused_, stop)) return;
   if (stop) {
     stream_->pause();
@@ -191,18 +193,19 @@ void ByteSession::update_reading() {
 }
 
 void ByteSession::pause() {
-  paused_ = true;
+  pauses_.add(pipe::PauseReason::protocol);
   update_reading();
 }
 
 void ByteSession::resume() {
-  paused_ = false;
+  pauses_.remove(pipe::PauseReason::protocol);
   take_all();
   update_reading();
 }
 
 void ByteSession::release() {
-  if (!std::exchange(holding_, false)) return;
+  if (!pauses_.has(pipe::PauseReason::hold)) return;
+  pauses_.remove(pipe::PauseReason::hold);
   take_all();
   update_reading();
 }
@@ -232,11 +235,11 @@ void ByteSession::queued_more() {
     charge_backlog();
   }
   watermark_.on_commit(backlog());
-  if (watermark_.passed() && !full_) {
-    full_ = true;
+  if (watermark_.passed() && !above_mark()) {
+    compare_with_mark();
     update_reading();
   }
-  if (!queued() && (full_ || backlog() != 0)) host().loop.at_tick_end(*this);
+  if (!queued() && (above_mark() || backlog() != 0)) host().loop.at_tick_end(*this);
 }
 
 void ByteSession::flush() {
@@ -274,19 +277,28 @@ std::size_t ByteSession::wanted_mark() const noexcept {
   return std::min({host().options.send_backlog_bytes_max, mark_limit_, SIZE_MAX - 1});
 }
 
+// Sets or removes the pause for the backlog.
+void ByteSession::compare_with_mark() noexcept {
+  if (watermark_.passed()) {
+    pauses_.add(pipe::PauseReason::backlog);
+  } else {
+    pauses_.remove(pipe::PauseReason::backlog);
+  }
+}
+
 void ByteSession::renew_mark() {
   if (closed()) return;
   mark_wanted_ = wanted_mark();
   mark_ = send_charge_.mark(mark_wanted_);
   watermark_.set(mark_, backlog());
-  if (watermark_.passed() == full_) return;
-  full_ = !full_;
+  if (watermark_.passed() == above_mark()) return;
+  compare_with_mark();
   update_reading();
 }
 
 void ByteSession::drained() {
   if (closed() || !watermark_.on_sent(backlog())) return;
-  full_ = false;
+  compare_with_mark();
   on_drained();
   take_all();
   update_reading();
@@ -297,8 +309,8 @@ void ByteSession::options_changed() {
   mark_wanted_ = wanted_mark();
   mark_ = send_charge_.mark(mark_wanted_);
   watermark_.set(mark_, backlog());
-  full_ = watermark_.passed();
-  if (!full_) {
+  compare_with_mark();
+  if (!above_mark()) {
     // Whoever waited for the previous mark continues.
     on_drained();
     take_all();
@@ -358,7 +370,7 @@ void ByteSession::check_end() {
 // Sends replies that are finished before the session ends. True if it takes longer: it ends when they are sent.
 bool ByteSession::sends_rest() {
   send_queued();
-  if (closed() || holding_ || calls().unanswered() != 0) return false;
+  if (closed() || pauses_.has(pipe::PauseReason::hold) || calls().unanswered() != 0) return false;
   if (backlog() == 0 && transport::unsent_of(stream_.get()) == 0) return false;
   state_.end_peer();
   finish();
@@ -377,8 +389,8 @@ bool ByteSession::continues_after_end() {
     return true;
   }
   if (half_closed_max() == Duration::zero()) return sends_rest();
-  const bool due = finishing() || holding_ || rest_.running() || full_ || backlog() != 0 || replies_due() ||
-                   transport::unsent_of(stream_.get()) != 0;
+  const bool due = finishing() || pauses_.has_other_than(pipe::PauseReason::protocol) || backlog() != 0 ||
+                   replies_due() || transport::unsent_of(stream_.get()) != 0;
   if (!due) return false;
   state_.end_peer();
   sent_at_life_check_ = stream_.sent();
@@ -400,22 +412,17 @@ void ByteSession::finish() {
 // ---- The peer's pace ----
 
 unsigned ByteSession::silent_checks() noexcept {
-  const bool silent =
-      !closed() && active_calls() == 0 && !holding_ && !working() && backlog() == 0 && stream_.sent() == sent_at_check_;
+  const bool silent = !closed() && active_calls() == 0 && !pauses_.has(pipe::PauseReason::hold) && !working() &&
+                      backlog() == 0 && stream_.sent() == sent_at_check_;
   sent_at_check_ = stream_.sent();
   silent_checks_ = silent ? silent_checks_ + 1 : 0;
   return silent_checks_;
 }
 
-pipe::ReadPause ByteSession::read_pause() const noexcept {
-  if (!read_paused_) return pipe::ReadPause::none;
-  return paused_ || holding_ || rest_.running() ? pipe::ReadPause::own : pipe::ReadPause::for_peer;
-}
-
 void ByteSession::end_if_slow(std::uint64_t bytes) {
   if (closed()) return;
   const pipe::PeerPace::Behind behind = pace_.check({.receiving = receiving(),
-                                                     .pause = read_pause(),
+                                                     .pause = read_paused_ ? pauses_.pause() : pipe::ReadPause::none,
                                                      .messages = messages_,
                                                      .arrived = arrived_,
                                                      .sent = stream_.sent(),

@@ -12,6 +12,7 @@
 #include "hawser/transport/stream.h"
 #include "pipe/buffered_stream.h"
 #include "pipe/loop_turn.h"
+#include "pipe/pause_reasons.h"
 #include "pipe/peer_pace.h"
 #include "pipe/receive_block.h"
 #include "pipe/stream_state.h"
@@ -145,7 +146,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void resume();
   // While the session holds, take() is not called, but the connection is still read, up to ahead_bytes_max bytes, so
   // that the end of the peer is noticed. For protocols that answer one request after another.
-  void hold() noexcept { holding_ = true; }
+  void hold() noexcept { pauses_.add(pipe::PauseReason::hold); }
   void release();
   static constexpr std::size_t ahead_bytes_max = 16 * 1024;
   // Sends what is queued and the end of the stream, and ends the session when the peer has ended it too.
@@ -171,15 +172,12 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void ended(const Error& reason) override { end_session(reason); }
   void on_tick_end() override { flush(); }
 
-  bool may_take() const noexcept {
-    return !closed() && !paused_ && !holding_ && !rest_.running() && !full_ && !finishing();
-  }
+  bool may_take() const noexcept { return !closed() && !pauses_.any() && !finishing(); }
   void take_all() noexcept;
   bool turn_over(std::size_t bytes);
   void continue_turn();
   void drop_block() noexcept;
   void update_reading();
-  pipe::ReadPause read_pause() const noexcept;
   bool make_room();
   void park();
   bool charge_held(std::size_t bytes);
@@ -188,6 +186,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void send_queued() {
     stream_.send_produced([this] { produce(); });
   }
+  bool above_mark() const noexcept { return pauses_.has(pipe::PauseReason::backlog); }
+  void compare_with_mark() noexcept;
   void drained();
   void charge_backlog() noexcept {
     if (send_charge_.set(backlog() + waiting_) || mark_ != mark_wanted_) [[unlikely]]
@@ -211,18 +211,16 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   std::size_t held_charge_ = 0;  // Charged for block_.
   bool direct_ = false;          // The last receive_space() was a direct_space().
   bool taking_ = false;          // take_all() is running.
-  bool paused_ = false;
-  bool holding_ = false;
-  bool read_paused_ = true;
+  pipe::PauseReasons pauses_;
+  bool read_paused_ = true;  // The stream is paused.
   pipe::LoopTurn turn_;
-  MemberTimer<&ByteSession::continue_turn> rest_;  // Runs while nothing is taken because the turn has ended.
+  MemberTimer<&ByteSession::continue_turn> rest_;  // Runs while a reason is PauseReason::turn.
 
   transport::BacklogWatermark watermark_;
   std::size_t mark_ = 0;         // The mark of watermark_.
   std::size_t mark_wanted_ = 0;  // Its value while memory is left.
   std::size_t mark_limit_ = SIZE_MAX;
   std::size_t waiting_ = 0;  // See set_waiting().
-  bool full_ = false;        // Reading is paused because of the backlog.
   // Runs while bytes wait for the peer to take them, after the peer's end, and after finish().
   MemberTimer<&ByteSession::check_life> life_;
   unsigned stuck_checks_ = 0;
