@@ -24,14 +24,9 @@ char* RespSession::more(std::size_t used, std::size_t bytes, std::size_t& size) 
 bool RespSession::charge_parser() {
   constexpr std::size_t free_bytes = 4096;
   const std::size_t held = parser_.held_bytes() > free_bytes ? parser_.held_bytes() : 0;
-  if (held == parser_charge_) return true;
-  if (held > parser_charge_ && !account().acquire(held - parser_charge_)) {
-    end_session(unkept_error(account()));
-    return false;
-  }
-  if (held < parser_charge_) account().release(parser_charge_ - held);
-  parser_charge_ = held;
-  return true;
+  if (parser_charge_.set(held)) return true;
+  end_session(unkept_error(account()));
+  return false;
 }
 
 bool RespSession::charge_replies() {
@@ -39,17 +34,14 @@ bool RespSession::charge_replies() {
   const std::size_t waiting = held_replies() + backlog();
   const std::size_t free = host().options.send_backlog_bytes_max;
   const std::size_t held = waiting > free ? waiting - free : 0;
-  if (held > replies_charge_ && !account().acquire(held - replies_charge_)) {
-    end_session(Error::of_connection(
-        ErrorCode::overloaded,
-        "the client has not read " + std::to_string(waiting) +
-            " bytes of replies, and there is no memory left (receive_bytes_max, receive_share_bytes_max, "
-            "receive_peer_bytes_max) for them: read replies before sending more requests"));
-    return false;
-  }
-  if (held < replies_charge_) account().release(replies_charge_ - held);
-  replies_charge_ = held;
-  return true;
+  if (replies_charge_.set(held)) return true;
+  end_session(
+      Error::of_connection(ErrorCode::overloaded,
+                           "the client has not read " + std::to_string(waiting) +
+                               " bytes of replies, and there is no memory left (receive_bytes_max, "
+                               "receive_share_bytes_max, receive_peer_bytes_max) for them: read replies before sending "
+                               "more requests"));
+  return false;
 }
 
 std::size_t RespSession::take(Bytes bytes, Block&) {
@@ -112,8 +104,8 @@ std::size_t RespSession::take_by_parser(Bytes bytes) {
 
 void RespSession::on_end(const Error&) {
   out_.detach();
-  account().release(std::exchange(parser_charge_, 0));
-  account().release(std::exchange(replies_charge_, 0));
+  parser_charge_.set_always(0);
+  replies_charge_.set_always(0);
 }
 
 void RespSession::close_after_replies() {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "pipe/held_charge.h"
 #include "protocol/resp/reply_writer.h"
 #include "protocol/resp/request_parser.h"
 #include "protocol/resp/requests_ahead.h"
@@ -83,8 +84,8 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
 
   RespParser parser_;
   ReplyWriter out_;
-  std::size_t parser_charge_ = 0;
-  std::size_t replies_charge_ = 0;
+  pipe::HeldCharge parser_charge_{account()};
+  pipe::HeldCharge replies_charge_{account()};
 };
 
 }  // namespace hawser::protocol::resp

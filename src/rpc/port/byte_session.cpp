@@ -38,6 +38,7 @@ ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stre
       account_(&host.budget, receive_peer_.get()),
       send_charge_(account_, &host.counters.unsent_bytes),
       first_(Buffer::copy_of(first)),
+      block_charge_(account_),
       rest_(*this),
       life_(*this) {
   mark_ = mark_wanted_ = wanted_mark();
@@ -67,17 +68,7 @@ void ByteSession::on_start() {
 
 void ByteSession::drop_block() noexcept {
   block_.drop();
-  account_.release(std::exchange(held_charge_, 0));
-}
-
-bool ByteSession::charge_held(std::size_t bytes) {
-  if (bytes > held_charge_) {
-    if (!account_.acquire(bytes - held_charge_)) return false;
-  } else {
-    account_.release(held_charge_ - bytes);
-  }
-  held_charge_ = bytes;
-  return true;
+  block_charge_.set_always(0);
 }
 
 // Ensures that block_ has room behind the bytes that are not taken yet. False if the session has ended for lack of
@@ -86,7 +77,7 @@ bool ByteSession::make_room() {
   const std::size_t held = block_.held();
   if (block_.fit(held + receive_block_bytes / 4)) return true;
   const std::size_t size = held < receive_block_bytes / 2 ? receive_block_bytes : 2 * held;
-  if (size > receive_block_bytes && !charge_held(size)) {
+  if (size > receive_block_bytes && !block_charge_.set(size)) {
     end_session(unkept_error(account_));
     return false;
   }
@@ -167,11 +158,10 @@ void ByteSession::park() {
   if (taking_ || closed()) return;
   if (block_.empty()) return drop_block();
   block_.park();
-  if (charge_held(block_.size())) return;
+  if (block_charge_.set(block_.size())) return;
   if (block_.held() > pipe::ReceiveBlock::parked_bytes_max) return end_session(unkept_error(account_));
   // The memory is bounded by the number of connections.
-  account_.acquire_always(block_.size() - held_charge_);
-  held_charge_ = block_.size();
+  block_charge_.set_always(block_.size());
 }
 
 void ByteSession::update_reading() {

@@ -11,6 +11,7 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
 #include "pipe/buffered_stream.h"
+#include "pipe/held_charge.h"
 #include "pipe/loop_turn.h"
 #include "pipe/pause_reasons.h"
 #include "pipe/peer_pace.h"
@@ -180,7 +181,6 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void update_reading();
   bool make_room();
   void park();
-  bool charge_held(std::size_t bytes);
   void queued_more();
   void flush();
   void send_queued() {
@@ -208,9 +208,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
 
   Buffer first_;
   pipe::ReceiveBlock block_;
-  std::size_t held_charge_ = 0;  // Charged for block_.
-  bool direct_ = false;          // The last receive_space() was a direct_space().
-  bool taking_ = false;          // take_all() is running.
+  pipe::HeldCharge block_charge_;  // For block_.
+  bool direct_ = false;            // The last receive_space() was a direct_space().
+  bool taking_ = false;            // take_all() is running.
   pipe::PauseReasons pauses_;
   bool read_paused_ = true;  // The stream is paused.
   pipe::LoopTurn turn_;

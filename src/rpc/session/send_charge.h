@@ -6,6 +6,7 @@
 
 #include "base/owned_counter.h"
 #include "hawser/detail/receive_account.h"
+#include "pipe/held_charge.h"
 
 namespace hawser::rpc {
 
@@ -19,7 +20,8 @@ class SendCharge {
   static constexpr std::size_t scarce_bytes_max = 64 * 1024;
 
   // `total` counts the charges of all connections of a loop; null: nobody counts. Both outlive this object.
-  SendCharge(detail::ReceiveAccount& account, OwnedCounter* total) noexcept : account_(account), total_(total) {}
+  SendCharge(detail::ReceiveAccount& account, OwnedCounter* total) noexcept
+      : account_(account), charge_(account), total_(total) {}
   SendCharge(const SendCharge&) = delete;
   SendCharge& operator=(const SendCharge&) = delete;
   ~SendCharge() { set(0); }
@@ -27,22 +29,17 @@ class SendCharge {
   // Sets the number of bytes that wait. They are held already, so the charge may exceed the limits of the account; what
   // the peer wants next waits or is refused then. Returns true if the charge has changed.
   bool set(std::size_t waiting) noexcept {
-    if (waiting <= charged_ && charged_ - waiting < step_bytes) [[likely]]
+    if (waiting <= charged() && charged() - waiting < step_bytes) [[likely]]
       return false;
     const std::size_t wanted = (waiting + step_bytes - 1) / step_bytes * step_bytes;
-    if (wanted > charged_) {
-      account_.acquire_always(wanted - charged_);
-    } else {
-      account_.release(charged_ - wanted);
-    }
-    if (total_ != nullptr) total_->add(static_cast<std::int64_t>(wanted) - static_cast<std::int64_t>(charged_));
-    charged_ = wanted;
+    if (total_ != nullptr) total_->add(static_cast<std::int64_t>(wanted) - static_cast<std::int64_t>(charged()));
+    charge_.set_always(wanted);
     return true;
   }
-  std::size_t charged() const noexcept { return charged_; }
+  std::size_t charged() const noexcept { return charge_.bytes(); }
   // The bytes that may wait before the connection is not read any more. `bytes_max`: send_backlog_bytes_max.
   std::size_t mark(std::size_t bytes_max) const noexcept {
-    if (charged_ == 0) return bytes_max;
+    if (charged() == 0) return bytes_max;
     if (!account_.acquire(step_bytes)) return std::min(bytes_max, scarce_bytes_max);
     account_.release(step_bytes);
     return bytes_max;
@@ -50,8 +47,8 @@ class SendCharge {
 
  private:
   detail::ReceiveAccount& account_;
+  pipe::HeldCharge charge_;
   OwnedCounter* const total_;
-  std::size_t charged_ = 0;
 };
 
 }  // namespace hawser::rpc
