@@ -458,7 +458,7 @@ void ByteSession::end_session(const Error& why) {
 }
 
 void ByteSession::check_idle() {
-  if (active_calls() != 0) return;
+  if (active_calls() != 0 || occupied()) return;
   if (closed()) {
     notify_idle();
   } else {

@@ -83,6 +83,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   // peer's direction does not end the session then, if half_closed_max() is not 0. replies_are_done() notifies of a
   // change.
   virtual bool replies_due() const noexcept { return false; }
+  // True while the session must not be destroyed although its connection has ended and no call is active. check_idle()
+  // follows when that ends.
+  virtual bool occupied() const noexcept { return false; }
   // True while a message of the peer has begun and is not complete, so that end_if_slow() applies.
   virtual bool receiving() const noexcept = 0;
   // The backlog was above backlog_mark(), and half of that is free again.
@@ -94,6 +97,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   virtual void on_end(const Error& reason) { static_cast<void>(reason); }
   // No call is active any more, the session goes away, and the connection has not ended.
   virtual void on_no_calls() {}
+
+  void on_start() override;
+  void check_idle() final;
 
   // ---- For the protocol ----
 
@@ -162,8 +168,6 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   detail::ReceiveAccount* bounded_account() noexcept { return account_.bounded() ? &account_ : nullptr; }
 
  private:
-  void on_start() override;
-  void check_idle() final;
   MutableBytes receive_space() override;
   void received(std::size_t bytes) override;
   void sendable(std::size_t bytes) override;

@@ -58,7 +58,7 @@ class PortSession : public detail::ReplySink, public JsonCallEvents {
     calls_.cancel(why);
   }
   // Destroys every active call where it is suspended, except calls on which another thread works.
-  void destroy_calls() { calls_.destroy(); }
+  virtual void destroy_calls() { calls_.destroy(); }
   std::size_t active_calls() const noexcept { return calls_.active(); }
   // Returns true if that coroutine is the handler of an active call.
   bool handles(const void* frame) const noexcept { return calls_.handles(frame); }
