@@ -154,6 +154,29 @@ TEST_F(CustomProtocolTest, ErrorsNameWhatIsWrong) {
   EXPECT_EQ(told, "protocol_error: the connection ended after 9 of at least 100 bytes of a message");
 }
 
+TEST_F(CustomProtocolTest, ErrorsSayWhyTheConnectionEnds) {
+  std::atomic<int> ends = 0;
+  std::string told[3];
+  start([&](ProtocolConnection& connection) -> Task<void> {
+    const Result<std::string> line = co_await connection.receive_until("\n", 100);
+    if (!line) co_return;
+    const Result<Bytes> more = co_await connection.receive();
+    told[ends] = std::string(to_string(more.error().code)) + ": " + more.error().text;
+    ++ends;
+  });
+  RawSocket ended = connected("@\n");
+  ::shutdown(ended.fd(), SHUT_WR);
+  EXPECT_EQ(ended.receive_all(), "");
+  ended.close();
+  EXPECT_TRUE(soon([&] { return ends == 1; }));
+  RawSocket stopped = connected("@\n");
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
+  server->stop(patience);
+  EXPECT_EQ(ends, 2);
+  EXPECT_EQ(told[0], "unavailable: the connection has ended: the peer closed the connection");
+  EXPECT_EQ(told[1], "unavailable: the server is stopping");
+}
+
 TEST_F(CustomProtocolTest, ErrorsOfHandlersReachTheCoroutine) {
   start([](ProtocolConnection& connection) -> Task<void> {
     const Result<std::string> thrown = co_await connection.call<fail_always>();

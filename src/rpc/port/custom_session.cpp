@@ -255,6 +255,10 @@ Result<void> CustomSession::run(const Dispatcher::Method& method, std::uint32_t 
 
 std::byte* CustomSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                                       const detail::ReplyExtras& extras) {
+  if (size.too_large) {
+    reply_error(call, Error::of_call(size.code, std::string("the result can't be encoded: ") + size.why_not));
+    return nullptr;
+  }
   count_reply(call, size.body + size.payload + extras.attachment.size());
   calls().answered(wire::CallId::from_number(call));
   return calls_here_->begin_answer(call, size, extras);
@@ -291,6 +295,7 @@ void CustomSession::destroy_calls() {
 }
 
 void CustomSession::idle_too_long() {
+  idle_ended_ = true;
   finish();
   arrived_.notify_all();
 }
@@ -307,7 +312,7 @@ void CustomSession::on_end(const Error& reason) {
 
 // `wanted`: the bytes that the coroutine waited for.
 Error CustomSession::end_error(std::size_t wanted) const {
-  if (end_reason_ && unread_.size() != 0 && wanted != 0) {
+  if (unread_.size() != 0 && wanted != 0) {
     return Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
                                 "the connection ended after " + std::to_string(unread_.size()) + " of at least " +
                                     std::to_string(wanted) + " bytes of a message");
@@ -316,8 +321,10 @@ Error CustomSession::end_error(std::size_t wanted) const {
     return Error::of_connection(end_reason_->initiator, ErrorCode::unavailable,
                                 "the connection has ended: " + end_reason_->text);
   }
-  return Error::of_connection(ErrorCode::unavailable,
-                              stops_ ? "the server is stopping" : "no message came within idle_timeout");
+  const std::string_view why = stops_        ? "the server is stopping"
+                               : idle_ended_ ? "no message came within idle_timeout"
+                                             : "the client has ended the connection";
+  return Error::of_connection(ErrorCode::unavailable, std::string(why));
 }
 
 }  // namespace hawser::rpc

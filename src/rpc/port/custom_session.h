@@ -97,9 +97,10 @@ class CustomSession final : public ByteSession, public ProtocolConnection, Local
   std::size_t least_ = 0;    // For Wait::bytes: the bytes that unread_ must have.
   MutableBytes memory_;      // For Wait::memory: the part that is not received yet.
   bool in_message_ = false;  // The coroutine waits for the rest of a message.
-  bool stops_ = false;       // The server stops.
-  bool done_ = false;        // The coroutine has ended, or has not begun.
-  unsigned turn_ = 0;        // Receptions since the coroutine waited last.
+  bool idle_ended_ = false;
+  bool stops_ = false;  // The server stops.
+  bool done_ = false;   // The coroutine has ended, or has not begun.
+  unsigned turn_ = 0;   // Receptions since the coroutine waited last.
   exec::Condition arrived_;
   exec::Condition room_;
   std::optional<Error> end_reason_;

@@ -92,8 +92,12 @@ Result<void> LocalCalls::begin(detail::CallOperation& operation) {
   const auto added = operations_.add();
   added.state = &operation;
   operation.begin(*this, added.id, timeout > timeout_max ? Time::max() : loop_.now() + timeout);
-  Result<void> run =
-      runner_->run(*method, added.id, operation, std::move(body), std::move(payload), std::move(metadata));
+  Result<void> run;
+  try {
+    run = runner_->run(*method, added.id, operation, std::move(body), std::move(payload), std::move(metadata));
+  } catch (const std::bad_alloc&) {
+    run = hawser::fail(ErrorCode::internal, "out of memory before the handler was called");
+  }
   if (!run) operations_.remove(added.id);
   return run;
 }
@@ -123,10 +127,6 @@ std::byte* LocalCalls::begin_answer(std::uint32_t call, const codec::EncodedSize
                                     const detail::ReplyExtras& extras) {
   detail::CallOperation* const operation = take(call);
   if (operation == nullptr) return nullptr;
-  if (size.too_large) {
-    operation->complete(loop_, Error::of_call(size.code, std::string("the result can't be encoded: ") + size.why_not));
-    return nullptr;
-  }
   Result<Buffer> metadata;
   try {
     metadata = encode_metadata(extras.metadata != nullptr ? *extras.metadata : Metadata());
