@@ -85,7 +85,8 @@ LAYERS = {
     "pipe": (),
     "transport": ("pipe", "wire", "exec", "table", "base"),
     "transport/*": ("transport", "pipe", "wire", "exec", "table", "base"),
-    "rpc": ("wire", "codec", "exec", "transport", "pipe", "metrics", "table", "base"),
+    "negotiate": ("wire", "transport", "table", "base"),
+    "rpc": ("negotiate", "wire", "codec", "exec", "transport", "pipe", "metrics", "table", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "protocol/http": ("rpc", "json", "compress", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "protocol/baidu_std": ("rpc", "compress", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
@@ -108,6 +109,12 @@ PARTS_OF_TRANSPORT = ("common", "conformance", "test")
 # A transport carries messages and does not read them. It may include only this header of wire, for message lengths and
 # their limit.
 WIRE_FOR_TRANSPORTS = ("wire/message.h",)
+# Files that decide without I/O, with the headers of the project that they may include: no socket, no clock, no coroutine.
+WITHOUT_IO = {
+    "src/negotiate/*": ("negotiate/*", "wire/*", "base/*", "transport/path_proof.h", "hawser/bytes.h", "hawser/error.h",
+                        "hawser/transports.h"),
+}
+STANDARD_HEADERS_WITH_IO = ("chrono", "condition_variable", "coroutine", "fstream", "future", "iostream", "mutex", "thread")
 # A test of a layer may include these layers as well: it may run over the simulated network.
 TEST_LAYERS = ("transport/sim", "transport", "exec", "table", "base")
 
@@ -204,6 +211,10 @@ def allowed_layers(layer):
 
 def check_layer_include(path, header):
     """Returns why `path` may not include the project's own `header`, as (problem, remedy), or None."""
+    for files, allowed in WITHOUT_IO.items():
+        if matches(path, (files,)) and not matches(header, allowed):
+            return (f'"{header}" in a file that decides without I/O',
+                    "do it in the driver, and pass the outcome in; or list the header in WITHOUT_IO if it has none")
     if header.startswith("hawser/"):
         return None
     if path.startswith(("tests/", "apps/", "fuzz/")):
@@ -247,6 +258,8 @@ def check_layer_include(path, header):
 
 def check_system_include(path, header):
     """Returns why `path` may not include <header>, as (problem, remedy), or None."""
+    if header in STANDARD_HEADERS_WITH_IO and matches(path, WITHOUT_IO):
+        return f"<{header}> in a file that decides without I/O", "do it in the driver, and pass the outcome in"
     if not path.startswith(("include/", "src/")) or header in STANDARD_HEADERS or header.startswith("hawser/"):
         return None
     for prefix, users in LIBRARY_HEADERS.items():
