@@ -89,8 +89,8 @@ LAYERS = {
     "rpc": ("negotiate", "wire", "codec", "exec", "transport", "pipe", "metrics", "table", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "protocol/http": ("rpc", "json", "compress", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
-    "protocol/baidu_std": ("rpc", "compress", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
-    "observe": ("rpc", "json", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
+    "protocol/baidu_std": ("rpc", "negotiate", "compress", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
+    "observe": ("rpc", "negotiate", "json", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "heap_profile": ("base",),
     "cluster": ("rpc", "exec", "table", "base"),
     "kv": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
@@ -98,10 +98,10 @@ LAYERS = {
     "security/tls": ("rpc", "json", "transport", "pipe", "exec", "table", "base"),
     "testing": ("transport/sim", "transport", "pipe", "wire", "exec", "table", "base"),
     "transport/ucx/absent": ("transport/ucx", "transport", "pipe", "wire", "exec", "table", "base"),
-    "protocol/grpc": ("rpc", "compress", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
+    "protocol/grpc": ("rpc", "negotiate", "compress", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "transport/sim/rdma": ("transport/rdma", "transport", "pipe", "wire", "exec", "table", "base"),
     "protobuf": ("rpc", "json", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
-    "protobuf/channel": ("protobuf", "protocol/baidu_std", "rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
+    "protobuf/channel": ("protobuf", "protocol/baidu_std", "rpc", "negotiate", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "pipe", "transport/*", "table", "base"),
 }
 # Folders of src/transport that are not backends.

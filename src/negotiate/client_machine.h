@@ -35,6 +35,7 @@ class ClientMachine {
   // After MakeHalf.
   Action on_half(Result<std::vector<std::byte>> parameters);
 
+  const std::vector<wire::NamedBytes>& offers() const noexcept { return ours_.offers; }
   // The transport that the server selected last. Empty: the byte stream.
   const std::string& transport() const noexcept { return transport_; }
   // The parameters of the server's half of that path.

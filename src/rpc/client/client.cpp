@@ -265,21 +265,12 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
       co_return fail(Error::of_connection(
           ErrorCode::unavailable, "TransportOptions::required is " + required + ", which cannot be used: " + reason));
     }
-    const rpc::SessionSettings settings{
-        .checksum = dialed.hello.checksum,
-        .peer_memory = dialed.hello.memory,
-        .regions = regions,
-        .send_bytes_max =
-            rpc::message_limits(dialed.hello.message_bytes_max, options.message_bytes_max, dialed.hello.protection)
-                .send_bytes_max -
-            dialed.overhead_bytes,
-        .calls_max = std::min<std::size_t>(options.calls_in_flight_max, dialed.hello.calls_max),
-        .peer_window_bytes = dialed.hello.stream_window_bytes,
-        .own_window_bytes = options.stream_window_bytes,
-        .backlog_bytes_max = options.send_backlog_bytes_max,
-        .ping_interval = options.ping_interval,
-        .decode_limits = options.decode_limits,
-        .beside_stream = !dialed.transport.empty()};
+    const rpc::SessionSettings settings{.agreed = dialed.agreed,
+                                        .regions = regions,
+                                        .backlog_bytes_max = options.send_backlog_bytes_max,
+                                        .ping_interval = options.ping_interval,
+                                        .decode_limits = options.decode_limits,
+                                        .beside_stream = !dialed.transport.empty()};
     auto made =
         std::make_shared<rpc::ClientSession>(*loop, std::move(dialed.connection), settings, options.call_timeout,
                                              static_cast<rpc::ClientSession::Owner&>(*this));

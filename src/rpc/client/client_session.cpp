@@ -21,7 +21,7 @@ ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> 
     : Session(loop, std::move(connection), settings),
       owner_(owner),
       call_timeout_(call_timeout),
-      calls_(settings.calls_max),
+      calls_(settings.agreed.calls_max),
       last_used_(loop.now()),
       ponged_(loop) {}
 
@@ -121,8 +121,8 @@ void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) 
   last_used_ = loop().now();
   operation.begin(*this, id.number(), deadline);
   if (request.streams) {
-    operation.set_stream(std::make_shared<detail::StreamCore>(*this, id.number(), settings().peer_window_bytes,
-                                                              settings().own_window_bytes));
+    operation.set_stream(std::make_shared<detail::StreamCore>(*this, id.number(), settings().agreed.peer_window_bytes,
+                                                              settings().agreed.own_window_bytes));
   }
   if (request.size.pieces == 0 && attachment.empty()) [[likely]] {
     operation.encode(body, nullptr);

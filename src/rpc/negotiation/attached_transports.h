@@ -1,22 +1,17 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "base/alive.h"
 #include "hawser/loop.h"
-#include "hawser/timer.h"
 #include "hawser/transport/transport.h"
 #include "hawser/transports.h"
+#include "negotiate/settle.h"
 #include "transport/network.h"
-#include "transport/path_proof.h"
-#include "wire/hello.h"
 
 namespace hawser::rpc {
 
@@ -30,6 +25,10 @@ Result<TransportList> choose_transports(const TransportOptions& options, transpo
 // on the loop's thread.
 class AttachedTransports {
  public:
+  // Limit of the time in which a transport must make a pending connection, and again to connect it, before the server
+  // tries the next transport.
+  static constexpr Duration step_max = std::chrono::milliseconds(1500);
+
   AttachedTransports(Loop& loop, TransportList transports, Duration retry_min)
       : loop_(loop), retry_min_(retry_min), transports_(std::move(transports)) {}
 
@@ -46,6 +45,8 @@ class AttachedTransports {
   // Valid after attach().
   const std::vector<Entry>& all() const noexcept { return attached_; }
   const Entry* find(std::string_view name) const noexcept;
+  // The names of all transports, in their order. Literals. Also valid before attach().
+  std::vector<std::string_view> names() const;
 
  private:
   Result<std::shared_ptr<transport::TransportWorker>> attach_one(transport::Transport& transport);
@@ -57,75 +58,7 @@ class AttachedTransports {
   std::vector<Entry> attached_;
 };
 
-// A server's selection of a transport for one connection. It tries each of its transports at most once, in its order.
-class TransportSelector {
- public:
-  // Limit of the time in which a transport must make a pending connection, and again to connect it, before the next
-  // transport is selected.
-  static constexpr Duration step_max = std::chrono::milliseconds(1500);
-
-  // `local` is the stream's local address.
-  TransportSelector(Loop& loop, const AttachedTransports& transports, std::vector<wire::NamedBytes> offers,
-                    std::string local, transport::MessageLimits limits)
-      : loop_(loop), transports_(transports), offers_(std::move(offers)), local_(std::move(local)), limits_(limits) {}
-
-  // Adds the next possible selection to `hello`, with the reasons against the transports that are not possible; then
-  // calls `done`, possibly from within this call. Destroying this object prevents the call. `selected` is false if the
-  // stream carries the messages. `hello` must live until the call.
-  using Done = std::function<void(bool selected)>;
-  void select(wire::Hello& hello, Done done);
-  // Records that the present selection failed.
-  void failed(std::string reason);
-  // Connects with the parameters of the client's pending connection. Calls `ready`, possibly from within this call.
-  // Destroying this object prevents the call.
-  void connect(Bytes answer, transport::PendingConnection::Ready ready);
-
-  transport::PendingConnection* pending() noexcept { return pending_.get(); }
-  // The client's offer of the selected transport.
-  Bytes offer() const noexcept;
-  std::string_view transport() const noexcept { return transport_; }
-  std::size_t failures() const noexcept { return failures_; }
-  // "name: reason" of each transport that was not used, also of those that the client did not offer. At most
-  // reasons_max, each of at most reason_bytes_max.
-  static constexpr std::size_t reasons_max = 6;
-  static constexpr std::size_t reason_bytes_max = 160;
-  std::vector<std::string>& reasons() noexcept { return reasons_; }
-
- private:
-  void next();
-  void selected();
-  void connected(const Result<void>& outcome);
-  void give_up();
-  void note(std::string_view reason);
-  void on_timer() noexcept;
-
-  Loop& loop_;
-  const AttachedTransports& transports_;
-  const std::vector<wire::NamedBytes> offers_;
-  const std::string local_;
-  const transport::MessageLimits limits_;
-  std::size_t next_ = 0;
-  std::string_view transport_;
-  std::unique_ptr<transport::PendingConnection> pending_;
-  std::vector<wire::NamedBytes> declined_;  // Declined transports that no hello has reported yet.
-  std::size_t failures_ = 0;
-  std::vector<std::string> reasons_;
-  wire::Hello* hello_ = nullptr;               // Non-null while a transport is being selected.
-  Done done_;                                  // Set while the pending connection is made.
-  transport::PendingConnection::Ready ready_;  // Set while the pending connection is connected.
-  MemberTimer<&TransportSelector::on_timer> timer_{*this};
-  const Alive<TransportSelector> alive_{*this};
-};
-
-// Computes the limits from both sides' message_bytes_max, which count the prefix that a message has on a stream.
-// `protection` is as in HELLO.
-transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours, std::uint8_t protection) noexcept;
-// The bytes of a message beside the stream that its protection takes (transport::PathProtection, as in HELLO).
-std::size_t path_overhead(std::uint8_t protection) noexcept;
-// The higher level of what a server and a client demand, as its HELLO answers it.
-std::uint8_t higher_protection(transport::PathProtection server, std::uint8_t client) noexcept;
-// Empty if a path may be used with what the client demands and with messages of `message_bytes_max`; otherwise the
-// reason. A literal.
-std::string_view refusal_of_path(std::uint8_t client, std::size_t message_bytes_max) noexcept;
+// The limits of the messages on a path.
+transport::MessageLimits message_limits(const negotiate::Agreement& agreed) noexcept;
 
 }  // namespace hawser::rpc

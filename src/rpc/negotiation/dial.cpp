@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "exec/condition.h"
+#include "negotiate/client_machine.h"
 #include "rpc/negotiation/handshake.h"
 #include "transport/common/framed_connection.h"
 #include "transport/common/sealed_connection.h"
@@ -17,22 +18,21 @@
 namespace hawser::rpc {
 namespace {
 
-// An awaitable that performs the client's side of a handshake.
+// An awaitable that exchanges messages with the server.
 class ServerHello final : Handshake::Done {
  public:
-  ServerHello(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, const wire::Hello& ours)
-      : arrived_(loop), handshake_(loop, std::move(stream), deadline, *this) {
-    handshake_.send(ours);
-  }
-  Task<Result<wire::Hello>> get() {
+  ServerHello(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline)
+      : arrived_(loop), handshake_(loop, std::move(stream), deadline, *this) {}
+  // Sends a message and waits for the server's next one.
+  Task<Result<negotiate::HelloMessage>> exchange(negotiate::HelloMessage message) {
+    handshake_.send(negotiate::to_hello(message));
+    if (std::exchange(asked_, true)) handshake_.expect_next();
     while (!hello_) {
       co_await arrived_.wait();
     }
-    co_return std::move(*std::exchange(hello_, std::nullopt));
-  }
-  void answer(const wire::Hello& ours) {
-    handshake_.send(ours);
-    handshake_.expect_next();
+    CO_TRY(wire::Hello hello, std::move(*hello_));
+    hello_.reset();
+    co_return negotiate::server_message_of(std::move(hello));
   }
   transport::Stream& stream() noexcept { return handshake_.stream(); }
   std::unique_ptr<transport::Stream> release_stream() noexcept { return handshake_.release_stream(); }
@@ -44,6 +44,7 @@ class ServerHello final : Handshake::Done {
   }
   std::optional<Result<wire::Hello>> hello_;
   exec::Condition arrived_;
+  bool asked_ = false;
   Handshake handshake_;
 };
 
@@ -56,25 +57,57 @@ void set_reason(std::vector<TransportFallback>& all, std::string_view transport,
   }
 }
 
-// `stream_only` is the reason why no transport is offered; empty: there is none.
-std::vector<wire::NamedBytes> offers(const AttachedTransports& transports, const std::string& local,
-                                     std::string_view stream_only, std::vector<TransportFallback>& fallback_reasons) {
-  std::vector<wire::NamedBytes> all;
+// Errors of options that would make every connection useless.
+Result<void> check_options(const ClientOptions& options) {
+  const auto invalid = [](std::string text) {
+    return fail(Error::of_connection(ErrorCode::invalid_argument, "ClientOptions::" + std::move(text)));
+  };
+  if (options.stream_window_bytes == 0) {
+    return invalid(
+        "stream_window_bytes (0) is less than 1 byte, without which no server may send a stream item: raise it");
+  }
+  if (options.message_bytes_max < wire::message_bytes_least) {
+    return invalid("message_bytes_max (" + std::to_string(options.message_bytes_max) + ") is less than " +
+                   std::to_string(wire::message_bytes_least) + " bytes, which a frame without a body takes: raise it");
+  }
+  if (options.calls_in_flight_max == 0) {
+    return invalid("calls_in_flight_max (0) is less than 1, without which no call can be made: raise it");
+  }
+  if (options.ping_interval <= Duration::zero()) {
+    return invalid("ping_interval (" + std::to_string(options.ping_interval.count()) +
+                   " ns) is not positive: raise it, or use `forever` to send no PING");
+  }
+  return {};
+}
+
+// `avoided` are transports that are not offered, with the reasons.
+negotiate::ClientSide client_side(const ClientOptions& options, const transport::Stream& stream,
+                                  const AttachedTransports& transports, std::vector<TransportFallback> avoided) {
+  const transport::ClientSecurity* const security = options.security.get();
+  const std::string local = stream.local();
+  const std::string_view stream_only = security != nullptr ? security->stream_only(stream) : std::string_view();
+  negotiate::ClientSide side{
+      .terms = {.checksum = options.checksum,
+                .memory = true,
+                .message_bytes_max = options.message_bytes_max,
+                .calls_max = options.calls_in_flight_max,
+                .stream_window_bytes = options.stream_window_bytes,
+                .protection =
+                    security != nullptr ? static_cast<std::uint8_t>(security->path_protection()) : std::uint8_t{0}},
+      .not_offered = std::move(avoided)};
   for (const AttachedTransports::Entry& transport : transports.all()) {
     if (!stream_only.empty()) {
-      set_reason(fallback_reasons, transport.name, std::string(stream_only));
+      set_reason(side.not_offered, transport.name, std::string(stream_only));
+    } else if (std::ranges::find(side.not_offered, transport.name, &TransportFallback::transport) !=
+               side.not_offered.end()) {
       continue;
-    }
-    const bool avoided = std::any_of(fallback_reasons.begin(), fallback_reasons.end(),
-                                     [&](const TransportFallback& one) { return one.transport == transport.name; });
-    if (avoided) continue;
-    if (transport.worker == nullptr) {
-      fallback_reasons.push_back({std::string(transport.name), transport.reason});
+    } else if (transport.worker == nullptr) {
+      side.not_offered.push_back({std::string(transport.name), transport.reason});
     } else {
-      all.push_back({std::string(transport.name), transport.worker->select_device(local).offer()});
+      side.offers.push_back({std::string(transport.name), transport.worker->select_device(local).offer()});
     }
   }
-  return all;
+  return side;
 }
 
 // Waits until the pending connection is ready or has failed, and no longer than `deadline`.
@@ -103,17 +136,54 @@ Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending
   co_return *state->outcome;
 }
 
-// Empty if a path with the protection that the server has answered may be used, and with messages of
-// `message_bytes_max`; otherwise the reason.
-std::string refusal_of_protection(std::uint8_t demanded, std::uint8_t answered, std::size_t message_bytes_max) {
-  if (answered == 0) return "the server does not prove that it agreed on the path: update it";
-  if (!transport::known(answered)) return "the server demands a protection of paths that is not known here: update it";
-  if (answered < demanded) {
-    return "the server offers " + std::string(to_string(static_cast<transport::PathProtection>(answered))) +
-           " messages on the path, and TlsClientOptions::protection demands " +
-           std::string(to_string(static_cast<transport::PathProtection>(demanded))) + " ones: update the server";
+// The client's half of the path that is being tried.
+class ClientHalf {
+ public:
+  ClientHalf(Loop& loop, const AttachedTransports& transports, const std::vector<wire::NamedBytes>& offers,
+             std::string local, Time deadline)
+      : loop_(loop), local_(std::move(local)), deadline_(deadline) {
+    for (const wire::NamedBytes& offer : offers) workers_.emplace(offer.name, transports.find(offer.name)->worker);
   }
-  return std::string(refusal_of_path(answered, message_bytes_max));
+
+  // Makes the half, connected to the server's, and returns its parameters. The one before is destroyed.
+  Task<Result<std::vector<std::byte>>> make(negotiate::MakeHalf half, transport::MessageLimits limits) {
+    pending_.reset();
+    worker_ = workers_.at(half.transport);
+    CO_TRY(std::unique_ptr<transport::PendingConnection> pending,
+           worker_->select_device(local_).begin_accept(half.from, limits));
+    CO_TRY(co_await until_ready(loop_, *pending, std::min(deadline_, loop_.after(AttachedTransports::step_max))));
+    pending_ = std::move(pending);
+    co_return pending_->parameters();
+  }
+  void reset() noexcept { pending_.reset(); }
+  transport::PendingConnection& pending() noexcept { return *pending_; }
+  const std::shared_ptr<transport::TransportWorker>& worker() const noexcept { return worker_; }
+  const std::string& local() const noexcept { return local_; }
+
+ private:
+  Loop& loop_;
+  // The workers of the offered transports. AttachedTransports may have released them when the server answers.
+  std::map<std::string, std::shared_ptr<transport::TransportWorker>> workers_;
+  const std::string local_;
+  const Time deadline_;
+  std::shared_ptr<transport::TransportWorker> worker_;
+  std::unique_ptr<transport::PendingConnection> pending_;
+};
+
+// Opens the path on which both sides agreed.
+Result<void> open_dialed_path(Dialed& dialed, ServerHello& server, ClientHalf& half,
+                              const negotiate::ClientMachine& machine, transport::ClientSecurity* security) {
+  transport::PathSecurity secured;
+  if (security != nullptr) {
+    TRY(secured, security->secure_path(server.stream(), machine.path_terms()));
+  }
+  dialed.transport = machine.transport();
+  dialed.worker = half.worker();
+  dialed.local = half.local();
+  dialed.parameters = machine.server_half();
+  dialed.proof = std::move(secured.proof);
+  dialed.connection = open_path(half.pending(), server.release_stream(), std::move(secured.cipher));
+  return {};
 }
 
 }  // namespace
@@ -138,135 +208,35 @@ Task<Result<std::unique_ptr<transport::Stream>>> connect_stream(Loop& loop, tran
 Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::string& address,
                           const ClientOptions& options, const AttachedTransports& transports,
                           std::vector<TransportFallback> avoided, Time deadline) {
-  if (options.stream_window_bytes == 0) {
-    co_return fail(Error::of_connection(
-        ErrorCode::invalid_argument,
-        "ClientOptions::stream_window_bytes (0) is less than 1 byte, without which no server may send a stream "
-        "item: raise it"));
-  }
-  if (options.message_bytes_max < wire::message_bytes_least) {
-    co_return fail(Error::of_connection(
-        ErrorCode::invalid_argument, "ClientOptions::message_bytes_max (" + std::to_string(options.message_bytes_max) +
-                                         ") is less than " + std::to_string(wire::message_bytes_least) +
-                                         " bytes, which a frame without a body takes: raise it"));
-  }
-  if (options.calls_in_flight_max == 0) {
-    co_return fail(Error::of_connection(
-        ErrorCode::invalid_argument,
-        "ClientOptions::calls_in_flight_max (0) is less than 1, without which no call can be made: raise it"));
-  }
-  if (options.ping_interval <= Duration::zero()) {
-    co_return fail(Error::of_connection(
-        ErrorCode::invalid_argument, "ClientOptions::ping_interval (" + std::to_string(options.ping_interval.count()) +
-                                         " ns) is not positive: raise it, or use `forever` to send no PING"));
-  }
+  CO_TRY(check_options(options));
   CO_TRY(std::unique_ptr<transport::Stream> stream,
          co_await connect_stream(loop, network, address, options.security, native_alpn, deadline));
   const std::string local = stream->local();
-  transport::ClientSecurity* const security = options.security.get();
-  Dialed dialed;
-  dialed.fallback_reasons = std::move(avoided);
-  const std::uint8_t demanded =
-      security != nullptr ? static_cast<std::uint8_t>(security->path_protection()) : std::uint8_t{0};
-  const wire::Hello ours{
-      .version_min = wire::version,
-      .version_max = wire::version,
-      .checksum = options.checksum,
-      .memory = true,
-      .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
-      .stream_window_bytes = options.stream_window_bytes,
-      .offers = offers(transports, local, security != nullptr ? security->stream_only(*stream) : std::string_view(),
-                       dialed.fallback_reasons),
-      .protection = demanded};
-  for (const wire::NamedBytes& offer : ours.offers) {
-    dialed.fallback_reasons.push_back({offer.name, "the server has enabled none, or prefers another transport"});
-  }
-  // The transports that were offered and not selected yet. The map keeps their workers: `transports` may have released
-  // them when the server answers.
-  std::map<std::string, std::shared_ptr<transport::TransportWorker>> left;
-  for (const wire::NamedBytes& offer : ours.offers) left.emplace(offer.name, transports.find(offer.name)->worker);
-  ServerHello server(loop, std::move(stream), deadline, ours);
-  std::unique_ptr<transport::PendingConnection> pending;
-  for (bool first = true;; first = false) {
-    CO_TRY(wire::Hello&& hello, co_await server.get());
-    if (hello.refusal) co_return fail(std::move(*hello.refusal));
-    if (first) {
-      CO_TRY(wire::check_server_hello(hello));
-    }
-    for (const wire::NamedBytes& one : hello.declined) {
-      if (transports.find(one.name) != nullptr)
-        set_reason(dialed.fallback_reasons, one.name, std::string(as_text(one.bytes)));
-    }
-    const std::optional<wire::NamedBytes> selection = std::move(hello.selection);
-    const bool both_ready = hello.ready;
-    if (both_ready && pending == nullptr) {
-      co_return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
-                                          "invalid server HELLO: ready for a transport that was not agreed on"));
-    }
-    if (first) dialed.hello = std::move(hello);
-    if (both_ready) {
-      std::erase_if(dialed.fallback_reasons,
-                    [&](const TransportFallback& one) { return one.transport == dialed.transport; });
-      std::unique_ptr<transport::PathCipher> cipher;
-      if (security != nullptr) {
-        const auto offered = std::ranges::find(ours.offers, dialed.transport, &wire::NamedBytes::name);
-        CO_TRY(transport::PathSecurity&& secured,
-               security->secure_path(server.stream(),
-                                     {.transport = dialed.transport,
-                                      .offer = offered->bytes,
-                                      .selection = dialed.parameters,
-                                      .answer = pending->parameters(),
-                                      .protection = static_cast<transport::PathProtection>(dialed.hello.protection)}));
-        dialed.proof = std::move(secured.proof);
-        cipher = std::move(secured.cipher);
-        dialed.overhead_bytes = path_overhead(dialed.hello.protection);
-      }
-      dialed.connection = open_path(*pending, server.release_stream(), std::move(cipher));
-      co_return dialed;
-    }
-    pending.reset();
-    if (!selection) {
-      dialed.transport.clear();
-      dialed.connection = std::make_unique<transport::FramedConnection>(
-          loop, server.release_stream(),
-          transport::FramedOptions{.message_limit = wire::MessageLimit(options.message_bytes_max)});
-      co_return dialed;
-    }
-    dialed.transport = selection->name;
-    wire::Hello answer{.version_min = wire::version, .version_max = wire::version};
-    const auto offered = left.extract(selection->name);
-    if (offered.empty()) {
-      co_return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
-                                          "invalid server HELLO: it proposes the transport '" + selection->name +
-                                              "', which was not offered, or proposes it again"));
-    }
-    std::string refused;
-    if (security != nullptr) {
-      refused = refusal_of_protection(demanded, dialed.hello.protection,
-                                      std::min<std::size_t>(dialed.hello.message_bytes_max, options.message_bytes_max));
-    }
-    Result<std::unique_ptr<transport::PendingConnection>> made =
-        !refused.empty()
-            ? fail(Error::of_transport(ErrorCode::unavailable, std::move(refused)))
-            : offered.mapped()->select_device(local).begin_accept(
-                  selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max,
-                                                   security != nullptr ? dialed.hello.protection : std::uint8_t{0}));
-    if (made) {
-      const Result<void> ready =
-          co_await until_ready(loop, **made, std::min(deadline, loop.after(TransportSelector::step_max)));
-      if (!ready) made = fail(ready.error());
-    }
-    if (made) {
-      pending = std::move(*made);
-      dialed.worker = offered.mapped();
-      dialed.local = local;
-      dialed.parameters = selection->bytes;
-      answer.answer = pending->parameters();
+  negotiate::ClientMachine machine(client_side(options, *stream, transports, std::move(avoided)));
+  ServerHello server(loop, std::move(stream), deadline);
+  ClientHalf half(loop, transports, machine.offers(), local, deadline);
+  for (negotiate::Action action = machine.start();;) {
+    if (negotiate::SendHello* const send = std::get_if<negotiate::SendHello>(&action)) {
+      CO_TRY(negotiate::HelloMessage&& message, co_await server.exchange(std::move(send->message)));
+      action = machine.on_message(std::move(message));
+    } else if (negotiate::MakeHalf* const make = std::get_if<negotiate::MakeHalf>(&action)) {
+      action = machine.on_half(co_await half.make(std::move(*make), message_limits(machine.agreed())));
+    } else if (negotiate::EndNegotiation* const end = std::get_if<negotiate::EndNegotiation>(&action)) {
+      co_return fail(std::move(end->why));
     } else {
-      answer.unanswered = made.error().text;
-      set_reason(dialed.fallback_reasons, selection->name, made.error().text);
+      Dialed dialed;
+      dialed.agreed = machine.agreed();
+      dialed.fallback_reasons = machine.fallback_reasons();
+      if (std::holds_alternative<negotiate::OpenPath>(action)) {
+        CO_TRY(open_dialed_path(dialed, server, half, machine, options.security.get()));
+      } else {
+        half.reset();
+        dialed.connection = std::make_unique<transport::FramedConnection>(
+            loop, server.release_stream(),
+            transport::FramedOptions{.message_limit = wire::MessageLimit(options.message_bytes_max)});
+      }
+      co_return dialed;
     }
-    server.answer(answer);
   }
 }
 

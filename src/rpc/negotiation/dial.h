@@ -6,24 +6,23 @@
 
 #include "hawser/client.h"
 #include "hawser/transport/connection.h"
+#include "negotiate/settle.h"
 #include "rpc/negotiation/attached_transports.h"
 #include "transport/network.h"
 #include "transport/stream_security.h"
-#include "wire/hello.h"
 
 namespace hawser::rpc {
 
-// A connection as both hellos agreed on it.
+// A connection as both sides agreed on it.
 struct Dialed {
   std::unique_ptr<transport::Connection> connection;
-  wire::Hello hello;      // The server's first hello.
+  negotiate::Agreement agreed;
   std::string transport;  // The transport beside the stream; empty for the stream itself.
   // For that transport: the worker, the stream's local address and the server's parameters.
   std::shared_ptr<transport::TransportWorker> worker;
   std::string local;
   std::vector<std::byte> parameters;
-  std::unique_ptr<transport::PathProof> proof;  // Over a protected stream.
-  std::size_t overhead_bytes = 0;  // Each message's protection on the path takes it. Less than both sides' limits.
+  std::unique_ptr<transport::PathProof> proof;      // Over a protected stream.
   std::vector<TransportFallback> fallback_reasons;  // Why transports that this client has enabled are not used.
 };
 

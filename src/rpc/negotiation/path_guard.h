@@ -7,6 +7,7 @@
 #include "hawser/loop.h"
 #include "hawser/timer.h"
 #include "hawser/transport/connection.h"
+#include "negotiate/settle.h"
 #include "transport/path_proof.h"
 
 namespace hawser::rpc {
@@ -18,7 +19,7 @@ namespace hawser::rpc {
 class PathGuard final : public transport::MessageSink {
  public:
   // The length of a message that has a proof. It has no payload.
-  static constexpr std::size_t message_bytes = 8 + transport::PathProof::bytes;
+  static constexpr std::size_t message_bytes = negotiate::proof_message_bytes;
 
   // `refused` ends the session, and aborts the connection. The other arguments outlive this object.
   using Refused = std::function<void(Error)>;

@@ -16,9 +16,9 @@
 #include "hawser/identity.h"
 #include "hawser/scope.h"
 #include "rpc/negotiation/attached_transports.h"
-#include "rpc/negotiation/handshake.h"
 #include "rpc/port/health_state.h"
 #include "rpc/port/port_protocol.h"
+#include "rpc/server/handshake_queue.h"
 #include "rpc/server/live_options.h"
 #include "rpc/server/server_session.h"
 #include "rpc/session/region_table.h"
@@ -58,7 +58,7 @@ detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept;
 std::string alpn_names(const ProtocolList& protocols);
 
 // The part of a server that lives on one loop: its handshakes and sessions. Loop's thread only.
-class ServerLoop final : Handshake::Done {
+class ServerLoop final : HandshakeQueue::Sessions {
  public:
   // `shared.options` must have passed check_memory().
   ServerLoop(Loop& loop, ServerShared& shared)
@@ -73,7 +73,7 @@ class ServerLoop final : Handshake::Done {
               .calls_in_flight = shared.calls_in_flight,
               .methods = shared.methods.emplace_back(shared.dispatcher.all().size()),
               .health = *shared.health},
-        transports_(loop, shared.transports, shared.options.transports.retry_min),
+        handshakes_(host_, shared, *this),
         sweep_(*this),
         changed_(loop),
         stop_timer_(*this) {
@@ -133,63 +133,20 @@ class ServerLoop final : Handshake::Done {
   Task<void> shut_down(Duration grace);
 
   // Creates the workers of the transports beside the stream. A failure is logged.
-  void prepare() { transports_.attach(); }
+  void prepare() { handshakes_.prepare(); }
   // Does the same where an exception could not be handled. If memory is exhausted, later connections try again.
   void prepare_if_possible() noexcept;
 
  private:
-  // A connection whose hellos are being exchanged.
-  struct ConnectionAttempt {
-    std::unique_ptr<Handshake> handshake;
-    std::unique_ptr<TransportSelector> selector;  // Non-null once the client has offered transports.
-    wire::Hello theirs;
-    wire::Hello ours;
-    bool going = false;            // A transport was negotiated; our last hello is being sent.
-    bool secured = false;          // The stream is protected by ServerOptions::security.
-    transport::PathSecurity path;  // Non-empty if it is, and `going`.
-    Time deadline{};               // The end of the time for the handshake.
-  };
-  using ConnectionAttempts = std::list<ConnectionAttempt>;
   using SessionList = std::list<std::unique_ptr<PortSession>>;
   enum class Phase : std::uint8_t { serving, finishing, cancelling, ending, stopped };
 
-  void admit(std::unique_ptr<transport::Stream> stream);
-  bool evict_silent();
-  void refuse(Handshake& handshake, std::string why);
-  void log_refusal(const std::string& text);
-  void log_dropped(const std::exception& error) noexcept;
-  void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
-  void on_protocol(Handshake& handshake, const PortProtocol& protocol, Bytes first) override;
-  void on_protected(Handshake& handshake, Bytes first) override;
-  void on_sent(Handshake& handshake) override;
-  template <class Step>
-  void guard(Handshake& handshake, Step step);
-  void continue_handshake(ConnectionAttempts::iterator attempt, Result<wire::Hello> hello);
-  void on_first_hello(ConnectionAttempts::iterator attempt);
-  void on_answer(ConnectionAttempts::iterator attempt, const wire::Hello& answer);
-  // The pending connection is connected to the client's, whose parameters are `answer`, or `failure` says why it is
-  // not.
-  void on_connected(ConnectionAttempts::iterator attempt, Bytes answer, std::optional<std::string> failure);
-  void select(ConnectionAttempts::iterator attempt);
-  void on_selected(ConnectionAttempts::iterator attempt, bool selected);
-  void open_transport(ConnectionAttempts::iterator attempt);
+  // HandshakeQueue::Sessions
+  std::optional<Error> refusal() const override;
+  std::unique_ptr<detail::Posted> add(std::unique_ptr<PortSession> session) override;
+  void start(PortSession& session, std::unique_ptr<detail::Posted> end) override;
+
   void remove(SessionList::iterator session);
-  // Adds a session of any protocol and starts it.
-  void begin_session(ConnectionAttempts::iterator attempt, std::unique_ptr<PortSession> made);
-  // `identity` is that of the stream on which the peers met. If it is null, the one of the connection counts.
-  void open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection,
-                    std::shared_ptr<const Identity> identity);
-  void open_protocol(ConnectionAttempts::iterator attempt, const PortProtocol& protocol, Bytes first);
-  std::string unknown_answer(Bytes first) const;
-  void protect(ConnectionAttempts::iterator attempt, Bytes first);
-  std::optional<Error> refusal(const ConnectionAttempt& attempt) const;
-  // Why no connection of any protocol is accepted now.
-  std::optional<Error> refusal() const;
-  // Why a connection in plain text is not accepted.
-  std::optional<Error> refusal_of_plain(const ConnectionAttempt& attempt) const;
-  // Why only the stream may carry the messages; empty if other transports may.
-  std::string_view stream_only(const ConnectionAttempt& attempt) const noexcept;
-  ConnectionAttempts::iterator find(Handshake& handshake);
   void begin_background(std::unique_ptr<detail::BackgroundWork> work);
   Task<void> run_background(std::unique_ptr<detail::BackgroundWork> work);
   void continue_shut_down(bool due);
@@ -207,14 +164,12 @@ class ServerLoop final : Handshake::Done {
   std::atomic<bool> options_wanted_{false};  // take_options() is posted.
   std::atomic<std::uint64_t> options_taken_{0};
   PortHost host_;
-  AttachedTransports transports_;
-  ConnectionAttempts attempts_;
+  HandshakeQueue handshakes_;
   SessionList sessions_;
   // Checks for peers that are slow with a message, while there are sessions.
   MemberTimer<&ServerLoop::sweep> sweep_;
   Time sweep_due_{};
-  Time next_refusal_line_{};  // No refusal is logged before this time.
-  exec::Condition changed_;   // Notified when the last session has ended while stopping.
+  exec::Condition changed_;  // Notified when the last session has ended while stopping.
   Phase phase_ = Phase::serving;
   Time phase_end_{};
   Time next_check_{};  // Time of the next check for silent sessions.

@@ -130,7 +130,7 @@ void ServerLoop::take_options() {
       try {
         session->options_changed();
       } catch (const std::exception& error) {
-        log_dropped(error);
+        handshakes_.log_dropped(error);
         session->abort(stopped_);
       }
     }

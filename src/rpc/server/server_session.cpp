@@ -99,8 +99,8 @@ void ServerSession::on_request(const wire::RequestFrame& header, const wire::Fra
     if (placed != nullptr && !placed->refusal.empty()) return refuse_placed(number, *method, *placed);
     return refuse_unkept(number);
   }
-  if (header.call.slot() >= settings().calls_max || full(settings().calls_max)) [[unlikely]] {
-    return refuse(number, full_error(settings().calls_max));
+  if (header.call.slot() >= settings().agreed.calls_max || full(settings().agreed.calls_max)) [[unlikely]] {
+    return refuse(number, full_error(settings().agreed.calls_max));
   }
   detail::IncomingRequest request{.sink = *this,
                                   .call = number,
@@ -209,7 +209,8 @@ transport::ReceiveBuffer ServerSession::select_receive_buffer(Bytes head, std::s
 }
 
 std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t call) {
-  return std::make_shared<detail::StreamCore>(*this, call, settings().peer_window_bytes, settings().own_window_bytes);
+  return std::make_shared<detail::StreamCore>(*this, call, settings().agreed.peer_window_bytes,
+                                              settings().agreed.own_window_bytes);
 }
 
 // ---- Replies ----
@@ -247,7 +248,7 @@ void ServerSession::fail_connection() noexcept {
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   constexpr std::size_t text_bytes_max = 4096;
   // A caller that accepts short messages only receives the error without its text.
-  const std::size_t room = settings().send_bytes_max - wire::header_bytes;
+  const std::size_t room = settings().agreed.send_bytes_max - wire::header_bytes;
   const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(text_bytes_max, room)));
   const CallId id = CallId::from_number(call);
   const ErrorCode code = code_for_caller(call, error.code);

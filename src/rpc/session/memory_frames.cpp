@@ -49,10 +49,10 @@ MemoryFrames::~MemoryFrames() {
 // A frame, and the reply to it, must fit into the messages of both sides.
 std::size_t MemoryFrames::piece_bytes(TransferPriority priority) const noexcept {
   const bool busy = priority == TransferPriority::bulk && busy_bytes_ != 0;
-  return std::min(busy ? busy_window_.piece_bytes_max : piece_bytes_max, session_.settings().send_bytes_max / 2);
+  return std::min(busy ? busy_window_.piece_bytes_max : piece_bytes_max, session_.settings().agreed.send_bytes_max / 2);
 }
 std::size_t MemoryFrames::piece_ranges() const noexcept {
-  return std::clamp(session_.settings().send_bytes_max / 4 / wire::memory_range_bytes, std::size_t{1},
+  return std::clamp(session_.settings().agreed.send_bytes_max / 4 / wire::memory_range_bytes, std::size_t{1},
                     wire::memory_ranges_max);
 }
 

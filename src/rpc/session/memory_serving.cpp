@@ -272,7 +272,7 @@ void MemoryFrames::reply(CallId call, Bytes body) {
 
 void MemoryFrames::refuse(CallId call, const Error& error) {
   // A peer that accepts short messages only receives the error without its text.
-  const std::size_t room = session_.settings().send_bytes_max - wire::header_bytes;
+  const std::size_t room = session_.settings().agreed.send_bytes_max - wire::header_bytes;
   const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(room, error_text_bytes_max)));
   try {
     std::byte* const to =

@@ -128,7 +128,7 @@ std::byte* Session::begin_head(std::size_t body_bytes, std::size_t payload_bytes
     }
   }
   const std::size_t head_bytes = wire::header_bytes + metadata_bytes + body_bytes;
-  if (head_bytes + payload_bytes > settings_.send_bytes_max) [[unlikely]] {
+  if (head_bytes + payload_bytes > settings_.agreed.send_bytes_max) [[unlikely]] {
     begin_error_ = BeginError::too_long;
     too_long_bytes_ = head_bytes + payload_bytes;
     return nullptr;
@@ -148,7 +148,7 @@ std::byte* Session::begin_head(std::size_t body_bytes, std::size_t payload_bytes
 }
 
 void Session::end_frame(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
-  if (settings_.checksum) [[unlikely]]
+  if (settings_.agreed.checksum) [[unlikely]]
     wire::write_checksum({head_, head_bytes_}, pieces);
   try {
     connection_->commit(head_bytes_, pieces, owner);
@@ -163,7 +163,7 @@ Error Session::begin_error() const {
     case BeginError::too_long:
       return Error::of_call(ErrorCode::limit_exceeded,
                             wire::too_long_text(too_long_bytes_ + wire::MessagePrefix::bytes,
-                                                settings_.send_bytes_max + wire::MessagePrefix::bytes));
+                                                settings_.agreed.send_bytes_max + wire::MessagePrefix::bytes));
     case BeginError::metadata:
       return Error::of_call(ErrorCode::limit_exceeded,
                             "metadata exceeds 64 entries, 255 bytes of a key, or 65535 bytes in all");
@@ -174,7 +174,8 @@ Error Session::begin_error() const {
 }
 
 std::size_t Session::filled_bytes(std::size_t body_bytes) const noexcept {
-  const std::size_t room = settings_.send_bytes_max - std::min(settings_.send_bytes_max, wire::header_bytes);
+  const std::size_t room =
+      settings_.agreed.send_bytes_max - std::min(settings_.agreed.send_bytes_max, wire::header_bytes);
   return std::min({body_bytes, transport::transport_probe_bytes_max, room});
 }
 
@@ -228,7 +229,7 @@ inline void Session::deliver(const transport::Message& message) {
       wire::decode_frame(message.head, message.payload, message.discarded ? SIZE_MAX : message.payload.size());
   if (!frame) [[unlikely]]
     return protocol_error(frame.error().text);
-  if (settings_.checksum && !message.discarded && !wire::checksum_matches(message.head, message.payload)) {
+  if (settings_.agreed.checksum && !message.discarded && !wire::checksum_matches(message.head, message.payload)) {
     return protocol_error("the checksum of a " + std::string(to_string(frame->kind)) +
                           " frame does not match: the frame was damaged on its way");
   }

@@ -11,6 +11,7 @@
 #include "hawser/metadata.h"
 #include "hawser/stream.h"
 #include "hawser/transport/connection.h"
+#include "negotiate/settle.h"
 #include "pipe/loop_turn.h"
 #include "pipe/peer_pace.h"
 #include "rpc/negotiation/path_guard.h"
@@ -24,15 +25,10 @@ class RegionTable;
 
 namespace hawser::rpc {
 
-// Settings that both hellos determine.
+// The settings of a session: those on which both sides agreed, and those of this side.
 struct SessionSettings {
-  bool checksum = false;
-  bool peer_memory = false;                           // The peer serves MEMORY frames.
+  negotiate::Agreement agreed = {};
   std::shared_ptr<detail::RegionTable> regions = {};  // The memory that this side exposes; null: none.
-  std::size_t send_bytes_max = 0;                     // Limit of one message that we send: the peer's receive limit.
-  std::size_t calls_max = 0;                          // Limit of the calls in flight on the connection.
-  std::uint32_t peer_window_bytes = 0;                // The peer's grant to each of our streams at its start.
-  std::uint32_t own_window_bytes = 0;                 // Our grant to each of the peer's streams at its start.
   std::size_t backlog_bytes_max = 0;  // Lower while the memory of the connection, its peer or the loop is used up.
   Duration ping_interval = forever;
   codec::DecodeLimits decode_limits = {};
@@ -87,7 +83,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
       return nullptr;
     wire::encode(head_, frame,
                  {.metadata_bytes = static_cast<std::uint16_t>(body - head_ - wire::header_bytes),
-                  .checksum = settings_.checksum});
+                  .checksum = settings_.agreed.checksum});
     return body;
   }
   // Sends the frame. If memory is exhausted, the session ends: part of the frame may be queued. `owner` is notified
@@ -135,7 +131,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   // Access to the peer's memory by frames. Null if the session has ended or the peer does not serve them. May throw
   // std::bad_alloc.
-  detail::MemoryFrames* open_memory() { return closed_ || !settings_.peer_memory ? nullptr : &memory(); }
+  detail::MemoryFrames* open_memory() { return closed_ || !settings_.agreed.peer_memory ? nullptr : &memory(); }
   // Handle MEMORY and MEMORY_REPLY frames, in the same way on both ends.
   void on_memory_frame(const wire::MemoryFrame& request, const wire::Frame& frame, const transport::Message& message);
   void on_memory_frame(const wire::MemoryReplyFrame& reply, const wire::Frame& frame,

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rpc/negotiation/attached_transports.h"
+#include "rpc/negotiation/handshake.h"
+#include "rpc/negotiation/server_negotiation.h"
+#include "rpc/port/port_protocol.h"
+
+namespace hawser::rpc {
+
+struct ServerShared;
+
+// The fresh connections of one loop, at most ServerOptions::handshakes_max, until each one is a session of the protocol
+// that its first bytes name. Loop's thread only.
+class HandshakeQueue final : Handshake::Done, ServerNegotiation::Outcome {
+ public:
+  // Receives the sessions.
+  class Sessions {
+   public:
+    // Why no connection of any protocol is accepted now.
+    virtual std::optional<Error> refusal() const = 0;
+    // Adds a session, and returns the work that removes it. start() follows, after the queue has forgotten the
+    // connection.
+    virtual std::unique_ptr<detail::Posted> add(std::unique_ptr<PortSession> session) = 0;
+    virtual void start(PortSession& session, std::unique_ptr<detail::Posted> end) = 0;
+
+   protected:
+    ~Sessions() = default;
+  };
+
+  // The references outlive this object. `host.options` are the options of this loop.
+  HandshakeQueue(PortHost& host, ServerShared& shared, Sessions& sessions);
+
+  // Adds a fresh connection. One that cannot be served is closed.
+  void adopt(std::unique_ptr<transport::Stream> stream) noexcept;
+  // Closes all connections.
+  void clear() noexcept { attempts_.clear(); }
+  // Creates the workers of the transports beside the stream. A failure is logged.
+  void prepare() { transports_.attach(); }
+  // Logs that an exception cost a connection.
+  void log_dropped(const std::exception& error) noexcept;
+
+ private:
+  struct Attempt {
+    std::unique_ptr<Handshake> handshake;
+    bool secured = false;  // The stream is protected by ServerOptions::security.
+    Time deadline{};       // The end of the time for the handshake.
+    // Non-null after the client's first message, in the library's own protocol.
+    std::unique_ptr<ServerNegotiation> negotiation = {};
+  };
+  using Attempts = std::list<Attempt>;
+
+  void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
+  void on_protocol(Handshake& handshake, const PortProtocol& protocol, Bytes first) override;
+  void on_protected(Handshake& handshake, Bytes first) override;
+  void on_sent(Handshake& handshake) override;
+  void on_agreed(ServerNegotiation& negotiation, std::unique_ptr<transport::Connection> connection,
+                 std::shared_ptr<const Identity> identity) override;
+  void on_refused(ServerNegotiation& negotiation, const negotiate::HelloMessage& refusal) override;
+  void on_thrown(ServerNegotiation& negotiation, const std::exception& thrown) override;
+
+  void admit(std::unique_ptr<transport::Stream> stream);
+  bool evict_silent();
+  void refuse(Handshake& handshake, std::string why);
+  template <class Step>
+  void guard(Handshake& handshake, Step step);
+  void drop(Attempts::iterator attempt, const std::exception& thrown) noexcept;
+  void continue_handshake(Attempts::iterator attempt, Result<wire::Hello> hello);
+  void end_failed(Attempts::iterator attempt, const Error& why);
+  void begin_negotiation(Attempts::iterator attempt, wire::Hello hello);
+  void open_protocol(Attempts::iterator attempt, const PortProtocol& protocol, Bytes first);
+  void begin_session(Attempts::iterator attempt, std::unique_ptr<PortSession> made);
+  void protect(Attempts::iterator attempt, Bytes first);
+  std::string unknown_answer(Bytes first) const;
+  std::optional<Error> refusal(const Attempt& attempt) const;
+  std::optional<Error> refusal_of_plain(const Attempt& attempt) const;
+  negotiate::ServerSide side(const Attempt& attempt) const;
+  Attempts::iterator find(const Handshake& handshake);
+  Attempts::iterator find(const ServerNegotiation& negotiation);
+  void log_refusal(const std::string& text);
+
+  PortHost& host_;
+  Loop& loop_;
+  const ServerOptions& options_;
+  ServerShared& shared_;
+  Sessions& sessions_;
+  AttachedTransports transports_;
+  Attempts attempts_;         // The oldest first.
+  Time next_refusal_line_{};  // No refusal is logged before this time.
+};
+
+}  // namespace hawser::rpc
