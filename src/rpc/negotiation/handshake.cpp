@@ -5,8 +5,6 @@
 #include <exception>
 #include <utility>
 
-#include "rpc/port/port_protocol.h"
-
 namespace hawser::rpc {
 namespace {
 
@@ -20,14 +18,13 @@ struct Handshake::Outcome final : detail::Posted {
   void run() override {
     if (!watch) return;
     Handshake& handshake = *watch.get();
-    if (handshake.protocol_ != nullptr || handshake.protected_) {
+    if (handshake.other_) {
       // Copied, since the callee may destroy the handshake.
       const std::array<std::byte, sizeof(handshake.incoming_)>& from = handshake.incoming_;
-      std::array<std::byte, PortProtocol::first_bytes_max> first;
+      std::array<std::byte, FirstBytes::bytes_max> first;
       const std::size_t size = std::min(handshake.got_, first.size());
       std::memcpy(first.data(), from.data(), size);
-      if (handshake.protected_) return handshake.done_.on_protected(handshake, Bytes(first).first(size));
-      return handshake.done_.on_protocol(handshake, *handshake.protocol_, Bytes(first).first(size));
+      return handshake.done_.on_other(handshake, Bytes(first).first(size));
     }
     handshake.done_.on_hello(handshake, std::move(hello));
   }
@@ -36,13 +33,8 @@ struct Handshake::Outcome final : detail::Posted {
 };
 
 Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done,
-                     const ProtocolList* protocols, const transport::ServerSecurity* security)
-    : loop_(loop),
-      deadline_(deadline),
-      done_(done),
-      stream_(std::move(stream)),
-      protocols_(protocols),
-      security_(security) {
+                     const FirstBytes* others)
+    : loop_(loop), deadline_(deadline), done_(done), stream_(std::move(stream)), others_(others) {
   outcome_ = std::make_unique<Outcome>(*this);
   timer_.start(loop, deadline);
   stream_->start(loop, *this);
@@ -72,8 +64,7 @@ void Handshake::restart() {
   got_ = 0;
   wanted_ = wire::hello_prefix_bytes;
   finished_ = false;
-  protocol_ = nullptr;
-  protected_ = false;
+  other_ = false;
   unknown_ = false;
 }
 
@@ -136,25 +127,14 @@ void Handshake::take_hello() {
 
 void Handshake::take_other() {
   const Bytes first = Bytes(incoming_).first(got_);
-  bool more = got_ < magic_bytes_least;
-  if (security_ != nullptr) {
-    switch (security_->match(first)) {
-      case transport::ServerSecurity::Match::yes: protected_ = true; return finish(wire::Hello());
-      case transport::ServerSecurity::Match::more: more = true; break;
-      case transport::ServerSecurity::Match::no: break;
-    }
+  const FirstBytes::Match match = others_ == nullptr ? FirstBytes::Match::no : others_->match(first);
+  if (match == FirstBytes::Match::yes) {
+    other_ = true;
+    return finish(wire::Hello());
   }
-  if (protocols_ != nullptr) {
-    for (const auto& protocol : *protocols_) {
-      switch (protocol->match(first)) {
-        case PortProtocol::Match::yes: protocol_ = protocol.get(); return finish(wire::Hello());
-        case PortProtocol::Match::more: more = true; break;
-        case PortProtocol::Match::no: break;
-      }
-    }
-  }
-  if (more && got_ < PortProtocol::first_bytes_max) {
-    wanted_ = PortProtocol::first_bytes_max;
+  const bool more = match == FirstBytes::Match::more || got_ < magic_bytes_least;
+  if (more && got_ < FirstBytes::bytes_max) {
+    wanted_ = FirstBytes::bytes_max;
     return;
   }
   unknown_ = true;

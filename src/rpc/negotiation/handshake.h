@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <coroutine>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,18 +9,13 @@
 #include "base/alive.h"
 #include "hawser/loop.h"
 #include "hawser/transport/stream.h"
-#include "transport/stream_security.h"
+#include "rpc/negotiation/first_bytes.h"
 #include "wire/hello.h"
 
 namespace hawser::rpc {
 
-class PortProtocol;
-
 // The name of the library's own protocol in ALPN.
 inline constexpr std::string_view native_alpn = "hawser";
-
-// Other protocols that a server speaks, in the order in which they are asked.
-using ProtocolList = std::vector<std::shared_ptr<const PortProtocol>>;
 
 // Exchanges hellos on a fresh stream: one in each direction, and more while a transport beside the stream is
 // negotiated. Uses no coroutines: the loop notifies Done of each hello, and Done may destroy the handshake there. Reads
@@ -33,15 +27,9 @@ class Handshake final : transport::StreamSink {
     // Reports the peer's hello, or why there is none (also when the deadline has passed). Not called from within the
     // constructor.
     virtual void on_hello(Handshake& handshake, Result<wire::Hello> hello) = 0;
-    // The first bytes are those of `protocol` and not of a hello. `first` is valid during the call. Reported instead of
-    // on_hello().
-    virtual void on_protocol(Handshake&, const PortProtocol& protocol, Bytes first) {
-      static_cast<void>(protocol);
-      static_cast<void>(first);
-    }
-    // The first bytes are those of a protected stream (ServerSecurity). `first` is valid during the call. Reported
-    // instead of on_hello().
-    virtual void on_protected(Handshake&, Bytes first) { static_cast<void>(first); }
+    // The first bytes are not those of a hello, and FirstBytes has recognised them. `first` is valid during the
+    // call. Reported instead of on_hello().
+    virtual void on_other(Handshake&, Bytes first) { static_cast<void>(first); }
     // The stream has accepted the rest of a hello that it did not accept at once.
     virtual void on_sent(Handshake&) {}
 
@@ -49,10 +37,10 @@ class Handshake final : transport::StreamSink {
     ~Done() = default;
   };
 
-  // Starts `stream` on `loop` and waits for the peer's hello until `deadline`, or for the first bytes of one of
-  // `protocols`, or of a stream that `security` protects. Both outlive this object; null: there are none.
+  // Starts `stream` on `loop` and waits for the peer's hello until `deadline`, or for first bytes that `others`
+  // recognises. It outlives this object; null: there are no other protocols.
   Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done,
-            const ProtocolList* protocols = nullptr, const transport::ServerSecurity* security = nullptr);
+            const FirstBytes* others = nullptr);
   ~Handshake();
 
   // Sends a hello. Hellos are shorter than any socket's buffer; if the stream nevertheless does not accept all bytes at
@@ -66,7 +54,7 @@ class Handshake final : transport::StreamSink {
   std::unique_ptr<transport::Stream> release_stream() noexcept { return std::move(stream_); }
   // Sends `text`, which ends the connection: then sends the end of the stream and reads, without a use for it, what the
   // peer has sent, because unread bytes would make the kernel drop `text`. Reports on_hello() with an error when the
-  // peer has closed, has sent farewell_bytes_max, or has had farewell_max. Call it after on_hello() or on_protocol().
+  // peer has closed, has sent farewell_bytes_max, or has had farewell_max. Call it after on_hello() or on_other().
   void leave(std::string text);
   static constexpr Duration farewell_max = std::chrono::seconds(1);
   static constexpr std::size_t farewell_bytes_max = std::size_t{256} << 10;
@@ -104,10 +92,8 @@ class Handshake final : transport::StreamSink {
   std::size_t got_ = 0;
   std::size_t wanted_ = wire::hello_prefix_bytes;
   bool finished_ = false;
-  const ProtocolList* const protocols_;
-  const PortProtocol* protocol_ = nullptr;  // The protocol whose first bytes these are.
-  const transport::ServerSecurity* const security_;
-  bool protected_ = false;  // The first bytes are those of a protected stream.
+  const FirstBytes* const others_;
+  bool other_ = false;  // The first bytes are those of another protocol.
   bool unknown_ = false;
   bool leaving_ = false;
   bool stream_ended_ = false;

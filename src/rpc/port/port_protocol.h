@@ -56,4 +56,7 @@ class PortProtocol {
   }
 };
 
+// The protocols of a server beside the library's own, in the order in which they are asked.
+using ProtocolList = std::vector<std::shared_ptr<const PortProtocol>>;
+
 }  // namespace hawser::rpc

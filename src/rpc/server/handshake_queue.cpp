@@ -24,6 +24,8 @@ HandshakeQueue::HandshakeQueue(PortHost& host, ServerShared& shared, Sessions& s
       options_(host.options),
       shared_(shared),
       sessions_(sessions),
+      plain_(shared.protocols, host.options.security.get()),
+      secured_(shared.protocols, nullptr),
       transports_(host.loop, shared.transports, shared.options.transports.retry_min) {}
 
 void HandshakeQueue::adopt(std::unique_ptr<transport::Stream> stream) noexcept {
@@ -37,9 +39,8 @@ void HandshakeQueue::adopt(std::unique_ptr<transport::Stream> stream) noexcept {
 }
 
 void HandshakeQueue::admit(std::unique_ptr<transport::Stream> stream) {
-  auto handshake =
-      std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(options_.handshake_timeout),
-                                  static_cast<Handshake::Done&>(*this), &shared_.protocols, options_.security.get());
+  auto handshake = std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(options_.handshake_timeout),
+                                               static_cast<Handshake::Done&>(*this), &plain_);
   if (attempts_.size() >= options_.handshakes_max && !evict_silent()) {
     return refuse(*handshake, "the server has handshakes_max (" + std::to_string(options_.handshakes_max) +
                                   ") handshakes going on: try again later, or raise it");
@@ -149,18 +150,14 @@ void HandshakeQueue::end_failed(Attempts::iterator attempt, const Error& why) {
   attempts_.erase(attempt);
 }
 
-void HandshakeQueue::on_protected(Handshake& handshake, Bytes first) {
-  guard(handshake, [&] { protect(find(handshake), first); });
-}
-
 // The hello, or the first bytes of another protocol, are expected on the protected stream.
 void HandshakeQueue::protect(Attempts::iterator attempt, Bytes first) {
   const Time deadline = attempt->handshake->deadline();
   std::unique_ptr<transport::Stream> stream =
       options_.security->protect(loop_, attempt->handshake->release_stream(), first, shared_.alpn);
   attempt->secured = true;
-  attempt->handshake = std::make_unique<Handshake>(loop_, std::move(stream), deadline,
-                                                   static_cast<Handshake::Done&>(*this), &shared_.protocols);
+  attempt->handshake =
+      std::make_unique<Handshake>(loop_, std::move(stream), deadline, static_cast<Handshake::Done&>(*this), &secured_);
 }
 
 // The answer to bytes of a protocol that this server does not speak: one line. HTTP clients receive it as a response.
@@ -186,8 +183,41 @@ std::optional<Error> HandshakeQueue::refusal(const Attempt& attempt) const {
 
 // ---- Other protocols ----
 
-void HandshakeQueue::on_protocol(Handshake& handshake, const PortProtocol& protocol, Bytes first) {
-  guard(handshake, [&] { open_protocol(find(handshake), protocol, first); });
+static_assert(FirstBytes::bytes_max == PortProtocol::first_bytes_max);
+
+FirstBytes::Match HandshakeQueue::Recogniser::match(Bytes first) const noexcept {
+  bool more = false;
+  if (security_ != nullptr) {
+    switch (security_->match(first)) {
+      case transport::ServerSecurity::Match::yes: return Match::yes;
+      case transport::ServerSecurity::Match::more: more = true; break;
+      case transport::ServerSecurity::Match::no: break;
+    }
+  }
+  for (const auto& protocol : protocols_) {
+    switch (protocol->match(first)) {
+      case PortProtocol::Match::yes: return Match::yes;
+      case PortProtocol::Match::more: more = true; break;
+      case PortProtocol::Match::no: break;
+    }
+  }
+  return more ? Match::more : Match::no;
+}
+
+const PortProtocol* HandshakeQueue::Recogniser::protocol_of(Bytes first) const noexcept {
+  if (security_ != nullptr && security_->match(first) == transport::ServerSecurity::Match::yes) return nullptr;
+  const auto matches = [&](const auto& protocol) { return protocol->match(first) == PortProtocol::Match::yes; };
+  return std::ranges::find_if(protocols_, matches)->get();
+}
+
+void HandshakeQueue::on_other(Handshake& handshake, Bytes first) {
+  guard(handshake, [&] { open_other(find(handshake), first); });
+}
+
+void HandshakeQueue::open_other(Attempts::iterator attempt, Bytes first) {
+  const PortProtocol* const protocol = recogniser(*attempt).protocol_of(first);
+  if (protocol == nullptr) return protect(attempt, first);
+  open_protocol(attempt, *protocol, first);
 }
 
 void HandshakeQueue::open_protocol(Attempts::iterator attempt, const PortProtocol& protocol, Bytes first) {

@@ -56,9 +56,22 @@ class HandshakeQueue final : Handshake::Done, ServerNegotiation::Outcome {
   };
   using Attempts = std::list<Attempt>;
 
+  // Recognises the other protocols of the server and, unless `security` is null, protected streams.
+  class Recogniser final : public FirstBytes {
+   public:
+    Recogniser(const ProtocolList& protocols, const transport::ServerSecurity* security) noexcept
+        : protocols_(protocols), security_(security) {}
+    Match match(Bytes first) const noexcept override;
+    // Null: `first` is that of a protected stream.
+    const PortProtocol* protocol_of(Bytes first) const noexcept;
+
+   private:
+    const ProtocolList& protocols_;
+    const transport::ServerSecurity* const security_;
+  };
+
   void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
-  void on_protocol(Handshake& handshake, const PortProtocol& protocol, Bytes first) override;
-  void on_protected(Handshake& handshake, Bytes first) override;
+  void on_other(Handshake& handshake, Bytes first) override;
   void on_sent(Handshake& handshake) override;
   void on_agreed(ServerNegotiation& negotiation, std::unique_ptr<transport::Connection> connection,
                  std::shared_ptr<const Identity> identity) override;
@@ -74,6 +87,8 @@ class HandshakeQueue final : Handshake::Done, ServerNegotiation::Outcome {
   void continue_handshake(Attempts::iterator attempt, Result<wire::Hello> hello);
   void end_failed(Attempts::iterator attempt, const Error& why);
   void begin_negotiation(Attempts::iterator attempt, wire::Hello hello);
+  const Recogniser& recogniser(const Attempt& attempt) const noexcept { return attempt.secured ? secured_ : plain_; }
+  void open_other(Attempts::iterator attempt, Bytes first);
   void open_protocol(Attempts::iterator attempt, const PortProtocol& protocol, Bytes first);
   void begin_session(Attempts::iterator attempt, std::unique_ptr<PortSession> made);
   void protect(Attempts::iterator attempt, Bytes first);
@@ -90,6 +105,8 @@ class HandshakeQueue final : Handshake::Done, ServerNegotiation::Outcome {
   const ServerOptions& options_;
   ServerShared& shared_;
   Sessions& sessions_;
+  const Recogniser plain_;
+  const Recogniser secured_;  // For the bytes within a protected stream.
   AttachedTransports transports_;
   Attempts attempts_;         // The oldest first.
   Time next_refusal_line_{};  // No refusal is logged before this time.
