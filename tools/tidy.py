@@ -85,7 +85,7 @@ LAYERS = {
     "pipe": (),
     "transport": ("pipe", "wire", "exec", "table", "base"),
     "transport/*": ("transport", "pipe", "wire", "exec", "table", "base"),
-    "negotiate": ("wire", "transport", "table", "base"),
+    "negotiate": ("wire", "exec", "transport", "table", "base"),
     "rpc": ("negotiate", "wire", "codec", "exec", "transport", "pipe", "metrics", "table", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "protocol/http": ("rpc", "json", "compress", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
@@ -110,9 +110,11 @@ PARTS_OF_TRANSPORT = ("common", "conformance", "test")
 # their limit.
 WIRE_FOR_TRANSPORTS = ("wire/message.h",)
 # Files that decide without I/O, with the headers of the project that they may include: no socket, no clock, no coroutine.
+WITHOUT_IO_IN_NEGOTIATE = ("action.h", "messages.*", "settle.*", "client_machine.*", "server_machine.*")
 WITHOUT_IO = {
-    "src/negotiate/*": ("negotiate/*", "wire/*", "base/*", "transport/path_proof.h", "hawser/bytes.h", "hawser/error.h",
-                        "hawser/transports.h"),
+    f"src/negotiate/{name}": (*(f"negotiate/{name}" for name in WITHOUT_IO_IN_NEGOTIATE), "wire/*", "base/*",
+                              "transport/path_proof.h", "hawser/bytes.h", "hawser/error.h", "hawser/transports.h")
+    for name in WITHOUT_IO_IN_NEGOTIATE
 }
 STANDARD_HEADERS_WITH_IO = ("chrono", "condition_variable", "coroutine", "fstream", "future", "iostream", "mutex", "thread")
 # A test of a layer may include these layers as well: it may run over the simulated network.

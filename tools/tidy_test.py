@@ -106,9 +106,10 @@ class Layers(TidyTest):
         self.assert_fires("src/base/error.cpp", '#include "exec/loop.h"\n', 1, "from base to exec points up")
 
     def test_io_in_a_file_that_decides(self):
-        for include in ('"hawser/loop.h"', '"transport/network.h"', "<coroutine>", "<chrono>"):
+        self.assert_quiet("src/negotiate/dial.cpp", '#include "hawser/loop.h"\n')
+        self.assert_quiet("src/negotiate/settle.cpp", '#include <vector>\n#include "transport/path_proof.h"\n')
+        for include in ('"hawser/loop.h"', '"negotiate/dial.h"', '"transport/network.h"', "<coroutine>", "<chrono>"):
             self.assert_fires("src/negotiate/settle.cpp", f"#include {include}\n", 1, "decides without I/O")
-        self.assert_quiet("src/negotiate/settle.cpp", '#include <vector>\n#include "transport/path_proof.h"\n#include "wire/hello.h"\n')
 
     def test_arrow_sideways(self):
         self.assert_fires("src/wire/frame.cpp", '#include "codec/encode.h"\n', 1, "from wire to codec points up")

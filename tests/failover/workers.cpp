@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "exec/sim_poller.h"
-#include "rpc/negotiation/attached_transports.h"
-#include "rpc/negotiation/transport_backoff.h"
+#include "negotiate/attached_transports.h"
+#include "negotiate/transport_backoff.h"
 #include "tests/testing.h"
 
 // State of transports that a client or server keeps between connections.
@@ -44,8 +44,8 @@ TEST(AttachedTransports, AnEndWhoseDeviceIsGoneIsReplaced) {
   };
   Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
   const auto card = std::make_shared<Card>();
-  rpc::AttachedTransports transports(loop, {card}, 1s);
-  loop.run([](Loop& on, rpc::AttachedTransports& tried, Card& device) -> Task<void> {
+  negotiate::AttachedTransports transports(loop, {card}, 1s);
+  loop.run([](Loop& on, negotiate::AttachedTransports& tried, Card& device) -> Task<void> {
     tried.attach();
     tried.attach();
     EXPECT_EQ(device.attempts, 1);
@@ -84,8 +84,8 @@ TEST(AttachedTransports, AnExceptionOfOneLeavesTheOthers) {
   Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
   const auto broken = std::make_shared<Card>("broken", true);
   const auto absent = std::make_shared<Card>("absent", false);
-  rpc::AttachedTransports transports(loop, {broken, absent}, Duration::zero());
-  loop.run([](rpc::AttachedTransports& tried, Card& one, Card& other) -> Task<void> {
+  negotiate::AttachedTransports transports(loop, {broken, absent}, Duration::zero());
+  loop.run([](negotiate::AttachedTransports& tried, Card& one, Card& other) -> Task<void> {
     for (int attempts = 1; attempts <= 2; ++attempts) {
       tried.attach();
       EXPECT_EQ(one.attempts, attempts);
@@ -99,7 +99,7 @@ TEST(AttachedTransports, AnExceptionOfOneLeavesTheOthers) {
 }
 
 TEST(TransportBackoff, PausesGrowToTheirBoundAndAreForgiven) {
-  using rpc::TransportBackoff;
+  using negotiate::TransportBackoff;
   const TransportOptions options{.retry_min = 1s, .retry_max = 8s};
   TransportBackoff health;
   Time now{1000s};
@@ -129,7 +129,7 @@ TEST(TransportBackoff, PausesGrowToTheirBoundAndAreForgiven) {
 // A peer that finds a fault of the transport first closes the connection.
 TEST(TransportBackoff, ATransportWhoseConnectionsEndSoonHasBroken) {
   const TransportOptions options{.retry_min = 1s, .retry_max = 8s};
-  rpc::TransportBackoff health;
+  negotiate::TransportBackoff health;
   Time now{1000s};
   // Returns whether the transport has broken.
   const auto end_after = [&](Duration time) {
@@ -160,7 +160,7 @@ TEST(TransportBackoff, PausesGrowFromAMillisecondIfTheOptionsHaveNone) {
   for (const Duration none : {Duration::zero(), Duration(-1), Duration::min()}) {
     for (const Duration most : {Duration::zero(), Duration::min(), Duration(5ms)}) {
       const TransportOptions options{.retry_min = none, .retry_max = most};
-      rpc::TransportBackoff health;
+      negotiate::TransportBackoff health;
       Time now{1000s};
       health.broke("rdma", "the link went down", now, options);
       for (Duration expected = 1ms; expected <= 8ms; expected *= 2) {

@@ -3,8 +3,8 @@
 #include <thread>
 
 #include "hawser/transport/transport.h"
-#include "rpc/negotiation/attached_transports.h"
-#include "rpc/negotiation/dial.h"
+#include "negotiate/attached_transports.h"
+#include "negotiate/dial.h"
 #include "tests/hostile/server_fixture.h"
 #include "transport/common/framed_connection.h"
 #include "transport/network.h"
@@ -231,14 +231,14 @@ TEST(HostileTransportServer, ASelectionOfWhatHasGoneMeanwhileIsAnswered) {
     Loop loop({.log = no_log()});
     const auto word = std::make_shared<WordTransport>();
     WordNetwork network;
-    rpc::AttachedTransports transports(loop, {word}, Duration::zero());
+    negotiate::AttachedTransports transports(loop, {word}, Duration::zero());
     loop.run([&](Loop& on) -> Task<void> {
       transports.attach();
       Scope scope;
       auto dialing = [&]() -> Task<void> {
         const std::string address = listener.address();
         const ClientOptions options;
-        auto dialed = co_await rpc::dial(on, network, address, options, transports, {}, on.after(patience));
+        auto dialed = co_await negotiate::dial(on, network, address, options, transports, {}, on.after(patience));
         EXPECT_FALSE(dialed);
       };
       scope.spawn(dialing());

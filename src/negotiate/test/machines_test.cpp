@@ -76,6 +76,9 @@ std::string check(const ConnectedMachines& peers, const std::vector<std::string_
   }
   EXPECT_EQ(peers.tried, both);
   EXPECT_EQ(peers.server.failures(), carrier.empty() ? offered.size() : both.size() - 1);
+  std::vector<std::string> declined = peers.declined;
+  std::ranges::sort(declined);
+  EXPECT_EQ(std::ranges::adjacent_find(declined), declined.end()) << "declined twice";
   // Each transport that does not carry the messages has one reason.
   std::map<std::string, int> reasons;
   for (const TransportFallback& one : peers.client.fallback_reasons()) ++reasons[one.transport];
@@ -115,6 +118,36 @@ TEST(Machines, TheServersReasonsReachTheClient) {
   EXPECT_EQ(reasons["d"], "no device");
   EXPECT_EQ(peers.server.reasons(), (std::vector<std::string>{"a: not here", "b: the client did not offer it",
                                                               "c: the server has not enabled it"}));
+}
+
+TEST(Machines, TheReasonsAreBounded) {
+  ServerMachine many({.terms = server_terms(), .transports = {"1", "2", "3", "4", "5", "6", "7"}});
+  many.on_message(first_hello({}));
+  EXPECT_EQ(many.reasons().size(), ServerMachine::reasons_max);
+  ServerMachine lengthy({.terms = server_terms(), .transports = {"a"}});
+  lengthy.on_message(first_hello());
+  lengthy.on_half(fail(Error::of_transport(ErrorCode::unavailable, std::string(1000, 'x'))));
+  ASSERT_FALSE(lengthy.reasons().empty());
+  EXPECT_EQ(lengthy.reasons()[0].size(), ServerMachine::reason_bytes_max);
+}
+
+TEST(Machines, TheClientKeepsItsOwnReason) {
+  ClientMachine client(offering({"a"}));
+  client.on_message(selection_of("a"));
+  client.on_half(no_half());
+  ASSERT_EQ(client.fallback_reasons().size(), 2U);
+  EXPECT_EQ(client.fallback_reasons()[1].transport, "a");
+  EXPECT_EQ(client.fallback_reasons()[1].reason, "not here");
+}
+
+TEST(Machines, TheServerGrantsChecksumsOnRequestOnly) {
+  FirstHello hello = first_hello({});
+  for (const bool requested : {false, true}) {
+    hello.terms.checksum = requested;
+    const Action action = ServerMachine({.terms = server_terms()}).on_message(hello);
+    ASSERT_TRUE(std::holds_alternative<OpenStream>(action));
+    EXPECT_EQ(std::get<SelectionHello>(*std::get<OpenStream>(action).last).terms.checksum, requested);
+  }
 }
 
 TEST(Machines, ARefusalEndsBoth) {
@@ -280,6 +313,7 @@ TEST(Machines, TheHigherProtectionApplies) {
     for (std::uint8_t server = authenticated; server <= sealed; ++server) {
       ClientSide side = offering({"a"});
       side.terms.protection = client;
+      int paths = 0;
       Choices choices;
       do {
         ConnectedMachines peers(side, {.terms = demanding(server_terms(), server), .transports = {"a"}}, choices);
@@ -289,7 +323,9 @@ TEST(Machines, TheHigherProtectionApplies) {
         EXPECT_EQ(peers.client.agreed().protection, applies);
         const std::size_t taken = carrier.empty() || applies == authenticated ? 0 : protection_bytes;
         EXPECT_EQ(peers.client.agreed().send_bytes_max, 4000 - wire::MessagePrefix::bytes - taken);
+        paths += carrier.empty() ? 0 : 1;
       } while (choices.advance());
+      EXPECT_EQ(paths, 1);
     }
   }
 }
@@ -354,8 +390,21 @@ TEST(Settle, TakesTheLowerLimitAndTheOthersGrant) {
                                              .calls_max = 7,
                                              .peer_window_bytes = 13,
                                              .own_window_bytes = 11}));
+  EXPECT_FALSE(settle(theirs, ours).checksum);
   EXPECT_EQ(settle(theirs, ours).send_bytes_max, 792U);
   EXPECT_EQ(settle(theirs, ours).receive_bytes_max, 792U);
+}
+
+TEST(Settle, AllowsTheShortestMessagesOfAProtectedPath) {
+  const Terms shortest{.message_bytes_max = protected_message_bytes_min, .protection = sealed};
+  EXPECT_EQ(path_refusal_of_server(shortest, shortest), "");
+  EXPECT_EQ(path_refusal_of_client(shortest, shortest), "");
+}
+
+TEST(HelloMessages, ARefusalIsReadBeforeReady) {
+  wire::Hello hello = to_hello(RefusalHello{Error::of_connection(Initiator::peer, ErrorCode::overloaded, "full")});
+  hello.ready = true;
+  EXPECT_TRUE(std::holds_alternative<RefusalHello>(server_message_of(hello)));
 }
 
 TEST(HelloMessages, GoThereAndBack) {

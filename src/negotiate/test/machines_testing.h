@@ -74,8 +74,9 @@ class ConnectedMachines {
 
   ClientMachine client;
   ServerMachine server;
-  std::vector<std::string> tried;    // Transports of which the server tried to make a half.
-  std::optional<Action> client_end;  // The last action of each side.
+  std::vector<std::string> tried;     // Transports of which the server tried to make a half.
+  std::vector<std::string> declined;  // Transports that the server declined, in the order of the messages.
+  std::optional<Action> client_end;   // The last action of each side.
   std::optional<Action> server_end;
 
  private:
@@ -98,6 +99,13 @@ class ConnectedMachines {
     return std::nullopt;
   }
   std::optional<HelloMessage> of_server(Action action) {
+    std::optional<HelloMessage> message = message_of_server(std::move(action));
+    if (const SelectionHello* const selection = message ? std::get_if<SelectionHello>(&*message) : nullptr) {
+      for (const wire::NamedBytes& one : selection->declined) declined.push_back(one.name);
+    }
+    return message;
+  }
+  std::optional<HelloMessage> message_of_server(Action action) {
     for (;;) {
       if (const MakeHalf* const make = std::get_if<MakeHalf>(&action)) {
         EXPECT_EQ(make->from, offer_of(make->transport).bytes);

@@ -246,16 +246,17 @@ Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) 
 Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
   const Time deadline = loop->after(options.connect_timeout);
   if (!transports) {
-    CO_TRY(rpc::TransportList&& chosen, rpc::choose_transports(options.transports, *network));
-    transports = std::make_shared<rpc::AttachedTransports>(*loop, std::move(chosen), options.transports.retry_min);
+    CO_TRY(negotiate::TransportList&& chosen, negotiate::choose_transports(options.transports, *network));
+    transports =
+        std::make_shared<negotiate::AttachedTransports>(*loop, std::move(chosen), options.transports.retry_min);
   }
   // The application may enable another transport meanwhile.
-  const std::shared_ptr<rpc::AttachedTransports> own_transports = transports;
+  const std::shared_ptr<negotiate::AttachedTransports> own_transports = transports;
   own_transports->attach();
   const std::string& required = options.transports.required;
   for (;;) {
-    CO_TRY(rpc::Dialed&& dialed,
-           co_await rpc::dial(*loop, *network, to, options, *own_transports, health.avoided(loop->now()), deadline));
+    CO_TRY(negotiate::Dialed&& dialed, co_await negotiate::dial(*loop, *network, to, options, *own_transports,
+                                                                health.avoided(loop->now()), deadline));
     fallback_reasons = std::move(dialed.fallback_reasons);
     if (!required.empty() && required != "stream" && required != dialed.transport) {
       std::string reason = "it is not enabled, or this build or machine does not have it";

@@ -11,12 +11,12 @@
 #include "exec/condition.h"
 #include "hawser/client.h"
 #include "hawser/scope.h"
+#include "negotiate/dial.h"
+#include "negotiate/transport_backoff.h"
 #include "rpc/client/client_interception.h"
 #include "rpc/client/client_session.h"
 #include "rpc/client/connection_link.h"
 #include "rpc/client/pending_call_queue.h"
-#include "rpc/negotiation/dial.h"
-#include "rpc/negotiation/transport_backoff.h"
 #include "rpc/session/limited_log.h"
 #include "rpc/session/region_table.h"
 #include "transport/network.h"
@@ -84,8 +84,8 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   // Sessions that were replaced, until their last calls are answered.
   std::list<std::shared_ptr<rpc::ClientSession>> finishing;
 
-  std::shared_ptr<rpc::AttachedTransports> transports;
-  rpc::TransportBackoff health;
+  std::shared_ptr<negotiate::AttachedTransports> transports;
+  negotiate::TransportBackoff health;
   std::vector<TransportFallback> fallback_reasons;
   bool fallbacks_logged = false;
   rpc::LimitedLog log;                                   // For lines about connections.

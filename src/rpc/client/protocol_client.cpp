@@ -6,9 +6,9 @@
 #include "base/try.h"
 #include "base/what_of.h"
 #include "exec/condition.h"
+#include "negotiate/dial.h"
 #include "rpc/client/client_access.h"
 #include "rpc/client/client_interception.h"
-#include "rpc/negotiation/dial.h"
 #include "transport/network.h"
 
 namespace hawser::rpc {
@@ -109,8 +109,8 @@ Task<Result<void>> ProtocolClient::connect_to(std::shared_ptr<ProtocolClient> cl
 // The scope of the client owns it, so that a connect() that outlives the loop holds nothing of the loop.
 Task<void> ProtocolClient::attempt(std::shared_ptr<Attempt> own) {
   try {
-    own->stream =
-        co_await connect_stream(*loop_, *network_, address_, security_, alpn_, loop_->after(connect_timeout_));
+    own->stream = co_await negotiate::connect_stream(*loop_, *network_, address_, security_, alpn_,
+                                                     loop_->after(connect_timeout_));
   } catch (const std::exception& error) {
     own->stream = fail(Error::of_connection(ErrorCode::unavailable,
                                             "cannot connect to " + address_ + ": " + std::string(what_of(error))));

@@ -39,8 +39,9 @@ void HandshakeQueue::adopt(std::unique_ptr<transport::Stream> stream) noexcept {
 }
 
 void HandshakeQueue::admit(std::unique_ptr<transport::Stream> stream) {
-  auto handshake = std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(options_.handshake_timeout),
-                                               static_cast<Handshake::Done&>(*this), &plain_);
+  auto handshake =
+      std::make_unique<negotiate::Handshake>(loop_, std::move(stream), loop_.after(options_.handshake_timeout),
+                                             static_cast<negotiate::Handshake::Done&>(*this), &plain_);
   if (attempts_.size() >= options_.handshakes_max && !evict_silent()) {
     return refuse(*handshake, "the server has handshakes_max (" + std::to_string(options_.handshakes_max) +
                                   ") handshakes going on: try again later, or raise it");
@@ -73,7 +74,7 @@ bool HandshakeQueue::evict_silent() {
 }
 
 // Sends the reason. The caller destroys the handshake.
-void HandshakeQueue::refuse(Handshake& handshake, std::string why) {
+void HandshakeQueue::refuse(negotiate::Handshake& handshake, std::string why) {
   host_.counters.connections_refused.add(1);
   log_refusal("connection from " + handshake.stream().peer() + " refused: " + why);
   handshake.send(
@@ -96,17 +97,17 @@ void HandshakeQueue::log_dropped(const std::exception& error) noexcept {
   }
 }
 
-HandshakeQueue::Attempts::iterator HandshakeQueue::find(const Handshake& handshake) {
+HandshakeQueue::Attempts::iterator HandshakeQueue::find(const negotiate::Handshake& handshake) {
   return std::ranges::find_if(attempts_, [&](const Attempt& one) { return one.handshake.get() == &handshake; });
 }
 
-HandshakeQueue::Attempts::iterator HandshakeQueue::find(const ServerNegotiation& negotiation) {
+HandshakeQueue::Attempts::iterator HandshakeQueue::find(const negotiate::ServerNegotiation& negotiation) {
   return std::ranges::find_if(attempts_, [&](const Attempt& one) { return one.negotiation.get() == &negotiation; });
 }
 
 // Performs a step of a handshake. An exception (no memory, or no more descriptors for the poller) costs the connection.
 template <class Step>
-void HandshakeQueue::guard(Handshake& handshake, Step step) {
+void HandshakeQueue::guard(negotiate::Handshake& handshake, Step step) {
   try {
     step();
   } catch (const std::exception& thrown) {
@@ -123,7 +124,7 @@ void HandshakeQueue::drop(Attempts::iterator attempt, const std::exception& thro
 
 // ---- The first bytes ----
 
-void HandshakeQueue::on_hello(Handshake& handshake, Result<wire::Hello> hello) {
+void HandshakeQueue::on_hello(negotiate::Handshake& handshake, Result<wire::Hello> hello) {
   guard(handshake, [&] { continue_handshake(find(handshake), std::move(hello)); });
 }
 
@@ -156,8 +157,8 @@ void HandshakeQueue::protect(Attempts::iterator attempt, Bytes first) {
   std::unique_ptr<transport::Stream> stream =
       options_.security->protect(loop_, attempt->handshake->release_stream(), first, shared_.alpn);
   attempt->secured = true;
-  attempt->handshake =
-      std::make_unique<Handshake>(loop_, std::move(stream), deadline, static_cast<Handshake::Done&>(*this), &secured_);
+  attempt->handshake = std::make_unique<negotiate::Handshake>(
+      loop_, std::move(stream), deadline, static_cast<negotiate::Handshake::Done&>(*this), &secured_);
 }
 
 // The answer to bytes of a protocol that this server does not speak: one line. HTTP clients receive it as a response.
@@ -183,9 +184,9 @@ std::optional<Error> HandshakeQueue::refusal(const Attempt& attempt) const {
 
 // ---- Other protocols ----
 
-static_assert(FirstBytes::bytes_max == PortProtocol::first_bytes_max);
+static_assert(negotiate::FirstBytes::bytes_max == PortProtocol::first_bytes_max);
 
-FirstBytes::Match HandshakeQueue::Recogniser::match(Bytes first) const noexcept {
+negotiate::FirstBytes::Match HandshakeQueue::Recogniser::match(Bytes first) const noexcept {
   bool more = false;
   if (security_ != nullptr) {
     switch (security_->match(first)) {
@@ -210,7 +211,7 @@ const PortProtocol* HandshakeQueue::Recogniser::protocol_of(Bytes first) const n
   return std::ranges::find_if(protocols_, matches)->get();
 }
 
-void HandshakeQueue::on_other(Handshake& handshake, Bytes first) {
+void HandshakeQueue::on_other(negotiate::Handshake& handshake, Bytes first) {
   guard(handshake, [&] { open_other(find(handshake), first); });
 }
 
@@ -246,22 +247,22 @@ negotiate::ServerSide HandshakeQueue::side(const Attempt& attempt) const {
 }
 
 void HandshakeQueue::begin_negotiation(Attempts::iterator attempt, wire::Hello hello) {
-  attempt->negotiation = std::make_unique<ServerNegotiation>(
+  attempt->negotiation = std::make_unique<negotiate::ServerNegotiation>(
       loop_, transports_, *attempt->handshake, attempt->secured ? options_.security.get() : nullptr, side(*attempt),
-      static_cast<ServerNegotiation::Outcome&>(*this));
+      static_cast<negotiate::ServerNegotiation::Outcome&>(*this));
   attempt->negotiation->begin(negotiate::first_of(std::move(hello)));
 }
 
-void HandshakeQueue::on_sent(Handshake& handshake) {
+void HandshakeQueue::on_sent(negotiate::Handshake& handshake) {
   const auto attempt = find(handshake);
   if (attempt != attempts_.end() && attempt->negotiation != nullptr) attempt->negotiation->on_sent();
 }
 
-void HandshakeQueue::on_thrown(ServerNegotiation& negotiation, const std::exception& thrown) {
+void HandshakeQueue::on_thrown(negotiate::ServerNegotiation& negotiation, const std::exception& thrown) {
   drop(find(negotiation), thrown);
 }
 
-void HandshakeQueue::on_refused(ServerNegotiation& negotiation, const negotiate::HelloMessage& refusal) {
+void HandshakeQueue::on_refused(negotiate::ServerNegotiation& negotiation, const negotiate::HelloMessage& refusal) {
   const auto attempt = find(negotiation);
   host_.counters.connections_refused.add(1);  // Before the client can see the refusal.
   attempt->handshake->send(negotiate::to_hello(refusal));
@@ -269,7 +270,8 @@ void HandshakeQueue::on_refused(ServerNegotiation& negotiation, const negotiate:
   attempts_.erase(attempt);
 }
 
-void HandshakeQueue::on_agreed(ServerNegotiation& negotiation, std::unique_ptr<transport::Connection> connection,
+void HandshakeQueue::on_agreed(negotiate::ServerNegotiation& negotiation,
+                               std::unique_ptr<transport::Connection> connection,
                                std::shared_ptr<const Identity> identity) {
   const auto attempt = find(negotiation);
   if (identity == nullptr) identity = connection->identity();
@@ -283,7 +285,7 @@ void HandshakeQueue::on_agreed(ServerNegotiation& negotiation, std::unique_ptr<t
                                  .peer = host_.receive_peers.find(connection->peer())};
   host_.counters.transports_declined.add(static_cast<std::int64_t>(negotiation.machine().failures()));
   // The handshake may have taken nearly all of its time.
-  const Time deadline = std::max(attempt->deadline, loop_.after(AttachedTransports::step_max));
+  const Time deadline = std::max(attempt->deadline, loop_.after(negotiate::AttachedTransports::step_max));
   auto session = std::make_unique<ServerSession>(host_, std::move(connection), settings, std::move(identity));
   if (auto proof = negotiation.take_proof()) session->require_proof(std::move(proof), deadline);
   session->set_declined(negotiation.machine().reasons());
@@ -293,7 +295,7 @@ void HandshakeQueue::on_agreed(ServerNegotiation& negotiation, std::unique_ptr<t
 void HandshakeQueue::begin_session(Attempts::iterator attempt, std::unique_ptr<PortSession> made) {
   PortSession& session = *made;
   if (attempt->secured) {
-    const ServerNegotiation* const negotiation = attempt->negotiation.get();
+    const negotiate::ServerNegotiation* const negotiation = attempt->negotiation.get();
     session.set_protection(
         negotiation != nullptr && negotiation->on_path()
             ? to_string(static_cast<transport::PathProtection>(negotiation->machine().agreed().protection))

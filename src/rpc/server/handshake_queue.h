@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "rpc/negotiation/attached_transports.h"
-#include "rpc/negotiation/handshake.h"
-#include "rpc/negotiation/server_negotiation.h"
+#include "negotiate/attached_transports.h"
+#include "negotiate/handshake.h"
+#include "negotiate/server_negotiation.h"
 #include "rpc/port/port_protocol.h"
 
 namespace hawser::rpc {
@@ -18,7 +18,7 @@ struct ServerShared;
 
 // The fresh connections of one loop, at most ServerOptions::handshakes_max, until each one is a session of the protocol
 // that its first bytes name. Loop's thread only.
-class HandshakeQueue final : Handshake::Done, ServerNegotiation::Outcome {
+class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegotiation::Outcome {
  public:
   // Receives the sessions.
   class Sessions {
@@ -48,16 +48,16 @@ class HandshakeQueue final : Handshake::Done, ServerNegotiation::Outcome {
 
  private:
   struct Attempt {
-    std::unique_ptr<Handshake> handshake;
+    std::unique_ptr<negotiate::Handshake> handshake;
     bool secured = false;  // The stream is protected by ServerOptions::security.
     Time deadline{};       // The end of the time for the handshake.
     // Non-null after the client's first message, in the library's own protocol.
-    std::unique_ptr<ServerNegotiation> negotiation = {};
+    std::unique_ptr<negotiate::ServerNegotiation> negotiation = {};
   };
   using Attempts = std::list<Attempt>;
 
   // Recognises the other protocols of the server and, unless `security` is null, protected streams.
-  class Recogniser final : public FirstBytes {
+  class Recogniser final : public negotiate::FirstBytes {
    public:
     Recogniser(const ProtocolList& protocols, const transport::ServerSecurity* security) noexcept
         : protocols_(protocols), security_(security) {}
@@ -70,19 +70,19 @@ class HandshakeQueue final : Handshake::Done, ServerNegotiation::Outcome {
     const transport::ServerSecurity* const security_;
   };
 
-  void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
-  void on_other(Handshake& handshake, Bytes first) override;
-  void on_sent(Handshake& handshake) override;
-  void on_agreed(ServerNegotiation& negotiation, std::unique_ptr<transport::Connection> connection,
+  void on_hello(negotiate::Handshake& handshake, Result<wire::Hello> hello) override;
+  void on_other(negotiate::Handshake& handshake, Bytes first) override;
+  void on_sent(negotiate::Handshake& handshake) override;
+  void on_agreed(negotiate::ServerNegotiation& negotiation, std::unique_ptr<transport::Connection> connection,
                  std::shared_ptr<const Identity> identity) override;
-  void on_refused(ServerNegotiation& negotiation, const negotiate::HelloMessage& refusal) override;
-  void on_thrown(ServerNegotiation& negotiation, const std::exception& thrown) override;
+  void on_refused(negotiate::ServerNegotiation& negotiation, const negotiate::HelloMessage& refusal) override;
+  void on_thrown(negotiate::ServerNegotiation& negotiation, const std::exception& thrown) override;
 
   void admit(std::unique_ptr<transport::Stream> stream);
   bool evict_silent();
-  void refuse(Handshake& handshake, std::string why);
+  void refuse(negotiate::Handshake& handshake, std::string why);
   template <class Step>
-  void guard(Handshake& handshake, Step step);
+  void guard(negotiate::Handshake& handshake, Step step);
   void drop(Attempts::iterator attempt, const std::exception& thrown) noexcept;
   void continue_handshake(Attempts::iterator attempt, Result<wire::Hello> hello);
   void end_failed(Attempts::iterator attempt, const Error& why);
@@ -96,8 +96,8 @@ class HandshakeQueue final : Handshake::Done, ServerNegotiation::Outcome {
   std::optional<Error> refusal(const Attempt& attempt) const;
   std::optional<Error> refusal_of_plain(const Attempt& attempt) const;
   negotiate::ServerSide side(const Attempt& attempt) const;
-  Attempts::iterator find(const Handshake& handshake);
-  Attempts::iterator find(const ServerNegotiation& negotiation);
+  Attempts::iterator find(const negotiate::Handshake& handshake);
+  Attempts::iterator find(const negotiate::ServerNegotiation& negotiation);
   void log_refusal(const std::string& text);
 
   PortHost& host_;
@@ -107,7 +107,7 @@ class HandshakeQueue final : Handshake::Done, ServerNegotiation::Outcome {
   Sessions& sessions_;
   const Recogniser plain_;
   const Recogniser secured_;  // For the bytes within a protected stream.
-  AttachedTransports transports_;
+  negotiate::AttachedTransports transports_;
   Attempts attempts_;         // The oldest first.
   Time next_refusal_line_{};  // No refusal is logged before this time.
 };

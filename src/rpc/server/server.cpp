@@ -181,7 +181,7 @@ Result<void> Server::State::start() {
 
 Result<void> Server::State::begin() {
   TRY(rpc::check_memory(shared.options));
-  TRY(rpc::TransportList&& chosen, rpc::choose_transports(shared.options.transports, *shared.network));
+  TRY(negotiate::TransportList&& chosen, negotiate::choose_transports(shared.options.transports, *shared.network));
   shared.transports = std::move(chosen);
   if (shared.options.describe) schema.begin();  // Before the interceptors, which see these methods too.
   for (const auto& protocol : shared.protocols) {

@@ -15,7 +15,7 @@
 #include "hawser/detail/loop_access.h"
 #include "hawser/identity.h"
 #include "hawser/scope.h"
-#include "rpc/negotiation/attached_transports.h"
+#include "negotiate/attached_transports.h"
 #include "rpc/port/health_state.h"
 #include "rpc/port/port_protocol.h"
 #include "rpc/server/handshake_queue.h"
@@ -30,8 +30,8 @@ namespace hawser::rpc {
 struct ServerShared {
   ServerOptions options;  // As the program gave them. Each loop has its own copy, which LiveOptions changes.
   std::shared_ptr<transport::Network> network;
-  std::list<MethodTable> methods = {};  // One for each loop. Lives on after the loops.
-  TransportList transports = {};        // The transports that the options choose; set when the server starts.
+  std::list<MethodTable> methods = {};       // One for each loop. Lives on after the loops.
+  negotiate::TransportList transports = {};  // The transports that the options choose; set when the server starts.
   Dispatcher dispatcher;
   std::shared_ptr<detail::RegionTable> regions = std::make_shared<detail::RegionTable>();
   ServerInterceptors interceptors = {};

@@ -150,7 +150,7 @@ std::string alpn_names(const ProtocolList& protocols) {
   for (const auto& protocol : protocols) {
     if (protocol->alpn() != "h2") add(protocol->alpn());
   }
-  add(native_alpn);
+  add(negotiate::native_alpn);
   return names;
 }
 

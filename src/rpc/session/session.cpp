@@ -106,10 +106,11 @@ void Session::check_charge() noexcept {
 }
 
 void Session::require_proof(std::unique_ptr<transport::PathProof> proof, Time deadline) {
-  guard_ = std::make_unique<PathGuard>(loop_, *connection_, *this, std::move(proof), deadline, [this](Error why) {
-    unproved_ = why.text;
-    end_session(why);
-  });
+  guard_ =
+      std::make_unique<negotiate::PathGuard>(loop_, *connection_, *this, std::move(proof), deadline, [this](Error why) {
+        unproved_ = why.text;
+        end_session(why);
+      });
 }
 
 // ---- Sending ----

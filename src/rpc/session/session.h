@@ -11,6 +11,7 @@
 #include "hawser/metadata.h"
 #include "hawser/stream.h"
 #include "hawser/transport/connection.h"
+#include "negotiate/path_guard.h"
 #include "negotiate/settle.h"
 #include "pipe/loop_turn.h"
 #include "pipe/peer_pace.h"
@@ -222,7 +223,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   detail::WaitingWriter writers_;                 // Writers of streams that wait until the backlog is shorter.
   std::unique_ptr<detail::MemoryFrames> memory_;  // Made on first use. Outlives the connection, which uses its loans.
   std::unique_ptr<transport::Connection> connection_;
-  std::unique_ptr<PathGuard> guard_;  // Non-null on paths that were agreed on over a protected stream.
+  std::unique_ptr<negotiate::PathGuard> guard_;  // Non-null on paths that were agreed on over a protected stream.
   std::string unproved_;
   bool closed_ = false;
   bool held_ = false;            // See hold().

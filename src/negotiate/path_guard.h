@@ -10,7 +10,7 @@
 #include "negotiate/settle.h"
 #include "transport/path_proof.h"
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 
 // Stands between a connection on a path and its session until the peer has proved that it agreed on this path. The
 // first message in each direction is the proof (docs/wire-format.md, "Proof of a path"). Every other first message, and
@@ -19,7 +19,7 @@ namespace hawser::rpc {
 class PathGuard final : public transport::MessageSink {
  public:
   // The length of a message that has a proof. It has no payload.
-  static constexpr std::size_t message_bytes = negotiate::proof_message_bytes;
+  static constexpr std::size_t message_bytes = proof_message_bytes;
 
   // `refused` ends the session, and aborts the connection. The other arguments outlive this object.
   using Refused = std::function<void(Error)>;
@@ -62,4 +62,4 @@ class PathGuard final : public transport::MessageSink {
   MemberTimer<&PathGuard::expire> timer_{*this};
 };
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

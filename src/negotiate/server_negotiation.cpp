@@ -1,16 +1,16 @@
-#include "rpc/negotiation/server_negotiation.h"
+#include "negotiate/server_negotiation.h"
 
 #include <utility>
 #include <variant>
 
 #include "base/try.h"
-#include "rpc/negotiation/dial.h"
+#include "negotiate/dial.h"
 #include "transport/common/framed_connection.h"
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 
 ServerNegotiation::ServerNegotiation(Loop& loop, AttachedTransports& transports, Handshake& handshake,
-                                     transport::ServerSecurity* security, negotiate::ServerSide side, Outcome& outcome)
+                                     transport::ServerSecurity* security, ServerSide side, Outcome& outcome)
     : loop_(loop),
       transports_(transports),
       handshake_(handshake),
@@ -19,13 +19,13 @@ ServerNegotiation::ServerNegotiation(Loop& loop, AttachedTransports& transports,
       machine_(std::move(side)),
       local_(handshake.stream().local()) {}
 
-void ServerNegotiation::begin(negotiate::FirstHello first) {
-  negotiate::Action action = machine_.on_message(std::move(first));
-  if (std::holds_alternative<negotiate::MakeHalf>(action)) transports_.attach();
+void ServerNegotiation::begin(FirstHello first) {
+  Action action = machine_.on_message(std::move(first));
+  if (std::holds_alternative<MakeHalf>(action)) transports_.attach();
   perform(std::move(action));
 }
 
-void ServerNegotiation::on_answer(negotiate::AnswerHello answer) {
+void ServerNegotiation::on_answer(AnswerHello answer) {
   guard([&] {
     if (!answer.half) decline(answer.half.error());
     perform(machine_.on_message(std::move(answer)));
@@ -48,24 +48,24 @@ void ServerNegotiation::guard(Work work) {
   }
 }
 
-void ServerNegotiation::perform(negotiate::Action action) {
-  if (const auto* const make = std::get_if<negotiate::MakeHalf>(&action)) return make_half(*make);
-  if (const auto* const connect = std::get_if<negotiate::ConnectHalf>(&action)) return connect_half(*connect);
-  if (const auto* const send = std::get_if<negotiate::SendHello>(&action)) {
-    handshake_.send(negotiate::to_hello(send->message));
+void ServerNegotiation::perform(Action action) {
+  if (const auto* const make = std::get_if<MakeHalf>(&action)) return make_half(*make);
+  if (const auto* const connect = std::get_if<ConnectHalf>(&action)) return connect_half(*connect);
+  if (const auto* const send = std::get_if<SendHello>(&action)) {
+    handshake_.send(to_hello(send->message));
     return handshake_.expect_next();
   }
-  if (const auto* const open = std::get_if<negotiate::OpenPath>(&action)) {
+  if (const auto* const open = std::get_if<OpenPath>(&action)) {
     step_ = Step::leaving;
-    handshake_.send(negotiate::to_hello(*open->last));
+    handshake_.send(to_hello(*open->last));
     if (handshake_.sent()) open_path();
     return;
   }
-  if (const auto* const open = std::get_if<negotiate::OpenStream>(&action)) return open_stream(*open->last);
-  outcome_.on_refused(*this, *std::get<negotiate::EndNegotiation>(action).last);
+  if (const auto* const open = std::get_if<OpenStream>(&action)) return open_stream(*open->last);
+  outcome_.on_refused(*this, *std::get<EndNegotiation>(action).last);
 }
 
-void ServerNegotiation::make_half(const negotiate::MakeHalf& half) {
+void ServerNegotiation::make_half(const MakeHalf& half) {
   step_ = Step::making;
   const AttachedTransports::Entry& transport = *transports_.find(half.transport);
   if (transport.worker == nullptr) return on_step(fail(Error::of_transport(ErrorCode::unavailable, transport.reason)));
@@ -78,7 +78,7 @@ void ServerNegotiation::make_half(const negotiate::MakeHalf& half) {
   pending_->when_ready([this](const Result<void>& ready) { guard([&] { on_step(ready); }); });
 }
 
-void ServerNegotiation::connect_half(const negotiate::ConnectHalf& half) {
+void ServerNegotiation::connect_half(const ConnectHalf& half) {
   step_ = Step::connecting;
   timer_.start(loop_, loop_.after(AttachedTransports::step_max));
   pending_->begin_connect(half.to, [this](const Result<void>& connected) { guard([&] { on_step(connected); }); });
@@ -129,19 +129,19 @@ void ServerNegotiation::give_up() {
 
 void ServerNegotiation::open_path() {
   std::shared_ptr<const Identity> identity = handshake_.stream().identity();
-  auto connection = rpc::open_path(*pending_, handshake_.release_stream(), std::move(path_.cipher));
+  auto connection = negotiate::open_path(*pending_, handshake_.release_stream(), std::move(path_.cipher));
   outcome_.on_agreed(*this, std::move(connection), std::move(identity));
 }
 
 // The last message and the messages behind it leave together.
-void ServerNegotiation::open_stream(const negotiate::HelloMessage& last) {
+void ServerNegotiation::open_stream(const HelloMessage& last) {
   std::shared_ptr<const Identity> identity = handshake_.stream().identity();
   auto connection = std::make_unique<transport::FramedConnection>(
       loop_, handshake_.release_stream(),
       transport::FramedOptions{.message_limit =
                                    wire::MessageLimit::without_prefix(machine_.agreed().receive_bytes_max)});
-  connection->send_preface(wire::encode_hello(negotiate::to_hello(last)));
+  connection->send_preface(wire::encode_hello(to_hello(last)));
   outcome_.on_agreed(*this, std::move(connection), std::move(identity));
 }
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

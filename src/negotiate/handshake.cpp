@@ -1,11 +1,11 @@
-#include "rpc/negotiation/handshake.h"
+#include "negotiate/handshake.h"
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <utility>
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 namespace {
 
 // Fewer bytes than these are not called unknown: the answer to them depends on what follows.
@@ -181,4 +181,4 @@ void Handshake::finish(Result<wire::Hello> hello) noexcept {
   loop_.post(std::unique_ptr<detail::Posted>(std::move(outcome_)));
 }
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

@@ -8,7 +8,7 @@
 #include "hawser/time.h"
 #include "hawser/transports.h"
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 
 // Remembers which transports failed while the peer lived, and when each may be tried again. The pause doubles when a
 // transport fails repeatedly, so that a client does not alternate between transports.
@@ -51,4 +51,4 @@ class TransportBackoff {
   std::vector<Entry> transports_;
 };
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

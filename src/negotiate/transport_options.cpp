@@ -6,7 +6,7 @@
 
 #include "base/try.h"
 #include "hawser/transport/factory.h"
-#include "rpc/negotiation/attached_transports.h"
+#include "negotiate/attached_transports.h"
 
 namespace hawser {
 
@@ -25,7 +25,7 @@ void TransportOptions::disable(std::string_view name) {
   std::erase_if(enabled, [name](const TransportSpec& one) { return one.name() == name; });
 }
 
-namespace rpc {
+namespace negotiate {
 namespace {
 
 static_assert(TransportOptions::transports_max == wire::transports_max);
@@ -121,5 +121,5 @@ Result<TransportList> choose_transports(const TransportOptions& options, transpo
   return chosen;
 }
 
-}  // namespace rpc
+}  // namespace negotiate
 }  // namespace hawser

@@ -1,4 +1,4 @@
-#include "rpc/negotiation/attached_transports.h"
+#include "negotiate/attached_transports.h"
 
 #include <algorithm>
 #include <exception>
@@ -9,14 +9,14 @@
 #include "transport/common/sealed_connection.h"
 #include "wire/hello.h"
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 
 static_assert(transport::transport_offer_bytes_max == wire::transport_offer_bytes_max);
 static_assert(transport::transport_parameters_bytes_max == wire::transport_parameters_bytes_max);
 
-static_assert(transport::SealedConnection::overhead_bytes == negotiate::protection_bytes);
+static_assert(transport::SealedConnection::overhead_bytes == protection_bytes);
 
-transport::MessageLimits message_limits(const negotiate::Agreement& agreed) noexcept {
+transport::MessageLimits message_limits(const Agreement& agreed) noexcept {
   return {.send_bytes_max = agreed.send_bytes_max,
           .receive_bytes_max = agreed.receive_bytes_max,
           .protected_messages = agreed.protects_messages()};
@@ -68,4 +68,4 @@ const AttachedTransports::Entry* AttachedTransports::find(std::string_view name)
   return at == attached_.end() ? nullptr : &*at;
 }
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

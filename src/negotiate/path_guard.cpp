@@ -1,4 +1,4 @@
-#include "rpc/negotiation/path_guard.h"
+#include "negotiate/path_guard.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 namespace {
 
 // The beginning of a message with a proof. No frame begins so: 0x48 is no kind of a frame.
@@ -85,4 +85,4 @@ void PathGuard::refuse(const char* why) {
                                    " did not prove that it agreed on this path within TLS: " + why));
 }
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

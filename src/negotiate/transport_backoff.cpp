@@ -1,9 +1,9 @@
-#include "rpc/negotiation/transport_backoff.h"
+#include "negotiate/transport_backoff.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 
 namespace {
 
@@ -77,4 +77,4 @@ Time TransportBackoff::next_try() const noexcept {
   return first;
 }
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

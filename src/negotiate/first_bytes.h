@@ -5,7 +5,7 @@
 
 #include "hawser/bytes.h"
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 
 // Recognises other protocols than the library's own by the first bytes of a connection.
 class FirstBytes {
@@ -21,4 +21,4 @@ class FirstBytes {
   ~FirstBytes() = default;
 };
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

@@ -9,10 +9,10 @@
 #include "base/alive.h"
 #include "hawser/loop.h"
 #include "hawser/transport/stream.h"
-#include "rpc/negotiation/first_bytes.h"
+#include "negotiate/first_bytes.h"
 #include "wire/hello.h"
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 
 // The name of the library's own protocol in ALPN.
 inline constexpr std::string_view native_alpn = "hawser";
@@ -106,4 +106,4 @@ class Handshake final : transport::StreamSink {
   std::unique_ptr<Outcome> outcome_;
 };
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

@@ -1,4 +1,4 @@
-#include "rpc/negotiation/dial.h"
+#include "negotiate/dial.h"
 
 #include <algorithm>
 #include <map>
@@ -9,13 +9,13 @@
 #include "base/try.h"
 #include "exec/condition.h"
 #include "negotiate/client_machine.h"
-#include "rpc/negotiation/handshake.h"
+#include "negotiate/handshake.h"
 #include "transport/common/framed_connection.h"
 #include "transport/common/sealed_connection.h"
 #include "wire/frame.h"
 #include "wire/message.h"
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 namespace {
 
 // An awaitable that exchanges messages with the server.
@@ -24,15 +24,15 @@ class ServerHello final : Handshake::Done {
   ServerHello(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline)
       : arrived_(loop), handshake_(loop, std::move(stream), deadline, *this) {}
   // Sends a message and waits for the server's next one.
-  Task<Result<negotiate::HelloMessage>> exchange(negotiate::HelloMessage message) {
-    handshake_.send(negotiate::to_hello(message));
+  Task<Result<HelloMessage>> exchange(HelloMessage message) {
+    handshake_.send(to_hello(message));
     if (std::exchange(asked_, true)) handshake_.expect_next();
     while (!hello_) {
       co_await arrived_.wait();
     }
     CO_TRY(wire::Hello hello, std::move(*hello_));
     hello_.reset();
-    co_return negotiate::server_message_of(std::move(hello));
+    co_return server_message_of(std::move(hello));
   }
   transport::Stream& stream() noexcept { return handshake_.stream(); }
   std::unique_ptr<transport::Stream> release_stream() noexcept { return handshake_.release_stream(); }
@@ -81,20 +81,19 @@ Result<void> check_options(const ClientOptions& options) {
 }
 
 // `avoided` are transports that are not offered, with the reasons.
-negotiate::ClientSide client_side(const ClientOptions& options, const transport::Stream& stream,
-                                  const AttachedTransports& transports, std::vector<TransportFallback> avoided) {
+ClientSide client_side(const ClientOptions& options, const transport::Stream& stream,
+                       const AttachedTransports& transports, std::vector<TransportFallback> avoided) {
   const transport::ClientSecurity* const security = options.security.get();
   const std::string local = stream.local();
   const std::string_view stream_only = security != nullptr ? security->stream_only(stream) : std::string_view();
-  negotiate::ClientSide side{
-      .terms = {.checksum = options.checksum,
-                .memory = true,
-                .message_bytes_max = options.message_bytes_max,
-                .calls_max = options.calls_in_flight_max,
-                .stream_window_bytes = options.stream_window_bytes,
-                .protection =
-                    security != nullptr ? static_cast<std::uint8_t>(security->path_protection()) : std::uint8_t{0}},
-      .not_offered = std::move(avoided)};
+  ClientSide side{.terms = {.checksum = options.checksum,
+                            .memory = true,
+                            .message_bytes_max = options.message_bytes_max,
+                            .calls_max = options.calls_in_flight_max,
+                            .stream_window_bytes = options.stream_window_bytes,
+                            .protection = security != nullptr ? static_cast<std::uint8_t>(security->path_protection())
+                                                              : std::uint8_t{0}},
+                  .not_offered = std::move(avoided)};
   for (const AttachedTransports::Entry& transport : transports.all()) {
     if (!stream_only.empty()) {
       set_reason(side.not_offered, transport.name, std::string(stream_only));
@@ -146,7 +145,7 @@ class ClientHalf {
   }
 
   // Makes the half, connected to the server's, and returns its parameters. The one before is destroyed.
-  Task<Result<std::vector<std::byte>>> make(negotiate::MakeHalf half, transport::MessageLimits limits) {
+  Task<Result<std::vector<std::byte>>> make(MakeHalf half, transport::MessageLimits limits) {
     pending_.reset();
     worker_ = workers_.at(half.transport);
     CO_TRY(std::unique_ptr<transport::PendingConnection> pending,
@@ -171,8 +170,8 @@ class ClientHalf {
 };
 
 // Opens the path on which both sides agreed.
-Result<void> open_dialed_path(Dialed& dialed, ServerHello& server, ClientHalf& half,
-                              const negotiate::ClientMachine& machine, transport::ClientSecurity* security) {
+Result<void> open_dialed_path(Dialed& dialed, ServerHello& server, ClientHalf& half, const ClientMachine& machine,
+                              transport::ClientSecurity* security) {
   transport::PathSecurity secured;
   if (security != nullptr) {
     TRY(secured, security->secure_path(server.stream(), machine.path_terms()));
@@ -212,22 +211,22 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   CO_TRY(std::unique_ptr<transport::Stream> stream,
          co_await connect_stream(loop, network, address, options.security, native_alpn, deadline));
   const std::string local = stream->local();
-  negotiate::ClientMachine machine(client_side(options, *stream, transports, std::move(avoided)));
+  ClientMachine machine(client_side(options, *stream, transports, std::move(avoided)));
   ServerHello server(loop, std::move(stream), deadline);
   ClientHalf half(loop, transports, machine.offers(), local, deadline);
-  for (negotiate::Action action = machine.start();;) {
-    if (negotiate::SendHello* const send = std::get_if<negotiate::SendHello>(&action)) {
-      CO_TRY(negotiate::HelloMessage&& message, co_await server.exchange(std::move(send->message)));
+  for (Action action = machine.start();;) {
+    if (SendHello* const send = std::get_if<SendHello>(&action)) {
+      CO_TRY(HelloMessage&& message, co_await server.exchange(std::move(send->message)));
       action = machine.on_message(std::move(message));
-    } else if (negotiate::MakeHalf* const make = std::get_if<negotiate::MakeHalf>(&action)) {
+    } else if (MakeHalf* const make = std::get_if<MakeHalf>(&action)) {
       action = machine.on_half(co_await half.make(std::move(*make), message_limits(machine.agreed())));
-    } else if (negotiate::EndNegotiation* const end = std::get_if<negotiate::EndNegotiation>(&action)) {
+    } else if (EndNegotiation* const end = std::get_if<EndNegotiation>(&action)) {
       co_return fail(std::move(end->why));
     } else {
       Dialed dialed;
       dialed.agreed = machine.agreed();
       dialed.fallback_reasons = machine.fallback_reasons();
-      if (std::holds_alternative<negotiate::OpenPath>(action)) {
+      if (std::holds_alternative<OpenPath>(action)) {
         CO_TRY(open_dialed_path(dialed, server, half, machine, options.security.get()));
       } else {
         half.reset();
@@ -240,4 +239,4 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   }
 }
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

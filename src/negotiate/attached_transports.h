@@ -13,7 +13,7 @@
 #include "negotiate/settle.h"
 #include "transport/network.h"
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 
 using TransportList = std::vector<std::shared_ptr<transport::Transport>>;
 
@@ -59,6 +59,6 @@ class AttachedTransports {
 };
 
 // The limits of the messages on a path.
-transport::MessageLimits message_limits(const negotiate::Agreement& agreed) noexcept;
+transport::MessageLimits message_limits(const Agreement& agreed) noexcept;
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate

@@ -6,17 +6,17 @@
 
 #include "hawser/client.h"
 #include "hawser/transport/connection.h"
+#include "negotiate/attached_transports.h"
 #include "negotiate/settle.h"
-#include "rpc/negotiation/attached_transports.h"
 #include "transport/network.h"
 #include "transport/stream_security.h"
 
-namespace hawser::rpc {
+namespace hawser::negotiate {
 
 // A connection as both sides agreed on it.
 struct Dialed {
   std::unique_ptr<transport::Connection> connection;
-  negotiate::Agreement agreed;
+  Agreement agreed;
   std::string transport;  // The transport beside the stream; empty for the stream itself.
   // For that transport: the worker, the stream's local address and the server's parameters.
   std::shared_ptr<transport::TransportWorker> worker;
@@ -43,4 +43,4 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                           const ClientOptions& options, const AttachedTransports& transports,
                           std::vector<TransportFallback> avoided, Time deadline);
 
-}  // namespace hawser::rpc
+}  // namespace hawser::negotiate
