@@ -9,8 +9,8 @@
 #include "hawser/detail/const_buffers.h"
 #include "pipe/null_sink.h"
 #include "protocol/grpc/header_values.h"
-#include "protocol/grpc/send_room.h"
 #include "protocol/grpc/status.h"
+#include "protocol/http2/send_room.h"
 #include "rpc/client/client_session.h"
 #include "rpc/session/wake_writers.h"
 
@@ -379,7 +379,7 @@ void GrpcClientSession::on_sent(Http2Stream& stream, std::uint32_t credit) {
 bool GrpcClientSession::has_room() const noexcept {
   const std::size_t mark = options_.send_backlog_bytes_max;
   const std::size_t waiting = machine_.waiting_bytes();
-  return SendRoom{stream_.backlog(), waiting, mark, waiting / waiting_marks_max < mark}.for_items();
+  return http2::SendRoom{stream_.backlog(), waiting, mark, waiting / waiting_marks_max < mark}.for_items();
 }
 
 // No credit bounds requests with one message, but the number of their bytes. They are counted only if there may be too

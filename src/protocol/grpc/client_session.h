@@ -13,9 +13,9 @@
 #include "hawser/transport/stream.h"
 #include "pipe/buffered_stream.h"
 #include "pipe/receive_block.h"
-#include "protocol/grpc/early_flush.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
+#include "protocol/http2/early_flush.h"
 #include "rpc/client/protocol_client.h"
 
 namespace hawser::protocol::grpc {
@@ -107,7 +107,7 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   const std::string authority_;
   Owner& owner_;
   pipe::BufferedStream stream_;  // Closed once the connection has ended.
-  EarlyFlush early_;
+  http2::EarlyFlush early_;
   pipe::ReceiveBlock block_;
   detail::WaitingWriter writers_;
   std::vector<detail::CallOperation*> operations_;      // By slot of the stream.

@@ -126,7 +126,7 @@ void Http2ServerSession::end_response(std::uint32_t call, bool whole) {
   } else if (stream->open) {
     // The handler caused the reset, not the client, unless the stream is being reset already.
     const bool broken = stream->headers_sent ? machine_.break_off(*stream) : machine_.reset(*stream, http2_cancel);
-    if (broken) machine_.guard().give(FloodGuard::sent_reset_cost);
+    if (broken) machine_.guard().give(http2::FloodGuard::sent_reset_cost);
   }
   answered(*stream);
 }

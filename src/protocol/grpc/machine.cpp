@@ -67,12 +67,12 @@ Result<void> Http2Machine::receive(Bytes bytes, Block* block, Time now) {
 // Gives the bytes that the guard counts to nghttp2. The header of a frame is held back until it is complete, because
 // the guard may disguise it. False if the connection must end.
 bool Http2Machine::receive_frames(Bytes bytes) {
-  std::array<std::byte, FloodGuard::frame_header_bytes> held{};
+  std::array<std::byte, http2::FloodGuard::frame_header_bytes> held{};
   std::size_t held_bytes = guard_.header_bytes();
   std::memcpy(held.data(), guard_.header().data(), held_bytes);
   if (!guard_.receive(bytes, now_)) {
     const std::string reason(guard_.reason());
-    if (guard_.code() != FloodGuard::calm_code) {
+    if (guard_.code() != http2::FloodGuard::calm_code) {
       fail_as(guard_.code(), Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
                                                   "HTTP/2: " + std::string(nghttp2_http2_strerror(guard_.code())) +
                                                       " (" + reason + ")"));
@@ -82,7 +82,7 @@ bool Http2Machine::receive_frames(Bytes bytes) {
     }
     return false;
   }
-  const std::size_t kept = guard_.disguised() ? FloodGuard::frame_header_bytes : guard_.header_bytes();
+  const std::size_t kept = guard_.disguised() ? http2::FloodGuard::frame_header_bytes : guard_.header_bytes();
   const std::size_t ready = held_bytes + guard_.counted() - kept;
   held_bytes = std::min(held_bytes, ready);
   return give_frames(Bytes(held.data(), held_bytes)) && give_frames(bytes.first(ready - held_bytes)) &&
@@ -286,7 +286,7 @@ void Http2Machine::on_peer_ping() {
 bool Http2Machine::reset_malformed(Http2Stream& stream) {
   if (!stream.rules.malformed()) return false;
   if (reset(stream, NGHTTP2_PROTOCOL_ERROR)) {
-    static_cast<void>(guard_.take(FloodGuard::invalid_frame_cost, "malformed requests"));
+    static_cast<void>(guard_.take(http2::FloodGuard::invalid_frame_cost, "malformed requests"));
   }
   return true;
 }

@@ -16,8 +16,8 @@
 #include "hawser/error.h"
 #include "hawser/time.h"
 #include "pipe/send_queue.h"
-#include "protocol/grpc/flood_guard.h"
 #include "protocol/grpc/stream.h"
+#include "protocol/http2/flood_guard.h"
 
 struct nghttp2_session;
 
@@ -37,7 +37,7 @@ struct MachineOptions {
   std::uint32_t stream_window_bytes = 512 * 1024;
   std::uint32_t connection_window_bytes = 4 * 1024 * 1024;
   std::uint32_t frame_bytes_max = 64 * 1024;
-  FloodLimits flood = {};
+  http2::FloodLimits flood = {};
   // A server ends a connection whose client sends more than ping_strikes_max PINGs that follow the one before sooner
   // than this, while nothing was sent to it. Zero: not checked.
   Duration ping_interval_min = Duration::zero();
@@ -195,7 +195,7 @@ class Http2Machine {
   std::size_t waiting_bytes() const noexcept { return waiting_bytes_; }
   // Frames that nghttp2 has queued. Bounded by what calls and received frames cause.
   std::size_t queued_frames() const noexcept;
-  FloodGuard& guard() noexcept { return guard_; }
+  http2::FloodGuard& guard() noexcept { return guard_; }
   // True if a frame of the peer has begun and is not complete.
   bool within_frame() const noexcept { return guard_.rest_of_frame() != 0; }
   const MachineOptions& options() const noexcept { return options_; }
@@ -245,7 +245,7 @@ class Http2Machine {
   MachineSink& sink_;
   detail::ReceiveAccount* const account_;
   nghttp2_session* session_ = nullptr;
-  FloodGuard guard_;
+  http2::FloodGuard guard_;
   pipe::SendQueue& output_;
   std::optional<Error> failure_;
   Time now_{};

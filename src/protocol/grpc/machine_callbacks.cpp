@@ -122,7 +122,7 @@ int Http2Machine::Callbacks::on_header(nghttp2_session*, const nghttp2_frame* fr
     Http2Stream* const stream = machine.header_stream_;
     const std::string_view key = text(name, name_bytes);
     std::string_view content = text(value, value_bytes);
-    if (machine.options_.server && !key.starts_with(':')) content = RequestRules::without_spaces(content);
+    if (machine.options_.server && !key.starts_with(':')) content = http2::RequestRules::without_spaces(content);
     const bool trailers = frame->headers.cat != NGHTTP2_HCAT_REQUEST;
     const bool used = !machine.options_.server || stream == nullptr || stream->rules.add(key, content, trailers);
     std::size_t list_bytes = 0;
@@ -191,7 +191,7 @@ int Http2Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_fr
         // this often.
         const Http2Stream* const stream = stream_of(session, frame->hd.stream_id);
         if (stream != nullptr && machine.now_ - stream->opened >= waited_min) {
-          machine.guard_.give(FloodGuard::other_cost);
+          machine.guard_.give(http2::FloodGuard::other_cost);
         }
         return 0;
       }
@@ -220,7 +220,7 @@ int Http2Machine::Callbacks::on_invalid_frame(nghttp2_session*, const nghttp2_fr
     machine.peer_ends_ = true;
     return 0;
   }
-  static_cast<void>(machine.guard_.take(FloodGuard::invalid_frame_cost, "invalid frames"));
+  static_cast<void>(machine.guard_.take(http2::FloodGuard::invalid_frame_cost, "invalid frames"));
   return 0;
 }
 
@@ -298,8 +298,9 @@ int Http2Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghtt
         if (!machine.options_.server) machine.guard_.give_headers(2 * machine.options_.metadata_bytes_max);
         if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR && frame->rst_stream.error_code != NGHTTP2_CANCEL) {
           const bool refused = frame->rst_stream.error_code == NGHTTP2_REFUSED_STREAM;
-          static_cast<void>(machine.guard_.take(refused ? FloodGuard::other_cost : FloodGuard::sent_reset_cost,
-                                                "streams that must be reset"));
+          static_cast<void>(
+              machine.guard_.take(refused ? http2::FloodGuard::other_cost : http2::FloodGuard::sent_reset_cost,
+                                  "streams that must be reset"));
         }
         return 0;
       default: return 0;
@@ -359,8 +360,9 @@ int Http2Machine::Callbacks::send_data(nghttp2_session*, nghttp2_frame*, const s
   Http2Machine& machine = *static_cast<Http2Machine*>(user);
   return guarded(machine, [&] {
     Http2Stream& stream = *static_cast<Http2Stream*>(source->ptr);
-    std::memcpy(machine.output_.reserve(FloodGuard::frame_header_bytes), header, FloodGuard::frame_header_bytes);
-    machine.output_.commit(FloodGuard::frame_header_bytes);
+    std::memcpy(machine.output_.reserve(http2::FloodGuard::frame_header_bytes), header,
+                http2::FloodGuard::frame_header_bytes);
+    machine.output_.commit(http2::FloodGuard::frame_header_bytes);
     machine.send_piece(stream, bytes);
     return 0;
   });

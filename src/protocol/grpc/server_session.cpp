@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "hawser/detail/json_transcoder.h"
-#include "protocol/grpc/send_room.h"
 #include "protocol/grpc/status.h"
+#include "protocol/http2/send_room.h"
 #include "rpc/session/wake_writers.h"
 #include "wire/metadata.h"
 
@@ -305,7 +305,7 @@ void Http2ServerSession::on_sent(Http2Stream& stream, std::uint32_t credit) {
 }
 
 bool Http2ServerSession::has_room() const noexcept {
-  return SendRoom{backlog(), machine_.waiting_bytes(), backlog_mark(), memory_left()}.for_items();
+  return http2::SendRoom{backlog(), machine_.waiting_bytes(), backlog_mark(), memory_left()}.for_items();
 }
 
 // ---- Replies ----

@@ -13,10 +13,10 @@
 #include "hawser/scope.h"
 #include "hawser/stream.h"
 #include "hawser/task.h"
-#include "protocol/grpc/early_flush.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
 #include "protocol/grpc/status.h"
+#include "protocol/http2/early_flush.h"
 #include "rpc/port/byte_session.h"
 #include "rpc/port/http_streams.h"
 
@@ -198,7 +198,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   std::uint64_t arrived_at_check_ = 0;
   bool pinged_ = false;
   Http2Machine machine_;  // Ends first: it notifies the owners of loans.
-  EarlyFlush early_;
+  http2::EarlyFlush early_;
   std::unique_ptr<rpc::HttpStreams> http_;  // Null until the first request that is not gRPC.
   std::vector<rpc::HttpField> plain_fields_;
   // Stops the work of unpacking_ that no thread has begun. Made when there is some.

@@ -13,7 +13,7 @@
 #include "hawser/time.h"
 #include "protocol/grpc/compression.h"
 #include "protocol/grpc/message_reader.h"
-#include "protocol/grpc/request_rules.h"
+#include "protocol/http2/request_rules.h"
 
 namespace hawser::protocol::grpc {
 
@@ -85,7 +85,7 @@ struct Http2Stream {
 
   HeaderFields fields;
   detail::ReceiveCharge fields_charge;  // Server.
-  RequestRules rules;                   // Server.
+  http2::RequestRules rules;            // Server.
   bool headers_seen = false;
 
   // ---- Receiving ----

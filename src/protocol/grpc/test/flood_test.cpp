@@ -171,7 +171,7 @@ TEST(GrpcFlood, WindowUpdatesThatAreAnsweredByOneByte) {
 TEST(GrpcFlood, HeadersOnForgottenStreams) {
   ServerLog server({.streams_max = 1000});
   EXPECT_TRUE(server.feed(hello()));
-  for (std::uint32_t i = 0; i < 3 * FloodGuard::remembered_streams; ++i) {
+  for (std::uint32_t i = 0; i < 3 * http2::FloodGuard::remembered_streams; ++i) {
     ASSERT_TRUE(server.feed(frame(1, 5, 2 * i + 1, request_fields("/stream"))));
   }
   take_output(server.machine, server.output);
@@ -183,9 +183,9 @@ TEST(GrpcFlood, HeadersOnForgottenStreams) {
 
 // A block of 16,000 references is decoded, too.
 TEST(GrpcFlood, LongHeadersOnForgottenStreams) {
-  FloodGuard guard({}, true);
-  std::string opened(FloodGuard::preface_bytes, 'p');
-  for (std::uint32_t i = 0; i < 3 * FloodGuard::remembered_streams; ++i) opened += frame(1, 5, 2 * i + 1, {});
+  http2::FloodGuard guard({}, true);
+  std::string opened(http2::FloodGuard::preface_bytes, 'p');
+  for (std::uint32_t i = 0; i < 3 * http2::FloodGuard::remembered_streams; ++i) opened += frame(1, 5, 2 * i + 1, {});
   ASSERT_TRUE(guard.receive(as_bytes(opened), {}));
   std::size_t count = 0;
   while (count < 1000 && guard.receive(as_bytes(frame(1, 5, 1, std::string(16'000, '\xbe'))), {})) ++count;
@@ -328,7 +328,7 @@ TEST(GrpcFlood, EmptyMessagesAreNoFlood) {
 
 // 64 responses of 1 MiB were sent before the client's application reads them, in parts of 4 KiB.
 TEST(GrpcFlood, WindowUpdatesMayComeLongAfterTheData) {
-  FloodGuard guard({.tokens_max = 100, .tokens_per_second = 1}, false);
+  http2::FloodGuard guard({.tokens_max = 100, .tokens_per_second = 1}, false);
   constexpr std::size_t frames = 64 * 64;
   for (std::size_t i = 0; i < frames; ++i) guard.give_sent_data(16'384);
   const std::string update = frame(8, 0, 0, std::string("\0\0\x10\0", 4));
@@ -339,7 +339,7 @@ TEST(GrpcFlood, WindowUpdatesMayComeLongAfterTheData) {
 }
 
 TEST(GrpcFlood, TokensComeBackWithTime) {
-  FloodGuard guard({.tokens_max = 10, .tokens_per_second = 10}, false);
+  http2::FloodGuard guard({.tokens_max = 10, .tokens_per_second = 10}, false);
   const std::string update = frame(8, 0, 0, std::string("\0\0\0\1", 4));
   Time now{};
   for (int i = 0; i < 1000; ++i) {
@@ -367,9 +367,9 @@ TEST(GrpcStreamStates, FramesAfterTheEndOfAStreamEndTheConnection) {
   const std::string data = frame(0, 0, 1, "12345");
   const std::string end = frame(0, 1, 1, {});
   for (const std::string& before : {ending_headers, headers + end, headers + reset}) {
-    expect_goaway(before + data, FloodGuard::stream_closed_code, "STREAM_CLOSED (DATA on a stream");
-    expect_goaway(before + end, FloodGuard::stream_closed_code, "STREAM_CLOSED (DATA on a stream");
-    expect_goaway(before + headers, FloodGuard::stream_closed_code, "STREAM_CLOSED (HEADERS on a stream");
+    expect_goaway(before + data, http2::FloodGuard::stream_closed_code, "STREAM_CLOSED (DATA on a stream");
+    expect_goaway(before + end, http2::FloodGuard::stream_closed_code, "STREAM_CLOSED (DATA on a stream");
+    expect_goaway(before + headers, http2::FloodGuard::stream_closed_code, "STREAM_CLOSED (HEADERS on a stream");
   }
   // Frames that are allowed on a closed stream.
   ServerLog server;
@@ -380,7 +380,8 @@ TEST(GrpcStreamStates, FramesAfterTheEndOfAStreamEndTheConnection) {
 
 TEST(GrpcStreamStates, ALowerStreamThanTheLastOneEndsTheConnection) {
   const auto headers = [](std::uint32_t id) { return frame(1, 4, id, request_fields("/stream")); };
-  expect_goaway(headers(5) + headers(3), FloodGuard::protocol_error_code, "PROTOCOL_ERROR (HEADERS open a stream");
+  expect_goaway(headers(5) + headers(3), http2::FloodGuard::protocol_error_code,
+                "PROTOCOL_ERROR (HEADERS open a stream");
   // Ids may be left out, and trailers are no new stream.
   ServerLog server;
   EXPECT_TRUE(server.feed(hello() + headers(5) + headers(9) + frame(0, 0, 5, std::string(5, '\0')) +
@@ -430,23 +431,24 @@ TEST(GrpcStreamStates, ResetsOfStreamsThatHaveNotBeenOpenedAreIgnored) {
 
 // The guard remembers the last streams only. It does not take an old one for one that was never opened.
 TEST(GrpcStreamStates, OldStreamsAreForgotten) {
-  FloodGuard guard({}, true);
-  std::string opened(FloodGuard::preface_bytes, 'p');
-  for (std::uint32_t i = 0; i < 3 * FloodGuard::remembered_streams; ++i) opened += frame(1, 5, 2 * i + 1, {});
+  http2::FloodGuard guard({}, true);
+  std::string opened(http2::FloodGuard::preface_bytes, 'p');
+  for (std::uint32_t i = 0; i < 3 * http2::FloodGuard::remembered_streams; ++i) opened += frame(1, 5, 2 * i + 1, {});
   ASSERT_TRUE(guard.receive(as_bytes(opened), {}));
   EXPECT_TRUE(guard.receive(as_bytes(frame(1, 5, 1, {}) + frame(0, 0, 3, "12345")), {}));
-  const std::string recent = frame(0, 0, 4 * FloodGuard::remembered_streams + 1, "12345");
+  const std::string recent = frame(0, 0, 4 * http2::FloodGuard::remembered_streams + 1, "12345");
   EXPECT_FALSE(guard.receive(as_bytes(recent), {}));
-  EXPECT_EQ(guard.code(), FloodGuard::stream_closed_code);
+  EXPECT_EQ(guard.code(), http2::FloodGuard::stream_closed_code);
 }
 
 TEST(GrpcFlood, FramesAreCountedAtEveryCut) {
   const std::string two = frame(6, 0, 0, "12345678") + frame(8, 0, 0, std::string("\0\0\0\1", 4));
   for (std::size_t cut = 0; cut <= two.size(); ++cut) {
-    FloodGuard guard({}, false);
+    http2::FloodGuard guard({}, false);
     ASSERT_TRUE(guard.receive(as_bytes(std::string_view(two).substr(0, cut)), {}));
     ASSERT_TRUE(guard.receive(as_bytes(std::string_view(two).substr(cut)), {}));
-    EXPECT_EQ(guard.tokens(), FloodLimits{}.tokens_max - FloodGuard::ping_cost - FloodGuard::other_cost);
+    EXPECT_EQ(guard.tokens(),
+              http2::FloodLimits{}.tokens_max - http2::FloodGuard::ping_cost - http2::FloodGuard::other_cost);
   }
 }
 

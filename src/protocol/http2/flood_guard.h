@@ -9,7 +9,7 @@
 #include "hawser/bytes.h"
 #include "hawser/time.h"
 
-namespace hawser::protocol::grpc {
+namespace hawser::protocol::http2 {
 
 // The cost that frames of an HTTP/2 peer may have without being of use. A frame takes tokens; time and useful work give
 // them back. A peer without tokens is cut off.
@@ -127,4 +127,4 @@ class FloodGuard {
   std::array<std::uint32_t, remembered_streams> streams_{};
 };
 
-}  // namespace hawser::protocol::grpc
+}  // namespace hawser::protocol::http2

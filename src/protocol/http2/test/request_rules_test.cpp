@@ -1,4 +1,4 @@
-#include "protocol/grpc/request_rules.h"
+#include "protocol/http2/request_rules.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace hawser::protocol::grpc {
+namespace hawser::protocol::http2 {
 namespace {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
@@ -39,7 +39,7 @@ std::string without(const std::string& name, const Fields& instead = {}) {
   return verdict(all);
 }
 
-TEST(GrpcRequestRules, EachAuthorityIsGood) {
+TEST(Http2RequestRules, EachAuthorityIsGood) {
   for (const std::string authority :
        {"/run/a.sock", "%2Frun%2Fa.sock", "", "a b", "unix", "\xc3\xa4", "a,b", "[::1]:1"}) {
     EXPECT_EQ(without(":authority", {{":authority", authority}}), "good") << authority;
@@ -49,7 +49,7 @@ TEST(GrpcRequestRules, EachAuthorityIsGood) {
   EXPECT_EQ(with({{":authority", "test"}}), "malformed");
 }
 
-TEST(GrpcRequestRules, PseudoHeaderFieldsAreCompleteAndFirst) {
+TEST(Http2RequestRules, PseudoHeaderFieldsAreCompleteAndFirst) {
   EXPECT_EQ(with({{"x-a", "1"}}), "good");
   for (const std::string name : {":method", ":scheme", ":path"}) {
     EXPECT_EQ(without(name), "malformed") << name;
@@ -67,7 +67,7 @@ TEST(GrpcRequestRules, PseudoHeaderFieldsAreCompleteAndFirst) {
   EXPECT_EQ(without(":method", {{":method", "CONNECT"}}), "malformed");
 }
 
-TEST(GrpcRequestRules, FieldsOfHttp1AndBadCharactersAreMalformed) {
+TEST(Http2RequestRules, FieldsOfHttp1AndBadCharactersAreMalformed) {
   for (const std::string name : {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}) {
     EXPECT_EQ(with({{name, "x"}}), "malformed") << name;
     EXPECT_EQ(with({}, 0, {{name, "x"}}), "malformed") << name;
@@ -88,7 +88,7 @@ TEST(GrpcRequestRules, FieldsOfHttp1AndBadCharactersAreMalformed) {
   EXPECT_EQ(with({{"x-a", "1\t2"}, {"x-b", ""}, {"x-c", "\xc3\xa4"}, {"x-d", "1 2"}}), "good");
 }
 
-TEST(GrpcRequestRules, ContentLengthIsThatOfTheBody) {
+TEST(Http2RequestRules, ContentLengthIsThatOfTheBody) {
   EXPECT_EQ(with({{"content-length", "2"}}, 2), "good");
   EXPECT_EQ(with({}, 2), "good");
   for (const std::string length : {"1", "3", "", "-2", "2a", "18446744073709551616"}) {
@@ -104,4 +104,4 @@ TEST(GrpcRequestRules, ContentLengthIsThatOfTheBody) {
 }
 
 }  // namespace
-}  // namespace hawser::protocol::grpc
+}  // namespace hawser::protocol::http2

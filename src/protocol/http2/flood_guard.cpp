@@ -1,9 +1,9 @@
-#include "protocol/grpc/flood_guard.h"
+#include "protocol/http2/flood_guard.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace hawser::protocol::grpc {
+namespace hawser::protocol::http2 {
 namespace {
 
 // Kinds of frames: RFC 9113, section 6.
@@ -130,4 +130,4 @@ bool FloodGuard::on_frame() noexcept {
   }
 }
 
-}  // namespace hawser::protocol::grpc
+}  // namespace hawser::protocol::http2

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-namespace hawser::protocol::grpc {
+namespace hawser::protocol::http2 {
 
 // Finds requests that are malformed by RFC 9113, sections 8.1 to 8.3, field by field and byte by byte. nghttp2 could do
 // that too, but it refuses each :authority that does not look like a host, and clients of gRPC send the path of a Unix
@@ -39,4 +39,4 @@ class RequestRules {
   std::uint64_t body_bytes_ = 0;
 };
 
-}  // namespace hawser::protocol::grpc
+}  // namespace hawser::protocol::http2

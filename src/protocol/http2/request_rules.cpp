@@ -1,10 +1,10 @@
-#include "protocol/grpc/request_rules.h"
+#include "protocol/http2/request_rules.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 
-namespace hawser::protocol::grpc {
+namespace hawser::protocol::http2 {
 namespace {
 
 enum Seen : std::uint8_t { method = 1, scheme = 2, path = 4, authority = 8, host = 16, connects = 32 };
@@ -111,4 +111,4 @@ void RequestRules::end() noexcept {
   if (content_length_ && body_bytes_ != *content_length_) malformed_ = true;
 }
 
-}  // namespace hawser::protocol::grpc
+}  // namespace hawser::protocol::http2

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace hawser::protocol::grpc {
+namespace hawser::protocol::http2 {
 
 // Bytes that wait to be sent on a connection, at either of its ends.
 struct SendRoom {
@@ -16,4 +16,4 @@ struct SendRoom {
   constexpr bool for_items() const noexcept { return queued <= mark && (memory_left || queued + waiting <= mark); }
 };
 
-}  // namespace hawser::protocol::grpc
+}  // namespace hawser::protocol::http2

@@ -5,7 +5,7 @@
 
 #include "hawser/time.h"
 
-namespace hawser::protocol::grpc {
+namespace hawser::protocol::http2 {
 
 // Decides how many bytes of one tick are collected before they are sent. The first part is small, so that the peer
 // begins to work on it soon; each further part of the tick is twice as long, because a system call has a price.
@@ -30,4 +30,4 @@ class EarlyFlush {
   std::size_t bytes_ = first_bytes;
 };
 
-}  // namespace hawser::protocol::grpc
+}  // namespace hawser::protocol::http2
