@@ -22,6 +22,7 @@ void expect(bool condition, std::source_location where = std::source_location::c
   std::abort();
 }
 
+constexpr std::size_t message_bytes_max = 100'000;
 constexpr std::size_t received_bytes_max = std::size_t{1} << 20;
 
 class Peer final : public MachineSink {
@@ -32,13 +33,13 @@ class Peer final : public MachineSink {
         busy_(busy),
         machine(options, *this, &account_, output_) {}
 
-  void on_headers(Http2Stream& stream) override {
+  void on_headers(GrpcStream& stream) override {
     stream.busy = busy_;
     if (stream.fields.path.size() % 2 == 0) stream.reader.set_room(stream.fields.metadata.size());
-    stream.take = stream.fields.path.size() % 3 == 0 ? Http2Stream::Take::keep_one : Http2Stream::Take::deliver;
+    stream.take = stream.fields.path.size() % 3 == 0 ? GrpcStream::Take::keep_one : GrpcStream::Take::deliver;
   }
-  void on_message(Http2Stream& stream, Bytes message, Block*) override {
-    expect(message.size() <= machine.options().message_bytes_max);
+  void on_message(GrpcStream& stream, Bytes message, Block*) override {
+    expect(message.size() <= message_bytes_max);
     touch(message);
     stream.held_bytes += message.size() + 64;
     if (message.size() % 2 == 0) machine.release(stream, stream.held_bytes);
@@ -46,19 +47,19 @@ class Peer final : public MachineSink {
       machine.send_message(stream, Buffer::copy_of(std::string_view("\0\0\0\0\1x", 6)), {}, nullptr, 1);
     }
   }
-  void on_end(Http2Stream& stream) override {
+  void on_end(GrpcStream& stream) override {
     touch(stream.message);
     if (machine.options().server) machine.send_status(stream, 0, "done");
     if (stream.busy) machine.release_stream(stream);
   }
-  void on_bad(Http2Stream& stream, const Error& why) override {
+  void on_bad(GrpcStream& stream, const Error& why) override {
     if (machine.options().server)
       machine.send_status(stream, 13, why.text);
     else
       machine.reset(stream, 8);
   }
-  void on_closed(Http2Stream& stream, std::uint32_t) override { machine.release_stream(stream); }
-  void on_sent(Http2Stream&, std::uint32_t) override {}
+  void on_closed(GrpcStream& stream, std::uint32_t) override { machine.release_stream(stream); }
+  void on_sent(GrpcStream&, std::uint32_t) override {}
   void on_goaway(std::int32_t, std::uint32_t, std::string_view text) override { sum_ += text.size(); }
   void on_pong(bool) override {}
 
@@ -85,7 +86,7 @@ class Peer final : public MachineSink {
   pipe::SendQueue output_;
 
  public:
-  Http2Machine machine;  // Ends before the account.
+  GrpcMachine machine;  // Ends before the account.
 };
 
 void run(const std::uint8_t* data, std::size_t size) {
@@ -98,12 +99,13 @@ void run(const std::uint8_t* data, std::size_t size) {
     input.insert(0, std::string("\0\0\0\4\0\0\0\0\0", 9));
     if (!client) input.insert(0, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
   }
-  Peer peer({.server = !client, .message_bytes_max = 100'000, .streams_max = 16, .stream_window_bytes = 65'535},
+  Peer peer({.connection = {.server = !client, .streams_max = 16, .stream_window_bytes = 65'535},
+             .message_bytes_max = message_bytes_max},
             (mode & 4) != 0);
   if (client) {
-    const Http2Machine::Field fields[] = {
+    const GrpcMachine::Field fields[] = {
         {":method", "POST"}, {":scheme", "http"}, {":path", "/a"}, {":authority", "b"}};
-    Http2Stream* const stream = peer.machine.begin_request(fields);
+    GrpcStream* const stream = peer.machine.begin_request(fields);
     expect(stream != nullptr);
     peer.machine.send_end(*stream);
   }

@@ -134,7 +134,7 @@ LIBRARY_HEADERS = {
     "openssl/": ("src/security/tls/*",),
     "p11-kit/": ("src/security/tls/pkcs11/*",),
     "dlfcn.h": ("src/security/tls/pkcs11/*", "src/transport/*", "src/base/*", "src/exec/*", "src/runtime/*"),
-    "nghttp2/": ("src/protocol/http2/*", "src/protocol/grpc/*"),
+    "nghttp2/": ("src/protocol/http2/*",),
     "zstd": ("src/protocol/grpc/*",),
     "gtest/": ("src/*_test.cpp", "src/*_testing.h"),
     "gmock/": ("src/*_test.cpp", "src/*_testing.h"),

@@ -142,7 +142,7 @@ class RandomServer {
     return out;
   }
   std::string head(std::uint32_t id) {
-    std::vector<protocol::grpc::Http2Machine::Field> fields = {{":status", one_in(random_, 10) ? "503" : "200"}};
+    std::vector<protocol::grpc::GrpcMachine::Field> fields = {{":status", one_in(random_, 10) ? "503" : "200"}};
     if (!one_in(random_, 10)) fields.emplace_back("content-type", "application/grpc");
     if (one_in(random_, 6)) fields.emplace_back("grpc-encoding", one_in(random_, 2) ? "gzip" : "zstd");
     if (one_in(random_, 6)) fields.emplace_back("x-name-bin", one_in(random_, 2) ? "AAA" : "!");
@@ -151,7 +151,7 @@ class RandomServer {
   }
   std::string trailers(std::uint32_t id) {
     static constexpr std::string_view statuses[] = {"0", "0", "5", "1", "x", "99999999999"};
-    std::vector<protocol::grpc::Http2Machine::Field> fields = {{"grpc-status", statuses[below(random_, 6)]}};
+    std::vector<protocol::grpc::GrpcMachine::Field> fields = {{"grpc-status", statuses[below(random_, 6)]}};
     if (one_in(random_, 3)) fields.emplace_back("grpc-message", "%C3%A4%zz%");
     if (one_in(random_, 6)) fields.emplace_back("grpc-retry-pushback-ms", "-");
     if (one_in(random_, 6)) fields.emplace_back("grpc-status-details-bin", "AAECAw");

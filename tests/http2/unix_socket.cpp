@@ -20,7 +20,7 @@ namespace hawser::http2_unix_socket {
 
 using namespace http_test;
 namespace h2 = protocol::grpc::testing;
-using protocol::grpc::Http2Machine;
+using protocol::grpc::GrpcMachine;
 
 class Http2UnixSocket : public ServerFixture {
  protected:
@@ -42,8 +42,8 @@ class Http2UnixSocket : public ServerFixture {
     ASSERT_EQ(::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
   }
   // Begins a request, whose body is the message of gRPC or the text.
-  std::int32_t begin(const std::vector<Http2Machine::Field>& fields, std::string_view body) {
-    protocol::grpc::Http2Stream& stream = *client.machine.begin_request(fields);
+  std::int32_t begin(const std::vector<GrpcMachine::Field>& fields, std::string_view body) {
+    protocol::grpc::GrpcStream& stream = *client.machine.begin_request(fields);
     const bool is_grpc = fields.back().second == "application/grpc";
     const std::int32_t id = stream.id;
     client.machine.send_message(stream, is_grpc ? h2::framed(body) : Buffer::copy_of(as_bytes(body)), {}, nullptr, 1);
@@ -65,8 +65,8 @@ class Http2UnixSocket : public ServerFixture {
     const std::string text = fields.grpc_message.substr(0, fields.grpc_message.find(','));
     return "grpc " + std::to_string(fields.grpc_status) + (text.empty() ? "" : " " + text);
   }
-  std::string ask(bool is_grpc, const std::vector<Http2Machine::Field>& hosts) {
-    std::vector<Http2Machine::Field> fields = {{":method", is_grpc ? "POST" : "GET"},
+  std::string ask(bool is_grpc, const std::vector<GrpcMachine::Field>& hosts) {
+    std::vector<GrpcMachine::Field> fields = {{":method", is_grpc ? "POST" : "GET"},
                                                {":scheme", "http"},
                                                {":path", is_grpc ? "/test.Bytes/Repeat" : "/hello"}};
     fields.insert(fields.end(), hosts.begin(), hosts.end());
@@ -97,7 +97,7 @@ TEST_F(Http2UnixSocket, GrpcIsServedWhateverTheAuthority) {
 // Neither an error of the connection, nor of its other calls.
 TEST_F(Http2UnixSocket, APairTooManyFailsOnlyItsCall) {
   start();
-  std::vector<Http2Machine::Field> fields = {{":authority", "test"}};
+  std::vector<GrpcMachine::Field> fields = {{":authority", "test"}};
   std::vector<std::string> names;
   for (int i = 0; i < 64; ++i) names.push_back("x-" + std::to_string(i));
   for (const std::string& name : names) fields.emplace_back(name, "1");

@@ -10,6 +10,7 @@
 #include "pipe/null_sink.h"
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/status.h"
+#include "protocol/http2/error_codes.h"
 #include "protocol/http2/send_room.h"
 #include "rpc/client/client_session.h"
 #include "rpc/session/wake_writers.h"
@@ -24,13 +25,12 @@ constexpr std::size_t receive_block_bytes = 64 * 1024;
 constexpr std::size_t waiting_marks_max = 4;
 
 MachineOptions machine_options(const GrpcClientOptions& options) {
-  return {.server = false,
-          .message_bytes_max = options.message_bytes_max,
-          .metadata_bytes_max = options.metadata_bytes_max,
-          .streams_max = options.calls_in_flight_max,
-          .stream_window_bytes = options.stream_window_bytes,
-          .connection_window_bytes = options.connection_window_bytes,
-          .ping_interval_min = Duration::zero()};
+  return {.connection = {.server = false,
+                         .metadata_bytes_max = options.metadata_bytes_max,
+                         .streams_max = options.calls_in_flight_max,
+                         .stream_window_bytes = options.stream_window_bytes,
+                         .connection_window_bytes = options.connection_window_bytes},
+          .message_bytes_max = options.message_bytes_max};
 }
 
 }  // namespace
@@ -58,13 +58,13 @@ void GrpcClientSession::begin() {
 
 // ---- Requests ----
 
-Encoding GrpcClientSession::encoding_for(const Http2Stream& stream, std::size_t bytes) const noexcept {
+Encoding GrpcClientSession::encoding_for(const GrpcStream& stream, std::size_t bytes) const noexcept {
   return bytes < options_.compression_bytes_min ? Encoding::identity : stream.send_encoding;
 }
 
 // The field grpc-encoding has announced the client's compression for the whole call.
 bool GrpcClientSession::choose_compression(std::uint32_t call, Encoding encoding) {
-  Http2Stream* const stream = stream_.closed() ? nullptr : machine_.find(call);
+  GrpcStream* const stream = stream_.closed() ? nullptr : machine_.find(call);
   if (stream == nullptr || (encoding != Encoding::identity && encoding != encoding_of(options_.compression))) {
     return false;
   }
@@ -126,12 +126,12 @@ void GrpcClientSession::start(CallOperation& operation) {
   }
 }
 
-Http2Stream* GrpcClientSession::open(const CallOperation::Request& request, Time deadline) {
+GrpcStream* GrpcClientSession::open(const CallOperation::Request& request, Time deadline) {
   const std::string path = "/" + std::string(request.name);
-  std::vector<Http2Machine::Field> fields = {{":method", "POST"},      {":scheme", "http"},
-                                             {":path", path},          {":authority", authority_},
-                                             {"te", "trailers"},       {"content-type", "application/grpc"},
-                                             {"user-agent", "hawser"}, {"grpc-accept-encoding", accepted_encodings}};
+  std::vector<GrpcMachine::Field> fields = {{":method", "POST"},      {":scheme", "http"},
+                                            {":path", path},          {":authority", authority_},
+                                            {"te", "trailers"},       {"content-type", "application/grpc"},
+                                            {"user-agent", "hawser"}, {"grpc-accept-encoding", accepted_encodings}};
   std::string timeout;
   if (deadline != Time::max()) {
     timeout = format_timeout(deadline - loop_.now());
@@ -150,7 +150,7 @@ Http2Stream* GrpcClientSession::open(const CallOperation::Request& request, Time
       }
     }
   }
-  Http2Stream* const stream = machine_.begin_request(fields);
+  GrpcStream* const stream = machine_.begin_request(fields);
   if (stream != nullptr) stream->send_encoding = encoding;
   return stream;
 }
@@ -159,7 +159,7 @@ void GrpcClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutco
   const CallOperation::Request& request = operation.request();
   const Time deadline = rpc::call_deadline(loop_, request, options_.call_timeout);
   detail::ConstBuffers pieces(request.size.pieces);
-  Http2Stream* const stream = open(request, deadline);
+  GrpcStream* const stream = open(request, deadline);
   if (stream == nullptr) {
     going_away_ = true;
     return operation.complete(
@@ -195,34 +195,34 @@ void GrpcClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutco
   flush();
 }
 
-CallOperation* GrpcClientSession::operation_of(const Http2Stream& stream) const noexcept {
+CallOperation* GrpcClientSession::operation_of(const GrpcStream& stream) const noexcept {
   const std::size_t slot = stream.call & 0xFFFF;
   return slot < operations_.size() ? operations_[slot] : nullptr;
 }
 
-void GrpcClientSession::forget(Http2Stream& stream) noexcept {
+void GrpcClientSession::forget(GrpcStream& stream) noexcept {
   operations_[stream.call & 0xFFFF] = nullptr;
   outcomes_[stream.call & 0xFFFF] = nullptr;
   --in_flight_;
-  if (stream.open && !(stream.remote_ended && stream.ended)) machine_.reset(stream, http2_cancel);
-  stream.take = Http2Stream::Take::drop;
+  if (stream.open && !(stream.remote_ended && stream.ended)) machine_.reset(stream, http2::cancel);
+  stream.take = GrpcStream::Take::drop;
   machine_.release_stream(stream);
   send_soon();
 }
 
 void GrpcClientSession::abandon(CallOperation& operation) noexcept {
-  Http2Stream* const stream = machine_.find(operation.id());
+  GrpcStream* const stream = machine_.find(operation.id());
   if (stream != nullptr && operation_of(*stream) == &operation) forget(*stream);
 }
 
 void GrpcClientSession::cancel(std::uint32_t call, const Error& error) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream != nullptr && operation_of(*stream) != nullptr) finish(*stream, error);
 }
 
 // ---- Replies ----
 
-void GrpcClientSession::finish(Http2Stream& stream, const std::optional<Error>& error) {
+void GrpcClientSession::finish(GrpcStream& stream, const std::optional<Error>& error) {
   CallOperation& operation = *operation_of(stream);
   if (const auto& outcome = outcomes_[stream.call & 0xFFFF]) report(stream, *outcome);
   if (detail::StreamCore* const core = operation.stream()) core->on_closed(error);
@@ -234,7 +234,7 @@ void GrpcClientSession::finish(Http2Stream& stream, const std::optional<Error>& 
   }
 }
 
-void GrpcClientSession::report(const Http2Stream& stream, GrpcOutcome& outcome) {
+void GrpcClientSession::report(const GrpcStream& stream, GrpcOutcome& outcome) {
   const HeaderFields& fields = stream.fields;
   if (fields.grpc_status >= 0) outcome.status = fields.grpc_status;
   const MetadataView metadata(Bytes(fields.metadata.data(), fields.metadata.size()));
@@ -244,21 +244,21 @@ void GrpcClientSession::report(const Http2Stream& stream, GrpcOutcome& outcome) 
   if (const auto pushback = metadata.find(retry_pushback_name)) outcome.retry_after = parse_pushback(*pushback);
 }
 
-void GrpcClientSession::on_headers(Http2Stream& stream) {
+void GrpcClientSession::on_headers(GrpcStream& stream) {
   const CallOperation* const operation = operation_of(stream);
   const bool usable = stream.fields.http_status == 200 && stream.fields.grpc_content && !stream.fields.too_large;
   if (operation == nullptr || !usable) return;
-  stream.take = operation->request().streams_out ? Http2Stream::Take::deliver : Http2Stream::Take::keep_one;
+  stream.take = operation->request().streams_out ? GrpcStream::Take::deliver : GrpcStream::Take::keep_one;
 }
 
-void GrpcClientSession::on_message(Http2Stream& stream, Bytes message, Block* block) {
+void GrpcClientSession::on_message(GrpcStream& stream, Bytes message, Block* block) {
   CallOperation* const operation = operation_of(stream);
   if (operation == nullptr || operation->stream() == nullptr) return;
   detail::ReceiveAccount unbounded(nullptr);
   deliver_item(*operation->stream(), stream, message, block, unbounded);
 }
 
-void GrpcClientSession::on_end(Http2Stream& stream) {
+void GrpcClientSession::on_end(GrpcStream& stream) {
   CallOperation* const operation = operation_of(stream);
   if (operation == nullptr) return;
   const HeaderFields& fields = stream.fields;
@@ -284,7 +284,7 @@ void GrpcClientSession::on_end(Http2Stream& stream) {
                                                          : "the answer of a unary method has more than one message");
 }
 
-void GrpcClientSession::succeed(Http2Stream& stream) {
+void GrpcClientSession::succeed(GrpcStream& stream) {
   CallOperation& operation = *operation_of(stream);
   detail::Received received{.body = stream.message,
                             .payload = {},
@@ -309,16 +309,16 @@ void GrpcClientSession::succeed(Http2Stream& stream) {
   finish(stream, std::nullopt);
 }
 
-void GrpcClientSession::on_bad(Http2Stream& stream, const Error& why) {
+void GrpcClientSession::on_bad(GrpcStream& stream, const Error& why) {
   if (operation_of(stream) != nullptr) finish(stream, why);
 }
 
-void GrpcClientSession::on_closed(Http2Stream& stream, std::uint32_t http2_code) {
+void GrpcClientSession::on_closed(GrpcStream& stream, std::uint32_t http2_code) {
   const CallOperation* const operation = operation_of(stream);
   if (operation == nullptr) return;
   // The whole answer has arrived, and a part of it has not been delivered yet.
-  if (http2_code == http2_no_error && stream.remote_ended && !stream.end_delivered) return;
-  if (http2_code == http2_refused_stream) {
+  if (http2_code == http2::no_error && stream.remote_ended && !stream.end_delivered) return;
+  if (http2_code == http2::refused_stream) {
     // The server has not processed it.
     return finish(stream, Error::of_call(Initiator::peer, ErrorCode::unavailable,
                                          "the server refused the call and has not executed it: call again"));
@@ -338,7 +338,7 @@ void GrpcClientSession::on_goaway(std::int32_t, std::uint32_t, std::string_view)
 // ---- Streams ----
 
 std::byte* GrpcClientSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
-  Http2Stream* const stream = stream_.closed() ? nullptr : machine_.find(call);
+  GrpcStream* const stream = stream_.closed() ? nullptr : machine_.find(call);
   if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_length_max) {
     return nullptr;
   }
@@ -354,7 +354,7 @@ void GrpcClientSession::end_item(std::span<const ConstBuffer> pieces, SendComple
 }
 
 void GrpcClientSession::send_end(std::uint32_t call) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr) return;
   const CallOperation* const operation = operation_of(*stream);
   if (operation == nullptr || !operation->request().streams_in) return;
@@ -363,13 +363,13 @@ void GrpcClientSession::send_end(std::uint32_t call) {
 }
 
 void GrpcClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
-  Http2Stream* const stream = stream_.closed() ? nullptr : machine_.find(call);
+  GrpcStream* const stream = stream_.closed() ? nullptr : machine_.find(call);
   if (stream == nullptr) return;
   machine_.release(*stream, bytes);
   send_soon();
 }
 
-void GrpcClientSession::on_sent(Http2Stream& stream, std::uint32_t credit) {
+void GrpcClientSession::on_sent(GrpcStream& stream, std::uint32_t credit) {
   CallOperation* const operation = operation_of(stream);
   if (operation != nullptr && operation->stream() != nullptr) {
     static_cast<void>(operation->stream()->on_credit(credit));
@@ -390,9 +390,9 @@ bool GrpcClientSession::may_begin(const CallOperation::Request& request) const n
   if (bytes + machine_.waiting_bytes() <= mark) return true;
   if (!has_room()) return false;
   if (request.streams_in) return true;
-  machine_.for_each([&](const Http2Stream& stream) {
+  machine_.for_each([&](const GrpcStream& stream) {
     const CallOperation* const operation = operation_of(stream);
-    if (operation == nullptr || !operation->request().streams_in) bytes += stream.out_bytes;
+    if (operation == nullptr || !operation->request().streams_in) bytes += stream.out.bytes();
   });
   return bytes <= mark;
 }
@@ -440,7 +440,7 @@ void GrpcClientSession::end(const Error& reason) {
   loop_.remove_tick_end(*this);
   stream_.close(loop_);
   const Error error = rpc::ended_call(false, reason);
-  machine_.for_each([&](Http2Stream& stream) {
+  machine_.for_each([&](GrpcStream& stream) {
     if (operation_of(stream) != nullptr) finish(stream, error);
   });
   stream_.queue().clear();

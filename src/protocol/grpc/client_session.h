@@ -61,13 +61,13 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   void on_tick_end() override { flush(); }
 
   // ---- MachineSink ----
-  void on_headers(Http2Stream& stream) override;
-  void on_message(Http2Stream& stream, Bytes message, Block* block) override;
+  void on_headers(GrpcStream& stream) override;
+  void on_message(GrpcStream& stream, Bytes message, Block* block) override;
   bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) override;
-  void on_end(Http2Stream& stream) override;
-  void on_bad(Http2Stream& stream, const Error& why) override;
-  void on_closed(Http2Stream& stream, std::uint32_t http2_code) override;
-  void on_sent(Http2Stream& stream, std::uint32_t credit) override;
+  void on_end(GrpcStream& stream) override;
+  void on_bad(GrpcStream& stream, const Error& why) override;
+  void on_closed(GrpcStream& stream, std::uint32_t http2_code) override;
+  void on_sent(GrpcStream& stream, std::uint32_t credit) override;
   void on_goaway(std::int32_t last, std::uint32_t http2_code, std::string_view text) override;
   void on_pong(bool) override {}
 
@@ -86,16 +86,16 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   Task<void> unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed);
   bool may_send(detail::CallOperation& operation);
   bool may_begin(const detail::CallOperation::Request& request) const noexcept;
-  Http2Stream* open(const detail::CallOperation::Request& request, Time deadline);
+  GrpcStream* open(const detail::CallOperation::Request& request, Time deadline);
   void send(detail::CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome);
-  detail::CallOperation* operation_of(const Http2Stream& stream) const noexcept;
+  detail::CallOperation* operation_of(const GrpcStream& stream) const noexcept;
   // Removes the call of the stream, which the session does not use any more.
-  void forget(Http2Stream& stream) noexcept;
-  void finish(Http2Stream& stream, const std::optional<Error>& error);
-  void succeed(Http2Stream& stream);
-  static void report(const Http2Stream& stream, GrpcOutcome& outcome);
+  void forget(GrpcStream& stream) noexcept;
+  void finish(GrpcStream& stream, const std::optional<Error>& error);
+  void succeed(GrpcStream& stream);
+  static void report(const GrpcStream& stream, GrpcOutcome& outcome);
   // The compression of a message of `bytes` bytes.
-  Encoding encoding_for(const Http2Stream& stream, std::size_t bytes) const noexcept;
+  Encoding encoding_for(const GrpcStream& stream, std::size_t bytes) const noexcept;
   void send_soon() {
     if (!stream_.closed() && !queued()) loop_.at_tick_end(*this);
   }
@@ -120,8 +120,8 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   std::uint64_t arrived_at_check_ = 0;
   MemberTimer<&GrpcClientSession::check_alive> keepalive_;
   MessageWriter writer_;
-  Http2Stream* writing_ = nullptr;
-  Http2Machine machine_;  // Ends first: it notifies the owners of loans.
+  GrpcStream* writing_ = nullptr;
+  GrpcMachine machine_;  // Ends first: it notifies the owners of loans.
   // Stops the work of unpacking_ that no thread has begun. Made when there is some.
   std::stop_source unpacking_stop_ = std::stop_source(std::nostopstate);
   Scope unpacking_;  // Its tasks wait for messages that are decompressed on another thread. Ends first of all.

@@ -1,7 +1,5 @@
 #include "hawser/grpc.h"
 
-#include <nghttp2/nghttp2.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -12,6 +10,8 @@
 #include "hawser/detail/context_access.h"
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/server_session.h"
+#include "protocol/http2/error_codes.h"
+#include "protocol/http2/refusal.h"
 #include "rpc/port/port_protocol.h"
 
 namespace hawser {
@@ -19,8 +19,6 @@ namespace {
 
 // The first line of the connection preface of HTTP/2, which is enough to distinguish it from other protocols.
 constexpr std::string_view preface_line = "PRI * HTTP/2.0\r\n";
-// Longest text of a GOAWAY frame that refuses a connection.
-constexpr std::size_t refusal_text_bytes_max = 512;
 
 class GrpcProtocol final : public rpc::PortProtocol {
  public:
@@ -36,21 +34,12 @@ class GrpcProtocol final : public rpc::PortProtocol {
                                          Bytes first) const override {
     return std::make_unique<protocol::grpc::Http2ServerSession>(host, std::move(stream), first, options_);
   }
-  // SETTINGS, with which each side begins, and GOAWAY with the reason as debug data (RFC 9113, 6.5 and 6.8).
   std::string refusal(const Error& why) const override {
-    const std::string text = why.text.substr(0, refusal_text_bytes_max);
-    const auto code = static_cast<char>(why.code == ErrorCode::overloaded    ? NGHTTP2_ENHANCE_YOUR_CALM
-                                        : why.code == ErrorCode::unavailable ? NGHTTP2_NO_ERROR
-                                                                             : NGHTTP2_INADEQUATE_SECURITY);
-    std::string frames(9, '\0');
-    frames[3] = NGHTTP2_SETTINGS;
-    const std::size_t body_bytes = 8 + text.size();
-    std::string goaway(9 + 8, '\0');
-    goaway[1] = static_cast<char>(body_bytes >> 8);
-    goaway[2] = static_cast<char>(body_bytes & 0xff);
-    goaway[3] = NGHTTP2_GOAWAY;
-    goaway[16] = code;
-    return frames + goaway + text;
+    namespace http2 = protocol::http2;
+    return http2::refusal_frames(why.code == ErrorCode::overloaded    ? http2::enhance_your_calm
+                                 : why.code == ErrorCode::unavailable ? http2::no_error
+                                                                      : http2::inadequate_security,
+                                 why.text);
   }
 
  private:

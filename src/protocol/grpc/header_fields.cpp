@@ -1,10 +1,11 @@
+#include "protocol/grpc/header_fields.h"
+
 #include <cstring>
 #include <string>
 #include <string_view>
 
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/status.h"
-#include "protocol/grpc/stream.h"
 #include "wire/metadata.h"
 
 namespace hawser::protocol::grpc {

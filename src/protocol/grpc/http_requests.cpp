@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "protocol/grpc/server_session.h"
+#include "protocol/http2/error_codes.h"
 
 // Requests on the connection that are not gRPC.
 namespace hawser::protocol::grpc {
@@ -15,7 +16,7 @@ constexpr Duration discard_interval = std::chrono::milliseconds(500);
 
 }  // namespace
 
-void Http2ServerSession::begin_plain(Http2Stream& stream) {
+void Http2ServerSession::begin_plain(GrpcStream& stream) {
   if (http_ == nullptr) http_ = host().http->open_streams(*this);
   call_of(stream) = {};
   const HeaderFields& fields = stream.fields;
@@ -27,7 +28,7 @@ void Http2ServerSession::begin_plain(Http2Stream& stream) {
   }
   stream.plain = true;
   stream.busy = true;
-  stream.take = Http2Stream::Take::plain;
+  stream.take = GrpcStream::Take::plain;
   if (!plain_pace_.running()) start_pace(true);
   const std::uint32_t call = stream.call;
   rpc::HttpExchange* const exchange = http_->begin(call, {.method = fields.method,
@@ -40,17 +41,17 @@ void Http2ServerSession::begin_plain(Http2Stream& stream) {
   stream.fields.clear();
 }
 
-rpc::HttpExchange* Http2ServerSession::exchange_of(const Http2Stream& stream) const noexcept {
+rpc::HttpExchange* Http2ServerSession::exchange_of(const GrpcStream& stream) const noexcept {
   const std::size_t slot = stream.call & 0xFFFF;
   return stream.plain && stream.busy && slot < calls_by_slot_.size() ? calls_by_slot_[slot].exchange : nullptr;
 }
 
-std::size_t Http2ServerSession::on_plain(Http2Stream& stream, Bytes bytes) {
+std::size_t Http2ServerSession::on_plain(GrpcStream& stream, Bytes bytes) {
   rpc::HttpExchange* const exchange = exchange_of(stream);
   return exchange == nullptr ? bytes.size() : exchange->on_body(bytes);
 }
 
-bool Http2ServerSession::plain_receives(const Http2Stream& stream) const noexcept {
+bool Http2ServerSession::plain_receives(const GrpcStream& stream) const noexcept {
   const rpc::HttpExchange* const exchange = exchange_of(stream);
   return exchange != nullptr && exchange->receives();
 }
@@ -77,14 +78,14 @@ void Http2ServerSession::count_failure(std::uint32_t call, ErrorCode code, const
 }
 
 void Http2ServerSession::send_continue(std::uint32_t call) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr || closed()) return;
   machine_.send_interim(*stream, 100);
   send_soon();
 }
 
 void Http2ServerSession::return_window(std::uint32_t call, std::size_t bytes) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr || closed()) return;
   machine_.return_window(*stream, bytes);
   send_soon();
@@ -92,9 +93,9 @@ void Http2ServerSession::return_window(std::uint32_t call, std::size_t bytes) {
 
 void Http2ServerSession::send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields,
                                    bool end) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr) return;
-  std::vector<Http2Machine::Field> pairs;
+  std::vector<GrpcMachine::Field> pairs;
   pairs.reserve(fields.size());
   for (const rpc::HttpField& field : fields) pairs.emplace_back(field.name, field.value);
   machine_.send_plain_head(*stream, status, pairs, end);
@@ -103,7 +104,7 @@ void Http2ServerSession::send_head(std::uint32_t call, unsigned status, std::spa
 
 void Http2ServerSession::send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces,
                                    SendCompletion* owner) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr) {
     if (owner != nullptr) owner->on_send_complete();
     return;
@@ -116,16 +117,16 @@ void Http2ServerSession::send_body(std::uint32_t call, Buffer head, std::span<co
 }
 
 void Http2ServerSession::end_response(std::uint32_t call, bool whole) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr) return;
   call_of(*stream).exchange = nullptr;
-  stream->take = Http2Stream::Take::drop;
+  stream->take = GrpcStream::Take::drop;
   message_received();
   if (whole) {
     machine_.send_end(*stream);
   } else if (stream->open) {
     // The handler caused the reset, not the client, unless the stream is being reset already.
-    const bool broken = stream->headers_sent ? machine_.break_off(*stream) : machine_.reset(*stream, http2_cancel);
+    const bool broken = stream->headers_sent ? machine_.break_off(*stream) : machine_.reset(*stream, http2::cancel);
     if (broken) machine_.guard().give(http2::FloodGuard::sent_reset_cost);
   }
   answered(*stream);
@@ -139,10 +140,10 @@ void Http2ServerSession::start_discard_timer() {
 void Http2ServerSession::check_discards() {
   if (closed()) return;
   bool any = false;
-  machine_.for_each([&](Http2Stream& stream) {
+  machine_.for_each([&](GrpcStream& stream) {
     if (!stream.discards || !stream.open || stream.resetting) return;
     if (std::exchange(stream.discards_long, true)) {
-      machine_.reset(stream, http2_no_error);
+      machine_.reset(stream, http2::no_error);
     } else {
       any = true;
     }
@@ -151,7 +152,7 @@ void Http2ServerSession::check_discards() {
   send_soon();
 }
 
-void Http2ServerSession::give_up(Http2Stream& stream, std::string_view why) {
+void Http2ServerSession::give_up(GrpcStream& stream, std::string_view why) {
   if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) {
     call->request_stop(ErrorCode::cancelled, Initiator::peer, why);
   }
@@ -159,9 +160,9 @@ void Http2ServerSession::give_up(Http2Stream& stream, std::string_view why) {
 }
 
 bool Http2ServerSession::stream_has_room(std::uint32_t call, std::size_t bytes_max) const noexcept {
-  const Http2Stream* const stream = machine_.find(call);
+  const GrpcStream* const stream = machine_.find(call);
   const std::size_t usual = std::max(plain_queue_bytes_least, host().options.send_backlog_bytes_max / 8);
-  return stream == nullptr || stream->out_bytes <= std::min(bytes_max, usual);
+  return stream == nullptr || stream->out.bytes() <= std::min(bytes_max, usual);
 }
 
 }  // namespace hawser::protocol::grpc

@@ -46,7 +46,7 @@ Buffer MessageWriter::finish(std::span<const ConstBuffer>& pieces, Encoding enco
   return head;
 }
 
-bool deliver_item(detail::StreamCore& core, Http2Stream& stream, Bytes message, Block* block,
+bool deliver_item(detail::StreamCore& core, GrpcStream& stream, Bytes message, Block* block,
                   detail::ReceiveAccount& account) {
   detail::StreamCore::Item item;
   const bool copied = block == nullptr || message.size() <= copied_item_bytes_max;

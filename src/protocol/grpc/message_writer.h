@@ -10,7 +10,7 @@
 #include "hawser/detail/waiting_writer.h"
 #include "hawser/stream.h"
 #include "protocol/grpc/compression.h"
-#include "protocol/grpc/stream.h"
+#include "protocol/grpc/grpc_stream.h"
 
 // Parts of sessions that are the same on both ends.
 namespace hawser::protocol::grpc {
@@ -34,7 +34,7 @@ class MessageWriter {
 };
 
 // Gives a received message to the reader of a stream. False if it does not fit into what `account` has left.
-bool deliver_item(detail::StreamCore& core, Http2Stream& stream, Bytes message, Block* block,
+bool deliver_item(detail::StreamCore& core, GrpcStream& stream, Bytes message, Block* block,
                   detail::ReceiveAccount& account);
 
 // Credit that an item of that length costs.

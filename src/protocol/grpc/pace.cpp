@@ -3,15 +3,10 @@
 #include <string>
 
 #include "protocol/grpc/server_session.h"
+#include "protocol/http2/error_codes.h"
 
 // Bounds the time for which responses wait for a client that does not take them.
 namespace hawser::protocol::grpc {
-namespace {
-
-// A client must take so many bytes of a stream, or all that wait there, within write_timeout.
-constexpr std::size_t taken_bytes_least = 16 * 1024;
-
-}  // namespace
 
 Duration Http2ServerSession::write_timeout(bool plain) const noexcept {
   constexpr Duration least = std::chrono::milliseconds(1);
@@ -28,19 +23,17 @@ void Http2ServerSession::start_pace(bool plain) {
 void Http2ServerSession::check_pace(bool plain) {
   if (closed()) return;
   bool any = false;
-  machine_.for_each([&](Http2Stream& stream) {
+  machine_.for_each([&](GrpcStream& stream) {
     if (stream.plain != plain || !stream.open) return;
     any = true;
-    const std::uint64_t taken = stream.out_taken - stream.checked_taken;
-    const std::size_t wanted = stream.checked_wanted;
-    stream.checked_taken = stream.out_taken;
-    stream.checked_wanted = std::min(stream.out_bytes, taken_bytes_least);
-    if (taken >= wanted || !machine_.reset(stream, http2_cancel)) return;
+    const auto missed = stream.pace.check(stream.out);
+    if (!missed || !machine_.reset(stream, http2::cancel)) return;
     // The reset itself may have to wait for the client.
     if (!stream.busy) return;
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(write_timeout(plain));
-    give_up(stream, "the client has taken " + std::to_string(taken) + " of the " + std::to_string(wanted) +
-                        " bytes of the response that it must take within " + std::to_string(limit.count()) +
+    give_up(stream, "the client has taken " + std::to_string(missed->taken) + " of the " +
+                        std::to_string(missed->wanted) + " bytes of the response that it must take within " +
+                        std::to_string(limit.count()) +
                         " ms (write_timeout): it must read faster, or the option must be raised");
   });
   if (any) start_pace(plain);

@@ -7,6 +7,7 @@
 
 #include "hawser/detail/json_transcoder.h"
 #include "protocol/grpc/status.h"
+#include "protocol/http2/error_codes.h"
 #include "protocol/http2/send_room.h"
 #include "rpc/session/wake_writers.h"
 #include "wire/metadata.h"
@@ -20,15 +21,15 @@ constexpr Duration goaway_answer_max = std::chrono::seconds(5);
 constexpr std::size_t path_text_bytes_max = 256;
 
 MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max, bool http) {
-  return {.server = true,
+  return {.connection = {.server = true,
+                         .metadata_bytes_max = options.metadata_bytes_max,
+                         .streams_max = calls_max,
+                         .stream_window_bytes = options.stream_window_bytes,
+                         .connection_window_bytes = options.connection_window_bytes,
+                         .flood = {.tokens_max = static_cast<std::int64_t>(options.idle_frames_max),
+                                   .tokens_per_second = static_cast<std::int64_t>(options.idle_frames_per_second)},
+                         .ping_interval_min = options.ping_interval_min},
           .message_bytes_max = options.message_bytes_max,
-          .metadata_bytes_max = options.metadata_bytes_max,
-          .streams_max = calls_max,
-          .stream_window_bytes = options.stream_window_bytes,
-          .connection_window_bytes = options.connection_window_bytes,
-          .flood = {.tokens_max = static_cast<std::int64_t>(options.idle_frames_max),
-                    .tokens_per_second = static_cast<std::int64_t>(options.idle_frames_per_second)},
-          .ping_interval_min = options.ping_interval_min,
           .plain_requests = http};
 }
 
@@ -105,26 +106,26 @@ void Http2ServerSession::fail_machine(const Error& why) {
 bool Http2ServerSession::receiving() const noexcept {
   if (machine_.within_frame()) return true;
   bool found = false;
-  machine_.for_each([&](const Http2Stream& stream) {
+  machine_.for_each([&](const GrpcStream& stream) {
     // A stream that waits for its receiver is not slow.
-    found = found || (stream.take == Http2Stream::Take::plain && !stream.remote_ended && plain_receives(stream)) ||
+    found = found || (stream.take == GrpcStream::Take::plain && !stream.remote_ended && plain_receives(stream)) ||
             (stream.reader.begun() && stream.stalled.empty() && stream.held_bytes < options_.stream_window_bytes);
   });
   return found;
 }
 
-Http2ServerSession::Call& Http2ServerSession::call_of(const Http2Stream& stream) {
+Http2ServerSession::Call& Http2ServerSession::call_of(const GrpcStream& stream) {
   const std::size_t slot = stream.call & 0xFFFF;
   if (slot >= calls_by_slot_.size()) calls_by_slot_.resize(slot + 1);
   return calls_by_slot_[slot];
 }
 
-void Http2ServerSession::refuse(Http2Stream& stream, GrpcStatus status, std::string_view text) {
+void Http2ServerSession::refuse(GrpcStream& stream, GrpcStatus status, std::string_view text) {
   host().counters.calls_refused.add(1);
   machine_.send_status(stream, static_cast<int>(status), text);
 }
 
-std::optional<Error> Http2ServerSession::check_request(const Http2Stream& stream,
+std::optional<Error> Http2ServerSession::check_request(const GrpcStream& stream,
                                                        const rpc::Dispatcher::Method*& method) const {
   const auto refusal = [](ErrorCode code, std::string text) {
     return Error::of_call(Initiator::peer, code, std::move(text));
@@ -157,10 +158,10 @@ std::optional<Error> Http2ServerSession::check_request(const Http2Stream& stream
   return std::nullopt;
 }
 
-void Http2ServerSession::on_headers(Http2Stream& stream) {
+void Http2ServerSession::on_headers(GrpcStream& stream) {
   if (goaway_sent_) {
     host().counters.calls.add(1);
-    machine_.reset(stream, http2_refused_stream);
+    machine_.reset(stream, http2::refused_stream);
     return;
   }
   if (!stream.fields.grpc_content && host().http != nullptr && !stream.fields.no_memory) return begin_plain(stream);
@@ -169,10 +170,10 @@ void Http2ServerSession::on_headers(Http2Stream& stream) {
     const Error why = unkept_error(account());
     if (stream.fields.grpc_content) return refuse(stream, status_of(why), why.text);
     host().counters.calls_refused.add(1);
-    return machine_.send_http_status(stream, 503);
+    return machine_.send_status_only(stream, 503);
   }
-  if (!stream.fields.post) return machine_.send_http_status(stream, 405);
-  if (!stream.fields.grpc_content) return machine_.send_http_status(stream, 415);
+  if (!stream.fields.post) return machine_.send_status_only(stream, 405);
+  if (!stream.fields.grpc_content) return machine_.send_status_only(stream, 415);
   Call& call = call_of(stream);
   call = {};
   if (const std::optional<Error> why = check_request(stream, call.method)) {
@@ -186,15 +187,15 @@ void Http2ServerSession::on_headers(Http2Stream& stream) {
     call.compress = true;
   }
   if (call.method->streams_in) {
-    stream.take = Http2Stream::Take::deliver;
+    stream.take = GrpcStream::Take::deliver;
     return dispatch(stream);
   }
-  stream.take = Http2Stream::Take::keep_one;
+  stream.take = GrpcStream::Take::keep_one;
   // Metadata precedes the body in one piece of memory: IncomingRequest.
   stream.reader.set_room(stream.fields.metadata.size());
 }
 
-void Http2ServerSession::dispatch(Http2Stream& stream) {
+void Http2ServerSession::dispatch(GrpcStream& stream) {
   const Call& call = call_of(stream);
   stream.busy = true;
   if (!calls_pace_.running()) start_pace(false);
@@ -223,13 +224,13 @@ void Http2ServerSession::dispatch(Http2Stream& stream) {
   serve(*call.method, request);
 }
 
-void Http2ServerSession::on_end(Http2Stream& stream) {
+void Http2ServerSession::on_end(GrpcStream& stream) {
   if (rpc::HttpExchange* const exchange = exchange_of(stream)) return exchange->on_end();
-  if (stream.take == Http2Stream::Take::deliver) {
+  if (stream.take == GrpcStream::Take::deliver) {
     if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_end());
     return;
   }
-  if (stream.take != Http2Stream::Take::keep_one || stream.ending) return;
+  if (stream.take != GrpcStream::Take::keep_one || stream.ending) return;
   if (stream.messages != 1) {
     return refuse(stream, GrpcStatus::unimplemented,
                   stream.messages == 0 ? "the request of a unary method has no message"
@@ -242,32 +243,32 @@ void Http2ServerSession::on_end(Http2Stream& stream) {
   }
 }
 
-void Http2ServerSession::begin_call(Http2Stream& stream) {
+void Http2ServerSession::begin_call(GrpcStream& stream) {
   // Other calls have begun since the headers arrived.
   if (const std::optional<Error> why = refusal(0)) return refuse(stream, status_of(*why), why->text);
   message_received();
   dispatch(stream);
 }
 
-detail::StreamCore* Http2ServerSession::core_of(const Http2Stream& stream) const noexcept {
+detail::StreamCore* Http2ServerSession::core_of(const GrpcStream& stream) const noexcept {
   const detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call));
   return call == nullptr ? nullptr : call->stream_if_open();
 }
 
-void Http2ServerSession::on_message(Http2Stream& stream, Bytes message, Block* block) {
+void Http2ServerSession::on_message(GrpcStream& stream, Bytes message, Block* block) {
   message_received();
   detail::StreamCore* const core = core_of(stream);
   if (core == nullptr) return;
   if (!deliver_item(*core, stream, message, block, account())) on_bad(stream, unkept_error(account()));
 }
 
-void Http2ServerSession::on_bad(Http2Stream& stream, const Error& why) {
-  stream.take = Http2Stream::Take::drop;
+void Http2ServerSession::on_bad(GrpcStream& stream, const Error& why) {
+  stream.take = GrpcStream::Take::drop;
   refuse(stream, status_of(why), why.text);
   if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) call->request_stop(why);
 }
 
-void Http2ServerSession::on_closed(Http2Stream& stream, std::uint32_t) {
+void Http2ServerSession::on_closed(GrpcStream& stream, std::uint32_t) {
   if (stream.busy) give_up(stream, "the caller cancelled the call");
   if (goaway_sent_) send_soon();
 }
@@ -280,7 +281,7 @@ std::shared_ptr<detail::StreamCore> Http2ServerSession::open_stream(std::uint32_
 }
 
 std::byte* Http2ServerSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
-  Http2Stream* const stream = closed() ? nullptr : machine_.find(call);
+  GrpcStream* const stream = closed() ? nullptr : machine_.find(call);
   if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_length_max) {
     return nullptr;
   }
@@ -293,13 +294,13 @@ void Http2ServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompl
 }
 
 void Http2ServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
-  Http2Stream* const stream = closed() ? nullptr : machine_.find(call);
+  GrpcStream* const stream = closed() ? nullptr : machine_.find(call);
   if (stream == nullptr) return;
   machine_.release(*stream, bytes);
   send_soon();
 }
 
-void Http2ServerSession::on_sent(Http2Stream& stream, std::uint32_t credit) {
+void Http2ServerSession::on_sent(GrpcStream& stream, std::uint32_t credit) {
   if (rpc::HttpExchange* const exchange = exchange_of(stream)) return exchange->on_sent();
   if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_credit(credit));
 }
@@ -311,7 +312,7 @@ bool Http2ServerSession::has_room() const noexcept {
 // ---- Replies ----
 
 void Http2ServerSession::send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit) {
-  Http2Stream& stream = *std::exchange(begun_, nullptr);
+  GrpcStream& stream = *std::exchange(begun_, nullptr);
   const bool compressed = call_of(stream).compress && writer_.bytes() >= options_.compression_bytes_min;
   Buffer head = writer_.finish(pieces, compressed ? stream.send_encoding : Encoding::identity);
   machine_.send_message(stream, std::move(head), pieces, owner, credit);
@@ -320,7 +321,7 @@ void Http2ServerSession::send_begun(std::span<const ConstBuffer> pieces, SendCom
 
 std::byte* Http2ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                                            const detail::ReplyExtras& extras) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr || !stream->open || stream->ending) {
     calls().answered(wire::CallId::from_number(call));
     if (stream != nullptr) answered(*stream);
@@ -352,7 +353,7 @@ std::byte* Http2ServerSession::begin_reply(std::uint32_t call, const codec::Enco
 
 void Http2ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   try {
-    Http2Stream& stream = *begun_;
+    GrpcStream& stream = *begun_;
     if (begun_is_message_) {
       send_begun(pieces, owner, 0);
     } else {
@@ -368,12 +369,12 @@ void Http2ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendComp
 }
 
 void Http2ServerSession::reply_error(std::uint32_t call, const Error& error) {
-  if (const Http2Stream* const found = machine_.find(call); found != nullptr && found->plain) {
+  if (const GrpcStream* const found = machine_.find(call); found != nullptr && found->plain) {
     // An error before the handler had the sink of the exchange.
     if (rpc::HttpExchange* const exchange = exchange_of(*found)) exchange->fail_call(error);
     return;
   }
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   ErrorCode code = code_for_caller(call, error.code);
   // The client has not cancelled the call: its stream would be closed. So the server has ended the call.
   if (code == ErrorCode::cancelled && stream != nullptr && stream->open) code = ErrorCode::unavailable;
@@ -388,7 +389,7 @@ void Http2ServerSession::reply_error(std::uint32_t call, const Error& error) {
   answered(*stream);
 }
 
-void Http2ServerSession::answered(Http2Stream& stream) {
+void Http2ServerSession::answered(GrpcStream& stream) {
   // A call that its peer has reset was no work of use: rapid resets would cost their sender nothing.
   if (stream.open) machine_.guard().give(1);
   machine_.release_stream(stream);
@@ -396,14 +397,14 @@ void Http2ServerSession::answered(Http2Stream& stream) {
 }
 
 bool Http2ServerSession::add_metadata(std::uint32_t call, bool initial, std::string name, std::string value) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr || stream->plain || stream->ending || (initial && stream->headers_sent)) return false;
   (initial ? stream->initial : stream->trailers).emplace_back(std::move(name), std::move(value));
   return true;
 }
 
 bool Http2ServerSession::choose_compression(std::uint32_t call, Encoding encoding) {
-  Http2Stream* const stream = machine_.find(call);
+  GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr || stream->plain) return false;
   Call& state = call_of(*stream);
   if (encoding == Encoding::identity) {
@@ -417,10 +418,10 @@ bool Http2ServerSession::choose_compression(std::uint32_t call, Encoding encodin
 }
 
 bool Http2ServerSession::request_compressed(std::uint32_t call) const noexcept {
-  const Http2Stream* const stream = machine_.find(call);
+  const GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr) return false;
   if (const detail::StreamCore* const core = core_of(*stream);
-      core != nullptr && stream->take != Http2Stream::Take::keep_one) {
+      core != nullptr && stream->take != GrpcStream::Take::keep_one) {
     return core->taken_compressed();
   }
   return stream->messages != 0 && stream->reader.compressed();

@@ -75,17 +75,17 @@ class Http2ServerSession final : public rpc::ByteSession,
   void on_no_calls() override { close_if_done(); }
 
   // ---- MachineSink ----
-  void on_headers(Http2Stream& stream) override;
-  void on_message(Http2Stream& stream, Bytes message, Block* block) override;
+  void on_headers(GrpcStream& stream) override;
+  void on_message(GrpcStream& stream, Bytes message, Block* block) override;
   bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) override;
-  void on_end(Http2Stream& stream) override;
-  void on_bad(Http2Stream& stream, const Error& why) override;
-  void on_closed(Http2Stream& stream, std::uint32_t http2_code) override;
-  void on_sent(Http2Stream& stream, std::uint32_t credit) override;
+  void on_end(GrpcStream& stream) override;
+  void on_bad(GrpcStream& stream, const Error& why) override;
+  void on_closed(GrpcStream& stream, std::uint32_t http2_code) override;
+  void on_sent(GrpcStream& stream, std::uint32_t credit) override;
   void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
   void on_pong(bool of_goaway) override;
 
-  std::size_t on_plain(Http2Stream& stream, Bytes bytes) override;
+  std::size_t on_plain(GrpcStream& stream, Bytes bytes) override;
 
   // ---- rpc::HttpStreamHost ----
   detail::ReplySink& connection() noexcept override { return *this; }
@@ -134,11 +134,11 @@ class Http2ServerSession final : public rpc::ByteSession,
   bool begins_above_mark(std::uint32_t call) noexcept;
   void begin_waiting(bool one_at_least = false) noexcept;
   void check_waiting() noexcept;
-  void begin_call(Http2Stream& stream);
-  Call& call_of(const Http2Stream& stream);
-  void begin_plain(Http2Stream& stream);
+  void begin_call(GrpcStream& stream);
+  Call& call_of(const GrpcStream& stream);
+  void begin_plain(GrpcStream& stream);
   // False while the request of the stream does not wait for its client.
-  bool plain_receives(const Http2Stream& stream) const noexcept;
+  bool plain_receives(const GrpcStream& stream) const noexcept;
   // `plain`: of the requests that are not gRPC.
   Duration write_timeout(bool plain) const noexcept;
   void start_pace(bool plain);
@@ -146,15 +146,15 @@ class Http2ServerSession final : public rpc::ByteSession,
   void start_discard_timer();
   void check_discards();
   // Nobody receives the response of the stream, which is busy.
-  void give_up(Http2Stream& stream, std::string_view why);
-  rpc::HttpExchange* exchange_of(const Http2Stream& stream) const noexcept;
+  void give_up(GrpcStream& stream, std::string_view why);
+  rpc::HttpExchange* exchange_of(const GrpcStream& stream) const noexcept;
   // The reason to refuse the request, or nothing.
-  std::optional<Error> check_request(const Http2Stream& stream, const rpc::Dispatcher::Method*& method) const;
-  void refuse(Http2Stream& stream, GrpcStatus status, std::string_view text);
-  void dispatch(Http2Stream& stream);
-  detail::StreamCore* core_of(const Http2Stream& stream) const noexcept;
+  std::optional<Error> check_request(const GrpcStream& stream, const rpc::Dispatcher::Method*& method) const;
+  void refuse(GrpcStream& stream, GrpcStatus status, std::string_view text);
+  void dispatch(GrpcStream& stream);
+  detail::StreamCore* core_of(const GrpcStream& stream) const noexcept;
   void send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit);
-  void answered(Http2Stream& stream);
+  void answered(GrpcStream& stream);
   void fail_machine(const Error& why);
   void close_if_done();
   void check_alive();
@@ -172,7 +172,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   std::size_t late_bytes_max_ = 0;    // Bound of what waits when wait_ begins a call; 0 until it has to.
   std::uint64_t taken_at_check_ = 0;  // Bytes that the client had taken when wait_ was started.
   // The message between begin_reply() or begin_item() and its end.
-  Http2Stream* begun_ = nullptr;
+  GrpcStream* begun_ = nullptr;
   MessageWriter writer_;
   bool begun_is_message_ = true;
 
@@ -197,7 +197,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   std::uint64_t arrived_ = 0;
   std::uint64_t arrived_at_check_ = 0;
   bool pinged_ = false;
-  Http2Machine machine_;  // Ends first: it notifies the owners of loans.
+  GrpcMachine machine_;  // Ends first: it notifies the owners of loans.
   http2::EarlyFlush early_;
   std::unique_ptr<rpc::HttpStreams> http_;  // Null until the first request that is not gRPC.
   std::vector<rpc::HttpField> plain_fields_;

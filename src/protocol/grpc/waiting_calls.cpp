@@ -33,8 +33,8 @@ bool Http2ServerSession::calls_wait() noexcept {
 bool Http2ServerSession::begins_above_mark(std::uint32_t call) noexcept {
   if (!memory_left() || (backlog() + machine_.waiting_bytes()) / 2 > backlog_mark()) return false;
   const auto is_taken = [&](std::uint32_t one) {
-    const Http2Stream* const stream = machine_.find(one);
-    return stream == nullptr || !stream->open || (stream->headers_sent && stream->out_bytes == 0);
+    const GrpcStream* const stream = machine_.find(one);
+    return stream == nullptr || !stream->open || (stream->headers_sent && stream->out.bytes() == 0);
   };
   for (std::uint32_t& above : above_mark_) {
     if (above != 0 && !is_taken(above)) continue;
@@ -65,14 +65,14 @@ bool Http2ServerSession::begins_later(std::uint32_t call) {
 
 void Http2ServerSession::begin_waiting(bool one_at_least) noexcept try {
   while (!waiting_.empty() && !closed() && !finishing() && !failed_) {
-    Http2Stream* const stream = machine_.find(waiting_.front());
+    GrpcStream* const stream = machine_.find(waiting_.front());
     const bool gone = stream == nullptr || !stream->open || stream->ending;
     if (!gone && !std::exchange(one_at_least, false) && calls_wait() && !begins_above_mark(stream->call)) break;
     waiting_.pop_front();
     if (gone) continue;
     if (rpc::HttpExchange* const exchange = exchange_of(*stream)) {
       exchange->begin_late();
-    } else if (stream->take == Http2Stream::Take::keep_one) {
+    } else if (stream->take == GrpcStream::Take::keep_one) {
       begin_call(*stream);
     }
   }

@@ -5,6 +5,7 @@
 
 #include "hawser/detail/receive_account.h"
 #include "protocol/grpc/test/machine_pair.h"
+#include "protocol/http2/error_codes.h"
 
 // Each attack is cut off; what a good client does for the same length of time is not.
 namespace hawser::protocol::grpc::testing {
@@ -26,13 +27,13 @@ std::size_t flood(ServerLog& server, std::size_t most, Once once) {
 std::string why(ServerLog& server) { return server.machine.failure() ? server.machine.failure()->text : "none"; }
 
 TEST(GrpcFlood, Ping) {
-  ServerLog server({.ping_interval_min = Duration::zero()});
+  ServerLog server;
   EXPECT_LE(flood(server, 10'000, [](std::size_t) { return frame(6, 0, 0, "12345678"); }), 1100U);
   EXPECT_THAT(why(server), HasSubstr("PING"));
 }
 
 TEST(GrpcFlood, PingSoonerThanAllowed) {
-  ServerLog server({.ping_interval_min = std::chrono::minutes(5)});
+  ServerLog server({.connection = {.ping_interval_min = std::chrono::minutes(5)}});
   EXPECT_EQ(flood(server, 100, [](std::size_t) { return frame(6, 0, 0, "12345678"); }), 4U);
   EXPECT_THAT(take_output(server.machine, server.output), HasSubstr("too_many_pings"));
 }
@@ -93,7 +94,7 @@ TEST(GrpcFlood, Settings) {
 }
 
 TEST(GrpcFlood, AcknowledgementsThatAreNotRead) {
-  ServerLog server({.ping_interval_min = Duration::zero()});
+  ServerLog server;
   std::string pings = hello();
   for (int i = 0; i < 500; ++i) pings += frame(6, 0, 0, "12345678");
   EXPECT_FALSE(server.feed(pings));
@@ -121,7 +122,7 @@ TEST(GrpcFlood, RapidReset) {
 
 // A reset does not free the slot of a call whose handler runs.
 TEST(GrpcFlood, ResetCallsKeepTheirSlots) {
-  ServerLog server({.streams_max = 8});
+  ServerLog server({.connection = {.streams_max = 8}});
   server.silent = server.hold = true;
   EXPECT_TRUE(server.feed(hello()));
   for (std::uint32_t i = 0; i < 20; ++i) {
@@ -131,7 +132,7 @@ TEST(GrpcFlood, ResetCallsKeepTheirSlots) {
   }
   EXPECT_EQ(server.events.size(), 8U);
   EXPECT_EQ(server.machine.used_streams(), 8U);
-  server.machine.for_each([&](Http2Stream& stream) { server.machine.release_stream(stream); });
+  server.machine.for_each([&](GrpcStream& stream) { server.machine.release_stream(stream); });
   ASSERT_TRUE(server.feed(frame(1, 4, 41, request_fields("/stream"))));
   EXPECT_EQ(server.events.size(), 9U);
 }
@@ -169,7 +170,7 @@ TEST(GrpcFlood, WindowUpdatesThatAreAnsweredByOneByte) {
 
 // nghttp2 decodes header blocks on streams that it has forgotten, and ignores them.
 TEST(GrpcFlood, HeadersOnForgottenStreams) {
-  ServerLog server({.streams_max = 1000});
+  ServerLog server({.connection = {.streams_max = 1000}});
   EXPECT_TRUE(server.feed(hello()));
   for (std::uint32_t i = 0; i < 3 * http2::FloodGuard::remembered_streams; ++i) {
     ASSERT_TRUE(server.feed(frame(1, 5, 2 * i + 1, request_fields("/stream"))));
@@ -214,15 +215,15 @@ TEST(GrpcFlood, InterimResponses) {
 
 // A client that cancels its calls receives header blocks for nothing.
 TEST(GrpcFlood, ResponsesOfCancelledCallsAreNoFlood) {
-  ClientLog client({.flood = {.tokens_max = 10, .tokens_per_second = 1}});
+  ClientLog client({.connection = {.flood = {.tokens_max = 10, .tokens_per_second = 1}}});
   ASSERT_TRUE(client.feed(frame(4, 0, 0, {})));
   const std::string value(120, 'v');
   for (std::uint32_t i = 0; i < 100; ++i) {
-    Http2Stream& stream = client.begin("/stream");
+    GrpcStream& stream = client.begin("/stream");
     const auto id = static_cast<std::uint32_t>(2 * i + 1);
     take_output(client.machine, client.output);
     ASSERT_EQ(stream.id, static_cast<std::int32_t>(id));
-    client.machine.reset(stream, http2_cancel);
+    client.machine.reset(stream, http2::cancel);
     take_output(client.machine, client.output);
     const std::string head = hpack({{":status", "200"}, {"a", value}, {"b", value}, {"c", value}, {"d", value}});
     ASSERT_TRUE(client.feed(frame(1, 4, id, head) + frame(1, 5, id, hpack({{"grpc-status", "0"}}))))
@@ -252,7 +253,7 @@ TEST(GrpcFlood, ResetsThatThePeerCauses) {
 
 // One reference to a long field costs a byte. The bytes are counted as they are decoded.
 TEST(GrpcFlood, HeaderListThatGrowsWhenItIsDecoded) {
-  ServerLog server({.metadata_bytes_max = 16'384});
+  ServerLog server({.connection = {.metadata_bytes_max = 16'384}});
   std::string block = request_fields("/unary");
   block += std::string("\x40\x03x-a", 5) + std::string("\x7f\xa1\x1e", 3) + std::string(4000, 'v');  // Indexed.
   block += std::string(8000, '\xbe');                                                                // Entry 62.
@@ -265,7 +266,7 @@ TEST(GrpcFlood, HeaderListThatGrowsWhenItIsDecoded) {
 TEST(GrpcFlood, HeaderListsOfManyStreamsAreCharged) {
   detail::ReceiveBudget budget(400'000, 400'000);
   detail::ReceiveAccount account(&budget);
-  ServerLog server({.streams_max = 1000, .plain_requests = true}, &account);
+  ServerLog server({.connection = {.streams_max = 1000}, .plain_requests = true}, &account);
   server.silent = true;
   std::string first = request_fields("/stream");
   first += std::string("\x40\x03x-a", 5) + std::string("\x7f\xa1\x1e", 3) + std::string(4000, 'v');  // Indexed.
@@ -276,7 +277,7 @@ TEST(GrpcFlood, HeaderListsOfManyStreamsAreCharged) {
   for (std::uint32_t i = 1; i < 1000; ++i) ASSERT_TRUE(server.feed(request(2 * i + 1)));
   std::size_t held = 0;
   std::size_t refused = 0;
-  server.machine.for_each([&](const Http2Stream& stream) {
+  server.machine.for_each([&](const GrpcStream& stream) {
     held += stream.fields.held_bytes();
     refused += stream.fields.no_memory ? 1 : 0;
   });
@@ -289,11 +290,11 @@ TEST(GrpcFlood, HeaderListsOfManyStreamsAreCharged) {
   EXPECT_EQ(account.used(), 0U);
   ASSERT_TRUE(server.feed(frame(1, 4, 2001, request_fields("/stream"))));
   server.machine.for_each(
-      [&](const Http2Stream& stream) { EXPECT_LE(stream.fields.held_bytes(), HeaderFields::free_bytes_max); });
+      [&](const GrpcStream& stream) { EXPECT_LE(stream.fields.held_bytes(), HeaderFields::free_bytes_max); });
 }
 
 TEST(GrpcFlood, HeaderListAboveTheLimitIsRefusedAlone) {
-  ServerLog server({.metadata_bytes_max = 1000});
+  ServerLog server({.connection = {.metadata_bytes_max = 1000}});
   std::string block = request_fields("/unary");
   for (int i = 0; i < 30; ++i) block += hpack({{"x-key", "value"}});
   ASSERT_TRUE(server.feed(hello() + frame(1, 4, 1, block)));
@@ -303,9 +304,10 @@ TEST(GrpcFlood, HeaderListAboveTheLimitIsRefusedAlone) {
 
 // A good client makes many calls with large replies, and acknowledges all of them.
 TEST(GrpcFlood, WorkIsNoFlood) {
-  MachineOptions options{.flood = {.tokens_max = 100, .tokens_per_second = 1}, .ping_interval_min = Duration::zero()};
+  MachineOptions options{.connection = {.flood = {.tokens_max = 100, .tokens_per_second = 1}}};
   ServerLog server(options);
-  ClientLog client({.message_bytes_max = 1'000'000, .stream_window_bytes = 65'535, .connection_window_bytes = 65'535});
+  ClientLog client({.connection = {.stream_window_bytes = 65'535, .connection_window_bytes = 65'535},
+                    .message_bytes_max = 1'000'000});
   for (int i = 0; i < 500; ++i) {
     client.call("/unary", std::string(100'000, 'x'));
     exchange(client, server);
@@ -316,7 +318,7 @@ TEST(GrpcFlood, WorkIsNoFlood) {
 
 // A stream of small items, whose receiver does not answer each of them.
 TEST(GrpcFlood, EmptyMessagesAreNoFlood) {
-  ServerLog server({.flood = {.tokens_max = 100, .tokens_per_second = 1}});
+  ServerLog server({.connection = {.flood = {.tokens_max = 100, .tokens_per_second = 1}}});
   server.silent = true;
   ASSERT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/stream"))));
   for (int i = 0; i < 500; ++i) {

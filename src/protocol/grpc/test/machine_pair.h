@@ -26,7 +26,7 @@ inline Buffer framed(std::string_view message, bool compressed = false) {
 }
 
 // Removes all bytes of the output and returns them.
-inline std::string take_output(Http2Machine& machine, pipe::SendQueue& output) {
+inline std::string take_output(GrpcMachine& machine, pipe::SendQueue& output) {
   std::string bytes;
   while (true) {
     machine.pump();
@@ -42,7 +42,7 @@ inline std::string take_output(Http2Machine& machine, pipe::SendQueue& output) {
   }
 }
 
-inline std::string metadata_text(const Http2Stream& stream) {
+inline std::string metadata_text(const GrpcStream& stream) {
   std::string out;
   wire::MetadataReader reader(Bytes(stream.fields.metadata.data(), stream.fields.metadata.size()));
   std::string_view key;
@@ -58,16 +58,16 @@ class ServerLog : public MachineSink {
   explicit ServerLog(const MachineOptions& options = {}, detail::ReceiveAccount* account = nullptr)
       : machine(options, *this, account, output) {}
 
-  void on_headers(Http2Stream& stream) override {
+  void on_headers(GrpcStream& stream) override {
     log("headers " + stream.fields.path + (stream.fields.grpc_content ? "" : " not-grpc") +
             (stream.fields.too_large ? " too-large" : "") + (stream.fields.bad_metadata ? " bad-metadata" : "") +
             (stream.fields.timeout ? " timeout=" + std::to_string(stream.fields.timeout->count()) : "") +
             metadata_text(stream),
         stream);
     if (hold) stream.busy = true;
-    stream.take = stream.fields.path.starts_with("/unary") ? Http2Stream::Take::keep_one : Http2Stream::Take::deliver;
+    stream.take = stream.fields.path.starts_with("/unary") ? GrpcStream::Take::keep_one : GrpcStream::Take::deliver;
   }
-  void on_message(Http2Stream& stream, Bytes message, Block*) override {
+  void on_message(GrpcStream& stream, Bytes message, Block*) override {
     log("message " + text_of(message), stream);
     stream.held_bytes += message.size() + 64;
     if (!silent) {
@@ -75,8 +75,8 @@ class ServerLog : public MachineSink {
       machine.release(stream, message.size() + 64);
     }
   }
-  void on_end(Http2Stream& stream) override {
-    if (stream.take == Http2Stream::Take::keep_one) {
+  void on_end(GrpcStream& stream) override {
+    if (stream.take == GrpcStream::Take::keep_one) {
       log("end with " + std::to_string(stream.messages) + " " + text_of(stream.message), stream);
       if (!silent && stream.messages == 1) {
         machine.send_message(stream, framed(as_text(stream.message)), {}, nullptr, 1);
@@ -86,12 +86,12 @@ class ServerLog : public MachineSink {
     }
     if (!silent) machine.send_status(stream, 0, "");
   }
-  void on_bad(Http2Stream& stream, const Error& why) override {
+  void on_bad(GrpcStream& stream, const Error& why) override {
     log("bad " + std::string(to_string(why.code)), stream);
     machine.send_status(stream, 13, why.text);
   }
-  void on_closed(Http2Stream& stream, std::uint32_t code) override { log("closed " + std::to_string(code), stream); }
-  void on_sent(Http2Stream&, std::uint32_t credit) override { sent += credit; }
+  void on_closed(GrpcStream& stream, std::uint32_t code) override { log("closed " + std::to_string(code), stream); }
+  void on_sent(GrpcStream&, std::uint32_t credit) override { sent += credit; }
   void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
   void on_pong(bool of_goaway) override {
     ++pongs;
@@ -114,44 +114,44 @@ class ServerLog : public MachineSink {
   // Events by HTTP/2 stream id, because the order between streams does not matter.
   std::map<std::int32_t, std::vector<std::string>> events;
   pipe::SendQueue output;  // Outlives the machine.
-  Http2Machine machine;
+  GrpcMachine machine;
 
  private:
-  void log(std::string text, const Http2Stream& stream) { events[stream.id].push_back(std::move(text)); }
+  void log(std::string text, const GrpcStream& stream) { events[stream.id].push_back(std::move(text)); }
 };
 
 class ClientLog : public MachineSink {
  public:
   explicit ClientLog(MachineOptions options = {}) : machine(client(options), *this, nullptr, output) {}
   static MachineOptions client(MachineOptions options) {
-    options.server = false;
+    options.connection.server = false;
     return options;
   }
 
-  void on_headers(Http2Stream& stream) override { stream.take = Http2Stream::Take::deliver; }
-  void on_message(Http2Stream& stream, Bytes message, Block*) override {
+  void on_headers(GrpcStream& stream) override { stream.take = GrpcStream::Take::deliver; }
+  void on_message(GrpcStream& stream, Bytes message, Block*) override {
     messages[stream.id].push_back(text_of(message));
     stream.held_bytes += message.size() + 64;
     machine.release(stream, message.size() + 64);
   }
-  void on_end(Http2Stream& stream) override { status[stream.id] = stream.fields; }
-  void on_bad(Http2Stream& stream, const Error& why) override { bad[stream.id] = why; }
-  void on_closed(Http2Stream& stream, std::uint32_t code) override { closed[stream.id] = code; }
-  void on_sent(Http2Stream&, std::uint32_t credit) override { sent += credit; }
+  void on_end(GrpcStream& stream) override { status[stream.id] = stream.fields; }
+  void on_bad(GrpcStream& stream, const Error& why) override { bad[stream.id] = why; }
+  void on_closed(GrpcStream& stream, std::uint32_t code) override { closed[stream.id] = code; }
+  void on_sent(GrpcStream&, std::uint32_t credit) override { sent += credit; }
   void on_goaway(std::int32_t last, std::uint32_t code, std::string_view text) override {
     goaways.push_back(std::to_string(last) + " " + std::to_string(code) + " " + std::string(text));
   }
   void on_pong(bool) override {}
 
-  Http2Stream& begin(std::string_view path, std::vector<Http2Machine::Field> more = {}) {
-    std::vector<Http2Machine::Field> fields = {{":method", "POST"}, {":scheme", "http"},
-                                               {":path", path},     {":authority", "test"},
-                                               {"te", "trailers"},  {"content-type", "application/grpc"}};
+  GrpcStream& begin(std::string_view path, std::vector<GrpcMachine::Field> more = {}) {
+    std::vector<GrpcMachine::Field> fields = {{":method", "POST"}, {":scheme", "http"},
+                                              {":path", path},     {":authority", "test"},
+                                              {"te", "trailers"},  {"content-type", "application/grpc"}};
     fields.insert(fields.end(), more.begin(), more.end());
     return *machine.begin_request(fields);
   }
-  void call(std::string_view path, std::string_view message, std::vector<Http2Machine::Field> more = {}) {
-    Http2Stream& stream = begin(path, std::move(more));
+  void call(std::string_view path, std::string_view message, std::vector<GrpcMachine::Field> more = {}) {
+    GrpcStream& stream = begin(path, std::move(more));
     machine.send_message(stream, framed(message), {}, nullptr, 1);
     machine.send_end(stream);
   }
@@ -164,7 +164,7 @@ class ClientLog : public MachineSink {
   std::map<std::int32_t, std::uint32_t> closed;
   std::vector<std::string> goaways;
   pipe::SendQueue output;  // Outlives the machine.
-  Http2Machine machine;
+  GrpcMachine machine;
 };
 
 // Carries bytes until both are quiet. Returns what the client sent.
@@ -193,7 +193,7 @@ inline constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 // The preface and SETTINGS of a client.
 inline std::string hello() { return std::string(preface) + frame(4, 0, 0, {}) + frame(4, 1, 0, {}); }
 // Literal fields without indexing.
-inline std::string hpack(std::vector<Http2Machine::Field> fields) {
+inline std::string hpack(std::vector<GrpcMachine::Field> fields) {
   std::string out;
   for (const auto& [name, value] : fields) {
     out += '\0';

@@ -35,7 +35,7 @@ TEST(GrpcMachine, AnswersAUnaryCall) {
 TEST(GrpcMachine, DeliversMessagesOfAStreamInOrder) {
   ServerLog server;
   ClientLog client;
-  Http2Stream& stream = client.begin("/stream");
+  GrpcStream& stream = client.begin("/stream");
   for (const char* message : {"one", "", "three"}) client.machine.send_message(stream, framed(message), {}, nullptr, 7);
   client.machine.send_end(stream);
   exchange(client, server);
@@ -55,7 +55,7 @@ TEST(GrpcMachine, EveryCutOfTheInputGivesTheSameEvents) {
     client.call("/unary/2", "");
     client.call("/unary/3", std::string(400, 'x'), {{"grpc-timeout", "100m"}});
     const Result<Buffer> packed = compress(Encoding::gzip, as_bytes(std::string(1000, 'y')));
-    Http2Stream& stream = client.begin("/stream", {{"grpc-encoding", "gzip"}});
+    GrpcStream& stream = client.begin("/stream", {{"grpc-encoding", "gzip"}});
     client.machine.send_message(stream, framed(packed->text(), true), {}, nullptr, 1);
     client.machine.send_message(stream, framed("plain"), {}, nullptr, 1);
     client.machine.send_end(stream);
@@ -86,8 +86,8 @@ TEST(GrpcMachine, EveryCutOfTheInputGivesTheSameEvents) {
 }
 
 TEST(GrpcMachine, LargeMessagesPassWithSmallWindows) {
-  MachineOptions options{
-      .message_bytes_max = 3'000'000, .stream_window_bytes = 65'535, .connection_window_bytes = 65'535};
+  MachineOptions options{.connection = {.stream_window_bytes = 65'535, .connection_window_bytes = 65'535},
+                         .message_bytes_max = 3'000'000};
   ServerLog server(options);
   ClientLog client(options);
   const std::string large(2'500'000, 'z');
@@ -100,13 +100,13 @@ TEST(GrpcMachine, LargeMessagesPassWithSmallWindows) {
 
 // A request above the server's MAX_CONCURRENT_STREAMS waits in order. One that is cancelled meanwhile leaves at once.
 TEST(GrpcMachine, ARequestThatWaitsForAStreamCanBeCancelled) {
-  ServerLog server({.streams_max = 1});
+  ServerLog server({.connection = {.streams_max = 1}});
   server.silent = true;
   ClientLog client;
   exchange(client, server);  // SETTINGS.
-  Http2Stream& first = client.begin("/stream/first");
-  Http2Stream& cancelled = client.begin("/stream/cancelled");
-  Http2Stream& last = client.begin("/stream/last");
+  GrpcStream& first = client.begin("/stream/first");
+  GrpcStream& cancelled = client.begin("/stream/cancelled");
+  GrpcStream& last = client.begin("/stream/last");
   EXPECT_EQ(client.machine.used_streams(), 3U);
   exchange(client, server);
   EXPECT_EQ(server.events.size(), 1U);
@@ -121,7 +121,7 @@ TEST(GrpcMachine, ARequestThatWaitsForAStreamCanBeCancelled) {
 }
 
 TEST(GrpcMachine, RequestsThatWaitForAStreamAreRefusedByAGoaway) {
-  ServerLog server({.streams_max = 1});
+  ServerLog server({.connection = {.streams_max = 1}});
   server.silent = true;
   ClientLog client;
   exchange(client, server);
@@ -144,7 +144,7 @@ TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
   ClientLog client;
   const std::string text(150'000, 'q');
   Loan sent;
-  Http2Stream& stream = client.begin("/unary");
+  GrpcStream& stream = client.begin("/unary");
   const std::size_t whole = 150'000 + MessageReader::prefix_bytes;
   Buffer head = framed(text).slice(0, MessageReader::prefix_bytes);
   const Bytes bytes = as_bytes(text);
@@ -158,7 +158,7 @@ TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
 
   // A stream that ends first ends the loan too, also when parts of it are in the output.
   Loan dropped;
-  Http2Stream& second = client.begin("/unary");
+  GrpcStream& second = client.begin("/unary");
   client.machine.send_message(second, head, pieces, &dropped, 1);
   client.machine.pump();
   client.machine.reset(second, 8);
@@ -168,7 +168,7 @@ TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
   // Memory that is released must be copied, wherever it is.
   Loan copied;
   std::string scratch = text;
-  Http2Stream& third = client.begin("/unary");
+  GrpcStream& third = client.begin("/unary");
   const ConstBuffer one[] = {{as_bytes(scratch).data(), scratch.size()}};
   client.machine.send_message(third, head, one, &copied, 1);
   client.machine.send_end(third);
@@ -182,7 +182,7 @@ TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
 
 TEST(GrpcMachine, StatusWithoutAMessageIsOneHeaderBlock) {
   struct Refusing final : ServerLog {
-    void on_headers(Http2Stream& stream) override { machine.send_status(stream, 12, "no such method: 100 %"); }
+    void on_headers(GrpcStream& stream) override { machine.send_status(stream, 12, "no such method: 100 %"); }
   };
   Refusing server;
   ClientLog client;
@@ -224,7 +224,7 @@ TEST(GrpcMachine, KeepsNoMessageThatTheSinkDecompresses) {
   for (const char* path : {"/unary", "/stream"}) {
     Later server;
     ClientLog client;
-    Http2Stream& stream = client.begin(path, {{"grpc-encoding", "gzip"}});
+    GrpcStream& stream = client.begin(path, {{"grpc-encoding", "gzip"}});
     client.machine.send_message(stream, framed(packed->text(), true), {}, nullptr, 1);
     exchange(client, server);
     ASSERT_EQ(server.kept.bytes.size(), packed->size()) << path;
@@ -237,18 +237,18 @@ TEST(GrpcMachine, KeepsNoMessageThatTheSinkDecompresses) {
 }
 
 TEST(GrpcMachine, TakesNoMoreThanItsWindowFromAStreamThatNobodyReads) {
-  MachineOptions options{.message_bytes_max = 1000, .stream_window_bytes = 65'535};
+  MachineOptions options{.connection = {.stream_window_bytes = 65'535}, .message_bytes_max = 1000};
   ServerLog server(options);
   server.silent = true;
   ClientLog client;
-  Http2Stream& stream = client.begin("/stream");
+  GrpcStream& stream = client.begin("/stream");
   for (int i = 0; i < 1000; ++i) client.machine.send_message(stream, framed(std::string(995, 'x')), {}, nullptr, 1);
   exchange(client, server);
   // One window of messages, and one of bytes behind them.
   EXPECT_LE(server.events[1].size(), 68U);
   EXPECT_GE(client.machine.waiting_bytes(), 1000U * 1000 - 3U * 65'535);
   // When somebody reads, the rest follows.
-  Http2Stream* const held = server.machine.find(0x10000);
+  GrpcStream* const held = server.machine.find(0x10000);
   ASSERT_NE(held, nullptr);
   while (held->held_bytes != 0) {
     server.machine.release(*held, held->held_bytes);
@@ -277,7 +277,7 @@ TEST(GrpcMachine, AClientEndsWithGoaway) {
 TEST(GrpcMachine, GoawayComesInTwoSteps) {
   ServerLog server;
   ClientLog client;
-  Http2Stream& open = client.begin("/stream");
+  GrpcStream& open = client.begin("/stream");
   client.machine.send_message(open, framed("first"), {}, nullptr, 1);
   exchange(client, server);
   server.machine.ping();  // Its acknowledgement does not complete the first step.
