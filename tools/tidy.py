@@ -98,7 +98,7 @@ LAYERS = {
     "security/tls": ("rpc", "json", "transport", "pipe", "exec", "table", "base"),
     "testing": ("transport/sim", "transport", "pipe", "wire", "exec", "table", "base"),
     "transport/ucx/absent": ("transport/ucx", "transport", "pipe", "wire", "exec", "table", "base"),
-    "protocol/http2": ("transport", "exec", "table", "base"),
+    "protocol/http2": ("transport", "pipe", "exec", "table", "base"),
     "protocol/grpc": ("protocol/http2", "rpc", "negotiate", "compress", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "transport/sim/rdma": ("transport/rdma", "transport", "pipe", "wire", "exec", "table", "base"),
     "protobuf": ("rpc", "json", "wire", "codec", "exec", "transport", "pipe", "table", "base"),

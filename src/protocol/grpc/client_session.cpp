@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <new>
 #include <optional>
 #include <utility>
 
 #include "hawser/detail/const_buffers.h"
+#include "hawser/detail/loop_access.h"
 #include "pipe/null_sink.h"
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/status.h"
@@ -43,7 +45,8 @@ GrpcClientSession::GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stre
       owner_(owner),
       stream_(std::move(stream)),
       keepalive_(*this),
-      machine_(machine_options(options), *this, nullptr, stream_.queue()) {}
+      machine_(machine_options(options), *this, nullptr, stream_.queue()),
+      unpacker_(loop, this) {}
 
 GrpcClientSession::~GrpcClientSession() {
   loop_.remove_tick_end(*this);
@@ -397,6 +400,41 @@ bool GrpcClientSession::may_begin(const CallOperation::Request& request) const n
   return bytes <= mark;
 }
 
+// ---- Compressed messages ----
+
+// The end of a call may destroy the session, whose tasks must not do that: the loop delivers the message. It is
+// allocated in advance, because a call must be able to end without memory.
+struct GrpcClientSession::Delivery final : detail::Posted {
+  Delivery(std::weak_ptr<GrpcClientSession> to, std::uint32_t id) noexcept : weak(std::move(to)), call(id) {}
+  void run() override {
+    const std::shared_ptr<GrpcClientSession> session = weak.lock();
+    if (session == nullptr || session->stream_ == nullptr) return;
+    try {
+      session->machine_.unpacked(call, std::move(message));
+      session->send_soon();
+    } catch (const std::exception&) {
+      session->end(Error::of_connection(ErrorCode::internal, "out of memory"));
+    }
+  }
+  const std::weak_ptr<GrpcClientSession> weak;
+  const std::uint32_t call;
+  Result<Buffer> message;
+};
+
+bool GrpcClientSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&&) {
+  unpacker_.spawn(unpack_later(std::make_unique<Delivery>(weak_from_this(), call), std::move(packed)));
+  return true;
+}
+
+Task<void> GrpcClientSession::unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed) {
+  try {
+    delivery->message = co_await unpacker_.unpack(std::move(packed));
+  } catch (const std::exception&) {
+    delivery->message = fail(Error::of_call(ErrorCode::internal, "out of memory"));
+  }
+  loop_.post(std::unique_ptr<detail::Posted>(std::move(delivery)));
+}
+
 // ---- The connection ----
 
 MutableBytes GrpcClientSession::receive_space() {
@@ -409,7 +447,7 @@ void GrpcClientSession::received(std::size_t bytes) {
   const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
   if (stream_.closed()) return;
   if (bytes == 0) return block_.drop();
-  arrived_ += bytes;
+  silence_.received(bytes);
   block_.received(bytes);
   const Result<void> status = machine_.receive(block_.bytes(), block_.block(), loop_.now());
   block_.take(bytes);
@@ -444,7 +482,7 @@ void GrpcClientSession::end(const Error& reason) {
     if (operation_of(stream) != nullptr) finish(stream, error);
   });
   stream_.queue().clear();
-  unpacking_stop_.request_stop();
+  unpacker_.stop();
   machine_.close_all(reason);
   writers_.unlink();
   owner_.on_session_end(reason);
@@ -452,13 +490,12 @@ void GrpcClientSession::end(const Error& reason) {
 
 void GrpcClientSession::check_alive() {
   if (stream_.closed()) return;
-  const bool silent = arrived_ == std::exchange(arrived_at_check_, arrived_) && in_flight_ != 0;
-  if (silent && pinged_) {
+  const http2::PeerSilence::Verdict verdict = silence_.check(in_flight_ != 0);
+  if (verdict == http2::PeerSilence::Verdict::dead) {
     return end(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
                                     "the server has given no sign of life for two ping intervals"));
   }
-  pinged_ = silent;
-  if (silent) {
+  if (verdict == http2::PeerSilence::Verdict::quiet) {
     machine_.ping();
     send_soon();
   }

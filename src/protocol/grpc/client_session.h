@@ -1,13 +1,11 @@
 #pragma once
 
 #include <memory>
-#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hawser/grpc_client.h"
-#include "hawser/scope.h"
 #include "hawser/task.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
@@ -15,7 +13,9 @@
 #include "pipe/receive_block.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
+#include "protocol/grpc/unpacker.h"
 #include "protocol/http2/early_flush.h"
+#include "protocol/http2/peer_silence.h"
 #include "rpc/client/protocol_client.h"
 
 namespace hawser::protocol::grpc {
@@ -115,16 +115,12 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   std::shared_ptr<GrpcOutcome> next_outcome_;
   std::size_t in_flight_ = 0;
   bool going_away_ = false;
-  bool pinged_ = false;
-  std::uint64_t arrived_ = 0;
-  std::uint64_t arrived_at_check_ = 0;
+  http2::PeerSilence silence_;
   MemberTimer<&GrpcClientSession::check_alive> keepalive_;
   MessageWriter writer_;
   GrpcStream* writing_ = nullptr;
   GrpcMachine machine_;  // Ends first: it notifies the owners of loans.
-  // Stops the work of unpacking_ that no thread has begun. Made when there is some.
-  std::stop_source unpacking_stop_ = std::stop_source(std::nostopstate);
-  Scope unpacking_;  // Its tasks wait for messages that are decompressed on another thread. Ends first of all.
+  Unpacker unpacker_;    // Ends first of all.
 };
 
 }  // namespace hawser::protocol::grpc

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/status.h"
@@ -67,6 +68,27 @@ void HeaderFields::clear() noexcept {
   authority.clear();
   plain.clear();
   plain_sizes.clear();
+}
+
+std::optional<Error> HeaderFields::fault(std::size_t list_bytes_max) const {
+  const auto refusal = [](ErrorCode code, std::string text) {
+    return Error::of_call(Initiator::peer, code, std::move(text));
+  };
+  if (too_large) {
+    return refusal(ErrorCode::limit_exceeded, "the request's metadata exceeds the limit of " +
+                                                  std::to_string(list_bytes_max) + " bytes (metadata_bytes_max)");
+  }
+  if (bad_timeout) return refusal(ErrorCode::internal, "grpc-timeout is malformed");
+  if (too_many) {
+    return refusal(ErrorCode::limit_exceeded,
+                   "the request's metadata exceeds a fixed limit: " + std::to_string(wire::metadata_entries_max) +
+                       " pairs, " + std::to_string(wire::metadata_key_bytes_max) + " bytes in a name, and " +
+                       std::to_string(wire::metadata_bytes_max) + " bytes in total: send less");
+  }
+  if (bad_metadata) {
+    return refusal(ErrorCode::internal, "the metadata has a -bin value that is not valid base64");
+  }
+  return std::nullopt;
 }
 
 void HeaderFields::add(std::string_view name, std::string_view value, std::size_t list_bytes_max) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "hawser/error.h"
 #include "hawser/time.h"
 #include "protocol/grpc/compression.h"
 
@@ -52,6 +53,8 @@ struct HeaderFields {
   void refuse_memory() noexcept;
   // Adds a field that has been decoded. `list_bytes_max` is the limit of list_bytes.
   void add(std::string_view name, std::string_view value, std::size_t list_bytes_max);
+  // The reason for which a request of gRPC with these fields must be refused, or nothing.
+  std::optional<Error> fault(std::size_t list_bytes_max) const;
 
  private:
   void add_metadata(std::string_view name, std::string_view value);

@@ -1,3 +1,5 @@
+#include "protocol/grpc/http_requests.h"
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -5,7 +7,6 @@
 #include "protocol/grpc/server_session.h"
 #include "protocol/http2/error_codes.h"
 
-// Requests on the connection that are not gRPC.
 namespace hawser::protocol::grpc {
 namespace {
 
@@ -16,153 +17,188 @@ constexpr Duration discard_interval = std::chrono::milliseconds(500);
 
 }  // namespace
 
-void Http2ServerSession::begin_plain(GrpcStream& stream) {
-  if (http_ == nullptr) http_ = host().http->open_streams(*this);
-  call_of(stream) = {};
+HttpRequests::HttpRequests(Http2ServerSession& session) noexcept : session_(session), pace_(*this), discards_(*this) {}
+
+rpc::HttpExchange*& HttpRequests::place_of(std::uint32_t call) {
+  const std::size_t slot = call & 0xFFFF;
+  if (slot >= by_slot_.size()) by_slot_.resize(slot + 1);
+  return by_slot_[slot];
+}
+
+void HttpRequests::begin(GrpcStream& stream) {
+  if (streams_ == nullptr) streams_ = session_.host().http->open_streams(*this);
+  const std::uint32_t call = stream.call;
+  place_of(call) = nullptr;
   const HeaderFields& fields = stream.fields;
-  plain_fields_.clear();
+  fields_.clear();
   std::string_view rest = fields.plain;
   for (const auto& [name, value] : fields.plain_sizes) {
-    plain_fields_.push_back({rest.substr(0, name), rest.substr(name, value)});
+    fields_.push_back({rest.substr(0, name), rest.substr(name, value)});
     rest.remove_prefix(std::size_t{name} + value);
   }
   stream.plain = true;
   stream.busy = true;
   stream.take = GrpcStream::Take::plain;
-  if (!plain_pace_.running()) start_pace(true);
-  const std::uint32_t call = stream.call;
-  rpc::HttpExchange* const exchange = http_->begin(call, {.method = fields.method,
-                                                          .target = fields.path,
-                                                          .authority = fields.authority,
-                                                          .fields = plain_fields_,
-                                                          .too_large = fields.too_large});
-  call_of(stream).exchange = exchange;
+  if (!pace_.running()) start_pace();
+  rpc::HttpExchange* const exchange = streams_->begin(call, {.method = fields.method,
+                                                             .target = fields.path,
+                                                             .authority = fields.authority,
+                                                             .fields = fields_,
+                                                             .too_large = fields.too_large});
+  place_of(call) = exchange;
   // The exchange has kept what it needs. The charge stays.
   stream.fields.clear();
 }
 
-rpc::HttpExchange* Http2ServerSession::exchange_of(const GrpcStream& stream) const noexcept {
+rpc::HttpExchange* HttpRequests::find(const GrpcStream& stream) const noexcept {
   const std::size_t slot = stream.call & 0xFFFF;
-  return stream.plain && stream.busy && slot < calls_by_slot_.size() ? calls_by_slot_[slot].exchange : nullptr;
+  return stream.plain && stream.busy && slot < by_slot_.size() ? by_slot_[slot] : nullptr;
 }
 
-std::size_t Http2ServerSession::on_plain(GrpcStream& stream, Bytes bytes) {
-  rpc::HttpExchange* const exchange = exchange_of(stream);
+std::size_t HttpRequests::on_body(const GrpcStream& stream, Bytes bytes) {
+  rpc::HttpExchange* const exchange = find(stream);
   return exchange == nullptr ? bytes.size() : exchange->on_body(bytes);
 }
 
-bool Http2ServerSession::plain_receives(const GrpcStream& stream) const noexcept {
-  const rpc::HttpExchange* const exchange = exchange_of(stream);
+bool HttpRequests::receives(const GrpcStream& stream) const noexcept {
+  const rpc::HttpExchange* const exchange = find(stream);
   return exchange != nullptr && exchange->receives();
 }
 
-std::optional<Error> Http2ServerSession::refusal(std::size_t beyond) const {
-  // Streams that begin when the connection goes away are reset: on_headers().
-  if (full_for_accepted(calls_max(), beyond)) return full_for_accepted_error(calls_max());
-  return std::nullopt;
+void HttpRequests::stop() noexcept {
+  pace_.stop();
+  discards_.stop();
 }
 
-void Http2ServerSession::run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request,
-                                   Route& route) {
-  serve_by(name, request, [&] { route.start(request); });
+// ---- For the protocol that serves HTTP ----
+
+detail::ReplySink& HttpRequests::connection() noexcept { return session_; }
+
+rpc::PortHost& HttpRequests::port_host() noexcept { return session_.host(); }
+
+detail::ReceiveAccount& HttpRequests::receive_account() noexcept { return session_.account(); }
+
+std::optional<Error> HttpRequests::refusal(std::size_t beyond) const { return session_.refusal(beyond); }
+
+bool HttpRequests::begins_later(std::uint32_t call) { return session_.begins_later(call); }
+
+Error HttpRequests::no_memory() { return session_.unkept_error(session_.account()); }
+
+void HttpRequests::run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) {
+  session_.serve(method, request);
 }
 
-void Http2ServerSession::count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept {
-  count_route(call, code, bytes);
-  calls().answered(wire::CallId::from_number(call));
+void HttpRequests::run_json(const detail::ServedMethod& method, const detail::IncomingRequest& request,
+                            const rpc::JsonPointer& json) {
+  session_.serve_json(method, request, json);
 }
 
-void Http2ServerSession::count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept {
-  count_error(call, code, error);
-  calls().answered(wire::CallId::from_number(call));
+void HttpRequests::run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) {
+  session_.serve_by(name, request, [&] { route.start(request); });
 }
 
-void Http2ServerSession::send_continue(std::uint32_t call) {
-  GrpcStream* const stream = machine_.find(call);
-  if (stream == nullptr || closed()) return;
-  machine_.send_interim(*stream, 100);
-  send_soon();
+void HttpRequests::count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept {
+  session_.count_route(call, code, bytes);
+  session_.calls().answered(wire::CallId::from_number(call));
 }
 
-void Http2ServerSession::return_window(std::uint32_t call, std::size_t bytes) {
-  GrpcStream* const stream = machine_.find(call);
-  if (stream == nullptr || closed()) return;
-  machine_.return_window(*stream, bytes);
-  send_soon();
+void HttpRequests::count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept {
+  session_.count_error(call, code, error);
+  session_.calls().answered(wire::CallId::from_number(call));
 }
 
-void Http2ServerSession::send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields,
-                                   bool end) {
-  GrpcStream* const stream = machine_.find(call);
+void HttpRequests::send_continue(std::uint32_t call) {
+  GrpcStream* const stream = session_.machine_.find(call);
+  if (stream == nullptr || session_.closed()) return;
+  session_.machine_.send_interim(*stream, 100);
+  session_.send_soon();
+}
+
+void HttpRequests::return_window(std::uint32_t call, std::size_t bytes) {
+  GrpcStream* const stream = session_.machine_.find(call);
+  if (stream == nullptr || session_.closed()) return;
+  session_.machine_.return_window(*stream, bytes);
+  session_.send_soon();
+}
+
+void HttpRequests::restart_pace() noexcept { session_.message_received(); }
+
+void HttpRequests::send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields, bool end) {
+  GrpcStream* const stream = session_.machine_.find(call);
   if (stream == nullptr) return;
   std::vector<GrpcMachine::Field> pairs;
   pairs.reserve(fields.size());
   for (const rpc::HttpField& field : fields) pairs.emplace_back(field.name, field.value);
-  machine_.send_plain_head(*stream, status, pairs, end);
-  if (!closed()) send_soon();
+  session_.machine_.send_plain_head(*stream, status, pairs, end);
+  if (!session_.closed()) session_.send_soon();
 }
 
-void Http2ServerSession::send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces,
-                                   SendCompletion* owner) {
-  GrpcStream* const stream = machine_.find(call);
+void HttpRequests::send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces,
+                             SendCompletion* owner) {
+  GrpcStream* const stream = session_.machine_.find(call);
   if (stream == nullptr) {
     if (owner != nullptr) owner->on_send_complete();
     return;
   }
   std::size_t bytes = head.size();
   for (const ConstBuffer& piece : pieces) bytes += piece.size;
-  machine_.send_message(*stream, std::move(head), pieces, owner,
-                        static_cast<std::uint32_t>(std::min<std::size_t>(bytes, UINT32_MAX)));
-  if (!closed()) send_soon();
+  session_.machine_.send_message(*stream, std::move(head), pieces, owner,
+                                 static_cast<std::uint32_t>(std::min<std::size_t>(bytes, UINT32_MAX)));
+  if (!session_.closed()) session_.send_soon();
 }
 
-void Http2ServerSession::end_response(std::uint32_t call, bool whole) {
-  GrpcStream* const stream = machine_.find(call);
+void HttpRequests::end_response(std::uint32_t call, bool whole) {
+  GrpcMachine& machine = session_.machine_;
+  GrpcStream* const stream = machine.find(call);
   if (stream == nullptr) return;
-  call_of(*stream).exchange = nullptr;
+  place_of(call) = nullptr;
   stream->take = GrpcStream::Take::drop;
-  message_received();
+  session_.message_received();
   if (whole) {
-    machine_.send_end(*stream);
+    machine.send_end(*stream);
   } else if (stream->open) {
     // The handler caused the reset, not the client, unless the stream is being reset already.
-    const bool broken = stream->headers_sent ? machine_.break_off(*stream) : machine_.reset(*stream, http2::cancel);
-    if (broken) machine_.guard().give(http2::FloodGuard::sent_reset_cost);
+    const bool broken = stream->headers_sent ? machine.break_off(*stream) : machine.reset(*stream, http2::cancel);
+    if (broken) machine.guard().give(http2::FloodGuard::sent_reset_cost);
   }
-  answered(*stream);
+  session_.answered(*stream);
 }
 
-void Http2ServerSession::start_discard_timer() {
-  discard_timer_.start(host().loop, host().loop.after(discard_interval));
+bool HttpRequests::stream_has_room(std::uint32_t call, std::size_t bytes_max) const noexcept {
+  const GrpcStream* const stream = session_.machine_.find(call);
+  const std::size_t usual = std::max(plain_queue_bytes_least, session_.host().options.send_backlog_bytes_max / 8);
+  return stream == nullptr || stream->out.bytes() <= std::min(bytes_max, usual);
+}
+
+bool HttpRequests::connection_has_room() const noexcept { return session_.has_room(); }
+
+// ---- Slow clients ----
+
+void HttpRequests::start_pace() { session_.start_pace(pace_, streams_->write_timeout()); }
+
+void HttpRequests::check_pace() {
+  if (session_.check_pace(true, streams_->write_timeout())) start_pace();
+}
+
+void HttpRequests::start_discards() {
+  Loop& loop = session_.host().loop;
+  discards_.start(loop, loop.after(discard_interval));
 }
 
 // A request that goes on behind its response would keep its stream for ever.
-void Http2ServerSession::check_discards() {
-  if (closed()) return;
+void HttpRequests::check_discards() {
+  if (session_.closed()) return;
   bool any = false;
-  machine_.for_each([&](GrpcStream& stream) {
+  session_.machine_.for_each([&](GrpcStream& stream) {
     if (!stream.discards || !stream.open || stream.resetting) return;
     if (std::exchange(stream.discards_long, true)) {
-      machine_.reset(stream, http2::no_error);
+      session_.machine_.reset(stream, http2::no_error);
     } else {
       any = true;
     }
   });
-  if (any) start_discard_timer();
-  send_soon();
-}
-
-void Http2ServerSession::give_up(GrpcStream& stream, std::string_view why) {
-  if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) {
-    call->request_stop(ErrorCode::cancelled, Initiator::peer, why);
-  }
-  if (rpc::HttpExchange* const exchange = exchange_of(stream)) exchange->on_gone();
-}
-
-bool Http2ServerSession::stream_has_room(std::uint32_t call, std::size_t bytes_max) const noexcept {
-  const GrpcStream* const stream = machine_.find(call);
-  const std::size_t usual = std::max(plain_queue_bytes_least, host().options.send_backlog_bytes_max / 8);
-  return stream == nullptr || stream->out.bytes() <= std::min(bytes_max, usual);
+  if (any) start_discards();
+  session_.send_soon();
 }
 
 }  // namespace hawser::protocol::grpc

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -10,13 +11,11 @@
 #include "protocol/http2/error_codes.h"
 #include "protocol/http2/send_room.h"
 #include "rpc/session/wake_writers.h"
-#include "wire/metadata.h"
 
 namespace hawser::protocol::grpc {
 namespace {
 
-// A client that does not acknowledge the first step of GOAWAY for so long may open no further streams either.
-constexpr Duration goaway_answer_max = std::chrono::seconds(5);
+constexpr Duration write_timeout_least = std::chrono::milliseconds(1);
 // A path costs its sender one byte if HPACK refers to it, and an error text up to three times its length.
 constexpr std::size_t path_text_bytes_max = 256;
 
@@ -40,22 +39,15 @@ Http2ServerSession::Http2ServerSession(rpc::PortHost& host, std::unique_ptr<tran
     : ByteSession(host, std::move(stream), first),
       options_(options),
       keepalive_(*this),
-      age_(*this),
-      goaway_timer_(*this),
+      goaway_(*this),
       calls_pace_(*this),
-      plain_pace_(*this),
       wait_(*this),
-      discard_timer_(*this),
-      machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()) {
+      machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()),
+      plain_(*this),
+      unpacker_(host.loop, this) {
   Loop& loop = host.loop;
   if (host.options.ping_interval < forever) keepalive_.start(loop, loop.after(host.options.ping_interval));
-  if (options_.connection_age_max < forever) {
-    // Between 90 and 110 per cent, so that connections that began together do not end together.
-    const auto spread =
-        static_cast<std::uint64_t>(loop.poller().now().time_since_epoch().count()) * 0x9E3779B97F4A7C15U;
-    const auto percent = static_cast<std::int64_t>(90 + (spread >> 33) % 21);
-    age_.start(loop, loop.after(options_.connection_age_max / 100 * percent));
-  }
+  goaway_.start();
 }
 
 Http2ServerSession::~Http2ServerSession() = default;
@@ -64,7 +56,7 @@ void Http2ServerSession::options_changed() {
   ByteSession::options_changed();
   if (closed() || finishing()) return;
   keepalive_.stop();
-  pinged_ = false;
+  silence_.restart();
   const Duration interval = host().options.ping_interval;
   if (interval < forever) keepalive_.start(host().loop, host().loop.after(interval));
   rpc::wake_writers(writers_);  // They wait for a backlog below send_backlog_bytes_max.
@@ -80,7 +72,7 @@ std::size_t Http2ServerSession::take(Bytes bytes, Block& block) {
   // Replies to a part of the requests are sent before the next part is served. The client works on them meanwhile.
   const std::size_t part =
       std::min(bytes.size(), std::max(early_.bytes(host().loop.now()), machine_.guard().rest_of_frame()));
-  arrived_ += part;
+  silence_.received(part);
   if (!failed_) {
     const Result<void> status = machine_.receive(bytes.first(part), &block, host().loop.now());
     if (!status && !closed()) fail_machine(status.error());
@@ -108,7 +100,7 @@ bool Http2ServerSession::receiving() const noexcept {
   bool found = false;
   machine_.for_each([&](const GrpcStream& stream) {
     // A stream that waits for its receiver is not slow.
-    found = found || (stream.take == GrpcStream::Take::plain && !stream.remote_ended && plain_receives(stream)) ||
+    found = found || (stream.take == GrpcStream::Take::plain && !stream.remote_ended && plain_.receives(stream)) ||
             (stream.reader.begun() && stream.stalled.empty() && stream.held_bytes < options_.stream_window_bytes);
   });
   return found;
@@ -131,21 +123,7 @@ std::optional<Error> Http2ServerSession::check_request(const GrpcStream& stream,
     return Error::of_call(Initiator::peer, code, std::move(text));
   };
   const HeaderFields& fields = stream.fields;
-  if (fields.too_large) {
-    return refusal(ErrorCode::limit_exceeded, "the request's metadata exceeds the limit of " +
-                                                  std::to_string(options_.metadata_bytes_max) +
-                                                  " bytes (metadata_bytes_max)");
-  }
-  if (fields.bad_timeout) return refusal(ErrorCode::internal, "grpc-timeout is malformed");
-  if (fields.too_many) {
-    return refusal(ErrorCode::limit_exceeded,
-                   "the request's metadata exceeds a fixed limit: " + std::to_string(wire::metadata_entries_max) +
-                       " pairs, " + std::to_string(wire::metadata_key_bytes_max) + " bytes in a name, and " +
-                       std::to_string(wire::metadata_bytes_max) + " bytes in total: send less");
-  }
-  if (fields.bad_metadata) {
-    return refusal(ErrorCode::internal, "the metadata has a -bin value that is not valid base64");
-  }
+  if (std::optional<Error> fault = fields.fault(options_.metadata_bytes_max)) return fault;
   if (fields.path.starts_with('/')) method = host().dispatcher.find(std::string_view(fields.path).substr(1));
   if (method == nullptr || method->json == nullptr || method->json->encoding() != "proto") {
     return refusal(ErrorCode::unknown_method, "the server has no method " + fields.path.substr(0, path_text_bytes_max));
@@ -159,12 +137,15 @@ std::optional<Error> Http2ServerSession::check_request(const GrpcStream& stream,
 }
 
 void Http2ServerSession::on_headers(GrpcStream& stream) {
-  if (goaway_sent_) {
+  if (goaway_.completed()) {
     host().counters.calls.add(1);
     machine_.reset(stream, http2::refused_stream);
     return;
   }
-  if (!stream.fields.grpc_content && host().http != nullptr && !stream.fields.no_memory) return begin_plain(stream);
+  if (!stream.fields.grpc_content && host().http != nullptr && !stream.fields.no_memory) {
+    call_of(stream) = {};
+    return plain_.begin(stream);
+  }
   host().counters.calls.add(1);
   if (stream.fields.no_memory) {
     const Error why = unkept_error(account());
@@ -198,7 +179,7 @@ void Http2ServerSession::on_headers(GrpcStream& stream) {
 void Http2ServerSession::dispatch(GrpcStream& stream) {
   const Call& call = call_of(stream);
   stream.busy = true;
-  if (!calls_pace_.running()) start_pace(false);
+  if (!calls_pace_.running()) start_pace(calls_pace_, options_.write_timeout);
   const Bytes metadata(stream.fields.metadata.data(), stream.fields.metadata.size());
   detail::IncomingRequest request{.sink = *this,
                                   .call = stream.call,
@@ -225,7 +206,7 @@ void Http2ServerSession::dispatch(GrpcStream& stream) {
 }
 
 void Http2ServerSession::on_end(GrpcStream& stream) {
-  if (rpc::HttpExchange* const exchange = exchange_of(stream)) return exchange->on_end();
+  if (rpc::HttpExchange* const exchange = plain_.find(stream)) return exchange->on_end();
   if (stream.take == GrpcStream::Take::deliver) {
     if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_end());
     return;
@@ -241,6 +222,12 @@ void Http2ServerSession::on_end(GrpcStream& stream) {
   } else {
     begin_call(stream);
   }
+}
+
+std::optional<Error> Http2ServerSession::refusal(std::size_t beyond) const {
+  // Streams that begin when the connection goes away are reset: on_headers().
+  if (full_for_accepted(calls_max(), beyond)) return full_for_accepted_error(calls_max());
+  return std::nullopt;
 }
 
 void Http2ServerSession::begin_call(GrpcStream& stream) {
@@ -270,7 +257,26 @@ void Http2ServerSession::on_bad(GrpcStream& stream, const Error& why) {
 
 void Http2ServerSession::on_closed(GrpcStream& stream, std::uint32_t) {
   if (stream.busy) give_up(stream, "the caller cancelled the call");
-  if (goaway_sent_) send_soon();
+  if (goaway_.completed()) send_soon();
+}
+
+// ---- Compressed messages ----
+
+bool Http2ServerSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) {
+  unpacker_.spawn(unpack_later(call, std::move(packed), std::move(charge)));
+  return true;
+}
+
+Task<void> Http2ServerSession::unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge) {
+  try {
+    Result<Buffer> message = co_await unpacker_.unpack(std::move(packed));
+    charge.reset();
+    if (closed()) co_return;
+    machine_.unpacked(call, std::move(message));
+    if (!closed()) send_soon();
+  } catch (const std::exception&) {
+    fail_connection();
+  }
 }
 
 // ---- Streams ----
@@ -301,12 +307,121 @@ void Http2ServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
 }
 
 void Http2ServerSession::on_sent(GrpcStream& stream, std::uint32_t credit) {
-  if (rpc::HttpExchange* const exchange = exchange_of(stream)) return exchange->on_sent();
+  if (rpc::HttpExchange* const exchange = plain_.find(stream)) return exchange->on_sent();
   if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_credit(credit));
 }
 
 bool Http2ServerSession::has_room() const noexcept {
   return http2::SendRoom{backlog(), machine_.waiting_bytes(), backlog_mark(), memory_left()}.for_items();
+}
+
+// ---- Calls that wait until the client has taken earlier responses ----
+
+std::size_t Http2ServerSession::waiting_memory() const noexcept {
+  // About what a stream holds beside the bytes of its response: its state, its fields, and the rest of the block.
+  constexpr std::size_t stream_bytes = 12 * 1024;
+  const std::size_t bytes = machine_.waiting_bytes();
+  return bytes <= rpc::SendCharge::step_bytes ? bytes : bytes + machine_.used_streams() * stream_bytes;
+}
+
+ClientBacklog Http2ServerSession::client_backlog() const noexcept {
+  return {backlog() + machine_.waiting_bytes(), backlog_mark(), memory_left()};
+}
+
+bool Http2ServerSession::calls_wait() noexcept {
+  // So little is charged when the tick ends.
+  if (client_backlog().bytes > rpc::SendCharge::step_bytes) set_waiting(waiting_memory());
+  return client_backlog().above_mark();
+}
+
+bool Http2ServerSession::begins_above_mark(std::uint32_t call) {
+  return waiting_.begins_above_mark(call, client_backlog(), [&](std::uint32_t one) {
+    const GrpcStream* const stream = machine_.find(one);
+    return stream == nullptr || !stream->open || (stream->headers_sent && stream->out.bytes() == 0);
+  });
+}
+
+bool Http2ServerSession::begins_later(std::uint32_t call) {
+  if (waiting_.empty()) [[likely]] {
+    if (!calls_wait()) [[likely]] {
+      waiting_.on_low_backlog();
+      return false;
+    }
+    if (begins_above_mark(call)) return false;
+  }
+  waiting_.add(call, calls_max(), [&](std::uint32_t one) { return machine_.find(one) == nullptr; });
+  if (!wait_.running()) {
+    waiting_.watch(taken_bytes());
+    start_wait();
+  }
+  return true;
+}
+
+void Http2ServerSession::begin_waiting(bool one_at_least) noexcept try {
+  while (!waiting_.empty() && !closed() && !finishing() && !failed_) {
+    GrpcStream* const stream = machine_.find(waiting_.front());
+    const bool gone = stream == nullptr || !stream->open || stream->ending;
+    if (!gone && !std::exchange(one_at_least, false) && calls_wait() && !begins_above_mark(stream->call)) break;
+    waiting_.pop_front();
+    if (gone) continue;
+    if (rpc::HttpExchange* const exchange = plain_.find(*stream)) {
+      exchange->begin_late();
+    } else if (stream->take == GrpcStream::Take::keep_one) {
+      begin_call(*stream);
+    }
+  }
+  if (waiting_.empty()) wait_.stop();
+} catch (const std::exception&) {
+  fail_connection();
+}
+
+void Http2ServerSession::start_wait() { wait_.start(host().loop, host().loop.after(WaitingCalls::wait_max)); }
+
+void Http2ServerSession::check_waiting() noexcept {
+  if (closed() || finishing() || waiting_.empty()) return;
+  start_wait();
+  begin_waiting(waiting_.check(client_backlog(), taken_bytes()));
+  if (!closed()) send_soon();
+}
+
+// ---- Slow clients ----
+
+void Http2ServerSession::start_pace(Timer& timer, Duration write_timeout) {
+  if (write_timeout < forever)
+    timer.start(host().loop, host().loop.after(std::max(write_timeout_least, write_timeout)));
+}
+
+// A client that does not open the window of a stream would keep the response, and the handler that sends it, for ever.
+bool Http2ServerSession::check_pace(bool plain, Duration write_timeout) {
+  if (closed()) return false;
+  bool any = false;
+  machine_.for_each([&](GrpcStream& stream) {
+    if (stream.plain != plain || !stream.open) return;
+    any = true;
+    const auto missed = stream.pace.check(stream.out);
+    if (!missed || !machine_.reset(stream, http2::cancel)) return;
+    // The reset itself may have to wait for the client.
+    if (!stream.busy) return;
+    const auto limit =
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::max(write_timeout_least, write_timeout));
+    give_up(stream, "the client has taken " + std::to_string(missed->taken) + " of the " +
+                        std::to_string(missed->wanted) + " bytes of the response that it must take within " +
+                        std::to_string(limit.count()) +
+                        " ms (write_timeout): it must read faster, or the option must be raised");
+  });
+  if (!closed()) send_soon();
+  return any;
+}
+
+void Http2ServerSession::check_calls_pace() {
+  if (check_pace(false, options_.write_timeout)) start_pace(calls_pace_, options_.write_timeout);
+}
+
+void Http2ServerSession::give_up(GrpcStream& stream, std::string_view why) {
+  if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) {
+    call->request_stop(ErrorCode::cancelled, Initiator::peer, why);
+  }
+  if (rpc::HttpExchange* const exchange = plain_.find(stream)) exchange->on_gone();
 }
 
 // ---- Replies ----
@@ -371,7 +486,7 @@ void Http2ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendComp
 void Http2ServerSession::reply_error(std::uint32_t call, const Error& error) {
   if (const GrpcStream* const found = machine_.find(call); found != nullptr && found->plain) {
     // An error before the handler had the sink of the exchange.
-    if (rpc::HttpExchange* const exchange = exchange_of(*found)) exchange->fail_call(error);
+    if (rpc::HttpExchange* const exchange = plain_.find(*found)) exchange->fail_call(error);
     return;
   }
   GrpcStream* const stream = machine_.find(call);
@@ -434,75 +549,46 @@ void Http2ServerSession::produce() {
   set_waiting(waiting_memory());
   if (!failed_ && machine_.failure()) fail_machine(*machine_.failure());
   if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
-  if (http_ != nullptr && has_room()) http_->on_room();
+  if (has_room()) plain_.on_room();
   if (!waiting_.empty()) [[unlikely]]
     begin_waiting();
   if (closed() || finishing()) return;
-  if (machine_.take_discarding() && !discard_timer_.running()) start_discard_timer();
+  if (machine_.take_discarding()) plain_.on_discarding();
   close_if_done();
 }
 
 void Http2ServerSession::close_if_done() {
   if (closed() || finishing() || active_calls() != 0 || machine_.used_streams() != 0) return;
-  if (goaway_sent_ || machine_.finished()) finish();
-}
-
-void Http2ServerSession::go_away() {
-  if (closed() || finishing() || std::exchange(going_away_, true)) return;
-  machine_.announce_goaway();
-  goaway_timer_.start(host().loop, host().loop.after(goaway_answer_max));
-  send_soon();
+  if (goaway_.completed() || machine_.finished()) finish();
 }
 
 void Http2ServerSession::on_pong(bool of_goaway) {
-  pinged_ = false;
-  if (of_goaway) complete_goaway();
-}
-
-void Http2ServerSession::complete_goaway() {
-  if (closed() || finishing() || !going_away_ || std::exchange(goaway_sent_, true)) return;
-  goaway_timer_.stop();
-  machine_.send_goaway(0, age_over_ ? "max_age" : "");
-  begin_ending();
-  send_soon();
+  if (of_goaway) goaway_.complete();
 }
 
 // A connection on which nothing arrives is tested by a PING.
 void Http2ServerSession::check_alive() {
   if (closed() || finishing()) return;
-  const bool silent = arrived_ == std::exchange(arrived_at_check_, arrived_);
-  if (silent && std::exchange(pinged_, true)) {
+  const http2::PeerSilence::Verdict verdict = silence_.check();
+  if (verdict == http2::PeerSilence::Verdict::dead) {
     return end_session(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
                                             "the peer has given no sign of life for two ping intervals"));
   }
-  if (silent) {
+  if (verdict == http2::PeerSilence::Verdict::quiet) {
     machine_.ping();
     send_soon();
   }
   keepalive_.start(host().loop, host().loop.after(host().options.ping_interval));
 }
 
-void Http2ServerSession::on_age() {
-  if (closed() || finishing()) return;
-  if (std::exchange(age_over_, true)) {
-    return end_session(Error::of_connection(
-        ErrorCode::unavailable, "the connection is older than connection_age_max, and connection_age_grace is over"));
-  }
-  go_away();
-  if (options_.connection_age_grace < forever)
-    age_.start(host().loop, host().loop.after(options_.connection_age_grace));
-}
-
 void Http2ServerSession::on_end(const Error& reason) {
   keepalive_.stop();
-  age_.stop();
-  goaway_timer_.stop();
+  goaway_.stop();
   calls_pace_.stop();
-  plain_pace_.stop();
+  plain_.stop();
   wait_.stop();
   waiting_.clear();
-  discard_timer_.stop();
-  unpacking_stop_.request_stop();  // Messages that wait for a thread are memory that is not charged any more.
+  unpacker_.stop();
   machine_.close_all(reason);
   writers_.unlink();
 }

@@ -1,24 +1,24 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "hawser/grpc.h"
-#include "hawser/scope.h"
 #include "hawser/stream.h"
 #include "hawser/task.h"
+#include "protocol/grpc/goaway_steps.h"
+#include "protocol/grpc/http_requests.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
 #include "protocol/grpc/status.h"
+#include "protocol/grpc/unpacker.h"
+#include "protocol/grpc/waiting_calls.h"
 #include "protocol/http2/early_flush.h"
+#include "protocol/http2/peer_silence.h"
 #include "rpc/port/byte_session.h"
-#include "rpc/port/http_streams.h"
 
 namespace hawser::protocol::grpc {
 
@@ -27,15 +27,14 @@ namespace hawser::protocol::grpc {
 class Http2ServerSession final : public rpc::ByteSession,
                                  MachineSink,
                                  public detail::StreamChannel,
-                                 public CompressionChoice,
-                                 rpc::HttpStreamHost {
+                                 public CompressionChoice {
  public:
   Http2ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
                      const GrpcOptions& options);
   ~Http2ServerSession() override;
 
   // ---- rpc::PortSession ----
-  void go_away() override;
+  void go_away() override { goaway_.announce(); }
   void describe(rpc::ConnectionReport& report) const override {
     ByteSession::describe(report);
     report.details = machine_.describe();
@@ -56,23 +55,24 @@ class Http2ServerSession final : public rpc::ByteSession,
   bool request_compressed(std::uint32_t call) const noexcept;
 
  private:
+  friend class HttpRequests;
+  friend class GoawaySteps;
+
   // State of a call beside its HTTP/2 stream, by slot.
   struct Call {
     const rpc::Dispatcher::Method* method = nullptr;
     std::optional<Time> deadline;
     bool compress = false;
-    rpc::HttpExchange* exchange = nullptr;  // The request, if it is not gRPC and has not been answered.
   };
 
   // ---- rpc::ByteSession ----
   std::size_t take(Bytes bytes, Block& block) override;
   bool receiving() const noexcept override;
-  bool working() const noexcept override {
-    return !unpacking_.empty() || !waiting_.empty() || (http_ != nullptr && http_->working());
-  }
+  bool working() const noexcept override { return !unpacker_.idle() || !waiting_.empty() || plain_.working(); }
   void produce() override;
   void on_end(const Error& reason) override;
   void on_no_calls() override { close_if_done(); }
+  void options_changed() override;
 
   // ---- MachineSink ----
   void on_headers(GrpcStream& stream) override;
@@ -84,35 +84,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   void on_sent(GrpcStream& stream, std::uint32_t credit) override;
   void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
   void on_pong(bool of_goaway) override;
-
-  std::size_t on_plain(GrpcStream& stream, Bytes bytes) override;
-
-  // ---- rpc::HttpStreamHost ----
-  detail::ReplySink& connection() noexcept override { return *this; }
-  void options_changed() override;
-  rpc::PortHost& port_host() noexcept override { return host(); }
-  detail::ReceiveAccount& receive_account() noexcept override { return account(); }
-  std::optional<Error> refusal(std::size_t beyond) const override;
-  bool begins_later(std::uint32_t call) override;
-  Error no_memory() override { return unkept_error(account()); }
-  void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) override {
-    serve(method, request);
-  }
-  void run_json(const detail::ServedMethod& method, const detail::IncomingRequest& request,
-                const rpc::JsonPointer& json) override {
-    serve_json(method, request, json);
-  }
-  void run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) override;
-  void count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept override;
-  void count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept override;
-  void send_continue(std::uint32_t call) override;
-  void return_window(std::uint32_t call, std::size_t bytes) override;
-  void restart_pace() noexcept override { message_received(); }
-  void send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields, bool end) override;
-  void send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
-  void end_response(std::uint32_t call, bool whole) override;
-  bool stream_has_room(std::uint32_t call, std::size_t bytes_max) const noexcept override;
-  bool connection_has_room() const noexcept override { return has_room(); }
+  std::size_t on_plain(GrpcStream& stream, Bytes bytes) override { return plain_.on_body(stream, bytes); }
 
   // ---- detail::StreamChannel ----
   Loop& stream_loop() noexcept override { return host().loop; }
@@ -130,24 +102,28 @@ class Http2ServerSession final : public rpc::ByteSession,
   std::size_t waiting_memory() const noexcept;
   // True if calls can't begin now because the client has not taken earlier responses.
   bool calls_wait() noexcept;
-  // True if the call begins although calls_wait(). Then it is one of above_mark_.
-  bool begins_above_mark(std::uint32_t call) noexcept;
+  // True if the call, which has come whole, must wait until the client has taken earlier responses.
+  bool begins_later(std::uint32_t call);
+  bool begins_above_mark(std::uint32_t call);
+  ClientBacklog client_backlog() const noexcept;
+  // Bytes of responses that the client has taken.
+  std::uint64_t taken_bytes() const noexcept { return sent_bytes() + machine_.data_sent(); }
   void begin_waiting(bool one_at_least = false) noexcept;
+  void start_wait();
   void check_waiting() noexcept;
   void begin_call(GrpcStream& stream);
   Call& call_of(const GrpcStream& stream);
-  void begin_plain(GrpcStream& stream);
-  // False while the request of the stream does not wait for its client.
-  bool plain_receives(const GrpcStream& stream) const noexcept;
-  // `plain`: of the requests that are not gRPC.
-  Duration write_timeout(bool plain) const noexcept;
-  void start_pace(bool plain);
-  void check_pace(bool plain);
-  void start_discard_timer();
-  void check_discards();
+  // Starts a timer that checks the pace, unless `write_timeout` is forever.
+  void start_pace(Timer& timer, Duration write_timeout);
+  // Gives up streams whose client has taken too little since the last check. Returns true if there are others. `plain`:
+  // those that are not gRPC.
+  bool check_pace(bool plain, Duration write_timeout);
+  void check_calls_pace();
   // Nobody receives the response of the stream, which is busy.
   void give_up(GrpcStream& stream, std::string_view why);
-  rpc::HttpExchange* exchange_of(const GrpcStream& stream) const noexcept;
+  // The reason for which the call of a request that was accepted may not begin, or nothing. `beyond`: so many calls
+  // more than ServerOptions::calls_max may be in flight.
+  std::optional<Error> refusal(std::size_t beyond) const;
   // The reason to refuse the request, or nothing.
   std::optional<Error> check_request(const GrpcStream& stream, const rpc::Dispatcher::Method*& method) const;
   void refuse(GrpcStream& stream, GrpcStatus status, std::string_view text);
@@ -158,52 +134,29 @@ class Http2ServerSession final : public rpc::ByteSession,
   void fail_machine(const Error& why);
   void close_if_done();
   void check_alive();
-  void on_age();
-  // The second step of GOAWAY.
-  void complete_goaway();
   std::size_t calls_max() const noexcept;
 
   const GrpcOptions options_;
   detail::WaitingWriter writers_;
   std::vector<Call> calls_by_slot_;
-  std::deque<std::uint32_t> waiting_;  // Calls that wait for calls_wait() to end, in order. Some have ended meanwhile.
-  static constexpr std::size_t above_mark_calls_max = 8;
-  std::array<std::uint32_t, above_mark_calls_max> above_mark_{};  // See begins_above_mark(). 0: none.
-  std::size_t late_bytes_max_ = 0;    // Bound of what waits when wait_ begins a call; 0 until it has to.
-  std::uint64_t taken_at_check_ = 0;  // Bytes that the client had taken when wait_ was started.
+  WaitingCalls waiting_;
   // The message between begin_reply() or begin_item() and its end.
   GrpcStream* begun_ = nullptr;
   MessageWriter writer_;
   bool begun_is_message_ = true;
 
-  bool going_away_ = false;
-  bool goaway_sent_ = false;
   bool failed_ = false;
-  bool age_over_ = false;
   MemberTimer<&Http2ServerSession::check_alive> keepalive_;
-  MemberTimer<&Http2ServerSession::on_age> age_;
-  // Runs while the client has not acknowledged the first step.
-  MemberTimer<&Http2ServerSession::complete_goaway> goaway_timer_;
-  // Check how fast the client takes the responses. The first runs while there are streams of gRPC and write_timeout is
-  // not forever, the second likewise for requests that are not gRPC.
-  MemberTimer<&Http2ServerSession::check_pace, false> calls_pace_;
-  MemberTimer<&Http2ServerSession::check_pace, true> plain_pace_;
-  // Runs while calls wait. Begins a request that waits although the client has taken nothing of the responses for a
-  // while: it may be unable to take those before it has this one. They may add send_backlog_bytes_max bytes to the
-  // responses that wait.
-  MemberTimer<&Http2ServerSession::check_waiting> wait_;
-  // Runs while requests that have been answered have not ended.
-  MemberTimer<&Http2ServerSession::check_discards> discard_timer_;
-  std::uint64_t arrived_ = 0;
-  std::uint64_t arrived_at_check_ = 0;
-  bool pinged_ = false;
+  GoawaySteps goaway_;
+  // Checks how fast the client takes the responses. Runs while there are streams of gRPC and write_timeout is not
+  // forever.
+  MemberTimer<&Http2ServerSession::check_calls_pace> calls_pace_;
+  MemberTimer<&Http2ServerSession::check_waiting> wait_;  // Runs while calls wait.
+  http2::PeerSilence silence_;
   GrpcMachine machine_;  // Ends first: it notifies the owners of loans.
   http2::EarlyFlush early_;
-  std::unique_ptr<rpc::HttpStreams> http_;  // Null until the first request that is not gRPC.
-  std::vector<rpc::HttpField> plain_fields_;
-  // Stops the work of unpacking_ that no thread has begun. Made when there is some.
-  std::stop_source unpacking_stop_ = std::stop_source(std::nostopstate);
-  Scope unpacking_;  // Its tasks wait for messages that are decompressed on another thread. Ends first of all.
+  HttpRequests plain_;
+  Unpacker unpacker_;  // Ends first of all.
 };
 
 }  // namespace hawser::protocol::grpc
