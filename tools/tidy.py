@@ -85,7 +85,7 @@ LAYERS = {
     "pipe": (),
     "transport": ("pipe", "wire", "exec", "table", "base"),
     "transport/*": ("transport", "pipe", "wire", "exec", "table", "base"),
-    "negotiate": ("wire", "exec", "transport", "table", "base"),
+    "negotiate": ("wire", "exec", "transport", "pipe", "table", "base"),
     "rpc": ("negotiate", "wire", "codec", "exec", "transport", "pipe", "metrics", "table", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "protocol/http": ("rpc", "json", "compress", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),

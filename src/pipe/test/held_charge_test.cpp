@@ -5,9 +5,8 @@
 namespace hawser::pipe {
 namespace {
 
-constexpr std::size_t budget_bytes = 100'000;
-
 struct HeldChargeTest : testing::Test {
+  static constexpr std::size_t budget_bytes = 100'000;
   detail::ReceiveBudget budget{budget_bytes, budget_bytes};
   detail::ReceiveAccount account{&budget};
 };

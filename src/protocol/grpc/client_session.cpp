@@ -408,7 +408,7 @@ struct GrpcClientSession::Delivery final : detail::Posted {
   Delivery(std::weak_ptr<GrpcClientSession> to, std::uint32_t id) noexcept : weak(std::move(to)), call(id) {}
   void run() override {
     const std::shared_ptr<GrpcClientSession> session = weak.lock();
-    if (session == nullptr || session->stream_ == nullptr) return;
+    if (session == nullptr || session->stream_.closed()) return;
     try {
       session->machine_.unpacked(call, std::move(message));
       session->send_soon();

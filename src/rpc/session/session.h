@@ -15,7 +15,6 @@
 #include "negotiate/settle.h"
 #include "pipe/loop_turn.h"
 #include "pipe/peer_pace.h"
-#include "rpc/negotiation/path_guard.h"
 #include "rpc/session/send_charge.h"
 #include "wire/frame.h"
 
