@@ -76,13 +76,16 @@ TEST(DaemonDeathTest, AServerIsDestroyed) {
   EXPECT_EQ(after_daemon([](Server& server) { server.~Server(); }), "");
 }
 
-// daemon() begins a session. A server that the daemon only destroys has served nothing.
+// daemon() begins a session. A server that the daemon only destroys has served nothing: a line says so. Other children
+// begin sessions as well, and the destructor runs within their exit(): the process goes on.
 TEST(DaemonDeathTest, AServerIsDestroyedByADaemon) {
   const std::string text = after_daemon([](Server& server) {
     setsid();
     server.~Server();
+    static_cast<void>(!write(STDERR_FILENO, "goes on", 7));
   });
   EXPECT_NE(text.find(remedy), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("\ngoes on")) << text;
 }
 
 }  // namespace hawser::daemon_after_start

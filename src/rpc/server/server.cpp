@@ -29,9 +29,10 @@ Server::Server(Loop* loop, std::shared_ptr<transport::Network> network, ServerOp
 
 Server::~Server() {
   // The state belongs to the parent process, including the descriptors that the loops' pollers watch. The child must
-  // not destroy it. A child that ends is usual; a daemon that ends has served nothing.
+  // not destroy it. A child that ends is usual; a daemon that ends has served nothing. The destructor may run within
+  // exit(), whose status stays.
   if (state_->in_child()) {
-    if (leads_session()) state_->refuse_orphan();
+    if (leads_session() && state_->orphaned()) report_misuse(State::orphan_text);
     static_cast<void>(state_.release());
     return;
   }
@@ -112,11 +113,12 @@ bool Server::State::in_child() const noexcept {
   return starter != 0 && starter != process_id();
 }
 
+bool Server::State::orphaned() const noexcept {
+  return callers_loop == nullptr && in_child() && !process_exists(process.load());
+}
+
 void Server::State::refuse_orphan() const noexcept {
-  if (callers_loop != nullptr || !in_child() || process_exists(process.load())) return;
-  misuse(
-      "a Server is used after daemon(), or by a child process whose parent has ended: the threads that served ended "
-      "with the parent. Call daemon() or fork() before Server::start()");
+  if (orphaned()) misuse(orphan_text);
 }
 
 bool Server::State::owns(const Loop* loop) const noexcept {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -32,7 +33,12 @@ struct Server::State final : transport::AcceptSink {
 
   // Returns true in a child, by fork(), of the process that started the server.
   bool in_child() const noexcept;
-  // Ends the process with a message if it uses a server whose threads have ended with its parent, as after daemon().
+  // True if the threads of the server have ended with the parent of this process, as after daemon().
+  bool orphaned() const noexcept;
+  static constexpr std::string_view orphan_text =
+      "a Server is used after daemon(), or by a child process whose parent has ended: the threads that served ended "
+      "with the parent. Call daemon() or fork() before Server::start()";
+  // Ends the process with a message if it uses such a server.
   void refuse_orphan() const noexcept;
   // Returns true if this thread runs one of the server's loops, or executes offloaded work of one.
   bool owns(const Loop* loop) const noexcept;
