@@ -69,6 +69,33 @@ TEST(GrpcFlood, ResetsOfCallsThatHaveLivedAreServed) {
   }
 }
 
+// The server did not run for a while: what the client has opened and given up meanwhile comes at once, and its calls
+// have not lived. docs/decisions/0070.
+TEST(GrpcFlood, ResetsThatCameDuringAStallAreServed) {
+  ServerLog server;
+  server.silent = true;
+  Time now{};
+  EXPECT_TRUE(server.feed(hello(), now));
+  std::uint32_t id = 1;
+  const auto resets = [&](std::size_t count) {
+    std::string all;
+    for (const std::uint32_t end = id + static_cast<std::uint32_t>(2 * count); id != end; id += 2) {
+      all += frame(1, 4, id, request_fields("/stream")) + frame(3, 0, id, std::string("\0\0\0\10", 4));
+    }
+    const bool served = server.feed(all, now).has_value();
+    take_output(server.machine, server.output);
+    return served;
+  };
+  EXPECT_TRUE(resets(1900));  // A client that has nearly used up its tokens,
+  for (int stall = 0; stall < 100; ++stall) {
+    now += std::chrono::milliseconds(400);
+    EXPECT_TRUE(resets(200)) << stall << why(server);  // and gives up 500 calls a second.
+  }
+  now += std::chrono::hours(1);
+  EXPECT_FALSE(resets(2100)) << "four seconds of the rate are the most";
+  EXPECT_THAT(why(server), HasSubstr("RST_STREAM"));
+}
+
 TEST(GrpcFlood, TooLargeHeaderListFailsItsCallOnly) {
   ServerLog server;
   server.silent = true;
