@@ -81,7 +81,14 @@ std::optional<TimerWheel::Due> TimerWheel::next_slot() const noexcept {
 std::optional<Time> TimerWheel::next() const noexcept {
   const std::optional<Due> due = next_slot();
   if (!due) return std::nullopt;
-  return origin_ + Duration(static_cast<Duration::rep>(due->ticks << tick_shift));
+  // A loop that sleeps until the begin of the slot would wake once for each level of a timer.
+  std::uint64_t ticks = UINT64_MAX;
+  unsigned scanned = 0;
+  for (const Timer* timer = heads_[due->index]; timer != nullptr; timer = timer->next_) {
+    ticks = ++scanned > next_scan_max ? due->ticks : std::min(ticks, timer->expiry_ticks_);
+    if (scanned > next_scan_max) break;
+  }
+  return origin_ + Duration(static_cast<Duration::rep>(ticks << tick_shift));
 }
 
 std::size_t TimerWheel::advance(Time now) {

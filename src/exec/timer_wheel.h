@@ -16,6 +16,7 @@ class TimerWheel {
   static constexpr unsigned slot_bits = 6;
   static constexpr unsigned slots = 1U << slot_bits;
   static constexpr unsigned levels = 8;  // 2^48 ticks: 73 years.
+  static constexpr unsigned next_scan_max = 16;
 
   explicit TimerWheel(Time origin) noexcept : origin_(origin) {}
   TimerWheel(const TimerWheel&) = delete;
@@ -25,7 +26,8 @@ class TimerWheel {
   void start(Timer& timer, Time when) noexcept;
   // Fires the timers that are due at `now`. Returns their number.
   std::size_t advance(Time now);
-  // Returns a time before which no timer fires; empty if no timer runs.
+  // Returns a time before which no timer fires; empty if no timer runs. It is the time of the earliest timer, unless
+  // more than next_scan_max timers may be the earliest.
   std::optional<Time> next() const noexcept;
   bool empty() const noexcept { return count_ == 0; }
 

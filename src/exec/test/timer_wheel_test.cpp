@@ -49,6 +49,21 @@ TEST(TimerWheel, FiresOnceAndNotEarly) {
   EXPECT_EQ(timer.fired, 1);
 }
 
+// A loop sleeps until next(): it wakes once for a timer, however far away that is.
+TEST(TimerWheel, NextIsTheEarliestTimer) {
+  TimerWheel wheel(origin);
+  std::vector<std::unique_ptr<TestTimer>> timers;
+  for (unsigned i = 0; i < TimerWheel::next_scan_max; ++i) {
+    timers.push_back(std::make_unique<TestTimer>());
+    wheel.start(*timers.back(), origin + seconds(3600 - i));
+    EXPECT_GE(*wheel.next(), origin + seconds(3600 - i));
+    EXPECT_LE(*wheel.next(), origin + seconds(3600 - i) + tick);
+  }
+  TestTimer further;
+  wheel.start(further, origin + seconds(3600));
+  EXPECT_LE(*wheel.next(), origin + seconds(3600 - TimerWheel::next_scan_max + 1)) << "never later than a timer";
+}
+
 TEST(TimerWheel, ThePastFiresAtTheNextTick) {
   TimerWheel wheel(origin);
   wheel.advance(origin + seconds(1));
