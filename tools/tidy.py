@@ -93,6 +93,7 @@ LAYERS = {
     "observe": ("rpc", "negotiate", "json", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "heap_profile": ("base",),
     "cluster": ("rpc", "exec", "table", "base"),
+    "cluster/etcd": ("cluster", "protocol/grpc", "rpc", "json", "wire", "codec", "exec", "transport", "table", "base"),
     "kv": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "security/tls": ("rpc", "json", "transport", "pipe", "exec", "table", "base"),

@@ -43,7 +43,7 @@ std::string why_invalid_address(std::string_view address) {
     const auto byte = static_cast<unsigned char>(c);
     return byte > 0x20 && byte < 0x7f;
   });
-  if (!plain) return "address " + shown(address) + " has a byte that is not printable ASCII";
+  if (!plain) return "address " + shown(address) + " has a blank or a byte that is not printable ASCII";
   if (address.starts_with(unix_prefix)) {
     return address.size() > unix_prefix.size() ? "" : "address 'unix:' has no path: write unix:/path";
   }
