@@ -1,18 +1,8 @@
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 
 #include "hawser/grpc_client.h"
+#include "tests/child_program.h"
 #include "tests/grpc/raw_service.h"
 #include "tests/tls/fixture.h"
 
@@ -42,55 +32,19 @@ std::string field(int number, std::string_view value) {
   return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(value.size())} + std::string(value);
 }
 
-// Ports that were free a moment ago: etcd does not report one that the kernel has chosen.
-std::string free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ::close(fd);
-  return std::to_string(ntohs(address.sin_port));
-}
-
 class TlsEtcd : public TlsFixture {
  protected:
-  ~TlsEtcd() override { stop_etcd(); }
-
-  void stop_etcd() {
-    if (child == 0) return;
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    child = 0;
-  }
-  std::string written() const {
-    std::ifstream file(log_file());
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  }
-  std::string log_file() const { return folder.path().string() + "/etcd.log"; }
-
   void start_etcd(const TlsCertificate& own) {
     const std::string port = free_port();
     const std::string peer = "http://127.0.0.1:" + free_port();
     address = "127.0.0.1:" + port;
     const std::string url = "https://" + address;
     const std::string command =
-        "exec etcd --name one --data-dir " + folder.path().string() + "/data-" + port + " --listen-client-urls " + url +
+        "etcd --name one --data-dir " + folder.path().string() + "/data-" + port + " --listen-client-urls " + url +
         " --advertise-client-urls " + url + " --listen-peer-urls " + peer + " --initial-advertise-peer-urls " + peer +
         " --initial-cluster one=" + peer + " --client-cert-auth --trusted-ca-file " + authority.ca_file() +
-        " --cert-file " + own.certificate_file + " --key-file " + own.key_file + " > " + log_file() + " 2>&1";
-    child = fork();
-    if (child == 0) {
-      execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-      _exit(127);
-    }
-  }
-  bool ended() {
-    if (waitpid(child, nullptr, WNOHANG) != child) return false;
-    child = 0;
-    return true;
+        " --cert-file " + own.certificate_file + " --key-file " + own.key_file;
+    etcd.start(command, folder.path().string() + "/etcd.log");
   }
   GrpcClientOptions with(const TlsClientOptions& tls) {
     GrpcClientOptions made;
@@ -100,7 +54,7 @@ class TlsEtcd : public TlsFixture {
     return made;
   }
 
-  pid_t child = 0;
+  ChildProgram etcd;
   std::string address;
 };
 
@@ -143,15 +97,14 @@ TEST_F(TlsEtcd, IsCalledWithAClientCertificate) {
   // Another program may take the port before etcd does. Then etcd ends.
   bool connected = false;
   for (int tries = 0; tries < 5 && !connected; ++tries) {
-    stop_etcd();
     start_etcd(own);
     EXPECT_TRUE(soon([&] {
       GrpcClient probe(loop, with(proved));
       connected = loop.run(probe.connect(address)).has_value();
-      return connected || ended();
-    })) << written();
+      return connected || etcd.ended();
+    })) << etcd.output();
   }
-  ASSERT_TRUE(connected) << written();
+  ASSERT_TRUE(connected) << etcd.output();
   GrpcClient client(loop, with(proved));
   const Result<void> status = loop.run(client.connect(address));
   ASSERT_TRUE(status) << error_of(status);
@@ -162,7 +115,7 @@ TEST_F(TlsEtcd, IsCalledWithAClientCertificate) {
       auto read = co_await of.call<&tls_remote::etcd_range>(range);
       co_return read.has_value();
     }(client));
-  })) << written();
+  })) << etcd.output();
   loop.run(use_etcd(client));
 
   // TLS 1.3 reports a refused certificate with the first bytes that are read.

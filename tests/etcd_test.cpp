@@ -1,0 +1,259 @@
+#include <filesystem>
+#include <optional>
+
+#include "cluster/etcd/etcd_list.h"
+#include "hawser/cluster_client.h"
+#include "tests/etcd/cluster.h"
+
+// Names and announcements with real servers of etcd.
+namespace hawser {
+namespace {
+
+using namespace testing_tools;
+using protocol::grpc::add_bytes_field;
+using protocol::grpc::add_number_field;
+
+std::string named_port() { return "here"; }
+
+class EtcdRegistry : public EtcdFixture {
+ protected:
+  void SetUp() override {
+    EtcdFixture::SetUp();
+    if (!IsSkipped()) start_cluster(1);
+  }
+  EtcdMember& etcd() { return *members.front(); }
+  std::string value_of(const std::string& key) {
+    std::string value;
+    const auto range = call<&cluster::etcd_range>(etcd().address, cluster::range_request(key, 1));
+    EXPECT_TRUE(range) << error_of(range);
+    EXPECT_TRUE(cluster::read_range(*range, [&](const cluster::EtcdKey& found) { value = found.value; }));
+    return value;
+  }
+};
+
+TEST_F(EtcdRegistry, ServersComeAndLeave) {
+  const auto naming = open_name();
+  const auto first = announce_at("10.0.0.1:80");
+  EXPECT_TRUE(becomes(*naming, {"10.0.0.1:80"}));
+  EXPECT_EQ(value_of("svc/10.0.0.1:80"), R"({"Op":0,"Addr":"10.0.0.1:80","Metadata":null})");
+  const auto second = announce_at("10.0.0.2:80");
+  EXPECT_TRUE(becomes(*naming, {"10.0.0.1:80", "10.0.0.2:80"}));
+  const auto left = loop.run(first->leave());
+  EXPECT_TRUE(left) << error_of(left);
+  EXPECT_TRUE(becomes(*naming, {"10.0.0.2:80"}));
+  EXPECT_FALSE(first->state().registered);
+  EXPECT_EQ(second->state().registrations, 1U);
+}
+
+TEST_F(EtcdRegistry, AListIsConfirmedWhileNothingChanges) {
+  options.confirm_interval = 20ms;
+  put(etcd().address, "a:1");
+  const auto naming = open_name();
+  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  const Time first = naming->state().confirmed;
+  EXPECT_TRUE(until([&] { return naming->state().confirmed >= first + 100ms; }));
+  EXPECT_EQ(naming->state().version, 1U);
+}
+
+TEST_F(EtcdRegistry, EtcdIsKilledAndRestarted) {
+  const auto naming = open_name();
+  const auto announcement = announce_at("a:1");
+  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  etcd().program.kill_now();
+  ASSERT_TRUE(until([&] { return naming->state().error && announcement->state().error; }));
+  EXPECT_EQ(addresses_of(*naming), Addresses{"a:1"}) << "the last good list stays";
+  const Time before = naming->state().confirmed;
+  EXPECT_TRUE(until([&] { return naming->state().age(loop.now()) > 0ms; }));
+  EXPECT_EQ(naming->state().confirmed, before);
+  start(etcd());
+  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+  EXPECT_TRUE(until([&] { return announcement->state().registered && !announcement->state().error; }));
+  const auto other = announce_at("b:1");
+  EXPECT_TRUE(becomes(*naming, {"a:1", "b:1"}));
+}
+
+TEST_F(EtcdRegistry, EtcdLosesItsData) {
+  const auto naming = open_name();
+  const auto announcement = announce_at("a:1");
+  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  etcd().program.kill_now();
+  std::filesystem::remove_all(data_of(etcd()));
+  start(etcd());
+  EXPECT_TRUE(until([&] { return announcement->state().registrations == 2; }));
+  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+  EXPECT_EQ(naming->state().version, 1U) << "an empty list replaces none";
+  EXPECT_NE(value_of("svc/a:1"), "");
+}
+
+TEST_F(EtcdRegistry, ChangesAreCompactedDuringAnOutage) {
+  put(etcd().address, "a:1");
+  const auto naming = open_name();
+  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  etcd().program.kill_now();
+  const std::string elsewhere = "127.0.0.1:" + free_port();
+  start(etcd(), elsewhere);
+  ASSERT_TRUE(serves(etcd(), elsewhere)) << etcd().program.output();
+  std::string remove;
+  add_bytes_field(remove, 1, "svc/a:1");
+  ASSERT_TRUE(call<&etcd_remote::remove_range>(elsewhere, remove));
+  put(elsewhere, "b:1");
+  const auto range = call<&cluster::etcd_range>(elsewhere, cluster::range_request("svc/", 1));
+  ASSERT_TRUE(range) << error_of(range);
+  std::string compact;
+  add_number_field(compact, 1, static_cast<std::uint64_t>(cluster::read_range(*range, [](const auto&) {})->revision));
+  ASSERT_TRUE(call<&etcd_remote::compact>(elsewhere, compact));
+
+  // What etcd says to a watch of compacted changes.
+  cluster::EtcdSession session(loop, {elsewhere}, options);
+  loop.run([](cluster::EtcdSession& on) -> Task<void> {
+    REQUIRE_OK(co_await on.connect());
+    auto watch = co_await on.open<&cluster::etcd_watch>(forever);
+    REQUIRE_OK(watch);
+    auto writer = watch->writer();
+    auto reader = watch->reader();
+    REQUIRE_OK(co_await writer.write(protocol::grpc::ProtoBytes{cluster::watch_request("svc/", 1)}));
+    cluster::EtcdList list("svc/");
+    for (;;) {
+      auto message = co_await reader.next();
+      REQUIRE_OK(message);
+      REQUIRE(message->has_value());
+      const auto news = list.on_watch((*message)->bytes);
+      if (news) continue;
+      EXPECT_NE(news.error().text.find("has compacted"), std::string::npos) << news.error().text;
+      co_return;
+    }
+  }(session));
+
+  start(etcd());
+  EXPECT_TRUE(becomes(*naming, {"b:1"}));
+}
+
+TEST_F(EtcdRegistry, ALeaseExpiresWithItsServer) {
+  put(etcd().address, "a:1");
+  const auto naming = open_name();
+  auto vanished = announce_at("b:1");
+  ASSERT_TRUE(becomes(*naming, {"a:1", "b:1"}));
+  EXPECT_GE(vanished->state().ttl, std::chrono::seconds(1));
+  vanished.reset();
+  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+}
+
+TEST_F(EtcdRegistry, ALostLeaseIsReplaced) {
+  const auto announcement = announce_at("a:1");
+  ASSERT_TRUE(until([&] { return announcement->state().registered; }));
+  ASSERT_TRUE(call<&cluster::etcd_revoke>(etcd().address, cluster::lease_id_request(announcement->state().lease)));
+  EXPECT_TRUE(until([&] { return announcement->state().registrations == 2; }));
+  EXPECT_NE(value_of("svc/a:1"), "");
+}
+
+TEST_F(EtcdRegistry, ASilentServerIsLeft) {
+  options.confirm_interval = 50ms;
+  options.connect_timeout = options.call_timeout = 200ms;
+  put(etcd().address, "a:1");
+  const auto naming = open_name();
+  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  etcd().program.signal(SIGSTOP);
+  EXPECT_TRUE(until([&] { return naming->state().error.has_value(); }));
+  EXPECT_EQ(addresses_of(*naming), Addresses{"a:1"});
+  etcd().program.signal(SIGCONT);
+  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+}
+
+TEST_F(EtcdRegistry, UsersLogIn) {
+  std::string user;
+  add_bytes_field(user, 1, "root");
+  add_bytes_field(user, 2, "secret");
+  ASSERT_TRUE(call<&etcd_remote::add_user>(etcd().address, user));
+  std::string role;
+  add_bytes_field(role, 1, "root");
+  add_bytes_field(role, 2, "root");
+  ASSERT_TRUE(call<&etcd_remote::grant_role>(etcd().address, role));
+  ASSERT_TRUE(call<&etcd_remote::enable_auth>(etcd().address, ""));
+  const auto nobody = open_name();
+  options.user = "root";
+  options.password = "wrong";
+  const auto stranger = open_name();
+  ASSERT_TRUE(until([&] { return nobody->state().error && stranger->state().error; }));
+  EXPECT_NE(nobody->state().error->text.find("user name is empty"), std::string::npos) << nobody->state().error->text;
+  EXPECT_NE(stranger->state().error->text.find("authentication failed"), std::string::npos)
+      << stranger->state().error->text;
+  options.password = "secret";
+  const auto naming = open_name();
+  const auto announcement = announce_at("a:1");
+  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+  EXPECT_EQ(nobody->state().version, 0U);
+}
+
+TEST_F(EtcdRegistry, AServerAnnouncesItselfAndIsCalledByName) {
+  ServerOptions serving;
+  serving.loop.log = LogSink();
+  Server server(serving);
+  server.register_handler<named_port>();
+  const auto started = server.start();
+  ASSERT_TRUE(started) << error_of(started);
+  const auto announced = announce(server, service(), {.address = server.address()}, {.etcd = options});
+  ASSERT_TRUE(announced) << error_of(announced);
+  ClusterOptions calling;
+  calling.naming.push_back(etcd_naming(options));
+  auto client = ClusterClient::create(loop, service(), calling);
+  ASSERT_TRUE(client) << error_of(client);
+  ASSERT_TRUE(until([&] { return (*client)->naming().version == 1; }));
+  const auto reply = loop.run(
+      [](ClusterClient& by) -> Task<Result<std::string>> { co_return co_await by.call<named_port>(); }(**client));
+  ASSERT_TRUE(reply) << error_of(reply);
+  EXPECT_EQ(*reply, "here");
+  client->reset();
+  server.stop();
+  EXPECT_EQ(value_of("svc/" + server.address()), "") << "it has left";
+  for (const Endpoint& wrong : {Endpoint{.address = "x"}, Endpoint{.address = "a:1", .weight = 0}}) {
+    EXPECT_FALSE(announce(server, service(), wrong));
+  }
+  EXPECT_FALSE(announce(server, "list:a:1", {.address = "a:1"}));
+}
+
+class EtcdCluster : public EtcdFixture {
+ protected:
+  void SetUp() override {
+    EtcdFixture::SetUp();
+    if (!IsSkipped()) start_cluster(3);
+  }
+  // The numbers of a status that say who answers and who leads.
+  std::pair<std::string, std::uint64_t> status_of(const EtcdMember& member) {
+    std::pair<std::string, std::uint64_t> status;
+    const auto answer = call<&etcd_remote::status>(member.address, "");
+    EXPECT_TRUE(answer) << error_of(answer);
+    protocol::grpc::visit_fields(*answer, [&](const protocol::grpc::ProtoField& field) {
+      if (field.number == 1) status.first = field.bytes;
+      if (field.number == 4) status.second = field.value;
+    });
+    return status;
+  }
+  bool leads(const EtcdMember& member) {
+    const auto [header, leader] = status_of(member);
+    std::uint64_t self = 0;
+    protocol::grpc::visit_fields(header, [&](const protocol::grpc::ProtoField& field) {
+      if (field.number == 2) self = field.value;
+    });
+    return self == leader;
+  }
+};
+
+TEST_F(EtcdCluster, TheLeaderIsKilled) {
+  const auto naming = open_name();
+  const auto announcement = announce_at("a:1");
+  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  const auto leader = std::ranges::find_if(members, [&](const auto& member) { return leads(*member); });
+  ASSERT_NE(leader, members.end());
+  (*leader)->program.kill_now();
+  const auto other = announce_at("b:1");
+  EXPECT_TRUE(becomes(*naming, {"a:1", "b:1"}));
+  EXPECT_TRUE(until([&] { return announcement->state().registered && !announcement->state().error; }));
+  // A minority does not answer, and the last good list stays.
+  const auto left = std::ranges::find_if(members, [&](const auto& member) { return !member->program.ended(); });
+  (*left)->program.kill_now();
+  EXPECT_TRUE(until([&] { return naming->state().error.has_value(); }));
+  EXPECT_EQ(addresses_of(*naming), (Addresses{"a:1", "b:1"}));
+}
+
+}  // namespace
+}  // namespace hawser
