@@ -11,7 +11,7 @@ packages="
   libprotobuf-dev libprotoc-dev protobuf-compiler
   libgtest-dev libgmock-dev
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev libspdlog-dev libgoogle-glog-dev
-  python3 iproute2 valgrind curl wrk prometheus etcd-server zsh fish groff-base
+  python3 iproute2 valgrind curl wrk prometheus etcd-server dnsmasq-base zsh fish groff-base
   memcached redis-server redis-tools python3-redis
   debootstrap
 "

@@ -86,6 +86,21 @@ struct FileNamingOptions {
 // place may be read half. If a line is malformed, the whole file is refused.
 NamingScheme file_naming(FileNamingOptions options = {});
 
+struct DnsNamingOptions {
+  // Name servers as "address:port,...". Empty: those of /etc/resolv.conf.
+  std::string servers = {};
+  // The name is asked for again when the shortest time to live of its records has passed, within these bounds. After a
+  // failure, it is asked for again after refresh_min at first, and at most refresh_max. refresh_min is at least 1 ms.
+  Duration refresh_min = std::chrono::seconds(1);
+  Duration refresh_max = std::chrono::minutes(5);
+};
+
+// dns:host:port           The IPv4 and IPv6 addresses of the host (A and AAAA), each with the port.
+// dns:_service._tcp.host  The targets of the SRV records, with their ports, priorities and weights.
+// dns://server:port/...   The same, asked from one name server.
+// The domains of /etc/resolv.conf are searched, and /etc/hosts is not read.
+NamingScheme dns_naming(DnsNamingOptions options = {});
+
 // The schemes above.
 std::vector<NamingScheme> default_naming();
 

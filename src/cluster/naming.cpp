@@ -128,6 +128,6 @@ Result<std::unique_ptr<Naming>> Naming::open(Loop& loop, std::string_view name,
   return std::unique_ptr<Naming>(new Naming(std::move(keeper)));
 }
 
-std::vector<NamingScheme> default_naming() { return {list_naming(), file_naming()}; }
+std::vector<NamingScheme> default_naming() { return {list_naming(), file_naming(), dns_naming()}; }
 
 }  // namespace hawser

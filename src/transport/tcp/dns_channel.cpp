@@ -27,6 +27,7 @@ constexpr Duration tick = std::chrono::milliseconds(20);
 // Time until the first retry, which doubles with each retry; connect_timeout usually ends the question earlier.
 constexpr int first_timeout_ms = 1000;
 constexpr int tries = 4;
+constexpr int internet_class = 1;  // IN of RFC 1035.
 
 int library_ready() noexcept {
   static std::once_flag once;
@@ -129,10 +130,14 @@ void DnsChannel::ask(Asker& asker, const HostPort& where) {
   search->asker = &asker;
   search->names = names_of(where);
   ask_for_next(search);
+  begin_ticks();
+  begin_waiting();
+}
+
+void DnsChannel::begin_ticks() noexcept {
   kept_ = shared_from_this();
   idle_since_ = {};
-  begin_waiting();
-  if (open_ != 0) timer_.start(loop_, loop_.now() + tick);
+  timer_.start(loop_, loop_.now() + tick);
 }
 
 std::vector<HostPort> DnsChannel::names_of(const HostPort& where) const {
@@ -178,8 +183,55 @@ void DnsChannel::withdraw(Asker& asker) noexcept {
     one->search.reset();
     ++withdrawn_;
   }
-  // Nobody waits for an answer, so the sockets are closed.
+  cancel_if_all_withdrawn();
+}
+
+// Nobody waits for an answer, so the sockets are closed.
+void DnsChannel::cancel_if_all_withdrawn() noexcept {
   if (withdrawn_ != 0 && withdrawn_ == open_) ares_cancel(channel_);
+}
+
+void DnsChannel::ask_records(RecordAsker& asker, const std::string& name, int type) {
+  if (open_ >= open_max) return asker.on_records({.type = type, .why = "too many questions are open"});
+  auto question = std::make_unique<RecordQuestion>();
+  *question = {this, &asker, type};
+  record_questions_.push_back(std::move(question));
+  ++open_;
+  begin_ticks();
+  // The question may be answered, and end, within this call.
+  ares_query(channel_, name.c_str(), internet_class, type, &DnsChannel::on_records, record_questions_.back().get());
+}
+
+void DnsChannel::withdraw_records(RecordAsker& asker) noexcept {
+  for (const auto& one : record_questions_) {
+    if (one->asker != &asker) continue;
+    one->asker = nullptr;
+    ++withdrawn_;
+  }
+  cancel_if_all_withdrawn();
+}
+
+// Called by c-ares, as on_answer().
+void DnsChannel::on_records(void* at, int status, int, unsigned char* message, int bytes) noexcept {
+  DnsChannel& self = *static_cast<RecordQuestion*>(at)->channel;
+  if (self.closing_) return;
+  const auto place = std::ranges::find(self.record_questions_, at, [](const auto& one) -> void* { return one.get(); });
+  const std::unique_ptr<RecordQuestion> question = std::move(*place);
+  self.record_questions_.erase(place);
+  --self.open_;
+  if (question->asker == nullptr) {
+    --self.withdrawn_;
+    return;
+  }
+  Records records{.type = question->type, .why = ares_strerror(status)};
+  records.may_exist_elsewhere = may_exist_elsewhere(status);
+  if (status == ARES_SUCCESS && message != nullptr && bytes > 0) {
+    records.kind = Records::Kind::found;
+    records.message = {reinterpret_cast<const std::byte*>(message), static_cast<std::size_t>(bytes)};
+  } else if (status == ARES_ENODATA || status == ARES_ENOTFOUND) {
+    records.kind = Records::Kind::absent;
+  }
+  question->asker->on_records(records);
 }
 
 // Called by c-ares: no exception may leave it, and the channel must not be destroyed within it.

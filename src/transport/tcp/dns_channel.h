@@ -9,9 +9,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "hawser/bytes.h"
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
 #include "transport/tcp/hosts_file.h"
@@ -51,6 +53,28 @@ class DnsChannel final : detail::LoopUser, public std::enable_shared_from_this<D
     ~Asker() = default;
   };
 
+  // The answer to a question for records of one type.
+  struct Records {
+    enum class Kind : std::uint8_t {
+      found,
+      absent,  // There is no such name, or it has no such records.
+      failed,  // The servers do not answer, or cannot.
+    };
+    int type = 0;
+    Kind kind = Kind::failed;
+    bool may_exist_elsewhere = false;  // The search goes on with the next name.
+    std::string_view why = {};         // The reason of `absent` and `failed`; a literal.
+    Bytes message = {};                // The whole answer, if `found` (RFC 1035, section 4). Valid within the call.
+  };
+  class RecordAsker {
+   public:
+    // May be called from within ask_records(). Must not destroy the channel.
+    virtual void on_records(const Records& records) noexcept = 0;
+
+   protected:
+    ~RecordAsker() = default;
+  };
+
   explicit DnsChannel(Loop& loop) noexcept : loop_(loop) {}
   DnsChannel(const DnsChannel&) = delete;
   DnsChannel& operator=(const DnsChannel&) = delete;
@@ -61,6 +85,12 @@ class DnsChannel final : detail::LoopUser, public std::enable_shared_from_this<D
   // Asks for both families. `asker` is called until withdraw().
   void ask(Asker& asker, const HostPort& where);
   void withdraw(Asker& asker) noexcept;
+  // Asks for the records of `type` of exactly this name. `asker` is called once, unless withdraw_records() comes
+  // before.
+  void ask_records(RecordAsker& asker, const std::string& name, int type);
+  void withdraw_records(RecordAsker& asker) noexcept;
+  // The names by which a host is asked for, in this order: with the search domains, and alone.
+  std::vector<HostPort> names_of(const HostPort& where) const;
 
   // False if the next asker should use another channel.
   bool usable() const noexcept { return withdrawn_ < withdrawn_max; }
@@ -96,7 +126,15 @@ class DnsChannel final : detail::LoopUser, public std::enable_shared_from_this<D
     HostPort where;
   };
 
-  std::vector<HostPort> names_of(const HostPort& where) const;
+  // Exists until c-ares has answered.
+  struct RecordQuestion {
+    DnsChannel* channel = nullptr;
+    RecordAsker* asker = nullptr;  // Null once withdrawn.
+    int type = 0;
+  };
+
+  void cancel_if_all_withdrawn() noexcept;
+  void begin_ticks() noexcept;
   void ask_for_next(const std::shared_ptr<Search>& search);
   void on_answer(const std::shared_ptr<Search>& search, int family, int status, std::vector<SocketAddress> found);
   void begin_waiting();
@@ -104,6 +142,7 @@ class DnsChannel final : detail::LoopUser, public std::enable_shared_from_this<D
   void on_loop_end() noexcept override;
   static void on_socket(void* self, int fd, int readable, int writable) noexcept;
   static void on_answer(void* question, int status, int timeouts, ares_addrinfo* result) noexcept;
+  static void on_records(void* question, int status, int timeouts, unsigned char* message, int bytes) noexcept;
   void on_tick() noexcept;
 
   Loop& loop_;
@@ -111,8 +150,9 @@ class DnsChannel final : detail::LoopUser, public std::enable_shared_from_this<D
   ares_channeldata* channel_ = nullptr;
   std::vector<std::unique_ptr<Question>> questions_;  // Questions that were asked.
   std::deque<std::unique_ptr<Question>> waiting_;     // Questions that were not asked yet.
+  std::vector<std::unique_ptr<RecordQuestion>> record_questions_;
   std::vector<std::unique_ptr<Watch>> watches_;
-  std::size_t open_ = 0;       // Number of questions_ that c-ares has not answered.
+  std::size_t open_ = 0;       // Number of questions_ and record_questions_ that c-ares has not answered.
   std::size_t withdrawn_ = 0;  // Number of these for which nobody waits.
   Time idle_since_{};
   std::shared_ptr<DnsChannel> kept_;  // The channel itself, until it has been idle for idle_max.

@@ -1,7 +1,5 @@
 #include "transport/tcp/resolver.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 
 #include "transport/tcp/search_domains.h"
 #include "transport/tcp/tcp_network.h"
+#include "transport/tcp/test/name_server_testing.h"
 #include "transport/tcp/test/tcp_testing.h"
 
 namespace hawser::transport {
@@ -25,89 +24,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr int type_a = 1;
-constexpr int type_aaaa = 28;
-
-// A name server on the test's own loop.
-class NameServer final : exec::Watcher {
- public:
-  // The addresses, as text, that the server answers to questions of one type. No entry: no answer. An empty list: there
-  // is no such name.
-  using Answers = std::map<int, std::vector<std::string>>;
-
-  explicit NameServer(Loop& loop) : loop_(loop) {
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof at;
-    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
-    EXPECT_EQ(getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
-    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
-    loop_.poller().watch(socket_.get(), *this);
-  }
-  ~NameServer() { loop_.poller().unwatch(socket_.get(), *this); }
-
-  ResolverOptions options() const { return {.servers = address_}; }
-
-  Answers answers;
-  std::map<std::string, Answers> answers_of;  // For these names instead.
-  std::map<std::string, int> failures;        // The codes (RCODE) that these names get instead.
-  std::vector<std::string> names;             // Names that were asked for, of each question.
-  int questions = 0;
-
- private:
-  void on_ready(exec::Readiness) override {
-    for (;;) {
-      std::array<unsigned char, 1024> packet{};
-      sockaddr_storage from{};
-      socklen_t from_size = sizeof from;
-      const ssize_t size = recvfrom(socket_.get(), packet.data(), packet.size(), MSG_DONTWAIT,
-                                    reinterpret_cast<sockaddr*>(&from), &from_size);
-      if (size <= 0) return;
-      ++questions;
-      std::size_t end = 12;
-      std::string name;
-      while (packet[end] != 0) {
-        name.append(name.empty() ? "" : ".").append(reinterpret_cast<const char*>(&packet[end + 1]), packet[end]);
-        end += packet[end] + 1U;
-      }
-      names.push_back(name);
-      const int failure = failures.contains(name) ? failures.at(name) : 0;
-      const Answers& of_name = answers_of.contains(name) ? answers_of.at(name) : answers;
-      const int type = packet[end + 1] << 8 | packet[end + 2];
-      end += 5;
-      static const std::vector<std::string> nothing;
-      const auto known = of_name.find(type);
-      if (known == of_name.end() && failure == 0) continue;
-      const std::vector<std::string>& found = failure == 0 ? known->second : nothing;
-      std::vector<unsigned char> reply(packet.begin(), packet.begin() + static_cast<std::ptrdiff_t>(end));
-      reply[2] = 0x81;  // An answer to a recursive question.
-      reply[3] = static_cast<unsigned char>(0x80 | (failure != 0 ? failure : found.empty() ? 3 : 0));
-      reply[6] = 0;
-      reply[7] = static_cast<unsigned char>(found.size());
-      std::fill(reply.begin() + 8, reply.begin() + 12, 0);
-      for (const std::string& text : found) {
-        const SocketAddress address = resolve({text, "0"}, false, false).value().front();
-        const bool v6 = address.family() == AF_INET6;
-        const auto* const bytes = v6 ? reinterpret_cast<const unsigned char*>(
-                                           &reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr)
-                                     : reinterpret_cast<const unsigned char*>(
-                                           &reinterpret_cast<const sockaddr_in&>(address.storage).sin_addr);
-        const unsigned char length = v6 ? 16 : 4;
-        for (const unsigned char byte : {0xc0, 12, 0, type, 0, 1, 0, 0, 0, 60, 0, static_cast<int>(length)}) {
-          reply.push_back(byte);
-        }
-        reply.insert(reply.end(), bytes, bytes + length);
-      }
-      sendto(socket_.get(), reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from), from_size);
-    }
-  }
-
-  Loop& loop_;
-  Descriptor socket_{::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-  std::string address_;
-};
 
 class ResolverTest : public TcpLoopTest {
  protected:
@@ -124,7 +40,7 @@ class ResolverTest : public TcpLoopTest {
   }
 
   AddressList list{loop};
-  std::optional<NameServer> server;
+  std::optional<PlayedNameServer> server;
   std::optional<NameService> names;
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, ResolverTest, exec::every_loop(), exec::name_of);

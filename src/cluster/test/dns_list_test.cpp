@@ -1,0 +1,233 @@
+#include "cluster/dns_list.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/loop.h"
+#include "transport/tcp/test/name_server_testing.h"
+
+namespace hawser::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using ReplyKind = DnsReply::Kind;
+
+// An answer with one question for "x", as a name server writes it.
+class PlayedAnswer {
+ public:
+  explicit PlayedAnswer(unsigned answers) {
+    add({0, 1, 0x81, 0x80, 0, 1, 0, static_cast<int>(answers), 0, 0, 0, 0});
+    add({1, 'x', 0, 0, 33, 0, 1});
+  }
+  PlayedAnswer& add(const std::vector<int>& bytes) {
+    for (const int byte : bytes) bytes_.push_back(static_cast<std::byte>(byte));
+    return *this;
+  }
+  // A record of the question's name.
+  PlayedAnswer& record(int type, int ttl, const std::vector<int>& data) {
+    add({0xc0, 12, 0, type, 0, 1, 0, 0, ttl >> 8, ttl & 255, 0, static_cast<int>(data.size())});
+    return add(data);
+  }
+  Bytes bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+TEST(DnsAnswers, HaveRecordsAndTheShortestTimeToLive) {
+  const PlayedAnswer addresses =
+      PlayedAnswer(3).record(5, 7, {1, 'y', 0xc0, 12}).record(1, 60, {192, 0, 2, 1}).record(1, 60, {192, 0, 2, 2});
+  const auto four = parse_dns_answer(addresses.bytes(), dns_a);
+  ASSERT_TRUE(four) << four.error().text;
+  ASSERT_EQ(four->records.size(), 2U);
+  EXPECT_EQ(four->records[1].host, "192.0.2.2");
+  EXPECT_EQ(four->ttl_seconds, 7U) << "the alias lives shorter";
+  const PlayedAnswer sixes = PlayedAnswer(1).record(28, 9, {0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1});
+  EXPECT_EQ(parse_dns_answer(sixes.bytes(), dns_aaaa).value().records.at(0).host, "[2001:db8::1]");
+  const PlayedAnswer services = PlayedAnswer(1).record(33, 300, {0, 5, 0, 9, 31, 144, 1, 'a', 0xc0, 12});
+  const auto srv = parse_dns_answer(services.bytes(), dns_srv);
+  ASSERT_TRUE(srv) << srv.error().text;
+  const DnsRecord& record = srv->records.at(0);
+  EXPECT_EQ(record.host, "a.x");
+  EXPECT_EQ(record.port, 8080);
+  EXPECT_EQ(record.priority, 5);
+  EXPECT_EQ(record.weight, 9);
+}
+
+TEST(DnsAnswers, MalformedOnesAreRefused) {
+  const PlayedAnswer good = PlayedAnswer(1).record(33, 300, {0, 5, 0, 9, 31, 144, 1, 'a', 0xc0, 12});
+  for (std::size_t bytes = 0; bytes < good.bytes().size(); ++bytes) {
+    EXPECT_FALSE(parse_dns_answer(good.bytes().first(bytes), dns_srv)) << bytes;
+  }
+  const std::vector<int> loop{0, 5, 0, 9, 31, 144, 0xc0, 31 + 6};  // A pointer to itself.
+  EXPECT_FALSE(parse_dns_answer(PlayedAnswer(1).record(33, 300, loop).bytes(), dns_srv));
+  EXPECT_FALSE(parse_dns_answer(PlayedAnswer(1).record(1, 300, {1, 2, 3}).bytes(), dns_a));
+  EXPECT_FALSE(parse_dns_answer(PlayedAnswer(2).record(1, 300, {1, 2, 3, 4}).bytes(), dns_a));
+}
+
+TEST(DnsNames, HaveAHostAndPerhapsAServer) {
+  EXPECT_EQ(parse_dns_name("storage.test:80").value().host, "storage.test");
+  EXPECT_EQ(parse_dns_name("/storage.test:80").value().port, "80");
+  EXPECT_EQ(parse_dns_name("127.0.0.1:53/storage.test:80").value().servers, "127.0.0.1:53");
+  EXPECT_EQ(parse_dns_name("_rpc._tcp.test").value().port, "");
+  EXPECT_EQ(parse_dns_name("_rpc._tcp.test").value().host, "_rpc._tcp.test");
+  for (const char* const wrong : {"", "storage.test", "storage:0", "10.0.0.1:80", "[::1]:80", "unix:/x", "_a b"}) {
+    EXPECT_FALSE(parse_dns_name(wrong)) << wrong;
+  }
+}
+
+DnsReply found_records(std::vector<DnsRecord> records, std::uint32_t ttl_seconds = 60) {
+  return {.kind = ReplyKind::found, .answer = {.records = std::move(records), .ttl_seconds = ttl_seconds}};
+}
+DnsReply missing_records(ReplyKind kind) { return {.kind = kind, .may_exist_elsewhere = true, .why = "SERVFAIL"}; }
+
+std::vector<std::string> addresses_in(const DnsList& list) {
+  std::vector<std::string> addresses;
+  for (const Endpoint& endpoint : list.endpoints()) addresses.push_back(endpoint.address);
+  return addresses;
+}
+
+TEST(DnsLists, AskAgainWhenTheShortestTimeToLiveHasPassed) {
+  DnsList list("80", seconds(1), minutes(5));
+  list.begin({"x"});
+  EXPECT_EQ(list.types(), (std::vector<int>{dns_aaaa, dns_a}));
+  EXPECT_EQ(list.on_replies({found_records({{"[::2]"}}, 60), found_records({{"b"}, {"a"}}, 30)}),
+            DnsList::Step::listed);
+  EXPECT_EQ(addresses_in(list), (std::vector<std::string>{"[::2]:80", "a:80", "b:80"}));
+  EXPECT_EQ(list.pause(), seconds(30));
+  list.begin({"x"});
+  EXPECT_EQ(list.on_replies({missing_records(ReplyKind::absent), found_records({{"a"}}, 0)}), DnsList::Step::listed);
+  EXPECT_EQ(addresses_in(list), std::vector<std::string>{"a:80"});
+  EXPECT_EQ(list.pause(), seconds(1));
+  list.begin({"x"});
+  list.on_replies({missing_records(ReplyKind::absent), found_records({{"a"}}, 100'000)});
+  EXPECT_EQ(list.pause(), minutes(5));
+}
+
+TEST(DnsLists, AFailureKeepsWhatItConcerns) {
+  DnsList list("80", seconds(1), seconds(5));
+  list.begin({"x"});
+  list.on_replies({found_records({{"[::2]"}}), found_records({{"a"}})});
+  list.begin({"x"});
+  EXPECT_EQ(list.on_replies({missing_records(ReplyKind::failed), found_records({{"b"}})}), DnsList::Step::listed);
+  EXPECT_EQ(addresses_in(list), (std::vector<std::string>{"[::2]:80", "b:80"}));
+  for (const Duration pause : {seconds(1), seconds(2), seconds(4), seconds(5), seconds(5)}) {
+    list.begin({"x"});
+    EXPECT_EQ(list.on_replies({missing_records(ReplyKind::failed), missing_records(ReplyKind::absent)}),
+              DnsList::Step::failed);
+    EXPECT_EQ(list.pause(), pause);
+  }
+  EXPECT_EQ(list.error().text, "x: SERVFAIL");
+  EXPECT_EQ(addresses_in(list), (std::vector<std::string>{"[::2]:80", "b:80"}));
+}
+
+TEST(DnsLists, TheSearchGoesOnBehindAFailure) {
+  DnsList list("80", seconds(1), seconds(5));
+  list.begin({"x.a", "x.b", "x"});
+  EXPECT_EQ(list.on_replies({missing_records(ReplyKind::failed), missing_records(ReplyKind::failed)}),
+            DnsList::Step::ask);
+  EXPECT_EQ(list.name(), "x.b");
+  EXPECT_EQ(list.on_replies({found_records({{"[::2]"}}), found_records({{"b"}})}), DnsList::Step::listed);
+  // Another domain is another host.
+  list.begin({"x.a", "x.b", "x"});
+  EXPECT_EQ(list.on_replies({missing_records(ReplyKind::failed), found_records({{"a"}})}), DnsList::Step::listed);
+  EXPECT_EQ(addresses_in(list), std::vector<std::string>{"a:80"});
+}
+
+TEST(DnsLists, PrioritiesOfServicesAreRanks) {
+  DnsList list("", seconds(1), seconds(5));
+  list.begin({"_x"});
+  EXPECT_EQ(list.on_replies({found_records({{"b", 2, 1000, 0}, {"a", 1, 10, 7}, {"", 9, 5, 1}})}),
+            DnsList::Step::listed);
+  const std::vector<Endpoint> expected{{.address = "a:1", .weight = 7, .priority = 1},
+                                       {.address = "b:2", .weight = 1, .priority = 2}};
+  EXPECT_EQ(list.endpoints(), expected);
+}
+
+// Names whose server the test plays.
+class PlayedDns : public ::testing::Test {
+ protected:
+  void open(const std::string& name) {
+    auto opened = Naming::open(
+        loop, name,
+        {dns_naming(
+            {.servers = server.options().servers, .refresh_min = milliseconds(1), .refresh_max = milliseconds(5)})});
+    ASSERT_TRUE(opened) << opened.error().text;
+    naming = std::move(*opened);
+  }
+  template <class Reached>
+  void run_until(Reached reached) {
+    loop.run([](Loop& on, Reached& done) -> Task<void> {
+      while (!done()) co_await on.sleep(milliseconds(1));
+    }(loop, reached));
+  }
+  const NamingState& state() const { return naming->state(); }
+
+  static constexpr int server_failure = 2;
+  Loop loop;
+  transport::PlayedNameServer server{loop};
+  std::unique_ptr<Naming> naming;
+};
+
+TEST_F(PlayedDns, AddressesChange) {
+  server.answers = {{dns_a, {"192.0.2.2", "192.0.2.1"}}, {dns_aaaa, {"2001:db8::1"}}};
+  open("dns:storage.test.:80");
+  run_until([&] { return state().version == 1; });
+  const std::vector<Endpoint> expected{
+      {.address = "192.0.2.1:80"}, {.address = "192.0.2.2:80"}, {.address = "[2001:db8::1]:80"}};
+  EXPECT_EQ(state().endpoints, expected);
+  const int asked = server.questions;
+  server.answers[dns_a] = {"192.0.2.1", "192.0.2.2"};
+  run_until([&] { return server.questions >= asked + 4; });
+  EXPECT_EQ(state().version, 1U) << "another order is not a change";
+  server.answers = {{dns_a, {"192.0.2.3"}}, {dns_aaaa, {}}};
+  run_until([&] { return state().version >= 2 && state().endpoints.size() == 1; });
+  EXPECT_EQ(state().endpoints.front().address, "192.0.2.3:80");
+}
+
+TEST_F(PlayedDns, TheLastGoodListSurvivesFailures) {
+  server.answers = {{dns_a, {"192.0.2.1"}}, {dns_aaaa, {}}};
+  open("dns://" + server.options().servers + "/storage.test.:80");
+  run_until([&] { return state().version == 1; });
+  server.failures = {{"storage.test", server_failure}};
+  run_until([&] { return state().error.has_value(); });
+  EXPECT_TRUE(state().error->text.contains("storage.test")) << state().error->text;
+  EXPECT_EQ(state().endpoints.size(), 1U);
+  server.failures.clear();
+  server.answers = {{dns_a, {}}, {dns_aaaa, {}}};  // The name does not exist.
+  run_until([&] { return state().error && state().error->text.contains("not found"); });
+  EXPECT_EQ(state().endpoints.size(), 1U);
+  server.answers = {{dns_a, {"192.0.2.2"}}, {dns_aaaa, {}}};
+  run_until([&] { return !state().error; });
+  EXPECT_EQ(state().endpoints.front().address, "192.0.2.2:80");
+}
+
+TEST_F(PlayedDns, TheSearchGoesOnBehindADomainWhoseServersFail) {
+  setenv("LOCALDOMAIN", "a.test b.test", 1);
+  setenv("RES_OPTIONS", "ndots:5", 1);
+  server.answers = {{dns_a, {}}, {dns_aaaa, {}}};
+  server.failures = {{"storage.a.test", server_failure}};
+  server.answers_of["storage.b.test"] = {{dns_a, {"192.0.2.7"}}, {dns_aaaa, {}}};
+  open("dns:storage:80");
+  run_until([&] { return state().version == 1; });
+  unsetenv("LOCALDOMAIN");
+  unsetenv("RES_OPTIONS");
+  EXPECT_EQ(state().endpoints.front().address, "192.0.2.7:80");
+}
+
+TEST_F(PlayedDns, MayEndWhileAQuestionIsOpen) {
+  open("dns:storage.test.:80");  // The server does not answer.
+  run_until([&] { return server.questions > 0; });
+  naming.reset();
+  run_until([] { return true; });
+}
+
+}  // namespace
+}  // namespace hawser::cluster
