@@ -103,7 +103,7 @@ TEST_F(EtcdRegistry, ChangesAreCompactedDuringAnOutage) {
   add_number_field(compact, 1, static_cast<std::uint64_t>(cluster::read_range(*range, [](const auto&) {})->revision));
   ASSERT_TRUE(call<&etcd_remote::compact>(elsewhere, compact));
 
-  // What etcd says to a watch of compacted changes.
+  // The answer of etcd to a watch of compacted changes.
   cluster::EtcdSession session(loop, {elsewhere}, options);
   loop.run([](cluster::EtcdSession& on) -> Task<void> {
     REQUIRE_OK(co_await on.connect());
@@ -209,6 +209,8 @@ TEST_F(EtcdRegistry, AServerAnnouncesItselfAndIsCalledByName) {
     EXPECT_FALSE(announce(server, service(), wrong));
   }
   EXPECT_FALSE(announce(server, "list:a:1", {.address = "a:1"}));
+  EXPECT_FALSE(announce(server, service(), {.address = "a:1"}, {.ttl = std::chrono::seconds(0)}));
+  EXPECT_FALSE(Naming::open(loop, service(), {etcd_naming({.confirm_interval = 0ms})}));
 }
 
 class EtcdCluster : public EtcdFixture {

@@ -34,13 +34,13 @@ struct EtcdOptions {
   std::string password = {};
   // Protects the connections: a TlsClient (hawser/tls.h). Null: plain text.
   std::shared_ptr<transport::ClientSecurity> security = {};
-  Duration connect_timeout = std::chrono::seconds(2);  // Of one member.
-  Duration call_timeout = std::chrono::seconds(5);     // Of one request, such as that for the whole list.
+  Duration connect_timeout = std::chrono::seconds(2);  // Limit for one member.
+  Duration call_timeout = std::chrono::seconds(5);     // Limit of one request, such as that for the whole list.
   // etcd is asked whether the list is current when its watch was silent for this time. If it is silent for this time
   // again, the next member is used. The list is never older than twice this time while a member answers.
   Duration confirm_interval = std::chrono::seconds(5);
-  // Pause after each member has failed once. It doubles up to retry_max, and differs by chance between clients. At
-  // least 1 ms.
+  // Pause after each member has failed once. It doubles up to retry_max, and differs by chance between clients. These
+  // three times are from 1 ms to 1 h.
   Duration retry_interval = std::chrono::milliseconds(500);
   Duration retry_max = std::chrono::seconds(8);
   // Limit of one answer. A list with more bytes is refused.
@@ -69,7 +69,7 @@ struct AnnouncementState {
 // its thread, and must not outlive the loop. After its destruction, the endpoint stays until the lease has expired.
 class EtcdAnnouncement {
  public:
-  // Begins. Fails with `invalid_argument` if the name, the endpoint or the time to live is malformed. etcd need not be
+  // Begins. Fails with `invalid_argument` if the name, the endpoint or an option is malformed. etcd need not be
   // reachable.
   static Result<std::unique_ptr<EtcdAnnouncement>> begin(Loop& loop, std::string_view name, Endpoint endpoint,
                                                          AnnouncementOptions options = {});

@@ -1,3 +1,5 @@
+#include "hawser/etcd.h"
+
 #include <string>
 #include <string_view>
 
@@ -117,6 +119,13 @@ TEST_F(TlsEtcd, IsCalledWithAClientCertificate) {
     }(client));
   })) << etcd.output();
   loop.run(use_etcd(client));
+
+  const EtcdOptions protection{.security = TlsClient(proved)};
+  const std::string name = "etcd://" + address + "/services/storage";
+  const auto naming = Naming::open(loop, name, {etcd_naming(protection)});
+  const auto announced = EtcdAnnouncement::begin(loop, name, {.address = "10.0.0.1:80"}, {.etcd = protection});
+  ASSERT_TRUE(naming && announced);
+  EXPECT_TRUE(loop.run(eventually(loop, [&] { return (*naming)->state().version == 1; }))) << etcd.output();
 
   // TLS 1.3 reports a refused certificate with the first bytes that are read.
   const auto refused = [&](const TlsClientOptions& tls) -> std::string {

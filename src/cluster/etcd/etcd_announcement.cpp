@@ -34,6 +34,7 @@ Result<EtcdRegistration> make_registration(std::string_view name, const Endpoint
     return fail(ErrorCode::invalid_argument, "the name of an announcement begins with etcd://");
   }
   TRY(cluster::EtcdName parsed, cluster::parse_etcd_name(name.substr(scheme.size())));
+  TRY(cluster::check_etcd_options(options.etcd));
   if (std::string why = cluster::why_invalid(endpoint); !why.empty()) {
     return fail(ErrorCode::invalid_argument, std::move(why));
   }

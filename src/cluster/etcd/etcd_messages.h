@@ -30,7 +30,7 @@ std::string authenticate_request(std::string_view user, std::string_view passwor
 struct EtcdKey {
   std::string_view key;
   std::string_view value;
-  std::int64_t revision = 0;  // Of the change that gave the key this value, or removed it.
+  std::int64_t revision = 0;  // The change that gave the key this value, or removed it.
   bool removed = false;
 };
 

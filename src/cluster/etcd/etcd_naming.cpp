@@ -90,6 +90,7 @@ class EtcdSource final : public NamingSource {
 NamingScheme etcd_naming(EtcdOptions options) {
   return {.name = "etcd",
           .open = [options = std::move(options)](std::string_view target) -> Result<std::unique_ptr<NamingSource>> {
+            TRY(cluster::check_etcd_options(options));
             TRY(cluster::EtcdName name, cluster::parse_etcd_name(target));
             return std::make_unique<EtcdSource>(std::move(name), options);
           }};

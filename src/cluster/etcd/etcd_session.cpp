@@ -20,6 +20,20 @@ GrpcClientOptions grpc_options(const EtcdOptions& options) {
 
 }  // namespace
 
+Result<void> check_etcd_options(const EtcdOptions& options) {
+  constexpr Duration interval_min = std::chrono::milliseconds(1);
+  constexpr Duration interval_max = std::chrono::hours(1);
+  for (const Duration interval : {options.confirm_interval, options.retry_interval, options.retry_max}) {
+    if (interval >= interval_min && interval <= interval_max) continue;
+    return fail(ErrorCode::invalid_argument,
+                "EtcdOptions: confirm_interval, retry_interval and retry_max must be from 1 ms to 1 h");
+  }
+  if (options.message_bytes_max > UINT32_MAX) {
+    return fail(ErrorCode::invalid_argument, "EtcdOptions: message_bytes_max must be at most 4294967295");
+  }
+  return {};
+}
+
 EtcdSession::EtcdSession(Loop& loop, std::vector<std::string> members, EtcdOptions options)
     : loop_(loop),
       members_(std::move(members)),
@@ -66,9 +80,9 @@ Duration EtcdSession::pause_after_failure() {
   if (working_since_ < loop_.now() - options_.retry_max) failures_ = 0;
   if (++failures_ % members_.size() != 0) return Duration::zero();
   const auto doublings = std::min<std::size_t>(failures_ / members_.size() - 1, pause_doublings_max);
-  const Duration first = std::max<Duration>(options_.retry_interval, std::chrono::milliseconds(1));
   // By chance from 0.8 to 1.2 times the pause.
-  return std::min(first * (1 << doublings), options_.retry_max) * static_cast<int>(820 + quick_random() % 410) / 1024;
+  return std::min(options_.retry_interval * (1 << doublings), options_.retry_max) *
+         static_cast<int>(820 + quick_random() % 410) / 1024;
 }
 
 }  // namespace hawser::cluster

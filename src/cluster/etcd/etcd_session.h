@@ -15,7 +15,11 @@
 
 namespace hawser::cluster {
 
-// The connection to a cluster of etcd: to one member at a time, and to the next one after a failure. Loop's thread only.
+// Fails with `invalid_argument` if an option is out of its range.
+Result<void> check_etcd_options(const EtcdOptions& options);
+
+// The connection to a cluster of etcd: to one member at a time, and to the next one after a failure. Loop's thread
+// only.
 class EtcdSession {
  public:
   EtcdSession(Loop& loop, std::vector<std::string> members, EtcdOptions options);
@@ -52,7 +56,7 @@ class EtcdSession {
   const std::vector<std::string> members_;
   const EtcdOptions options_;
   GrpcClient client_;
-  std::string token_;         // Of the present connection; empty without a user.
+  std::string token_;         // The token of the present connection; empty without a user.
   std::size_t member_;        // Index of the present member. The first one is random, so that clients spread.
   std::size_t failures_ = 0;  // Since `work` has lasted for retry_max.
   Time working_since_ = Time::max();
