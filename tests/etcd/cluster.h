@@ -158,6 +158,10 @@ class EtcdFixture : public ::testing::Test {
     return failure << " and " << (naming.state().error ? naming.state().error->text : "no error");
   }
 
+  ::testing::AssertionResult fails_with(const Naming& naming, std::string_view text) {
+    return until([&] { return naming.state().error && naming.state().error->text.contains(text); });
+  }
+
   TemporaryFolder folder;
   Loop loop;
   EtcdOptions options;
