@@ -9,6 +9,9 @@
 #ifdef HAS_CLUSTER
 #include <hawser/cluster_client.h>
 #endif
+#ifdef HAS_ETCD
+#include <hawser/etcd.h>
+#endif
 #ifdef HAS_GRPC
 #include <hawser/grpc.h>
 #include <hawser/grpc_client.h>
@@ -54,6 +57,12 @@ hawser::Task<bool> talk(std::string address) {
   const auto cluster = hawser::ClusterClient::create("list:" + address);
   if (!cluster) co_return false;
   if (const hawser::Result<std::string> named = co_await (*cluster)->call<echo>("by name"); !named) co_return false;
+#endif
+#ifdef HAS_ETCD
+  // Nobody listens there, so this is only made.
+  const auto announced =
+      hawser::EtcdAnnouncement::begin(*hawser::Loop::current(), "etcd://127.0.0.1:1/echo", {.address = address});
+  if (!announced) co_return false;
 #endif
 #ifdef HAS_GRPC
   hawser::GrpcClient grpc(*hawser::Loop::current());
