@@ -133,6 +133,22 @@ Result<void> StoredVolume::end_damage(std::uint64_t first, std::uint64_t end) {
   return ended;
 }
 
+// Blocks of the list that have their bytes again leave it before they change. If they stayed, a start after a crash
+// would not compute their checksums, and a write that was cut would make them an error.
+Result<void> StoredVolume::forget_mended(std::uint64_t first, std::uint64_t end) {
+  if (!damage_.contains(first, end)) return {};
+  AlignedBuffer buffer(block_bytes);
+  for (std::uint64_t block = first; block < end; ++block) {
+    if (!damage_.contains(block, block + 1)) continue;
+    std::uint32_t entry = 0;
+    if (!checksums_.read(block, std::span(&entry, 1))) continue;
+    if (!files_.data->read(block * block_bytes, buffer.bytes())) continue;
+    if (checksummer_.entry(block, buffer.bytes()) != entry) continue;
+    if (Result<void> removed = damage_.remove(block, block + 1); !removed) return break_down(removed.error());
+  }
+  return {};
+}
+
 // ---- Reading ----
 
 // Reads and verifies whole blocks into aligned memory of at most chunk_bytes.
@@ -275,6 +291,7 @@ Result<void> StoredVolume::write_blocks(std::uint64_t first, Bytes bytes, bool& 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     entries[i] = checksummer_.entry(first + i, bytes.subspan(i * block_bytes, block_bytes));
   }
+  if (Result<void> forgotten = forget_mended(first, first + entries.size()); !forgotten) return forgotten;
   const Result<void> written = caught([&] {
     Result<void> data = files_.data->write(first * block_bytes, bytes);
     return data ? checksums_.write(first, entries) : data;
@@ -321,6 +338,7 @@ Result<void> StoredVolume::write(std::uint64_t offset, Bytes bytes, bool fua) {
 // ---- Zeros ----
 
 Result<void> StoredVolume::zero_blocks(std::uint64_t first, std::uint64_t end, bool deallocate, bool& keep) {
+  if (Result<void> forgotten = forget_mended(first, end); !forgotten) return forgotten;
   const Result<void> zeroed = caught([&] {
     Result<void> data =
         files_.data->zero(first * block_bytes, (end - first) * block_bytes, deallocate && !superblock_.preallocated);

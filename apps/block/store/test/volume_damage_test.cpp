@@ -160,6 +160,32 @@ TEST_F(DamagedVolume, KnownDamageStaysAfterACrash) {
   EXPECT_EQ(volume_->info()->known_damaged, 0U);
 }
 
+// A bad cable made a wrong read once. The power is cut during a later write of the block: it is old or new.
+TEST_F(DamagedVolume, ABlockThatHasItsBytesAgainIsWrittenAsOthers) {
+  for (const bool discarded : {false, true}) {
+    disk_.bytes(0)[4 * block_bytes + 9] ^= std::byte{1};
+    open();
+    std::vector<std::byte> memory(block_bytes);
+    ASSERT_FALSE(volume_->read(4 * block_bytes, memory));
+    disk_.bytes(0)[4 * block_bytes + 9] ^= std::byte{1};
+    ASSERT_TRUE(volume_->write(9 * block_bytes, Bytes(contents_).subspan(9 * block_bytes, block_bytes)));
+    // Each operation is the last one in turn, until the request succeeds.
+    for (std::uint64_t operation = 1;; ++operation) {
+      SCOPED_TRACE(operation);
+      disk_.fail_at(disk_.operations() + operation, EIO, true);
+      const Result<void> changed =
+          discarded ? volume_->discard(4 * block_bytes, block_bytes)
+                    : volume_->write(4 * block_bytes + 8, Bytes(contents_).subspan(10 * block_bytes, 2000));
+      disk_.fail_never();
+      open();
+      EXPECT_TRUE(volume_->read(4 * block_bytes, memory));
+      if (changed) break;
+    }
+    std::ranges::copy(memory, contents_.begin() + 4 * block_bytes);
+    expect_damaged({});
+  }
+}
+
 // Damage that cannot be noted ends the writes, and the marks of its region, so that a crash does not hide it.
 TEST_F(DamagedVolume, DamageThatCannotBeNotedStaysAfterACrash) {
   disk_.bytes(0)[4 * block_bytes + 9] ^= std::byte{1};
