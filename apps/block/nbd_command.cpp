@@ -19,14 +19,18 @@ namespace {
 struct NbdOptions {
   std::string connect = "127.0.0.1:7750";
   std::string listen = "127.0.0.1:10809";
+  std::string transport = "auto";
+  std::size_t connections = nbd::NbdLimits{}.connections_max;
   std::shared_ptr<transport::ClientSecurity> security = {};
 };
 
 int serve_nbd(const NbdOptions& options) {
   const StopSignal stop;
-  const Result<std::unique_ptr<nbd::Front>> front = nbd::Front::start({.listen = options.listen}, [&](Loop& loop) {
-    return std::make_unique<nbd::RemoteExports>(loop, options.connect, options.security);
-  });
+  ClientOptions client{.security = options.security};
+  if (options.transport == "tcp") client.transports.enabled.clear();
+  const Result<std::unique_ptr<nbd::Front>> front = nbd::Front::start(
+      {.listen = options.listen, .limits = {.connections_max = options.connections}},
+      [&](Loop& loop) { return std::make_unique<nbd::RemoteExports>(loop, options.connect, client); });
   if (!front) {
     fmt::print(stderr, "hawser-block: {}\n", front.error().text);
     return 1;
@@ -45,6 +49,13 @@ Run add_nbd(CLI::App& command) {
   command.add_option("--connect", options->connect, "Address of the server")->capture_default_str();
   programs::add_tls_client_options(command, options->connect, options->security);
   command.add_option("--listen", options->listen, "Address for clients of NBD: HOST:PORT, unix:/path or unix:@name")
+      ->capture_default_str();
+  command
+      .add_option("--transport", options->transport, "To the server: auto (shared memory on one host), or only tcp")
+      ->check(CLI::IsMember({"auto", "tcp"}))
+      ->capture_default_str();
+  command.add_option("--connections", options->connections, "Connections of clients; further ones wait")
+      ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   return [options] { return serve_nbd(*options); };
 }

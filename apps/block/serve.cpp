@@ -14,6 +14,7 @@
 #include "block/stop_signal.h"
 #include "block/store/disk_directory.h"
 #include "block/store/store.h"
+#include "block/volume_rules.h"
 #include "hawser/server.h"
 #include "process/program.h"
 #include "tls/server_options.h"
@@ -27,6 +28,8 @@ constexpr std::size_t direct_bytes_max = 64 * 1024;
 struct ServeOptions {
   std::string listen = "127.0.0.1:7750";
   std::string nbd = {};
+  std::size_t nbd_connections = nbd::NbdLimits{}.connections_max;
+  std::string rules = {};
   std::string data = {};
   std::uint64_t memory_bytes = 0;
   std::uint64_t memory_in_flight = memory_in_flight_usual;
@@ -53,17 +56,29 @@ Result<std::unique_ptr<VolumeStore>> open_store(const ServeOptions& options) {
   return VolumeStore::open(std::move(*directory), {.read_only = options.read_only});
 }
 
-Result<std::unique_ptr<nbd::Front>> open_front(const ServeOptions& options, VolumeStore& store) {
-  nbd::FrontOptions front{.listen = options.nbd};
+Result<std::unique_ptr<nbd::Front>> open_front(const ServeOptions& options, VolumeStore& store,
+                                               const VolumeRules& rules) {
+  nbd::FrontOptions front{.listen = options.nbd, .limits = {.connections_max = options.nbd_connections}};
   front.loop.offload_threads_max = options.disk_threads;
   const std::size_t direct = options.memory_bytes == 0 ? 0 : direct_bytes_max;
-  return nbd::Front::start(std::move(front), [&store, direct](Loop& loop) {
-    return std::make_unique<nbd::StoredExports>(loop, store, nbd::StoredExportsOptions{.direct_bytes_max = direct});
+  return nbd::Front::start(std::move(front), [&](Loop& loop) {
+    return std::make_unique<nbd::StoredExports>(loop, store,
+                                                nbd::StoredExportsOptions{.direct_bytes_max = direct, .rules = rules});
   });
+}
+
+// Without --rules everybody may do everything.
+Result<VolumeRules> load_rules(const ServeOptions& options) {
+  return options.rules.empty() ? VolumeRules{} : VolumeRules::load(options.rules);
 }
 
 int serve(const ServeOptions& options) {
   const StopSignal stop;
+  const Result<VolumeRules> rules = load_rules(options);
+  if (!rules) {
+    fmt::print(stderr, "hawser-block: {}\n", rules.error().text);
+    return wrong_options_status;
+  }
   ServerOptions server_options;
   if (const Result<void> secured = programs::enable_tls(server_options, options.tls); !secured) {
     fmt::print(stderr, "hawser-block: {}\n", secured.error().text);
@@ -72,7 +87,7 @@ int serve(const ServeOptions& options) {
   programs::raise_descriptor_limit(descriptors_wanted);
   const Result<std::unique_ptr<VolumeStore>> store = open_store(options);
   if (!store) return failed(store.error());
-  VolumeService service(**store, options.memory_in_flight);
+  VolumeService service(**store, options.memory_in_flight, *rules);
   for (const std::string& warning : (*store)->warnings()) fmt::print(stderr, "hawser-block: {}\n", warning);
   server_options.listen = options.listen;
   server_options.threads = options.threads;
@@ -84,7 +99,7 @@ int serve(const ServeOptions& options) {
       fmt::format("hawser-block: serving {} volumes at {}\n", (*store)->names().size(), server.address()));
   Result<std::unique_ptr<nbd::Front>> front = nullptr;
   if (!options.nbd.empty()) {
-    front = open_front(options, **store);
+    front = open_front(options, **store, *rules);
     if (!front) return failed(front.error());
     programs::announce(fmt::format("hawser-block: serving them for NBD at {}\n", (*front)->address()));
   }
@@ -111,6 +126,10 @@ Run add_serve(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--nbd", options->nbd,
                      "Address for clients of NBD, in addition: HOST:PORT, unix:/path or unix:@name");
+  command.add_option("--nbd-connections", options->nbd_connections, "Connections of clients of NBD; further ones wait")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command.add_option("--rules", options->rules, "File that says who may read, write and manage which volumes");
   command.add_option("--threads", options->threads, "Threads that serve connections")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

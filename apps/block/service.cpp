@@ -25,8 +25,11 @@ std::unexpected<Error> too_long(std::uint64_t bytes) {
 
 }  // namespace
 
-VolumeService::VolumeService(VolumeStore& store, std::uint64_t memory_in_flight)
-    : store_(store), instance_(random_number()), memory_(std::max(memory_in_flight, request_bytes_max)) {}
+VolumeService::VolumeService(VolumeStore& store, std::uint64_t memory_in_flight, VolumeRules rules)
+    : store_(store),
+      rules_(std::move(rules)),
+      instance_(random_number()),
+      memory_(std::max(memory_in_flight, request_bytes_max)) {}
 
 void VolumeService::attach(Server& server) {
   // A longer request is received into memory of the library, and is refused by its handler. So is a request without
@@ -44,8 +47,12 @@ void VolumeService::attach(Server& server) {
   server.register_handler<&VolumeService::instance>(this);
 }
 
-Result<std::shared_ptr<StoredVolume>> VolumeService::find(std::string_view name) const {
+Result<std::shared_ptr<StoredVolume>> VolumeService::find(const Context& context, VolumeAccess access,
+                                                          std::string_view name) const {
   const std::string_view short_name = name.substr(0, name.find(unique_name_separator));
+  if (const Result<void> allowed = rules_.check(context.identity(), access, short_name); !allowed) {
+    return std::unexpected(allowed.error());
+  }
   auto volume = store_.find(std::string(short_name));
   if (volume && name.size() != short_name.size() && name != (*volume)->unique_name()) {
     return store_fail(ENODEV, "the volume " + (*volume)->name() + " of this request was removed, and another one (" +
@@ -54,8 +61,8 @@ Result<std::shared_ptr<StoredVolume>> VolumeService::find(std::string_view name)
   return volume;
 }
 
-Result<std::string> VolumeService::unique_name(std::string_view name) {
-  const auto volume = find(name);
+Result<std::string> VolumeService::unique_name(Context& context, std::string_view name) {
+  const auto volume = find(context, VolumeAccess::read, name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->unique_name();
 }
@@ -63,7 +70,7 @@ Result<std::string> VolumeService::unique_name(std::string_view name) {
 Task<Result<std::string_view>> VolumeService::read(Context& context, std::string_view name, std::uint64_t offset,
                                                    std::uint64_t bytes) {
   if (bytes > request_bytes_max) co_return too_long(bytes);
-  const auto volume = find(name);
+  const auto volume = find(context, VolumeAccess::read, name);
   if (!volume) co_return std::unexpected(volume.error());
   Result<Buffer> memory = co_await memory_.acquire(context.loop(), bytes, context.token());
   if (!memory) co_return std::unexpected(memory.error());
@@ -81,85 +88,93 @@ Task<Result<std::string_view>> VolumeService::read(Context& context, std::string
 Result<void> VolumeService::write(Context& context, std::string_view name, std::uint64_t offset, bool fua) {
   const Bytes bytes = context.attachment();
   if (bytes.size() > request_bytes_max) return too_long(bytes.size());
-  const auto volume = find(name);
+  const auto volume = find(context, VolumeAccess::write, name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->write(offset, bytes, fua);
 }
 
-Result<void> VolumeService::flush(std::string_view name) {
-  const auto volume = find(name);
+Result<void> VolumeService::flush(Context& context, std::string_view name) {
+  const auto volume = find(context, VolumeAccess::read, name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->flush();
 }
 
-Result<void> VolumeService::discard(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
-  const auto volume = find(name);
+Result<void> VolumeService::discard(Context& context, std::string_view name, std::uint64_t offset,
+                                    std::uint64_t bytes) {
+  const auto volume = find(context, VolumeAccess::write, name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->discard(offset, bytes);
 }
 
-Result<void> VolumeService::write_zeroes(std::string_view name, std::uint64_t offset, std::uint64_t bytes,
-                                         bool deallocate, bool fua) {
-  const auto volume = find(name);
+Result<void> VolumeService::write_zeroes(Context& context, std::string_view name, std::uint64_t offset,
+                                         std::uint64_t bytes, bool deallocate, bool fua) {
+  const auto volume = find(context, VolumeAccess::write, name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->write_zeroes(offset, bytes, deallocate, fua);
 }
 
-Result<std::vector<ExtentStatus>> VolumeService::extents(std::string_view name, std::uint64_t offset,
+Result<std::vector<ExtentStatus>> VolumeService::extents(Context& context, std::string_view name, std::uint64_t offset,
                                                          std::uint64_t bytes, std::uint32_t count_max) {
-  const auto volume = find(name);
+  const auto volume = find(context, VolumeAccess::read, name);
   if (!volume) return std::unexpected(volume.error());
   return list_extents(**volume, offset, bytes, count_max);
 }
 
-Result<VolumeStatus> VolumeService::info(std::string_view name) {
-  const auto volume = find(name);
+Result<VolumeStatus> VolumeService::info(Context& context, std::string_view name) {
+  const auto volume = find(context, VolumeAccess::read, name);
   if (!volume) return std::unexpected(volume.error());
   const Result<VolumeInfo> info = (*volume)->info();
   if (!info) return std::unexpected(info.error());
-  return VolumeStatus{.name = (*volume)->name(),
-                      .size = info->size,
-                      .allocated_bytes = info->allocated_bytes,
-                      .marked_regions = info->marked_regions,
-                      .recovered_blocks = info->recovered_blocks,
-                      .mismatches = info->mismatches,
-                      .known_damaged = info->known_damaged,
-                      .preallocated = info->preallocated,
-                      .read_only = info->read_only,
-                      .error = {},
-                      .warning = info->warning};
+  return VolumeStatus{
+      .name = (*volume)->name(),
+      .size = info->size,
+      .allocated_bytes = info->allocated_bytes,
+      .marked_regions = info->marked_regions,
+      .recovered_blocks = info->recovered_blocks,
+      .mismatches = info->mismatches,
+      .known_damaged = info->known_damaged,
+      .preallocated = info->preallocated,
+      .read_only = info->read_only || !rules_.allow(context.identity(), VolumeAccess::write, (*volume)->name()),
+      .error = {},
+      .warning = info->warning};
 }
 
-std::vector<VolumeStatus> VolumeService::list() {
+std::vector<VolumeStatus> VolumeService::list(Context& context) {
   std::vector<VolumeStatus> volumes;
   for (const std::string& name : store_.names()) {
-    Result<VolumeStatus> status = info(name);
+    if (!rules_.allow(context.identity(), VolumeAccess::read, name)) continue;
+    Result<VolumeStatus> status = info(context, name);
     if (!status) status = VolumeStatus{.name = name, .error = status.error().text};
     volumes.push_back(std::move(*status));
   }
   return volumes;
 }
 
-Result<void> VolumeService::create(std::string_view name, std::uint64_t size, bool preallocate) {
+Result<void> VolumeService::create(Context& context, std::string_view name, std::uint64_t size, bool preallocate) {
+  if (Result<void> allowed = rules_.check(context.identity(), VolumeAccess::manage, name); !allowed) return allowed;
   const auto made = store_.create(std::string(name), size, preallocate);
   if (!made) return std::unexpected(made.error());
   return {};
 }
 
-Result<void> VolumeService::resize(std::string_view name, std::uint64_t size) {
-  const auto volume = find(name);
+Result<void> VolumeService::resize(Context& context, std::string_view name, std::uint64_t size) {
+  const auto volume = find(context, VolumeAccess::manage, name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->resize(size);
 }
 
-Result<void> VolumeService::remove(std::string_view name) { return store_.remove(std::string(name)); }
+Result<void> VolumeService::remove(Context& context, std::string_view name) {
+  if (Result<void> allowed = rules_.check(context.identity(), VolumeAccess::manage, name); !allowed) return allowed;
+  return store_.remove(std::string(name));
+}
 
-Result<ScrubStatus> VolumeService::scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
+Result<ScrubStatus> VolumeService::scrub(Context& context, std::string_view name, std::uint64_t offset,
+                                         std::uint64_t bytes) {
   if (bytes > scrub_bytes_max) {
     return store_fail(EINVAL, "a scrub of " + std::to_string(bytes) + " bytes exceeds the limit of " +
                                   std::to_string(scrub_bytes_max) + " bytes: use several");
   }
-  const auto volume = find(name);
+  const auto volume = find(context, VolumeAccess::manage, name);
   if (!volume) return std::unexpected(volume.error());
   const Result<ScrubReport> report = (*volume)->scrub(offset, bytes);
   if (!report) return std::unexpected(report.error());

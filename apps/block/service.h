@@ -10,6 +10,7 @@
 #include "block/extent_list.h"
 #include "block/memory_in_flight.h"
 #include "block/store/store.h"
+#include "block/volume_rules.h"
 #include "hawser/context.h"
 #include "hawser/handler_options.h"
 #include "hawser/task.h"
@@ -57,7 +58,8 @@ class VolumeService {
  public:
   // `memory_in_flight`: at least request_bytes_max. Reads beyond it wait, and writes are received into memory that
   // counts in ServerOptions::receive_bytes_max.
-  explicit VolumeService(VolumeStore& store, std::uint64_t memory_in_flight = memory_in_flight_usual);
+  explicit VolumeService(VolumeStore& store, std::uint64_t memory_in_flight = memory_in_flight_usual,
+                         VolumeRules rules = {});
   // `server` does not outlive this.
   void attach(Server& server);
 
@@ -66,32 +68,35 @@ class VolumeService {
                                       std::uint64_t bytes);
   // The attachment has the bytes.
   Result<void> write(Context& context, std::string_view name, std::uint64_t offset, bool fua);
-  Result<void> flush(std::string_view name);
-  Result<void> discard(std::string_view name, std::uint64_t offset, std::uint64_t bytes);
-  Result<void> write_zeroes(std::string_view name, std::uint64_t offset, std::uint64_t bytes, bool deallocate,
-                            bool fua);
+  Result<void> flush(Context& context, std::string_view name);
+  Result<void> discard(Context& context, std::string_view name, std::uint64_t offset, std::uint64_t bytes);
+  Result<void> write_zeroes(Context& context, std::string_view name, std::uint64_t offset, std::uint64_t bytes,
+                            bool deallocate, bool fua);
   // See list_extents().
-  Result<std::vector<ExtentStatus>> extents(std::string_view name, std::uint64_t offset, std::uint64_t bytes,
-                                            std::uint32_t count_max);
+  Result<std::vector<ExtentStatus>> extents(Context& context, std::string_view name, std::uint64_t offset,
+                                            std::uint64_t bytes, std::uint32_t count_max);
 
   // The name NAME@ID, which every method but create() and remove() accepts in the place of the name. It never means
   // another volume: when one has got the name after a removal, requests fail with ENODEV.
-  Result<std::string> unique_name(std::string_view name);
+  Result<std::string> unique_name(Context& context, std::string_view name);
 
   // Identifies this start of the server: a random number. A client that was connected to another one may have lost
   // writes that were not flushed.
   std::uint64_t instance() const noexcept { return instance_; }
-  Result<VolumeStatus> info(std::string_view name);
-  std::vector<VolumeStatus> list();
-  Result<void> create(std::string_view name, std::uint64_t size, bool preallocate);
-  Result<void> resize(std::string_view name, std::uint64_t size);
-  Result<void> remove(std::string_view name);
-  Result<ScrubStatus> scrub(std::string_view name, std::uint64_t offset, std::uint64_t bytes);
+  // `read_only` is also true if the caller may not write.
+  Result<VolumeStatus> info(Context& context, std::string_view name);
+  // The volumes that the caller may read.
+  std::vector<VolumeStatus> list(Context& context);
+  Result<void> create(Context& context, std::string_view name, std::uint64_t size, bool preallocate);
+  Result<void> resize(Context& context, std::string_view name, std::uint64_t size);
+  Result<void> remove(Context& context, std::string_view name);
+  Result<ScrubStatus> scrub(Context& context, std::string_view name, std::uint64_t offset, std::uint64_t bytes);
 
  private:
-  Result<std::shared_ptr<StoredVolume>> find(std::string_view name) const;
+  Result<std::shared_ptr<StoredVolume>> find(const Context& context, VolumeAccess access, std::string_view name) const;
 
   VolumeStore& store_;
+  const VolumeRules rules_;
   const std::uint64_t instance_;
   MemoryInFlight memory_;
 };

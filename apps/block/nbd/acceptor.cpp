@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -18,11 +19,24 @@
 namespace hawser::block::nbd {
 namespace {
 
+// A host that answers nothing is found within two minutes.
+constexpr int keepalive_idle_s = 60;
+constexpr int keepalive_interval_s = 10;
+constexpr int keepalive_probes = 6;
+
 // Options of a TCP socket. Other sockets refuse them, which does not matter.
 void set_options(int descriptor) noexcept {
   const int on = 1;
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   ::setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &keepalive_idle_s, sizeof(keepalive_idle_s));
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &keepalive_interval_s, sizeof(keepalive_interval_s));
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPCNT, &keepalive_probes, sizeof(keepalive_probes));
+}
+
+bool connection_waits(int listening) noexcept {
+  pollfd state{.fd = listening, .events = POLLIN, .revents = 0};
+  return ::poll(&state, 1, 0) > 0;
 }
 
 NbdLimits corrected(NbdLimits limits) noexcept {
@@ -38,11 +52,12 @@ Acceptor::Acceptor(Loop& loop, NbdListening& listening, Exports& exports, const 
       listening_(listening),
       exports_(exports),
       limits_(corrected(limits)),
-      memory_check_(std::clamp<Duration>(std::min(limits.memory_wait_max, limits.holder_silence_max),
-                                         std::chrono::milliseconds(1), memory_check_max)),
+      check_interval_(
+          std::clamp<Duration>(std::min({limits.memory_wait_max, limits.holder_silence_max, limits.places.idle_min}),
+                               std::chrono::milliseconds(1), check_max)),
       memory_(memory_permits(limits_.memory_bytes_max)) {
   loop_.poller().watch(listening_.descriptor(), *this);
-  memory_timer_.start(loop_, loop_.after(memory_check_));
+  check_timer_.start(loop_, loop_.after(check_interval_));
 }
 
 Acceptor::~Acceptor() {
@@ -50,7 +65,9 @@ Acceptor::~Acceptor() {
 }
 
 void Acceptor::accept() {
-  while (!stopping_ && sessions_.size() < limits_.connections_max) {
+  while (!stopping_) {
+    if (sessions_.size() >= limits_.connections_max) return free_place();
+    full_logged_ = false;
     SocketDescriptor socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       set_options(socket.get());
@@ -80,22 +97,49 @@ Task<void> Acceptor::serve(SocketDescriptor socket) {
   if (!stopping_) retry_.start(loop_, loop_.now());
 }
 
+void Acceptor::check() noexcept {
+  check_timer_.start(loop_, loop_.after(check_interval_));
+  for (NbdSession* const session : sessions_) session->observe_pace(limits_.holder_bytes_min);
+  try {
+    check_memory();
+    if (!stopping_ && sessions_.size() >= limits_.connections_max) free_place();
+  } catch (const std::bad_alloc&) {
+    // The next check tries again.
+  }
+}
+
+// Ends one connection if all places are used and another connection waits. accept() follows when it has ended.
+void Acceptor::free_place() {
+  if (!connection_waits(listening_.descriptor())) return;
+  std::vector<NbdSession*> sessions(sessions_.begin(), sessions_.end());
+  if (std::ranges::any_of(sessions, &NbdSession::ended)) return;  // It frees its place soon.
+  std::vector<ConnectionPlace> places;
+  for (const NbdSession* const session : sessions) {
+    places.push_back({.client = session->peer().client(), .idle = session->idle(loop_.now())});
+  }
+  const std::optional<std::size_t> ended = place_to_free(places, limits_.places);
+  if (ended) {
+    loop_.log(LogLevel::warning, "nbd",
+              "an idle connection of " + sessions[*ended]->peer().client() +
+                  " was ended: all places are used, it has the most, and another connection waits");
+    sessions[*ended]->abort();
+  } else if (!std::exchange(full_logged_, true)) {
+    loop_.log(LogLevel::warning, "nbd",
+              "a connection waits: all " + std::to_string(limits_.connections_max) +
+                  " places are used; permit more connections (--nbd-connections of serve, --connections of nbd)");
+  }
+}
+
 // Ends connections if the request that has waited the longest for memory has waited for too long.
-void Acceptor::check_memory() noexcept {
-  memory_timer_.start(loop_, loop_.after(memory_check_));
+void Acceptor::check_memory() {
   const NbdSession* first = nullptr;
-  for (NbdSession* const session : sessions_) {
-    session->observe_pace(limits_.holder_bytes_min);
+  for (const NbdSession* const session : sessions_) {
     if (session->waiting() && (first == nullptr || session->waiting()->since < first->waiting()->since)) {
       first = session;
     }
   }
   if (first == nullptr || loop_.now() - first->waiting()->since < limits_.memory_wait_max) return;
-  try {
-    end_holders(first->waiting()->bytes);
-  } catch (const std::bad_alloc&) {
-    // The next check tries again.
-  }
+  end_holders(first->waiting()->bytes);
 }
 
 void Acceptor::end_holders(std::size_t wanted) {
@@ -124,7 +168,7 @@ Task<void> Acceptor::stop(Duration grace) {
     exports_.close();
   }
   co_await connections_.join();
-  memory_timer_.stop();
+  check_timer_.stop();
 }
 
 }  // namespace hawser::block::nbd

@@ -4,6 +4,7 @@
 #include <list>
 
 #include "block/nbd/byte_socket.h"
+#include "block/nbd/connection_place.h"
 #include "block/nbd/exports.h"
 #include "block/nbd/session.h"
 #include "hawser/loop.h"
@@ -16,8 +17,9 @@
 namespace hawser::block::nbd {
 
 struct NbdLimits {
-  // Further connections wait to be accepted.
+  // Further connections wait to be accepted. While one waits, place_to_free() says whose connection ends.
   std::size_t connections_max = 256;
+  PlaceRules places = {};
   // Data of the reads and writes of all connections. Further requests wait.
   std::size_t memory_bytes_max = std::size_t{256} << 20;
   // When a request has waited for memory for so long, connections whose clients make memory wait are ended:
@@ -40,25 +42,28 @@ class Acceptor final : exec::Watcher {
 
  private:
   static constexpr Duration accept_retry = std::chrono::milliseconds(100);
-  static constexpr Duration memory_check_max = std::chrono::seconds(1);
+  static constexpr Duration check_max = std::chrono::seconds(1);
 
   void on_ready(exec::Readiness) override { accept(); }
   void accept();
   void accept_again() noexcept { accept(); }
   Task<void> serve(SocketDescriptor socket);
-  void check_memory() noexcept;
+  void check() noexcept;
+  void check_memory();
+  void free_place();
   void end_holders(std::size_t wanted);
 
   Loop& loop_;
   NbdListening& listening_;
   Exports& exports_;
   const NbdLimits limits_;
-  const Duration memory_check_;
+  const Duration check_interval_;
   Semaphore memory_;
   std::list<NbdSession*> sessions_;
+  bool full_logged_ = false;  // Since a place was free.
   bool stopping_ = false;
   MemberTimer<&Acceptor::accept_again> retry_{*this};
-  MemberTimer<&Acceptor::check_memory> memory_timer_{*this};
+  MemberTimer<&Acceptor::check> check_timer_{*this};
   Scope connections_;
 };
 

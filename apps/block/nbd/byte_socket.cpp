@@ -61,6 +61,7 @@ bool ByteSocket::try_receive(MutableBytes into) noexcept {
     readable_ = false;
     if (got < 0 && errno == EAGAIN) return false;
     if (got < 0) broken_ = true;
+    closing_ = true;
     ended_ = true;
     return true;
   }
@@ -95,7 +96,10 @@ void ByteSocket::abort() noexcept {
 }
 
 void ByteSocket::on_ready(exec::Readiness readiness) {
-  closing_ |= readiness.hangup;
+  if (readiness.hangup && !closing_) {
+    closing_ = true;
+    owner_.on_peer_end();
+  }
   if (readiness.readable) readable_ = true;
   if (!waiting_.empty() && readable_ && try_receive(waiting_)) {
     waiting_ = {};

@@ -42,6 +42,8 @@ class ByteSocket final : exec::Watcher, exec::Source {
    public:
     // The rest of what send() did not accept can be sent.
     virtual void on_writable() = 0;
+    // The peer sends nothing after what it has sent.
+    virtual void on_peer_end() = 0;
 
    protected:
     ~Owner() = default;
@@ -61,6 +63,8 @@ class ByteSocket final : exec::Watcher, exec::Source {
   std::size_t send(std::span<const ConstBuffer> pieces) noexcept;
   // Bytes that were not sent are lost.
   bool broken() const noexcept { return broken_; }
+  // The peer has ended its direction, or both. Bytes that it sent before may be there.
+  bool peer_ended() const noexcept { return closing_; }
   // Ends both directions at once.
   void abort() noexcept;
 

@@ -9,6 +9,7 @@
 
 #include "hawser/bytes.h"
 #include "hawser/error.h"
+#include "hawser/identity.h"
 #include "hawser/task.h"
 
 namespace hawser::block::nbd {
@@ -47,6 +48,9 @@ class NbdDevice {
   // A stop is requested, on the loop, when writes may be lost of which the volume does not know: connections that use
   // the device end. Without a state: never.
   virtual std::stop_token lost() const noexcept { return {}; }
+  // The client has gone without a disconnect. Requests that have not begun fail: the client may have sent them again
+  // over another connection, and newer writes of the same blocks after them.
+  virtual void abandon() noexcept = 0;
   virtual Task<Result<void>> read(std::uint64_t offset, MutableBytes into) = 0;
   virtual Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) = 0;
   virtual Task<Result<void>> flush() = 0;
@@ -68,9 +72,10 @@ class Exports {
   Exports& operator=(const Exports&) = delete;
   virtual ~Exports() = default;
 
-  virtual Task<Result<std::vector<std::string>>> names() = 0;
-  // An empty name is that of the only volume, if there is one only.
-  virtual Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name) = 0;
+  // The volumes that the client `who` may read.
+  virtual Task<Result<std::vector<std::string>>> names(Identity who) = 0;
+  // An empty name is that of the only volume, if there is one only. The device is read-only if `who` may not write.
+  virtual Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name, Identity who) = 0;
   // Ends requests in progress with an error, if they wait for another process.
   virtual void close() {}
 };

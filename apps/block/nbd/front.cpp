@@ -62,7 +62,7 @@ Result<std::unique_ptr<Front>> Front::start(FrontOptions options, MakeExports ma
   const Result<void> started = self.run([&]() -> Task<Result<void>> {
     Loop& loop = self.loops->loop(0);
     self.exports = make(loop);
-    const Result<std::vector<std::string>> names = co_await self.exports->names();
+    const Result<std::vector<std::string>> names = co_await self.exports->names({});
     if (!names) co_return std::unexpected(names.error());
     self.acceptor.emplace(loop, self.listening, *self.exports, options.limits);
     co_return Result<void>{};

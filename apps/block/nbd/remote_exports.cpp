@@ -31,6 +31,7 @@ class RemoteDevice final : public NbdDevice {
 
   const ExportInfo& info() const noexcept override { return info_; }
   std::stop_token lost() const noexcept override { return run_->lost.get_token(); }
+  void abandon() noexcept override { abandoned_.request_stop(); }
 
   Task<Result<void>> read(std::uint64_t offset, MutableBytes into) override {
     return repeat([=, this] { return volume_.read(offset, into); });
@@ -74,7 +75,7 @@ class RemoteDevice final : public NbdDevice {
     for (Duration pause = pause_first;; pause = std::min(2 * pause, pause_max)) {
       Value done = co_await make();
       if (done || done.error().code != ErrorCode::overloaded) co_return done;
-      co_await loop_.sleep(pause);
+      if (!co_await loop_.sleep(pause, abandoned_.get_token())) co_return done;
     }
   }
 
@@ -83,12 +84,11 @@ class RemoteDevice final : public NbdDevice {
   const ExportInfo info_;
   const std::shared_ptr<const ServerRun> run_;
   const bool preallocated_;
+  std::stop_source abandoned_;
   Volume volume_;
 };
 
-ClientOptions client_options(std::shared_ptr<transport::ClientSecurity> security) {
-  ClientOptions options;
-  options.security = std::move(security);
+ClientOptions without_deadline(ClientOptions options) {
   // A write whose call was given up might be executed after later ones. Pings find a server that is gone.
   options.call_timeout = forever;
   return options;
@@ -96,12 +96,12 @@ ClientOptions client_options(std::shared_ptr<transport::ClientSecurity> security
 
 }  // namespace
 
-RemoteExports::RemoteExports(Loop& loop, std::string address, std::shared_ptr<transport::ClientSecurity> security)
-    : address_(std::move(address)), loop_(loop), client_(loop, client_options(std::move(security))) {}
+RemoteExports::RemoteExports(Loop& loop, std::string address, ClientOptions options)
+    : address_(std::move(address)), loop_(loop), client_(loop, without_deadline(std::move(options))) {}
 
 RemoteExports::~RemoteExports() = default;
 
-Task<Result<std::vector<std::string>>> RemoteExports::names() {
+Task<Result<std::vector<std::string>>> RemoteExports::names(Identity /*who*/) {
   if (const Result<void> connected = co_await client_.connect(address_); !connected) {
     co_return std::unexpected(connected.error());
   }
@@ -123,9 +123,9 @@ Task<Result<std::shared_ptr<const ServerRun>>> RemoteExports::find_run() {
   co_return run_;
 }
 
-Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::open(std::string name) {
+Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::open(std::string name, Identity who) {
   if (name.empty()) {
-    const Result<std::vector<std::string>> all = co_await names();
+    const Result<std::vector<std::string>> all = co_await names(std::move(who));
     if (!all) co_return std::unexpected(all.error());
     if (all->size() != 1) co_return no_default_export(all->size());
     name = all->front();

@@ -19,7 +19,8 @@ struct ServerRun {
   std::stop_source lost = {};    // Another one has been found.
 };
 
-// The volumes of a block server, over any transport of a client of Hawser. Connects when it is first asked, and again
+// The volumes of a block server, over any transport of a client of Hawser, with the rights that the server gives to
+// this process: those of its clients are not known there. Connects when it is first asked, and again
 // after the connection was lost.
 //
 // A flush of a device fails if the server has been restarted since the device was opened: writes that had not been
@@ -28,12 +29,12 @@ struct ServerRun {
 // of the new connection succeeds without their writes.
 class RemoteExports final : public Exports {
  public:
-  // `security`: TLS of the connection to the server, or null.
-  RemoteExports(Loop& loop, std::string address, std::shared_ptr<transport::ClientSecurity> security);
+  // `options`: of the connection to the server. Calls have no deadline, whatever they say.
+  RemoteExports(Loop& loop, std::string address, ClientOptions options);
   ~RemoteExports() override;
 
-  Task<Result<std::vector<std::string>>> names() override;
-  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name) override;
+  Task<Result<std::vector<std::string>>> names(Identity who) override;
+  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name, Identity who) override;
   void close() override { client_.close(); }
 
  private:

@@ -78,6 +78,9 @@ ReplyHead ReplyHead::block_status(const NbdRequest& request, const std::vector<E
 }
 
 std::uint32_t status_of(const Error& error) noexcept {
+  if (error.code == ErrorCode::permission_denied || error.code == ErrorCode::unauthenticated) {
+    return status::not_permitted;
+  }
   if (error.code != ErrorCode::application) return status::io;
   switch (error.application_code) {
     case EPERM:

@@ -96,10 +96,13 @@ NbdSession::NbdSession(Loop& loop, SocketDescriptor socket, Exports& exports, Se
       exports_(exports),
       memory_(memory),
       limits_(limits),
+      peer_(NbdPeer::of(socket.get())),
       socket_(loop, std::move(socket), *this),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(buffer_bytes)),
       slots_(limits.requests_in_flight_max),
-      bytes_(memory_permits(limits.bytes_in_flight_max)) {}
+      bytes_(memory_permits(limits.bytes_in_flight_max)) {
+  use_.observe(loop_.now(), false, 0, 1);
+}
 
 NbdSession::~NbdSession() {
   replies_.clear();
@@ -112,7 +115,7 @@ Task<void> NbdSession::run() {
     if (co_await negotiate()) {
       timer_.stop();
       const std::stop_callback ends_with_device(device_->lost(), [this] { abort(); });
-      co_await transmit();
+      if (!co_await transmit() && socket_.peer_ended()) device_->abandon();
     }
   } catch (const std::bad_alloc&) {
     abort();
@@ -139,7 +142,9 @@ void NbdSession::abort() noexcept {
 }
 
 void NbdSession::observe_pace(std::size_t bytes_min) noexcept {
-  pace_.observe(loop_.now(), held_bytes() > 0, received_bytes_ + replies_.sent_bytes(), bytes_min);
+  const std::uint64_t moved = received_bytes_ + replies_.sent_bytes();
+  pace_.observe(loop_.now(), held_bytes() > 0, moved, bytes_min);
+  use_.observe(loop_.now(), requests_.empty(), moved, 1);
 }
 
 NbdMemoryHolder NbdSession::holder(Duration silence_max) const noexcept {
@@ -154,11 +159,15 @@ void NbdSession::on_writable() {
   on_tick_end();
 }
 
+// Requests that wait for permits do not begin: see NbdDevice::abandon(). Others before a disconnect do.
+void NbdSession::on_peer_end() { stopping_.request_stop(); }
+
 void NbdSession::on_tick_end() {
   replies_.send(socket_);
   if (!socket_.broken()) return;
-  replies_.clear();
   stopping_.request_stop();
+  if (device_) device_->abandon();
+  replies_.clear();
   socket_.stop_receiving();
   writable_.set();
 }
@@ -172,6 +181,7 @@ Task<bool> NbdSession::fill() {
   }
   const std::size_t got = co_await socket_.receive(MutableBytes(buffer_.get() + end_, buffer_bytes - end_));
   end_ += got;
+  received_bytes_ += got;
   co_return got > 0;
 }
 
@@ -190,10 +200,10 @@ Task<bool> NbdSession::send_text(std::string& text) {
 
 Task<bool> NbdSession::answer_question(NbdHandshake::Wants& wants) {
   if (wants == NbdHandshake::Wants::names) {
-    handshake_.answer_names(co_await exports_.names());
+    handshake_.answer_names(co_await exports_.names(peer_.identity()));
     wants = NbdHandshake::Wants::bytes;
   } else if (wants == NbdHandshake::Wants::device) {
-    const Result<std::shared_ptr<NbdDevice>> opened = co_await exports_.open(handshake_.name());
+    const Result<std::shared_ptr<NbdDevice>> opened = co_await exports_.open(handshake_.name(), peer_.identity());
     if (opened) device_ = *opened;
     wants = handshake_.answer_device(opened ? Result<ExportInfo>(device_->info()) : std::unexpected(opened.error()));
   }
@@ -218,20 +228,21 @@ Task<bool> NbdSession::negotiate() {
 
 // ---- Requests ----
 
-Task<void> NbdSession::transmit() {
+// Returns true after a disconnect.
+Task<bool> NbdSession::transmit() {
   for (;;) {
     const RequestReader::Step step = reader_.next(received());
     if (step.event == RequestReader::Event::invalid) {
       abort();
-      co_return;
+      co_return false;
     }
     if (step.event == RequestReader::Event::more) {
-      if (!co_await fill()) co_return;
+      if (!co_await fill()) co_return false;
       continue;
     }
     begin_ += step.consumed;
-    if (step.request.type == command::disconnect) co_return;
-    if (!co_await begin(step.request)) co_return;
+    if (step.request.type == command::disconnect) co_return true;
+    if (!co_await begin(step.request)) co_return false;
   }
 }
 
@@ -260,6 +271,7 @@ Task<bool> NbdSession::begin(NbdRequest request) {
   }
   if (refusal.error != status::ok) co_return co_await refuse(std::move(pending), refusal);
   if (request.type == command::write && !co_await receive_data(pending->data->bytes())) co_return false;
+  if (socket_.broken()) co_return false;
   requests_.spawn(execute(std::move(pending)));
   co_return true;
 }
@@ -295,7 +307,6 @@ Task<bool> NbdSession::receive_data(MutableBytes into) {
   std::memcpy(into.data(), buffer_.get() + begin_, there);
   begin_ += there;
   reader_.took_data(there);
-  received_bytes_ += there;
   incomplete_bytes_ = permitted_bytes(into.size());
   for (into = into.subspan(there); !into.empty();) {
     const std::size_t got = co_await socket_.receive(into);

@@ -12,6 +12,7 @@
 #include "block/nbd/exports.h"
 #include "block/nbd/handshake.h"
 #include "block/nbd/memory_holder.h"
+#include "block/nbd/nbd_peer.h"
 #include "block/nbd/reply.h"
 #include "block/nbd/request.h"
 #include "block/store/aligned_buffer.h"
@@ -96,6 +97,11 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   NbdMemoryHolder holder(Duration silence_max) const noexcept;
   // Called again and again, for holder(). See HolderPace::observe().
   void observe_pace(std::size_t bytes_min) noexcept;
+  // For the choice of a connection that ends because others wait for its place.
+  const NbdPeer& peer() const noexcept { return peer_; }
+  // Since the client has sent or received something, or a request has ended.
+  Duration idle(Time now) const noexcept { return use_.silence(now); }
+  bool ended() const noexcept { return socket_.broken(); }
 
  private:
   // A negotiated option fits.
@@ -105,7 +111,7 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   Task<bool> negotiate();
   Task<bool> answer_question(NbdHandshake::Wants& wants);
   Task<bool> send_text(std::string& text);
-  Task<void> transmit();
+  Task<bool> transmit();
   Task<bool> begin(NbdRequest request);
   Task<bool> refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal);
   Task<bool> acquire(PendingRequest& pending, std::size_t bytes);
@@ -120,6 +126,7 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   std::size_t held_bytes() const noexcept { return replies_.held_bytes() + incomplete_bytes_; }
   Bytes received() const noexcept { return Bytes(buffer_.get() + begin_, end_ - begin_); }
   void on_writable() override;
+  void on_peer_end() override;
   void on_tick_end() override;
   void on_timeout() noexcept { abort(); }
 
@@ -127,6 +134,7 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   Exports& exports_;
   Semaphore& memory_;
   const SessionLimits limits_;
+  const NbdPeer peer_;
   ByteSocket socket_;
   NbdHandshake handshake_;
   std::shared_ptr<NbdDevice> device_;
@@ -138,11 +146,12 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   Semaphore bytes_;
   ReplyQueue replies_;
   Event writable_;
-  std::stop_source stopping_;  // Ends waiting for permits.
+  std::stop_source stopping_;  // Ends waiting for permits, so that no request begins after it.
   std::optional<Waiting> waiting_;
   std::size_t incomplete_bytes_ = 0;  // Memory of a write whose data have not arrived completely.
-  std::uint64_t received_bytes_ = 0;  // Data of all writes so far.
+  std::uint64_t received_bytes_ = 0;  // All bytes of the client so far.
   HolderPace pace_;
+  HolderPace use_;
   MemberTimer<&NbdSession::on_timeout> timer_{*this};
   Scope requests_;
 };

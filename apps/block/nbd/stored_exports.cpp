@@ -22,6 +22,7 @@ class StoredDevice final : public NbdDevice {
         preallocated_(preallocated) {}
 
   const ExportInfo& info() const noexcept override { return info_; }
+  void abandon() noexcept override { abandoned_.request_stop(); }
 
   Task<Result<void>> read(std::uint64_t offset, MutableBytes into) override {
     return run(into.size(), [=](StoredVolume& volume) { return volume.read(offset, into); });
@@ -54,8 +55,13 @@ class StoredDevice final : public NbdDevice {
   // The result of `work`, which blocks.
   template <class Work>
   Task<std::invoke_result_t<Work&, StoredVolume&>> run(std::uint64_t bytes, Work work) {
+    using Value = std::invoke_result_t<Work&, StoredVolume&>;
     if (bytes <= direct_bytes_max_ && direct_bytes_max_ > 0) co_return work(*volume_);
-    auto done = co_await loop_.offload([work = std::move(work), volume = volume_]() mutable { return work(*volume); });
+    auto done = co_await loop_.offload(
+        [work = std::move(work), volume = volume_, abandoned = abandoned_.get_token()]() mutable -> Value {
+          if (abandoned.stop_requested()) return store_fail(ECANCELED, "the client has gone");
+          return work(*volume);
+        });
     if (!done) co_return std::unexpected(done.error());
     co_return std::move(*done);
   }
@@ -65,24 +71,35 @@ class StoredDevice final : public NbdDevice {
   const std::size_t direct_bytes_max_;
   const ExportInfo info_;
   const bool preallocated_;
+  std::stop_source abandoned_;
 };
 
 }  // namespace
 
-Task<Result<std::vector<std::string>>> StoredExports::names() { co_return store_.names(); }
+Task<Result<std::vector<std::string>>> StoredExports::names(Identity who) { co_return readable_names(who); }
 
-Task<Result<std::shared_ptr<NbdDevice>>> StoredExports::open(std::string name) {
+std::vector<std::string> StoredExports::readable_names(const Identity& who) const {
+  std::vector<std::string> names = store_.names();
+  std::erase_if(names, [&](const std::string& name) { return !options_.rules.allow(who, VolumeAccess::read, name); });
+  return names;
+}
+
+Task<Result<std::shared_ptr<NbdDevice>>> StoredExports::open(std::string name, Identity who) {
   if (name.empty()) {
-    const std::vector<std::string> names = store_.names();
+    const std::vector<std::string> names = readable_names(who);
     if (names.size() != 1) co_return no_default_export(names.size());
     name = names.front();
+  }
+  if (const Result<void> allowed = options_.rules.check(who, VolumeAccess::read, name); !allowed) {
+    co_return std::unexpected(allowed.error());
   }
   const Result<std::shared_ptr<StoredVolume>> volume = store_.find(name);
   if (!volume) co_return std::unexpected(volume.error());
   // Blocks for a moment: it asks for the status of a file.
   const Result<VolumeInfo> status = (*volume)->info();
   if (!status) co_return std::unexpected(status.error());
-  ExportInfo info{.name = std::move(name), .size = status->size, .read_only = status->read_only};
+  const bool read_only = status->read_only || !options_.rules.allow(who, VolumeAccess::write, name);
+  ExportInfo info{.name = std::move(name), .size = status->size, .read_only = read_only};
   co_return std::make_shared<StoredDevice>(loop_, *volume, options_, std::move(info), status->preallocated);
 }
 

@@ -131,12 +131,28 @@ def use_tls(folder):
         server.stop()
 
 
+def use_rules(folder):
+    """A client does only what a rule allows, and wrong rules prevent a start."""
+    rules = folder / "rules"
+    rules.write_text("mine manage anyone\nopen read anyone\n", encoding="ascii")
+    with Server("--memory", "16M", "--rules", str(rules)) as server:
+        server.run("create", "mine", "1M")
+        check("--rules" in server.run("create", "open", "1M", status=1), "a volume was made without a rule")
+        server.run("remove", "mine")
+        server.stop()
+    rules.write_text("mine look anyone\n", encoding="ascii")
+    wrong = subprocess.run([PROGRAM, "serve", "--memory", "16M", "--rules", str(rules)], capture_output=True, text=True,
+                           timeout=SECONDS_MAX, check=False)
+    check(wrong.returncode == 2 and "line 1" in wrong.stderr, f"wrong rules: {wrong}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         volumes = pathlib.Path(folder) / "volumes"
         use_volumes(volumes)
         find_damage(volumes)
         use_tls(pathlib.Path(folder))
+        use_rules(pathlib.Path(folder))
         use_many_volumes(pathlib.Path(folder) / "many")
     with Server("--memory", "16M", "--memory-in-flight", "32M") as server:
         server.run("create", "m", "1G")

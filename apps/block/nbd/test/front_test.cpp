@@ -17,6 +17,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,21 +28,34 @@
 namespace hawser::block::nbd {
 namespace {
 
-// Reads take a millisecond each, and count how many run at the same time.
+struct DeviceCounts {
+  std::atomic<unsigned> most = 0;  // Reads at the same time.
+  std::atomic<unsigned> writes = 0;
+  std::atomic<bool> held = false;  // Reads do not end.
+  std::atomic<bool> abandoned = false;
+};
+
+// Reads take a millisecond each.
 class SlowDevice final : public NbdDevice {
  public:
-  SlowDevice(Loop& loop, std::atomic<unsigned>& most, std::stop_source lost)
-      : loop_(loop), most_(most), lost_(std::move(lost)) {}
+  SlowDevice(Loop& loop, DeviceCounts& counts, std::stop_source lost)
+      : loop_(loop), counts_(counts), lost_(std::move(lost)) {}
   std::stop_token lost() const noexcept override { return lost_.get_token(); }
+  void abandon() noexcept override { counts_.abandoned = true; }
   const ExportInfo& info() const noexcept override { return info_; }
   Task<Result<void>> read(std::uint64_t, MutableBytes into) override {
-    most_ = std::max(most_.load(), ++running_);
-    co_await loop_.sleep(std::chrono::milliseconds(1));
+    counts_.most = std::max(counts_.most.load(), ++running_);
+    do {
+      co_await loop_.sleep(std::chrono::milliseconds(1));
+    } while (counts_.held);
     --running_;
     std::ranges::fill(into, std::byte{5});
     co_return Result<void>{};
   }
-  Task<Result<void>> write(std::uint64_t, Bytes, bool) override { co_return store_fail(ENOSPC, "full"); }
+  Task<Result<void>> write(std::uint64_t, Bytes, bool) override {
+    ++counts_.writes;
+    co_return store_fail(ENOSPC, "full");
+  }
   Task<Result<void>> flush() override { co_return store_fail(EIO, "broken"); }
   Task<Result<void>> discard(std::uint64_t, std::uint64_t) override {
     lost_.request_stop();
@@ -55,7 +69,7 @@ class SlowDevice final : public NbdDevice {
 
  private:
   Loop& loop_;
-  std::atomic<unsigned>& most_;
+  DeviceCounts& counts_;
   std::stop_source lost_;
   unsigned running_ = 0;
   const ExportInfo info_{.name = "slow", .size = std::uint64_t{1} << 30};
@@ -63,15 +77,15 @@ class SlowDevice final : public NbdDevice {
 
 class SlowExports final : public Exports {
  public:
-  SlowExports(Loop& loop, std::atomic<unsigned>& most) : loop_(loop), most_(most) {}
-  Task<Result<std::vector<std::string>>> names() override { co_return std::vector<std::string>{"slow"}; }
-  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string) override {
-    co_return std::make_shared<SlowDevice>(loop_, most_, lost_);
+  SlowExports(Loop& loop, DeviceCounts& counts) : loop_(loop), counts_(counts) {}
+  Task<Result<std::vector<std::string>>> names(Identity) override { co_return std::vector<std::string>{"slow"}; }
+  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string, Identity) override {
+    co_return std::make_shared<SlowDevice>(loop_, counts_, lost_);
   }
 
  private:
   Loop& loop_;
-  std::atomic<unsigned>& most_;
+  DeviceCounts& counts_;
   std::stop_source lost_;
 };
 
@@ -128,13 +142,13 @@ class NbdFront : public testing::Test {
   void start(const NbdLimits& limits) {
     name_ = "hawser-nbd-" + std::to_string(::getpid());
     auto front = Front::start({.listen = "unix:@" + name_, .limits = limits},
-                              [this](Loop& loop) { return std::make_unique<SlowExports>(loop, most_); });
+                              [this](Loop& loop) { return std::make_unique<SlowExports>(loop, counts_); });
     ASSERT_TRUE(front) << front.error().text;
     front_ = std::move(*front);
   }
 
   std::string name_;
-  std::atomic<unsigned> most_ = 0;
+  DeviceCounts counts_;
   std::unique_ptr<Front> front_;
 };
 
@@ -155,7 +169,7 @@ TEST_F(NbdFront, RequestsBeyondTheLimitWait) {
     answered.at(load<std::uint64_t>(as_bytes(reply).subspan(8))) = true;
   }
   EXPECT_EQ(std::ranges::count(answered, true), static_cast<std::ptrdiff_t>(requests));
-  EXPECT_EQ(most_, 4U);
+  EXPECT_EQ(counts_.most, 4U);
 }
 
 TEST_F(NbdFront, ErrorsOfTheDeviceAreReplies) {
@@ -169,6 +183,21 @@ TEST_F(NbdFront, ErrorsOfTheDeviceAreReplies) {
   // The requests before a disconnect are answered.
   peer.send(Peer::request(command::read, 3, 1) + Peer::request(command::disconnect, 4, 0));
   EXPECT_EQ(peer.receive(18).size(), 17U);
+}
+
+// The client may have written the block anew over another connection.
+TEST_F(NbdFront, ARequestThatWaitsIsNotBegunAfterItsClientHasGone) {
+  start({.session = {.requests_in_flight_max = 1}});
+  counts_.held = true;
+  auto gone = std::make_unique<Peer>(name_);
+  gone->enter();
+  gone->send(Peer::request(command::read, 1, 1) + Peer::request(command::write, 2, 3) + "abc");
+  while (counts_.most == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  gone.reset();
+  while (!counts_.abandoned) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  counts_.held = false;
+  front_->stop(std::chrono::seconds(10));
+  EXPECT_EQ(counts_.writes, 0U);
 }
 
 TEST_F(NbdFront, ADeviceThatIsLostEndsItsConnections) {
@@ -192,6 +221,22 @@ TEST_F(NbdFront, ConnectionsBeyondTheLimitWait) {
   EXPECT_FALSE(second.has_bytes());
   first.reset();
   second.enter();
+}
+
+TEST_F(NbdFront, AnIdleConnectionOfTheLargestClientEndsForOneThatWaits) {
+  start({.connections_max = 2, .places = {.kept_per_client = 1, .idle_min = std::chrono::milliseconds(1)}});
+  Peer first(name_);
+  first.enter();
+  counts_.held = true;
+  Peer second(name_);
+  second.enter();
+  second.send(Peer::request(command::read, 1, 1));
+  while (counts_.most == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Peer third(name_);
+  third.enter();
+  EXPECT_EQ(first.receive(1).size(), 0U) << "ended";
+  counts_.held = false;
+  EXPECT_EQ(second.receive(17).size(), 17U);
 }
 
 constexpr std::uint32_t front_mib = 1 << 20;

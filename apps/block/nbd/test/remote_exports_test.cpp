@@ -42,7 +42,7 @@ class MemoryServer {
 // The client finds out that its connection is lost.
 Task<std::shared_ptr<NbdDevice>> open_again(Exports& exports) {
   for (;;) {
-    Result<std::shared_ptr<NbdDevice>> device = co_await exports.open("v");
+    Result<std::shared_ptr<NbdDevice>> device = co_await exports.open("v", {});
     if (device) co_return std::move(*device);
     co_await Loop::current()->sleep(std::chrono::milliseconds(1));
   }
@@ -50,9 +50,9 @@ Task<std::shared_ptr<NbdDevice>> open_again(Exports& exports) {
 
 Task<void> restart(std::string address) {
   std::optional<MemoryServer> server(std::in_place, address);
-  RemoteExports exports(*Loop::current(), address, nullptr);
-  const Result<std::shared_ptr<NbdDevice>> first = co_await exports.open("v");
-  const Result<std::shared_ptr<NbdDevice>> second = co_await exports.open("");
+  RemoteExports exports(*Loop::current(), address, {});
+  const Result<std::shared_ptr<NbdDevice>> first = co_await exports.open("v", {});
+  const Result<std::shared_ptr<NbdDevice>> second = co_await exports.open("", {});
   EXPECT_TRUE(first && second);
   if (!first || !second) co_return;
   EXPECT_TRUE(co_await (*first)->flush());
