@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare world python install-dependencies tidy format clean
+.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare block-bench block-guest world python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
@@ -12,6 +12,8 @@ help:
 	@echo "make rdma      the tests that need an RDMA device, in a guest with Soft-RoCE"
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
 	@echo "make compare   the benchmark beside bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
+	@echo "make block-bench  hawser-block under fio, beside nbdkit and qemu-nbd; \$$(ARGS); writes build/block-bench.json"
+	@echo "make block-guest  ext4 and md over hawser-block, with the kernel of the guest; servers are killed"
 	@echo "make bench-rdma  the benchmark over RDMA beside perftest, in the guest; writes build/bench-rdma.html"
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
 	@echo "make demo      three servers that call each other; prints the addresses of their pages"
@@ -63,6 +65,20 @@ compare:
 	@cmake --build --preset release --target hawser-bench hawser-peer-grpc hawser-peer-capnp --parallel $(CPUS) -- --quiet
 	@build/release/bench/hawser-bench compare --peers baseline,grpc,capnp --json build/compare.json $(ARGS)
 	@build/release/bench/hawser-bench report build/compare.json -o build/compare.html
+
+# About 20 minutes; ARGS as apps/block/bench.py --help lists them, such as '--seconds 1 --rounds 1' for two minutes.
+block-bench: install-dependencies
+	@tools/install-dependencies.sh block
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target hawser-block --parallel $(CPUS) -- --quiet
+	@python3 -B apps/block/bench.py build/release/block/hawser-block --json build/block-bench.json $(ARGS)
+
+# About two minutes.
+block-guest: guest-dependencies
+	@tools/install-dependencies.sh block
+	@cmake --preset dev --log-level=WARNING
+	@cmake --build --preset dev --target hawser-block --parallel $(CPUS) -- --quiet
+	@tools/rdma-guest --guest --devices 0 -- python3 -B apps/block/test/guest_test.py build/dev/block/hawser-block
 
 # Three servers with pages, for ten minutes or SECONDS.
 demo: install-dependencies

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the packages that building and testing need on Debian 12; with "peers" also those of the programs with which
-# hawser-bench compares, with "world" also those of make world, with "guest" also those of tools/rdma-guest. With
-# "debian13" it installs only what the preset gcc needs on Debian 13: tools/debian13. Does nothing if all are installed.
+# hawser-bench compares, with "world" also those of make world, with "block" also those of make block-bench and
+# block-guest, with "guest" also those of tools/rdma-guest. With "debian13" it installs only what the preset gcc needs on
+# Debian 13: tools/debian13. Does nothing if all are installed.
 set -eu
 
 packages="
@@ -25,6 +26,11 @@ fi
 if [ "${1:-}" = world ]; then
   packages="$packages
   nginx haproxy python3-venv nodejs npm
+"
+fi
+if [ "${1:-}" = block ]; then
+  packages="$packages
+  fio nbdkit qemu-utils nbd-client mdadm e2fsprogs
 "
 fi
 if [ "${1:-}" = guest ]; then

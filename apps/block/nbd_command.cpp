@@ -50,8 +50,7 @@ Run add_nbd(CLI::App& command) {
   programs::add_tls_client_options(command, options->connect, options->security);
   command.add_option("--listen", options->listen, "Address for clients of NBD: HOST:PORT, unix:/path or unix:@name")
       ->capture_default_str();
-  command
-      .add_option("--transport", options->transport, "To the server: auto (shared memory on one host), or only tcp")
+  command.add_option("--transport", options->transport, "To the server: auto (shared memory on one host), or only tcp")
       ->check(CLI::IsMember({"auto", "tcp"}))
       ->capture_default_str();
   command.add_option("--connections", options->connections, "Connections of clients; further ones wait")

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Measures hawser-block with fio over NBD, beside nbdkit and qemu-nbd: bench.py HAWSER_BLOCK [options].
+
+All volumes are in memory. The servers share processor 0, fio has processor 1 (--pin none: the system chooses). Each
+round measures every server in turn, each cell for --seconds. Prints tables with the medians of the rounds: requests per
+second, and the mean and the 90th percentile of fio's completion latency. --json writes all numbers.
+
+hawser: `serve --nbd`. hawser, TCP and hawser, shared memory: the command nbd in front of `serve`. A server that is not
+installed is left out with a line.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZE = 256 << 20
+DEPTHS = (1, 2, 4, 8, 16, 20, 24, 28, 32, 64, 96, 128)
+SEQUENTIAL_DEPTH = 16
+STARTS_S_MAX = 60
+
+
+def cells(depths):
+    """Returns loads of fio: how, bytes of a request, depth."""
+    random = [(rw, "4k", depth) for rw in ("randwrite", "randread") for depth in depths]
+    return random + [(rw, size, SEQUENTIAL_DEPTH) for rw in ("write", "read") for size in ("64k", "1M")]
+
+
+class Servers:
+    """Processes that end together, the last one first."""
+
+    def __init__(self, program, folder, pin):
+        self.program, self.folder, self.pin, self.processes = program, folder, pin, []
+
+    def start(self, *words, there):
+        """Returns when the file `there` exists, which is the socket of the server."""
+        self.processes.append(subprocess.Popen([*self.pin, *(str(word) for word in words)], stdout=subprocess.DEVNULL))
+        end = time.monotonic() + STARTS_S_MAX
+        while not there.exists():
+            if self.processes[-1].poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"bench.py: {words[0]} does not listen at {there}")
+            time.sleep(0.01)
+
+    def hawser(self, address, *words):
+        # The socket of NBD is bound last.
+        self.start(self.program, "serve", "--memory", "1G", "--listen", address, "--nbd",
+                   f"unix:{self.folder}/direct", *words, there=self.folder / "direct")
+        subprocess.run([self.program, "create", "disk", str(SIZE), "--connect", address], check=True)
+
+    def end(self):
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+
+
+def hawser_direct(servers):
+    servers.hawser(f"unix:{servers.folder}/native")
+    return servers.folder / "direct"
+
+
+def hawser_remote(servers, transport):
+    # The port is that of this process, so that two runs do not meet.
+    address = f"127.0.0.1:{20000 + os.getpid() % 20000}"
+    servers.hawser(address)
+    servers.start(servers.program, "nbd", "--connect", address, "--transport", transport, "--listen",
+                  f"unix:{servers.folder}/remote", there=servers.folder / "remote")
+    return servers.folder / "remote"
+
+
+def nbdkit(servers):
+    servers.start("nbdkit", "--foreground", "--unix", servers.folder / "nbdkit", "--exportname", "disk", "memory",
+                  str(SIZE), there=servers.folder / "nbdkit")
+    return servers.folder / "nbdkit"
+
+
+def qemu_nbd(servers):
+    memory = servers.folder / "memory"
+    with memory.open("wb") as file:
+        file.truncate(SIZE)
+    servers.start("qemu-nbd", "--persistent", "--format=raw", "--export-name=disk", "--shared=8",
+                  f"--socket={servers.folder}/qemu", "--cache=writeback", memory, there=servers.folder / "qemu")
+    return servers.folder / "qemu"
+
+
+SERVERS = {
+    "hawser": (None, hawser_direct),
+    "hawser, TCP": (None, lambda servers: hawser_remote(servers, "tcp")),
+    "hawser, shared memory": (None, lambda servers: hawser_remote(servers, "auto")),
+    "nbdkit memory": ("nbdkit", nbdkit),
+    "qemu-nbd": ("qemu-nbd", qemu_nbd),
+}
+
+
+def fio(socket, cell, seconds, pin):
+    rw, size, depth = cell
+    time_words = ["--time_based", f"--runtime={seconds}"] if seconds else []
+    done = subprocess.run([*pin, "fio", "--output-format=json", "--name=x", "--ioengine=nbd",
+                           f"--uri=nbd+unix:///disk?socket={socket}", f"--size={SIZE}", f"--rw={rw}", f"--bs={size}",
+                           f"--iodepth={depth}", "--norandommap", *time_words], capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"bench.py: fio failed: {done.stdout}{done.stderr}")
+    return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read" if "read" in rw else "write"]
+
+
+def measure(make, options, loads):
+    """Returns the numbers of each load."""
+    pin = {"server": [], "client": []}
+    if options.pin == "apart":
+        pin = {"server": ["taskset", "-c", "0"], "client": ["taskset", "-c", "1"]}
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        servers = Servers(str(pathlib.Path(options.program).resolve()), pathlib.Path(name), pin["server"])
+        try:
+            socket = make(servers)
+            fio(socket, ("write", "1M", 4), 0, pin["client"])  # Every byte has been written once.
+            found = []
+            for cell in loads:
+                done = fio(socket, cell, options.seconds, pin["client"])
+                clat = done["clat_ns"]
+                found.append({"iops": done["iops"], "mib_s": done["bw_bytes"] / (1 << 20), "clat_us": clat["mean"] / 1e3,
+                              "clat_p90_us": clat["percentile"]["90.000000"] / 1e3})
+            return found
+        finally:
+            servers.end()
+
+
+def median(rounds, number):
+    return {key: statistics.median(one[number][key] for one in rounds) for key in rounds[0][number]}
+
+
+def print_table(title, loads, results, wanted, show):
+    print(f"\n{title}\n\n| load |" + "".join(f" {name} |" for name in results))
+    print("|---|" + "---|" * len(results))
+    for number, (rw, size, depth) in enumerate(loads):
+        if (size == "4k") == wanted:
+            cells_of_row = [show(median(rounds, number)) for rounds in results.values()]
+            print(f"| {rw} {size}, depth {depth} |" + "".join(f" {text} |" for text in cells_of_row))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="hawser-block")
+    parser.add_argument("--seconds", type=int, default=5, help="of a cell (5)")
+    parser.add_argument("--rounds", type=int, default=3, help="(3)")
+    parser.add_argument("--depths", default=",".join(map(str, DEPTHS)), help="of the requests of 4 KB")
+    parser.add_argument("--servers", default=";".join(SERVERS), help="names, with ';' between them")
+    parser.add_argument("--pin", choices=("apart", "none"), default="apart" if os.cpu_count() > 1 else "none")
+    parser.add_argument("--json", type=pathlib.Path, help="file for all numbers")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    if not shutil.which("fio"):
+        raise SystemExit("bench.py: fio is missing (Debian: fio)")
+    loads = cells([int(depth) for depth in options.depths.split(",")])
+    results = {}
+    for name in options.servers.split(";"):
+        if SERVERS[name][0] and not shutil.which(SERVERS[name][0]):
+            print(f"{name} is not installed: left out (Debian: nbdkit, qemu-utils)", file=sys.stderr)
+        else:
+            results[name] = []
+    for _ in range(options.rounds):
+        for name, rounds in results.items():
+            rounds.append(measure(SERVERS[name][1], options, loads))
+    print_table("4 KB at random places: requests/s, mean and 90th percentile of the latency in us", loads, results, True,
+                lambda cell: f"{cell['iops']:,.0f}, {cell['clat_us']:.0f}, {cell['clat_p90_us']:.0f}")
+    print_table("Sequential: MiB/s", loads, results, False, lambda cell: f"{cell['mib_s']:,.0f}")
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps({
+            "seconds": options.seconds, "pin": options.pin,
+            "loads": [{"rw": rw, "bytes": size, "depth": depth} for rw, size, depth in loads],
+            "rounds": results}, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
