@@ -3,16 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/temporary_folder.h"
 #include "block/service.h"
 #include "block/store/store.h"
 #include "hawser/hawser.h"
+#include "hawser/interceptor.h"
 
 namespace hawser::block::nbd {
 namespace {
@@ -26,12 +29,22 @@ class MemoryServer {
         server_({.listen = address}) {
     EXPECT_TRUE(store_->create("v", 8192, false));
     service_.attach(server_);
+    server_.use([this](IncomingCall& call, Next next) -> Task<Result<void>> {
+      if (refuses && call.method().ends_with("write")) {
+        ++refused;
+        co_return fail(ErrorCode::overloaded, "no memory");
+      }
+      co_return co_await next();
+    });
     const Result<void> started = server_.start();
     EXPECT_TRUE(started) << started.error().text;
   }
   MemoryServer(const MemoryServer&) = delete;
   MemoryServer& operator=(const MemoryServer&) = delete;
   ~MemoryServer() { server_.stop({}); }
+
+  std::atomic<bool> refuses = false;  // Writes.
+  std::atomic<unsigned> refused = 0;
 
  private:
   const std::unique_ptr<VolumeStore> store_;
@@ -70,6 +83,38 @@ Task<void> restart(std::string address) {
 TEST(NbdRemoteExports, DevicesOfAnEarlierServerAreLost) {
   const TemporaryFolder folder;
   sync_wait(restart("unix:" + (folder.path() / "native").string()));
+}
+
+Task<void> go_while_a_write_is_refused(MemoryServer& server, std::string address) {
+  Loop& loop = *Loop::current();
+  RemoteExports exports(loop, address, {});
+  const std::shared_ptr<NbdDevice> gone = co_await open_again(exports);
+  const std::shared_ptr<NbdDevice> later = co_await open_again(exports);
+  server.refuses = true;
+  const std::vector<std::byte> bytes(4096, std::byte{7});
+  std::optional<Result<void>> written;
+  Scope tasks;
+  tasks.spawn([](NbdDevice& device, Bytes data, std::optional<Result<void>>& result) -> Task<void> {
+    result = co_await device.write(0, data, false);
+  }(*gone, bytes, written));
+  while (server.refused == 0) co_await loop.sleep(std::chrono::milliseconds(1));
+  gone->abandon();
+  co_await tasks.join();
+  EXPECT_EQ(written.value().error().code, ErrorCode::overloaded);
+  // Another client waits until the server has memory.
+  tasks.spawn([](NbdDevice& device, Bytes data, std::optional<Result<void>>& result) -> Task<void> {
+    result = co_await device.write(0, data, false);
+  }(*later, bytes, written));
+  server.refuses = false;
+  co_await tasks.join();
+  EXPECT_TRUE(*written);
+}
+
+TEST(NbdRemoteExports, ARefusedWriteIsNotRepeatedAfterItsClientHasGone) {
+  const TemporaryFolder folder;
+  const std::string address = "unix:" + (folder.path() / "native").string();
+  MemoryServer server(address);
+  sync_wait(go_while_a_write_is_refused(server, address));
 }
 
 }  // namespace
