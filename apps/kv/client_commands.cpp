@@ -17,8 +17,8 @@ constexpr std::string_view wrong_syntax = "ERR syntax error";
 std::string line_of(const ClientRecord& record, std::int64_t now) {
   return "id=" + std::to_string(record.id) + " addr=" + record.address + " name=" + record.name +
          " age=" + std::to_string(std::max<std::int64_t>(now - record.since, 0) / 1000) +
-         " flags=N db=0 user=default resp=" + std::to_string(record.protocol) + " lib-name=" + record.library +
-         " lib-ver=" + record.library_version + "\n";
+         " flags=" + (record.tracking != 0 ? "t" : "N") + " db=0 user=default resp=" + std::to_string(record.protocol) +
+         " lib-name=" + record.library + " lib-ver=" + record.library_version + "\n";
 }
 
 // Which clients CLIENT KILL ends.
@@ -111,21 +111,12 @@ void RespConnection::run_client(Arguments arguments, protocol::resp::ReplyWriter
   } else if (is("no-evict") || is("no-touch")) {
     on_or_off() ? to.ok() : to.error(wrong_syntax);
   } else if (is("tracking")) {
-    if (!on_or_off()) return to.error(wrong_syntax);
-    if (is_word(arguments[2], "off")) return to.ok();
-    to.error("ERR client tracking is not supported: turn the cache of the client off");
+    tracking_.set(arguments, to);
+    clients.set(record_.tracking, tracking_.on() ? 1 : 0);
   } else if (is("caching")) {
-    to.error(
-        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled");
+    tracking_.set_caching(arguments, to);
   } else if (is("trackinginfo")) {
-    to.map(3);
-    to.bulk("flags");
-    to.raw(to.resp3() ? "~1\r\n" : "*1\r\n");
-    to.bulk("off");
-    to.bulk("redirect");
-    to.number(-1);
-    to.bulk("prefixes");
-    to.array(0);
+    tracking_.describe(to);
   } else if (is("pause")) {
     to.error("ERR clients cannot be paused");
   } else if (is("unpause")) {
@@ -139,7 +130,7 @@ void RespConnection::run_client(Arguments arguments, protocol::resp::ReplyWriter
     }
     to.number(0);  // No command blocks its client.
   } else if (is("getredir")) {
-    to.number(-1);
+    to.number(tracking_.on() ? 0 : -1);
   } else if (is("reply")) {
     if (is_word(arguments[2], "on")) return to.ok();
     const bool known = is_word(arguments[2], "off") || is_word(arguments[2], "skip");

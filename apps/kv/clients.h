@@ -16,6 +16,7 @@ struct ClientRecord {
   std::string library = {};
   std::string library_version = {};
   int protocol = 2;
+  int tracking = 0;        // 1: CLIENT TRACKING is on.
   std::int64_t since = 0;  // Milliseconds since 1970.
 };
 

@@ -16,8 +16,9 @@
 namespace hawser::kv {
 namespace {
 
-// The version whose commands and error texts this server has. Clients decide by it what they may send.
-constexpr std::string_view redis_version = "7.0.0";
+// The version whose commands for strings this server has. Clients decide by it what they may send, and redis-py whether
+// it may cache.
+constexpr std::string_view redis_version = "7.4.0";
 
 struct Totals {
   std::uint64_t keys = 0;
@@ -115,10 +116,12 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
     return any;
   };
   Totals sum;
+  std::uint64_t tracked = 0;
   const Store::Activity activity = store.activity();
   std::string shards;
   for (unsigned i = 0; i < store.shards(); ++i) {
     const ShardStats& stats = store.site(i).shard().stats();
+    tracked += store.site(i).tracked_keys().size();
     const Totals one{.keys = stats.keys.get(),
                      .memory = stats.memory_bytes.get(),
                      .hits = stats.hits.get(),
@@ -162,7 +165,9 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
     begin("Clients");
     add_line(text, "connected_clients", activity.clients);
     add_line(text, "blocked_clients", 0);
-    add_line(text, "tracking_clients", 0);
+    std::uint64_t tracking = 0;
+    store.clients().each([&](const ClientRecord& record) { tracking += record.tracking != 0 ? 1U : 0U; });
+    add_line(text, "tracking_clients", tracking);
   }
   if (wanted("memory")) {
     begin("Memory");
@@ -190,6 +195,7 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
     add_line(text, "total_commands_processed", activity.commands);
     add_line(text, "rejected_connections", activity.refused);
     add_stats(text, sum);
+    add_line(text, "tracking_total_items", tracked);
     text += "pubsub_channels:0\r\npubsub_patterns:0\r\nlatest_fork_usec:0\r\n";
     add_line(text, "wrong_passwords", gate == nullptr ? 0 : gate->wrong());
   }
@@ -257,7 +263,11 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, pr
       discard();
       set_authenticated(gate_ == nullptr);
       set_version(2);
-      if (site_ != nullptr) site_->store().clients().set(record_.name, {});
+      tracking_.end();
+      if (site_ != nullptr) {
+        site_->store().clients().set(record_.name, {});
+        site_->store().clients().set(record_.tracking, 0);
+      }
       to.set_version(2);
       return to.status("RESET");
     case Own::time: {

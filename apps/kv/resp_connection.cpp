@@ -9,28 +9,6 @@
 
 namespace hawser::kv {
 
-char* StringReplies::more(std::size_t used, std::size_t bytes, std::size_t& size) {
-  constexpr std::size_t step_min = 256;
-  constexpr std::size_t step_max = std::size_t{64} << 10;
-  used_ += used;
-  size = bytes == 0 ? 0 : std::max(bytes, std::clamp(used_, step_min, step_max));
-  // The bytes are not initialised: memory that no reply uses is not touched.
-  text_.resize_and_overwrite(used_ + size, [](char*, std::size_t whole) { return whole; });
-  return text_.data() + used_;
-}
-
-char* LongReply::more(std::size_t used, std::size_t bytes, std::size_t& size) {
-  constexpr std::size_t text_bytes_max = std::size_t{64} << 10;
-  protocol::resp::ReplyMemory& text = text_;
-  if (pieces_ == nullptr) {
-    if (bytes == 0 || text_.text().size() + bytes <= text_bytes_max) return text.more(used, bytes, size);
-    text.more(used, 0, size);
-    pieces_ = std::make_unique<ReplyPieces>();
-    used = 0;
-  }
-  return static_cast<protocol::resp::ReplyMemory&>(*pieces_).more(used, bytes, size);
-}
-
 RespConnection::RespConnection(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
                                const protocol::resp::RequestLimits& limits, Store& store, PasswordGate* gate)
     : RespSession(host, std::move(stream), first, gate == nullptr ? limits : limits.before_authentication()),
@@ -178,6 +156,8 @@ void RespConnection::on_request(const protocol::resp::ReadyRequest& request) {
   if (!plain_ && multi_takes(*command, arguments)) [[unlikely]]
     return;
   dispatch(*command, request);
+  if (tracking_.on() && multi_ == nullptr && command->own != Own::client) [[unlikely]]
+    tracking_.command_done();
 }
 
 void RespConnection::dispatch(const Command& command, const protocol::resp::ReadyRequest& request) {
@@ -228,6 +208,25 @@ void RespConnection::execute(const Command& command, Arguments arguments, std::u
                              protocol::resp::ReplyWriter& to) {
   Execution execution{*site_, to, arguments, hash};
   command.run(execution);
+  if (tracking_.on()) [[unlikely]]
+    site_->store().track(command, arguments, tracker());
+}
+
+void RespConnection::on_invalidated(const std::string* key) noexcept {
+  if (closed() || closing_ || version_ != 3 || !tracking_.on()) return;
+  try {
+    reply([&](protocol::resp::ReplyWriter& to) {
+      to.push(2);
+      to.bulk("invalidate");
+      if (key == nullptr) return to.null();
+      to.array(1);
+      to.bulk(*key);
+    });
+    flush_replies();
+    charge_replies();
+  } catch (const std::bad_alloc&) {
+    fail_connection();
+  }
 }
 
 // ---- The log ----
@@ -332,7 +331,8 @@ void RespConnection::forward(const Command& command, Arguments arguments, std::u
                          .part = static_cast<std::uint32_t>(part),
                          .arguments = static_cast<std::uint32_t>(arguments.size()),
                          .hash = hash,
-                         .resp3 = version_ == 3});
+                         .resp3 = version_ == 3,
+                         .tracker = tracker()});
   for (const std::string_view argument : arguments) {
     batch.bytes.append(argument);
     batch.sizes.push_back(static_cast<std::uint32_t>(argument.size()));
@@ -448,6 +448,8 @@ void Lane::execute(ForwardedBatch& batch) const {
       } else {
         Execution execution{target_, out, arguments, item.hash};
         item.command->run(execution);
+        if (item.tracker != 0) [[unlikely]]
+          target_.store().track(*item.command, arguments, item.tracker);
         batch.wrote |= item.command->writes;
       }
       out.flush();

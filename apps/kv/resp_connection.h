@@ -10,48 +10,16 @@
 #include <string_view>
 #include <vector>
 
+#include "kv/client_tracking.h"
 #include "kv/clients.h"
 #include "kv/commands.h"
 #include "kv/password_gate.h"
-#include "kv/reply_pieces.h"
 #include "kv/store.h"
+#include "kv/string_replies.h"
 #include "kv/transaction.h"
 #include "protocol/resp/resp_session.h"
 
 namespace hawser::kv {
-
-// Replies in a string.
-class StringReplies final : public protocol::resp::ReplyMemory {
- public:
-  // The replies that were flushed.
-  std::string& text() noexcept { return text_; }
-  // Drops them. What the writer has not flushed must be empty.
-  void clear() noexcept {
-    text_.clear();
-    used_ = 0;
-  }
-
- private:
-  char* more(std::size_t used, std::size_t bytes, std::size_t& size) override;
-
-  std::string text_;
-  std::size_t used_ = 0;
-};
-
-// One reply that waits: in a string, and behind its first 64 KiB in pieces.
-class LongReply final : public protocol::resp::ReplyMemory {
- public:
-  std::string& text() noexcept { return text_.text(); }
-  // Null if the text is the whole reply.
-  std::unique_ptr<ReplyPieces>& pieces() noexcept { return pieces_; }
-  std::size_t size() noexcept { return text_.text().size() + (pieces_ == nullptr ? 0 : pieces_->size()); }
-
- private:
-  char* more(std::size_t used, std::size_t bytes, std::size_t& size) override;
-
-  StringReplies text_;
-  std::unique_ptr<ReplyPieces> pieces_;
-};
 
 // Commands of one connection that another shard executes, and their replies. It travels to that shard's loop and back,
 // several times if its replies are long.
@@ -63,6 +31,7 @@ struct ForwardedBatch {
     std::uint32_t arguments;
     std::uint64_t hash;
     bool resp3;
+    std::uint64_t tracker;      // The client that caches what it reads; 0: it does not.
     std::size_t reply_end = 0;  // The reply ends here in `replies`.
   };
   std::vector<Item> items;
@@ -140,6 +109,8 @@ class RespConnection final : public protocol::resp::RespSession {
   void on_replies(ForwardedBatch& batch);
   // The transaction that has been started is complete.
   void on_transaction(Transaction& done);
+  // A key that this client caches has changed; null: all keys.
+  void on_invalidated(const std::string* key) noexcept;
 
  private:
   // A reply that is not complete, or waits for one.
@@ -224,6 +195,8 @@ class RespConnection final : public protocol::resp::RespSession {
   void start_pending();
   void write_exec(Transaction& done, protocol::resp::ReplyWriter& out);
   bool charge_transaction(std::size_t bytes);
+  // The client whose cache holds what its next command reads; 0: it is not to be tracked.
+  std::uint64_t tracker() const noexcept { return tracking_.takes_next() ? id() : 0; }
   void update_plain() noexcept { plain_ = authenticated_ && multi_ == nullptr; }
 
   // `waits`: the reply gets a place of its own among those that wait.
@@ -258,12 +231,14 @@ class RespConnection final : public protocol::resp::RespSession {
   bool plain_;  // It has authenticated, and MULTI has not begun.
   unsigned wrong_passwords_ = 0;
   int version_ = 2;
-  ClientRecord record_;    // In the list of the store.
+  ClientRecord record_;  // In the list of the store.
+  ClientTracking tracking_;
   bool quitting_ = false;  // The command that is being executed is the last one: QUIT, or a wrong password too many.
   bool closing_ = false;   // After QUIT: no further request is executed.
   bool barred_ = false;    // `closing_`, or a transaction is pending: no further request is taken.
   bool starting_ = false;
   bool started_ = false;  // `pending_`
+  std::uint64_t pending_slot_ = 0;
   bool multi_failed_ = false;
   std::shared_ptr<Transaction> multi_;  // Since MULTI; null: none.
   std::shared_ptr<Transaction> pending_;

@@ -82,6 +82,7 @@ void RespConnection::run_exec() {
   std::shared_ptr<Transaction> given = std::exchange(multi_, nullptr);
   update_plain();
   given->set_resp3(version_ == 3);
+  given->set_tracker(tracker());
   if (watched_ != nullptr) given->set_watched(watched_);
   begin(std::move(given));
 }
@@ -141,10 +142,12 @@ void RespConnection::run_together(const Command& command, Arguments arguments) {
   if (!several) return execute_at(command, arguments, hash, shard);
   std::shared_ptr<Transaction> made = make_transaction(Transaction::Kind::one_command);
   made->add(command, arguments);
+  made->set_tracker(tracker());
   begin(std::move(made));
 }
 
 void RespConnection::begin(std::shared_ptr<Transaction> transaction) {
+  pending_slot_ = first_slot_ + waiting_.size();
   waiting_.push_back({.route = CommandRoute::key, .parts_left = 1});
   pending_ = std::move(transaction);
   started_ = false;
@@ -153,8 +156,8 @@ void RespConnection::begin(std::shared_ptr<Transaction> transaction) {
 }
 
 void RespConnection::start_pending() {
-  // Its reply is the last one that waits.
-  if (started_ || waiting_.size() != 1 || closed()) return;
+  // Its reply is the first one that waits. Invalidations may follow.
+  if (started_ || first_slot_ != pending_slot_ || closed()) return;
   started_ = starting_ = true;
   pending_->start();
   starting_ = false;
@@ -167,13 +170,13 @@ void RespConnection::on_transaction(Transaction& done) {
   barred_ = closing_;
   if (done.kind() == Transaction::Kind::exec) unwatch();
   end_multi();
-  // No other reply waits, so this one goes into the queue.
+  // No reply before it waits, so this one goes into the queue.
   write_exec(done, out());
   if (closed()) return;
   const bool last = waiting_.front().close;
   waiting_.pop_front();
   ++first_slot_;
-  std::exchange(quitting_, false) || last ? close_now(false) : flush_replies();
+  std::exchange(quitting_, false) || last ? close_now(false) : write_ready();
   if (starting_) return;
   if (closed() || !charge_replies()) return;
   send_batches();

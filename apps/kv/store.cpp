@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "kv/commands.h"
 #include "kv/index_publication.h"
 #include "rpc/port/port_host.h"
 
@@ -72,6 +73,14 @@ Store::Store(StoreOptions options)
 }
 
 Store::~Store() = default;
+
+void Store::track(const Command& command, std::span<const std::string_view> arguments, std::uint64_t client) {
+  if (client == 0 || command.writes || command.own != Own::none) return;
+  command.each_key(arguments, [&](std::string_view name) {
+    const Key read = key(name);
+    sites_[shard_of(read.hash)]->tracked_keys().add(read, client);
+  });
+}
 
 std::int64_t Store::clock() const {
   if (options_.clock) return options_.clock();

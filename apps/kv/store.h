@@ -16,6 +16,7 @@
 #include "kv/key_hash.h"
 #include "kv/log/log_folder.h"
 #include "kv/shard_holds.h"
+#include "kv/tracked_keys.h"
 #include "kv/watches.h"
 
 namespace hawser::rpc {
@@ -27,6 +28,7 @@ namespace hawser::kv {
 class IndexPublication;
 class RespConnection;
 class Store;
+struct Command;
 
 struct StoreOptions {
   std::size_t memory_bytes = std::size_t{256} << 20;  // All shards together.
@@ -99,6 +101,7 @@ class StoreSite {
     if (log_ != nullptr) log_->wait_for_disk();
   }
   Watches& watches() noexcept { return watches_; }
+  TrackedKeys& tracked_keys() noexcept { return tracked_keys_; }
   // Counters of the server on this loop.
   void set_counters(const rpc::LoopCounters& counters) noexcept { counters_.store(&counters); }
 
@@ -110,6 +113,7 @@ class StoreSite {
   const unsigned index_;
   Shard shard_;
   Watches watches_{shard_};
+  TrackedKeys tracked_keys_{store_, shard_};
   Loop* loop_ = nullptr;
   Time now_tick_{};
   std::int64_t now_ = 0;
@@ -162,6 +166,8 @@ class Store {
   const HashSecret& index_secret() const noexcept { return index_secret_; }
   std::int64_t clock() const;
   std::int64_t started() const noexcept { return started_; }  // Milliseconds since 1970.
+  // The command has read its keys, whose shards the caller may change, and `client` keeps their values. 0: it does not.
+  void track(const Command& command, std::span<const std::string_view> arguments, std::uint64_t client);
   ShardHolds& holds() noexcept { return holds_; }
   Clients& clients() noexcept { return clients_; }
   // Counters of the server, on the loops that have had a Redis client. The server exists.

@@ -130,6 +130,7 @@ void Transaction::execute_commands() {
         execution.held = true;
         execution.watched = &watched_;
         command.run(execution);
+        home_.store().track(command, arguments, tracker_);
       }
       out.flush();
     }

@@ -36,6 +36,8 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   void set_watched(std::shared_ptr<WatchedKeys> watched) noexcept { watched_ = std::move(watched); }
   // The protocol of the client at EXEC.
   void set_resp3(bool resp3) noexcept { resp3_ = resp3; }
+  // The client caches what it reads. 0: it does not.
+  void set_tracker(std::uint64_t client) noexcept { tracker_ = client; }
   // Executes it, and calls RespConnection::on_transaction() then, if the connection still exists.
   void start();
   // The connection has ended: nothing waits for the log on its behalf.
@@ -88,6 +90,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   const std::uint64_t connection_;
   const Kind kind_;
   bool resp3_;
+  std::uint64_t tracker_ = 0;
   bool writes_ = false;
   std::vector<Item> items_;
   std::string bytes_;                 // The arguments of all items.

@@ -46,6 +46,7 @@ inline std::size_t reply_bytes(std::string_view text) {
       return at <= text.size() ? at : std::string_view::npos;
     case '*':
     case '~':
+    case '>':
     case '%':
       for (long i = 0; i < (text.front() == '%' ? 2 * count : count); ++i) {
         const std::size_t element = reply_bytes(text.substr(at));

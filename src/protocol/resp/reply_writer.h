@@ -61,6 +61,9 @@ class ReplyWriter {
     raw("\r\n");
   }
   void array(std::size_t size) { header('*', static_cast<std::int64_t>(size)); }
+  void set(std::size_t size) { header(resp3_ ? '~' : '*', static_cast<std::int64_t>(size)); }
+  // RESP3: a message that is not a reply. Its elements follow.
+  void push(std::size_t size) { header('>', static_cast<std::int64_t>(size)); }
   // Keys and values follow one after the other.
   void map(std::size_t pairs) { header(resp3_ ? '%' : '*', static_cast<std::int64_t>(resp3_ ? pairs : 2 * pairs)); }
 
