@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -369,10 +370,15 @@ Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const
   TRY(sync_folder(made));
   if (rename(made.c_str(), run.c_str()) != 0) return folder_error("rename", made, std::strerror(errno));
   TRY(sync_folder(options.folder));
+  // In proportion to the memory of the store.
+  constexpr std::size_t held_bytes_min = std::size_t{4} << 20;
+  ShardLogOptions of_shard = options.shards;
+  of_shard.held_bytes_max = std::clamp(store.options().memory_bytes / store.shards() / 8, held_bytes_min,
+                                       std::max(held_bytes_min, options.shards.held_bytes_max));
   for (unsigned i = 0; i < store.shards(); ++i) {
     MadeFile& made_file = files[i];
     logs_.push_back(std::make_unique<ShardLog>(store.site(i).shard(), made_file.header, std::move(made_file.file),
-                                               run / ShardLog::file_name(i, 0), made_file.bytes, options.shards));
+                                               run / ShardLog::file_name(i, 0), made_file.bytes, of_shard));
   }
   return {};
 }

@@ -51,8 +51,9 @@ Result<void> sync_folder(const std::filesystem::path& path) {
 }
 
 LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, const LogHeader& header,
-                     LogSync sync, std::function<void()> advanced)
+                     LogSync sync, std::function<void()> advanced, std::size_t held_most)
     : sync_(sync),
+      held_most_(held_most),
       advanced_(std::move(advanced)),
       file_(std::move(file)),
       path_(std::move(path)),
@@ -68,18 +69,19 @@ LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t 
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void LogWriter::push(std::string& bytes, std::string& replacement, const std::filesystem::path& path, Part part) {
+void LogWriter::push(LogPieces& bytes, LogPieces& replacement, const std::filesystem::path& path, Part part) {
   std::unique_lock lock(mutex_);
-  changed_.wait(
-      lock, [this] { return queued_.size() + queued_replacement_.size() < queued_max || !progress_.error.empty(); });
+  changed_.wait(lock, [this] {
+    return queued_.size() + queued_replacement_.size() + writing_ < held_most_ || !progress_.error.empty();
+  });
   if (progress_.error.empty()) {
     if (part.first) {
       queued_replacement_.clear();
       part_ = {};
       replacing_ = false;
     }
-    queued_ += bytes;
-    queued_replacement_ += replacement;
+    queued_.take(bytes);
+    queued_replacement_.take(replacement);
     queued_path_ = path;
     part_ = {part_.first || part.first, part.last};
     replacing_ |= part.last;
@@ -128,8 +130,10 @@ void LogWriter::run() {
     } else {
       changed_.wait(lock, work);
     }
-    std::string bytes = std::exchange(queued_, {});
-    const std::string replacement = std::exchange(queued_replacement_, {});
+    LogPieces bytes = std::exchange(queued_, {});
+    LogPieces replacement = std::exchange(queued_replacement_, {});
+    const bool replaces = !replacement.empty();
+    writing_ = bytes.size() + replacement.size();
     const std::filesystem::path path = queued_path_;
     const Part part = std::exchange(part_, {});
     const bool ending = ending_;
@@ -137,6 +141,7 @@ void LogWriter::run() {
     const bool disk_awaited = sync_ != LogSync::never && disk_waits != disk_waits_done_;
     changed_.notify_all();
     if (!progress_.error.empty()) {
+      writing_ = 0;
       disk_waits_done_ = disk_waits;
       if (ending) return;
       continue;
@@ -148,12 +153,14 @@ void LogWriter::run() {
                      (sync_ == LogSync::second && std::chrono::steady_clock::now() >= last_sync_ + sync_interval);
     if (done && unsynced_ && (due || ending || disk_awaited)) done = sync();
     Result<bool> replaced = false;
-    if (done && (!replacement.empty() || part.last)) replaced = replace(replacement, path, part);
+    if (done && (replaces || part.last)) replaced = replace(replacement, path, part);
     if (broken_) done = fail(replaced.error());
-    std::string nothing;
+    LogPieces nothing;
     if (done && ending) done = write(nothing, true);
 
+    replacement.clear();
     lock.lock();
+    writing_ = 0;
     progress_.durable = unsynced_ ? progress_.durable : pushed_;
     progress_.file_bytes = bytes_;
     if (!done) progress_.error = done.error().text;
@@ -173,15 +180,31 @@ void LogWriter::run() {
 }
 
 // Afterwards the bytes are in the file, but perhaps not on the disk.
-Result<void> LogWriter::write(std::string& bytes, bool marker_alone) {
-  const std::size_t size = bytes.size();
-  if (marker_due_ && (size != 0 || marker_alone)) bytes.insert(0, synced_record(header_, bytes_));
+Result<void> LogWriter::write(LogPieces& bytes, bool marker_alone) {
+  if (marker_due_ && (!bytes.empty() || marker_alone)) {
+    const std::string marker = synced_record(header_, bytes_);
+    TRY(write_all(file_.get(), marker, path_));
+    bytes_ += marker.size();
+    marker_due_ = false;
+  }
   if (bytes.empty()) return {};
-  TRY(write_all(file_.get(), bytes, path_));
-  marker_due_ = false;
-  unsynced_ |= size != 0;
-  bytes_ += bytes.size();
+  const std::size_t size = bytes.size();
+  unsynced_ = true;
+  TRY(write_pieces(file_.get(), bytes, path_));
+  bytes_ += size;
   pushed_ += size;
+  return {};
+}
+
+// Frees each piece when it is written.
+Result<void> LogWriter::write_pieces(int file, LogPieces& bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const std::string piece = bytes.take_front();
+    TRY(write_all(file, piece, path));
+    const std::lock_guard lock(mutex_);
+    writing_ -= piece.size();
+    changed_.notify_all();
+  }
   return {};
 }
 
@@ -195,7 +218,7 @@ Result<void> LogWriter::sync() {
 
 // Returns true if the replacement has become the file. A failure leaves the file as it is. It concerns the replacement
 // only.
-Result<bool> LogWriter::replace(const std::string& bytes, const std::filesystem::path& path, Part part) {
+Result<bool> LogWriter::replace(LogPieces& bytes, const std::filesystem::path& path, Part part) {
   const auto failed = [this](std::unexpected<Error> error) {
     discard_replacement();
     return error;
@@ -216,9 +239,9 @@ Result<bool> LogWriter::replace(const std::string& bytes, const std::filesystem:
     replacement_bytes_ = header.size();
   }
   if (!replacement_.valid()) return false;  // It lacks a part that could not be written.
-  if (const Result<void> written = write_all(replacement_.get(), bytes, replacement_path_); !written)
-    return failed(fail(written.error()));
   replacement_bytes_ += bytes.size();
+  if (const Result<void> written = write_pieces(replacement_.get(), bytes, replacement_path_); !written)
+    return failed(fail(written.error()));
   if (!part.last) return false;
   Result<void> synced = sync_file(replacement_.get(), replacement_path_);
   if (synced) {

@@ -14,6 +14,7 @@
 #include "base/descriptor.h"
 #include "hawser/error.h"
 #include "kv/log/log_format.h"
+#include "kv/log/log_pieces.h"
 
 namespace hawser::kv {
 
@@ -36,8 +37,8 @@ Result<void> sync_folder(const std::filesystem::path& path);
 // called by one thread.
 class LogWriter {
  public:
-  // push() waits while so many bytes are queued.
-  static constexpr std::size_t queued_max = std::size_t{64} << 20;
+  // push() waits while so many bytes, or the less that the constructor was given, are queued or being written.
+  static constexpr std::size_t held_bytes_max = std::size_t{64} << 20;
   static constexpr std::chrono::milliseconds sync_interval{1000};
 
   struct Progress {
@@ -51,7 +52,7 @@ class LogWriter {
   // Appends to `file`, which has `bytes` bytes, begins with `header` and is at `path`. `advanced` is called by the
   // thread when progress() has something new.
   LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, const LogHeader& header, LogSync sync,
-            std::function<void()> advanced);
+            std::function<void()> advanced, std::size_t held_most = held_bytes_max);
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
   ~LogWriter() { finish(); }
@@ -63,7 +64,8 @@ class LogWriter {
     bool last = false;
   };
   // `bytes` are written to the file, and `replacement` to the file that will replace it at `path`.
-  void push(std::string& bytes, std::string& replacement, const std::filesystem::path& path, Part part);
+  void push(LogPieces& bytes, LogPieces& replacement, const std::filesystem::path& path, Part part);
+  std::size_t held_most() const noexcept { return held_most_; }
   Progress progress();
   // Waits until a replacement has ended.
   void wait_for_replacement();
@@ -75,12 +77,14 @@ class LogWriter {
 
  private:
   void run();
-  Result<void> write(std::string& bytes, bool marker_alone);
+  Result<void> write(LogPieces& bytes, bool marker_alone);
+  Result<void> write_pieces(int file, LogPieces& bytes, const std::filesystem::path& path);
   Result<void> sync();
-  Result<bool> replace(const std::string& bytes, const std::filesystem::path& path, Part part);
+  Result<bool> replace(LogPieces& bytes, const std::filesystem::path& path, Part part);
   void discard_replacement() noexcept;
 
   const LogSync sync_;
+  const std::size_t held_most_;
   const std::function<void()> advanced_;
 
   // Used by the thread.
@@ -100,8 +104,9 @@ class LogWriter {
 
   std::mutex mutex_;  // Guards the members below.
   std::condition_variable changed_;
-  std::string queued_;
-  std::string queued_replacement_;
+  LogPieces queued_;
+  LogPieces queued_replacement_;
+  std::size_t writing_ = 0;  // Bytes that the thread has taken from these and not written.
   std::filesystem::path queued_path_;
   Part part_ = {};          // The queued bytes of a replacement are this part of it.
   bool replacing_ = false;  // From push() with `last` until the replacement has ended.

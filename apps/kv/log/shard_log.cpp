@@ -16,13 +16,16 @@ ShardLog::ShardLog(Shard& shard, const LogHeader& header, Descriptor file, const
       file_bytes_(bytes),
       base_bytes_(bytes) {
   link_->log = this;
-  writer_ = std::make_unique<LogWriter>(std::move(file), path, bytes, header, options.sync, [link = link_] {
-    const std::lock_guard lock(link->mutex);
-    if (link->loop == nullptr) return;
-    link->loop->post([link] {
-      if (link->log != nullptr) link->log->on_progress();
-    });
-  });
+  writer_ = std::make_unique<LogWriter>(
+      std::move(file), path, bytes, header, options.sync,
+      [link = link_] {
+        const std::lock_guard lock(link->mutex);
+        if (link->loop == nullptr) return;
+        link->loop->post([link] {
+          if (link->log != nullptr) link->log->on_progress();
+        });
+      },
+      options.held_bytes_max);
   shard_.add_log(*this);
   update_stats();
 }
@@ -80,10 +83,12 @@ void ShardLog::append(const Record& record) {
   if (!error_.empty()) return;
   attach();
   const std::size_t before = pending_.size();
-  append_record(pending_, record);
-  const std::size_t bytes = pending_.size() - before;
-  logged_ += bytes;
-  if (rewriting_) replacement_.append(pending_, before, bytes);
+  pending_.append([&](std::string& out) {
+    const std::size_t begin = out.size();
+    append_record(out, record);
+    if (rewriting_) replacement_.append([&](std::string& copy) { copy.append(out, begin); });
+  });
+  logged_ += pending_.size() - before;
   if (pending_.size() >= pending_max || loop_ == nullptr) {
     hand_over(false);
   } else {
@@ -107,7 +112,7 @@ void ShardLog::on_clear() { append(EffectRecord{.kind = LogKind::clear}); }
 void ShardLog::hand_over(bool last) {
   if (finishing_) {
     // The bytes belong to the new file. A writer that is slow with it stops the loop.
-    if (pending_.size() < LogWriter::queued_max) return;
+    if (pending_.size() < writer_->held_most()) return;
     writer_->wait_for_replacement();
     take_progress();
     if (!error_.empty()) return;
@@ -208,11 +213,13 @@ void ShardLog::maintain() {
   // need them.
   do {
     cursor_ = shard_.scan(cursor_, never_expired, [&](Entry& entry) {
-      append_record(replacement_, {.kind = LogKind::set,
-                                   .key = entry.key(),
-                                   .value = entry.value(),
-                                   .expires_at = entry.expires_at,
-                                   .version = entry.version});
+      replacement_.append([&](std::string& out) {
+        append_record(out, {.kind = LogKind::set,
+                            .key = entry.key(),
+                            .value = entry.value(),
+                            .expires_at = entry.expires_at,
+                            .version = entry.version});
+      });
     });
   } while (cursor_ != 0 && replacement_.size() < step_bytes);
   const bool last = cursor_ == 0;

@@ -21,6 +21,8 @@ struct ShardLogOptions {
   LogSync sync = LogSync::second;
   // The file is rewritten when it has twice as many bytes as after the previous rewriting, and at least so many.
   std::size_t rewrite_bytes_min = std::size_t{64} << 20;
+  // Bytes that the disk has not taken: then the loop waits for it. A new file has as many while it is completed.
+  std::size_t held_bytes_max = LogWriter::held_bytes_max;
 };
 
 // The state of a log as INFO shows it.
@@ -130,7 +132,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   const std::filesystem::path folder_;
   Loop* loop_ = nullptr;  // Null after the loop's end.
   bool attached_ = false;
-  std::string pending_;
+  LogPieces pending_;
   std::uint64_t logged_ = 0;   // Bytes that were appended to pending_ since the beginning.
   std::uint64_t durable_ = 0;  // The first so many of them are durable.
   std::string error_;
@@ -149,7 +151,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   bool first_ = false;            // The next part is the replacement's first.
   bool finishing_ = false;        // The writer completes it.
   std::uint64_t cursor_ = 0;
-  std::string replacement_;
+  LogPieces replacement_;
   std::atomic<std::uint64_t> rewrites_{0};
   bool rewrite_failed_ = false;
   mutable std::mutex stats_mutex_;  // Guards stats_.

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -110,6 +111,9 @@ class ServeProcess {
     process_ = -1;
   }
   pid_t process() const { return process_; }
+  // Its resident memory, now and the most that it has had.
+  std::size_t resident_mib() const { return status_field("VmRSS:") >> 10; }
+  std::size_t resident_mib_most() const { return status_field("VmHWM:") >> 10; }
   std::string port() const { return address.substr(address.rfind(':') + 1); }
   static std::string program() {
     return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "hawser-kv").string();
@@ -118,6 +122,14 @@ class ServeProcess {
   std::string text;     // Its output and its errors.
 
  private:
+  std::size_t status_field(std::string_view field) const {
+    std::ifstream status("/proc/" + std::to_string(process_) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with(field)) return std::stoul(line.substr(field.size()));
+    }
+    ADD_FAILURE() << "no " << field;
+    return 0;
+  }
   bool more() {
     char bytes[4096];
     const ssize_t got = read(output_, bytes, sizeof bytes);

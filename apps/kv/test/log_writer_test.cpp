@@ -28,26 +28,30 @@ TEST(LogWriter, ARewritingThatFailedIsNotCompletedByItsRest) {
   const TemporaryFolder folder;
   const fs::path path = folder.path() / "shard-0.0.log";
   const fs::path next = folder.path() / "later" / "shard-0.1.log";
-  std::string bytes;
+  LogPieces bytes;
+  LogPieces part;
+  const auto put = [](LogPieces& pieces, std::string_view text) {
+    pieces.append([&](std::string& out) { out += text; });
+  };
   LogWriter writer(*create_log_file(path), path, 0, {}, LogSync::never, [] {});
-  std::string part = "first";
+  put(part, "first");
   writer.push(bytes, part, next, {.first = true});
   for (bool failed = false; !failed;) {  // Its folder does not exist.
     failed = writer.progress().replacement_failed;
     std::this_thread::yield();
   }
   fs::create_directory(folder.path() / "later");
-  part = "second";
-  bytes = "record";
+  put(part, "second");
+  put(bytes, "record");
   writer.push(bytes, part, next, {});
-  part = "third";
+  put(part, "third");
   writer.push(bytes, part, next, {.last = true});
   writer.wait_for_replacement();
   EXPECT_FALSE(writer.progress().replaced);
   EXPECT_FALSE(fs::exists(next));
   EXPECT_TRUE(fs::exists(path));
   // Another rewriting begins anew.
-  part = "all";
+  put(part, "all");
   writer.push(bytes, part, next, {.first = true, .last = true});
   writer.wait_for_replacement();
   EXPECT_TRUE(writer.progress().replaced);
@@ -60,22 +64,24 @@ TEST(LogWriter, ARewritingThatFailedIsNotCompletedByItsRest) {
 
 TEST(LogWriter, ASlowDiskBoundsTheBytesInMemory) {
   constexpr std::size_t step = std::size_t{1} << 20;
-  constexpr std::size_t all = 6 * LogWriter::queued_max;
+  constexpr std::size_t held_most = std::size_t{8} << 20;
+  constexpr std::size_t all = 6 * held_most;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const Descriptor reading(ends[0]);
   std::atomic<std::size_t> pushed = 0;
   std::thread client([&] {
-    LogWriter writer(Descriptor(ends[1]), "pipe", 0, {}, LogSync::never, [] {});
-    std::string nothing;
+    LogWriter writer(Descriptor(ends[1]), "pipe", 0, {}, LogSync::never, [] {}, held_most);
+    LogPieces nothing;
+    LogPieces bytes;
     while (pushed < all) {
-      std::string bytes(step, 'x');
+      bytes.append([](std::string& out) { out.append(step, 'x'); });
       writer.push(bytes, nothing, "pipe", {});
       pushed += step;
     }
   });
-  // The queue, the bytes that are being written, and what the pipe holds.
-  constexpr std::size_t bound = 2 * (LogWriter::queued_max + step) + step;
+  // The queue with the bytes that are being written, one step, the piece that the pipe takes, and what the pipe holds.
+  constexpr std::size_t bound = held_most + 3 * step;
   std::size_t got = 0;
   std::vector<char> bytes(step);
   while (got < all) {
