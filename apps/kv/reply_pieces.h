@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "hawser/bytes.h"
 #include "protocol/resp/reply_writer.h"
 
 namespace hawser::kv {
@@ -17,17 +17,26 @@ class ReplyPieces final : public protocol::resp::ReplyMemory {
  public:
   // Bytes of the replies that were flushed, also of those that were moved.
   std::size_t size() const noexcept { return size_; }
-  // Writes the next `bytes` of the replies, from the first one on. The memory of each piece is freed as soon as all of
-  // it was written, so that long replies exist once. Nothing is added afterwards.
-  void move_to(protocol::resp::ReplyWriter& to, std::size_t bytes) {
+  // Writes the next `bytes` of the replies, from the first one on. A long part is not copied: `share(buffer)` queues it
+  // behind what was flushed. The memory of each piece is freed as soon as all of it was sent. Nothing is added
+  // afterwards.
+  template <class Share>
+  void move_to(protocol::resp::ReplyWriter& to, std::size_t bytes, Share share) {
+    constexpr std::size_t copied_bytes = 2;  // The end of each part, so that a flush() follows what was shared.
     while (bytes != 0) {
       Piece& piece = pieces_[first_];
-      const std::size_t part = std::min(bytes, piece.used - moved_);
-      to.raw({piece.bytes.get() + moved_, part});
-      moved_ += part;
+      std::size_t part = std::min(bytes, piece.used - moved_);
       bytes -= part;
+      if (part >= piece_bytes_max) {
+        to.flush();
+        share(piece.memory.slice(moved_, part - copied_bytes));
+        moved_ += part - copied_bytes;
+        part = copied_bytes;
+      }
+      to.raw(piece.memory.text().substr(moved_, part));
+      moved_ += part;
       if (moved_ != piece.used) continue;
-      piece.bytes.reset();
+      piece.memory = {};
       ++first_;
       moved_ = 0;
     }
@@ -35,8 +44,7 @@ class ReplyPieces final : public protocol::resp::ReplyMemory {
 
  private:
   struct Piece {
-    std::unique_ptr<char[]> bytes;
-    std::size_t capacity = 0;
+    Buffer memory;
     std::size_t used = 0;
   };
   static constexpr std::size_t piece_bytes_min = 256;
@@ -47,14 +55,14 @@ class ReplyPieces final : public protocol::resp::ReplyMemory {
     size_ += used;
     size = 0;
     if (bytes == 0) return nullptr;
-    if (pieces_.empty() || pieces_.back().capacity - pieces_.back().used < bytes) {
+    if (pieces_.empty() || pieces_.back().memory.size() - pieces_.back().used < bytes) {
       const std::size_t capacity = std::max(bytes, std::clamp(size_, piece_bytes_min, piece_bytes_max));
       if (!pieces_.empty() && pieces_.back().used == 0) pieces_.pop_back();
-      pieces_.push_back({.bytes = std::make_unique_for_overwrite<char[]>(capacity), .capacity = capacity});
+      pieces_.push_back({.memory = Buffer::allocate(capacity)});
     }
     Piece& last = pieces_.back();
-    size = last.capacity - last.used;
-    return last.bytes.get() + last.used;
+    size = last.memory.size() - last.used;
+    return reinterpret_cast<char*>(last.memory.mutable_data()) + last.used;
   }
 
   std::vector<Piece> pieces_;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/allocator_trim.h"
 #include "kv/set_options.h"
 
 namespace hawser::kv {
@@ -540,6 +541,18 @@ void RespConnection::fail_waiting(Waiting& waiting, std::string error) {
   held_replies_ -= std::exchange(waiting.bytes, 0);
 }
 
+void RespConnection::move_pieces(ReplyPieces& pieces, protocol::resp::ReplyWriter& to, std::size_t bytes) {
+  pieces.move_to(to, bytes, [this](const Buffer& part) { queue().share(part); });
+}
+
+// A client has read long replies: their memory returns to the system if it is not used again.
+void RespConnection::on_drained() {
+  AllocatorTrim::of_process().add(backlog_mark());
+  if (!charge_replies()) return;
+  send_batches();
+  go_on();
+}
+
 void RespConnection::write_ready() {
   while (!waiting_.empty() && waiting_.front().parts_left == 0 && !closed()) {
     Waiting ready = std::move(waiting_.front());
@@ -558,13 +571,13 @@ void RespConnection::write_ready() {
     } else {
       out().raw(ready.text);
       if (ready.pieces != nullptr) [[unlikely]]
-        ready.pieces->move_to(out(), ready.pieces->size());
+        move_pieces(*ready.pieces, out(), ready.pieces->size());
     }
     if (ready.close) return close_after_replies();
   }
   flush_replies();
   if (pending_ != nullptr) [[unlikely]]
-    start_pending();
+    start_pending(SIZE_MAX);
 }
 
 }  // namespace hawser::kv

@@ -109,6 +109,8 @@ class RespConnection final : public protocol::resp::RespSession {
   void on_replies(ForwardedBatch& batch);
   // The transaction that has been started is complete.
   void on_transaction(Transaction& done);
+  // Memory may have become free for the replies of the transaction that waits for it.
+  void on_memory();
   // A key that this client caches has changed; null: all keys.
   void on_invalidated(const std::string* key) noexcept;
 
@@ -145,11 +147,7 @@ class RespConnection final : public protocol::resp::RespSession {
   // False: of the commands for other shards, only the oldest goes on.
   bool replies_fit() const noexcept { return held_replies_ + backlog() <= host().options.send_backlog_bytes_max; }
   void on_taken() override;
-  void on_drained() override {
-    if (!charge_replies()) return;
-    send_batches();
-    go_on();
-  }
+  void on_drained() override;
   void on_end(const Error& reason) override;
 
   void execute(const Command& command, Arguments arguments, std::uint64_t hash, protocol::resp::ReplyWriter& out);
@@ -171,6 +169,7 @@ class RespConnection final : public protocol::resp::RespSession {
   void send_batches();
   // Takes requests again after on_taken() has stopped that.
   void go_on();
+  void move_pieces(ReplyPieces& pieces, protocol::resp::ReplyWriter& to, std::size_t bytes);
   void write_ready();
   void close_now(bool replies_wait);
   // ---- Transactions ----
@@ -192,7 +191,10 @@ class RespConnection final : public protocol::resp::RespSession {
   void run_together(const Command& command, Arguments arguments);
   // The replies of all earlier commands are written before it starts, and later requests wait for its reply.
   void begin(std::shared_ptr<Transaction> transaction);
-  void start_pending();
+  // The replies may have values of so many bytes. SIZE_MAX: of as many as there is memory for.
+  void start_pending(std::size_t value_bytes);
+  std::size_t free_for_replies();
+  void wait_for_memory(std::shared_ptr<Transaction> transaction);
   void write_exec(Transaction& done, protocol::resp::ReplyWriter& out);
   bool charge_transaction(std::size_t bytes);
   // The client whose cache holds what its next command reads; 0: it is not to be tracked.
@@ -239,6 +241,8 @@ class RespConnection final : public protocol::resp::RespSession {
   bool starting_ = false;
   bool started_ = false;  // `pending_`
   std::uint64_t pending_slot_ = 0;
+  bool memory_awaited_ = false;  // By `pending_`, since the time of the first start.
+  Time memory_since_{};
   bool multi_failed_ = false;
   std::shared_ptr<Transaction> multi_;  // Since MULTI; null: none.
   std::shared_ptr<Transaction> pending_;

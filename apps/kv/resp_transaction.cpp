@@ -1,10 +1,18 @@
 // MULTI, EXEC, DISCARD, WATCH, UNWATCH, and commands whose keys belong to several shards.
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "kv/resp_connection.h"
 
 namespace hawser::kv {
+namespace {
+
+// Memory for what replies add to the values.
+constexpr std::size_t reply_margin_bytes = std::size_t{1} << 20;
+
+}  // namespace
 
 std::shared_ptr<Transaction> RespConnection::make_transaction(Transaction::Kind kind) {
   return std::make_shared<Transaction>(*site_, number_, kind, version_ == 3);
@@ -152,13 +160,14 @@ void RespConnection::begin(std::shared_ptr<Transaction> transaction) {
   pending_ = std::move(transaction);
   started_ = false;
   barred_ = true;
-  start_pending();
+  start_pending(SIZE_MAX);
 }
 
-void RespConnection::start_pending() {
+void RespConnection::start_pending(std::size_t value_bytes) {
   // Its reply is the first one that waits. Invalidations may follow.
-  if (started_ || first_slot_ != pending_slot_ || closed()) return;
+  if (started_ || memory_awaited_ || first_slot_ != pending_slot_ || closed()) return;
   started_ = starting_ = true;
+  pending_->set_replies_max(value_bytes != SIZE_MAX ? value_bytes : free_for_replies());
   pending_->start();
   starting_ = false;
   if (pending_ == nullptr) write_ready();
@@ -166,7 +175,9 @@ void RespConnection::start_pending() {
 
 void RespConnection::on_transaction(Transaction& done) {
   if (closed() || pending_.get() != &done) return;
-  const std::shared_ptr<Transaction> kept = std::exchange(pending_, nullptr);
+  std::shared_ptr<Transaction> kept = std::exchange(pending_, nullptr);
+  if (done.outcome() == Transaction::Outcome::no_memory) return wait_for_memory(std::move(kept));
+  memory_since_ = {};
   barred_ = closing_;
   if (done.kind() == Transaction::Kind::exec) unwatch();
   end_multi();
@@ -183,16 +194,57 @@ void RespConnection::on_transaction(Transaction& done) {
   go_on();
 }
 
+// The memory for replies that is free: exact, or at least half of it.
+std::size_t RespConnection::free_for_replies() {
+  const std::size_t share = host().budget.share_bytes_max();
+  std::size_t bytes = share - std::min(share, account().used());
+  while (bytes > reply_margin_bytes && !account().acquire(bytes)) bytes /= 2;
+  if (bytes <= reply_margin_bytes) return 0;
+  account().release(bytes);
+  return bytes - reply_margin_bytes;
+}
+
+// Nothing has been executed. Other clients read their replies meanwhile, which frees memory.
+void RespConnection::wait_for_memory(std::shared_ptr<Transaction> transaction) {
+  pending_ = std::move(transaction);
+  started_ = false;
+  memory_awaited_ = true;
+  if (memory_since_ == Time{}) memory_since_ = host().loop.now();
+  on_memory();
+}
+
+void RespConnection::on_memory() {
+  if (closed() || !memory_awaited_) return;
+  const std::size_t values = pending_->value_bytes();
+  const std::size_t bytes = values + reply_margin_bytes;
+  const bool never = bytes > host().budget.share_bytes_max();
+  if (account().acquire(bytes)) {
+    account().release(bytes);
+    memory_awaited_ = false;
+    return start_pending(values);
+  }
+  if (!never && host().loop.now() - memory_since_ < ShardHolds::patience) return site_->wait_for_memory(number_);
+  memory_awaited_ = false;
+  started_ = true;
+  pending_->refuse("-" + std::string(never ? "OOM" : "TRYAGAIN") + " the replies of EXEC have " +
+                   std::to_string(values) +
+                   " bytes, and there is no memory for them (receive_bytes_max, receive_share_bytes_max, "
+                   "receive_peer_bytes_max). Nothing was executed: read fewer values in one transaction, or read "
+                   "replies earlier\r\n");
+  on_transaction(*pending_);
+}
+
 void RespConnection::write_exec(Transaction& done, protocol::resp::ReplyWriter& to) {
   switch (done.outcome()) {
     case Transaction::Outcome::refused: return to.raw(done.error());
     case Transaction::Outcome::watched_key_changed: return to.raw(to.resp3() ? "_\r\n" : "*-1\r\n");
+    case Transaction::Outcome::no_memory:
     case Transaction::Outcome::executed: break;
   }
   if (done.kind() == Transaction::Kind::exec) to.array(done.size());
   done.each([&](const Command& command, Arguments arguments, std::size_t reply_bytes) {
     command.route == CommandRoute::connection ? execute_own(command, arguments, to)
-                                              : done.replies().move_to(to, reply_bytes);
+                                              : move_pieces(done.replies(), to, reply_bytes);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "base/kernel_random.h"
 #include "kv/commands.h"
 #include "kv/index_publication.h"
+#include "kv/resp_connection.h"
 #include "rpc/port/port_host.h"
 
 namespace hawser::kv {
@@ -51,6 +52,15 @@ std::uint64_t StoreSite::add(RespConnection& connection) {
 }
 
 void StoreSite::maintain() {
+  for (const std::uint64_t number : std::exchange(memory_waiters_, {})) {
+    RespConnection* const connection = find(number);
+    if (connection == nullptr) continue;
+    try {
+      connection->on_memory();
+    } catch (const std::bad_alloc&) {
+      connection->fail_connection();
+    }
+  }
   const std::int64_t present = now();
   for (int i = 0; i < maintenance_rounds; ++i) {
     if (shard_.remove_expired(present, maintenance_buckets) < maintenance_buckets / 4) break;

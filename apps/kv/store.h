@@ -68,6 +68,8 @@ class StoreSite {
     const auto found = connections_.find(number);
     return found == connections_.end() ? nullptr : found->second;
   }
+  // Calls RespConnection::on_memory() of this connection once, within some 20 ms.
+  void wait_for_memory(std::uint64_t number) { memory_waiters_.push_back(number); }
   std::size_t connections() const noexcept { return connections_.size(); }
 
   // The index of this shard, which is made at the first call; null if the options forbid it or there is no memory.
@@ -119,6 +121,7 @@ class StoreSite {
   std::int64_t now_ = 0;
   std::uint64_t connections_made_ = 0;
   std::unordered_map<std::uint64_t, RespConnection*> connections_;
+  std::vector<std::uint64_t> memory_waiters_;
   std::unique_ptr<IndexPublication> publication_;
   ShardLog* log_ = nullptr;
   std::atomic<const rpc::LoopCounters*> counters_ = nullptr;  // Null before the first Redis client.

@@ -75,6 +75,7 @@ StoreSite& Transaction::site_of(const Command& command, Arguments arguments) con
 }
 
 void Transaction::start() {
+  outcome_ = Outcome::executed;
   sites_ = sites_of_all();
   parts_left_ = sites_.size();
   durable_.resize(home_.store().shards());
@@ -89,6 +90,22 @@ bool Transaction::watched_key_changed() {
     static_cast<void>(site.shard().find({one.key, one.hash}, site.now(), false));
   }
   return watched_->changed.load(std::memory_order_relaxed);
+}
+
+// Counts the values as they are before the first command.
+bool Transaction::replies_fit() {
+  Store& store = home_.store();
+  value_bytes_ = 0;
+  each([&](const Command& command, Arguments arguments, std::size_t) {
+    if (command.route == CommandRoute::connection || !replies_with_value(command, arguments)) return;
+    command.each_key(arguments, [&](std::string_view name) {
+      const Key key = store.key(name);
+      StoreSite& site = store.site(store.shard_of(key.hash));
+      const Entry* const entry = site.shard().find(key, site.now(), false);
+      if (entry != nullptr) value_bytes_ += entry->value_bytes;
+    });
+  });
+  return value_bytes_ <= replies_max_;
 }
 
 // Other shards wait until it returns, so it throws nothing.
@@ -115,6 +132,10 @@ void Transaction::execute_commands() {
     for (StoreSite* const site : sites_) {
       if (const std::string* const why = site->write_refusal()) return refuse(RespConnection::log_error(*why));
     }
+  }
+  if (kind_ == Kind::exec && !replies_fit()) {
+    outcome_ = Outcome::no_memory;
+    return;
   }
   protocol::resp::ReplyWriter out(replies_);
   out.set_version(resp3_ ? 3 : 2);

@@ -21,7 +21,8 @@ class RespConnection;
 class Transaction final : public HeldWork, public std::enable_shared_from_this<Transaction> {
  public:
   enum class Kind : std::uint8_t { one_command, exec };
-  enum class Outcome : std::uint8_t { executed, watched_key_changed, refused };
+  // no_memory: nothing was executed, because the replies would exceed what set_replies_max() has set.
+  enum class Outcome : std::uint8_t { executed, watched_key_changed, refused, no_memory };
 
   Transaction(StoreSite& home, std::uint64_t connection, Kind kind, bool resp3)
       : home_(home), connection_(connection), kind_(kind), resp3_(resp3) {}
@@ -38,8 +39,15 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   void set_resp3(bool resp3) noexcept { resp3_ = resp3; }
   // The client caches what it reads. 0: it does not.
   void set_tracker(std::uint64_t client) noexcept { tracker_ = client; }
-  // Executes it, and calls RespConnection::on_transaction() then, if the connection still exists.
+  // The values that the commands reply with have at most so many bytes, or nothing is executed.
+  void set_replies_max(std::size_t bytes) noexcept { replies_max_ = bytes; }
+  // Executes it, and calls RespConnection::on_transaction() then, if the connection still exists. After
+  // Outcome::no_memory it may be called again.
   void start();
+  // After Outcome::no_memory: the bytes of the values.
+  std::size_t value_bytes() const noexcept { return value_bytes_; }
+  // Ends it without an execution, before start(): the reply is an error with this text.
+  void refuse(std::string error);
   // The connection has ended: nothing waits for the log on its behalf.
   void abandon();
 
@@ -83,7 +91,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   std::vector<StoreSite*> sites_of_all();
   StoreSite& site_of(const Command& command, Arguments arguments) const;
   bool watched_key_changed();
-  void refuse(std::string error);
+  bool replies_fit();
   void part_done();
 
   StoreSite& home_;
@@ -99,6 +107,8 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
 
   std::vector<StoreSite*> sites_;
   ReplyPieces replies_;
+  std::size_t replies_max_ = SIZE_MAX;
+  std::size_t value_bytes_ = 0;
   Outcome outcome_ = Outcome::executed;
   std::string error_;
   std::mutex mutex_;  // Guards what follows, and error_ and outcome_ after execute().

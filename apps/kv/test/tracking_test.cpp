@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -63,6 +65,36 @@ TEST(ClientCaches, KeysThatExpireAndAllKeys) {
     EXPECT_EQ(reader.call({"GET", "d"}), bulk_of("1"));
     writer.call({"FLUSHALL"});
     EXPECT_EQ(reader.receive(), all_invalid);
+  }
+}
+
+// Keys that expire while a command finds them, and FLUSHALL within a transaction: a push is never a part of a reply.
+TEST(ClientCaches, PushesAreNotInsideReplies) {
+  for (const unsigned shards : {1U, 3U}) {
+    std::atomic<std::int64_t> clock = 1'000'000'000'000;
+    KvServer server({.shards = shards, .clock = [&] { return clock.load(); }});
+    CachingPeer reader(server);
+    for (const char* key : {"a", "b", "c"}) {
+      reader.call({"SET", key, "1", "PX", "10"});
+      reader.call({"GET", key});
+    }
+    clock += 1000;
+    reader.send(request({"MGET", "a", "b", "c"}) + request({"SET", "d", "1"}) + request({"GET", "d"}) +
+                request({"MULTI"}) + request({"GET", "d"}) + request({"FLUSHALL"}) + request({"PING"}) +
+                request({"EXEC"}) + request({"ECHO", "end"}));
+    std::vector<std::string> replies;
+    std::vector<std::string> pushes;
+    while (replies.size() < 9 || pushes.size() < 4) {
+      std::string reply = reader.receive();
+      ASSERT_FALSE(reply.empty());
+      (reply[0] == '>' ? pushes : replies).push_back(std::move(reply));
+    }
+    EXPECT_EQ(replies, (std::vector<std::string>{"*3\r\n_\r\n_\r\n_\r\n", "+OK\r\n", bulk_of("1"), "+OK\r\n",
+                                                 "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n",
+                                                 "*3\r\n" + bulk_of("1") + "+OK\r\n+PONG\r\n", bulk_of("end")}));
+    std::sort(pushes.begin(), pushes.end());
+    EXPECT_EQ(pushes, (std::vector<std::string>{invalidation_of("a"), invalidation_of("b"), invalidation_of("c"),
+                                                all_invalid}));
   }
 }
 

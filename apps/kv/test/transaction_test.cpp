@@ -323,17 +323,6 @@ TEST(Transactions, RepliesOfWritesAreBounded) {
   EXPECT_EQ(peer.call({"STRLEN", "a"}), ":" + std::to_string(bytes) + "\r\n");
 }
 
-// The largest resident memory that the process has had.
-std::size_t resident_mib_most(pid_t process) {
-  constexpr std::string_view field = "VmHWM:";
-  std::ifstream status("/proc/" + std::to_string(process) + "/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(field)) return std::stoul(line.substr(field.size())) >> 10;
-  }
-  ADD_FAILURE() << "no " << field;
-  return 0;
-}
-
 // 40 MiB of the store, 120 MiB of replies, and one of them twice while it goes from the transaction into the queue.
 TEST(Transactions, RepliesExistOnce) {
   const ServeProcess server({"--threads", "1", "--index", "0", "--transports", "none"});
@@ -359,7 +348,42 @@ TEST(Transactions, RepliesExistOnce) {
     left -= std::min(left, static_cast<std::size_t>(got));
   }
   EXPECT_EQ(peer.call({"PING"}), "+PONG\r\n");
-  EXPECT_LT(resident_mib_most(server.process()), 300U);
+  EXPECT_LT(server.resident_mib_most(), 300U);
+}
+
+// Four replies of 12 MiB, and memory for two of them: the others wait until these are read.
+TEST(Transactions, RepliesWaitForMemory) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  for (const unsigned shards : {1U, 2U}) {
+    KvServer server({.memory_bytes = 64 * mib, .shards = shards}, {.message_bytes_max = 16 * mib,
+                                                                   .send_backlog_bytes_max = mib,
+                                                                   .receive_bytes_max = 64 * mib * shards,
+                                                                   .receive_share_bytes_max = 16 * mib,
+                                                                   .receive_peer_bytes_max = 32 * mib});
+    const auto exec_of = [](std::size_t values) {
+      std::string sent = request({"MULTI"});
+      for (std::size_t i = 0; i < values; ++i) sent += request({"GETEX", std::to_string(i % 12), "PERSIST"});
+      return sent + request({"EXEC"}) + request({"PING"});
+    };
+    std::vector<std::unique_ptr<RespPeer>> peers;
+    for (int i = 0; i < 4; ++i) peers.push_back(std::make_unique<RespPeer>(server.address()));
+    for (int i = 0; i < 12; ++i) peers[0]->call({"SET", std::to_string(i), std::string(mib, 'v')});
+    for (const auto& peer : peers) peer->send(exec_of(12));
+    std::size_t most = 0;
+    for (const auto& peer : peers) {
+      for (int i = 0; i < 13; ++i) peer->receive();
+      EXPECT_EQ(peer->receive().size(), 5 + 12 * (mib + 12));
+      EXPECT_EQ(peer->receive(), "+PONG\r\n");
+      most = std::max<std::size_t>(most, server.server().counters().receive_bytes);
+    }
+    EXPECT_LE(most, 34 * mib * shards);
+    // More than one connection may ever have.
+    peers[0]->send(exec_of(40));
+    for (int i = 0; i < 41; ++i) peers[0]->receive();
+    const std::string reply = peers[0]->receive();
+    EXPECT_TRUE(reply.starts_with("-OOM the replies of EXEC have 41943040 bytes")) << reply.substr(0, 200);
+    EXPECT_EQ(peers[0]->receive(), "+PONG\r\n");
+  }
 }
 
 TEST(Transactions, AreDurableTogether) {

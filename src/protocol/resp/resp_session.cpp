@@ -33,15 +33,18 @@ bool RespSession::charge_replies() {
   if (closed()) return false;
   const std::size_t waiting = held_replies() + backlog();
   const std::size_t free = host().options.send_backlog_bytes_max;
-  const std::size_t held = waiting > free ? waiting - free : 0;
-  if (replies_charge_.set(held)) return true;
-  end_session(
-      Error::of_connection(ErrorCode::overloaded,
-                           "the client has not read " + std::to_string(waiting) +
-                               " bytes of replies, and there is no memory left (receive_bytes_max, "
-                               "receive_share_bytes_max, receive_peer_bytes_max) for them: read replies before sending "
-                               "more requests"));
-  return false;
+  const std::size_t held = waiting > free ? std::min(held_replies(), waiting - free) : 0;
+  replies_charge_.set_always(held);
+  const bool more = waiting > std::exchange(replies_waiting_, waiting);
+  if (more && waiting > free && !account().acquire(0)) {
+    end_session(Error::of_connection(
+        ErrorCode::overloaded,
+        "the client has not read " + std::to_string(waiting) +
+            " bytes of replies, and there is no memory left (receive_bytes_max, receive_share_bytes_max, "
+            "receive_peer_bytes_max) for them: read replies before sending more requests"));
+    return false;
+  }
+  return true;
 }
 
 std::size_t RespSession::take(Bytes bytes, Block&) {

@@ -53,8 +53,9 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   virtual std::size_t held_replies() const noexcept { return 0; }
   void on_drained() override { charge_replies(); }
   void on_end(const Error& reason) override;
-  // Charges replies that wait, above send_backlog_bytes_max, to the memory of the connection. False if there is none
-  // left: the connection has ended then.
+  // Charges replies that are not in the queue yet, above send_backlog_bytes_max, to the memory of the connection; the
+  // queue is charged by ByteSession. False if these or more replies wait, and the memory is exceeded: the connection
+  // has ended then.
   bool charge_replies();
 
   // Sets the limits of requests that are found later.
@@ -86,6 +87,7 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   ReplyWriter out_;
   pipe::HeldCharge parser_charge_{account()};
   pipe::HeldCharge replies_charge_{account()};
+  std::size_t replies_waiting_ = 0;  // At the last charge_replies().
 };
 
 }  // namespace hawser::protocol::resp
