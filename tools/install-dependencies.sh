@@ -25,8 +25,10 @@ if [ "${1:-}" = peers ]; then
 fi
 if [ "${1:-}" = world ]; then
   packages="$packages
-  nginx haproxy python3-venv nodejs npm
+  nginx haproxy python3-venv
 "
+  # The nodejs of NodeSource has npm, and conflicts with the one of Debian.
+  command -v npm >/dev/null 2>&1 || packages="$packages nodejs npm"
 fi
 if [ "${1:-}" = block ]; then
   packages="$packages
