@@ -90,7 +90,7 @@ demo: install-dependencies
 world:
 	@tools/install-dependencies.sh world
 	@cmake --preset dev --log-level=WARNING
-	@cmake --build --preset dev --target hawser_test_world_server --parallel $(CPUS) -- --quiet
+	@cmake --build --preset dev --target hawser_test_world_server hawser-kv --parallel $(CPUS) -- --quiet
 	@python3 -B tests/world/make_world.py build/dev/tests/hawser_test_world_server build/world $(ARGS)
 
 # The C++ side of the tests is built too. Installs nanobind, scikit-build-core, pytest and mypy from PyPI.

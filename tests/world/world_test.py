@@ -2,7 +2,7 @@
 """Runs programs of others against the server of tests/world: world_test.py SERVER CASE...
 
 Each meets it at full speed, with slow readers, and while it is stopped and started again, with the default options of
-both. Cases: grpcio, requests, httpx (packages of the Python that runs this script), curl, nghttp, nginx, haproxy, go
+both. Cases: grpcio, requests, httpx, redis (packages of the Python that runs this script; redis meets hawser-kv), curl, nghttp, nginx, haproxy, go
 (tests/go_tools/world), node (http2 and fetch of Node.js), node_packages (undici, @grpc/grpc-js; they lie in
 node_modules of the current folder)."""
 
@@ -74,6 +74,21 @@ def requests(_):
 
 def httpx(_):
     show(sys.executable, "-B", HERE / "http_clients.py", "httpx", PROGRAM)
+
+
+def redis(_):
+    store = pathlib.Path(PROGRAM).parent.parent / "kv" / "hawser-kv"
+    for threads in (1, 3):
+        words = [store, "serve", "--listen", "127.0.0.1:0", "--memory", "64M", "--threads", threads]
+        server = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True)
+        try:
+            line = server.stdout.readline()
+            check("serving at 127.0.0.1:" in line, "hawser-kv says", repr(line))
+            show(sys.executable, "-B", HERE.parent.parent / "apps" / "kv" / "test" / "redis_client.py",
+                 line.split("127.0.0.1:")[1].split()[0])
+        finally:
+            server.terminate()
+            check(server.wait(timeout=SECONDS_MAX) == 0, "hawser-kv ended with", server.returncode)
 
 
 def go(folder):
@@ -297,7 +312,7 @@ backend grpc
             through(f"{folder}/http.sock", f"{folder}/grpc.sock" if has_grpcio() else None, (plain, secure))
 
 
-CASES = {one.__name__: one for one in (grpcio, requests, httpx, go, node, node_packages, curl, nghttp, nginx, haproxy)}
+CASES = {one.__name__: one for one in (grpcio, requests, httpx, redis, go, node, node_packages, curl, nghttp, nginx, haproxy)}
 
 
 def main():

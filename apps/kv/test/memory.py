@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Resident memory of hawser-kv and of redis-server under the same writes: memory.py HAWSER_KV MIB [OPTION...]
 
-Each server has MIB MiB, and evicts. OPTION... are those of `hawser-kv serve`. --log FOLDER makes redis-server append to a
-file, too. Each phase writes six times as many bytes as the server may hold."""
+Each server has MIB MiB, and evicts. OPTION... are those of `hawser-kv serve`. --log FOLDER makes redis-server append to
+a file, too. Each phase writes six times as many bytes as the server may hold."""
 
 import os
 import random

@@ -144,6 +144,36 @@ def connections(client):
     expect_equal(client.ping(), True)
 
 
+def caches(client):
+    try:
+        from redis.cache import CacheConfig
+    except ImportError:
+        print("this version of the package has no cache")
+        return
+    port = client.connection_pool.connection_kwargs["port"]
+    cached = redis.Redis(port=port, protocol=3, cache_config=CacheConfig())
+    for i in range(50):
+        client.set(f"c{i}", -1)
+        expect_equal(cached.get(f"c{i}"), b"-1")
+
+    def work():
+        for i in range(2000):
+            client.set(f"c{i * 7 % 50}", i)
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    while writer.is_alive():
+        for i in range(50):
+            cached.get(f"c{i}")
+    end = time.monotonic() + PATIENCE
+    while any(cached.get(f"c{i}") != client.get(f"c{i}") for i in range(50)):
+        expect(time.monotonic() < end, "the cache is stale")
+    client.flushall()
+    while cached.get("c1") is not None:
+        expect(time.monotonic() < end, "the cache is stale after FLUSHALL")
+    cached.close()
+
+
 def threads(client):
     failures = []
 
@@ -164,9 +194,10 @@ def threads(client):
 
 
 def main():
+    print(f"redis {redis.__version__}")
     client = redis.Redis(host="127.0.0.1", port=int(sys.argv[1]), socket_timeout=PATIENCE,
                          socket_connect_timeout=PATIENCE)
-    for part in (strings, numbers, expiry, keys, pipelines, transactions, connections, threads):
+    for part in (strings, numbers, expiry, keys, pipelines, transactions, connections, caches, threads):
         client.flushall()
         part(client)
 
