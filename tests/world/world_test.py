@@ -2,9 +2,9 @@
 """Runs programs of others against the server of tests/world: world_test.py SERVER CASE...
 
 Each meets it at full speed, with slow readers, and while it is stopped and started again, with the default options of
-both. Cases: grpcio, requests, httpx, redis (packages of the Python that runs this script; redis meets hawser-kv), curl, nghttp, nginx, haproxy, go
-(tests/go_tools/world), node (http2 and fetch of Node.js), node_packages (undici, @grpc/grpc-js; they lie in
-node_modules of the current folder)."""
+both. Cases: grpcio, requests, httpx, redis (packages of the Python that runs this script; redis meets hawser-kv), curl,
+nghttp, nginx, haproxy, go (tests/go_tools/world), node (http2 and fetch of Node.js), node_packages (undici,
+@grpc/grpc-js; they lie in node_modules of the current folder)."""
 
 import concurrent.futures
 import os
