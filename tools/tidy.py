@@ -41,7 +41,8 @@ CONDITIONAL_FILES = {
     "src/heap_profile/operators.cpp": "sanitizers can only be asked about through the preprocessor",
     "src/protocol/http/gzip.cpp": "zlib is optional there, and the component has the same functions without it",
     "src/protocol/http/gzip_stream.cpp": "zlib is optional there, and the component has the same functions without it",
-    "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",
+    "src/base/crc32c.cpp": "each processor has its own CRC instruction, which is chosen at run time",
+    "src/base/processor.h": "what differs between processors",
 }
 CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "apps/bench/*", "fuzz/*")
 

@@ -3,6 +3,11 @@
 #include <array>
 #include <cstring>
 
+#if defined(__aarch64__)
+#include <arm_acle.h>
+#include <sys/auxv.h>
+#endif
+
 namespace hawser {
 namespace {
 
@@ -22,7 +27,28 @@ std::uint32_t by_table(std::uint32_t crc, Bytes bytes) noexcept {
   return crc;
 }
 
+// The instruction of the processor: CRC32C_TARGET lets a function use it, which has_instruction() permits.
 #if defined(__x86_64__)
+#define CRC32C_TARGET __attribute__((target("sse4.2")))
+CRC32C_TARGET inline std::uint32_t add_word(std::uint32_t crc, std::uint64_t word) noexcept {
+  return static_cast<std::uint32_t>(__builtin_ia32_crc32di(crc, word));
+}
+CRC32C_TARGET inline std::uint32_t add_byte(std::uint32_t crc, std::byte byte) noexcept {
+  return __builtin_ia32_crc32qi(crc, static_cast<unsigned char>(byte));
+}
+bool has_instruction() noexcept { return __builtin_cpu_supports("sse4.2") != 0; }
+#elif defined(__aarch64__)
+#define CRC32C_TARGET __attribute__((target("+crc")))
+CRC32C_TARGET inline std::uint32_t add_word(std::uint32_t crc, std::uint64_t word) noexcept {
+  return __crc32cd(crc, word);
+}
+CRC32C_TARGET inline std::uint32_t add_byte(std::uint32_t crc, std::byte byte) noexcept {
+  return __crc32cb(crc, static_cast<std::uint8_t>(byte));
+}
+bool has_instruction() noexcept { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+#endif
+
+#if defined(CRC32C_TARGET)
 // A linear map of checksums over GF(2): the image of each bit.
 using BitMap = std::array<std::uint32_t, 32>;
 
@@ -78,35 +104,31 @@ inline std::uint64_t word_at(const std::byte* data) noexcept {
 // Computes three parts of `lane` bytes at once, since the instruction takes three cycles and one can begin in each.
 // Advances `data`.
 template <std::size_t lane>
-__attribute__((target("sse4.2"))) std::uint64_t three_lanes(std::uint64_t crc, const std::byte*& data) noexcept {
+CRC32C_TARGET std::uint32_t three_lanes(std::uint32_t crc, const std::byte*& data) noexcept {
   static constexpr ZerosAppended behind(lane);
-  std::uint64_t second = 0;
-  std::uint64_t third = 0;
+  std::uint32_t second = 0;
+  std::uint32_t third = 0;
   for (std::size_t at = 0; at < lane; at += 8) {
-    crc = __builtin_ia32_crc32di(crc, word_at(data + at));
-    second = __builtin_ia32_crc32di(second, word_at(data + lane + at));
-    third = __builtin_ia32_crc32di(third, word_at(data + 2 * lane + at));
+    crc = add_word(crc, word_at(data + at));
+    second = add_word(second, word_at(data + lane + at));
+    third = add_word(third, word_at(data + 2 * lane + at));
   }
   data += 3 * lane;
-  const std::uint32_t first_two = behind(static_cast<std::uint32_t>(crc)) ^ static_cast<std::uint32_t>(second);
-  return behind(first_two) ^ static_cast<std::uint32_t>(third);
+  return behind(behind(crc) ^ second) ^ third;
 }
 
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t crc, Bytes bytes) noexcept {
+CRC32C_TARGET std::uint32_t by_instruction(std::uint32_t crc, Bytes bytes) noexcept {
   constexpr std::size_t long_lane = 4096;
   constexpr std::size_t short_lane = 256;
   const std::byte* data = bytes.data();
   const std::byte* const end = data + bytes.size();
   const auto left = [&] { return static_cast<std::size_t>(end - data); };
-  std::uint64_t wide = crc;
-  while (left() >= 3 * long_lane) wide = three_lanes<long_lane>(wide, data);
-  while (left() >= 3 * short_lane) wide = three_lanes<short_lane>(wide, data);
-  for (; left() >= 8; data += 8) wide = __builtin_ia32_crc32di(wide, word_at(data));
-  crc = static_cast<std::uint32_t>(wide);
-  for (; data != end; ++data) crc = __builtin_ia32_crc32qi(crc, static_cast<unsigned char>(*data));
+  while (left() >= 3 * long_lane) crc = three_lanes<long_lane>(crc, data);
+  while (left() >= 3 * short_lane) crc = three_lanes<short_lane>(crc, data);
+  for (; left() >= 8; data += 8) crc = add_word(crc, word_at(data));
+  for (; data != end; ++data) crc = add_byte(crc, *data);
   return crc;
 }
-bool has_instruction() noexcept { return __builtin_cpu_supports("sse4.2") != 0; }
 #else
 std::uint32_t by_instruction(std::uint32_t crc, Bytes bytes) noexcept { return by_table(crc, bytes); }
 bool has_instruction() noexcept { return false; }

@@ -48,8 +48,9 @@ struct SleepingStack {
 };
 
 // Walks the stack by the tables of the loaded files, which must stay loaded. `looked_for` are beginnings of functions.
-// The kernel does not show rbp. A function that needs it, and whose callees have not saved it, is looked for on the
-// stack: by the return address behind the call of this function, and the rbp below it.
+// Only where walks_sleeping_stacks is true. The kernel does not show rbp. A function that needs it, and whose callees
+// have not saved it, is looked for on the stack: by the return address behind the call of this function, and the rbp
+// below it.
 SleepingStack walk_sleeping(OwnMemory& memory, std::uintptr_t instruction, std::uintptr_t stack,
                             std::span<const void* const> looked_for);
 

@@ -28,6 +28,7 @@
 #include "base/at_fork.h"
 #include "base/cpu_sampler.h"
 #include "base/descriptor.h"
+#include "base/processor.h"
 #include "base/random.h"
 #include "base/sleeping_stack.h"
 #include "base/thread_schedule.h"
@@ -307,6 +308,7 @@ void WaitSampler::State::add_ready_times() {
 WaitSampler::WaitSampler() : state_(std::make_unique<State>()) {}
 
 Result<std::unique_ptr<WaitSampler>> WaitSampler::begin(unsigned hertz, std::span<const void* const> idle) {
+  if (!walks_sleeping_stacks) return fail(no_profile("profiles of waits need a processor of the kind x86-64"));
   const int process = ::getpid();
   int before = process_of_sampler.load();
   while (before != process && !process_of_sampler.compare_exchange_weak(before, process)) {

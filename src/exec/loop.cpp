@@ -14,6 +14,7 @@
 
 #include "base/line_trace.h"
 #include "base/misuse.h"
+#include "base/processor.h"
 #include "exec/live_loops.h"
 #include "exec/loop_memory.h"
 #include "exec/loop_statistics.h"
@@ -49,8 +50,6 @@ constexpr Duration spin_least = std::chrono::microseconds(2);
 
 // A coroutine may outlive its loop. Its awaitables then call the functions that test this.
 bool has_ended(const Loop& loop) noexcept { return current_loop != &loop && !exec::is_live_loop(loop); }
-
-void relax() noexcept { __builtin_ia32_pause(); }
 
 Duration timer_slack() noexcept { return Duration(std::max(prctl(PR_GET_TIMERSLACK), 0)); }
 
@@ -513,7 +512,7 @@ void Loop::wait_for_work() {
         return;
       }
       if (now_ >= spin_end) break;
-      relax();
+      spin_pause();
     }
   }
   if (options_.wait == Wait::event && !state.sources.empty()) {

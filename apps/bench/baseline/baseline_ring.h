@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/processor.h"
 #include "bench/baseline/baseline_socket.h"
 
 // Rings in memory that two processes share, and a minimal loop over them, for "baseline --transport shm". The loop
@@ -81,7 +82,7 @@ void pump_rings(std::span<Endpoint> endpoints, GoOn go_on) {
       ++open;
       work |= endpoint.pump();
     }
-    if (!work) __builtin_ia32_pause();
+    if (!work) spin_pause();
   }
 }
 
