@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "base/system_page.h"
+
 namespace hawser {
 namespace {
-
-constexpr std::size_t page_bytes = 4096;
 
 // All ranges of the process: an access may go over a connection of another client than the one that a range was made
 // with, for example after a failover of StripedMemory.
@@ -55,6 +55,7 @@ Result<DmabufRange> DmabufRange::open(int descriptor, std::uint64_t offset, std:
     return fail(ErrorCode::invalid_argument, std::to_string(bytes) + " bytes at " + std::to_string(offset) +
                                                  " are not within the " + std::to_string(size) + " bytes of " + what);
   }
+  const std::size_t page_bytes = system_page_bytes();
   const std::size_t before = offset % page_bytes;
   const std::size_t reserved = (before + bytes + page_bytes - 1) / page_bytes * page_bytes;
   void* const at = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/at_fork.h"
+#include "base/system_page.h"
 
 // Objects in secret memory may hold the only pointers to objects elsewhere, which would be reported as leaks.
 extern "C" [[gnu::weak]] void __lsan_register_root_region(const void* begin, std::size_t bytes);
@@ -124,8 +125,7 @@ struct SecretRange {
   std::size_t bytes = 0;
   std::size_t usable_bytes = 0;  // The part that may be read and written.
   std::size_t taken_bytes = 0;   // The part that was ever in a slab or a span.
-  std::size_t page_bytes = 0;
-  int error = 0;  // Why there is no range.
+  int error = 0;                 // Why there is no range.
   std::size_t kept_slabs = 0;
   Slab* kept_free = nullptr;  // The list contains these slabs.
   std::array<Slab*, classes> with_room{};
@@ -162,7 +162,6 @@ bool reserve_range() noexcept {
     const std::uintptr_t aligned = (reinterpret_cast<std::uintptr_t>(found) + slab_bytes - 1) & ~(slab_bytes - 1);
     range.begin = reinterpret_cast<std::byte*>(aligned);
     range.bytes = bytes;
-    range.page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     range_begin.store(aligned, std::memory_order_relaxed);
     range_size.store(bytes, std::memory_order_release);
     if (__lsan_register_root_region != nullptr) __lsan_register_root_region(range.begin, bytes);
@@ -204,9 +203,9 @@ void give_span(Slab* span, std::size_t order) noexcept {
     span->next = std::exchange(range.kept_free, span);
     return;
   }
-  if (const std::size_t bytes = slab_bytes << order; bytes > range.page_bytes) {
+  if (const std::size_t bytes = slab_bytes << order; bytes > system_page_bytes()) {
     // The first page stays for the head. An error, as with locked memory, leaves the memory in use.
-    madvise(reinterpret_cast<std::byte*>(span) + range.page_bytes, bytes - range.page_bytes, MADV_DONTNEED);
+    madvise(reinterpret_cast<std::byte*>(span) + system_page_bytes(), bytes - system_page_bytes(), MADV_DONTNEED);
   }
   span->next = range.free_spans[order];
   range.free_spans[order] = span;

@@ -18,7 +18,8 @@ void* map(std::size_t bytes) noexcept {
 
 }  // namespace
 
-ValueArea::ValueArea(std::size_t bytes_max) noexcept : bytes_max_(bytes_max) {}
+ValueArea::ValueArea(std::size_t bytes_max, std::size_t page_bytes) noexcept
+    : bytes_max_(bytes_max), page_bytes_(page_bytes) {}
 
 ValueArea::~ValueArea() {
   if (base_ != nullptr) munmap(base_, units_ * unit_bytes);
@@ -82,8 +83,8 @@ void ValueArea::remove(Unit at) noexcept {
   if (tag.next == no_unit) blocks.filled[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
 }
 
-// Inserts the block as one with its neighbours that have the same state.
-void ValueArea::insert_merged(Unit at, std::size_t units, State state) noexcept {
+// Inserts the block as one with its neighbours that have the same state. Returns that one.
+ValueArea::Unit ValueArea::insert_merged(Unit at, std::size_t units, State state) noexcept {
   if (at != 0 && tags_[at - 1].state == state) {
     const Unit before = tags_[at - 1].units;
     at -= before;
@@ -96,6 +97,18 @@ void ValueArea::insert_merged(Unit at, std::size_t units, State state) noexcept 
     units += tags_[behind].units;
   }
   insert(at, units, state);
+  return at;
+}
+
+// Returns the pages of the units [begin, end), which lie in the cold block `block`, as far as all of a page lies in it.
+// The system would also take the rest of the last page.
+void ValueArea::return_pages(std::size_t begin, std::size_t end, Unit block) noexcept {
+  const std::size_t block_end = (std::size_t{block} + tags_[block].units) * unit_bytes;
+  std::size_t first = begin * unit_bytes / page_bytes_ * page_bytes_;
+  std::size_t last = (end * unit_bytes + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+  if (first < block * unit_bytes) first += page_bytes_;
+  if (last > block_end) last -= page_bytes_;
+  if (first < last) madvise(base_ + first, last - first, MADV_DONTNEED);
 }
 
 // Good fit: the first block of the smallest bin whose blocks are all long enough, or of the value's own bin if that one
@@ -158,8 +171,7 @@ void ValueArea::cool(std::size_t bytes) noexcept {
     remove(at);
     if (cooled < units) insert(at, units - cooled, State::warm);
     const Unit begin = static_cast<Unit>(at + units - cooled);
-    madvise(base_ + begin * unit_bytes, cooled * unit_bytes, MADV_DONTNEED);
-    insert_merged(begin, cooled, State::cold);
+    return_pages(begin, begin + cooled, insert_merged(begin, cooled, State::cold));
     warm_units_ -= cooled;
     left -= cooled;
   }

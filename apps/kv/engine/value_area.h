@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/system_page.h"
+
 namespace hawser::kv {
 
 // The memory of the values of one shard that do not fit into a slot of its arena: a range of addresses that is divided
-// into blocks of whole pages of the system. A block that is freed keeps its memory, so that the next value needs no
-// page faults: it is warm. Beyond warm_bytes_max(), warm blocks return their memory to the system, and are cold.
+// into blocks of whole units. A block that is freed keeps its memory, so that the next value needs no page faults: it
+// is warm. Beyond warm_bytes_max(), warm blocks return their memory to the system, and are cold. A page of the system
+// that is larger than a unit returns when all its units are cold.
 //
 // The range is larger than the memory that may be in use, so that free blocks between values do not prevent a long
 // value. It is reserved when the first value needs it. One thread only.
@@ -16,8 +19,8 @@ class ValueArea {
  public:
   static constexpr std::size_t unit_bytes = 4096;
 
-  // At most `bytes_max` bytes are in use at the same time.
-  explicit ValueArea(std::size_t bytes_max) noexcept;
+  // At most `bytes_max` bytes are in use at the same time. `page_bytes` is a power of two.
+  explicit ValueArea(std::size_t bytes_max, std::size_t page_bytes = system_page_bytes()) noexcept;
   ValueArea(const ValueArea&) = delete;
   ValueArea& operator=(const ValueArea&) = delete;
   ~ValueArea();
@@ -68,9 +71,11 @@ class ValueArea {
   void mark(Unit at, std::size_t units, State state) noexcept;
   void insert(Unit at, std::size_t units, State state) noexcept;
   void remove(Unit at) noexcept;
-  void insert_merged(Unit at, std::size_t units, State state) noexcept;
+  Unit insert_merged(Unit at, std::size_t units, State state) noexcept;
+  void return_pages(std::size_t begin, std::size_t end, Unit block) noexcept;
 
   const std::size_t bytes_max_;
+  const std::size_t page_bytes_;
   char* base_ = nullptr;
   Tag* tags_ = nullptr;  // One for each unit.
   std::size_t units_ = 0;

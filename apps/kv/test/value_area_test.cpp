@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/random.h"
@@ -65,6 +68,31 @@ TEST(ValueArea, BlocksDoNotOverlapAndReturnTheirMemory) {
     held.clear();
     used = 0;
   }
+}
+
+// Three values, of which the second one begins and ends within pages of 64 KiB.
+TEST(ValueArea, APageThatIsLargerThanAUnitReturnsAsAWhole) {
+  constexpr std::size_t page = 64 * 1024;
+  constexpr std::array<std::size_t, 3> sizes = {page / 2, 2 * page, page / 2};
+  ValueArea area(std::size_t{32} << 20, page);
+  std::array<char*, 3> values{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    values[i] = area.take_cold(sizes[i]);
+    std::memset(values[i], 'v', sizes[i]);
+  }
+  const auto cool = [&](std::size_t i) {
+    area.free(values[i], sizes[i]);
+    area.cool(area.warm_bytes());
+  };
+  cool(1);
+  EXPECT_EQ(resident_pages(values[1], sizes[1]), page / ValueArea::unit_bytes) << "the page in between has returned";
+  EXPECT_EQ(std::string_view(values[0], sizes[0]), std::string(sizes[0], 'v'));
+  EXPECT_EQ(std::string_view(values[2], sizes[2]), std::string(sizes[2], 'v'));
+  cool(0);
+  EXPECT_EQ(resident_pages(values[0], page), 0U) << "the page of the two";
+  EXPECT_EQ(std::string_view(values[2], sizes[2]), std::string(sizes[2], 'v'));
+  cool(2);
+  EXPECT_EQ(resident_pages(values[0], 3 * page), 0U);
 }
 
 }  // namespace

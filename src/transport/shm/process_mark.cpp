@@ -5,11 +5,12 @@
 
 #include <new>
 
-#include "transport/shm/memory/layout.h"
+#include "base/system_page.h"
 
 namespace hawser::transport::shm {
 
 ProcessMark::ProcessMark() {
+  const std::size_t page_bytes = system_page_bytes();
   void* const page = mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) throw std::bad_alloc();
   const bool cleared = madvise(page, page_bytes, MADV_WIPEONFORK) == 0;
@@ -19,6 +20,6 @@ ProcessMark::ProcessMark() {
 
 bool ProcessMark::made_here() const noexcept { return process_ == getpid(); }
 
-ProcessMark::~ProcessMark() { munmap(word_, page_bytes); }
+ProcessMark::~ProcessMark() { munmap(word_, system_page_bytes()); }
 
 }  // namespace hawser::transport::shm

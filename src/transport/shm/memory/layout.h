@@ -5,12 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/system_page.h"
+
 // Layout of the memory that the two processes share (docs/transports/shared-memory.md). The side that reads it trusts
 // nothing: each value is copied once, then checked.
 namespace hawser::transport::shm {
 
 inline constexpr std::size_t line_bytes = 64;
-inline constexpr std::size_t page_bytes = 4096;
 
 inline constexpr std::size_t ring_bytes_min = 64 * 1024;
 inline constexpr std::size_t ring_bytes_max = std::size_t{64} << 20;
@@ -63,6 +64,7 @@ static_assert(sizeof(ReadSlot) == line_bytes);
 // it when the connection ends. The receiver sets `done` after reading, unless the state has changed meanwhile: then the
 // bytes that it has read are not valid. A receiver that does not read the sender's memory requests parts instead: it
 // sets `wanted`, the sender copies the next part and sets `filled`, until the receiver has all parts and sets `done`.
+// Each change of the state is a release of what its side has written or read before; the other side acquires it.
 inline constexpr std::uint32_t read_offered = 0;
 inline constexpr std::uint32_t read_moved = 1;
 inline constexpr std::uint32_t read_withdrawn = 2;
@@ -83,10 +85,9 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std
 struct Sizes {
   std::size_t ring = 0;
   std::size_t slab = 0;
+  std::size_t page = system_page_bytes();  // Rings begin at pages, to be mapped. Both sides have the same system.
 
-  static constexpr std::size_t control() noexcept {
-    return (sizeof(Control) + page_bytes - 1) / page_bytes * page_bytes;
-  }
+  std::size_t control() const noexcept { return (sizeof(Control) + page - 1) / page * page; }
   std::size_t ring_at(std::size_t side) const noexcept { return control() + side * ring; }
   std::size_t part_at(std::size_t side) const noexcept { return control() + 2 * ring + side * part_bytes; }
   std::size_t slab_at(std::size_t side) const noexcept { return part_at(2) + side * slab; }

@@ -76,8 +76,9 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(Descriptor& file, cons
 }
 
 bool SharedMemory::supply(std::size_t at, std::size_t bytes) const noexcept {
-  constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, Linux 5.14. Earlier kernels do not have it.
-  while (madvise(base_ + at, bytes, populate_write) != 0) {
+  constexpr int populate_write = 23;            // MADV_POPULATE_WRITE, Linux 5.14. Earlier kernels do not have it.
+  const std::size_t before = at % sizes_.page;  // A page may be larger than a chunk of a slab.
+  while (madvise(base_ + at - before, before + bytes, populate_write) != 0) {
     // A filter of system calls may refuse every advice. Memory that is absent is an error of another kind.
     if (errno == EINVAL || errno == EPERM || errno == EACCES || errno == ENOSYS) return true;
     if (errno != EINTR && errno != EAGAIN) return false;

@@ -67,7 +67,7 @@ bool fill_parts(HostileClient& client, const std::string& payload) {
 class HangingMemory {
  public:
   explicit HangingMemory(std::size_t size)
-      : bytes((size + page_bytes - 1) / page_bytes * page_bytes),
+      : bytes((size + system_page_bytes() - 1) / system_page_bytes() * system_page_bytes()),
         descriptor_(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC))) {
     data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uffdio_api api{};
@@ -457,11 +457,11 @@ TEST(ShmFork, AChildsCopiesTouchNothing) {
 TEST(ShmStrict, RingsAreSuppliedBeforeTheyAreTouched) {
   const Sizes sizes{ring_bytes_min, std::size_t{1} << 20};
   const auto supplied = [&](const SharedMemory& memory) {
-    std::vector<unsigned char> pages((sizes.total() + page_bytes - 1) / page_bytes);
+    std::vector<unsigned char> pages((sizes.total() + sizes.page - 1) / sizes.page);
     EXPECT_EQ(mincore(&memory.control(), sizes.total(), pages.data()), 0);
     std::size_t count = 0;
     for (const unsigned char page : pages) count += page & 1U;
-    return count * page_bytes;
+    return count * sizes.page;
   };
   const auto lazy = *SharedMemory::create(sizes, false);
   EXPECT_EQ(supplied(*lazy), 0U);

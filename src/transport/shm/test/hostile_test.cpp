@@ -296,7 +296,7 @@ TEST(ShmHostile, MemoryThatCouldBeCutIsRefused) {
   }
   EXPECT_FALSE(adopt(make(sizes.total(), all | F_SEAL_WRITE)).has_value()) << "it can't be written";
   EXPECT_FALSE(adopt(make(sizes.total() - 1, all)).has_value());
-  EXPECT_FALSE(adopt(make(sizes.total() + page_bytes, all)).has_value());
+  EXPECT_FALSE(adopt(make(sizes.total() + system_page_bytes(), all)).has_value());
   EXPECT_FALSE(adopt(make(0, all)).has_value());
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);

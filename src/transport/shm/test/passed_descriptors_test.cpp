@@ -137,12 +137,12 @@ TEST(ShmReadable, TheQuestionTouchesNoMemoryOfThePeer) {
     alarm(60);  // Ends a read that is blocked.
     char answer = '0';
     void* const lowest =
-        mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        mmap(nullptr, system_page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     const int descriptor = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
     uffdio_api api{};
     api.api = UFFD_API;
     uffdio_register range{};
-    range.range = {0, page_bytes};
+    range.range = {0, system_page_bytes()};
     range.mode = UFFDIO_REGISTER_MODE_MISSING;
     const auto memory = SharedMemory::create({ring_bytes_min, 0}, false);
     if (lowest != MAP_FAILED && descriptor >= 0 && ioctl(descriptor, UFFDIO_API, &api) == 0 &&

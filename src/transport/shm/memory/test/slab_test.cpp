@@ -18,6 +18,18 @@ struct Slab {
   SlabReader* reader = SlabReader::create(memory, server_side);
 };
 
+TEST(ShmSizes, RingsAreMappedWithPagesOfEachSize) {
+  for (const std::size_t page : {4096U, 16'384U, 65'536U}) {
+    const Sizes sizes{.ring = ring_bytes_min, .slab = 1 << 20, .page = page};
+    for (const std::size_t side : {server_side, client_side}) EXPECT_EQ(sizes.ring_at(side) % page, 0U) << page;
+    const auto memory = SharedMemory::create(sizes, false);
+    ASSERT_TRUE(memory.has_value()) << page << ": " << memory.error().text;
+    std::byte* const ring = (*memory)->ring(client_side);
+    ring[0] = std::byte{1};
+    EXPECT_EQ(ring[sizes.ring], std::byte{1}) << "mapped twice";
+  }
+}
+
 TEST(ShmSlab, GivesOutAllOfItAndNoMore) {
   Slab slab(1 << 20);
   std::vector<std::size_t> regions;
