@@ -131,7 +131,7 @@ inline std::optional<CellFound> parse_cell(Bytes cell, const CellWanted& wanted)
 }
 
 // Copies between memory that another process or device accesses at the same time and memory of this thread. Both begin
-// at multiples of 8. Nothing depends on the order of the copied words.
+// at multiples of 8. Nothing depends on the order of the copied words: a checksum detects torn cells and values.
 inline void copy_from_shared(std::uint64_t* to, const std::uint64_t* from, std::size_t words) noexcept {
   for (std::size_t i = 0; i < words; ++i) to[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
 }

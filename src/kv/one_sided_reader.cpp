@@ -32,7 +32,8 @@ class OneSidedReader::Mapping {
 
   const std::uint64_t* at(std::uint64_t offset) const noexcept { return words_ + offset / 8; }
   std::uint64_t word(std::size_t index) const noexcept { return __atomic_load_n(words_ + index, __ATOMIC_RELAXED); }
-  // True if the memory was still the owner's when the reads before this call were made.
+  // True if the memory was still the owner's when the reads before this call were made. The reads of the next find()
+  // come behind those before this call.
   bool valid() const noexcept {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     const auto now = std::chrono::steady_clock::now().time_since_epoch();

@@ -119,6 +119,9 @@ void RemoteIndex::put(std::string_view key, std::uint64_t hash, std::string_view
   std::memcpy(made.data(), &head, sizeof head);
   head.crc = cell_crc(made, payload_bytes(head));
   std::memcpy(made.data(), &head, sizeof head);
+  // The previous entry of the key may have been in another cell. Whoever has read the new one never reads the previous
+  // one again: this orders its removal before the new cell, and OneSidedReader orders its reads.
+  __atomic_thread_fence(__ATOMIC_RELEASE);
   copy_to_shared(reinterpret_cast<std::uint64_t*>(at(cell)), reinterpret_cast<const std::uint64_t*>(made.data()),
                  cell_words);
 }

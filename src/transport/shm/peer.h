@@ -76,6 +76,7 @@ class PeerWaker {
       return;
     if (side_.asleep.exchange(0, std::memory_order_seq_cst) != 0) bell_.ring();
   }
+  // A hint: a peer that reads no more requests parts.
   bool reads() const noexcept { return side_.reads.load(std::memory_order_relaxed) == 1; }
 
  private:

@@ -333,7 +333,8 @@ void ShmSender::clear() noexcept {
   std::vector<Read> reads = std::exchange(reads_, {});
   for (const Read& read : reads) {
     if (!mark_.is_ours()) break;
-    std::uint32_t state = slots_[read.slot].state.load(std::memory_order_relaxed);
+    // Acquire: the owner may write to the payload only behind the peer's reads.
+    std::uint32_t state = slots_[read.slot].state.load(std::memory_order_acquire);
     while (state != read_done && !slots_[read.slot].state.compare_exchange_weak(state, read_withdrawn)) {
     }
   }

@@ -57,7 +57,7 @@ class DirectRead : public std::enable_shared_from_this<DirectRead> {
   const Buffer own_;
   std::atomic<std::size_t> progress_{0};
   std::atomic<bool> ended_{false};
-  std::atomic<bool> abandoned_{false};
+  std::atomic<bool> abandoned_{false};  // Only ends the work early.
   Result<void> result_;
 
   std::mutex mutex_;  // Guards the members below. It is held while bytes are copied to the given memory.

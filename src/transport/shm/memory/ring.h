@@ -25,12 +25,12 @@ class RingWriter {
   // `bytes`, a multiple of 16, have been written at at().
   void advance(std::size_t bytes) noexcept { tail_ += bytes; }
   std::size_t unpublished() const noexcept { return static_cast<std::size_t>(tail_ - published_); }
-  // Makes everything that was written visible to the reader.
+  // Makes everything that was written visible to the reader. The release orders the bytes before the tail.
   void publish() noexcept {
     published_ = tail_;
     ends_.tail.store(tail_, std::memory_order_release);
   }
-  // True if the reader has made room since the last check.
+  // True if the reader has made room since the last check. A hint: has_room() acquires.
   bool has_moved() const noexcept { return ends_.head.load(std::memory_order_relaxed) != head_; }
   bool broken() const noexcept { return broken_; }
   std::size_t bytes() const noexcept { return bytes_; }
@@ -38,6 +38,7 @@ class RingWriter {
  private:
   std::size_t room() const noexcept { return bytes_ - static_cast<std::size_t>(tail_ - head_); }
   void refresh() noexcept {
+    // Acquire: the reader has read the bytes that are overwritten.
     const std::uint64_t head = ends_.head.load(std::memory_order_acquire);
     if (head - head_ > published_ - head_) {
       broken_ = true;
@@ -80,12 +81,12 @@ class RingReader {
   }
   void advance(std::size_t bytes) noexcept { head_ += bytes; }
   std::size_t unpublished() const noexcept { return static_cast<std::size_t>(head_ - published_); }
-  // Returns all room that was read to the writer.
+  // Returns all room that was read to the writer. The release orders the reads before the head.
   void publish() noexcept {
     published_ = head_;
     ends_.head.store(head_, std::memory_order_release);
   }
-  // True if there is more than at the last check.
+  // True if there is more than at the last check. A hint: available() acquires.
   bool has_moved() const noexcept { return ends_.tail.load(std::memory_order_relaxed) != tail_; }
   bool broken() const noexcept { return broken_; }
   std::size_t bytes() const noexcept { return bytes_; }

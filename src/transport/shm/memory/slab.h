@@ -33,7 +33,7 @@ class SlabWriter {
   // slab that is used little needs few pages.
   std::size_t acquire(std::size_t bytes) noexcept;
   std::byte* at(std::size_t region) const noexcept { return slab_ + region * chunk_bytes_; }
-  // Returns a region of which the peer has not been notified.
+  // Returns a region of which the peer has not been notified. Only this thread has written to it.
   void give_back(std::size_t region) noexcept { returned_[region].store(1, std::memory_order_relaxed); }
 
  private:
@@ -85,7 +85,7 @@ class SlabReader {
     using ExternalBlock::loan;
     SlabReader& reader;
     const std::size_t number;
-    std::atomic<bool> loaned{false};
+    std::atomic<bool> loaned{false};  // Cleared before the region returns, so it is clear when the region comes again.
   };
 
   SlabReader(std::shared_ptr<SharedMemory> memory, std::size_t side);
