@@ -2,13 +2,14 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare block-bench block-guest world python install-dependencies tidy format clean
+.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-guest world python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
 	@echo "make test-all  the same, then header by header, GCC 14 in a Debian 13, sanitizers, fuzzers, long simulations and counters"
 	@echo "make dev       the everyday build and its tests alone; also thorough, gcc, asan, tsan, fuzz"
 	@echo "make mutate    single faults in changed files: which do no tests notice? \$$(ARGS)"
+	@echo "make arm64     the core and its tests for 64-bit Arm, cross-compiled, under QEMU"
 	@echo "make rdma      the tests that need an RDMA device, in a guest with Soft-RoCE"
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
 	@echo "make compare   the benchmark beside bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
@@ -40,6 +41,10 @@ mutate: install-dependencies
 	@python3 tools/mutate.py $(ARGS)
 
 dev thorough gcc asan tsan fuzz counters: install-dependencies
+	@python3 tools/check.py $@
+
+arm64:
+	@tools/install-dependencies.sh arm64
 	@python3 tools/check.py $@
 
 rdma: guest-dependencies

@@ -31,6 +31,7 @@ STAGES = {
     "rdma": "the everyday build's tests that need an RDMA device, in a guest with Soft-RoCE",
     "thorough": "the everyday build's tests that take long: each header alone, simulations for longer",
     "gcc": "GCC 14 in a root with Debian 13, optimised, without warnings: the tests that add code of another kind; the library as docs/install.md builds it",
+    "arm64": "64-bit Arm, cross-compiled: the tests of the layers under QEMU",
     "asan": "address and undefined behaviour sanitizers",
     "fuzz": "each fuzzer of the build asan for a short while",
     "tsan": "thread sanitizer",
@@ -51,7 +52,9 @@ THOROUGH = "thorough"
 FUZZ = "fuzz"
 RESULTS = ROOT / "build" / "check.json"
 DEBIAN13 = ROOT / "tools" / "debian13"
-DEBIAN13_IMPOSSIBLE = 77  # Its exit status if this machine cannot have such a root.
+DEBIAN13_ARM64 = ROOT / "tools" / "debian13-arm64"
+DEBIAN13_IMPOSSIBLE = 77  # The exit status of both if this machine cannot have such a root.
+EMULATOR = "qemu-aarch64-static"  # As in cmake/arm64.cmake.
 RDMA_GUEST = ROOT / "tools" / "rdma-guest"
 RDMA_GUEST_TIME_LIMIT_S = 3000  # Ends a guest that hangs. A slow machine takes half an hour.
 
@@ -202,9 +205,9 @@ def preset_environment(preset):
     return {name: value.replace("${sourceDir}", str(ROOT)) for name, value in chosen.get("environment", {}).items()}
 
 
-def sanitized_stage(stage, built=lambda: None):
-    """A process with a sanitizer starts and ends slowly, so that one process runs several cases. The stage dev runs each
-    case in a process of its own. Calls `built` when its tests begin."""
+def cases_stage(stage, built=lambda: None):
+    """A process that has a sanitizer or is emulated starts and ends slowly, so that one process runs several cases. The
+    stage dev runs each case in a process of its own. Calls `built` when its tests begin."""
     totals = Totals()
     if not build_preset(stage, stage, totals):
         return totals
@@ -231,12 +234,19 @@ def sanitized_stage(stage, built=lambda: None):
     return totals
 
 
-def debian13_problem():
-    """Makes the root of tools/debian13 if there is none. Returns its exit status and the reason if it fails."""
-    made = subprocess.run([DEBIAN13, "--make"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+def is_root_made(stage, totals, *command):
+    """Makes the root of a Debian 13 if there is none. If it fails, everything counts as skipped or the tool as failed."""
+    started = time.monotonic()
+    made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    totals.seconds["build"] = time.monotonic() - started
     print(made.stdout, end="", flush=True)
-    lines = made.stdout.strip().splitlines() or ["no reason given"]
-    return made.returncode, lines[-1].removeprefix("debian13: ")
+    tool = command[0].name
+    if made.returncode == DEBIAN13_IMPOSSIBLE:
+        lines = made.stdout.strip().splitlines() or ["no reason given"]
+        totals.skipped.append(f"{stage}: everything ({lines[-1].removeprefix(f'{tool}: ')})")
+    elif made.returncode != 0:
+        totals.failed.append(f"{stage}: tools/{tool}")
+    return made.returncode == 0
 
 
 def remove_builds_of_other_roots(*presets):
@@ -255,14 +265,7 @@ def gcc_stage(stage, short=False):
     """Builds and tests in the root of tools/debian13, because GCC of Debian 12 is too old. Also builds the preset of
     docs/install.md, in which each target of the library is one compilation, unless `short`."""
     totals = Totals()
-    started = time.monotonic()
-    status, reason = debian13_problem()
-    totals.seconds["build"] = time.monotonic() - started
-    if status == DEBIAN13_IMPOSSIBLE:
-        totals.skipped.append(f"{stage}: everything ({reason})")
-        return totals
-    if status != 0:
-        totals.failed.append(f"{stage}: tools/debian13")
+    if not is_root_made(stage, totals, DEBIAN13, "--make"):
         return totals
     remove_builds_of_other_roots(stage, "library")
     within = (str(DEBIAN13),)
@@ -275,6 +278,16 @@ def gcc_stage(stage, short=False):
     else:
         totals.failed.append(f"{stage}: build of the preset library")
     totals.seconds["build"] += time.monotonic() - started
+    return totals
+
+
+def arm64_stage(stage):
+    """Cross-compiles against the root of tools/debian13-arm64, and emulates each process."""
+    totals = Totals()
+    if not shutil.which(EMULATOR):
+        totals.skipped.append(f"{stage}: everything ({EMULATOR} is missing: tools/install-dependencies.sh arm64)")
+    elif is_root_made(stage, totals, DEBIAN13_ARM64):
+        totals.add(cases_stage(stage))
     return totals
 
 
@@ -343,12 +356,14 @@ def gtest_groups(tests):
     program and case."""
     groups, names = {}, {}
     for test in tests:
-        program, option = (test.get("command", []) + ["", ""])[:2]
-        if not option.startswith("--gtest_filter="):
+        command = test.get("command", [])
+        at = next((i for i, word in enumerate(command) if word.startswith("--gtest_filter=")), 0)
+        if at == 0:
             continue
-        case = option.removeprefix("--gtest_filter=")
+        *within, program = command[:at]
+        case = command[at].removeprefix("--gtest_filter=")
         properties = {one["name"]: one["value"] for one in test.get("properties", [])}
-        group = groups.setdefault(program, {"program": program, "directory": properties.get("WORKING_DIRECTORY", str(ROOT)),
+        group = groups.setdefault(program, {"program": program, "within": within, "directory": properties.get("WORKING_DIRECTORY", str(ROOT)),
                                             "timeout_s": properties.get("TIMEOUT", 600), "cases": []})
         group["cases"].append(case)
         names[program, case] = test["name"]
@@ -534,8 +549,9 @@ def run_stages(stages, short=False):
                 outcomes = [rdma_stage(stage, None, short)]
             else:
                 run_stage = {"thorough": labelled_stage("dev", THOROUGH), "fuzz": labelled_stage("asan", FUZZ), "gcc": gcc_stage,
-                             "asan": sanitized_stage, "tsan": sanitized_stage, "counters": counters_stage}.get(stage, test_stage)
-                outcomes = [run_stage(stage, build_next) if run_stage is sanitized_stage else run_stage(stage)]
+                             "arm64": arm64_stage, "asan": cases_stage, "tsan": cases_stage,
+                             "counters": counters_stage}.get(stage, test_stage)
+                outcomes = [run_stage(stage, build_next) if run_stage is cases_stage else run_stage(stage)]
         except Exception:  # A stage that raises an exception has failed. The others continue.
             traceback.print_exc()
             outcomes = [Totals() for _ in names]

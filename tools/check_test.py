@@ -65,7 +65,9 @@ class GtestCases(unittest.TestCase):
                     "properties": [{"name": "WORKING_DIRECTORY", "value": "/d"}, {"name": "TIMEOUT", "value": 9.0}]}
         groups, names = check.gtest_groups([test("x.A.B", "/x", "--gtest_filter=A.B"), test("smoke", "/y", "lab"),
                                             test("x.A.C", "/x", "--gtest_filter=A.C"), {"name": "not built"}])
-        self.assertEqual(groups, [{"program": "/x", "directory": "/d", "timeout_s": 9.0, "cases": ["A.B", "A.C"]}])
+        emulated, _ = check.gtest_groups([test("x.A.B", "emulator", "-L", "/root", "/x", "--gtest_filter=A.B")])
+        self.assertEqual((emulated[0]["program"], emulated[0]["within"]), ("/x", ["emulator", "-L", "/root"]))
+        self.assertEqual(groups, [{"program": "/x", "within": [], "directory": "/d", "timeout_s": 9.0, "cases": ["A.B", "A.C"]}])
         self.assertEqual(names, {("/x", "A.B"): "x.A.B", ("/x", "A.C"): "x.A.C"})
 
     def test_results(self):
@@ -244,7 +246,7 @@ class Stages(unittest.TestCase):
 
     def test_a_stage_that_breaks_does_not_hide_the_next(self):
         with (mock.patch.object(check, "gcc_stage", mock.Mock(side_effect=OSError("no such program"))),
-              mock.patch.object(check, "sanitized_stage", lambda stage, built: totals_of(1))):
+              mock.patch.object(check, "cases_stage", lambda stage, built: totals_of(1))):
             found = self.run_stages("gcc", "asan")
         self.assertEqual(found["gcc"].failed, ["gcc: check.py itself"])
         self.assertEqual(found["asan"].passed, 1)
@@ -259,7 +261,7 @@ class Stages(unittest.TestCase):
             def wait(self):
                 events.append("wait")
 
-        def sanitized_stage(stage, built):
+        def cases_stage(stage, built):
             built()
             events.append(stage)
             return totals_of(1)
@@ -267,7 +269,7 @@ class Stages(unittest.TestCase):
         def counters_stage(stage):
             events.append(stage)
             return totals_of(1)
-        with (mock.patch.object(check, "BackgroundBuild", Build), mock.patch.object(check, "sanitized_stage", sanitized_stage),
+        with (mock.patch.object(check, "BackgroundBuild", Build), mock.patch.object(check, "cases_stage", cases_stage),
               mock.patch.object(check, "labelled_stage", lambda *_: lambda stage: events.append(stage) or totals_of(1)),
               mock.patch.object(check, "counters_stage", counters_stage)):
             self.run_stages("asan", "fuzz", "tsan", "counters")
@@ -318,7 +320,7 @@ class Stages(unittest.TestCase):
             with (mock.patch.object(check, "ROOT", pathlib.Path(folder)), mock.patch.object(check, "build_preset", lambda *_: True),
                   mock.patch.object(check, "all_tests", lambda _: tests), mock.patch.object(check, "ctest_totals", ctest_totals),
                   mock.patch.object(check, "preset_environment", lambda _: {"LEAKS_OF": "17 bytes"})):
-                totals = check.sanitized_stage("asan")
+                totals = check.cases_stage("asan")
                 found = pathlib.Path(folder, "build", "asan", "results.jsonl").read_text()
         # The case that ran last has the leak. The one that did not run has failed as well.
         self.assertEqual((totals.passed, sorted(totals.failed)), (3, ["asan: x.S.b", "asan: x.S.c (did not run)"]))

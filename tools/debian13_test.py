@@ -20,16 +20,17 @@ TOOL = pathlib.Path(__file__).resolve().parent / "debian13"
 BUSYBOX = pathlib.Path("/bin/busybox")
 
 
-def load():
-    loader = importlib.machinery.SourceFileLoader("debian13", str(TOOL))
-    module = types.ModuleType("debian13")
-    module.__file__ = str(TOOL)
-    exec(loader.get_code("debian13"), module.__dict__)
+def load(name):
+    path = str(TOOL.with_name(name))
+    module = types.ModuleType(name)
+    module.__file__ = path
+    exec(importlib.machinery.SourceFileLoader(name, path).get_code(name), module.__dict__)
     return module
 
 
 sys.dont_write_bytecode = True
-debian13 = load()
+debian13 = load("debian13")
+arm64 = load("debian13-arm64")
 CHECK_MACHINE = debian13.check_machine
 
 DEB822 = """# A comment
@@ -135,6 +136,28 @@ class Impossible(unittest.TestCase):
         self.assertIn("already exists", said)
 
 
+class Arm64(unittest.TestCase):
+    """The root for 64-bit Arm, with the packages of this one and the same statuses."""
+
+    def test_packages(self):
+        packages = arm64.packages()
+        self.assertLess({arm64.COMPILER_LIBRARY, "libgtest-dev", "liburing-dev"}, set(packages))
+        self.assertEqual([name for name in packages if not name.endswith("-dev")], [])
+
+    def statuses(self, failure):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name, "build", "arm64")
+            with (mock.patch.object(arm64, "FOLDER", folder), mock.patch.object(arm64, "make", mock.Mock(side_effect=failure)),
+                  mock.patch.object(arm64.debian13, "KEYRING", TOOL), mock.patch.object(shutil, "which", lambda _: "/bin/tool"),
+                  contextlib.redirect_stderr(io.StringIO())):
+                return arm64.main()
+
+    def test_failures(self):
+        self.assertEqual(self.statuses(arm64.debian13.Impossible("no mirror")), 77)
+        self.assertEqual(self.statuses(arm64.debian13.Failed("no space")), 125)
+        self.assertEqual(self.statuses(None), 0)
+
+
 class Command(unittest.TestCase):
     def setUp(self):
         if not BUSYBOX.exists() or b"/ld-linux" in BUSYBOX.read_bytes()[:4096]:
@@ -189,7 +212,7 @@ class Command(unittest.TestCase):
 
 
 def main():
-    names = ["Command"] if sys.argv[1:] == ["Command"] else ["Mirror", "Impossible"]
+    names = ["Command"] if sys.argv[1:] == ["Command"] else ["Mirror", "Impossible", "Arm64"]
     result = unittest.main(argv=[sys.argv[0], *names], exit=False).result
     for _, reason in result.skipped[:1]:
         print(reason)

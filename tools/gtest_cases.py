@@ -7,7 +7,7 @@ gtest_cases.py CASES RESULTS [--jobs N] [--cases-max N]
 cases of a program, one program after the other.
 
 CASES is a JSON list of {"program": path, "directory": where to run it, "timeout_s": of a case,
-"cases": ["Suite.Case", ...]}. RESULTS gets a line of JSON for each case when it ends: {"program", "case", "status",
+"cases": ["Suite.Case", ...]}, and perhaps "within": the words of a command that runs the program. RESULTS gets a line of JSON for each case when it ends: {"program", "case", "status",
 "seconds", "output"}; the status is "passed", "skipped" or "failed". When a program dies, hangs or ends early, the case
 that was running has failed, and a new process runs the others. A case that never ran has no line. The status is 1 if
 anything failed.
@@ -86,7 +86,8 @@ class Run:
     def run(self):
         """Runs the cases and returns those that began."""
         filters = ":".join(sorted(self.cases))
-        process = subprocess.Popen([self.group["program"], f"--gtest_filter={filters}", "--gtest_also_run_disabled_tests"],
+        process = subprocess.Popen([*self.group.get("within", ()), self.group["program"], f"--gtest_filter={filters}",
+                                    "--gtest_also_run_disabled_tests"],
                                    cwd=self.group["directory"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL)
         lines = Lines(process)

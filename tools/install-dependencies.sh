@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the packages that building and testing need on Debian 12; with "peers" also those of the programs with which
 # hawser-bench compares, with "world" also those of make world, with "block" also those of make block-bench and
-# block-guest, with "guest" also those of tools/rdma-guest. With "debian13" it installs only what the preset gcc needs on
-# Debian 13: tools/debian13. Does nothing if all are installed.
+# block-guest, with "guest" also those of tools/rdma-guest, with "arm64" also those of make arm64. With "debian13" it
+# installs only what the preset gcc needs on Debian 13: tools/debian13. Does nothing if all are installed.
 set -eu
 
 packages="
@@ -39,6 +39,11 @@ if [ "${1:-}" = guest ]; then
   packages="$packages
   qemu-system-x86 linux-image-amd64 busybox-static kmod
   rdma-core ibverbs-utils ibverbs-providers perftest
+"
+fi
+if [ "${1:-}" = arm64 ]; then
+  packages="$packages
+  qemu-user-static
 "
 fi
 
