@@ -130,11 +130,9 @@ class VolumeRun {
     alignas(file_alignment) std::array<std::byte, block_bytes> memory;
     const Result<void> read = volume_->read(block * block_bytes, memory);
     ASSERT_FALSE(read);
-    if (disk_.failed()) {
-      disk_.rot(place, bit);  // The power was cut before somebody knew of it.
-    } else {
-      damaged_.insert(block);
-    }
+    // The power was cut while the damage was noted, so that it may be known or not: the block has its bytes again.
+    if (disk_.failed()) disk_.rot(place, bit);
+    damaged_.insert(block);
   }
   bool has_damage() const { return !damaged_.empty(); }
 
