@@ -227,10 +227,19 @@ bool Http2Connection::is_of_goaway(const nghttp2_ping& ping) noexcept {
 
 int Http2Connection::on_invalid_frame(nghttp2_session*, const nghttp2_frame* frame, int, void* user) {
   Http2Connection& connection = *static_cast<Http2Connection*>(user);
-  if (connection.options_.server && frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code == NGHTTP2_NO_ERROR) {
-    // Clients of grpc-go close a connection with GOAWAY up to stream 2^31-1, which nghttp2 refuses, because it is no
-    // stream of a server. The connection ends as the client wishes.
-    connection.peer_ends_ = true;
+  if (connection.options_.server && frame->hd.type == NGHTTP2_GOAWAY) {
+    // Clients of grpc-go close a connection with GOAWAY up to stream 2^31-1, and HAProxy with its own streams, which
+    // nghttp2 refuses, because they are not streams of a server. The connection ends as the client wishes.
+    if (frame->goaway.error_code == NGHTTP2_NO_ERROR) {
+      connection.peer_ends_ = true;
+    } else if (!connection.failure_) {
+      const std::string_view reason(reinterpret_cast<const char*>(frame->goaway.opaque_data),
+                                    frame->goaway.opaque_data_len);
+      connection.failure_ = Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                                 "HTTP/2: the client ended the connection with GOAWAY " +
+                                                     std::string(nghttp2_http2_strerror(frame->goaway.error_code)) +
+                                                     (reason.empty() ? "" : " (" + std::string(reason) + ")"));
+    }
     return 0;
   }
   static_cast<void>(connection.guard_.take(FloodGuard::invalid_frame_cost, "invalid frames"));

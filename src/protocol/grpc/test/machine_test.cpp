@@ -269,9 +269,10 @@ TEST(GrpcMachine, AClientEndsWithGoaway) {
     EXPECT_TRUE(server.machine.finished());
   }
   ServerLog server;
-  static_cast<void>(server.feed(hello() + frame(7, 0, 0, std::string("\x7f\xff\xff\xff\0\0\0\1", 8))));
+  static_cast<void>(server.feed(hello() + frame(7, 0, 0, std::string("\x7f\xff\xff\xff\0\0\0\1", 8) + "why")));
   take_output(server.machine, server.output);
-  EXPECT_TRUE(server.machine.failure());
+  ASSERT_TRUE(server.machine.failure());
+  EXPECT_EQ(server.machine.failure()->text, "HTTP/2: the client ended the connection with GOAWAY PROTOCOL_ERROR (why)");
 }
 
 TEST(GrpcMachine, GoawayComesInTwoSteps) {
