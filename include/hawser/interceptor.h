@@ -85,8 +85,8 @@ class IncomingCall {
   std::stop_token token() { return call_.token(); }
   // Stopped when the server begins to stop.
   std::stop_token stopping() const noexcept { return call_.sink().stopping(); }
-  // Bytes of the arguments with their attachment, encoded. A stream's items are not counted. Arguments that came as
-  // JSON are converted behind the last interceptor, and count as JSON until then.
+  // Bytes of the arguments with their attachment, encoded. A stream's items are not counted. Arguments that came
+  // compressed or as JSON become the arguments behind the last interceptor, and count as they came until then.
   std::size_t request_bytes() const noexcept;
   // Bytes of the result with its attachment, after next(). 0 if the call failed.
   std::size_t reply_bytes() const noexcept { return reply_bytes_; }
@@ -110,7 +110,8 @@ class IncomingCall {
     reply_metadata_.emplace_back(std::move(key), std::move(value));
   }
 
-  // For the library. The request, whose metadata may have been changed since, and whose JSON may have been converted.
+  // For the library. The request, whose metadata may have been changed since, and whose body may have become the
+  // arguments.
   const detail::IncomingRequest& request() const noexcept { return call_.request(); }
   // Makes reply_checksum() the CRC32C of the encoded result and its attachment, after next(). Call it before next().
   void checksum_reply() noexcept { checksum_wanted_ = true; }

@@ -142,7 +142,7 @@ struct RecordOfCall {
   RecordOfCall(IncomingCall& call, std::string kept, Clock::time_point since)
       : method(call.method()),
         metadata(std::move(kept)),
-        body(call.request().json ? std::string_view() : as_text(call.request().body)),
+        body(call.request().coded ? std::string_view() : as_text(call.request().body)),
         payload(as_text(call.request().payload)),
         attachment(as_text(call.request().attachment)),
         begin(Clock::now()) {
@@ -281,9 +281,9 @@ void Recorder::State::forget_streams() noexcept {
 namespace {
 
 Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall& call, Next next) {
-  // The request is copied before the handler runs: it may use its memory for the result. Arguments that come as JSON
-  // are copied behind it, from the memory that they were converted to.
-  const bool json = call.request().json;
+  // The request is copied before the handler runs: it may use its memory for the result. Arguments that come
+  // compressed or as JSON are copied behind it, from the memory that they were converted to.
+  const bool coded = call.request().coded;
   std::string metadata = kept_metadata(state->options, call.metadata());
   const std::size_t bytes = call.request_bytes() + metadata.size();
   bool streams = false;
@@ -293,7 +293,7 @@ Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall
     streams = state->streams;
     since = state->begin;
   }
-  if ((call.streams() && (!streams || json || call.stream_core() == nullptr)) ||
+  if ((call.streams() && (!streams || coded || call.stream_core() == nullptr)) ||
       bytes > state->options.request_bytes_max) {
     state->skip();
     co_return co_await next();
@@ -307,8 +307,8 @@ Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall
   std::optional<StreamRecording> items;
   if (call.streams()) items.emplace(*state, record, call.stream_core()->shared_from_this());
   Result<void> outcome = co_await next();
-  if (json) {
-    if (call.request().json || call.request_bytes() + record.metadata.size() > state->options.request_bytes_max) {
+  if (coded) {
+    if (call.request().coded || call.request_bytes() + record.metadata.size() > state->options.request_bytes_max) {
       state->skip();
       co_return outcome;
     }

@@ -49,6 +49,29 @@ TEST_P(BaiduStdJsonOrder, RefusedCallsAreNotConverted) {
   EXPECT_EQ(conversions, 0);
 }
 
+// The data of a caller that is refused is not decompressed: it has none of the formats.
+TEST_P(BaiduStdJsonOrder, RefusedCallsAreNotDecompressed) {
+  if (!GetParam()) GTEST_SKIP() << "nothing refuses calls without interceptors";
+  RawSocket socket = connected();
+  for (const Compression type : {Compression::snappy, Compression::gzip, Compression::zlib}) {
+    for (const std::string& data : {std::string("junk"), std::string(100'000, 'j')}) {
+      for (const std::int32_t content : {0, 1}) {
+        Call call = call_of(data, false);
+        call.meta = {.compress_type = static_cast<std::int32_t>(type), .content_type = content};
+        EXPECT_EQ(ask(socket, call).error_code, 1004) << data.size();
+        call.fields = {{"x-token", "yes"}};
+        EXPECT_EQ(ask(socket, call).error_code, 1003) << data.size();
+      }
+    }
+    const std::string json = "[" + std::string(300'000, 'y') + "]";
+    const Buffer packed = *compress(type, as_bytes(json));
+    Call call = call_of(packed.text(), true);
+    call.meta.compress_type = static_cast<std::int32_t>(type);
+    EXPECT_EQ(ask(socket, call).data, json);
+  }
+  EXPECT_EQ(conversions, 3);
+}
+
 TEST_P(BaiduStdJsonOrder, AcceptedCallsAreConverted) {
   RawSocket socket = connected();
   const std::string json = "[" + std::string(300'000, 'y') + "]";

@@ -12,6 +12,8 @@
 #include "hawser/grpc.h"
 #include "hawser/grpc_client.h"
 #include "hawser/hawser.h"
+#include "hawser/interceptor.h"
+#include "hawser/metadata.h"
 #include "protocol/grpc/compression.h"
 #include "tests/grpc/raw_stubs.h"
 #include "tests/http2_client.h"
@@ -245,20 +247,20 @@ TEST_P(GrpcUnpacking, MessagesOfEndedConnectionsLeaveTheQueue) {
   blocked->released = true;
 }
 
-// A call that waited for its message begins beside those that have begun meanwhile: calls_max holds for it too.
-TEST_P(GrpcUnpacking, CallsThatBeginLateDoNotExceedCallsMax) {
+// A call whose message is decompressed is a call in flight: calls_max holds for it too.
+TEST_P(GrpcUnpacking, CallsThatWaitForTheirMessageCountForCallsMax) {
   options.calls_max = 1;
   const std::shared_ptr<Blocked> blocked = start_with_a_blocked_thread();
   Http2Client client(server->address());
   const std::string large(1 << 20, 'x');
   const std::int32_t late = client.begin("POST", "/test.Raw/Echo", fields(), {framed_packed(large)});
   EXPECT_TRUE(client.until([&] { return server->counters().receive_bytes >= large.size(); }));
-  const std::int32_t stream = client.begin("POST", "/test.Raw/Converse", fields(), {framed("a", false)}, false);
-  EXPECT_TRUE(client.until([&] { return client.responses[stream].body == framed("a", false); }));
+  EXPECT_EQ(server->counters().calls_in_flight, 1U);
+  EXPECT_EQ(client.ask("POST", "/test.Raw/Converse", fields(), {framed("a", false)}).fields["grpc-status"], "8")
+      << "two calls in flight, and calls_max is 1";
   blocked->released = true;
   EXPECT_TRUE(client.until([&] { return client.responses[late].closed; }));
-  EXPECT_EQ(client.responses[late].fields["grpc-status"], "8") << "two calls in flight, and calls_max is 1";
-  client.reset(stream);
+  EXPECT_EQ(client.responses[late].fields["grpc-status"], "0");
   EXPECT_TRUE(client.until([&] { return server->counters().calls_in_flight == 0; }));
   EXPECT_EQ(client.ask("POST", "/test.Raw/Echo", fields(), {framed_packed(large)}).fields["grpc-status"], "0");
 }
@@ -297,6 +299,69 @@ TEST_P(GrpcUnpacking, MoreMessagesThanPlacesFailTheirCallsOnly) {
   }
   EXPECT_EQ(good, 32U) << "half of the places";
   EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
+}
+
+// ---- Interceptors ----
+
+// Calls without a token are refused when `released` is set, and the others are served then.
+struct TokenGate {
+  Task<Result<void>> operator()(IncomingCall& call, Next next) const {
+    bytes->store(call.request_bytes());
+    while (!*released) co_await call.loop().sleep(1ms);
+    if (!call.metadata().find("x-token")) co_return fail(ErrorCode::unauthenticated, "send a token");
+    co_return co_await next();
+  }
+  std::shared_ptr<std::atomic<bool>> released = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<std::atomic<std::size_t>> bytes = std::make_shared<std::atomic<std::size_t>>(0);
+};
+
+// A caller that is refused does not make the server decompress: what it sent would not be valid.
+TEST_P(GrpcUnpacking, RefusedCallsAreNotDecompressed) {
+  make();
+  const TokenGate gate;
+  *gate.released = true;
+  server->use(gate);
+  start();
+  Http2Client client(server->address());
+  const auto status = [&](const std::string& path, const std::string& body, bool with_token) {
+    Http2Client::Fields sent = fields();
+    if (with_token) sent.emplace_back("x-token", "yes");
+    return client.ask("POST", path, sent, {body}).fields["grpc-status"];
+  };
+  const std::string large(1 << 20, 'x');
+  const std::string packed_large = framed_packed(large);
+  for (const std::string& junk : {framed("junk", true), framed(std::string(100'000, 'j'), true)}) {
+    for (const char* path : {"/test.Raw/Echo", "/test.Raw/Sum", "/test.Raw/Converse"}) {
+      EXPECT_EQ(status(path, junk, false), "16") << path;
+      EXPECT_EQ(status(path, junk, true), "13") << path;
+      EXPECT_EQ(status(path, packed_large, false), "16") << path;
+      EXPECT_EQ(status(path, packed_large, true), "0") << path;
+    }
+  }
+  EXPECT_EQ(status("/test.Raw/Echo", packed_large, true), "0");
+  EXPECT_EQ(*gate.bytes, packed_large.size() - 5);
+}
+
+// Items that come while the interceptors run are charged as they came.
+TEST_P(GrpcUnpacking, ItemsBehindAnInterceptorStayCompressed) {
+  make();
+  const TokenGate gate;
+  server->use(gate);
+  start({.stream_window_bytes = 8 << 20});
+  Http2Client client(server->address());
+  const std::string large(1 << 20, 'x');
+  const std::string item = framed_packed(large);
+  Http2Client::Fields sent = fields();
+  sent.emplace_back("x-token", "yes");
+  const std::int32_t good = client.begin("POST", "/test.Raw/Sum", sent, {item + item + item});
+  const std::int32_t refused = client.begin("POST", "/test.Raw/Sum", fields(), {item + item + item});
+  EXPECT_TRUE(client.until([&] { return server->counters().receive_bytes >= 6 * (item.size() - 5); }));
+  EXPECT_LT(server->counters().receive_bytes, large.size());
+  *gate.released = true;
+  EXPECT_TRUE(client.until([&] { return client.responses[good].closed && client.responses[refused].closed; }));
+  EXPECT_EQ(client.responses[good].body, framed("3 " + std::to_string(3 * large.size()), false));
+  EXPECT_EQ(client.responses[refused].fields["grpc-status"], "16");
+  EXPECT_TRUE(client.until([&] { return server->counters().receive_bytes == 0; }));
 }
 
 // ---- The client ----

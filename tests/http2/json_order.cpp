@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "hawser/scope.h"
 #include "hawser/server_metrics.h"
 #include "protocol/http/gzip.h"
+#include "rpc/port/body_form.h"
 #include "tests/http2_client.h"
 #include "tests/http_server_fixture.h"
 #include "tests/skipped_calls.h"
@@ -29,6 +31,8 @@ using namespace http_test;
 
 std::atomic<int> conversions{0};
 std::atomic<bool> gate_closed{false};
+std::atomic<int> results{0};  // Conversions of results that have waited at their gate.
+std::atomic<bool> result_gate_closed{false};
 
 // Counts conversions of arguments. They wait while the gate is closed.
 class CountedTranscoder final : public detail::JsonTranscoder {
@@ -39,6 +43,8 @@ class CountedTranscoder final : public detail::JsonTranscoder {
     return text_.arguments_from_json(json);
   }
   Result<std::string> result_to_json(Bytes body, Bytes payload) const override {
+    if (result_gate_closed) results.fetch_add(1);
+    result_gate_closed.wait(true);
     return text_.result_to_json(body, payload);
   }
   std::string_view encoding() const noexcept override { return text_.encoding(); }
@@ -48,8 +54,9 @@ class CountedTranscoder final : public detail::JsonTranscoder {
 };
 
 void open_gate() {
-  gate_closed = false;
+  gate_closed = result_gate_closed = false;
   gate_closed.notify_all();
+  result_gate_closed.notify_all();
 }
 
 struct Answer {
@@ -77,8 +84,8 @@ class Seen {
 class HttpJsonOrder : public ServerFixture, public ::testing::WithParamInterface<bool> {
  protected:
   HttpJsonOrder() {
-    conversions = 0;
-    gate_closed = false;
+    conversions = results = 0;
+    gate_closed = result_gate_closed = false;
   }
   ~HttpJsonOrder() override { open_gate(); }
 
@@ -304,10 +311,11 @@ TEST_P(HttpJsonOrder, AConversionMayOutliveItsCall) {
   gate_closed = true;
   const std::string json = "\"" + std::string(100'000, 'y') + "\"";
   EXPECT_EQ(post(json, false).status, 403);
-  EXPECT_TRUE(only_native_left());
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
   EXPECT_FALSE(ended);
   open_gate();
   EXPECT_TRUE(soon([&] { return ended.load(); }));
+  EXPECT_TRUE(only_native_left());
 }
 
 // Its reply has an attachment on loan.
@@ -379,6 +387,88 @@ TEST_P(HttpJsonOrder, CompressedJson) {
     EXPECT_EQ(post(packed(json), true, "/test.Text/Counted", true).body, json);
     EXPECT_EQ(post(packed(std::string(bytes, 'x')), true, "/test.Text/Counted", true).status, 400);
   }
+  EXPECT_TRUE(only_native_left());
+}
+
+// Bodies of a caller that is refused are not decompressed: they are no gzip.
+TEST_P(HttpJsonOrder, RefusedBodiesAreNotDecompressed) {
+  if (!protocol::http::can_gzip()) GTEST_SKIP() << "built without zlib";
+  make_server();
+  use_token();
+  start();
+  const std::string states_one_byte("\1\0\0\0", 4);
+  for (const std::string& body : {"junk" + states_one_byte, std::string(100'000, 'j') + states_one_byte}) {
+    for (const char* path : {"/test.Text/Counted", "/hello"}) {
+      EXPECT_EQ(post(body, false, path, true).status, 401) << path;
+      EXPECT_EQ(post(body, true, path, true).status, 400) << path;
+      const std::string bytes = std::to_string(body.size());
+      EXPECT_EQ(seen.take(), std::vector<std::string>({bytes + " " + bytes +
+                                                       " the body is not one valid gzip member of the length that its "
+                                                       "end states"}));
+    }
+  }
+  const std::string text(500'000, 'y');
+  const std::string packed = protocol::http::gzip(as_bytes(text)).value_or("");
+  EXPECT_EQ(post(packed, true, "/hello", true).status, 200);
+  EXPECT_EQ(seen.take(), std::vector<std::string>({std::to_string(packed.size()) + " 500000 ok"}));
+  EXPECT_TRUE(only_native_left());
+}
+
+// Interceptors give up while threads convert the JSON. The threads go on, and their memory is charged: the budget of
+// the loop bounds it.
+TEST_P(HttpJsonOrder, AConversionThatIsGivenUpIsChargedUntilItEnds) {
+  options.loop.offload_threads_max = 4;
+  options.receive_bytes_max = options.receive_share_bytes_max = options.receive_peer_bytes_max = 4 << 20;
+  make_server();
+  server->use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    if (call.protocol() != "http" || call.metadata().find("x-token")) co_return co_await next();
+    const int before = conversions;
+    std::optional<Result<void>> outcome;
+    Scope scope;
+    scope.spawn([](Next rest, std::optional<Result<void>>& to) -> Task<void> { to = co_await rest(); }(next, outcome));
+    while (conversions == before && !outcome) {
+      co_await call.loop().sleep(1ms);
+    }
+    if (outcome) co_return *outcome;
+    co_return fail(ErrorCode::permission_denied, "no more patience");
+  });
+  start();
+  gate_closed = true;
+  const std::string json = "\"" + std::string(100'000, 'y') + "\"";
+  for (const std::size_t given_up : {1U, 2U, 3U, 4U}) {
+    EXPECT_EQ(post(json, false).status, 403);
+    EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
+    EXPECT_GE(server->counters().receive_bytes, given_up * (1 + rpc::BodyForm::json_memory_factor) * json.size());
+  }
+  EXPECT_EQ(post(json, false).status, 503);
+  EXPECT_EQ(post(json, true).status, 503);
+  EXPECT_EQ(conversions, 4);
+  open_gate();
+  EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
+  EXPECT_EQ(post(json, true).status, 200);
+  EXPECT_TRUE(only_native_left());
+}
+
+// The client goes away while a thread converts the result.
+TEST_P(HttpJsonOrder, AResultIsChargedUntilItsConversionEnds) {
+  make_server();
+  start();
+  const std::string json = "\"" + std::string(400'000, 'y') + "\"";
+  result_gate_closed = true;
+  if (GetParam()) {
+    Http2Client client(server->address());
+    client.begin("POST", "/test.Text/Counted", {}, {json});
+    EXPECT_TRUE(client.until([] { return results == 1; }));
+  } else {
+    RawSocket socket = RawSocket::connected_to(server->address());
+    socket.send(as_bytes("POST /test.Text/Counted HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+                         std::to_string(json.size()) + "\r\n\r\n" + json));
+    EXPECT_TRUE(soon([] { return results == 1; }));
+  }
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
+  EXPECT_GE(server->counters().receive_bytes, 4 * json.size());
+  open_gate();
+  EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
   EXPECT_TRUE(only_native_left());
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "hawser/bytes.h"
@@ -30,7 +31,7 @@ class LaggingCharge {
 class ReceiveBudget {
  public:
   // `share_bytes_max` limits each connection, `peer_bytes_max` all connections of one peer. All in bytes.
-  ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max, std::size_t peer_bytes_max = SIZE_MAX) noexcept
+  ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max, std::size_t peer_bytes_max = SIZE_MAX)
       : bytes_max_(bytes_max),
         share_bytes_max_(share_bytes_max < bytes_max ? share_bytes_max : bytes_max),
         peer_bytes_max_(peer_bytes_max < bytes_max ? peer_bytes_max : bytes_max) {}
@@ -41,7 +42,7 @@ class ReceiveBudget {
   std::size_t share_bytes_max() const noexcept { return share_bytes_max_; }
   std::size_t peer_bytes_max() const noexcept { return peer_bytes_max_; }
   // Any thread.
-  std::size_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  std::size_t used() const noexcept { return charged() + abandoned_->load(std::memory_order_relaxed); }
 
   // Before something is refused, the charges in this list are updated. Both do nothing if nothing is to be done.
   void add_lagging(LaggingCharge& charge) noexcept;
@@ -49,12 +50,15 @@ class ReceiveBudget {
 
  private:
   friend class ReceiveAccount;
+  std::size_t charged() const noexcept { return used_.load(std::memory_order_relaxed); }
   void update_lagging() noexcept;
 
   const std::size_t bytes_max_;
   const std::size_t share_bytes_max_;
   const std::size_t peer_bytes_max_;
   std::atomic<std::size_t> used_{0};
+  // The part that no account pays for: memory of work on other threads that nobody awaits (WorkCharge).
+  const std::shared_ptr<std::atomic<std::size_t>> abandoned_ = std::make_shared<std::atomic<std::size_t>>(0);
   LaggingCharge* lagging_ = nullptr;
 };
 
@@ -79,6 +83,10 @@ class ReceiveAccount {
 
   bool bounded() const noexcept { return budget_ != nullptr; }
   std::size_t used() const noexcept { return used_; }
+  // Bytes of the budget that no account pays for. Any thread changes them. Null without a budget.
+  std::shared_ptr<std::atomic<std::size_t>> abandoned() const noexcept {
+    return budget_ == nullptr ? nullptr : budget_->abandoned_;
+  }
   // False, without an effect, if the connection's share, the peer's part or the loop's budget has not enough left.
   bool acquire(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return true;
@@ -95,13 +103,13 @@ class ReceiveAccount {
     if (budget_ == nullptr) return;
     used_ += bytes;
     if (peer_ != nullptr) peer_->used += bytes;
-    budget_->used_.store(budget_->used() + bytes, std::memory_order_relaxed);
+    budget_->used_.store(budget_->charged() + bytes, std::memory_order_relaxed);
   }
   void release(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return;
     used_ -= bytes;
     if (peer_ != nullptr) peer_->used -= bytes;
-    budget_->used_.store(budget_->used() - bytes, std::memory_order_relaxed);
+    budget_->used_.store(budget_->charged() - bytes, std::memory_order_relaxed);
   }
 
   // Sets the memory of messages that have not arrived completely. False, without an effect, if not enough is left.

@@ -108,7 +108,7 @@ struct IncomingRequest {
   Block* head_block = nullptr;     // Holds the body. Null: the memory is reused and must be copied to last.
   Block* payload_block = nullptr;  // Likewise for payload and attachment.
   bool placed = false;             // `payload_block` is memory of the application (HandlerOptions::receive_into).
-  bool json = false;               // `body` is JSON, which is converted to the arguments before a handler runs.
+  bool coded = false;              // `body` is compressed or JSON: it becomes the arguments before a handler runs.
   // Charged for memory that is kept. Lives as long as `sink`. Null: nothing is charged.
   ReceiveAccount* account = nullptr;
   const codec::DecodeLimits* decode_limits = &codec::default_decode_limits;  // Lives as long as `sink`.
@@ -175,9 +175,9 @@ class ActiveCall final : public SendCompletion {
   }
   // The request for a handler that runs within this call: `sink` answers it, and the memory is not charged again.
   IncomingRequest request_for(ReplySink& sink, MetadataView metadata) const noexcept;
-  // The body was JSON, and `arguments` is what it was converted to. Releases the JSON and its charge, and charges the
-  // arguments until the call ends. False if the account refuses them.
-  bool replace_json(Buffer arguments);
+  // `body` is what the body of the request has become: the arguments, unless it is still `coded`. Releases the former
+  // body and its charge, and charges the new one until the call ends. False if the account refuses it.
+  bool replace_body(Buffer body, bool coded);
 
   // True once the caller does not wait any more.
   bool stopped() const noexcept { return stopped_; }

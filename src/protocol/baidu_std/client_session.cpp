@@ -353,12 +353,12 @@ Result<void> BaiduStdClientSession::decode_reply(CallOperation& operation, const
       return damaged("the checksum of the reply does not match: the reply was damaged on its way");
     }
   }
-  Decompressed plain;
+  Buffer plain;
   if (meta.compress_type != 0) {
-    TRY(Decompressed&& data, decompress(static_cast<Compression>(meta.compress_type), body, frame_bytes_max_, nullptr));
+    TRY(Buffer&& data, decompress(static_cast<Compression>(meta.compress_type), body, frame_bytes_max_));
     plain = std::move(data);
-    body = plain.data.bytes();
-    body_block = plain.data.block();
+    body = plain.bytes();
+    body_block = plain.block();
   }
   Buffer joined;
   Bytes metadata;

@@ -6,8 +6,9 @@
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/loop_access.h"
 #include "protocol/baidu_std/server_session.h"
+#include "rpc/session/work_charge.h"
 
-// The conversion of long JSON on a thread of the offload pool.
+// Conversions of long bodies and results on a thread of the offload pool.
 namespace hawser::protocol::baidu_std {
 
 void BaiduStdServerSession::begin_conversion() {
@@ -40,17 +41,15 @@ void BaiduStdServerSession::on_end(const Error&) { conversion_stop_.request_stop
 Task<void> BaiduStdServerSession::convert_result(PendingReply reply, Buffer body, Buffer rest) {
   try {
     const std::size_t payload_bytes = reply.payload_bytes;
-    detail::ReceiveCharge charge;
-    charge.add(account(), body.size() + rest.size(), true);
+    rpc::WorkCharge charge = rpc::charge_of_result(account(), body.size() + rest.size());
     begin_conversion();
     auto work = [body = std::move(body), payload = rest.slice(0, payload_bytes),
-                 transcoder = states_.find(reply.call)->json] {
-      return transcoder->result_to_json(body.bytes(), payload.bytes());
-    };
+                 transcoder = states_.find(reply.call)->json,
+                 use = charge.use()] { return transcoder->result_to_json(body.bytes(), payload.bytes()); };
     const Result<Result<std::string>> text =
         co_await detail::LoopAccess::offload_for(loop(), this, conversion_stop_.get_token(), std::move(work));
-    if (closed()) co_return;
     charge.reset();
+    if (closed()) co_return;
     const ServerCall* const call = states_.find(reply.call);
     if (call == nullptr) {
       // It has been answered by an error.

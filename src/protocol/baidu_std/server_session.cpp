@@ -194,7 +194,7 @@ void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame&
     return refuse(meta, bad_request, "this method writes to the stream: give the stream a handler (writable)");
 
   const auto attachment_bytes = static_cast<std::size_t>(meta.attachment_size);
-  Bytes body = frame.data.first(frame.data.size() - attachment_bytes);
+  const Bytes body = frame.data.first(frame.data.size() - attachment_bytes);
   if (meta.checksum_type != static_cast<std::int32_t>(ChecksumType::none)) [[unlikely]] {
     if (meta.checksum_type != static_cast<std::int32_t>(ChecksumType::crc32c)) {
       return refuse(meta, bad_request, "checksum_type " + std::to_string(meta.checksum_type) + " is not supported");
@@ -205,14 +205,10 @@ void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame&
       return refuse(meta, bad_request, "the checksum does not match: the request was damaged on its way");
     }
   }
-  Block* body_block = frame.block;
-  Decompressed decompressed;
-  if (meta.compress_type != 0) [[unlikely]] {
-    auto data = decompress(static_cast<Compression>(meta.compress_type), body, frame_bytes_max_, bounded_account());
-    if (!data) return refuse(meta, rpc_error_of(data.error()), data.error().text);
-    decompressed = std::move(*data);
-    body = decompressed.data.bytes();
-    body_block = decompressed.data.block();
+  if (meta.compress_type != 0 && !can_compress(meta.compress_type)) [[unlikely]] {
+    return refuse(
+        meta, bad_request,
+        "compression " + std::to_string(meta.compress_type) + " is not supported: use none, snappy, gzip or zlib");
   }
   const auto content = static_cast<ContentType>(meta.content_type);
   if (content != ContentType::proto && !is_json(content)) [[unlikely]] {
@@ -234,7 +230,7 @@ void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame&
               .body = body,
               .attachment = attachment,
               .metadata = MetadataView(metadata.bytes()),
-              .head_block = body_block,
+              .head_block = frame.block,
               .payload_block = frame.block,
               .account = bounded_account(),
               .decode_limits = &host().options.decode_limits});
@@ -260,17 +256,22 @@ void BaiduStdServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatche
     call.offered = meta.stream->extra_ids;
   }
   request.call = number;
-  if (call.json == nullptr) [[likely]] {
+  rpc::BodyForm form{.json = call.json};
+  if (call.compression != Compression::none) [[unlikely]] {
+    form.unpack = unpack_of(call.compression);
+    form.unpacked_max = unpacked_bytes_max(call.compression, request.body, frame_bytes_max_);
+  }
+  if (form.plain()) [[likely]] {
     serve(method, request);
   } else {
-    serve_json(method, request, method.json);
+    serve_form(method, request, form);
     const detail::ActiveCall* const active = calls().find(wire::CallId::from_number(number));
-    if (active != nullptr && active->request().json) return;  // json_call_begun() follows, or an error.
+    if (active != nullptr && active->request().coded) return;  // handler_begun() follows, or an error.
   }
   if (method.streams_in || method.streams_out) open_waiting_stream(number);
 }
 
-void BaiduStdServerSession::json_call_begun(std::uint32_t call) {
+void BaiduStdServerSession::handler_begun(std::uint32_t call) {
   const detail::ActiveCall* const active = calls().find(wire::CallId::from_number(call));
   if (active == nullptr || active->method == nullptr) return;
   if (active->method->streams_in || active->method->streams_out) open_waiting_stream(call);

@@ -57,10 +57,10 @@ class BaiduStdServerSession final : public rpc::ByteSession, public rpc::StreamA
 
   // rpc::PortSession
   void go_away() override;
-  // While long JSON is converted, no further frame of the connection is taken.
+  // While a long body is converted, no further frame of the connection is taken.
   void conversion_begins() override { begin_conversion(); }
   void conversion_ended() noexcept override;
-  void json_call_begun(std::uint32_t call) override;
+  void handler_begun(std::uint32_t call) override;
 
   // detail::ReplySink
   std::string_view protocol() const noexcept override { return "baidu_std"; }
@@ -102,7 +102,7 @@ class BaiduStdServerSession final : public rpc::ByteSession, public rpc::StreamA
   // Requests.
   void on_frame(const ReceivedFrame& frame);
   void on_request(const RpcMeta& meta, const ReceivedFrame& frame);
-  // Adds the call and runs its handler. Of `meta`, no view is used. The body of `request` is decompressed.
+  // Adds the call and runs its handler. Of `meta`, no view is used.
   void begin_call(const RpcMeta& meta, const rpc::Dispatcher::Method& method, detail::IncomingRequest request);
   // Verifies the credential of the first message. Returns false if the message must not be processed now or at all.
   bool authenticate(const RpcMeta& meta, const ReceivedFrame& frame);
@@ -122,7 +122,7 @@ class BaiduStdServerSession final : public rpc::ByteSession, public rpc::StreamA
   bool send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner);
   bool send_body(const ServerCall& call, const PendingReply& reply, Buffer body, Bytes attachment);
 
-  // Conversions of long JSON, and authentication. They end early if the connection does.
+  // Conversions of long bodies, and authentication. They end early if the connection does.
   void begin_conversion();
   void end_conversion();
   Task<void> convert_result(PendingReply reply, Buffer body, Buffer rest);
@@ -166,7 +166,7 @@ class BaiduStdServerSession final : public rpc::ByteSession, public rpc::StreamA
   PendingReply pending_;
   std::size_t item_head_bytes_ = 0;  // Reserved memory of the item between begin_item() and end_item().
   detail::WaitingWriter writers_;    // Writers that wait until the backlog is shorter.
-  std::size_t converting_ = 0;       // Conversions of JSON on other threads, and authentication.
+  std::size_t converting_ = 0;       // Conversions on other threads, and authentication.
   std::stop_source conversion_stop_ = std::stop_source(std::nostopstate);
   Scope conversions_;
 };

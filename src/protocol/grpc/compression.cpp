@@ -145,21 +145,31 @@ std::optional<std::size_t> announced_bytes(Encoding encoding, Bytes compressed) 
   return compressed.size() < sizeof(std::uint32_t) ? std::nullopt : std::optional(bytes);
 }
 
-Buffer with_room(Buffer message, std::size_t room) {
-  if (room == 0) return message;
-  Buffer moved = Buffer::allocate(room + message.size());
-  if (!message.empty()) std::memcpy(moved.mutable_data() + room, message.data(), message.size());
-  return moved;
+namespace {
+
+// `stated`: bytes_max is the length that the message states.
+Result<Buffer> unpack_to(Encoding encoding, Bytes packed, std::size_t bytes_max, bool stated) {
+  detail::ReceiveCharge none;
+  Result<Buffer> message = decompress(encoding, packed, bytes_max, nullptr, none);
+  if (!message && message.error().code == ErrorCode::limit_exceeded && stated) return malformed(to_string(encoding));
+  return message;
 }
 
+template <Encoding encoding>
+Result<Buffer> unpack_body(Bytes packed, std::size_t bytes_max) {
+  return unpack_to(encoding, packed, bytes_max, announced_bytes(encoding, packed) == bytes_max);
+}
+
+}  // namespace
+
 Result<Buffer> unpack(const PackedMessage& packed) {
-  detail::ReceiveCharge none;
-  Result<Buffer> message = decompress(packed.encoding, packed.bytes.bytes(), packed.bytes_max, nullptr, none);
-  if (!message && message.error().code == ErrorCode::limit_exceeded && packed.bytes_max < packed.message_bytes_max) {
-    return malformed(to_string(packed.encoding));  // It is longer than it states.
-  }
-  if (!message) return message;
-  return with_room(std::move(*message), packed.room);
+  return unpack_to(packed.encoding, packed.bytes.bytes(), packed.bytes_max,
+                   packed.bytes_max < packed.message_bytes_max);
+}
+
+rpc::BodyForm form_of(Encoding encoding, Bytes packed, std::size_t message_bytes_max) noexcept {
+  return {.unpack = encoding == Encoding::zstd ? unpack_body<Encoding::zstd> : unpack_body<Encoding::gzip>,
+          .unpacked_max = std::min(announced_bytes(encoding, packed).value_or(message_bytes_max), message_bytes_max)};
 }
 
 }  // namespace hawser::protocol::grpc

@@ -9,6 +9,7 @@
 #include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
 #include "hawser/grpc.h"
+#include "rpc/port/body_form.h"
 
 namespace hawser::protocol::grpc {
 
@@ -48,14 +49,13 @@ struct PackedMessage {
   Buffer bytes = {};
   std::size_t bytes_max = 0;          // The result has at most so many bytes, for which memory is charged.
   std::size_t message_bytes_max = 0;  // The limit of the options.
-  std::size_t room = 0;               // Bytes that are left free in front of the result.
 };
 // The length of the result, if the message states it. Its sender may lie.
 std::optional<std::size_t> announced_bytes(Encoding encoding, Bytes compressed) noexcept;
-// Returns a message with `room` free bytes in front of it.
-Buffer with_room(Buffer message, std::size_t room);
-// Returns room and message. Fails as decompress() does. Any thread.
+// Fails as decompress() does. Any thread.
 Result<Buffer> unpack(const PackedMessage& packed);
+// How a packed request becomes the arguments. `encoding` is gzip or zstd.
+rpc::BodyForm form_of(Encoding encoding, Bytes packed, std::size_t message_bytes_max) noexcept;
 
 // A session whose calls choose for each message whether it is compressed.
 class CompressionChoice {

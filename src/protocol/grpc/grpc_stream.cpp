@@ -16,7 +16,8 @@ void GrpcStream::restart() noexcept {
   held_bytes = 0;
   if (!stalled.empty()) stalled = {};
   stalled_charge.reset();
-  unpacking = end_delivered = false;
+  unpacking = Unpacking::no;
+  end_delivered = false;
   send_encoding = Encoding::identity;
   initial.clear();
   trailers.clear();

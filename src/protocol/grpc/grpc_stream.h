@@ -26,14 +26,19 @@ struct GrpcStream : http2::Http2Stream {
   Take take = Take::drop;
   MessageReader reader;
   unsigned messages = 0;  // Whole messages so far; counted up to 2 with keep_one.
-  Bytes message;          // With keep_one. Behind reader.room() free bytes if there is room.
+  // With keep_one; compressed at a server, if it came so. Behind reader.room() free bytes if there is room.
+  Bytes message;
   Block* message_block = nullptr;
   Buffer kept;  // Holds `message`; empty while it lies in the memory that is being received.
   detail::ReceiveCharge kept_charge;
   std::size_t held_bytes = 0;  // Credit that the receiver of the items has not given back.
   detail::ReceiveCharge stalled_charge;
-  std::string stalled;     // Bytes behind the messages that are held; their window is not returned yet.
-  bool unpacking = false;  // A message is decompressed elsewhere; what follows it waits in `stalled`.
+  std::string stalled;  // Bytes behind the messages that are held; their window is not returned yet.
+  // Whether a compressed message waits in `kept` for GrpcMachine::release_packed(), or is decompressed elsewhere. What
+  // follows it waits in `stalled`.
+  enum class Unpacking : std::uint8_t { no, held, elsewhere };
+  Unpacking unpacking = Unpacking::no;
+  bool unpacks() const noexcept { return unpacking != Unpacking::no; }
   bool end_delivered = false;
 
   // ---- Sending ----

@@ -84,17 +84,15 @@ bool HttpRequests::begins_later(std::uint32_t call) { return session_.begins_lat
 
 Error HttpRequests::no_memory() { return session_.unkept_error(session_.account()); }
 
-void HttpRequests::run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) {
-  session_.serve(method, request);
+void HttpRequests::run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request,
+                              const rpc::BodyForm& form) {
+  session_.serve_form(method, request, form);
 }
 
-void HttpRequests::run_json(const detail::ServedMethod& method, const detail::IncomingRequest& request,
-                            const rpc::JsonPointer& json) {
-  session_.serve_json(method, request, json);
-}
-
-void HttpRequests::run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) {
-  session_.serve_by(name, request, [&] { route.start(request); });
+void HttpRequests::run_route(const detail::ServedMethod& name, detail::IncomingRequest request,
+                             const rpc::BodyForm& form, Route& route) {
+  request.coded = !form.plain();
+  session_.serve_by(name, request, [&] { route.start(request, form); });
 }
 
 void HttpRequests::count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept {

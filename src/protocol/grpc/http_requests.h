@@ -50,10 +50,10 @@ class HttpRequests final : rpc::HttpStreamHost {
   std::optional<Error> refusal(std::size_t beyond) const override;
   bool begins_later(std::uint32_t call) override;
   Error no_memory() override;
-  void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) override;
-  void run_json(const detail::ServedMethod& method, const detail::IncomingRequest& request,
-                const rpc::JsonPointer& json) override;
-  void run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) override;
+  void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request,
+                  const rpc::BodyForm& form) override;
+  void run_route(const detail::ServedMethod& name, detail::IncomingRequest request, const rpc::BodyForm& form,
+                 Route& route) override;
   void count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code) noexcept override;
   void count_failure(std::uint32_t call, ErrorCode code, const Error& error) noexcept override;
   void send_continue(std::uint32_t call) override;

@@ -62,7 +62,9 @@ GrpcStream* GrpcMachine::take_stream() {
 }
 
 void GrpcMachine::release_stream(GrpcStream& stream) noexcept {
-  if (std::exchange(stream.busy, false) && !stream.open) recycle(stream);
+  if (!std::exchange(stream.busy, false)) return;
+  if (!stream.open) return recycle(stream);
+  if (stream.unpacking == GrpcStream::Unpacking::held) drop_input(stream);  // Nobody releases it any more.
 }
 
 void GrpcMachine::recycle(GrpcStream& stream) noexcept {
@@ -131,7 +133,7 @@ void GrpcMachine::on_data(GrpcStream& stream, Bytes bytes, Block* block) {
   }
   const bool full = stream.take == GrpcStream::Take::deliver &&
                     (!stream.stalled.empty() || stream.held_bytes >= options().stream_window_bytes);
-  if (full || (stream.unpacking && stream.take != GrpcStream::Take::drop)) return stall(stream, bytes);
+  if (full || (stream.unpacks() && stream.take != GrpcStream::Take::drop)) return stall(stream, bytes);
   take_bytes(stream, bytes, block);
 }
 
@@ -154,7 +156,7 @@ void GrpcMachine::take_bytes(GrpcStream& stream, Bytes bytes, Block* block) {
       bytes = {};
       break;
     }
-    if (stream.unpacking) break;
+    if (stream.unpacks()) break;
     if (stream.take == GrpcStream::Take::deliver && stream.held_bytes >= options().stream_window_bytes) break;
     const MessageReader::Step step = stream.reader.next(bytes, block, message_bytes_max_, account_);
     if (step == MessageReader::Step::more) break;
@@ -215,6 +217,11 @@ bool GrpcMachine::hold_message(GrpcStream& stream) {
 }
 
 void GrpcMachine::bad(GrpcStream& stream, const Error& why) {
+  drop_input(stream);
+  sink_.on_bad(stream, why);
+}
+
+void GrpcMachine::drop_input(GrpcStream& stream) noexcept {
   stream.take = GrpcStream::Take::drop;
   stream.reader.reset();
   stream.message = {};
@@ -224,13 +231,12 @@ void GrpcMachine::bad(GrpcStream& stream, const Error& why) {
   return_window(stream, stream.stalled.size());
   stream.stalled = {};
   stream.stalled_charge.reset();
-  stream.unpacking = false;
-  sink_.on_bad(stream, why);
+  stream.unpacking = GrpcStream::Unpacking::no;
 }
 
 void GrpcMachine::on_remote_end(GrpcStream& stream) {
   if (std::exchange(stream.remote_ended, true)) return;
-  if (stream.stalled.empty() && !stream.unpacking) deliver_end(stream);
+  if (stream.stalled.empty() && !stream.unpacks()) deliver_end(stream);
 }
 
 void GrpcMachine::deliver_end(GrpcStream& stream) {
@@ -244,7 +250,7 @@ void GrpcMachine::deliver_end(GrpcStream& stream) {
 
 void GrpcMachine::release(GrpcStream& stream, std::size_t bytes) {
   stream.held_bytes -= std::min(bytes, stream.held_bytes);
-  if (stream.stalled.empty() || stream.unpacking || stream.held_bytes >= options().stream_window_bytes) return;
+  if (stream.stalled.empty() || stream.unpacks() || stream.held_bytes >= options().stream_window_bytes) return;
   if (!receiving()) unpacked_ = 0;
   take_stalled(stream);
 }
@@ -253,7 +259,7 @@ void GrpcMachine::take_stalled(GrpcStream& stream) {
   const std::string bytes_left = std::exchange(stream.stalled, {});
   stream.stalled_charge.reset();
   take_bytes(stream, as_bytes(bytes_left), nullptr);
-  if (stream.stalled.empty() && !stream.unpacking && stream.remote_ended) deliver_end(stream);
+  if (stream.stalled.empty() && !stream.unpacks() && stream.remote_ended) deliver_end(stream);
 }
 
 void GrpcMachine::take_message(GrpcStream& stream) {
@@ -293,45 +299,74 @@ void GrpcMachine::take_packed(GrpcStream& stream) {
                                       "a message has the compressed flag, but grpc-encoding names no compression"));
   }
   const Bytes packed = stream.reader.message();
+  if (options().server && stream.take == GrpcStream::Take::keep_one) {
+    return accept_message(stream, packed, stream.reader.block(), {}, {});
+  }
+  Buffer memory;
+  detail::ReceiveCharge charge;
+  if (!stream.reader.memory().empty()) {
+    memory = stream.reader.memory();
+    charge = stream.reader.take_charge();
+    stream.reader.drop_message();
+  }
+  if (sink_.may_unpack(stream)) return unpack_message(stream, packed, std::move(memory), std::move(charge));
+  if (memory.empty()) {
+    memory = Buffer::copy_of(packed);
+    if (account_ != nullptr && !charge.add(*account_, packed.size())) {
+      return bad(stream, Error::of_call(ErrorCode::overloaded,
+                                        "a compressed message of " + std::to_string(packed.size()) +
+                                            " bytes does not fit into the memory for what is received and kept "
+                                            "(receive_bytes_max): send again later"));
+    }
+  }
+  stream.kept = std::move(memory);
+  stream.kept_charge = std::move(charge);
+  stream.reader.drop_message();
+  stream.unpacking = GrpcStream::Unpacking::held;
+}
+
+void GrpcMachine::release_packed(std::uint32_t call) {
+  GrpcStream* const stream = find(call);
+  if (stream == nullptr || stream->unpacking != GrpcStream::Unpacking::held) return;
+  stream->unpacking = GrpcStream::Unpacking::no;
+  if (!receiving()) unpacked_ = 0;
+  Buffer memory = std::exchange(stream->kept, {});
+  const Bytes packed = memory.bytes();
+  unpack_message(*stream, packed, std::move(memory), std::move(stream->kept_charge));
+  continue_behind_packed(call);
+}
+
+// `memory`, for which `charge` pays, holds the message; empty: it lies in the memory that is being received.
+void GrpcMachine::unpack_message(GrpcStream& stream, Bytes packed, Buffer memory, detail::ReceiveCharge charge) {
+  const Encoding encoding = stream.fields.encoding;
   const std::optional<std::size_t> announced = announced_bytes(encoding, packed);
   const std::size_t most = std::min(message_bytes_max_, unpacked_in_place_max);
-  detail::ReceiveCharge charge;
+  detail::ReceiveCharge result_charge;
   Result<Buffer> result;
   bool later = packed.size() > packed_in_place_max || announced.value_or(0) > most || unpacked_ >= unpacked_turn_max;
   if (!later) {
-    result = decompress(encoding, packed, most, account_, charge);
+    result = decompress(encoding, packed, most, account_, result_charge);
     unpacked_ += result ? result->size() : most;
     later = !result && result.error().code == ErrorCode::limit_exceeded && most < message_bytes_max_;
   }
   if (later) {
-    charge.reset();
-    if (unpack_later(stream, announced)) return;
-    result = decompress(encoding, packed, message_bytes_max_, account_, charge);
+    result_charge.reset();
+    if (unpack_later(stream, packed, memory, charge, announced)) return;
+    result = decompress(encoding, packed, message_bytes_max_, account_, result_charge);
   }
   if (!result) return bad(stream, result.error());
-  const std::size_t room = stream.take == GrpcStream::Take::keep_one ? stream.reader.room() : 0;
-  *result = with_room(std::move(*result), room);
-  accept_message(stream, result->bytes().subspan(room), result->block(), *result, std::move(charge));
+  accept_message(stream, result->bytes(), result->block(), *result, std::move(result_charge));
 }
 
 // False: the machine must do it itself.
-bool GrpcMachine::unpack_later(GrpcStream& stream, std::optional<std::size_t> announced) {
+bool GrpcMachine::unpack_later(GrpcStream& stream, Bytes packed, const Buffer& memory, detail::ReceiveCharge& charge,
+                               std::optional<std::size_t> announced) {
   const std::size_t limit = message_bytes_max_;
-  const Bytes packed = stream.reader.message();
   PackedMessage message{.encoding = stream.fields.encoding,
-                        .bytes = {},
+                        .bytes = memory.empty() ? Buffer::copy_of(packed) : memory,
                         .bytes_max = std::min(announced.value_or(limit), limit),
-                        .message_bytes_max = limit,
-                        .room = stream.take == GrpcStream::Take::keep_one ? stream.reader.room() : 0};
-  detail::ReceiveCharge charge;
-  std::size_t bytes = message.bytes_max + message.room;
-  if (stream.reader.memory().empty()) {
-    message.bytes = Buffer::copy_of(packed);
-    bytes += packed.size();
-  } else {
-    message.bytes = stream.reader.memory().slice(stream.reader.room(), packed.size());
-    charge = stream.reader.take_charge();
-  }
+                        .message_bytes_max = limit};
+  const std::size_t bytes = message.bytes_max + (memory.empty() ? packed.size() : 0);
   if (account_ != nullptr && !charge.add(*account_, bytes)) {
     bad(stream,
         Error::of_call(ErrorCode::overloaded,
@@ -341,23 +376,23 @@ bool GrpcMachine::unpack_later(GrpcStream& stream, std::optional<std::size_t> an
                            "(receive_bytes_max): send again later, or state the length in the compressed message"));
     return true;
   }
-  stream.unpacking = true;
+  stream.unpacking = GrpcStream::Unpacking::elsewhere;
   if (sink_.on_packed(stream.call, std::move(message), std::move(charge))) {
     // The sink has the charge, so nothing may keep the memory for longer than the sink.
     stream.reader.drop_message();
     return true;
   }
-  stream.unpacking = false;
+  stream.unpacking = GrpcStream::Unpacking::no;
   return false;
 }
 
 void GrpcMachine::unpacked(std::uint32_t call, Result<Buffer> message) {
   GrpcStream* const stream = find(call);
-  if (stream == nullptr || !std::exchange(stream->unpacking, false)) return;
+  if (stream == nullptr || stream->unpacking != GrpcStream::Unpacking::elsewhere) return;
+  stream->unpacking = GrpcStream::Unpacking::no;
   if (!receiving()) unpacked_ = 0;
   if (stream->take != GrpcStream::Take::drop) {
     if (!message) return bad(*stream, message.error());
-    const std::size_t room = stream->take == GrpcStream::Take::keep_one ? stream->reader.room() : 0;
     detail::ReceiveCharge charge;
     if (account_ != nullptr && !charge.add(*account_, message->size())) {
       return bad(*stream, Error::of_call(ErrorCode::overloaded,
@@ -365,10 +400,15 @@ void GrpcMachine::unpacked(std::uint32_t call, Result<Buffer> message) {
                                              " bytes does not fit into the memory for what is received and kept "
                                              "(receive_bytes_max): send again later"));
     }
-    accept_message(*stream, message->bytes().subspan(room), message->block(), *message, std::move(charge));
+    accept_message(*stream, message->bytes(), message->block(), *message, std::move(charge));
   }
+  continue_behind_packed(call);
+}
+
+void GrpcMachine::continue_behind_packed(std::uint32_t call) {
   // The stream may have ended within on_message().
-  if (find(call) != stream || stream->unpacking) return;
+  GrpcStream* const stream = find(call);
+  if (stream == nullptr || stream->unpacks()) return;
   if (stream->stalled.empty()) {
     if (stream->remote_ended) deliver_end(*stream);
     return;

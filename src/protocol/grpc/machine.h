@@ -12,11 +12,11 @@
 #include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
+#include "pipe/send_queue.h"
 #include "protocol/grpc/grpc_stream.h"
 #include "protocol/http2/callbacks.h"
 #include "protocol/http2/connection.h"
 #include "protocol/http2/stream_table.h"
-#include "pipe/send_queue.h"
 
 namespace hawser::protocol::grpc {
 
@@ -39,6 +39,11 @@ class MachineSink {
   virtual std::size_t on_plain(GrpcStream& stream, Bytes bytes) {
     static_cast<void>(stream);
     return bytes.size();
+  }
+  // False: a compressed message, with GrpcStream::Take::deliver, waits for GrpcMachine::release_packed().
+  virtual bool may_unpack(const GrpcStream& stream) const noexcept {
+    static_cast<void>(stream);
+    return true;
   }
   // A message of `call` whose decompression would hold the loop for long. The sink gives it to unpack() on another
   // thread, and the result to GrpcMachine::unpacked(), perhaps within this function. `charge` pays for both until
@@ -70,9 +75,10 @@ class MachineSink {
 class GrpcMachine final : public http2::Http2Connection {
  public:
   using Stream = GrpcStream;
-  // Compressed messages up to packed_in_place_max, whose result has at most unpacked_in_place_max bytes, are
-  // decompressed where they arrive, up to unpacked_turn_max bytes at a time, which takes about a millisecond. The
-  // others are given to MachineSink::on_packed().
+  // A server keeps the compressed message of a unary call as it is: its session decompresses it behind the
+  // interceptors. Other compressed messages up to packed_in_place_max, whose result has at most unpacked_in_place_max
+  // bytes, are decompressed where they arrive, up to unpacked_turn_max bytes at a time, which takes about a
+  // millisecond. The others are given to MachineSink::on_packed().
   static constexpr std::size_t packed_in_place_max = 16 * 1024;
   static constexpr std::size_t unpacked_in_place_max = 64 * 1024;
   static constexpr std::size_t unpacked_turn_max = 256 * 1024;
@@ -115,6 +121,8 @@ class GrpcMachine final : public http2::Http2Connection {
   // The result of on_packed(), whose charge has been released; ignored if the stream does not wait for it any more. May
   // deliver more. Not from within receive(), except from on_packed().
   void unpacked(std::uint32_t call, Result<Buffer> message);
+  // MachineSink::may_unpack() is true from now on. May deliver messages.
+  void release_packed(std::uint32_t call);
   // The whole message, which lies in the memory that is being received, is used later. On failure, on_bad() of the sink
   // has been called. Messages of at most held_bytes_least are always held: the number of streams bounds them.
   bool hold_message(GrpcStream& stream);
@@ -151,7 +159,10 @@ class GrpcMachine final : public http2::Http2Connection {
   void take_bytes(GrpcStream& stream, Bytes bytes, Block* block);
   void take_message(GrpcStream& stream);
   void take_packed(GrpcStream& stream);
-  bool unpack_later(GrpcStream& stream, std::optional<std::size_t> announced);
+  void unpack_message(GrpcStream& stream, Bytes packed, Buffer memory, detail::ReceiveCharge charge);
+  bool unpack_later(GrpcStream& stream, Bytes packed, const Buffer& memory, detail::ReceiveCharge& charge,
+                    std::optional<std::size_t> announced);
+  void continue_behind_packed(std::uint32_t call);
   void accept_message(GrpcStream& stream, Bytes message, Block* block, Buffer unpacked, detail::ReceiveCharge charge);
   void take_stalled(GrpcStream& stream);
   void stall(GrpcStream& stream, Bytes bytes);
@@ -159,6 +170,8 @@ class GrpcMachine final : public http2::Http2Connection {
   void keep_unkept();
   void keep(GrpcStream& stream);
   void bad(GrpcStream& stream, const Error& why);
+  // Nothing that has come on the stream is used, and nothing that comes.
+  void drop_input(GrpcStream& stream) noexcept;
   void submit_headers(GrpcStream& stream, bool end);
 
   const std::size_t message_bytes_max_;

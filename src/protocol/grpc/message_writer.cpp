@@ -1,6 +1,7 @@
 #include "protocol/grpc/message_writer.h"
 
 #include <cstring>
+#include <string>
 
 #include "protocol/grpc/message_reader.h"
 
@@ -17,6 +18,17 @@ void write_prefix(std::byte* to, std::size_t bytes, bool compressed) noexcept {
 }
 
 }  // namespace
+
+std::optional<Error> reply_fault(const codec::EncodedSize& size, bool has_attachment) {
+  if (size.too_large) return Error::of_call(size.code, std::string("the result can't be encoded: ") + size.why_not);
+  if (size.body + size.payload > message_length_max) {
+    return Error::of_call(ErrorCode::limit_exceeded, "the result exceeds 4 GiB");
+  }
+  if (has_attachment) {
+    return Error::of_call(ErrorCode::internal, "the handler has set an attachment: gRPC has none");
+  }
+  return std::nullopt;
+}
 
 std::byte* MessageWriter::begin(const codec::EncodedSize& size) {
   head_ = Buffer::allocate(prefix_bytes + size.body);

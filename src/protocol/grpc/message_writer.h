@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "hawser/codec/encoder.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/detail/waiting_writer.h"
+#include "hawser/error.h"
 #include "hawser/stream.h"
 #include "protocol/grpc/compression.h"
 #include "protocol/grpc/grpc_stream.h"
@@ -32,6 +34,9 @@ class MessageWriter {
   Buffer head_;
   std::size_t bytes_ = 0;
 };
+
+// The reason for which a result can't be a message, or nothing.
+std::optional<Error> reply_fault(const codec::EncodedSize& size, bool has_attachment);
 
 // Gives a received message to the reader of a stream. False if it does not fit into what `account` has left.
 bool deliver_item(detail::StreamCore& core, GrpcStream& stream, Bytes message, Block* block,

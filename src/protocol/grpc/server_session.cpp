@@ -119,18 +119,16 @@ void Http2ServerSession::refuse(GrpcStream& stream, GrpcStatus status, std::stri
 
 std::optional<Error> Http2ServerSession::check_request(const GrpcStream& stream,
                                                        const rpc::Dispatcher::Method*& method) const {
-  const auto refusal = [](ErrorCode code, std::string text) {
-    return Error::of_call(Initiator::peer, code, std::move(text));
-  };
   const HeaderFields& fields = stream.fields;
   if (std::optional<Error> fault = fields.fault(options_.metadata_bytes_max)) return fault;
   if (fields.path.starts_with('/')) method = host().dispatcher.find(std::string_view(fields.path).substr(1));
   if (method == nullptr || method->json == nullptr || method->json->encoding() != "proto") {
-    return refusal(ErrorCode::unknown_method, "the server has no method " + fields.path.substr(0, path_text_bytes_max));
+    return Error::of_call(Initiator::peer, ErrorCode::unknown_method,
+                          "the server has no method " + fields.path.substr(0, path_text_bytes_max));
   }
   if (fields.encoding == Encoding::unknown) {
-    return refusal(ErrorCode::unknown_method,
-                   "grpc-encoding names a compression that this server does not have: see grpc-accept-encoding");
+    return Error::of_call(Initiator::peer, ErrorCode::unknown_method,
+                          "grpc-encoding names a compression that this server does not have: see grpc-accept-encoding");
   }
   if (full(calls_max())) return full_error(calls_max());
   return std::nullopt;
@@ -191,7 +189,10 @@ void Http2ServerSession::dispatch(GrpcStream& stream) {
                                   .decode_limits = &host().options.decode_limits};
   Buffer kept = std::move(stream.kept);
   detail::ReceiveCharge charge = std::move(stream.kept_charge);
-  if (!metadata.empty() && kept.size() >= metadata.size() && stream.message.data() != nullptr) {
+  rpc::BodyForm form;
+  if (stream.take == GrpcStream::Take::keep_one && stream.reader.compressed()) {
+    form = form_of(stream.fields.encoding, stream.message, options_.message_bytes_max);
+  } else if (!metadata.empty() && kept.size() >= metadata.size() && stream.message.data() != nullptr) {
     std::byte* const front = const_cast<std::byte*>(stream.message.data()) - metadata.size();
     std::memcpy(front, metadata.data(), metadata.size());
     request.metadata = MetadataView(Bytes(front, metadata.size()));
@@ -202,7 +203,22 @@ void Http2ServerSession::dispatch(GrpcStream& stream) {
   }
   stream.message = {};
   stream.message_block = nullptr;
-  serve(*call.method, request);
+  serve_form(*call.method, request, form);
+}
+
+// Items that have come before the interceptors have called the handler stay compressed.
+bool Http2ServerSession::may_unpack(const GrpcStream& stream) const noexcept {
+  const detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call));
+  return call == nullptr || !call->observed || calls_by_slot_[stream.call & 0xFFFF].handler_runs;
+}
+
+void Http2ServerSession::handler_begun(std::uint32_t call) {
+  GrpcStream* const stream = machine_.find(call);
+  if (stream == nullptr || stream->plain) return;
+  call_of(*stream).handler_runs = true;
+  if (stream->unpacking != GrpcStream::Unpacking::held) return;
+  machine_.release_packed(call);
+  if (!closed()) send_soon();
 }
 
 void Http2ServerSession::on_end(GrpcStream& stream) {
@@ -269,8 +285,7 @@ bool Http2ServerSession::on_packed(std::uint32_t call, PackedMessage&& packed, d
 
 Task<void> Http2ServerSession::unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge) {
   try {
-    Result<Buffer> message = co_await unpacker_.unpack(std::move(packed));
-    charge.reset();
+    Result<Buffer> message = co_await unpacker_.unpack(std::move(packed), &account(), std::move(charge));
     if (closed()) co_return;
     machine_.unpacked(call, std::move(message));
     if (!closed()) send_soon();
@@ -399,9 +414,8 @@ bool Http2ServerSession::check_pace(bool plain, Duration write_timeout) {
     if (stream.plain != plain || !stream.open) return;
     any = true;
     const auto missed = stream.pace.check(stream.out);
-    if (!missed || !machine_.reset(stream, http2::cancel)) return;
     // The reset itself may have to wait for the client.
-    if (!stream.busy) return;
+    if (!missed || !machine_.reset(stream, http2::cancel) || !stream.busy) return;
     const auto limit =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::max(write_timeout_least, write_timeout));
     give_up(stream, "the client has taken " + std::to_string(missed->taken) + " of the " +
@@ -442,18 +456,8 @@ std::byte* Http2ServerSession::begin_reply(std::uint32_t call, const codec::Enco
     if (stream != nullptr) answered(*stream);
     return nullptr;
   }
-  Error refused = Error::of_call(ErrorCode::limit_exceeded, {});
-  if (size.too_large) {
-    refused.code = size.code;
-    refused.text = std::string("the result can't be encoded: ") + size.why_not;
-  } else if (size.body + size.payload > message_length_max) {
-    refused.text = "the result exceeds 4 GiB";
-  } else if (!extras.attachment.empty()) {
-    refused.code = ErrorCode::internal;
-    refused.text = "the handler has set an attachment: gRPC has none";
-  }
-  if (!refused.text.empty()) {
-    reply_error(call, refused);
+  if (const std::optional<Error> why = reply_fault(size, !extras.attachment.empty())) {
+    reply_error(call, *why);
     return nullptr;
   }
   if (extras.metadata != nullptr) {

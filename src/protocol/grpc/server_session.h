@@ -40,6 +40,9 @@ class Http2ServerSession final : public rpc::ByteSession,
     report.details = machine_.describe();
   }
 
+  // ---- rpc::BodyFormEvents ----
+  void handler_begun(std::uint32_t call) override;
+
   // ---- detail::ReplySink ----
   std::string_view protocol() const noexcept override { return "grpc"; }
   std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
@@ -63,6 +66,7 @@ class Http2ServerSession final : public rpc::ByteSession,
     const rpc::Dispatcher::Method* method = nullptr;
     std::optional<Time> deadline;
     bool compress = false;
+    bool handler_runs = false;  // Behind interceptors: handler_begun() was called.
   };
 
   // ---- rpc::ByteSession ----
@@ -77,6 +81,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   // ---- MachineSink ----
   void on_headers(GrpcStream& stream) override;
   void on_message(GrpcStream& stream, Bytes message, Block* block) override;
+  bool may_unpack(const GrpcStream& stream) const noexcept override;
   bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) override;
   void on_end(GrpcStream& stream) override;
   void on_bad(GrpcStream& stream, const Error& why) override;

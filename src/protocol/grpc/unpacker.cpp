@@ -2,14 +2,20 @@
 
 #include "base/try.h"
 #include "hawser/detail/loop_access.h"
+#include "rpc/session/work_charge.h"
 
 namespace hawser::protocol::grpc {
 
-Task<Result<Buffer>> Unpacker::unpack(PackedMessage packed) {
+Task<Result<Buffer>> Unpacker::unpack(PackedMessage packed, const detail::ReceiveAccount* account,
+                                      detail::ReceiveCharge charge) {
   if (!stop_.stop_possible()) stop_ = std::stop_source();
-  auto work = [kept = std::move(packed)] { return grpc::unpack(kept); };
-  CO_TRY(Result<Buffer>&& message,
-         co_await detail::LoopAccess::offload_for(loop_, connection_, stop_.get_token(), std::move(work)));
+  rpc::WorkCharge paid;
+  if (account != nullptr) paid.acquire(*account, std::move(charge), packed.bytes_max + packed.bytes.size());
+  auto work = [kept = std::move(packed), use = paid.use()] { return grpc::unpack(kept); };
+  Result<Result<Buffer>> unpacked =
+      co_await detail::LoopAccess::offload_for(loop_, connection_, stop_.get_token(), std::move(work));
+  paid.reset();
+  CO_TRY(Result<Buffer>&& message, std::move(unpacked));
   co_return message;
 }
 

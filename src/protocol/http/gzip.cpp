@@ -121,14 +121,6 @@ Result<Buffer> gunzip(Bytes, std::size_t) { return fail(ErrorCode::internal, "bu
 
 #endif
 
-Task<Result<Buffer>> offload_gunzip(Loop& loop, const void* connection, std::stop_token token, Buffer compressed,
-                                    std::size_t bytes_max) {
-  auto work = [kept = std::move(compressed), bytes_max] { return gunzip(kept.bytes(), bytes_max); };
-  CO_TRY(Result<Buffer>&& unpacked,
-         co_await detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work)));
-  co_return unpacked;
-}
-
 Task<void> gzip_response(const HttpOptions& options, Loop& loop, const void* connection, std::string_view accepted,
                          HttpResponse& response) {
   if (!may_be_gzipped(options, response)) co_return;

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -14,8 +13,8 @@
 // decompressed.
 namespace hawser::protocol::http {
 
-// Bodies of more bytes are compressed and decompressed on a thread of the offload pool, because both take time of the
-// loop: about 10 ms for 1 MB.
+// Bodies of more bytes are compressed on a thread of the offload pool, because that takes time of the loop: about
+// 10 ms for 1 MB.
 inline constexpr std::size_t gzip_in_place_max = 16 * 1024;
 
 bool can_gzip() noexcept;
@@ -31,9 +30,6 @@ std::optional<std::string> gzip(Bytes bytes);
 // malformed or longer.
 Result<Buffer> gunzip(Bytes compressed, std::size_t bytes_max);
 
-// Decompresses on a thread of the offload pool.
-Task<Result<Buffer>> offload_gunzip(Loop& loop, const void* connection, std::stop_token token, Buffer compressed,
-                                    std::size_t bytes_max);
 // Compresses the body of a route's response if the options, its type and the client's Accept-Encoding allow it, on a
 // thread of the pool if it is long.
 Task<void> gzip_response(const HttpOptions& options, Loop& loop, const void* connection, std::string_view accepted,

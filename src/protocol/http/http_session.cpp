@@ -205,30 +205,11 @@ void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes bo
   if (full(host().options.calls_per_connection_max, plan_.calls_beyond())) {
     return refuse(503, full_error(host().options.calls_per_connection_max));
   }
-  if (plan_.gunzip && !body.empty()) return unpack(head, head_bytes, body, block);
-  run(head, head_bytes, body, block);
-}
-
-void HttpSession::run(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
-  if (plan_.kind == Kind::route) return run_route(head, head_bytes, body, block);
-  run_method(head, body, block);
-}
-
-void HttpSession::unpack(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
-  if (!collects_) kept_head_ = KeptHead(head, head_bytes);
-  collects_ = true;  // The head is kept, as for a body that came in parts.
-  const std::size_t announced = compress::announced_bytes(body);
-  if (announced > host().options.message_bytes_max) {
-    return refuse(413, call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max"));
-  }
-  if (std::max(announced, body.size()) > gzip_in_place_max) {
-    Buffer packed = block == nullptr ? Buffer::copy_of(body) : Buffer::share(block, body.data(), body.size());
-    begin_call();
-    return conversion_.spawn(unpack_later(std::move(packed), announced));
-  }
-  const Result<Buffer> unpacked = gunzip(body, announced);
-  if (!unpacked) return refuse(status_of(unpacked.error().code), unpacked.error());
-  run(*kept_head_, {}, unpacked->bytes(), unpacked->block());
+  const std::optional<rpc::BodyForm> form = form_of(plan_, body, host().options.message_bytes_max);
+  if (!form) return refuse(413, unpacked_too_long());
+  if (!form->plain()) body_ = {};  // The call keeps the body until it has been converted.
+  if (plan_.kind == Kind::route) return run_route(head, head_bytes, body, block, *form);
+  run_method(head, body, block, *form);
 }
 
 std::uint32_t HttpSession::begin_call() noexcept {
@@ -254,26 +235,22 @@ detail::IncomingRequest HttpSession::incoming(const RequestHead& head, Bytes bod
   return request;
 }
 
-void HttpSession::run_method(const RequestHead& head, Bytes body, Block* block) {
+void HttpSession::run_method(const RequestHead& head, Bytes body, Block* block, const rpc::BodyForm& form) {
   // A connection that waits for its next request keeps no more metadata than that.
   constexpr std::size_t idle_metadata_bytes_max = 512;
-  if (plan_.kind == Kind::bytes) {
-    serve(*plan_.method, incoming(head, body, block));
-  } else {
-    body_ = {};  // The call keeps the JSON until it has been converted.
-    const rpc::JsonPointer json = plan_.json;
-    serve_json(*plan_.method, incoming(head, body, block), json);
-  }
+  serve_form(*plan_.method, incoming(head, body, block), form);
   // A call that is not answered yet has copied its metadata.
   if (call_fields_.metadata.capacity() > idle_metadata_bytes_max) call_fields_.metadata = {};
 }
 
-void HttpSession::run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
+void HttpSession::run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block,
+                            const rpc::BodyForm& form) {
   KeptHead kept = collects_ ? std::move(kept_head_) : KeptHead(head, head_bytes);
   detail::IncomingRequest request = incoming(*kept, body, block);
+  request.coded = !form.plain();
   if (plan_.gunzip) kept.drop_coding();
   const Route& route = *plan_.route;
-  serve_by(*plan_.method, request, [&] { serve_route(*this, route, plan_.pattern, request, std::move(kept)); });
+  serve_by(*plan_.method, request, [&] { serve_route(*this, route, plan_.pattern, request, std::move(kept), form); });
 }
 
 // ---- Answers ----

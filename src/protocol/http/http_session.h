@@ -110,14 +110,10 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   bool refuse_too_long(std::uint64_t bytes);
   void on_parse_error();
   void on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
-  // Decompresses the body, then runs the request; if it is long, on another thread, while the session holds.
-  void unpack(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
-  Task<void> unpack_later(Buffer packed, std::size_t announced);
   // Takes the id of the next call, and holds.
   std::uint32_t begin_call() noexcept;
-  void run(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
-  void run_method(const RequestHead& head, Bytes body, Block* block);
-  void run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  void run_method(const RequestHead& head, Bytes body, Block* block, const rpc::BodyForm& form);
+  void run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block, const rpc::BodyForm& form);
   // Converts a long result on another thread, while the session holds. Ends early if the connection does.
   Task<void> convert_result(std::vector<std::byte> payload);
   void reply_json(const Result<JsonText>& json);

@@ -11,30 +11,6 @@
 // The conversion of long JSON on a thread of the offload pool.
 namespace hawser::protocol::http {
 
-Task<void> HttpSession::unpack_later(Buffer packed, std::size_t announced) {
-  const std::uint32_t call = call_;
-  try {
-    body_ = {};
-    detail::ReceiveCharge packed_charge;
-    detail::ReceiveCharge charge;
-    if (!packed_charge.keep(account(), packed) || !charge.add(account(), announced)) {
-      co_return refuse(503, unkept_error(account()));
-    }
-    conversion_stop_ = std::stop_source();
-    const Result<Buffer> body =
-        co_await offload_gunzip(host().loop, this, conversion_stop_.get_token(), std::move(packed), announced);
-    if (call_ != call) co_return;  // The connection has ended.
-    packed_charge.reset();
-    charge.reset();
-    if (!body) co_return refuse(status_of(body.error().code), body.error());
-    // Other calls have begun meanwhile.
-    if (server_full(plan_.calls_beyond())) co_return refuse(503, server_full_error());
-    run(*kept_head_, {}, body->bytes(), body->block());
-  } catch (const std::exception&) {
-    fail_connection();
-  }
-}
-
 void HttpSession::reply_json(const Result<JsonText>& json) {
   if (!json) return refuse(500, json.error());
   if (json->gzip) {
@@ -50,14 +26,13 @@ void HttpSession::reply_json(const Result<JsonText>& json) {
 
 Task<void> HttpSession::convert_result(std::vector<std::byte> payload) {
   try {
-    detail::ReceiveCharge charge;
-    charge.add(account(), json_body_.size() + payload.size(), true);
+    rpc::WorkCharge charge = rpc::charge_of_result(account(), json_body_.size() + payload.size());
     conversion_stop_ = std::stop_source();
     const Result<JsonText> text =
         co_await offload_result(host().loop, this, conversion_stop_.get_token(), std::move(json_body_),
-                                std::move(payload), plan_.json, gzip_bytes_min(options_, call_fields_));
-    if (closed()) co_return;
+                                std::move(payload), plan_.json, gzip_bytes_min(options_, call_fields_), charge.use());
     charge.reset();
+    if (closed()) co_return;
     reply_json(text);
   } catch (const std::exception&) {
     fail_connection();

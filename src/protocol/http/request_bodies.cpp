@@ -5,13 +5,11 @@
 #include <string>
 #include <utility>
 
-#include "compress/deflate.h"
-#include "protocol/http/gzip.h"
 #include "protocol/http/http_session.h"
 #include "protocol/http/response.h"
 #include "protocol/http/stream_exchange.h"
 
-// Bodies of requests that are read in parts, and those that are compressed.
+// Bodies of requests that are read in parts.
 namespace hawser::protocol::http {
 
 // ---- HTTP/1.1 ----
@@ -39,7 +37,7 @@ void HttpSession::begin_parts_route() {
   if (full(host().options.calls_per_connection_max, plan_.calls_beyond())) {
     return refuse(503, full_error(host().options.calls_per_connection_max));
   }
-  run_route(*kept_head_, {}, {}, nullptr);
+  run_route(*kept_head_, {}, {}, nullptr, {});
 }
 
 void HttpSession::ask_for_body() {
@@ -79,7 +77,7 @@ bool StreamExchange::begin_parts_route() {
     refuse(status_of(why->code), *why);
     return false;
   }
-  run_route({}, nullptr);
+  run_route({}, nullptr, {});
   return call_ == call;
 }
 
@@ -102,47 +100,6 @@ Task<Result<std::string>> StreamExchange::read_part(HttpBodyReader& reader) {
   Result<std::string> part = parts_.take(loop().now());
   if (part && !part->empty()) host_.return_window(call, part->size());
   co_return part;
-}
-
-void StreamExchange::unpack(Buffer packed) {
-  const std::size_t announced = compress::announced_bytes(packed.bytes());
-  if (announced > host_.port_host().options.message_bytes_max) {
-    return refuse(413, call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max"));
-  }
-  if (std::max(announced, packed.size()) > gzip_in_place_max) {
-    ++converting_;
-    return conversion_.spawn(unpack_later(std::move(packed), announced));
-  }
-  const Result<Buffer> unpacked = gunzip(packed.bytes(), announced);
-  if (!unpacked) return refuse(status_of(unpacked.error().code), unpacked.error());
-  run(unpacked->bytes(), unpacked->block());
-}
-
-Task<void> StreamExchange::unpack_later(Buffer packed, std::size_t announced) {
-  try {
-    body_ = {};
-    detail::ReceiveAccount& account = host_.receive_account();
-    detail::ReceiveCharge packed_charge;
-    detail::ReceiveCharge charge;
-    if (!packed_charge.keep(account, packed) || !charge.add(account, announced)) {
-      --converting_;
-      co_return refuse(503, host_.no_memory());
-    }
-    conversion_stop_ = std::stop_source();
-    const Result<Buffer> body = co_await offload_gunzip(host_.port_host().loop, &connection(),
-                                                        conversion_stop_.get_token(), std::move(packed), announced);
-    --converting_;
-    packed_charge.reset();
-    charge.reset();
-    if (gone_) co_return finish(false);
-    if (!body) co_return refuse(status_of(body.error().code), body.error());
-    // Calls may have begun meanwhile.
-    if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond()))
-      co_return refuse(status_of(why->code), *why);
-    run(body->bytes(), body->block());
-  } catch (const std::exception&) {
-    fail_connection();
-  }
 }
 
 }  // namespace hawser::protocol::http

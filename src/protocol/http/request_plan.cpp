@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "compress/deflate.h"
 #include "hawser/detail/loop_access.h"
 #include "protocol/http/field_values.h"
 #include "protocol/http/gzip.h"
@@ -193,6 +194,18 @@ RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher
                               "server has it (HttpOptions::gzip), or none")};
 }
 
+std::optional<rpc::BodyForm> form_of(const RequestPlan& plan, Bytes body, std::size_t bytes_max) {
+  rpc::BodyForm form{.json = plan.kind == RequestPlan::Kind::json ? plan.json : nullptr};
+  if (!plan.gunzip || body.empty()) return form;
+  form.unpack = gunzip;
+  form.unpacked_max = compress::announced_bytes(body);
+  return form.unpacked_max > bytes_max ? std::nullopt : std::optional(std::move(form));
+}
+
+Error unpacked_too_long() {
+  return call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max");
+}
+
 HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service) {
   switch (host.health.status(service)) {
     case HealthStatus::serving: return {200, "OK\n"};
@@ -216,10 +229,10 @@ Result<JsonText> pack_json(Result<std::string> text, std::size_t bytes_min) {
 
 Task<Result<JsonText>> offload_result(Loop& loop, const void* connection, std::stop_token token, Buffer body,
                                       std::vector<std::byte> payload,
-                                      std::shared_ptr<const detail::JsonTranscoder> transcoder, std::size_t bytes_min) {
-  auto work = [kept = std::move(body), rest = std::move(payload), converter = std::move(transcoder), bytes_min] {
-    return pack_json(converter->result_to_json(kept.bytes(), rest), bytes_min);
-  };
+                                      std::shared_ptr<const detail::JsonTranscoder> transcoder, std::size_t bytes_min,
+                                      rpc::WorkCharge::Use used) {
+  auto work = [kept = std::move(body), rest = std::move(payload), converter = std::move(transcoder), bytes_min,
+               use = std::move(used)] { return pack_json(converter->result_to_json(kept.bytes(), rest), bytes_min); };
   Result<Result<JsonText>> converted =
       co_await detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work));
   if (!converted) {

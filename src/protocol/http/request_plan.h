@@ -14,7 +14,9 @@
 #include "protocol/http/json/function_json.h"
 #include "protocol/http/request_parser.h"
 #include "protocol/http/routes.h"
+#include "rpc/port/body_form.h"
 #include "rpc/port/port_host.h"
+#include "rpc/session/work_charge.h"
 
 namespace hawser::protocol::http {
 
@@ -44,7 +46,7 @@ struct RequestPlan {
   Error error = {};
   std::string allow = {};
   std::string service = {};  // Whose health is asked for.
-  bool gunzip = false;       // The body is compressed with gzip and is decompressed before it is used.
+  bool gunzip = false;       // The body is compressed with gzip.
 
   // The number of calls beyond ServerOptions::calls_max beside which the request is still served.
   std::size_t calls_beyond() const noexcept { return route != nullptr && route->reserved ? operator_calls_reserve : 0; }
@@ -58,6 +60,10 @@ struct HealthAnswer {
 };
 HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service);
 RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head);
+// How a whole body becomes what the handler receives. Nothing if it states a length beyond `bytes_max`.
+std::optional<rpc::BodyForm> form_of(const RequestPlan& plan, Bytes body, std::size_t bytes_max);
+// The answer then, of status 413.
+Error unpacked_too_long();
 
 // The fields of a request that concern its call.
 class CallFields {
@@ -96,9 +102,10 @@ Result<JsonText> pack_json(Result<std::string> text, std::size_t bytes_min);
 std::size_t gzip_bytes_min(const HttpOptions& options, const CallFields& fields) noexcept;
 
 // Converts a result to JSON on a thread of the offload pool. The token ends the wait. `connection` stands for the
-// connection among those that share the pool.
+// connection among those that share the pool. `used` is kept as long as a thread works on it.
 Task<Result<JsonText>> offload_result(Loop& loop, const void* connection, std::stop_token token, Buffer body,
                                       std::vector<std::byte> payload,
-                                      std::shared_ptr<const detail::JsonTranscoder> transcoder, std::size_t bytes_min);
+                                      std::shared_ptr<const detail::JsonTranscoder> transcoder, std::size_t bytes_min,
+                                      rpc::WorkCharge::Use used);
 
 }  // namespace hawser::protocol::http

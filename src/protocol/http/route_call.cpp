@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/alive.h"
 #include "base/try.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/detail/served_method.h"
@@ -13,6 +14,7 @@
 #include "protocol/http/gzip.h"
 #include "protocol/http/http_session.h"
 #include "protocol/http/request_access.h"
+#include "rpc/server/body_conversion.h"
 
 namespace hawser::protocol::http {
 namespace {
@@ -66,19 +68,25 @@ class SkippedRoute {
 class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
  public:
   RouteChain(RouteResponder& responder, detail::ActiveCall& call, IncomingCall& info, const Route& route,
-             HttpRequest& request, HttpBodyReader& reader)
+             HttpRequest& request, HttpBodyReader& reader, rpc::BodyConversion& conversion)
       : InterceptorChain(responder.interceptors(), info),
         responder_(responder),
         info_(info),
         call_(call),
         route_(route),
         request_(request),
-        reader_(reader) {}
+        reader_(reader),
+        conversion_(conversion) {}
 
   std::optional<HttpResponse> response;
 
  private:
   Task<Result<void>> make_call() override {
+    if (call_.request().coded) {
+      const Watch<RouteChain> alive = alive_.watch();
+      CO_TRY(co_await conversion_.run());
+      if (!alive) co_return fail(ErrorCode::cancelled, "the call ended before its handler did");
+    }
     RequestAccess::apply(request_, info_);
     Task<HttpResponse> task = route_.run(request_, reader_);
     call_.handler_frame = task.frame();
@@ -99,15 +107,18 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
   const Route& route_;
   HttpRequest& request_;
   HttpBodyReader& reader_;
+  rpc::BodyConversion& conversion_;
   detail::ReceiveCharge charge_;
+  const Alive<RouteChain> alive_{*this};
 };
 
 // Runs a route's handler with the interceptors of the server around it.
 Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::ActiveCall& call, const Route& route,
-                                           HttpRequest& request, HttpBodyReader& reader, detail::CallDraw draw) {
+                                           HttpRequest& request, HttpBodyReader& reader,
+                                           rpc::BodyConversion& conversion, detail::CallDraw draw) {
   const std::string name = name_of(request);
   IncomingCall info(call, name, false, draw, route_of(call));
-  RouteChain chain(responder, call, info, route, request, reader);
+  RouteChain chain(responder, call, info, route, request, reader, conversion);
   CO_TRY(co_await chain.run());
   if (!chain.response) {
     co_return fail(ErrorCode::internal,
@@ -125,7 +136,7 @@ Error route_error(detail::ReplySink& sink, const HttpRequest& request, std::stri
 }
 
 detail::Serving serve_route(RouteResponder& responder, const Route& route, std::string_view pattern,
-                            detail::IncomingRequest request, KeptHead head) {
+                            detail::IncomingRequest request, KeptHead head, rpc::BodyForm form) {
   const std::uint32_t id = request.call;
   try {
     detail::ActiveCall call(request, detail::ActiveCall::Keep::copy_small);
@@ -133,6 +144,7 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
     call.observed = true;  // SkippedRoute notifies the interceptors.
     if (!call.admitted()) co_return;
     HttpRequest given = RequestAccess::make(call, std::move(head), pattern);
+    rpc::BodyConversion conversion(call, std::move(form));
     HttpBodyReader reader = responder.reader_for(id, route.body_handler ? call.token() : std::stop_token());
     std::optional<HttpResponse> response;
     std::optional<Error> error;
@@ -143,11 +155,17 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
     try {
       if (std::ranges::all_of(interceptors, skips)) {
         if (!interceptors.empty()) skipped.emplace(interceptors, call, given);
-        Task<HttpResponse> task = route.run(given, reader);
-        call.handler_frame = task.frame();
-        response.emplace(co_await std::move(task));
+        if (Result<void> converted = co_await conversion.run(); converted) {
+          Task<HttpResponse> task = route.run(given, reader);
+          call.handler_frame = task.frame();
+          response.emplace(co_await std::move(task));
+        } else {
+          error = std::move(converted.error());
+        }
       } else {
-        Result<HttpResponse> outcome = co_await intercept_route(responder, call, route, given, reader, draw);
+        Result<HttpResponse> outcome =
+            co_await intercept_route(responder, call, route, given, reader, conversion, draw);
+        conversion.end();  // A task of next() may outlive the chain.
         if (outcome) {
           response.emplace(std::move(*outcome));
         } else {

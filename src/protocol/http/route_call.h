@@ -9,8 +9,8 @@
 namespace hawser::protocol::http {
 
 // Runs a route's handler as a call, which can be cancelled and has a deadline, with the interceptors of the server
-// around it. `pattern` is the route's path if it has parameters.
+// around it. `pattern` is the route's path if it has parameters. `form` is that of a body that is coded.
 detail::Serving serve_route(RouteResponder& responder, const Route& route, std::string_view pattern,
-                            detail::IncomingRequest request, KeptHead head);
+                            detail::IncomingRequest request, KeptHead head, rpc::BodyForm form);
 
 }  // namespace hawser::protocol::http

@@ -266,13 +266,12 @@ void StreamExchange::begin_late() {
   const Buffer kept = body_;  // An answer in place releases it before the handler returns.
   body_charge_.reset();
   if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond())) return refuse(status_of(why->code), *why);
-  if (plan_.gunzip && body_bytes_ != 0) return unpack(kept.slice(0, body_bytes_));
-  run(kept.bytes().first(body_bytes_), kept.block());
-}
-
-void StreamExchange::run(Bytes body, Block* block) {
-  if (plan_.kind == Kind::route) return run_route(body, block);
-  run_method(body, block);
+  const Bytes body = kept.bytes().first(body_bytes_);
+  const std::optional<rpc::BodyForm> form = form_of(plan_, body, host_.port_host().options.message_bytes_max);
+  if (!form) return refuse(413, unpacked_too_long());
+  if (!form->plain()) body_ = {};  // The call keeps the body until it has been converted.
+  if (plan_.kind == Kind::route) return run_route(body, kept.block(), *form);
+  run_method(body, kept.block(), *form);
 }
 
 const HttpOptions& StreamExchange::http_options() const noexcept { return owner_.served_.options; }
@@ -298,29 +297,26 @@ detail::IncomingRequest StreamExchange::incoming(Bytes body, Block* block) {
           .decode_limits = &host_.port_host().options.decode_limits};
 }
 
-void StreamExchange::run_method(Bytes body, Block* block) {
+void StreamExchange::run_method(Bytes body, Block* block, const rpc::BodyForm& form) {
   // A call that is answered in place resets plan_ and fields_.
   const rpc::Dispatcher::Method& method = *plan_.method;
   const std::vector<std::byte> metadata = std::move(fields_.metadata);
   fields_.metadata = {};
   detail::IncomingRequest request = incoming(body, block);
   request.metadata = MetadataView(Bytes(metadata));
-  if (plan_.kind == Kind::bytes) return host_.run_method(method, request);
-  body_ = {};  // The call keeps the JSON until it has been converted.
-  const rpc::JsonPointer json = plan_.json;
-  host_.run_json(method, request, json);
+  host_.run_method(method, request, form);
 }
 
-void StreamExchange::run_route(Bytes body, Block* block) {
+void StreamExchange::run_route(Bytes body, Block* block, const rpc::BodyForm& form) {
   const std::vector<std::byte> metadata = std::move(fields_.metadata);
   fields_.metadata = {};
   detail::IncomingRequest request = incoming(body, block);
   request.metadata = MetadataView(Bytes(metadata));
-  host_.run_route(*plan_.method, request, *this);
+  host_.run_route(*plan_.method, request, form, *this);
 }
 
-void StreamExchange::start(const detail::IncomingRequest& request) {
-  serve_route(*this, *plan_.route, plan_.pattern, request, std::move(head_));
+void StreamExchange::start(const detail::IncomingRequest& request, const rpc::BodyForm& form) {
+  serve_route(*this, *plan_.route, plan_.pattern, request, std::move(head_), form);
 }
 
 // ---- The answer ----
@@ -414,12 +410,11 @@ void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompleti
 
 Task<void> StreamExchange::convert_result(std::vector<std::byte> payload) {
   try {
-    detail::ReceiveCharge charge;
-    charge.add(host_.receive_account(), reply_body_.size() + payload.size(), true);
+    rpc::WorkCharge charge = rpc::charge_of_result(host_.receive_account(), reply_body_.size() + payload.size());
     conversion_stop_ = std::stop_source();
     const Result<JsonText> text = co_await offload_result(
         host_.port_host().loop, &connection(), conversion_stop_.get_token(), std::move(reply_body_), std::move(payload),
-        plan_.json, gzip_bytes_min(http_options(), fields_));
+        plan_.json, gzip_bytes_min(http_options(), fields_), charge.use());
     --converting_;
     charge.reset();
     if (gone_) co_return finish(false);

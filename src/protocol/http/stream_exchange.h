@@ -88,13 +88,9 @@ class StreamExchange final : public rpc::HttpExchange,
   bool begin_parts_route();
   void append_body(Bytes bytes);
   bool grow_body(std::size_t bytes);
-  // Decompresses the body, then runs the request; on another thread if it is long.
-  void unpack(Buffer packed);
-  Task<void> unpack_later(Buffer packed, std::size_t announced);
-  void run(Bytes body, Block* block);
-  void run_method(Bytes body, Block* block);
-  void run_route(Bytes body, Block* block);
-  void start(const detail::IncomingRequest& request) override;  // rpc::HttpStreamHost::Route
+  void run_method(Bytes body, Block* block, const rpc::BodyForm& form);
+  void run_route(Bytes body, Block* block, const rpc::BodyForm& form);
+  void start(const detail::IncomingRequest& request, const rpc::BodyForm& form) override;  // rpc::HttpStreamHost::Route
   detail::IncomingRequest incoming(Bytes body, Block* block);
   // Converts a long result on another thread. Ends early if the client goes away.
   Task<void> convert_result(std::vector<std::byte> payload);

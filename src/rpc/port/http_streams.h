@@ -9,7 +9,7 @@
 #include "hawser/bytes.h"
 #include "hawser/detail/reply_sink.h"
 #include "hawser/time.h"
-#include "rpc/port/json_call.h"
+#include "rpc/port/body_form.h"
 #include "rpc/port/port_host.h"
 
 // HTTP requests on the streams of HTTP/2: the interfaces between the session of the connection, which knows the frames,
@@ -44,20 +44,19 @@ class HttpStreamHost {
   virtual bool begins_later(std::uint32_t call) = 0;
   // The error for a request that cannot be kept. Counts it.
   virtual Error no_memory() = 0;
-  // Runs the handler, which answers the sink of `request`.
-  virtual void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) = 0;
-  // Likewise, for a body that is JSON: see PortSession::serve_json().
-  virtual void run_json(const detail::ServedMethod& method, const detail::IncomingRequest& request,
-                        const JsonPointer& json) = 0;
+  // Runs the handler, which answers the sink of `request`: see PortSession::serve_form().
+  virtual void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request,
+                          const BodyForm& form) = 0;
   // Likewise of a route: calls `route.start()`.
   class Route {
    public:
-    virtual void start(const detail::IncomingRequest& request) = 0;
+    virtual void start(const detail::IncomingRequest& request, const BodyForm& form) = 0;
 
    protected:
     ~Route() = default;
   };
-  virtual void run_route(const detail::ServedMethod& name, const detail::IncomingRequest& request, Route& route) = 0;
+  virtual void run_route(const detail::ServedMethod& name, detail::IncomingRequest request, const BodyForm& form,
+                         Route& route) = 0;
   // Count the answer of a call, and end it. That of a route counts as `code`.
   virtual void count_answer(std::uint32_t call, std::size_t bytes, ErrorCode code = ErrorCode::ok) noexcept = 0;
   // The client receives `code`.

@@ -56,6 +56,8 @@ struct PortHost {
   std::stop_source stopping = {};           // Stopped when the server begins to stop.
   bool serving = false;                     // True while a handler has been called and has not returned or suspended.
   unsigned stopping_tokens = 0;             // Number of StopsTokens.
+  Time unpacked_tick{};                     // The tick in which the loop decompressed bodies last.
+  std::size_t unpacked_bytes = 0;           // So many bytes of them.
   const HttpStreamService* http = nullptr;  // Serves HTTP on the streams of HTTP/2. Null: it is not enabled.
 };
 

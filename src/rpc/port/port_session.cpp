@@ -73,12 +73,23 @@ PortSession::~PortSession() {
 
 void PortSession::set_identity(Identity identity) { identity_ = std::make_shared<const Identity>(std::move(identity)); }
 
-void PortSession::serve_json(const Dispatcher::Method& method, detail::IncomingRequest request,
-                             const JsonPointer& json) {
-  request.json = true;
-  // The arguments are counted when they are known.
-  const auto begin = [&] { serve_with_json(host_.interceptors, method, request, json); };
-  serve_by(method, request, begin, request.body.size());
+void PortSession::serve_form(const Dispatcher::Method& method, detail::IncomingRequest request, const BodyForm& form) {
+  if (form.plain()) return serve(method, request);
+  request.coded = true;
+  serve_by(method, request, [&] { serve_with_form(host_.interceptors, method, request, form); });
+}
+
+bool PortSession::converts_here(const BodyForm& form, std::size_t body_bytes) noexcept {
+  if (!form.in_place(body_bytes)) return false;
+  if (form.unpack == nullptr) return true;
+  if (std::exchange(host_.unpacked_tick, host_.loop.now()) != host_.loop.now()) host_.unpacked_bytes = 0;
+  if (host_.unpacked_bytes >= BodyForm::unpacked_tick_max) return false;
+  host_.unpacked_bytes += form.unpacked_max;
+  return true;
+}
+
+std::size_t PortSession::conversion_bytes(const BodyForm& form, std::size_t body_bytes) const noexcept {
+  return form.memory_bytes(body_bytes, host_.budget.share_bytes_max());
 }
 
 // ---- Counting ----

@@ -14,8 +14,8 @@
 #include "hawser/identity.h"
 #include "pipe/peer_pace.h"
 #include "rpc/port/active_calls.h"
+#include "rpc/port/body_form.h"
 #include "rpc/port/connection_report.h"
-#include "rpc/port/json_call.h"
 #include "rpc/port/port_host.h"
 
 namespace hawser::rpc {
@@ -23,14 +23,13 @@ namespace hawser::rpc {
 // The server's end of one connection, of whatever protocol, with its active calls. Outlives the connection until they
 // have ended. ServerLoop owns it and calls the functions of the first group. A session answers each request exactly
 // once, and holds the limits of the options. Loop's thread only.
-class PortSession : public detail::ReplySink, public JsonCallEvents {
+class PortSession : public detail::ReplySink, public BodyFormEvents {
  public:
   PortSession(const PortSession&) = delete;
   PortSession& operator=(const PortSession&) = delete;
   virtual ~PortSession();
 
   // ---- For ServerLoop ----
-
   // Begins to receive. `end` destroys the session. It is made in advance, since a session must be able to end when
   // memory is exhausted. May throw; then abort() follows.
   void start(std::unique_ptr<detail::Posted> end) {
@@ -48,7 +47,6 @@ class PortSession : public detail::ReplySink, public JsonCallEvents {
   virtual void end_if_slow(std::uint64_t bytes) = 0;
   // Ends the connection at once. Calls are requested to stop.
   virtual void abort(const Error& why) = 0;
-
   // PortHost::options has another send_backlog_bytes_max or ping_interval than before.
   virtual void options_changed() = 0;
 
@@ -107,10 +105,14 @@ class PortSession : public detail::ReplySink, public JsonCallEvents {
   }
   // The same for a request that is refused.
   void refuse_skipped(const detail::IncomingRequest& request, const Error& error);
-  // The arguments of a call, which came as JSON, have so many bytes.
+  // The arguments of a call, whose body had a form, have so many bytes.
   void count_arguments(const Dispatcher::Method& method, std::size_t bytes) noexcept {
     host_.methods.of(method.index).request_bytes.add(static_cast<std::int64_t>(bytes));
   }
+  // True if a body is short enough for the loop. It is asked once, and the body is converted then.
+  bool converts_here(const BodyForm& form, std::size_t body_bytes) noexcept;
+  // The memory for which the conversion is charged.
+  std::size_t conversion_bytes(const BodyForm& form, std::size_t body_bytes) const noexcept;
   // The error for a request that cannot be kept. Counts it.
   Error unkept_error(const detail::ReceiveAccount& account);
 
@@ -166,8 +168,7 @@ class PortSession : public detail::ReplySink, public JsonCallEvents {
     return calls_.unanswered() >= calls_max || server_full(beyond);
   }
   Error full_for_accepted_error(std::size_t calls_max) const;
-  // Returns true if calls_max calls, and `beyond` more, are in flight on the server. Asked again when a request begins
-  // late.
+  // Returns true if calls_max calls, and `beyond` more, are in flight on the server. Late requests ask again.
   bool server_full(std::size_t beyond = 0) const noexcept {
     const std::size_t calls = host_.calls_in_flight.load(std::memory_order_relaxed);
     return calls >= beyond && calls - beyond >= host_.options.calls_max;
@@ -178,12 +179,11 @@ class PortSession : public detail::ReplySink, public JsonCallEvents {
   void serve(const Dispatcher::Method& method, const detail::IncomingRequest& request) {
     serve_by(method, request, [&] { method.handler->serve(request); });
   }
-  // The same for a request whose body is JSON, which is converted behind the interceptors.
-  void serve_json(const Dispatcher::Method& method, detail::IncomingRequest request, const JsonPointer& json);
-  // The same for what is not a handler, such as a route: calls `begin`. `uncounted` bytes of the request do not count.
+  // The same for a request whose body may have a form: it becomes the arguments behind the interceptors.
+  void serve_form(const Dispatcher::Method& method, detail::IncomingRequest request, const BodyForm& form);
+  // The same for what is not a handler, such as a route: calls `begin`. A body that is coded is counted later.
   template <class Begin>
-  void serve_by(const Dispatcher::Method& method, const detail::IncomingRequest& request, Begin begin,
-                std::size_t uncounted = 0) {
+  void serve_by(const Dispatcher::Method& method, const detail::IncomingRequest& request, Begin begin) {
     host_.serving = true;
     name_work(method.name, request.metadata);
     MethodCounters& counters = host_.methods.of(method.index);
@@ -192,8 +192,8 @@ class PortSession : public detail::ReplySink, public JsonCallEvents {
     serving_.call = request.call;
     serving_.code = ErrorCode::ok;
     ++served_;
-    counters.request_bytes.add(static_cast<std::int64_t>(request.body.size() + request.payload.size() +
-                                                         request.attachment.size() - uncounted));
+    counters.request_bytes.add(static_cast<std::int64_t>((request.coded ? 0 : request.body.size()) +
+                                                         request.payload.size() + request.attachment.size()));
     try {
       begin();
     } catch (...) {

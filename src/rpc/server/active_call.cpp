@@ -124,14 +124,14 @@ IncomingRequest ActiveCall::request_for(ReplySink& sink, MetadataView metadata) 
           .decode_limits = request_.decode_limits};
 }
 
-bool ActiveCall::replace_json(Buffer arguments) {
-  // The metadata may lie directly before the JSON. It stays where it is.
+bool ActiveCall::replace_body(Buffer body, bool coded) {
+  // The metadata may lie directly before the body. It stays where it is.
   if (metadata_.block() == nullptr && !request_.metadata.bytes().empty()) metadata_ = std::move(head_);
-  head_ = std::move(arguments);
+  head_ = std::move(body);
   head_charge_.reset();
   request_.body = head_.bytes();
   request_.head_block = head_.block();
-  request_.json = false;
+  request_.coded = coded;
   return head_.block() == nullptr || charge(head_, true, false, head_charge_);
 }
 

@@ -9,8 +9,6 @@
 
 #include "base/try.h"
 #include "hawser/crc32c.h"
-#include "hawser/detail/json_transcoder.h"
-#include "hawser/detail/loop_access.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/stream.h"
 #include "rpc/port/port_session.h"
@@ -65,19 +63,19 @@ class Interception::Run {
 };
 
 Interception::Interception(ActiveCall& outer, const ServerInterceptors& interceptors, detail::Handler& handler,
-                           const detail::ServedMethod& method, detail::CallDraw draw, JsonPointer json)
+                           const detail::ServedMethod& method, detail::CallDraw draw, BodyForm form)
     : InterceptorChain(interceptors, call_),
       outer_(outer),
       handler_(handler),
       method_(method),
-      json_(std::move(json)),
+      conversion_(outer, std::move(form)),
       call_(outer, method.name, method.streams_in || method.streams_out, draw) {}
 
 Interception::~Interception() {
   if (run_ != nullptr) std::exchange(run_, nullptr)->detach();
   if (end_queued_) loop().forget(awaits_end_);
   awaits_end_ = nullptr;  // leave() of the inner call must not resume the coroutine that is being destroyed.
-  end_conversion();
+  conversion_.end();
   if (outer_.inner != nullptr) outer_.inner->destroy_coroutine();
 }
 
@@ -94,59 +92,19 @@ Task<Result<void>> Interception::make_call() {
                        : ErrorCode::cancelled,
                    "the caller did not wait any more when the interceptors called next()");
   }
-  if (outer_.request().json) {
-    CO_TRY(co_await convert(*this, alive_.watch()));
+  if (outer_.request().coded) {
+    const Watch<Interception> alive = alive_.watch();
+    Result<void> converted = co_await conversion_.run();
+    if (!converted || !alive) co_return converted;
   }
   co_return co_await Run(*this);
-}
-
-Task<Result<void>> Interception::convert(Interception& on, Watch<Interception> alive) {
-  const detail::IncomingRequest request = on.outer_.request_for(on, {});
-  if (request.body.size() <= json_in_place_max) {
-    co_return on.converted(on.json_->arguments_from_json(as_text(request.body)));
-  }
-  // However the conversion ends, the session takes further frames.
-  struct Ending {
-    ~Ending() {
-      if (Interception* const on = alive.get()) on->end_conversion();
-    }
-    const Watch<Interception>& alive;
-  };
-  auto work = [json = Buffer::share(request.head_block, request.body.data(), request.body.size()),
-               transcoder = on.json_] { return transcoder->arguments_from_json(json.text()); };
-  on.converting_ = true;
-  on.session().conversion_begins();
-  const Ending ending{alive};
-  Result<Result<Buffer>> arguments = co_await detail::LoopAccess::offload_for(on.loop(), &on.outer_.sink().origin(),
-                                                                              on.outer_.token(), std::move(work));
-  if (!alive || on.ended_) co_return fail(ErrorCode::cancelled, "the call ended before its handler did");
-  const std::optional<Time>& deadline = on.outer_.request().deadline;
-  if (deadline && on.loop().now() >= *deadline) {
-    co_return fail(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
-  }
-  CO_TRY(arguments);
-  if (on.outer_.stopped()) {
-    co_return fail(ErrorCode::cancelled, "the caller did not wait any more when its JSON had been converted");
-  }
-  co_return on.converted(std::move(*arguments));
-}
-
-Result<void> Interception::converted(Result<Buffer> arguments) {
-  TRY(arguments);
-  session().count_arguments(method_, arguments->size());
-  if (!outer_.replace_json(std::move(*arguments))) return fail(session().unkept_error(*outer_.request().account));
-  return {};
-}
-
-void Interception::end_conversion() noexcept {
-  if (std::exchange(converting_, false)) session().conversion_ended();
 }
 
 void Interception::start_handler() {
   started_ = starting_ = true;
   const detail::IncomingRequest request = outer_.request_for(*this, call_.metadata());
   session().serve_within(handler_, method_.name, request);
-  if (json_ != nullptr && !answered_) session().json_call_begun(outer_.id());
+  if (!answered_) session().handler_begun(outer_.id());
   starting_ = false;
 }
 
@@ -280,6 +238,7 @@ void Interception::release_owner() noexcept {
 
 void Interception::answer(Result<void>& outcome) {
   ended_ = true;
+  conversion_.end();
   held_charge_.reset();
   if (started_ && !answered_) {
     // A task of next() exists that no interceptor awaits.
@@ -323,7 +282,7 @@ namespace {
 
 detail::Serving intercept(const detail::IncomingRequest& request, const ServerInterceptors& interceptors,
                           detail::Handler& handler, const detail::ServedMethod& method, detail::CallDraw draw,
-                          JsonPointer json) {
+                          BodyForm form) {
   detail::ReplySink& sink = request.sink;
   const std::uint32_t id = request.call;
   try {
@@ -333,7 +292,7 @@ detail::Serving intercept(const detail::IncomingRequest& request, const ServerIn
     call.observed = !interceptors.empty();
     // Items may come before the handler begins.
     if (method.streams_in || method.streams_out) call.stream();
-    Interception interception(call, interceptors, handler, method, draw, std::move(json));
+    Interception interception(call, interceptors, handler, method, draw, std::move(form));
     {
       Result<void> outcome = co_await interception.run();
       interception.answer(outcome);
@@ -351,38 +310,51 @@ void InterceptedHandler::serve(const detail::IncomingRequest& request) {
   detail::CallDraw draw;
   const auto skips = [&](const auto& interceptor) { return interceptor->skips(request.metadata, draw); };
   if (!std::ranges::all_of(interceptors_, skips)) {
-    intercept(request, interceptors_, *handler_, method_, draw, nullptr);
+    intercept(request, interceptors_, *handler_, method_, draw, {});
     return;
   }
   static_cast<PortSession&>(request.sink.origin()).serve_skipped(*handler_, method_.name, request);
 }
 
-// ---- JSON ----
+// ---- Bodies that are not the arguments yet ----
 
-void serve_with_json(const ServerInterceptors& interceptors, const detail::ServedMethod& method,
-                     const detail::IncomingRequest& request, const JsonPointer& json) {
+namespace {
+
+Result<Buffer> convert_here(PortSession& session, const detail::IncomingRequest& request, const BodyForm& form) {
+  detail::ReceiveCharge charge;
+  const std::size_t bytes = session.conversion_bytes(form, request.body.size());
+  if (request.account != nullptr && !charge.add(*request.account, bytes)) {
+    return fail(session.unkept_error(*request.account));
+  }
+  return form.arguments(request.body);
+}
+
+}  // namespace
+
+void serve_with_form(const ServerInterceptors& interceptors, const detail::ServedMethod& method,
+                     const detail::IncomingRequest& request, const BodyForm& form) {
   static const ServerInterceptors none;
   detail::CallDraw draw;
   const bool intercepted = !interceptors.empty();
   detail::Handler& handler = intercepted ? static_cast<InterceptedHandler&>(*method.handler).own() : *method.handler;
   const auto skips = [&](const auto& interceptor) { return interceptor->skips(request.metadata, draw); };
   if (!std::ranges::all_of(interceptors, skips)) {
-    intercept(request, interceptors, handler, method, draw, json);
-    return;
-  }
-  if (request.body.size() > json_in_place_max) {
-    intercept(request, none, handler, method, draw, json);
+    intercept(request, interceptors, handler, method, draw, form);
     return;
   }
   auto& session = static_cast<PortSession&>(request.sink.origin());
-  const Result<Buffer> arguments = json->arguments_from_json(as_text(request.body));
+  if (!session.converts_here(form, request.body.size())) {
+    intercept(request, none, handler, method, draw, form);
+    return;
+  }
+  const Result<Buffer> arguments = convert_here(session, request, form);
   if (!arguments) {
     if (intercepted) return session.refuse_skipped(request, arguments.error());
     return request.sink.reply_error(request.call, arguments.error());
   }
   session.count_arguments(method, arguments->size());
   detail::IncomingRequest converted = request;
-  converted.json = false;
+  converted.coded = false;
   converted.body = arguments->bytes();
   converted.head_block = arguments->block();
   if (intercepted) return session.serve_skipped(handler, method.name, converted);

@@ -13,18 +13,19 @@
 #include "hawser/interceptor.h"
 #include "rpc/port/port_host.h"
 #include "rpc/port/port_session.h"
+#include "rpc/server/body_conversion.h"
 #include "rpc/session/interceptor_chain.h"
 
 namespace hawser::rpc {
 
-// Stands between the session and the handler of one call that interceptors surround, or whose long JSON is converted.
+// Stands between the session and the handler of one call that interceptors surround, or whose body is converted on
+// another thread.
 // The handler's answer is held until the interceptors have ended. `outer` is the call as the session knows it; the
 // handler has one of its own if it is a coroutine. Lives in the frame of `outer`'s coroutine.
 class Interception final : public detail::ReplySink, public InterceptorChain<IncomingCall> {
  public:
-  // `json` converts the body if the request is JSON.
   Interception(detail::ActiveCall& outer, const ServerInterceptors& interceptors, detail::Handler& handler,
-               const detail::ServedMethod& method, detail::CallDraw draw, JsonPointer json);
+               const detail::ServedMethod& method, detail::CallDraw draw, BodyForm form);
   Interception(const Interception&) = delete;
   Interception& operator=(const Interception&) = delete;
   ~Interception();
@@ -76,10 +77,6 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   std::stop_token stopping() const noexcept override { return outer_.sink().stopping(); }
 
   PortSession& session() noexcept { return static_cast<PortSession&>(outer_.sink().origin()); }
-  // Converts the body of the request to the arguments. The call may end before that: `alive` is false then.
-  static Task<Result<void>> convert(Interception& on, Watch<Interception> alive);
-  Result<void> converted(Result<Buffer> arguments);
-  void end_conversion() noexcept;
   void start_handler();
   void answered() noexcept;
   void end_outer();
@@ -92,15 +89,14 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   detail::ActiveCall& outer_;
   detail::Handler& handler_;
   const detail::ServedMethod& method_;
-  const JsonPointer json_;
+  BodyConversion conversion_;
   IncomingCall call_;
-  bool converting_ = false;  // The session was notified of a conversion and not of its end.
-  bool started_ = false;     // The handler was called.
-  bool starting_ = false;    // start_handler() is running.
-  bool answered_ = false;    // The handler has answered.
-  bool ended_ = false;       // answer() was called.
-  bool forwarded_ = false;   // The handler's reply was passed to the session.
-  Run* run_ = nullptr;       // Non-null while the handler is awaited.
+  bool started_ = false;    // The handler was called.
+  bool starting_ = false;   // start_handler() is running.
+  bool answered_ = false;   // The handler has answered.
+  bool ended_ = false;      // answer() was called.
+  bool forwarded_ = false;  // The handler's reply was passed to the session.
+  Run* run_ = nullptr;      // Non-null while the handler is awaited.
   std::coroutine_handle<> awaits_end_;
   bool end_queued_ = false;  // The loop will resume awaits_end_.
 
@@ -134,9 +130,9 @@ class InterceptedHandler final : public detail::Handler {
   const detail::ServedMethod& method_;
 };
 
-// Answers a request whose body is JSON: runs the interceptors, converts the body, and runs the handler. If the server
-// has interceptors, the handler of the method is an InterceptedHandler.
-void serve_with_json(const ServerInterceptors& interceptors, const detail::ServedMethod& method,
-                     const detail::IncomingRequest& request, const JsonPointer& json);
+// Answers a request whose body has a form: runs the interceptors, makes the arguments, and runs the handler. If the
+// server has interceptors, the handler of the method is an InterceptedHandler.
+void serve_with_form(const ServerInterceptors& interceptors, const detail::ServedMethod& method,
+                     const detail::IncomingRequest& request, const BodyForm& form);
 
 }  // namespace hawser::rpc

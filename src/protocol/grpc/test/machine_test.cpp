@@ -221,18 +221,65 @@ TEST(GrpcMachine, KeepsNoMessageThatTheSinkDecompresses) {
   std::uint32_t number = 1;
   for (char& c : text) c = static_cast<char>((number = number * 1'664'525 + 1'013'904'223) >> 24);
   const Result<Buffer> packed = compress(Encoding::gzip, as_bytes(text));
-  for (const char* path : {"/unary", "/stream"}) {
-    Later server;
+  Later server;
+  ClientLog client;
+  GrpcStream& stream = client.begin("/stream", {{"grpc-encoding", "gzip"}});
+  client.machine.send_message(stream, framed(packed->text(), true), {}, nullptr, 1);
+  exchange(client, server);
+  ASSERT_EQ(server.kept.bytes.size(), packed->size());
+  EXPECT_TRUE(server.kept.bytes.block()->unique()) << "the stream keeps memory that nobody pays for";
+  server.machine.unpacked(server.last_call, unpack(server.kept));
+  client.machine.send_end(stream);
+  exchange(client, server);
+  EXPECT_THAT(client.messages[1], ElementsAre(text));
+}
+
+// The session decompresses it.
+TEST(GrpcMachine, AUnaryMessageStaysCompressedAtAServer) {
+  const std::string packed(compress(Encoding::gzip, as_bytes(std::string(1000, 'y')))->text());
+  ServerLog server;
+  ClientLog client;
+  GrpcStream& stream = client.begin("/unary", {{"grpc-encoding", "gzip"}});
+  client.machine.send_message(stream, framed(packed, true), {}, nullptr, 1);
+  client.machine.send_end(stream);
+  exchange(client, server);
+  EXPECT_THAT(server.events[1], ElementsAre("headers /unary", "end with 1 " + packed, "closed 0"));
+}
+
+// While the sink does not allow it, nothing behind the first compressed message is taken.
+TEST(GrpcMachine, ItemsWaitCompressedUntilTheyAreReleased) {
+  struct Guarded final : ServerLog {
+    bool may_unpack(const GrpcStream& stream) const noexcept override {
+      call = stream.call;
+      return allowed;
+    }
+    mutable std::uint32_t call = 0;
+    bool allowed = false;
+  };
+  const std::string packed(compress(Encoding::gzip, as_bytes(std::string(1000, 'y')))->text());
+  for (const bool released : {true, false}) {
+    Guarded server;
+    server.hold = true;
     ClientLog client;
-    GrpcStream& stream = client.begin(path, {{"grpc-encoding", "gzip"}});
-    client.machine.send_message(stream, framed(packed->text(), true), {}, nullptr, 1);
-    exchange(client, server);
-    ASSERT_EQ(server.kept.bytes.size(), packed->size()) << path;
-    EXPECT_TRUE(server.kept.bytes.block()->unique()) << path << ": the stream keeps memory that nobody pays for";
-    server.machine.unpacked(server.last_call, unpack(server.kept));
+    GrpcStream& stream = client.begin("/stream", {{"grpc-encoding", "gzip"}});
+    client.machine.send_message(stream, framed("plain"), {}, nullptr, 1);
+    for (int i = 0; i < 2; ++i) client.machine.send_message(stream, framed(packed, true), {}, nullptr, 1);
     client.machine.send_end(stream);
     exchange(client, server);
-    EXPECT_THAT(client.messages[1], ElementsAre(text)) << path;
+    EXPECT_THAT(server.events[1], ElementsAre("headers /stream", "message plain"));
+    ASSERT_NE(server.call, 0U);
+    if (!released) {
+      server.machine.send_status(*server.machine.find(server.call), 16, "refused");
+      server.machine.release_stream(*server.machine.find(server.call));
+      exchange(client, server);
+      EXPECT_THAT(server.events[1], ElementsAre("headers /stream", "message plain", "closed 0"));
+      EXPECT_EQ(server.machine.used_streams(), 0U);
+      continue;
+    }
+    server.allowed = true;
+    server.machine.release_packed(server.call);
+    const std::string item = "message " + std::string(1000, 'y');
+    EXPECT_THAT(server.events[1], ElementsAre("headers /stream", "message plain", item, item, "end"));
   }
 }
 

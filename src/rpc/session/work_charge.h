@@ -1,0 +1,84 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "hawser/detail/receive_account.h"
+
+namespace hawser::rpc {
+
+// A charge for the memory of work on another thread. The account of the connection pays while the work is awaited. The
+// work may go on when it is not awaited any more and the connection has ended: then the loop's budget pays until the
+// work has ended. Loop's thread only, except Use.
+class WorkCharge {
+  enum class Phase : std::uint8_t { awaited, abandoned, ended };
+  struct State {
+    State(std::shared_ptr<std::atomic<std::size_t>> abandoned, std::size_t held) noexcept
+        : total(std::move(abandoned)), bytes(held) {}
+    void release() const noexcept { total->fetch_sub(bytes, std::memory_order_relaxed); }
+
+    const std::shared_ptr<std::atomic<std::size_t>> total;
+    const std::size_t bytes;
+    std::atomic<Phase> phase{Phase::awaited};
+  };
+
+ public:
+  WorkCharge() noexcept = default;
+  WorkCharge(WorkCharge&&) noexcept = default;
+  WorkCharge& operator=(WorkCharge&&) = delete;
+  ~WorkCharge() { abandon(); }
+
+  // Charges `bytes`. `kept` bytes more are held by the work and charged elsewhere while it is awaited. False if the
+  // account has not enough left; with `always` it succeeds. Called once.
+  bool add(detail::ReceiveAccount& account, std::size_t bytes, std::size_t kept, bool always = false) {
+    detail::ReceiveCharge charge;
+    if (!charge.add(account, bytes, always)) return false;
+    acquire(account, std::move(charge), bytes + kept);
+    return true;
+  }
+  // The same for a charge that exists and a total.
+  void acquire(const detail::ReceiveAccount& account, detail::ReceiveCharge charge, std::size_t bytes) {
+    charge_ = std::move(charge);
+    if (account.bounded()) state_ = std::make_shared<State>(account.abandoned(), bytes);
+  }
+
+  // The work keeps it until its end. Any thread may destroy it.
+  class Use {
+   public:
+    Use() noexcept = default;
+    Use(Use&&) noexcept = default;
+    Use& operator=(Use&&) = delete;
+    ~Use() {
+      if (state_ != nullptr && state_->phase.exchange(Phase::ended) == Phase::abandoned) state_->release();
+    }
+
+   private:
+    friend class WorkCharge;
+    explicit Use(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+    std::shared_ptr<State> state_;
+  };
+  Use use() const noexcept { return Use(state_); }
+
+  // The work has ended and was awaited, or it has not begun: nothing is charged any more.
+  void reset() noexcept {
+    state_.reset();
+    charge_.reset();
+  }
+  // The work is not awaited any more.
+  void abandon() noexcept {
+    if (state_ != nullptr) {
+      state_->total->fetch_add(state_->bytes, std::memory_order_relaxed);
+      if (state_->phase.exchange(Phase::abandoned) == Phase::ended) state_->release();
+    }
+    reset();
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+  detail::ReceiveCharge charge_;
+};
+
+}  // namespace hawser::rpc
