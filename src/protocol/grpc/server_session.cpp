@@ -432,9 +432,9 @@ void Http2ServerSession::check_calls_pace() {
 }
 
 void Http2ServerSession::give_up(GrpcStream& stream, std::string_view why) {
-  if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) {
-    call->request_stop(ErrorCode::cancelled, Initiator::peer, why);
-  }
+  // The calls of a connection that has ended are cancelled in portions.
+  detail::ActiveCall* const call = closed() ? nullptr : calls().find(wire::CallId::from_number(stream.call));
+  if (call != nullptr) call->request_stop(ErrorCode::cancelled, Initiator::peer, why);
   if (rpc::HttpExchange* const exchange = plain_.find(stream)) exchange->on_gone();
 }
 

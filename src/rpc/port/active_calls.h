@@ -67,8 +67,8 @@ class ActiveCalls {
     }
   }
 
-  // Requests every call that is not answered yet to stop.
-  void cancel(const Error& why);
+  // The ids of the calls that are not answered yet, the oldest first.
+  std::vector<std::uint32_t> unanswered_ids() const;
   // Destroys every active call where it is suspended, except calls on which another thread works.
   void destroy();
   // Returns true if that coroutine is the handler of an active call.

@@ -10,6 +10,7 @@
 #include "hawser/detail/receive_account.h"
 #include "hawser/server.h"
 #include "hawser/server_counters.h"
+#include "rpc/port/call_cancelling.h"
 #include "rpc/port/method_counters.h"
 #include "rpc/server/dispatcher.h"
 #include "rpc/server/receive_peers.h"
@@ -52,10 +53,11 @@ struct PortHost {
   SessionTable sessions = {};
   ReceivePeers receive_peers = {};  // find(Stream::peer()) returns the record of a peer's memory.
   LoopCounters counters = {};
-  LimitedLog log = {};                      // For lines that peers cause.
-  std::stop_source stopping = {};           // Stopped when the server begins to stop.
-  bool serving = false;                     // True while a handler has been called and has not returned or suspended.
-  unsigned stopping_tokens = 0;             // Number of StopsTokens.
+  LimitedLog log = {};             // For lines that peers cause.
+  std::stop_source stopping = {};  // Stopped when the server begins to stop.
+  bool serving = false;            // True while a handler has been called and has not returned or suspended.
+  unsigned stopping_tokens = 0;    // Number of StopsTokens.
+  CallCancelling cancelling{loop};
   Time unpacked_tick{};                     // The tick in which the loop decompressed bodies last.
   std::size_t unpacked_bytes = 0;           // So many bytes of them.
   const HttpStreamService* http = nullptr;  // Serves HTTP on the streams of HTTP/2. Null: it is not enabled.

@@ -1,5 +1,6 @@
 #include "rpc/port/port_session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <optional>
@@ -24,13 +25,14 @@ namespace rpc {
 using detail::ActiveCall;
 using wire::CallId;
 
-void ActiveCalls::cancel(const Error& why) {
-  // The ids are collected first, because stopping one call may end it and other calls.
+std::vector<std::uint32_t> ActiveCalls::unanswered_ids() const {
   std::vector<std::uint32_t> ids;
-  for (const ActiveCall* call = first_; call != nullptr; call = call->next) ids.push_back(call->id());
-  for (const std::uint32_t id : ids) {
-    if (ActiveCall* call = find(CallId::from_number(id))) call->request_stop(why);
+  ids.reserve(unanswered_);
+  for (const ActiveCall* call = first_; call != nullptr; call = call->next) {
+    if (find(CallId::from_number(call->id())) == call) ids.push_back(call->id());
   }
+  std::ranges::reverse(ids);
+  return ids;
 }
 
 bool ActiveCalls::handles(const void* frame) const noexcept {
@@ -67,6 +69,7 @@ PortSession::PortSession(PortHost& host, std::string peer, std::shared_ptr<const
 }
 
 PortSession::~PortSession() {
+  host_.cancelling.remove(*this);
   host_.sessions.free(slot_);
   host_.counters.connections_open.add(-1);
 }

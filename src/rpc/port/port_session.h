@@ -50,11 +50,8 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
   // PortHost::options has another send_backlog_bytes_max or ping_interval than before.
   virtual void options_changed() = 0;
 
-  // Requests every active call to stop.
-  void cancel_calls(const Error& why) {
-    const StopsTokens stops(host_);
-    calls_.cancel(why);
-  }
+  // Requests every active call to stop, now or, if they are many, in the next ticks.
+  void cancel_calls(const Error& why) { host_.cancelling.add(*this, why, calls_.unanswered_ids()); }
   // Destroys every active call where it is suspended, except calls on which another thread works.
   virtual void destroy_calls() { calls_.destroy(); }
   std::size_t active_calls() const noexcept { return calls_.active(); }
