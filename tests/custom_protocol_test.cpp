@@ -111,6 +111,48 @@ TEST_F(CustomProtocolTest, AClientMayEndItsDirectionAndReadTheReplies) {
   EXPECT_TRUE(all_closed());
 }
 
+Task<void> answer_slowly(ProtocolConnection& connection, std::string line) {
+  const Result<std::string> reply = co_await connection.call<slowly>(line);
+  static_cast<void>(co_await connection.send(reply ? *reply + "\n" : reply.error().text));
+}
+
+// The coroutine waits for the next message while its tasks answer.
+TEST_F(CustomProtocolTest, TasksMayAnswerAfterTheEndOfTheClientsDirection) {
+  start([](ProtocolConnection& connection) -> Task<void> {
+    Scope tasks;
+    for (;;) {
+      const Result<std::string> line = co_await connection.receive_until("\n", SIZE_MAX);
+      if (!line) break;
+      tasks.spawn(answer_slowly(connection, *line));
+    }
+    co_await tasks.join();
+    static_cast<void>(co_await connection.send("bye"));
+  });
+  RawSocket ended = connected("@\n@\n");
+  ::shutdown(ended.fd(), SHUT_WR);
+  EXPECT_EQ(ended.receive_all(), "@\n@\nbye");
+  RawSocket stopped = connected("@\n@\n");
+  EXPECT_TRUE(soon([&] { return server->counters().calls == 4; }));
+  std::thread stopper([&] { server->stop(patience); });
+  EXPECT_EQ(stopped.receive_all(), "@\n@\nbye");
+  stopped.close();
+  stopper.join();
+}
+
+TEST_F(CustomProtocolTest, AReplyIsDeliveredAfterTheCoroutineAlsoToAHalfClosedClient) {
+  protocol.half_closed_timeout = Duration::zero();
+  options.send_backlog_bytes_max = 8'000'000;
+  std::atomic<bool> returned = false;
+  start([&](ProtocolConnection& connection) -> Task<void> {
+    static_cast<void>(co_await connection.send(text_of(7'000'000)));
+    returned = true;
+  });
+  RawSocket socket = connected("@");
+  EXPECT_TRUE(soon([&] { return returned.load(); }));
+  ::shutdown(socket.fd(), SHUT_WR);
+  EXPECT_EQ(socket.receive_all().size(), 7'000'000U);
+}
+
 TEST_F(CustomProtocolTest, LongMessagesAreReceivedInEachWay) {
   const std::string text = text_of(1'000'000);
   start([](ProtocolConnection& connection) -> Task<void> {
@@ -169,11 +211,12 @@ TEST_F(CustomProtocolTest, ErrorsSayWhyTheConnectionEnds) {
   EXPECT_EQ(ended.receive_all(), "");
   ended.close();
   EXPECT_TRUE(soon([&] { return ends == 1; }));
+  EXPECT_TRUE(all_closed());
   RawSocket stopped = connected("@\n");
   EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
   server->stop(patience);
   EXPECT_EQ(ends, 2);
-  EXPECT_EQ(told[0], "unavailable: the connection has ended: the peer closed the connection");
+  EXPECT_EQ(told[0], "unavailable: the client has ended the connection");
   EXPECT_EQ(told[1], "unavailable: the server is stopping");
 }
 
@@ -267,6 +310,31 @@ TEST_F(CustomProtocolTest, AnIdleConnectionEnds) {
   EXPECT_EQ(socket.receive_all(), "a!\n");
   socket.close();
   EXPECT_TRUE(all_closed());
+}
+
+TEST_F(CustomProtocolTest, ALineThatComesTooSlowlyEndsTheConnection) {
+  options.receive_window = 50ms;
+  start([](ProtocolConnection& connection) -> Task<void> {
+    static_cast<void>(co_await connection.receive_until("\n", 1'000'000));
+  });
+  RawSocket socket = connected("@");
+  EXPECT_TRUE(soon([&] {
+    socket.send(as_bytes("x"));
+    return server->counters().slow_peers == 1;
+  }));
+}
+
+TEST_F(CustomProtocolTest, AMessageInTheApplicationsMemoryMayBeCut) {
+  std::atomic<bool> ended = false;
+  std::string told;
+  start([&](ProtocolConnection& connection) -> Task<void> {
+    std::string memory(10, '\0');
+    told = (co_await connection.receive_into(std::as_writable_bytes(std::span(memory)))).error().text;
+    ended = true;
+  });
+  connected("@234");
+  EXPECT_TRUE(soon([&] { return ended.load(); }));
+  EXPECT_EQ(told, "the connection ended after 4 of at least 10 bytes of a message");
 }
 
 TEST_F(CustomProtocolTest, AClientThatReadsNothingIsNotReadFurther) {

@@ -37,13 +37,14 @@ class ProtocolConnection {
   // The first `bytes` bytes of what receive() returned are not needed any more. At most as many as it returned.
   virtual void consume(std::size_t bytes) noexcept = 0;
   // Receives and consumes exactly memory.size() bytes, without a copy of those that have not arrived yet. Part of a
-  // message: `memory` is the application's and is not bounded. Errors as of receive().
+  // message: `memory` is the application's and is not bounded. Errors as of receive(). What had come is lost then.
   virtual Task<Result<void>> receive_into(MutableBytes memory) = 0;
   // Receives and consumes up to the next `end`, such as "\r\n", and returns the bytes before it. Errors as of
   // receive(), and limit_exceeded if the first bytes_max bytes have no end.
   virtual Task<Result<std::string>> receive_until(std::string_view end, std::size_t bytes_max) = 0;
 
-  // Sends a copy of the bytes at the end of the loop's tick. Waits while more than send_backlog_bytes_max bytes wait
+  // Sends a copy of the bytes at the end of the loop's tick, also after receive() has failed at the end of the client's
+  // direction, at idle_timeout or at the stop of the server. Waits while more than send_backlog_bytes_max bytes wait
   // for the peer. Error: unavailable if the connection has ended.
   virtual Task<Result<void>> send(Bytes bytes) = 0;
   Task<Result<void>> send(std::string_view text) { return send(as_bytes(text)); }
@@ -90,7 +91,8 @@ struct CustomProtocol {
   // `more`: the bytes may be the beginning of this protocol. It counts as `no` once 24 bytes are there. Without bytes
   // from the client no protocol is recognised: the client speaks first.
   enum class Match : unsigned char { no, more, yes };
-  // Decides by the first bytes of a connection, at most 24. Must not throw.
+  // Decides by the first bytes of a connection, at most 24, which may come one at a time: the first `yes` wins, also
+  // while an earlier protocol needs more. Must not throw, and must answer the same bytes alike.
   std::function<Match(Bytes first)> match;
   // A match for a protocol whose connections begin with these bytes, at most 24.
   static std::function<Match(Bytes first)> begins_with(std::string prefix);

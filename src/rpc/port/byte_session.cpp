@@ -239,7 +239,7 @@ void ByteSession::flush() {
   charge_backlog();
   drained();
   if (closed()) return;
-  if (finishing() && !state_.finished() && backlog() == 0) {
+  if (finishing() && !state_.finished() && backlog() == 0 && !occupied()) {
     state_.finish_sent();
     stream_->finish();
     unsent_ = transport::unsent_of(stream_.get());
@@ -360,7 +360,8 @@ void ByteSession::check_end() {
 // Sends replies that are finished before the session ends. True if it takes longer: it ends when they are sent.
 bool ByteSession::sends_rest() {
   send_queued();
-  if (closed() || pauses_.has(pipe::PauseReason::hold) || calls().unanswered() != 0) return false;
+  const bool answering = pauses_.has(pipe::PauseReason::hold) && (!finishing() || occupied());
+  if (closed() || answering || calls().unanswered() != 0) return false;
   if (backlog() == 0 && transport::unsent_of(stream_.get()) == 0) return false;
   state_.end_peer();
   finish();
@@ -380,7 +381,7 @@ bool ByteSession::continues_after_end() {
   }
   if (half_closed_max() == Duration::zero()) return sends_rest();
   const bool due = finishing() || pauses_.has_other_than(pipe::PauseReason::protocol) || backlog() != 0 ||
-                   replies_due() || transport::unsent_of(stream_.get()) != 0;
+                   replies_due() || occupied() || transport::unsent_of(stream_.get()) != 0;
   if (!due) return false;
   state_.end_peer();
   sent_at_life_check_ = stream_.sent();
@@ -396,6 +397,7 @@ void ByteSession::finish() {
   begin_ending();
   if (!taking_) drop_block();
   if (!queued()) host().loop.at_tick_end(*this);
+  on_finish();
   update_reading();
 }
 

@@ -83,8 +83,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   // peer's direction does not end the session then, if half_closed_max() is not 0. replies_are_done() notifies of a
   // change.
   virtual bool replies_due() const noexcept { return false; }
-  // True while the session must not be destroyed although its connection has ended and no call is active. check_idle()
-  // follows when that ends.
+  // True while the session must not be destroyed although its connection has ended and no call is active. It may still
+  // send, also after finish() and after the end of the peer's direction if half_closed_max() is not 0. check_idle() or
+  // send_soon() follows when that ends.
   virtual bool occupied() const noexcept { return false; }
   // True while a message of the peer has begun and is not complete, so that end_if_slow() applies.
   virtual bool receiving() const noexcept = 0;
@@ -93,6 +94,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   // Adds bytes to the queue that can be sent now. Called at each send_soon() and whenever the queue has been sent, for
   // protocols that decide late what is sent next.
   virtual void produce() {}
+  // Nothing more is taken: finish() was called. Called once.
+  virtual void on_finish() {}
   // The connection has ended, and the active calls have been requested to stop. Called once.
   virtual void on_end(const Error& reason) { static_cast<void>(reason); }
   // No call is active any more, the session goes away, and the connection has not ended.
@@ -156,7 +159,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void hold() noexcept { pauses_.add(pipe::PauseReason::hold); }
   void release();
   static constexpr std::size_t ahead_bytes_max = 16 * 1024;
-  // Sends what is queued and the end of the stream, and ends the session when the peer has ended it too.
+  // Takes nothing more. Sends what is queued and, once the session is not occupied(), the end of the stream. Ends the
+  // session when the peer has ended it too.
   void finish();
   // Ends the connection at once.
   void end_session(const Error& why);

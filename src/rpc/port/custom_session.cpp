@@ -31,11 +31,11 @@ CustomSession::~CustomSession() {
 void CustomSession::on_start() {
   ByteSession::on_start();
   if (closed()) return;
-  done_ = false;
   coroutine_.spawn(serve_connection());
 }
 
 Task<void> CustomSession::serve_connection() {
+  done_ = false;
   std::string thrown;
   try {
     co_await served_.serve(*this);
@@ -45,6 +45,7 @@ Task<void> CustomSession::serve_connection() {
   done_ = true;
   if (thrown.empty()) {
     finish();
+    send_soon();
   } else {
     end_session(Error::of_connection(ErrorCode::internal,
                                      exception_error({}, served_.name, "the protocol", std::move(thrown)).text));
@@ -106,11 +107,13 @@ Task<Result<Bytes>> CustomSession::receive(std::size_t least) {
       co_await arrived_.wait();
     }
   }
-  if (unread_.size() < least) co_return hawser::fail(end_error(least));
+  if (unread_.size() < least) co_return hawser::fail(end_error(unread_.size(), least));
   co_return unread_.bytes();
 }
 
+// Bytes that are consumed end a message, and bytes that are only looked at do not: a slow peer is measured by that.
 void CustomSession::consume(std::size_t bytes) noexcept {
+  if (bytes != 0) message_received();
   unread_.begin += std::min(bytes, unread_.size());
   if (unread_.size() != 0) return;
   unread_ = {};
@@ -118,10 +121,12 @@ void CustomSession::consume(std::size_t bytes) noexcept {
 }
 
 Task<Result<void>> CustomSession::receive_into(MutableBytes memory) {
+  if (turn_is_over()) co_await host().loop.sleep(Duration::zero());
   const std::size_t here = std::min(memory.size(), unread_.size());
   if (here != 0) std::memcpy(memory.data(), unread_.bytes().data(), here);
   consume(here);
   if (here == memory.size()) co_return Result<void>();
+  std::size_t held = here;
   if (!gone()) {
     memory_ = memory.subspan(here);
     const Waiting waiting(*this, Wait::memory, true);
@@ -129,8 +134,9 @@ Task<Result<void>> CustomSession::receive_into(MutableBytes memory) {
       co_await arrived_.wait();
     }
     if (wait_ == Wait::nothing) co_return Result<void>();
+    held = memory.size() - memory_.size();
   }
-  co_return hawser::fail(end_error(memory.size()));
+  co_return hawser::fail(end_error(held, memory.size()));
 }
 
 Task<Result<std::string>> CustomSession::receive_until(std::string_view end, std::size_t bytes_max) {
@@ -146,7 +152,7 @@ Task<Result<std::string>> CustomSession::receive_until(std::string_view end, std
       co_return found;
     }
     seen = text.size();
-    if (seen >= bytes_max + end.size() || at != std::string_view::npos) {
+    if ((seen >= bytes_max && seen - bytes_max >= end.size()) || at != std::string_view::npos) {
       co_return hawser::fail(ErrorCode::limit_exceeded, "the first " + std::to_string(bytes_max) +
                                                             " bytes have no end: end the connection, or allow more");
     }
@@ -199,13 +205,14 @@ MutableBytes CustomSession::direct_space() { return wait_ == Wait::memory ? memo
 
 void CustomSession::direct_received(std::size_t bytes) {
   memory_ = memory_.subspan(bytes);
-  if (memory_.empty()) satisfied();
+  if (!memory_.empty()) return;
+  message_received();
+  satisfied();
 }
 
 void CustomSession::satisfied() {
   wait_ = Wait::nothing;
   hold();
-  message_received();
   arrived_.notify_all();
 }
 
@@ -217,7 +224,7 @@ Task<Result<void>> CustomSession::send(Bytes bytes) {
     while (!has_room() && !closed()) {
       co_await room_.wait();
     }
-    if (closed()) co_return hawser::fail(end_error(0));
+    if (closed()) co_return hawser::fail(end_error(0, 0));
     const Bytes part = bytes.first(std::min(bytes.size(), part_bytes_max));
     write(part);
     bytes = bytes.subspan(part.size());
@@ -284,7 +291,6 @@ void CustomSession::go_away() {
   begin_ending();
   if (wait_ == Wait::nothing || in_message_) return;
   finish();
-  arrived_.notify_all();
 }
 
 void CustomSession::destroy_calls() {
@@ -297,24 +303,22 @@ void CustomSession::destroy_calls() {
 void CustomSession::idle_too_long() {
   idle_ended_ = true;
   finish();
-  arrived_.notify_all();
 }
 
 void CustomSession::on_end(const Error& reason) {
   end_reason_ = reason;
   idle_.stop();
-  memory_ = {};
   arrived_.notify_all();
   room_.notify_all();
   const StopsTokens stops(host());
   ended_.request_stop();
 }
 
-// `wanted`: the bytes that the coroutine waited for.
-Error CustomSession::end_error(std::size_t wanted) const {
-  if (unread_.size() != 0 && wanted != 0) {
+// `wanted`: the bytes that the coroutine waited for. `held`: those of them that have come.
+Error CustomSession::end_error(std::size_t held, std::size_t wanted) const {
+  if (held != 0) {
     return Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
-                                "the connection ended after " + std::to_string(unread_.size()) + " of at least " +
+                                "the connection ended after " + std::to_string(held) + " of at least " +
                                     std::to_string(wanted) + " bytes of a message");
   }
   if (end_reason_) {

@@ -71,6 +71,7 @@ class CustomSession final : public ByteSession, public ProtocolConnection, Local
   bool occupied() const noexcept override { return !done_; }
   bool receiving() const noexcept override { return in_message_; }
   void on_drained() override { room_.notify_all(); }
+  void on_finish() override { arrived_.notify_all(); }
   void on_end(const Error& reason) override;
   void on_start() override;
 
@@ -84,7 +85,7 @@ class CustomSession final : public ByteSession, public ProtocolConnection, Local
   Task<void> serve_connection();
   bool turn_is_over() noexcept;
   bool gone() const noexcept { return closed() || finishing(); }
-  Error end_error(std::size_t wanted) const;
+  Error end_error(std::size_t held, std::size_t wanted) const;
   bool keep(Bytes bytes, Block& block);
   void satisfied();
   void idle_too_long();
@@ -99,7 +100,7 @@ class CustomSession final : public ByteSession, public ProtocolConnection, Local
   bool in_message_ = false;  // The coroutine waits for the rest of a message.
   bool idle_ended_ = false;
   bool stops_ = false;  // The server stops.
-  bool done_ = false;   // The coroutine has ended, or has not begun.
+  bool done_ = true;    // The coroutine has ended, or has not begun.
   unsigned turn_ = 0;   // Receptions since the coroutine waited last.
   exec::Condition arrived_;
   exec::Condition room_;
