@@ -1,5 +1,5 @@
-# Rules of `cmake --install`: headers, libhawser.a or libhawser.so, the CMake package, hawser.pc, and the programs
-# hawser, hawser-bench, hawser-block and hawser-kv if they are built.
+# Rules of `cmake --install`: headers, libhawser.a or libhawser.so, the CMake package, hawser.pc, a .pc file of each
+# component, and the programs hawser, hawser-bench, hawser-block and hawser-kv if they are built.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -28,10 +28,20 @@ get_property(components GLOBAL PROPERTY HAWSER_COMPONENTS)
 foreach(component IN LISTS components)
   get_property(targets GLOBAL PROPERTY HAWSER_COMPONENT_TARGETS_${component})
   get_property(libraries GLOBAL PROPERTY HAWSER_COMPONENT_LIBRARIES_${component})
+  get_property(links GLOBAL PROPERTY HAWSER_COMPONENT_LINKS_${component})
   get_property(scripts GLOBAL PROPERTY HAWSER_COMPONENT_SCRIPTS_${component})
   list(TRANSFORM libraries REPLACE "^PkgConfig::" "")
   string(REPLACE ";" " " libraries "${libraries}")
   string(APPEND HAWSER_COMPONENT_MODULES "set(hawser_${component}_modules \"${libraries}\")\n")
+  string(APPEND HAWSER_COMPONENT_MODULES "set(hawser_${component}_links ${links})\n")
+  list(TRANSFORM links PREPEND hawser-)
+  list(APPEND links hawser)
+  list(TRANSFORM links APPEND " = ${PROJECT_VERSION}")
+  list(APPEND links ${libraries})
+  list(JOIN links ", " HAWSER_COMPONENT_REQUIRES)
+  set(HAWSER_COMPONENT ${component})
+  configure_file(cmake/hawser-component.pc.in hawser-${component}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/hawser-${component}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   install(TARGETS ${targets} EXPORT hawser_${component} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
           RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(EXPORT hawser_${component} FILE hawser_${component}Targets.cmake NAMESPACE hawser::
@@ -47,15 +57,12 @@ configure_file(cmake/hawser.pc.in hawser.pc @ONLY)
 configure_package_config_file(cmake/hawserConfig.cmake.in hawserConfig.cmake INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(hawserConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
-configure_file(cmake/hawser-testing.pc.in hawser-testing.pc @ONLY)
-
 install(TARGETS hawser EXPORT hawser ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT hawser FILE hawserTargets.cmake NAMESPACE hawser:: DESTINATION ${package_folder})
 install(FILES ${PROJECT_BINARY_DIR}/hawserConfig.cmake ${PROJECT_BINARY_DIR}/hawserConfigVersion.cmake
         DESTINATION ${package_folder})
-install(FILES ${PROJECT_BINARY_DIR}/hawser.pc ${PROJECT_BINARY_DIR}/hawser-testing.pc
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/hawser.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY include/hawser DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 foreach(program hawser-bench hawser-block hawser-cli hawser-kv)

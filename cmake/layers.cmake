@@ -1,11 +1,11 @@
-# hawser_layer(FOLDER [APART | COMPONENT NAME | LEFT_OUT] [DEPENDS FOLDER...] [LIBRARIES TARGET...]
-#              [DEFINITIONS NAME...] [SYSTEM_INCLUDES FOLDER...]):
+# hawser_layer(FOLDER [APART | COMPONENT NAME [LINKS COMPONENT...] | LEFT_OUT] [DEPENDS FOLDER...]
+#              [LIBRARIES TARGET...] [DEFINITIONS NAME...] [SYSTEM_INCLUDES FOLDER...]):
 # the folder src/FOLDER with its subfolders that are no layers, as the object library hawser_FOLDER. Its sources may
 # include the headers of FOLDER and of DEPENDS alone. Its *_test.cpp files become one test program of that name, linked
 # against the whole library; they may include HAWSER_TEST_LAYERS besides. APART: a static library of its own, for tests
 # and programs; it is no part of libhawser.a and is built when something links it. COMPONENT: likewise, and installed
-# as the component NAME of the package, hawser::NAME, whose users get LIBRARIES too. LEFT_OUT: its sources are not
-# built.
+# as the component NAME of the package, hawser::NAME, whose users get LIBRARIES and the components LINKS too. LEFT_OUT:
+# its sources are not built.
 # hawser_leave_out(FOLDER): the sources of src/FOLDER, which is a part of a layer, are not built.
 # hawser_library() makes the targets, when all layers are known.
 set_property(GLOBAL PROPERTY HAWSER_LAYERS "")
@@ -40,7 +40,8 @@ endfunction()
 # Makes the targets of a layer from its sources, which are relative to src/.
 function(hawser_layer_targets folder sources)
   get_property(arguments GLOBAL PROPERTY HAWSER_LAYER_${folder})
-  cmake_parse_arguments(arg "APART;LEFT_OUT" "COMPONENT" "DEPENDS;LIBRARIES;DEFINITIONS;SYSTEM_INCLUDES" ${arguments})
+  cmake_parse_arguments(arg "APART;LEFT_OUT" "COMPONENT" "LINKS;DEPENDS;LIBRARIES;DEFINITIONS;SYSTEM_INCLUDES"
+                        ${arguments})
   if(arg_LEFT_OUT)
     return()
   endif()
@@ -64,7 +65,8 @@ function(hawser_layer_targets folder sources)
       add_library(hawser_${name} STATIC ${sources})
       add_library(hawser::${arg_COMPONENT} ALIAS hawser_${name})
       set_target_properties(hawser_${name} PROPERTIES EXPORT_NAME ${arg_COMPONENT} OUTPUT_NAME hawser_${arg_COMPONENT})
-      target_link_libraries(hawser_${name} PUBLIC hawser ${arg_LIBRARIES})
+      list(TRANSFORM arg_LINKS PREPEND hawser:: OUTPUT_VARIABLE linked)
+      target_link_libraries(hawser_${name} PUBLIC ${linked} hawser ${arg_LIBRARIES})
       target_compile_features(hawser_${name} PUBLIC cxx_std_23)
       set_property(GLOBAL PROPERTY HAWSER_LIBRARIES_OF_${name} hawser_${name})
       if(NOT HAWSER_INSTALL)
@@ -74,6 +76,7 @@ function(hawser_layer_targets folder sources)
       set_property(GLOBAL APPEND PROPERTY HAWSER_COMPONENTS ${arg_COMPONENT})
       set_property(GLOBAL PROPERTY HAWSER_COMPONENT_TARGETS_${arg_COMPONENT} hawser_${name})
       set_property(GLOBAL PROPERTY HAWSER_COMPONENT_LIBRARIES_${arg_COMPONENT} ${arg_LIBRARIES})
+      set_property(GLOBAL PROPERTY HAWSER_COMPONENT_LINKS_${arg_COMPONENT} ${arg_LINKS})
     elseif(arg_APART)
       add_library(hawser_${name} STATIC EXCLUDE_FROM_ALL ${sources})
       target_link_libraries(hawser_${name} INTERFACE hawser)

@@ -44,6 +44,31 @@ function(use_package name prefix components)
   run(${COMPILER} -std=c++23 ${SOURCE}/examples/simulated.cpp -o ${WORK}/${name}/simulated ${flags})
   set(ENV{LD_LIBRARY_PATH} ${prefix}/${LIBDIR})
   run(${WORK}/${name}/simulated)
+  if(EXISTS ${prefix}/${LIBDIR}/libhawser.a)
+    check_static_components(${name} ${components})
+  endif()
+endfunction()
+
+# Links the program `components` by pkg-config, and each component with every object of its archive: the .pc file of a
+# component names all that the component needs.
+function(check_static_components name components)
+  string(REPLACE "," ";" components "${components}")
+  list(TRANSFORM components PREPEND hawser- OUTPUT_VARIABLE modules)
+  output_of(flags pkg-config --libs ${modules})
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  find_program(mold mold)
+  if(mold)
+    list(APPEND linker -fuse-ld=mold)
+  endif()
+  run(${COMPILER} ${linker} ${WORK}/${name}/cmake/CMakeFiles/components.dir/components.cpp.o -o ${WORK}/${name}/components ${flags})
+  run(${WORK}/${name}/components)
+  foreach(component IN LISTS components)
+    output_of(flags pkg-config --libs hawser-${component})
+    separate_arguments(flags UNIX_COMMAND "${flags}")
+    output_of(folder pkg-config --variable=libdir hawser-${component})
+    run(${COMPILER} ${linker} -shared -Wl,-z,defs,--strip-debug,--whole-archive ${folder}/libhawser_${component}.a -Wl,--no-whole-archive
+        -o ${WORK}/${name}/whole.so ${flags})
+  endforeach()
 endfunction()
 
 # Builds Hawser within a project, in few compilations. The ways differ in linking only, so it is compiled once.
