@@ -10,6 +10,7 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -20,11 +21,13 @@
 #include "hawser/server.h"
 #include "kv/command.h"
 #include "kv/index_publication.h"
+#include "kv/loop_pulse.h"
 #include "kv/password_files.h"
 #include "kv/password_gate.h"
 #include "kv/service.h"
 #include "kv/store.h"
 #include "process/program.h"
+#include "process/service_manager.h"
 #include "tls/server_options.h"
 
 namespace hawser::kv {
@@ -61,9 +64,10 @@ class EndSignals {
     int signal = 0;
     sigwait(&set_, &signal);
   }
-  // Returns false if none has come within `seconds`.
-  bool wait_for(std::time_t seconds) const {
-    const timespec limit{.tv_sec = seconds, .tv_nsec = 0};
+  // Returns false if none has come within `time`.
+  bool wait_for(Duration time) const {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+    const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (time - seconds) / std::chrono::nanoseconds(1)};
     return sigtimedwait(&set_, nullptr, &limit) > 0;
   }
 
@@ -110,20 +114,44 @@ void warn_of_password(const std::string& file, const std::string& password) {
   }
 }
 
+void read_changed_passwords(PasswordFiles& files, PasswordGate& gate) {
+  if (!files.changed() || !files.settled()) return;
+  Result<std::vector<std::string>> passwords = files.read();
+  if (passwords) {
+    for (std::size_t i = 0; i < passwords->size(); ++i) warn_of_password(files.names()[i], (*passwords)[i]);
+    gate.set_passwords(std::move(*passwords));
+    programs::announce("hawser-kv: the password files were read again\n");
+  } else {
+    fmt::print(stderr, "hawser-kv: the old passwords stay: {}\n", passwords.error().text);
+  }
+}
+
+// A watchdog is notified at least twice within its time.
+constexpr int pulses_per_watchdog = 4;
+
 // Serves until the program is requested to end. Passwords whose files have changed are read again, a second after the
-// last change.
-void serve_until_end(const EndSignals& signals, PasswordFiles& files, PasswordGate* gate) {
-  if (gate == nullptr) return signals.wait();
-  while (!signals.wait_for(1)) {
-    if (!files.changed() || !files.settled()) continue;
-    Result<std::vector<std::string>> passwords = files.read();
-    if (passwords) {
-      for (std::size_t i = 0; i < passwords->size(); ++i) warn_of_password(files.names()[i], (*passwords)[i]);
-      gate->set_passwords(std::move(*passwords));
-      programs::announce("hawser-kv: the password files were read again\n");
-    } else {
-      fmt::print(stderr, "hawser-kv: the old passwords stay: {}\n", passwords.error().text);
-    }
+// last change. The manager's watchdog is notified while every loop of the server runs. `pulse` and `gate` may be null.
+void serve_until_end(const EndSignals& signals, programs::ServiceManager& manager, LoopPulse* pulse,
+                     PasswordFiles& files, PasswordGate* gate) {
+  if (pulse == nullptr && gate == nullptr) return signals.wait();
+  Duration step = std::chrono::seconds(1);
+  if (pulse != nullptr) step = std::min(step, manager.watchdog() / pulses_per_watchdog);
+  while (!signals.wait_for(step)) {
+    if (pulse != nullptr && pulse->all_beat()) manager.alive();
+    if (gate != nullptr) read_changed_passwords(files, *gate);
+  }
+}
+
+// Returns --listen, or the socket that the service manager passed, which takes its place.
+Result<std::string> listen_address(const StoreServeOptions& options, const programs::ServiceManager& manager) {
+  switch (manager.sockets()) {
+    case 0: return options.listen;
+    case 1: return fmt::format("fd:{}", first_own_descriptor);
+    default:
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("the service manager passed {} sockets (LISTEN_FDS), and 1 is possible: leave one "
+                              "ListenStream= in the .socket unit",
+                              manager.sockets()));
   }
 }
 
@@ -134,6 +162,12 @@ int serve(const StoreServeOptions& options) {
                "hawser-kv: --memory: {} bytes for --threads {} are {} bytes for each thread, and {} to {} are "
                "possible: change --memory or --threads\n",
                options.memory_bytes, options.threads, shard_bytes, shard_bytes_min, shard_bytes_max);
+    return wrong_options_status;
+  }
+  programs::ServiceManager manager;
+  Result<std::string> listen = listen_address(options, manager);
+  if (!listen) {
+    fmt::print(stderr, "hawser-kv: {}\n", listen.error().text);
     return wrong_options_status;
   }
   const EndSignals signals;
@@ -178,7 +212,7 @@ int serve(const StoreServeOptions& options) {
     }
   }
   programs::raise_descriptor_limit(descriptors_wanted);
-  server_options.listen = options.listen;
+  server_options.listen = std::move(*listen);
   server_options.transports = transports_of(options.transports);
   server_options.threads = options.threads;
   server_options.loop.wait = options.wait == "event" ? Wait::event : Wait::spin;
@@ -207,9 +241,14 @@ int serve(const StoreServeOptions& options) {
   for (std::size_t i = 0; i < loops.size(); ++i) {
     static_cast<void>(server.spawn([&store](Background background) { return store.maintain(background); }));
   }
-  programs::announce(fmt::format("hawser-kv: serving at {} with {} shard{} and {} MiB\n", server.address(),
-                                 options.threads, options.threads == 1 ? "" : "s", options.memory_bytes >> 20));
-  serve_until_end(signals, password_files, gate.get());
+  const std::string status = fmt::format("serving at {} with {} shard{} and {} MiB", server.address(), options.threads,
+                                         options.threads == 1 ? "" : "s", options.memory_bytes >> 20);
+  programs::announce(fmt::format("hawser-kv: {}\n", status));
+  manager.ready(status);
+  std::optional<LoopPulse> pulse;
+  if (manager.watchdog() > Duration::zero()) pulse.emplace(server, manager.watchdog() / pulses_per_watchdog);
+  serve_until_end(signals, manager, pulse ? &*pulse : nullptr, password_files, gate.get());
+  manager.stopping();
   store.holds().end();
   server.stop(std::chrono::seconds(1));
   store.close_log();
@@ -220,7 +259,9 @@ int serve(const StoreServeOptions& options) {
 
 Run add_serve(CLI::App& command) {
   auto options = std::make_shared<StoreServeOptions>();
-  command.add_option("--listen", options->listen, "Address: HOST:PORT, unix:/path or unix:@name")
+  command
+      .add_option("--listen", options->listen,
+                  "Address: HOST:PORT, unix:/path, unix:@name or fd:3. A socket that systemd passes takes its place")
       ->capture_default_str();
   command.add_option("--memory", options->memory_bytes, "Memory of the store, such as 256M")
       ->transform(CLI::AsSizeValue(false))

@@ -65,7 +65,9 @@ class BackgroundWork {
 
 struct ServerOptions {
   // Address to listen at: "host:port", "unix:/path", or "unix:@name" in the abstract namespace, which has no file. Port
-  // 0 selects a free port; Server::address() returns it.
+  // 0 selects a free port; Server::address() returns it. "fd:3": descriptor 3 of this process is a listening TCP or
+  // Unix socket, such as one from a systemd .socket unit. The server owns it from run() or start() on, and closes it
+  // when it stops. It does not remove the file of such a Unix socket.
   std::string listen = "127.0.0.1:0";
   unsigned threads = 1;   // Number of loops, each with its own thread. Connections are distributed over them.
   LoopOptions loop = {};  // Options of each loop.

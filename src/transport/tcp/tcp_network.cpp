@@ -17,6 +17,7 @@
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
 #include "transport/tcp/connect_race.h"
+#include "transport/tcp/inherited_socket.h"
 #include "transport/tcp/resolver.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_stream.h"
@@ -235,6 +236,8 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
     TRY(UnixListening&& listening, listen_unix(*local, backlog_max));
     return std::make_unique<TcpListener>(loop, std::move(listening.socket), std::move(listening.file), sink);
   }
+  TRY(std::optional<Descriptor>&& inherited, inherited_socket(address));
+  if (inherited) return std::make_unique<TcpListener>(loop, std::move(*inherited), SocketFile(), sink);
   TRY(HostPort&& where, parse_host_port(address));
   TRY(std::vector<SocketAddress>&& addresses, resolve(where, true, true));
   TRY(std::vector<Descriptor>&& sockets, listening_sockets(std::move(addresses), address));

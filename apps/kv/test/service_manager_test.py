@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Starts hawser-kv as systemd does, with a notification socket, a watchdog and sockets to listen at:
+service_manager_test.py HAWSER_KV."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM = sys.argv[1]
+SECONDS_MAX = 60
+# Starts a program with the process's own number in variables, and with these descriptors from 3 on.
+LAUNCH = """import fcntl, os, sys
+names, descriptors, command = sys.argv[1].split(), [int(word) for word in sys.argv[2].split()], sys.argv[3:]
+moved = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 100) for one in descriptors]
+for one in descriptors:
+    os.close(one)
+for place, one in enumerate(moved):
+    os.dup2(one, 3 + place)
+os.environ.update({name: str(os.getpid()) for name in names})
+os.execv(command[0], command)
+"""
+
+
+class Manager:
+    """Receives the notifications of one program."""
+
+    def __init__(self, address):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.settimeout(SECONDS_MAX)
+        self.socket.bind(address)
+        self.name = address.replace("\0", "@", 1)
+
+    def next(self):
+        return self.socket.recv(4096).decode().split("\n")
+
+
+@contextlib.contextmanager
+def program(*words, names="", sockets=(), variables=None):
+    """A server with a small store. `names`: the variables that have the number of its process."""
+    command = [sys.executable, "-c", LAUNCH, names, " ".join(str(one.fileno()) for one in sockets), PROGRAM, "serve",
+               "--memory", "1M", "--index", "0", *words]
+    with subprocess.Popen(command, env=os.environ | (variables or {}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, pass_fds=[one.fileno() for one in sockets]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ping(to):
+    with contextlib.closing(socket.socket(to.family)) as client:
+        client.settimeout(SECONDS_MAX)
+        client.connect(to.getsockname())
+        client.sendall(b"PING\r\n")
+        assert client.recv(100) == b"+PONG\r\n"
+
+
+def listening(family, address):
+    passed = socket.socket(family)
+    passed.bind(address)
+    passed.listen()
+    return passed
+
+
+def notifies(manager):
+    """READY comes when it serves, WATCHDOG while its loops run, and STOPPING when it ends."""
+    variables = {"NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "40000"}
+    with program("--listen", "127.0.0.1:0", names="WATCHDOG_PID", variables=variables) as process:
+        ready = manager.next()
+        assert ready[0] == "READY=1" and ready[1].startswith("STATUS=serving at 127.0.0.1:"), ready
+        assert f"hawser-kv: {ready[1].removeprefix('STATUS=')}\n" == process.stdout.readline()
+        for _ in range(3):
+            assert manager.next() == ["WATCHDOG=1"]
+        process.terminate()
+        while (last := manager.next()) == ["WATCHDOG=1"]:
+            pass
+        assert last == ["STOPPING=1"], last
+        assert process.wait(SECONDS_MAX) == 0
+
+
+def leaves_others_alone(manager):
+    """The watchdog and the sockets of another process, such as the parent, are not this one's."""
+    variables = {"NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "40000", "WATCHDOG_PID": "1", "LISTEN_FDS": "1", "LISTEN_PID": "1"}
+    with program("--listen", "127.0.0.1:0", variables=variables) as process:
+        assert manager.next()[0] == "READY=1"
+        time.sleep(0.1)  # Two and a half of the watchdog's times.
+        process.send_signal(signal.SIGTERM)
+        assert manager.next() == ["STOPPING=1"]
+
+
+def serves_passed_sockets(folder):
+    for passed in (listening(socket.AF_INET, ("127.0.0.1", 0)), listening(socket.AF_UNIX, f"{folder}/passed")):
+        with contextlib.closing(passed), program(names="LISTEN_PID", sockets=[passed], variables={"LISTEN_FDS": "1"}) as process:
+            ping(passed)
+            line = process.stdout.readline()
+            address = passed.getsockname()
+            assert f"serving at {f'unix:{address}' if isinstance(address, str) else f'127.0.0.1:{address[1]}'} " in line, line
+    # A second start of the service uses the file of the first one.
+    assert os.path.exists(f"{folder}/passed")
+
+
+def refuses_several_sockets():
+    with (contextlib.closing(listening(socket.AF_INET, ("127.0.0.1", 0))) as one,
+          contextlib.closing(listening(socket.AF_INET, ("127.0.0.1", 0))) as two,
+          program(names="LISTEN_PID", sockets=[one, two], variables={"LISTEN_FDS": "2"}) as process):
+        assert "passed 2 sockets" in process.stderr.read()
+        assert process.wait(SECONDS_MAX) == 2, process.returncode
+
+
+def ignores_a_manager_that_has_gone():
+    with program("--listen", "127.0.0.1:0", variables={"NOTIFY_SOCKET": "/nonexistent/notify"}) as process:
+        assert "serving at" in process.stdout.readline()
+        process.terminate()
+        assert process.wait(SECONDS_MAX) == 0
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        notifies(Manager(f"{folder}/notify"))
+        leaves_others_alone(Manager(f"\0hawser-kv-test-{os.getpid()}"))
+        serves_passed_sockets(folder)
+    refuses_several_sockets()
+    ignores_a_manager_that_has_gone()
+
+
+main()
