@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-guest world python install-dependencies tidy format clean
+.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-guest world python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
@@ -20,6 +20,7 @@ help:
 	@echo "make demo      three servers that call each other; prints the addresses of their pages"
 	@echo "make world     clients and proxies of others against Hawser, in the versions that tests/world declares"
 	@echo "make python    the Python package in an environment in build/python, and its tests; \$$(ARGS) for pytest"
+	@echo "make deb       Debian packages in build/deb; on Debian 13, with what packaging/debian/control needs"
 	@echo "make docs      the documentation as a site in build/docs/site, by mkdocs-material from PyPI"
 	@echo "make tidy      check layers, lengths and wording"
 	@echo "make format    lay out the sources with clang-format"
@@ -110,6 +111,13 @@ python: install-dependencies
 
 docs:
 	@python3 tools/build_docs.py
+
+# The packages are made from the last commit, so that no other file of this folder has an effect.
+deb:
+	@rm -rf build/deb && mkdir -p build/deb/hawser
+	@git archive HEAD | tar -x -C build/deb/hawser
+	@cp -a build/deb/hawser/packaging/debian build/deb/hawser/debian
+	@cd build/deb/hawser && dpkg-buildpackage -b -us -uc $(ARGS)
 
 tidy: install-dependencies
 	@python3 tools/tidy.py

@@ -290,7 +290,7 @@ def check_lines(path, lines):
     """Applies the rules that check each line separately."""
     cpp = path.endswith((".h", ".cpp"))
     conditionals = not cpp or path in CONDITIONAL_FILES or matches(path, CONDITIONAL_FOLDERS)
-    makefile = path.endswith("Makefile")
+    makefile = path.endswith(("Makefile", "debian/rules"))
     for number, line in enumerate(lines, 1):
         if cpp and (include := INCLUDE.match(line)):
             quote, header = include.groups()
