@@ -230,15 +230,15 @@ int serve(const StoreServeOptions& options) {
   Server server(server_options);
   Service service(store);
   attach_store(server, store, service, gate);
+  store.bind_on_use([&server] { return server.loops(); });
   // Readers of an index of an earlier process may have values until its lease ends.
   if (options.index_bytes != 0) std::this_thread::sleep_for(IndexPublication::lease);
   if (const Result<void> started = server.start(); !started) {
     fmt::print(stderr, "hawser-kv: {}\n", started.error().text);
     return 1;
   }
-  const std::vector<Loop*> loops = server.loops();
-  store.bind(loops);
-  for (std::size_t i = 0; i < loops.size(); ++i) {
+  store.ensure_bound();
+  for (std::size_t i = 0; i < server.loops().size(); ++i) {
     static_cast<void>(server.spawn([&store](Background background) { return store.maintain(background); }));
   }
   const std::string status = fmt::format("serving at {} with {} shard{} and {} MiB", server.address(), options.threads,

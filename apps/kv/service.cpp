@@ -100,7 +100,7 @@ Task<std::invoke_result_t<Work&, StoreSite&>> write_on_shard(Store& store, Conte
 
 std::optional<Error> check(Store& store, std::string_view key, std::string_view value = {}) {
   const auto error = [](ErrorCode code, std::string text) { return Error::of_call(code, std::move(text)); };
-  if (!store.bound()) return error(ErrorCode::unavailable, "the store is starting: call again");
+  if (!store.ensure_bound()) return error(ErrorCode::unavailable, "the store is starting: call again");
   if (key.size() > Shard::key_bytes_max) {
     return error(ErrorCode::invalid_argument, "the key has " + std::to_string(key.size()) + " bytes, and at most " +
                                                   std::to_string(Shard::key_bytes_max) + " are possible");

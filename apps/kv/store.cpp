@@ -111,6 +111,24 @@ void Store::close_log() {
 
 void Store::bind(std::span<Loop* const> loops) {
   const std::scoped_lock lock(mutex_);
+  place(loops);
+}
+
+void Store::bind_on_use(std::function<std::vector<Loop*>()> loops) {
+  const std::scoped_lock lock(mutex_);
+  loops_ = std::move(loops);
+}
+
+bool Store::ensure_bound() {
+  if (bound_.load(std::memory_order_acquire)) return true;
+  const std::scoped_lock lock(mutex_);
+  if (!bound_ && loops_) {
+    if (const std::vector<Loop*> loops = loops_(); !loops.empty()) place(loops);
+  }
+  return bound_;
+}
+
+void Store::place(std::span<Loop* const> loops) {
   for (std::size_t i = 0; i < sites_.size(); ++i) {
     sites_[i]->loop_ = loops[i % loops.size()];
     if (sites_[i]->log_ != nullptr) sites_[i]->log_->bind(*sites_[i]->loop_);
@@ -160,9 +178,9 @@ unsigned Store::random_shard(unsigned otherwise) {
   return otherwise;
 }
 
-StoreSite* Store::site_on(const Loop& loop) noexcept {
+StoreSite* Store::site_on(const Loop& loop) {
+  if (!ensure_bound()) return nullptr;
   const std::scoped_lock lock(mutex_);
-  if (!bound_) return nullptr;
   for (std::size_t i = 0; i < sites_.size(); ++i) {
     const std::size_t index = (next_ + i) % sites_.size();
     if (sites_[index]->loop_ != &loop) continue;

@@ -144,11 +144,15 @@ class Store {
   // Assigns a loop to each shard: as many loops as shards. Loops may occur twice, for simulations. Called once, when
   // the loops exist; connections are refused before. Any thread.
   void bind(std::span<Loop* const> loops);
+  // Likewise, from `loops` when the store is first used: a client may connect before Server::start() has returned.
+  // Called once, before the start. `loops` returns nothing before the loops exist.
+  void bind_on_use(std::function<std::vector<Loop*>()> loops);
   // Background work of a server, once for each loop, after bind(): removes expired entries.
   Task<void> maintain(Background background);
-  bool bound() const noexcept { return bound_.load(std::memory_order_acquire); }
+  // Returns whether the shards have their loops. Any thread.
+  bool ensure_bound();
   // Returns the part on that loop; null before bind(). If several are on it, each in turn.
-  StoreSite* site_on(const Loop& loop) noexcept;
+  StoreSite* site_on(const Loop& loop);
 
   // With several shards, the bits that choose the shard come from the hash of the index, whose secret clients know.
   Key key(std::string_view bytes) const noexcept {
@@ -183,6 +187,8 @@ class Store {
   Activity activity() const;
 
  private:
+  void place(std::span<Loop* const> loops);  // mutex_ is locked.
+
   const StoreOptions options_;
   HashSecret secret_;
   HashSecret index_secret_;
@@ -192,6 +198,7 @@ class Store {
   ShardHolds holds_;
   Clients clients_;
   std::mutex mutex_;
+  std::function<std::vector<Loop*>()> loops_;
   std::atomic<bool> bound_ = false;
   std::atomic<std::uint64_t> random_count_{0};
   unsigned next_ = 0;

@@ -67,8 +67,8 @@ class Http2UnixSocket : public ServerFixture {
   }
   std::string ask(bool is_grpc, const std::vector<GrpcMachine::Field>& hosts) {
     std::vector<GrpcMachine::Field> fields = {{":method", is_grpc ? "POST" : "GET"},
-                                               {":scheme", "http"},
-                                               {":path", is_grpc ? "/test.Bytes/Repeat" : "/hello"}};
+                                              {":scheme", "http"},
+                                              {":path", is_grpc ? "/test.Bytes/Repeat" : "/hello"}};
     fields.insert(fields.end(), hosts.begin(), hosts.end());
     if (is_grpc) fields.insert(fields.end(), {{"te", "trailers"}, {"content-type", "application/grpc"}});
     return answer(begin(fields, is_grpc ? "text" : ""), is_grpc);

@@ -52,14 +52,6 @@ def program(*words, names="", sockets=(), variables=None):
             process.kill()
 
 
-def ping(to):
-    with contextlib.closing(socket.socket(to.family)) as client:
-        client.settimeout(SECONDS_MAX)
-        client.connect(to.getsockname())
-        client.sendall(b"PING\r\n")
-        assert client.recv(100) == b"+PONG\r\n"
-
-
 def listening(family, address):
     passed = socket.socket(family)
     passed.bind(address)
@@ -95,8 +87,14 @@ def leaves_others_alone(manager):
 
 def serves_passed_sockets(folder):
     for passed in (listening(socket.AF_INET, ("127.0.0.1", 0)), listening(socket.AF_UNIX, f"{folder}/passed")):
-        with contextlib.closing(passed), program(names="LISTEN_PID", sockets=[passed], variables={"LISTEN_FDS": "1"}) as process:
-            ping(passed)
+        client = socket.socket(passed.family)
+        client.settimeout(SECONDS_MAX)
+        client.connect(passed.getsockname())
+        client.sendall(b"PING\r\n")  # A client may start the service.
+        with (contextlib.closing(passed), contextlib.closing(client),
+              program(names="LISTEN_PID", sockets=[passed], variables={"LISTEN_FDS": "1"}) as process):
+            answer = client.recv(100)
+            assert answer == b"+PONG\r\n", answer
             line = process.stdout.readline()
             address = passed.getsockname()
             assert f"serving at {f'unix:{address}' if isinstance(address, str) else f'127.0.0.1:{address[1]}'} " in line, line

@@ -13,11 +13,11 @@
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
+#include "pipe/send_queue.h"
 #include "protocol/http2/flood_guard.h"
 #include "protocol/http2/ping_limit.h"
 #include "protocol/http2/request_queue.h"
 #include "protocol/http2/stream.h"
-#include "pipe/send_queue.h"
 
 namespace hawser::protocol::http2 {
 
