@@ -1,5 +1,6 @@
 #include "block/volume_rules.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>

@@ -16,8 +16,7 @@
 namespace hawser::kv {
 namespace {
 
-// The version whose commands for strings this server has. Clients decide by it what they may send, and redis-py whether
-// it may cache.
+// The version that clients see. They decide by it what they may send; redis-py uses its cache from 7.4 on.
 constexpr std::string_view redis_version = "7.4.0";
 
 struct Totals {

@@ -195,6 +195,8 @@ class RespConnection final : public protocol::resp::RespSession {
   void start_pending(std::size_t value_bytes);
   std::size_t free_for_replies();
   void wait_for_memory(std::shared_ptr<Transaction> transaction);
+  void try_memory();
+  void take_further();
   void write_exec(Transaction& done, protocol::resp::ReplyWriter& out);
   bool charge_transaction(std::size_t bytes);
   // The client whose cache holds what its next command reads; 0: it is not to be tracked.
@@ -243,6 +245,7 @@ class RespConnection final : public protocol::resp::RespSession {
   std::uint64_t pending_slot_ = 0;
   bool memory_awaited_ = false;  // By `pending_`, since the time of the first start.
   Time memory_since_{};
+  pipe::HeldCharge exec_charge_{account()};  // For the replies of `pending_`, if it had to wait for memory.
   bool multi_failed_ = false;
   std::shared_ptr<Transaction> multi_;  // Since MULTI; null: none.
   std::shared_ptr<Transaction> pending_;

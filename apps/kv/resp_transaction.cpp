@@ -176,7 +176,12 @@ void RespConnection::start_pending(std::size_t value_bytes) {
 void RespConnection::on_transaction(Transaction& done) {
   if (closed() || pending_.get() != &done) return;
   std::shared_ptr<Transaction> kept = std::exchange(pending_, nullptr);
-  if (done.outcome() == Transaction::Outcome::no_memory) return wait_for_memory(std::move(kept));
+  exec_charge_.set_always(0);
+  if (done.outcome() == Transaction::Outcome::no_memory) {
+    wait_for_memory(std::move(kept));
+    if (!starting_) take_further();
+    return;
+  }
   memory_since_ = {};
   barred_ = closing_;
   if (done.kind() == Transaction::Kind::exec) unwatch();
@@ -188,7 +193,11 @@ void RespConnection::on_transaction(Transaction& done) {
   waiting_.pop_front();
   ++first_slot_;
   std::exchange(quitting_, false) || last ? close_now(false) : write_ready();
-  if (starting_) return;
+  if (!starting_) take_further();
+}
+
+// Requests behind a transaction that has been answered.
+void RespConnection::take_further() {
   if (closed() || !charge_replies()) return;
   send_batches();
   go_on();
@@ -210,16 +219,20 @@ void RespConnection::wait_for_memory(std::shared_ptr<Transaction> transaction) {
   started_ = false;
   memory_awaited_ = true;
   if (memory_since_ == Time{}) memory_since_ = host().loop.now();
-  on_memory();
+  try_memory();
 }
 
 void RespConnection::on_memory() {
+  try_memory();
+  take_further();
+}
+
+void RespConnection::try_memory() {
   if (closed() || !memory_awaited_) return;
   const std::size_t values = pending_->value_bytes();
   const std::size_t bytes = values + reply_margin_bytes;
   const bool never = bytes > host().budget.share_bytes_max();
-  if (account().acquire(bytes)) {
-    account().release(bytes);
+  if (exec_charge_.set(bytes)) {
     memory_awaited_ = false;
     return start_pending(values);
   }

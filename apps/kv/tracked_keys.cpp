@@ -1,5 +1,6 @@
 #include "kv/tracked_keys.h"
 
+#include <new>
 #include <set>
 
 #include "kv/resp_connection.h"
@@ -64,7 +65,13 @@ void TrackedKeys::invalidate(const Key& key) noexcept {
 // Each client is notified once.
 void TrackedKeys::on_clear() {
   std::set<std::uint64_t> clients;
-  for (const auto& [place, invalidation] : keys_) clients.insert(place.second);
+  try {
+    for (const auto& [place, invalidation] : keys_) clients.insert(place.second);
+  } catch (const std::bad_alloc&) {
+    // The change must not fail: each key is sent then.
+    while (!keys_.empty()) send(take(keys_.begin()));
+    return;
+  }
   while (!keys_.empty()) {
     std::unique_ptr<Invalidation> taken = take(keys_.begin());
     if (clients.erase(taken->client) == 0) continue;

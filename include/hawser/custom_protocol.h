@@ -23,15 +23,16 @@ namespace hawser {
 
 // The server's end of a connection of a CustomProtocol. CustomProtocol::serve receives and sends with it, and the
 // server does the rest: TLS, limits, memory, slow peers, counters, the end. Lives until the coroutine has ended.
-// Loop's thread only. At most one coroutine receives at a time, and one sends.
+// Loop's thread only. At most one coroutine receives at a time. A send() of at most 64 KiB is queued as one piece, so
+// that several coroutines may send; longer ones must not run at the same time.
 class ProtocolConnection {
  public:
   ProtocolConnection(const ProtocolConnection&) = delete;
   ProtocolConnection& operator=(const ProtocolConnection&) = delete;
 
   // Waits until `least` bytes or more are there, and returns all bytes that have arrived and were not consumed. The
-  // view is valid until the next function that receives. A wait with no byte there is a wait for the next message:
-  // idle_timeout limits it, and a server that stops ends it. Errors: unavailable if the connection has ended,
+  // view is valid until consume() or the next function that receives. A wait with no byte there is a wait for the next
+  // message: idle_timeout limits it, and a server that stops ends it. Errors: unavailable if the connection has ended,
   // protocol_error if it ended within a message, limit_exceeded if `least` exceeds ServerOptions::message_bytes_max.
   virtual Task<Result<Bytes>> receive(std::size_t least = 1) = 0;
   // The first `bytes` bytes of what receive() returned are not needed any more. At most as many as it returned.

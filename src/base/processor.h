@@ -2,12 +2,12 @@
 
 namespace hawser {
 
-// Lets a processor rest within a loop that waits for memory to change, for some tens of nanoseconds.
+// Lets a processor rest within a loop that waits for memory to change.
 inline void spin_pause() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  // On most processors YIELD does nothing. ISB takes about as long as the PAUSE of x86-64.
+  // On most processors YIELD does nothing. ISB is used instead; its time was not measured here.
   asm volatile("isb" ::: "memory");
 #endif
 }

@@ -308,7 +308,7 @@ void WaitSampler::State::add_ready_times() {
 WaitSampler::WaitSampler() : state_(std::make_unique<State>()) {}
 
 Result<std::unique_ptr<WaitSampler>> WaitSampler::begin(unsigned hertz, std::span<const void* const> idle) {
-  if (!walks_sleeping_stacks) return fail(no_profile("profiles of waits need a processor of the kind x86-64"));
+  if (!walks_sleeping_stacks) return fail(no_profile("profiles of waits need an x86-64 processor"));
   const int process = ::getpid();
   int before = process_of_sampler.load();
   while (before != process && !process_of_sampler.compare_exchange_weak(before, process)) {

@@ -155,7 +155,8 @@ void Handshake::expire() noexcept {
     finish(fail(
         Error::of_connection(ErrorCode::unavailable,
                              "the peer did not complete its hello in time (ClientOptions::connect_timeout, "
-                             "ServerOptions::handshake_timeout): it is no Hawser, or it is blocked or overloaded")));
+                             "ServerOptions::handshake_timeout): it does not speak this protocol, or it is "
+                             "blocked or overloaded")));
   });
 }
 

@@ -119,6 +119,7 @@ void ServerNegotiation::on_timer() noexcept {
 }
 
 void ServerNegotiation::give_up() {
+  if (timer_.running()) return;  // Another step has begun meanwhile.
   if (step_ != Step::making && step_ != Step::connecting) return;
   pending_.reset();
   guard([this] {

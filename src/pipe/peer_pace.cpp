@@ -14,7 +14,8 @@ PeerPace::Behind PeerPace::check(const Sample& now, std::uint64_t bytes,
   const bool same = now.receiving && last.receiving && now.messages == last.messages;
   // A connection that waits until its peer takes replies is read again when the peer has taken them.
   const std::uint64_t moved = now.arrived - last.arrived + (now.pause == ReadPause::for_peer ? taken : 0);
-  if (same && now.pause != ReadPause::own && moved < bytes) return Behind::sending;
+  const bool own = now.pause == ReadPause::own || last.pause == ReadPause::own;
+  if (same && !own && moved < bytes) return Behind::sending;
   return keeps && taken < std::min(last.backlog, bytes) ? Behind::taking : Behind::no;
 }
 

@@ -223,7 +223,8 @@ TEST_P(GrpcUnpacking, MayBeOvertakenByTheEnd) {
   last.begin("POST", "/test.Raw/Echo", fields(), {body});
   server->stop(0ms);
   EXPECT_EQ(server->counters().calls_in_flight, 0U);
-  EXPECT_EQ(server->counters().receive_bytes, 0U);
+  // A thread may still work for a call that has ended: its memory counts until then.
+  EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
 }
 
 // Messages of connections that have ended do not wait for a thread any more: they would occupy memory that nobody

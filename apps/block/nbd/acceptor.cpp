@@ -19,7 +19,8 @@
 namespace hawser::block::nbd {
 namespace {
 
-// A host that answers nothing is found within two minutes.
+// A host that answers nothing is found within two minutes, also while a reply waits for its acknowledgement.
+constexpr unsigned unanswered_max_ms = 120'000;
 constexpr int keepalive_idle_s = 60;
 constexpr int keepalive_interval_s = 10;
 constexpr int keepalive_probes = 6;
@@ -28,6 +29,7 @@ constexpr int keepalive_probes = 6;
 void set_options(int descriptor) noexcept {
   const int on = 1;
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_max_ms, sizeof(unanswered_max_ms));
   ::setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &keepalive_idle_s, sizeof(keepalive_idle_s));
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &keepalive_interval_s, sizeof(keepalive_interval_s));
@@ -82,6 +84,14 @@ void Acceptor::accept() {
   }
 }
 
+void Acceptor::accept_again() noexcept {
+  try {
+    accept();
+  } catch (const std::bad_alloc&) {
+    retry_.start(loop_, loop_.after(accept_retry));
+  }
+}
+
 Task<void> Acceptor::serve(SocketDescriptor socket) {
   try {
     NbdSession session(loop_, std::move(socket), exports_, memory_, limits_.session);
@@ -111,6 +121,7 @@ void Acceptor::check() noexcept {
 // Ends one connection if all places are used and another connection waits. accept() follows when it has ended.
 void Acceptor::free_place() {
   if (!connection_waits(listening_.descriptor())) return;
+  for (NbdSession* const session : sessions_) session->observe_pace(limits_.holder_bytes_min);
   std::vector<NbdSession*> sessions(sessions_.begin(), sessions_.end());
   if (std::ranges::any_of(sessions, &NbdSession::ended)) return;  // It frees its place soon.
   std::vector<ConnectionPlace> places;

@@ -44,9 +44,9 @@ class Acceptor final : exec::Watcher {
   static constexpr Duration accept_retry = std::chrono::milliseconds(100);
   static constexpr Duration check_max = std::chrono::seconds(1);
 
-  void on_ready(exec::Readiness) override { accept(); }
+  void on_ready(exec::Readiness) override { accept_again(); }
   void accept();
-  void accept_again() noexcept { accept(); }
+  void accept_again() noexcept;
   Task<void> serve(SocketDescriptor socket);
   void check() noexcept;
   void check_memory();

@@ -18,8 +18,8 @@ struct ConnectionPlace {
 
 // Who keeps a place.
 struct PlaceRules {
-  std::size_t kept_per_client = 16;             // So many connections of a client end for nobody.
-  Duration idle_min = std::chrono::seconds(5);  // And none that was used within this time.
+  std::size_t kept_per_client = 16;             // Connections that a client always keeps.
+  Duration idle_min = std::chrono::seconds(5);  // A connection that was used within this time is not ended.
 };
 
 // The number of the connection to end: of the client that has the most connections, if they are more than

@@ -115,7 +115,8 @@ Task<void> NbdSession::run() {
     if (co_await negotiate()) {
       timer_.stop();
       const std::stop_callback ends_with_device(device_->lost(), [this] { abort(); });
-      if (!co_await transmit() && socket_.peer_ended()) device_->abandon();
+      disconnected_ = co_await transmit();
+      if (!disconnected_ && socket_.peer_ended()) device_->abandon();
     }
   } catch (const std::bad_alloc&) {
     abort();
@@ -166,7 +167,7 @@ void NbdSession::on_tick_end() {
   replies_.send(socket_);
   if (!socket_.broken()) return;
   stopping_.request_stop();
-  if (device_) device_->abandon();
+  if (device_ && !disconnected_) device_->abandon();
   replies_.clear();
   socket_.stop_receiving();
   writable_.set();

@@ -147,6 +147,7 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   ReplyQueue replies_;
   Event writable_;
   std::stop_source stopping_;  // Ends waiting for permits, so that no request begins after it.
+  bool disconnected_ = false;  // The client has sent NBD_CMD_DISC: its requests are executed, whether it reads or not.
   std::optional<Waiting> waiting_;
   std::size_t incomplete_bytes_ = 0;  // Memory of a write whose data have not arrived completely.
   std::uint64_t received_bytes_ = 0;  // All bytes of the client so far.

@@ -135,7 +135,7 @@ Result<void> StoredVolume::end_damage(std::uint64_t first, std::uint64_t end) {
 
 // Blocks of the list that have their bytes again leave it before they change. If they stayed, a start after a crash
 // would not compute their checksums, and a write that was cut would make them an error.
-Result<void> StoredVolume::forget_mended(std::uint64_t first, std::uint64_t end) {
+Result<void> StoredVolume::drop_repaired(std::uint64_t first, std::uint64_t end) {
   if (!damage_.contains(first, end)) return {};
   AlignedBuffer buffer(block_bytes);
   for (std::uint64_t block = first; block < end; ++block) {
@@ -291,7 +291,7 @@ Result<void> StoredVolume::write_blocks(std::uint64_t first, Bytes bytes, bool& 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     entries[i] = checksummer_.entry(first + i, bytes.subspan(i * block_bytes, block_bytes));
   }
-  if (Result<void> forgotten = forget_mended(first, first + entries.size()); !forgotten) return forgotten;
+  if (Result<void> dropped = drop_repaired(first, first + entries.size()); !dropped) return dropped;
   const Result<void> written = caught([&] {
     Result<void> data = files_.data->write(first * block_bytes, bytes);
     return data ? checksums_.write(first, entries) : data;
@@ -338,7 +338,7 @@ Result<void> StoredVolume::write(std::uint64_t offset, Bytes bytes, bool fua) {
 // ---- Zeros ----
 
 Result<void> StoredVolume::zero_blocks(std::uint64_t first, std::uint64_t end, bool deallocate, bool& keep) {
-  if (Result<void> forgotten = forget_mended(first, end); !forgotten) return forgotten;
+  if (Result<void> dropped = drop_repaired(first, end); !dropped) return dropped;
   const Result<void> zeroed = caught([&] {
     Result<void> data =
         files_.data->zero(first * block_bytes, (end - first) * block_bytes, deallocate && !superblock_.preallocated);

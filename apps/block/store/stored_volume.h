@@ -151,7 +151,7 @@ class StoredVolume {
   Result<void> begin_change(std::uint64_t first_region, std::uint64_t end_region, ChecksumSpace space);
   Result<void> reserve_checksums(std::uint64_t first_region, std::uint64_t end_region);
   void note_damage(std::span<const std::uint64_t> blocks);
-  Result<void> forget_mended(std::uint64_t first, std::uint64_t end);
+  Result<void> drop_repaired(std::uint64_t first, std::uint64_t end);
   Result<void> end_damage(std::uint64_t first, std::uint64_t end);
   Result<void> read_blocks(std::uint64_t first, MutableBytes into);
   Result<void> read_part(std::uint64_t offset, MutableBytes into);

@@ -158,7 +158,7 @@ class Recording {
     }
     if (response->status == 200) return std::nullopt;
     std::string why = response->body.substr(0, std::min<std::size_t>(response->body.find('\n'), 200));
-    if (response->status == 404) why = "it is no Hawser server, or it has no PagesOptions::recorder";
+    if (response->status == 404) why = "it is not a Hawser server, or it has no PagesOptions::recorder";
     return Error{
         .code = response->status == 403   ? ErrorCode::permission_denied
                 : response->status == 409 ? ErrorCode::overloaded  // Another recording runs.

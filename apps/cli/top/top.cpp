@@ -112,7 +112,7 @@ class Pages {
     }
     if (response->status != 200) {
       co_return fail(ErrorCode::protocol_error,
-                     fmt::format("{} answers {} with HTTP status {}: it is no Hawser server, or it has no pages "
+                     fmt::format("{} answers {} with HTTP status {}: it is not a Hawser server, or it has no pages "
                                  "(enable_pages())",
                                  options_.address, path, response->status));
     }

@@ -54,11 +54,13 @@ TEST(ClientCaches, AreNotifiedOnceOfEachKindOfChange) {
 
 TEST(ClientCaches, KeysThatExpireAndAllKeys) {
   for (const unsigned shards : {1U, 3U}) {
-    KvServer server({.shards = shards});
+    std::atomic<std::int64_t> clock = 1'000'000'000'000;
+    KvServer server({.shards = shards, .clock = [&] { return clock.load(); }});
     CachingPeer reader(server);
     RespPeer writer(server.address());
     writer.call({"SET", "a", "1", "PX", "30"});
     reader.call({"MGET", "a", "b", "c"});
+    clock += 1000;
     EXPECT_EQ(reader.receive(), invalidation_of("a"));
     writer.call({"MSET", "b", "1", "d", "1"});
     EXPECT_EQ(reader.receive(), invalidation_of("b"));

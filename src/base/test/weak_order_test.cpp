@@ -2,8 +2,8 @@
 // thread executes its steps in any order that they permit, and all others see a store at the same time. The model tries
 // every execution. A protocol must be right, and wrong as soon as any one of its orders is left out.
 //
-// The model has no speculated stores, as the architecture, and no forwarding of a thread's own stores, which these
-// protocols do not use.
+// Like the architecture, the model does not speculate stores. It does not forward a thread's own stores either, which
+// these protocols do not use. The orders are copied from the code by hand: change both together.
 #include <gtest/gtest.h>
 
 #include <array>

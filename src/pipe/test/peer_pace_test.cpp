@@ -60,6 +60,7 @@ TEST_F(PeerPaceTest, APauseOfThisSideIsNotTheFaultOfThePeer) {
   state.pause = ReadPause::own;
   EXPECT_EQ(check(), Behind::no);
   state.pause = ReadPause::none;
+  EXPECT_EQ(check(), Behind::no) << "the pause ended within this window";
   EXPECT_EQ(check(), Behind::sending);
 }
 

@@ -22,13 +22,13 @@ using JsonPointer = std::shared_ptr<const detail::JsonTranscoder>;
 // they refuse costs neither the time nor the memory of it. A body of both kinds is decompressed first.
 struct BodyForm {
   // Compressed bodies of at most packed_in_place_max bytes, whose result has at most unpacked_in_place_max bytes, are
-  // decompressed on the loop, up to unpacked_tick_max bytes in a tick, which takes about a millisecond.
+  // decompressed on the loop, up to unpacked_tick_max bytes in a tick.
   static constexpr std::size_t packed_in_place_max = 16 * 1024;
   static constexpr std::size_t unpacked_in_place_max = 64 * 1024;
   static constexpr std::size_t unpacked_tick_max = 256 * 1024;
-  // The conversion of JSON is charged so many bytes beside each byte of it: 2.6 were measured for maps of numbers, 8.6
-  // for lists of short numbers. That of long JSON is charged a quarter of the connection's share, or the smaller
-  // factor, so that a message of a quarter of the share fits into it.
+  // The conversion of JSON is charged this number of bytes beside each byte of it: about 3 are needed for maps of
+  // numbers, and 9 for lists of short numbers. That of long JSON is charged a quarter of the connection's share, or the
+  // smaller factor, so that a message of a quarter of the share fits into it.
   static constexpr std::size_t json_memory_factor = 9;
   static constexpr std::size_t json_memory_factor_least = 3;
 

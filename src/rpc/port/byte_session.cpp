@@ -452,9 +452,13 @@ void ByteSession::end_session(const Error& why) {
   try {
     cancel_calls(
         Error::of_connection(why.initiator, ErrorCode::cancelled, "the caller's connection ended: " + why.text));
-    on_end(why);
   } catch (const std::bad_alloc&) {
     // The calls end by themselves, or when the server ends.
+  }
+  try {
+    on_end(why);
+  } catch (const std::bad_alloc&) {
+    // The protocol releases what it holds when the session is destroyed.
   }
   check_idle();
 }

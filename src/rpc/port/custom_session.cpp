@@ -187,7 +187,8 @@ bool CustomSession::keep(Bytes bytes, Block& block) {
     const std::size_t held = unread_.size();
     const std::size_t wanted = held + bytes.size();
     constexpr std::size_t least_bytes = 512;
-    const std::size_t size = std::max(wanted + wanted / 2, least_bytes);
+    const std::size_t size =
+        std::max({wanted, std::min(wanted + wanted / 2, least_ + receive_block_bytes), least_bytes});
     if (!account().set_arriving(size)) {
       end_session(unkept_error(account()));
       return false;
@@ -277,11 +278,11 @@ void CustomSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
 }
 
 void CustomSession::reply_error(std::uint32_t call, const Error& error) {
-  Error told = error;
-  told.code = code_for_caller(call, error.code);
-  count_error(call, told.code, error);
+  Error for_caller = error;
+  for_caller.code = code_for_caller(call, error.code);
+  count_error(call, for_caller.code, error);
   calls().answered(wire::CallId::from_number(call));
-  calls_here_->fail(call, told);
+  calls_here_->fail(call, for_caller);
 }
 
 // ---- The end ----

@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/try.h"
 #include "hawser/detail/const_buffers.h"
@@ -91,15 +92,24 @@ Result<void> LocalCalls::begin(detail::CallOperation& operation) {
   constexpr Duration timeout_max = std::chrono::hours(24 * 365 * 10);  // A longer one counts as none.
   const auto added = operations_.add();
   added.state = &operation;
-  operation.begin(*this, added.id, timeout > timeout_max ? Time::max() : loop_.now() + timeout);
   Result<void> run;
   try {
+    operation.begin(*this, added.id, timeout > timeout_max ? Time::max() : loop_.now() + timeout);
     run = runner_->run(*method, added.id, operation, std::move(body), std::move(payload), std::move(metadata));
   } catch (const std::bad_alloc&) {
     run = hawser::fail(ErrorCode::internal, "out of memory before the handler was called");
   }
   if (!run) operations_.remove(added.id);
   return run;
+}
+
+void LocalCalls::detach() {
+  runner_ = nullptr;
+  std::vector<std::uint32_t> calls;
+  operations_.each([&](std::uint32_t call, detail::CallOperation*&) { calls.push_back(call); });
+  for (const std::uint32_t call : calls) {
+    fail(call, Error::of_connection(ErrorCode::cancelled, "the server has ended the session"));
+  }
 }
 
 detail::CallOperation* LocalCalls::take(std::uint32_t call) noexcept {

@@ -18,7 +18,7 @@ class LocalCalls final : public detail::CallChannel, public std::enable_shared_f
   class Runner {
    public:
     virtual const Dispatcher& dispatcher() const noexcept = 0;
-    // Runs the handler. `request` has everything but the members that the session knows.
+    // Runs the handler on a request of these parts.
     virtual Result<void> run(const Dispatcher::Method& method, std::uint32_t call,
                              const detail::CallOperation& operation, Buffer body, Buffer payload, Buffer metadata) = 0;
     virtual void stop(std::uint32_t call, const Error& why) noexcept = 0;
@@ -28,11 +28,11 @@ class LocalCalls final : public detail::CallChannel, public std::enable_shared_f
   };
 
   LocalCalls(Loop& loop, Runner& runner) noexcept : loop_(loop), runner_(&runner) {}
-  // The session goes away. Operations that are left must not be answered any more.
-  void detach() noexcept { runner_ = nullptr; }
+  // The session goes away. Operations that are left end with an error.
+  void detach();
   detail::ClientLink& link() noexcept { return link_; }
 
-  // The answer of a handler, in two steps as of detail::ReplySink. answer() returns null if nobody awaits the answer.
+  // The answer of a handler, in two steps as of detail::ReplySink. begin_answer() returns null if nobody awaits it.
   std::byte* begin_answer(std::uint32_t call, const codec::EncodedSize& size, const detail::ReplyExtras& extras);
   void end_answer(std::span<const ConstBuffer> pieces);
   void fail(std::uint32_t call, const Error& error);

@@ -106,7 +106,7 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
   void count_arguments(const Dispatcher::Method& method, std::size_t bytes) noexcept {
     host_.methods.of(method.index).request_bytes.add(static_cast<std::int64_t>(bytes));
   }
-  // True if a body is short enough for the loop. It is asked once, and the body is converted then.
+  // True if a body is short enough for the loop. If true, the body is converted at once: it counts for this tick.
   bool converts_here(const BodyForm& form, std::size_t body_bytes) noexcept;
   // The memory for which the conversion is charged.
   std::size_t conversion_bytes(const BodyForm& form, std::size_t body_bytes) const noexcept;

@@ -208,7 +208,9 @@ negotiate::FirstBytes::Match HandshakeQueue::Recogniser::match(Bytes first) cons
 const PortProtocol* HandshakeQueue::Recogniser::protocol_of(Bytes first) const noexcept {
   if (security_ != nullptr && security_->match(first) == transport::ServerSecurity::Match::yes) return nullptr;
   const auto matches = [&](const auto& protocol) { return protocol->match(first) == PortProtocol::Match::yes; };
-  return std::ranges::find_if(protocols_, matches)->get();
+  // A match of a user may answer the same bytes in another way.
+  const auto found = std::ranges::find_if(protocols_, matches);
+  return found == protocols_.end() ? nullptr : found->get();
 }
 
 void HandshakeQueue::on_other(negotiate::Handshake& handshake, Bytes first) {
@@ -217,6 +219,10 @@ void HandshakeQueue::on_other(negotiate::Handshake& handshake, Bytes first) {
 
 void HandshakeQueue::open_other(Attempts::iterator attempt, Bytes first) {
   const PortProtocol* const protocol = recogniser(*attempt).protocol_of(first);
+  if (protocol == nullptr && (attempt->secured || options_.security == nullptr)) {
+    host_.counters.handshakes_failed.add(1);
+    return attempt->handshake->leave(unknown_answer(first));
+  }
   if (protocol == nullptr) return protect(attempt, first);
   open_protocol(attempt, *protocol, first);
 }

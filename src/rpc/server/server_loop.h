@@ -52,7 +52,7 @@ struct ServerShared {
 // Checks that the limits of received memory agree with each other. The error names the option to change.
 Result<void> check_memory(const ServerOptions& options);
 // Returns a budget with room for at least one message of message_bytes_max and the blocks into which it is received.
-detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept;
+detail::ReceiveBudget make_budget(const ServerOptions& options);
 
 // Returns the names of `protocols` and of the library's own, as ALPN lists them on the wire, in order of preference.
 std::string alpn_names(const ProtocolList& protocols);

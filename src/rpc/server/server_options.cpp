@@ -89,7 +89,7 @@ Result<void> check_memory(const ServerOptions& options) {
   return {};
 }
 
-detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
+detail::ReceiveBudget make_budget(const ServerOptions& options) {
   const std::size_t least = message_footprint(options.message_bytes_max);
   const std::size_t share =
       options.receive_share_bytes_max != 0 ? options.receive_share_bytes_max : options.receive_bytes_max / 4;

@@ -32,7 +32,7 @@ class WorkCharge {
   ~WorkCharge() { abandon(); }
 
   // Charges `bytes`. `kept` bytes more are held by the work and charged elsewhere while it is awaited. False if the
-  // account has not enough left; with `always` it succeeds. Called once.
+  // account has not enough left; with `always` it succeeds. Called once, and again after reset().
   bool add(detail::ReceiveAccount& account, std::size_t bytes, std::size_t kept, bool always = false) {
     detail::ReceiveCharge charge;
     if (!charge.add(account, bytes, always)) return false;

@@ -102,9 +102,11 @@ Task<void> go_while_a_write_is_refused(MemoryServer& server, std::string address
   co_await tasks.join();
   EXPECT_EQ(written.value().error().code, ErrorCode::overloaded);
   // Another client waits until the server has memory.
+  const unsigned before = server.refused;
   tasks.spawn([](NbdDevice& device, Bytes data, std::optional<Result<void>>& result) -> Task<void> {
     result = co_await device.write(0, data, false);
   }(*later, bytes, written));
+  while (server.refused == before) co_await loop.sleep(std::chrono::milliseconds(1));
   server.refuses = false;
   co_await tasks.join();
   EXPECT_TRUE(*written);

@@ -39,6 +39,10 @@ class RdmaHostile : public RdmaAttack, public ::testing::WithParamInterface<bool
     background_client_.reset();
   }
   Attacker& attack(std::uint32_t reads = 16) {
+    if (attacker_ != nullptr) {  // Its queue pair is destroyed before the next one is made.
+      attacker_.reset();
+      pass(milliseconds(1));
+    }
     attacker_ = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_, reads);
     attacker_->connect();
     return *attacker_;
