@@ -177,7 +177,7 @@ void RespConnection::on_transaction(Transaction& done) {
   if (closed() || pending_.get() != &done) return;
   std::shared_ptr<Transaction> kept = std::exchange(pending_, nullptr);
   exec_charge_.set_always(0);
-  if (done.outcome() == Transaction::Outcome::no_memory) {
+  if (done.outcome() == Transaction::Outcome::replies_too_large) {
     wait_for_memory(std::move(kept));
     if (!starting_) take_further();
     return;
@@ -251,7 +251,7 @@ void RespConnection::write_exec(Transaction& done, protocol::resp::ReplyWriter& 
   switch (done.outcome()) {
     case Transaction::Outcome::refused: return to.raw(done.error());
     case Transaction::Outcome::watched_key_changed: return to.raw(to.resp3() ? "_\r\n" : "*-1\r\n");
-    case Transaction::Outcome::no_memory:
+    case Transaction::Outcome::replies_too_large:
     case Transaction::Outcome::executed: break;
   }
   if (done.kind() == Transaction::Kind::exec) to.array(done.size());

@@ -134,7 +134,7 @@ void Transaction::execute_commands() {
     }
   }
   if (kind_ == Kind::exec && !replies_fit()) {
-    outcome_ = Outcome::no_memory;
+    outcome_ = Outcome::replies_too_large;
     return;
   }
   protocol::resp::ReplyWriter out(replies_);

@@ -21,8 +21,8 @@ class RespConnection;
 class Transaction final : public HeldWork, public std::enable_shared_from_this<Transaction> {
  public:
   enum class Kind : std::uint8_t { one_command, exec };
-  // no_memory: nothing was executed, because the replies would exceed what set_replies_max() has set.
-  enum class Outcome : std::uint8_t { executed, watched_key_changed, refused, no_memory };
+  // replies_too_large: nothing was executed, because the replies would exceed what set_replies_max() has set.
+  enum class Outcome : std::uint8_t { executed, watched_key_changed, refused, replies_too_large };
 
   Transaction(StoreSite& home, std::uint64_t connection, Kind kind, bool resp3)
       : home_(home), connection_(connection), kind_(kind), resp3_(resp3) {}
@@ -42,9 +42,9 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   // The values that the commands reply with have at most so many bytes, or nothing is executed.
   void set_replies_max(std::size_t bytes) noexcept { replies_max_ = bytes; }
   // Executes it, and calls RespConnection::on_transaction() then, if the connection still exists. After
-  // Outcome::no_memory it may be called again.
+  // Outcome::replies_too_large it may be called again.
   void start();
-  // After Outcome::no_memory: the bytes of the values.
+  // After Outcome::replies_too_large: the bytes of the values.
   std::size_t value_bytes() const noexcept { return value_bytes_; }
   // Ends it without an execution, before start(): the reply is an error with this text.
   void refuse(std::string error);
