@@ -37,7 +37,8 @@ struct EtcdOptions {
   Duration connect_timeout = std::chrono::seconds(2);  // Limit for one member.
   Duration call_timeout = std::chrono::seconds(5);     // Limit of one request, such as that for the whole list.
   // etcd is asked whether the list is current when its watch was silent for this time. If it is silent for this time
-  // again, the next member is used. The list is never older than twice this time while a member answers.
+  // again, the next member is used. So a silent member is left after at most twice this time. Connecting to the next
+  // one and reading the list are added to the age of the list.
   Duration confirm_interval = std::chrono::seconds(5);
   // Pause after each member has failed once. It doubles up to retry_max, and differs by chance between clients. These
   // three times are from 1 ms to 1 h.

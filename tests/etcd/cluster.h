@@ -129,9 +129,9 @@ class EtcdFixture : public ::testing::Test {
     return name + "/svc";
   }
   std::unique_ptr<Naming> open_name() { return std::move(*Naming::open(loop, service(), {etcd_naming(options)})); }
-  std::unique_ptr<EtcdAnnouncement> announce_at(const std::string& endpoint) {
-    auto begun = EtcdAnnouncement::begin(loop, service(), {.address = endpoint},
-                                         {.etcd = options, .ttl = std::chrono::seconds(1)});
+  std::unique_ptr<EtcdAnnouncement> announce_at(const std::string& endpoint,
+                                                std::chrono::seconds ttl = std::chrono::seconds(1)) {
+    auto begun = EtcdAnnouncement::begin(loop, service(), {.address = endpoint}, {.etcd = options, .ttl = ttl});
     EXPECT_TRUE(begun) << error_of(begun);
     return std::move(*begun);
   }

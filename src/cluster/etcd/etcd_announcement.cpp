@@ -81,26 +81,32 @@ class EtcdAnnouncement::Keeper {
   Task<Result<void>> hold_until_failure() {
     for (bool renews = state_.lease != 0;; renews = true) {
       if (renews) CO_TRY(co_await renew());
-      if (state_.lease == 0) CO_TRY(co_await begin());
+      if (state_.lease == 0) CO_TRY(co_await grant());
+      if (!state_.registered) CO_TRY(co_await put());
       state_.error.reset();
       session_.note_working();
       co_await loop_.sleep(renew_interval());
     }
   }
 
-  Task<Result<void>> begin() {
+  Task<Result<void>> grant() {
     CO_TRY(const std::string granted, co_await session_.call<&cluster::etcd_grant>(cluster::lease_grant_request(ttl_)));
     CO_TRY(const cluster::EtcdLease lease, cluster::read_lease(granted));
     if (lease.id == 0 || lease.ttl < std::chrono::seconds(1)) {
       co_return fail(Error::of_call(Initiator::peer, ErrorCode::protocol_error, "etcd has granted no lease"));
     }
-    CO_TRY(co_await session_.call<&cluster::etcd_put>(cluster::put_request(key_, value_, lease.id)));
     state_.lease = lease.id;
     state_.ttl = lease.ttl;
+    co_return Result<void>();
+  }
+
+  // If the answer is lost, the next connection puts the same key with the same lease.
+  Task<Result<void>> put() {
+    CO_TRY(co_await session_.call<&cluster::etcd_put>(cluster::put_request(key_, value_, state_.lease)));
     state_.registered = true;
     ++state_.registrations;
     loop_.log(LogLevel::info, "etcd",
-              "announced " + key_ + " for " + std::to_string(lease.ttl.count()) + " s, which are renewed");
+              "announced " + key_ + "; its lease of " + std::to_string(state_.ttl.count()) + " s is renewed");
     co_return Result<void>();
   }
 
@@ -123,7 +129,7 @@ class EtcdAnnouncement::Keeper {
     co_return Result<void>();
   }
 
-  // Twice in the life of the lease, a renewal may fail.
+  // One renewal may time out, and another member still has a third of the time.
   Duration renew_interval() const noexcept { return Duration(std::min(state_.ttl, renewed_ttl_max)) / 3; }
 
   void note_failure(Error error) {

@@ -43,8 +43,9 @@ class EtcdSource final : public NamingSource {
     WatchWriter writer = watch.writer();
     auto reader = watch.reader();
     CO_TRY(co_await writer.write(protocol::grpc::ProtoBytes{list_.watch_request()}));
-    Scope asking;
-    asking.spawn(ask_again_and_again(writer));
+    last_heard_ = loop_->now();
+    Scope watching;
+    watching.spawn(watch_silence(writer));
     for (;;) {
       CO_TRY(const std::optional<protocol::grpc::ProtoBytes> message, co_await reader.next());
       if (!message) {
@@ -52,26 +53,27 @@ class EtcdSource final : public NamingSource {
         co_return fail(Error::of_call(Initiator::peer, ErrorCode::unavailable, "the watch has ended"));
       }
       session_->note_working();
-      heard_ = true;
+      last_heard_ = loop_->now();
       CO_TRY(const cluster::EtcdList::News news, list_.on_watch(message->bytes));
       if (news == cluster::EtcdList::News::changed) sink_->on_endpoints(list_.endpoints());
       if (news == cluster::EtcdList::News::confirmed) sink_->on_confirmed();
     }
   }
 
-  // Asks etcd for a sign when it was silent. Ends the connection when it gives none.
-  Task<void> ask_again_and_again(WatchWriter writer) {
-    bool asked = false;
+  // Requests the progress of the watch after a silent interval. Closes the connection if nothing arrives in the next
+  // one.
+  Task<void> watch_silence(WatchWriter writer) {
+    const Duration interval = session_->options().confirm_interval;
     for (;;) {
-      heard_ = false;
-      co_await loop_->sleep(session_->options().confirm_interval);
-      if (!heard_ && asked) {
-        session_->close();
-        co_return;
-      }
-      asked = !heard_;
-      if (!heard_)
-        static_cast<void>(co_await writer.write(protocol::grpc::ProtoBytes{cluster::watch_progress_request()}));
+      const Time heard = last_heard_;
+      co_await loop_->sleep_until(heard + interval);
+      if (last_heard_ != heard) continue;
+      const Time asked = loop_->now();
+      static_cast<void>(co_await writer.write(protocol::grpc::ProtoBytes{cluster::watch_progress_request()}));
+      co_await loop_->sleep_until(asked + interval);
+      if (last_heard_ >= asked) continue;
+      session_->close();
+      co_return;
     }
   }
 
@@ -81,7 +83,7 @@ class EtcdSource final : public NamingSource {
   Loop* loop_ = nullptr;
   NamingSink* sink_ = nullptr;
   std::optional<cluster::EtcdSession> session_;
-  bool heard_ = false;  // The watch has sent something in this interval.
+  Time last_heard_{};  // When the watch last sent something, or began.
   Scope work_;
 };
 

@@ -32,7 +32,9 @@ class EtcdSession {
   // Ends the connection, and thereby every call.
   void close() { client_.close(); }
   // `work` has begun well: the pauses are short again if it lasts.
-  void note_working() noexcept { working_since_ = loop_.now(); }
+  void note_working() noexcept {
+    if (working_since_ == Time::max()) working_since_ = loop_.now();
+  }
 
   template <auto F>
   Task<Result<std::string>> call(std::string request) {
@@ -56,10 +58,10 @@ class EtcdSession {
   const std::vector<std::string> members_;
   const EtcdOptions options_;
   GrpcClient client_;
-  std::string token_;         // The token of the present connection; empty without a user.
-  std::size_t member_;        // Index of the present member. The first one is random, so that clients spread.
-  std::size_t failures_ = 0;  // Since `work` has lasted for retry_max.
-  Time working_since_ = Time::max();
+  std::string token_;                 // The token of the present connection; empty without a user.
+  std::size_t member_;                // Index of the present member. The first one is random, so that clients spread.
+  std::size_t failures_ = 0;          // Since `work` has lasted for retry_max.
+  Time working_since_ = Time::max();  // The first note_working() of this connection.
 };
 
 }  // namespace hawser::cluster
