@@ -21,6 +21,7 @@ class DnsReader {
 
   bool good() const noexcept { return good_; }
   std::size_t at() const noexcept { return at_; }
+  void fail() noexcept { good_ = false; }
   void go_to(std::size_t place) noexcept { at_ = place; }
   Bytes take(std::size_t bytes) noexcept {
     if (!good_ || at_ > message_.size() || message_.size() - at_ < bytes) {
@@ -112,7 +113,7 @@ Result<DnsAnswer> parse_dns_answer(Bytes message, int type) {
     const std::uint16_t bytes = reader.number16();
     const std::size_t end = reader.at() + bytes;
     if (std::cmp_equal(record_type, type)) answer.records.push_back(read_record(reader, type, bytes));
-    if (reader.at() > end) break;
+    if (reader.at() > end) reader.fail();
     reader.go_to(end);
   }
   if (!reader.good() || reader.at() > message.size()) {

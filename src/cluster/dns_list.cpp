@@ -12,6 +12,15 @@ namespace {
 
 constexpr unsigned retry_doublings_max = 20;
 
+// A target of SRV with other bytes could be another kind of address, such as unix:/path.
+bool is_host_name(std::string_view text) noexcept {
+  constexpr std::string_view marks = "-_.";
+  return std::ranges::all_of(text, [&](char one) {
+    return (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9') ||
+           marks.contains(one);
+  });
+}
+
 }  // namespace
 
 Result<DnsName> parse_dns_name(std::string_view target) {
@@ -79,7 +88,8 @@ DnsList::Step DnsList::on_replies(std::vector<DnsReply> replies) {
 
 void DnsList::fail_round(std::string why) {
   why_ = std::move(why);
-  pause_ = std::min(refresh_min_ * (1 << std::min(failures_, retry_doublings_max)), refresh_max_);
+  const int factor = 1 << std::min(failures_, retry_doublings_max);
+  pause_ = refresh_min_ > refresh_max_ / factor ? refresh_max_ : refresh_min_ * factor;
   ++failures_;
 }
 
@@ -96,7 +106,7 @@ std::vector<Endpoint> DnsList::endpoints() const {
   for (const auto& records : records_) {
     for (const DnsRecord& record : records) {
       // RFC 2782: the target "." means that there is no such service.
-      if (record.host.empty()) continue;
+      if (record.host.empty() || (port_.empty() && !is_host_name(record.host))) continue;
       const auto rank = std::ranges::lower_bound(priorities, record.priority) - priorities.begin();
       endpoints.push_back({.address = record.host + ":" + (port_.empty() ? std::to_string(record.port) : port_),
                            .weight = std::max<std::uint32_t>(record.weight, 1),

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,8 +60,6 @@ class DnsList {
   Duration pause() const noexcept { return pause_; }
 
  private:
-  void set_retry_pause() noexcept;
-
   const std::string port_;
   const Duration refresh_min_;
   const Duration refresh_max_;

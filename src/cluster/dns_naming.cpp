@@ -52,16 +52,22 @@ class DnsSource final : public NamingSource, DnsChannel::RecordAsker {
     for (const int type : list_.types()) channel_->ask_records(*this, list_.name(), type);
   }
 
+  static cluster::DnsReply reply_to(const DnsChannel::Records& records) {
+    cluster::DnsReply reply{
+        .kind = records.kind, .may_exist_elsewhere = records.may_exist_elsewhere, .why = std::string(records.why)};
+    if (reply.kind != cluster::DnsReply::Kind::found) return reply;
+    Result<cluster::DnsAnswer> answer = cluster::parse_dns_answer(records.message, records.type);
+    if (!answer) return {.kind = cluster::DnsReply::Kind::failed, .why = std::move(answer.error().text)};
+    reply.answer = std::move(*answer);
+    return reply;
+  }
+
   void on_records(const DnsChannel::Records& records) noexcept override {
     cluster::DnsReply& reply = replies_[records.type == list_.types().front() ? 0 : 1];
-    reply = {.kind = records.kind, .may_exist_elsewhere = records.may_exist_elsewhere, .why = std::string(records.why)};
-    if (reply.kind == cluster::DnsReply::Kind::found) {
-      Result<cluster::DnsAnswer> answer = cluster::parse_dns_answer(records.message, records.type);
-      if (answer) {
-        reply.answer = std::move(*answer);
-      } else {
-        reply = {.kind = cluster::DnsReply::Kind::failed, .why = std::move(answer.error().text)};
-      }
+    try {
+      reply = reply_to(records);
+    } catch (const std::exception&) {
+      reply = {.kind = cluster::DnsReply::Kind::failed, .why = "out of memory"};
     }
     // Not within this call of c-ares, because a round may release the channel.
     if (--missing_ == 0) answered_.start(*loop_, loop_->now());

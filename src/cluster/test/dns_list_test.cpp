@@ -14,6 +14,7 @@
 namespace hawser::cluster {
 namespace {
 
+using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
@@ -68,6 +69,8 @@ TEST(DnsAnswers, MalformedOnesAreRefused) {
   }
   const std::vector<int> loop{0, 5, 0, 9, 31, 144, 0xc0, 31 + 6};  // A pointer to itself.
   EXPECT_FALSE(parse_dns_answer(PlayedAnswer(1).record(33, 300, loop).bytes(), dns_srv));
+  const PlayedAnswer beyond = PlayedAnswer(1).record(33, 300, {0, 5, 0, 9, 31, 144}).add({1, 'a', 0xc0, 12});
+  EXPECT_FALSE(parse_dns_answer(beyond.bytes(), dns_srv)) << "the name lies behind the data";
   EXPECT_FALSE(parse_dns_answer(PlayedAnswer(1).record(1, 300, {1, 2, 3}).bytes(), dns_a));
   EXPECT_FALSE(parse_dns_answer(PlayedAnswer(2).record(1, 300, {1, 2, 3, 4}).bytes(), dns_a));
 }
@@ -149,6 +152,19 @@ TEST(DnsLists, PrioritiesOfServicesAreRanks) {
   const std::vector<Endpoint> expected{{.address = "a:1", .weight = 7, .priority = 1},
                                        {.address = "b:2", .weight = 1, .priority = 2}};
   EXPECT_EQ(list.endpoints(), expected);
+}
+
+TEST(DnsLists, TargetsOfServicesAreNamesOfHosts) {
+  DnsList list("", seconds(1), seconds(5));
+  list.begin({"_x"});
+  list.on_replies({found_records({{"unix:/x", 1, 1, 0}, {"a b", 1, 1, 0}, {"A-1_b.c", 1, 1, 0}})});
+  EXPECT_EQ(addresses_in(list), std::vector<std::string>{"A-1_b.c:1"});
+}
+
+TEST(DnsLists, LongPausesDoNotOverflow) {
+  DnsList list("80", hours(3), hours(24));
+  for (int failures = 0; failures < 25; ++failures) list.fail_round("x");
+  EXPECT_EQ(list.pause(), hours(24));
 }
 
 // Names whose server the test plays.
