@@ -17,6 +17,7 @@
 #include "protocol/http2/callbacks.h"
 #include "protocol/http2/connection.h"
 #include "protocol/http2/stream_table.h"
+#include "rpc/port/body_form.h"
 
 namespace hawser::protocol::grpc {
 
@@ -79,9 +80,9 @@ class GrpcMachine final : public http2::Http2Connection {
   // interceptors. Other compressed messages up to packed_in_place_max, whose result has at most unpacked_in_place_max
   // bytes, are decompressed where they arrive, up to unpacked_turn_max bytes at a time, which takes about a
   // millisecond. The others are given to MachineSink::on_packed().
-  static constexpr std::size_t packed_in_place_max = 16 * 1024;
-  static constexpr std::size_t unpacked_in_place_max = 64 * 1024;
-  static constexpr std::size_t unpacked_turn_max = 256 * 1024;
+  static constexpr std::size_t packed_in_place_max = rpc::BodyForm::packed_in_place_max;
+  static constexpr std::size_t unpacked_in_place_max = rpc::BodyForm::unpacked_in_place_max;
+  static constexpr std::size_t unpacked_turn_max = rpc::BodyForm::unpacked_tick_max;
 
   // `account` pays for received data that is kept. Null: not counted. Bytes to be sent are added to `output`. Both
   // outlive the machine.

@@ -23,9 +23,11 @@ constexpr std::size_t settings_entries_max = 32;
 constexpr Duration waited_min = std::chrono::milliseconds(5);
 // The payload of the PING behind the first step of GOAWAY. Others, which test the connection, have zeros.
 constexpr std::array<std::uint8_t, 8> goaway_ping = {'g', 'o', ' ', 'a', 'w', 'a', 'y', '.'};
+// Debug data of GOAWAY beyond this bound are not kept.
+constexpr std::size_t debug_text_bytes_max = 512;
 
 std::string_view debug_text(const nghttp2_goaway& goaway) noexcept {
-  return {reinterpret_cast<const char*>(goaway.opaque_data), goaway.opaque_data_len};
+  return {reinterpret_cast<const char*>(goaway.opaque_data), std::min(goaway.opaque_data_len, debug_text_bytes_max)};
 }
 
 }  // namespace
@@ -233,12 +235,15 @@ int Http2Connection::on_invalid_frame(nghttp2_session*, const nghttp2_frame* fra
     if (frame->goaway.error_code == NGHTTP2_NO_ERROR) {
       connection.peer_ends_ = true;
     } else if (!connection.failure_) {
-      const std::string_view reason(reinterpret_cast<const char*>(frame->goaway.opaque_data),
-                                    frame->goaway.opaque_data_len);
-      connection.failure_ = Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
-                                                 "HTTP/2: the client ended the connection with GOAWAY " +
-                                                     std::string(nghttp2_http2_strerror(frame->goaway.error_code)) +
-                                                     (reason.empty() ? "" : " (" + std::string(reason) + ")"));
+      try {
+        const std::string_view reason = debug_text(frame->goaway);
+        connection.failure_ = Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+                                                   "HTTP/2: the client ended the connection with GOAWAY " +
+                                                       std::string(nghttp2_http2_strerror(frame->goaway.error_code)) +
+                                                       (reason.empty() ? "" : " (" + std::string(reason) + ")"));
+      } catch (...) {
+        connection.fail_without_memory();
+      }
     }
     return 0;
   }

@@ -38,7 +38,7 @@ class RequestQueue {
   }
 
  private:
-  // A stream is never destroyed before the queue, but is used again with another `call`.
+  // The queue is not used after its streams. A stream is used again with another `call`.
   struct Entry {
     Http2Stream* stream;
     std::uint32_t call;

@@ -8,18 +8,27 @@
 namespace hawser::protocol::http2 {
 
 bool StreamOutput::add(Buffer head, std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit) {
-  bytes_ += head.size();
-  chunks_.push_back({.own = std::move(head), .loan = {}});
-  for (const ConstBuffer& piece : pieces) {
-    if (piece.size == 0) continue;
-    bytes_ += piece.size;
-    if (owner == nullptr) {
-      chunks_.push_back({.own = Buffer::copy_of(Bytes(piece.data, piece.size)), .loan = {}});
-    } else {
-      chunks_.push_back({.own = {}, .loan = piece, .owner = owner});
-      has_loans_ = true;
+  const std::size_t before = chunks_.size();
+  std::size_t bytes = head.size();
+  bool borrows = false;
+  try {
+    chunks_.push_back({.own = std::move(head), .loan = {}});
+    for (const ConstBuffer& piece : pieces) {
+      if (piece.size == 0) continue;
+      bytes += piece.size;
+      if (owner == nullptr) {
+        chunks_.push_back({.own = Buffer::copy_of(Bytes(piece.data, piece.size)), .loan = {}});
+      } else {
+        chunks_.push_back({.own = {}, .loan = piece, .owner = owner});
+        borrows = true;
+      }
     }
+  } catch (...) {
+    chunks_.resize(before);
+    throw;
   }
+  bytes_ += bytes;
+  has_loans_ = has_loans_ || borrows;
   Chunk& last = chunks_.back();
   last.credit = credit;
   last.last = owner != nullptr && last.owner == owner;

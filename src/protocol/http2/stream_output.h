@@ -19,7 +19,7 @@ class StreamOutput {
 
   // Queues `head`, and behind it pieces on loan from `owner`, which is notified after the last one. Without an owner,
   // the pieces are copied. `credit` is returned by move_to() when the last byte has left. Returns false if there was
-  // nothing to borrow, so that `owner` will not be notified.
+  // nothing to borrow, so that `owner` will not be notified. Without memory it throws, and nothing is queued.
   bool add(Buffer head, std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit);
   // Moves the next `count` bytes to `queue`. Returns the credit of all chunks that have left.
   std::uint32_t move_to(pipe::SendQueue& queue, std::size_t count);
