@@ -69,7 +69,8 @@ class WorkCharge {
   }
   // The work is not awaited any more.
   void abandon() noexcept {
-    if (state_ != nullptr) {
+    // Without a Use, the work has not begun or has ended.
+    if (state_ != nullptr && state_.use_count() > 1) {
       state_->total->fetch_add(state_->bytes, std::memory_order_relaxed);
       if (state_->phase.exchange(Phase::abandoned) == Phase::ended) state_->release();
     }
