@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rpc/server/receive_peers.h"
+#include "rpc/session/work_charge.h"
 #include "tests/hand_network.h"
 #include "tests/testing.h"
 #include "transport/network_access.h"
@@ -275,6 +276,24 @@ TEST(LaggingCharges, EnterAndLeaveInAnyOrder) {
     EXPECT_FALSE(account.acquire(8192));
     for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i].updates, in[i] ? 1 : 0) << "step " << step;
   }
+}
+
+TEST(WorkCharges, AreAbandonedToTheirWorkOnly) {
+  detail::ReceiveBudget budget(mib, mib);
+  detail::ReceiveAccount account(&budget);
+  {
+    rpc::WorkCharge unused;
+    ASSERT_TRUE(unused.add(account, 2 * kib, kib));
+  }
+  EXPECT_EQ(budget.used(), 0U) << "no work has begun";
+  rpc::WorkCharge charge;
+  ASSERT_TRUE(charge.add(account, 2 * kib, kib));
+  {
+    const rpc::WorkCharge::Use use = charge.use();
+    charge.abandon();
+    EXPECT_EQ(budget.used(), 3 * kib);
+  }
+  EXPECT_EQ(budget.used(), 0U);
 }
 
 TEST(ReceivePeers, AreHostsNetworksAndProcesses) {
