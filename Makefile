@@ -31,6 +31,7 @@ test: guest-dependencies
 	@python3 tools/check.py dev rdma $(ALSO)
 
 test-all: guest-dependencies
+	@tools/install-dependencies.sh arm64
 	@python3 tools/check.py
 
 # The rest of test-all after make test ALSO=gcc, without the stage thorough, with one summary of both.

@@ -528,9 +528,6 @@ def run_stages(stages, short=False):
     while stages:
         stage = stages.pop(0)
         names = [stage]
-        if background and stage in BUILDS:
-            background.wait()
-            background = None
 
         def build_next():
             nonlocal background
@@ -542,6 +539,9 @@ def run_stages(stages, short=False):
             stages = [name for name in stages if name not in names]
         print("".join(f"\n== {name}: {STAGES[name]}" for name in names), flush=True)
         started = time.monotonic()
+        if background and stage in BUILDS:
+            background.wait()
+            background = None
         try:
             if len(names) > 1:
                 outcomes = stages_beside_guest(names, short)
