@@ -197,7 +197,7 @@ def top():
     with Server("--pages", "off") as address:
         expect(("top", address, "--once"), 1, "", "enable_pages()")
     for answer, status, error in ((b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 1, "is it another server?"),
-                                  (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 1, "no Hawser server"),
+                                  (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 1, "not a Hawser server"),
                                   (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 6\r\n\r\nno\x1b\nno", 1, "refuses /status: no?"),
                                   (b"SSH-2.0-Other\r\n\r\n", 1, "is it another server?"),
                                   (b"", 4, "does not answer /status")):
