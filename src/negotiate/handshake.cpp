@@ -152,11 +152,10 @@ void Handshake::ended(const Error& reason) {
 
 void Handshake::expire() noexcept {
   finish_if_it_throws([this] {
-    finish(fail(
-        Error::of_connection(ErrorCode::unavailable,
-                             "the peer did not complete its hello in time (ClientOptions::connect_timeout, "
-                             "ServerOptions::handshake_timeout): it does not speak this protocol, or it is "
-                             "blocked or overloaded")));
+    finish(fail(Error::of_connection(ErrorCode::unavailable,
+                                     "the peer did not complete its hello in time (ClientOptions::connect_timeout, "
+                                     "ServerOptions::handshake_timeout): it does not speak this protocol, or it is "
+                                     "blocked or overloaded")));
   });
 }
 
