@@ -44,8 +44,10 @@ Task<void> BaiduStdServerSession::convert_result(PendingReply reply, Buffer body
     rpc::WorkCharge charge = rpc::charge_of_result(account(), body.size() + rest.size());
     begin_conversion();
     auto work = [body = std::move(body), payload = rest.slice(0, payload_bytes),
-                 transcoder = states_.find(reply.call)->json,
-                 use = charge.use()] { return transcoder->result_to_json(body.bytes(), payload.bytes()); };
+                 transcoder = states_.find(reply.call)->json, use = charge.use()]() mutable {
+      const rpc::WorkCharge::Use used = std::move(use);
+      return transcoder->result_to_json(body.bytes(), payload.bytes());
+    };
     const Result<Result<std::string>> text =
         co_await detail::LoopAccess::offload_for(loop(), this, conversion_stop_.get_token(), std::move(work));
     charge.reset();

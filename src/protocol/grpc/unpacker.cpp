@@ -11,7 +11,10 @@ Task<Result<Buffer>> Unpacker::unpack(PackedMessage packed, const detail::Receiv
   if (!stop_.stop_possible()) stop_ = std::stop_source();
   rpc::WorkCharge paid;
   if (account != nullptr) paid.acquire(*account, std::move(charge), packed.bytes_max + packed.bytes.size());
-  auto work = [kept = std::move(packed), use = paid.use()] { return grpc::unpack(kept); };
+  auto work = [kept = std::move(packed), use = paid.use()]() mutable {
+    const rpc::WorkCharge::Use used = std::move(use);
+    return grpc::unpack(kept);
+  };
   Result<Result<Buffer>> unpacked =
       co_await detail::LoopAccess::offload_for(loop_, connection_, stop_.get_token(), std::move(work));
   paid.reset();

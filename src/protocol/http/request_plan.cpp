@@ -232,7 +232,10 @@ Task<Result<JsonText>> offload_result(Loop& loop, const void* connection, std::s
                                       std::shared_ptr<const detail::JsonTranscoder> transcoder, std::size_t bytes_min,
                                       rpc::WorkCharge::Use used) {
   auto work = [kept = std::move(body), rest = std::move(payload), converter = std::move(transcoder), bytes_min,
-               use = std::move(used)] { return pack_json(converter->result_to_json(kept.bytes(), rest), bytes_min); };
+               use = std::move(used)]() mutable {
+    const rpc::WorkCharge::Use until_end = std::move(use);
+    return pack_json(converter->result_to_json(kept.bytes(), rest), bytes_min);
+  };
   Result<Result<JsonText>> converted =
       co_await detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work));
   if (!converted) {

@@ -52,7 +52,10 @@ Task<Result<void>> BodyConversion::step(BodyConversion& on, Watch<BodyConversion
     const Watch<BodyConversion>& alive;
   };
   auto work = [body = Buffer::share(request.head_block, request.body.data(), bytes), form = std::move(form),
-               used = on.charge_.use()] { return form.arguments(body.bytes()); };
+               use = on.charge_.use()]() mutable {
+    const WorkCharge::Use used = std::move(use);  // Ends with the work, also if the loop has ended.
+    return form.arguments(body.bytes());
+  };
   on.working_ = true;
   on.session().conversion_begins();
   const Ending ending{alive};
