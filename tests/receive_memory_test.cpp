@@ -290,7 +290,18 @@ TEST(WorkCharges, AreAbandonedToTheirWorkOnly) {
   ASSERT_TRUE(charge.add(account, 2 * kib, kib));
   {
     const rpc::WorkCharge::Use use = charge.use();
+    use.begin();
     charge.abandon();
+    EXPECT_EQ(budget.used(), 3 * kib);
+  }
+  EXPECT_EQ(budget.used(), 0U);
+  // It is dropped before it begins, and begins nevertheless.
+  ASSERT_TRUE(charge.add(account, 2 * kib, kib));
+  {
+    const rpc::WorkCharge::Use use = charge.use();
+    charge.abandon();
+    EXPECT_EQ(budget.used(), 0U);
+    use.begin();
     EXPECT_EQ(budget.used(), 3 * kib);
   }
   EXPECT_EQ(budget.used(), 0U);

@@ -46,6 +46,7 @@ Task<void> BaiduStdServerSession::convert_result(PendingReply reply, Buffer body
     auto work = [body = std::move(body), payload = rest.slice(0, payload_bytes),
                  transcoder = states_.find(reply.call)->json, use = charge.use()]() mutable {
       const rpc::WorkCharge::Use used = std::move(use);
+      used.begin();
       return transcoder->result_to_json(body.bytes(), payload.bytes());
     };
     const Result<Result<std::string>> text =

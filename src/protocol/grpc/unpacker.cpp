@@ -13,6 +13,7 @@ Task<Result<Buffer>> Unpacker::unpack(PackedMessage packed, const detail::Receiv
   if (account != nullptr) paid.acquire(*account, std::move(charge), packed.bytes_max + packed.bytes.size());
   auto work = [kept = std::move(packed), use = paid.use()]() mutable {
     const rpc::WorkCharge::Use used = std::move(use);
+    used.begin();
     return grpc::unpack(kept);
   };
   Result<Result<Buffer>> unpacked =

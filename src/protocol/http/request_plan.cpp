@@ -234,6 +234,7 @@ Task<Result<JsonText>> offload_result(Loop& loop, const void* connection, std::s
   auto work = [kept = std::move(body), rest = std::move(payload), converter = std::move(transcoder), bytes_min,
                use = std::move(used)]() mutable {
     const rpc::WorkCharge::Use until_end = std::move(use);
+    until_end.begin();
     return pack_json(converter->result_to_json(kept.bytes(), rest), bytes_min);
   };
   Result<Result<JsonText>> converted =

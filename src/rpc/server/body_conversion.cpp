@@ -54,6 +54,7 @@ Task<Result<void>> BodyConversion::step(BodyConversion& on, Watch<BodyConversion
   auto work = [body = Buffer::share(request.head_block, request.body.data(), bytes), form = std::move(form),
                use = on.charge_.use()]() mutable {
     const WorkCharge::Use used = std::move(use);  // Ends with the work, also if the loop has ended.
+    used.begin();
     return form.arguments(body.bytes());
   };
   on.working_ = true;

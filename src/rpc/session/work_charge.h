@@ -14,15 +14,18 @@ namespace hawser::rpc {
 // work may go on when it is not awaited any more and the connection has ended: then the loop's budget pays until the
 // work has ended. Loop's thread only, except Use.
 class WorkCharge {
-  enum class Phase : std::uint8_t { awaited, abandoned, ended };
+  // `waiting`: the work has not begun. `dropped`: it was not awaited any more before it began. `running` and
+  // `abandoned`: it runs, and is awaited or not.
+  enum class Phase : std::uint8_t { waiting, dropped, running, abandoned, ended };
   struct State {
     State(std::shared_ptr<std::atomic<std::size_t>> abandoned, std::size_t held) noexcept
         : total(std::move(abandoned)), bytes(held) {}
+    void acquire() const noexcept { total->fetch_add(bytes, std::memory_order_relaxed); }
     void release() const noexcept { total->fetch_sub(bytes, std::memory_order_relaxed); }
 
     const std::shared_ptr<std::atomic<std::size_t>> total;
     const std::size_t bytes;
-    std::atomic<Phase> phase{Phase::awaited};
+    std::atomic<Phase> phase{Phase::waiting};
   };
 
  public:
@@ -51,6 +54,14 @@ class WorkCharge {
     Use() noexcept = default;
     Use(Use&&) noexcept = default;
     Use& operator=(Use&&) = delete;
+    // Called when the work begins. A work that was dropped before a thread was free for it usually does not begin.
+    void begin() const noexcept {
+      if (state_ == nullptr) return;
+      Phase was = Phase::waiting;
+      if (state_->phase.compare_exchange_strong(was, Phase::running)) return;
+      state_->acquire();
+      state_->phase.store(Phase::abandoned);
+    }
     ~Use() {
       if (state_ != nullptr && state_->phase.exchange(Phase::ended) == Phase::abandoned) state_->release();
     }
@@ -69,10 +80,10 @@ class WorkCharge {
   }
   // The work is not awaited any more.
   void abandon() noexcept {
-    // Without a Use, the work has not begun or has ended.
-    if (state_ != nullptr && state_.use_count() > 1) {
-      state_->total->fetch_add(state_->bytes, std::memory_order_relaxed);
-      if (state_->phase.exchange(Phase::abandoned) == Phase::ended) state_->release();
+    Phase was = Phase::waiting;
+    if (state_ != nullptr && !state_->phase.compare_exchange_strong(was, Phase::dropped) && was == Phase::running) {
+      state_->acquire();
+      if (!state_->phase.compare_exchange_strong(was, Phase::abandoned)) state_->release();  // It has ended meanwhile.
     }
     reset();
   }
