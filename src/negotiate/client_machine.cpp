@@ -93,7 +93,8 @@ Action ClientMachine::violation(const std::string& text) {
   return end(Error::of_connection(Initiator::peer, ErrorCode::protocol_error, "invalid server HELLO: " + text));
 }
 
-// A server may decline what this client does not have; that is no reason of the client's.
+// Records why the client does not use a transport. A server may decline one that the client does not have: nothing is
+// recorded then.
 void ClientMachine::set_reason(std::string_view transport, std::string_view reason) {
   const auto at = std::ranges::find(reasons_, transport, &TransportFallback::transport);
   if (at != reasons_.end()) at->reason = reason;

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <random>
 #include <string>
 
+#include "base/random.h"
 #include "base/temporary_folder.h"
 #include "kv/test/kv_process.h"
 #include "kv/test/resp_peer.h"
@@ -21,13 +21,13 @@ TEST(ResidentMemory, FollowsTheOptionWithALog) {
                              "--fsync", "never", "--log-rewrite", "16M"});
   ASSERT_NE(server.address, "");
   RespPeer peer(server.address);
-  std::minstd_rand random(7);  // NOLINT(cert-msc51-cpp)
+  Random random(7);
   const std::string bytes(std::size_t{1} << 20, 'x');
   for (const std::uint32_t keys : {10'000'000U, 64U}) {
     for (std::size_t sent = 0; sent < std::size_t{192} << 20;) {
-      const std::size_t size = (16U << 10) + random() % (1008U << 10);
+      const std::size_t size = (16U << 10) + random.below(1008U << 10);
       sent += size;
-      ASSERT_EQ(peer.call({"SET", std::to_string(random() % keys), bytes.substr(0, size)}), "+OK\r\n");
+      ASSERT_EQ(peer.call({"SET", std::to_string(random.below(keys)), bytes.substr(0, size)}), "+OK\r\n");
     }
   }
   EXPECT_LT(server.resident_mib_most(), 130U);

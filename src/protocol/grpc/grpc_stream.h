@@ -21,7 +21,7 @@ struct GrpcStream : http2::Http2Stream {
 
   // ---- Receiving ----
   // What happens to messages: the first is kept until the peer's end of the stream, each is delivered, or all are
-  // dropped; or the bytes are no messages.
+  // dropped; or the bytes are not messages.
   enum class Take : std::uint8_t { drop, keep_one, deliver, plain };
   Take take = Take::drop;
   MessageReader reader;

@@ -29,7 +29,7 @@ class HttpRequests final : rpc::HttpStreamHost {
   std::size_t on_body(const GrpcStream& stream, Bytes bytes);
   // False while the request does not wait for its client.
   bool receives(const GrpcStream& stream) const noexcept;
-  // True while requests are being converted that are no active calls yet.
+  // True while requests are being converted that are not active calls yet.
   bool working() const noexcept { return streams_ != nullptr && streams_->working(); }
   // The connection has room.
   void on_room() {

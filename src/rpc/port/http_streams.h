@@ -112,7 +112,7 @@ class HttpStreams {
   virtual HttpExchange* begin(std::uint32_t call, const HttpStreamHead& head) = 0;
   // The connection has room again.
   virtual void on_room() = 0;
-  // True while requests are being converted that are no active calls yet.
+  // True while requests are being converted that are not active calls yet.
   virtual bool working() const noexcept = 0;
   // The time in which a client must take something of a response that waits for it (HttpOptions::write_timeout).
   virtual Duration write_timeout() const noexcept = 0;

@@ -25,8 +25,8 @@ inline constexpr int type_aaaa = 28;
 // A name server on the test's own loop.
 class PlayedNameServer final : exec::Watcher {
  public:
-  // The addresses, as text, that the server answers to questions of one type. No entry: no answer. An empty list: there
-  // is no such name.
+  // The addresses, as text, that the server answers to questions of one type. Without an entry it
+  // does not answer. With an empty list it answers that the name does not exist.
   using Answers = std::map<int, std::vector<std::string>>;
 
   explicit PlayedNameServer(Loop& loop) : loop_(loop) {
