@@ -232,14 +232,15 @@ Result<std::shared_ptr<UcxTransportWorker>> UcxTransportWorker::make(std::shared
 }
 
 Result<std::shared_ptr<UcxWorker>> UcxTransportWorker::worker() {
-  if (worker_->core().spent() + worker_->core().closing() > spent_max) {
+  const UcxCore& core = worker_->core();
+  if (core.spent() + core.closing() > spent_max || core.doubtful_bytes() > doubtful_bytes_max) {
     context_->lingering().progress();
     if (const std::size_t old = retired_.size() + context_->lingering().size(); old >= old_workers_max) {
       return fail(Error::of_transport(
           ErrorCode::overloaded,
           std::to_string(old) + " UCX workers (limit " + std::to_string(old_workers_max) +
-              ") have endpoints that UCX has not closed, such as those of killed peers: wait until they close, "
-              "or restart this process"));
+              ") have endpoints that UCX has not closed, such as those of killed peers, or memory that it may write: "
+              "wait until their connections close, or restart this process"));
     }
     worker_->stop_listening();  // The new worker may need its port.
     TRY(std::shared_ptr<UcxWorker> made, make_worker(context_, loop_));

@@ -35,6 +35,8 @@ class UcxTransportWorker final : public TransportWorker, public std::enable_shar
   // old worker is destroyed together with its endpoints when it has had no connection for retired_rest, so that its
   // sockets are not reset while their peers still read.
   static constexpr std::size_t spent_max = 64;
+  // The same holds if failed fetches hold more memory than this (UcxCore::doubtful_bytes()).
+  static constexpr std::size_t doubtful_bytes_max = std::size_t{16} << 20;
   static constexpr Duration retired_rest = std::chrono::seconds(1);
   // Most old workers, those of the loop and those of the runtime that UCX does not allow to be destroyed. Above this,
   // connections are refused and use another transport, so that killed peers do not make the process grow.

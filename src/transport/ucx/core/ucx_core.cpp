@@ -125,6 +125,11 @@ UcxOperation* UcxCore::acquire_operation(UcxTarget& target, UcxOperation::Kind k
 }
 
 void UcxCore::recycle(UcxOperation& operation) noexcept {
+  if (operation.kind == UcxOperation::Kind::fetch && operation.done && operation.status != UCS_OK) {
+    doubtful_bytes_ += operation.block->size();
+    operation.target = nullptr;
+    return;  // The destructor releases the block.
+  }
   if (operation.block != nullptr) std::exchange(operation.block, nullptr)->release();
   operation.target = nullptr;
   operation.owner = nullptr;
@@ -179,7 +184,7 @@ void UcxCore::on_fetched(void* request, ucs_status_t status, std::size_t size, v
 
 void UcxCore::begin(UcxEndpoint* endpoint, UcxOperation& operation) noexcept {
   ++with_ucx_;
-  if (endpoint == nullptr || context_->options().error_mode != UcxErrorMode::none) return;
+  if (endpoint == nullptr) return;
   operation.endpoint = endpoint;
   ++endpoint->with_ucx;
 }
@@ -187,7 +192,7 @@ void UcxCore::begin(UcxEndpoint* endpoint, UcxOperation& operation) noexcept {
 void UcxCore::leave(UcxOperation& operation) noexcept {
   --with_ucx_;
   UcxEndpoint* const endpoint = std::exchange(operation.endpoint, nullptr);
-  if (endpoint != nullptr && --endpoint->with_ucx == 0 && endpoint->draining) any_closed_ = true;
+  if (endpoint != nullptr && --endpoint->with_ucx == 0 && endpoint->token == 0) any_closed_ = true;
 }
 
 void UcxCore::end(UcxOperation& operation, ucs_status_t status) noexcept {
@@ -285,8 +290,10 @@ void UcxCore::on_failed(void* arg, ucp_ep_h, ucs_status_t status) {
 
 void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept {
   endpoint->token = 0;
-  if (context_->options().error_mode == UcxErrorMode::peer && how != UcxClose::cut && endpoint->failed == UCS_OK) {
-    if (how == UcxClose::flush) endpoint->until = loop_->now() + wait_max;
+  const bool may_cut = context_->options().error_mode == UcxErrorMode::peer;
+  if (may_cut && how != UcxClose::cut && endpoint->failed == UCS_OK) {
+    endpoint->for_operations = how == UcxClose::flush_peer_gone;
+    if (!endpoint->for_operations || endpoint->with_ucx != 0) endpoint->until = loop_->now() + wait_max;
     ucp_request_param_t params;
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     params.cb.send = &UcxCore::on_flushed;
@@ -300,7 +307,7 @@ void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcep
       endpoint->flush_until = loop_->after(context_->options().wire_up_timeout);
     }
   }
-  endpoint->draining = endpoint->with_ucx != 0;
+  endpoint->draining = !may_cut && endpoint->with_ucx != 0;
   if (endpoint->draining) {
     endpoint->until = loop_->now() + wait_max;
   } else if (!endpoint->flushing) {
@@ -379,13 +386,16 @@ void UcxCore::drop_closed() noexcept {
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
     if (endpoint->flushed && std::exchange(endpoint->flushing, false)) flushed(*endpoint);
     if (endpoint->with_ucx == 0 && std::exchange(endpoint->draining, false)) end_endpoint(*endpoint);
-    if (endpoint->failed != UCS_OK && std::exchange(endpoint->waiting, false)) end_endpoint(*endpoint);
+    const bool over = endpoint->failed != UCS_OK || (endpoint->for_operations && endpoint->with_ucx == 0);
+    if (over && std::exchange(endpoint->waiting, false)) end_endpoint(*endpoint);
     // The kept object is destroyed later, because it may be in the call stack.
     if ((endpoint->ep == nullptr || endpoint->waiting) && endpoint->kept != nullptr) {
       loop_->post([kept = std::move(endpoint->kept)] {});
     }
   }
-  std::erase_if(closing_, [](const std::unique_ptr<UcxEndpoint>& endpoint) { return endpoint->ep == nullptr; });
+  std::erase_if(closing_, [](const std::unique_ptr<UcxEndpoint>& endpoint) {
+    return endpoint->ep == nullptr && endpoint->with_ucx == 0;
+  });
 }
 
 }  // namespace hawser::transport

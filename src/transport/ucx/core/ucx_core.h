@@ -73,15 +73,16 @@ struct UcxEndpoint {
   std::uint64_t token = 0;  // Token of its target; 0 while the endpoint is being closed.
   ucs_status_t failed = UCS_OK;
   void* closing = nullptr;   // UCX's request while the endpoint is flushed or closed.
-  std::size_t with_ucx = 0;  // Operations that UCX has not completed, counted with UcxErrorMode::none.
+  std::size_t with_ucx = 0;  // Operations that UCX has not completed.
   bool draining = false;     // Its connection has ended. UCX closes it when `with_ucx` is 0.
   bool heard = false;        // Its connection has received a message, so the wire-up is complete.
   bool flushing = false;
   bool flushed = false;
-  Time flush_until{};          // Time at which a flush that has not ended is given up; Time{}: UCX ends it.
-  bool waiting = false;        // Flushed, and held open until the peer closes its endpoint, or until `until`.
-  Time until{};                // Time at which a waiting endpoint is closed, and a draining one's `kept` is destroyed.
-  std::shared_ptr<void> kept;  // The loop destroys it when the endpoint is closed or waits.
+  Time flush_until{};           // Time at which a flush that has not ended is given up; Time{}: UCX ends it.
+  bool waiting = false;         // Flushed, and held open until the peer closes its endpoint, or until `until`.
+  bool for_operations = false;  // Waits no longer than for its operations.
+  Time until{};                 // Time at which a waiting endpoint is closed, and a draining one's `kept` is destroyed.
+  std::shared_ptr<void> kept;   // The loop destroys it when the endpoint is closed or waits.
 };
 
 // How an endpoint is closed.
@@ -90,8 +91,8 @@ enum class UcxClose : std::uint8_t {
   // most for UcxCore::wait_max, because the peer's UCX drops data that it has not read when this side closes. The flush
   // of an endpoint whose wire-up is not complete is given up after UcxOptions::wire_up_timeout.
   flush,
-  // The endpoint is flushed first, and closed at once after that: the peer has read everything or is gone. The flush is
-  // given up after UcxCore::wait_max.
+  // The endpoint is flushed first, and closed after that when its fetches have completed: the peer has read everything
+  // or is gone. Both are given up after UcxCore::wait_max.
   flush_peer_gone,
   // Data that is on its way is dropped if UCX can do that.
   cut,
@@ -122,7 +123,9 @@ class UcxCore {
   bool progress() noexcept { return ucp_.worker_progress(worker_) != 0; }
 
   UcxOperation* acquire_operation(UcxTarget& target, UcxOperation::Kind kind);
-  // Releases the operation's block and makes the operation available again. UCX must have completed it.
+  // Releases the operation's block and makes the operation available again. UCX must have completed it. The block of a
+  // fetch that failed stays until the worker is destroyed: UCX's TCP transport (1.13) writes the rest of the payload
+  // that a socket holds to the memory also after it has cancelled the fetch.
   void recycle(UcxOperation& operation) noexcept;
   // Sends the operation's header and `size` bytes at `data`, which must lie in the operation's block. UCS_OK: the data
   // was sent, and the caller owns the operation again. UCS_INPROGRESS: UcxTarget::ended() follows. Any other status:
@@ -153,6 +156,8 @@ class UcxCore {
   // Number of closed endpoints that UCX keeps, with their sockets, until the worker is destroyed. UCX does so with
   // UcxErrorMode::none.
   std::size_t spent() const noexcept { return spent_; }
+  // Bytes of the blocks of failed fetches. They are released when the worker is destroyed.
+  std::size_t doubtful_bytes() const noexcept { return doubtful_bytes_; }
   void drop_closed() noexcept;
   // Returns whether an endpoint has been closed since the last drop_closed().
   bool any_closed() const noexcept { return any_closed_; }
@@ -215,6 +220,7 @@ class UcxCore {
   std::vector<std::unique_ptr<UcxEndpoint>> closing_;
   bool any_closed_ = false;
   std::size_t spent_ = 0;
+  std::size_t doubtful_bytes_ = 0;
   bool finishing_ = false;
   bool finished_ = false;
   std::vector<std::uint64_t> failed_;
