@@ -7,11 +7,13 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "hawser/hawser.h"
@@ -42,6 +44,18 @@ struct Usage {
   char state = '?';
   std::uint64_t ticks = 0;
 };
+
+// Returns when each thread of the stopped process has left its processor: the state of a thread is 'T' shortly before.
+void await_rest(pid_t process) {
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
+    const auto running = [&thread] {
+      std::ifstream file(thread.path() / "syscall");
+      std::string text;
+      return std::getline(file, text) && text == "running";
+    };
+    while (running()) std::this_thread::yield();
+  }
+}
 
 constexpr std::size_t stopped_keys = 16;
 constexpr int stopped_rounds = 20;
@@ -76,6 +90,7 @@ Task<void> read_of_a_stopped_server(ServeProcess& server) {
   }
   EXPECT_EQ(kill(server.process(), SIGSTOP), 0);
   EXPECT_EQ(waitpid(server.process(), nullptr, WUNTRACED), server.process());
+  await_rest(server.process());
   const Usage before(server.process());
   EXPECT_EQ(before.state, 'T');
   const std::uint64_t found = reader.counters().found;
