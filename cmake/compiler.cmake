@@ -16,17 +16,23 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
                         "Hawser needs ${hawser_compilers}")
   endif()
   include(CheckCXXSourceCompiles)
+  # std::stop_token is an experimental part of libc++ 19.
   check_cxx_source_compiles("
     #include <version>
-    #if !defined(_GLIBCXX_RELEASE) || _GLIBCXX_RELEASE < 12
+    #if defined(_LIBCPP_VERSION)
+    #if defined(_LIBCPP_HAS_NO_EXPERIMENTAL_STOP_TOKEN) || _LIBCPP_VERSION < 190000
     #error
     #endif
-    int main() {}" HAWSER_LIBSTDCXX_12)
-  set(hawser_library_is_new "${HAWSER_LIBSTDCXX_12}")
-  unset(HAWSER_LIBSTDCXX_12 CACHE)  # The cache of a project that adds Hawser has no entries of Hawser.
+    #elif !defined(_GLIBCXX_RELEASE) || _GLIBCXX_RELEASE < 12
+    #error
+    #endif
+    int main() {}" HAWSER_CXX_LIBRARY)
+  set(hawser_library_is_new "${HAWSER_CXX_LIBRARY}")
+  unset(HAWSER_CXX_LIBRARY CACHE)  # The cache of a project that adds Hawser has no entries of Hawser.
   if(NOT hawser_library_is_new)
-    message(FATAL_ERROR "${hawser_compiler} does not compile with libstdc++ 12 or later, the C++ library that Hawser needs: "
-                        "install it (Debian 12: libstdc++-12-dev), and remove -stdlib=libc++ from the flags")
+    message(FATAL_ERROR "${hawser_compiler} does not compile with libstdc++ 12 or later (Debian 12: libstdc++-12-dev), or with "
+                        "libc++ 19 or later and the flags -stdlib=libc++ -fexperimental-library (Debian 12: libc++-19-dev): "
+                        "install one")
   endif()
 else()
   message(FATAL_ERROR "${hawser_compiler} is not supported: Hawser needs ${hawser_compilers}")

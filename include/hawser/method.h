@@ -42,7 +42,7 @@ struct Respelling {
   std::string_view from;
   std::string_view to;
 };
-// GCC's spellings, and the common spellings that replace them.
+// Spellings of GCC and, of the last two, of Clang with libc++; and the common spellings that replace them.
 inline constexpr Respelling respellings[] = {
     {"{anonymous}", "(anonymous)"},
     {"(anonymous namespace)", "(anonymous)"},
@@ -56,7 +56,11 @@ inline constexpr Respelling respellings[] = {
     {" >", ">"},
     {" *", "*"},
     {" &", "&"},
+    {"std::string_view", "std::basic_string_view<char>"},
+    {"std::string", "std::basic_string<char>"},
 };
+// The most characters that a name becomes longer by a respelling, for each of its characters: "std::string".
+constexpr std::size_t respelled_bytes(std::size_t bytes) noexcept { return bytes + (bytes / 11 + 1) * 12; }
 
 constexpr bool is_name_character(char c) noexcept {
   return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -84,7 +88,11 @@ constexpr NameText<room> respell(std::string_view name) noexcept {
     // A spelling is replaced only at the beginning of a word: `along int` contains no `long int`.
     if (out.size == 0 || !is_name_character(out.text[out.size - 1]) || !is_name_character(name.front())) {
       for (const Respelling& respelling : respellings) {
-        if (match == nullptr && name.starts_with(respelling.from)) match = &respelling;
+        if (match != nullptr || !name.starts_with(respelling.from)) continue;
+        const std::string_view rest = name.substr(respelling.from.size());
+        // Nor is a spelling that ends in the midst of a word: `std::stringstream` contains no `std::string`.
+        if (rest.empty() || !is_name_character(respelling.from.back()) || !is_name_character(rest.front()))
+          match = &respelling;
       }
     }
     out.append(match != nullptr ? match->to : name.substr(0, 1));
@@ -118,7 +126,7 @@ consteval auto make_method_name() {
                   "hawser: a lambda has no name that client and server could share: register a function, or name it by "
                   "specialising hawser::method_name_override");
     constexpr std::string_view raw = argument_text<F>();
-    return respell<raw.size()>(without_trailing_arguments(raw.substr(raw.starts_with('&') ? 1 : 0)));
+    return respell<respelled_bytes(raw.size())>(without_trailing_arguments(raw.substr(raw.starts_with('&') ? 1 : 0)));
   }
 }
 template <auto F>

@@ -108,9 +108,11 @@ constinit std::atomic<bool> continuous_now{false};
 // Counts the recorded allocations that are live, by the hash of their addresses, so that forget() needs no lock for
 // nearly all others. Written with the lock. A count that has reached 255 stays.
 constexpr std::size_t filter_places = std::size_t{1} << 18;
-constinit std::array<std::atomic<std::uint8_t>, filter_places> filter{};
+constinit std::array<std::uint8_t, filter_places> filter{};
 
-std::atomic<std::uint8_t>& filter_of(const void* memory) noexcept { return filter[hash_of(memory) % filter_places]; }
+std::atomic_ref<std::uint8_t> filter_of(const void* memory) noexcept {
+  return std::atomic_ref(filter[hash_of(memory) % filter_places]);
+}
 
 struct Thread {
   std::uint32_t profile = 0;
@@ -183,7 +185,7 @@ void State::add_live(void* memory, std::uint64_t bytes, std::uint32_t stack) noe
   const double weight = weight_of(bytes, options.interval_bytes);
   totals.live_objects += weight;
   totals.live_bytes += weight * static_cast<double>(bytes);
-  std::atomic<std::uint8_t>& count = filter_of(memory);
+  const std::atomic_ref<std::uint8_t> count = filter_of(memory);
   if (const std::uint8_t before = count.load(std::memory_order_relaxed); before != 255) {
     count.store(static_cast<std::uint8_t>(before + 1), std::memory_order_relaxed);
   }
@@ -207,7 +209,7 @@ void State::remove_live(void* memory) noexcept {
   const double weight = weight_of(gone.bytes, options.interval_bytes);
   totals.live_objects -= weight;
   totals.live_bytes -= weight * static_cast<double>(gone.bytes);
-  std::atomic<std::uint8_t>& count = filter_of(memory);
+  const std::atomic_ref<std::uint8_t> count = filter_of(memory);
   if (const std::uint8_t before = count.load(std::memory_order_relaxed); before != 255) {
     count.store(static_cast<std::uint8_t>(before - 1), std::memory_order_relaxed);
   }
@@ -319,7 +321,7 @@ Result<std::unique_ptr<AllocationSampler>> AllocationSampler::begin(const Option
                                "there is not enough address space for the samples of allocations: lower live_max or "
                                "stacks_max"));
   }
-  for (std::atomic<std::uint8_t>& count : filter) count.store(0, std::memory_order_relaxed);
+  for (std::uint8_t& count : filter) std::atomic_ref(count).store(0, std::memory_order_relaxed);
   state.used = true;
   state.options = options;
   state.seed = seed;

@@ -231,6 +231,10 @@ Loop::~Loop() {
   }
   while (!state_->sources.empty()) remove_source(*state_->sources.first);
   while (!state_->tick_ends.empty()) remove_tick_end(*state_->tick_ends.first);
+  // Objects that the state destroys use the loop, and so do its threads until they are joined. The destructor of
+  // libc++'s std::unique_ptr would set state_ to null before that.
+  delete state_.get();
+  static_cast<void>(state_.release());
 }
 
 Loop* Loop::current() noexcept { return current_loop; }

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "base/parse_double.h"
 #include "base/utf8.h"
 
 namespace hawser::json {
@@ -77,10 +77,7 @@ std::int64_t magnitude(std::string_view number) noexcept {
 
 // Nothing for a number beyond the range of double.
 std::optional<double> nearest_double(std::string_view number) noexcept {
-  double value = 0;
-  if (std::from_chars(number.data(), number.data() + number.size(), value).ec == std::errc()) {
-    return std::isfinite(value) ? std::optional(value) : std::nullopt;
-  }
+  if (const std::optional<double> value = parse_double(number)) return value;
   if (magnitude(number) > 0) return std::nullopt;
   return number.starts_with('-') ? -0.0 : 0.0;
 }

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <utility>
 
+#include "base/parse_double.h"
 #include "hawser/change_option.h"
 #include "observe/page_state.h"
 #include "rpc/server/inspector.h"
@@ -133,10 +135,8 @@ std::string ratio_text(double ratio) {
 }
 
 Result<void> set_ratio(const Tracer& tracer, std::string_view value) {
-  double ratio = -1;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ratio);
-  if (error != std::errc() || end != value.data() + value.size()) ratio = -1;
-  if (!tracer.set_ratio(ratio)) return fail(ErrorCode::invalid_argument, "it is not a number from 0 to 1");
+  const std::optional<double> ratio = parse_double(value);
+  if (!ratio || !tracer.set_ratio(*ratio)) return fail(ErrorCode::invalid_argument, "it is not a number from 0 to 1");
   return {};
 }
 

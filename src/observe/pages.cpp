@@ -1,10 +1,12 @@
 #include "hawser/pages.h"
 
 #include <charconv>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "base/parse_double.h"
 #include "hawser/server_metrics.h"
 #include "observe/access.h"
 #include "observe/machine_metrics.h"
@@ -125,12 +127,11 @@ Task<HttpResponse> serve_record(State state, HttpRequest& request) {
     co_return plain(403, std::move(why));
   }
   const std::string given = query_of(request.query(), "ratio");
-  double ratio = 1;
-  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), ratio);
-  if (!given.empty() && (error != std::errc() || end != given.data() + given.size())) {
+  const std::optional<double> ratio = given.empty() ? 1 : parse_double(given);
+  if (!ratio) {
     co_return plain(400, "ratio is a number from 0 to 1, such as 0.5; this one is: " + harmless(given, 64));
   }
-  Result<Recorder::Part> part = state->options.recorder->take(query_of(request.query(), "recording"), ratio,
+  Result<Recorder::Part> part = state->options.recorder->take(query_of(request.query(), "recording"), *ratio,
                                                               query_of(request.query(), "end") == "1",
                                                               query_of(request.query(), "streams") == "1");
   if (!part) co_return plain(part.error().code == ErrorCode::overloaded ? 409 : 400, part.error().text);

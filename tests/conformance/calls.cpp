@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tests/conformance/backend.h"
 #include "tests/conformance/handlers.h"
 

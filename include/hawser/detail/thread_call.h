@@ -86,7 +86,7 @@ class ThreadCall : public ThreadWork {
   static void cancel(const std::shared_ptr<ThreadCall>& call);
   // Calls `work` when a shared call has ended, on the thread of its loop; in a child process at once, if the call has
   // ended. An error: it will not be called.
-  static std::optional<Error> at_end(const std::shared_ptr<ThreadCall>& call, std::move_only_function<void()> work);
+  static std::optional<Error> at_end(const std::shared_ptr<ThreadCall>& call, std::function<void()> work);
 
   // ---- Loop's thread ----
   void on_complete() noexcept;
@@ -116,7 +116,7 @@ class ThreadCall : public ThreadWork {
   bool repeatable_ = true;              // Another connection may be tried.
   bool listed_ = false;                 // The site has the call in its list of ended work.
   std::mutex end_mutex_;                // Guards the following members.
-  std::move_only_function<void()> at_end_;
+  std::function<void()> at_end_;
   Loop* waiting_on_ = nullptr;  // The loop of the coroutine that waits. Null: none does.
   std::coroutine_handle<> coroutine_;
 };

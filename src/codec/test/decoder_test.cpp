@@ -254,7 +254,7 @@ TEST(Decoder, CopiesForAlignmentAreBounded) {
 
 TEST(Decoder, MemoryIsASmallMultipleOfTheMessageByDefault) {
   struct Row {
-    std::string a, b, c, d, e, f, g, h;
+    std::string a, b, c, d, e, f, g, h, i;
   };
   using Rows = std::vector<std::optional<Row>>;
   static_assert(sizeof(Rows::value_type) > 200);

@@ -106,7 +106,7 @@ void ThreadCall::cancel(const std::shared_ptr<ThreadCall>& call) {
   call->site_.loop().post([call] { call->cancel_here(); });
 }
 
-std::optional<Error> ThreadCall::at_end(const std::shared_ptr<ThreadCall>& call, std::move_only_function<void()> work) {
+std::optional<Error> ThreadCall::at_end(const std::shared_ptr<ThreadCall>& call, std::function<void()> work) {
   if (!call->state_->loops->in_this_process()) {
     if (!call->done()) return of_the_parent();
     work();

@@ -104,7 +104,7 @@ void ThreadCall::notify() noexcept {
   if (kept != nullptr) call_back();
   ThreadWork::notify();
   if (kept == nullptr) return;  // Destroyed by its thread.
-  std::move_only_function<void()> work;
+  std::function<void()> work;
   {
     const std::lock_guard lock(end_mutex_);
     work = std::exchange(at_end_, nullptr);

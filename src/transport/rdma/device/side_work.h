@@ -13,9 +13,9 @@ namespace hawser::transport::rdma {
 class SideWork {
  public:
   // Runs on the loop.
-  using After = std::move_only_function<void()>;
+  using After = std::function<void()>;
   // Runs on the helper thread.
-  using Work = std::move_only_function<After()>;
+  using Work = std::function<After()>;
 
   // `helper` may block. It is null for devices that belong to the loop's thread: their work runs there, in a later
   // tick.
