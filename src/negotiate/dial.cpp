@@ -11,6 +11,7 @@
 #include "negotiate/client_machine.h"
 #include "negotiate/handshake.h"
 #include "transport/common/framed_connection.h"
+#include "transport/common/pending_step.h"
 #include "transport/common/sealed_connection.h"
 #include "wire/frame.h"
 #include "wire/message.h"
@@ -109,32 +110,6 @@ ClientSide client_side(const ClientOptions& options, const transport::Stream& st
   return side;
 }
 
-// Waits until the pending connection is ready or has failed, and no longer than `deadline`.
-Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending, Time deadline) {
-  struct State {
-    explicit State(Loop& on) : changed(on) {}
-    std::optional<Result<void>> outcome;
-    exec::Condition changed;
-    MemberTimer<&exec::Condition::notify_all> timer{changed};
-  };
-  const auto state = std::make_shared<State>(loop);
-  pending.when_ready([weak = std::weak_ptr(state)](const Result<void>& outcome) {
-    const auto there = weak.lock();
-    if (there == nullptr) return;
-    there->outcome.emplace(outcome);
-    there->changed.notify_all();
-  });
-  state->timer.start(loop, deadline);
-  while (!state->outcome && loop.now() < deadline) {
-    co_await state->changed.wait();
-  }
-  if (!state->outcome) {
-    co_return fail(Error::of_transport(
-        ErrorCode::overloaded, "the client took more than 1.5 s to prepare it: the device's helper thread is behind"));
-  }
-  co_return *state->outcome;
-}
-
 // The client's half of the path that is being tried.
 class ClientHalf {
  public:
@@ -149,8 +124,16 @@ class ClientHalf {
     pending_.reset();
     worker_ = workers_.at(half.transport);
     CO_TRY(std::unique_ptr<transport::PendingConnection> pending,
-           worker_->select_device(local_).begin_accept(half.from, limits));
-    CO_TRY(co_await until_ready(loop_, *pending, std::min(deadline_, loop_.after(AttachedTransports::step_max))));
+           worker_->select_device(local_).accept(half.from, limits));
+    const auto outcome = co_await transport::run_step(
+        loop_, std::min(deadline_, loop_.after(AttachedTransports::step_max)),
+        [&](transport::PendingConnection::Ready ready) { pending->when_ready(std::move(ready)); });
+    if (!outcome) {
+      co_return fail(Error::of_transport(ErrorCode::overloaded,
+                                         "the client took more than 1.5 s to prepare it: the "
+                                         "device's helper thread is behind"));
+    }
+    CO_TRY(*outcome);
     pending_ = std::move(pending);
     co_return pending_->parameters();
   }

@@ -70,7 +70,7 @@ void ServerNegotiation::make_half(const MakeHalf& half) {
   const AttachedTransports::Entry& transport = *transports_.find(half.transport);
   if (transport.worker == nullptr) return on_step(fail(Error::of_transport(ErrorCode::unavailable, transport.reason)));
   Result<std::unique_ptr<transport::PendingConnection>> pending =
-      transport.worker->select_device(local_).begin_select(half.from, message_limits(machine_.agreed()));
+      transport.worker->select_device(local_).select(half.from, message_limits(machine_.agreed()));
   if (!pending) return on_step(fail(pending.error()));
   pending_ = std::move(*pending);
   timer_.start(loop_, loop_.after(AttachedTransports::step_max));
@@ -81,7 +81,7 @@ void ServerNegotiation::make_half(const MakeHalf& half) {
 void ServerNegotiation::connect_half(const ConnectHalf& half) {
   step_ = Step::connecting;
   timer_.start(loop_, loop_.after(AttachedTransports::step_max));
-  pending_->begin_connect(half.to, [this](const Result<void>& connected) { guard([&] { on_step(connected); }); });
+  pending_->connect(half.to, [this](const Result<void>& connected) { guard([&] { on_step(connected); }); });
 }
 
 void ServerNegotiation::on_step(const Result<void>& outcome) {

@@ -2,6 +2,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/try.h"
 #include "hawser/transport/transport.h"
 #include "negotiate/attached_transports.h"
 #include "negotiate/dial.h"
@@ -37,20 +38,20 @@ class WordTransport final : public transport::Transport,
     return std::make_unique<WordPendingConnection>(*loop_);
   }
   Result<std::unique_ptr<transport::PendingConnection>> accept(Bytes server, const transport::MessageLimits&) override {
-    auto pending = std::make_unique<WordPendingConnection>(*loop_);
-    if (Result<void> connected = pending->connect(server); !connected) return std::unexpected(connected.error());
-    return pending;
+    TRY(check_word(server));
+    return std::make_unique<WordPendingConnection>(*loop_);
   }
 
  private:
+  static Result<void> check_word(Bytes peer) {
+    if (as_text(peer) != "word") return fail(ErrorCode::protocol_error, "that is not the word");
+    return {};
+  }
   class WordPendingConnection final : public transport::PendingConnection {
    public:
     explicit WordPendingConnection(Loop& loop) : loop_(loop) {}
     std::vector<std::byte> parameters() const override { return octets("word"); }
-    Result<void> connect(Bytes client) override {
-      if (as_text(client) != "word") return fail(ErrorCode::protocol_error, "that is not the word");
-      return {};
-    }
+    void connect(Bytes client, Ready ready) override { ready(check_word(client)); }
     std::unique_ptr<transport::Connection> open(std::unique_ptr<transport::Stream> stream) override {
       return std::make_unique<transport::FramedConnection>(loop_, std::move(stream), transport::FramedOptions{});
     }

@@ -77,7 +77,7 @@ class ClientPendingConnection final : public PendingConnection {
     return {};
   }
   std::vector<std::byte> parameters() const override { return parameters_; }
-  Result<void> connect(Bytes) override { return fail(ErrorCode::internal, "a client does not connect"); }
+  void connect(Bytes, Ready ready) override { ready(fail(ErrorCode::internal, "a client does not connect")); }
   // The server has connected and has sent the secret before this call.
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
     Socket socket;
@@ -106,7 +106,14 @@ class ServerPendingConnection final : public PendingConnection {
       : loop_(loop), limits_(limits), options_(options) {}
 
   std::vector<std::byte> parameters() const override { return bytes_of(server_parameters); }
-  Result<void> connect(Bytes client) override {
+  // Connecting to a Unix socket does not block.
+  void connect(Bytes client, Ready ready) override { ready(connect_to(client)); }
+  std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
+    return make_connection(loop_, std::move(socket_), std::move(stream), limits_);
+  }
+
+ private:
+  Result<void> connect_to(Bytes client) {
     sockaddr_un address{};
     if (client.size() <= secret_bytes + 1 || client.size() - secret_bytes > sizeof address.sun_path ||
         client[secret_bytes] != std::byte{0}) {
@@ -130,11 +137,7 @@ class ServerPendingConnection final : public PendingConnection {
     }
     return {};
   }
-  std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
-    return make_connection(loop_, std::move(socket_), std::move(stream), limits_);
-  }
 
- private:
   Loop& loop_;
   const MessageLimits limits_;
   const LocalOptions options_;

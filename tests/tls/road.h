@@ -135,7 +135,7 @@ class RoadPending final : public transport::PendingConnection {
               const transport::MessageLimits& limits)
       : loop_(loop), roads_(std::move(roads)), road_(road), end_(end), limits_(limits) {}
   std::vector<std::byte> parameters() const override { return octets("road " + std::to_string(road_.index)); }
-  Result<void> connect(Bytes) override { return {}; }
+  void connect(Bytes, Ready ready) override { ready({}); }
   std::unique_ptr<transport::Connection> open(std::unique_ptr<transport::Stream> stream) override {
     return make_framed_connection(loop_, std::make_unique<RoadStream>(roads_, road_, end_, std::move(stream)), limits_);
   }

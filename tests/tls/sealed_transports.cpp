@@ -35,7 +35,8 @@ class SealedPending final : public PendingConnection {
   SealedPending(std::unique_ptr<PendingConnection> of, Sealing with, security::tls::Side side)
       : inner_(std::move(of)), sealing_(with), side_(side) {}
   std::vector<std::byte> parameters() const override { return inner_->parameters(); }
-  Result<void> connect(Bytes client) override { return inner_->connect(client); }
+  void when_ready(Ready ready) override { inner_->when_ready(std::move(ready)); }
+  void connect(Bytes client, Ready ready) override { inner_->connect(client, std::move(ready)); }
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
     return seal(inner_->open(std::move(stream)), sealing_, side_);
   }

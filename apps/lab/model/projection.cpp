@@ -13,6 +13,7 @@
 #include "base/try.h"
 #include "hawser/loop.h"
 #include "lab/sim_constants.h"
+#include "transport/common/pending_step.h"
 #include "transport/rdma/rdma_transport.h"
 #include "transport/sim/rdma/fabric_poller.h"
 #include "transport/sim/rdma/quiet_stream.h"
@@ -144,15 +145,15 @@ CallPlan draw_of(const CallPlan& plan, const Uncertainty& uncertainty, unsigned 
 }
 
 // Negotiates the transport, as client and server do over the byte stream of a real connection.
-Result<void> connect(ProjectedSide& client, ProjectedSide& server, const transport::MessageLimits& limits) {
+Result<void> connect(Loop& loop, ProjectedSide& client, ProjectedSide& server, const transport::MessageLimits& limits) {
   const std::vector<std::byte> offer = client.worker->offer();
-  TRY(auto&& selected, server.worker->select(offer, limits));
+  TRY(auto&& selected, transport::finish_half(loop, server.worker->select(offer, limits)));
   server.pending = std::move(selected);
   const std::vector<std::byte> parameters = server.pending->parameters();
-  TRY(auto&& accepted, client.worker->accept(parameters, limits));
+  TRY(auto&& accepted, transport::finish_half(loop, client.worker->accept(parameters, limits)));
   client.pending = std::move(accepted);
   const std::vector<std::byte> answer = client.pending->parameters();
-  return server.pending->connect(answer);
+  return transport::finish_connect(loop, *server.pending, answer);
 }
 
 }  // namespace
@@ -164,7 +165,7 @@ Result<CallResult> project_calls(const CallPlan& plan) {
   TRY(auto&& client, make_side(loop, fabric, plan, "sim0"));
   TRY(auto&& server, make_side(loop, fabric, plan, "sim1"));
   const std::size_t limit = std::max(plan.request_bytes, plan.reply_bytes) + 4096;
-  TRY(connect(client, server, {limit, limit}));
+  TRY(connect(loop, client, server, {limit, limit}));
   ProjectedCaller calls(loop, static_cast<transport::SimDevice&>(*client.device), plan, true);
   ProjectedCaller answers(loop, static_cast<transport::SimDevice&>(*server.device), plan, false);
   answers.start(server.pending->open(std::make_unique<transport::QuietStream>()));

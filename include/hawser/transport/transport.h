@@ -28,7 +28,8 @@ namespace hawser::transport {
 //   server  PendingConnection::connect(), then "ready"
 //
 // Afterwards each side calls open() of its pending connection. If a step before that fails, the server selects its next
-// transport, and the byte stream if none is left. The reason is kept.
+// transport, and the byte stream if none is left. The reason is kept. No step may block the loop: select(), accept()
+// and connect() begin what takes long, and a function that the caller gives is called when it has ended.
 
 // The longest messages of one connection, head and payload together, and how they may travel.
 struct MessageLimits {
@@ -54,16 +55,14 @@ class PendingConnection {
   virtual ~PendingConnection() = default;
   // The data that the peer needs to connect to this one; at most transport_parameters_bytes_max.
   virtual std::vector<std::byte> parameters() const = 0;
-  // Server: connects to the client's pending connection, whose parameters come from the peer and are not to be trusted.
-  // From the end of this call on the pending connection can receive.
-  virtual Result<void> connect(Bytes client) = 0;
-  // After begin_select() or begin_accept(): calls `ready` once, on the loop, possibly from within this call, when the
-  // pending connection is as one of select() or accept(), or has failed. Before that, no other function is called.
-  // `ready` may destroy the pending connection, so it must not run in a member of it: move it to a local variable
-  // first. A pending connection that is destroyed does not call.
+  // Called once, after select() or accept() and before every other function. Calls `ready` once, on the loop, possibly
+  // from within this call, when the pending connection has been made, or has failed. `ready` may destroy the pending
+  // connection, so it must not run in a member of it: move it to a local variable first. A pending connection that is
+  // destroyed does not call.
   virtual void when_ready(Ready ready) { ready({}); }
-  // The same as connect(), without blocking the loop. `ready` as above.
-  virtual void begin_connect(Bytes client, Ready ready) { ready(connect(client)); }
+  // Server: connects to the client's pending connection, whose parameters come from the peer and are not to be trusted.
+  // Calls `ready` as when_ready() does. When it is called without an error, the pending connection can receive.
+  virtual void connect(Bytes client, Ready ready) = 0;
   // Makes the connection, which belongs to the loop. Called once, when both pending connections are connected. `stream`
   // is the byte stream on which the peers met. It has been started on the loop and is paused, and nothing is being sent
   // or received on it. The connection sets its sink and keeps it open: its end shows that the peer has ended.
@@ -87,20 +86,13 @@ class TransportWorker {
   // Client: the data by which a server judges whether this transport leads to this client; at most
   // transport_offer_bytes_max.
   virtual std::vector<std::byte> offer() = 0;
-  // Server: makes a pending connection for a client that made `offer`. Any peer can send any offer. The error says to
-  // an operator why this transport does not lead to the client, or which resource is exhausted.
+  // Server: begins to make a pending connection for a client that made `offer`. Any peer can send any offer. The error,
+  // here or in PendingConnection::when_ready(), says to an operator why this transport does not lead to the client, or
+  // which resource is exhausted.
   virtual Result<std::unique_ptr<PendingConnection>> select(Bytes offer, const MessageLimits& limits) = 0;
-  // Client: makes a pending connection that is connected to the server's, so that it can receive. Any peer can send any
-  // parameters.
+  // Client: begins to make a pending connection. When it is ready, it is connected to the server's, so that it can
+  // receive. Any peer can send any parameters.
   virtual Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) = 0;
-  // The same as select() and accept(), for transports where the kernel takes long: they do not block the loop. See
-  // PendingConnection::when_ready().
-  virtual Result<std::unique_ptr<PendingConnection>> begin_select(Bytes offer, const MessageLimits& limits) {
-    return select(offer, limits);
-  }
-  virtual Result<std::unique_ptr<PendingConnection>> begin_accept(Bytes server, const MessageLimits& limits) {
-    return accept(server, limits);
-  }
   // Client: length of a message that fills the packets of this transport, at most transport_probe_bytes_max. One such
   // message is sent in each direction before a connection carries calls. 0: the size makes no difference.
   virtual std::size_t probe_bytes() const noexcept { return 0; }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hawser/loop.h"
+#include "transport/common/pending_step.h"
 
 namespace hawser::transport {
 
@@ -40,6 +41,14 @@ class TestLoop {
         done.set_value(work());
       }
     });
+    return done.get_future().get();
+  }
+  // Runs a step of a handshake on the loop and waits until it has ended.
+  template <class Begin>
+  Result<void> finish(Begin begin) {
+    if (!threaded()) return finish_step(loop_, std::move(begin));
+    std::promise<Result<void>> done;
+    loop_.post([&] { begin([&](const Result<void>& outcome) { done.set_value(outcome); }); });
     return done.get_future().get();
   }
   // Lets some time pass.

@@ -31,17 +31,21 @@ void try_garbage(const std::vector<std::byte>& truth, std::size_t bytes_max, F t
   }
 }
 
+// Makes a half of a connection and counts it in `refused` if it fails.
+template <class Begin>
+void expect_refused(TransportSide& side, int& refused, Begin begin) {
+  Result<std::unique_ptr<PendingConnection>> pending = side.half(begin);
+  if (pending) return side.on([&] { pending->reset(); });
+  ++refused;
+  EXPECT_FALSE(pending.error().text.empty());
+}
+
 TEST_P(TransportSuite, GarbageOffersAreRefused) {
   const std::vector<std::byte> truth = client().on([&] { return client().worker->offer(); });
   EXPECT_LE(truth.size(), transport_offer_bytes_max);
   int refused = 0;
   try_garbage(truth, transport_offer_bytes_max, [&](Bytes offer) {
-    server().on([&] {
-      const Result<std::unique_ptr<PendingConnection>> pending = server().worker->select(offer, pair->limits());
-      if (pending) return;
-      ++refused;
-      EXPECT_FALSE(pending.error().text.empty());
-    });
+    expect_refused(server(), refused, [&] { return server().worker->select(offer, pair->limits()); });
   });
   EXPECT_GE(refused, 100) << "random bytes are no offer";
   EXPECT_TRUE(pair->select().has_value());
@@ -53,12 +57,7 @@ TEST_P(TransportSuite, GarbageParametersAreRefused) {
   EXPECT_LE(truth.size(), transport_parameters_bytes_max);
   int refused = 0;
   try_garbage(truth, transport_parameters_bytes_max, [&](Bytes parameters) {
-    client().on([&] {
-      const Result<std::unique_ptr<PendingConnection>> pending = client().worker->accept(parameters, pair->limits());
-      if (pending) return;
-      ++refused;
-      EXPECT_FALSE(pending.error().text.empty());
-    });
+    expect_refused(client(), refused, [&] { return client().worker->accept(parameters, pair->limits()); });
   });
   EXPECT_GE(refused, 100) << "random bytes are no parameters";
   ASSERT_TRUE(pair->accept().has_value());
@@ -80,12 +79,10 @@ TEST_P(TransportSuite, GarbageAnswersAreRefused) {
       selected = pair->select();
     }
     ASSERT_TRUE(selected.has_value()) << selected.error().describe();
-    server().on([&] {
-      const Result<void> done = pair->server_pending->connect(parameters);
-      if (done) return;
-      ++refused;
-      EXPECT_FALSE(done.error().text.empty());
-    });
+    const Result<void> done = server().connect(*pair->server_pending, parameters);
+    if (done) return;
+    ++refused;
+    EXPECT_FALSE(done.error().text.empty());
   });
   EXPECT_GE(refused, 100) << "random bytes are no parameters";
 }

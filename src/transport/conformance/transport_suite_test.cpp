@@ -12,9 +12,9 @@ class StreamPendingConnection final : public PendingConnection {
   StreamPendingConnection(Loop& loop, std::size_t message_bytes_max)
       : loop_(loop), message_bytes_max_(message_bytes_max) {}
   std::vector<std::byte> parameters() const override { return {as_bytes(secret).begin(), as_bytes(secret).end()}; }
-  Result<void> connect(Bytes client) override {
-    if (as_text(client) != secret) return fail(ErrorCode::protocol_error, "not a stream");
-    return {};
+  void connect(Bytes client, Ready ready) override {
+    if (as_text(client) != secret) return ready(fail(ErrorCode::protocol_error, "not a stream"));
+    ready({});
   }
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
     return std::make_unique<FramedConnection>(loop_, std::move(stream),

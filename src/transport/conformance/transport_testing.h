@@ -19,6 +19,7 @@
 #include "hawser/transport/transport.h"
 #include "transport/conformance/loop_stream_testing.h"
 #include "transport/conformance/test_loop_testing.h"
+#include "transport/conformance/transport_sink_testing.h"
 
 namespace hawser::transport {
 
@@ -75,61 +76,6 @@ inline std::string test_bytes(std::size_t size, std::size_t seed) {
   return text;
 }
 
-// Records what a connection delivers. Only its loop may use it, except `count`.
-struct TransportSink final : MessageSink {
-  struct Received {
-    std::string head;
-    std::string payload;
-    bool discarded = false;
-    bool operator==(const Received&) const = default;
-  };
-  void on_message(const Message& message) override {
-    EXPECT_TRUE(closed.empty()) << "a message after the end";
-    EXPECT_TRUE(connection == nullptr || !connection->paused()) << "a message while paused";
-    if (record) messages.push_back({text_of(message.head), text_of(message.payload), message.discarded});
-    if (keep) {
-      kept.push_back(message.keep_head());
-      kept.push_back(message.keep_payload());
-    }
-    if (on_each) on_each(message);
-    count.fetch_add(1);
-  }
-  ReceiveBuffer select_receive_buffer(Bytes head, std::size_t payload_bytes) override {
-    EXPECT_TRUE(closed.empty()) << "a placement after the end";
-    ++selected;
-    return where ? where(head, payload_bytes) : ReceiveBuffer{};
-  }
-  hawser::detail::ReceiveAccount* receive_account() noexcept override { return account; }
-  void on_drained() override {
-    ++drained;
-    if (on_each_drained) on_each_drained();
-  }
-  void on_closed(const Error& reason) override {
-    EXPECT_TRUE(closed.empty()) << "told twice of the end";
-    closed.push_back(reason);
-  }
-  static std::string text_of(Bytes bytes) { return std::string(as_text(bytes)); }
-
-  Connection* connection = nullptr;
-  hawser::detail::ReceiveAccount* account = nullptr;  // Set before the connection starts.
-  bool record = true;
-  bool keep = false;
-  std::vector<Received> messages;
-  std::vector<Buffer> kept;  // Head and payload of each message.
-  std::function<void(const Message&)> on_each;
-  std::function<ReceiveBuffer(Bytes, std::size_t)> where;
-  std::function<void()> on_each_drained;
-  int selected = 0;
-  int drained = 0;
-  std::vector<Error> closed;
-  std::atomic<std::size_t> count{0};
-};
-
-struct TransportCompletion final : SendCompletion {
-  void on_send_complete() noexcept override { notified.fetch_add(1); }
-  std::atomic<int> notified{0};
-};
-
 // One end of a connected pair. The objects of its loop are destroyed there.
 struct TransportSide {
   std::shared_ptr<TestLoop> loop;
@@ -145,6 +91,21 @@ struct TransportSide {
   auto on(F&& work) {
     if (other != nullptr && other->loop != loop) other->loop->on([] {});
     return loop->on(std::forward<F>(work));
+  }
+  // Makes a half of the connection: `begin` calls TransportWorker::select() or accept().
+  template <class Begin>
+  Result<std::unique_ptr<PendingConnection>> half(Begin begin) {
+    Result<std::unique_ptr<PendingConnection>> begun = on(begin);
+    if (!begun) return begun;
+    Result<void> ready =
+        loop->finish([&](PendingConnection::Ready notify) { (*begun)->when_ready(std::move(notify)); });
+    if (ready) return begun;
+    on([&] { begun->reset(); });
+    return fail(std::move(ready.error()));
+  }
+  Result<void> connect(PendingConnection& pending, Bytes peer) {
+    publish();
+    return loop->finish([&](PendingConnection::Ready notify) { pending.connect(peer, std::move(notify)); });
   }
   // Synchronises both loops with the calling thread.
   void publish() {
@@ -226,7 +187,7 @@ class TransportPair {
   }
   Result<void> connect() {
     const std::vector<std::byte> parameters = client.on([&] { return client_pending->parameters(); });
-    return server.on([&] { return server_pending->connect(parameters); });
+    return server.connect(*server_pending, parameters);
   }
   // Each side's connection starts at once, so the client may send before the server has opened its pending connection.
   void open(bool start = true) {
@@ -265,11 +226,9 @@ class TransportPair {
 
   template <class F>
   Result<void> take(TransportSide& side, std::unique_ptr<PendingConnection>& into, F make) {
-    return side.on([&]() -> Result<void> {
-      TRY(std::unique_ptr<PendingConnection> pending, make());
-      into = std::move(pending);
-      return {};
-    });
+    TRY(std::unique_ptr<PendingConnection> pending, side.half(make));
+    side.on([&] { into = std::move(pending); });
+    return {};
   }
   void open_side(TransportSide& side, std::unique_ptr<PendingConnection>& pending, std::unique_ptr<Stream> stream,
                  bool start) {

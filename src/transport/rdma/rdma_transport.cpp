@@ -80,12 +80,6 @@ class RoutedWorker final : public TransportWorker {
   Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) override {
     return first().accept(server, limits);
   }
-  Result<std::unique_ptr<PendingConnection>> begin_select(Bytes offer, const MessageLimits& limits) override {
-    return first().begin_select(offer, limits);
-  }
-  Result<std::unique_ptr<PendingConnection>> begin_accept(Bytes server, const MessageLimits& limits) override {
-    return first().begin_accept(server, limits);
-  }
   std::size_t probe_bytes() const noexcept override { return used_.front()->probe_bytes(); }
   bool use_shorter_packets(Bytes server) override { return first().use_shorter_packets(server); }
   TransportWorker& select_device(std::string_view local) override {

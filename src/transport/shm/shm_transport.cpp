@@ -189,7 +189,10 @@ class ServerPendingConnection final : public ShmPendingConnection {
         Selection{socket_.name(), secret_, options().ring_bytes, options().slab_bytes, options().eager_bytes});
   }
 
-  Result<void> connect(Bytes client) override {
+  void connect(Bytes client, Ready ready) override { ready(meet_client(client)); }
+
+ private:
+  Result<void> meet_client(Bytes client) {
     TRY(decode_answer(client));
     TRY(take_place());
     TRY(MetPeer&& arrival, socket_.accept(secret_, *worker().helpers()));
@@ -203,7 +206,6 @@ class ServerPendingConnection final : public ShmPendingConnection {
     return {};
   }
 
- private:
   MeetingSocket socket_;
   const Token secret_;
 };
@@ -228,8 +230,8 @@ class ClientPendingConnection final : public ShmPendingConnection {
   }
 
   std::vector<std::byte> parameters() const override { return encode(ShmAnswer{}); }
-  Result<void> connect(Bytes) override {
-    return fail(Error::of_connection(ErrorCode::invalid_argument, "a client's half is connected already"));
+  void connect(Bytes, Ready ready) override {
+    ready(fail(Error::of_connection(ErrorCode::invalid_argument, "a client's half is connected already")));
   }
 };
 

@@ -100,14 +100,8 @@ class SimPendingConnection final : public PendingConnection, StreamSink {
     store_le(bytes.data(), link_->id);
     return bytes;
   }
-  Result<void> connect(Bytes client) override {
-    if (client.size() != 8 || load_le<std::uint64_t>(client.data()) != link_->id) {
-      return fail(ErrorCode::protocol_error, "the client answers with another half's id");
-    }
-    return {};
-  }
   void when_ready(Ready ready) override { later(std::move(ready), {}); }
-  void begin_connect(Bytes client, Ready ready) override { later(std::move(ready), connect(client)); }
+  void connect(Bytes client, Ready ready) override { later(std::move(ready), check_client(client)); }
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
     return std::make_unique<SimTransportConnection>(loop_, link_, std::move(carrier_), std::move(stream), limits_);
   }
@@ -118,6 +112,10 @@ class SimPendingConnection final : public PendingConnection, StreamSink {
   void sendable(std::size_t) override {}
   void ended(const Error&) override {}
 
+  Result<void> check_client(Bytes client) const {
+    if (client.size() == 8 && load_le<std::uint64_t>(client.data()) == link_->id) return {};
+    return fail(ErrorCode::protocol_error, "the client answers with another half's id");
+  }
   void later(Ready ready, Result<void> outcome) {
     const Duration most = state_->options.transport_ready_max;
     if (most == Duration::zero()) return ready(outcome);

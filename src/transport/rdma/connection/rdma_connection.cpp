@@ -79,9 +79,7 @@ Result<void> RdmaConnection::reserve() {
   return {};
 }
 
-Result<void> RdmaConnection::make() { return prepare(worker_->make_pair(send_queue_of(options_), receives_)); }
-
-void RdmaConnection::make_soon(PendingConnection::Ready ready) {
+void RdmaConnection::make(PendingConnection::Ready ready) {
   struct Job {
     Watch<RdmaConnection> watch;
     PendingConnection::Ready ready;
@@ -179,12 +177,6 @@ Result<QueuePairRoute> RdmaConnection::route_to(const RdmaParameters& peer) {
   return route;
 }
 
-Result<void> RdmaConnection::connect(const RdmaParameters& peer) {
-  TRY(const auto& route, route_to(peer));
-  TRY(connect_pair(*worker_, *pair_, route));
-  return connected(peer);
-}
-
 // Runs on any thread that side_work() uses. DrainingQueuePair::destroy_pair() withdraws the access.
 Result<void> RdmaConnection::connect_pair(RdmaWorker& worker, QueuePair& pair, const QueuePairRoute& route) {
   try {
@@ -196,7 +188,7 @@ Result<void> RdmaConnection::connect_pair(RdmaWorker& worker, QueuePair& pair, c
   }
 }
 
-void RdmaConnection::connect_soon(const RdmaParameters& peer, PendingConnection::Ready ready) {
+void RdmaConnection::connect(const RdmaParameters& peer, PendingConnection::Ready ready) {
   const auto route = route_to(peer);
   if (!route) return ready(hawser::fail(route.error()));
   struct Job {
@@ -285,17 +277,12 @@ void RdmaPendingConnection::finish(const Result<void>& outcome) {
   if (const Ready ready = std::exchange(ready_, nullptr)) ready(outcome);
 }
 
-Result<void> RdmaPendingConnection::make() {
-  if (auto made = connection_->make(); !made || !server_) return made;
-  return connection_->connect(*server_);
-}
-
 void RdmaPendingConnection::when_ready(Ready ready) {
   ready_ = std::move(ready);
   if (connection_ == nullptr) return finish(hawser::fail(gave_way()));
-  connection_->make_soon([this](const Result<void>& made) {
+  connection_->make([this](const Result<void>& made) {
     if (!made || !server_) return finish(made);
-    connection_->connect_soon(*server_, [this](const Result<void>& outcome) { finish(outcome); });
+    connection_->connect(*server_, [this](const Result<void>& outcome) { finish(outcome); });
   });
 }
 
@@ -313,18 +300,11 @@ Result<RdmaParameters> RdmaPendingConnection::check_client(Bytes client) const {
   return theirs;
 }
 
-Result<void> RdmaPendingConnection::connect(Bytes client) {
-  TRY(const auto& theirs, check_client(client));
-  auto connected = connection_->connect(theirs);
-  if (connected) leave();
-  return connected;
-}
-
-void RdmaPendingConnection::begin_connect(Bytes client, Ready ready) {
+void RdmaPendingConnection::connect(Bytes client, Ready ready) {
   const auto theirs = check_client(client);
   if (!theirs) return ready(hawser::fail(theirs.error()));
   ready_ = std::move(ready);
-  connection_->connect_soon(*theirs, [this](const Result<void>& outcome) {
+  connection_->connect(*theirs, [this](const Result<void>& outcome) {
     if (outcome) leave();
     finish(outcome);
   });

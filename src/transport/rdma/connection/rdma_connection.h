@@ -33,7 +33,7 @@ class RdmaConnection final : public Connection,
  public:
   static constexpr std::size_t receive_buffer_bytes_min = 32 * 1024;
 
-  // Returns a connection without a queue pair. make() or make_soon() is called next.
+  // Returns a connection without a queue pair. make() is called next.
   static Result<std::unique_ptr<RdmaConnection>> begin(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits);
   RdmaConnection(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits);
   ~RdmaConnection();
@@ -41,12 +41,10 @@ class RdmaConnection final : public Connection,
   RdmaParameters parameters() const noexcept;
   // Limits the packets of both sides: the peer learns the limit from parameters(). Called before connect().
   void limit_mtu(unsigned bytes) noexcept { mtu_bytes_ = std::min(mtu_bytes_, bytes); }
-  // Makes the queue pair. Blocks as long as the kernel does.
-  Result<void> make();
-  Result<void> connect(const RdmaParameters& peer);
   // Makes the queue pair on the helper thread. The loop calls `ready` unless the connection has been destroyed.
-  void make_soon(PendingConnection::Ready ready);
-  void connect_soon(const RdmaParameters& peer, PendingConnection::Ready ready);
+  void make(PendingConnection::Ready ready);
+  // Connects the queue pair on the helper thread. The loop calls `ready` as of make().
+  void connect(const RdmaParameters& peer, PendingConnection::Ready ready);
   // From now on the end of `stream` shows that the peer has ended. The connection is paused until start().
   void open(std::unique_ptr<Stream> stream);
 
@@ -155,15 +153,12 @@ class RdmaPendingConnection final : public PendingConnection, public HalfOpen::P
   // Server: for a client that made `offer`; it has no connection yet.
   RdmaPendingConnection(Loop& loop, const RdmaOffer& offer) noexcept : loop_(loop), offer_(offer) {}
   void hold(std::unique_ptr<RdmaConnection> connection) noexcept { connection_ = std::move(connection); }
-  // Like when_ready(), but blocks until the work is done.
-  Result<void> make();
 
   std::vector<std::byte> parameters() const override {
     return connection_ == nullptr ? std::vector<std::byte>() : connection_->parameters().encode();
   }
-  Result<void> connect(Bytes client) override;
   void when_ready(Ready ready) override;
-  void begin_connect(Bytes client, Ready ready) override;
+  void connect(Bytes client, Ready ready) override;
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override;
 
  private:

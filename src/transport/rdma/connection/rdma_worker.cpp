@@ -121,19 +121,12 @@ Result<RdmaOffer> RdmaWorker::check_client(Bytes offer) {
   return theirs;
 }
 
-Result<std::unique_ptr<PendingConnection>> RdmaWorker::begin_select(Bytes offer, const MessageLimits& limits) {
+Result<std::unique_ptr<PendingConnection>> RdmaWorker::select(Bytes offer, const MessageLimits& limits) {
   TRY(const auto& theirs, check_client(offer));
   auto pending = std::make_unique<RdmaPendingConnection>(loop_, theirs);
   TRY(half_open_->enter(*pending, loop_.now()));
   TRY(auto&& connection, RdmaConnection::begin(shared_from_this(), limits));
   pending->hold(std::move(connection));
-  return pending;
-}
-
-Result<std::unique_ptr<PendingConnection>> RdmaWorker::select(Bytes offer, const MessageLimits& limits) {
-  auto pending = begin_select(offer, limits);
-  if (!pending) return pending;
-  TRY(static_cast<RdmaPendingConnection&>(**pending).make());
   return pending;
 }
 
@@ -145,18 +138,11 @@ Result<RdmaParameters> RdmaWorker::check_server(Bytes server) {
   return theirs;
 }
 
-Result<std::unique_ptr<PendingConnection>> RdmaWorker::begin_accept(Bytes server, const MessageLimits& limits) {
+Result<std::unique_ptr<PendingConnection>> RdmaWorker::accept(Bytes server, const MessageLimits& limits) {
   TRY(const auto& theirs, check_server(server));
   TRY(auto&& connection, RdmaConnection::begin(shared_from_this(), limits));
   connection->limit_mtu(mtus_.limit(theirs.gid, loop_.now()));
   return std::make_unique<RdmaPendingConnection>(loop_, std::move(connection), theirs);
-}
-
-Result<std::unique_ptr<PendingConnection>> RdmaWorker::accept(Bytes server, const MessageLimits& limits) {
-  auto pending = begin_accept(server, limits);
-  if (!pending) return pending;
-  TRY(static_cast<RdmaPendingConnection&>(**pending).make());
-  return pending;
 }
 
 unsigned RdmaWorker::mtu_bytes() const noexcept {

@@ -110,8 +110,6 @@ class RdmaWorker final : public TransportWorker,
   std::vector<std::byte> offer() override;
   Result<std::unique_ptr<PendingConnection>> select(Bytes offer, const MessageLimits& limits) override;
   Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) override;
-  Result<std::unique_ptr<PendingConnection>> begin_select(Bytes offer, const MessageLimits& limits) override;
-  Result<std::unique_ptr<PendingConnection>> begin_accept(Bytes server, const MessageLimits& limits) override;
   std::size_t probe_bytes() const noexcept override { return transport_probe_bytes_max; }
   bool use_shorter_packets(Bytes server) override;
 

@@ -21,9 +21,10 @@ class HostileClient {
   explicit HostileClient(const ShmOptions& options = {}, std::size_t message_bytes_max = std::size_t{1} << 20,
                          OwnProcess own = OwnProcess::read)
       : transport_(make_shm_transport(options, own)), loop({.log = no_log()}, false) {
+    worker_ = *loop.on([&] { return transport_->attach(loop.loop()); });
+    const MessageLimits limits{message_bytes_max, message_bytes_max};
+    pending_ = *finish_half(loop.loop(), loop.on([&] { return worker_->select(worker_->offer(), limits); }));
     loop.on([&] {
-      worker_ = *transport_->attach(loop.loop());
-      pending_ = *worker_->select(worker_->offer(), {message_bytes_max, message_bytes_max});
       selection = *decode_selection(pending_->parameters());
       memory = *SharedMemory::create({selection.ring_bytes, selection.slab_bytes}, false);
     });
@@ -38,9 +39,7 @@ class HostileClient {
   }
 
   // Notifies the server that the client has connected to its socket, without connecting.
-  Result<void> answer_only() {
-    return loop.on([&] { return pending_->connect(encode(ShmAnswer{})); });
-  }
+  Result<void> answer_only() { return finish_connect(loop.loop(), *pending_, encode(ShmAnswer{})); }
   Result<void> answer() {
     bell.emplace(std::move(*meet(selection.socket, selection.secret, memory->fd())));
     return answer_only();

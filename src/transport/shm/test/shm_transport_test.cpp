@@ -73,8 +73,14 @@ class ShmEnds : public testing::Test {
     transports.push_back(make_shm_transport(options));
     return *transports.back()->attach(loop);
   }
+  Result<std::unique_ptr<PendingConnection>> select(TransportWorker& by, Bytes offer) {
+    return finish_half(loop, by.select(offer, limits));
+  }
+  Result<std::unique_ptr<PendingConnection>> accept(TransportWorker& by, Bytes parameters) {
+    return finish_half(loop, by.accept(parameters, limits));
+  }
   std::string refusal_of(const shm::ShmOffer& offer) {
-    const auto pending = server->select(shm::encode(offer), limits);
+    const auto pending = select(*server, shm::encode(offer));
     return pending ? std::string() : pending.error().text;
   }
   Loop loop{{.log = no_log()}};
@@ -99,30 +105,30 @@ TEST_F(ShmEnds, WhoIsElsewhereIsTold) {
 
 TEST_F(ShmEnds, TheSmallerSizesCount) {
   const auto client = attach({.ring_bytes = 64 * 1024, .slab_bytes = 0, .eager_bytes = 100});
-  const auto pending = server->select(client->offer(), limits);
+  const auto pending = select(*server, client->offer());
   ASSERT_TRUE(pending.has_value());
   const shm::Selection selection = *shm::decode_selection((*pending)->parameters());
   EXPECT_EQ(selection.ring_bytes, 64U * 1024);
   EXPECT_EQ(selection.slab_bytes, 0U);
   EXPECT_EQ(selection.eager_bytes, 100U);
-  EXPECT_TRUE(client->accept((*pending)->parameters(), limits).has_value());
+  EXPECT_TRUE(accept(*client, (*pending)->parameters()).has_value());
   // The server does not obey the offer.
-  const auto larger = server->select(server->offer(), limits);
-  const auto accepted = client->accept((*larger)->parameters(), limits);
+  const auto larger = select(*server, server->offer());
+  const auto accepted = accept(*client, (*larger)->parameters());
   ASSERT_FALSE(accepted.has_value());
   EXPECT_NE(accepted.error().text.find("not offered"), std::string::npos);
 }
 
 TEST_F(ShmEnds, ConnectionsAreBounded) {
   const auto few = attach({.connections_max = 2});
-  auto one = few->select(few->offer(), limits);
-  auto two = few->select(few->offer(), limits);
+  auto one = select(*few, few->offer());
+  auto two = select(*few, few->offer());
   ASSERT_TRUE(two.has_value());
-  const auto third = few->select(few->offer(), limits);
+  const auto third = select(*few, few->offer());
   ASSERT_FALSE(third.has_value());
   EXPECT_NE(third.error().text.find("connections_max"), std::string::npos);
   one->reset();
-  EXPECT_TRUE(few->select(few->offer(), limits).has_value());
+  EXPECT_TRUE(select(*few, few->offer()).has_value());
 }
 
 // A client that offers and does not connect takes no place from clients that connect.
@@ -130,24 +136,24 @@ TEST_F(ShmEnds, OffersDoNotTakeThePlacesOfConnections) {
   const auto client = attach({});
   const auto few = attach({.connections_max = 2});
   const auto connect = [&](std::unique_ptr<PendingConnection>& pending) {
-    const auto accepted = client->accept(pending->parameters(), limits);
+    const auto accepted = accept(*client, pending->parameters());
     EXPECT_TRUE(accepted.has_value());
-    return pending->connect((*accepted)->parameters());
+    return finish_connect(loop, *pending, (*accepted)->parameters());
   };
-  auto one = few->select(client->offer(), limits);
+  auto one = select(*few, client->offer());
   ASSERT_TRUE(one.has_value());
   EXPECT_TRUE(connect(*one).has_value());
-  auto two = few->select(client->offer(), limits);
-  auto three = few->select(client->offer(), limits);
+  auto two = select(*few, client->offer());
+  auto three = select(*few, client->offer());
   ASSERT_TRUE(two.has_value());
   ASSERT_TRUE(three.has_value()) << three.error().text;
   EXPECT_TRUE(connect(*three).has_value());
   const Result<void> refused = connect(*two);
   ASSERT_FALSE(refused.has_value());
   EXPECT_NE(refused.error().text.find("connections_max"), std::string::npos);
-  EXPECT_FALSE(few->select(client->offer(), limits).has_value());
+  EXPECT_FALSE(select(*few, client->offer()).has_value());
   one->reset();
-  EXPECT_TRUE(few->select(client->offer(), limits).has_value());
+  EXPECT_TRUE(select(*few, client->offer()).has_value());
 }
 
 TEST_F(ShmEnds, OneEndForOneLoop) {

@@ -131,9 +131,9 @@ class UcxPendingConnection final : public PendingConnection, public UcxHalfOpen:
                          .address = {address.begin(), address.end()}}
         .store();
   }
-  Result<void> connect(Bytes client) override {
-    TRY(const UcxParameters& parameters, UcxParameters::load(client));
-    return connect_to(parameters, false);
+  void connect(Bytes client, Ready ready) override {
+    const Result<UcxParameters> parameters = UcxParameters::load(client);
+    ready(parameters ? connect_to(*parameters, false) : fail(parameters.error()));
   }
   Result<void> connect_to(const UcxParameters& parameters, bool to_server) {
     const UcxOptions& options = worker_->options();
@@ -303,15 +303,9 @@ Result<UcxTransportWorker::Selected> UcxTransportWorker::select_with(std::unique
 Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::select(Bytes offer, const MessageLimits& limits) {
   TRY(check_client(offer));
   std::unique_ptr<UcxHalfOpen::Place> place = half_open_->enter();
-  if (place == nullptr) return half_open_->refusal();
+  if (place == nullptr) return std::make_unique<UcxPendingConnection>(shared_from_this(), limits, host_);
   TRY(Selected selected, select_with(std::move(place), limits));
   return std::make_unique<UcxPendingConnection>(std::move(selected.worker), std::move(selected.connection), host_);
-}
-
-Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::begin_select(Bytes offer, const MessageLimits& limits) {
-  if (half_open_->has_room()) return select(offer, limits);
-  TRY(check_client(offer));
-  return std::make_unique<UcxPendingConnection>(shared_from_this(), limits, host_);
 }
 
 Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::accept(Bytes server, const MessageLimits& limits) {

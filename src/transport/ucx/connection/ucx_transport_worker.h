@@ -46,9 +46,9 @@ class UcxTransportWorker final : public TransportWorker, public std::enable_shar
 
   TransportWorker& select_device(std::string_view local) override;
   std::vector<std::byte> offer() override;
+  // The pending connection waits up to UcxHalfOpen::wait_max while UcxOptions::half_open_max clients have not sent
+  // their first message.
   Result<std::unique_ptr<PendingConnection>> select(Bytes offer, const MessageLimits& limits) override;
-  // Waits up to UcxHalfOpen::wait_max while UcxOptions::half_open_max clients have not sent their first message.
-  Result<std::unique_ptr<PendingConnection>> begin_select(Bytes offer, const MessageLimits& limits) override;
   Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) override;
 
   Loop& loop() noexcept { return loop_; }

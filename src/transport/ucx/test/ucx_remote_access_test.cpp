@@ -175,13 +175,13 @@ TEST_P(UcxRemoteAccess, AContextWithPutAndGetGivesAwayAllMemory) {
 TEST_P(UcxRemoteAccess, APeerReachesNoMemoryOfHawser) {
   Loop loop({.log = no_log()});
   auto transport_worker = *make_ucx_transport(options_of(GetParam()))->attach(loop);
-  auto pending = *transport_worker->select(transport_worker->offer(), {1 << 20, 1 << 20});
+  auto pending = *finish_half(loop, transport_worker->select(transport_worker->offer(), {1 << 20, 1 << 20}));
   const Result<UcxParameters> server = UcxParameters::load(pending->parameters());
   ASSERT_TRUE(server.has_value());
   BareUcx attacker(*ucp_, GetParam(), remote_access);
   const UcxParameters own{.peer = {.token = 1, .window_bytes = 1 << 20, .rendezvous_bytes_min = 1 << 15},
                           .address = attacker.address()};
-  ASSERT_TRUE(pending->connect(own.store()).has_value());
+  ASSERT_TRUE(finish_connect(loop, *pending, own.store()).has_value());
   QuietSink silent;
   auto streams = LoopStream::make_pair();
   streams.first->start(loop, silent);

@@ -448,7 +448,7 @@ class Hostile final : public UcxTarget {
     auto end = make_ucx_transport(options)->attach(loop_);
     ASSERT_TRUE(end.has_value()) << end.error().describe();
     transport_worker_ = *end;
-    auto pending = transport_worker_->select(transport_worker_->offer(), {1 << 20, 1 << 20});
+    auto pending = finish_half(loop_, transport_worker_->select(transport_worker_->offer(), {1 << 20, 1 << 20}));
     ASSERT_TRUE(pending.has_value());
     const Result<UcxParameters> server = UcxParameters::load((*pending)->parameters());
     ASSERT_TRUE(server.has_value());
@@ -459,7 +459,7 @@ class Hostile final : public UcxTarget {
     token_ = *worker_->enter(*this);
     const UcxParameters ours{.peer = {.token = token_, .window_bytes = 1 << 20, .rendezvous_bytes_min = 1 << 15},
                              .address = {worker_->address().begin(), worker_->address().end()}};
-    ASSERT_TRUE((*pending)->connect(ours.store()).has_value());
+    ASSERT_TRUE(finish_connect(loop_, **pending, ours.store()).has_value());
     ucp_ep_params_t to{};
     to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     to.address = reinterpret_cast<const ucp_address_t*>(server->address.data());

@@ -201,14 +201,14 @@ class SlowHandshake : public testing::Test {
 };
 
 TEST_F(SlowHandshake, NothingThatBlocksIsDoneByTheLoop) {
-  auto selected = server->begin_select(client->offer(), limits);
+  auto selected = server->select(client->offer(), limits);
   ASSERT_TRUE(selected);
   wait_for(**selected);
-  auto accepted = client->begin_accept((*selected)->parameters(), limits);
+  auto accepted = client->accept((*selected)->parameters(), limits);
   ASSERT_TRUE(accepted);
   wait_for(**accepted);
   std::optional<Result<void>> outcome;
-  (*selected)->begin_connect((*accepted)->parameters(), [&](const Result<void>& how) { outcome.emplace(how); });
+  (*selected)->connect((*accepted)->parameters(), [&](const Result<void>& how) { outcome.emplace(how); });
   EXPECT_FALSE(outcome);
   run_until(loop, [&] { return outcome.has_value(); });
   ASSERT_TRUE(*outcome);
@@ -239,14 +239,14 @@ TEST_F(SlowHandshake, WhatThePeerMayDoIsNotToldByTheLoop) {
   const auto writable = (*registered)->expose(exposed.memory, true, true);
   ASSERT_TRUE(writable);
   by_loop.clear();
-  auto selected = server->begin_select(client->offer(), limits);
+  auto selected = server->select(client->offer(), limits);
   ASSERT_TRUE(selected);
   wait_for(**selected);
-  auto accepted = client->begin_accept((*selected)->parameters(), limits);
+  auto accepted = client->accept((*selected)->parameters(), limits);
   ASSERT_TRUE(accepted);
   wait_for(**accepted);
   std::optional<Result<void>> outcome;
-  (*selected)->begin_connect((*accepted)->parameters(), [&](const Result<void>& how) { outcome.emplace(how); });
+  (*selected)->connect((*accepted)->parameters(), [&](const Result<void>& how) { outcome.emplace(how); });
   run_until(loop, [&] { return outcome.has_value(); });
   ASSERT_TRUE(*outcome);
   EXPECT_EQ(count("allow"), 1U);
@@ -257,7 +257,7 @@ TEST_F(SlowHandshake, WhatThePeerMayDoIsNotToldByTheLoop) {
 // If memory runs out in one of its steps, only that handshake fails.
 TEST_F(SlowHandshake, MemoryThatRunsOutOnTheHelperFailsOneHandshake) {
   for (const std::string what : {"register", "create", "connect"}) {
-    auto selected = server->begin_select(client->offer(), limits);
+    auto selected = server->select(client->offer(), limits);
     ASSERT_TRUE(selected);
     std::optional<Result<void>> outcome;
     const auto notified = [&](const Result<void>& how) { outcome.emplace(how); };
@@ -266,12 +266,12 @@ TEST_F(SlowHandshake, MemoryThatRunsOutOnTheHelperFailsOneHandshake) {
     run_until(loop, [&] { return outcome.has_value(); });
     if (what == "connect") {
       ASSERT_TRUE(*outcome);
-      auto accepted = client->begin_accept((*selected)->parameters(), limits);
+      auto accepted = client->accept((*selected)->parameters(), limits);
       ASSERT_TRUE(accepted);
       wait_for(**accepted);
       outcome.reset();
       throw_on(what);
-      (*selected)->begin_connect((*accepted)->parameters(), notified);
+      (*selected)->connect((*accepted)->parameters(), notified);
       run_until(loop, [&] { return outcome.has_value(); });
     }
     throw_on("");
@@ -288,14 +288,14 @@ TEST_F(SlowHandshake, MemoryThatRunsOutOnTheHelperFailsOneHandshake) {
 
 // The kernel looks for a peer that does not answer, and the client gives up meanwhile.
 TEST_F(SlowHandshake, APendingConnectionThatGoesWhileItsQueuePairIsConnectedIsDestroyedAfterwards) {
-  auto selected = server->begin_select(client->offer(), limits);
+  auto selected = server->select(client->offer(), limits);
   ASSERT_TRUE(selected);
   wait_for(**selected);
-  auto accepted = client->begin_accept((*selected)->parameters(), limits);
+  auto accepted = client->accept((*selected)->parameters(), limits);
   ASSERT_TRUE(accepted);
   wait_for(**accepted);
   block("connect");
-  (*selected)->begin_connect((*accepted)->parameters(), [](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
+  (*selected)->connect((*accepted)->parameters(), [](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
   run_until(loop, [&] { return is_blocked(); });
   selected->reset();
   std::size_t ticks = 0;
@@ -310,7 +310,7 @@ TEST_F(SlowHandshake, APendingConnectionThatGoesWhileItsQueuePairIsConnectedIsDe
 
 TEST_F(SlowHandshake, APendingConnectionThatGoesWhileItsQueuePairIsMadeLeavesNothing) {
   block("create");
-  auto selected = server->begin_select(client->offer(), limits);
+  auto selected = server->select(client->offer(), limits);
   ASSERT_TRUE(selected);
   (*selected)->when_ready([](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
   run_until(loop, [&] { return is_blocked(); });
@@ -326,7 +326,7 @@ TEST_F(SlowHandshake, APendingConnectionThatGoesWhileItsQueuePairIsMadeLeavesNot
 // The last user of a worker leaves while the worker's thread is busy. The queues must outlive that work.
 TEST_F(SlowHandshake, AnEndWaitsForWhatIsAtHand) {
   block("create");
-  auto selected = server->begin_select(client->offer(), limits);
+  auto selected = server->select(client->offer(), limits);
   ASSERT_TRUE(selected);
   (*selected)->when_ready([](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
   run_until(loop, [&] { return is_blocked(); });

@@ -16,6 +16,7 @@
 #include "hawser/loop.h"
 #include "hawser/task.h"
 #include "hawser/transport/remote_memory.h"
+#include "transport/common/pending_step.h"
 #include "transport/rdma/connection/parameters.h"
 #include "transport/rdma/connection/rdma_worker.h"
 #include "transport/rdma/protocol/records.h"
@@ -95,9 +96,9 @@ class RdmaAttack : public ::testing::Test {
   std::unique_ptr<HonestPair> honest(detail::ReceiveAccount* account = nullptr) {
     auto pair = std::make_unique<HonestPair>();
     pair->at_server.account = account;
-    auto server = *server_worker_->select(client_worker_->offer(), limits);
-    auto client = *client_worker_->accept(server->parameters(), limits);
-    EXPECT_TRUE(server->connect(client->parameters()));
+    auto server = *finish_half(*loop_, server_worker_->select(client_worker_->offer(), limits));
+    auto client = *finish_half(*loop_, client_worker_->accept(server->parameters(), limits));
+    EXPECT_TRUE(finish_connect(*loop_, *server, client->parameters()));
     pair->server = server->open(std::make_unique<QuietStream>());
     pair->server->start(pair->at_server);
     pair->client = client->open(std::make_unique<QuietStream>());

@@ -25,9 +25,9 @@ class Attacker {
   // A client of `server`, on the device of `client`.
   Attacker(rdma::Device& device, transport::TransportWorker& client, transport::TransportWorker& server,
            std::uint32_t reads = 16, std::size_t memory_bytes = 64 * 1024)
-      : Attacker(device, memory_bytes) {
+      : Attacker(device, loop_of(server), memory_bytes) {
     const rdma::RdmaOffer offer = *rdma::RdmaOffer::decode(client.offer());
-    pending_ = *server.select(offer.encode(), limits);
+    pending_ = *finish_half(loop_, server.select(offer.encode(), limits));
     theirs = *rdma::RdmaParameters::decode(pending_->parameters());
     ours = theirs;
     ours.queue_pair = pair_->number();
@@ -36,14 +36,15 @@ class Attacker {
     ours.reads = reads;
   }
   // A server on the device of the well-behaved `server`, whose parameters it copies.
-  Attacker(rdma::Device& device, transport::TransportWorker& server) : Attacker(device, std::size_t{64} * 1024) {
-    const auto other = *server.select(server.offer(), limits);
+  Attacker(rdma::Device& device, transport::TransportWorker& server)
+      : Attacker(device, loop_of(server), std::size_t{64} * 1024) {
+    const auto other = *finish_half(loop_, server.select(server.offer(), limits));
     ours = *rdma::RdmaParameters::decode(other->parameters());
     ours.queue_pair = pair_->number();
   }
   // The client of this server connects. `connection` is the client's.
   bool accepted_by(transport::TransportWorker& client) {
-    auto pending = client.accept(ours.encode(), limits);
+    auto pending = finish_half(loop_, client.accept(ours.encode(), limits));
     if (!pending) return false;
     theirs = *rdma::RdmaParameters::decode((*pending)->parameters());
     connection = (*pending)->open(std::make_unique<QuietStream>());
@@ -57,7 +58,7 @@ class Attacker {
     connection = pending_->open(std::make_unique<QuietStream>());
     connection->start(sink);
   }
-  bool try_connect() { return pending_->connect(ours.encode()).has_value(); }
+  bool try_connect() { return finish_connect(loop_, *pending_, ours.encode()).has_value(); }
   // Connects only the attacker's side.
   void ready() {
     ASSERT_TRUE(pair_->connect({.peer_gid = theirs.gid,
@@ -143,8 +144,12 @@ class Attacker {
   static constexpr std::size_t receive_bytes = 4096;
   static constexpr std::size_t packet_at = 40 * 1024;  // After the memory that peers are offered to read.
 
-  Attacker(rdma::Device& device, std::size_t memory_bytes)
-      : memory_(memory_bytes + receives * receive_bytes),
+  static Loop& loop_of(transport::TransportWorker& worker) {
+    return static_cast<rdma::RdmaWorker&>(worker.select_device({})).loop();
+  }
+  Attacker(rdma::Device& device, Loop& loop, std::size_t memory_bytes)
+      : loop_(loop),
+        memory_(memory_bytes + receives * receive_bytes),
         region_(*device.register_memory(memory_, {.remote_read = true, .remote_write = false})),
         queue_(*device.create_completion_queue(4096)),
         pair_(*device.create_queue_pair(
@@ -158,6 +163,7 @@ class Attacker {
     EXPECT_TRUE(pair_->post_receive({&request, 1}));
   }
 
+  Loop& loop_;
   std::vector<std::byte> memory_;
   std::unique_ptr<rdma::MemoryRegion> region_;
   std::unique_ptr<rdma::CompletionQueue> queue_;

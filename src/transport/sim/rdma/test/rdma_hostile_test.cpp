@@ -438,7 +438,7 @@ TEST_F(RdmaAttack, SequenceNumbersTellNothingOfTheNext) {
   build({});
   std::array<std::uint64_t, 4> seen{};
   for (std::uint64_t& number : seen) {
-    const auto pending = *server_worker_->select(client_worker_->offer(), limits);
+    const auto pending = *finish_half(*loop_, server_worker_->select(client_worker_->offer(), limits));
     number = rdma::RdmaParameters::decode(pending->parameters())->sequence;
   }
   constexpr std::uint64_t mask = 0xffffff;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hawser/loop.h"
+#include "transport/common/pending_step.h"
 #include "transport/conformance/loop_stream_testing.h"
 #include "transport/rdma/connection/parameters.h"
 #include "transport/rdma/rdma_transport.h"
@@ -75,13 +76,21 @@ class SimRdmaTransport : public testing::Test {
   std::shared_ptr<SimDevice> device(const std::string& name) {
     return std::static_pointer_cast<SimDevice>(*fabric->open(name));
   }
+  // The steps of a handshake.
+  Result<std::unique_ptr<transport::PendingConnection>> select(Side& server, Side& client) {
+    return finish_half(loop, server.worker->select(client.worker->offer(), limits));
+  }
+  Result<std::unique_ptr<transport::PendingConnection>> accept(transport::TransportWorker& client,
+                                                               transport::PendingConnection& server) {
+    return finish_half(loop, client.accept(server.parameters(), limits));
+  }
   // Executes the whole handshake.
   std::unique_ptr<Pair> connect(Side& client, Side& server) {
-    auto selected = server.worker->select(client.worker->offer(), limits);
+    auto selected = select(server, client);
     if (!selected) return failed(selected.error());
-    auto accepted = client.worker->accept((*selected)->parameters(), limits);
+    auto accepted = accept(*client.worker, **selected);
     if (!accepted) return failed(accepted.error());
-    if (auto done = (*selected)->connect((*accepted)->parameters()); !done) return failed(done.error());
+    if (auto done = finish_connect(loop, **selected, (*accepted)->parameters()); !done) return failed(done.error());
     auto [a, b] = transport::LoopStream::make_pair();
     auto pair = std::make_unique<Pair>();
     pair->server = (*selected)->open(std::move(b));

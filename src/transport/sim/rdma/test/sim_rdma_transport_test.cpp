@@ -39,9 +39,10 @@ TEST_F(SimRdmaTransport, TheAddressOfTheStreamIsTakenOnANamedDeviceToo) {
   EXPECT_EQ(rdma::RdmaOffer::decode(client.worker->select_device("10.0.0.1:4000").offer())->gid, address_of(0, 1));
   EXPECT_EQ(rdma::RdmaOffer::decode(client.worker->select_device("unix:@x").offer())->gid, address_of(0, 1));
   const Side server = side("sim1");
-  const auto selected = server.worker->select(client.worker->select_device("10.0.7.1:4000").offer(), limits);
+  const auto selected =
+      finish_half(loop, server.worker->select(client.worker->select_device("10.0.7.1:4000").offer(), limits));
   ASSERT_TRUE(selected);
-  const auto accepted = client.worker->select_device("10.0.7.1:4000").accept((*selected)->parameters(), limits);
+  const auto accepted = accept(client.worker->select_device("10.0.7.1:4000"), **selected);
   ASSERT_TRUE(accepted);
   EXPECT_EQ(rdma::RdmaParameters::decode((*accepted)->parameters())->gid, address_of(7, 1));
 }
@@ -49,16 +50,16 @@ TEST_F(SimRdmaTransport, TheAddressOfTheStreamIsTakenOnANamedDeviceToo) {
 TEST_F(SimRdmaTransport, AClientMustConnectFromTheAddressThatItOffered) {
   Side client = side("sim0");
   Side server = side("sim1");
-  const auto selected = server.worker->select(client.worker->offer(), limits);
+  const auto selected = select(server, client);
   ASSERT_TRUE(selected);
-  const auto accepted = client.worker->accept((*selected)->parameters(), limits);
+  const auto accepted = accept(*client.worker, **selected);
   ASSERT_TRUE(accepted);
-  const auto refused = (*selected)->connect(with_address(address_of(0, 99), (*accepted)->parameters()));
+  const auto refused = finish_connect(loop, **selected, with_address(address_of(0, 99), (*accepted)->parameters()));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::protocol_error);
   EXPECT_THAT(refused.error().text, HasSubstr("10.0.0.99"));
   // The pending connection has not changed.
-  EXPECT_TRUE((*selected)->connect((*accepted)->parameters()));
+  EXPECT_TRUE(finish_connect(loop, **selected, (*accepted)->parameters()));
 }
 
 // Nobody can sign what a device does. So a connection of signed or sealed messages gives the peer's device no access.
@@ -66,14 +67,14 @@ TEST_F(SimRdmaTransport, AConnectionOfProtectedMessagesServesNoReads) {
   Side client = side("sim0");
   Side server = side("sim1");
   constexpr transport::MessageLimits protect{1 << 20, 1 << 20, true};
-  const auto selected = server.worker->select(client.worker->offer(), protect);
+  const auto selected = finish_half(loop, server.worker->select(client.worker->offer(), protect));
   ASSERT_TRUE(selected);
   EXPECT_EQ(rdma::RdmaParameters::decode((*selected)->parameters())->reads, 0U);
   // The client's side serves reads, such as that of an earlier version. Nevertheless neither side has access.
-  const auto accepted = client.worker->accept((*selected)->parameters(), limits);
+  const auto accepted = accept(*client.worker, **selected);
   ASSERT_TRUE(accepted);
   EXPECT_NE(rdma::RdmaParameters::decode((*accepted)->parameters())->reads, 0U);
-  ASSERT_TRUE((*selected)->connect((*accepted)->parameters()));
+  ASSERT_TRUE(finish_connect(loop, **selected, (*accepted)->parameters()));
   auto [a, b] = transport::LoopStream::make_pair();
   RecordingSink sinks[2];
   const auto at_server = (*selected)->open(std::move(b));
@@ -87,38 +88,37 @@ TEST_F(SimRdmaTransport, AConnectionOfProtectedMessagesServesNoReads) {
 TEST_F(SimRdmaTransport, HandshakesThatDoNotEndAreBoundedAndOldOnesGiveWay) {
   Side client = side("sim0");
   Side server = side("sim1", {.half_open_max = 3});
-  const auto select = [&] { return server.worker->select(client.worker->offer(), limits); };
   std::vector<std::unique_ptr<transport::PendingConnection>> pendings;
   for (int i = 0; i < 3; ++i) {
-    auto one = select();
+    auto one = select(server, client);
     ASSERT_TRUE(one);
     pendings.push_back(std::move(*one));
   }
-  const auto refused = select();
+  const auto refused = select(server, client);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::overloaded);
   EXPECT_THAT(refused.error().text, HasSubstr("half_open_max"));
   // A pending connection that ends makes room for another one.
   pendings.pop_back();
-  auto fourth = select();
+  auto fourth = select(server, client);
   ASSERT_TRUE(fourth);
   run_for(1ms);
   EXPECT_EQ(server.transport->memory()[0].connections, 3U);
   run_for(rdma::HalfOpen::patience);
-  auto fifth = select();
+  auto fifth = select(server, client);
   ASSERT_TRUE(fifth);
   run_for(1s);
   EXPECT_EQ(server.transport->memory()[0].connections, 3U);
-  const auto late = client.worker->accept(pendings[1]->parameters(), limits);
+  const auto late = accept(*client.worker, *pendings[1]);
   ASSERT_TRUE(late);
-  const auto gone = pendings[0]->connect((*late)->parameters());
+  const auto gone = finish_connect(loop, *pendings[0], (*late)->parameters());
   ASSERT_FALSE(gone);
   EXPECT_THAT(gone.error().text, HasSubstr("gave way"));
-  EXPECT_TRUE(pendings[1]->connect((*late)->parameters()));
+  EXPECT_TRUE(finish_connect(loop, *pendings[1], (*late)->parameters()));
   // A connection that is opened is not half-open any more.
   auto [a, b] = transport::LoopStream::make_pair();
   const auto opened = pendings[1]->open(std::move(a));
-  EXPECT_TRUE(select());
+  EXPECT_TRUE(select(server, client));
 }
 
 // The handshake runs step by step, without blocking. At each step, either pending connection may be destroyed or give
@@ -142,7 +142,7 @@ TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
     EXPECT_TRUE(outcome && *outcome);
   };
   for (int step = 0; step < 6; ++step) {
-    auto selected = server.worker->begin_select(client.worker->offer(), limits);
+    auto selected = server.worker->select(client.worker->offer(), limits);
     ASSERT_TRUE(selected);
     if (step == 0) {
       (*selected)->when_ready(never);
@@ -151,7 +151,7 @@ TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
       continue;
     }
     wait(**selected);
-    auto accepted = client.worker->begin_accept((*selected)->parameters(), limits);
+    auto accepted = client.worker->accept((*selected)->parameters(), limits);
     ASSERT_TRUE(accepted);
     if (step == 1) {
       (*accepted)->when_ready(never);
@@ -162,7 +162,7 @@ TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
     }
     wait(**accepted);
     if (step == 2) {
-      (*selected)->begin_connect((*accepted)->parameters(), never);
+      (*selected)->connect((*accepted)->parameters(), never);
       selected->reset();
       accepted->reset();
       expect_nothing("the server's half is being connected");
@@ -172,8 +172,8 @@ TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
     const auto note = [&](const Result<void>& how) { outcome.emplace(how); };
     if (step == 3) {
       run_for(rdma::HalfOpen::patience);
-      (*selected)->begin_connect((*accepted)->parameters(), note);
-      auto newer = server.worker->begin_select(client.worker->offer(), limits);
+      (*selected)->connect((*accepted)->parameters(), note);
+      auto newer = server.worker->select(client.worker->offer(), limits);
       ASSERT_TRUE(newer);
       run_for(1ms);
       ASSERT_TRUE(outcome);
@@ -181,7 +181,7 @@ TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
       EXPECT_THAT(outcome->error().text, HasSubstr("gave way"));
       newer->reset();
     } else if (step == 4) {
-      (*selected)->begin_connect((*accepted)->parameters(), note);
+      (*selected)->connect((*accepted)->parameters(), note);
       device("sim1")->raise(
           {.kind = DeviceEventKind::completion_queue_overrun,
            .queue = static_cast<rdma::CompletionQueue*>(device("sim1")->completion_queues().front())});
@@ -190,11 +190,11 @@ TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
       EXPECT_FALSE(*outcome);
       server.worker = *server.transport->attach(loop);
     } else {
-      (*selected)->begin_connect((*accepted)->parameters(), note);
+      (*selected)->connect((*accepted)->parameters(), note);
       run_for(1ms);
       ASSERT_TRUE(outcome && *outcome);
       // A connected pending connection is not half-open any more.
-      EXPECT_TRUE(server.worker->begin_select(client.worker->offer(), limits));
+      EXPECT_TRUE(server.worker->select(client.worker->offer(), limits));
     }
     selected->reset();
     accepted->reset();
@@ -208,7 +208,7 @@ TEST_F(SimRdmaTransport, HalfOpenHandshakesHoldAQuarterOfTheMemoryAtMost) {
   Side server = side("sim1", {.chunk_bytes = 64 << 10, .memory_bytes_max = 8 << 20, .arena_bytes = 1 << 20});
   std::vector<std::unique_ptr<transport::PendingConnection>> pendings;
   while (pendings.size() < 64) {
-    auto one = server.worker->select(client.worker->offer(), limits);
+    auto one = select(server, client);
     if (!one) {
       EXPECT_THAT(one.error().text, HasSubstr("half_open_max"));
       break;
@@ -226,14 +226,14 @@ TEST_F(SimRdmaTransport, PortIsAskedForEachConnection) {
   changed.mtu_bytes = 1024;
   changed.lid = 77;
   held->set_port(changed);
-  const auto selected = server.worker->select(client.worker->offer(), limits);
+  const auto selected = select(server, client);
   ASSERT_TRUE(selected);
   const auto sent = rdma::RdmaParameters::decode((*selected)->parameters());
   EXPECT_EQ(sent->mtu_bytes, 1024U);
   EXPECT_EQ(sent->lid, 77U);
   changed.active = false;
   held->set_port(changed);
-  const auto refused = server.worker->select(client.worker->offer(), limits);
+  const auto refused = select(server, client);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().text, HasSubstr("is down"));
 }
@@ -307,7 +307,7 @@ TEST_F(SimRdmaTransport, AnEndWhoseCompletionQueueOverranIsReplaced) {
   ASSERT_TRUE(pair->server_sink.closed);
   EXPECT_THAT(pair->server_sink.closed->text, HasSubstr("ran over"));
   EXPECT_FALSE(server.worker->usable());
-  EXPECT_FALSE(server.worker->select(client.worker->offer(), limits)) << "over a queue that carries nothing";
+  EXPECT_FALSE(select(server, client)) << "over a queue that carries nothing";
   const auto anew = server.transport->attach(loop);
   ASSERT_TRUE(anew);
   ASSERT_NE(*anew, before.lock());
@@ -325,12 +325,12 @@ TEST_F(SimRdmaTransport, ShorterPacketsAreUsedTowardAPeerThatLongOnesDoNotReach)
   Side client = side("sim0");
   Side server = side("sim1");
   const auto mtu_of_next = [&]() -> unsigned {
-    const auto selected = server.worker->select(client.worker->offer(), limits);
-    const auto accepted = client.worker->accept((*selected)->parameters(), limits);
-    EXPECT_TRUE((*selected)->connect((*accepted)->parameters()));
+    const auto selected = select(server, client);
+    const auto accepted = accept(*client.worker, **selected);
+    EXPECT_TRUE(finish_connect(loop, **selected, (*accepted)->parameters()));
     return rdma::RdmaParameters::decode((*accepted)->parameters())->mtu_bytes;
   };
-  const auto parameters = (*server.worker->select(client.worker->offer(), limits))->parameters();
+  const auto parameters = (*select(server, client))->parameters();
   EXPECT_EQ(mtu_of_next(), 4096U);
   EXPECT_EQ(client.worker->probe_bytes(), 2 * 4096U);
   for (const unsigned mtu : {1024U, 512U, 256U}) {
@@ -362,8 +362,7 @@ TEST_F(SimRdmaTransport, ShorterPacketsPassWhereLongOnesAreLost) {
   ASSERT_TRUE(before->client_sink.closed);
   EXPECT_THAT(before->client_sink.closed->text, HasSubstr("does not answer"));
   EXPECT_EQ(before->server_sink.messages.size(), 1U);
-  EXPECT_TRUE(
-      client.worker->use_shorter_packets((*server.worker->select(client.worker->offer(), limits))->parameters()));
+  EXPECT_TRUE(client.worker->use_shorter_packets((*select(server, client))->parameters()));
   const auto after = connect(client, server);
   ASSERT_NE(after, nullptr);
   send(*after->client, text);
