@@ -8,6 +8,7 @@
 #include "hawser/detail/loop_access.h"
 #include "pipe/null_sink.h"
 #include "rpc/server/receive_peers.h"
+#include "transport/common/socket_source.h"
 
 namespace hawser::security::tls {
 namespace {
@@ -20,128 +21,15 @@ Error no_memory() { return Error::of_connection(ErrorCode::unavailable, "out of 
 
 }  // namespace
 
-TlsCounters counters_of(const TlsShared& shared) noexcept {
-  const auto get = [](const std::atomic<std::uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  return {.handshakes = get(shared.handshakes),
-          .resumed = get(shared.resumed),
-          .handshakes_failed = get(shared.failed),
-          .paths_proved = get(shared.paths_proved),
-          .paths_refused = get(shared.paths_refused),
-          .path_messages_refused = get(shared.path_messages_refused),
-          .reloads = shared.store.reloads(),
-          .reloads_failed = shared.store.reloads_failed(),
-          .signatures = get(shared.store.options().signing->made),
-          .signatures_failed = get(shared.store.options().signing->failed),
-          .held_bytes = get(shared.held.totals().bytes),
-          .held_ended = get(shared.held.totals().ended),
-          .kernel_begun = get(shared.kernel_begun),
-          .kernel_refused = get(shared.kernel_refused),
-          .kernel_ended = get(shared.kernel_ended)};
-}
-
-// Checks the files of certificates on a thread of the pool, which may block: a trial signature may.
-struct TlsShared::FilesCheck final : detail::Posted {
-  explicit FilesCheck(TlsShared& of) noexcept : shared(of) {}
-  void run() override {
-    shared.check_waits_.store(false);
-    shared.store.check();
-  }
-  TlsShared& shared;  // Its pool, which runs this, ends before it.
-};
-
-// On the thread that watches files.
-void TlsShared::files_noticed(bool changed) noexcept {
-  if (changed) store.note_changed();
-  // Without threads there are no functions that make trial signatures.
-  if (pool == nullptr) return store.check();
-  if (check_waits_.exchange(true)) return;
-  try {
-    if (pool->submit(&store, std::make_unique<FilesCheck>(*this)) != 0) return;
-  } catch (const std::exception&) {
-    // As if the queue were full.
-  }
-  check_waits_.store(false);
-  constexpr Duration busy_pause = std::chrono::milliseconds(100);
-  store.check_later(busy_pause);
-}
-
-// The step that another thread performs, and then the notification of the loop.
-struct TlsStream::OffloadedStep final : detail::Posted {
-  struct Done final : detail::Posted {
-    explicit Done(std::shared_ptr<Step> of) noexcept : step(std::move(of)) {}
-    void run() override {
-      if (step->stream != nullptr) step->stream->stepped();
-    }
-    const std::shared_ptr<Step> step;
-  };
-  OffloadedStep(TlsShared& of, std::shared_ptr<Step> what)
-      : shared(of), step(what), done(std::make_unique<Done>(std::move(what))) {}
-  void run() override {
-    step->perform(shared);
-    const std::lock_guard lock(step->mutex);
-    // The loop outlives its streams.
-    if (step->stream != nullptr) step->stream->loop_->post(std::unique_ptr<detail::Posted>(std::move(done)));
-  }
-  TlsShared& shared;  // Its pool, which runs this, ends before it.
-  const std::shared_ptr<Step> step;
-  std::unique_ptr<Done> done;
-};
-
-void TlsStream::Step::perform(TlsShared& shared) noexcept {
-  try {
-    if (session == nullptr) {
-      // The end of a handshake may be on the loop.
-      if (shared.kernel != TlsKernel::off) shared.examine_kernel();
-      Result<std::unique_ptr<TlsSession>> made = make();
-      if (made) {
-        session = std::move(*made);
-        session->input().swap(first);
-      } else {
-        error = std::move(made.error());
-        error.scope = ErrorScope::connection;
-        progress = TlsSession::Progress::failed;
-      }
-    }
-    if (session != nullptr) {
-      progress = session->handshake(stop.get_token());
-      if (progress == TlsSession::Progress::failed) error = session->error();
-      if (progress == TlsSession::Progress::done && session->peer_certificate() != nullptr) {
-        identity = std::make_shared<const Identity>(identity_of(session->peer_certificate()));
-      } else if (progress == TlsSession::Progress::done && !session->key_name().empty()) {
-        identity = std::make_shared<const Identity>(
-            Identity{.kind = Identity::Kind::shared_key, .subject = std::string(session->key_name())});
-      }
-    }
-  } catch (const std::exception&) {
-    progress = TlsSession::Progress::failed;
-    error = no_memory();
-  }
-  if (progress == TlsSession::Progress::failed) shared.failed.fetch_add(1, std::memory_order_relaxed);
-  if (progress != TlsSession::Progress::done) return;
-  shared.handshakes.fetch_add(1, std::memory_order_relaxed);
-  if (session->resumed()) shared.resumed.fetch_add(1, std::memory_order_relaxed);
-}
-
 TlsStream::TlsStream(std::shared_ptr<TlsShared> shared, std::unique_ptr<transport::Stream> stream, MakeSession make,
                      bool running, Bytes first)
     : shared_(std::move(shared)),
-      step_(std::make_shared<Step>(*this)),
       stream_(std::move(stream)),
       transport_(name_above(stream_->transport())),
-      server_(running),
-      running_(running) {
-  step_->make = std::move(make);
-  if (!first.empty()) step_->first.append(first);
-}
+      handshake_(shared_, std::move(make), running, first, *this) {}
 
 TlsStream::~TlsStream() {
   if (later_) loop_->remove_source(*this);
-  if (busy_) {
-    shared_->pool->withdraw(this, ticket_);
-    step_->stop.request_stop();
-  }
-  const std::lock_guard lock(step_->mutex);
-  step_->stream = nullptr;
 }
 
 void TlsStream::start(Loop& loop, StreamSink& sink) {
@@ -153,7 +41,7 @@ void TlsStream::start(Loop& loop, StreamSink& sink) {
   sink_ = &sink;
   join(shared_->held.of(loop), rpc::receive_peer_of(stream_->peer()));
   note_held(all_progress);
-  if (std::exchange(running_, true)) {
+  if (handshake_.server()) {
     stream_->set_sink(*this);
     stream_->resume();
   } else {
@@ -164,7 +52,7 @@ void TlsStream::start(Loop& loop, StreamSink& sink) {
 
 // A certificate says more than the kernel does about a peer at a Unix socket.
 std::shared_ptr<const Identity> TlsStream::identity() const {
-  return open_ && step_->identity != nullptr ? step_->identity : stream_->identity();
+  return state_.opened() && handshake_.identity() != nullptr ? handshake_.identity() : stream_->identity();
 }
 
 void TlsStream::set_sink(StreamSink& sink) noexcept { sink_ = &sink; }
@@ -173,30 +61,27 @@ void TlsStream::set_sink(StreamSink& sink) noexcept { sink_ = &sink; }
 
 // Performs the next step: here, or on another thread. The stream below is paused meanwhile, which bounds the input.
 void TlsStream::advance() {
-  if (busy_ || open_ || ended_) return;
-  if (shared_->pool == nullptr || (server_ && step_->session != nullptr && step_->session->awaits_short_end())) {
-    step_->perform(*shared_);
+  if (state_.phase() != TlsState::Phase::shaking) return;
+  if (handshake_.runs_here()) {
+    handshake_.run_here();
     return stepped();
   }
-  auto work = std::make_unique<OffloadedStep>(*shared_, step_);
-  busy_ = true;
+  const bool begun = handshake_.submit(*loop_);
+  if (begun) state_.begin_step();
   stream_->pause();
-  ticket_ = shared_->pool->submit(this, std::move(work));
   detail::LoopAccess::give_way(*loop_);
-  if (ticket_ == 0) {
-    busy_ = false;
-    shared_->failed.fetch_add(1, std::memory_order_relaxed);
-    end(Error::of_connection(ErrorCode::overloaded, "handshakes_max (" + std::to_string(shared_->waiting_max) +
-                                                        ") TLS handshakes wait already: try again later"));
-  }
+  if (begun) return;
+  shared_->failed.fetch_add(1, std::memory_order_relaxed);
+  end(Error::of_connection(ErrorCode::overloaded, "handshakes_max (" + std::to_string(shared_->waiting_max) +
+                                                      ") TLS handshakes wait already: try again later"));
 }
 
 void TlsStream::stepped() {
-  busy_ = false;
+  if (state_.stepping()) state_.end_step();
   if (const auto line = shared_->store.take_line()) loop_->log(line->level, "tls", line->text);
-  if (ended_) return;
-  if (step_->session != nullptr) send_output();
-  switch (step_->progress) {
+  if (state_.ended()) return;
+  if (handshake_.session() != nullptr) send_output();
+  switch (handshake_.progress()) {
     case TlsSession::Progress::failed: return refuse();
     case TlsSession::Progress::more:
       if (shared_->pool != nullptr && !paused_) stream_->resume();
@@ -205,16 +90,16 @@ void TlsStream::stepped() {
   }
   // poll() passes on what follows the handshake. An end of the stream below must not be received before that.
   stream_->pause();
-  kernel_wanted_ = shared_->kernel != TlsKernel::off;
+  if (shared_->kernel != TlsKernel::off) kernel_.want();
   begin_kernel();
-  if (ended_) return;
-  open_ = true;
+  if (state_.ended()) return;
+  state_.open();
   note_held(all_progress);
   if (opened_) {
     pause();
     return std::exchange(opened_, nullptr)();
   }
-  if (finish_wanted_) finish();
+  if (state_.finish_wanted()) finish();
   // The sink is called by the loop, and not from within start() or the step.
   poll_later(true);
 }
@@ -222,36 +107,22 @@ void TlsStream::stepped() {
 // ---- Sending ----
 
 void TlsStream::send_output() {
-  ByteQueue& output = step_->session->output();
-  for (;;) {
-    if (below_blocked_) return;
-    if (sending_.empty()) {
-      if (output.empty()) break;
-      sending_.swap(output);
-    }
-    const Bytes bytes = sending_.bytes();
-    const ConstBuffer piece{bytes.data(), bytes.size()};
-    const std::size_t taken = stream_->send(std::span(&piece, 1));
-    if (taken != 0) sending_.consume(taken);
-    below_blocked_ = taken < piece.size;
-  }
-  if (finish_wanted_ && (open_ || refused_) && !std::exchange(finished_, true)) stream_->finish();
+  if (output_.send(*stream_, session().output()) && state_.send_finish()) stream_->finish();
 }
 
 std::size_t TlsStream::send(std::span<const ConstBuffer> pieces) {
-  if (ended_ || finish_wanted_) return 0;
+  if (state_.ended() || state_.finish_wanted()) return 0;
   std::size_t offered = 0;
   for (const ConstBuffer& piece : pieces) offered += piece.size;
-  if (!open_ || below_blocked_) {
-    sink_blocked_ = offered != 0;
+  if (!state_.opened() || output_.below_blocked()) {
+    output_.set_sink_blocked(offered != 0);
     return 0;
   }
   if (kernel_.begun()) return send_by_kernel(pieces, offered);
-  TlsSession& session = *step_->session;
   std::size_t done = 0;
   std::array<ConstBuffer, 64> rest;
   try {
-    while (done < offered && !below_blocked_) {
+    while (done < offered && !output_.below_blocked()) {
       // The pieces behind the `done` bytes that have been encrypted.
       std::size_t skipped = done;
       std::size_t count = 0;
@@ -264,56 +135,55 @@ std::size_t TlsStream::send(std::span<const ConstBuffer> pieces) {
         rest[count++] = {piece.data + skipped, piece.size - skipped};
         skipped = 0;
       }
-      const std::size_t written = session.write(std::span(rest.data(), count), encrypt_bytes_max);
+      const std::size_t written = session().write(std::span(rest.data(), count), encrypt_bytes_max);
       done += written;
       send_output();
-      if (written == 0) {
-        held_end_ = session.error();
-        ended_ = true;
-        poll_later(true);
-        return done;
-      }
+      if (written == 0) return fail_sending(done, session().error());
     }
   } catch (const std::bad_alloc&) {
     // A part of a record may be lost, so the connection ends.
-    held_end_ = no_memory();
-    ended_ = true;
-    poll_later(true);
-    return done;
+    return fail_sending(done, no_memory());
   }
-  sink_blocked_ = done < offered;
-  if (below_blocked_) note_held(0);
+  output_.set_sink_blocked(done < offered);
+  if (output_.below_blocked()) note_held(0);
+  return done;
+}
+
+// The sink is notified by the loop, and not from within send().
+std::size_t TlsStream::fail_sending(std::size_t done, Error reason) {
+  held_end_.reason = std::move(reason);
+  if (!state_.ended()) state_.end();
+  poll_later(true);
   return done;
 }
 
 void TlsStream::sendable(std::size_t bytes) {
   if (kernel_.begun()) {
-    if (bytes != 0) kernel_.count(bytes, 1);
-    below_blocked_ = false;
-    if (!ended_ && (std::exchange(sink_blocked_, false) || bytes != 0)) sink_->sendable(bytes);
+    if (bytes != 0) kernel_.count(bytes);
+    output_.on_sendable(0);
+    if (!state_.ended() && (output_.take_sink_blocked() || bytes != 0)) sink_->sendable(bytes);
     return;
   }
-  const std::size_t before = sending_.bytes().size();
-  if (bytes != 0) sending_.consume(bytes);
-  below_blocked_ = false;
-  if (step_->session == nullptr || busy_) return;
-  const std::size_t behind = step_->session->output().bytes().size();
+  const std::size_t before = output_.size();
+  output_.on_sendable(bytes);
+  if (handshake_.session() == nullptr || state_.stepping()) return;
+  const std::size_t behind = session().output().bytes().size();
   send_output();
   begin_kernel();
-  note_held(before + behind - sending_.bytes().size() - step_->session->output().bytes().size());
-  if (open_ && !below_blocked_ && !ended_ && std::exchange(sink_blocked_, false)) sink_->sendable(0);
+  note_held(before + behind - output_.size() - session().output().bytes().size());
+  if (state_.live() && !output_.below_blocked() && output_.take_sink_blocked()) sink_->sendable(0);
 }
 
 void TlsStream::finish() noexcept {
-  finish_wanted_ = true;
-  if (!open_) return;
-  step_->session->shut_down();
+  state_.want_finish();
+  if (!state_.opened()) return;
+  session().shut_down();
   if (kernel_.begun()) return finish_by_kernel();
   try {
     send_output();
   } catch (const std::exception&) {
     // Without close_notify the peer sees that the end is missing.
-    if (!std::exchange(finished_, true)) stream_->finish();
+    if (state_.send_finish()) stream_->finish();
   }
 }
 
@@ -321,10 +191,9 @@ void TlsStream::finish() noexcept {
 
 MutableBytes TlsStream::receive_space() {
   quiet_ = false;
-  if (ended_ || refused_) return pipe::discard_buffer();
+  if (state_.ended() || state_.refused()) return pipe::discard_buffer();
   try {
-    ByteQueue& input = step_->session != nullptr ? step_->session->input() : step_->first;
-    return input.reserve(open_ ? receive_bytes : receive_bytes / 4);
+    return handshake_.input().reserve(state_.opened() ? receive_bytes : receive_bytes / 4);
   } catch (const std::bad_alloc&) {
     end(no_memory());
     return pipe::discard_buffer();
@@ -332,77 +201,78 @@ MutableBytes TlsStream::receive_space() {
 }
 
 void TlsStream::received(std::size_t bytes) {
-  if (ended_) return;
-  if (refused_) {
-    refused_bytes_ += bytes;
-    if (refused_bytes_ > refused_bytes_max) end_refused();
+  if (state_.ended()) return;
+  if (state_.refused()) {
+    refused_.bytes += bytes;
+    if (refused_.bytes > refused_bytes_max) end_refused();
     return;
   }
-  if (half_closed_) return step_->session->input().clear();
+  if (state_.half_closed()) return session().input().clear();
   if (bytes != 0) {
-    ByteQueue& input = step_->session != nullptr ? step_->session->input() : step_->first;
-    input.commit(bytes);
-    if (!open_) return advance();
+    handshake_.input().commit(bytes);
+    if (!state_.opened()) return advance();
     return deliver();
   }
-  if (step_->session != nullptr && !busy_ && step_->session->input().empty()) step_->session->input().clear();
+  if (handshake_.session() != nullptr && !state_.stepping() && session().input().empty()) session().input().clear();
   quiet_ = true;
   note_held(0);
-  if (open_ && !paused_ && !later_) sink_->received(0);
+  if (state_.opened() && !paused_ && !later_) sink_->received(0);
 }
 
 // Passes decrypted bytes to the sink, until it pauses or no whole record is left.
 void TlsStream::deliver() {
-  if (!ready() || paused_ || half_closed_ || std::exchange(delivering_, true)) return;
-  TlsSession& session = *step_->session;
+  if (state_.phase() != TlsState::Phase::open || paused_ || std::exchange(delivering_, true)) return;
+  TlsSession& own = session();
   TlsSession::Read result = TlsSession::Read::data;
   std::size_t progress = 0;
-  while (!paused_ && !ended_) {
+  while (!paused_ && !state_.ended()) {
     const MutableBytes space = sink_->receive_space();
     std::size_t bytes = 0;
-    result = session.read(space, bytes);
+    result = own.read(space, bytes);
     // After a demand for new keys, the connection ends.
-    if (kernel_.begun() && session.notes().key_demanded && !finish_wanted_) break;
+    if (kernel_.begun() && own.notes().key_demanded && !state_.finish_wanted()) break;
     if (result != TlsSession::Read::data) break;
     sink_->received(bytes);
     progress += bytes;
   }
   delivering_ = false;
   // Answers to the peer's messages of TLS, or an alert.
-  if (!session.output().empty()) send_output();
+  if (!own.output().empty()) send_output();
   if (kernel_.begun()) answer_by_kernel();
-  if (ended_) return;
-  if (paused_ && !session.input().empty()) session.input().shrink();
+  if (state_.ended()) return;
+  if (paused_ && !own.input().empty()) own.input().shrink();
   note_held(progress);
-  if (ended_) return;
-  if (session.output().bytes().size() > answers_bytes_max) {
+  if (state_.ended()) return;
+  if (own.output().bytes().size() > answers_bytes_max) {
     return end(Error::of_connection(Initiator::peer, ErrorCode::overloaded,
                                     "the peer does not take the answers to its messages of TLS, of which " +
                                         std::to_string(answers_bytes_max) + " bytes wait"));
   }
   if (result == TlsSession::Read::closed) {
-    half_closed_ = sink_->continues_after_end();
-    if (half_closed_) return session.input().clear();
+    if (sink_->continues_after_end()) {
+      state_.half_close();
+      return own.input().clear();
+    }
     return end(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection"));
   }
   if (result == TlsSession::Read::failed) {
     shared_->failed.fetch_add(1, std::memory_order_relaxed);
-    return end(session.error());
+    return end(own.error());
   }
 }
 
 void TlsStream::pause() noexcept {
   paused_ = true;
-  if (!busy_ && loop_ != nullptr) stream_->pause();
+  if (!state_.stepping() && loop_ != nullptr) stream_->pause();
 }
 
 void TlsStream::resume() {
   if (!std::exchange(paused_, false)) return;
-  if (busy_) return;
-  if (held_end_ || (open_ && !ended_ && (!step_->session->input().empty() || step_->session->pending()))) {
+  if (state_.stepping()) return;
+  if (held_end_.reason || (state_.live() && (!session().input().empty() || session().pending()))) {
     return poll_later(true);
   }
-  if (!ended_) stream_->resume();
+  if (!state_.ended()) stream_->resume();
 }
 
 void TlsStream::poll_later(bool later) {
@@ -417,41 +287,102 @@ void TlsStream::poll_later(bool later) {
 
 bool TlsStream::poll() {
   poll_later(false);
-  if (paused_ && held_end_ && std::exchange(given_up_, false)) sink_->broken(*held_end_);
-  if (open_ && !ended_ && !below_blocked_ && std::exchange(sink_blocked_, false)) sink_->sendable(0);
+  if (state_.live() && !output_.below_blocked() && output_.take_sink_blocked()) sink_->sendable(0);
   if (paused_) {
-    if (std::exchange(broken_by_kernel_, false) && held_end_) sink_->broken(Error(*held_end_));
+    if (!std::exchange(held_end_.notified, true) && held_end_.reason) sink_->broken(Error(*held_end_.reason));
     return true;
   }
-  if (held_end_) {
-    const Error reason = *std::exchange(held_end_, std::nullopt);
+  if (held_end_.reason) {
+    const Error reason = *std::exchange(held_end_.reason, std::nullopt);
     sink_->ended(reason);
     return true;
   }
   deliver();
-  if (paused_ || ended_) return true;
+  if (paused_ || state_.ended()) return true;
   if (quiet_) sink_->received(0);
-  if (!paused_ && !ended_) stream_->resume();
+  if (!paused_ && !state_.ended()) stream_->resume();
   return true;
+}
+
+// ---- Encryption by the kernel ----
+
+// Gives the keys of this side to the kernel when everything that OpenSSL has written has been accepted by the socket.
+// Called after the handshake.
+void TlsStream::begin_kernel() {
+  if (!kernel_.wanted() || output_.below_blocked() || !output_.empty() || !session().output().empty()) return;
+  kernel_.give_up();
+  if (state_.ended() || state_.finish_wanted()) return;
+  Result<void> begun = kernel_.begin(*shared_, *loop_, transport::tcp_socket_of(stream_.get()), session());
+  if (!begun) end(std::move(begun.error()));
+}
+
+std::string TlsStream::link_details() const { return kernel_.details(); }
+
+// The kernel, or the socket, may have no room for what was accepted, and for close_notify.
+std::size_t TlsStream::unsent() const noexcept {
+  if (!state_.live() || state_.finish_sent()) return 0;
+  if (!kernel_.begun()) return output_.size() + session().output().bytes().size();
+  const bool alert = state_.finish_wanted() && session().notes().alert.has_value();
+  return kernel_.unsent() + (alert ? 2 : 0);
+}
+
+std::size_t TlsStream::send_by_kernel(std::span<const ConstBuffer> pieces, std::size_t offered) {
+  Result<std::size_t> taken = kernel_.send(*stream_, pieces, session());
+  if (!taken) {
+    end_by_kernel(std::move(taken.error()));
+    return 0;
+  }
+  output_.on_passed(*taken == offered);
+  return *taken;
+}
+
+// Sends what OpenSSL would have sent, and ends the connection if the peer demands new keys.
+void TlsStream::answer_by_kernel() {
+  if (state_.ended() || state_.finish_wanted()) return;
+  if (session().notes().key_demanded) {
+    return end_by_kernel(Error::of_connection(ErrorCode::unavailable,
+                                              "the peer demands new keys (KeyUpdate), and this kernel cannot replace "
+                                              "those of a connection: connect again, or set TlsKernel::off"));
+  }
+  // An alert beside close_notify, after which the connection ends.
+  kernel_.send_alert(session().notes());
+}
+
+// Ends the connection with close_notify.
+void TlsStream::end_by_kernel(Error reason) {
+  shared_->kernel_ended.fetch_add(1, std::memory_order_relaxed);
+  session().shut_down();
+  kernel_.send_alert(session().notes());
+  end(std::move(reason));
+  if (!paused_) return;
+  // A paused sink may wait until it has sent all, so it must learn of the end.
+  held_end_.notified = false;
+  poll_later(true);
+}
+
+// After finish(): sends close_notify, and then the end of the stream below.
+void TlsStream::finish_by_kernel() noexcept {
+  if (state_.finish_sent() || !kernel_.finish(*loop_, session().notes())) return;
+  if (state_.send_finish()) stream_->finish();
 }
 
 // ---- Held memory ----
 
 // Counts what the peer makes this stream hold. Another thread may use the session during a step of the handshake.
 void TlsStream::note_held(std::size_t progress) noexcept {
-  if (!joined() || ended_) return;
-  if (!open_) return hold(handshake_bytes + shared_->store.options().client_hello_bytes_max, progress);
-  hold(session().waiting_bytes() + session().output().capacity() + sending_.capacity(), progress);
+  if (!joined() || state_.ended()) return;
+  if (!state_.opened()) return hold(handshake_bytes + shared_->store.options().client_hello_bytes_max, progress);
+  hold(session().waiting_bytes() + session().output().capacity() + output_.capacity(), progress);
 }
 
 // Called from within a call to any stream of the loop.
 void TlsStream::give_up() {
-  if (ended_) return;
-  if (open_) {
-    step_->session->input().clear();
-    step_->session->output().clear();
+  if (state_.ended()) return;
+  if (state_.opened()) {
+    session().input().clear();
+    session().output().clear();
   }
-  given_up_ = true;
+  held_end_.notified = false;
   Error reason = Error::of_connection(Initiator::peer, ErrorCode::overloaded, {});
   try {
     reason.text =
@@ -467,18 +398,18 @@ void TlsStream::give_up() {
 // ---- The end ----
 
 void TlsStream::broken(const Error& reason) {
-  if (open_ && !ended_) sink_->broken(reason);
+  if (state_.live()) sink_->broken(reason);
 }
 
 // A stream below that ends without close_notify may have been cut by anybody in the network.
 void TlsStream::ended(const Error& reason) {
-  if (ended_) return;
-  if (refused_) return end_refused();
+  if (state_.ended()) return;
+  if (state_.refused()) return end_refused();
   Error error = reason;
-  if (!open_) {
+  if (!state_.opened()) {
     error.text = "the connection ended during the TLS handshake: " + reason.text;
     shared_->failed.fetch_add(1, std::memory_order_relaxed);
-  } else if (!half_closed_ && reason.initiator == Initiator::peer) {
+  } else if (!state_.half_closed() && reason.initiator == Initiator::peer) {
     error.text =
         "the connection ended without the end of TLS (close_notify), so that sent data may be missing: " + reason.text;
   }
@@ -487,27 +418,24 @@ void TlsStream::ended(const Error& reason) {
 
 // The handshake has failed, and the alert has been passed to the stream below.
 void TlsStream::refuse() {
-  if (!server_ || step_->session == nullptr) return end(step_->error);
-  refused_ = true;
-  finish_wanted_ = true;
-  refused_timer_.start(*loop_, loop_->after(refused_time_max));
+  if (!handshake_.server() || handshake_.session() == nullptr) return end(handshake_.error());
+  state_.refuse();
+  refused_.timer.start(*loop_, loop_->after(refused_time_max));
   send_output();
   if (!paused_) stream_->resume();
 }
 
-void TlsStream::end_refused() noexcept { end(std::move(step_->error)); }
+void TlsStream::end_refused() noexcept { end(std::move(handshake_.error())); }
 
 void TlsStream::end(Error reason) {
-  if (std::exchange(ended_, true)) return;
-  refused_timer_.stop();
-  kernel_timer_.stop();
+  if (state_.ended()) return;
+  state_.end();
+  refused_.timer.stop();
+  kernel_.stop();
   stream_->pause();
-  if (paused_ && open_) {
-    held_end_ = std::move(reason);
-    return;
-  }
+  held_end_.reason = std::move(reason);
+  if (paused_ && state_.opened()) return;
   // From the loop: the sink is not called from within start().
-  held_end_ = std::move(reason);
   paused_ = false;
   poll_later(true);
 }
