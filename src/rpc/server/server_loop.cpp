@@ -9,18 +9,12 @@
 #include <utility>
 
 #include "base/idle_memory.h"
-#include "hawser/detail/handler.h"
 
 namespace hawser::rpc {
 namespace {
 
-// Time that a stopping server waits after it has cancelled calls, and again for connections to close.
-constexpr Duration last_wait = std::chrono::seconds(1);
-
-// While a server stops, it checks sessions without a call in this interval, and ends a session that was silent in so
-// many successive checks: its client does not answer GOAWAY. Checks are counted instead of time, so that a pause of
-// this process counts as one check.
-constexpr Duration silence_check = std::chrono::milliseconds(250);
+// A stopping server ends a session without a call that was silent in so many successive checks: its client does not
+// answer GOAWAY. Checks are counted instead of time, so that a pause of this process counts as one check.
 constexpr unsigned silent_checks_max = 4;
 
 }  // namespace
@@ -56,7 +50,7 @@ void ServerLoop::prepare_if_possible() noexcept {
 
 void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
   host_.counters.connections_accepted.add(1);
-  if (phase_ == Phase::serving) handshakes_.adopt(std::move(stream));
+  if (stop_.serving()) handshakes_.adopt(std::move(stream));
 }
 
 // ---- Sessions ----
@@ -67,7 +61,7 @@ std::optional<Error> ServerLoop::refusal() const {
         ErrorCode::overloaded,
         "the server has connections_max (" + std::to_string(options_.connections_max) + ") connections already");
   }
-  if (phase_ != Phase::serving) return Error::of_connection(ErrorCode::unavailable, "the server is stopping");
+  if (!stop_.serving()) return Error::of_connection(ErrorCode::unavailable, "the server is stopping");
   return std::nullopt;
 }
 
@@ -124,7 +118,7 @@ void ServerLoop::sweep() {
 void ServerLoop::remove(SessionList::iterator session) {
   sessions_.erase(session);
   shared_.connections.fetch_sub(1, std::memory_order_relaxed);
-  if (phase_ != Phase::serving) continue_shut_down(false);
+  if (!stop_.serving()) continue_shut_down(false);
 }
 
 // ---- Background work ----
@@ -132,57 +126,26 @@ void ServerLoop::remove(SessionList::iterator session) {
 void ServerLoop::spawn(std::unique_ptr<detail::BackgroundWork> work) {
   loop_.post([watch = alive_.watch(), held = std::move(work)]() mutable {
     ServerLoop* const self = watch.get();
-    if (self != nullptr && self->phase_ == Phase::serving) self->begin_background(std::move(held));
+    if (self != nullptr && self->stop_.serving()) self->background_.begin(std::move(held));
   });
 }
 
-void ServerLoop::begin_background(std::unique_ptr<detail::BackgroundWork> work) {
-  try {
-    background_.spawn(run_background(std::move(work)));
-  } catch (const std::bad_alloc&) {
-    loop_.log(LogLevel::error, "rpc", "background work does not begin: out of memory");
-  }
-}
-
-Task<void> ServerLoop::run_background(std::unique_ptr<detail::BackgroundWork> work) {
-  struct Working {
-    explicit Working(std::size_t& tasks) noexcept : count(tasks) { ++count; }
-    Working(const Working&) = delete;
-    Working& operator=(const Working&) = delete;
-    ~Working() { --count; }
-    std::size_t& count;
-  };
-  std::string thrown;
-  {
-    const Working working(working_);
-    const std::unique_ptr<detail::BackgroundWork> held = std::move(work);
-    try {
-      const Background background{.stopping = host_.stopping.get_token(), .token = grace_over_.get_token()};
-      co_await held->begin(background);
-    } catch (...) {
-      thrown = "background work threw an exception: " + detail::exception_text();
-    }
-  }
-  if (!thrown.empty()) loop_.log(LogLevel::error, "rpc", thrown);
-  if (phase_ != Phase::serving) continue_shut_down(false);
+void ServerLoop::on_background_end() {
+  if (!stop_.serving()) continue_shut_down(false);
 }
 
 // ---- Stopping ----
 
 Task<void> ServerLoop::shut_down(Duration grace) {
   begin_shut_down(grace, nullptr);
-  while (phase_ != Phase::stopped) {
+  while (!stop_.stopped()) {
     co_await changed_.wait();
   }
 }
 
 void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
   if (listener != nullptr) stop_listener_ = listener;
-  if (phase_ == Phase::serving) {
-    phase_ = Phase::finishing;
-    grace_ = grace;
-    phase_end_ = loop_.after(grace);
-    next_check_ = loop_.now() + silence_check;
+  if (stop_.begin(loop_.now(), grace, loop_.after(grace))) {
     handshakes_.clear();
     for (const auto& session : sessions_) {
       try {
@@ -191,9 +154,6 @@ void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
         session->abort(stopped_);
       }
     }
-  } else if (grace < grace_) {
-    grace_ = grace;
-    phase_end_ = std::min(phase_end_, loop_.after(grace));
   }
   {
     const StopsTokens stops(host_);
@@ -204,32 +164,27 @@ void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
 
 // `due`: the timer calls. Only then calls are cancelled and ended, since a handler may have requested the stop.
 void ServerLoop::continue_shut_down(bool due) {
-  if (phase_ == Phase::stopped) return;
+  if (stop_.stopped()) return;
   if (idle()) return finish_shut_down();
   const Time now = loop_.now();
-  if (due && phase_ == Phase::finishing && now >= phase_end_) {
-    phase_ = Phase::cancelling;
-    phase_end_ = loop_.after(std::min(grace_, last_wait));
-    cancel_all();
-  }
-  if (due && phase_ == Phase::cancelling && now >= phase_end_) {
-    phase_ = Phase::ending;
+  if (due && stop_.cancels(now)) cancel_all();
+  if (due && stop_.ends(now)) {
     end_all();
     if (idle()) return finish_shut_down();
   }
   // Only offloaded functions are left; they cannot be ended.
-  if (phase_ == Phase::ending) return stop_timer_.stop();
+  if (stop_.phase() == StopSchedule::Phase::ending) return stop_timer_.stop();
   if (due) {
     for (const auto& session : sessions_) {
       if (session->silent_checks() >= silent_checks_max) session->abort(stopped_);
     }
   }
-  if (due) next_check_ = now + silence_check;
-  stop_timer_.start(loop_, std::min(phase_end_, next_check_));
+  if (due) stop_.checked(now);
+  stop_timer_.start(loop_, stop_.next());
 }
 
 void ServerLoop::finish_shut_down() noexcept {
-  phase_ = Phase::stopped;
+  stop_.stop();
   stop_timer_.stop();
   changed_.notify_all();
   if (stop_listener_ != nullptr) stop_listener_->on_stopped();
@@ -237,7 +192,7 @@ void ServerLoop::finish_shut_down() noexcept {
 
 void ServerLoop::cancel_all() noexcept {
   const StopsTokens stops(host_);
-  grace_over_.request_stop();
+  background_.cancel();
   for (const auto& session : sessions_) {
     try {
       session->cancel_calls(stopped_);

@@ -6,7 +6,6 @@
 #include <list>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -14,13 +13,14 @@
 #include "exec/condition.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/identity.h"
-#include "hawser/scope.h"
 #include "negotiate/attached_transports.h"
 #include "rpc/port/health_state.h"
 #include "rpc/port/port_protocol.h"
+#include "rpc/server/background_tasks.h"
 #include "rpc/server/handshake_queue.h"
 #include "rpc/server/live_options.h"
 #include "rpc/server/server_session.h"
+#include "rpc/server/stop_schedule.h"
 #include "rpc/session/region_table.h"
 #include "transport/network.h"
 
@@ -58,7 +58,7 @@ detail::ReceiveBudget make_budget(const ServerOptions& options);
 std::string alpn_names(const ProtocolList& protocols);
 
 // The part of a server that lives on one loop: its handshakes and sessions. Loop's thread only.
-class ServerLoop final : HandshakeQueue::Sessions {
+class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
  public:
   // `shared.options` must have passed check_memory().
   ServerLoop(Loop& loop, ServerShared& shared)
@@ -76,7 +76,8 @@ class ServerLoop final : HandshakeQueue::Sessions {
         handshakes_(host_, shared, *this),
         sweep_(*this),
         changed_(loop),
-        stop_timer_(*this) {
+        stop_timer_(*this),
+        background_(loop, host_.stopping, *this) {
     take_options();
     for (const auto& protocol : shared.protocols) {
       if (host_.http == nullptr) host_.http = protocol->http_streams();
@@ -139,7 +140,6 @@ class ServerLoop final : HandshakeQueue::Sessions {
 
  private:
   using SessionList = std::list<std::unique_ptr<PortSession>>;
-  enum class Phase : std::uint8_t { serving, finishing, cancelling, ending, stopped };
 
   // HandshakeQueue::Sessions
   std::optional<Error> refusal() const override;
@@ -147,10 +147,9 @@ class ServerLoop final : HandshakeQueue::Sessions {
   void start(PortSession& session, std::unique_ptr<detail::Posted> end) override;
 
   void remove(SessionList::iterator session);
-  void begin_background(std::unique_ptr<detail::BackgroundWork> work);
-  Task<void> run_background(std::unique_ptr<detail::BackgroundWork> work);
+  void on_background_end() override;
   void continue_shut_down(bool due);
-  bool idle() const noexcept { return sessions_.empty() && working_ == 0; }
+  bool idle() const noexcept { return sessions_.empty() && background_.idle(); }
   void finish_shut_down() noexcept;
   void cancel_all() noexcept;
   void end_all() noexcept;
@@ -170,17 +169,12 @@ class ServerLoop final : HandshakeQueue::Sessions {
   MemberTimer<&ServerLoop::sweep> sweep_;
   Time sweep_due_{};
   exec::Condition changed_;  // Notified when the last session has ended while stopping.
-  Phase phase_ = Phase::serving;
-  Time phase_end_{};
-  Time next_check_{};  // Time of the next check for silent sessions.
-  Duration grace_{};
+  StopSchedule stop_;
   Stopped* stop_listener_ = nullptr;
   const Error stopped_ = Error::of_call(ErrorCode::cancelled, "the server has stopped");
   MemberTimer<&ServerLoop::continue_shut_down, true> stop_timer_;
-  std::stop_source grace_over_;  // Stops background work at the end of the grace.
-  std::size_t working_ = 0;      // Background tasks that have not ended.
   const Alive<ServerLoop> alive_{*this};
-  Scope background_;  // Declared last, because its tasks use the other members.
+  BackgroundTasks background_;  // Declared last, because its tasks use the other members.
 };
 
 }  // namespace hawser::rpc
