@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,7 +16,10 @@
 #include "transport/rdma/connection/draining_queue_pair.h"
 #include "transport/rdma/connection/half_open.h"
 #include "transport/rdma/connection/parameters.h"
+#include "transport/rdma/connection/queue_pair_set_up.h"
 #include "transport/rdma/connection/rdma_worker.h"
+#include "transport/rdma/connection/state.h"
+#include "transport/rdma/connection/terms.h"
 #include "transport/rdma/protocol/channel.h"
 
 namespace hawser::transport::rdma {
@@ -31,16 +32,14 @@ class RdmaConnection final : public Connection,
                              ReceiveRingOwner,
                              exec::TickEnd {
  public:
-  static constexpr std::size_t receive_buffer_bytes_min = 32 * 1024;
-
   // Returns a connection without a queue pair. make() is called next.
   static Result<std::unique_ptr<RdmaConnection>> begin(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits);
   RdmaConnection(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits);
   ~RdmaConnection();
 
   RdmaParameters parameters() const noexcept;
-  // Limits the packets of both sides: the peer learns the limit from parameters(). Called before connect().
-  void limit_mtu(unsigned bytes) noexcept { mtu_bytes_ = std::min(mtu_bytes_, bytes); }
+  // See RdmaTerms::limit_mtu(). Called before connect().
+  void limit_mtu(unsigned bytes) noexcept { terms_.limit_mtu(bytes); }
   // Makes the queue pair on the helper thread. The loop calls `ready` unless the connection has been destroyed.
   void make(PendingConnection::Ready ready);
   // Connects the queue pair on the helper thread. The loop calls `ready` as of make().
@@ -52,8 +51,8 @@ class RdmaConnection final : public Connection,
   Capabilities capabilities() const noexcept override;
   std::string peer() const override { return peer_; }
   std::string link_details() const override {
-    return channel_ == nullptr ? std::string()
-                               : channel_->details() + "; path MTU " + std::to_string(mtu_bytes_) + " bytes";
+    if (parts_.channel == nullptr) return {};
+    return parts_.channel->details() + "; path MTU " + std::to_string(terms_.mtu_bytes()) + " bytes";
   }
   OneSidedMemory* remote_memory() noexcept override;
   void start(MessageSink& sink) override;
@@ -61,9 +60,15 @@ class RdmaConnection final : public Connection,
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
   void copy_and_release(SendCompletion& owner) override;
   void revoke_receive_buffer(const std::byte* memory) noexcept override;
-  std::uint64_t committed() const noexcept override { return channel_ ? channel_->sender().committed() : committed_; }
-  std::uint64_t sent() const noexcept override { return channel_ ? channel_->sender().sent() : sent_; }
-  std::uint64_t arrived() const noexcept override { return channel_ ? channel_->receiver().arrived() : arrived_; }
+  std::uint64_t committed() const noexcept override {
+    return parts_.channel ? parts_.channel->sender().committed() : at_end_.committed;
+  }
+  std::uint64_t sent() const noexcept override {
+    return parts_.channel ? parts_.channel->sender().sent() : at_end_.sent;
+  }
+  std::uint64_t arrived() const noexcept override {
+    return parts_.channel ? parts_.channel->receiver().arrived() : at_end_.arrived;
+  }
   std::size_t backlog() const noexcept override { return static_cast<std::size_t>(committed() - sent()); }
   void set_high_watermark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog()); }
   void pause() noexcept override;
@@ -84,16 +89,9 @@ class RdmaConnection final : public Connection,
 
   Result<void> reserve();
   Result<void> prepare(Result<std::unique_ptr<QueuePair>> pair);
-  Result<QueuePairRoute> route_to(const RdmaParameters& peer);
-  static Result<void> connect_pair(RdmaWorker& worker, QueuePair& pair, const QueuePairRoute& route);
   Result<void> connected(const RdmaParameters& peer);
-  // Whoever can send packets to the queue pair could read what it lets the peer read. Protected messages need no reads.
-  std::uint32_t reads() const noexcept {
-    const std::size_t possible = worker_->device().device->limits().reads_outstanding;
-    if (limits_.protected_messages) return 0;
-    return static_cast<std::uint32_t>(std::min<std::size_t>(options_.reads_outstanding_max, possible));
-  }
-  std::uint32_t reads_with(const RdmaParameters& peer) const noexcept;
+  // Without a shared receive queue, the ring is the connection's own.
+  bool owns_ring() const noexcept { return !options_.shared_receive_queue && parts_.ring != nullptr; }
   Result<void> repost();
   void drained();
   void on_peer_gone(const Error& reason);
@@ -102,45 +100,33 @@ class RdmaConnection final : public Connection,
   void end_now(const Error& reason, bool broken) noexcept;
   static Error dropped();
 
+  // The totals of what the peers have exchanged.
+  struct Totals {
+    std::uint64_t committed = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t arrived = 0;
+  };
+  using Phase = RdmaState::Phase;
+
   const std::shared_ptr<RdmaWorker> worker_;
   Loop& loop_;
   const RdmaOptions& options_;
-  const MessageLimits limits_;
-  const GidEntry address_;  // The address of this side.
-  const std::size_t chunk_bytes_;
-  const std::uint32_t receives_;
-  std::size_t entries_ = 0;  // Entries reserved in the completion queue.
-  bool counted_ = false;     // It is counted towards queue_pairs_max.
-  bool shared_ = false;      // It has reserved a part of the shared receives.
-  bool connecting_ = false;  // The queue pair may have used up receives.
-  bool last_receive_reached_ = false;
-  std::size_t unposted_ = 0;  // Chunks of the shared queue that it has used up and that have not been posted again.
-  std::uint32_t sequence_ = 0;
-  unsigned mtu_bytes_;
-
-  // Read by the helper thread.
-  const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
-  std::shared_ptr<bool> busy_;  // True while the helper thread connects the queue pair.
+  RdmaTerms terms_;
+  RdmaState state_;
   // Allocated in advance for the queue pair, so that the end of the connection allocates nothing.
   RdmaWorker::Draining draining_;
-  // Null once the connection has ended.
-  std::unique_ptr<QueuePair> pair_;
-  std::shared_ptr<ReceiveRing> own_ring_;
-  std::unique_ptr<RdmaChannel> channel_;
+  // The queue pair, and everything that its device may access. Moved to draining_ at the end.
+  DrainingQueuePair::Parts parts_;
   std::optional<RdmaChannel::Memory> memory_;  // Set until the channel exists.
-  std::unique_ptr<Liveness> liveness_;
   std::string peer_;
 
   MessageSink* sink_ = nullptr;
   std::optional<Error> unannounced_;  // Reason of an end before start().
   std::optional<Error> gone_;         // The peer is gone. Messages that have arrived are still delivered.
-  std::uint64_t committed_ = 0;       // Value at the end of the connection.
-  std::uint64_t sent_ = 0;
-  std::uint64_t arrived_ = 0;
+  Totals at_end_;                     // Set when the connection ends.
   BacklogWatermark watermark_;
   bool paused_ = true;
-  bool closing_ = false;
-  bool ended_ = false;
+  QueuePairSetUp set_up_{*worker_};
   const Alive<RdmaConnection> alive_{*this};
 };
 
