@@ -35,7 +35,9 @@ Result<std::shared_ptr<RdmaWorker>> RdmaWorker::make(Loop& loop, std::shared_ptr
   TRY(auto&& queue, device->device->create_completion_queue(entries));
   auto worker = std::make_shared<RdmaWorker>(loop, std::move(device), std::move(queue), entries);
   if (worker->device_->options.shared_receive_queue) {
-    TRY(worker->make_shared_queue());
+    RdmaDevice& on = *worker->device_;
+    TRY(worker->shared_,
+        SharedReceives::make(*on.device, on.options, on.pool, static_cast<ReceiveRingOwner&>(*worker)));
   }
   return worker;
 }
@@ -74,8 +76,7 @@ RdmaWorker::~RdmaWorker() {
   loop_.remove_source(*this);
   device_->device->unwatch_events(loop_, events_);
   queue_->unwatch(loop_, *this);
-  shared_queue_.reset();
-  if (shared_ring_ != nullptr) shared_ring_->close();
+  shared_.reset();
   queue_.reset();
 }
 
@@ -169,7 +170,7 @@ Result<void> RdmaWorker::acquire_entries(std::size_t entries) {
 
 Result<std::unique_ptr<QueuePair>> RdmaWorker::make_pair(unsigned send_requests, unsigned receive_requests) {
   return device_->device->create_queue_pair({.completions = queue_.get(),
-                                             .shared_receives = shared_queue_.get(),
+                                             .shared_receives = shared_ == nullptr ? nullptr : &shared_->queue(),
                                              .send_requests = send_requests,
                                              .receive_requests = receive_requests,
                                              .send_segments = static_cast<unsigned>(send_segments()),
@@ -178,16 +179,9 @@ Result<std::unique_ptr<QueuePair>> RdmaWorker::make_pair(unsigned send_requests,
                                             device_->port.number);
 }
 
-void RdmaWorker::remove(std::uint32_t queue_pair) noexcept {
-  targets_.erase(queue_pair);
-  last_ = nullptr;
-}
-
 void RdmaWorker::drain(Draining one) noexcept {
   DrainingQueuePair& pair = *one.front();
-  // The number is in the table, unless the connection was never completed.
-  if (const auto found = targets_.find(pair.number()); found != targets_.end()) found->second = &pair;
-  last_ = nullptr;
+  targets_.replace(pair.number(), pair);
   draining_.splice(draining_.end(), one);
   // Not immediately, because this may be called within a completion of the queue pair.
   try {
@@ -242,15 +236,15 @@ void RdmaWorker::destroy(Draining& from, Draining::iterator at) {
   // Another queue pair may get its number, so none of its completions may be left. No queue pair with this number has
   // been connected yet, because that happens later on the same thread.
   poll_all();
-  remove(pair.number());
+  targets_.remove(pair.number());
   const DrainingQueuePair::Parts& parts = pair.parts();
   entries_used_ -= parts.entries;
   if (parts.shared_receives != 0) {
-    if (parts.unposted != 0) shared_ring_->disown(pair.number());
+    if (parts.unposted != 0) shared_->ring()->disown(pair.number());
     // The device reports the end of draining, and did not do so in time. Chunks may be lost with this queue pair. Its
     // reserved share stays reserved to make up for them.
     if (pair.drained() || !raises_last_receive_) {
-      shared_promised_ -= parts.shared_receives;
+      shared_->release(parts.shared_receives);
     } else {
       loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": a queue pair was not drained in time");
     }
@@ -259,45 +253,18 @@ void RdmaWorker::destroy(Draining& from, Draining::iterator at) {
 
 // ---- The shared receive queue
 
-Result<void> RdmaWorker::make_shared_queue() {
-  const std::size_t most =
-      std::min(device_->options.shared_receives_max, device_->device->limits().shared_receive_requests);
-  TRY(auto&& queue, device_->device->create_shared_receive_queue(most));
-  shared_queue_ = std::move(queue);
-  shared_max_ = most;
-  shared_ring_ = std::make_shared<ReceiveRing>(device_->pool, device_->options.shared_chunk_bytes,
-                                               static_cast<ReceiveRingOwner&>(*this));
-  return {};
-}
-
 Result<void> RdmaWorker::grow_shared(std::size_t receives) {
   repost_shared();
-  // Chunks of ended connections that the application keeps cannot be posted for others.
-  const std::size_t promised = shared_promised_ + receives;
-  const std::size_t wanted = promised + shared_ring_->disowned();
-  if (wanted > shared_max_) {
-    return fail(Error::of_transport(
-        ErrorCode::overloaded,
-        std::to_string(shared_max_) +
-            " shared receives are promised to connections, or kept: raise RdmaOptions::shared_receives_max"));
-  }
-  if (wanted > shared_ring_->size()) {
-    TRY(shared_ring_->grow(wanted - shared_ring_->size()));
-  }
-  shared_promised_ = promised;
+  TRY(shared_->promise(receives));
   repost_shared();
   return {};
 }
 
 void RdmaWorker::repost_shared() {
-  shared_ring_->collect();
-  const auto posted = shared_ring_->repost(
-      [this](std::span<const ReceiveRequest> requests) { return shared_queue_->post_receive(requests); },
-      [this](const ReceiveChunk& chunk, std::uint32_t queue_pair) {
-        const auto found = targets_.find(queue_pair);
-        if (found != targets_.end()) found->second->on_posted(chunk);
-      });
-  if (!posted) on_device_event({.kind = DeviceEventKind::shared_receive_queue_broken, .queue = shared_queue_.get()});
+  const auto posted = shared_->repost([this](const ReceiveChunk& chunk, std::uint32_t queue_pair) {
+    if (CompletionTarget* const target = targets_.find(queue_pair)) target->on_posted(chunk);
+  });
+  if (!posted) on_device_event({.kind = DeviceEventKind::shared_receive_queue_broken, .queue = &shared_->queue()});
 }
 
 void RdmaWorker::chunks_returned() noexcept {
@@ -317,16 +284,8 @@ bool RdmaWorker::poll() {
 std::size_t RdmaWorker::poll_once(std::span<Completion> space) {
   const std::size_t count = queue_->poll(space);
   for (const Completion& completion : space.first(count)) hand_out(completion);
-  if (shared_ring_ != nullptr && refill_is_due()) repost_soon();
+  if (shared_ != nullptr && shared_->refill_is_due()) repost_soon();
   return count;
-}
-
-bool RdmaWorker::refill_is_due() const noexcept {
-  const std::size_t waiting = shared_ring_->waiting();
-  // Chunks that others hold cannot be posted, so they do not count.
-  const std::size_t there = shared_ring_->size() - shared_ring_->held();
-  return waiting != 0 &&
-         static_cast<double>(waiting) >= device_->options.shared_low_watermark * static_cast<double>(there);
 }
 
 void RdmaWorker::poll_all() {
@@ -336,19 +295,16 @@ void RdmaWorker::poll_all() {
 }
 
 void RdmaWorker::hand_out(const Completion& completion) {
-  if (last_ == nullptr || last_number_ != completion.queue_pair) {
-    const auto found = targets_.find(completion.queue_pair);
-    if (found == targets_.end()) return reclaim_receive(completion);
-    last_ = found->second;
-    last_number_ = completion.queue_pair;
-  }
-  last_->on_completion(completion);
+  CompletionTarget* const target = targets_.find(completion.queue_pair);
+  if (target == nullptr) return reclaim_receive(completion);
+  target->on_completion(completion);
 }
 
 // The completion belongs to no connection. Its chunk of the shared queue must not be lost.
 void RdmaWorker::reclaim_receive(const Completion& completion) {
-  if (shared_ring_ == nullptr || (completion.id & ReceiveRing::id_bit) == 0) return;
-  if (ReceiveChunk* const chunk = shared_ring_->completed(completion.id)) shared_ring_->finish(*chunk);
+  if (shared_ == nullptr || (completion.id & ReceiveRing::id_bit) == 0) return;
+  ReceiveRing& ring = *shared_->ring();
+  if (ReceiveChunk* const chunk = ring.completed(completion.id)) ring.finish(*chunk);
 }
 
 bool RdmaWorker::arm() {
@@ -364,7 +320,7 @@ bool RdmaWorker::arm() {
 void RdmaWorker::on_ready(exec::Readiness) {}
 
 void RdmaWorker::on_tick_end() {
-  if (shared_ring_ != nullptr) repost_shared();
+  if (shared_ != nullptr) repost_shared();
   reap();
   if (!draining_.empty()) timer_.start(loop_, loop_.after(drain_period));
 }
@@ -411,21 +367,21 @@ void RdmaWorker::on_device_event(const DeviceEvent& event) {
       loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
       return grace_.start(loop_, loop_.after(device_->options.port_down_grace));
     case DeviceEventKind::last_receive_reached: {
-      const auto found = targets_.find(event.queue_pair);
-      if (found == targets_.end()) return;
+      CompletionTarget* const target = targets_.find(event.queue_pair);
+      if (target == nullptr) return;
       raises_last_receive_ = true;
-      found->second->on_event(event);
+      target->on_event(event);
       return repost_soon();
     }
     case DeviceEventKind::queue_pair_fatal:
-      if (const auto found = targets_.find(event.queue_pair); found != targets_.end()) found->second->on_event(event);
+      if (CompletionTarget* const target = targets_.find(event.queue_pair)) target->on_event(event);
       return;
     case DeviceEventKind::completion_queue_overrun:
       if (event.queue != queue_.get()) return;
       broken_ = true;
       return break_down(event);
     case DeviceEventKind::shared_receive_queue_broken:
-      if (event.queue == nullptr || event.queue != shared_queue_.get()) return;
+      if (shared_ == nullptr || event.queue != &shared_->queue()) return;
       broken_ = true;
       return break_down(event);
     case DeviceEventKind::device_fatal: return break_down(event);
@@ -436,10 +392,8 @@ void RdmaWorker::on_device_event(const DeviceEvent& event) {
 void RdmaWorker::break_down(const DeviceEvent& event) {
   const auto self = weak_from_this().lock();  // The last connection may release the last reference to this worker.
   loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
-  std::vector<std::uint32_t> numbers;
-  for (const auto& [number, target] : targets_) numbers.push_back(number);
-  for (const std::uint32_t number : numbers) {
-    if (const auto found = targets_.find(number); found != targets_.end()) found->second->on_event(event);
+  for (const std::uint32_t number : targets_.numbers()) {
+    if (CompletionTarget* const target = targets_.find(number)) target->on_event(event);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/alive.h"
@@ -19,8 +18,10 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
 #include "transport/common/liveness.h"
+#include "transport/rdma/connection/completion_targets.h"
 #include "transport/rdma/connection/half_open.h"
 #include "transport/rdma/connection/parameters.h"
+#include "transport/rdma/connection/shared_receives.h"
 #include "transport/rdma/device/path_mtus.h"
 #include "transport/rdma/device/side_work.h"
 #include "transport/rdma/device/verbs.h"
@@ -81,18 +82,6 @@ class RdmaDevice {
   std::vector<RdmaWorker*> workers_;
 };
 
-// Receives the completions of a queue pair. It may be removed from the worker within a call.
-class CompletionTarget {
- public:
-  virtual void on_completion(const Completion& completion) = 0;
-  virtual void on_event(const DeviceEvent& event) = 0;
-  // A receive that the queue pair had used up was posted again to the shared queue.
-  virtual void on_posted(const ReceiveChunk& chunk) = 0;
-
- protected:
-  ~CompletionTarget() = default;
-};
-
 // The completion queue of one loop, and the connections whose queue pairs report there.
 class RdmaWorker final : public TransportWorker,
                          public std::enable_shared_from_this<RdmaWorker>,
@@ -138,15 +127,14 @@ class RdmaWorker final : public TransportWorker,
   }
   // Makes a queue pair with this worker's queues. Runs on any thread that side_work() uses.
   Result<std::unique_ptr<QueuePair>> make_pair(unsigned send_requests, unsigned receive_requests);
-  void add(std::uint32_t queue_pair, CompletionTarget& target) { targets_[queue_pair] = &target; }
-  void remove(std::uint32_t queue_pair) noexcept;
+  void add(std::uint32_t queue_pair, CompletionTarget& target) { targets_.set(queue_pair, target); }
   // Processes all completions in the queue.
   void poll_all();
   // Accepts one element: the queue pair of a connection that has ended. May be called within any of its callbacks.
   using Draining = std::list<std::unique_ptr<DrainingQueuePair>>;
   void drain(Draining one) noexcept;
   // Null without a shared receive queue.
-  const std::shared_ptr<ReceiveRing>& shared_ring() const noexcept { return shared_ring_; }
+  std::shared_ptr<ReceiveRing> shared_ring() const noexcept { return shared_ == nullptr ? nullptr : shared_->ring(); }
   // Reserves and posts the receives of one more connection. They are released when its queue pair has been drained.
   Result<void> grow_shared(std::size_t receives);
   // Posts free chunks at the end of the tick, and notifies the connections that had used them up.
@@ -173,9 +161,7 @@ class RdmaWorker final : public TransportWorker,
   Result<RdmaOffer> check_client(Bytes offer);
   Draining::iterator destroy_soon(Draining::iterator at);
   void destroy(Draining& from, Draining::iterator at);
-  Result<void> make_shared_queue();
   void repost_shared();
-  bool refill_is_due() const noexcept;
   void on_device_event(const DeviceEvent& event);
   void break_down(const DeviceEvent& event);
   void on_timer();
@@ -202,20 +188,15 @@ class RdmaWorker final : public TransportWorker,
   MemberTimer<&RdmaWorker::end_grace> grace_{*this};  // Runs while the port is down.
   const std::shared_ptr<HalfOpen> half_open_;
   PathMtus mtus_;
-  std::unordered_map<std::uint32_t, CompletionTarget*> targets_;
-  std::uint32_t last_number_ = 0;
-  CompletionTarget* last_ = nullptr;
+  CompletionTargets targets_;
   std::vector<Completion> polled_;
   Draining draining_;
   // The helper thread destroys their queue pairs.
   Draining destroying_;
   std::list<std::unique_ptr<QueuePair>> discarded_;
 
-  std::unique_ptr<SharedReceiveQueue> shared_queue_;
-  std::shared_ptr<ReceiveRing> shared_ring_;
-  std::size_t shared_promised_ = 0;  // Receives reserved for connections.
-  std::size_t shared_max_ = 0;
-  bool raises_last_receive_ = false;  // The device has raised this event for a queue pair of this worker.
+  std::unique_ptr<SharedReceives> shared_;  // Null without a shared receive queue.
+  bool raises_last_receive_ = false;        // The device has raised this event for a queue pair of this worker.
   SideWork side_work_;
   const Alive<RdmaWorker> alive_{*this};  // Calls that other threads have posted use it.
 };
