@@ -66,7 +66,8 @@ enum class BaiduStdCompression : std::uint8_t { none, snappy, gzip, zlib };
 // Options of a client that speaks baidu_std.
 struct BaiduStdClientOptions {
   // The options connect_timeout, call_timeout, calls_in_flight_max, message_bytes_max, send_backlog_bytes_max,
-  // decode_limits, checksum, runtime, security and interceptors are used.
+  // decode_limits, checksum, runtime, security and interceptors are used. Those that change in the result of
+  // baidu_std_client() apply.
   ClientOptions client = {};
   // authentication_data of the first message of each connection. Empty: none.
   std::string credential = {};
@@ -81,58 +82,23 @@ struct BaiduStdClientOptions {
   std::size_t stream_receive_bytes_max = std::size_t{64} << 20;
 };
 
-// One connection to a server of bRPC, or to a server of this library that speaks baidu_std. Any number of concurrent
-// calls share it. A method is named "package.Service/Method", and its argument and result are protobuf messages.
-// CallOptions apply: the timeout is sent as timeout_ms, metadata as user_fields, but "log-id" as log_id and
-// "x-request-id" as request_id. The protocol has no cancellation: the answer to a cancelled call is ignored. The client
-// belongs to one loop: the loop that the constructor receives, or else the loop on which connect() runs. It is used
-// from that loop's thread only. Calls that are in flight when it is destroyed end with an error.
-class BaiduStdClient {
+// Options of a Client, and of all that contains Clients (ClientPool, BlockingClient, ClusterClient), for servers of
+// bRPC and servers of this library that speak baidu_std. A method is named "package.Service/Method", and its argument and
+// result are protobuf messages. CallOptions apply: the timeout is sent as timeout_ms, metadata as user_fields, but
+// "log-id" as log_id and "x-request-id" as request_id. The protocol has no cancellation: the answer to a cancelled call
+// is ignored. It has no ping().
+//
+// A call with a stream ends when the server closes the stream. Its result is that of the handler, for a server of bRPC
+// the response that opened the stream. Writer::end() and finish() then close both directions: read the expected items
+// before. A stream that is dropped or cancelled is reset.
+ClientOptions baidu_std_client(BaiduStdClientOptions options = {});
+
+// A Client with these options.
+class BaiduStdClient : public Client {
  public:
-  explicit BaiduStdClient(BaiduStdClientOptions options = {});
-  BaiduStdClient(Loop& loop, BaiduStdClientOptions options = {});
-  BaiduStdClient(const BaiduStdClient&) = delete;
-  BaiduStdClient& operator=(const BaiduStdClient&) = delete;
-  ~BaiduStdClient();
-
-  // Connects to "host:port", "unix:/path" or "unix:@name". Succeeds at once if there is a connection. After a
-  // connection was lost, connect() makes a new one. Fails with `invalid_argument` while another connect() is running.
-  Task<Result<void>> connect(std::string address);
-  bool connected() const noexcept;
-  // Ends the connection. Calls in flight end with outcome_unknown, or with not_sent if their requests had not been
-  // sent.
-  void close();
-  std::size_t calls_in_flight() const noexcept;
-  // The object that makes the calls, for code that takes a Client, such as a stub. Only call(), send_request(), open()
-  // and connected() may be used.
-  Client& caller() noexcept { return calls_; }
-
-  // As Client::use().
-  template <class F>
-  void use(F interceptor) {
-    calls_.use(std::move(interceptor));
-  }
-
-  // The same functions as of Client. A call with a stream ends when the server closes the stream. Its result is that of
-  // the handler, for a server of bRPC the response that opened the stream. Writer::end() and finish() then close both
-  // directions: read the expected items before. A stream that is dropped or cancelled is reset.
-  template <auto F, class... Given>
-  auto call(Given&&... given) {
-    return calls_.call<F>(std::forward<Given>(given)...);
-  }
-  template <auto F, class... Given>
-  auto send_request(Given&&... given) {
-    return calls_.send_request<F>(std::forward<Given>(given)...);
-  }
-  template <auto F, class... Given>
-  auto open(Given&&... given) {
-    return calls_.open<F>(std::forward<Given>(given)...);
-  }
-
- private:
-  struct State;
-  Client calls_;  // Makes the calls; it is never connected itself.
-  std::shared_ptr<State> state_;
+  explicit BaiduStdClient(BaiduStdClientOptions options = {}) : Client(baidu_std_client(std::move(options))) {}
+  explicit BaiduStdClient(Loop& loop, BaiduStdClientOptions options = {})
+      : Client(loop, baidu_std_client(std::move(options))) {}
 };
 
 }  // namespace hawser

@@ -26,6 +26,10 @@ class Interceptor;
 template <class CallInfo, class F>
 class FunctionInterceptor;
 }  // namespace detail
+namespace rpc {
+class ClientProtocol;
+struct ClientState;
+}  // namespace rpc
 namespace transport {
 class Transport;
 class Network;
@@ -52,6 +56,9 @@ struct ClientOptions {
   std::shared_ptr<Runtime> runtime = {};  // Shared resources. Null: the runtime of the loop (LoopOptions::runtime).
   // Protects the connection: a TlsClient (hawser/tls.h). Null: plain text.
   std::shared_ptr<transport::ClientSecurity> security = {};
+  // The protocol of the connection, set by grpc_client() (hawser/grpc_client.h) and baidu_std_client()
+  // (hawser/brpc.h), which return ClientOptions. Null: the library's own.
+  std::shared_ptr<const rpc::ClientProtocol> protocol = {};
   // Run around each call, as after Client::use(). Made by client_interceptor() (hawser/interceptor.h).
   std::vector<std::shared_ptr<detail::Interceptor<OutgoingCall>>> interceptors = {};
 };
@@ -166,7 +173,6 @@ class Client {
   friend class RemoteMemory;
   friend struct detail::ClientAccess;
   friend class detail::BlockingSite;
-  struct State;
 
   template <auto F, class... Given>
   static auto stored(Given&&... arguments) {
@@ -204,7 +210,7 @@ class Client {
   detail::ClientLink& link() const noexcept { return *link_; }
   void add_interceptor(std::shared_ptr<detail::Interceptor<OutgoingCall>> interceptor);
 
-  std::unique_ptr<State> state_;
+  std::unique_ptr<rpc::ClientState> state_;
   detail::ClientLink* link_;
 };
 

@@ -56,28 +56,20 @@ struct GrpcOutcome {
   std::optional<Duration> retry_after = {};
 };
 
-// A connection to a server of gRPC. Calls are made like those of Client, with methods of services that are
-// defined in .proto files; generated stubs take it as well. Used on the thread of its loop, which outlives it. Calls
-// that are in flight when it is destroyed end with an error.
+// Options of a Client, and of all that contains Clients (ClientPool, BlockingClient, ClusterClient), for servers of
+// gRPC. The methods are those of services that are defined in .proto files; generated stubs take the Client. It has no
+// ping(). The options that ClientOptions has under the same name may be changed in the result. Throws
+// std::invalid_argument if an option is out of its range.
 //
 // Statuses that a server's handler chooses are ErrorCode::application with the status as application_code, except
-// CANCELLED, DEADLINE_EXCEEDED and UNIMPLEMENTED. Initial and trailing metadata of a reply are one list.
-class GrpcClient {
- public:
-  explicit GrpcClient(Loop& loop, GrpcClientOptions options = {});
-  GrpcClient(const GrpcClient&) = delete;
-  GrpcClient& operator=(const GrpcClient&) = delete;
-  ~GrpcClient();
+// CANCELLED, DEADLINE_EXCEEDED and UNIMPLEMENTED. Initial and trailing metadata of a reply are one list. When a client
+// is closed, its calls in flight end with outcome_unknown.
+ClientOptions grpc_client(GrpcClientOptions options = {});
 
-  // Connects to "host:port", "unix:/path" or "unix:@name". Succeeds at once if the client is connected. After a
-  // connection was lost, it makes a new one. One attempt at a time.
-  Task<Result<void>> connect(std::string address);
-  bool connected() const noexcept;
-  // Ends the connection. Calls in flight end with outcome_unknown.
-  void close();
-  std::size_t calls_in_flight() const noexcept;
-  // True after the server has announced that it takes no new calls. Calls in flight continue.
-  bool going_away() const noexcept;
+// A Client with these options.
+class GrpcClient : public Client {
+ public:
+  explicit GrpcClient(Loop& loop, GrpcClientOptions options = {}) : Client(loop, grpc_client(std::move(options))) {}
 
   // Returns an object that the call that starts next on this client fills before its result is available. A call starts
   // when it is awaited:
@@ -88,35 +80,6 @@ class GrpcClient {
   std::shared_ptr<const GrpcOutcome> report_next();
   // Metadata by which `Retrying` reports the number of earlier attempts to the server.
   static constexpr std::string_view attempts_name = "grpc-previous-rpc-attempts";
-
-  // The object that makes the calls, for code that takes a Client. Only call(), send_request(), open() and connected()
-  // may be used.
-  Client& caller() noexcept { return calls_; }
-
-  // As Client::use().
-  template <class F>
-  void use(F interceptor) {
-    calls_.use(std::move(interceptor));
-  }
-
-  // The same functions as of Client.
-  template <auto F, class... Given>
-  auto call(Given&&... given) {
-    return calls_.call<F>(std::forward<Given>(given)...);
-  }
-  template <auto F, class... Given>
-  auto send_request(Given&&... given) {
-    return calls_.send_request<F>(std::forward<Given>(given)...);
-  }
-  template <auto F, class... Given>
-  auto open(Given&&... given) {
-    return calls_.open<F>(std::forward<Given>(given)...);
-  }
-
- private:
-  struct State;
-  Client calls_;  // Makes the calls; it is never connected itself.
-  std::shared_ptr<State> state_;
 };
 
 }  // namespace hawser

@@ -54,22 +54,22 @@ ClientOptions client_options(const RunOptions& options, const Cell& cell) {
 class CellClient {
  public:
   CellClient(Loop& loop, const RunOptions& options, const Cell& cell) {
-    const ClientOptions with = client_options(options, cell);
+    std::optional<ClientOptions> with = client_options(options, cell);
     switch (options.protocol) {
-      case BenchProtocol::native: native_ = std::make_unique<Client>(loop, with); break;
-      case BenchProtocol::baidu_std: other_ = make_baidu_std_caller(loop, with); break;
-      case BenchProtocol::grpc: other_ = make_grpc_caller(loop, with); break;
-      case BenchProtocol::http: http_ = make_http_caller(loop, with); break;
+      case BenchProtocol::native: break;
+      case BenchProtocol::baidu_std: with = baidu_std_options(*with); break;
+      case BenchProtocol::grpc: with = grpc_options(*with); break;
+      case BenchProtocol::http: http_ = make_http_caller(loop, *with); return;
     }
+    if (with) client_.emplace(loop, std::move(*with));
   }
   Task<Result<void>> connect(std::string address) {
-    if (other_ != nullptr) return other_->connect(std::move(address));
     if (http_ != nullptr) return http_->connect(std::move(address));
-    if (native_ != nullptr) return native_->connect(std::move(address));
+    if (client_) return client_->connect(std::move(address));
     return absent();
   }
   // Not for HTTP.
-  Client& client() noexcept { return other_ != nullptr ? other_->client() : *native_; }
+  Client& client() noexcept { return *client_; }
   void add_to(Load& load) { http_ != nullptr ? load.add(*http_) : load.add(client()); }
 
  private:
@@ -79,9 +79,8 @@ class CellClient {
         "this build has no such protocol: baidu_std needs zlib and snappy, grpc needs nghttp2, zlib and zstd, "
         "http needs the component http");
   }
-  std::unique_ptr<ProtocolCaller> other_;
   std::unique_ptr<HttpCaller> http_;
-  std::unique_ptr<Client> native_;
+  std::optional<Client> client_;
 };
 
 // Measures the cells in turn, each over its own connections. A control connection asks the server for its processor

@@ -10,7 +10,9 @@ namespace {
 // A payload and what protobuf adds to it.
 constexpr std::size_t message_bytes_max = size_bytes_max + 4096;
 
-GrpcClientOptions options_of(const ClientOptions& options) {
+}  // namespace
+
+std::optional<ClientOptions> grpc_options(const ClientOptions& options) {
   GrpcClientOptions result;
   result.connect_timeout = options.connect_timeout;
   result.call_timeout = options.call_timeout;
@@ -18,23 +20,7 @@ GrpcClientOptions options_of(const ClientOptions& options) {
   result.message_bytes_max = message_bytes_max;
   result.send_backlog_bytes_max = options.send_backlog_bytes_max;
   result.security = options.security;
-  return result;
-}
-
-class GrpcCaller final : public ProtocolCaller {
- public:
-  GrpcCaller(Loop& loop, const ClientOptions& options) : client_(loop, options_of(options)) {}
-  Task<Result<void>> connect(std::string address) override { return client_.connect(std::move(address)); }
-  Client& client() noexcept override { return client_.caller(); }
-
- private:
-  GrpcClient client_;
-};
-
-}  // namespace
-
-std::unique_ptr<ProtocolCaller> make_grpc_caller(Loop& loop, const ClientOptions& options) {
-  return std::make_unique<GrpcCaller>(loop, options);
+  return grpc_client(std::move(result));
 }
 
 void enable_grpc(Server& server) {

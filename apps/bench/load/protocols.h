@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,15 +11,6 @@
 
 // The benchmark's calls over the protocols of other systems.
 namespace hawser::bench {
-
-// A client of such a protocol. Belongs to its loop.
-class ProtocolCaller {
- public:
-  virtual ~ProtocolCaller() = default;
-  virtual Task<Result<void>> connect(std::string address) = 0;
-  // Makes the calls. Valid as long as this object.
-  virtual Client& client() noexcept = 0;
-};
 
 // One connection over which calls with JSON are made one after the other. Belongs to its loop.
 class HttpCaller {
@@ -30,10 +22,10 @@ class HttpCaller {
   virtual Task<Result<std::string>> call(std::string text) = 0;
 };
 
-// Return null if the library was built without the protocol.
+// Return null, or no options, if the library was built without the protocol.
 std::unique_ptr<HttpCaller> make_http_caller(Loop& loop, const ClientOptions& options);
-std::unique_ptr<ProtocolCaller> make_baidu_std_caller(Loop& loop, const ClientOptions& options);
-std::unique_ptr<ProtocolCaller> make_grpc_caller(Loop& loop, const ClientOptions& options);
+std::optional<ClientOptions> baidu_std_options(const ClientOptions& options);
+std::optional<ClientOptions> grpc_options(const ClientOptions& options);
 // Do nothing if the library was built without the protocol.
 void enable_baidu_std(Server& server);
 void enable_grpc(Server& server);

@@ -2,7 +2,6 @@
 
 #include "cli/call/peer.h"
 #include "hawser/brpc.h"
-#include "rpc/client/client_access.h"
 
 namespace hawser::cli {
 namespace {
@@ -18,10 +17,8 @@ BaiduStdClientOptions baidu_std_options(const PeerOptions& options) {
 class BaiduStdPeer final : public CallPeer {
  public:
   BaiduStdPeer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files)
-      : options_(options), client_(baidu_std_options(options)), files_(std::move(files)) {}
+      : CallPeer(options, baidu_std_client(baidu_std_options(options))), files_(std::move(files)) {}
 
-  Task<Result<void>> connect() override { return client_.connect(options_.address); }
-  detail::ClientLink& link() override { return detail::ClientAccess::link(client_.caller()); }
   Task<Result<Duration>> ping() override {
     co_return fail(ErrorCode::invalid_argument, "hawser ping measures the native protocol");
   }
@@ -30,8 +27,6 @@ class BaiduStdPeer final : public CallPeer {
   Task<Result<std::string>> describe(std::string name) override { co_return files_->text(name); }
 
  private:
-  const PeerOptions options_;
-  BaiduStdClient client_;
   const std::unique_ptr<ProtobufFiles> files_;
 };
 

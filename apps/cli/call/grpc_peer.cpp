@@ -10,7 +10,6 @@
 #include "hawser/grpc_client.h"
 #include "hawser/loop.h"
 #include "protocol/http/json/value_types.h"
-#include "rpc/client/client_access.h"
 
 namespace hawser::cli {
 namespace {
@@ -33,10 +32,8 @@ GrpcClientOptions grpc_options(const PeerOptions& options) {
 class GrpcPeer final : public CallPeer {
  public:
   GrpcPeer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files)
-      : options_(options), client_(*Loop::current(), grpc_options(options)), given_(std::move(files)) {}
+      : CallPeer(options, grpc_client(grpc_options(options))), given_(std::move(files)) {}
 
-  Task<Result<void>> connect() override { return client_.connect(options_.address); }
-  detail::ClientLink& link() override { return detail::ClientAccess::link(client_.caller()); }
   Task<Result<Duration>> ping() override {
     co_return fail(ErrorCode::invalid_argument, "hawser ping measures the native protocol: use hawser health");
   }
@@ -147,8 +144,6 @@ class GrpcPeer final : public CallPeer {
     co_return fail(ErrorCode::protocol_error, "the server's reflection ended without an answer");
   }
 
-  const PeerOptions options_;
-  GrpcClient client_;
   std::unique_ptr<ProtobufFiles> given_;
   bool old_ = false;  // The server has the reflection of v1alpha only.
 };

@@ -8,7 +8,6 @@
 #include "hawser/health.h"
 #include "hawser/schema.h"
 #include "protocol/http/json/value_json.h"
-#include "rpc/client/client_access.h"
 
 namespace hawser::cli {
 namespace {
@@ -61,7 +60,7 @@ std::string describe_text(const ValueTypes& types) {
 
 class NativePeer final : public CallPeer {
  public:
-  explicit NativePeer(const PeerOptions& options) : options_(options), client_(native_options(options)) {
+  explicit NativePeer(const PeerOptions& options) : CallPeer(options, native_options(options)) {
     for (const std::string& name : options.transports) {
       if (name == "shm") client_.enable_shm();
       if (name == "rdma") client_.enable_rdma();
@@ -69,14 +68,11 @@ class NativePeer final : public CallPeer {
     }
   }
 
-  Task<Result<void>> connect() override { return client_.connect(options_.address); }
-  detail::ClientLink& link() override { return detail::ClientAccess::link(client_); }
   Task<Result<Duration>> ping() override { return client_.ping(); }
   Task<Result<bool>> is_serving(std::string service) override {
     CallOptions with = options_.call_options();
     co_return co_await client_.call<hawser::is_serving>(with, std::string_view(service));
   }
-  std::string transport() const override { return std::string(client_.transport()); }
 
   Task<Result<std::vector<std::string>>> list() override {
     std::vector<std::string> all;
@@ -171,9 +167,6 @@ class NativePeer final : public CallPeer {
     }
     return method;
   }
-
-  const PeerOptions options_;
-  Client client_;
 };
 
 }  // namespace

@@ -2,12 +2,13 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/call/method.h"
 #include "cli/call/protobuf_files.h"
-#include "hawser/detail/call_channel.h"
-#include "hawser/reply.h"
+#include "hawser/client.h"
+#include "hawser/detail/client_link.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
 #include "tls/client_options.h"
@@ -38,22 +39,28 @@ struct PeerOptions {
 class CallPeer {
  public:
   virtual ~CallPeer() = default;
-  virtual Task<Result<void>> connect() = 0;
+  Task<Result<void>> connect() { return client_.connect(options_.address); }
   // Stays valid as long as the peer.
-  virtual detail::ClientLink& link() = 0;
+  detail::ClientLink& link() noexcept { return detail::link_of(client_); }
+  // The transport of the connection, such as "tcp".
+  std::string transport() const { return std::string(client_.transport()); }
   virtual Task<Result<Duration>> ping() = 0;
   // Asks for the health of a service by the own method of the protocol; unknown_method if there is none.
   virtual Task<Result<bool>> is_serving(std::string service) {
     static_cast<void>(service);
     co_return fail(ErrorCode::unknown_method, "the protocol has no method for it");
   }
-  // The transport of the connection, such as "tcp".
-  virtual std::string transport() const { return "tcp"; }
   // The names of all methods, sorted. Names have no control characters.
   virtual Task<Result<std::vector<std::string>>> list() = 0;
   virtual Task<Result<Method>> find(std::string name) = 0;
   // A description for people of a method, or of another thing that the protocol can name.
   virtual Task<Result<std::string>> describe(std::string name) = 0;
+
+ protected:
+  CallPeer(const PeerOptions& options, ClientOptions client) : options_(options), client_(std::move(client)) {}
+
+  const PeerOptions options_;
+  Client client_;
 };
 
 // Call it on a loop. Fails if this build does not have the protocol or if the options contradict each other.

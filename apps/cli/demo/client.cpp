@@ -33,16 +33,6 @@ struct Shown {
   std::string answer;
 };
 
-class NativeCaller final : public DemoCaller {
- public:
-  explicit NativeCaller(ClientOptions options) : client_(*Loop::current(), std::move(options)) {}
-  Task<Result<void>> connect(std::string address) override { return client_.connect(std::move(address)); }
-  Client& client() noexcept override { return client_; }
-
- private:
-  Client client_;
-};
-
 demo::Item item_of(std::string name) {
   demo::Item item;
   item.set_name(std::move(name));
@@ -147,44 +137,30 @@ class Showing {
   Showing(std::string address, Duration timeout) : address_(std::move(address)), timeout_(timeout) {}
 
   Task<int> run() {
-    ClientOptions options;
-    options.connect_timeout = options.call_timeout = timeout_;
-    NativeCaller native(options);
-    co_await all_kinds("native", &native);
-    const auto grpc = make_grpc_caller(timeout_);
-    co_await all_kinds("grpc", grpc.get());
-    const auto baidu_std = make_baidu_std_caller(timeout_);
-    co_await unary("baidu_std", baidu_std.get());
+    co_await calls("native", ClientOptions(), true);
+    co_await calls("grpc", demo_grpc_options(), true);
+    co_await calls("baidu_std", demo_baidu_std_options(), false);
     co_await http();
     print();
     co_return status_;
   }
 
  private:
-  // Returns whether the methods of the protocol can be called.
-  Task<bool> connected(std::string_view protocol, DemoCaller* caller) {
-    if (caller == nullptr) {
+  Task<void> calls(std::string_view protocol, std::optional<ClientOptions> options, bool streams) {
+    if (!options) {
       lines_.push_back({protocol, "", "", "", "this build does not have the protocol"});
-      co_return false;
+      co_return;
     }
-    const Result<void> done = co_await caller->connect(address_);
-    if (!done) add(protocol, "connect", "", {}, fail(done.error()));
-    co_return done.has_value();
-  }
-
-  Task<void> unary(std::string_view protocol, DemoCaller* caller) {
-    if (!co_await connected(protocol, caller)) co_return;
-    co_await timed(protocol, "unary", "example.EchoService/Echo", echo(caller->client()));
-    co_await timed(protocol, "unary", "demo.ShopService/Order", order(caller->client()));
-  }
-
-  Task<void> all_kinds(std::string_view protocol, DemoCaller* caller) {
-    co_await unary(protocol, caller);
-    if (caller == nullptr || !caller->client().connected()) co_return;
-    co_await timed(protocol, "client streams", "demo.ShopService/Buy", buy(caller->client(), {.timeout = timeout_}));
-    co_await timed(protocol, "server streams", "demo.ShopService/Watch",
-                   watch(caller->client(), {.timeout = timeout_}));
-    co_await timed(protocol, "both stream", "demo.ShopService/Chat", chat(caller->client(), {.timeout = timeout_}));
+    options->connect_timeout = options->call_timeout = timeout_;
+    Client client(*Loop::current(), std::move(*options));
+    const Result<void> connected = co_await client.connect(address_);
+    if (!connected) co_return add(protocol, "connect", "", {}, fail(connected.error()));
+    co_await timed(protocol, "unary", "example.EchoService/Echo", echo(client));
+    co_await timed(protocol, "unary", "demo.ShopService/Order", order(client));
+    if (!streams || !client.connected()) co_return;
+    co_await timed(protocol, "client streams", "demo.ShopService/Buy", buy(client, {.timeout = timeout_}));
+    co_await timed(protocol, "server streams", "demo.ShopService/Watch", watch(client, {.timeout = timeout_}));
+    co_await timed(protocol, "both stream", "demo.ShopService/Chat", chat(client, {.timeout = timeout_}));
   }
 
   Task<void> http() {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,25 +10,19 @@ namespace hawser::pb {
 
 // One connection of a site, of either protocol.
 struct ChannelSite::Connection {
-  Connection(Loop& loop, const ChannelOptions& with, CompressType compression) {
+  Connection(Loop& loop, const ChannelOptions& with, CompressType compression)
+      : client(loop, options_of(with, compression)) {}
+  static ClientOptions options_of(const ChannelOptions& with, CompressType compression) {
     ClientOptions options = with.client;
     options.connect_timeout = std::chrono::milliseconds(with.connect_timeout_ms);
-    if (with.protocol == "hawser") {
-      native.emplace(loop, std::move(options));
-    } else {
-      BaiduStdClientOptions baidu{.client = std::move(options), .credential = with.credential};
-      baidu.compression = static_cast<BaiduStdCompression>(compression);
-      baidu.compress_bytes_min = 0;
-      baidu_std.emplace(loop, std::move(baidu));
-    }
-  }
-  Client& caller() { return native ? *native : baidu_std->caller(); }
-  Task<Result<void>> connect(const std::string& address) {
-    return native ? native->connect(address) : baidu_std->connect(address);
+    if (with.protocol == "hawser") return options;
+    return baidu_std_client({.client = std::move(options),
+                             .credential = with.credential,
+                             .compression = static_cast<BaiduStdCompression>(compression),
+                             .compress_bytes_min = 0});
   }
 
-  std::optional<Client> native;
-  std::optional<BaiduStdClient> baidu_std;
+  Client client;
   bool connecting = false;
   Event tried{true};  // Set unless an attempt to connect runs.
   Result<void> outcome;

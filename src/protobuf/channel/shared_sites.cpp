@@ -54,10 +54,10 @@ class FactText {
 void add_client(FactText& facts, const ClientOptions& options) {
   // connect_timeout and call_timeout are not used: ChannelOptions and each call have their own.
   const auto& [connect_timeout, call_timeout, calls_in_flight_max, message_bytes_max, send_backlog_bytes_max,
-               stream_window_bytes, decode_limits, ping_interval, checksum, transports, runtime, security,
+               stream_window_bytes, decode_limits, ping_interval, checksum, transports, runtime, security, protocol,
                interceptors] = options;
   facts.add(calls_in_flight_max, message_bytes_max, send_backlog_bytes_max, stream_window_bytes, ping_interval,
-            checksum, runtime, interceptors.size());
+            checksum, runtime, protocol, interceptors.size());
   for (const auto& interceptor : interceptors) facts.add(interceptor);
   const auto& [depth_max, empty_elements_max, memory_factor_max, memory_bytes_base, memory_bytes_max, bucket_passes_max,
                message_depth_max] = decode_limits;

@@ -96,7 +96,7 @@ Task<Result<RawReply>> ChannelSite::attempt(Work& work, Time deadline, std::stop
   if (token.stop_requested()) co_return fail(hawser::ErrorCode::cancelled, "the caller cancelled the call");
   Result<RawReply> reply;
   {
-    MessageCall call(detail::ClientAccess::link(connection->caller()), work.method->name, work.request, options);
+    MessageCall call(detail::ClientAccess::link(connection->client), work.method->name, work.request, options);
     co_await call.executed();
     reply = call.take();
   }
@@ -109,7 +109,7 @@ Task<Result<ChannelSite::Shared>> ChannelSite::acquire(CompressType compression,
   if (options_.connection_type == "single") {
     Shared& shared = single_[compression];
     // A server that is stopping accepts no further call. Its connection stays until the calls over it have ended.
-    if (shared == nullptr || shared->caller().going_away()) {
+    if (shared == nullptr || shared->client.going_away()) {
       shared = std::make_shared<Connection>(loop_, options_, compression);
     }
     connection = shared;
@@ -118,11 +118,11 @@ Task<Result<ChannelSite::Shared>> ChannelSite::acquire(CompressType compression,
     while (connection == nullptr && !idle.empty()) {
       connection = std::move(idle.back());
       idle.pop_back();
-      if (!connection->caller().connected() || connection->caller().going_away()) connection = nullptr;
+      if (!connection->client.connected() || connection->client.going_away()) connection = nullptr;
     }
     if (connection == nullptr) connection = std::make_shared<Connection>(loop_, options_, compression);
   }
-  if (connection->caller().connected()) co_return connection;
+  if (connection->client.connected()) co_return connection;
   if (!std::exchange(connection->connecting, true)) {
     connection->tried.reset();
     scope_.spawn(connect(connection));
@@ -137,14 +137,14 @@ Task<Result<ChannelSite::Shared>> ChannelSite::acquire(CompressType compression,
 }
 
 void ChannelSite::release(CompressType compression, const Shared& connection) {
-  if (options_.connection_type != "pooled" || !connection->caller().connected()) return;
+  if (options_.connection_type != "pooled" || !connection->client.connected()) return;
   std::vector<Shared>& idle = idle_[compression];
   if (idle.size() < options_.connections_idle_max) idle.push_back(connection);
 }
 
 // Belongs to the site and not to the call that begins it, since others wait for it too.
 Task<void> ChannelSite::connect(Shared connection) {
-  connection->outcome = co_await connection->connect(address_);
+  connection->outcome = co_await connection->client.connect(address_);
   connection->connecting = false;
   connection->tried.set();
 }

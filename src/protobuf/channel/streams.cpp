@@ -63,7 +63,7 @@ struct ChannelSite::StreamRun {
     options.token = stop.get_token();
     options.attachment = attachment.bytes();
     options.metadata = work.metadata;
-    call.emplace(detail::ClientAccess::link(on->caller()), method->name, request, options,
+    call.emplace(detail::ClientAccess::link(on->client), method->name, request, options,
                  work.streams.front()->has_handler(), work.streams.size());
   }
 

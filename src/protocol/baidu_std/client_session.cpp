@@ -46,15 +46,16 @@ Metadata user_fields(const Metadata& given, RequestMeta& request) {
 }  // namespace
 
 BaiduStdClientSession::BaiduStdClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream,
-                                             const BaiduStdClientOptions& options, Owner& owner)
+                                             BaiduStdClientOptions options, Owner& owner)
     : loop_(loop),
-      options_(options),
+      options_(std::move(options)),
       owner_(owner),
-      frame_bytes_max_(std::min<std::size_t>(options.client.message_bytes_max, INT32_MAX)),
+      frame_bytes_max_(std::min<std::size_t>(options_.client.message_bytes_max, INT32_MAX)),
       stream_(std::move(stream)),
       receiver_(frame_bytes_max_, nullptr),
-      calls_(options.client.calls_in_flight_max),
-      stream_budget_(options.stream_receive_bytes_max, options.stream_receive_bytes_max),
+      calls_(options_.client.calls_in_flight_max),
+      last_used_(loop.now()),
+      stream_budget_(options_.stream_receive_bytes_max, options_.stream_receive_bytes_max),
       stream_account_(&stream_budget_) {}
 
 BaiduStdClientSession::~BaiduStdClientSession() {
@@ -108,6 +109,7 @@ void BaiduStdClientSession::send(CallOperation& operation) {
     id = calls_.open(operation);
     if (id->slot() >= serials_.size()) serials_.resize(id->slot() + 1UZ);
     serials_[id->slot()] = ++serial_;
+    last_used_ = loop_.now();
     send_as(*id, operation, deadline);
   } catch (const std::exception&) {
     // Nothing was sent. The table must not keep the operation, because its caller may destroy it.
@@ -311,7 +313,7 @@ void BaiduStdClientSession::on_frame(const ReceivedFrame& frame) {
     if (stream->open) return protocol_error("a second reply to a request that has opened a stream");
     return on_opened(*found.call, *stream, *meta, frame);
   }
-  calls_.close(id);
+  close_call(id);
   on_reply(*found.call, *meta, frame);
 }
 

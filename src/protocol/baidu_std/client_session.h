@@ -22,8 +22,8 @@
 #include "protocol/baidu_std/frame_receiver.h"
 #include "protocol/baidu_std/rpc_meta.h"
 #include "protocol/baidu_std/stream_end.h"
+#include "rpc/client/client_protocol.h"
 #include "rpc/client/further_streams.h"
-#include "rpc/client/protocol_client.h"
 #include "wire/call_table.h"
 
 namespace hawser::protocol::baidu_std {
@@ -37,8 +37,8 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
  public:
   static constexpr std::size_t receive_block_bytes = 64 * 1024;
 
-  // `options` and `owner` outlive the connection's end.
-  BaiduStdClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const BaiduStdClientOptions& options,
+  // `owner` outlives the connection's end.
+  BaiduStdClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, BaiduStdClientOptions options,
                         Owner& owner);
   ~BaiduStdClientSession() override;
 
@@ -46,6 +46,9 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   void begin() override;
   void end(const Error& reason) override;
   std::size_t calls_in_flight() const noexcept override { return calls_.size(); }
+  std::size_t free_places() const noexcept override { return calls_.calls_max() - calls_.size(); }
+  Time last_used() const noexcept override { return last_used_; }
+  std::string_view transport_name() const noexcept override { return stream_->transport(); }
 
   // ---- detail::CallChannel ----
   Loop& loop() noexcept override { return loop_; }
@@ -141,6 +144,7 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   void send_end_of(Stream& stream);
   void send_credit_of(Stream& stream, std::uint32_t bytes);
   void send_stream_frame(const StreamFrameMeta& meta);
+  void close_call(wire::CallId id) noexcept;
   // Frees the call's slot and its stream. Notifies the peer if the stream has not ended there.
   void forget(wire::CallId id, const std::optional<Error>& error = std::nullopt) noexcept;
   void finish(detail::CallOperation& operation, std::optional<Error> error);
@@ -167,7 +171,7 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   }
 
   Loop& loop_;
-  const BaiduStdClientOptions& options_;
+  const BaiduStdClientOptions options_;
   Owner& owner_;
   const std::size_t frame_bytes_max_;
   pipe::BufferedStream stream_;  // Closed once the connection has ended.
@@ -184,6 +188,7 @@ class BaiduStdClientSession final : public rpc::ProtocolSession,
   // serial number, so that a late answer does not reach another call.
   std::vector<std::uint32_t> serials_;  // By slot.
   std::uint32_t serial_ = 0;
+  Time last_used_;
 
   // The memory of stream items that have arrived and have not been read.
   detail::ReceiveBudget stream_budget_;

@@ -58,8 +58,16 @@ void BaiduStdClientSession::send_stream_frame(const StreamFrameMeta& meta) {
   commit(FrameHeader::bytes + size);
 }
 
-void BaiduStdClientSession::forget(CallId id, const std::optional<Error>& error) noexcept {
+void BaiduStdClientSession::close_call(CallId id) noexcept {
+  const bool was_full = calls_.full();
   calls_.close(id);
+  last_used_ = loop_.now();
+  if (was_full) [[unlikely]]
+    owner_.on_place();
+}
+
+void BaiduStdClientSession::forget(CallId id, const std::optional<Error>& error) noexcept {
+  close_call(id);
   if (id.slot() < streams_.size() && streams_[id.slot()] != nullptr) {
     const std::unique_ptr<Stream> stream = std::move(streams_[id.slot()]);
     // The Reader may outlive this session, and with it the account.

@@ -37,15 +37,16 @@ MachineOptions machine_options(const GrpcClientOptions& options) {
 
 }  // namespace
 
-GrpcClientSession::GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream,
-                                     const GrpcClientOptions& options, std::string authority, Owner& owner)
+GrpcClientSession::GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, GrpcClientOptions options,
+                                     std::string authority, Owner& owner)
     : loop_(loop),
-      options_(options),
+      options_(std::move(options)),
       authority_(std::move(authority)),
       owner_(owner),
       stream_(std::move(stream)),
+      last_used_(loop.now()),
       keepalive_(*this),
-      machine_(machine_options(options), *this, nullptr, stream_.queue()),
+      machine_(machine_options(options_), *this, nullptr, stream_.queue()),
       unpacker_(loop, this) {}
 
 GrpcClientSession::~GrpcClientSession() {
@@ -177,6 +178,8 @@ void GrpcClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutco
   outcomes_[slot] = std::move(outcome);
   stream->busy = true;
   ++in_flight_;
+  last_used_ = loop_.now();
+  full_ = free_places() == 0;
   operation.begin(*this, stream->call, deadline);
   if (request.streams) {
     operation.set_stream(std::make_shared<detail::StreamCore>(*this, stream->call, options_.stream_window_bytes,
@@ -207,6 +210,7 @@ void GrpcClientSession::forget(GrpcStream& stream) noexcept {
   operations_[stream.call & 0xFFFF] = nullptr;
   outcomes_[stream.call & 0xFFFF] = nullptr;
   --in_flight_;
+  last_used_ = loop_.now();
   if (stream.open && !(stream.remote_ended && stream.ended)) machine_.reset(stream, http2::cancel);
   stream.take = GrpcStream::Take::drop;
   machine_.release_stream(stream);
@@ -336,7 +340,10 @@ void GrpcClientSession::on_closed(GrpcStream& stream, std::uint32_t http2_code) 
   finish(stream, error_of(static_cast<int>(status), text, false));
 }
 
-void GrpcClientSession::on_goaway(std::int32_t, std::uint32_t, std::string_view) { going_away_ = true; }
+void GrpcClientSession::on_goaway(std::int32_t, std::uint32_t, std::string_view) {
+  going_away_ = true;
+  owner_.on_place();
+}
 
 // ---- Streams ----
 
@@ -460,6 +467,10 @@ void GrpcClientSession::flush() {
   const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
   stream_.send_produced([this] { machine_.pump(); });
   if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
+  if (full_ && !stream_.closed() && free_places() != 0) {
+    full_ = false;
+    owner_.on_place();
+  }
   if (!stream_.closed() && stream_.backlog() == 0 && machine_.finished()) {
     end(machine_.failure() ? *machine_.failure()
                            : Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the server has stopped"));

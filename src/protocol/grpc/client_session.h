@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,7 +18,7 @@
 #include "protocol/grpc/unpacker.h"
 #include "protocol/http2/early_flush.h"
 #include "protocol/http2/peer_silence.h"
-#include "rpc/client/protocol_client.h"
+#include "rpc/client/client_protocol.h"
 
 namespace hawser::protocol::grpc {
 
@@ -29,11 +31,10 @@ class GrpcClientSession final : public rpc::ProtocolSession,
                                 transport::StreamSink,
                                 exec::TickEnd {
  public:
-  GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const GrpcClientOptions& options,
+  GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, GrpcClientOptions options,
                     std::string authority, Owner& owner);
   ~GrpcClientSession() override;
 
-  bool going_away() const noexcept { return going_away_; }
   // The call that starts next fills `outcome` when it ends.
   void report_next(std::shared_ptr<GrpcOutcome> outcome) noexcept { next_outcome_ = std::move(outcome); }
 
@@ -41,6 +42,12 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   void begin() override;
   void end(const Error& reason) override;
   std::size_t calls_in_flight() const noexcept override { return in_flight_; }
+  std::size_t free_places() const noexcept override {
+    return options_.calls_in_flight_max - std::min(machine_.used_streams(), options_.calls_in_flight_max);
+  }
+  Time last_used() const noexcept override { return last_used_; }
+  bool going_away() const noexcept override { return going_away_; }
+  std::string_view transport_name() const noexcept override { return stream_->transport(); }
 
   // ---- detail::CallChannel ----
   Loop& loop() noexcept override { return loop_; }
@@ -115,6 +122,8 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   std::shared_ptr<GrpcOutcome> next_outcome_;
   std::size_t in_flight_ = 0;
   bool going_away_ = false;
+  bool full_ = false;  // There was no free place after the last request.
+  Time last_used_;
   http2::PeerSilence silence_;
   MemberTimer<&GrpcClientSession::check_alive> keepalive_;
   MessageWriter writer_;

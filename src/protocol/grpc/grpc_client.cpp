@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "protocol/grpc/client_session.h"
-#include "rpc/client/protocol_client.h"
+#include "rpc/client/client_access.h"
+#include "rpc/client/client_protocol.h"
 
 namespace hawser {
 namespace {
@@ -21,56 +22,63 @@ void check(const GrpcClientOptions& options) {
   }
 }
 
-// The options of the Client that makes the calls.
-ClientOptions calls_options(const GrpcClientOptions& options) {
-  ClientOptions calls;
-  calls.call_timeout = options.call_timeout;
-  calls.calls_in_flight_max = options.calls_in_flight_max;
-  calls.interceptors = options.interceptors;
-  return calls;
+// The options that a Client of any protocol has are those of `client`.
+GrpcClientOptions session_options(GrpcClientOptions options, const ClientOptions& client) {
+  options.call_timeout = client.call_timeout;
+  options.calls_in_flight_max = client.calls_in_flight_max;
+  options.message_bytes_max = client.message_bytes_max;
+  options.send_backlog_bytes_max = client.send_backlog_bytes_max;
+  options.stream_window_bytes = client.stream_window_bytes;
+  options.decode_limits = client.decode_limits;
+  options.ping_interval = client.ping_interval;
+  return options;
 }
+
+class GrpcClientProtocol final : public rpc::ClientProtocol {
+ public:
+  explicit GrpcClientProtocol(GrpcClientOptions options) : options_(std::move(options)) {}
+  std::string_view name() const noexcept override { return "grpc"; }
+  std::string_view alpn() const noexcept override { return "h2"; }
+  std::shared_ptr<rpc::ProtocolSession> open(Loop& loop, std::unique_ptr<transport::Stream> stream,
+                                             const std::string& address, const ClientOptions& client,
+                                             rpc::ProtocolSession::Owner& owner) const override {
+    const bool local = address.starts_with("unix:");
+    return std::make_shared<protocol::grpc::GrpcClientSession>(loop, std::move(stream),
+                                                               session_options(options_, client),
+                                                               !options_.authority.empty() ? options_.authority
+                                                               : local                     ? "localhost"
+                                                                                           : address,
+                                                               owner);
+  }
+
+ private:
+  const GrpcClientOptions options_;
+};
 
 }  // namespace
 
-struct GrpcClient::State final : rpc::ProtocolClient {
-  State(Loop& loop, GrpcClientOptions with)
-      : ProtocolClient(&loop, with.connect_timeout, with.security, "h2", "grpc"), options(std::move(with)) {}
-  std::shared_ptr<rpc::ProtocolSession> open(Loop& loop, std::unique_ptr<transport::Stream> stream,
-                                             const std::string& address, rpc::ProtocolSession::Owner& owner) override {
-    const bool local = address.starts_with("unix:");
-    return std::make_shared<protocol::grpc::GrpcClientSession>(loop, std::move(stream), options,
-                                                               !options.authority.empty() ? options.authority
-                                                               : local                    ? "localhost"
-                                                                                          : address,
-                                                               owner);
-  }
-  bool going_away() const noexcept {
-    const auto* const current = static_cast<const protocol::grpc::GrpcClientSession*>(session());
-    return current != nullptr && current->going_away();
-  }
-
-  std::shared_ptr<const GrpcOutcome> report_next() {
-    auto outcome = std::make_shared<GrpcOutcome>();
-    if (auto* const current = static_cast<protocol::grpc::GrpcClientSession*>(session())) current->report_next(outcome);
-    return outcome;
-  }
-
-  const GrpcClientOptions options;
-};
-
-GrpcClient::GrpcClient(Loop& loop, GrpcClientOptions options) : calls_(loop, calls_options(options)) {
+ClientOptions grpc_client(GrpcClientOptions options) {
   check(options);
-  state_ = std::make_shared<State>(loop, std::move(options));
-  state_->attach(calls_);
+  ClientOptions client{.connect_timeout = options.connect_timeout,
+                       .call_timeout = options.call_timeout,
+                       .calls_in_flight_max = options.calls_in_flight_max,
+                       .message_bytes_max = options.message_bytes_max,
+                       .send_backlog_bytes_max = options.send_backlog_bytes_max,
+                       .stream_window_bytes = options.stream_window_bytes,
+                       .decode_limits = options.decode_limits,
+                       .ping_interval = options.ping_interval,
+                       .security = options.security,
+                       .interceptors = options.interceptors};
+  client.protocol = std::make_shared<GrpcClientProtocol>(std::move(options));
+  return client;
 }
 
-GrpcClient::~GrpcClient() { state_->close("the client was destroyed"); }
-
-Task<Result<void>> GrpcClient::connect(std::string address) { return state_->connect(std::move(address)); }
-bool GrpcClient::connected() const noexcept { return state_->connected(); }
-void GrpcClient::close() { state_->close("the client was closed"); }
-std::size_t GrpcClient::calls_in_flight() const noexcept { return state_->calls_in_flight(); }
-bool GrpcClient::going_away() const noexcept { return state_->going_away(); }
-std::shared_ptr<const GrpcOutcome> GrpcClient::report_next() { return state_->report_next(); }
+std::shared_ptr<const GrpcOutcome> GrpcClient::report_next() {
+  auto outcome = std::make_shared<GrpcOutcome>();
+  if (auto* const connection = detail::ClientAccess::connection(*this)) {
+    static_cast<protocol::grpc::GrpcClientSession*>(connection)->report_next(outcome);
+  }
+  return outcome;
+}
 
 }  // namespace hawser

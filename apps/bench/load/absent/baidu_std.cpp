@@ -3,7 +3,7 @@
 // For a library that was built without baidu_std.
 namespace hawser::bench {
 
-std::unique_ptr<ProtocolCaller> make_baidu_std_caller(Loop&, const ClientOptions&) { return nullptr; }
+std::optional<ClientOptions> baidu_std_options(const ClientOptions&) { return std::nullopt; }
 void enable_baidu_std(Server&) {}
 
 }  // namespace hawser::bench

@@ -3,7 +3,7 @@
 // For a library that was built without gRPC.
 namespace hawser::bench {
 
-std::unique_ptr<ProtocolCaller> make_grpc_caller(Loop&, const ClientOptions&) { return nullptr; }
+std::optional<ClientOptions> grpc_options(const ClientOptions&) { return std::nullopt; }
 void enable_grpc(Server&) {}
 
 }  // namespace hawser::bench

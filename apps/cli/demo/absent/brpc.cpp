@@ -4,6 +4,6 @@
 namespace hawser::cli {
 
 void enable_baidu_std(Server&) {}
-std::unique_ptr<DemoCaller> make_baidu_std_caller(Duration) { return nullptr; }
+std::optional<ClientOptions> demo_baidu_std_options() { return std::nullopt; }
 
 }  // namespace hawser::cli

@@ -4,6 +4,6 @@
 namespace hawser::cli {
 
 void enable_grpc(Server&) {}
-std::unique_ptr<DemoCaller> make_grpc_caller(Duration) { return nullptr; }
+std::optional<ClientOptions> demo_grpc_options() { return std::nullopt; }
 
 }  // namespace hawser::cli
