@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "hawser/cluster_client.h"
 #include "hawser/grpc_client.h"
 #include "hawser/interceptor.h"
+#include "hawser/retry.h"
 #include "hawser/scope.h"
 #include "tests/grpc/raw_service.h"
 #include "tests/grpc/raw_stubs.h"
@@ -37,6 +40,9 @@ struct BaiduStd {
   static ClientOptions client() { return baidu_std_client(); }
   static constexpr std::string_view name = "baidu_std";
 };
+
+static_assert(Caller<Client> && Caller<ClientPool> && Caller<BlockingClient> && Caller<StartingClient>);
+static_assert(Caller<ClusterClient> && Caller<Retrying<Client>> && Caller<Retrying<ClientPool>> && !Caller<Server>);
 
 // The kinds of callers. call() and count() wait for their results.
 
@@ -222,6 +228,38 @@ TYPED_TEST(Callers, ConnectToTheNextServer) {
   this->start();
   this->caller().connect();
   EXPECT_OK(this->caller().template call<&remote::echo>({}, Raw{}));
+}
+
+// The outcome belongs to the call that was awaited, of whatever caller.
+template <class By>
+Task<void> read_outcomes(By& by, bool has_status) {
+  CallOptions options;
+  options.metadata = {{"echo-text", "plain"}};
+  auto good = co_await by.template call<&remote::echo>(options, Raw{"hello"}).with_outcome();
+  REQUIRE_OK(good.result);
+  EXPECT_EQ(good.outcome.status, has_status ? 0 : -1);
+  EXPECT_EQ(std::ranges::count(good.outcome.metadata, options.metadata.front()), 1);
+  auto failed = co_await by.template call<&remote::fail>(Raw{"09text"}).with_outcome();
+  EXPECT_FALSE(failed.result);
+  EXPECT_EQ(failed.outcome.status, has_status ? 9 : -1);
+  auto streamed = co_await by.template open<&remote::count>(Raw{"0"});
+  REQUIRE_OK(streamed);
+  auto end = co_await streamed->finish_with_outcome();
+  EXPECT_OK(end.result);
+  EXPECT_EQ(end.outcome.status, has_status ? 0 : -1);
+}
+
+TYPED_TEST(Callers, ReturnTheOutcome) {
+  using Protocol = TestFixture::Protocol;
+  if constexpr (std::is_same_v<typename TestFixture::Kind, Blocking>) {
+    EXPECT_OK(this->caller().client.run([](Client& client) -> Task<Result<void>> {
+      co_await read_outcomes(client, std::is_same_v<Protocol, Grpc>);
+      co_return Result<void>();
+    }));
+  } else {
+    auto& by = this->caller();
+    by.loop.run(read_outcomes(*by.made, std::is_same_v<Protocol, Grpc>));
+  }
 }
 
 // A call that a connection does not accept waits for one that ends, unless the caller is a single connection.

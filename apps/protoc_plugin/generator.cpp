@@ -115,7 +115,7 @@ class ServicePrinter {
                    "class $class$ {\n"
                    " public:\n"
                    "  static constexpr ::std::string_view hawser_service_name = \"$full$\";\n"
-                   "  // Calls this service over `HawserVia`: a hawser::Client or a hawser::ClientPool.\n"
+                   "  // Calls this service over `HawserVia`, a hawser::Caller such as a hawser::Client.\n"
                    "  template <class HawserVia = ::hawser::Client>\n"
                    "  class Stub;\n"
                    "\n"

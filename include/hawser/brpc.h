@@ -83,8 +83,8 @@ struct BaiduStdClientOptions {
 };
 
 // Options of a Client, and of all that contains Clients (ClientPool, BlockingClient, ClusterClient), for servers of
-// bRPC and servers of this library that speak baidu_std. A method is named "package.Service/Method", and its argument and
-// result are protobuf messages. CallOptions apply: the timeout is sent as timeout_ms, metadata as user_fields, but
+// bRPC and servers of this library that speak baidu_std. A method is named "package.Service/Method", and its argument
+// and result are protobuf messages. CallOptions apply: the timeout is sent as timeout_ms, metadata as user_fields, but
 // "log-id" as log_id and "x-request-id" as request_id. The protocol has no cancellation: the answer to a cancelled call
 // is ignored. It has no ping().
 //

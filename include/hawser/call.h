@@ -46,13 +46,13 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
     detail::ArgumentOperation<F, Outcome, Options, Given...> operation_;
   };
 
-  // A call whose result is the whole reply: value, attachment and metadata.
+  // A call with another result than the value.
+  template <class Outcome>
   class Whole {
    public:
     Whole(Call&& call, MutableBytes memory) : call_(std::move(call)), memory_(memory) {}
     auto operator co_await() && {
-      return Awaiter<detail::ReplyOutcome<F>>(call_.use_up(), std::move(call_.options_), std::move(call_.arguments_),
-                                              memory_);
+      return Awaiter<Outcome>(call_.use_up(), std::move(call_.options_), std::move(call_.arguments_), memory_);
     }
     auto operator co_await() & {
       detail::require_moved_call<Whole>();
@@ -83,7 +83,7 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
   // Makes the call return a Result<Reply<R>>: the value read in place, the attachment and the metadata. R is the
   // handler's result type, except that std::string_view replaces std::string, and std::span<const E> replaces a
   // std::vector of numbers or enumerations.
-  [[nodiscard]] Whole reply() && { return Whole(used_up(), {}); }
+  [[nodiscard]] auto reply() && { return Whole<detail::ReplyOutcome<F>>(used_up(), {}); }
 
   // Like reply(), but the payload is received directly into `memory`. The payload is the sequences of 8 KiB and more,
   // in order, followed by the attachment. `memory` must stay valid until the call has ended, and as long as the views
@@ -91,7 +91,13 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
   // Shorter sequences stay in the message. A result that is a single string_view or span, without an attachment, is
   // placed in `memory` at any size. If there are several sequences, each begins at a multiple of 8 bytes. A payload
   // that does not fit fails the call with limit_exceeded.
-  [[nodiscard]] Whole into(MutableBytes memory) && { return Whole(used_up(), memory); }
+  [[nodiscard]] auto into(MutableBytes memory) && { return Whole<detail::ReplyOutcome<F>>(used_up(), memory); }
+
+  // Makes the call return an EndedCall: the Result, and beside it the CallOutcome, also of a call that failed. If an
+  // interceptor repeats the call, the outcome is that of its last attempt.
+  //   auto ended = co_await stub.Order(request).with_outcome();
+  //   if (!ended.result) log(ended.result.error().text, ended.outcome.details);
+  [[nodiscard]] auto with_outcome() && { return Whole<detail::EndedOutcome<F>>(used_up(), {}); }
 
  private:
   detail::ClientLink& use_up() noexcept {
@@ -107,27 +113,35 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
   Stored arguments_;
 };
 
+namespace detail {
+
+// Awaits a call whose request has been sent. `Pointer` refers to its operation, or is null.
+template <class Operation, class Pointer>
+struct SentCallAwaiter {
+  Pointer operation;
+  bool await_ready() const noexcept { return operation == nullptr || operation->done(); }
+  bool await_suspend(std::coroutine_handle<> waiting) { return operation->wait_later(waiting); }
+  typename Operation::Type await_resume() {
+    if (operation == nullptr) [[unlikely]] {
+      return fail(ErrorCode::invalid_argument, "this call has been awaited, finished or moved from: await it once");
+    }
+    return operation->take();
+  }
+};
+
+}  // namespace detail
+
 // A call whose request has been sent. `co_await std::move(pending)` gives the Result of the handler. Await it once.
 // Destroying it cancels the call.
 template <auto F>
 class [[nodiscard]] PendingCall {
  public:
-  using Operation = detail::ResultOperation<F, detail::ValueOutcome<F>>;
+  using Outcome = detail::ValueOutcome<F>;
+  using Operation = detail::ResultOperation<F, Outcome>;
   explicit PendingCall(std::unique_ptr<Operation> operation) noexcept : operation_(std::move(operation)) {}
 
   auto operator co_await() && noexcept {
-    struct Awaiter {
-      std::unique_ptr<Operation> operation;
-      bool await_ready() const noexcept { return operation == nullptr || operation->done(); }
-      bool await_suspend(std::coroutine_handle<> waiting) { return operation->wait_later(waiting); }
-      typename Operation::Type await_resume() {
-        if (operation == nullptr) [[unlikely]] {
-          return fail(ErrorCode::invalid_argument, "this call has been awaited, finished or moved from: await it once");
-        }
-        return operation->take();
-      }
-    };
-    return Awaiter{std::move(operation_)};
+    return detail::SentCallAwaiter<Operation, std::unique_ptr<Operation>>{std::move(operation_)};
   }
   auto operator co_await() & {
     detail::require_moved_call<PendingCall>();

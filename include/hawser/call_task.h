@@ -16,6 +16,8 @@ template <class Outcome, auto F, class Via, class... Given>
 auto call_by(Via& via, [[maybe_unused]] MutableBytes memory, Given&... given) {
   if constexpr (std::is_same_v<Outcome, ValueOutcome<F>>) {
     return via.template call<F>(given...);
+  } else if constexpr (std::is_same_v<Outcome, EndedOutcome<F>>) {
+    return via.template call<F>(given...).with_outcome();
   } else {
     return via.template call<F>(given...).into(memory);
   }
@@ -23,7 +25,7 @@ auto call_by(Via& via, [[maybe_unused]] MutableBytes memory, Given&... given) {
 
 }  // namespace detail
 
-// A call of a ClientPool or a Retrying: a Task of the result that Call has, or of a whole reply.
+// A call of a ClientPool, a ClusterClient or a Retrying: a Task of the result that Call has, or of another one.
 template <auto F, class Kept>
 class [[nodiscard("a call is made by awaiting it")]] CallTask : public Task<typename detail::ValueOutcome<F>::type> {
   using Base = Task<typename detail::ValueOutcome<F>::type>;
@@ -34,16 +36,20 @@ class [[nodiscard("a call is made by awaiting it")]] CallTask : public Task<type
   // As Call::reply().
   [[nodiscard]] auto reply() && { return std::move(*this).into({}); }
   // As Call::into(). If the call is made again, `memory` is used again.
-  [[nodiscard]] auto into(MutableBytes memory) && {
-    if (!this->valid() || this->awaited()) [[unlikely]]
-      detail::awaited_again();
-    const Base unused = std::move(*this);  // Its frame has the arguments.
-    return Kept::template run<detail::ReplyOutcome<F>>(std::make_unique<Kept>(std::move(*kept_)), memory);
-  }
+  [[nodiscard]] auto into(MutableBytes memory) && { return again<detail::ReplyOutcome<F>>(memory); }
+  // As Call::with_outcome(). If the call is made again, the outcome is that of the last attempt.
+  [[nodiscard]] auto with_outcome() && { return again<detail::EndedOutcome<F>>({}); }
 
  private:
   CallTask(Kept& there, std::unique_ptr<Kept>& kept)
       : Base(Kept::template run<detail::ValueOutcome<F>>(std::move(kept), {})), kept_(&there) {}
+  template <class Outcome>
+  auto again(MutableBytes memory) {
+    if (!this->valid() || this->awaited()) [[unlikely]]
+      detail::awaited_again();
+    const Base unused = std::move(*this);  // Its frame has the arguments.
+    return Kept::template run<Outcome>(std::make_unique<Kept>(std::move(*kept_)), memory);
+  }
 
   Kept* kept_;  // In the frame of the task.
 };

@@ -117,13 +117,14 @@ class Client {
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   Task<Result<PendingCall<F>>> send_request(Given&&... arguments) {
-    return send<PendingCall<F>>(make<F, detail::NoOptions, Given...>({}, std::forward<Given>(arguments)...));
+    return send<PendingCall<F>>(
+        make<F, PendingCall<F>, detail::NoOptions, Given...>({}, std::forward<Given>(arguments)...));
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
   Task<Result<PendingCall<F>>> send_request(Options&& options, Given&&... arguments) {
-    return send<PendingCall<F>>(
-        make<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...));
+    return send<PendingCall<F>>(make<F, PendingCall<F>, CallOptions, Given...>(std::forward<Options>(options),
+                                                                               std::forward<Given>(arguments)...));
   }
 
   // Begins a call with streams. The task completes when the request has been sent. Arguments: see send_request().
@@ -131,14 +132,15 @@ class Client {
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
     static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use client.call<f>(...)");
-    return send<StreamingCall<F>>(make<F, detail::NoOptions, Given...>({}, std::forward<Given>(arguments)...));
+    return send<StreamingCall<F>>(
+        make<F, StreamingCall<F>, detail::NoOptions, Given...>({}, std::forward<Given>(arguments)...));
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
   Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
     static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use client.call<f>(...)");
-    return send<StreamingCall<F>>(
-        make<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...));
+    return send<StreamingCall<F>>(make<F, StreamingCall<F>, CallOptions, Given...>(std::forward<Options>(options),
+                                                                                   std::forward<Given>(arguments)...));
   }
 
   // Sends a PING and returns the round-trip time.
@@ -179,10 +181,10 @@ class Client {
     return typename detail::ArgumentsOf<typename detail::MethodFacts<F>::args, Given...>::stored(
         std::forward<Given>(arguments)...);
   }
-  template <auto F, class Options, class... Given>
+  template <auto F, class Sent, class Options, class... Given>
   auto make(Options options, Given&&... arguments) {
-    return std::unique_ptr<typename PendingCall<F>::Operation>(
-        new detail::ArgumentOperation<F, detail::ValueOutcome<F>, Options, Given...>(
+    return std::unique_ptr<typename Sent::Operation>(
+        new detail::ArgumentOperation<F, typename Sent::Outcome, Options, Given...>(
             link(), std::move(options), stored<F, Given...>(std::forward<Given>(arguments)...)));
   }
   template <class Sent>

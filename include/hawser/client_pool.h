@@ -124,7 +124,8 @@ class ClientPool {
       Result<std::shared_ptr<Client>> client = co_await acquire(state, &limits);
       if (!client) co_return std::unexpected(std::move(client.error()));
       auto outcome = co_await use(**client);
-      if (outcome || !again || !may_go_elsewhere(outcome.error())) co_return outcome;
+      const Error* const error = detail::error_of_call(outcome);
+      if (error == nullptr || !again || !may_go_elsewhere(*error)) co_return outcome;
     }
   }
   // `use` receives the options of the attempt, too.
@@ -134,7 +135,8 @@ class ClientPool {
       Result<std::shared_ptr<Client>> client = co_await acquire(state, &limits);
       if (!client) co_return std::unexpected(std::move(client.error()));
       auto outcome = co_await use(**client, std::as_const(limits.options));
-      if (outcome || !again || !may_go_elsewhere(outcome.error())) co_return outcome;
+      const Error* const error = detail::error_of_call(outcome);
+      if (error == nullptr || !again || !may_go_elsewhere(*error)) co_return outcome;
     }
   }
 

@@ -140,7 +140,7 @@ class ClusterAttempts {
         if (!begun) co_return std::unexpected(std::move(begun.error()));
       }
       auto outcome = co_await make(kept);
-      if (!attempt.end(outcome ? nullptr : &outcome.error())) co_return outcome;
+      if (!attempt.end(detail::error_of_call(outcome))) co_return outcome;
     }
   }
 

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <expected>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "hawser/detail/language.h"  // First of the library's headers.
+#include "hawser/time.h"
 
 namespace hawser {
 
@@ -48,6 +50,9 @@ struct [[nodiscard]] Error {
   Initiator initiator = Initiator::local;
   std::int32_t application_code = 0;  // The handler's own code. Used with ErrorCode::application only.
   std::string text;
+  // The pause that the server asks for before another attempt; negative: it forbids one. Over gRPC
+  // (grpc-retry-pushback-ms). Empty: it has asked for none.
+  std::optional<Duration> retry_after = {};
 
   // Makers, named for the scope of the error: Error::of_call(ErrorCode::overloaded, "no room: call again later").
   // This side is the initiator, unless the first argument says otherwise.

@@ -76,7 +76,7 @@ inline Error grpc_error(int status, std::string text) { return Error::applicatio
 bool add_grpc_initial_metadata(Context& context, std::string name, std::string value);
 bool add_grpc_trailing_metadata(Context& context, std::string name, std::string value);
 // Sends details beside the status of a call that fails: grpc-status-details-bin, by convention a serialised
-// google.rpc.Status. A caller that uses GrpcClient finds them in GrpcOutcome::details. False if the caller does not
+// google.rpc.Status. A caller that uses Hawser finds them in CallOutcome::details. False if the caller does not
 // speak gRPC. Called on the loop.
 bool set_grpc_status_details(Context& context, std::string details);
 // Asks the caller to wait for `pause` before it makes the call again, rounded down to milliseconds; negative: not to

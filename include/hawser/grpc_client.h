@@ -3,9 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,8 +12,6 @@
 #include "hawser/error.h"
 #include "hawser/grpc.h"
 #include "hawser/loop.h"
-#include "hawser/metadata.h"
-#include "hawser/task.h"
 #include "hawser/time.h"
 
 namespace hawser {
@@ -46,16 +42,6 @@ struct GrpcClientOptions {
   std::vector<std::shared_ptr<detail::Interceptor<OutgoingCall>>> interceptors = {};
 };
 
-// The end of a call as the server has sent it, beside the result. See GrpcClient::report_next().
-struct GrpcOutcome {
-  int status = -1;           // From 0 (OK) to 16. -1: the server has sent none, because the call ended otherwise.
-  std::string details = {};  // grpc-status-details-bin; by convention a google.rpc.Status.
-  bool compressed = false;   // The message that arrived last was compressed.
-  Metadata metadata = {};    // Initial and trailing metadata in one list, also of calls that failed or have streams.
-  // The pause that the server asks for before another attempt (grpc-retry-pushback-ms). Negative: it forbids one.
-  std::optional<Duration> retry_after = {};
-};
-
 // Options of a Client, and of all that contains Clients (ClientPool, BlockingClient, ClusterClient), for servers of
 // gRPC. The methods are those of services that are defined in .proto files; generated stubs take the Client. It has no
 // ping(). The options that ClientOptions has under the same name may be changed in the result. Throws
@@ -70,16 +56,6 @@ ClientOptions grpc_client(GrpcClientOptions options = {});
 class GrpcClient : public Client {
  public:
   explicit GrpcClient(Loop& loop, GrpcClientOptions options = {}) : Client(loop, grpc_client(std::move(options))) {}
-
-  // Returns an object that the call that starts next on this client fills before its result is available. A call starts
-  // when it is awaited:
-  //   const auto outcome = client.report_next();
-  //   auto reply = co_await stub.Order(request);
-  // No other call may start on this client between the two lines, also none of an interceptor. If an interceptor
-  // repeats the call, the outcome is that of its first attempt. Without a connection, the object stays as it is.
-  std::shared_ptr<const GrpcOutcome> report_next();
-  // Metadata by which `Retrying` reports the number of earlier attempts to the server.
-  static constexpr std::string_view attempts_name = "grpc-previous-rpc-attempts";
 };
 
 }  // namespace hawser

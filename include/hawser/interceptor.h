@@ -253,7 +253,7 @@ class OutgoingCall {
   Buffer reply_metadata_;
 };
 
-// An interceptor for ClientOptions::interceptors, thus also for ClientPool, BlockingClient and BaiduStdClient, and for
+// An interceptor for ClientOptions::interceptors, thus also for ClientPool and BlockingClient, and for
 // GrpcClientOptions::interceptors. The clients that share it call it on their loops, several at the same time.
 template <class F>
 std::shared_ptr<detail::Interceptor<OutgoingCall>> client_interceptor(F interceptor) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "hawser/bytes.h"
 #include "hawser/codec.h"
 #include "hawser/detail/received.h"
+#include "hawser/error.h"
 #include "hawser/metadata.h"
 #include "hawser/time.h"
 
@@ -29,6 +31,27 @@ struct CallOptions {
   // The call may be executed more than once without harm. If it is awaited in place, as in `co_await
   // client.call<f>(x)`, it is sent again when its transport breaks and the client fails over.
   bool idempotent = false;
+  // Attempts of this call that have failed before, which gRPC sends to the server. Set by Retrying.
+  unsigned earlier_attempts = 0;
+};
+
+// How the server has ended a call, beside the result. It is empty if the server has not ended the call.
+struct CallOutcome {
+  int status = -1;           // The status of gRPC, from 0 (OK) to 16. -1: none was received.
+  std::string details = {};  // grpc-status-details-bin of gRPC; by convention a google.rpc.Status.
+  bool compressed = false;   // The message that arrived last was compressed. Over gRPC.
+  // Sent beside the result; over gRPC the initial and trailing metadata in one list, also of calls that failed.
+  Metadata metadata = {};
+};
+
+// A call that has ended: see Call::with_outcome().
+template <class T>
+struct EndedCall {
+  EndedCall(Result<T> with) : result(std::move(with)) {}
+  EndedCall(std::unexpected<Error> error) : result(std::move(error)) {}
+
+  Result<T> result;
+  CallOutcome outcome = {};
 };
 
 // A whole reply, read in place. Views within the value, the attachment and the metadata stay valid as long as this

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "hawser/call_task.h"
+#include "hawser/caller.h"
 #include "hawser/client.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
@@ -23,7 +24,7 @@
 // Calls that are made again when they fail. Not part of hawser.h. docs/guide has a chapter about errors; the section
 // "Retries" of docs/protocols/grpc.md states what is particular to gRPC.
 //
-//   hawser::Retrying retrying(client);          // A Client, a ClientPool or a GrpcClient.
+//   hawser::Retrying retrying(client);          // A Client, a ClientPool or a ClusterClient.
 //   auto reply = co_await retrying.call<f>(options, x);
 //   demo::ShopService::Stub stub(retrying);
 namespace hawser {
@@ -77,11 +78,10 @@ class RetryRun {
   // The options of the next attempt: `timeout` is what is left of the whole call's.
   CallOptions attempt_options() const;
   // Decides after an attempt that failed. Returns the pause before the next one, or nothing if `error` is the result of
-  // the call. `pushback` is the pause that the server asks for; negative: it forbids retries.
-  std::optional<Duration> after_failure(Error& error, std::optional<Duration> pushback);
+  // the call.
+  std::optional<Duration> after_failure(Error& error);
   // Ends the call while it waits for the next attempt.
   Error cancelled_error() const;
-  unsigned attempts() const noexcept { return attempts_; }
 
  private:
   bool retriable(const Error& error) const noexcept;
@@ -97,23 +97,14 @@ class RetryRun {
   bool maybe_executed_ = false;
 };
 
-template <class Via>
-concept ReportsOutcomes = requires(Via& via) { via.report_next()->retry_after; };
-
-// In place of GrpcOutcome for clients that report none.
-struct NoReport {
-  const NoReport* operator->() const noexcept { return this; }
-  std::optional<Duration> retry_after;
-};
-
 }  // namespace detail
 
-// Makes calls through a client, a pool or a GrpcClient, and makes them again by a policy. CallOptions::timeout limits
+// Makes calls through a client or a pool, and makes them again by a policy. CallOptions::timeout limits
 // the call with all its attempts and pauses; without it, each attempt has the client's own default. The error of a call
 // is true of all its attempts: if one of them may have been executed, the code does not claim otherwise. Interceptors
 // of `via` run for each attempt (docs/interceptors.md). Used on the thread of `via`; `via` and this object must outlive
 // their calls.
-template <class Via>
+template <Caller Via>
 class Retrying {
  public:
   explicit Retrying(Via& via, RetryPolicy policy = {}, std::shared_ptr<RetryBudget> budget = {})
@@ -196,15 +187,14 @@ class Retrying {
   Task<R> repeat(CallOptions given, Attempt attempt) {
     detail::RetryRun state(policy_, *budget_, std::move(given));
     while (true) {
-      const CallOptions options = attempt_options(state);
-      auto calling = attempt(options);
-      const auto report = report_next();
-      auto result = co_await std::move(calling);
-      if (result) {
+      const CallOptions options = state.attempt_options();
+      auto result = co_await attempt(options);
+      Error* const error = detail::error_of_call(result);
+      if (error == nullptr) {
         budget_->succeeded();
         co_return result;
       }
-      const std::optional<Duration> pause = state.after_failure(result.error(), report->retry_after);
+      const std::optional<Duration> pause = state.after_failure(*error);
       if (!pause) co_return result;
       const Result<void> slept = co_await Loop::current()->sleep(*pause, options.token);
       if (!slept) co_return std::unexpected(state.cancelled_error());
@@ -217,23 +207,6 @@ class Retrying {
       co_await policy_.before_retry();
     } catch (const std::exception&) {
       co_return;  // The attempt follows, and shows whether it can succeed.
-    }
-  }
-
-  static CallOptions attempt_options(const detail::RetryRun& state) {
-    CallOptions options = state.attempt_options();
-    if constexpr (detail::ReportsOutcomes<Via>) {
-      if (state.attempts() > 1) {
-        options.metadata.emplace_back(Via::attempts_name, std::to_string(state.attempts() - 1));
-      }
-    }
-    return options;
-  }
-  auto report_next() {
-    if constexpr (detail::ReportsOutcomes<Via>) {
-      return via_.report_next();
-    } else {
-      return detail::NoReport();
     }
   }
 

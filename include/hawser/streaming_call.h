@@ -17,7 +17,8 @@ class [[nodiscard]] StreamingCall {
   using Facts = detail::MethodFacts<F>;
 
  public:
-  using Operation = detail::ResultOperation<F, detail::ValueOutcome<F>>;
+  using Outcome = detail::StreamsOutcome<F>;
+  using Operation = detail::ResultOperation<F, Outcome>;
   explicit StreamingCall(std::unique_ptr<Operation> operation) noexcept : operation_(std::move(operation)) {}
 
   // Receives the items of the handler's Writer<T>. Call it before finish(). The reader may be used after finish() and
@@ -32,15 +33,28 @@ class [[nodiscard]] StreamingCall {
     return operation_ && operation_->stream() != nullptr ? Of(*operation_->stream()) : Of();
   }
 
-  // Ends this side's stream and waits for the handler's result. Call it once.
-  Task<typename Operation::Type> finish() {
-    if constexpr (!std::is_same_v<typename Facts::incoming, detail::NoStream>) {
-      if (operation_ && operation_->stream() != nullptr) operation_->stream()->end();
-    }
-    co_return co_await PendingCall<F>(std::move(operation_));
+  // Ends this side's stream and waits for the handler's result. Call one of the two once. The second also returns what
+  // the server has sent beside the result: Call::with_outcome().
+  Task<typename Outcome::type> finish() {
+    end_items();
+    co_return co_await detail::SentCallAwaiter<Operation, std::unique_ptr<Operation>>{std::move(operation_)};
+  }
+  Task<typename detail::EndedOutcome<F>::type> finish_with_outcome() {
+    end_items();
+    const std::unique_ptr<Operation> operation = std::move(operation_);
+    typename detail::EndedOutcome<F>::type ended(
+        co_await detail::SentCallAwaiter<Operation, Operation*>{operation.get()});
+    if (operation) ended.outcome = operation->take_outcome();
+    co_return ended;
   }
 
  private:
+  void end_items() {
+    if constexpr (!std::is_same_v<typename Facts::incoming, detail::NoStream>) {
+      if (operation_ && operation_->stream() != nullptr) operation_->stream()->end();
+    }
+  }
+
   std::unique_ptr<Operation> operation_;
 };
 

@@ -325,35 +325,32 @@ Task<void> metadata(GrpcClient& client) {
 
 Task<void> outcomes(GrpcClient& client) {
   const std::string details("\0details\xFF", 9);
-  const auto failed = client.report_next();
-  auto reply = co_await client.call<&remote::fail>(Raw{"09text"});
-  EXPECT_FALSE(reply);
-  EXPECT_EQ(failed->status, 9);
-  EXPECT_EQ(failed->details, details);
-  EXPECT_FALSE(failed->retry_after);
+  auto failed = co_await client.call<&remote::fail>(Raw{"09text"}).with_outcome();
+  EXPECT_FALSE(failed.result);
+  EXPECT_EQ(failed.outcome.status, 9);
+  EXPECT_EQ(failed.outcome.details, details);
+  if (!failed.result) {
+    EXPECT_FALSE(failed.result.error().retry_after);
+  }
   CallOptions options;
   options.metadata = {{"echo-text", "plain"}};
-  const auto good = client.report_next();
-  auto echoed = co_await client.call<&remote::echo>(options, Raw{"hello"});
-  EXPECT_TRUE(echoed) << error_of(echoed);
-  EXPECT_EQ(good->status, 0);
-  EXPECT_EQ(std::count(good->metadata.begin(), good->metadata.end(), options.metadata.front()), 1);
-  EXPECT_EQ(failed->details, details) << "a later call fills its own";
+  auto good = co_await client.call<&remote::echo>(options, Raw{"hello"}).with_outcome();
+  EXPECT_TRUE(good.result) << error_of(good.result);
+  EXPECT_EQ(good.outcome.status, 0);
+  EXPECT_EQ(std::count(good.outcome.metadata.begin(), good.outcome.metadata.end(), options.metadata.front()), 1);
+  EXPECT_EQ(failed.outcome.details, details) << "a later call fills its own";
   // A call that is refused here, or given up, leaves nothing behind.
-  const auto refused = client.report_next();
   CallOptions attached;
   attached.attachment = as_bytes("attachment");
-  auto unsent = co_await client.call<&remote::echo>(attached, Raw{});
-  EXPECT_FALSE(unsent);
-  EXPECT_EQ(refused->status, -1);
-  static_cast<void>(client.report_next());  // Nobody keeps it until the call.
+  auto unsent = co_await client.call<&remote::echo>(attached, Raw{}).with_outcome();
+  EXPECT_FALSE(unsent.result);
+  EXPECT_EQ(unsent.outcome.status, -1);
   auto next = co_await client.call<&remote::echo>(Raw{"next"});
   EXPECT_TRUE(next) << error_of(next);
-  const auto late = client.report_next();
   CallOptions brief{.timeout = 1ms};
-  auto slept = co_await client.call<&remote::sleep>(brief, Raw{});
-  EXPECT_FALSE(slept);
-  EXPECT_TRUE(late->status == -1 || late->status == 4) << late->status;
+  auto slept = co_await client.call<&remote::sleep>(brief, Raw{}).with_outcome();
+  EXPECT_FALSE(slept.result);
+  EXPECT_TRUE(slept.outcome.status == -1 || slept.outcome.status == 4) << slept.outcome.status;
   auto none = co_await until_running(client, 0);
   EXPECT_TRUE(none);
 }
@@ -548,11 +545,15 @@ TEST(GrpcRetries, FollowThePushbackOfTheServer) {
     CallOptions once{.timeout = patience};
     auto not_idempotent = co_await retrying.call<&remote::succeed_at>(once, third);
     EXPECT_TRUE(is_error(not_idempotent, ErrorCode::application, "not yet"));
-    const auto outcome = used.report_next();
-    auto failed = co_await used.call<&remote::succeed_at>(third);
-    EXPECT_FALSE(failed);
-    EXPECT_EQ(outcome->retry_after.value_or(Duration::zero()), Duration(1ms));
-    EXPECT_EQ(outcome->details, "earlier attempts: 0");
+    auto failed = co_await used.call<&remote::succeed_at>(third).with_outcome();
+    REQUIRE(!failed.result);
+    EXPECT_EQ(failed.result.error().retry_after.value_or(Duration::zero()), Duration(1ms));
+    EXPECT_EQ(failed.outcome.details, "earlier attempts: 0");
+    // Through the retries, the outcome is that of the last attempt.
+    auto repeated = co_await retrying.call<&remote::succeed_at>(idempotent, never).with_outcome();
+    EXPECT_EQ(repeated.outcome.details, "earlier attempts: 0");
+    auto third_time = co_await retrying.call<&remote::succeed_at>(idempotent, third).with_outcome();
+    EXPECT_EQ(third_time.outcome.status, 0);
   };
   loop.run(work(client, server.address()));
 }

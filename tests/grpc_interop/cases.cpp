@@ -102,11 +102,10 @@ Task<std::string> server_compressed_unary(Peers peers) {
   for (const bool compressed : {true, false}) {
     messages::SimpleRequest request = large_request();
     request.mutable_response_compressed()->set_value(compressed);
-    const std::shared_ptr<const GrpcOutcome> outcome = peers.plain.report_next();
-    auto reply = co_await stub.UnaryCall(options, request);
-    DEMAND_OK(reply);
-    DEMAND(outcome->compressed == compressed);
-    DEMAND(reply->payload().body() == std::string(314'159, '\0'));
+    auto reply = co_await stub.UnaryCall(options, request).with_outcome();
+    DEMAND_OK(reply.result);
+    DEMAND(reply.outcome.compressed == compressed);
+    DEMAND(reply.result->payload().body() == std::string(314'159, '\0'));
   }
   co_return "";
 }
@@ -319,7 +318,6 @@ Task<std::string> custom_metadata(Peers peers) {
   for (const auto& expected : options.metadata) {
     DEMAND(std::count(given.begin(), given.end(), expected) == 1);
   }
-  const std::shared_ptr<const GrpcOutcome> outcome = peers.plain.report_next();
   auto call = co_await stub.FullDuplexCall(options);
   DEMAND_OK(call);
   auto writer = call->writer();
@@ -331,10 +329,10 @@ Task<std::string> custom_metadata(Peers peers) {
   auto answer = co_await reader.next();
   DEMAND_OK(answer);
   DEMAND(answer->has_value());
-  auto result = co_await call->finish();
-  DEMAND_OK(result);
+  auto ended = co_await call->finish_with_outcome();
+  DEMAND_OK(ended.result);
   for (const auto& expected : options.metadata) {
-    DEMAND(std::count(outcome->metadata.begin(), outcome->metadata.end(), expected) == 1);
+    DEMAND(std::count(ended.outcome.metadata.begin(), ended.outcome.metadata.end(), expected) == 1);
   }
   co_return "";
 }

@@ -16,22 +16,23 @@ using testing_tools::patience;
 constexpr std::array<std::string_view, 6> names = {"goaway", "rst_after_header", "rst_during_data", "rst_after_data",
                                                    "ping",   "max_streams"};
 
-Task<Result<messages::SimpleResponse>> large_call(GrpcClient& client) {
+Task<EndedCall<messages::SimpleResponse>> large_call(GrpcClient& client) {
   messages::TestService::Stub stub(client);
   const CallOptions options{.timeout = patience};
   messages::SimpleRequest request;
   request.set_response_size(314'159);
   request.mutable_payload()->set_body(std::string(271'828, '\0'));
-  auto reply = co_await stub.UnaryCall(options, request);
-  if (reply && reply->payload().body().size() != 314'159) {
-    co_return fail(ErrorCode::internal, "a payload of " + std::to_string(reply->payload().body().size()) + " bytes");
+  auto reply = co_await stub.UnaryCall(options, request).with_outcome();
+  if (reply.result && reply.result->payload().body().size() != 314'159) {
+    co_return fail(ErrorCode::internal,
+                   "a payload of " + std::to_string(reply.result->payload().body().size()) + " bytes");
   }
   co_return reply;
 }
 
 Task<void> count_call(GrpcClient& client, int& done, std::string& failure) {
   auto reply = co_await large_call(client);
-  if (!reply) failure = reply.error().describe();
+  if (!reply.result) failure = reply.result.error().describe();
   ++done;
 }
 
@@ -54,19 +55,20 @@ Task<std::string> call_on_a_new_connection(GrpcClient& client, const std::string
   auto connected = co_await client.connect(address);
   if (!connected) co_return connected.error().describe();
   auto reply = co_await large_call(client);
-  co_return reply ? "" : reply.error().describe();
+  co_return reply.result ? "" : reply.result.error().describe();
 }
 
 Task<std::string> run(GrpcClient& client, std::string_view name, const std::string& address) {
   auto connected = co_await client.connect(address);
   if (!connected) co_return connected.error().describe();
-  const auto outcome = client.report_next();
-  auto reply = co_await large_call(client);
+  auto ended = co_await large_call(client);
+  const auto& reply = ended.result;
   if (name.starts_with("rst_")) {
     if (reply) co_return "the call succeeded, although the server reset its stream";
     // The handler may have run. INTERNAL is the status of gRPC for a reset with NO_ERROR before the trailers.
-    if (reply.error().code != ErrorCode::application || reply.error().application_code != 13 || outcome->status != -1) {
-      co_return reply.error().describe() + ", status " + std::to_string(outcome->status);
+    if (reply.error().code != ErrorCode::application || reply.error().application_code != 13 ||
+        ended.outcome.status != -1) {
+      co_return reply.error().describe() + ", status " + std::to_string(ended.outcome.status);
     }
     co_return "";
   }

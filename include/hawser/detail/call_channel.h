@@ -85,6 +85,8 @@ class CallOperation : public SendCompletion {
   virtual void decode(const Received& reply) = 0;
   // Memory that the caller has provided for the payload; empty if there is none.
   virtual MutableBytes memory() const noexcept { return {}; }
+  // The session fills it before the call ends. Null: nobody reads it.
+  virtual CallOutcome* outcome() noexcept { return nullptr; }
 
   // ---- For the session ----
   // From now on `channel` has the operation in its call table under `id`. `deadline` is Time::max() if there is none.

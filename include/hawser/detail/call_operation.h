@@ -106,15 +106,46 @@ struct ReplyOutcome {
   }
 };
 
+// The value, and how the server has ended the call.
+template <auto F>
+struct EndedOutcome {
+  using type = EndedCall<typename ValueOutcome<F>::Value>;
+  static type read(const Received& reply, MutableBytes memory) { return ValueOutcome<F>::read(reply, memory); }
+};
+
+template <class T>
+inline constexpr bool is_ended_call = false;
+template <class T>
+inline constexpr bool is_ended_call<EndedCall<T>> = true;
+
+// The value of a call with streams, whose operation keeps the CallOutcome.
+template <auto F>
+struct StreamsOutcome : ValueOutcome<F> {};
+
+// The error of what a call has returned; null if there is none.
+template <class R>
+auto* error_of_call(R& returned) noexcept {
+  if constexpr (is_ended_call<std::remove_const_t<R>>) {
+    return error_of_call(returned.result);
+  } else {
+    return returned ? nullptr : &returned.error();
+  }
+}
+
 // A call with a result type. ArgumentOperation adds the arguments.
 template <auto F, class Outcome>
 class ResultOperation : public CallOperation, public PooledFrame {
  public:
   using Type = typename Outcome::type;
+  static constexpr bool keeps_outcome =
+      std::is_same_v<Outcome, EndedOutcome<F>> || std::is_same_v<Outcome, StreamsOutcome<F>>;
   virtual ~ResultOperation() = default;
 
   void decode(const Received& reply) override {
     try {
+      if constexpr (keeps_outcome) {
+        if (!reply.metadata.empty()) outcome()->metadata = reply.metadata.copy();
+      }
       result_.emplace(Outcome::read(reply, memory_));
     } catch (...) {
       // std::bad_alloc, or an exception of a codec of the application.
@@ -122,6 +153,11 @@ class ResultOperation : public CallOperation, public PooledFrame {
     }
   }
   MutableBytes memory() const noexcept override { return memory_; }
+  CallOutcome* outcome() noexcept override {
+    if constexpr (keeps_outcome) return outcome_ ? &*outcome_ : &outcome_.emplace();
+    return nullptr;
+  }
+  CallOutcome take_outcome() noexcept { return outcome_ ? std::move(*outcome_) : CallOutcome(); }
   void set_memory(MutableBytes memory) noexcept { memory_ = memory; }
   void set_arguments_last() noexcept { request_.arguments_last = true; }
 
@@ -130,8 +166,12 @@ class ResultOperation : public CallOperation, public PooledFrame {
 
   Type take() {
     resumed();
-    if (error()) [[unlikely]]
+    if constexpr (is_ended_call<Type>) {
+      if (error()) result_.emplace(std::unexpected(std::move(*error())));
+      result_->outcome = take_outcome();
+    } else if (error()) [[unlikely]] {
       return std::unexpected(std::move(*error()));
+    }
     return std::move(*result_);
   }
 
@@ -141,6 +181,8 @@ class ResultOperation : public CallOperation, public PooledFrame {
  private:
   MutableBytes memory_;
   std::optional<Type> result_;
+  // Empty until the session, or the reply, has something for it.
+  [[no_unique_address]] std::conditional_t<keeps_outcome, std::optional<CallOutcome>, std::tuple<>> outcome_;
 };
 
 struct NoOptions {};

@@ -26,6 +26,10 @@ constexpr std::size_t receive_block_bytes = 64 * 1024;
 // So many times send_backlog_bytes_max may wait in streams whose server does not read.
 constexpr std::size_t waiting_marks_max = 4;
 
+MetadataView metadata_of(const GrpcStream& stream) noexcept {
+  return MetadataView(Bytes(stream.fields.metadata.data(), stream.fields.metadata.size()));
+}
+
 MachineOptions machine_options(const GrpcClientOptions& options) {
   return {.connection = {.server = false,
                          .metadata_bytes_max = options.metadata_bytes_max,
@@ -121,10 +125,9 @@ bool GrpcClientSession::may_send(CallOperation& operation) {
 }
 
 void GrpcClientSession::start(CallOperation& operation) {
-  std::shared_ptr<GrpcOutcome> outcome = std::exchange(next_outcome_, nullptr);
   if (!may_send(operation)) return;
   try {
-    send(operation, std::move(outcome));
+    send(operation);
   } catch (const std::bad_alloc&) {
     end(Error::of_connection(ErrorCode::internal, "out of memory"));
   }
@@ -144,6 +147,11 @@ GrpcStream* GrpcClientSession::open(const CallOperation::Request& request, Time 
   const Encoding encoding = encoding_of(options_.compression);
   if (encoding != Encoding::identity) fields.emplace_back("grpc-encoding", to_string(encoding));
   std::vector<std::string> encoded;
+  std::string attempts;
+  if (request.options != nullptr && request.options->earlier_attempts != 0) {
+    attempts = std::to_string(request.options->earlier_attempts);
+    fields.emplace_back(previous_attempts_name, attempts);
+  }
   if (request.options != nullptr) {
     encoded.reserve(request.options->metadata.size());
     for (const auto& [name, value] : request.options->metadata) {
@@ -159,7 +167,7 @@ GrpcStream* GrpcClientSession::open(const CallOperation::Request& request, Time 
   return stream;
 }
 
-void GrpcClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome) {
+void GrpcClientSession::send(CallOperation& operation) {
   const CallOperation::Request& request = operation.request();
   const Time deadline = rpc::call_deadline(loop_, request, options_.call_timeout);
   detail::ConstBuffers pieces(request.size.pieces);
@@ -170,12 +178,8 @@ void GrpcClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutco
         loop_, Error::of_connection(ErrorCode::unavailable, "the connection has no stream ids left: connect again"));
   }
   const std::size_t slot = stream->call & 0xFFFF;
-  if (slot >= operations_.size()) {
-    outcomes_.resize(slot + 1);
-    operations_.resize(slot + 1);
-  }
+  if (slot >= operations_.size()) operations_.resize(slot + 1);
   operations_[slot] = &operation;
-  outcomes_[slot] = std::move(outcome);
   stream->busy = true;
   ++in_flight_;
   last_used_ = loop_.now();
@@ -208,7 +212,6 @@ CallOperation* GrpcClientSession::operation_of(const GrpcStream& stream) const n
 
 void GrpcClientSession::forget(GrpcStream& stream) noexcept {
   operations_[stream.call & 0xFFFF] = nullptr;
-  outcomes_[stream.call & 0xFFFF] = nullptr;
   --in_flight_;
   last_used_ = loop_.now();
   if (stream.open && !(stream.remote_ended && stream.ended)) machine_.reset(stream, http2::cancel);
@@ -229,26 +232,28 @@ void GrpcClientSession::cancel(std::uint32_t call, const Error& error) {
 
 // ---- Replies ----
 
-void GrpcClientSession::finish(GrpcStream& stream, const std::optional<Error>& error) {
+void GrpcClientSession::finish(GrpcStream& stream, std::optional<Error> error) {
   CallOperation& operation = *operation_of(stream);
-  if (const auto& outcome = outcomes_[stream.call & 0xFFFF]) report(stream, *outcome);
+  if (CallOutcome* const outcome = operation.outcome()) report(stream, *outcome);
+  if (error) {
+    const auto pushback = metadata_of(stream).find(retry_pushback_name);
+    if (pushback) error->retry_after = parse_pushback(*pushback);
+  }
   if (detail::StreamCore* const core = operation.stream()) core->on_closed(error);
   forget(stream);
   if (error) {
-    operation.complete(loop_, *error);
+    operation.complete(loop_, std::move(*error));
   } else {
     operation.complete(loop_);
   }
 }
 
-void GrpcClientSession::report(const GrpcStream& stream, GrpcOutcome& outcome) {
-  const HeaderFields& fields = stream.fields;
-  if (fields.grpc_status >= 0) outcome.status = fields.grpc_status;
-  const MetadataView metadata(Bytes(fields.metadata.data(), fields.metadata.size()));
+void GrpcClientSession::report(const GrpcStream& stream, CallOutcome& outcome) {
+  if (stream.fields.grpc_status >= 0) outcome.status = stream.fields.grpc_status;
+  const MetadataView metadata = metadata_of(stream);
   outcome.metadata = metadata.copy();
   outcome.compressed = stream.messages != 0 && stream.reader.compressed();
   if (const auto details = metadata.find(status_details_name)) outcome.details = *details;
-  if (const auto pushback = metadata.find(retry_pushback_name)) outcome.retry_after = parse_pushback(*pushback);
 }
 
 void GrpcClientSession::on_headers(GrpcStream& stream) {

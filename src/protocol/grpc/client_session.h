@@ -35,9 +35,6 @@ class GrpcClientSession final : public rpc::ProtocolSession,
                     std::string authority, Owner& owner);
   ~GrpcClientSession() override;
 
-  // The call that starts next fills `outcome` when it ends.
-  void report_next(std::shared_ptr<GrpcOutcome> outcome) noexcept { next_outcome_ = std::move(outcome); }
-
   // ---- rpc::ProtocolSession ----
   void begin() override;
   void end(const Error& reason) override;
@@ -94,13 +91,13 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   bool may_send(detail::CallOperation& operation);
   bool may_begin(const detail::CallOperation::Request& request) const noexcept;
   GrpcStream* open(const detail::CallOperation::Request& request, Time deadline);
-  void send(detail::CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome);
+  void send(detail::CallOperation& operation);
   detail::CallOperation* operation_of(const GrpcStream& stream) const noexcept;
   // Removes the call of the stream, which the session does not use any more.
   void forget(GrpcStream& stream) noexcept;
-  void finish(GrpcStream& stream, const std::optional<Error>& error);
+  void finish(GrpcStream& stream, std::optional<Error> error);
   void succeed(GrpcStream& stream);
-  static void report(const GrpcStream& stream, GrpcOutcome& outcome);
+  static void report(const GrpcStream& stream, CallOutcome& outcome);
   // The compression of a message of `bytes` bytes.
   Encoding encoding_for(const GrpcStream& stream, std::size_t bytes) const noexcept;
   void send_soon() {
@@ -117,9 +114,7 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   http2::EarlyFlush early_;
   pipe::ReceiveBlock block_;
   detail::WaitingWriter writers_;
-  std::vector<detail::CallOperation*> operations_;      // By slot of the stream.
-  std::vector<std::shared_ptr<GrpcOutcome>> outcomes_;  // By slot; null if nobody wants it.
-  std::shared_ptr<GrpcOutcome> next_outcome_;
+  std::vector<detail::CallOperation*> operations_;  // By slot of the stream.
   std::size_t in_flight_ = 0;
   bool going_away_ = false;
   bool full_ = false;  // There was no free place after the last request.

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "protocol/grpc/client_session.h"
-#include "rpc/client/client_access.h"
 #include "rpc/client/client_protocol.h"
 
 namespace hawser {
@@ -71,14 +70,6 @@ ClientOptions grpc_client(GrpcClientOptions options) {
                        .interceptors = options.interceptors};
   client.protocol = std::make_shared<GrpcClientProtocol>(std::move(options));
   return client;
-}
-
-std::shared_ptr<const GrpcOutcome> GrpcClient::report_next() {
-  auto outcome = std::make_shared<GrpcOutcome>();
-  if (auto* const connection = detail::ClientAccess::connection(*this)) {
-    static_cast<protocol::grpc::GrpcClientSession*>(connection)->report_next(outcome);
-  }
-  return outcome;
 }
 
 }  // namespace hawser

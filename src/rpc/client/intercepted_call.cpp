@@ -18,6 +18,7 @@ class InnerCall final : public CallOperation, public rpc::FurtherStreams {
   InnerCall(rpc::InterceptedCall& call, ClientLink& link, CallOptions& options) : CallOperation(link), call_(call) {
     request_ = call.outer_.request();
     request_.options = &options;
+    if (CallOutcome* const outcome = call_.outer_.outcome()) *outcome = {};  // An earlier attempt may have filled it.
     call_.request_begins(*this);
   }
   ~InnerCall() {
@@ -66,6 +67,7 @@ class InnerCall final : public CallOperation, public rpc::FurtherStreams {
     }
   }
   MutableBytes memory() const noexcept override { return call_.outer_.memory(); }
+  CallOutcome* outcome() noexcept override { return call_.outer_.outcome(); }
   std::size_t further_streams() const noexcept override {
     const auto* const outer = dynamic_cast<const rpc::FurtherStreams*>(&call_.outer_);
     return outer == nullptr ? 0 : outer->further_streams();

@@ -21,6 +21,7 @@ RetryRun::RetryRun(const RetryPolicy& policy, RetryBudget& budget, CallOptions o
 
 CallOptions RetryRun::attempt_options() const {
   CallOptions attempt = options_;
+  attempt.earlier_attempts = attempts_ - 1;
   if (end_) attempt.timeout = std::max(*end_ - loop_.now(), Duration::zero());
   return attempt;
 }
@@ -53,7 +54,8 @@ void RetryRun::finish(Error& error) const {
   error.text += "; an earlier attempt may have been executed";
 }
 
-std::optional<Duration> RetryRun::after_failure(Error& error, std::optional<Duration> pushback) {
+std::optional<Duration> RetryRun::after_failure(Error& error) {
+  const std::optional<Duration> pushback = error.retry_after;
   const bool again = retriable(error);
   if (again) budget_.failed();
   const bool forbidden = pushback && *pushback < Duration::zero();
