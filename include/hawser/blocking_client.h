@@ -28,12 +28,6 @@ struct BlockingOptions {
 
 template <auto F>
 class StartedCall;
-namespace detail {
-template <class T>
-using FirstIs = std::remove_cvref_t<std::tuple_element_t<0, T>>;
-template <class... Given>
-inline constexpr bool options_first = std::is_same_v<FirstIs<std::tuple<Given..., void>>, CallOptions>;
-}  // namespace detail
 
 // Calls one server from any thread, also from several threads at once. Loops in the background send the requests and
 // receive the replies. Each loop keeps a ClientPool: connections are opened when they are needed, shared by all

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "hawser/call.h"
+#include "hawser/streaming_call.h"
 #include "hawser/task.h"
 
 namespace hawser {
@@ -22,6 +24,46 @@ auto call_by(Via& via, [[maybe_unused]] MutableBytes memory, Given&... given) {
     return via.template call<F>(given...).into(memory);
   }
 }
+
+template <class... Given>
+inline constexpr bool options_first =
+    std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>;
+
+// call() and open() of a caller whose calls are Tasks. CallOptions may precede the arguments. `By` has make_call() and
+// make_open(), which have CallOptions in any case.
+template <class By>
+class TaskCaller {
+ public:
+  template <auto F, class... Given>
+    requires(!options_first<Given...>)
+  auto call(Given&&... arguments) {
+    return call<F>(CallOptions(), std::forward<Given>(arguments)...);
+  }
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
+  auto call(Options&& options, Given&&... arguments) {
+    static_assert(!MethodFacts<F>::streams, "hawser: this handler has streams: use open<f>(...)");
+    return by().template make_call<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
+  }
+  template <auto F, class... Given>
+    requires(!options_first<Given...>)
+  Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
+    return open<F>(CallOptions(), std::forward<Given>(arguments)...);
+  }
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
+  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
+    static_assert(MethodFacts<F>::streams, "hawser: this handler has no streams: use call<f>(...)");
+    return by().template make_open<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
+  }
+
+ protected:
+  TaskCaller() = default;
+  ~TaskCaller() = default;
+
+ private:
+  By& by() noexcept { return static_cast<By&>(*this); }
+};
 
 }  // namespace detail
 

@@ -42,7 +42,14 @@ struct PoolOptions {
 // A set of connections to one server. Connections are opened when they are needed, shared by all calls, closed when
 // they are idle, and replaced when they are lost. A pool belongs to one loop and its thread. When it is destroyed,
 // requests that wait for a connection fail.
-class ClientPool {
+//
+// Its call() makes one call over any of the connections: `Result<R> reply = co_await pool->call<f>(args...)`. See
+// CallTask for reply(), into() and with_outcome(). CallOptions may precede the arguments, which are copied. A call that
+// was not executed is made once more, as with send_request(). The timeout and the token of the call also end its wait
+// for a connection, and the timeout limits both attempts together. open() begins a call with streams; its task
+// completes when the request has been sent. The stream belongs to the connection that was selected and ends with it.
+// Only the opening is made once more: nothing of the stream has been sent or received then.
+class ClientPool : public detail::TaskCaller<ClientPool> {
  public:
   // The pool belongs to the loop that runs on the calling thread, or to `loop`.
   static std::shared_ptr<ClientPool> create(std::string address, PoolOptions options = {});
@@ -61,34 +68,6 @@ class ClientPool {
         state_, std::forward<Use>(use));
   }
 
-  // Makes one call over any of the connections: `Result<R> reply = co_await pool->call<f>(args...)`. See CallTask for
-  // reply() and into(). CallOptions may precede the arguments, which are copied. A call that was not executed is made
-  // once more, as with send_request(). The timeout and the token of the call also end its wait for a connection, and
-  // the timeout limits both attempts together.
-  template <auto F, class... Given>
-    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  auto call(Given&&... arguments) {
-    return make<F>(CallOptions(), std::forward<Given>(arguments)...);
-  }
-  template <auto F, class Options = CallOptions, class... Given>
-    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  auto call(Options&& options, Given&&... arguments) {
-    return make<F>(std::forward<Options>(options), std::forward<Given>(arguments)...);
-  }
-  // Begins a call with streams. The task completes when the request has been sent. Arguments and limits: see call().
-  // The stream belongs to the connection that was selected and ends with it. Only the opening is made once more:
-  // nothing of the stream has been sent or received then.
-  template <auto F, class... Given>
-    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
-    return begin<F>(CallOptions(), std::forward<Given>(arguments)...);
-  }
-  template <auto F, class Options = CallOptions, class... Given>
-    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
-    return begin<F>(std::forward<Options>(options), std::forward<Given>(arguments)...);
-  }
-
   // Number of open connections, and number of calls in flight on all of them.
   std::size_t connections() const noexcept;
   std::size_t calls_in_flight() const noexcept;
@@ -96,6 +75,7 @@ class ClientPool {
  private:
   friend class detail::BlockingSite;
   friend struct detail::PoolAccess;
+  friend class detail::TaskCaller<ClientPool>;
   struct State;
   explicit ClientPool(std::shared_ptr<State> state);
   static std::shared_ptr<ClientPool> create(Loop& loop, std::shared_ptr<transport::Network> network,
@@ -163,14 +143,12 @@ class ClientPool {
   };
 
   template <auto F, class... Given>
-  auto make(CallOptions options, Given&&... arguments) {
-    static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use pool->open<f>(...)");
+  auto make_call(CallOptions options, Given&&... arguments) {
     using Kept = PooledCall<F, std::decay_t<Given>...>;
     return CallTask<F, Kept>(std::make_unique<Kept>(state_, std::move(options), std::forward<Given>(arguments)...));
   }
   template <auto F, class... Given>
-  Task<Result<StreamingCall<F>>> begin(CallOptions options, Given&&... arguments) {
-    static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use pool->call<f>(...)");
+  Task<Result<StreamingCall<F>>> make_open(CallOptions options, Given&&... arguments) {
     return run_within<Result<StreamingCall<F>>>(
         state_, Limits{.options = std::move(options), .streams = true},
         [given = std::tuple<std::decay_t<Given>...>(std::forward<Given>(arguments)...)](Client& client,

@@ -152,7 +152,13 @@ class ClusterAttempts {
 // Makes calls to the endpoints of a name. Connections are opened when the balancing chooses an endpoint for a call, and
 // closed when they are idle. Belongs to one loop and its thread, and must outlive its calls: several loops have one
 // client each.
-class ClusterClient {
+//
+// Its call() is as that of Client; see CallTask for reply(), into() and with_outcome(). Arguments that are lvalues must
+// stay valid until the call has ended. CallOptions::timeout, or else ClientOptions::call_timeout of the options, limits
+// the call with its search for an endpoint, its retries and their pauses. A call is never executed twice, unless
+// CallOptions::idempotent is set. Its open() is as that of Client. Only the opening is made again. The stream belongs
+// to the endpoint that was chosen; the balancing does not count it as a call in flight.
+class ClusterClient : public detail::TaskCaller<ClusterClient> {
  public:
   // On the loop that runs on the calling thread, or on `loop`. Fails with `invalid_argument` if the name is malformed
   // or an option is out of its range. An endpoint need not be reachable, and a list need not be known yet.
@@ -162,33 +168,6 @@ class ClusterClient {
   ClusterClient& operator=(const ClusterClient&) = delete;
   ~ClusterClient();
 
-  // As Client::call(); see CallTask for reply() and into(). Arguments that are lvalues must stay valid until the call
-  // has ended. CallOptions::timeout, or else ClientOptions::call_timeout of the options, limits the call with its
-  // search for an endpoint, its retries and their pauses. A call is never executed twice, unless
-  // CallOptions::idempotent is set.
-  template <auto F, class... Given>
-    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  auto call(Given&&... arguments) {
-    return retrying_.call<F>(limited(CallOptions()), std::forward<Given>(arguments)...);
-  }
-  template <auto F, class Options = CallOptions, class... Given>
-    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  auto call(Options&& options, Given&&... arguments) {
-    return retrying_.call<F>(limited(std::forward<Options>(options)), std::forward<Given>(arguments)...);
-  }
-  // As Client::open(). Only the opening is made again. The stream belongs to the endpoint that was chosen; the
-  // balancing does not count it as a call in flight.
-  template <auto F, class... Given>
-    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
-    return retrying_.open<F>(CallOptions(), std::forward<Given>(arguments)...);
-  }
-  template <auto F, class Options = CallOptions, class... Given>
-    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
-    return retrying_.open<F>(std::forward<Options>(options), std::forward<Given>(arguments)...);
-  }
-
   // The list, its age and why it may be old.
   const NamingState& naming() const noexcept;
   // In the order of the list.
@@ -196,11 +175,17 @@ class ClusterClient {
   const RetryBudget& retry_budget() const noexcept { return retrying_.budget(); }
 
  private:
+  friend class detail::TaskCaller<ClusterClient>;
   using State = detail::ClusterAttempt::State;
   ClusterClient(std::shared_ptr<State> state, RetryPolicy policy, std::shared_ptr<RetryBudget> budget);
-  CallOptions limited(CallOptions options) const {
+  template <auto F, class... Given>
+  auto make_call(CallOptions options, Given&&... arguments) {
     if (!options.timeout) options.timeout = call_timeout_;
-    return options;
+    return retrying_.template call<F>(std::move(options), std::forward<Given>(arguments)...);
+  }
+  template <auto F, class... Given>
+  Task<Result<StreamingCall<F>>> make_open(CallOptions options, Given&&... arguments) {
+    return retrying_.template open<F>(std::move(options), std::forward<Given>(arguments)...);
   }
 
   const std::shared_ptr<State> state_;

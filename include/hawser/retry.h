@@ -104,8 +104,15 @@ class RetryRun {
 // is true of all its attempts: if one of them may have been executed, the code does not claim otherwise. Interceptors
 // of `via` run for each attempt (docs/interceptors.md). Used on the thread of `via`; `via` and this object must outlive
 // their calls.
+//
+// Its call() is as that of ClientPool; see CallTask for reply(), into() and with_outcome(). Arguments that are lvalues
+// must stay valid until the task has ended. Its open() begins a call with streams, as open() of `via`. Only the opening
+// is made again, while no StreamingCall has been returned: nothing of the stream has been sent or received then. Errors
+// that arrive later are final, also a refusal by the server: next(), write() and finish() return them.
+// CallOptions::timeout limits the attempts and the stream together. An opening that succeeds is a success for the
+// budget.
 template <Caller Via>
-class Retrying {
+class Retrying : public detail::TaskCaller<Retrying<Via>> {
  public:
   explicit Retrying(Via& via, RetryPolicy policy = {}, std::shared_ptr<RetryBudget> budget = {})
       : via_(via),
@@ -114,37 +121,11 @@ class Retrying {
   Retrying(const Retrying&) = delete;
   Retrying& operator=(const Retrying&) = delete;
 
-  // As ClientPool::call(). See CallTask for reply() and into(). Arguments that are lvalues must stay valid until the
-  // task has ended.
-  template <auto F, class... Given>
-    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  auto call(Given&&... arguments) {
-    return make<F, Given...>(CallOptions(), std::forward<Given>(arguments)...);
-  }
-  template <auto F, class Options = CallOptions, class... Given>
-    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  auto call(Options&& options, Given&&... arguments) {
-    return make<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
-  }
-
-  // Begins a call with streams, as open() of `via`. Arguments as for call(). Only the opening is made again, while no
-  // StreamingCall has been returned: nothing of the stream has been sent or received then. Errors that arrive later are
-  // final, also a refusal by the server: next(), write() and finish() return them. CallOptions::timeout limits the
-  // attempts and the stream together. An opening that succeeds is a success for the budget.
-  template <auto F, class... Given>
-    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
-    return begin<F, Given...>(CallOptions(), std::forward<Given>(arguments)...);
-  }
-  template <auto F, class Options = CallOptions, class... Given>
-    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
-    return begin<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
-  }
-
   const RetryBudget& budget() const noexcept { return *budget_; }
 
  private:
+  friend class detail::TaskCaller<Retrying>;
+
   // Lvalues are kept as references, the others as copies.
   template <auto F, class... Given>
   struct RetriedCall : detail::PooledFrame {
@@ -167,15 +148,13 @@ class Retrying {
   };
 
   template <auto F, class... Given>
-  auto make(CallOptions options, Given&&... arguments) {
-    static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use retrying.open<f>(...)");
+  auto make_call(CallOptions options, Given&&... arguments) {
     using Kept = RetriedCall<F, Given...>;
     return CallTask<F, Kept>(std::make_unique<Kept>(*this, std::move(options), std::forward<Given>(arguments)...));
   }
 
   template <auto F, class... Given>
-  Task<Result<StreamingCall<F>>> begin(CallOptions options, Given&&... arguments) {
-    static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use retrying.call<f>(...)");
+  Task<Result<StreamingCall<F>>> make_open(CallOptions options, Given&&... arguments) {
     auto opening = [this, given = std::tuple<Given...>(std::forward<Given>(arguments)...)](const CallOptions& attempt) {
       return std::apply([&](const auto&... one) { return via_.template open<F>(attempt, one...); }, given);
     };
