@@ -178,9 +178,6 @@ function(hawser_library)
   # It includes the kernel's definition of tcp_info, and other sources include that of the C library.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/transport/tcp/tcp_stream.cpp
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # Headers of OpenSSL, of the kernel and of PKCS #11 meet here, and sources for keys use one name for several types.
-  file(GLOB_RECURSE tls_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/security/tls/*.cpp)
-  set_source_files_properties(${tls_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   # It uses symbols that the shared library does not export. In a file of its own it is linked only if it is used.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/transport/sim/sim_transport.cpp
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

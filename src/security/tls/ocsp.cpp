@@ -39,9 +39,9 @@ Parsed parse(std::string_view der) {
   return {std::move(basic), {}, false};
 }
 
-using Hash = std::array<unsigned char, EVP_MAX_MD_SIZE>;
+using DigestBytes = std::array<unsigned char, EVP_MAX_MD_SIZE>;
 
-bool equal(const ASN1_OCTET_STRING* given, const Hash& hash, unsigned bytes) {
+bool equal(const ASN1_OCTET_STRING* given, const DigestBytes& hash, unsigned bytes) {
   return given != nullptr && ASN1_STRING_length(given) == static_cast<int>(bytes) &&
          std::equal(hash.data(), hash.data() + bytes, ASN1_STRING_get0_data(given));
 }
@@ -56,7 +56,7 @@ bool names(const OCSP_CERTID* id, const X509* certificate, const X509* issuer) {
   if (OCSP_id_get0_info(&name_hash, &algorithm, &key_hash, &number, const_cast<OCSP_CERTID*>(id)) != 1) return false;
   if (ASN1_INTEGER_cmp(number, X509_get0_serialNumber(certificate)) != 0) return false;
   const EVP_MD* const digest = EVP_get_digestbyobj(algorithm);
-  Hash hash{};
+  DigestBytes hash{};
   unsigned bytes = 0;
   if (digest == nullptr || X509_NAME_digest(X509_get_issuer_name(certificate), digest, hash.data(), &bytes) != 1 ||
       !equal(name_hash, hash, bytes)) {

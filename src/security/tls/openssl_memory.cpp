@@ -17,14 +17,14 @@ namespace {
 // Blocks that OpenSSL allocates from now on are in secret memory.
 constinit std::atomic<bool> excluded{false};
 // OpenSSL has allocated blocks after its preparation and before the exclusion.
-constinit std::atomic<bool> used{false};
+constinit std::atomic<bool> allocated{false};
 constinit std::atomic<bool> installed{false};
 
 // The last two parameters are a place in the sources of OpenSSL.
 void* allocate(std::size_t bytes, const char*, int) {
   if (bytes == 0) return nullptr;
   if (excluded.load(std::memory_order_acquire)) return SecretMemory::allocate(bytes);
-  if (!used.load(std::memory_order_relaxed)) used.store(true, std::memory_order_relaxed);
+  if (!allocated.load(std::memory_order_relaxed)) allocated.store(true, std::memory_order_relaxed);
   return std::malloc(bytes);
 }
 
@@ -58,7 +58,7 @@ bool prepare_openssl() noexcept {
   const bool first = CRYPTO_set_mem_functions(allocate, reallocate, release) == 1;
   const bool done = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
   installed.store(first, std::memory_order_relaxed);
-  used.store(false, std::memory_order_relaxed);
+  allocated.store(false, std::memory_order_relaxed);
   return done;
 }
 
@@ -78,7 +78,7 @@ Result<void> exclude_tls_memory_from_core_dumps() {
         "another part of the program used OpenSSL before main(), or has set its memory functions "
         "(CRYPTO_set_mem_functions): remove that, or switch core dumps off");
   }
-  if (security::tls::used.load(std::memory_order_relaxed)) {
+  if (security::tls::allocated.load(std::memory_order_relaxed)) {
     return refused(
         "OpenSSL has allocated memory already: call exclude_tls_memory_from_core_dumps() at the start of main(), "
         "before anything uses OpenSSL");

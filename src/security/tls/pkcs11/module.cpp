@@ -23,7 +23,6 @@ namespace hawser::security::tls {
 namespace {
 
 constexpr const char* module_of_p11_kit = "p11-kit-proxy.so";
-constexpr std::size_t label_bytes_max = 64;
 constexpr CK_ULONG slots_max = 1024;
 
 // Uses of the functions of all modules.

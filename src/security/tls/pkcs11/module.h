@@ -2,6 +2,7 @@
 
 #include <p11-kit/pkcs11.h>
 
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +12,9 @@
 #include "security/tls/pkcs11/uri.h"
 
 namespace hawser::security::tls {
+
+// Bytes of a text of a token or module that a message quotes.
+inline constexpr std::size_t label_bytes_max = 64;
 
 // A module of PKCS #11, which is loaded and initialised. Thread-safe, as the module itself is.
 class Pkcs11Module {

@@ -24,7 +24,6 @@ namespace {
 using Algorithm = TlsSigningRequest::Algorithm;
 using Hash = TlsSigningRequest::Hash;
 
-constexpr std::size_t label_bytes_max = 64;
 constexpr std::size_t keys_shown_max = 8;
 constexpr std::size_t signature_bytes_max = 4096;
 constexpr std::size_t pin_bytes_max = 256;
