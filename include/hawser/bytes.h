@@ -13,7 +13,9 @@ namespace hawser {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
-inline Bytes as_bytes(std::string_view text) noexcept { return std::as_bytes(std::span(text)); }
+inline Bytes as_bytes(std::string_view text) noexcept {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
 inline std::string_view as_text(Bytes bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -10,6 +10,7 @@
 
 #include "hawser/call.h"
 #include "hawser/codec/decoder.h"
+#include "hawser/detail/state_owner.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/streaming_call.h"
@@ -212,7 +213,7 @@ class Client {
   detail::ClientLink& link() const noexcept { return *link_; }
   void add_interceptor(std::shared_ptr<detail::Interceptor<OutgoingCall>> interceptor);
 
-  std::unique_ptr<rpc::ClientState> state_;
+  detail::StateOwner<rpc::ClientState> state_;
   detail::ClientLink* link_;
 };
 

@@ -53,12 +53,10 @@ class Context {
 
   // Sends `attachment` beside the result, without a copy. The reply keeps a reference to it until it has been sent.
   void set_attachment(Buffer attachment) noexcept { reply_.attachment = std::move(attachment); }
-  void add_metadata(std::string key, std::string value) {
-    reply_.metadata.emplace_back(std::move(key), std::move(value));
-  }
+  void add_metadata(std::string key, std::string value) { reply_.add_metadata(std::move(key), std::move(value)); }
   // Keeps a reference to `buffer` until the reply has been sent, for memory that the handler's result refers to, such
   // as a std::string_view of a cache entry. Buffer::of_foreign() has a function that is called then.
-  void keep_until_sent(Buffer buffer) { reply_.kept.push_back(std::move(buffer)); }
+  void keep_until_sent(Buffer buffer) { reply_.keep(std::move(buffer)); }
 
  private:
   friend struct detail::ContextAccess;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "hawser/detail/state_owner.h"
 #include "hawser/error.h"
 #include "hawser/log.h"
 #include "hawser/task.h"
@@ -89,6 +90,8 @@ class LoopUser {
 
 class SleepAwaiter;
 struct LoopAccess;
+template <class F>
+struct OffloadPosted;
 struct LoopWork;
 
 }  // namespace detail
@@ -134,7 +137,7 @@ class Loop {
       void run() override { work_(); }
       F work_;
     };
-    post(std::unique_ptr<detail::Posted>(new Holder(std::move(work))));
+    post_owned(new Holder(std::move(work)));
   }
   void post(std::unique_ptr<detail::Posted> work);
 
@@ -174,6 +177,8 @@ class Loop {
   friend class Timer;
   friend struct detail::LoopAccess;
   friend struct detail::LoopWork;
+  template <class F>
+  friend struct detail::OffloadPosted;
   struct State;
 
   // offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded (see
@@ -187,6 +192,7 @@ class Loop {
   void remove_user(detail::LoopUser& user) noexcept;
 
   class Running;
+  void post_owned(detail::Posted* work);  // post() of an object that the loop owns from now on.
   void check_thread() const noexcept;
   void run_root(Task<void> root);
   void tick();
@@ -201,10 +207,10 @@ class Loop {
   bool withdraw_offloaded(const void* client, std::uint64_t ticket) noexcept;
 
   const LoopOptions options_;
-  std::unique_ptr<exec::Poller> poller_;
+  detail::StateOwner<exec::Poller> poller_;
   Time now_{};
   const std::string* work_ = nullptr;  // Name of the method that was called last in this tick.
-  std::unique_ptr<State> state_;
+  detail::StateOwner<State> state_;
 };
 
 namespace detail {

@@ -13,6 +13,7 @@
 #include "hawser/codec/decoder.h"
 #include "hawser/detail/handler.h"
 #include "hawser/detail/served_method.h"
+#include "hawser/detail/state_owner.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/server_counters.h"
@@ -277,7 +278,7 @@ class Server {
   Result<void> spawn_work(std::unique_ptr<detail::BackgroundWork> work);
 
   struct State;
-  std::unique_ptr<State> state_;
+  detail::StateOwner<State> state_;
 };
 
 }  // namespace hawser

@@ -29,26 +29,20 @@ class Reader {
   Task<Result<std::optional<codec::Owned<T>>>> next() {
     static_assert(!codec::contains_view<codec::Owned<T>>,
                   "hawser: the item has views among its fields, which would point to freed memory: use read_view()");
-    const std::shared_ptr<detail::StreamCore> kept = core_;
-    if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
-    detail::StreamCore& core = *kept;
-    core.end_view();
-    co_await core.until_readable();
-    Result<std::optional<detail::StreamCore::Item>> item = core.take();
-    if (!item) co_return std::unexpected(std::move(item.error()));
-    if (!*item) co_return std::optional<codec::Owned<T>>();
-    codec::DecodeArena arena;
-    codec::Decoder decoder((*item)->body.bytes(), (*item)->payload.bytes(), core.decode_limits(), &arena);
-    std::tuple<codec::Owned<T>> value;
-    if (!codec::decode_all(decoder, value)) co_return std::unexpected(decoder.error());
-    co_return std::optional<codec::Owned<T>>(std::move(std::get<0>(value)));
+    return read<codec::Owned<T>>();
   }
 
   // Like next(), but gives the item in place, without a copy of its data: T with std::string_view in place of
   // std::string, and std::span<const E> in place of a std::vector of numbers or enumerations. Its views refer to the
   // received message. They stay valid until the next read of this stream, and as long as this reader.
   Task<Result<std::optional<typename detail::InPlace<T>::type>>> read_view() {
-    using View = typename detail::InPlace<T>::type;
+    return read<typename detail::InPlace<T>::type>();
+  }
+
+ private:
+  friend struct detail::StreamAccess;
+  template <class Value>
+  Task<Result<std::optional<Value>>> read() {
     const std::shared_ptr<detail::StreamCore> kept = core_;
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
     detail::StreamCore& core = *kept;
@@ -56,16 +50,16 @@ class Reader {
     co_await core.until_readable();
     Result<detail::StreamCore::Viewed*> item = core.take_view();
     if (!item) co_return std::unexpected(std::move(item.error()));
-    if (*item == nullptr) co_return std::optional<View>();
+    if (*item == nullptr) co_return std::optional<Value>();
     codec::Decoder decoder((*item)->item.body.bytes(), (*item)->item.payload.bytes(), core.decode_limits(),
                            &(*item)->arena);
-    std::tuple<View> value;
-    if (!codec::decode_all(decoder, value)) co_return std::unexpected(decoder.error());
-    co_return std::optional<View>(std::move(std::get<0>(value)));
+    std::tuple<Value> value;
+    const bool decoded = codec::decode_all(decoder, value);
+    if constexpr (!codec::contains_view<Value>) core.end_view();
+    if (!decoded) co_return std::unexpected(decoder.error());
+    co_return std::optional<Value>(std::move(std::get<0>(value)));
   }
 
- private:
-  friend struct detail::StreamAccess;
   std::shared_ptr<detail::StreamCore> core_;
 };
 
@@ -108,7 +102,7 @@ class Writer {
     } while (!core.writable());
     if (std::optional<Error> error = core.write_error()) co_return std::unexpected(std::move(*error));
     const codec::EncodedSize size = codec::encoded_size(item);
-    if (size.too_large) co_return fail(size.code, std::string("the item can't be encoded: ") + size.why_not);
+    if (size.too_large) co_return fail(detail::StreamCore::not_encoded(size));
     std::byte* const body = core.begin_item(size);
     if (body == nullptr) {
       co_return fail(ErrorCode::limit_exceeded, "the item passes message_bytes_max or the connection has ended");

@@ -218,9 +218,9 @@ Loop::Loop(LoopOptions options) : Loop(exec::make_poller(options), options) {}
 
 Loop::Loop(std::unique_ptr<exec::Poller> poller, LoopOptions options)
     : options_(std::move(options)),
-      poller_(std::move(poller)),
+      poller_(poller.release()),
       now_(poller_->now()),
-      state_(std::make_unique<State>(*this, *poller_, now_, options_)) {}
+      state_(new State(*this, *poller_, now_, options_)) {}
 
 Loop::~Loop() {
   const Current current(*this);
@@ -231,10 +231,6 @@ Loop::~Loop() {
   }
   while (!state_->sources.empty()) remove_source(*state_->sources.first);
   while (!state_->tick_ends.empty()) remove_tick_end(*state_->tick_ends.first);
-  // Objects that the state destroys use the loop, and so do its threads until they are joined. The destructor of
-  // libc++'s std::unique_ptr would set state_ to null before that.
-  delete state_.get();
-  static_cast<void>(state_.release());
 }
 
 Loop* Loop::current() noexcept { return current_loop; }
@@ -333,6 +329,8 @@ void Loop::stop() noexcept {
   state_->stopping.store(true, std::memory_order_release);
   poller_->wake();
 }
+
+void Loop::post_owned(detail::Posted* work) { post(std::unique_ptr<detail::Posted>(work)); }
 
 void Loop::post(std::unique_ptr<detail::Posted> work) {
   state_->mailbox.put(std::move(work));

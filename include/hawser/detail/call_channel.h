@@ -120,7 +120,7 @@ class CallOperation : public SendCompletion {
   void start();
   bool done() const noexcept { return done_; }
   std::optional<Error>& error() noexcept { return error_; }
-  static Error reading_threw();  // For a catch block: the error of a reply whose decoding threw an exception.
+  void reading_threw();  // For a catch block: sets the error of a reply whose decoding threw an exception.
 
   // wait() suspends until the call has ended, wait_sent() until the request has been sent. False: no need to suspend.
   bool wait(std::coroutine_handle<> waiting) noexcept {

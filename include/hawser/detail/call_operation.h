@@ -149,7 +149,7 @@ class ResultOperation : public CallOperation, public PooledFrame {
       result_.emplace(Outcome::read(reply, memory_));
     } catch (...) {
       // std::bad_alloc, or an exception of a codec of the application.
-      error() = reading_threw();
+      reading_threw();
     }
   }
   MutableBytes memory() const noexcept override { return memory_; }

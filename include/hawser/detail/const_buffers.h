@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstddef>
-#include <memory>
 #include <span>
 
 #include "hawser/bytes.h"
@@ -15,9 +14,13 @@ class ConstBuffers {
   static constexpr std::size_t inline_max = 8;
 
   explicit ConstBuffers(std::size_t count) : size_(count) {
-    if (count + 1 > inline_max) many_ = std::make_unique<ConstBuffer[]>(count + 1);
+    if (count + 1 > inline_max) many_ = new ConstBuffer[count + 1];
   }
-  ConstBuffer* data() noexcept { return many_ ? many_.get() : few_.data(); }
+  ConstBuffers(const ConstBuffers&) = delete;
+  ConstBuffers& operator=(const ConstBuffers&) = delete;
+  ~ConstBuffers() { delete[] many_; }
+
+  ConstBuffer* data() noexcept { return many_ != nullptr ? many_ : few_.data(); }
   // Adds one piece behind those of the constructor.
   void push(ConstBuffer piece) noexcept { data()[size_++] = piece; }
   std::span<const ConstBuffer> span() noexcept { return {data(), size_}; }
@@ -25,7 +28,7 @@ class ConstBuffers {
  private:
   std::size_t size_;
   std::array<ConstBuffer, inline_max> few_;
-  std::unique_ptr<ConstBuffer[]> many_;
+  ConstBuffer* many_ = nullptr;  // Null while few_ has room.
 };
 
 }  // namespace hawser::detail

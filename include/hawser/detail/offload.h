@@ -71,7 +71,7 @@ struct OffloadPosted final : Posted {
       : loop(owner), end(std::make_unique<OffloadEnd<F>>(job)) {}
   void run() override {
     end->job->execute();
-    loop.post(std::unique_ptr<Posted>(std::move(end)));
+    loop.post_owned(end.release());
   }
   Loop& loop;
   std::unique_ptr<OffloadEnd<F>> end;
@@ -111,7 +111,7 @@ Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std
       if (!withdraw_offloaded(client, ticket)) return;
       job->withdrawn = true;
       // Resumes the awaiter as a result would. A destructor that runs the posted work resumes it too.
-      post(std::unique_ptr<detail::Posted>(std::move(given_up)));
+      post_owned(given_up.release());
     };
     const std::stop_callback watch(token, std::move(withdraw));
     co_await finished;

@@ -31,10 +31,7 @@ class LaggingCharge {
 class ReceiveBudget {
  public:
   // `share_bytes_max` limits each connection, `peer_bytes_max` all connections of one peer. All in bytes.
-  ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max, std::size_t peer_bytes_max = SIZE_MAX)
-      : bytes_max_(bytes_max),
-        share_bytes_max_(share_bytes_max < bytes_max ? share_bytes_max : bytes_max),
-        peer_bytes_max_(peer_bytes_max < bytes_max ? peer_bytes_max : bytes_max) {}
+  ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max, std::size_t peer_bytes_max = SIZE_MAX);
   ReceiveBudget(const ReceiveBudget&) = delete;
   ReceiveBudget& operator=(const ReceiveBudget&) = delete;
 
@@ -58,7 +55,7 @@ class ReceiveBudget {
   const std::size_t peer_bytes_max_;
   std::atomic<std::size_t> used_{0};
   // The part that no account pays for: memory of work on other threads that nobody awaits (WorkCharge).
-  const std::shared_ptr<std::atomic<std::size_t>> abandoned_ = std::make_shared<std::atomic<std::size_t>>(0);
+  const std::shared_ptr<std::atomic<std::size_t>> abandoned_;
   LaggingCharge* lagging_ = nullptr;
 };
 

@@ -49,6 +49,8 @@ struct ReplyParts {
   Metadata metadata = {};
   std::vector<Buffer> kept = {};
   ReplyExtras extras() const noexcept { return {attachment.bytes(), &metadata}; }
+  void add_metadata(std::string key, std::string value);
+  void keep(Buffer buffer);
 };
 
 // Sends the answers of one connection of a server. Outlives its active calls. Loop's thread only.

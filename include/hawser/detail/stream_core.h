@@ -105,6 +105,8 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   std::optional<Error> write_error() const;
   std::byte* begin_item(const codec::EncodedSize& size);
   void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner);
+  // The error of an item whose `size` is too_large.
+  static Error not_encoded(const codec::EncodedSize& size);
   void end();
   bool ended() const noexcept { return local_ended_ || closed_; }
   // Shows `tap` what is received and sent from now on, and first the items that were received and not taken. It may be

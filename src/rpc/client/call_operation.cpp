@@ -48,8 +48,8 @@ bool CallOperation::wait_later(std::coroutine_handle<> waiting) noexcept {
   return wait(waiting);
 }
 
-Error CallOperation::reading_threw() {
-  return Error::of_call(ErrorCode::internal, "reading the reply threw " + exception_text());
+void CallOperation::reading_threw() {
+  error_ = Error::of_call(ErrorCode::internal, "reading the reply threw " + exception_text());
 }
 
 void CallOperation::start() {

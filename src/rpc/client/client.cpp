@@ -17,7 +17,7 @@ std::unique_ptr<rpc::ClientState> make_state(Loop* loop, std::shared_ptr<transpo
 }  // namespace
 
 Client::Client(Loop* loop, std::shared_ptr<transport::Network> network, ClientOptions options)
-    : state_(make_state(loop, std::move(network), std::move(options))), link_(&state_->link) {}
+    : state_(make_state(loop, std::move(network), std::move(options)).release()), link_(&state_->link) {}
 
 Client::~Client() { state_->end(); }
 

@@ -9,6 +9,11 @@
 
 namespace hawser::detail {
 
+void ReplyParts::add_metadata(std::string key, std::string value) {
+  metadata.emplace_back(std::move(key), std::move(value));
+}
+void ReplyParts::keep(Buffer buffer) { kept.push_back(std::move(buffer)); }
+
 std::string exception_text() {
   try {
     throw;

@@ -23,7 +23,7 @@ namespace hawser {
 using rpc::ServerLoop;
 
 Server::Server(Loop* loop, std::shared_ptr<transport::Network> network, ServerOptions options)
-    : state_(std::make_unique<State>(std::move(network), std::move(options))) {
+    : state_(new State(std::move(network), std::move(options))) {
   state_->callers_loop = loop;
 }
 

@@ -8,6 +8,12 @@ constexpr int updates_max = 64;
 
 }  // namespace
 
+ReceiveBudget::ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max, std::size_t peer_bytes_max)
+    : bytes_max_(bytes_max),
+      share_bytes_max_(share_bytes_max < bytes_max ? share_bytes_max : bytes_max),
+      peer_bytes_max_(peer_bytes_max < bytes_max ? peer_bytes_max : bytes_max),
+      abandoned_(std::make_shared<std::atomic<std::size_t>>(0)) {}
+
 void ReceiveBudget::add_lagging(LaggingCharge& charge) noexcept {
   if (charge.next_ != nullptr) return;
   if (lagging_ == nullptr) {

@@ -156,6 +156,10 @@ std::optional<Error> StreamCore::write_error() const {
   return std::nullopt;
 }
 
+Error StreamCore::not_encoded(const codec::EncodedSize& size) {
+  return Error::of_call(size.code, std::string("the item can't be encoded: ") + size.why_not);
+}
+
 std::byte* StreamCore::begin_item(const codec::EncodedSize& size) {
   LoopAccess::check_thread(loop_);
   std::byte* const body = channel_.begin_item(call_, size);
