@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-guest world python install-dependencies tidy format clean
+.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-soak block-guest world python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
 	@echo "make compare   the benchmark beside bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
 	@echo "make block-bench  hawser-block under fio, beside nbdkit and qemu-nbd; \$$(ARGS); writes build/block-bench.json"
+	@echo "make block-soak   verifies volumes while their processes are killed, for MINUTES (60)"
 	@echo "make block-guest  ext4 and md over hawser-block, with the kernel of the guest; servers are killed"
 	@echo "make bench-rdma  the benchmark over RDMA beside perftest, in the guest; writes build/bench-rdma.html"
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
@@ -80,7 +81,14 @@ block-bench: install-dependencies
 	@cmake --build --preset release --target hawser-block --parallel $(CPUS) -- --quiet
 	@python3 -B apps/block/bench.py build/release/block/hawser-block --json build/block-bench.json $(ARGS)
 
-# About two minutes.
+MINUTES ?= 60
+block-soak: install-dependencies
+	@tools/install-dependencies.sh block
+	@cmake --preset dev --log-level=WARNING
+	@cmake --build --preset dev --target hawser-block --parallel $(CPUS) -- --quiet
+	@python3 -B apps/block/soak.py build/dev/block/hawser-block --minutes $(MINUTES) $(ARGS)
+
+# About four minutes.
 block-guest: guest-dependencies
 	@tools/install-dependencies.sh block
 	@cmake --preset dev --log-level=WARNING

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""Verifies a volume while its processes are killed: soak.py HAWSER_BLOCK [options].
+
+A client of NBD writes and reads blocks through `hawser-block nbd` and a proxy, at several depths. In the midst, the
+server or the command nbd is killed with SIGKILL and started again, or the proxy cuts the connections between them. Each
+block says which write it is from. A read must find the last write that was acknowledged, or one whose outcome the
+client does not know. Between these rounds, fio verifies a second volume with crc32c. At the end all blocks are read,
+and both volumes are scrubbed.
+"""
+
+import argparse
+import pathlib
+import random
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+BLOCK = 4096
+BLOCKS = 8192
+BLOCKS_PER_REQUEST_MAX = 16
+DEPTHS = (1, 4, 16, 64)
+READ, WRITE, DISCONNECT, FLUSH = 0, 1, 2, 3
+SECONDS_MAX = 120
+
+
+def fail(text):
+    raise SystemExit(f"soak.py: {text}")
+
+
+class Process:
+    """hawser-block with the same arguments again and again."""
+
+    def __init__(self, *words):
+        self.words = [str(word) for word in words]
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        if " at " not in line:
+            fail(f"{self.words[1]} wrote {line!r}")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def kill_and_start(self):
+        self.kill()
+        self.start()
+
+
+class Proxy:
+    """Forwards connections to a Unix socket, and cuts them."""
+
+    def __init__(self, path, target):
+        self.target, self.sockets, self.lock = str(target), set(), threading.Lock()
+        self.listening = socket.socket(socket.AF_UNIX)
+        self.listening.bind(str(path))
+        self.listening.listen()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            client = self.listening.accept()[0]
+            server = socket.socket(socket.AF_UNIX)
+            try:
+                server.connect(self.target)
+            except OSError:
+                client.close()
+                continue
+            with self.lock:
+                self.sockets |= {client, server}
+            for pair in ((client, server), (server, client)):
+                threading.Thread(target=self.forward, args=pair, daemon=True).start()
+
+    def forward(self, source, target):
+        try:
+            while data := source.recv(1 << 20):
+                target.sendall(data)
+        except OSError:
+            pass
+        self.end({source, target})
+
+    def end(self, sockets):
+        with self.lock:
+            self.sockets -= sockets
+        for one in sockets:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self):
+        self.end(set(self.sockets))
+
+
+def contents(block, version):
+    return struct.pack("<QQ", block, version) * (BLOCK // 16) if version else bytes(BLOCK)
+
+
+class Volume:
+    """The versions that each block may have."""
+
+    def __init__(self, generator):
+        self.random = generator
+        self.may_have = [{0} for _ in range(BLOCKS)]
+        self.version = self.writes = self.reads = self.unknown = 0
+
+    def verify(self, first, data):
+        for number in range(len(data) // BLOCK):
+            block, found = first + number, data[number * BLOCK:(number + 1) * BLOCK]
+            if not any(found == contents(block, version) for version in self.may_have[block]):
+                fail(f"block {block} has {struct.unpack('<QQ', found[:16])} instead of {self.may_have[block]}")
+        self.reads += len(data) // BLOCK
+
+
+class Connection:
+    """Requests in progress, no two of which overlap."""
+
+    def __init__(self, path, volume, depth):
+        self.volume, self.depth, self.requests, self.busy, self.cookie = volume, depth, {}, set(), 0
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(SECONDS_MAX)
+        self.socket.connect(str(path))
+        self.receive(18)
+        self.socket.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 4) + b"disk")
+        self.receive(10)
+
+    def receive(self, size):
+        got = bytearray()
+        while len(got) < size:
+            part = self.socket.recv(size - len(got))
+            if not part:
+                raise ConnectionError("the connection has ended")
+            got += part
+        return bytes(got)
+
+    def send(self, kind, first, count):
+        self.cookie += 1
+        blocks = range(first, first + count)
+        version = 0
+        data = b""
+        if kind == WRITE:
+            self.volume.version += 1
+            version = self.volume.version
+            for block in blocks:
+                self.volume.may_have[block].add(version)
+            data = b"".join(contents(block, version) for block in blocks)
+        self.busy |= set(blocks)
+        self.requests[self.cookie] = (kind, first, count, version)
+        self.socket.sendall(struct.pack(">IHHQQI", 0x25609513, 0, kind, self.cookie, first * BLOCK, count * BLOCK) + data)
+
+    def send_any(self):
+        kind = self.volume.random.choices((READ, WRITE, FLUSH), (10, 10, 1))[0]
+        if kind == FLUSH:
+            return self.send(FLUSH, 0, 0)
+        count = self.volume.random.randint(1, BLOCKS_PER_REQUEST_MAX)
+        first = self.volume.random.randint(0, BLOCKS - count)
+        if self.busy.isdisjoint(range(first, first + count)):
+            self.send(kind, first, count)
+
+    def receive_reply(self):
+        magic, error, cookie = struct.unpack(">IIQ", self.receive(16))
+        if magic != 0x67446698 or cookie not in self.requests:
+            fail("a wrong reply")
+        kind, first, count, version = self.requests[cookie]
+        if error:
+            raise ConnectionError(f"error {error}")
+        data = self.receive(count * BLOCK) if kind == READ else b""
+        del self.requests[cookie]
+        self.busy -= set(range(first, first + count))
+        if kind == READ:
+            self.volume.verify(first, data)
+        elif kind == WRITE:
+            self.volume.writes += 1
+            for block in range(first, first + count):
+                self.volume.may_have[block] = {version}
+
+    def use_until(self, end):
+        while time.monotonic() < end:
+            while len(self.requests) < self.depth:
+                self.send_any()
+            self.receive_reply()
+        while self.requests:
+            self.receive_reply()
+
+    def read_all(self):
+        for first in range(0, BLOCKS, BLOCKS_PER_REQUEST_MAX):
+            self.send(READ, first, BLOCKS_PER_REQUEST_MAX)
+            self.receive_reply()
+
+
+class Faults(threading.Thread):
+    def __init__(self, generator, faults, pause_max):
+        super().__init__(daemon=True)
+        self.random, self.faults, self.pause_max = generator, faults, pause_max
+        self.counts = dict.fromkeys(faults, 0)
+        self.stopping = threading.Event()
+
+    def run(self):
+        while not self.stopping.wait(self.random.uniform(0.02, self.pause_max)):
+            name = self.random.choice(list(self.faults))
+            self.faults[name]()
+            self.counts[name] += 1
+
+    def stop(self):
+        self.stopping.set()
+        self.join()
+
+
+def use_with_faults(path, volume, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        connection = None
+        try:
+            connection = Connection(path, volume, volume.random.choice(DEPTHS))
+            connection.use_until(end)
+        except (ConnectionError, FileNotFoundError):
+            time.sleep(0.02)
+        finally:
+            if connection is not None:
+                volume.unknown += sum(kind == WRITE for kind, *_ in connection.requests.values())
+                connection.socket.close()
+
+
+def use_fio(path, depth, seconds):
+    done = subprocess.run(
+        ["fio", "--name=soak", "--ioengine=nbd", f"--uri=nbd+unix:///fio?socket={path}", "--size=64M", "--rw=randrw",
+         "--bsrange=4k-64k", f"--iodepth={depth}", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=256",
+         "--verify_state_save=0", "--time_based", f"--runtime={seconds}", "--fsync=64"],
+        capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        fail(f"fio failed: {done.stdout}{done.stderr}")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="hawser-block")
+    parser.add_argument("--minutes", type=float, default=60, help="(60)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the choices, not of the times")
+    parser.add_argument("--round", type=float, default=30, help="seconds of a round with faults; fio has a third (30)")
+    parser.add_argument("--pause-max", type=float, default=2, help="seconds between two faults (2)")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    print(f"seed {options.seed}", flush=True)
+    if not shutil.which("fio"):
+        fail("fio is missing (Debian: fio)")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        native, nbd = folder / "native", folder / "nbd"
+        server = Process(options.program, "serve", "--data", folder / "volumes", "--listen", f"unix:{native}")
+        proxy = Proxy(folder / "proxy", native)
+        front = Process(options.program, "nbd", "--connect", f"unix:{folder}/proxy", "--listen", f"unix:{nbd}")
+
+        def command(*words):
+            done = subprocess.run([options.program, *words, "--connect", f"unix:{native}"], capture_output=True, text=True,
+                                  check=False)
+            if done.returncode != 0:
+                fail(f"{words}: {done.stdout}{done.stderr}")
+
+        try:
+            command("create", "disk", str(BLOCKS * BLOCK))
+            command("create", "fio", "64M")
+            volume = Volume(random.Random(options.seed))
+            totals = {}
+            fio_rounds = 0
+            end = time.monotonic() + options.minutes * 60
+            while time.monotonic() < end:
+                faults = Faults(random.Random(volume.random.random()),
+                                {"kills of the server": server.kill_and_start, "kills of nbd": front.kill_and_start,
+                                 "cuts": proxy.cut}, options.pause_max)
+                faults.start()
+                use_with_faults(nbd, volume, min(options.round, max(end - time.monotonic(), 1)))
+                faults.stop()
+                for fault, count in faults.counts.items():
+                    totals[fault] = totals.get(fault, 0) + count
+                Connection(nbd, volume, 1).read_all()
+                use_fio(nbd, DEPTHS[fio_rounds % len(DEPTHS)], max(int(options.round / 3), 1))
+                fio_rounds += 1
+                print(f"{totals}, {volume.writes} writes, {volume.unknown} with an unknown outcome, {volume.reads} blocks "
+                      f"verified, {fio_rounds} runs of fio", flush=True)
+            command("scrub", "disk")
+            command("scrub", "fio")
+            print("no byte is wrong")
+        finally:
+            for process in (front, server):
+                process.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
