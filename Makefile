@@ -94,6 +94,7 @@ block-guest: guest-dependencies
 	@cmake --preset dev --log-level=WARNING
 	@cmake --build --preset dev --target hawser-block --parallel $(CPUS) -- --quiet
 	@tools/rdma-guest --guest --devices 0 -- python3 -B apps/block/test/guest_test.py build/dev/block/hawser-block
+	@python3 -B apps/block/test/drive_test.py build/dev/block/hawser-block
 
 # Three servers with pages, for ten minutes or SECONDS.
 demo: install-dependencies
