@@ -43,12 +43,13 @@ struct Input {
 
 // Returns what the server has sent, and whether requests follow.
 std::string negotiate(Input& input, Negotiated& negotiated, bool& agreed) {
-  NbdHandshake handshake;
+  NbdHandshake handshake(TlsOffer::optional);
   for (;;) {
     NbdHandshake::Step step = handshake.next(as_bytes(input.held));
     expect(step.consumed <= input.held.size());
     input.held.erase(0, step.consumed);
     if (step.wants == NbdHandshake::Wants::names) handshake.answer_names(std::vector<std::string>{"d"});
+    if (step.wants == NbdHandshake::Wants::tls) handshake.secured();
     if (step.wants == NbdHandshake::Wants::device) step.wants = handshake.answer_device(find(handshake.name()));
     // An option has a bounded reply.
     expect(handshake.output().size() < 64 * (input.rest.size() + input.held.size() + step.consumed + 1000) + 1'000'000);

@@ -9,9 +9,12 @@
 #include "block/command.h"
 #include "block/nbd/front.h"
 #include "block/nbd/remote_exports.h"
+#include "block/reload_rules.h"
 #include "block/stop_signal.h"
+#include "block/volume_rules.h"
 #include "process/program.h"
 #include "tls/client_options.h"
+#include "tls/server_options.h"
 
 namespace hawser::block {
 namespace {
@@ -21,25 +24,53 @@ struct NbdOptions {
   std::string listen = "127.0.0.1:10809";
   std::string transport = "auto";
   std::size_t connections = nbd::NbdLimits{}.connections_max;
+  std::string rules = {};
   std::shared_ptr<transport::ClientSecurity> security = {};
+  programs::TlsServerGiven tls = {};  // For connections of clients of NBD.
 };
 
+int failed(const Error& error, int status) {
+  fmt::print(stderr, "hawser-block: {}\n", error.text);
+  return status;
+}
+
 int serve_nbd(const NbdOptions& options) {
-  const StopSignal stop;
+  const StopSignal stop(!options.rules.empty());
+  Result<VolumeRules> rules = VolumeRules::load_if_given(options.rules);
+  if (!rules) return failed(rules.error(), wrong_options_status);
+  ServerOptions tls;
+  if (const Result<void> secured = programs::enable_tls(tls, options.tls); !secured) {
+    return failed(secured.error(), wrong_options_status);
+  }
   ClientOptions client{.security = options.security};
   if (options.transport == "tcp") client.transports.enabled.clear();
   const Result<std::unique_ptr<nbd::Front>> front = nbd::Front::start(
-      {.listen = options.listen, .limits = {.connections_max = options.connections}},
-      [&](Loop& loop) { return std::make_unique<nbd::RemoteExports>(loop, options.connect, client); });
-  if (!front) {
-    fmt::print(stderr, "hawser-block: {}\n", front.error().text);
-    return 1;
-  }
+      {.listen = options.listen, .limits = {.connections_max = options.connections}, .security = tls.security},
+      [&](Loop& loop) { return std::make_unique<nbd::RemoteExports>(loop, options.connect, client, *rules); });
+  if (!front) return failed(front.error(), 1);
   programs::announce(
       fmt::format("hawser-block: serving the volumes of {} for NBD at {}\n", options.connect, (*front)->address()));
-  stop.wait();
+  stop.wait([&] { reload_rules(*rules, options.rules); });
   (*front)->stop(std::chrono::seconds(1));
   return 0;
+}
+
+void add_tls_of_clients(CLI::App& command, programs::TlsServerGiven& given) {
+  CLI::Option* const certificate = command.add_option(
+      "--nbd-tls-cert", given.certificate_file, "Certificate in PEM format: clients of NBD begin TLS with STARTTLS");
+  CLI::Option* const key = command.add_option("--nbd-tls-key", given.key_file, "Key of --nbd-tls-cert");
+  certificate->needs(key);
+  key->needs(certificate);
+  command
+      .add_option("--nbd-tls-client-ca", given.client_ca_file,
+                  "Certificates of issuers: clients of NBD within TLS must have a certificate of one")
+      ->needs(certificate);
+  command
+      .add_option("--nbd-tls", given.policy,
+                  "Whether plain text is refused, except at a Unix socket: required or allowed")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"required", "allowed"}))
+      ->needs(certificate);
 }
 
 }  // namespace
@@ -56,6 +87,9 @@ Run add_nbd(CLI::App& command) {
   command.add_option("--connections", options->connections, "Connections of clients; further ones wait")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  command.add_option("--rules", options->rules,
+                     "File that says which client of NBD may read and write which volumes. SIGHUP reads it again");
+  add_tls_of_clients(command, options->tls);
   return [options] { return serve_nbd(*options); };
 }
 

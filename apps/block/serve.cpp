@@ -10,6 +10,7 @@
 #include "block/command.h"
 #include "block/nbd/front.h"
 #include "block/nbd/stored_exports.h"
+#include "block/reload_rules.h"
 #include "block/service.h"
 #include "block/stop_signal.h"
 #include "block/store/disk_directory.h"
@@ -57,24 +58,21 @@ Result<std::unique_ptr<VolumeStore>> open_store(const ServeOptions& options) {
 }
 
 Result<std::unique_ptr<nbd::Front>> open_front(const ServeOptions& options, VolumeStore& store,
-                                               const VolumeRules& rules) {
-  nbd::FrontOptions front{.listen = options.nbd, .limits = {.connections_max = options.nbd_connections}};
+                                               const VolumeRules& rules,
+                                               std::shared_ptr<transport::ServerSecurity> security) {
+  nbd::FrontOptions front{
+      .listen = options.nbd, .limits = {.connections_max = options.nbd_connections}, .security = std::move(security)};
   front.loop.offload_threads_max = options.disk_threads;
   const std::size_t direct = options.memory_bytes == 0 ? 0 : direct_bytes_max;
   return nbd::Front::start(std::move(front), [&](Loop& loop) {
-    return std::make_unique<nbd::StoredExports>(loop, store,
-                                                nbd::StoredExportsOptions{.direct_bytes_max = direct, .rules = rules});
+    return std::make_unique<nbd::StoredExports>(loop, store, nbd::StoredExportsOptions{.direct_bytes_max = direct},
+                                                rules);
   });
 }
 
-// Without --rules everybody may do everything.
-Result<VolumeRules> load_rules(const ServeOptions& options) {
-  return options.rules.empty() ? VolumeRules{} : VolumeRules::load(options.rules);
-}
-
 int serve(const ServeOptions& options) {
-  const StopSignal stop;
-  const Result<VolumeRules> rules = load_rules(options);
+  const StopSignal stop(!options.rules.empty());
+  Result<VolumeRules> rules = VolumeRules::load_if_given(options.rules);
   if (!rules) {
     fmt::print(stderr, "hawser-block: {}\n", rules.error().text);
     return wrong_options_status;
@@ -99,11 +97,11 @@ int serve(const ServeOptions& options) {
       fmt::format("hawser-block: serving {} volumes at {}\n", (*store)->names().size(), server.address()));
   Result<std::unique_ptr<nbd::Front>> front = nullptr;
   if (!options.nbd.empty()) {
-    front = open_front(options, **store, *rules);
+    front = open_front(options, **store, *rules, server_options.security);
     if (!front) return failed(front.error());
     programs::announce(fmt::format("hawser-block: serving them for NBD at {}\n", (*front)->address()));
   }
-  stop.wait();
+  stop.wait([&] { reload_rules(*rules, options.rules); });
   if (*front) (*front)->stop(std::chrono::seconds(1));
   server.stop(std::chrono::seconds(1));
   if (const Result<void> closed = (*store)->close(); !closed) return failed(closed.error());
@@ -129,7 +127,8 @@ Run add_serve(CLI::App& command) {
   command.add_option("--nbd-connections", options->nbd_connections, "Connections of clients of NBD; further ones wait")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  command.add_option("--rules", options->rules, "File that says who may read, write and manage which volumes");
+  command.add_option("--rules", options->rules,
+                     "File that says who may read, write and manage which volumes. SIGHUP reads it again");
   command.add_option("--threads", options->threads, "Threads that serve connections")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -55,8 +56,34 @@ Result<Who> parse_who(std::string_view text) {
 
 }  // namespace
 
+// The methods of the rules are "read/NAME", "write/NAME" and "manage/NAME".
+struct VolumeRules::Current {
+  mutable std::mutex mutex;
+  Authorization rules;  // Guarded by mutex. A copy of it costs a reference.
+};
+
+VolumeRules::VolumeRules() : current_(std::make_shared<Current>()) {}
+
+Authorization VolumeRules::current() const {
+  const std::lock_guard lock(current_->mutex);
+  return current_->rules;
+}
+
+Result<void> VolumeRules::reload(const std::string& file) {
+  const Result<VolumeRules> newer = load(file);
+  if (!newer) return std::unexpected(newer.error());
+  Authorization rules = newer->current();
+  const std::lock_guard lock(current_->mutex);
+  std::swap(current_->rules, rules);
+  return {};
+}
+
+Result<VolumeRules> VolumeRules::load_if_given(const std::string& file) {
+  return file.empty() ? VolumeRules{} : load(file);
+}
+
 // VOLUMES ACCESS WHO
-Result<void> VolumeRules::add(std::string_view line) {
+Result<void> VolumeRules::add(Authorization& rules, std::string_view line) {
   const std::string_view volumes = take_word(line);
   const std::string_view access = take_word(line);
   const auto* const found = std::ranges::find(access_names, access);
@@ -67,7 +94,7 @@ Result<void> VolumeRules::add(std::string_view line) {
     const Result<Who> who = parse_who(line);
     if (!who) return std::unexpected(who.error());
     for (const auto* name = access_names.begin(); name <= found; ++name) {
-      rules_.allow(name_of_rule(static_cast<VolumeAccess>(name - access_names.begin()), volumes), *who);
+      rules.allow(name_of_rule(static_cast<VolumeAccess>(name - access_names.begin()), volumes), *who);
     }
   } catch (const std::invalid_argument& error) {
     return wrong_rule(error.what());
@@ -76,19 +103,20 @@ Result<void> VolumeRules::add(std::string_view line) {
 }
 
 Result<VolumeRules> VolumeRules::parse(std::string_view text) {
-  VolumeRules rules;
+  VolumeRules parsed;
+  Authorization& rules = parsed.current_->rules;
   // Authorization without a rule allows everything.
-  rules.rules_.allow("none", anyone());
+  rules.allow("none", anyone());
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::string_view whole = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(whole.size() + 1, text.size()));
     const std::string_view line = without_spaces(whole);
     if (line.empty() || line.front() == '#') continue;
-    if (const Result<void> added = rules.add(line); !added) {
+    if (const Result<void> added = add(rules, line); !added) {
       return wrong_rule("line " + std::to_string(number) + ": " + added.error().text);
     }
   }
-  return rules;
+  return parsed;
 }
 
 Result<VolumeRules> VolumeRules::load(const std::string& file) {
@@ -107,7 +135,7 @@ Result<VolumeRules> VolumeRules::load(const std::string& file) {
 }
 
 bool VolumeRules::allow(const Identity& who, VolumeAccess access, std::string_view volume) const {
-  return rules_.allows(name_of_rule(access, volume), who);
+  return current().allows(name_of_rule(access, volume), who);
 }
 
 Result<void> VolumeRules::check(const Identity& who, VolumeAccess access, std::string_view volume) const {

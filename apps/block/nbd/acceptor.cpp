@@ -49,11 +49,13 @@ NbdLimits corrected(NbdLimits limits) noexcept {
 
 }  // namespace
 
-Acceptor::Acceptor(Loop& loop, NbdListening& listening, Exports& exports, const NbdLimits& limits)
+Acceptor::Acceptor(Loop& loop, NbdListening& listening, Exports& exports, const NbdLimits& limits,
+                   std::shared_ptr<transport::ServerSecurity> security)
     : loop_(loop),
       listening_(listening),
       exports_(exports),
       limits_(corrected(limits)),
+      security_(std::move(security)),
       check_interval_(
           std::clamp<Duration>(std::min({limits.memory_wait_max, limits.holder_silence_max, limits.places.idle_min}),
                                std::chrono::milliseconds(1), check_max)),
@@ -94,7 +96,7 @@ void Acceptor::accept_again() noexcept {
 
 Task<void> Acceptor::serve(SocketDescriptor socket) {
   try {
-    NbdSession session(loop_, std::move(socket), exports_, memory_, limits_.session);
+    NbdSession session(loop_, std::move(socket), exports_, memory_, limits_.session, security_);
     sessions_.push_back(&session);
     co_await session.run();
     std::erase(sessions_, &session);
@@ -111,6 +113,7 @@ void Acceptor::check() noexcept {
   check_timer_.start(loop_, loop_.after(check_interval_));
   for (NbdSession* const session : sessions_) session->observe_pace(limits_.holder_bytes_min);
   try {
+    for (NbdSession* const session : std::vector(sessions_.begin(), sessions_.end())) session->check_rights();
     check_memory();
     if (!stopping_ && sessions_.size() >= limits_.connections_max) free_place();
   } catch (const std::bad_alloc&) {

@@ -2,10 +2,11 @@
 
 #include <cstddef>
 #include <list>
+#include <memory>
 
-#include "block/nbd/byte_socket.h"
 #include "block/nbd/connection_place.h"
 #include "block/nbd/exports.h"
+#include "block/nbd/listening.h"
 #include "block/nbd/session.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
@@ -34,7 +35,9 @@ struct NbdLimits {
 class Acceptor final : exec::Watcher {
  public:
   // Throws std::system_error if the system takes no more descriptors.
-  Acceptor(Loop& loop, NbdListening& listening, Exports& exports, const NbdLimits& limits);
+  // `security`: null without TLS.
+  Acceptor(Loop& loop, NbdListening& listening, Exports& exports, const NbdLimits& limits,
+           std::shared_ptr<transport::ServerSecurity> security);
   ~Acceptor();
 
   // Requests in progress end within `grace`, and so do the connections. Called once, before the destruction.
@@ -57,6 +60,7 @@ class Acceptor final : exec::Watcher {
   NbdListening& listening_;
   Exports& exports_;
   const NbdLimits limits_;
+  const std::shared_ptr<transport::ServerSecurity> security_;
   const Duration check_interval_;
   Semaphore memory_;
   std::list<NbdSession*> sessions_;

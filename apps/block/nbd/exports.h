@@ -5,8 +5,10 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "block/volume_rules.h"
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/identity.h"
@@ -30,9 +32,6 @@ struct Extent {
 // The state of bytes that are zeros, or that may be data. A write of zeros may need space, unless the volume has all of
 // its space.
 std::uint32_t state_of(bool zeros, bool preallocated) noexcept;
-
-// The error of Exports::open() without a name, if there are `volumes` volumes.
-std::unexpected<Error> no_default_export(std::size_t volumes);
 
 // A volume. Requests may run concurrently; those that overlap are executed one after the other. flush() covers every
 // write that ended before it, of whichever connection. Memory of a request stays valid until its task has ended. Errors
@@ -64,20 +63,29 @@ class NbdDevice {
                                                     std::size_t extents_max) = 0;
 };
 
-// The volumes of a server, by name.
+// The volumes of a server, by name, as far as the rules permit them.
 class Exports {
  public:
-  Exports() noexcept = default;
+  explicit Exports(VolumeRules rules = {}) noexcept : rules_(std::move(rules)) {}
   Exports(const Exports&) = delete;
   Exports& operator=(const Exports&) = delete;
   virtual ~Exports() = default;
 
   // The volumes that the client `who` may read.
-  virtual Task<Result<std::vector<std::string>>> names(Identity who) = 0;
+  Task<Result<std::vector<std::string>>> names(Identity who);
   // An empty name is that of the only volume, if there is one only. The device is read-only if `who` may not write.
-  virtual Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name, Identity who) = 0;
+  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name, Identity who);
+  // False if the rules have changed since open(), so that `who` may not use the device any more as it is.
+  bool permits(const Identity& who, const ExportInfo& device) const;
   // Ends requests in progress with an error, if they wait for another process.
   virtual void close() {}
+
+ private:
+  virtual Task<Result<std::vector<std::string>>> list() = 0;
+  // `writable`: the device is not read-only because of the rules.
+  virtual Task<Result<std::shared_ptr<NbdDevice>>> find(std::string name, bool writable) = 0;
+
+  const VolumeRules rules_;
 };
 
 }  // namespace hawser::block::nbd

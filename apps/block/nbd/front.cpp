@@ -9,6 +9,7 @@
 
 #include "hawser/background_loops.h"
 #include "hawser/scope.h"
+#include "hawser/transport/protect.h"
 
 namespace hawser::block::nbd {
 
@@ -53,6 +54,11 @@ Front::~Front() { stop({}); }
 const std::string& Front::address() const noexcept { return state_->listening.address(); }
 
 Result<std::unique_ptr<Front>> Front::start(FrontOptions options, MakeExports make) {
+  if (options.security) {
+    if (const Result<void> prepared = transport::prepare(*options.security); !prepared) {
+      return std::unexpected(prepared.error());
+    }
+  }
   Result<NbdListening> listening = NbdListening::open(options.listen);
   if (!listening) return std::unexpected(listening.error());
   auto state = std::make_unique<State>(std::move(*listening));
@@ -64,7 +70,7 @@ Result<std::unique_ptr<Front>> Front::start(FrontOptions options, MakeExports ma
     self.exports = make(loop);
     const Result<std::vector<std::string>> names = co_await self.exports->names({});
     if (!names) co_return std::unexpected(names.error());
-    self.acceptor.emplace(loop, self.listening, *self.exports, options.limits);
+    self.acceptor.emplace(loop, self.listening, *self.exports, options.limits, options.security);
     co_return Result<void>{};
   });
   if (!started) return std::unexpected(started.error());

@@ -16,12 +16,15 @@ struct FrontOptions {
   std::string listen;  // "HOST:PORT", "unix:/path" or "unix:@name".
   LoopOptions loop = {};
   NbdLimits limits = {};
+  // Null: clients cannot begin TLS.
+  std::shared_ptr<transport::ServerSecurity> security = {};
 };
 
 // Serves exports to NBD clients on a thread of its own. Thread-safe, except for stop().
 class Front {
  public:
-  // Makes the exports; called on the loop, which they use. Fails if they have no names.
+  // Makes the exports; called on the loop, which they use. Fails if they have no names, or if the files of `security`
+  // cannot be used.
   using MakeExports = std::function<std::unique_ptr<Exports>(Loop&)>;
 
   static Result<std::unique_ptr<Front>> start(FrontOptions options, MakeExports make);

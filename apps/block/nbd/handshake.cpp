@@ -38,7 +38,7 @@ class OptionReader {
 
 }  // namespace
 
-NbdHandshake::NbdHandshake() {
+NbdHandshake::NbdHandshake(TlsOffer tls) : tls_(tls) {
   append(output_, greeting_magic);
   append(output_, option_magic);
   append(output_, static_cast<std::uint16_t>(fixed_newstyle | no_zeroes));
@@ -84,7 +84,33 @@ NbdHandshake::Step NbdHandshake::next(Bytes in) {
   return {take_option(in.subspan(option_header_bytes, size)), option_header_bytes + size};
 }
 
+NbdHandshake::Wants NbdHandshake::take_starttls(Bytes data) {
+  if (!data.empty()) return refuse(option_reply::invalid, "STARTTLS has no data");
+  if (secured_) return refuse(option_reply::invalid, "TLS has begun already");
+  if (tls_ == TlsOffer::none) {
+    return refuse(option_reply::unsupported, "this server has no certificate for TLS: use a Unix socket or a tunnel");
+  }
+  reply(option_reply::ack);
+  state_ = State::answer;
+  return Wants::tls;
+}
+
+void NbdHandshake::secured() {
+  secured_ = true;
+  state_ = State::option;
+  negotiated_ = {};
+  context_selected_ = false;
+  context_export_.clear();
+}
+
+NbdHandshake::Wants NbdHandshake::refuse_plain() {
+  if (option_ == option::export_name) return end(Wants::close);  // It has no reply for errors.
+  return refuse(option_reply::tls_required, "this server requires TLS: begin with STARTTLS");
+}
+
 NbdHandshake::Wants NbdHandshake::take_option(Bytes data) {
+  const bool plain = tls_ == TlsOffer::required && !secured_;
+  if (plain && option_ != option::starttls && option_ != option::abort) return refuse_plain();
   switch (option_) {
     case option::export_name: return ask(as_text(data));
     case option::abort: reply(option_reply::ack); return end(Wants::close);
@@ -92,8 +118,7 @@ NbdHandshake::Wants NbdHandshake::take_option(Bytes data) {
       if (!data.empty()) return refuse(option_reply::invalid, "LIST has no data");
       state_ = State::answer;
       return Wants::names;
-    case option::starttls:
-      return refuse(option_reply::unsupported, "this server has no TLS for NBD: use a Unix socket or a tunnel");
+    case option::starttls: return take_starttls(data);
     case option::info:
     case option::go: return take_info(data);
     case option::structured_reply:

@@ -18,6 +18,13 @@ struct Negotiated {
   bool allocation_context = false;
 };
 
+// Whether TLS can begin within a negotiation (STARTTLS).
+enum class TlsOffer : std::uint8_t {
+  none,
+  optional,
+  required,  // Before it, no other options are accepted.
+};
+
 // The server's side of a fixed newstyle negotiation. It does no I/O: the caller sends output(), gives it the bytes of
 // the client, and answers its questions.
 class NbdHandshake {
@@ -32,6 +39,7 @@ class NbdHandshake {
     bytes,         // More bytes of the client than were given.
     names,         // answer_names().
     device,        // answer_device(), for the export name().
+    tls,           // secured() when the output has been sent. What the client sent behind the option is TLS.
     transmission,  // The negotiation has ended: requests follow.
     close,         // The connection ends when the output has been sent.
   };
@@ -40,13 +48,15 @@ class NbdHandshake {
     std::size_t consumed = 0;  // The number of the given bytes that are used up.
   };
 
-  NbdHandshake();
+  explicit NbdHandshake(TlsOffer tls = TlsOffer::none);
 
   // Takes bytes of the client: at most one option, and nothing before a complete one.
   Step next(Bytes in);
   void answer_names(const Result<std::vector<std::string>>& names);
   // The export name(), or why it cannot be used. Returns what next() would.
   Wants answer_device(const Result<ExportInfo>& info);
+  // Bytes are within TLS from now on. What the client has negotiated before is forgotten.
+  void secured();
 
   // Bytes to send. The caller removes what it has sent.
   std::string& output() noexcept { return output_; }
@@ -59,6 +69,8 @@ class NbdHandshake {
 
   Step take_flags(Bytes in);
   Wants take_option(Bytes data);
+  Wants take_starttls(Bytes data);
+  Wants refuse_plain();
   Wants take_info(Bytes data);
   Wants take_meta_context(Bytes data);
   Wants ask(std::string_view name);
@@ -70,6 +82,8 @@ class NbdHandshake {
   void reply_information(const ExportInfo& info);
   void reply_contexts();
 
+  TlsOffer tls_;
+  bool secured_ = false;
   State state_ = State::client_flags;
   std::uint32_t option_ = 0;
   std::uint64_t skip_bytes_ = 0;

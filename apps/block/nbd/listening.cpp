@@ -1,3 +1,5 @@
+#include "block/nbd/listening.h"
+
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -11,7 +13,6 @@
 #include <memory>
 #include <string_view>
 
-#include "block/nbd/byte_socket.h"
 #include "block/store/store_error.h"
 
 namespace hawser::block::nbd {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/socket.h>
+
 #include <string>
 #include <utility>
 
@@ -17,12 +19,19 @@ class NbdPeer {
   // Connections with the same text share the places of a client: those of a process at a Unix socket, of a host, or of
   // the network of 64 bits of an IPv6 address.
   const std::string& client() const noexcept { return client_; }
+  // As Stream::peer().
+  const std::string& address() const noexcept { return address_; }
+  // A Unix socket.
+  bool local() const noexcept { return address_.starts_with("unix:"); }
 
  private:
-  NbdPeer(Identity identity, std::string client) : identity_(std::move(identity)), client_(std::move(client)) {}
+  static NbdPeer of_host(const sockaddr_storage& from);
+  NbdPeer(Identity identity, std::string client, std::string address)
+      : identity_(std::move(identity)), client_(std::move(client)), address_(std::move(address)) {}
 
   const Identity identity_;
   const std::string client_;
+  const std::string address_;
 };
 
 }  // namespace hawser::block::nbd

@@ -43,6 +43,7 @@ inline constexpr std::uint32_t error = 1U << 31;
 inline constexpr std::uint32_t unsupported = error + 1;
 inline constexpr std::uint32_t invalid = error + 3;
 inline constexpr std::uint32_t platform = error + 4;
+inline constexpr std::uint32_t tls_required = error + 5;
 inline constexpr std::uint32_t unknown = error + 6;
 inline constexpr std::uint32_t too_big = error + 9;
 }  // namespace option_reply

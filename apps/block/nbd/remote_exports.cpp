@@ -96,12 +96,15 @@ ClientOptions without_deadline(ClientOptions options) {
 
 }  // namespace
 
-RemoteExports::RemoteExports(Loop& loop, std::string address, ClientOptions options)
-    : address_(std::move(address)), loop_(loop), client_(loop, without_deadline(std::move(options))) {}
+RemoteExports::RemoteExports(Loop& loop, std::string address, ClientOptions options, VolumeRules rules)
+    : Exports(std::move(rules)),
+      address_(std::move(address)),
+      loop_(loop),
+      client_(loop, without_deadline(std::move(options))) {}
 
 RemoteExports::~RemoteExports() = default;
 
-Task<Result<std::vector<std::string>>> RemoteExports::names(Identity /*who*/) {
+Task<Result<std::vector<std::string>>> RemoteExports::list() {
   if (const Result<void> connected = co_await client_.connect(address_); !connected) {
     co_return std::unexpected(connected.error());
   }
@@ -112,7 +115,7 @@ Task<Result<std::vector<std::string>>> RemoteExports::names(Identity /*who*/) {
   co_return names;
 }
 
-// Asked before the other calls of open(): a device is lost if the server has been restarted in between.
+// Asked before the other calls of find(): a device is lost if the server has been restarted in between.
 Task<Result<std::shared_ptr<const ServerRun>>> RemoteExports::find_run() {
   const Result<std::uint64_t> instance = co_await client_.call<&VolumeService::instance>();
   if (!instance) co_return std::unexpected(instance.error());
@@ -123,13 +126,7 @@ Task<Result<std::shared_ptr<const ServerRun>>> RemoteExports::find_run() {
   co_return run_;
 }
 
-Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::open(std::string name, Identity who) {
-  if (name.empty()) {
-    const Result<std::vector<std::string>> all = co_await names(std::move(who));
-    if (!all) co_return std::unexpected(all.error());
-    if (all->size() != 1) co_return no_default_export(all->size());
-    name = all->front();
-  }
+Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::find(std::string name, bool writable) {
   if (const Result<void> connected = co_await client_.connect(address_); !connected) {
     co_return std::unexpected(connected.error());
   }
@@ -139,7 +136,7 @@ Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::open(std::string name, I
   if (!unique_name) co_return std::unexpected(unique_name.error());
   const Result<VolumeStatus> status = co_await client_.call<&VolumeService::info>(*unique_name);
   if (!status) co_return std::unexpected(status.error());
-  ExportInfo info{.name = std::move(name), .size = status->size, .read_only = status->read_only};
+  ExportInfo info{.name = std::move(name), .size = status->size, .read_only = status->read_only || !writable};
   co_return std::make_shared<RemoteDevice>(loop_, client_, std::move(info), std::move(*unique_name), std::move(*run),
                                            status->preallocated);
 }

@@ -20,8 +20,8 @@ struct ServerRun {
 };
 
 // The volumes of a block server, over any transport of a client of Hawser, with the rights that the server gives to
-// this process: those of its clients are not known there. Connects when it is first asked, and again
-// after the connection was lost.
+// this process: its clients are not known there, and the rules of this object are for them. Connects when it is first
+// asked, and again after the connection was lost.
 //
 // A flush of a device fails if the server has been restarted since the device was opened: writes that had not been
 // flushed may be lost, and the server that started later does not know of them. When a device is opened at the later
@@ -30,14 +30,14 @@ struct ServerRun {
 class RemoteExports final : public Exports {
  public:
   // `options`: of the connection to the server. Calls have no deadline, whatever they say.
-  RemoteExports(Loop& loop, std::string address, ClientOptions options);
+  RemoteExports(Loop& loop, std::string address, ClientOptions options, VolumeRules rules = {});
   ~RemoteExports() override;
 
-  Task<Result<std::vector<std::string>>> names(Identity who) override;
-  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name, Identity who) override;
   void close() override { client_.close(); }
 
  private:
+  Task<Result<std::vector<std::string>>> list() override;
+  Task<Result<std::shared_ptr<NbdDevice>>> find(std::string name, bool writable) override;
   Task<Result<std::shared_ptr<const ServerRun>>> find_run();
 
   const std::string address_;

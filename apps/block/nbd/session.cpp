@@ -52,11 +52,10 @@ void ReplyQueue::clear() noexcept {
   front_sent_ = 0;
 }
 
-void ReplyQueue::send(ByteSocket& socket) {
+void ReplyQueue::send(ByteChannel& channel) {
   while (!queue_.empty()) {
     std::array<ConstBuffer, 64> pieces;
     std::size_t count = 0;
-    std::size_t wanted = 0;
     std::size_t skip = front_sent_;
     for (auto reply = queue_.begin(); reply != queue_.end() && count + 2 <= pieces.size(); ++reply) {
       const PendingRequest& pending = **reply;
@@ -65,12 +64,11 @@ void ReplyQueue::send(ByteSocket& socket) {
         skip -= skipped;
         if (skipped == part.size()) continue;
         pieces[count++] = {part.data() + skipped, part.size() - skipped};
-        wanted += part.size() - skipped;
       }
     }
-    const std::size_t accepted = socket.send(std::span(pieces).first(count));
+    const std::size_t accepted = channel.send(std::span(pieces).first(count));
     sent(accepted);
-    if (accepted < wanted) return;
+    if (accepted == 0) return;
   }
 }
 
@@ -91,13 +89,15 @@ void ReplyQueue::sent(std::size_t bytes) {
 // ---- The connection ----
 
 NbdSession::NbdSession(Loop& loop, SocketDescriptor socket, Exports& exports, Semaphore& memory,
-                       const SessionLimits& limits)
+                       const SessionLimits& limits, std::shared_ptr<transport::ServerSecurity> security)
     : loop_(loop),
       exports_(exports),
       memory_(memory),
       limits_(limits),
       peer_(NbdPeer::of(socket.get())),
-      socket_(loop, std::move(socket), *this),
+      security_(std::move(security)),
+      channel_(loop, std::move(socket), peer_.address(), *this),
+      handshake_(tls_offer()),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(buffer_bytes)),
       slots_(limits.requests_in_flight_max),
       bytes_(memory_permits(limits.bytes_in_flight_max)) {
@@ -116,7 +116,7 @@ Task<void> NbdSession::run() {
       timer_.stop();
       const std::stop_callback ends_with_device(device_->lost(), [this] { abort(); });
       disconnected_ = co_await transmit();
-      if (!disconnected_ && socket_.peer_ended()) device_->abandon();
+      if (!disconnected_ && channel_.peer_ended()) device_->abandon();
     }
   } catch (const std::bad_alloc&) {
     abort();
@@ -124,22 +124,31 @@ Task<void> NbdSession::run() {
   // The offload threads use the memory of the requests until they have ended.
   co_await requests_.join();
   timer_.start(loop_, loop_.after(limits_.handshake_timeout));
-  while (!replies_.empty() && !socket_.broken()) {
+  while (!replies_.empty() && !channel_.broken()) {
     writable_.reset();
-    replies_.send(socket_);
-    if (!replies_.empty() && !socket_.broken()) co_await writable_.wait();
+    replies_.send(channel_);
+    if (!replies_.empty() && !channel_.broken()) co_await writable_.wait();
   }
+  co_await channel_.finish();
   timer_.stop();
 }
 
 void NbdSession::stop() {
   stopping_.request_stop();
-  socket_.stop_receiving();
+  channel_.stop_receiving();
 }
 
 void NbdSession::abort() noexcept {
   stopping_.request_stop();
-  socket_.abort();
+  channel_.abort();
+}
+
+void NbdSession::check_rights() {
+  if (!device_ || ended() || exports_.permits(identity(), device_->info())) return;
+  loop_.log(LogLevel::info, "nbd",
+            "a connection of " + peer_.client() + " to volume " + device_->info().name +
+                " was ended: the rules have changed");
+  abort();
 }
 
 void NbdSession::observe_pace(std::size_t bytes_min) noexcept {
@@ -164,12 +173,12 @@ void NbdSession::on_writable() {
 void NbdSession::on_peer_end() { stopping_.request_stop(); }
 
 void NbdSession::on_tick_end() {
-  replies_.send(socket_);
-  if (!socket_.broken()) return;
+  replies_.send(channel_);
+  if (!channel_.broken()) return;
   stopping_.request_stop();
   if (device_ && !disconnected_) device_->abandon();
   replies_.clear();
-  socket_.stop_receiving();
+  channel_.stop_receiving();
   writable_.set();
 }
 
@@ -180,7 +189,7 @@ Task<bool> NbdSession::fill() {
     end_ -= begin_;
     begin_ = 0;
   }
-  const std::size_t got = co_await socket_.receive(MutableBytes(buffer_.get() + end_, buffer_bytes - end_));
+  const std::size_t got = co_await channel_.receive(MutableBytes(buffer_.get() + end_, buffer_bytes - end_));
   end_ += got;
   received_bytes_ += got;
   co_return got > 0;
@@ -188,27 +197,41 @@ Task<bool> NbdSession::fill() {
 
 // ---- Negotiation ----
 
+// The kernel names the process at a Unix socket, so that no certificate is needed there.
+TlsOffer NbdSession::tls_offer() const {
+  if (!security_) return TlsOffer::none;
+  const bool required = !peer_.local() && !channel_.refusal_of_plain(*security_).empty();
+  return required ? TlsOffer::required : TlsOffer::optional;
+}
+
+// The certificate of the client, or else the process at a Unix socket.
+Identity NbdSession::identity() const {
+  const std::shared_ptr<const Identity> proved = channel_.identity();
+  return proved ? *proved : peer_.identity();
+}
+
 Task<bool> NbdSession::send_text(std::string& text) {
   while (!text.empty()) {
     const ConstBuffer piece{reinterpret_cast<const std::byte*>(text.data()), text.size()};
     writable_.reset();
-    text.erase(0, socket_.send(std::span(&piece, 1)));
-    if (socket_.broken()) co_return false;
-    if (!text.empty()) co_await writable_.wait();
+    const std::size_t accepted = channel_.send(std::span(&piece, 1));
+    text.erase(0, accepted);
+    if (channel_.broken()) co_return false;
+    if (accepted == 0) co_await writable_.wait();
   }
   co_return true;
 }
 
 Task<bool> NbdSession::answer_question(NbdHandshake::Wants& wants) {
   if (wants == NbdHandshake::Wants::names) {
-    handshake_.answer_names(co_await exports_.names(peer_.identity()));
+    handshake_.answer_names(co_await exports_.names(identity()));
     wants = NbdHandshake::Wants::bytes;
   } else if (wants == NbdHandshake::Wants::device) {
-    const Result<std::shared_ptr<NbdDevice>> opened = co_await exports_.open(handshake_.name(), peer_.identity());
+    const Result<std::shared_ptr<NbdDevice>> opened = co_await exports_.open(handshake_.name(), identity());
     if (opened) device_ = *opened;
     wants = handshake_.answer_device(opened ? Result<ExportInfo>(device_->info()) : std::unexpected(opened.error()));
   }
-  co_return !socket_.broken();
+  co_return !channel_.broken();
 }
 
 Task<bool> NbdSession::negotiate() {
@@ -223,6 +246,12 @@ Task<bool> NbdSession::negotiate() {
       continue;
     }
     const bool sent = co_await send_text(handshake_.output());
+    if (sent && wants == NbdHandshake::Wants::tls) {
+      channel_.secure(*security_, received());
+      begin_ = end_;
+      handshake_.secured();
+      continue;
+    }
     co_return sent&& wants == NbdHandshake::Wants::transmission;
   }
 }
@@ -272,7 +301,7 @@ Task<bool> NbdSession::begin(NbdRequest request) {
   }
   if (refusal.error != status::ok) co_return co_await refuse(std::move(pending), refusal);
   if (request.type == command::write && !co_await receive_data(pending->data->bytes())) co_return false;
-  if (socket_.broken()) co_return false;
+  if (channel_.broken()) co_return false;
   requests_.spawn(execute(std::move(pending)));
   co_return true;
 }
@@ -310,7 +339,7 @@ Task<bool> NbdSession::receive_data(MutableBytes into) {
   reader_.took_data(there);
   incomplete_bytes_ = permitted_bytes(into.size());
   for (into = into.subspan(there); !into.empty();) {
-    const std::size_t got = co_await socket_.receive(into);
+    const std::size_t got = co_await channel_.receive(into);
     if (got == 0) break;
     reader_.took_data(got);
     received_bytes_ += got;
@@ -384,7 +413,7 @@ Task<Result<void>> NbdSession::read_extents(PendingRequest& pending) {
 }
 
 void NbdSession::answer(std::unique_ptr<PendingRequest> pending) {
-  if (socket_.broken()) return;
+  if (channel_.broken()) return;
   // The reply needs no data of the request.
   if (!pending->sends_data) {
     pending->data.reset();

@@ -8,7 +8,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "block/nbd/byte_socket.h"
+#include "block/nbd/byte_channel.h"
 #include "block/nbd/exports.h"
 #include "block/nbd/handshake.h"
 #include "block/nbd/memory_holder.h"
@@ -53,7 +53,7 @@ class ReplyQueue {
  public:
   void push(std::unique_ptr<PendingRequest> pending);
   // Sends what the socket takes.
-  void send(ByteSocket& socket);
+  void send(ByteChannel& channel);
   void clear() noexcept;
   bool empty() const noexcept { return queue_.empty(); }
   // Memory that waits for the client.
@@ -74,10 +74,12 @@ class ReplyQueue {
 
 // One connection of a client: the negotiation, then requests that run concurrently. Replies are sent in the order in
 // which the requests end.
-class NbdSession final : ByteSocket::Owner, exec::TickEnd {
+class NbdSession final : ByteChannel::Owner, exec::TickEnd {
  public:
   // `memory` has the permits of the bytes of all connections: payload_bytes_max at least.
-  NbdSession(Loop& loop, SocketDescriptor socket, Exports& exports, Semaphore& memory, const SessionLimits& limits);
+  // `security`: null without TLS.
+  NbdSession(Loop& loop, SocketDescriptor socket, Exports& exports, Semaphore& memory, const SessionLimits& limits,
+             std::shared_ptr<transport::ServerSecurity> security);
   ~NbdSession();
 
   // Ends when the connection has ended, and all of its requests. Called once.
@@ -101,13 +103,17 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   const NbdPeer& peer() const noexcept { return peer_; }
   // Since the client has sent or received something, or a request has ended.
   Duration idle(Time now) const noexcept { return use_.silence(now); }
-  bool ended() const noexcept { return socket_.broken(); }
+  bool ended() const noexcept { return channel_.broken(); }
+  // Ends the connection if the rules do not permit any more what they permitted when the client connected.
+  void check_rights();
 
  private:
   // A negotiated option fits.
   static constexpr std::size_t buffer_bytes = 128 * 1024;
   static_assert(buffer_bytes >= NbdHandshake::option_bytes_max);
 
+  TlsOffer tls_offer() const;
+  Identity identity() const;
   Task<bool> negotiate();
   Task<bool> answer_question(NbdHandshake::Wants& wants);
   Task<bool> send_text(std::string& text);
@@ -135,7 +141,8 @@ class NbdSession final : ByteSocket::Owner, exec::TickEnd {
   Semaphore& memory_;
   const SessionLimits limits_;
   const NbdPeer peer_;
-  ByteSocket socket_;
+  const std::shared_ptr<transport::ServerSecurity> security_;
+  ByteChannel channel_;
   NbdHandshake handshake_;
   std::shared_ptr<NbdDevice> device_;
   RequestReader reader_;

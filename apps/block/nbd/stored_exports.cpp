@@ -76,29 +76,13 @@ class StoredDevice final : public NbdDevice {
 
 }  // namespace
 
-Task<Result<std::vector<std::string>>> StoredExports::names(Identity who) { co_return readable_names(who); }
-
-std::vector<std::string> StoredExports::readable_names(const Identity& who) const {
-  std::vector<std::string> names = store_.names();
-  std::erase_if(names, [&](const std::string& name) { return !options_.rules.allow(who, VolumeAccess::read, name); });
-  return names;
-}
-
-Task<Result<std::shared_ptr<NbdDevice>>> StoredExports::open(std::string name, Identity who) {
-  if (name.empty()) {
-    const std::vector<std::string> names = readable_names(who);
-    if (names.size() != 1) co_return no_default_export(names.size());
-    name = names.front();
-  }
-  if (const Result<void> allowed = options_.rules.check(who, VolumeAccess::read, name); !allowed) {
-    co_return std::unexpected(allowed.error());
-  }
+Task<Result<std::shared_ptr<NbdDevice>>> StoredExports::find(std::string name, bool writable) {
   const Result<std::shared_ptr<StoredVolume>> volume = store_.find(name);
   if (!volume) co_return std::unexpected(volume.error());
   // Blocks for a moment: it asks for the status of a file.
   const Result<VolumeInfo> status = (*volume)->info();
   if (!status) co_return std::unexpected(status.error());
-  const bool read_only = status->read_only || !options_.rules.allow(who, VolumeAccess::write, name);
+  const bool read_only = status->read_only || !writable;
   ExportInfo info{.name = std::move(name), .size = status->size, .read_only = read_only};
   co_return std::make_shared<StoredDevice>(loop_, *volume, options_, std::move(info), status->preallocated);
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "block/nbd/exports.h"
@@ -16,20 +17,17 @@ struct StoredExportsOptions {
   // Requests of at most so many bytes run on the loop's thread, and others on its offload threads. For volumes in
   // memory, where moving a small request to another thread takes longer than the request. 0: none.
   std::size_t direct_bytes_max = 0;
-  VolumeRules rules = {};
 };
 
 // The volumes of a store of this process, which outlives this.
 class StoredExports final : public Exports {
  public:
-  StoredExports(Loop& loop, VolumeStore& store, const StoredExportsOptions& options)
-      : loop_(loop), store_(store), options_(options) {}
-
-  Task<Result<std::vector<std::string>>> names(Identity who) override;
-  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string name, Identity who) override;
+  StoredExports(Loop& loop, VolumeStore& store, const StoredExportsOptions& options, VolumeRules rules = {})
+      : Exports(std::move(rules)), loop_(loop), store_(store), options_(options) {}
 
  private:
-  std::vector<std::string> readable_names(const Identity& who) const;
+  Task<Result<std::vector<std::string>>> list() override { co_return store_.names(); }
+  Task<Result<std::shared_ptr<NbdDevice>>> find(std::string name, bool writable) override;
 
   Loop& loop_;
   VolumeStore& store_;

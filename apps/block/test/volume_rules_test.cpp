@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -117,15 +118,34 @@ TEST(VolumeRules, TheServiceRefusesWhatNoRuleAllows) {
 }
 
 Task<void> use_exports(VolumeStore& store) {
-  nbd::StoredExports exports(*Loop::current(), store, {.rules = parsed("mine write uid 1000\nshown read anyone\n")});
+  nbd::StoredExports exports(*Loop::current(), store, {}, parsed("mine write uid 1000\nshown read anyone\n"));
   EXPECT_EQ((co_await exports.names(rules_user)).value(), (std::vector<std::string>{"mine", "shown"}));
   EXPECT_EQ((co_await exports.names({})).value(), std::vector<std::string>{"shown"});
   const auto mine = co_await exports.open("mine", rules_user);
   EXPECT_TRUE(mine && !(*mine)->info().read_only);
   const auto only = co_await exports.open("", {});
   EXPECT_TRUE(only && (*only)->info().name == "shown" && (*only)->info().read_only);
+  EXPECT_TRUE(exports.permits(rules_user, (*mine)->info()));
+  EXPECT_FALSE(exports.permits({}, (*mine)->info()));
+  EXPECT_TRUE(exports.permits({}, (*only)->info()));
   EXPECT_EQ((co_await exports.open("mine", {})).error().code, ErrorCode::unauthenticated);
   EXPECT_EQ((co_await exports.open("hidden", rules_user)).error().code, ErrorCode::permission_denied);
+}
+
+TEST(VolumeRules, AReloadReachesAllCopiesAndAWrongFileChangesNothing) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "rules";
+  const auto write = [&](std::string_view text) { std::ofstream(file) << text; };
+  write("mine write uid 1000\n");
+  VolumeRules rules = VolumeRules::load(file).value();
+  const VolumeRules copy = rules;
+  write("mine write nobody\n");
+  EXPECT_FALSE(rules.reload(file));
+  EXPECT_TRUE(copy.allow(rules_user, VolumeAccess::write, "mine"));
+  write("mine read uid 1000\n");
+  EXPECT_TRUE(rules.reload(file));
+  EXPECT_FALSE(copy.allow(rules_user, VolumeAccess::write, "mine"));
+  EXPECT_TRUE(copy.allow(rules_user, VolumeAccess::read, "mine"));
 }
 
 TEST(VolumeRules, ClientsOfNbdSeeWhatTheyMayRead) {

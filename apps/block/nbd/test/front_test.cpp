@@ -78,8 +78,8 @@ class SlowDevice final : public NbdDevice {
 class SlowExports final : public Exports {
  public:
   SlowExports(Loop& loop, DeviceCounts& counts) : loop_(loop), counts_(counts) {}
-  Task<Result<std::vector<std::string>>> names(Identity) override { co_return std::vector<std::string>{"slow"}; }
-  Task<Result<std::shared_ptr<NbdDevice>>> open(std::string, Identity) override {
+  Task<Result<std::vector<std::string>>> list() override { co_return std::vector<std::string>{"slow"}; }
+  Task<Result<std::shared_ptr<NbdDevice>>> find(std::string, bool) override {
     co_return std::make_shared<SlowDevice>(loop_, counts_, lost_);
   }
 

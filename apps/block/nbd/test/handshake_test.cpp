@@ -52,7 +52,8 @@ struct Reply {
 // A server with the volume "disk", and what it has sent.
 class NegotiatingServer {
  public:
-  explicit NegotiatingServer(std::uint32_t flags = fixed_newstyle | no_zeroes) {
+  explicit NegotiatingServer(std::uint32_t flags = fixed_newstyle | no_zeroes, TlsOffer tls = TlsOffer::none)
+      : handshake(tls) {
     EXPECT_EQ(handshake.output().size(), 18U);
     handshake.output().clear();
     std::string bytes;
@@ -72,8 +73,10 @@ class NegotiatingServer {
         held.erase(0, step.consumed);
         if (step.wants == NbdHandshake::Wants::names) handshake.answer_names(std::vector<std::string>{"disk", "other"});
         if (step.wants == NbdHandshake::Wants::device) step.wants = handshake.answer_device(find(handshake.name()));
-        if (step.wants == NbdHandshake::Wants::close || step.wants == NbdHandshake::Wants::transmission)
+        if (step.wants == NbdHandshake::Wants::close || step.wants == NbdHandshake::Wants::transmission ||
+            step.wants == NbdHandshake::Wants::tls) {
           return step.wants;
+        }
       } while (step.consumed > 0);
       if (bytes.empty()) break;
     }
@@ -243,6 +246,44 @@ TEST(NbdHandshake, WhatIsRefusedDoesNotEndTheNegotiation) {
     EXPECT_TRUE(server.handshake.output().empty());
   }
   EXPECT_EQ(server.send(option::go, info_data("disk")), NbdHandshake::Wants::transmission);
+}
+
+TEST(NbdHandshake, ARequiredTlsComesFirst) {
+  NegotiatingServer server(fixed_newstyle | no_zeroes, TlsOffer::required);
+  for (const std::uint32_t option : {option::list, option::structured_reply, option::info, option::go,
+                                     option::list_meta_context, option::set_meta_context, 0xffffU}) {
+    EXPECT_EQ(server.send(option), NbdHandshake::Wants::bytes);
+    EXPECT_EQ(server.reply().type, option_reply::tls_required) << option;
+  }
+  server.send(option::starttls, "data");
+  EXPECT_EQ(server.reply().type, option_reply::invalid);
+  EXPECT_EQ(server.send(option::starttls), NbdHandshake::Wants::tls);
+  EXPECT_EQ(server.reply().type, option_reply::ack);
+  server.handshake.secured();
+  server.send(option::starttls);
+  EXPECT_EQ(server.reply().type, option_reply::invalid);
+  EXPECT_EQ(server.send(option::go, info_data("disk")), NbdHandshake::Wants::transmission);
+
+  NegotiatingServer old(fixed_newstyle | no_zeroes, TlsOffer::required);
+  EXPECT_EQ(old.send(option::export_name, "disk"), NbdHandshake::Wants::close);
+  EXPECT_TRUE(old.handshake.output().empty());
+  NegotiatingServer other(fixed_newstyle | no_zeroes, TlsOffer::required);
+  EXPECT_EQ(other.send(option::abort), NbdHandshake::Wants::close);
+}
+
+// Somebody in the network may have sent the options before TLS.
+TEST(NbdHandshake, TlsForgetsWhatWasNegotiatedBefore) {
+  NegotiatingServer server(fixed_newstyle | no_zeroes, TlsOffer::optional);
+  server.send(option::structured_reply);
+  server.send(option::set_meta_context, context_data("disk", {"base:allocation"}));
+  EXPECT_EQ(server.send(option::starttls), NbdHandshake::Wants::tls);
+  server.handshake.secured();
+  server.last_type();
+  server.send(option::set_meta_context, context_data("disk", {"base:allocation"}));
+  EXPECT_EQ(server.reply().type, option_reply::invalid);
+  EXPECT_EQ(server.send(option::go, info_data("disk")), NbdHandshake::Wants::transmission);
+  EXPECT_FALSE(server.handshake.negotiated().structured_replies);
+  EXPECT_FALSE(server.handshake.negotiated().allocation_context);
 }
 
 TEST(NbdHandshake, WhatCannotBeAnsweredEndsIt) {

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+
+#include "block/nbd/socket_stream.h"
+#include "hawser/error.h"
+
+namespace hawser::block::nbd {
+
+// Listens at "HOST:PORT", "unix:/path" or "unix:@name".
+class NbdListening {
+ public:
+  static Result<NbdListening> open(const std::string& address);
+  NbdListening(NbdListening&& other) noexcept
+      : socket_(std::move(other.socket_)), address_(std::move(other.address_)), file_(std::exchange(other.file_, {})) {}
+  NbdListening& operator=(NbdListening&&) = delete;
+  // Removes the file of a Unix socket, unless it is that of another socket by now.
+  ~NbdListening();
+
+  int descriptor() const noexcept { return socket_.get(); }
+  // With the port that the system has chosen.
+  const std::string& address() const noexcept { return address_; }
+
+ private:
+  // The file of a Unix socket. The system does not use the number of its inode again while the socket exists.
+  struct SocketFile {
+    std::string path;  // Empty: no file.
+    dev_t device = 0;
+    ino_t inode = 0;
+  };
+
+  NbdListening(SocketDescriptor socket, std::string address, SocketFile file) noexcept
+      : socket_(std::move(socket)), address_(std::move(address)), file_(std::move(file)) {}
+  static Result<NbdListening> open_unix(const std::string& address, const std::string& path);
+  static Result<NbdListening> open_tcp(const std::string& address);
+
+  SocketDescriptor socket_;
+  std::string address_;
+  SocketFile file_;
+};
+
+}  // namespace hawser::block::nbd
