@@ -13,7 +13,7 @@ help:
 	@echo "make rdma      the tests that need an RDMA device, in a guest with Soft-RoCE"
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
 	@echo "make compare   the benchmark beside bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
-	@echo "make block-bench  hawser-block under fio, beside nbdkit and qemu-nbd; \$$(ARGS); writes build/block-bench.json"
+	@echo "make block-bench  hawser-block under fio, beside nbdkit and qemu-nbd; \$$(ARGS); writes build/block-bench.html"
 	@echo "make block-soak   verifies volumes while their processes are killed, for MINUTES (60)"
 	@echo "make block-guest  ext4 and md over hawser-block, with the kernel of the guest; servers are killed"
 	@echo "make bench-rdma  the benchmark over RDMA beside perftest, in the guest; writes build/bench-rdma.html"
@@ -79,7 +79,8 @@ block-bench: install-dependencies
 	@tools/install-dependencies.sh block
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release --target hawser-block --parallel $(CPUS) -- --quiet
-	@python3 -B apps/block/bench.py build/release/block/hawser-block --json build/block-bench.json $(ARGS)
+	@python3 -B apps/block/bench.py build/release/block/hawser-block --json build/block-bench.json \
+	  --html build/block-bench.html $(ARGS)
 
 MINUTES ?= 60
 block-soak: install-dependencies

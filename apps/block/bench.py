@@ -3,7 +3,8 @@
 
 All volumes are in memory. The servers share processor 0, fio has processor 1 (--pin none: the system chooses). Each
 round measures every server in turn, each cell for --seconds. Prints tables with the medians of the rounds: requests per
-second, and the mean and the 90th percentile of fio's completion latency. --json writes all numbers.
+second, and the mean and the 90th percentile of fio's completion latency. --json writes all numbers, and --html a page
+with the published numbers of another block store beside them.
 
 hawser: `serve --nbd`. hawser, TCP and hawser, shared memory: the command nbd in front of `serve`. A server that is not
 installed is left out with a line.
@@ -19,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from bench_report import page
 
 SIZE = 256 << 20
 DEPTHS = (1, 2, 4, 8, 16, 20, 24, 28, 32, 64, 96, 128)
@@ -152,6 +155,7 @@ def parse():
     parser.add_argument("--servers", default=";".join(SERVERS), help="names, with ';' between them")
     parser.add_argument("--pin", choices=("apart", "none"), default="apart" if os.cpu_count() > 1 else "none")
     parser.add_argument("--json", type=pathlib.Path, help="file for all numbers")
+    parser.add_argument("--html", type=pathlib.Path, help="file for a page with tables and charts")
     return parser.parse_args()
 
 
@@ -178,6 +182,12 @@ def main():
             "seconds": options.seconds, "pin": options.pin,
             "loads": [{"rw": rw, "bytes": size, "depth": depth} for rw, size, depth in loads],
             "rounds": results}, indent=1), encoding="utf-8")
+    if options.html:
+        options.html.parent.mkdir(parents=True, exist_ok=True)
+        medians = {name: [median(rounds, number) for number in range(len(loads))] for name, rounds in results.items()}
+        conditions = (f"Medians of {options.rounds} rounds, {options.seconds} s for each cell; volumes in memory, NBD over a "
+                      f"Unix socket; processors of server and fio: {options.pin}.")
+        options.html.write_text(page(loads, medians, conditions), encoding="utf-8")
 
 
 if __name__ == "__main__":

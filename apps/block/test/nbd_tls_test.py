@@ -91,17 +91,24 @@ def plain_bytes_before_tls(port):
         check(b"disk" not in got, "options in plain text were answered after STARTTLS")
 
 
-def new_rules(server, port, certificates):
-    """A reload takes away a right, also from a client that is connected."""
-    with subprocess.Popen(["nbdsh", "-c", "h.set_uri_allow_local_file(True)", "-c",
-                           f"h.connect_uri({uri(port, certificates.folder / 'writer')!r})", "-c", "h.pwrite(b'x', 0)", "-c", "print('connected', flush=True)", "-c", """
+WRITER_UNTIL_ITS_END = """
+h.pwrite(b"x", 0)
+print("connected", flush=True)
 try:
     while True:
         h.poll(-1)
         h.pwrite(b"x", 0)
 except nbd.Error:
     print("ended", flush=True)
-"""], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as client:
+"""
+
+
+def new_rules(server, port, certificates):
+    """A reload takes away a right, also from a client that is connected."""
+    script = ["h.set_uri_allow_local_file(True)", f"h.connect_uri({uri(port, certificates.folder / 'writer')!r})",
+              WRITER_UNTIL_ITS_END]
+    with subprocess.Popen(["nbdsh", *(word for part in script for word in ("-c", part))], stdout=subprocess.PIPE,
+                          text=True, env=ENVIRONMENT) as client:
         try:
             check(client.stdout.readline() == "connected\n", "the writer did not connect")
             certificates.rules.write_text("disk read certificate CN=writer\n")
