@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -78,12 +79,49 @@ def use_clients(port, certificates):
     check(source.read_bytes() == back.read_bytes(), "the copy of qemu-img differs")
 
 
+def option(number):
+    return b"IHAVEOPT" + struct.pack(">II", number, 0)
+
+
+STARTTLS = struct.pack(">I", 3) + option(5)
+
+
+def begin(port):
+    client = socket.create_connection(("127.0.0.1", int(port)))
+    client.settimeout(SECONDS_MAX)
+    return client
+
+
+def first_message():
+    """Returns what a client of TLS sends first."""
+    out = ssl.MemoryBIO()
+    try:
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname="localhost").do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return out.read()
+
+
+def cut_handshakes(port):
+    """Clients that end within their first message of TLS, or send other bytes. Returns one that stays in its midst."""
+    message = first_message()
+    for end in range(0, len(message), 29):
+        with begin(port) as client:
+            client.sendall(STARTTLS + message[:end])
+    wrong = message[:60] + bytes(len(message) - 60)
+    with begin(port) as client:
+        client.sendall(STARTTLS + wrong)
+        while client.recv(4096):
+            pass
+    stays = begin(port)
+    stays.sendall(STARTTLS + message[:100])
+    return stays
+
+
 def plain_bytes_before_tls(port):
     """Plain text behind STARTTLS is not taken for bytes within TLS."""
-    with socket.create_connection(("127.0.0.1", int(port))) as client:
-        client.settimeout(SECONDS_MAX)
-        option = lambda number: b"IHAVEOPT" + struct.pack(">II", number, 0)  # noqa: E731
-        client.sendall(struct.pack(">I", 3) + option(5) + option(3))
+    with begin(port) as client:
+        client.sendall(STARTTLS + option(3))
         got = b""
         while part := client.recv(4096):
             got += part
@@ -152,8 +190,10 @@ def main():
             run(PROGRAM, "create", "disk", "64M", "--connect", native)
             use_clients(port_of(front), certificates)
             plain_bytes_before_tls(port_of(front))
+            stays = cut_handshakes(port_of(front))
             new_rules(front, port_of(front), certificates)
             front.stop()
+            stays.close()
             server.stop()
     return 0
 
