@@ -407,6 +407,10 @@ void Server::State::end_loops() {
   {
     const std::lock_guard guard(counting);
     ended_counters = sum();
+    // All that they use ends with them below. The value of this moment would be shown for ever.
+    for (const auto& row : server_counter_rows<std::uint64_t>) {
+      if (row.metric.kind == MetricKind::gauge) ended_counters.*row.value = 0;
+    }
     takes_background = false;
     dropped.swap(before_start);
     loops.clear();
