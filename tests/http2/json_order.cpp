@@ -284,8 +284,8 @@ TEST_P(HttpJsonOrder, AnInterceptorMayEndACallDuringTheConversion) {
   EXPECT_TRUE(only_native_left());
 }
 
-// A task of next() outlives its call, whose JSON is being converted.
-TEST_P(HttpJsonOrder, AConversionMayOutliveItsCall) {
+// A task of next() outlives its call, whose JSON is being converted. It ends with the call, and the thread goes on.
+TEST_P(HttpJsonOrder, ATaskOfNextEndsWithItsCallDuringTheConversion) {
   make_server();
   const auto scope = std::make_shared<std::unique_ptr<Scope>>();
   std::atomic<bool> ended{false};
@@ -312,9 +312,46 @@ TEST_P(HttpJsonOrder, AConversionMayOutliveItsCall) {
   const std::string json = "\"" + std::string(100'000, 'y') + "\"";
   EXPECT_EQ(post(json, false).status, 403);
   EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
-  EXPECT_FALSE(ended);
-  open_gate();
   EXPECT_TRUE(soon([&] { return ended.load(); }));
+  open_gate();
+  EXPECT_TRUE(only_native_left());
+}
+
+// The handler of a route uses the request, which ends with the call.
+TEST_P(HttpJsonOrder, ATaskOfNextThatOutlivesItsCallEndsTheHandlerOfItsRoute) {
+  make_server();
+  const auto scope = std::make_shared<Scope>();
+  std::atomic<int> begun{0};
+  std::atomic<int> ended{0};
+  server->use([scope, &begun](IncomingCall& call, Next next) -> Task<Result<void>> {
+    if (call.protocol() != "http") co_return co_await next();
+    scope->spawn([](Next rest) -> Task<void> {
+      const Result<void> outcome = co_await rest();
+      EXPECT_FALSE(outcome);
+    }(next));
+    while (begun == 0) {
+      co_await call.loop().sleep(1ms);
+    }
+    co_return fail(ErrorCode::permission_denied, "no more patience");
+  });
+  server->enable(
+      add_routes(http()).route("POST", "/slow", [&begun, &ended](HttpRequest& request) -> Task<HttpResponse> {
+        struct End {
+          ~End() { ++count; }
+          std::atomic<int>& count;
+        };
+        const End end{ended};
+        ++begun;
+        co_await request.loop().sleep(1h);
+        HttpResponse response;
+        response.body = std::string(request.path());
+        co_return response;
+      }));
+  server->enable(grpc());
+  start_server();
+  EXPECT_EQ(post("a", false, "/slow").status, 403);
+  EXPECT_EQ(begun, 1);
+  EXPECT_TRUE(soon([&] { return ended == 1; })) << "the handler waits for an hour, and its request has ended";
   EXPECT_TRUE(only_native_left());
 }
 

@@ -470,6 +470,27 @@ TEST_F(ClientInterceptors, MayDestroyTheTaskOfNext) {
   });
 }
 
+TEST_F(ClientInterceptors, ATaskOfNextMayOutliveItsCall) {
+  Scope scope;
+  add_interceptor([&scope](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    scope.spawn([](Next rest) -> Task<void> {
+      auto outcome = co_await rest();
+      EXPECT_ERROR(outcome, cancelled, "the call ended before its handler did");
+    }(std::move(next)));
+    auto served = co_await eventually(call.loop(), [] { return runs == 1; });
+    EXPECT_TRUE(served);
+    co_return fail(ErrorCode::application, "no patience");
+  });
+  run([&](Client& client) -> Task<void> {
+    auto once = co_await client.call<never>();
+    EXPECT_ERROR(once, application, "no patience");
+    auto ended = co_await eventually(*Loop::current(), [&] { return scope.empty(); });
+    EXPECT_TRUE(ended);
+    scope.clear();
+    EXPECT_EQ(client.calls_in_flight(), 0U);
+  });
+}
+
 TEST_F(ClientInterceptors, EndWithTheirClient) {
   run([this](Client& first) -> Task<void> {
     std::optional<Client> client;

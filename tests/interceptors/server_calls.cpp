@@ -365,6 +365,32 @@ TEST_F(Intercepted, ATaskOfNextMayOutliveItsCall) {
   });
 }
 
+// An interceptor that the task of next() has begun refers to the call, and ends with it.
+TEST_F(Intercepted, ATaskOfNextThatOutlivesItsCallEndsTheInterceptorsBehindIt) {
+  Scope scope;
+  server.use([&scope](IncomingCall& call, Next next) -> Task<Result<void>> {
+    scope.spawn([](Next rest) -> Task<void> {
+      auto outcome = co_await rest();
+      EXPECT_ERROR(outcome, cancelled, "the call ended before its handler did");
+    }(std::move(next)));
+    co_await call.loop().sleep(2ms);
+    co_return fail(ErrorCode::permission_denied, "no patience");
+  });
+  server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    const Ends ends;
+    co_await call.loop().sleep(1h);
+    co_return co_await next();
+  });
+  run([&](Client& client) -> Task<void> {
+    const CallOptions for_reply{.timeout = patience};
+    auto reply = co_await client.call<shout>(for_reply, "hi");
+    EXPECT_ERROR(reply, permission_denied, "no patience");
+    EXPECT_EQ(handlers_ended, 1);
+    scope.clear();
+    EXPECT_EQ(handlers_run, 0);
+  });
+}
+
 TEST_F(Intercepted, NextDoesNothingOnceItsInterceptorHasEnded) {
   std::optional<Next> kept;
   server.use([&](IncomingCall&, Next next) -> Task<Result<void>> {

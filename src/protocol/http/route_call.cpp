@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "base/alive.h"
 #include "base/try.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/detail/served_method.h"
@@ -77,16 +76,13 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
         request_(request),
         reader_(reader),
         conversion_(conversion) {}
+  ~RouteChain() { end(); }
 
   std::optional<HttpResponse> response;
 
  private:
   Task<Result<void>> make_call() override {
-    if (call_.request().coded) {
-      const Watch<RouteChain> alive = alive_.watch();
-      CO_TRY(co_await conversion_.run());
-      if (!alive) co_return fail(ErrorCode::cancelled, "the call ended before its handler did");
-    }
+    CO_TRY(co_await conversion_.run());
     RequestAccess::apply(request_, info_);
     Task<HttpResponse> task = route_.run(request_, reader_);
     call_.handler_frame = task.frame();
@@ -109,7 +105,6 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
   HttpBodyReader& reader_;
   rpc::BodyConversion& conversion_;
   detail::ReceiveCharge charge_;
-  const Alive<RouteChain> alive_{*this};
 };
 
 // Runs a route's handler with the interceptors of the server around it.
@@ -165,7 +160,6 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
       } else {
         Result<HttpResponse> outcome =
             co_await intercept_route(responder, call, route, given, reader, conversion, draw);
-        conversion.end();  // A task of next() may outlive the chain.
         if (outcome) {
           response.emplace(std::move(*outcome));
         } else {

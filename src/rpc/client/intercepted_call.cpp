@@ -125,6 +125,7 @@ InterceptedCall::InterceptedCall(ClientInterception& by, detail::CallOperation& 
 
 InterceptedCall::~InterceptedCall() {
   if (root_.handle) root_.handle.destroy();
+  end();
 }
 
 void InterceptedCall::start() { root_.handle.resume(); }

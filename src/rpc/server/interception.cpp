@@ -17,47 +17,39 @@ namespace hawser::rpc {
 
 using detail::ActiveCall;
 
-class Interception::Run {
+class Interception::Handled {
  public:
-  explicit Run(Interception& on) noexcept : on_(&on), loop_(on.loop()) { on.run_ = this; }
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
-  ~Run() {
-    if (queued_) loop_.forget(waiting_);
-    if (on_ == nullptr) return;
-    on_->run_ = nullptr;
-    on_->abandon();
+  explicit Handled(Interception& on) noexcept : on_(on) { on.handled_ = this; }
+  Handled(const Handled&) = delete;
+  Handled& operator=(const Handled&) = delete;
+  ~Handled() {
+    if (queued_) on_.loop().forget(waiting_);
+    on_.handled_ = nullptr;
+    on_.abandon();
   }
 
   bool await_ready() const noexcept { return false; }
   bool await_suspend(std::coroutine_handle<> waiting) {
     waiting_ = waiting;
-    on_->start_handler();
-    return on_ != nullptr && !on_->answered_;
+    on_.start_handler();
+    return !on_.answered_;
   }
   Result<void> await_resume() {
     queued_ = false;
     waiting_ = nullptr;
-    if (on_ == nullptr) return fail(ErrorCode::cancelled, "the call ended before its handler did");
-    if (on_->held_ == Held::error) return fail(on_->error_);
+    if (on_.held_ == Held::error) return fail(on_.error_);
     return {};
   }
 
   // The handler has answered.
   void wake() {
     if (!waiting_ || queued_) return;
-    loop_.resume_soon(waiting_);
+    on_.loop().resume_soon(waiting_);
     queued_ = true;
-  }
-  // The chain ends before this.
-  void detach() {
-    on_ = nullptr;
-    wake();
   }
 
  private:
-  Interception* on_;
-  Loop& loop_;
+  Interception& on_;
   std::coroutine_handle<> waiting_;
   bool queued_ = false;
 };
@@ -72,10 +64,9 @@ Interception::Interception(ActiveCall& outer, const ServerInterceptors& intercep
       call_(outer, method.name, method.streams_in || method.streams_out, draw) {}
 
 Interception::~Interception() {
-  if (run_ != nullptr) std::exchange(run_, nullptr)->detach();
+  end();
   if (end_queued_) loop().forget(awaits_end_);
   awaits_end_ = nullptr;  // leave() of the inner call must not resume the coroutine that is being destroyed.
-  conversion_.end();
   if (outer_.inner != nullptr) outer_.inner->destroy_coroutine();
 }
 
@@ -92,12 +83,8 @@ Task<Result<void>> Interception::make_call() {
                        : ErrorCode::cancelled,
                    "the caller did not wait any more when the interceptors called next()");
   }
-  if (outer_.request().coded) {
-    const Watch<Interception> alive = alive_.watch();
-    Result<void> converted = co_await conversion_.run();
-    if (!converted || !alive) co_return converted;
-  }
-  co_return co_await Run(*this);
+  CO_TRY(co_await conversion_.run());
+  co_return co_await Handled(*this);
 }
 
 void Interception::start_handler() {
@@ -114,8 +101,8 @@ void Interception::answered() noexcept {
   try {
     if (outer_.end_wanted) {
       end_outer();
-    } else if (run_ != nullptr) {
-      run_->wake();
+    } else if (handled_ != nullptr) {
+      handled_->wake();
     }
   } catch (const std::bad_alloc&) {
     fail_connection();
@@ -238,13 +225,8 @@ void Interception::release_owner() noexcept {
 
 void Interception::answer(Result<void>& outcome) {
   ended_ = true;
-  conversion_.end();
+  end();  // A task of next() may exist that no interceptor awaits.
   held_charge_.reset();
-  if (started_ && !answered_) {
-    // A task of next() exists that no interceptor awaits.
-    if (run_ != nullptr) std::exchange(run_, nullptr)->detach();
-    abandon();
-  }
   if (outcome && held_ == Held::reply) return forward();
   release_owner();
   Error error;

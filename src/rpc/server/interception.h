@@ -44,8 +44,8 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   }
 
  private:
-  // Awaited by the task of the last next(): runs the handler until it has answered. The chain may end before that.
-  class Run;
+  // Awaited by make_call(): runs the handler until it has answered.
+  class Handled;
   enum class Held : std::uint8_t { nothing, reply, error };
 
   // InterceptorChain
@@ -91,12 +91,12 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   const detail::ServedMethod& method_;
   BodyConversion conversion_;
   IncomingCall call_;
-  bool started_ = false;    // The handler was called.
-  bool starting_ = false;   // start_handler() is running.
-  bool answered_ = false;   // The handler has answered.
-  bool ended_ = false;      // answer() was called.
-  bool forwarded_ = false;  // The handler's reply was passed to the session.
-  Run* run_ = nullptr;      // Non-null while the handler is awaited.
+  bool started_ = false;        // The handler was called.
+  bool starting_ = false;       // start_handler() is running.
+  bool answered_ = false;       // The handler has answered.
+  bool ended_ = false;          // answer() was called.
+  bool forwarded_ = false;      // The handler's reply was passed to the session.
+  Handled* handled_ = nullptr;  // Non-null while the handler is awaited.
   std::coroutine_handle<> awaits_end_;
   bool end_queued_ = false;  // The loop will resume awaits_end_.
 

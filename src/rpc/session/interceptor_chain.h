@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coroutine>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -17,7 +18,7 @@ template <class CallInfo>
 using InterceptorList = std::vector<std::shared_ptr<detail::Interceptor<CallInfo>>>;
 
 // Runs the interceptors of one call, from the first to the last, and then the call itself. Belongs to one loop.
-// Destroying it ends the call: tasks of next() that still exist return an error.
+// Destroying it ends the call: what tasks of next() still run is destroyed where it waits, and they return an error.
 template <class CallInfo>
 class InterceptorChain : public detail::NextTarget {
  public:
@@ -30,7 +31,14 @@ class InterceptorChain : public detail::NextTarget {
   Task<Result<void>> enter_level(std::size_t level) final { return step(link_, level); }
 
  protected:
-  ~InterceptorChain() { link_->target = nullptr; }
+  ~InterceptorChain() { end(); }
+
+  // Ends what tasks of next() still run. A derived class calls it before its members end, since coroutines of
+  // make_call() use them.
+  void end() noexcept {
+    link_->target = nullptr;
+    while (runs_ != nullptr) runs_->end();
+  }
 
   // Makes the call itself. Called once, and again after repeat() has allowed it.
   virtual Task<Result<void>> make_call() = 0;
@@ -61,6 +69,57 @@ class InterceptorChain : public detail::NextTarget {
     const std::size_t level;
   };
 
+  // Awaits the coroutine of one level: an interceptor, or the call itself. These refer to the call, and a task of
+  // next() may outlive it: the chain then ends the coroutine where it waits.
+  class Run {
+   public:
+    Run(InterceptorChain& chain, Task<Result<void>> task)
+        : chain_(&chain),
+          loop_(chain.info_.loop()),
+          task_(std::move(task)),
+          ended_(std::move(task_).operator co_await()),
+          next_(chain.runs_) {
+      chain.runs_ = this;
+    }
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+    ~Run() {
+      if (waiting_) loop_.forget(waiting_);
+      if (chain_ != nullptr) unlink();
+    }
+    bool await_ready() const noexcept { return false; }
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept {
+      awaiting_ = awaiting;
+      return ended_.await_suspend(awaiting);
+    }
+    Result<void> await_resume() {
+      waiting_ = nullptr;
+      if (chain_ == nullptr) return fail(ErrorCode::cancelled, "the call ended before its handler did");
+      return ended_.await_resume();
+    }
+    void end() {
+      unlink();
+      chain_ = nullptr;
+      task_ = {};
+      loop_.resume_soon(waiting_ = awaiting_);
+    }
+
+   private:
+    void unlink() noexcept {
+      Run** at = &chain_->runs_;
+      while (*at != this) at = &(*at)->next_;
+      *at = next_;
+    }
+
+    InterceptorChain* chain_;  // Null: it has ended.
+    Loop& loop_;
+    Task<Result<void>> task_;
+    decltype(std::declval<Task<Result<void>>>().operator co_await()) ended_;
+    Run* next_;
+    std::coroutine_handle<> awaiting_;
+    std::coroutine_handle<> waiting_;  // Non-null: the loop will resume it.
+  };
+
   // A coroutine of its own data: the chain may end before it begins, and while it waits.
   static Task<Result<void>> step(std::shared_ptr<detail::NextLink> link, std::size_t level) {
     const auto chain = [&] { return static_cast<InterceptorChain*>(link->target); };
@@ -76,12 +135,12 @@ class InterceptorChain : public detail::NextTarget {
     std::string text;
     try {
       if (level == chain()->interceptors_.size()) {
-        co_return co_await chain()->make_call();
+        co_return co_await Run(*chain(), chain()->make_call());
       }
       auto around = chain()->interceptors_[level]->around(chain()->info_, Next(link, level + 1));
       const void* const before = std::exchange(chain()->frame_, around.frame());
       chain()->entered(around.frame());
-      Result<void> outcome = co_await std::move(around);
+      Result<void> outcome = co_await Run(*chain(), std::move(around));
       if (chain() != nullptr) chain()->entered(chain()->frame_ = before);
       co_return outcome;
     } catch (...) {
@@ -100,6 +159,7 @@ class InterceptorChain : public detail::NextTarget {
   std::size_t reached_ = 0;  // Number of levels that were entered, since the last repetition.
   std::size_t running_ = 0;  // Number of levels that have not ended.
   const void* frame_ = nullptr;
+  Run* runs_ = nullptr;  // The coroutines that are awaited, the newest first.
   const std::shared_ptr<detail::NextLink> link_;
 };
 
