@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hawser/interceptor.h"
@@ -24,11 +25,11 @@ Task<Result<void>> token_wanted(IncomingCall& call, Next next) {
   co_return outcome;
 }
 
-class BaiduStdJsonOrder : public BaiduStd, public ::testing::WithParamInterface<bool> {
+class BaiduStdJson : public BaiduStd {
  protected:
-  BaiduStdJsonOrder()
-      : BaiduStd(BaiduStdOptions{}, ServerOptions{}, [](Server& to) {
-          if (GetParam()) to.use(token_wanted);
+  explicit BaiduStdJson(bool guarded)
+      : BaiduStd(BaiduStdOptions{}, ServerOptions{}, [guarded](Server& to) {
+          if (guarded) to.use(token_wanted);
         }) {
     conversions = 0;
     wrong_json_seen = 0;
@@ -40,8 +41,18 @@ class BaiduStdJsonOrder : public BaiduStd, public ::testing::WithParamInterface<
   }
 };
 
-TEST_P(BaiduStdJsonOrder, RefusedCallsAreNotConverted) {
-  if (!GetParam()) GTEST_SKIP() << "nothing refuses calls without interceptors";
+class BaiduStdJsonGuarded : public BaiduStdJson {
+ protected:
+  BaiduStdJsonGuarded() : BaiduStdJson(true) {}
+};
+
+// With interceptors and without.
+class BaiduStdJsonOrder : public BaiduStdJson, public ::testing::WithParamInterface<bool> {
+ protected:
+  BaiduStdJsonOrder() : BaiduStdJson(GetParam()) {}
+};
+
+TEST_F(BaiduStdJsonGuarded, RefusedCallsAreNotConverted) {
   RawSocket socket = connected();
   for (const std::string& data : {malformed, std::string("malformed"), std::string("[good]")}) {
     EXPECT_EQ(ask(socket, call_of(data, false)).error_code, 1004) << data.size();
@@ -50,8 +61,7 @@ TEST_P(BaiduStdJsonOrder, RefusedCallsAreNotConverted) {
 }
 
 // The data of a caller that is refused is not decompressed: it has none of the formats.
-TEST_P(BaiduStdJsonOrder, RefusedCallsAreNotDecompressed) {
-  if (!GetParam()) GTEST_SKIP() << "nothing refuses calls without interceptors";
+TEST_F(BaiduStdJsonGuarded, RefusedCallsAreNotDecompressed) {
   RawSocket socket = connected();
   for (const Compression type : {Compression::snappy, Compression::gzip, Compression::zlib}) {
     for (const std::string& data : {std::string("junk"), std::string(100'000, 'j')}) {
@@ -94,6 +104,31 @@ TEST_P(BaiduStdJsonOrder, AnErrorOfTheConversionIsTheOutcome) {
   }
   EXPECT_EQ(wrong_json_seen, GetParam() ? 2 : 0);
   EXPECT_EQ(ask(socket, call_of("[good]", true)).data, "[good]");
+}
+
+// Interceptors that wait have not allowed the call yet: the reply that opens its stream follows them.
+class BaiduStdSlowlyGuarded : public BaiduStd {
+ protected:
+  BaiduStdSlowlyGuarded()
+      : BaiduStd(BaiduStdOptions{}, ServerOptions{}, [](Server& to) {
+          to.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+            co_await call.loop().sleep(1ms);
+            co_return co_await token_wanted(call, std::move(next));
+          });
+        }) {}
+};
+
+TEST_F(BaiduStdSlowlyGuarded, StreamsAreOpenedBehindTheInterceptors) {
+  RawSocket socket = connected();
+  Call call{.method = "Stream", .data = "good", .meta = {.stream = StreamSettings{77, true, true}}};
+  const Answer refusal = ask(socket, call);
+  EXPECT_EQ(refusal.kind, BaiduStdFrameKind::stream);
+  EXPECT_EQ(parse_answer(octets(refusal.data)).error_code, 1004);
+  RawSocket allowed = connected();
+  call.fields = {{"x-token", "yes"}};
+  const Answer reply = parse_answer(octets(ask(allowed, call).data));
+  EXPECT_EQ(reply.error_code, 0) << reply.error_text;
+  EXPECT_TRUE(reply.stream);
 }
 
 // The reply that opens the stream is not sent before the JSON has been converted.

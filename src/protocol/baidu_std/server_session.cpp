@@ -265,10 +265,11 @@ void BaiduStdServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatche
     serve(method, request);
   } else {
     serve_form(method, request, form);
-    const detail::ActiveCall* const active = calls().find(wire::CallId::from_number(number));
-    if (active != nullptr && active->request().coded) return;  // handler_begun() follows, or an error.
   }
-  if (method.streams_in || method.streams_out) open_waiting_stream(number);
+  if (!method.streams_in && !method.streams_out) return;
+  const detail::ActiveCall* const active = calls().find(wire::CallId::from_number(number));
+  // Behind interceptors or a conversion, handler_begun() follows, or an error.
+  if (active != nullptr && !active->observed && !active->request().coded) open_waiting_stream(number);
 }
 
 void BaiduStdServerSession::handler_begun(std::uint32_t call) {
