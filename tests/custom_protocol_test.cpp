@@ -379,6 +379,44 @@ TEST_F(CustomProtocolTest, ManyShortMessagesLeaveTimeToOthers) {
   sender.join();
 }
 
+// A handler that answers at once does not suspend its caller.
+TEST_F(CustomProtocolTest, ManyCallsOfHandlersLeaveTimeToOthers) {
+  constexpr int calls = 3000;
+  start([](ProtocolConnection& connection) -> Task<void> {
+    int ticks = 0;
+    int answers = 0;
+    Time tick{};
+    for (int i = 0; i < calls; ++i) {
+      const Result<std::string> reply = co_await connection.call<shout>("a");
+      answers += reply == "a!" ? 1 : 0;
+      if (std::exchange(tick, Loop::current()->now()) != tick) ++ticks;
+    }
+    EXPECT_GE(ticks, 10);
+    static_cast<void>(co_await connection.send(std::to_string(answers) + "\n"));
+  });
+  RawSocket socket = connected("@");
+  EXPECT_EQ(socket.receive_text("\n"), std::to_string(calls) + "\n");
+}
+
+TEST_F(CustomProtocolTest, CallsThatWaitForTheirTurnMayBeDropped) {
+  start([](ProtocolConnection& connection) -> Task<void> {
+    int answers = 0;
+    {
+      Scope scope;
+      for (int i = 0; i < 1000; ++i) {
+        scope.spawn([](ProtocolConnection& by, int& count) -> Task<void> {
+          const Result<std::string> reply = co_await by.call<shout>("a");
+          count += reply ? 1 : 0;
+        }(connection, answers));
+      }
+    }
+    const Result<std::string> reply = co_await connection.call<shout>("b");
+    static_cast<void>(co_await connection.send((answers < 1000 ? "" : "all ran at once, ") + *reply + "\n"));
+  });
+  RawSocket socket = connected("@");
+  EXPECT_EQ(socket.receive_text("\n"), "b!\n");
+}
+
 TEST_F(CustomProtocolTest, IncompleteProtocolsAreRefused) {
   EXPECT_THROW(static_cast<void>(static_cast<ProtocolSpec>(CustomProtocol{})), std::logic_error);
   EXPECT_THROW(CustomProtocol::begins_with(""), std::logic_error);

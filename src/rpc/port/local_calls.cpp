@@ -95,7 +95,7 @@ Result<void> LocalCalls::begin(detail::CallOperation& operation) {
   Result<void> run;
   try {
     operation.begin(*this, added.id, timeout > timeout_max ? Time::max() : loop_.now() + timeout);
-    run = runner_->run(*method, added.id, operation, std::move(body), std::move(payload), std::move(metadata));
+    run = run_or_prepare(operation, {method, added.id, std::move(body), std::move(payload), std::move(metadata)});
   } catch (const std::bad_alloc&) {
     run = hawser::fail(ErrorCode::internal, "out of memory before the handler was called");
   }
@@ -103,8 +103,44 @@ Result<void> LocalCalls::begin(detail::CallOperation& operation) {
   return run;
 }
 
+Result<void> LocalCalls::run_or_prepare(const detail::CallOperation& operation, Prepared request) {
+  if (std::exchange(tick_, loop_.now()) != loop_.now()) begun_ = 0;
+  if (begun_ < calls_tick_max && prepared_.empty()) return run(operation, std::move(request));
+  prepared_.push_back(std::move(request));
+  if (!prepared_timer_.running()) prepared_timer_.start(loop_, loop_.now());
+  return {};
+}
+
+Result<void> LocalCalls::run(const detail::CallOperation& operation, Prepared request) {
+  ++begun_;
+  return runner_->run(*request.method, request.call, operation, std::move(request.body), std::move(request.payload),
+                      std::move(request.metadata));
+}
+
+void LocalCalls::run_prepared() {
+  tick_ = loop_.now();
+  begun_ = 0;
+  while (!prepared_.empty() && begun_ < calls_tick_max) {
+    Prepared request = std::move(prepared_.front());
+    prepared_.pop_front();
+    const std::uint32_t call = request.call;
+    detail::CallOperation** const operation = operations_.find(call);
+    if (operation == nullptr) continue;  // Cancelled or dropped.
+    Result<void> begun;
+    try {
+      begun = run(**operation, std::move(request));
+    } catch (const std::bad_alloc&) {
+      begun = hawser::fail(ErrorCode::internal, "out of memory before the handler was called");
+    }
+    if (!begun) fail(call, begun.error());
+  }
+  if (!prepared_.empty()) prepared_timer_.start(loop_, loop_.now());
+}
+
 void LocalCalls::detach() {
   runner_ = nullptr;
+  prepared_.clear();
+  prepared_timer_.stop();
   std::vector<std::uint32_t> calls;
   operations_.each([&](std::uint32_t call, detail::CallOperation*&) { calls.push_back(call); });
   for (const std::uint32_t call : calls) {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 
 #include "hawser/detail/call_channel.h"
+#include "hawser/timer.h"
 #include "rpc/port/call_states.h"
 #include "rpc/server/dispatcher.h"
 
@@ -14,6 +17,10 @@ namespace hawser::rpc {
 // thread only.
 class LocalCalls final : public detail::CallChannel, public std::enable_shared_from_this<LocalCalls> {
  public:
+  // So many handlers begin in one tick, and further ones in the next ticks: a caller does not suspend while handlers
+  // answer at once.
+  static constexpr std::size_t calls_tick_max = 256;
+
   // The session, which runs the handlers.
   class Runner {
    public:
@@ -47,13 +54,28 @@ class LocalCalls final : public detail::CallChannel, public std::enable_shared_f
   void cancel(std::uint32_t call, const Error& error) override;
 
  private:
+  // The parts of a request whose handler begins in a later tick.
+  struct Prepared {
+    const Dispatcher::Method* method;
+    std::uint32_t call;
+    Buffer body;
+    Buffer payload;
+    Buffer metadata;
+  };
   Result<void> begin(detail::CallOperation& operation);
+  Result<void> run_or_prepare(const detail::CallOperation& operation, Prepared request);
+  Result<void> run(const detail::CallOperation& operation, Prepared request);
+  void run_prepared();
   detail::CallOperation* take(std::uint32_t call) noexcept;
 
   Loop& loop_;
   Runner* runner_;
   detail::ClientLink link_{.channel = this, .reason = {}};
   CallStates<detail::CallOperation*> operations_;
+  Time tick_{};  // The tick of the last handler that began, and how many began in it.
+  std::size_t begun_ = 0;
+  std::deque<Prepared> prepared_;  // Bounded as operations_.
+  MemberTimer<&LocalCalls::run_prepared> prepared_timer_{*this};
 
   // The answer that begin_answer() began.
   detail::CallOperation* answered_ = nullptr;
