@@ -69,8 +69,8 @@ class ActiveCalls {
 
   // The ids of the calls that are not answered yet, the oldest first.
   std::vector<std::uint32_t> unanswered_ids() const;
-  // Destroys every active call where it is suspended, except calls on which another thread works.
-  void destroy();
+  // As PortSession::destroy_calls().
+  std::size_t destroy(std::size_t calls_max);
   // Returns true if that coroutine is the handler of an active call.
   bool handles(const void* frame) const noexcept;
 

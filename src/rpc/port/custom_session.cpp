@@ -294,11 +294,12 @@ void CustomSession::go_away() {
   finish();
 }
 
-void CustomSession::destroy_calls() {
+std::size_t CustomSession::destroy_calls(std::size_t calls_max) {
   coroutine_.clear();
   done_ = true;
-  PortSession::destroy_calls();
+  const std::size_t destroyed = PortSession::destroy_calls(calls_max);
   if (closed()) check_idle();
+  return destroyed;
 }
 
 void CustomSession::idle_too_long() {

@@ -36,7 +36,7 @@ class CustomSession final : public ByteSession, public ProtocolConnection, Local
   // ---- PortSession ----
   void go_away() override;
   // The coroutine is destroyed as well, also before the calls that it awaits.
-  void destroy_calls() override;
+  std::size_t destroy_calls(std::size_t calls_max) override;
 
   // ---- detail::ReplySink ----
   std::string_view protocol() const noexcept override { return served_.name; }

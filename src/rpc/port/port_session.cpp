@@ -42,8 +42,9 @@ bool ActiveCalls::handles(const void* frame) const noexcept {
   return false;
 }
 
-void ActiveCalls::destroy() {
-  for (ActiveCall* call = first_; call != nullptr;) {
+std::size_t ActiveCalls::destroy(std::size_t calls_max) {
+  std::size_t destroyed = 0;
+  for (ActiveCall* call = first_; call != nullptr && destroyed < calls_max;) {
     if (call->pinned()) {
       // The call ends by itself, at once if its work still waits for a thread.
       call->end_wanted = true;
@@ -52,8 +53,10 @@ void ActiveCalls::destroy() {
       continue;
     }
     call->destroy_coroutine();
+    ++destroyed;
     call = first_;
   }
+  return destroyed;
 }
 
 PortSession::PortSession(PortHost& host, std::string peer, std::shared_ptr<const Identity> identity)

@@ -52,8 +52,9 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
 
   // Requests every active call to stop, now or, if they are many, in the next ticks.
   void cancel_calls(const Error& why) { host_.cancelling.add(*this, why, calls_.unanswered_ids()); }
-  // Destroys every active call where it is suspended, except calls on which another thread works.
-  virtual void destroy_calls() { calls_.destroy(); }
+  // Destroys active calls where they are suspended, at most `calls_max`, except calls on which another thread works.
+  // Returns the number of calls that it has destroyed: less than `calls_max` if no other is left.
+  virtual std::size_t destroy_calls(std::size_t calls_max) { return calls_.destroy(calls_max); }
   std::size_t active_calls() const noexcept { return calls_.active(); }
   // Returns true if that coroutine is the handler of an active call.
   bool handles(const void* frame) const noexcept { return calls_.handles(frame); }

@@ -23,7 +23,7 @@ ServerLoop::~ServerLoop() {
   detail::LoopAccess::forget_work(loop_);
   background_.clear();
   // Calls are destroyed first, because their coroutines use the sessions.
-  for (const auto& session : sessions_) session->destroy_calls();
+  for (const auto& session : sessions_) session->destroy_calls(SIZE_MAX);
   // Offloaded functions that run cannot be ended. Their results arrive in the loop's mailbox.
   for (const auto& session : sessions_) {
     while (session->active_calls() != 0) {
@@ -168,12 +168,12 @@ void ServerLoop::continue_shut_down(bool due) {
   if (idle()) return finish_shut_down();
   const Time now = loop_.now();
   if (due && stop_.cancels(now)) cancel_all();
-  if (due && stop_.ends(now)) {
-    end_all();
-    if (idle()) return finish_shut_down();
+  if (due && stop_.ends(now)) end_all();
+  if (stop_.phase() == StopSchedule::Phase::ending) {
+    if (due && !destroy_calls()) return stop_timer_.start(loop_, now);
+    if (idle()) finish_shut_down();
+    return;  // Only offloaded functions are left otherwise; they cannot be ended.
   }
-  // Only offloaded functions are left; they cannot be ended.
-  if (stop_.phase() == StopSchedule::Phase::ending) return stop_timer_.stop();
   if (due) {
     for (const auto& session : sessions_) {
       if (session->silent_checks() >= silent_checks_max) session->abort(stopped_);
@@ -204,10 +204,17 @@ void ServerLoop::cancel_all() noexcept {
 
 void ServerLoop::end_all() noexcept {
   background_.clear();
+  for (const auto& session : sessions_) session->abort(stopped_);
+}
+
+// Destroys the calls of a portion. True if none are left.
+bool ServerLoop::destroy_calls() noexcept {
+  std::size_t left = CallCancelling::calls_tick_max;
   for (const auto& session : sessions_) {
-    session->abort(stopped_);
-    session->destroy_calls();
+    left -= session->destroy_calls(left);
+    if (left == 0) return false;
   }
+  return true;
 }
 
 }  // namespace hawser::rpc

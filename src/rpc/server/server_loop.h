@@ -153,6 +153,7 @@ class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
   void finish_shut_down() noexcept;
   void cancel_all() noexcept;
   void end_all() noexcept;
+  bool destroy_calls() noexcept;
   void start_sweep();
   void sweep();
   void take_options();
