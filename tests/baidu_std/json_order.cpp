@@ -106,6 +106,25 @@ TEST_P(BaiduStdJsonOrder, AnErrorOfTheConversionIsTheOutcome) {
   EXPECT_EQ(ask(socket, call_of("[good]", true)).data, "[good]");
 }
 
+// The length of what zlib makes is not known: as much is charged as it could be. Good clients wait for the memory.
+TEST_F(BaiduStdJsonGuarded, BodiesOfUnknownLengthWaitForMemory) {
+  Call call{.method = "Fail", .data = "", .fields = {{"x-token", "yes"}}};
+  constexpr std::int32_t bytes = 1'900'000;  // The handler fails with this number.
+  const Buffer packed = *compress(Compression::zlib, as_bytes(std::string(bytes, 'y')));
+  call.data = packed.text();
+  call.meta.compress_type = static_cast<std::int32_t>(Compression::zlib);
+  std::vector<RawSocket> sockets;
+  for (int i = 0; i < 40; ++i) {
+    sockets.push_back(connected());
+    sockets.back().send(bytes_of(call));
+  }
+  for (RawSocket& socket : sockets) {
+    const std::optional<Answer> answer = receive_answer(socket);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->error_code, bytes) << answer->error_text;
+  }
+}
+
 // Interceptors that wait have not allowed the call yet: the reply that opens its stream follows them.
 class BaiduStdSlowlyGuarded : public BaiduStd {
  protected:

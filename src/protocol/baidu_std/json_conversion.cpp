@@ -41,6 +41,7 @@ void BaiduStdServerSession::on_end(const Error&) { conversion_stop_.request_stop
 Task<void> BaiduStdServerSession::convert_result(PendingReply reply, Buffer body, Buffer rest) {
   try {
     const std::size_t payload_bytes = reply.payload_bytes;
+    const rpc::ConversionMemory::Holder holder(host().conversion_memory);
     rpc::WorkCharge charge = rpc::charge_of_result(account(), body.size() + rest.size());
     begin_conversion();
     auto work = [body = std::move(body), payload = rest.slice(0, payload_bytes),

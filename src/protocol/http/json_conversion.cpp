@@ -26,6 +26,7 @@ void HttpSession::reply_json(const Result<JsonText>& json) {
 
 Task<void> HttpSession::convert_result(std::vector<std::byte> payload) {
   try {
+    const rpc::ConversionMemory::Holder holder(host().conversion_memory);
     rpc::WorkCharge charge = rpc::charge_of_result(account(), json_body_.size() + payload.size());
     conversion_stop_ = std::stop_source();
     const Result<JsonText> text =

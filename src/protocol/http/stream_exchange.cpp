@@ -410,6 +410,7 @@ void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompleti
 
 Task<void> StreamExchange::convert_result(std::vector<std::byte> payload) {
   try {
+    const rpc::ConversionMemory::Holder holder(host_.port_host().conversion_memory);
     rpc::WorkCharge charge = rpc::charge_of_result(host_.receive_account(), reply_body_.size() + payload.size());
     conversion_stop_ = std::stop_source();
     const Result<JsonText> text = co_await offload_result(

@@ -109,6 +109,7 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
   }
   // True if a body is short enough for the loop. If true, the body is converted at once: it counts for this tick.
   bool converts_here(const BodyForm& form, std::size_t body_bytes) noexcept;
+  ConversionMemory& conversion_memory() noexcept { return host_.conversion_memory; }
   // The memory for which the conversion is charged.
   std::size_t conversion_bytes(const BodyForm& form, std::size_t body_bytes) const noexcept;
   // The error for a request that cannot be kept. Counts it.

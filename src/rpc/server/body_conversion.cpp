@@ -23,15 +23,7 @@ Task<Result<void>> BodyConversion::step(BodyForm form, bool stays_coded) {
   const detail::IncomingRequest request = call_.request_for(call_.sink(), {});
   const std::size_t bytes = request.body.size();
   detail::ReceiveAccount* const account = call_.request().account;
-  WorkCharge charge;
-  if (account != nullptr && !charge.add(*account, session().conversion_bytes(form, bytes), bytes)) {
-    co_return fail(session().unkept_error(*account));
-  }
-  if (session().converts_here(form, bytes)) {
-    Result<Buffer> body = form.arguments(request.body);
-    charge.reset();
-    co_return converted(std::move(body), stays_coded);
-  }
+  const bool here = session().converts_here(form, bytes);
   // However the step ends, the session takes further frames.
   struct Working {
     explicit Working(PortSession& of) noexcept : session(of) { session.conversion_begins(); }
@@ -40,25 +32,47 @@ Task<Result<void>> BodyConversion::step(BodyForm form, bool stays_coded) {
     ~Working() { session.conversion_ended(); }
     PortSession& session;
   };
+  std::optional<Working> working;
+  if (!here) working.emplace(session());
+  ConversionMemory& memory = session().conversion_memory();
+  std::optional<ConversionMemory::Holder> holder;
+  WorkCharge charge;
+  while (account != nullptr && !charge.add(*account, session().conversion_bytes(form, bytes), bytes)) {
+    if (!memory.held()) co_return fail(session().unkept_error(*account));
+    co_await memory.ended();
+    CO_TRY(awaited());
+  }
+  holder.emplace(memory);
+  if (here) {
+    Result<Buffer> body = form.arguments(request.body);
+    charge.reset();
+    co_return converted(std::move(body), stays_coded);
+  }
   auto work = [body = Buffer::share(request.head_block, request.body.data(), bytes), form = std::move(form),
                use = charge.use()]() mutable {
     const WorkCharge::Use used = std::move(use);  // Ends with the work, also if the loop has ended.
     used.begin();
     return form.arguments(body.bytes());
   };
-  const Working working(session());
   Result<Result<Buffer>> body =
       co_await detail::LoopAccess::offload_for(session().loop(), &session(), call_.token(), std::move(work));
   charge.reset();
-  const std::optional<Time>& deadline = call_.request().deadline;
-  if (deadline && session().loop().now() >= *deadline) {
-    co_return fail(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
-  }
+  CO_TRY(in_time());
   CO_TRY(body);
-  if (call_.stopped()) {
-    co_return fail(ErrorCode::cancelled, "the caller did not wait any more when its request had been converted");
-  }
+  CO_TRY(awaited());
   co_return converted(std::move(*body), stays_coded);
+}
+
+Result<void> BodyConversion::in_time() const {
+  const std::optional<Time>& deadline = call_.request().deadline;
+  if (!deadline || session().loop().now() < *deadline) return {};
+  return fail(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
+}
+
+Result<void> BodyConversion::awaited() const {
+  TRY(in_time());
+  if (!call_.stopped()) return {};
+  return fail(ErrorCode::cancelled, "the caller did not wait any more when its request had been converted");
 }
 
 Result<void> BodyConversion::converted(Result<Buffer> body, bool stays_coded) {

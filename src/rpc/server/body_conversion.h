@@ -15,12 +15,16 @@ class BodyConversion {
   BodyConversion(const BodyConversion&) = delete;
   BodyConversion& operator=(const BodyConversion&) = delete;
 
-  // Replaces the body of the call. Succeeds at once if it is the arguments already. The task may be destroyed before it
-  // has ended, and ends before this object. A thread may still work on the arguments then.
+  // Replaces the body of the call. Succeeds at once if it is the arguments already. Waits while other conversions of
+  // the loop have the memory for it. The task may be destroyed before it has ended, and ends before this object. A
+  // thread may still work on the arguments then.
   Task<Result<void>> run();
 
  private:
   Task<Result<void>> step(BodyForm form, bool stays_coded);
+  // Fail if the deadline of the call has passed, or nobody waits for the call any more.
+  Result<void> in_time() const;
+  Result<void> awaited() const;
   Result<void> converted(Result<Buffer> body, bool stays_coded);
   PortSession& session() const noexcept { return static_cast<PortSession&>(call_.sink().origin()); }
 
