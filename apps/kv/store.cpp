@@ -86,6 +86,7 @@ Store::~Store() = default;
 
 void Store::track(const Command& command, std::span<const std::string_view> arguments, std::uint64_t client) {
   if (client == 0 || command.writes || command.own != Own::none) return;
+  if (arguments.size() > TrackedKeys::command_keys_max + 1) return sites_.front()->tracked_keys().drop_all_of(client);
   command.each_key(arguments, [&](std::string_view name) {
     const Key read = key(name);
     sites_[shard_of(read.hash)]->tracked_keys().add(read, client);

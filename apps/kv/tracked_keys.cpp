@@ -54,6 +54,12 @@ void TrackedKeys::add(const Key& key, std::uint64_t client) {
   }
 }
 
+void TrackedKeys::drop_all_of(std::uint64_t client) {
+  auto all = std::make_unique<Invalidation>(store_, std::string(), client);
+  all->all_keys = true;
+  send(std::move(all));
+}
+
 void TrackedKeys::invalidate(const Key& key) noexcept {
   for (auto at = keys_.lower_bound({key.hash, 0}); at != keys_.end() && at->first.first == key.hash;) {
     const auto following = std::next(at);

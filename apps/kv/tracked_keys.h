@@ -25,6 +25,10 @@ class TrackedKeys final : public ChangeLog {
   // Beyond it, clients are notified of keys that have not changed, and these are not tracked any more.
   static constexpr std::size_t bytes_max = std::size_t{16} << 20;
 
+  // The keys of a longer command are not tracked: its client is notified that all keys have changed. One command could
+  // replace all tracked keys several times, and hold the loop for seconds while it notifies their clients.
+  static constexpr std::size_t command_keys_max = 1024;
+
   TrackedKeys(Store& store, Shard& shard) noexcept : store_(store), shard_(shard) {}
   TrackedKeys(const TrackedKeys&) = delete;
   TrackedKeys& operator=(const TrackedKeys&) = delete;
@@ -32,6 +36,8 @@ class TrackedKeys final : public ChangeLog {
 
   // `client`: RespConnection::id().
   void add(const Key& key, std::uint64_t client);
+  // The client is notified that all keys have changed. Any thread that may change the shard.
+  void drop_all_of(std::uint64_t client);
   // Keys of clients that have gone count until they change. Any thread.
   std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
 
