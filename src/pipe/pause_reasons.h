@@ -16,6 +16,7 @@ enum class PauseReason : std::uint8_t {
   hold,      // The protocol answers another request first.
   turn,      // The turn of the connection on its loop has ended.
   backlog,   // Too much waits for the peer to take it.
+  memory,    // There is no memory for the rest of a message.
 };
 
 // The reasons for which a connection takes no bytes of its peer. It goes on when none is left.

@@ -25,7 +25,7 @@ TEST(PauseReasons, ThePeerEndsAPauseForTheBacklogAlone) {
   EXPECT_EQ(reasons.pause(), ReadPause::none);
   reasons.add(PauseReason::backlog);
   EXPECT_EQ(reasons.pause(), ReadPause::for_peer);
-  for (const PauseReason own : {PauseReason::protocol, PauseReason::hold, PauseReason::turn}) {
+  for (const PauseReason own : {PauseReason::protocol, PauseReason::hold, PauseReason::turn, PauseReason::memory}) {
     reasons.add(own);
     EXPECT_EQ(reasons.pause(), ReadPause::own);
     reasons.remove(own);

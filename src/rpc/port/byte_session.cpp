@@ -47,6 +47,7 @@ ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stre
 
 ByteSession::~ByteSession() {
   host().loop.remove_tick_end(*this);
+  host().memory_queue.remove(*this);
   stream_.close_now();
   drop_block();
 }
@@ -71,15 +72,24 @@ void ByteSession::drop_block() noexcept {
   block_charge_.set_always(0);
 }
 
-// Ensures that block_ has room behind the bytes that are not taken yet. False if the session has ended for lack of
-// memory.
+// The size of the block that has room behind the bytes that are not taken yet.
+std::size_t ByteSession::room_bytes() const noexcept {
+  const std::size_t held = block_.held();
+  if (block_.has_room(held + receive_block_bytes / 4)) return block_.size();
+  return held < receive_block_bytes / 2 ? receive_block_bytes : 2 * held;
+}
+
+// Ensures that block_ has that room. False: there is no memory, or the session has ended.
 bool ByteSession::make_room() {
   const std::size_t held = block_.held();
-  if (block_.fit(held + receive_block_bytes / 4)) return true;
-  const std::size_t size = held < receive_block_bytes / 2 ? receive_block_bytes : 2 * held;
+  const bool beyond = host().memory_queue.may_exceed(*this);
+  // After a message that exceeded the limits, another connection may be the next one to exceed them.
+  const bool shrinks = beyond && holds_message() && held < receive_block_bytes / 2;
+  if (!shrinks && block_.fit(held + receive_block_bytes / 4)) return true;
+  const std::size_t size = shrinks ? receive_block_bytes : room_bytes();
   if (size > receive_block_bytes && !block_charge_.set(size)) {
-    end_session(unkept_error(account_));
-    return false;
+    if (!beyond) return false;
+    block_charge_.set_always(size);
   }
   try {
     block_.replace(size);
@@ -87,6 +97,34 @@ bool ByteSession::make_room() {
     fail_connection();
     return false;
   }
+  if (shrinks) block_charge_.set_always(0);
+  return true;
+}
+
+// The connection is not read until there is memory for the rest of its message.
+void ByteSession::wait_to_receive() noexcept {
+  if (closed()) return;
+  pauses_.add(pipe::PauseReason::memory);
+  try {
+    if (!host().memory_queue.add(*this)) return end_session(unkept_error(account_));
+  } catch (const std::bad_alloc&) {
+    return fail_connection();
+  }
+  if (std::exchange(read_paused_, true)) return;
+  stream_->pause();
+  park();
+}
+
+bool ByteSession::try_to_receive(bool beyond) noexcept {
+  const std::size_t size = room_bytes();
+  if (beyond) {
+    block_charge_.set_always(size);
+  } else if (!block_charge_.set(size)) {
+    return false;
+  }
+  pauses_.remove(pipe::PauseReason::memory);
+  take_all();
+  update_reading();
   return true;
 }
 
@@ -99,7 +137,10 @@ MutableBytes ByteSession::receive_space() {
     if (direct_) return direct;
     if (closed()) return pipe::discard_buffer();
   }
-  if (!make_room()) return pipe::discard_buffer();
+  if (!make_room()) {
+    if (!closed()) end_session(unkept_error(account_));
+    return pipe::discard_buffer();
+  }
   return block_.space();
 }
 
@@ -159,9 +200,10 @@ void ByteSession::park() {
   if (block_.empty()) return drop_block();
   block_.park();
   if (block_charge_.set(block_.size())) return;
-  if (block_.held() > pipe::ReceiveBlock::parked_bytes_max) return end_session(unkept_error(account_));
-  // The memory is bounded by the number of connections.
-  block_charge_.set_always(block_.size());
+  const bool waits = pauses_.has(pipe::PauseReason::memory);
+  if (!waits && block_.held() > pipe::ReceiveBlock::parked_bytes_max) wait_to_receive();
+  // The memory is bounded by the number of connections, or by the places in the queue.
+  if (!closed()) block_charge_.set_always(block_.size());
 }
 
 void ByteSession::update_reading() {
@@ -171,6 +213,8 @@ void ByteSession::update_reading() {
     if (may_take() && !replies_due()) finish();
     return;
   }
+  const bool reads_more = !block_.empty() && !finishing() && !pauses_.any();
+  if (reads_more && !make_room()) return wait_to_receive();
   const bool ahead = pauses_.has(pipe::PauseReason::hold) && block_.held() >= ahead_bytes_max;
   const bool stop = !finishing() && (pauses_.has_other_than(pipe::PauseReason::hold) || ahead);
   if (stop == std::exchange(read_paused_, stop)) return;
@@ -440,6 +484,7 @@ void ByteSession::end_session(const Error& why) {
   life_.stop();
   rest_.stop();
   host().loop.remove_tick_end(*this);
+  host().memory_queue.remove(*this);
   state_.close();
   stream_.close(host().loop);
   begin_ending();

@@ -17,6 +17,7 @@
 #include "pipe/peer_pace.h"
 #include "pipe/receive_block.h"
 #include "pipe/stream_state.h"
+#include "rpc/port/memory_queue.h"
 #include "rpc/port/port_session.h"
 #include "rpc/session/send_charge.h"
 #include "transport/common/backlog_watermark.h"
@@ -27,7 +28,7 @@ namespace hawser::rpc {
 // A session of another protocol over the byte stream of its connection: the part that is the same for all of them.
 // Receives bytes and shows them to the protocol; sends what the protocol queues at the end of the tick; stops reading
 // while too much waits to be sent; ends a connection whose peer is too slow. Loop's thread only.
-class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
+class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, MemoryWaiter {
  public:
   // Bytes are received into blocks of this size. The bytes that the protocol does not take must fit into one.
   static constexpr std::size_t receive_block_bytes = 64 * 1024;
@@ -189,6 +190,12 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void update_reading();
   bool make_room();
   void park();
+  // ---- MemoryWaiter ----
+  bool try_to_receive(bool beyond) noexcept override;
+  void end_waiting() noexcept override { end_session(unkept_error(account_)); }
+  bool holds_message() const noexcept override { return block_charge_.bytes() > receive_block_bytes; }
+  void wait_to_receive() noexcept;
+  std::size_t room_bytes() const noexcept;
   void queued_more();
   void flush();
   void send_queued() {

@@ -12,6 +12,7 @@
 #include "hawser/server_counters.h"
 #include "rpc/port/call_cancelling.h"
 #include "rpc/port/conversion_memory.h"
+#include "rpc/port/memory_queue.h"
 #include "rpc/port/method_counters.h"
 #include "rpc/server/dispatcher.h"
 #include "rpc/server/receive_peers.h"
@@ -60,6 +61,7 @@ struct PortHost {
   unsigned stopping_tokens = 0;    // Number of StopsTokens.
   CallCancelling cancelling{loop};
   ConversionMemory conversion_memory{loop};
+  MemoryQueue memory_queue{loop};
   Time unpacked_tick{};                     // The tick in which the loop decompressed bodies last.
   std::size_t unpacked_bytes = 0;           // So many bytes of them.
   const HttpStreamService* http = nullptr;  // Serves HTTP on the streams of HTTP/2. Null: it is not enabled.
