@@ -44,6 +44,7 @@ RespConnection::~RespConnection() {
 void RespConnection::on_end(const Error& reason) {
   RespSession::on_end(reason);
   account().release(std::exchange(transaction_charge_, 0));
+  forwarded_charge_.set_always(0);
   drop_waiting();
   held_replies_ = 0;
   for (std::shared_ptr<Lane>& lane : lanes_) {
@@ -170,6 +171,10 @@ void RespConnection::dispatch(const Command& command, const protocol::resp::Read
       close_now(!waiting_.empty());
     return;
   }
+  if (command.own == Own::watch) return run_watch(command, arguments);
+  // While much memory is used, a value waits for memory before it is read.
+  if (!account().plenty(0) && Transaction::replies_with_value(command, arguments)) [[unlikely]]
+    return run_alone(command, arguments);
   Store& store = site_->store();
   std::uint64_t hash = 0;
   unsigned shard = site_->index();
@@ -188,8 +193,6 @@ void RespConnection::dispatch(const Command& command, const protocol::resp::Read
         cursor_shard(cursor) < store.shards()) {
       shard = cursor_shard(cursor);
     }
-  } else if (command.own == Own::watch) {
-    return run_watch(command, arguments);
   }
   execute_at(command, arguments, hash, shard);
 }
@@ -327,6 +330,11 @@ void RespConnection::forward(const Command& command, Arguments arguments, std::u
   if (lane == nullptr) lane = std::make_shared<Lane>(*site_, site_->store().site(shard), number_);
   ForwardedBatch& batch = lane->filling();
   const std::size_t before = batch.held_bytes();
+  std::size_t added = 0;
+  for (const std::string_view argument : arguments) added += argument.size();
+  // A long argument has memory of its length, and not of the next power of two.
+  constexpr std::size_t long_bytes = 64 * 1024;
+  if (added >= long_bytes) batch.bytes.reserve(batch.bytes.size() + added);
   batch.items.push_back({.command = &command,
                          .slot = first_slot_ + waiting_.size() - 1,
                          .part = static_cast<std::uint32_t>(part),
@@ -344,6 +352,7 @@ void RespConnection::forward(const Command& command, Arguments arguments, std::u
 // While the replies do not fit, only the oldest command goes on. Its parts are the first of each lane.
 void RespConnection::send_batches() {
   if (closed()) return;
+  charge_forwarded();
   const bool fits = replies_fit();
   for (const std::shared_ptr<Lane>& lane : lanes_) {
     if (lane == nullptr || lane->moving()) continue;
@@ -577,7 +586,7 @@ void RespConnection::write_ready() {
   }
   flush_replies();
   if (pending_ != nullptr) [[unlikely]]
-    start_pending(SIZE_MAX);
+    start_pending();
 }
 
 }  // namespace hawser::kv

@@ -167,6 +167,10 @@ class RespConnection final : public protocol::resp::RespSession {
   }
   void fail_waiting(Waiting& waiting, std::string error);
   void send_batches();
+  void charge_forwarded() noexcept {
+    constexpr std::size_t free_bytes = 64 * 1024;
+    forwarded_charge_.set_always(forwarded_bytes_ > free_bytes ? forwarded_bytes_ : 0);
+  }
   // Takes requests again after on_taken() has stopped that.
   void go_on();
   void move_pieces(ReplyPieces& pieces, protocol::resp::ReplyWriter& to, std::size_t bytes);
@@ -189,11 +193,11 @@ class RespConnection final : public protocol::resp::RespSession {
   }
   std::shared_ptr<Transaction> make_transaction(Transaction::Kind kind);
   void run_together(const Command& command, Arguments arguments);
+  void run_alone(const Command& command, Arguments arguments);
   // The replies of all earlier commands are written before it starts, and later requests wait for its reply.
   void begin(std::shared_ptr<Transaction> transaction);
-  // The replies may have values of so many bytes. SIZE_MAX: of as many as there is memory for.
-  void start_pending(std::size_t value_bytes);
-  std::size_t free_for_replies();
+  // Memory for so many bytes of values has been charged. 0: for none yet, so that a little is charged now.
+  void start_pending(std::size_t value_bytes = 0);
   void wait_for_memory(std::shared_ptr<Transaction> transaction);
   void try_memory();
   void take_further();
@@ -245,7 +249,7 @@ class RespConnection final : public protocol::resp::RespSession {
   std::uint64_t pending_slot_ = 0;
   bool memory_awaited_ = false;  // By `pending_`, since the time of the first start.
   Time memory_since_{};
-  pipe::HeldCharge exec_charge_{account()};  // For the replies of `pending_`, if it had to wait for memory.
+  pipe::HeldCharge exec_charge_{account()};  // For the replies of `pending_`.
   bool multi_failed_ = false;
   std::shared_ptr<Transaction> multi_;  // Since MULTI; null: none.
   std::shared_ptr<Transaction> pending_;
@@ -255,9 +259,10 @@ class RespConnection final : public protocol::resp::RespSession {
   std::deque<Waiting> waiting_;
   std::uint64_t first_slot_ = 0;  // Number of waiting_.front().
   std::size_t forwarded_bytes_ = 0;
-  std::size_t held_replies_ = 0;              // Bytes of all of waiting_.
-  bool stopped_ = false;                      // take() stopped because of may_go_on().
-  std::vector<std::shared_ptr<Lane>> lanes_;  // By shard; null: not used yet.
+  pipe::HeldCharge forwarded_charge_{account()};  // For `forwarded_bytes_`, if they are many.
+  std::size_t held_replies_ = 0;                  // Bytes of all of waiting_.
+  bool stopped_ = false;                          // take() stopped because of may_go_on().
+  std::vector<std::shared_ptr<Lane>> lanes_;      // By shard; null: not used yet.
 };
 
 // A batch that has replies of so many bytes returns, and its other items are executed later.

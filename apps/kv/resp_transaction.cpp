@@ -141,13 +141,17 @@ void RespConnection::unwatch() {
 }
 
 void RespConnection::run_together(const Command& command, Arguments arguments) {
-  if (command.own == Own::watch) return run_watch(command, arguments);
   const Store& store = site_->store();
   const std::uint64_t hash = store.key(arguments[static_cast<std::size_t>(command.keys.first)]).hash;
   const unsigned shard = store.shard_of(hash);
   bool several = false;
   command.each_key(arguments, [&](std::string_view key) { several |= store.shard_of(store.key(key).hash) != shard; });
   if (!several) return execute_at(command, arguments, hash, shard);
+  run_alone(command, arguments);
+}
+
+// The shards of its keys execute nothing else meanwhile, and it starts when there is memory for the values.
+void RespConnection::run_alone(const Command& command, Arguments arguments) {
   std::shared_ptr<Transaction> made = make_transaction(Transaction::Kind::one_command);
   made->add(command, arguments);
   made->set_tracker(tracker());
@@ -160,14 +164,15 @@ void RespConnection::begin(std::shared_ptr<Transaction> transaction) {
   pending_ = std::move(transaction);
   started_ = false;
   barred_ = true;
-  start_pending(SIZE_MAX);
+  start_pending();
 }
 
 void RespConnection::start_pending(std::size_t value_bytes) {
   // Its reply is the first one that waits. Invalidations may follow.
   if (started_ || memory_awaited_ || first_slot_ != pending_slot_ || closed()) return;
   started_ = starting_ = true;
-  pending_->set_replies_max(value_bytes != SIZE_MAX ? value_bytes : free_for_replies());
+  if (value_bytes == 0 && exec_charge_.set(2 * reply_margin_bytes)) value_bytes = reply_margin_bytes;
+  pending_->set_replies_max(value_bytes);
   pending_->start();
   starting_ = false;
   if (pending_ == nullptr) write_ready();
@@ -203,16 +208,6 @@ void RespConnection::take_further() {
   go_on();
 }
 
-// The memory for replies that is free: exact, or at least half of it.
-std::size_t RespConnection::free_for_replies() {
-  const std::size_t share = host().budget.share_bytes_max();
-  std::size_t bytes = share - std::min(share, account().used());
-  while (bytes > reply_margin_bytes && !account().acquire(bytes)) bytes /= 2;
-  if (bytes <= reply_margin_bytes) return 0;
-  account().release(bytes);
-  return bytes - reply_margin_bytes;
-}
-
 // Nothing has been executed. Other clients read their replies meanwhile, which frees memory.
 void RespConnection::wait_for_memory(std::shared_ptr<Transaction> transaction) {
   pending_ = std::move(transaction);
@@ -230,8 +225,11 @@ void RespConnection::on_memory() {
 void RespConnection::try_memory() {
   if (closed() || !memory_awaited_) return;
   const std::size_t values = pending_->value_bytes();
-  const std::size_t bytes = values + reply_margin_bytes;
-  const bool never = bytes > host().budget.share_bytes_max();
+  const std::size_t share = host().budget.share_bytes_max();
+  const bool exec = pending_->kind() == Transaction::Kind::exec;
+  // A long reply of one command is no reason to refuse it: it is executed when half of that memory is free.
+  const std::size_t bytes = exec ? values + reply_margin_bytes : std::min(values + reply_margin_bytes, share / 2);
+  const bool never = bytes > share;
   if (exec_charge_.set(bytes)) {
     memory_awaited_ = false;
     return start_pending(values);
@@ -239,8 +237,8 @@ void RespConnection::try_memory() {
   if (!never && host().loop.now() - memory_since_ < ShardHolds::patience) return site_->wait_for_memory(number_);
   memory_awaited_ = false;
   started_ = true;
-  pending_->refuse("-" + std::string(never ? "OOM" : "TRYAGAIN") + " the replies of EXEC have " +
-                   std::to_string(values) +
+  pending_->refuse("-" + std::string(never ? "OOM" : "TRYAGAIN") +
+                   (exec ? " the replies of EXEC have " : " the reply has ") + std::to_string(values) +
                    " bytes, and there is no memory for them (receive_bytes_max, receive_share_bytes_max, "
                    "receive_peer_bytes_max). Nothing was executed: read fewer values in one transaction, or read "
                    "replies earlier\r\n");

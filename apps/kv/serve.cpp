@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -79,6 +80,16 @@ class EndSignals {
 constexpr std::size_t shard_bytes_min = std::size_t{1} << 20;
 constexpr std::size_t shard_bytes_max = std::size_t{63} << 30;
 
+// Requests that have not arrived completely, and replies that are not read, have at most this part of --memory. A
+// connection may use half of it, and the connections of one address three quarters.
+constexpr std::size_t traffic_parts = 3;
+constexpr std::size_t traffic_parts_of = 4;
+// Longer pieces of memory are mappings of their own, and return to the system when they are freed. Otherwise malloc()
+// raises this limit to 32 MiB, and what requests and replies leave behind in its heaps was four times --memory.
+constexpr int mapped_bytes_min = 1 << 20;
+// A request has at most so many bytes beside its value.
+constexpr std::size_t request_margin_bytes = std::size_t{4} << 20;
+
 // A shorter password causes a warning.
 constexpr std::size_t password_bytes_wanted = 16;
 
@@ -155,6 +166,14 @@ Result<std::string> listen_address(const StoreServeOptions& options, const progr
   }
 }
 
+// For a loop whose shard has so many bytes. Each part has room for one request.
+void bound_memory(ServerOptions& options, std::size_t shard_bytes, std::size_t value_bytes_max) {
+  options.message_bytes_max = value_bytes_max + request_margin_bytes;
+  options.receive_bytes_max = std::max(shard_bytes / traffic_parts_of * traffic_parts, options.message_bytes_max);
+  options.receive_share_bytes_max = std::max(options.receive_bytes_max / 2, options.message_bytes_max);
+  options.receive_peer_bytes_max = std::max(options.receive_bytes_max / 4 * 3, options.message_bytes_max);
+}
+
 int serve(const StoreServeOptions& options) {
   const std::size_t shard_bytes = options.memory_bytes / options.threads;
   if (shard_bytes < shard_bytes_min || shard_bytes > shard_bytes_max) {
@@ -164,6 +183,8 @@ int serve(const StoreServeOptions& options) {
                options.memory_bytes, options.threads, shard_bytes, shard_bytes_min, shard_bytes_max);
     return wrong_options_status;
   }
+  mallopt(M_MMAP_THRESHOLD, mapped_bytes_min);
+  mallopt(M_TRIM_THRESHOLD, 2 * mapped_bytes_min);
   programs::ServiceManager manager;
   Result<std::string> listen = listen_address(options, manager);
   if (!listen) {
@@ -190,7 +211,7 @@ int serve(const StoreServeOptions& options) {
   Store store({.memory_bytes = options.memory_bytes,
                .policy = options.policy == "refuse" ? MemoryPolicy::refuse : MemoryPolicy::evict,
                .shards = options.threads,
-               .value_bytes_max = options.value_bytes_max,
+               .value_bytes_max = std::min(options.value_bytes_max, shard_bytes),
                .index_bytes_max = options.index_bytes});
   if (!options.log.empty()) {
     const LogSync sync = options.sync == "always"   ? LogSync::always
@@ -222,7 +243,7 @@ int serve(const StoreServeOptions& options) {
   for (unsigned i = 0; options.cpu >= 0 && i < options.threads; ++i) {
     server_options.cpus.push_back(options.cpu + static_cast<int>(i));
   }
-  server_options.message_bytes_max = options.value_bytes_max + (std::size_t{4} << 20);
+  bound_memory(server_options, shard_bytes, store.options().value_bytes_max);
   // Pools of Redis clients open connections long before they send a request on them. Such a connection costs as much as
   // one that has sent a request.
   server_options.handshakes_max = server_options.connections_max;

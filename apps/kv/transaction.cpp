@@ -13,17 +13,21 @@ namespace hawser::kv {
 namespace {
 
 // True if the reply may be long: a command that has another reply is executed in any case.
-bool replies_with_value(const Command& command, Arguments arguments) {
-  if (!command.writes) return true;
-  for (const std::string_view name : {"getex", "getdel", "getset"}) {
+bool replies_at_length(const Command& command, Arguments arguments) {
+  return !command.writes || Transaction::replies_with_value(command, arguments);
+}
+
+}  // namespace
+
+// GETRANGE counts as the whole value.
+bool Transaction::replies_with_value(const Command& command, Arguments arguments) {
+  for (const std::string_view name : {"get", "mget", "getrange", "substr", "getex", "getdel", "getset"}) {
     if (command.name == name) return true;
   }
   if (command.name != "set") return false;
   return std::any_of(arguments.begin() + 3, arguments.end(),
                      [](std::string_view word) { return is_word(word, "get"); });
 }
-
-}  // namespace
 
 void Transaction::add(const Command& command, Arguments arguments) {
   items_.push_back({.command = &command, .arguments = static_cast<std::uint32_t>(arguments.size())});
@@ -97,7 +101,7 @@ bool Transaction::replies_fit() {
   Store& store = home_.store();
   value_bytes_ = 0;
   each([&](const Command& command, Arguments arguments, std::size_t) {
-    if (command.route == CommandRoute::connection || !replies_with_value(command, arguments)) return;
+    if (!replies_with_value(command, arguments)) return;
     command.each_key(arguments, [&](std::string_view name) {
       const Key key = store.key(name);
       StoreSite& site = store.site(store.shard_of(key.hash));
@@ -133,7 +137,7 @@ void Transaction::execute_commands() {
       if (const std::string* const why = site->write_refusal()) return refuse(RespConnection::log_error(*why));
     }
   }
-  if (kind_ == Kind::exec && !replies_fit()) {
+  if (!replies_fit()) {
     outcome_ = Outcome::replies_too_large;
     return;
   }
@@ -143,7 +147,7 @@ void Transaction::execute_commands() {
   each([&](const Command& command, Arguments arguments, std::size_t) {
     if (command.route != CommandRoute::connection) {
       StoreSite& site = site_of(command, arguments);
-      if (replies_.size() > reply_bytes_max && replies_with_value(command, arguments)) {
+      if (replies_.size() > reply_bytes_max && replies_at_length(command, arguments)) {
         out.error(values_too_long);
       } else {
         Execution execution{site, out, arguments,

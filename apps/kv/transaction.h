@@ -27,6 +27,8 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   Transaction(StoreSite& home, std::uint64_t connection, Kind kind, bool resp3)
       : home_(home), connection_(connection), kind_(kind), resp3_(resp3) {}
 
+  // True if the reply has the values of its keys.
+  static bool replies_with_value(const Command& command, Arguments arguments);
   void add(const Command& command, Arguments arguments);
   std::size_t held_bytes() const noexcept {
     return bytes_.size() + sizes_.size() * sizeof(std::uint32_t) + items_.size() * sizeof(Item);

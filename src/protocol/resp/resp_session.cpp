@@ -36,7 +36,7 @@ bool RespSession::charge_replies() {
   const std::size_t held = waiting > free ? std::min(held_replies(), waiting - free) : 0;
   replies_charge_.set_always(held);
   const bool more = waiting > std::exchange(replies_waiting_, waiting);
-  if (more && waiting > free && !account().acquire(0)) {
+  if (more && held_replies() > free && !account().acquire(0)) {
     end_session(Error::of_connection(
         ErrorCode::overloaded,
         "the client has not read " + std::to_string(waiting) +

@@ -54,8 +54,8 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   void on_drained() override { charge_replies(); }
   void on_end(const Error& reason) override;
   // Charges replies that are not in the queue yet, above send_backlog_bytes_max, to the memory of the connection; the
-  // queue is charged by ByteSession. False if more than send_backlog_bytes_max wait, more than at the last call, and
-  // the account exceeds its limits: the connection has ended then.
+  // queue is charged by ByteSession. False if more than send_backlog_bytes_max of them wait, more wait than at the last
+  // call, and the account exceeds its limits: the connection has ended then.
   bool charge_replies();
 
   // Sets the limits of requests that are found later.

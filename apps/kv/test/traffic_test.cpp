@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kv/test/resp_peer.h"
+#include "tests/testing.h"
+
+// The memory for requests that have not arrived completely, and for replies that are not read: clients wait for it.
+namespace hawser::kv {
+namespace {
+
+constexpr std::size_t traffic_mib = std::size_t{1} << 20;
+constexpr std::size_t traffic_value_bytes = 6 * traffic_mib;
+
+ServerOptions traffic_options(Duration receive_window = std::chrono::seconds(10)) {
+  return {.message_bytes_max = 8 * traffic_mib,
+          .send_backlog_bytes_max = traffic_mib,
+          .receive_bytes_max = 16 * traffic_mib,
+          .receive_share_bytes_max = 16 * traffic_mib,
+          .receive_peer_bytes_max = 16 * traffic_mib,
+          .receive_window = receive_window};
+}
+
+std::string part_of(const std::string& request, std::size_t begin, std::size_t bytes) {
+  return request.substr(begin, bytes);
+}
+
+// The memory is used up by the beginnings of all requests, and none could be completed without more.
+TEST(Traffic, RequestsWaitForMemory) {
+  KvServer server({.memory_bytes = 64 * traffic_mib}, traffic_options());
+  constexpr std::size_t clients = 12;
+  constexpr std::size_t begun_bytes = 600'000;
+  const std::string sent = request({"SET", "a", std::string(traffic_value_bytes, 'v')});
+  std::vector<std::unique_ptr<RespPeer>> peers;
+  for (std::size_t i = 0; i < clients; ++i) {
+    peers.push_back(std::make_unique<RespPeer>(server.address()));
+    peers.back()->send(part_of(sent, 0, begun_bytes));
+  }
+  while (server.server().counters().receive_bytes < clients * begun_bytes) usleep(1000);
+  std::atomic<std::size_t> done = 0;
+  std::vector<std::thread> threads;
+  for (const auto& peer : peers) {
+    threads.emplace_back([&] {
+      peer->send(part_of(sent, begun_bytes, sent.size()));
+      EXPECT_EQ(peer->receive(), "+OK\r\n");
+      ++done;
+    });
+  }
+  std::size_t most = 0;
+  while (done != clients) {
+    most = std::max<std::size_t>(most, server.server().counters().receive_bytes);
+    usleep(1000);
+  }
+  for (std::thread& thread : threads) thread.join();
+  // The limit, and one request beyond it, in a block of twice its length at most.
+  EXPECT_LE(most, (16 + 12) * traffic_mib);
+  EXPECT_EQ(peers[0]->call({"STRLEN", "a"}), ":" + std::to_string(traffic_value_bytes) + "\r\n");
+}
+
+// 24 values of 6 MiB that nobody reads: those that have no memory are not read from the store.
+TEST(Traffic, RepliesOfOneCommandWaitForMemory) {
+  for (const unsigned shards : {1U, 2U}) {
+    KvServer server({.memory_bytes = 64 * traffic_mib, .shards = shards}, traffic_options(std::chrono::hours(1)));
+    constexpr std::size_t clients = 24;
+    RespPeer other(server.address());
+    ASSERT_EQ(other.call({"SET", "a", std::string(traffic_value_bytes, 'v')}), "+OK\r\n");
+    std::vector<std::unique_ptr<RespPeer>> peers;
+    for (std::size_t i = 0; i < clients; ++i) {
+      peers.push_back(std::make_unique<RespPeer>(server.address()));
+      peers.back()->send(request({"GET", "a"}));
+      EXPECT_EQ(other.call({"PING"}), "+PONG\r\n");
+      // Half of the memory of each loop, and the reply that exceeds it.
+      EXPECT_LE(server.server().counters().receive_bytes, shards * (16 + 8) * traffic_mib) << i;
+    }
+    for (const auto& peer : peers) {
+      const std::string reply = peer->receive();
+      // A slow machine may take longer than the time for which a value waits.
+      if (reply.starts_with("-TRYAGAIN the reply has 6291456 bytes")) continue;
+      EXPECT_EQ(reply.size(), traffic_value_bytes + std::string_view("$6291456\r\n\r\n").size());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hawser::kv
