@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-CASES = ("grpcio", "requests", "httpx", "redis", "go", "curl", "nghttp", "node", "node_packages", "nginx", "haproxy")
+CASES = ("grpcio", "requests", "httpx", "redis", "go", "curl", "nghttp", "node", "node_packages", "node_redis", "nginx", "haproxy")
 
 
 def install(folder, declaration, *commands):

@@ -4,7 +4,8 @@
 Each meets it at full speed, with slow readers, and while it is stopped and started again, with the default options of
 both. Cases: grpcio, requests, httpx, redis (packages of the Python that runs this script; redis meets hawser-kv), curl,
 nghttp, nginx, haproxy, go (tests/go_tools/world), node (http2 and fetch of Node.js), node_packages (undici,
-@grpc/grpc-js; they lie in node_modules of the current folder)."""
+@grpc/grpc-js; they lie in node_modules of the current folder), node_redis (redis, ioredis and connect-redis against
+hawser-kv)."""
 
 import concurrent.futures
 import os
@@ -76,19 +77,45 @@ def httpx(_):
     show(sys.executable, "-B", HERE / "http_clients.py", "httpx", PROGRAM)
 
 
+class Store:
+    """A running hawser-kv."""
+
+    def __init__(self, threads, port=0):
+        store = pathlib.Path(PROGRAM).parent.parent / "kv" / "hawser-kv"
+        words = [store, "serve", "--listen", f"127.0.0.1:{port}", "--memory", "64M", "--threads", threads]
+        self.process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        check("serving at 127.0.0.1:" in line, "hawser-kv says", repr(line))
+        self.port = line.split("127.0.0.1:")[1].split()[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        check(self.process.wait(timeout=SECONDS_MAX) == 0, "hawser-kv ended with", self.process.returncode)
+
+
 def redis(_):
-    store = pathlib.Path(PROGRAM).parent.parent / "kv" / "hawser-kv"
     for threads in (1, 3):
-        words = [store, "serve", "--listen", "127.0.0.1:0", "--memory", "64M", "--threads", threads]
-        server = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True)
-        try:
-            line = server.stdout.readline()
-            check("serving at 127.0.0.1:" in line, "hawser-kv says", repr(line))
-            show(sys.executable, "-B", HERE.parent.parent / "apps" / "kv" / "test" / "redis_client.py",
-                 line.split("127.0.0.1:")[1].split()[0])
-        finally:
-            server.terminate()
-            check(server.wait(timeout=SECONDS_MAX) == 0, "hawser-kv ended with", server.returncode)
+        with Store(threads) as store:
+            show(sys.executable, "-B", HERE.parent.parent / "apps" / "kv" / "test" / "redis_client.py", store.port)
+
+
+def node_redis(_):
+    words = ["node", str(HERE / "redis_clients.mjs")]
+    for threads in (1, 3):
+        with Store(threads) as store:
+            show(*words, "clients", store.port)
+    with Store(2) as store:
+        client = subprocess.Popen([*words, "restart", store.port], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        check(client.stdout.readline() == "begun\n", "the clients of the restart have not begun")
+    for _ in range(3):
+        with Store(2, store.port):
+            time.sleep(0.3)
+    with Store(2, store.port):
+        output, _ = client.communicate(timeout=SECONDS_MAX)
+        check(client.returncode == 0, "the clients of the restart ended with", client.returncode, output)
 
 
 def go(folder):
@@ -312,7 +339,7 @@ backend grpc
             through(f"{folder}/http.sock", f"{folder}/grpc.sock" if has_grpcio() else None, (plain, secure))
 
 
-CASES = {one.__name__: one for one in (grpcio, requests, httpx, redis, go, node, node_packages, curl, nghttp, nginx, haproxy)}
+CASES = {one.__name__: one for one in (grpcio, requests, httpx, redis, node_redis, go, node, node_packages, curl, nghttp, nginx, haproxy)}
 
 
 def main():
