@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,8 +15,12 @@
 #include "hawser/balancing.h"
 #include "hawser/call_task.h"
 #include "hawser/client_pool.h"
+#include "hawser/detail/hedged_call.h"
+#include "hawser/hedging.h"
 #include "hawser/naming.h"
 #include "hawser/retry.h"
+#include "hawser/scope.h"
+#include "hawser/when.h"
 
 // Calls to a name: the servers behind it change, fail and return. Component hawser::cluster. See docs/clusters.md.
 //
@@ -32,8 +37,9 @@ struct ClusterOptions {
   // Which calls are made again, and when. A call that certainly was not sent is made at another endpoint at once,
   // without this policy and its budget.
   RetryPolicy retry = {};
-  // Null: a budget of this client alone.
+  // Null: a budget of this client alone. It limits copies by `hedging`, too.
   std::shared_ptr<RetryBudget> retry_budget = {};
+  HedgeOptions hedging = {};
   // For Balancing::ring_hash and maglev: the name of the metadata of a call whose value is its key. A call without it
   // goes to any endpoint.
   std::string key_metadata = {};
@@ -65,16 +71,25 @@ class ClusterAttempt {
 
   // Chooses an endpoint with a connection that accepts a call. False if there is none now: begin() waits.
   bool try_begin();
+  bool begun() const noexcept { return client_ != nullptr; }
   Task<Result<void>> begin();
   Client& client() noexcept { return *client_; }
   // The timeout is what is left of the attempt.
   const CallOptions& options() const noexcept { return options_; }
   // Ends the call at the chosen endpoint. True if it shall be made at another one.
   bool end(const Error* error);
+  // True if the call may have copies (HedgeOptions).
+  bool hedges() const noexcept;
 
  private:
+  friend class HedgedCall;
   struct Node;
   struct Tried;
+  // The endpoint where the call is or was made. Null before, and after the end of a call that has no copies.
+  const std::shared_ptr<Node>& node() const noexcept { return node_ != nullptr ? node_ : used_; }
+  void avoid(std::shared_ptr<Node> node);
+  // The call is withdrawn because a copy of it had its result earlier.
+  void lose();
   std::optional<Error> ended() const;
   Task<Result<void>> begin_at(std::shared_ptr<Node> node);
   void take(std::shared_ptr<Node> node, std::shared_ptr<Client> client);
@@ -86,11 +101,15 @@ class ClusterAttempt {
   std::shared_ptr<Client> client_;  // Its connection.
   Time began_{};
   std::unique_ptr<Tried> tried_;  // Null until an endpoint is avoided.
+  std::shared_ptr<Node> used_;    // The endpoint at which a call that may have copies ended.
 };
 
 // Makes each attempt of a call for Retrying.
 class ClusterAttempts {
  public:
+  // Metadata of all attempts and copies of a call but the first one: their number before it, as over gRPC.
+  static constexpr std::string_view attempts_name = "grpc-previous-rpc-attempts";
+
   explicit ClusterAttempts(std::shared_ptr<ClusterAttempt::State> state) : state_(std::move(state)) {}
 
   template <auto F, class... Given>
@@ -113,6 +132,7 @@ class ClusterAttempts {
     // The call stays as it is until the task is awaited: into() moves it out of a task that is not awaited.
     template <class Outcome>
     static Task<typename Outcome::type> run(std::unique_ptr<AttemptedCall> call, MutableBytes memory) {
+      if (memory.empty() && call->attempt.hedges()) return hedge<typename Outcome::type, Outcome>(std::move(call));
       return ClusterAttempts::run<typename Outcome::type>(std::move(call), [memory](
                                                                                std::unique_ptr<AttemptedCall>& kept) {
         ClusterAttempt& by = kept->attempt;
@@ -120,11 +140,45 @@ class ClusterAttempts {
                           kept->given);
       });
     }
+    // Makes copies of the call until one has a result. Those that are in flight then end with their coroutines.
+    template <class R, class Outcome>
+    static Task<R> hedge(std::unique_ptr<AttemptedCall> call) {
+      HedgedCall hedged(std::move(call->attempt), MethodFacts<F>::id);
+      std::optional<R> result;
+      std::exception_ptr exception;
+      Scope copies;
+      while (ClusterAttempt* const copy = co_await hedged.next()) {
+        copies.spawn(run_copy<R, Outcome>(*call, hedged, copy, result, exception));
+      }
+      copies.clear();
+      if (exception) std::rethrow_exception(exception);
+      co_return std::move(*result);
+    }
+    template <class R, class Outcome>
+    static Task<void> run_copy(AttemptedCall& call, HedgedCall& hedged, ClusterAttempt* copy, std::optional<R>& result,
+                               std::exception_ptr& exception) {
+      std::optional<R> outcome;
+      co_await keep(ClusterAttempts::run<R>(copy,
+                                            [&call](ClusterAttempt* by) {
+                                              return std::apply(
+                                                  [&](auto&... one) {
+                                                    return call_by<Outcome, F>(by->client(), {}, by->options(), one...);
+                                                  },
+                                                  call.given);
+                                            }),
+                    outcome, exception);
+      if (!outcome) {
+        hedged.stop();
+      } else if (hedged.end(*copy, *outcome ? nullptr : &outcome->error())) {
+        result = std::move(outcome);
+      }
+    }
     ClusterAttempt attempt;
     std::tuple<Given&...> given;
   };
 
   static ClusterAttempt& attempt_of(ClusterAttempt& attempt) noexcept { return attempt; }
+  static ClusterAttempt& attempt_of(ClusterAttempt* attempt) noexcept { return *attempt; }
   template <auto F, class... Given>
   static ClusterAttempt& attempt_of(std::unique_ptr<AttemptedCall<F, Given...>>& call) noexcept {
     return call->attempt;
@@ -135,7 +189,7 @@ class ClusterAttempts {
   static Task<R> run(Kept kept, Make make) {
     ClusterAttempt& attempt = attempt_of(kept);
     for (;;) {
-      if (!attempt.try_begin()) {
+      if (!attempt.begun() && !attempt.try_begin()) {
         Result<void> begun = co_await attempt.begin();
         if (!begun) co_return std::unexpected(std::move(begun.error()));
       }

@@ -47,6 +47,9 @@ struct RetryPolicy {
   // Runs before each attempt except the first one, for example to connect again. Exceptions that it throws are
   // ignored: the attempt follows.
   std::function<Task<void>()> before_retry = {};
+
+  // True if `codes` or `application_codes` has the error.
+  bool lists(const Error& error) const noexcept;
 };
 
 // Limits the retries of many calls together, so that retries do not keep a server overloaded. Each retriable failure

@@ -135,6 +135,11 @@ void Balancer::end_call(Backend& backend, Judgement judgement, Duration latency,
   if (backend.listed) --tiers_[backend.tier].in_flight;
   switch (judgement) {
     case Judgement::none: return;
+    case Judgement::slow:
+      if (static_cast<double>(latency.count()) > backend.latency.value(now, options_.latency_decay)) {
+        backend.latency.observe(latency, now, options_.latency_decay);
+      }
+      return;
     case Judgement::success:
       ++backend.successes;
       backend.latency.observe(latency, now, options_.latency_decay);

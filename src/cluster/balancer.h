@@ -23,6 +23,7 @@ enum class Judgement : std::uint8_t {
   success,   // The backend answered, perhaps with an error of the application.
   failure,   // It did not answer, or broke.
   pushback,  // It refused the call because it is overloaded.
+  slow,      // It was cancelled because another backend was faster. It would have taken longer.
   none,      // The end says nothing, such as a cancellation.
 };
 

@@ -84,9 +84,8 @@ bool ClusterAttempt::try_begin() {
       take(node.shared_from_this(), std::move(client));
       return true;
     }
-    if (!tried_) tried_ = std::make_unique<Tried>();
+    avoid(node.shared_from_this());
     if (tried_->full == nullptr) tried_->full = node.shared_from_this();
-    tried_->add(node.shared_from_this());
   }
 }
 
@@ -123,8 +122,22 @@ Task<Result<void>> ClusterAttempt::begin_at(std::shared_ptr<Node> node) {
   co_return Result<void>();
 }
 
+bool ClusterAttempt::hedges() const noexcept { return options_.idempotent && state_->options.hedging.attempts_max > 1; }
+
+void ClusterAttempt::avoid(std::shared_ptr<Node> node) {
+  if (!tried_) tried_ = std::make_unique<Tried>();
+  tried_->add(std::move(node));
+}
+
+void ClusterAttempt::lose() {
+  const Time now = state_->loop.now();
+  state_->balancer.end_call(*node_, Judgement::slow, now - began_, now);
+  node_.reset();
+}
+
 bool ClusterAttempt::end(const Error* error) {
   const std::shared_ptr<Node> node = std::move(node_);
+  if (hedges()) used_ = node;
   client_.reset();
   const Time now = state_->loop.now();
   state_->balancer.end_call(*node, judge(error), now - began_, now);
@@ -163,6 +176,7 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::create(std::string_view na
 
 Result<std::unique_ptr<ClusterClient>> ClusterClient::create(Loop& loop, std::string_view name,
                                                              ClusterOptions options) {
+  if (options.retry_budget == nullptr) options.retry_budget = std::make_shared<RetryBudget>();
   RetryPolicy policy = options.retry;
   std::shared_ptr<RetryBudget> budget = options.retry_budget;
   auto state = std::make_shared<State>(loop, std::string(name), std::move(options));

@@ -30,6 +30,13 @@ Result<void> check(const ClusterOptions& options) {
   TRY(in_range(balancing.slow_start >= Duration::zero(), "balancing.slow_start must not be negative"));
   TRY(in_range(balancing.panic_threshold >= 0 && balancing.panic_threshold <= 1,
                "balancing.panic_threshold must be from 0 to 1"));
+  const HedgeOptions& hedging = options.hedging;
+  TRY(in_range(hedging.attempts_max >= 1 && hedging.attempts_max <= 5, "hedging.attempts_max must be from 1 to 5"));
+  TRY(in_range(hedging.percentile >= 0.5 && hedging.percentile <= 0.999,
+               "hedging.percentile must be from 0.5 to 0.999"));
+  TRY(in_range(hedging.delay_min > Duration::zero() && (!hedging.delay || *hedging.delay >= Duration::zero()),
+               "hedging.delay_min must be positive, and hedging.delay not negative"));
+  TRY(in_range(hedging.budget > 0 && hedging.budget <= 1, "hedging.budget must be above 0 and at most 1"));
   return in_range(balancing.outliers.excluded_max >= 0 && balancing.outliers.excluded_max <= 1,
                   "balancing.outliers.excluded_max must be from 0 to 1");
 }
@@ -49,6 +56,7 @@ ClusterAttempt::State::State(Loop& on, std::string with_name, ClusterOptions wit
                                : static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^
                                      reinterpret_cast<std::uintptr_t>(this)),
       balancer(options.balancing, random.next(), [this] { return std::make_shared<Node>(*this); }),
+      hedge_times(options.hedging),
       changed(on),
       connecting(std::max<std::size_t>(options.connecting_max, 1)) {}
 

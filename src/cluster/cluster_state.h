@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "cluster/balancer.h"
+#include "cluster/hedge_times.h"
 #include "exec/condition.h"
 #include "hawser/cluster_client.h"
 #include "hawser/detail/loop_access.h"
@@ -61,6 +62,7 @@ struct ClusterAttempt::State final : LoopUser {
   bool uses_loop = false;       // The loop knows this object.
   Random random;
   cluster::Balancer balancer;
+  cluster::HedgeTimes hedge_times;
   exec::Condition changed;  // Notified when an endpoint, the list or the client has changed its state.
   Semaphore connecting;
   std::vector<std::shared_ptr<ClientPool>> closing;  // They get no further calls.

@@ -4,6 +4,13 @@
 
 namespace hawser {
 
+bool RetryPolicy::lists(const Error& error) const noexcept {
+  if (error.code == ErrorCode::application) {
+    return std::ranges::find(application_codes, error.application_code) != application_codes.end();
+  }
+  return std::ranges::find(codes, error.code) != codes.end();
+}
+
 RetryBudget::RetryBudget(double tokens_max, double tokens_per_success)
     : tokens_max_(tokens_max), tokens_per_success_(tokens_per_success), tokens_(tokens_max) {
   if (!(tokens_max > 0 && tokens_max <= 1000 && tokens_per_success >= 0)) {
@@ -27,11 +34,7 @@ CallOptions RetryRun::attempt_options() const {
 }
 
 bool RetryRun::retriable(const Error& error) const noexcept {
-  if (!error.not_executed() && !options_.idempotent) return false;
-  if (error.code == ErrorCode::application) {
-    return std::ranges::find(policy_.application_codes, error.application_code) != policy_.application_codes.end();
-  }
-  return std::ranges::find(policy_.codes, error.code) != policy_.codes.end();
+  return (error.not_executed() || options_.idempotent) && policy_.lists(error);
 }
 
 Duration RetryRun::backoff() const noexcept {

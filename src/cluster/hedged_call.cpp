@@ -1,0 +1,131 @@
+#include "hawser/detail/hedged_call.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cluster/cluster_state.h"
+#include "rpc/client/limited_wait.h"
+
+namespace hawser::detail {
+
+struct HedgedCall::Run {
+  Run(ClusterAttempt first, std::uint32_t of)
+      : state(first.state_), method(of), options(first.options_), deadline(first.deadline_), changed(state->loop) {
+    copies.push_back(std::make_unique<ClusterAttempt>(std::move(first)));
+    const Time now = state->loop.now();
+    delay = state->hedge_times.begin_call(method, now);
+    if (delay) next_at = now + *delay;
+  }
+
+  // Another copy, at an endpoint that can begin it now. Null: not now.
+  ClusterAttempt* copy() {
+    if (!may_copy()) return nullptr;
+    CallOptions with = options;
+    if (deadline != Time::max()) with.timeout = deadline - state->loop.now();
+    with.metadata.emplace_back(ClusterAttempts::attempts_name, std::to_string(copies.size()));
+    auto attempt = std::make_unique<ClusterAttempt>(state, std::move(with));
+    for (const auto& earlier : copies) {
+      attempt->avoid(earlier->node());
+    }
+    if (!attempt->try_begin()) return nullptr;
+    state->hedge_times.begin_copy();
+    copies.push_back(std::move(attempt));
+    ++running;
+    return copies.back().get();
+  }
+  Time next_time(Time now) const noexcept {
+    if (!delay || copies.size() == state->options.hedging.attempts_max) return Time::max();
+    return now + std::max(*delay, state->options.hedging.delay_min);
+  }
+  bool in_flight() const noexcept {
+    return std::ranges::any_of(copies, [](const auto& one) { return one->client_ != nullptr; });
+  }
+  // The other copies would have taken longer than until now.
+  void succeed(const ClusterAttempt& copy) {
+    const Time now = state->loop.now();
+    state->hedge_times.observe(method, now - copy.began_, now);
+    for (const auto& other : copies) {
+      if (other.get() == &copy || other->client_ == nullptr) continue;
+      state->hedge_times.observe(method, now - other->began_, now);
+      other->lose();
+    }
+  }
+  bool may_copy() const noexcept {
+    return copies.size() < state->options.hedging.attempts_max && state->hedge_times.may_copy() &&
+           state->options.retry_budget->may_retry() && state->loop.now() < deadline &&
+           std::ranges::all_of(copies, [](const auto& one) { return one->node() != nullptr; });
+  }
+
+  const std::shared_ptr<ClusterAttempt::State> state;
+  const std::uint32_t method;
+  const CallOptions options;
+  const Time deadline;
+  std::optional<Duration> delay;  // Between copies. Empty: none is made because of the time.
+  Time next_at = Time::max();     // When a copy is made because of the time.
+  exec::Condition changed;        // Notified when a copy is wanted at once, and when the call has its result.
+  std::vector<std::unique_ptr<ClusterAttempt>> copies;
+  std::size_t running = 0;  // Copies that have not ended.
+  bool wanted = false;      // A copy has failed: the next one is made at once.
+  bool over = false;
+  bool maybe_executed = false;
+};
+
+HedgedCall::HedgedCall(ClusterAttempt first, std::uint32_t method)
+    : run_(std::make_unique<Run>(std::move(first), method)) {}
+HedgedCall::HedgedCall(HedgedCall&&) noexcept = default;
+HedgedCall::~HedgedCall() = default;
+
+Task<ClusterAttempt*> HedgedCall::next() {
+  Run& run = *run_;
+  if (run.running == 0 && !run.over && !run.wanted) {
+    ++run.running;
+    co_return run.copies.front().get();
+  }
+  while (!run.over) {
+    const Time now = run.state->loop.now();
+    if (std::exchange(run.wanted, false) || now >= run.next_at) {
+      ClusterAttempt* const copy = run.copy();
+      run.next_at = run.next_time(now);
+      if (copy != nullptr) co_return copy;
+    }
+    if (run.running == 0) break;  // The last failure is the result.
+    rpc::LimitedWait wait(run.state->loop, run.changed, run.next_at, {});
+    co_await wait.end();
+  }
+  co_return nullptr;
+}
+
+bool HedgedCall::end(const ClusterAttempt& copy, Error* error) {
+  Run& run = *run_;
+  if (run.over) return false;
+  --run.running;
+  if (error == nullptr) {
+    run.succeed(copy);
+    stop();
+    return true;
+  }
+  const bool maybe_executed = run.maybe_executed || run.in_flight();
+  run.maybe_executed = run.maybe_executed || !error->not_executed();
+  if (maybe_executed && error->not_executed()) {
+    error->code = ErrorCode::outcome_unknown;
+    error->text += "; another copy of the call may have been executed";
+  }
+  if (!run.state->options.retry.lists(*error)) {
+    stop();
+  } else if (run.running != 0 || run.may_copy()) {
+    run.state->options.retry_budget->failed();  // The failure of the call counts where the call is made again.
+    run.wanted = true;
+    run.changed.notify_all();
+  } else {
+    stop();
+  }
+  return true;
+}
+
+void HedgedCall::stop() noexcept {
+  run_->over = true;
+  run_->changed.notify_all();
+}
+
+}  // namespace hawser::detail
