@@ -2,7 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 
+#include "hawser/concurrency_limit.h"
 #include "hawser/time.h"
 
 // How a ClusterClient chooses the endpoint of a call. docs/clusters.md compares the choices.
@@ -37,6 +40,14 @@ struct OutlierOptions {
   std::uint32_t failure_calls_min = 50;
 };
 
+// Excludes an endpoint at once when calls to it fail in a row. When its time has passed, one call at a time tries the
+// endpoint: a success ends the exclusion, and a failure begins a longer one.
+struct BreakerOptions {
+  std::uint32_t failures_max = 5;                // In a row. Refusals with `overloaded` do not count. 0: no breakers.
+  Duration base_time = std::chrono::seconds(1);  // Doubles with each further exclusion, up to time_max.
+  Duration time_max = std::chrono::seconds(30);
+};
+
 struct BalancingOptions {
   Balancing kind = Balancing::p2c;
   unsigned choices = 2;  // For least_request, 2 to 10.
@@ -56,6 +67,19 @@ struct BalancingOptions {
   // of a priority to which a connection was tried is reachable and not excluded.
   double panic_threshold = 0.5;
   OutlierOptions outliers = {};
+  BreakerOptions breaker = {};
+  // Limits the calls in flight at each endpoint. A call for which every endpoint is at its limit fails with
+  // `overloaded`. Empty: no limit.
+  std::optional<LimitOptions> endpoint_limit = {};
+  // The zone of this client. Endpoints of the same priority in other zones get calls only for the part of this zone's
+  // endpoints that is missing: while 1 / zone_reserve of them or more can serve, no call leaves the zone. Empty, or
+  // with fewer than zone_endpoints_min endpoints of the priority: zones are ignored.
+  std::string zone = {};
+  double zone_reserve = 1.4;
+  std::size_t zone_endpoints_min = 6;
+  // Use only this number of endpoints of each priority (of each side of `zone`, if that is set), chosen by rendezvous
+  // hashing with the seed of the client (gRFC A68). A change of the list changes few of them. 0: all.
+  std::size_t subset = 0;
 };
 
 }  // namespace hawser

@@ -56,6 +56,8 @@ struct EndpointState {
   std::size_t calls_in_flight = 0;
   std::optional<Duration> latency = {};  // By which p2c chooses; penalties for failures are part of it.
   Duration excluded_for = {};            // Remaining time of an exclusion as an outlier.
+  Duration breaker_open_for = {};        // Remaining time of an exclusion by failures in a row.
+  std::optional<unsigned> calls_in_flight_max = {};  // By BalancingOptions::endpoint_limit.
   std::string error = {};                // Why the last attempt to connect failed, while it has this state.
 };
 

@@ -2,7 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <memory>
 
+#include "cluster/breaker.h"
+#include "cluster/concurrency_limit.h"
 #include "cluster/peak_ewma.h"
 #include "hawser/naming.h"
 #include "hawser/time.h"
@@ -24,15 +28,19 @@ struct Backend {
   Backend& operator=(const Backend&) = delete;
 
   bool ejected(Time now) const noexcept { return now < ejected_until; }
+  bool full() const noexcept { return in_flight >= in_flight_max; }
 
   Endpoint endpoint;
   bool listed = true;  // False: it left the list, and ends its last calls.
   Reach reach = Reach::idle;
   std::uint32_t in_flight = 0;
+  std::uint32_t in_flight_max = std::numeric_limits<std::uint32_t>::max();  // Limit by `limit`.
+  Time ejected_until{};                                                     // By outlier detection.
+  Breaker breaker;
   PeakEwma latency;
+  std::unique_ptr<ConcurrencyLimit> limit;  // Null: none.
   Time ready_since{};
   // Outlier detection.
-  Time ejected_until{};
   std::uint32_t ejections = 0;
   std::uint32_t successes = 0;  // In the present interval.
   std::uint32_t failures = 0;   // In the present interval.

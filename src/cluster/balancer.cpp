@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "cluster/xxh64.h"
+
 namespace hawser::cluster {
 namespace {
 
@@ -13,9 +15,43 @@ constexpr unsigned slow_start_tries = 4;
 }  // namespace
 
 Balancer::Balancer(const BalancingOptions& options, std::uint64_t seed, std::function<std::shared_ptr<Backend>()> make)
-    : options_(options), make_(std::move(make)), random_(seed) {}
+    : options_(options), make_(std::move(make)), seed_(seed), random_(seed) {}
 
-std::vector<std::shared_ptr<Backend>> Balancer::update(const std::vector<Endpoint>& endpoints) {
+Balancer::Group Balancer::group_of(const Endpoint& endpoint, const Counts& counts) const {
+  const bool zones = !options_.zone.empty() && counts.at(endpoint.priority) >= options_.zone_endpoints_min;
+  return {endpoint.priority, zones && endpoint.zone != options_.zone};
+}
+
+std::vector<Endpoint> Balancer::subset_of(const std::vector<Endpoint>& endpoints, const Counts& counts) const {
+  struct Ranked {
+    std::uint64_t hash;
+    std::size_t index;
+    auto operator<=>(const Ranked&) const = default;
+  };
+  std::map<Group, std::vector<Ranked>> groups;
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    groups[group_of(endpoints[i], counts)].push_back({xxh64(endpoints[i].address, seed_), i});
+  }
+  std::vector<std::size_t> chosen;
+  for (auto& [group, ranked] : groups) {
+    if (ranked.size() > options_.subset) {
+      std::ranges::nth_element(ranked, ranked.begin() + static_cast<std::ptrdiff_t>(options_.subset));
+      ranked.resize(options_.subset);
+    }
+    for (const Ranked& one : ranked) chosen.push_back(one.index);
+  }
+  std::ranges::sort(chosen);
+  std::vector<Endpoint> subset;
+  for (const std::size_t index : chosen) subset.push_back(endpoints[index]);
+  return subset;
+}
+
+std::vector<std::shared_ptr<Backend>> Balancer::update(const std::vector<Endpoint>& all) {
+  Counts counts;
+  for (const Endpoint& endpoint : all) ++counts[endpoint.priority];
+  std::vector<Endpoint> chosen;
+  if (options_.subset != 0) chosen = subset_of(all, counts);
+  const std::vector<Endpoint>& endpoints = options_.subset != 0 ? chosen : all;
   std::unordered_map<std::string_view, std::shared_ptr<Backend>> known = std::move(by_address_);
   by_address_.clear();
   backends_.clear();
@@ -27,12 +63,16 @@ std::vector<std::shared_ptr<Backend>> Balancer::update(const std::vector<Endpoin
       known.erase(place);  // Before its key changes.
     } else {
       backend = make_();
+      if (options_.endpoint_limit) {
+        backend->limit = std::make_unique<ConcurrencyLimit>(*options_.endpoint_limit, random_.next());
+        backend->in_flight_max = backend->limit->limit();
+      }
     }
     backend->endpoint = endpoint;
     backends_.push_back(backend);
     by_address_.emplace(backend->endpoint.address, std::move(backend));
   }
-  make_tiers();
+  make_tiers(counts);
   std::vector<std::shared_ptr<Backend>> left;
   for (auto& [address, backend] : known) {
     backend->listed = false;
@@ -41,12 +81,13 @@ std::vector<std::shared_ptr<Backend>> Balancer::update(const std::vector<Endpoin
   return left;
 }
 
-void Balancer::make_tiers() {
-  std::map<std::uint32_t, std::vector<Backend*>> by_priority;
-  for (const auto& backend : backends_) by_priority[backend->endpoint.priority].push_back(backend.get());
+void Balancer::make_tiers(const Counts& counts) {
+  std::map<Group, std::vector<Backend*>> groups;
+  for (const auto& backend : backends_) groups[group_of(backend->endpoint, counts)].push_back(backend.get());
   std::vector<Tier> tiers;
-  for (auto& [priority, backends] : by_priority) {
+  for (auto& [group, backends] : groups) {
     Tier tier;
+    tier.own_zone = groups.contains({group.first, true}) && !group.second;
     if (tiers.size() < tiers_.size()) {  // A picker goes on from its place, and an interval is not cut short.
       tier.picker = std::move(tiers_[tiers.size()].picker);
       tier.outliers = std::move(tiers_[tiers.size()].outliers);
@@ -59,6 +100,7 @@ void Balancer::make_tiers() {
     for (Backend* const backend : tier.backends) {
       backend->tier = tiers.size();
       tier.in_flight += backend->in_flight;
+      tier.open += backend->breaker.closed() ? 0 : 1;
       ++tier.reach[static_cast<std::size_t>(backend->reach)];
     }
     tiers.push_back(std::move(tier));
@@ -70,30 +112,50 @@ Balancer::Choice Balancer::choose(Time now, std::uint64_t key, std::span<const B
   Choice choice;
   bool may_connect = true;  // Backends of a lower priority are connected only if no higher one may still serve.
   for (Tier& tier : tiers_) {
-    const std::size_t ready = tier.in(Reach::ready);
-    const double usable = static_cast<double>(ready) - static_cast<double>(std::min(ready, tier.ejected));
-    const auto tried = static_cast<double>(ready + tier.in(Reach::failed));
-    PickQuery query{.now = now,
-                    .key = key,
-                    .random = random_,
-                    .ready_only = !may_connect,
-                    .ejected_too = usable < options_.panic_threshold * tried,
-                    .in_flight = tier.in_flight,
-                    .avoided = avoided};
-    if (may_connect && tier.in(Reach::idle) != 0) {
-      Backend* const backend = pick(tier, query);
-      if (backend != nullptr && backend->reach == Reach::ready) {
-        choice.ready = backend;
-        return choice;
-      }
-      if (choice.idle == nullptr) choice.idle = backend;
-    }
-    query.ready_only = true;
-    if (ready != 0) choice.ready = pick(tier, query);
-    if (choice.ready != nullptr) return choice;
-    if (tier.in(Reach::idle) + tier.in(Reach::connecting) != 0) may_connect = false;
+    if (tier.own_zone && leaves_zone(tier)) continue;
+    if (choose_in(tier, now, key, avoided, may_connect, choice)) return choice;
+  }
+  // A call that would have left its zone stays if no other zone can serve.
+  for (Tier& tier : tiers_) {
+    if (tier.own_zone && choose_in(tier, now, key, avoided, may_connect, choice)) return choice;
   }
   return choice;
+}
+
+bool Balancer::choose_in(Tier& tier, Time now, std::uint64_t key, std::span<const Backend* const> avoided,
+                         bool& may_connect, Choice& choice) noexcept {
+  const std::size_t ready = tier.in(Reach::ready);
+  const double usable =
+      static_cast<double>(ready) - static_cast<double>(std::min(ready, std::max(tier.ejected, tier.open)));
+  const auto tried = static_cast<double>(ready + tier.in(Reach::failed));
+  PickQuery query{.now = now,
+                  .key = key,
+                  .random = random_,
+                  .ready_only = !may_connect,
+                  .ejected_too = usable < options_.panic_threshold * tried,
+                  .in_flight = tier.in_flight,
+                  .avoided = avoided};
+  if (may_connect && tier.in(Reach::idle) != 0) {
+    Backend* const backend = pick(tier, query);
+    if (backend != nullptr && backend->reach == Reach::ready) {
+      choice.ready = backend;
+      return true;
+    }
+    if (choice.idle == nullptr) choice.idle = backend;
+  }
+  query.ready_only = true;
+  if (ready != 0) choice.ready = pick(tier, query);
+  if (choice.ready == nullptr && tier.in(Reach::idle) + tier.in(Reach::connecting) != 0) may_connect = false;
+  return choice.ready != nullptr;
+}
+
+// Calls leave the zone as far as its endpoints, with the reserve, cannot serve their share.
+bool Balancer::leaves_zone(const Tier& tier) noexcept {
+  const std::size_t missing =
+      std::min(tier.backends.size(), tier.in(Reach::failed) + std::max(tier.ejected, tier.open));
+  if (missing == 0) return false;
+  const double left = static_cast<double>(tier.backends.size() - missing) / static_cast<double>(tier.backends.size());
+  return !random_.chance(std::min(1.0, left * options_.zone_reserve));
 }
 
 // An exclusion never makes a call fail: if it leaves no backend, it is ignored.
@@ -125,36 +187,46 @@ void Balancer::set_reach(Backend& backend, Reach reach, Time now) noexcept {
   backend.reach = reach;
 }
 
-void Balancer::begin_call(Backend& backend) noexcept {
+void Balancer::begin_call(Backend& backend, Time now) noexcept {
   ++backend.in_flight;
+  backend.breaker.begin_call(now);
   if (backend.listed) ++tiers_[backend.tier].in_flight;
 }
 
 void Balancer::end_call(Backend& backend, Judgement judgement, Duration latency, Time now) {
-  --backend.in_flight;
+  const std::uint32_t in_flight = backend.in_flight--;
   if (backend.listed) --tiers_[backend.tier].in_flight;
+  Duration counted = latency;  // By which p2c chooses.
   switch (judgement) {
-    case Judgement::none: return;
+    case Judgement::none: return backend.breaker.forget(now - latency);
     case Judgement::slow:
-      if (static_cast<double>(latency.count()) > backend.latency.value(now, options_.latency_decay)) {
-        backend.latency.observe(latency, now, options_.latency_decay);
-      }
-      return;
-    case Judgement::success:
-      ++backend.successes;
-      backend.latency.observe(latency, now, options_.latency_decay);
-      break;
+      backend.breaker.forget(now - latency);
+      if (static_cast<double>(latency.count()) <= backend.latency.value(now, options_.latency_decay)) return;
+      return backend.latency.observe(latency, now, options_.latency_decay);
+    case Judgement::success: ++backend.successes; break;
     case Judgement::failure:
       ++backend.failures;
-      backend.latency.observe(std::max(latency, options_.failure_latency), now, options_.latency_decay);
+      counted = std::max(latency, options_.failure_latency);
       break;
     case Judgement::pushback:
       ++backend.failures;
-      backend.latency.observe(std::max(latency, options_.pushback_latency), now, options_.latency_decay);
+      counted = std::max(latency, options_.pushback_latency);
       break;
+  }
+  backend.latency.observe(counted, now, options_.latency_decay);
+  if (backend.limit != nullptr && judgement != Judgement::pushback) {
+    backend.limit->observe(latency, in_flight, now);
+    backend.in_flight_max = backend.limit->limit();
+  }
+  const bool was_closed = backend.breaker.closed();
+  if (judgement == Judgement::failure) {
+    backend.breaker.fail(options_.breaker, now - latency, now);
+  } else {
+    backend.breaker.succeed(now - latency);
   }
   if (!backend.listed) return;
   Tier& tier = tiers_[backend.tier];
+  if (was_closed != backend.breaker.closed()) was_closed ? ++tier.open : --tier.open;
   if (!tier.outliers->judge(tier.backends, now)) return;
   tier.ejected = static_cast<std::size_t>(
       std::ranges::count_if(tier.backends, [&](const Backend* one) { return one->ejected(now); }));

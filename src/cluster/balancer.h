@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -27,14 +29,15 @@ enum class Judgement : std::uint8_t {
   none,      // The end says nothing, such as a cancellation.
 };
 
-// Chooses backends for calls: by priority, reachability, exclusion of outliers, slow start, and one of the pickers. It
-// does no I/O, reads no clock and is not shared: the same calls with the same seed give the same choices.
+// Chooses backends for calls: by priority, zone, reachability, exclusion, limits, slow start, and one of the pickers.
+// It does no I/O, reads no clock and is not shared: the same calls with the same seed give the same choices.
 class Balancer {
  public:
   // `make` makes a Backend, or an object of a derived class.
   Balancer(const BalancingOptions& options, std::uint64_t seed, std::function<std::shared_ptr<Backend>()> make);
 
-  // Replaces the list. Addresses that stay keep their Backend with its measurements. Returns the backends that left.
+  // Replaces the list by `endpoints`, or by the subset of them that the options want. Addresses that stay keep their
+  // Backend with its measurements. Returns the backends that left.
   std::vector<std::shared_ptr<Backend>> update(const std::vector<Endpoint>& endpoints);
 
   struct Choice {
@@ -44,7 +47,7 @@ class Balancer {
   Choice choose(Time now, std::uint64_t key, std::span<const Backend* const> avoided = {}) noexcept;
 
   void set_reach(Backend& backend, Reach reach, Time now) noexcept;
-  void begin_call(Backend& backend) noexcept;
+  void begin_call(Backend& backend, Time now) noexcept;
   void end_call(Backend& backend, Judgement judgement, Duration latency, Time now);
 
   // In the order of the list.
@@ -53,24 +56,35 @@ class Balancer {
   std::size_t count(Reach reach) const noexcept;
 
  private:
-  // The backends of one priority.
+  // The backends of one priority; with zones, those of this zone or those of the others.
   struct Tier {
     std::vector<Backend*> backends;
     std::unique_ptr<Picker> picker;
     std::unique_ptr<OutlierDetector> outliers;
     std::size_t reach[4] = {};  // By Reach.
     std::size_t ejected = 0;    // When the last interval was judged.
+    std::size_t open = 0;       // Backends whose breaker is not closed.
     std::uint64_t in_flight = 0;
+    bool own_zone = false;  // The next tier has the other zones.
 
     std::size_t in(Reach one) const noexcept { return reach[static_cast<std::size_t>(one)]; }
   };
 
-  void make_tiers();
+  using Counts = std::map<std::uint32_t, std::size_t>;  // Endpoints of each priority.
+  using Group = std::pair<std::uint32_t, bool>;         // Priority, and whether the zone is another one.
+  Group group_of(const Endpoint& endpoint, const Counts& counts) const;
+  std::vector<Endpoint> subset_of(const std::vector<Endpoint>& endpoints, const Counts& counts) const;
+  void make_tiers(const Counts& counts);
+  bool leaves_zone(const Tier& tier) noexcept;
+  // Returns true if a ready backend was chosen. Clears `may_connect` if backends of this tier may become ready.
+  bool choose_in(Tier& tier, Time now, std::uint64_t key, std::span<const Backend* const> avoided, bool& may_connect,
+                 Choice& choice) noexcept;
   Backend* pick(Tier& tier, PickQuery query) noexcept;
   double share(const Backend& backend, Time now) const noexcept;
 
   const BalancingOptions options_;
   const std::function<std::shared_ptr<Backend>()> make_;
+  const std::uint64_t seed_;
   Random random_;
   std::vector<std::shared_ptr<Backend>> backends_;
   std::unordered_map<std::string_view, std::shared_ptr<Backend>> by_address_;  // Keys are the addresses of the values.

@@ -59,7 +59,7 @@ ClusterAttempt::~ClusterAttempt() {
 void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> client) {
   began_ = state_->loop.now();
   if (deadline_ != Time::max()) options_.timeout = std::max(deadline_ - began_, Duration::zero());
-  state_->balancer.begin_call(*node);
+  state_->balancer.begin_call(*node, began_);
   node_ = std::move(node);
   client_ = std::move(client);
 }
@@ -200,6 +200,8 @@ std::vector<EndpointState> ClusterClient::endpoints() const {
       one.latency =
           Duration(static_cast<Duration::rep>(node.latency.value(now, state_->options.balancing.latency_decay)));
     }
+    if (node.limit != nullptr) one.calls_in_flight_max = node.in_flight_max;
+    one.breaker_open_for = node.breaker.open_for(now);
     if (node.ejected(now)) one.excluded_for = node.ejected_until - now;
     states.push_back(std::move(one));
   }

@@ -30,6 +30,10 @@ Result<void> check(const ClusterOptions& options) {
   TRY(in_range(balancing.slow_start >= Duration::zero(), "balancing.slow_start must not be negative"));
   TRY(in_range(balancing.panic_threshold >= 0 && balancing.panic_threshold <= 1,
                "balancing.panic_threshold must be from 0 to 1"));
+  TRY(in_range(balancing.zone_reserve >= 1, "balancing.zone_reserve must be at least 1"));
+  TRY(in_range(balancing.breaker.base_time > Duration::zero() && balancing.breaker.time_max > Duration::zero(),
+               "balancing.breaker.base_time and time_max must be positive"));
+  if (balancing.endpoint_limit) TRY(hawser::check(*balancing.endpoint_limit));
   const HedgeOptions& hedging = options.hedging;
   TRY(in_range(hedging.attempts_max >= 1 && hedging.attempts_max <= 5, "hedging.attempts_max must be from 1 to 5"));
   TRY(in_range(hedging.percentile >= 0.5 && hedging.percentile <= 0.999,
@@ -171,11 +175,18 @@ std::optional<Error> ClusterAttempt::State::why_none(const Tried* tried) const {
     return Error::of_connection(ErrorCode::unavailable, "no list of endpoints: " + list.error->text);
   }
   const Node* failed = nullptr;
+  bool full = false;
   for (const auto& backend : balancer.backends()) {
     const bool was_tried =
         tried != nullptr && std::ranges::find(tried->backends, backend.get()) != tried->backends.end();
     if (!was_tried && (backend->reach == Reach::idle || backend->reach == Reach::connecting)) return std::nullopt;
+    full = full || (!was_tried && backend->reach == Reach::ready && backend->full());
     if (backend->reach == Reach::failed) failed = static_cast<const Node*>(backend.get());
+  }
+  if (full) {
+    return Error::of_call(ErrorCode::overloaded, "each endpoint of " + name +
+                                                     " that can be reached has as many calls in flight as its limit "
+                                                     "(BalancingOptions::endpoint_limit) permits: try again later");
   }
   if (tried != nullptr && tried->error) return tried->error;
   return Error::of_connection(

@@ -18,13 +18,13 @@ struct PickQuery {
   std::uint64_t key;  // The hash of the call's key.
   Random& random;
   bool ready_only;                          // Else idle ones, too.
-  bool ejected_too;                         // Ejections are ignored.
+  bool ejected_too;                         // Ejections and breakers are ignored.
   std::uint64_t in_flight;                  // Calls of all backends of the tier.
   std::span<const Backend* const> avoided;  // Backends that this call has tried.
 
   bool admits(const Backend& backend) const noexcept {
     const bool reachable = backend.reach == Reach::ready || (!ready_only && backend.reach == Reach::idle);
-    return reachable && (ejected_too || !backend.ejected(now)) &&
+    return reachable && !backend.full() && (ejected_too || (!backend.ejected(now) && backend.breaker.admits(now))) &&
            (avoided.empty() || std::ranges::find(avoided, &backend) == avoided.end());
   }
 };

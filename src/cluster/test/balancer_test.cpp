@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ struct Bench {
   }
   Backend& at(std::size_t index) { return *balancer.backends()[index]; }
   void call(Backend& backend, Judgement judgement, Duration latency = milliseconds(1)) {
-    balancer.begin_call(backend);
+    balancer.begin_call(backend, now);
     balancer.end_call(backend, judgement, latency, now);
   }
 
@@ -71,8 +72,8 @@ TEST(Balancer, AnUpdateKeepsWhatIsKnownOfAddressesThatStay) {
   Bench bench({}, 3);
   bench.all_ready();
   Backend* const stays = &bench.at(1);
-  bench.balancer.begin_call(bench.at(0));
-  bench.balancer.begin_call(*stays);
+  bench.balancer.begin_call(bench.at(0), bench.now);
+  bench.balancer.begin_call(*stays, bench.now);
   bench.list = {{.address = "new:1"}, {.address = "s1:1", .weight = 7, .priority = 1}};
   const std::vector<std::shared_ptr<Backend>> left = bench.balancer.update(bench.list);
   EXPECT_EQ(left.size(), 2U);
@@ -184,6 +185,173 @@ TEST(Outliers, NeverLeaveACallWithoutABackend) {
   bench.all_ready();
   bench.at(0).ejected_until = bench.now + seconds(10);
   EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, &bench.at(0));
+}
+
+// ---- Breakers ----
+
+TEST(Breakers, OpenAfterFailuresInARowAndAreClosedByOneCallThatSucceeds) {
+  Bench bench({.kind = Balancing::pick_first}, 10);
+  bench.all_ready();
+  const auto chosen = [&] { return bench.balancer.choose(bench.now, 0).ready; };
+  const auto fail = [&](int times) {
+    for (int i = 0; i < times; ++i) bench.call(bench.at(0), Judgement::failure);
+  };
+  fail(4);
+  bench.call(bench.at(0), Judgement::success);
+  fail(4);
+  bench.call(bench.at(0), Judgement::pushback);
+  fail(4);
+  EXPECT_EQ(chosen(), &bench.at(0)) << "never five in a row";
+  fail(1);
+  EXPECT_EQ(chosen(), &bench.at(1));
+  bench.now += seconds(1);
+  ASSERT_EQ(chosen(), &bench.at(0));
+  bench.balancer.begin_call(bench.at(0), bench.now);
+  EXPECT_EQ(chosen(), &bench.at(1)) << "one call at a time tries the backend";
+  bench.now += milliseconds(3);
+  bench.balancer.end_call(bench.at(0), Judgement::failure, milliseconds(3), bench.now);
+  bench.now += milliseconds(1999);
+  EXPECT_EQ(chosen(), &bench.at(1)) << "the second time is twice as long";
+  bench.now += milliseconds(1);
+  ASSERT_EQ(chosen(), &bench.at(0));
+  bench.balancer.begin_call(bench.at(0), bench.now);
+  bench.balancer.end_call(bench.at(0), Judgement::none, Duration::zero(), bench.now);
+  ASSERT_EQ(chosen(), &bench.at(0)) << "a call that was cancelled decides nothing";
+  bench.call(bench.at(0), Judgement::success, Duration::zero());
+  EXPECT_EQ(chosen(), &bench.at(0));
+  fail(4);
+  EXPECT_EQ(chosen(), &bench.at(0));
+}
+
+TEST(Breakers, CallsFromBeforeDecideNothing) {
+  Bench bench({.kind = Balancing::pick_first}, 10);
+  bench.all_ready();
+  for (int i = 0; i < 2; ++i) bench.balancer.begin_call(bench.at(0), bench.now);
+  bench.now += seconds(10);
+  for (int i = 0; i < 5; ++i) bench.call(bench.at(0), Judgement::failure, Duration::zero());
+  bench.now += milliseconds(1);
+  bench.balancer.end_call(bench.at(0), Judgement::success, seconds(10), bench.now);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, &bench.at(1)) << "its success is older than the failures";
+  bench.now += seconds(1);
+  bench.balancer.begin_call(bench.at(0), bench.now);
+  bench.balancer.end_call(bench.at(0), Judgement::failure, seconds(11), bench.now);
+  bench.call(bench.at(0), Judgement::success, Duration::zero());
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, &bench.at(0));
+}
+
+TEST(Breakers, AreIgnoredWhenMostBackendsFail) {
+  Bench bench({.kind = Balancing::round_robin}, 10);
+  bench.all_ready();
+  for (std::size_t backend = 0; backend < 10; ++backend) {
+    for (int i = 0; i < 5; ++i) bench.call(bench.at(backend), Judgement::failure);
+  }
+  EXPECT_NE(bench.balancer.choose(bench.now, 0).ready, nullptr);
+  // As soon as the servers are back, calls close the breakers.
+  for (int i = 0; i < 40; ++i) {
+    bench.now += milliseconds(50);
+    bench.call(*bench.balancer.choose(bench.now, 0).ready, Judgement::success, Duration::zero());
+  }
+  for (const auto& one : bench.balancer.backends()) EXPECT_TRUE(one->breaker.closed());
+}
+
+// ---- Limits of endpoints ----
+
+TEST(EndpointLimits, AFullBackendGetsNoFurtherCall) {
+  Bench bench({.kind = Balancing::pick_first, .endpoint_limit = LimitOptions{.initial = 2, .min = 1}}, 2);
+  bench.all_ready();
+  for (int i = 0; i < 2; ++i) bench.balancer.begin_call(bench.at(0), bench.now);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, &bench.at(1));
+  for (int i = 0; i < 2; ++i) bench.balancer.begin_call(bench.at(1), bench.now);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, nullptr);
+  bench.balancer.end_call(bench.at(1), Judgement::success, milliseconds(1), bench.now);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, &bench.at(1));
+}
+
+// ---- Zones ----
+
+// Endpoints s0 to s5 are in the zone of the client, s6 to s11 in another one.
+struct ZoneBench : Bench {
+  explicit ZoneBench(BalancingOptions options = {.kind = Balancing::round_robin, .zone = "here"}) : Bench(options) {
+    for (int i = 0; i < 12; ++i) {
+      list.push_back({.address = "s" + std::to_string(i) + ":1", .zone = i < 6 ? "here" : "there"});
+    }
+    update();
+    all_ready();
+  }
+  double part_outside() {
+    int outside = 0;
+    for (int i = 0; i < 2000; ++i) outside += balancer.choose(now, 0).ready->endpoint.zone == "there" ? 1 : 0;
+    return outside / 2000.0;
+  }
+};
+
+TEST(Zones, CallsStayInTheZoneWhileItHasItsReserve) {
+  ZoneBench bench;
+  EXPECT_EQ(bench.part_outside(), 0);
+  bench.balancer.set_reach(bench.at(0), Reach::failed, bench.now);
+  EXPECT_EQ(bench.part_outside(), 0) << "5/6 x 1.4 is above 1";
+  for (std::size_t i = 1; i < 3; ++i) bench.balancer.set_reach(bench.at(i), Reach::failed, bench.now);
+  EXPECT_NEAR(bench.part_outside(), 0.3, 0.05) << "1 - 3/6 x 1.4";
+  for (std::size_t i = 3; i < 6; ++i) bench.balancer.set_reach(bench.at(i), Reach::failed, bench.now);
+  EXPECT_EQ(bench.part_outside(), 1);
+  for (std::size_t i = 0; i < 12; ++i) {
+    bench.balancer.set_reach(bench.at(i), i == 0 ? Reach::ready : Reach::failed, bench.now);
+  }
+  EXPECT_EQ(bench.part_outside(), 0) << "a call that would have left stays if no other zone can serve";
+}
+
+TEST(Zones, AreIgnoredWithFewEndpointsAndWithoutAZone) {
+  ZoneBench none({.kind = Balancing::round_robin});
+  EXPECT_NEAR(none.part_outside(), 0.5, 0.01);
+  ZoneBench few({.kind = Balancing::round_robin, .zone = "here", .zone_endpoints_min = 13});
+  EXPECT_NEAR(few.part_outside(), 0.5, 0.01);
+  ZoneBench unknown({.kind = Balancing::round_robin, .zone = "nowhere"});
+  EXPECT_NEAR(unknown.part_outside(), 0.5, 0.01);
+}
+
+TEST(Zones, APriorityComesBeforeAZone) {
+  ZoneBench bench;
+  for (std::size_t i = 0; i < 6; ++i) bench.list[i].priority = 1;
+  bench.update();
+  EXPECT_EQ(bench.part_outside(), 1);
+}
+
+// ---- Subsets ----
+
+std::vector<std::string> used(const Bench& bench) {
+  std::vector<std::string> addresses;
+  for (const auto& one : bench.balancer.backends()) addresses.push_back(one->endpoint.address);
+  return addresses;
+}
+
+TEST(Subsets, ClientsUseDifferentOnesAndTogetherAll) {
+  std::map<std::string, int> clients;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    const Bench bench({.subset = 10}, 100, seed);
+    const auto addresses = used(bench);
+    EXPECT_EQ(addresses.size(), 10U);
+    for (const std::string& one : addresses) ++clients[one];
+  }
+  EXPECT_GE(clients.size(), 98U);
+  for (const auto& [address, count] : clients) EXPECT_LE(count, 25) << address;
+}
+
+TEST(Subsets, AChangeOfTheListChangesFewEndpoints) {
+  Bench bench({.subset = 10}, 100);
+  const auto before = used(bench);
+  std::erase_if(bench.list, [&](const Endpoint& one) { return one.address == before[3]; });
+  bench.update();
+  const auto after = used(bench);
+  EXPECT_EQ(std::ranges::count_if(after, [&](const auto& one) { return std::ranges::count(before, one) != 0; }), 9);
+  std::ranges::reverse(bench.list);
+  bench.update();
+  EXPECT_TRUE(std::ranges::is_permutation(used(bench), after)) << "the order of the list does not count";
+}
+
+TEST(Subsets, EachPriorityAndZoneHasItsOwn) {
+  ZoneBench bench({.zone = "here", .subset = 2});
+  EXPECT_EQ(bench.balancer.backends().size(), 4U);
+  EXPECT_EQ(bench.part_outside(), 0);
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ class SimulatedCluster {
   void begin() {
     Backend* const backend = balancer_.choose(now_, random_.next()).ready;
     const std::size_t index = indices_.at(backend);
-    balancer_.begin_call(*backend);
+    balancer_.begin_call(*backend, now_);
     ++calls[index];
     SimulatedServer& server = servers[index];
     if (server.fails_fast) return ends_.push({now_ + microseconds(100), index, true, now_});
@@ -128,15 +128,19 @@ TEST(BalancingSimulation, P2cKeepsTheTailUnderOneSlowServer) {
   EXPECT_GT(gray_server(Balancing::round_robin, 1), 10) << "the simulation shows what p2c avoids";
 }
 
+BalancingOptions without_exclusions(Balancing kind) {
+  return {.kind = kind, .outliers = {.enabled = false}, .breaker = {.failures_max = 0}};
+}
+
 TEST(BalancingSimulation, AServerThatFailsFastIsNotPreferred) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    SimulatedCluster cluster({.kind = Balancing::p2c, .outliers = {.enabled = false}}, 10, seed);
+    SimulatedCluster cluster(without_exclusions(Balancing::p2c), 10, seed);
     cluster.run(rate, seconds(1));
     cluster.servers[4].fails_fast = true;
     cluster.run(rate, seconds(4));
     EXPECT_LT(cluster.share(4), 0.005) << "seed " << seed;
   }
-  SimulatedCluster attracted({.kind = Balancing::least_request, .outliers = {.enabled = false}}, 10, 1);
+  SimulatedCluster attracted(without_exclusions(Balancing::least_request), 10, 1);
   attracted.servers[4].fails_fast = true;
   attracted.run(rate, seconds(1));
   EXPECT_GT(attracted.share(4), 0.1) << "the simulation shows what p2c avoids";
@@ -155,11 +159,24 @@ TEST(BalancingSimulation, AServerThatRecoversGetsItsShareWithin90Seconds) {
 }
 
 TEST(BalancingSimulation, OutliersAreExcludedFromRoundRobin) {
-  SimulatedCluster cluster({.kind = Balancing::round_robin}, 10, 1);
+  SimulatedCluster cluster({.kind = Balancing::round_robin, .breaker = {.failures_max = 0}}, 10, 1);
   cluster.servers[4].fails_fast = true;
   cluster.run(rate / 4, seconds(11));
   cluster.run(rate / 4, seconds(10));
   EXPECT_LT(cluster.share(4), 0.01);
+}
+
+TEST(BalancingSimulation, ABreakerExcludesAServerAtOnceAndLetsItReturn) {
+  SimulatedCluster cluster({.kind = Balancing::round_robin, .outliers = {.enabled = false}}, 10, 1);
+  cluster.servers[4].fails_fast = true;
+  cluster.run(rate / 4, seconds(2));
+  EXPECT_LT(cluster.failures, 10U) << "five in a row, and a try after 1 s";
+  cluster.run(rate / 4, seconds(60));
+  EXPECT_LT(cluster.failures, 10U);
+  cluster.servers[4].fails_fast = false;
+  cluster.run(rate / 4, seconds(30));  // The longest time of a breaker.
+  cluster.run(rate / 4, seconds(1));
+  EXPECT_NEAR(cluster.share(4), 0.1, 0.01);
 }
 
 TEST(BalancingSimulation, TheSameSeedGivesTheSameRun) {
