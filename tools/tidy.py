@@ -94,7 +94,7 @@ LAYERS = {
     "protocol/baidu_std": ("rpc", "negotiate", "compress", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "observe": ("rpc", "negotiate", "json", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "heap_profile": ("base",),
-    "cluster": ("rpc", "transport/tcp", "transport", "exec", "table", "base"),
+    "cluster": ("rpc", "transport/tcp", "transport", "json", "exec", "table", "base"),
     "cluster/etcd": ("cluster", "protocol/grpc", "rpc", "json", "wire", "codec", "exec", "transport", "table", "base"),
     "kv": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),

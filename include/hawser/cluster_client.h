@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -20,6 +21,7 @@
 #include "hawser/naming.h"
 #include "hawser/retry.h"
 #include "hawser/scope.h"
+#include "hawser/service_config.h"
 #include "hawser/when.h"
 
 // Calls to a name: the servers behind it change, fail and return. Component hawser::cluster. See docs/clusters.md.
@@ -40,6 +42,8 @@ struct ClusterOptions {
   // Null: a budget of this client alone. It limits copies by `hedging`, too.
   std::shared_ptr<RetryBudget> retry_budget = {};
   HedgeOptions hedging = {};
+  // Its fields take the place of `retry`, `hedging` and `balancing.kind`, and of a null `retry_budget`.
+  std::optional<ServiceConfig> service_config = {};
   // For Balancing::ring_hash and maglev: the name of the metadata of a call whose value is its key. A call without it
   // goes to any endpoint.
   std::string key_metadata = {};
@@ -54,11 +58,11 @@ struct EndpointState {
   std::string_view reach;  // "idle", "connecting", "ready" or "failed".
   std::size_t connections = 0;
   std::size_t calls_in_flight = 0;
-  std::optional<Duration> latency = {};  // By which p2c chooses; penalties for failures are part of it.
-  Duration excluded_for = {};            // Remaining time of an exclusion as an outlier.
-  Duration breaker_open_for = {};        // Remaining time of an exclusion by failures in a row.
+  std::optional<Duration> latency = {};              // By which p2c chooses; penalties for failures are part of it.
+  Duration excluded_for = {};                        // Remaining time of an exclusion as an outlier.
+  Duration breaker_open_for = {};                    // Remaining time of an exclusion by failures in a row.
   std::optional<unsigned> calls_in_flight_max = {};  // By BalancingOptions::endpoint_limit.
-  std::string error = {};                // Why the last attempt to connect failed, while it has this state.
+  std::string error = {};                            // Why the last attempt to connect failed, while it has this state.
 };
 
 namespace detail {
@@ -67,7 +71,8 @@ namespace detail {
 class ClusterAttempt {
  public:
   struct State;
-  ClusterAttempt(std::shared_ptr<State> state, CallOptions options);
+  // `config` may be null; it lives as long as the state.
+  ClusterAttempt(std::shared_ptr<State> state, CallOptions options, const MethodConfig* config);
   ClusterAttempt(ClusterAttempt&&) noexcept;
   ~ClusterAttempt();
 
@@ -87,6 +92,7 @@ class ClusterAttempt {
   friend class HedgedCall;
   struct Node;
   struct Tried;
+  const HedgeOptions& hedging() const noexcept;
   // The endpoint where the call is or was made. Null before, and after the end of a call that has no copies.
   const std::shared_ptr<Node>& node() const noexcept { return node_ != nullptr ? node_ : used_; }
   void avoid(std::shared_ptr<Node> node);
@@ -98,6 +104,7 @@ class ClusterAttempt {
 
   std::shared_ptr<State> state_;
   CallOptions options_;
+  const MethodConfig* config_;
   Time deadline_;                   // Time::max(): none.
   std::shared_ptr<Node> node_;      // The chosen endpoint, while the call is in flight there.
   std::shared_ptr<Client> client_;  // Its connection.
@@ -112,18 +119,30 @@ class ClusterAttempts {
   // Metadata of all attempts and copies of a call but the first one: their number before it, as over gRPC.
   static constexpr std::string_view attempts_name = "grpc-previous-rpc-attempts";
 
-  explicit ClusterAttempts(std::shared_ptr<ClusterAttempt::State> state) : state_(std::move(state)) {}
+  // `config` may be null; it lives as long as the state.
+  ClusterAttempts(std::shared_ptr<ClusterAttempt::State> state, const ServiceConfig* config)
+      : state_(std::move(state)), config_(config) {}
+
+  const MethodConfig* config_of(std::string_view method) const {
+    return config_ == nullptr ? nullptr : config_->find(method);
+  }
+  const RetryPolicy* retry_policy(std::string_view method) const {
+    const MethodConfig* const config = config_of(method);
+    return config != nullptr && config->retry ? &*config->retry : nullptr;
+  }
 
   template <auto F, class... Given>
   auto call(const CallOptions& options, Given&... arguments) {
     using Kept = AttemptedCall<F, Given...>;
-    return CallTask<F, Kept>(std::make_unique<Kept>(ClusterAttempt(state_, options), arguments...));
+    return CallTask<F, Kept>(
+        std::make_unique<Kept>(ClusterAttempt(state_, options, config_of(MethodFacts<F>::name)), arguments...));
   }
   template <auto F, class... Given>
   Task<Result<StreamingCall<F>>> open(const CallOptions& options, const Given&... arguments) {
-    return run<Result<StreamingCall<F>>>(ClusterAttempt(state_, options), [&arguments...](ClusterAttempt& attempt) {
-      return attempt.client().template open<F>(attempt.options(), arguments...);
-    });
+    return run<Result<StreamingCall<F>>>(ClusterAttempt(state_, options, config_of(MethodFacts<F>::name)),
+                                         [&arguments...](ClusterAttempt& attempt) {
+                                           return attempt.client().template open<F>(attempt.options(), arguments...);
+                                         });
   }
 
  private:
@@ -201,6 +220,7 @@ class ClusterAttempts {
   }
 
   std::shared_ptr<ClusterAttempt::State> state_;
+  const ServiceConfig* config_;
 };
 
 }  // namespace detail
@@ -237,11 +257,18 @@ class ClusterClient : public detail::TaskCaller<ClusterClient> {
   template <auto F, class... Given>
   auto make_call(CallOptions options, Given&&... arguments) {
     if (!options.timeout) options.timeout = call_timeout_;
-    return retrying_.template call<F>(std::move(options), std::forward<Given>(arguments)...);
+    return retrying_.template call<F>(configured<F>(std::move(options)), std::forward<Given>(arguments)...);
   }
   template <auto F, class... Given>
   Task<Result<StreamingCall<F>>> make_open(CallOptions options, Given&&... arguments) {
-    return retrying_.template open<F>(std::move(options), std::forward<Given>(arguments)...);
+    return retrying_.template open<F>(configured<F>(std::move(options)), std::forward<Given>(arguments)...);
+  }
+  template <auto F>
+  CallOptions configured(CallOptions options) const {
+    if (const MethodConfig* const config = attempts_.config_of(detail::MethodFacts<F>::name)) {
+      if (config->timeout) options.timeout = std::min(options.timeout.value_or(forever), *config->timeout);
+    }
+    return options;
   }
 
   const std::shared_ptr<State> state_;

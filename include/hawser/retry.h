@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -143,7 +144,8 @@ class Retrying : public detail::TaskCaller<Retrying<Via>> {
             [&](auto&... one) { return detail::call_by<Outcome, F>(kept->retrying.via_, memory, attempt, one...); },
             kept->given);
       };
-      return by.template repeat<typename Outcome::type>(std::move(options), std::move(calling));
+      return by.template repeat<typename Outcome::type>(by.template policy_of<F>(), std::move(options),
+                                                        std::move(calling));
     }
     Retrying& retrying;
     CallOptions options;
@@ -161,13 +163,22 @@ class Retrying : public detail::TaskCaller<Retrying<Via>> {
     auto opening = [this, given = std::tuple<Given...>(std::forward<Given>(arguments)...)](const CallOptions& attempt) {
       return std::apply([&](const auto&... one) { return via_.template open<F>(attempt, one...); }, given);
     };
-    return repeat<Result<StreamingCall<F>>>(std::move(options), std::move(opening));
+    return repeat<Result<StreamingCall<F>>>(policy_of<F>(), std::move(options), std::move(opening));
   }
 
-  // `attempt(options)` returns an awaitable of R.
+  // The policy that `via` has for this method, or else that of this object.
+  template <auto F>
+  const RetryPolicy& policy_of() const {
+    if constexpr (requires { via_.retry_policy(std::string_view()); }) {
+      if (const RetryPolicy* const own = via_.retry_policy(detail::MethodFacts<F>::name)) return *own;
+    }
+    return policy_;
+  }
+
+  // `attempt(options)` returns an awaitable of R. `policy` outlives this object's calls.
   template <class R, class Attempt>
-  Task<R> repeat(CallOptions given, Attempt attempt) {
-    detail::RetryRun state(policy_, *budget_, std::move(given));
+  Task<R> repeat(const RetryPolicy& policy, CallOptions given, Attempt attempt) {
+    detail::RetryRun state(policy, *budget_, std::move(given));
     while (true) {
       const CallOptions options = state.attempt_options();
       auto result = co_await attempt(options);
@@ -180,13 +191,13 @@ class Retrying : public detail::TaskCaller<Retrying<Via>> {
       if (!pause) co_return result;
       const Result<void> slept = co_await Loop::current()->sleep(*pause, options.token);
       if (!slept) co_return std::unexpected(state.cancelled_error());
-      if (policy_.before_retry) co_await prepare();
+      if (policy.before_retry) co_await prepare(policy);
     }
   }
 
-  Task<void> prepare() {
+  static Task<void> prepare(const RetryPolicy& policy) {
     try {
-      co_await policy_.before_retry();
+      co_await policy.before_retry();
     } catch (const std::exception&) {
       co_return;  // The attempt follows, and shows whether it can succeed.
     }

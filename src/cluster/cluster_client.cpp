@@ -47,9 +47,10 @@ std::string_view to_string(Reach reach) noexcept {
 
 }  // namespace
 
-ClusterAttempt::ClusterAttempt(std::shared_ptr<State> state, CallOptions options)
+ClusterAttempt::ClusterAttempt(std::shared_ptr<State> state, CallOptions options, const MethodConfig* config)
     : state_(std::move(state)),
       options_(std::move(options)),
+      config_(config),
       deadline_(options_.timeout ? state_->loop.after(*options_.timeout) : Time::max()) {}
 ClusterAttempt::ClusterAttempt(ClusterAttempt&&) noexcept = default;
 ClusterAttempt::~ClusterAttempt() {
@@ -102,7 +103,8 @@ Task<Result<void>> ClusterAttempt::begin() {
     if (std::optional<Error> over = ended()) co_return fail(std::move(*over));
     if (try_begin()) co_return Result<void>();
     if (tried_ && tried_->full != nullptr) co_return co_await begin_at(std::move(tried_->full));
-    if (std::optional<Error> why = state_->why_none(tried_.get())) co_return fail(std::move(*why));
+    const bool waits = config_ != nullptr && config_->wait_for_ready && !(tried_ && tried_->error);
+    if (std::optional<Error> why = state_->why_none(tried_.get()); why && !waits) co_return fail(std::move(*why));
     // An endpoint that does not answer must not hold the call up: after a while it asks for another connection, too.
     const Time until = std::min(deadline_, state_->loop.after(connect_stagger));
     rpc::LimitedWait wait(state_->loop, state_->changed, until, options_.token);
@@ -122,7 +124,11 @@ Task<Result<void>> ClusterAttempt::begin_at(std::shared_ptr<Node> node) {
   co_return Result<void>();
 }
 
-bool ClusterAttempt::hedges() const noexcept { return options_.idempotent && state_->options.hedging.attempts_max > 1; }
+bool ClusterAttempt::hedges() const noexcept { return options_.idempotent && hedging().attempts_max > 1; }
+
+const HedgeOptions& ClusterAttempt::hedging() const noexcept {
+  return config_ != nullptr && config_->hedging ? *config_->hedging : state_->options.hedging;
+}
 
 void ClusterAttempt::avoid(std::shared_ptr<Node> node) {
   if (!tried_) tried_ = std::make_unique<Tried>();
@@ -157,7 +163,7 @@ bool ClusterAttempt::end(const Error* error) {
 ClusterClient::ClusterClient(std::shared_ptr<State> state, RetryPolicy policy, std::shared_ptr<RetryBudget> budget)
     : state_(std::move(state)),
       call_timeout_(state_->options.pool.client.call_timeout),
-      attempts_(state_),
+      attempts_(state_, state_->options.service_config ? &*state_->options.service_config : nullptr),
       retrying_(attempts_, std::move(policy), std::move(budget)) {}
 
 ClusterClient::~ClusterClient() {
@@ -176,7 +182,14 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::create(std::string_view na
 
 Result<std::unique_ptr<ClusterClient>> ClusterClient::create(Loop& loop, std::string_view name,
                                                              ClusterOptions options) {
-  if (options.retry_budget == nullptr) options.retry_budget = std::make_shared<RetryBudget>();
+  RetryThrottling throttling;
+  if (options.service_config) {
+    options.balancing.kind = options.service_config->balancing().value_or(options.balancing.kind);
+    throttling = options.service_config->retry_throttling().value_or(throttling);
+  }
+  if (options.retry_budget == nullptr) {
+    options.retry_budget = std::make_shared<RetryBudget>(throttling.tokens_max, throttling.tokens_per_success);
+  }
   RetryPolicy policy = options.retry;
   std::shared_ptr<RetryBudget> budget = options.retry_budget;
   auto state = std::make_shared<State>(loop, std::string(name), std::move(options));

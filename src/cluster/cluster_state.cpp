@@ -60,7 +60,6 @@ ClusterAttempt::State::State(Loop& on, std::string with_name, ClusterOptions wit
                                : static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^
                                      reinterpret_cast<std::uintptr_t>(this)),
       balancer(options.balancing, random.next(), [this] { return std::make_shared<Node>(*this); }),
-      hedge_times(options.hedging),
       changed(on),
       connecting(std::max<std::size_t>(options.connecting_max, 1)) {}
 

@@ -18,20 +18,17 @@ class HedgeTimes {
   static constexpr std::size_t methods_max = 256;  // Further methods are not measured, and have no copies.
   static constexpr double copies_saved_max = 10;
 
-  explicit HedgeTimes(const HedgeOptions& options) : options_(options) {}
-
   // A call that may have copies begins. Returns the time until its next copy; empty: none.
-  std::optional<Duration> begin_call(std::uint32_t method, Time now) {
-    copies_ = std::min(copies_saved_max, copies_ + options_.budget);
-    if (options_.delay) return options_.delay;
+  std::optional<Duration> begin_call(const HedgeOptions& options, std::uint32_t method, Time now) {
+    copies_ = std::min(copies_saved_max, copies_ + options.budget);
+    if (options.delay) return options.delay;
     LatencyWindow* const window = window_of(method);
-    const auto usual = window == nullptr ? std::nullopt : window->quantile(options_.percentile, now);
-    return usual ? std::optional(std::max(*usual, options_.delay_min)) : std::nullopt;
+    const auto usual = window == nullptr ? std::nullopt : window->quantile(options.percentile, now);
+    return usual ? std::optional(std::max(*usual, options.delay_min)) : std::nullopt;
   }
   bool may_copy() const noexcept { return copies_ >= 1; }
   void begin_copy() noexcept { copies_ -= 1; }
   void observe(std::uint32_t method, Duration latency, Time now) {
-    if (options_.delay) return;
     if (LatencyWindow* const window = window_of(method)) window->observe(latency, now);
   }
   double copies() const noexcept { return copies_; }
@@ -43,7 +40,6 @@ class HedgeTimes {
     return windows_.emplace(method, std::make_unique<LatencyWindow>()).first->second.get();
   }
 
-  const HedgeOptions options_;
   double copies_ = 0;
   std::unordered_map<std::uint32_t, std::unique_ptr<LatencyWindow>> windows_;
 };

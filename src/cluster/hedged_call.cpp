@@ -11,10 +11,17 @@ namespace hawser::detail {
 
 struct HedgedCall::Run {
   Run(ClusterAttempt first, std::uint32_t of)
-      : state(first.state_), method(of), options(first.options_), deadline(first.deadline_), changed(state->loop) {
+      : state(first.state_),
+        method(of),
+        options(first.options_),
+        config(first.config_),
+        hedging(first.hedging()),
+        policy(config != nullptr && config->retry ? *config->retry : state->options.retry),
+        deadline(first.deadline_),
+        changed(state->loop) {
     copies.push_back(std::make_unique<ClusterAttempt>(std::move(first)));
     const Time now = state->loop.now();
-    delay = state->hedge_times.begin_call(method, now);
+    delay = state->hedge_times.begin_call(hedging, method, now);
     if (delay) next_at = now + *delay;
   }
 
@@ -24,7 +31,7 @@ struct HedgedCall::Run {
     CallOptions with = options;
     if (deadline != Time::max()) with.timeout = deadline - state->loop.now();
     with.metadata.emplace_back(ClusterAttempts::attempts_name, std::to_string(copies.size()));
-    auto attempt = std::make_unique<ClusterAttempt>(state, std::move(with));
+    auto attempt = std::make_unique<ClusterAttempt>(state, std::move(with), config);
     for (const auto& earlier : copies) {
       attempt->avoid(earlier->node());
     }
@@ -35,24 +42,27 @@ struct HedgedCall::Run {
     return copies.back().get();
   }
   Time next_time(Time now) const noexcept {
-    if (!delay || copies.size() == state->options.hedging.attempts_max) return Time::max();
-    return now + std::max(*delay, state->options.hedging.delay_min);
+    if (!delay || copies.size() == hedging.attempts_max) return Time::max();
+    return now + std::max(*delay, hedging.delay_min);
   }
   bool in_flight() const noexcept {
     return std::ranges::any_of(copies, [](const auto& one) { return one->client_ != nullptr; });
   }
+  void observe(Duration latency, Time now) {
+    if (!hedging.delay) state->hedge_times.observe(method, latency, now);
+  }
   // The other copies would have taken longer than until now.
   void succeed(const ClusterAttempt& copy) {
     const Time now = state->loop.now();
-    state->hedge_times.observe(method, now - copy.began_, now);
+    observe(now - copy.began_, now);
     for (const auto& other : copies) {
       if (other.get() == &copy || other->client_ == nullptr) continue;
-      state->hedge_times.observe(method, now - other->began_, now);
+      observe(now - other->began_, now);
       other->lose();
     }
   }
   bool may_copy() const noexcept {
-    return copies.size() < state->options.hedging.attempts_max && state->hedge_times.may_copy() &&
+    return copies.size() < hedging.attempts_max && state->hedge_times.may_copy() &&
            state->options.retry_budget->may_retry() && state->loop.now() < deadline &&
            std::ranges::all_of(copies, [](const auto& one) { return one->node() != nullptr; });
   }
@@ -60,6 +70,9 @@ struct HedgedCall::Run {
   const std::shared_ptr<ClusterAttempt::State> state;
   const std::uint32_t method;
   const CallOptions options;
+  const MethodConfig* const config;
+  const HedgeOptions& hedging;
+  const RetryPolicy& policy;
   const Time deadline;
   std::optional<Duration> delay;  // Between copies. Empty: none is made because of the time.
   Time next_at = Time::max();     // When a copy is made because of the time.
@@ -111,7 +124,7 @@ bool HedgedCall::end(const ClusterAttempt& copy, Error* error) {
     error->code = ErrorCode::outcome_unknown;
     error->text += "; another copy of the call may have been executed";
   }
-  if (!run.state->options.retry.lists(*error)) {
+  if (!run.policy.lists(*error)) {
     stop();
   } else if (run.running != 0 || run.may_copy()) {
     run.state->options.retry_budget->failed();  // The failure of the call counts where the call is made again.
