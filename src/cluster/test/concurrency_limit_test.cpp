@@ -60,7 +60,7 @@ class SlowMeanLimit {
 template <class Limit>
 class LimitedServer {
  public:
-  LimitedServer(Limit limit, std::size_t workers) : limit(limit), workers_(workers, now_) {}
+  LimitedServer(Limit with, std::size_t workers) : limit(with), workers_(workers, now_) {}
 
   // Offers calls for a time, and measures the second half of it.
   LimitedRun run(double calls_per_ms, Duration service, Duration duration) {
