@@ -9,6 +9,7 @@
 #include "cli/call/outcome.h"
 #include "cli/call/peer.h"
 #include "cli/call/raw_call.h"
+#include "cli/call/server_name.h"
 #include "cli/command.h"
 #include "hawser/http_client.h"
 #include "hawser/loop.h"
@@ -102,11 +103,13 @@ Task<int> call_http(CallOptionsGiven given, Output output) {
   }
   Result<std::string> json = given.arguments.empty() ? std::string("{}") : read_argument(given.arguments[0]);
   if (!json) co_return output.error(json.error());
+  const auto addresses = co_await addresses_of(given.peer.address, given.peer.timeout);
+  if (!addresses) co_return output.error(addresses.error());
   HttpClient client(*Loop::current(), {.security = given.peer.security});
   HttpClientRequest request;
   request.method = "POST";
   request.url = programs::scheme_of(given.peer.security) + "://hawser/" + given.method;
-  request.address = given.peer.address;
+  request.address = addresses->front();
   request.content_type = "application/json";
   request.body = std::move(*json);
   request.timeout = given.peer.timeout;
@@ -130,10 +133,8 @@ Task<int> call(CallOptionsGiven given, Output output) {
   if (given.peer.protocol == "http") {
     co_return co_await call_http(std::move(given), output);
   }
-  Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
+  const Result<std::unique_ptr<CallPeer>> peer = co_await connect_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
-  const Result<void> connected = co_await (*peer)->connect();
-  if (!connected) co_return output.error(connected.error());
   Result<Method> method = co_await (*peer)->find(given.method);
   if (!method) {
     // The name was asked for in an argument of ours.
@@ -168,10 +169,8 @@ std::string json_list(const std::vector<std::string>& texts) {
 }
 
 Task<int> list(NameOptions given, Output output) {
-  Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
+  const Result<std::unique_ptr<CallPeer>> peer = co_await connect_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
-  const Result<void> connected = co_await (*peer)->connect();
-  if (!connected) co_return output.error(connected.error());
   const Result<std::vector<std::string>> names = co_await (*peer)->list();
   if (!names) co_return output.error(names.error());
   if (output.json) {
@@ -192,10 +191,8 @@ Task<std::vector<std::string>> methods_within(CallPeer& peer, std::string name) 
 }
 
 Task<int> describe(NameOptions given, Output output) {
-  Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
+  const Result<std::unique_ptr<CallPeer>> peer = co_await connect_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
-  const Result<void> connected = co_await (*peer)->connect();
-  if (!connected) co_return output.error(connected.error());
   std::vector<std::string> names{given.name};
   bool named = !given.name.empty();
   if (!named) {

@@ -13,6 +13,7 @@
 #include "cli/call/outcome.h"
 #include "cli/call/peer.h"
 #include "cli/call/raw_call.h"
+#include "cli/call/server_name.h"
 #include "cli/command.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
@@ -155,10 +156,8 @@ Task<int> load(LoadOptions given, Output output) {
   }
   std::vector<std::unique_ptr<CallPeer>> peers;
   for (unsigned i = 0; i < given.connections; ++i) {
-    Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
+    Result<std::unique_ptr<CallPeer>> peer = co_await connect_peer(given.peer, i);  // Spread over the endpoints.
     if (!peer) co_return output.error(peer.error());
-    const Result<void> connected = co_await (*peer)->connect();
-    if (!connected) co_return output.error(connected.error());
     peers.push_back(std::move(*peer));
   }
   const Result<Method> method = co_await peers[0]->find(given.method);

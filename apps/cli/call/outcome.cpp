@@ -11,6 +11,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "cli/call/server_name.h"
 #include "json/writer.h"
 #include "protocol/http/json/value_types.h"
 
@@ -66,7 +67,7 @@ int Output::error(const Error& error) const {
 }
 
 void add_peer_options(CLI::App& command, PeerOptions& options, double& timeout_s) {
-  command.add_option("address", options.address, "Server: HOST:PORT, unix:/path or unix:@name")->required();
+  command.add_option("address", options.address, address_help)->required();
   command.add_option("--protocol", options.protocol, "Protocol")
       ->capture_default_str()
       ->check(CLI::IsMember({"native", "grpc", "baidu_std", "http"}));

@@ -11,6 +11,7 @@
 #include "cli/call/outcome.h"
 #include "cli/call/peer.h"
 #include "cli/call/raw_call.h"
+#include "cli/call/server_name.h"
 #include "cli/command.h"
 #include "hawser/http_client.h"
 #include "hawser/loop.h"
@@ -33,8 +34,7 @@ Task<Result<std::string>> measure(const PingOptions& given, std::string transpor
   options.transports.clear();
   options.others = false;
   if (transport != "tcp") options.transports.push_back(transport);
-  const std::unique_ptr<CallPeer> peer = make_native_peer(options);
-  CO_TRY(co_await peer->connect());
+  CO_TRY(const std::unique_ptr<CallPeer> peer, co_await connect_peer(options));
   // A client falls back to TCP by itself.
   const std::string used = peer->transport();
   if (used != transport && transport != "tcp") {
@@ -89,11 +89,13 @@ std::string query_text(std::string_view value) {
 }
 
 Task<int> health_http(HealthOptions given, Output output) {
+  const auto addresses = co_await addresses_of(given.peer.address, given.peer.timeout);
+  if (!addresses) co_return output.error(addresses.error());
   HttpClient client(*Loop::current(), {.security = given.peer.security});
   HttpClientRequest request;
   request.url = programs::scheme_of(given.peer.security) + "://hawser/health";
   if (!given.service.empty()) request.url += "?service=" + query_text(given.service);
-  request.address = given.peer.address;
+  request.address = addresses->front();
   request.timeout = given.peer.timeout;
   request.headers = given.peer.metadata;
   const Result<HttpClientResponse> response = co_await client.send(std::move(request));
@@ -112,10 +114,8 @@ Task<int> health(HealthOptions given, Output output) {
   if (options.protocol == "http") {
     co_return co_await health_http(std::move(given), output);
   }
-  Result<std::unique_ptr<CallPeer>> peer = make_peer(options);
+  const Result<std::unique_ptr<CallPeer>> peer = co_await connect_peer(options);
   if (!peer) co_return output.error(peer.error());
-  const Result<void> connected = co_await (*peer)->connect();
-  if (!connected) co_return output.error(connected.error());
   // HealthCheckRequest{service = 1}; HealthCheckResponse{status = 1}.
   const Method check = protobuf_method("grpc.health.v1.Health/Check", false, false);
   std::string request;
@@ -150,7 +150,7 @@ Task<int> health(HealthOptions given, Output output) {
 
 Run add_ping(CLI::App& command) {
   auto options = std::make_shared<PingOptions>();
-  command.add_option("address", options->peer.address, "Server: HOST:PORT, unix:/path or unix:@name")->required();
+  command.add_option("address", options->peer.address, address_help)->required();
   command.add_option("--transport", options->peer.transports, "Transports to measure beside TCP")
       ->delimiter(',')
       ->check(CLI::IsMember({"shm", "rdma", "ucx"}));

@@ -108,6 +108,28 @@ def functions():
             expect(command, 3, "", "hawser " + command[0])
 
 
+def names():
+    """A name in place of an address: the commands take an endpoint that they can reach."""
+    with Server() as address, tempfile.TemporaryDirectory() as folder, contextlib.closing(socket.socket()) as closed:
+        closed.bind(("127.0.0.1", 0))  # Refuses connections: it does not listen.
+        down = f"127.0.0.1:{closed.getsockname()[1]}"
+        up = "127.0.0.1:" + address.rpartition(":")[2]
+        assert run("list", f"list:{down},{up}").stdout == run("list", up).stdout
+        endpoints = pathlib.Path(folder, "endpoints")
+        endpoints.write_text(f"{down} priority=1\n{up}\n")
+        method = next(line for line in run("list", up).stdout.splitlines() if "::" in line)
+        assert run("describe", f"file:{endpoints}", method).stdout == run("describe", up, method).stdout
+        expect(("health", f"file:{endpoints}"), 0, "serving\n")
+        expect(("ping", f"list:{up}", "--count", "2"), 0)
+        expect(("top", f"file:{endpoints}", "--once"), 0)
+        refused = run("list", down)
+        assert refused.returncode != 0
+        expect(("list", f"list:{down}"), refused.returncode, error=refused.stderr)
+        for name in "list:nothing", f"file:{folder}/missing":
+            failed = run("list", name, "--timeout", "1")
+            assert failed.returncode != 0 and name.partition(":")[2] in failed.stderr, failed.stderr
+
+
 def load():
     """Calls at intended times and in a closed loop. The number of calls does not depend on the machine."""
     with Server() as address:
@@ -445,5 +467,5 @@ def baidu_std():
 
 
 if __name__ == "__main__":
-    cases = (functions, load, top, record, services, grpc, baidu_std)
+    cases = (functions, names, load, top, record, services, grpc, baidu_std)
     {case.__name__: case for case in cases}[sys.argv[2]]()

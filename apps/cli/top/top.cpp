@@ -11,6 +11,7 @@
 
 #include "base/try.h"
 #include "cli/call/outcome.h"
+#include "cli/call/server_name.h"
 #include "cli/command.h"
 #include "cli/top/sample.h"
 #include "cli/top/screen.h"
@@ -202,8 +203,11 @@ class Top {
   std::size_t blocks_ = 0;
 };
 
-int top(const TopOptions& options) {
+int top(TopOptions options) {
   Loop loop;
+  const auto addresses = loop.run(addresses_of(options.address, duration_of(options.timeout_s)));
+  if (!addresses) return Output{.command = "top"}.error(addresses.error());
+  options.address = addresses->front();
   Top view(loop, options);
   const CommandSignals signals([&](int number) {
     loop.post([&view, number] {
@@ -221,7 +225,7 @@ int top(const TopOptions& options) {
 
 Run add_top(CLI::App& command) {
   auto options = std::make_shared<TopOptions>();
-  command.add_option("address", options->address, "Server with pages: HOST:PORT, unix:/path or unix:@name")->required();
+  command.add_option("address", options->address, address_help)->required();
   command.add_option("--interval", options->interval_s, "Seconds between two samples")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 3600.0));

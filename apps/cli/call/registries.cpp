@@ -1,0 +1,12 @@
+#include "cli/call/server_name.h"
+#include "hawser/etcd.h"
+
+namespace hawser::cli {
+
+std::vector<NamingScheme> naming_schemes() {
+  std::vector<NamingScheme> schemes = default_naming();
+  schemes.push_back(etcd_naming());
+  return schemes;
+}
+
+}  // namespace hawser::cli

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/call/peer.h"
+#include "hawser/naming.h"
+
+// Names of docs/clusters.md in place of the address of a server.
+namespace hawser::cli {
+
+inline constexpr const char* address_help =
+    "Server: HOST:PORT, unix:/path or unix:@name; or a name: list:, file:, dns: or etcd:";
+
+// The schemes that this build has.
+std::vector<NamingScheme> naming_schemes();
+
+// The addresses of the endpoints of a name, by priority; the address itself if `given` is one. On a loop. Fails if the
+// name has no list within `timeout`.
+Task<Result<std::vector<std::string>>> addresses_of(std::string given, Duration timeout);
+
+// Connects to an endpoint of options.address: to the one of number `first`, or else to the next ones, at most 8.
+Task<Result<std::unique_ptr<CallPeer>>> connect_peer(PeerOptions options, std::size_t first = 0);
+
+}  // namespace hawser::cli
