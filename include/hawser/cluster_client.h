@@ -116,9 +116,6 @@ class ClusterAttempt {
 // Makes each attempt of a call for Retrying.
 class ClusterAttempts {
  public:
-  // Metadata of all attempts and copies of a call but the first one: their number before it, as over gRPC.
-  static constexpr std::string_view attempts_name = "grpc-previous-rpc-attempts";
-
   // `config` may be null; it lives as long as the state.
   ClusterAttempts(std::shared_ptr<ClusterAttempt::State> state, const ServiceConfig* config)
       : state_(std::move(state)), config_(config) {}
@@ -190,7 +187,7 @@ class ClusterAttempts {
                     outcome, exception);
       if (!outcome) {
         hedged.stop();
-      } else if (hedged.end(*copy, *outcome ? nullptr : &outcome->error())) {
+      } else if (hedged.end(*copy, error_of_call(*outcome))) {
         result = std::move(outcome);
       }
     }

@@ -31,7 +31,8 @@ struct CallOptions {
   // The call may be executed more than once without harm. If it is awaited in place, as in `co_await
   // client.call<f>(x)`, it is sent again when its transport breaks and the client fails over.
   bool idempotent = false;
-  // Attempts of this call that have failed before, which gRPC sends to the server. Set by Retrying.
+  // Attempts and copies of this call that were sent before, which gRPC and ClusterClient send to the server. Set by
+  // Retrying and ClusterClient.
   unsigned earlier_attempts = 0;
 };
 

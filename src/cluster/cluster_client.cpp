@@ -1,6 +1,8 @@
 #include "hawser/cluster_client.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/try.h"
@@ -15,6 +17,8 @@ namespace {
 using cluster::Judgement;
 using cluster::Reach;
 
+// Metadata of all attempts and copies of a call but the first one: their number before it, as over gRPC.
+constexpr std::string_view attempts_name = "grpc-previous-rpc-attempts";
 // A call that certainly was not sent is made at this number of further endpoints.
 constexpr unsigned repeats_max = 2;
 // A call that waits for a first connection asks for one to a further endpoint after this time (RFC 8305, section 5).
@@ -51,7 +55,12 @@ ClusterAttempt::ClusterAttempt(std::shared_ptr<State> state, CallOptions options
     : state_(std::move(state)),
       options_(std::move(options)),
       config_(config),
-      deadline_(options_.timeout ? state_->loop.after(*options_.timeout) : Time::max()) {}
+      deadline_(options_.timeout ? state_->loop.after(*options_.timeout) : Time::max()) {
+  // A client of gRPC sends it by itself.
+  if (options_.earlier_attempts != 0 && state_->options.pool.client.protocol == nullptr) {
+    options_.metadata.emplace_back(attempts_name, std::to_string(options_.earlier_attempts));
+  }
+}
 ClusterAttempt::ClusterAttempt(ClusterAttempt&&) noexcept = default;
 ClusterAttempt::~ClusterAttempt() {
   if (node_ != nullptr) state_->balancer.end_call(*node_, Judgement::none, Duration::zero(), state_->loop.now());

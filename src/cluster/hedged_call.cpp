@@ -30,7 +30,7 @@ struct HedgedCall::Run {
     if (!may_copy()) return nullptr;
     CallOptions with = options;
     if (deadline != Time::max()) with.timeout = deadline - state->loop.now();
-    with.metadata.emplace_back(ClusterAttempts::attempts_name, std::to_string(copies.size()));
+    with.earlier_attempts += static_cast<unsigned>(copies.size());
     auto attempt = std::make_unique<ClusterAttempt>(state, std::move(with), config);
     for (const auto& earlier : copies) {
       attempt->avoid(earlier->node());
