@@ -11,6 +11,7 @@ packages="
   libsnappy-dev zlib1g-dev libssl-dev openssl libp11-kit-dev softhsm2 libnghttp2-dev libzstd-dev nghttp2-client python3-grpcio
   libprotobuf-dev libprotoc-dev protobuf-compiler
   libgtest-dev libgmock-dev
+  libasio-dev libuv1-dev
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev libspdlog-dev libgoogle-glog-dev
   python3 iproute2 valgrind curl wrk prometheus etcd-server dnsmasq-base zsh fish groff-base
   memcached redis-server redis-tools python3-redis

@@ -13,6 +13,8 @@ class EpollPoller final : public Poller {
   EpollPoller();
 
   std::string_view name() const noexcept override { return "epoll"; }
+  // Readable while wait() would deliver an event, and after wake() until the next wait().
+  int descriptor() const noexcept { return epoll_.get(); }
   Time now() const noexcept override;
   std::size_t wait(Duration timeout, Time& now) override;
   void wake() noexcept override;

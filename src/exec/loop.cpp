@@ -164,6 +164,14 @@ struct Loop::State {
     }
   }
   bool stoppable = false;  // True within run(), which ends by stop(); run(task) does not.
+  // Who waits when there is no work.
+  enum class Waiter : std::uint8_t {
+    self,      // This loop, in its poller.
+    other,     // Another event loop, which calls LoopWork::run_ready(). This loop has work.
+    other_now  // The same, and this loop has no work until the poller has an event or is woken, or until `due`.
+  };
+  Waiter waiter = Waiter::self;
+  Time due{};  // With Waiter::other_now: the time of the next timer, or Time::max().
   exec::Mailbox mailbox;
   // Declared last: its threads post to the mailbox until they are joined.
   const std::unique_ptr<exec::OffloadPool, exec::OffloadPool::Deleter> offload;
@@ -207,6 +215,8 @@ void Loop::check_thread() const noexcept {
     return;
   if (has_ended(*this)) return;
   const void* const thread = state_->thread.load(std::memory_order_relaxed);
+  // A use between two calls of EmbeddedLoop::poll_once() may need the next one.
+  if (thread == nullptr && state_->waiter == State::Waiter::other_now) poller_->wake();
   if (thread == nullptr || thread == &current_loop || state_->process.load(std::memory_order_relaxed) != getpid())
     return;
   misuse(
@@ -256,6 +266,21 @@ void detail::LoopWork::set_traced_work(Loop& loop, const std::string& name, Byte
 
 void detail::LoopWork::set_blocked_max(Loop& loop, Duration blocked_max) noexcept {
   loop.state_->blocked_max = blocked_max;
+}
+
+Duration detail::LoopWork::run_ready(Loop& loop, unsigned ticks_max) {
+  using Waiter = Loop::State::Waiter;
+  Loop::State& state = *loop.state_;
+  if (current_loop == &loop) misuse("EmbeddedLoop::poll_once() is called by a task of its own loop");
+  const Loop::Running running(loop);
+  // The other event loop waited in the place of this one, and is late if it waited beyond the timer.
+  if (std::exchange(state.waiter, Waiter::other) == Waiter::other_now) {
+    state.pause = std::clamp(loop.now_ - state.due, Duration::zero(), state.pause);
+  }
+  state.sleeping.store(false, std::memory_order_relaxed);
+  for (unsigned ticks = 0; ticks < ticks_max && state.waiter == Waiter::other; ++ticks) loop.tick();
+  if (state.waiter == Waiter::other) return Duration::zero();
+  return state.due == Time::max() ? forever : std::max(state.due - loop.poller_->now(), Duration::zero());
 }
 
 exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) {
@@ -538,6 +563,16 @@ void Loop::wait_for_work() {
     }
     work_ = nullptr;
     state.notify(state.timers, asleep);
+    if (state.waiter == State::Waiter::other) {
+      // `sleeping` stays true, so that post() wakes the poller, and the other event loop with it.
+      if (poller_->wait(Duration::zero(), now_) == 0 && !state.busy()) {
+        state.due = due;
+        state.waiter = State::Waiter::other_now;
+        return;
+      }
+      state.sleeping.store(false, std::memory_order_relaxed);
+      return;
+    }
     const Duration sleep = due == Time::max() ? forever : std::max(due - asleep, Duration::zero());
     if (options_.wait == Wait::spin && sleep > exec::SpinLimit::probe_sleep && poller_->real_time() &&
         state.spin_limit.probe_due()) {
