@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import dataclasses
 import weakref
 from typing import Any, Callable, Generator, Generic, Iterable, Mapping, Optional, TypeVar, Union, cast, overload
@@ -47,6 +48,10 @@ def declare(name: Optional[str] = None) -> Callable[[Callable[..., T]], Remote[T
     return decorate
 
 
+def not_a_method(method: object) -> TypeError:
+    return TypeError(f"hawser: a method is a str or a result of hawser.declare(), not {type(method).__name__}")
+
+
 _hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _hawser.Hub] = weakref.WeakKeyDictionary()
 
 
@@ -79,11 +84,9 @@ class Client:
     async def close(self) -> None:
         """Ends the connection. Calls in flight end with an error."""
         future = self._loop.create_future()
-        try:
+        with contextlib.suppress(_errors.Error):  # It is closed, the interpreter ends, or this is a child of fork().
             self._core.close(self._hub, future)
-        except _errors.Error:
-            return  # The interpreter ends, or this is a child of fork().
-        await future
+            await future
 
     async def _start(
         self,
@@ -96,12 +99,14 @@ class Client:
         whole: bool,
         idempotent: bool,
     ) -> Any:
-        if isinstance(method, str):
-            found = self._described.get(method)
-            if not isinstance(found, _hawser.Method):
-                found = await self._describe(method)
-        else:
+        self._require_loop()
+        if isinstance(method, Remote):
             found = method.method
+        elif isinstance(method, str):
+            described = self._described.get(method)
+            found = described if isinstance(described, _hawser.Method) else await self._describe(method)
+        else:
+            raise not_a_method(method)
         future = self._loop.create_future()
         work = self._core.call(
             self._hub, future, found, arguments, timeout, attachment, into, metadata, whole, idempotent
@@ -115,6 +120,10 @@ class Client:
             if error.code in (ErrorCode.SIGNATURE_MISMATCH, ErrorCode.UNKNOWN_METHOD) and isinstance(method, str):
                 self._described.pop(method, None)  # The server may have changed.
             raise
+
+    def _require_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("hawser: the client belongs to the event loop that connected it: connect another one here")
 
     async def _describe(self, name: str) -> _hawser.Method:
         waiting = self._described.get(name)
@@ -251,6 +260,18 @@ class Connecting:
             await self._client.close()
 
 
+def transport_names(transports: Iterable[str]) -> list[str]:
+    if isinstance(transports, str):
+        raise TypeError(f'hawser: transports is a list of names, such as ["{transports}"], not str')
+    return list(transports)
+
+
+def require_at_least_one(**options: int) -> None:
+    for name, value in options.items():
+        if value < 1:
+            raise ValueError(f"hawser: {name} is {value}: give 1 or more")
+
+
 def client_options(
     *,
     connect_timeout: float = 5,
@@ -261,7 +282,8 @@ def client_options(
     calls_in_flight_max: int = 4096,
 ) -> dict[str, Any]:
     """The options of connect(), checked."""
-    names = list(transports)
+    require_at_least_one(message_bytes_max=message_bytes_max, calls_in_flight_max=calls_in_flight_max)
+    names = transport_names(transports)
     if rdma and "rdma" not in names:
         names.append("rdma")
     return {

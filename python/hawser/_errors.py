@@ -52,10 +52,15 @@ _NOT_EXECUTED = frozenset(
 )
 
 
+def plain_text(text: object) -> str:
+    """The text of an error, without what UTF-8 does not have."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
 class Error(Exception):
     """A call failed. A handler raises it to answer with an error of its own.
 
-    ``application_code`` is the handler's own number, with ``ErrorCode.APPLICATION`` only.
+    ``application_code`` is the handler's own number, of 32 bits and with ``ErrorCode.APPLICATION`` only.
     """
 
     def __init__(
@@ -67,9 +72,11 @@ class Error(Exception):
         scope: ErrorScope = ErrorScope.CALL,
         initiator: Initiator = Initiator.LOCAL,
     ) -> None:
+        if not -(2**31) <= application_code < 2**31:
+            raise ValueError(f"hawser: application_code {application_code} is outside the range of 32 bits")
         super().__init__(text)
-        self.text = text
-        self.code = code
+        self.text = plain_text(text)
+        self.code = ErrorCode(code)
         self.application_code = application_code
         self.scope = scope
         self.initiator = initiator

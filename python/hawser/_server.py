@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import traceback
 from typing import Any, Awaitable, Callable, Iterable, Optional, TypeVar, Union, overload
 
 from . import _errors, _hawser, _types
-from ._client import Metadata, hub_of
+from ._client import Metadata, hub_of, require_at_least_one, transport_names
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 _log = logging.getLogger("hawser")
@@ -81,10 +82,11 @@ class Server:
         calls_max: int = 100_000,
         exception_texts: bool = False,
     ) -> None:
+        require_at_least_one(threads=threads, message_bytes_max=message_bytes_max, calls_max=calls_max)
         self._core = _hawser.make_server(
             listen=listen,
             threads=threads,
-            transports=list(transports),
+            transports=transport_names(transports),
             message_bytes_max=message_bytes_max,
             calls_max=calls_max,
             exception_texts=exception_texts,
@@ -158,15 +160,22 @@ class Server:
             except asyncio.CancelledError:
                 call.fail(int(_errors.ErrorCode.CANCELLED), 0, "the handler was cancelled")
                 raise
-            except Exception as error:
+            except BaseException as error:
                 _log.error("the handler of %s raised\n%s", name, traceback.format_exc())
-                call.threw(f"{type(error).__name__}: {error}")
+                call.threw(_errors.plain_text(f"{type(error).__name__}: {error}"))
+                if not isinstance(error, Exception):
+                    raise  # Such as SystemExit, which ends the event loop.
 
         def serve(call: _hawser.IncomingCall, arguments: tuple[Any, ...]) -> None:
             task = loop.create_task(run(call, arguments))
             tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            task.add_done_callback(functools.partial(end, call))
             call.set_task(task)
+
+        def end(call: _hawser.IncomingCall, task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            if task.cancelled():  # Perhaps before its first step, so that run() has not answered. Otherwise no effect.
+                call.fail(int(_errors.ErrorCode.CANCELLED), 0, "the handler was cancelled")
 
         return serve
 

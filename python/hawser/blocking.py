@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from typing import Any, Iterable, Optional, TypeVar, Union, cast, overload
 
 from . import _hawser
-from ._client import Metadata, Remote, Reply, client_options
+from ._client import Metadata, Remote, Reply, client_options, not_a_method
 from ._errors import Error, ErrorCode
 
 T = TypeVar("T")
@@ -31,6 +33,15 @@ class _Slot:
 
 
 _threads = threading.local()
+
+
+def _forget_hubs() -> None:
+    """In a child of fork(): the parent's hubs have descriptors that the parent reads too."""
+    global _threads
+    _threads = threading.local()
+
+
+os.register_at_fork(after_in_child=_forget_hubs)
 
 
 def _hub() -> _hawser.Hub:
@@ -72,11 +83,8 @@ class Client:
     def close(self) -> None:
         """Ends the connection. Calls in flight end with an error."""
         hub, slot = _hub(), _Slot()
-        try:
-            work = self._core.close(hub, slot)
-        except Error:
-            return  # The interpreter ends, or this is a child of fork().
-        _wait(hub, slot, work)
+        with contextlib.suppress(Error):  # It is closed, the interpreter ends, or this is a child of fork().
+            _wait(hub, slot, self._core.close(hub, slot))
 
     def _start(
         self,
@@ -90,14 +98,7 @@ class Client:
         idempotent: bool,
     ) -> Any:
         hub = _hub()
-        if isinstance(method, str):
-            found = self._described.get(method)
-            if found is None:
-                slot = _Slot()
-                found = cast(_hawser.Method, _wait(hub, slot, self._core.describe(hub, slot, method)))
-                self._described[method] = found
-        else:
-            found = method.method
+        found = method.method if isinstance(method, Remote) else self._method(hub, method)
         slot = _Slot()
         work = self._core.call(hub, slot, found, arguments, timeout, attachment, into, metadata, whole, idempotent)
         try:
@@ -106,6 +107,16 @@ class Client:
             if error.code in (ErrorCode.SIGNATURE_MISMATCH, ErrorCode.UNKNOWN_METHOD) and isinstance(method, str):
                 self._described.pop(method, None)  # The server may have changed.
             raise
+
+    def _method(self, hub: _hawser.Hub, name: object) -> _hawser.Method:
+        if not isinstance(name, str):
+            raise not_a_method(name)
+        found = self._described.get(name)
+        if found is None:
+            slot = _Slot()
+            found = cast(_hawser.Method, _wait(hub, slot, self._core.describe(hub, slot, name)))
+            self._described[name] = found
+        return found
 
     @overload
     def call(

@@ -335,9 +335,13 @@ void bind_client(nb::module_& module) {
       .def_prop_ro("descriptor", &Hub::descriptor)
       .def("drain",
            [](Hub& hub) {
-             if (!hub.drain()) throw nb::python_error();
+             if (!with_interpreter([&] { return hub.drain(); })) throw nb::python_error();
            })
-      .def("wait", &Hub::wait, nb::call_guard<nb::gil_scoped_release>());
+      .def("wait", [](const Hub& hub, int timeout_ms) {
+        PyThreadState* const state = PyEval_SaveThread();
+        hub.wait(timeout_ms);
+        with_interpreter([&] { PyEval_RestoreThread(state); });
+      });
 }
 
 }  // namespace hawser::python

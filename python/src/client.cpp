@@ -38,9 +38,9 @@ void Work::fail(Error error) {
 
 void Work::cancel() {
   const std::shared_ptr<ClientCore> client = client_;
-  if (client == nullptr) return;  // Delivered.
+  if (client == nullptr || client->generation_ != process_generation()) return;  // Delivered, or of the parent process.
   const std::lock_guard lock(client->mutex_);
-  if (client->closed_ || client->generation_ != process_generation()) return;
+  if (client->closed_) return;
   client->engine_->loop().post([self = shared_from_this()] {
     if (self->ended_) return;
     if (self->coroutine_) std::exchange(self->coroutine_, nullptr).destroy();

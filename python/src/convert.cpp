@@ -48,7 +48,8 @@ void raise(const Error& error) {
 
 std::optional<Duration> duration_of(nb::handle seconds) {
   if (seconds.is_none()) return std::nullopt;
-  const double number = nb::cast<double>(seconds);
+  const double number = PyFloat_AsDouble(seconds.ptr());
+  if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
   if (std::isnan(number) || number < 0) throw nb::value_error("a time in seconds is not negative and is a number");
   constexpr double longest = 1e9;
   if (number > longest) return forever;
@@ -58,8 +59,19 @@ std::optional<Duration> duration_of(nb::handle seconds) {
 Metadata metadata_of(nb::handle pairs) {
   Metadata made;
   if (pairs.is_none()) return made;
+  const auto text = [](const nb::object& from) {
+    if (!PyUnicode_Check(from.ptr())) throw nb::type_error("metadata is a mapping of str to str, or pairs of str");
+    const nb::object encoded = nb::steal(PyUnicode_AsEncodedString(from.ptr(), "utf-8", "surrogateescape"));
+    if (!encoded.is_valid()) throw nb::python_error();
+    return std::string(PyBytes_AS_STRING(encoded.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(encoded.ptr())));
+  };
   const nb::object items = nb::hasattr(pairs, "items") ? nb::object(pairs.attr("items")()) : nb::borrow(pairs);
-  for (const nb::handle pair : items) made.emplace_back(nb::cast<std::string>(pair[0]), nb::cast<std::string>(pair[1]));
+  for (const nb::handle pair : items) {
+    if (!PyTuple_Check(pair.ptr()) || PyTuple_GET_SIZE(pair.ptr()) != 2) {
+      throw nb::type_error("metadata is a mapping of str to str, or pairs of str");
+    }
+    made.emplace_back(text(pair[0]), text(pair[1]));
+  }
   return made;
 }
 

@@ -1,5 +1,8 @@
 #include "references.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 namespace hawser::python {
 namespace {
 
@@ -8,15 +11,20 @@ struct Left {
   std::vector<PyObject*> objects;
   bool keep = false;
 };
-// Never destroyed: threads may leave references until the process ends.
-Left& left() {
-  static Left* const one = new Left();
-  return *one;
-}
+// Never destroyed: threads may leave references until the process ends. A child of fork() has a new one: a thread of
+// the parent may hold the mutex.
+Left* shared_left = new Left();
+Left& left() noexcept { return *shared_left; }
+const int left_behind_fork = pthread_atfork(nullptr, nullptr, [] { shared_left = new Left(); });
 
 }  // namespace
 
+void wait_for_the_end_of_the_process() noexcept {
+  for (;;) pause();
+}
+
 void drop_left_references() noexcept {
+  static_cast<void>(left_behind_fork);
   std::vector<PyObject*> objects;
   {
     const std::lock_guard lock(left().mutex);

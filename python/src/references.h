@@ -1,6 +1,7 @@
 #pragma once
 
 #include <Python.h>
+#include <cxxabi.h>
 
 #include <mutex>
 #include <utility>
@@ -10,6 +11,20 @@
 
 // References to Python objects that threads without the interpreter's lock (GIL) hold and may drop.
 namespace hawser::python {
+
+[[noreturn]] void wait_for_the_end_of_the_process() noexcept;
+
+// Runs `work`, which may take the GIL, and returns its result. When an interpreter has ended, CPython before 3.14 ends
+// a thread that takes the GIL by pthread_exit(). This unwinds the stack, which is fatal in functions of C++ that are
+// noexcept or catch everything. Here the thread waits for the end of the process, as it does with CPython 3.14.
+template <class F>
+auto with_interpreter(F&& work) {
+  try {
+    return work();
+  } catch (abi::__forced_unwind&) {
+    wait_for_the_end_of_the_process();
+  }
+}
 
 // Drops the references that threads without the GIL have left behind. With the GIL.
 void drop_left_references() noexcept;

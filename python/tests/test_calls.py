@@ -5,9 +5,10 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
@@ -151,6 +152,127 @@ def test_wrong_arguments_are_named(arguments: tuple[Any, ...], error: type[Excep
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"timeout": "x"}, TypeError, "must be real number"),
+        ({"timeout": -1}, ValueError, "not negative"),
+        ({"metadata": 5}, TypeError, "not iterable"),
+        ({"metadata": {"a": 5}}, TypeError, "pairs of str"),
+        ({"metadata": [("a",)]}, TypeError, "pairs of str"),
+        ({"metadata": {"\ud800": "x"}}, UnicodeEncodeError, "surrogates not allowed"),
+        ({"attachment": "text"}, TypeError, "bytes-like"),
+        ({"into": b"text"}, BufferError, "not writable"),
+    ],
+)
+def test_wrong_options_of_a_call_are_refused(options: dict[str, Any], error: type[Exception], text: str) -> None:
+    async def main() -> None:
+        async with pair() as (_, client):
+            with pytest.raises(error, match=text):
+                await client.call("shop::add", 1, 2, **options)
+            with pytest.raises(TypeError, match="a method is a str or a result of hawser.declare"):
+                await client.call(5)  # type: ignore[call-overload]
+            assert await client.call("shop::add", 1, 2) == 3
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"calls_in_flight_max": 0}, ValueError, "calls_in_flight_max is 0: give 1 or more"),
+        ({"message_bytes_max": -1}, ValueError, "message_bytes_max is -1: give 1 or more"),
+        ({"transports": "shm"}, TypeError, "a list of names"),
+        ({"transports": ["tcp"]}, ValueError, "a transport is"),
+        ({"call_timeout": "x"}, TypeError, "must be real number"),
+    ],
+)
+def test_wrong_options_of_a_client_are_refused(options: dict[str, Any], error: type[Exception], text: str) -> None:
+    async def main() -> None:
+        with pytest.raises(error, match=text):
+            await hawser.connect("127.0.0.1:1", **options)
+
+    run(main())
+
+
+def test_metadata_that_is_no_utf_8_is_sent_back() -> None:
+    async def main() -> None:
+        async with pair() as (_, client):
+            given = {"key": b"\xff\xfe".decode("utf-8", "surrogateescape")}
+            reply = await client.call_with_reply("shop::beside", "text", metadata=given)
+            assert dict(reply.metadata) == given
+
+    run(main())
+
+
+def test_another_event_loop_is_refused() -> None:
+    async def main() -> None:
+        async with pair() as (_, client):
+
+            async def elsewhere() -> None:
+                for method in ("shop::add", shop.order):
+                    with pytest.raises(RuntimeError, match="belongs to the event loop that connected it"):
+                        await client.call(method, 1, 2)
+
+            await asyncio.to_thread(asyncio.run, elsewhere())
+            assert await client.call("shop::add", 1, 2) == 3
+
+    run(main())
+
+
+class Outside(BaseException):
+    pass
+
+
+def test_each_end_of_a_handler_is_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server = hawser.Server(exception_texts=True)
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # Outside ends a task, which would be logged.
+
+        def raises(name: str, make: Callable[[], BaseException]) -> None:
+            @server.method(name)
+            async def handler() -> int:
+                raise make()
+
+        raises("base", lambda: Outside("of all"))
+        raises("surrogate", lambda: RuntimeError("\ud800"))
+        raises("own_surrogate", lambda: hawser.Error("\ud800"))
+        raises("no_code", lambda: hawser.Error("text", code=77))  # type: ignore[arg-type]
+        raises("no_text", lambda: hawser.Error(5))  # type: ignore[arg-type]
+        raises("too_wide", lambda: hawser.Error("text", application_code=1 << 40))
+
+        @server.method
+        async def cancelled_before_it_begins() -> None: ...
+
+        async with server, hawser.connect(server.address) as client:
+
+            async def answer(name: str) -> str:
+                with pytest.raises(hawser.Error) as caught:
+                    await client.call(name)
+                return caught.value.text
+
+            assert "Outside: of all" in await answer("base")
+            assert "RuntimeError: \\ud800" in await answer("surrogate")
+            assert await answer("own_surrogate") == "\\ud800"
+            assert "77 is not a valid ErrorCode" in await answer("no_code")
+            assert await answer("no_text") == "5"
+            assert "application_code 1099511627776 is outside the range" in await answer("too_wide")
+
+            create = asyncio.get_running_loop().create_task
+
+            def create_cancelled(coroutine: Any) -> Any:
+                task = create(coroutine)
+                task.cancel()
+                return task
+
+            asyncio.get_running_loop().create_task = create_cancelled  # type: ignore[method-assign,assignment]
+            assert await answer("cancelled_before_it_begins") == "the handler was cancelled"
+            asyncio.get_running_loop().create_task = create  # type: ignore[method-assign]
+
+    caplog.set_level(logging.CRITICAL)
+    run(main())
+
+
 def test_a_wrong_field_is_named_with_its_path() -> None:
     async def main() -> None:
         async with pair() as (_, client):
@@ -241,6 +363,25 @@ def test_a_lost_connection_is_replaced_by_the_next_call() -> None:
             await client.call("shop::add", 1, 2)
         assert caught.value.code == hawser.ErrorCode.UNAVAILABLE
         await second.server.stop(0)
+
+    run(main())
+
+
+def test_a_client_may_be_closed_twice() -> None:
+    async def main() -> None:
+        async with pair() as (served, client):
+            asleep = asyncio.create_task(client.call("shop::sleep_until_stopped"))
+            await served.sleeping.wait()
+            await asyncio.gather(client.close(), client.close())
+            with pytest.raises(hawser.Error, match="the client is closed"):
+                await asleep
+            await client.close()
+
+            def blocking() -> None:
+                with hawser.blocking.connect(served.server.address) as other:
+                    other.close()
+
+            await asyncio.to_thread(blocking)
 
     run(main())
 

@@ -14,10 +14,14 @@ import hawser
 import shop
 
 
+HANDLE_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def script(text: str, *words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(text), *words],
+        # A job in the background of a shell ignores Ctrl-C, and so would its children.
+        [sys.executable, "-c", HANDLE_CTRL_C + textwrap.dedent(text), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -140,6 +144,52 @@ def test_a_child_of_fork_gets_a_clear_error_and_can_connect() -> None:
     )
     output, errors = process.communicate(timeout=60)
     assert output == "parent goes on\n", errors
+
+
+def test_children_of_multiprocessing_wait_on_their_own() -> None:
+    process = script(
+        SERVER_ON_A_THREAD
+        + """
+        import multiprocessing
+
+        def child(answers):
+            with hawser.blocking.connect(address[0]) as client:
+                for i in range(200):
+                    assert client.call("shop::add", i, 1) == i + 1
+            answers.put("ended")
+
+        hawser.blocking.connect(address[0]).call("shop::add", 1, 1)  # The main thread waits once before.
+        context = multiprocessing.get_context("fork")
+        answers = context.Queue()
+        children = [context.Process(target=child, args=(answers,), daemon=True) for _ in range(8)]
+        for one in children:
+            one.start()
+        for one in children:
+            answers.get(timeout=60)
+        print("all", flush=True)
+        """
+    )
+    output, errors = process.communicate(timeout=120)
+    assert output == "all\n", errors
+
+
+def test_daemon_threads_with_calls_do_not_abort_the_end() -> None:
+    for _ in range(8):
+        process = script(
+            SERVER_ON_A_THREAD
+            + """
+            def work():
+                client = hawser.blocking.connect(address[0])
+                while True:
+                    client.call("shop::add", 1, 1)
+
+            for _ in range(8):
+                threading.Thread(target=work, daemon=True).start()
+            hawser.blocking.connect(address[0]).call("shop::add", 1, 1)
+            """.replace("\n    ", "\n")
+        )
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
 
 
 def resident_bytes() -> int:
