@@ -15,6 +15,7 @@
 #include "cli/doctor/finding.h"
 #include "cli/doctor/machine.h"
 #include "cli/doctor/peer.h"
+#include "cli/doctor/process.h"
 #include "cli/doctor/rdma.h"
 #include "cli/doctor/rdma_facts.h"
 #include "cli/doctor/render.h"
@@ -54,6 +55,7 @@ DoctorReport examine(const DoctorOptions& options) {
   const MachineFacts machine = read_machine(files);
   DoctorReport report;
   report.sections.push_back(examine_machine(machine));
+  report.sections.push_back(examine_process(read_process(files, machine)));
   report.sections.push_back(examine_tcp(read_tcp(files, machine)));
   report.sections.push_back(examine_shm(read_shm(files)));
   report.sections.push_back(examine_ucx(read_ucx(options.ucx)));
