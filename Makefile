@@ -116,7 +116,7 @@ python: install-dependencies
 	@test -x $(PYTHON_BUILD)/venv/bin/python || python3 -m venv $(PYTHON_BUILD)/venv
 	@$(PYTHON_BUILD)/venv/bin/pip install --quiet 'nanobind>=2.2' 'scikit-build-core>=0.10' pytest mypy
 	@$(PYTHON_BUILD)/venv/bin/pip install --quiet --no-build-isolation --no-deps --force-reinstall \
-	  -C build-dir=$(PYTHON_BUILD)/cmake -C cmake.define.HAWSER_PYTHON_PEER=ON ./python
+	  -C build-dir=$(PYTHON_BUILD)/cmake -C cmake.define.HAWSER_PYTHON_PEER=ON .
 	@cd python/tests && HAWSER_PYTHON_PEER=$(PYTHON_BUILD)/cmake/peer \
 	  HAWSER_COMMAND=$(wildcard $(CURDIR)/build/dev/cli/hawser) $(PYTHON_BUILD)/venv/bin/pytest -q -ra $(ARGS)
 
