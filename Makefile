@@ -110,11 +110,11 @@ world:
 	@cmake --build --preset dev --target hawser_test_world_server hawser-kv --parallel $(CPUS) -- --quiet
 	@python3 -B tests/world/make_world.py build/dev/tests/hawser_test_world_server build/world $(ARGS)
 
-# The C++ side of the tests is built too. Installs nanobind, scikit-build-core, pytest and mypy from PyPI.
+# The C++ side of the tests is built too. Installs nanobind, scikit-build-core, pytest, mypy and numpy from PyPI.
 PYTHON_BUILD := $(CURDIR)/build/python
 python: install-dependencies
 	@test -x $(PYTHON_BUILD)/venv/bin/python || python3 -m venv $(PYTHON_BUILD)/venv
-	@$(PYTHON_BUILD)/venv/bin/pip install --quiet 'nanobind>=2.2' 'scikit-build-core>=0.10' pytest mypy
+	@$(PYTHON_BUILD)/venv/bin/pip install --quiet 'nanobind>=2.2' 'scikit-build-core>=0.10' pytest mypy numpy
 	@$(PYTHON_BUILD)/venv/bin/pip install --quiet --no-build-isolation --no-deps --force-reinstall \
 	  -C build-dir=$(PYTHON_BUILD)/cmake -C cmake.define.HAWSER_PYTHON_PEER=ON .
 	@cd python/tests && HAWSER_PYTHON_PEER=$(PYTHON_BUILD)/cmake/peer \

@@ -3,8 +3,10 @@
 from . import blocking
 from ._client import Client, Connecting, Remote, Reply, connect, declare
 from ._errors import DeadlineExceeded, Error, ErrorCode, ErrorScope, Initiator
+from ._memory import Exposed, Place, Region
 from ._server import Context, Server
 from ._types import (
+    Array,
     Char,
     Float32,
     Float64,
@@ -20,7 +22,7 @@ from ._types import (
 )
 
 __all__ = [
-    "Char", "Client", "Connecting", "Context", "DeadlineExceeded", "Error", "ErrorCode", "ErrorScope", "Float32",
-    "Float64", "Initiator", "Int8", "Int16", "Int32", "Int64", "Number", "Remote", "Reply", "Server", "UInt8", "UInt16",
-    "UInt32", "UInt64", "blocking", "connect", "declare",
+    "Array", "Char", "Client", "Connecting", "Context", "DeadlineExceeded", "Error", "ErrorCode", "ErrorScope", "Exposed",
+    "Float32", "Float64", "Initiator", "Int8", "Int16", "Int32", "Int64", "Number", "Place", "Region", "Remote", "Reply",
+    "Server", "UInt8", "UInt16", "UInt32", "UInt64", "blocking", "connect", "declare",
 ]  # fmt: skip

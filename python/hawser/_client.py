@@ -11,6 +11,7 @@ from typing import Any, Callable, Generator, Generic, Iterable, Mapping, Optiona
 
 from . import _errors, _hawser, _types
 from ._errors import ErrorCode
+from ._memory import Region
 
 T = TypeVar("T")
 Metadata = Union[Mapping[str, str], Iterable[tuple[str, str]]]
@@ -124,6 +125,26 @@ class Client:
     def _require_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("hawser: the client belongs to the event loop that connected it: connect another one here")
+
+    async def read(self, region: Region, into: Any, *, offset: int = 0, timeout: Optional[float] = None) -> None:
+        """Reads memory that the server exposes, from ``offset`` on, into writable memory (buffer protocol, such as a
+        numpy array), and as many bytes as this has. No handler runs at the server. When the task is cancelled or fails,
+        a part may have been read."""
+        await self._access(region, into, offset, timeout, False)
+
+    async def write(self, region: Region, memory: Any, *, offset: int = 0, timeout: Optional[float] = None) -> None:
+        """Writes into memory that the server exposes. Calls that begin afterwards find it written."""
+        await self._access(region, memory, offset, timeout, True)
+
+    async def _access(self, region: Region, memory: Any, offset: int, timeout: Optional[float], writes: bool) -> None:
+        self._require_loop()
+        future = self._loop.create_future()
+        work = _hawser.access_memory(self._core, self._hub, future, region, memory, offset, timeout, writes)
+        try:
+            await future
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
 
     async def _describe(self, name: str) -> _hawser.Method:
         waiting = self._described.get(name)

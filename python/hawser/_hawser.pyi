@@ -62,6 +62,25 @@ class ServerCore:
 
 class ReceivedMemory: ...
 
+class ExposedMemory:
+    def revoke(self) -> None: ...
+    @property
+    def fields(self) -> tuple[int, bool, bool, int, int, int, int, list[tuple[int, int, int]]]: ...
+
+def access_memory(
+    client: ClientCore,
+    hub: Hub,
+    future: Any,
+    region: Any,
+    memory: Any,
+    offset: int,
+    timeout: Optional[float],
+    writes: bool,
+) -> Work: ...
+def expose_memory(
+    server: ServerCore, memory: Any, readable: bool, writable: bool, lease: Optional[float]
+) -> ExposedMemory: ...
+
 def make_method(
     name: str,
     id: int,

@@ -11,6 +11,7 @@ from typing import Any, Awaitable, Callable, Iterable, Optional, TypeVar, Union,
 
 from . import _errors, _hawser, _types
 from ._client import Metadata, hub_of, require_at_least_one, transport_names
+from ._memory import Exposed
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 _log = logging.getLogger("hawser")
@@ -127,6 +128,15 @@ class Server:
         """The address at which the server listens, with the selected port."""
         return self._core.address
 
+    def expose(self, memory: Any, *, access: str = "read", lease: Optional[float] = None) -> Exposed:
+        """Lets clients access memory (buffer protocol, such as a numpy array) that stays where it is. The result has
+        the handle, which calls carry to clients.
+
+        access  "read", "write" or "read_write".
+        lease   Seconds after which it is revoked. None: until revoke() is called or the result is dropped.
+        """
+        return Exposed(self._core, memory, access, lease)
+
     async def start(self) -> None:
         """Listens. The handlers run on the event loop of the caller."""
         if self._started:
@@ -158,13 +168,20 @@ class Server:
             except _errors.Error as error:
                 call.fail(int(error.code), error.application_code, error.text)
             except asyncio.CancelledError:
-                call.fail(int(_errors.ErrorCode.CANCELLED), 0, "the handler was cancelled")
+                cancelled(call)
                 raise
             except BaseException as error:
                 _log.error("the handler of %s raised\n%s", name, traceback.format_exc())
                 call.threw(_errors.plain_text(f"{type(error).__name__}: {error}"))
                 if not isinstance(error, Exception):
                     raise  # Such as SystemExit, which ends the event loop.
+
+        def cancelled(call: _hawser.IncomingCall) -> None:
+            remaining = call.remaining_s
+            if remaining is not None and remaining <= 0:
+                call.fail(int(_errors.ErrorCode.DEADLINE_EXCEEDED), 0, "the deadline passed, and the handler was cancelled")
+            else:
+                call.fail(int(_errors.ErrorCode.CANCELLED), 0, "the handler was cancelled")
 
         def serve(call: _hawser.IncomingCall, arguments: tuple[Any, ...]) -> None:
             task = loop.create_task(run(call, arguments))
@@ -175,7 +192,7 @@ class Server:
         def end(call: _hawser.IncomingCall, task: asyncio.Task[None]) -> None:
             tasks.discard(task)
             if task.cancelled():  # Perhaps before its first step, so that run() has not answered. Otherwise no effect.
-                call.fail(int(_errors.ErrorCode.CANCELLED), 0, "the handler was cancelled")
+                cancelled(call)
 
         return serve
 

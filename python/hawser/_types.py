@@ -27,6 +27,13 @@ class Number:
     size: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """The number of elements of a std::array. For ``typing.Annotated[list[T], ...]``."""
+
+    count: int
+
+
 Int8 = typing.Annotated[int, Number("i", 1)]
 Int16 = typing.Annotated[int, Number("i", 2)]
 Int32 = typing.Annotated[int, Number("i", 4)]
@@ -151,6 +158,8 @@ class _Types:
                     if isinstance(arguments[0], type) and issubclass(arguments[0], enum.IntEnum):
                         return self.enumeration(arguments[0], mark)
                     return self.number(mark.letter, mark.size)
+                if isinstance(mark, Array):
+                    return {"kind": _ARRAY, "parts": [self.add(_element(arguments[0]))], "size": mark.count}
             return self.describe(arguments[0])
         if origin is list and len(arguments) == 1:
             return {"kind": _SEQUENCE, "parts": [self.add(arguments[0])], "form": _LIST}
@@ -169,6 +178,12 @@ class _Types:
                 return {"kind": _VARIANT, "parts": [self.add(one) for one in some]}
             return {"kind": _OPTIONAL, "parts": [self.add(some[0] if len(some) == 1 else typing.Union[tuple(some)])]}
         raise _unusable(annotation)
+
+
+def _element(annotation: Any) -> Any:
+    if typing.get_origin(annotation) is not list:
+        raise _unusable(annotation)
+    return typing.get_args(annotation)[0]
 
 
 def _is_union(origin: Any) -> bool:
@@ -214,6 +229,8 @@ def _describe(annotation: Any, open_structs: tuple[Any, ...] = ()) -> str:
         for mark in arguments[1:]:
             if isinstance(mark, Number):
                 return f"{mark.letter}{mark.size}"
+            if isinstance(mark, Array):
+                return f"A{mark.count}.{_describe(_element(arguments[0]), open_structs)}"
         return _describe(arguments[0], open_structs)
     parts = [_describe(one, open_structs) for one in arguments if one is not Ellipsis and one is not type(None)]
     if origin is list or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):

@@ -10,6 +10,7 @@ from typing import Any, Iterable, Optional, TypeVar, Union, cast, overload
 from . import _hawser
 from ._client import Metadata, Remote, Reply, client_options, not_a_method
 from ._errors import Error, ErrorCode
+from ._memory import Region
 
 T = TypeVar("T")
 
@@ -107,6 +108,18 @@ class Client:
             if error.code in (ErrorCode.SIGNATURE_MISMATCH, ErrorCode.UNKNOWN_METHOD) and isinstance(method, str):
                 self._described.pop(method, None)  # The server may have changed.
             raise
+
+    def read(self, region: Region, into: Any, *, offset: int = 0, timeout: Optional[float] = None) -> None:
+        """Reads memory that the server exposes: hawser.Client.read()."""
+        self._access(region, into, offset, timeout, False)
+
+    def write(self, region: Region, memory: Any, *, offset: int = 0, timeout: Optional[float] = None) -> None:
+        """Writes into memory that the server exposes: hawser.Client.write()."""
+        self._access(region, memory, offset, timeout, True)
+
+    def _access(self, region: Region, memory: Any, offset: int, timeout: Optional[float], writes: bool) -> None:
+        hub, slot = _hub(), _Slot()
+        _wait(hub, slot, _hawser.access_memory(self._core, hub, slot, region, memory, offset, timeout, writes))
 
     def _method(self, hub: _hawser.Hub, name: object) -> _hawser.Method:
         if not isinstance(name, str):

@@ -3,6 +3,7 @@
 #include "client.h"
 #include "convert.h"
 #include "engine.h"
+#include "memory.h"
 #include "method.h"
 #include "references.h"
 #include "server.h"
@@ -16,6 +17,7 @@ NB_MODULE(_hawser, module) {
   python::bind_method(module);
   python::bind_client(module);
   python::bind_server(module);
+  python::bind_memory(module);
   module.def("shut_down", [] {
     const nanobind::gil_scoped_release release;
     python::Engine::shut_down();

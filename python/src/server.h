@@ -107,6 +107,7 @@ class ServerCore final : public EngineUser {
   // Without the GIL.
   void stop(double grace_s);
   std::string address() const;
+  const Server& server() const noexcept { return *server_; }
   void abort() noexcept override;
 
   // Any thread.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "hawser/hawser.h"
+#include "hawser/memory.h"
 
 namespace shop {
 
@@ -79,10 +80,16 @@ hawser::Task<hawser::Result<std::string>> beside(hawser::Context& context, std::
 hawser::Task<hawser::Result<void>> sleep_until_stopped(hawser::Context& context) {
   static_cast<void>(co_await context.loop().sleep(std::chrono::hours(1), context.token()));
   ++stopped;
+  // The caller's own deadline ends the call, and not an answer that arrives a little earlier.
+  co_await context.loop().sleep(std::chrono::hours(1));
   co_return hawser::Result<void>();
 }
 std::int64_t stopped_count() { return stopped; }
 hawser::Result<std::int64_t> fail() { return std::unexpected(hawser::Error::application(7, "no rope")); }
+
+// Memory that the client in Python accesses.
+hawser::ExposedRegion exposed;
+hawser::RemoteRegion where() { return exposed.handle(); }
 
 }  // namespace shop
 
@@ -91,7 +98,13 @@ namespace {
 int serve() {
   hawser::Server server;
   server.register_handler<shop::order, shop::add, shop::bytes, shop::doubled, shop::mixed, shop::grown, shop::sum,
-                          shop::beside, shop::sleep_until_stopped, shop::stopped_count, shop::fail>();
+                          shop::beside, shop::sleep_until_stopped, shop::stopped_count, shop::fail, shop::where>();
+  std::vector<std::byte> memory(1'000'000, std::byte{5});
+  auto buffer = hawser::RegisteredBuffer::wrap(server, memory);
+  if (!buffer) return 1;
+  auto exposed = buffer->expose(0, memory.size(), hawser::RegionAccess::read_write);
+  if (!exposed) return 1;
+  shop::exposed = std::move(*exposed);
   if (const hawser::Result<void> started = server.start(); !started) {
     std::cerr << started.error().describe() << "\n";
     return 1;
@@ -99,6 +112,7 @@ int serve() {
   std::cout << server.address() << std::endl;
   std::string line;
   std::getline(std::cin, line);  // The test ends the server by closing its input.
+  shop::exposed = {};
   return 0;
 }
 

@@ -47,6 +47,25 @@ def test_python_client_of_a_cpp_server(cpp_server: str) -> None:
     asyncio.run(asyncio.wait_for(main(), 120))
 
 
+@hawser.declare("shop::where")
+def where() -> hawser.Region: ...  # type: ignore[empty-body]
+
+
+def test_memory_of_a_cpp_server(cpp_server: str) -> None:
+    async def main() -> None:
+        async with hawser.connect(cpp_server) as client:
+            region = await client.call(where)
+            assert (region.bytes, region.readable, region.writable) == (1_000_000, True, True)
+            target = bytearray(1_000_000)
+            await client.read(region, target)
+            assert target == b"\5" * 1_000_000
+            await client.write(await client.call("shop::where"), b"end", offset=999_997)
+            await client.read(region, target)
+            assert target[-4:] == b"\5end"
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
 def test_cpp_client_of_a_python_server(peer: str) -> None:
     async def main() -> None:
         served = shop.Shop()
