@@ -182,8 +182,10 @@ void NbdSession::on_tick_end() {
   writable_.set();
 }
 
-// Moves the unused bytes to the front, and receives behind them.
+// Moves the unused bytes to the front, and receives behind them. The client has the replies first, so that it makes
+// requests while others are executed.
 Task<bool> NbdSession::fill() {
+  replies_.send(channel_);
   if (begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
     end_ -= begin_;
