@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "hawser/loop.h"
+
 namespace hawser::block {
 
 // Executes a command after its options have been parsed. Returns the exit status.
@@ -11,6 +13,9 @@ using Run = std::function<int()>;
 // Exit status for wrong options. The commands use 0 and 1; `scrub` uses 3 if blocks are damaged.
 inline constexpr int wrong_options_status = 2;
 inline constexpr int damaged_status = 3;
+
+// Adds --wait: how the loops of a server wait when they have no work.
+void add_wait(CLI::App& command, Wait& wait);
 
 // Each function adds the options of its command to `command` and returns the function that executes it.
 Run add_serve(CLI::App& command);

@@ -23,6 +23,7 @@ struct NbdOptions {
   std::string connect = "127.0.0.1:7750";
   std::string listen = "127.0.0.1:10809";
   std::string transport = "auto";
+  Wait wait = Wait::spin;
   std::size_t connections = nbd::NbdLimits{}.connections_max;
   std::string rules = {};
   std::shared_ptr<transport::ClientSecurity> security = {};
@@ -45,7 +46,10 @@ int serve_nbd(const NbdOptions& options) {
   ClientOptions client{.security = options.security};
   if (options.transport == "tcp") client.transports.enabled.clear();
   const Result<std::unique_ptr<nbd::Front>> front = nbd::Front::start(
-      {.listen = options.listen, .limits = {.connections_max = options.connections}, .security = tls.security},
+      {.listen = options.listen,
+       .loop = {.wait = options.wait},
+       .limits = {.connections_max = options.connections},
+       .security = tls.security},
       [&](Loop& loop) { return std::make_unique<nbd::RemoteExports>(loop, options.connect, client, *rules); });
   if (!front) return failed(front.error(), 1);
   programs::announce(
@@ -89,6 +93,7 @@ Run add_nbd(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--rules", options->rules,
                      "File that says which client of NBD may read and write which volumes. SIGHUP reads it again");
+  add_wait(command, options->wait);
   add_tls_of_clients(command, options->tls);
   return [options] { return serve_nbd(*options); };
 }

@@ -36,6 +36,7 @@ struct ServeOptions {
   std::uint64_t memory_in_flight = memory_in_flight_usual;
   unsigned threads = 1;
   unsigned disk_threads = 8;
+  Wait wait = Wait::spin;
   bool read_only = false;
   bool buffered = false;
   programs::TlsServerGiven tls = {};
@@ -63,6 +64,7 @@ Result<std::unique_ptr<nbd::Front>> open_front(const ServeOptions& options, Volu
   nbd::FrontOptions front{
       .listen = options.nbd, .limits = {.connections_max = options.nbd_connections}, .security = std::move(security)};
   front.loop.offload_threads_max = options.disk_threads;
+  front.loop.wait = options.wait;
   const std::size_t direct = options.memory_bytes == 0 ? 0 : direct_bytes_max;
   return nbd::Front::start(std::move(front), [&](Loop& loop) {
     return std::make_unique<nbd::StoredExports>(loop, store, nbd::StoredExportsOptions{.direct_bytes_max = direct},
@@ -90,6 +92,7 @@ int serve(const ServeOptions& options) {
   server_options.listen = options.listen;
   server_options.threads = options.threads;
   server_options.loop.offload_threads_max = options.disk_threads;
+  server_options.loop.wait = options.wait;
   Server server(server_options);
   service.attach(server);
   if (const Result<void> started = server.start(); !started) return failed(started.error());
@@ -140,6 +143,7 @@ Run add_serve(CLI::App& command) {
                   "Memory of reads and writes in progress of all clients, such as 1G. Reads beyond it wait")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(request_bytes_max, std::uint64_t{1} << 46));
+  add_wait(command, options->wait);
   command.add_flag("--read-only", options->read_only, "Volumes are only read")->needs(data);
   command.add_flag("--buffered", options->buffered, "Read and write data through the cache of the kernel")->needs(data);
   programs::add_tls_server_options(command, options->tls);

@@ -70,7 +70,8 @@ def with_servers(use):
                 run(PROGRAM, "create", "disk", "64M", "--connect", native)
                 run(PROGRAM, "create", "small", "1M", "--connect", native)
                 use(folder / "nbd", folder)
-                with Server("nbd", "--connect", native, "--listen", f"unix:{folder}/remote") as remote:
+                with Server("nbd", "--connect", native, "--listen", f"unix:{folder}/remote", "--wait",
+                            "event") as remote:
                     use(folder / "remote", folder)
                     remote.stop()
                 check("0 damaged" in run(PROGRAM, "scrub", "disk", "--connect", native), "blocks are damaged")
