@@ -52,7 +52,8 @@ TEST_F(Http2Hostile, HeaderListsOfManyStreamsAreBounded) {
     for (std::uint32_t i = 1; i < 1000; ++i) all += h2::frame(1, 4, 2 * i + 1, fields(type) + "\xbe\xbe\xbe");
     socket.send(as_bytes(all));
     EXPECT_TRUE(soon([&] { return server->counters().memory_refusals > refusals; })) << type;
-    EXPECT_LE(server->counters().receive_bytes, std::uint64_t{2} << 20) << type;
+    // One connection at a time may exceed the limits by its receive block: rpc/port/memory_queue.h.
+    EXPECT_LE(server->counters().receive_bytes, (std::uint64_t{2} << 20) + (64 << 10)) << type;
     Http2Client good(server->address());
     EXPECT_EQ(good.ask("GET", "/hello").status, 200) << type;
     good.socket().close();
