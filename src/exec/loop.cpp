@@ -552,6 +552,8 @@ void Loop::wait_for_work() {
   for (exec::Source* source = state.sources.first; source != nullptr; source = source->next_) {
     if (!source->arm()) return;
   }
+  // A source may have started a timer while it was armed.
+  if (!state.sources.empty()) due = std::min(due, state.wheel.next().value_or(Time::max()));
   state.sleeping.store(true, std::memory_order_seq_cst);
   if (!state.busy()) {
     const Time asleep = poller_->now();

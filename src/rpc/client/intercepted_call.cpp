@@ -18,7 +18,6 @@ class InnerCall final : public CallOperation, public rpc::FurtherStreams {
   InnerCall(rpc::InterceptedCall& call, ClientLink& link, CallOptions& options) : CallOperation(link), call_(call) {
     request_ = call.outer_.request();
     request_.options = &options;
-    if (CallOutcome* const outcome = call_.outer_.outcome()) *outcome = {};  // An earlier attempt may have filled it.
     call_.request_begins(*this);
   }
   ~InnerCall() {
@@ -156,6 +155,7 @@ void InterceptedCall::stop(const Error& error) {
 
 Task<Result<void>> InterceptedCall::make_call() {
   if (stopped_) co_return fail(*stopped_);
+  if (CallOutcome* const outcome = outer_.outcome()) *outcome = {};  // An earlier attempt may have filled it.
   replied_ = false;
   failed_.reset();
   info_.reply_bytes_ = 0;

@@ -28,6 +28,7 @@ Task<void> ProtocolClient::attempt(std::shared_ptr<Attempt> own) {
     if (own->outcome) co_return;
     outcome = fail(Error::of_connection(ErrorCode::unavailable,
                                         "cannot connect to " + address + ": " + std::string(what_of(error))));
+    end_sessions("the session could not begin");  // use() may have set it.
   }
   end_attempt(*own, std::move(outcome));
 }

@@ -28,7 +28,7 @@ RetryRun::RetryRun(const RetryPolicy& policy, RetryBudget& budget, CallOptions o
 
 CallOptions RetryRun::attempt_options() const {
   CallOptions attempt = options_;
-  attempt.earlier_attempts = attempts_ - 1;
+  attempt.earlier_attempts += attempts_ - 1;
   if (end_) attempt.timeout = std::max(*end_ - loop_.now(), Duration::zero());
   return attempt;
 }

@@ -16,7 +16,7 @@ class StopSchedule {
     serving,
     finishing,   // Calls in flight may end within the grace.
     cancelling,  // They were cancelled.
-    ending,      // They were destroyed. Offloaded functions may be left.
+    ending,      // They are destroyed, some in each tick. Offloaded functions may be left.
     stopped,
   };
   // Time that a stopping server waits after it has cancelled calls, and again for connections to close.

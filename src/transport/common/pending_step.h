@@ -45,7 +45,8 @@ Task<std::optional<Result<void>>> run_step(Loop& loop, Time deadline, Begin begi
 inline constexpr Duration step_hangs_after = std::chrono::seconds(60);
 template <class Begin>
 Result<void> finish_step(Loop& loop, Begin begin) {
-  std::optional<Result<void>> outcome = loop.run(run_step(loop, loop.now() + step_hangs_after, std::move(begin)));
+  std::optional<Result<void>> outcome =
+      loop.run(run_step(loop, loop.poller().now() + step_hangs_after, std::move(begin)));
   if (!outcome) return fail(ErrorCode::internal, "a step of the handshake has not ended within 60 s");
   return std::move(*outcome);
 }

@@ -41,7 +41,7 @@ struct TransportSink final : MessageSink {
     if (on_each_drained) on_each_drained();
   }
   void on_closed(const Error& reason) override {
-    EXPECT_TRUE(closed.empty()) << "told twice of the end";
+    EXPECT_TRUE(closed.empty()) << "notified twice of the end";
     closed.push_back(reason);
   }
   static std::string text_of(Bytes bytes) { return std::string(as_text(bytes)); }

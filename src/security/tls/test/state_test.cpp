@@ -69,7 +69,7 @@ TEST(TlsState, TheEndOfTheDirectionIsSentOnceAndNotDuringTheHandshake) {
   EXPECT_FALSE(state.send_finish()) << "a second time";
 }
 
-TEST(TlsState, ARefusedClientIsToldOfTheEndAlsoAfterIt) {
+TEST(TlsState, ARefusedClientIsNotifiedOfTheEndAlsoAfterIt) {
   TlsState state;
   EXPECT_FALSE(state.send_finish()) << "nobody has called finish()";
   state.refuse();

@@ -231,7 +231,20 @@ Result<std::shared_ptr<UcxTransportWorker>> UcxTransportWorker::make(std::shared
   return std::shared_ptr<UcxTransportWorker>(new UcxTransportWorker(std::move(context), loop, std::move(worker)));
 }
 
+std::size_t UcxTransportWorker::doubtful_bytes() const noexcept {
+  std::size_t bytes = worker_->core().doubtful_bytes();
+  for (const Retired& retired : retired_) bytes += retired.worker->core().doubtful_bytes();
+  return bytes;
+}
+
 Result<std::shared_ptr<UcxWorker>> UcxTransportWorker::worker() {
+  if (const std::size_t bytes = doubtful_bytes(); bytes > doubtful_total_bytes_max) {
+    return fail(Error::of_transport(
+        ErrorCode::overloaded,
+        std::to_string(bytes) + " bytes (limit " + std::to_string(doubtful_total_bytes_max) +
+            ") were to receive payloads of peers that have gone, and UCX may still write them: wait until the other "
+            "connections over UCX close, or restart this process"));
+  }
   const UcxCore& core = worker_->core();
   if (core.spent() + core.closing() > spent_max || core.doubtful_bytes() > doubtful_bytes_max) {
     context_->lingering().progress();

@@ -37,6 +37,8 @@ class UcxTransportWorker final : public TransportWorker, public std::enable_shar
   static constexpr std::size_t spent_max = 64;
   // The same holds if failed fetches hold more memory than this (UcxCore::doubtful_bytes()).
   static constexpr std::size_t doubtful_bytes_max = std::size_t{16} << 20;
+  // Most such memory of the loop's workers together. Above this, connections are refused as with old_workers_max.
+  static constexpr std::size_t doubtful_total_bytes_max = std::size_t{256} << 20;
   static constexpr Duration retired_rest = std::chrono::seconds(1);
   // Most old workers, those of the loop and those of the runtime that UCX does not allow to be destroyed. Above this,
   // connections are refused and use another transport, so that killed peers do not make the process grow.
@@ -56,6 +58,7 @@ class UcxTransportWorker final : public TransportWorker, public std::enable_shar
 
  private:
   friend class UcxPendingConnection;
+  std::size_t doubtful_bytes() const noexcept;
   // A worker, and a connection of a client on it that has this place.
   struct Selected {
     std::shared_ptr<UcxWorker> worker;
