@@ -58,12 +58,16 @@ ClusterAttempt::ClusterAttempt(std::shared_ptr<State> state, CallOptions options
       deadline_(options_.timeout ? state_->loop.after(*options_.timeout) : Time::max()) {
   // A client of gRPC sends it by itself.
   if (options_.earlier_attempts != 0 && state_->options.pool.client.protocol == nullptr) {
+    // A copy begins with the metadata of its original.
+    std::erase_if(options_.metadata, [](const auto& entry) { return entry.first == attempts_name; });
     options_.metadata.emplace_back(attempts_name, std::to_string(options_.earlier_attempts));
   }
 }
 ClusterAttempt::ClusterAttempt(ClusterAttempt&&) noexcept = default;
 ClusterAttempt::~ClusterAttempt() {
-  if (node_ != nullptr) state_->balancer.end_call(*node_, Judgement::none, Duration::zero(), state_->loop.now());
+  if (node_ == nullptr) return;
+  const Time now = state_->loop.now();
+  state_->balancer.end_call(*node_, Judgement::none, now - began_, now);
 }
 
 void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> client) {
@@ -151,6 +155,7 @@ void ClusterAttempt::lose() {
 }
 
 bool ClusterAttempt::end(const Error* error) {
+  if (node_ == nullptr) return false;  // lose() has ended it: a copy had its result in the same turn of the loop.
   const std::shared_ptr<Node> node = std::move(node_);
   if (hedges()) used_ = node;
   client_.reset();

@@ -42,7 +42,7 @@ struct HedgedCall::Run {
     return copies.back().get();
   }
   Time next_time(Time now) const noexcept {
-    if (!delay || copies.size() == hedging.attempts_max) return Time::max();
+    if (!delay || forbidden || copies.size() == hedging.attempts_max) return Time::max();
     return now + std::max(*delay, hedging.delay_min);
   }
   bool in_flight() const noexcept {
@@ -62,7 +62,7 @@ struct HedgedCall::Run {
     }
   }
   bool may_copy() const noexcept {
-    return copies.size() < hedging.attempts_max && state->hedge_times.may_copy() &&
+    return !forbidden && copies.size() < hedging.attempts_max && state->hedge_times.may_copy() &&
            state->options.retry_budget->may_retry() && state->loop.now() < deadline &&
            std::ranges::all_of(copies, [](const auto& one) { return one->node() != nullptr; });
   }
@@ -80,6 +80,7 @@ struct HedgedCall::Run {
   std::vector<std::unique_ptr<ClusterAttempt>> copies;
   std::size_t running = 0;  // Copies that have not ended.
   bool wanted = false;      // A copy has failed: the next one is made at once.
+  bool forbidden = false;   // A server has forbidden another attempt (Error::retry_after).
   bool over = false;
   bool maybe_executed = false;
 };
@@ -118,20 +119,21 @@ bool HedgedCall::end(const ClusterAttempt& copy, Error* error) {
     stop();
     return true;
   }
+  const bool fatal = !run.policy.lists(*error);
   const bool maybe_executed = run.maybe_executed || run.in_flight();
   run.maybe_executed = run.maybe_executed || !error->not_executed();
   if (maybe_executed && error->not_executed()) {
     error->code = ErrorCode::outcome_unknown;
     error->text += "; another copy of the call may have been executed";
   }
-  if (!run.policy.lists(*error)) {
+  run.forbidden = run.forbidden || (error->retry_after && *error->retry_after < Duration::zero());
+  if (run.forbidden) error->retry_after = Duration(-1);
+  if (fatal || (run.running == 0 && !run.may_copy())) {
     stop();
-  } else if (run.running != 0 || run.may_copy()) {
+  } else {
     run.state->options.retry_budget->failed();  // The failure of the call counts where the call is made again.
     run.wanted = true;
     run.changed.notify_all();
-  } else {
-    stop();
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hawser/cluster_client.h"
+#include "hawser/interceptor.h"
 #include "hawser/onward.h"
 #include "hawser/testing.h"
 
@@ -25,6 +26,7 @@ struct HedgedServers {
   std::map<std::string, int> cancelled;     // Calls whose handler was stopped, by server.
   std::map<int, int> executions;            // By call.
   std::map<int, std::string> last_attempt;  // Value of grpc-previous-rpc-attempts, by call.
+  std::map<int, int> attempt_values;        // Values of it in one request at most, by call.
 };
 
 struct SlowService {
@@ -34,6 +36,9 @@ struct SlowService {
   Task<Result<std::string>> work(Context& context, int call) {
     ++servers.calls[name];
     servers.last_attempt[call] = context.metadata().find("grpc-previous-rpc-attempts").value_or("");
+    int values = 0;
+    for (const auto& [key, value] : context.metadata().copy()) values += key == "grpc-previous-rpc-attempts" ? 1 : 0;
+    servers.attempt_values[call] = std::max(servers.attempt_values[call], values);
     if (const auto refusal = servers.refuses.find(name); refusal != servers.refuses.end()) {
       co_return fail(refusal->second);
     }
@@ -49,7 +54,7 @@ struct SlowService {
 
 // Servers "a", "b" and "c", of which the first one that works gets a call.
 struct HedgedTrio {
-  explicit HedgedTrio(std::uint64_t seed = 1) : simulation(seed) {}
+  explicit HedgedTrio(testing::SimulationOptions options = {}) : simulation(1, options) {}
   template <class Body>
   void run(HedgeOptions hedging, Body body) {
     simulation.run([](HedgedTrio& of, HedgeOptions with, Body& then) -> Task<void> {
@@ -62,8 +67,9 @@ struct HedgedTrio {
         });
       }
       auto client = ClusterClient::create("list:a:1,b:1,c:1",
-                                          {.balancing = {.kind = Balancing::pick_first, .outliers = {.enabled = false}},
-                                           .retry = {.attempts_max = 1, .codes = of.retried},
+                                          {.pool = {.client = {.interceptors = of.interceptors}},
+                                           .balancing = {.kind = Balancing::pick_first, .outliers = {.enabled = false}},
+                                           .retry = {.attempts_max = of.attempts_max, .codes = of.retried},
                                            .hedging = with});
       EXPECT_TRUE(client) << client.error().text;
       if (!client) co_return;
@@ -90,6 +96,8 @@ struct HedgedTrio {
   }
 
   std::vector<ErrorCode> retried = RetryPolicy().codes;
+  unsigned attempts_max = 1;
+  decltype(ClientOptions::interceptors) interceptors;
   HedgedServers servers;
   Simulation simulation;
   std::unique_ptr<ClusterClient> client;
@@ -163,6 +171,83 @@ TEST(Hedging, ARefusalDoesNotHideACopyThatMayHaveBeenExecuted) {
     const auto unknown = co_await of.call(1);
     EXPECT_TRUE(!unknown && unknown.error().code == ErrorCode::outcome_unknown);
     EXPECT_EQ(of.servers.executions[1], 1);
+  });
+}
+
+TEST(Hedging, ARefusedCopyDoesNotEndACallWhoseOtherCopySucceeds) {
+  HedgedTrio trio;
+  trio.retried = {ErrorCode::overloaded};
+  trio.run(after_10_ms, [](HedgedTrio& of) -> Task<void> {
+    of.servers.takes["a"] = milliseconds(50);
+    of.servers.refuses.emplace("b", Error::of_call(ErrorCode::overloaded, "busy"));
+    EXPECT_EQ(co_await of.call(1), "a");
+    EXPECT_EQ(of.servers.calls["b"], 1);
+  });
+}
+
+TEST(Hedging, CopiesThatEndInOneTurnAreOneResult) {
+  HedgedTrio trio({.network = {.delay_min = milliseconds(1), .delay_max = milliseconds(1)}});
+  trio.run(after_10_ms, [](HedgedTrio& of) -> Task<void> {
+    of.servers.takes["a"] = milliseconds(20);
+    of.servers.takes["b"] = milliseconds(10);
+    EXPECT_TRUE(co_await of.call(1));
+    EXPECT_EQ(of.servers.executions[1], 2);
+    for (const EndpointState& one : of.client->endpoints()) EXPECT_EQ(one.calls_in_flight, 0U);
+  });
+}
+
+TEST(Hedging, AServerThatForbidsAnotherAttemptGetsNoFurtherCopy) {
+  HedgedTrio trio;
+  trio.interceptors.push_back(client_interceptor([](OutgoingCall&, Next next) -> Task<Result<void>> {
+    Result<void> result = co_await next();
+    if (!result) result.error().retry_after = -seconds(1);
+    co_return result;
+  }));
+  trio.run({.attempts_max = 3, .delay = milliseconds(10), .budget = 1}, [](HedgedTrio& of) -> Task<void> {
+    of.servers.refuses.emplace("a", Error::of_call(ErrorCode::overloaded, "busy"));
+    const auto refused = co_await of.call(1);
+    EXPECT_TRUE(!refused && refused.error().code == ErrorCode::overloaded);
+    EXPECT_EQ(of.servers.calls["b"], 0);
+    of.servers.refuses.clear();
+    of.servers.refuses.emplace("b", Error::of_call(ErrorCode::overloaded, "busy"));
+    of.servers.takes["a"] = milliseconds(50);
+    EXPECT_EQ(co_await of.call(2), "a") << "the copies in flight go on";
+    EXPECT_EQ(of.servers.calls["b"], 1);
+    EXPECT_EQ(of.servers.calls["c"], 0);
+  });
+}
+
+TEST(Hedging, CopiesOfARetriedCallSayTheirNumberOnce) {
+  HedgedTrio trio;
+  trio.attempts_max = 2;
+  trio.run(after_10_ms, [](HedgedTrio& of) -> Task<void> {
+    for (const char* const host : {"a", "b"}) {
+      of.servers.refuses.emplace(host, Error::of_call(ErrorCode::overloaded, "busy"));
+    }
+    EXPECT_FALSE(co_await of.call(1));
+    EXPECT_EQ(of.servers.calls["a"] + of.servers.calls["b"], 4);
+    EXPECT_EQ(of.servers.attempt_values[1], 1);
+    EXPECT_EQ(of.servers.last_attempt[1], "2") << "one attempt and one copy were made before";
+  });
+}
+
+// The breaker of a is open, and one call tries it. An older call at a that ends now does not permit another trial.
+TEST(Hedging, AnOlderCallThatIsDroppedPermitsNoSecondTrial) {
+  HedgedTrio().run({}, [](HedgedTrio& of) -> Task<void> {
+    of.servers.takes["a"] = seconds(100);
+    const auto call = [](HedgedTrio& on, int number) -> Task<void> { static_cast<void>(co_await on.call(number)); };
+    Scope old;
+    old.spawn(call(of, 1));
+    const CallOptions brief{.timeout = milliseconds(5)};
+    for (int i = 0; i < 5; ++i) EXPECT_FALSE(co_await of.client->call<&SlowService::work>(brief, 2));
+    EXPECT_EQ(co_await of.call(3), "b") << "the breaker is open";
+    co_await of.simulation.loop().sleep(seconds(1));
+    Scope trial;
+    trial.spawn(call(of, 4));
+    co_await of.simulation.loop().sleep(milliseconds(10));
+    EXPECT_EQ(of.servers.calls["a"], 7);
+    old.clear();
+    EXPECT_EQ(co_await of.call(5), "b") << "one call at a time tries the endpoint";
   });
 }
 
