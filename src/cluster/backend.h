@@ -28,6 +28,9 @@ struct Backend {
   Backend& operator=(const Backend&) = delete;
 
   bool ejected(Time now) const noexcept { return now < ejected_until; }
+  // Excluded by its breaker, or as an outlier when the last interval was judged. One that is not ready is not excluded,
+  // because it gets no calls anyway.
+  bool excluded() const noexcept { return reach == Reach::ready && (outlier || !breaker.closed()); }
   bool full() const noexcept { return in_flight >= in_flight_max; }
 
   Endpoint endpoint;
@@ -41,6 +44,7 @@ struct Backend {
   std::unique_ptr<ConcurrencyLimit> limit;  // Null: none.
   Time ready_since{};
   // Outlier detection.
+  bool outlier = false;  // It was ejected when the last interval was judged.
   std::uint32_t ejections = 0;
   std::uint32_t successes = 0;  // In the present interval.
   std::uint32_t failures = 0;   // In the present interval.

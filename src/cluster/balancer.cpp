@@ -100,8 +100,7 @@ void Balancer::make_tiers(const Counts& counts) {
     for (Backend* const backend : tier.backends) {
       backend->tier = tiers.size();
       tier.in_flight += backend->in_flight;
-      tier.open += backend->breaker.closed() ? 0 : 1;
-      ++tier.reach[static_cast<std::size_t>(backend->reach)];
+      tier.add(*backend);
     }
     tiers.push_back(std::move(tier));
   }
@@ -111,22 +110,29 @@ void Balancer::make_tiers(const Counts& counts) {
 Balancer::Choice Balancer::choose(Time now, std::uint64_t key, std::span<const Backend* const> avoided) noexcept {
   Choice choice;
   bool may_connect = true;  // Backends of a lower priority are connected only if no higher one may still serve.
-  for (Tier& tier : tiers_) {
-    if (tier.own_zone && leaves_zone(tier)) continue;
-    if (choose_in(tier, now, key, avoided, may_connect, choice)) return choice;
-  }
-  // A call that would have left its zone stays if no other zone can serve.
-  for (Tier& tier : tiers_) {
-    if (tier.own_zone && choose_in(tier, now, key, avoided, may_connect, choice)) return choice;
+  for (std::size_t i = 0; i < tiers_.size(); ++i) {
+    const bool leaves = tiers_[i].own_zone && leaves_zone(tiers_[i]);
+    if (leaves && choose_in(tiers_[i + 1], now, key, avoided, may_connect, choice)) return choice;
+    // A call that would have left its zone stays if no other zone can serve.
+    if (choose_in(tiers_[i], now, key, avoided, may_connect, choice)) return choice;
   }
   return choice;
+}
+
+void Balancer::Tier::add(const Backend& backend) noexcept {
+  ++reach[static_cast<std::size_t>(backend.reach)];
+  excluded += backend.excluded() ? 1 : 0;
+}
+
+void Balancer::Tier::remove(const Backend& backend) noexcept {
+  --reach[static_cast<std::size_t>(backend.reach)];
+  excluded -= backend.excluded() ? 1 : 0;
 }
 
 bool Balancer::choose_in(Tier& tier, Time now, std::uint64_t key, std::span<const Backend* const> avoided,
                          bool& may_connect, Choice& choice) noexcept {
   const std::size_t ready = tier.in(Reach::ready);
-  const double usable =
-      static_cast<double>(ready) - static_cast<double>(std::min(ready, std::max(tier.ejected, tier.open)));
+  const auto usable = static_cast<double>(ready - tier.excluded);
   const auto tried = static_cast<double>(ready + tier.in(Reach::failed));
   PickQuery query{.now = now,
                   .key = key,
@@ -151,8 +157,7 @@ bool Balancer::choose_in(Tier& tier, Time now, std::uint64_t key, std::span<cons
 
 // Calls leave the zone as far as its endpoints, with the reserve, cannot serve their share.
 bool Balancer::leaves_zone(const Tier& tier) noexcept {
-  const std::size_t missing =
-      std::min(tier.backends.size(), tier.in(Reach::failed) + std::max(tier.ejected, tier.open));
+  const std::size_t missing = tier.in(Reach::failed) + tier.excluded;
   if (missing == 0) return false;
   const double left = static_cast<double>(tier.backends.size() - missing) / static_cast<double>(tier.backends.size());
   return !random_.chance(std::min(1.0, left * options_.zone_reserve));
@@ -179,12 +184,10 @@ double Balancer::share(const Backend& backend, Time now) const noexcept {
 }
 
 void Balancer::set_reach(Backend& backend, Reach reach, Time now) noexcept {
-  if (backend.listed) {
-    --tiers_[backend.tier].reach[static_cast<std::size_t>(backend.reach)];
-    ++tiers_[backend.tier].reach[static_cast<std::size_t>(reach)];
-  }
   if (reach == Reach::ready && backend.reach != Reach::ready) backend.ready_since = now;
+  if (backend.listed) tiers_[backend.tier].remove(backend);
   backend.reach = reach;
+  if (backend.listed) tiers_[backend.tier].add(backend);
 }
 
 void Balancer::begin_call(Backend& backend, Time now) noexcept {
@@ -218,7 +221,7 @@ void Balancer::end_call(Backend& backend, Judgement judgement, Duration latency,
     backend.limit->observe(latency, in_flight, now);
     backend.in_flight_max = backend.limit->limit();
   }
-  const bool was_closed = backend.breaker.closed();
+  if (backend.listed) tiers_[backend.tier].remove(backend);
   if (judgement == Judgement::failure) {
     backend.breaker.fail(options_.breaker, now - latency, now);
   } else {
@@ -226,10 +229,13 @@ void Balancer::end_call(Backend& backend, Judgement judgement, Duration latency,
   }
   if (!backend.listed) return;
   Tier& tier = tiers_[backend.tier];
-  if (was_closed != backend.breaker.closed()) was_closed ? ++tier.open : --tier.open;
+  tier.add(backend);
   if (!tier.outliers->judge(tier.backends, now)) return;
-  tier.ejected = static_cast<std::size_t>(
-      std::ranges::count_if(tier.backends, [&](const Backend* one) { return one->ejected(now); }));
+  tier.excluded = 0;
+  for (Backend* const one : tier.backends) {
+    one->outlier = one->ejected(now);
+    tier.excluded += one->excluded() ? 1 : 0;
+  }
 }
 
 std::size_t Balancer::count(Reach reach) const noexcept {

@@ -62,11 +62,13 @@ class Balancer {
     std::unique_ptr<Picker> picker;
     std::unique_ptr<OutlierDetector> outliers;
     std::size_t reach[4] = {};  // By Reach.
-    std::size_t ejected = 0;    // When the last interval was judged.
-    std::size_t open = 0;       // Backends whose breaker is not closed.
+    std::size_t excluded = 0;   // Backends for which excluded() holds.
     std::uint64_t in_flight = 0;
     bool own_zone = false;  // The next tier has the other zones.
 
+    // Counts a backend by its state. One whose state changes is removed before.
+    void add(const Backend& backend) noexcept;
+    void remove(const Backend& backend) noexcept;
     std::size_t in(Reach one) const noexcept { return reach[static_cast<std::size_t>(one)]; }
   };
 

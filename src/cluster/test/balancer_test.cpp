@@ -254,6 +254,32 @@ TEST(Breakers, AreIgnoredWhenMostBackendsFail) {
   for (const auto& one : bench.balancer.backends()) EXPECT_TRUE(one->breaker.closed());
 }
 
+// A backend that has crashed is not reachable. That its breaker is open, too, does not count again.
+TEST(Breakers, OfBackendsThatCrashedAreNoPanic) {
+  Bench bench({.kind = Balancing::round_robin}, 6);
+  bench.all_ready();
+  for (std::size_t backend = 0; backend < 3; ++backend) {
+    for (int i = 0; i < 5; ++i) bench.call(bench.at(backend), Judgement::failure);
+  }
+  for (std::size_t backend = 1; backend < 3; ++backend) {
+    bench.balancer.set_reach(bench.at(backend), Reach::failed, bench.now);
+  }
+  const auto first_is_chosen = [&] {
+    bool chosen = false;
+    for (int i = 0; i < 12; ++i) chosen |= bench.balancer.choose(bench.now, 0).ready == &bench.at(0);
+    return chosen;
+  };
+  EXPECT_FALSE(first_is_chosen()) << "3 of 6 serve";
+  bench.update();
+  EXPECT_FALSE(first_is_chosen()) << "a new list does not change that";
+  for (std::size_t backend = 1; backend < 3; ++backend) {
+    bench.balancer.set_reach(bench.at(backend), Reach::ready, bench.now);
+  }
+  EXPECT_FALSE(first_is_chosen()) << "all can be reached, and 3 of 6 serve";
+  bench.balancer.set_reach(bench.at(5), Reach::failed, bench.now);
+  EXPECT_TRUE(first_is_chosen()) << "2 of 6 serve";
+}
+
 // ---- Limits of endpoints ----
 
 TEST(EndpointLimits, AFullBackendGetsNoFurtherCall) {
@@ -298,6 +324,27 @@ TEST(Zones, CallsStayInTheZoneWhileItHasItsReserve) {
     bench.balancer.set_reach(bench.at(i), i == 0 ? Reach::ready : Reach::failed, bench.now);
   }
   EXPECT_EQ(bench.part_outside(), 0) << "a call that would have left stays if no other zone can serve";
+}
+
+TEST(Zones, ABackendThatCrashedIsMissingOnce) {
+  ZoneBench bench;
+  for (int i = 0; i < 5; ++i) bench.call(bench.at(0), Judgement::failure);
+  bench.balancer.set_reach(bench.at(0), Reach::failed, bench.now);
+  EXPECT_EQ(bench.part_outside(), 0) << "5/6 x 1.4 is above 1";
+}
+
+TEST(Zones, ACallThatCannotLeaveItsZoneKeepsItsPriority) {
+  ZoneBench bench;
+  bench.list.push_back({.address = "s12:1", .priority = 1, .zone = "there"});
+  bench.update();
+  for (std::size_t i = 0; i < 12; ++i) {
+    bench.balancer.set_reach(bench.at(i), i < 3 ? Reach::ready : Reach::failed, bench.now);
+  }
+  bench.balancer.set_reach(bench.at(12), Reach::ready, bench.now);
+  EXPECT_EQ(bench.part_outside(), 0) << "no other zone of priority 0 can serve";
+  bench.balancer.set_reach(bench.at(6), Reach::ready, bench.now);
+  EXPECT_NEAR(bench.part_outside(), 0.3, 0.05);
+  EXPECT_NE(bench.balancer.choose(bench.now, 0).ready, &bench.at(12));
 }
 
 TEST(Zones, AreIgnoredWithFewEndpointsAndWithoutAZone) {
