@@ -269,6 +269,41 @@ TYPED_TEST(Callers, WaitForAPlace) {
   EXPECT_EQ(this->caller().together(9), TestFixture::Kind::waits ? 9 : 5);
 }
 
+// How a cluster judges an endpoint whose handlers fail with a status.
+EndpointState endpoint_after(const ClientOptions& protocol, const std::string& status) {
+  const std::string address = "unix:@hawser-judged-" + std::to_string(getpid());
+  Server server({.listen = address, .loop = {.log = no_log()}});
+  register_raw_service(server);
+  server.enable(grpc());
+  const Result<void> started = server.start();
+  EXPECT_TRUE(started) << error_of(started);
+  Loop loop(LoopOptions{.log = no_log()});
+  ClusterOptions options{
+      .pool = {.client = protocol},
+      .balancing = {.latency_decay = std::chrono::hours(1),
+                    .pushback_latency = std::chrono::hours(1),
+                    .breaker = {.base_time = std::chrono::hours(1), .time_max = std::chrono::hours(1)}}};
+  options.pool.client.call_timeout = patience;
+  auto client = ClusterClient::create(loop, "list:" + address, std::move(options));
+  EXPECT_TRUE(client) << error_of(client);
+  for (int i = 0; i < 5; ++i) {
+    loop.run([](ClusterClient& by, const std::string& with) -> Task<void> {
+      EXPECT_ERROR(co_await by.call<&remote::fail>(Raw{with}), application, "text");
+    }(**client, status + "text"));
+  }
+  return (*client)->endpoints().at(0);
+}
+
+TEST(CallersOfGrpc, StatusesJudgeAnEndpoint) {
+  constexpr auto zero = Duration::zero();
+  EXPECT_GT(endpoint_after(grpc_client(), "14").breaker_open_for, zero) << "UNAVAILABLE is a failure";
+  const EndpointState refuses = endpoint_after(grpc_client(), "08");
+  EXPECT_EQ(refuses.breaker_open_for, zero);
+  EXPECT_GT(*refuses.latency, std::chrono::minutes(10)) << "RESOURCE_EXHAUSTED is a refusal";
+  EXPECT_EQ(endpoint_after(grpc_client(), "09").breaker_open_for, zero) << "FAILED_PRECONDITION is an answer";
+  EXPECT_EQ(endpoint_after({}, "14").breaker_open_for, zero) << "a code of the application has no such meaning";
+}
+
 template <class Protocol>
 class IdlePools : public Callers<std::tuple<Protocol, Pool>> {};
 using Protocols = ::testing::Types<Native, Grpc, BaiduStd>;

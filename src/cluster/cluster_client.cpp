@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "cluster/cluster_state.h"
+#include "rpc/client/client_protocol.h"
 #include "rpc/client/limited_wait.h"
 #include "rpc/client/pool_access.h"
 
@@ -24,7 +25,16 @@ constexpr unsigned repeats_max = 2;
 // A call that waits for a first connection asks for one to a further endpoint after this time (RFC 8305, section 5).
 constexpr Duration connect_stagger = std::chrono::milliseconds(250);
 
-Judgement judge(const Error* error) noexcept {
+// Statuses of gRPC are codes of the application, because the handler may have run. These two say how the server is.
+Judgement judge_status(std::int32_t status) noexcept {
+  switch (status) {
+    case 8: return Judgement::pushback;  // RESOURCE_EXHAUSTED
+    case 14: return Judgement::failure;  // UNAVAILABLE
+    default: return Judgement::success;
+  }
+}
+
+Judgement judge(const Error* error, const rpc::ClientProtocol* protocol) noexcept {
   if (error == nullptr) return Judgement::success;
   switch (error->code) {
     case ErrorCode::cancelled: return Judgement::none;
@@ -35,6 +45,9 @@ Judgement judge(const Error* error) noexcept {
     case ErrorCode::unavailable:
     case ErrorCode::protocol_error:
     case ErrorCode::internal: return Judgement::failure;
+    case ErrorCode::application:
+      if (protocol != nullptr && protocol->name() == "grpc") return judge_status(error->application_code);
+      return Judgement::success;
     default: return Judgement::success;
   }
 }
@@ -80,7 +93,7 @@ void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> cl
 
 bool ClusterAttempt::try_begin() {
   State& state = *state_;
-  if (state.ended != nullptr) return false;
+  if (state.ended != nullptr || state.loop.now() >= deadline_) return false;
   const std::uint64_t key = state.key_of(options_);
   bool connects = false;  // A call asks for one connection at a time.
   for (;;) {
@@ -117,7 +130,9 @@ Task<Result<void>> ClusterAttempt::begin() {
     if (try_begin()) co_return Result<void>();
     if (tried_ && tried_->full != nullptr) co_return co_await begin_at(std::move(tried_->full));
     const bool waits = config_ != nullptr && config_->wait_for_ready && !(tried_ && tried_->error);
-    if (std::optional<Error> why = state_->why_none(tried_.get()); why && !waits) co_return fail(std::move(*why));
+    if (std::optional<Error> why = state_->why_none(tried_.get())) {
+      if (!waits || why->code != ErrorCode::unavailable) co_return fail(std::move(*why));
+    }
     // An endpoint that does not answer must not hold the call up: after a while it asks for another connection, too.
     const Time until = std::min(deadline_, state_->loop.after(connect_stagger));
     rpc::LimitedWait wait(state_->loop, state_->changed, until, options_.token);
@@ -160,7 +175,7 @@ bool ClusterAttempt::end(const Error* error) {
   if (hedges()) used_ = node;
   client_.reset();
   const Time now = state_->loop.now();
-  state_->balancer.end_call(*node, judge(error), now - began_, now);
+  state_->balancer.end_call(*node, judge(error, state_->options.pool.client.protocol.get()), now - began_, now);
   const bool not_sent =
       error != nullptr && (error->code == ErrorCode::not_sent || error->code == ErrorCode::unavailable);
   if (!not_sent || ended()) return false;

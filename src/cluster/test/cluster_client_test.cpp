@@ -400,6 +400,22 @@ TEST(ClusterClient, TheDeadlineLimitsTheSearchForAnEndpoint) {
   });
 }
 
+TEST(ClusterClient, ACallWhoseDeadlineHasPassedIsNotSent) {
+  Three().run([](Three& of) -> Task<void> {
+    const auto client = make("list:a:1");
+    EXPECT_TRUE(co_await client->call<&Service::execute>(0));
+    const CallOptions options{.timeout = Duration::zero()};
+    for (int i = 0; i < 5; ++i) {
+      const Result<std::string> who = co_await client->call<&Service::execute>(options, 1);
+      EXPECT_TRUE(!who && who.error().code == ErrorCode::deadline_exceeded);
+      EXPECT_TRUE(!who && who.error().text.contains("the call was not sent")) << who.error().text;
+    }
+    co_await of.simulation.loop().sleep(milliseconds(10));
+    EXPECT_EQ(of.record.calls["a"], 1);
+    EXPECT_EQ(client->endpoints()[0].breaker_open_for, Duration::zero());
+  });
+}
+
 TEST(ClusterClient, AStopEndsTheSearchForAnEndpoint) {
   Three().run([](Three& of) -> Task<void> {
     of.simulation.partition("client");
@@ -424,6 +440,24 @@ TEST(ClusterClient, CallsWaitForAPlaceOfFullConnections) {
     for (int i = 0; i < 60; ++i) calls.push_back(client->call<&Service::execute_slowly>(int(i)));
     for (const auto& who : co_await when_all(std::move(calls))) EXPECT_TRUE(who) << who.error().text;
     EXPECT_EQ(of.record.total(), 60);
+  });
+}
+
+// waitForReady waits for an endpoint that can be reached. A limit of calls refuses at once.
+TEST(ClusterClient, CallsThatWaitForAnEndpointDoNotWaitForItsLimit) {
+  Three().run([](Three& of) -> Task<void> {
+    auto config = ServiceConfig::parse(R"({"methodConfig": [{"name": [{}], "waitForReady": true}]})");
+    EXPECT_TRUE(config);
+    const auto client = make("list:a:1", {.balancing = {.endpoint_limit = LimitOptions{.initial = 1, .min = 1}},
+                                          .retry = {.attempts_max = 1},
+                                          .service_config = *config});
+    Scope first;
+    first.spawn(
+        [](ClusterClient& by) -> Task<void> { EXPECT_TRUE(co_await by.call<&Service::execute_slowly>(1)); }(*client));
+    co_await of.simulation.loop().sleep(milliseconds(10));
+    const Result<std::string> refused = co_await client->call<&Service::execute_slowly>(2);
+    EXPECT_TRUE(!refused && refused.error().code == ErrorCode::overloaded);
+    co_await first.join();
   });
 }
 
