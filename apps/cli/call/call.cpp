@@ -109,12 +109,11 @@ Task<int> call_http(CallOptionsGiven given, Output output) {
   HttpClientRequest request;
   request.method = "POST";
   request.url = programs::scheme_of(given.peer.security) + "://hawser/" + given.method;
-  request.address = addresses->front();
   request.content_type = "application/json";
   request.body = std::move(*json);
   request.timeout = given.peer.timeout;
   request.headers = given.peer.metadata;
-  const Result<HttpClientResponse> response = co_await client.send(std::move(request));
+  const Result<HttpClientResponse> response = co_await send_to_any(client, *addresses, request);
   if (!response) co_return output.error(response.error());
   std::string_view body = response->body;
   while (body.ends_with('\n')) body.remove_suffix(1);

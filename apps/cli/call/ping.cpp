@@ -95,10 +95,9 @@ Task<int> health_http(HealthOptions given, Output output) {
   HttpClientRequest request;
   request.url = programs::scheme_of(given.peer.security) + "://hawser/health";
   if (!given.service.empty()) request.url += "?service=" + query_text(given.service);
-  request.address = addresses->front();
   request.timeout = given.peer.timeout;
   request.headers = given.peer.metadata;
-  const Result<HttpClientResponse> response = co_await client.send(std::move(request));
+  const Result<HttpClientResponse> response = co_await send_to_any(client, *addresses, request);
   if (!response) co_return output.error(response.error());
   if (response->status == 404 && !given.service.empty()) {
     co_return output.error(Error::of_call(Initiator::peer, ErrorCode::invalid_argument,

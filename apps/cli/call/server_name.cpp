@@ -65,4 +65,14 @@ Task<Result<std::unique_ptr<CallPeer>>> connect_peer(PeerOptions options, std::s
   }
 }
 
+Task<Result<HttpClientResponse>> send_to_any(HttpClient& client, const std::vector<std::string>& addresses,
+                                             HttpClientRequest& request) {
+  for (std::size_t tried = 1;; ++tried) {
+    request.address = addresses[tried - 1];
+    Result<HttpClientResponse> response = co_await client.send(request);
+    if (response || !response.error().not_executed()) co_return response;
+    if (tried == std::min(addresses.size(), endpoints_tried_max)) co_return response;
+  }
+}
+
 }  // namespace hawser::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/call/peer.h"
+#include "hawser/http_client.h"
 #include "hawser/naming.h"
 
 // Names of docs/clusters.md in place of the address of a server.
@@ -23,5 +24,10 @@ Task<Result<std::vector<std::string>>> addresses_of(std::string given, Duration 
 
 // Connects to an endpoint of options.address: to the one of number `first`, or else to the next ones, at most 8.
 Task<Result<std::unique_ptr<CallPeer>>> connect_peer(PeerOptions options, std::size_t first = 0);
+
+// Sends `request` to the first one of `addresses`, or else to the next ones, at most 8, while it has not been executed.
+// Sets HttpClientRequest::address.
+Task<Result<HttpClientResponse>> send_to_any(HttpClient& client, const std::vector<std::string>& addresses,
+                                             HttpClientRequest& request);
 
 }  // namespace hawser::cli

@@ -121,7 +121,9 @@ def names():
         assert run("describe", f"file:{endpoints}", method).stdout == run("describe", up, method).stdout
         expect(("health", f"file:{endpoints}"), 0, "serving\n")
         expect(("ping", f"list:{up}", "--count", "2"), 0)
-        expect(("top", f"file:{endpoints}", "--once"), 0)
+        expect(("top", f"list:{down},{up}", "--once"), 0)
+        expect(("health", f"list:{down},{up}", "--protocol", "http"), 0, "serving\n")
+        expect(("call", f"list:{down},{up}", "demo::echo", '"hi"', "--protocol", "http"), 0, '"hi"\n')
         refused = run("list", down)
         assert refused.returncode != 0
         expect(("list", f"list:{down}"), refused.returncode, error=refused.stderr)

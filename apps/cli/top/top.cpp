@@ -203,11 +203,22 @@ class Top {
   std::size_t blocks_ = 0;
 };
 
+// The first endpoint of the name that can be reached: the pages are read from that one.
+Task<Result<std::string>> endpoint_of(const TopOptions& options) {
+  const Duration timeout = duration_of(options.timeout_s);
+  CO_TRY(const std::vector<std::string> addresses, co_await addresses_of(options.address, timeout));
+  if (addresses.size() == 1) co_return addresses.front();
+  HttpClient client(*Loop::current(), {.security = options.security});
+  HttpClientRequest request{.url = programs::scheme_of(options.security) + "://localhost/health", .timeout = timeout};
+  CO_TRY(co_await send_to_any(client, addresses, request));
+  co_return request.address;
+}
+
 int top(TopOptions options) {
   Loop loop;
-  const auto addresses = loop.run(addresses_of(options.address, duration_of(options.timeout_s)));
-  if (!addresses) return Output{.command = "top"}.error(addresses.error());
-  options.address = addresses->front();
+  Result<std::string> address = loop.run(endpoint_of(options));
+  if (!address) return Output{.command = "top"}.error(address.error());
+  options.address = std::move(*address);
   Top view(loop, options);
   const CommandSignals signals([&](int number) {
     loop.post([&view, number] {
