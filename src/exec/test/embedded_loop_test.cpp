@@ -82,10 +82,13 @@ TEST_F(EmbeddedLoopTest, TheTimeOfTheNextTimerIsReturned) {
   constexpr Duration duration = std::chrono::milliseconds(500);
   bool over = false;
   Scope scope;
+  const auto began = std::chrono::steady_clock::now();
   loop.post([&] { scope.spawn(sleep_once(loop, duration, over)); });
   const Duration next = settle();
+  const auto end = std::chrono::steady_clock::now();
   if (!over) {
     EXPECT_LE(next, duration + std::chrono::milliseconds(1));
+    EXPECT_GE(next, duration - (end - began)) << "the timer ends after began + duration";
   }
 }
 
