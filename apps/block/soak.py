@@ -202,8 +202,15 @@ class Faults(threading.Thread):
         self.random, self.faults, self.pause_max = generator, faults, pause_max
         self.counts = dict.fromkeys(faults, 0)
         self.stopping = threading.Event()
+        self.failure = None
 
     def run(self):
+        try:
+            self.repeat()
+        except BaseException as failure:  # fail() raises SystemExit, which ends only this thread.
+            self.failure = failure
+
+    def repeat(self):
         while not self.stopping.wait(self.random.uniform(0.02, self.pause_max)):
             name = self.random.choice(list(self.faults))
             self.faults[name]()
@@ -212,6 +219,8 @@ class Faults(threading.Thread):
     def stop(self):
         self.stopping.set()
         self.join()
+        if self.failure is not None:
+            raise self.failure
 
 
 def use_with_faults(path, volume, seconds):
