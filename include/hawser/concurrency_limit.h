@@ -1,6 +1,5 @@
 #pragma once
 
-#include "hawser/error.h"
 #include "hawser/time.h"
 
 namespace hawser {
@@ -18,8 +17,5 @@ struct LimitOptions {
   // quarter), to measure the reference.
   Duration probe_interval = std::chrono::seconds(10);
 };
-
-// Fails with `invalid_argument` if a value is out of its range.
-Result<void> check(const LimitOptions& options);
 
 }  // namespace hawser

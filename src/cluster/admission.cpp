@@ -72,7 +72,7 @@ class Admission::Place {
 };
 
 Admission::Admission(AdmissionOptions options) {
-  if (const Result<void> checked = check(options.limit); !checked) {
+  if (const Result<void> checked = cluster::ConcurrencyLimit::check(options.limit); !checked) {
     throw std::invalid_argument("hawser: Admission: " + checked.error().text);
   }
   if (!(options.default_part > 0 && options.default_part <= 1 && options.sheddable_part > 0 &&

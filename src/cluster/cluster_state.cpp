@@ -33,7 +33,7 @@ Result<void> check(const ClusterOptions& options) {
   TRY(in_range(balancing.zone_reserve >= 1, "balancing.zone_reserve must be at least 1"));
   TRY(in_range(balancing.breaker.base_time > Duration::zero() && balancing.breaker.time_max > Duration::zero(),
                "balancing.breaker.base_time and time_max must be positive"));
-  if (balancing.endpoint_limit) TRY(hawser::check(*balancing.endpoint_limit));
+  if (balancing.endpoint_limit) TRY(cluster::ConcurrencyLimit::check(*balancing.endpoint_limit));
   const HedgeOptions& hedging = options.hedging;
   TRY(in_range(hedging.attempts_max >= 1 && hedging.attempts_max <= 5, "hedging.attempts_max must be from 1 to 5"));
   TRY(in_range(hedging.percentile >= 0.5 && hedging.percentile <= 0.999,

@@ -2,25 +2,7 @@
 
 #include "base/try.h"
 
-namespace hawser {
-namespace {
-
-Result<void> limit_in_range(bool holds, const char* text) {
-  if (holds) return {};
-  return fail(ErrorCode::invalid_argument, std::string("LimitOptions::") + text);
-}
-
-}  // namespace
-
-Result<void> check(const LimitOptions& options) {
-  TRY(limit_in_range(options.min >= 1, "min is 0: it must be at least 1"));
-  TRY(limit_in_range(options.min <= options.initial && options.initial <= options.max,
-                     "initial must be from min to max"));
-  TRY(limit_in_range(options.tolerance > 1, "tolerance must be above 1"));
-  return limit_in_range(options.probe_interval > Duration::zero(), "probe_interval must be positive");
-}
-
-namespace cluster {
+namespace hawser::cluster {
 namespace {
 
 constexpr Duration period = std::chrono::milliseconds(100);
@@ -36,7 +18,20 @@ constexpr double reached_part = 0.9;
 constexpr double reference_down = 0.1;
 constexpr double reference_up = 1.0 / 60;
 
+Result<void> limit_in_range(bool holds, const char* text) {
+  if (holds) return {};
+  return fail(ErrorCode::invalid_argument, std::string("LimitOptions::") + text);
+}
+
 }  // namespace
+
+Result<void> ConcurrencyLimit::check(const LimitOptions& options) {
+  TRY(limit_in_range(options.min >= 1, "min is 0: it must be at least 1"));
+  TRY(limit_in_range(options.min <= options.initial && options.initial <= options.max,
+                     "initial must be from min to max"));
+  TRY(limit_in_range(options.tolerance > 1, "tolerance must be above 1"));
+  return limit_in_range(options.probe_interval > Duration::zero(), "probe_interval must be positive");
+}
 
 ConcurrencyLimit::ConcurrencyLimit(const LimitOptions& options, std::uint64_t seed) noexcept
     : options_(options), random_(seed), limit_(options.initial), limit_now_(options.initial) {
@@ -49,7 +44,7 @@ Duration ConcurrencyLimit::next_probe() noexcept {
 }
 
 void ConcurrencyLimit::observe(Duration latency, unsigned in_flight, Time now) noexcept {
-  if (count_ == 0) began_ = now;  // The first calls of a busy time are the fastest ones: they alone are no measure.
+  if (count_ == 0) began_ = now;  // The first calls of a busy time are the fastest ones: they alone are not a measure.
   latencies_ += static_cast<double>(std::max<Duration::rep>(latency.count(), 1));
   ++count_;
   in_flight_max_ = std::max(in_flight_max_, in_flight);
@@ -98,5 +93,4 @@ void ConcurrencyLimit::set_limit(double limit) noexcept {
   limit_now_ = static_cast<unsigned>(limit_);
 }
 
-}  // namespace cluster
-}  // namespace hawser
+}  // namespace hawser::cluster

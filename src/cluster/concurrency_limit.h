@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "hawser/concurrency_limit.h"
+#include "hawser/error.h"
 #include "hawser/time.h"
 
 namespace hawser::cluster {
@@ -12,7 +13,9 @@ namespace hawser::cluster {
 // The limit of LimitOptions. No I/O, no clock.
 class ConcurrencyLimit {
  public:
-  ConcurrencyLimit(const LimitOptions& options, std::uint64_t seed) noexcept;
+  // Fails with `invalid_argument` if a value is out of its range.
+  static Result<void> check(const LimitOptions& options);
+  ConcurrencyLimit(const LimitOptions& options, std::uint64_t seed) noexcept;  // `options` have been checked.
 
   unsigned limit() const noexcept { return limit_now_; }
   // A call has ended that was not refused. `in_flight` includes it.

@@ -165,7 +165,7 @@ TEST(ConcurrencyLimit, DoesNotDriftDuringALongOverload) {
 TEST(ConcurrencyLimit, RefusesOptionsThatContradictEachOther) {
   for (const LimitOptions& options : {LimitOptions{.min = 0}, LimitOptions{.initial = 2}, LimitOptions{.max = 10},
                                       LimitOptions{.tolerance = 1}, LimitOptions{.probe_interval = Duration::zero()}}) {
-    const Result<void> checked = check(options);
+    const Result<void> checked = ConcurrencyLimit::check(options);
     EXPECT_TRUE(!checked && checked.error().text.starts_with("LimitOptions::"));
   }
 }
