@@ -45,7 +45,7 @@ class ServiceConfig {
   static Result<ServiceConfig> read_file(const std::string& path);
 
   // The configuration of a method of that name: that of the method, or of its service, or of all. Null: none.
-  // "shop.Cart" is the service of "shop.Cart/Add" and of "shop.Cart::add".
+  // "shop.Cart" is the service of "shop.Cart/Add", and "shop::Cart" that of the function "shop::Cart::add".
   const MethodConfig* find(std::string_view method) const;
   // The first policy of loadBalancingConfig that is known.
   std::optional<Balancing> balancing() const noexcept { return balancing_; }

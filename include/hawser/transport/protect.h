@@ -17,7 +17,8 @@ namespace hawser::transport {
 
 class ServerSecurity;
 
-// Reads the files of the certificates. Called once before the other functions. An error names the file.
+// Reads the files of the certificates. Called before the other functions; a further call after one that succeeded does
+// nothing. An error names the file.
 Result<void> prepare(ServerSecurity& security);
 
 // Empty if a connection over the unprotected `stream` is served; otherwise the reason, which names the remedy.

@@ -28,7 +28,8 @@ TEST(ServiceConfig, HasTheFieldsOfGrpc) {
     "loadBalancingConfig": [{"xds_experimental": {}}, {"round_robin": {}}, {"pick_first": {}}],
     "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.5},
     "methodConfig": [
-      {"name": [{"service": "shop.Cart", "method": "Add"}], "timeout": "1.25s", "waitForReady": true,
+      {"name": [{"service": "shop.Cart", "method": "Add"}, {"service": "shop::Cart", "method": "add"}],
+       "timeout": "1.25s", "waitForReady": true,
        "retryPolicy": {"maxAttempts": 9, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 1.5,
                        "retryableStatusCodes": ["UNAVAILABLE", "ABORTED"]}},
       {"name": [{"service": "shop.Cart"}, {"service": "shop.Stock"}], "unknown": [{}],
@@ -39,7 +40,7 @@ TEST(ServiceConfig, HasTheFieldsOfGrpc) {
   EXPECT_EQ(config.retry_throttling()->tokens_per_success, 0.5);
   const MethodConfig* const add = config.find("shop.Cart/Add");
   ASSERT_TRUE(add != nullptr && add->retry);
-  EXPECT_EQ(add, config.find("shop.Cart::Add"));
+  EXPECT_EQ(add, config.find("shop::Cart::add"));
   EXPECT_EQ(add->timeout, milliseconds(1250));
   EXPECT_TRUE(add->wait_for_ready);
   EXPECT_EQ(add->retry->attempts_max, 5U) << "gRPC's maximum";
