@@ -167,7 +167,7 @@ class Server:
                     call.reply(await coroutine(*arguments), None, None)
             except _errors.Error as error:
                 call.fail(int(error.code), error.application_code, error.text)
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, GeneratorExit):  # The latter if the coroutine is closed.
                 cancelled(call)
                 raise
             except BaseException as error:

@@ -195,7 +195,7 @@ def test_wrong_options_of_a_client_are_refused(options: dict[str, Any], error: t
     run(main())
 
 
-def test_metadata_that_is_no_utf_8_is_sent_back() -> None:
+def test_metadata_that_is_not_utf_8_is_sent_back() -> None:
     async def main() -> None:
         async with pair() as (_, client):
             given = {"key": b"\xff\xfe".decode("utf-8", "surrogateescape")}
@@ -244,6 +244,10 @@ def test_each_end_of_a_handler_is_an_answer(caplog: pytest.LogCaptureFixture) ->
         @server.method
         async def cancelled_before_it_begins() -> None: ...
 
+        @server.method
+        async def closed_while_it_waits() -> None:
+            await asyncio.Event().wait()
+
         async with server, hawser.connect(server.address) as client:
 
             async def answer(name: str) -> str:
@@ -267,6 +271,14 @@ def test_each_end_of_a_handler_is_an_answer(caplog: pytest.LogCaptureFixture) ->
 
             asyncio.get_running_loop().create_task = create_cancelled  # type: ignore[method-assign,assignment]
             assert await answer("cancelled_before_it_begins") == "the handler was cancelled"
+
+            def create_closed(coroutine: Any) -> Any:
+                coroutine.send(None)
+                coroutine.close()
+                return create(asyncio.sleep(0))
+
+            asyncio.get_running_loop().create_task = create_closed  # type: ignore[method-assign,assignment]
+            assert await answer("closed_while_it_waits") == "the handler was cancelled"
             asyncio.get_running_loop().create_task = create  # type: ignore[method-assign]
 
     caplog.set_level(logging.CRITICAL)
