@@ -70,6 +70,7 @@ void ByteSession::on_start() {
 void ByteSession::drop_block() noexcept {
   block_.drop();
   block_charge_.set_always(0);
+  host().memory_queue.passed(*this);
 }
 
 // The size of the block that has room behind the bytes that are not taken yet.
@@ -81,14 +82,10 @@ std::size_t ByteSession::room_bytes() const noexcept {
 
 // Ensures that block_ has that room. False: there is no memory, or the session has ended.
 bool ByteSession::make_room() {
-  const std::size_t held = block_.held();
-  const bool beyond = host().memory_queue.may_exceed(*this);
-  // After a message that exceeded the limits, another connection may be the next one to exceed them.
-  const bool shrinks = beyond && holds_message() && held < receive_block_bytes / 2;
-  if (!shrinks && block_.fit(held + receive_block_bytes / 4)) return true;
-  const std::size_t size = shrinks ? receive_block_bytes : room_bytes();
+  if (block_.fit(block_.held() + receive_block_bytes / 4)) return true;
+  const std::size_t size = room_bytes();
   if (size > receive_block_bytes && !block_charge_.set(size)) {
-    if (!beyond) return false;
+    if (!may_exceed()) return false;
     block_charge_.set_always(size);
   }
   try {
@@ -97,8 +94,18 @@ bool ByteSession::make_room() {
     fail_connection();
     return false;
   }
-  if (shrinks) block_charge_.set_always(0);
   return true;
+}
+
+// A message is complete that exceeded the limits. What remains is the beginning of another one: see receive_space().
+void ByteSession::stop_exceeding() noexcept {
+  try {
+    block_.park(SIZE_MAX);
+  } catch (const std::bad_alloc&) {
+    return fail_connection();
+  }
+  block_charge_.set_always(block_.size() > receive_block_bytes ? block_.size() : 0);
+  host().memory_queue.passed(*this);
 }
 
 // The connection is not read until there is memory for the rest of its message.
@@ -116,10 +123,16 @@ void ByteSession::wait_to_receive() noexcept {
 }
 
 bool ByteSession::try_to_receive(bool beyond) noexcept {
+  // It would keep others from it, and would not be read.
+  if (beyond && pauses_.has_other_than(pipe::PauseReason::memory)) return false;
   const std::size_t size = room_bytes();
+  // It has waited although its block may be charged already.
+  const std::size_t held = block_charge_.bytes();
+  block_charge_.set_always(0);
   if (beyond) {
     block_charge_.set_always(size);
   } else if (!block_charge_.set(size)) {
+    block_charge_.set_always(held);
     return false;
   }
   pauses_.remove(pipe::PauseReason::memory);
@@ -141,7 +154,11 @@ MutableBytes ByteSession::receive_space() {
     if (!closed()) end_session(unkept_error(account_));
     return pipe::discard_buffer();
   }
-  return block_.space();
+  // Behind a message that exceeds the limits, and while others are answered first, little of the next one is received:
+  // its memory would not be free until it is complete.
+  const MutableBytes space = block_.space();
+  const bool little = pauses_.any() || may_exceed();
+  return little ? space.first(std::min(space.size(), receive_block_bytes)) : space;
 }
 
 void ByteSession::received(std::size_t bytes) {
@@ -164,6 +181,7 @@ void ByteSession::received(std::size_t bytes) {
 
 void ByteSession::take_all() noexcept {
   if (std::exchange(taking_, true)) return;
+  bool passes = false;
   while (!block_.empty() && may_take()) {
     std::size_t taken = 0;
     try {
@@ -173,10 +191,12 @@ void ByteSession::take_all() noexcept {
     }
     if (taken == 0) break;
     block_.take(taken);
+    passes = may_exceed();
     if (turn_over(taken)) break;
   }
   taking_ = false;
-  if (closed() || finishing() || block_.empty()) drop_block();
+  if (closed() || finishing() || block_.empty()) return drop_block();
+  if (passes) stop_exceeding();
 }
 
 // Counts `bytes`, which the protocol has taken. True if the turn has ended and continues in a later tick.
@@ -198,7 +218,14 @@ void ByteSession::continue_turn() {
 void ByteSession::park() {
   if (taking_ || closed()) return;
   if (block_.empty()) return drop_block();
-  block_.park();
+  // A connection that is not read does not keep memory for what it would receive: it may wait for that memory.
+  const bool waits_longer = read_paused_ && pauses_.has_other_than(pipe::PauseReason::turn);
+  const bool shrinks = waits_longer && block_.size() > receive_block_bytes;
+  try {
+    block_.park(shrinks ? SIZE_MAX : pipe::ReceiveBlock::parked_bytes_max);
+  } catch (const std::bad_alloc&) {
+    // It keeps its block.
+  }
   if (block_charge_.set(block_.size())) return;
   const bool waits = pauses_.has(pipe::PauseReason::memory);
   if (!waits && block_.held() > pipe::ReceiveBlock::parked_bytes_max) wait_to_receive();
@@ -439,6 +466,8 @@ void ByteSession::finish() {
   if (closed() || finishing()) return;
   state_.finish();
   begin_ending();
+  host().memory_queue.remove(*this);
+  pauses_.remove(pipe::PauseReason::memory);
   if (!taking_) drop_block();
   if (!queued()) host().loop.at_tick_end(*this);
   on_finish();

@@ -192,9 +192,10 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   void park();
   // ---- MemoryWaiter ----
   bool try_to_receive(bool beyond) noexcept override;
-  void end_waiting() noexcept override { end_session(unkept_error(account_)); }
-  bool holds_message() const noexcept override { return block_charge_.bytes() > receive_block_bytes; }
+  void end_late() noexcept override { end_session(unkept_error(account_)); }
   void wait_to_receive() noexcept;
+  bool may_exceed() const noexcept { return host().memory_queue.may_exceed(*this); }
+  void stop_exceeding() noexcept;
   std::size_t room_bytes() const noexcept;
   void queued_more();
   void flush();
