@@ -171,7 +171,9 @@ void RespConnection::start_pending(std::size_t value_bytes) {
   // Its reply is the first one that waits. Invalidations may follow.
   if (started_ || memory_awaited_ || first_slot_ != pending_slot_ || closed()) return;
   started_ = starting_ = true;
-  if (value_bytes == 0 && exec_charge_.set(2 * reply_margin_bytes)) value_bytes = reply_margin_bytes;
+  // Short values need no memory of their own.
+  constexpr std::size_t short_bytes = hawser::detail::ReceiveAccount::reserve_bytes;
+  if (value_bytes == 0) value_bytes = exec_charge_.set(2 * reply_margin_bytes) ? reply_margin_bytes : short_bytes;
   pending_->set_replies_max(value_bytes);
   pending_->start();
   starting_ = false;
@@ -227,7 +229,7 @@ void RespConnection::try_memory() {
   const std::size_t values = pending_->value_bytes();
   const std::size_t share = host().budget.share_bytes_max();
   const bool exec = pending_->kind() == Transaction::Kind::exec;
-  // A long reply of one command is no reason to refuse it: it is executed when half of that memory is free.
+  // One command is not refused because its reply is long: it is executed when half of that memory is free.
   const std::size_t bytes = exec ? values + reply_margin_bytes : std::min(values + reply_margin_bytes, share / 2);
   const bool never = bytes > share;
   if (exec_charge_.set(bytes)) {
