@@ -205,14 +205,14 @@ void RespConnection::execute_at(const Command& command, Arguments arguments, std
     return reply([&](protocol::resp::ReplyWriter& to) { execute(command, arguments, hash, to); });
   }
   waiting_.push_back({.route = CommandRoute::key, .parts_left = 1});
-  forward(command, arguments, hash, shard, 0);
+  forward(command, arguments, hash, shard, 0, tracker());
 }
 
 void RespConnection::execute(const Command& command, Arguments arguments, std::uint64_t hash,
-                             protocol::resp::ReplyWriter& to) {
+                             protocol::resp::ReplyWriter& to, bool tracked) {
   Execution execution{*site_, to, arguments, hash};
   command.run(execution);
-  if (tracking_.on()) [[unlikely]]
+  if (tracking_.on() && tracked) [[unlikely]]
     site_->store().track(command, arguments, tracker());
 }
 
@@ -290,6 +290,10 @@ void RespConnection::split(const Command& command, Arguments arguments) {
     charge(waiting_.back(), parts * sizeof(std::string));
   }
   const std::uint64_t slot = first_slot_ + waiting_.size() - 1;
+  // Its parts are short. What it causes comes behind its reply.
+  const bool tracked = everywhere || parts <= TrackedKeys::command_keys_max;
+  if (!tracked) store.track(command, arguments, tracker());
+  const std::uint64_t client = tracked ? tracker() : 0;
   for (std::size_t i = 0; i < parts; ++i) {
     if (!command.writes && !waiting_[slot - first_slot_].error.empty()) {
       --waiting_[slot - first_slot_].parts_left;
@@ -306,7 +310,7 @@ void RespConnection::split(const Command& command, Arguments arguments) {
       shard = store.shard_of(hash);
     }
     if (shard != site_->index()) {
-      forward(command, given, hash, shard, i);
+      forward(command, given, hash, shard, i, client);
       continue;
     }
     StringReplies memory;
@@ -316,7 +320,7 @@ void RespConnection::split(const Command& command, Arguments arguments) {
     if (refusal != nullptr) {
       to.raw(log_error(*refusal));
     } else {
-      execute(command, given, hash, to);
+      execute(command, given, hash, to, tracked);
     }
     to.flush();
     finish_part(slot, static_cast<std::uint32_t>(i), memory.text());
@@ -325,7 +329,7 @@ void RespConnection::split(const Command& command, Arguments arguments) {
 }
 
 void RespConnection::forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard,
-                             std::size_t part) {
+                             std::size_t part, std::uint64_t client) {
   std::shared_ptr<Lane>& lane = lanes_[shard];
   if (lane == nullptr) lane = std::make_shared<Lane>(*site_, site_->store().site(shard), number_);
   ForwardedBatch& batch = lane->filling();
@@ -341,7 +345,7 @@ void RespConnection::forward(const Command& command, Arguments arguments, std::u
                          .arguments = static_cast<std::uint32_t>(arguments.size()),
                          .hash = hash,
                          .resp3 = version_ == 3,
-                         .tracker = tracker()});
+                         .tracker = client});
   for (const std::string_view argument : arguments) {
     batch.bytes.append(argument);
     batch.sizes.push_back(static_cast<std::uint32_t>(argument.size()));

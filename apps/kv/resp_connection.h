@@ -150,10 +150,12 @@ class RespConnection final : public protocol::resp::RespSession {
   void on_drained() override;
   void on_end(const Error& reason) override;
 
-  void execute(const Command& command, Arguments arguments, std::uint64_t hash, protocol::resp::ReplyWriter& out);
+  void execute(const Command& command, Arguments arguments, std::uint64_t hash, protocol::resp::ReplyWriter& out,
+               bool tracked = true);
   void execute_own(const Command& command, Arguments arguments, protocol::resp::ReplyWriter& out);
   void dispatch(const Command& command, const protocol::resp::ReadyRequest& request);
-  void forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard, std::size_t part);
+  void forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard, std::size_t part,
+               std::uint64_t client);
   void execute_at(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard);
   void split(const Command& command, Arguments arguments);
   void execute_logged(const Command& command, Arguments arguments, std::uint64_t hash);
@@ -196,7 +198,7 @@ class RespConnection final : public protocol::resp::RespSession {
   void run_alone(const Command& command, Arguments arguments);
   // The replies of all earlier commands are written before it starts, and later requests wait for its reply.
   void begin(std::shared_ptr<Transaction> transaction);
-  // Memory for so many bytes of values has been charged. 0: for none yet, so that a little is charged now.
+  // Memory for so many bytes of values has been charged. 0: for none yet, so that a little is charged now if possible.
   void start_pending(std::size_t value_bytes = 0);
   void wait_for_memory(std::shared_ptr<Transaction> transaction);
   void try_memory();

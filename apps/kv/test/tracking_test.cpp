@@ -192,16 +192,20 @@ TEST(ClientCaches, TrackedKeysAreBounded) {
 
 // Its reply comes first, and then the client drops all keys.
 TEST(ClientCaches, ALongCommandIsNotTracked) {
-  KvServer server;
-  CachingPeer reader(server);
-  reader.call({"GET", "a"});
-  for (const std::size_t keys : {TrackedKeys::command_keys_max, TrackedKeys::command_keys_max + 1}) {
-    std::vector<std::string> words = {"EXISTS"};
-    for (std::size_t i = 0; i < keys; ++i) words.push_back("k" + std::to_string(i));
-    EXPECT_EQ(reader.call(words), ":0\r\n");
-    EXPECT_EQ(server.store.site(0).tracked_keys().size(), TrackedKeys::command_keys_max + 1);
+  for (const unsigned shards : {1U, 3U}) {
+    KvServer server({.shards = shards});
+    CachingPeer reader(server);
+    reader.call({"GET", "a"});
+    for (const std::size_t keys : {TrackedKeys::command_keys_max, TrackedKeys::command_keys_max + 1}) {
+      std::vector<std::string> words = {"EXISTS"};
+      for (std::size_t i = 0; i < keys; ++i) words.push_back("k" + std::to_string(i));
+      EXPECT_EQ(reader.call(words), ":0\r\n");
+      std::size_t tracked = 0;
+      for (unsigned i = 0; i < shards; ++i) tracked += server.store.site(i).tracked_keys().size();
+      EXPECT_EQ(tracked, TrackedKeys::command_keys_max + 1) << shards;
+    }
+    EXPECT_EQ(reader.receive(), all_invalid);
   }
-  EXPECT_EQ(reader.receive(), all_invalid);
 }
 
 // Clients that read keys which others write: in the end, what each one holds is what the store has.
