@@ -10,6 +10,7 @@
 #include "hawser/loop.h"
 #include "hawser/task.h"
 #include "hawser/timer.h"
+#include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
 
 namespace hawser::transport {
