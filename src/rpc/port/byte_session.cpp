@@ -227,9 +227,10 @@ void ByteSession::park() {
     // It keeps its block.
   }
   if (block_charge_.set(block_.size())) return;
-  const bool waits = pauses_.has(pipe::PauseReason::memory);
+  const bool waits = pauses_.has(pipe::PauseReason::memory) || may_exceed();
   if (!waits && block_.held() > pipe::ReceiveBlock::parked_bytes_max) wait_to_receive();
-  // The memory is bounded by the number of connections, or by the places in the queue.
+  // The memory is bounded by the number of connections, or by the places in the queue. A block may be twice as long as
+  // the memory that has been charged for it.
   if (!closed()) block_charge_.set_always(block_.size());
 }
 
