@@ -125,6 +125,39 @@ TEST_F(BaiduStdJsonGuarded, BodiesOfUnknownLengthWaitForMemory) {
   }
 }
 
+class BaiduStdJsonOpen : public BaiduStdJson {
+ protected:
+  BaiduStdJsonOpen() : BaiduStdJson(false) {}
+};
+
+// So do good clients whose bodies are short.
+TEST_F(BaiduStdJsonOpen, ShortBodiesWaitForMemory) {
+  const auto used = [&] { return server->counters().receive_bytes; };
+  std::vector<RawSocket> sockets;
+  gate_closed = true;
+  // These leave about 30,000 bytes: enough for a short body, and not for its conversion.
+  for (const std::size_t bytes : {900'000U, 900'000U, 900'000U, 109'000U, 14'000U}) {
+    sockets.push_back(connected());
+    sockets.back().send(bytes_of(call_of("[gate" + std::string(bytes, 'y') + "]", true)));
+  }
+  EXPECT_TRUE(soon([&] { return used() > 6 * message_bytes_max - 60'000; })) << used();
+  sockets.push_back(connected());
+  constexpr std::int32_t unpacked = 40'000;  // The handler fails with this number.
+  const Buffer packed = *compress(Compression::zlib, as_bytes(std::string(unpacked, 'y')));
+  Call short_call{.method = "Fail", .data = packed.text(), .fields = {{"x-token", "yes"}}};
+  short_call.meta.compress_type = static_cast<std::int32_t>(Compression::zlib);
+  sockets.back().send(bytes_of(short_call));
+  RawSocket other = connected();
+  EXPECT_EQ(ask(other, call_of("[good]", true)).data, "[good]");
+  gate_closed = false;
+  gate_closed.notify_all();
+  for (RawSocket& socket : sockets) {
+    const std::optional<Answer> answer = receive_answer(socket);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->error_code, &socket == &sockets.back() ? unpacked : 0) << answer->error_text;
+  }
+}
+
 // Interceptors that wait have not allowed the call yet: the reply that opens its stream follows them.
 class BaiduStdSlowlyGuarded : public BaiduStd {
  protected:

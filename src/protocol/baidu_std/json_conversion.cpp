@@ -12,8 +12,8 @@
 namespace hawser::protocol::baidu_std {
 
 void BaiduStdServerSession::begin_conversion() {
-  if (converting_++ == 0) hold();
   if (!conversion_stop_.stop_possible()) conversion_stop_ = std::stop_source();
+  if (converting_++ == 0) hold();
 }
 
 void BaiduStdServerSession::end_conversion() {

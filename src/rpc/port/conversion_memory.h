@@ -25,7 +25,7 @@ class ConversionMemory {
       try {
         of_.changed_.notify_all();
       } catch (const std::bad_alloc&) {
-        // The next end wakes the rest, or they end with their calls.
+        // One waiter is not resumed any more: it ends with its session. The next end resumes the rest.
       }
     }
 

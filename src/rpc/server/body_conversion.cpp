@@ -26,7 +26,7 @@ Task<Result<void>> BodyConversion::step(BodyForm form, bool stays_coded) {
   const bool here = session().converts_here(form, bytes);
   // However the step ends, the session takes further frames.
   struct Working {
-    explicit Working(PortSession& of) noexcept : session(of) { session.conversion_begins(); }
+    explicit Working(PortSession& of) : session(of) { session.conversion_begins(); }
     Working(const Working&) = delete;
     Working& operator=(const Working&) = delete;
     ~Working() { session.conversion_ended(); }
@@ -39,6 +39,7 @@ Task<Result<void>> BodyConversion::step(BodyForm form, bool stays_coded) {
   WorkCharge charge;
   while (account != nullptr && !charge.add(*account, session().conversion_bytes(form, bytes), bytes)) {
     if (!memory.held()) co_return fail(session().unkept_error(*account));
+    if (!working) working.emplace(session());
     co_await memory.ended();
     CO_TRY(awaited());
   }

@@ -325,7 +325,10 @@ void serve_with_form(const ServerInterceptors& interceptors, const detail::Serve
     return;
   }
   auto& session = static_cast<PortSession&>(request.sink.origin());
-  if (!session.converts_here(form, request.body.size())) {
+  // As long ones do, a short one waits for the memory of other conversions.
+  const bool waits = request.account != nullptr && session.conversion_memory().held() &&
+                     !request.account->plenty(session.conversion_bytes(form, request.body.size()));
+  if (waits || !session.converts_here(form, request.body.size())) {
     intercept(request, none, handler, method, draw, form);
     return;
   }
