@@ -86,10 +86,11 @@ struct ServerOptions {
   std::size_t send_backlog_bytes_max = std::size_t{8} << 20;  // A connection with more unsent replies is not read.
   // Memory of each loop for received data: messages that have not arrived completely, arguments beyond a few KiB while
   // they are decoded, requests of calls that coroutines and other threads answer, stream items that are not read yet.
-  // A request that does not fit is refused with `overloaded`. A stream item that does not fit ends the streams of its
-  // call with `limit_exceeded`. The minimum is message_bytes_max; one message of that size always fits. The first 4 KiB
-  // of each connection are granted even if other connections have used up the memory. The 256 KiB blocks that
-  // connections are receiving into are not counted.
+  // A request that does not fit is refused with `overloaded`. Bodies that are converted, and requests of Redis clients,
+  // wait for memory instead (decisions 72 and 74). A stream item that does not fit ends the streams of its call with
+  // `limit_exceeded`. The minimum is message_bytes_max; one message of that size always fits. The first 4 KiB of each
+  // connection are granted even if other connections have used up the memory. The 256 KiB blocks that connections are
+  // receiving into are not counted.
   std::size_t receive_bytes_max = std::size_t{1} << 30;
   // Part of receive_bytes_max that one connection may use. 0: a quarter. Otherwise at least message_bytes_max and at
   // most receive_bytes_max.

@@ -74,7 +74,8 @@ class LocalCalls final : public detail::CallChannel, public std::enable_shared_f
   CallStates<detail::CallOperation*> operations_;
   Time tick_{};  // The tick of the last handler that began, and how many began in it.
   std::size_t begun_ = 0;
-  std::deque<Prepared> prepared_;  // Bounded as operations_.
+  // The request of a call that has ended stays until run_prepared() reaches it.
+  std::deque<Prepared> prepared_;
   MemberTimer<&LocalCalls::run_prepared> prepared_timer_{*this};
 
   // The answer that begin_answer() began.

@@ -3,6 +3,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -97,11 +98,16 @@ class InterceptorChain : public detail::NextTarget {
       if (chain_ == nullptr) return fail(ErrorCode::cancelled, "the call ended before its handler did");
       return ended_.await_resume();
     }
-    void end() {
+    void end() noexcept {
       unlink();
       chain_ = nullptr;
       task_ = {};
-      loop_.resume_soon(waiting_ = awaiting_);
+      try {
+        loop_.resume_soon(awaiting_);
+        waiting_ = awaiting_;
+      } catch (const std::bad_alloc&) {
+        // The task of next() stays suspended until it is destroyed.
+      }
     }
 
    private:
