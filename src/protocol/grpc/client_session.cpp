@@ -183,7 +183,7 @@ void GrpcClientSession::send(CallOperation& operation) {
   stream->busy = true;
   ++in_flight_;
   last_used_ = loop_.now();
-  full_ = free_places() == 0;
+  full_ = full_ || free_places() == 0;
   operation.begin(*this, stream->call, deadline);
   if (request.streams) {
     operation.set_stream(std::make_shared<detail::StreamCore>(*this, stream->call, options_.stream_window_bytes,

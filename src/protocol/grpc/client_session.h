@@ -117,7 +117,7 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   std::vector<detail::CallOperation*> operations_;  // By slot of the stream.
   std::size_t in_flight_ = 0;
   bool going_away_ = false;
-  bool full_ = false;  // There was no free place after the last request.
+  bool full_ = false;  // There was no free place after a request. Until there is one again.
   Time last_used_;
   http2::PeerSilence silence_;
   MemberTimer<&GrpcClientSession::check_alive> keepalive_;
