@@ -89,7 +89,9 @@ const cases = {
       for (let i = 0; !over; ++i) {
         try {
           await client.set(`r${who}`, String(i));
-          assert(Number(await client.get(`r${who}`) ?? i) <= i);
+          const got = await client.get(`r${who}`);
+          // The cache of the second client may be behind.
+          assert(got === null || Number(got) === i || (who === 1 && Number(got) < i), got);
         } catch (error) {
           assert(!(error instanceof assert.AssertionError), error);
           await sleep(10);
