@@ -128,11 +128,21 @@ TEST(Traffic, RepliesOfOneCommandWaitForMemory) {
       // Half of the memory of each loop, and the reply that exceeds it.
       EXPECT_LE(server.server().counters().receive_bytes, shards * (16 + 8) * traffic_mib) << i;
     }
-    // Short values do not wait.
+    // Others leave less than the 2 MiB that a command is charged at first. Short values do not wait.
+    EXPECT_EQ(other.call({"SET", "b", std::string(traffic_mib, 'v')}), "+OK\r\n");
+    std::string many;
+    for (int i = 0; i < 8; ++i) many += request({"GET", "b"});
+    std::vector<std::unique_ptr<RespPeer>> fillers;
+    for (std::size_t i = 0; i < 8 * shards; ++i) {
+      fillers.push_back(std::make_unique<RespPeer>(server.address()));
+      fillers.back()->send(many);
+      EXPECT_EQ(other.call({"PING"}), "+PONG\r\n");
+    }
     for (const std::string key : {"short", "other"}) {
       EXPECT_EQ(other.call({"SET", key, "1"}), "+OK\r\n");
       EXPECT_EQ(other.call({"GET", key}), "$1\r\n1\r\n");
     }
+    fillers.clear();
     for (std::size_t i = 0; i < clients; ++i) {
       const std::string reply = peers[i]->receive();
       // A slow machine may take longer than the time for which a value waits.
