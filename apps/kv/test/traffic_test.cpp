@@ -62,37 +62,6 @@ TEST(Traffic, RequestsWaitForMemory) {
   EXPECT_EQ(peers[0]->call({"STRLEN", "a"}), ":" + std::to_string(traffic_value_bytes) + "\r\n");
 }
 
-// Nothing comes for a moment from the client that exceeds the limit: it does not wait again.
-TEST(Traffic, TheClientAheadIsReadUntilItsRequestIsComplete) {
-  constexpr std::size_t limit = 512 * 1024;
-  KvServer server({.memory_bytes = 64 * traffic_mib}, {.message_bytes_max = limit / 2,
-                                                       .receive_bytes_max = limit,
-                                                       .receive_share_bytes_max = limit,
-                                                       .receive_peer_bytes_max = limit,
-                                                       .receive_window = std::chrono::hours(1)});
-  const std::string sent = request({"SET", "a", std::string(100'000, 'v')});
-  constexpr std::size_t first_bytes = 20'000;  // In a block of 64 KiB.
-  constexpr std::size_t begun_bytes = 60'000;  // In a block of 128 KiB.
-  std::vector<std::unique_ptr<RespPeer>> peers;
-  // A loop that sleeps does not notice that nothing comes for the moment.
-  RespPeer other(server.address());
-  const auto await = [&](std::size_t bytes) {
-    while (server.server().counters().receive_bytes < bytes) EXPECT_EQ(other.call({"PING"}), "+PONG\r\n");
-  };
-  // The fifth one exceeds the limit.
-  for (std::size_t i = 0; i < 5; ++i) {
-    peers.push_back(std::make_unique<RespPeer>(server.address()));
-    peers.back()->send(part_of(sent, 0, first_bytes));
-    await(i * limit / 4 + limit / 8);
-    peers.back()->send(part_of(sent, first_bytes, begun_bytes - first_bytes));
-    await((i + 1) * limit / 4);
-  }
-  for (auto peer = peers.rbegin(); peer != peers.rend(); ++peer) {
-    (*peer)->send(part_of(sent, begun_bytes, sent.size()));
-    EXPECT_EQ((*peer)->receive(), "+OK\r\n");
-  }
-}
-
 // The third client waits for the memory that the replies to the first one hold. It does not wait for memory that it
 // holds itself for what it would receive.
 TEST(Traffic, AClientDoesNotWaitForItsOwnBlock) {
