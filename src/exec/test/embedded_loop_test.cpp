@@ -96,7 +96,7 @@ TEST_F(EmbeddedLoopTest, TimersFireWithoutTheDescriptor) {
   bool over = false;
   Scope scope;
   loop.post([&] { scope.spawn(sleep_once(loop, std::chrono::milliseconds(2), over)); });
-  while (!over) std::this_thread::sleep_for(embedded.poll_once());
+  for (Duration next = embedded.poll_once(); !over; next = embedded.poll_once()) std::this_thread::sleep_for(next);
 }
 
 TEST_F(EmbeddedLoopTest, WorkWithoutEndLeavesTheThreadToOthers) {
