@@ -43,7 +43,7 @@ TEST_F(EtcdRegistry, ServersComeAndLeave) {
   EXPECT_TRUE(left) << error_of(left);
   EXPECT_TRUE(becomes(*naming, {"10.0.0.2:80"}));
   EXPECT_FALSE(first->state().registered);
-  EXPECT_EQ(second->state().registrations, 1U);
+  EXPECT_TRUE(until([&] { return second->state().registrations == 1; }));
 }
 
 TEST_F(EtcdRegistry, AListIsConfirmedWhileNothingChanges) {
@@ -77,6 +77,7 @@ TEST_F(EtcdRegistry, EtcdLosesItsData) {
   const auto naming = open_name();
   const auto announcement = announce_at("a:1");
   ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  ASSERT_TRUE(until([&] { return announcement->state().registrations == 1; })) << "the name is known earlier";
   etcd().program.kill_now();
   std::filesystem::remove_all(data_of(etcd()));
   start(etcd());
