@@ -96,7 +96,11 @@ TEST_F(EmbeddedLoopTest, TimersFireWithoutTheDescriptor) {
   bool over = false;
   Scope scope;
   loop.post([&] { scope.spawn(sleep_once(loop, std::chrono::milliseconds(2), over)); });
-  for (Duration next = embedded.poll_once(); !over; next = embedded.poll_once()) std::this_thread::sleep_for(next);
+  Duration next = embedded.poll_once();
+  while (!over) {
+    std::this_thread::sleep_for(next);
+    next = embedded.poll_once();
+  }
 }
 
 TEST_F(EmbeddedLoopTest, WorkWithoutEndLeavesTheThreadToOthers) {
