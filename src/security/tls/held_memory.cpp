@@ -27,7 +27,6 @@ void HeldMemory::take_off(MemoryHolder& holder) noexcept {
   Peer& peer = holder.peer_->second;
   used_ -= holder.bytes_;
   peer.bytes -= holder.bytes_;
-  totals_->bytes.fetch_sub(holder.bytes_, std::memory_order_relaxed);
   if (holder.bytes_ != 0) holder.unlisted_.splice(holder.unlisted_.begin(), peer.waiting, holder.place_);
   holder.bytes_ = 0;
 }
@@ -42,12 +41,14 @@ HeldMemory::Peer* HeldMemory::largest() noexcept {
 }
 
 void HeldMemory::set(MemoryHolder& holder, std::size_t bytes, std::size_t progress) {
-  if (bytes == 0) return take_off(holder);
+  if (bytes == 0) {
+    take_off(holder);
+    return publish();
+  }
   Peer& peer = holder.peer_->second;
   const bool listed = holder.bytes_ != 0;
   used_ = used_ - holder.bytes_ + bytes;
   peer.bytes = peer.bytes - holder.bytes_ + bytes;
-  totals_->bytes.fetch_add(bytes - holder.bytes_, std::memory_order_relaxed);
   holder.bytes_ = bytes;
   holder.progress_ = listed ? holder.progress_ + std::min(progress, bytes) : 0;
   if (!listed) {
@@ -58,12 +59,18 @@ void HeldMemory::set(MemoryHolder& holder, std::size_t bytes, std::size_t progre
   }
   while (used_ > bytes_max_) {
     Peer* const most = largest();
-    if (most == nullptr) return;
+    if (most == nullptr) break;
     MemoryHolder& oldest = *most->waiting.front();
     take_off(oldest);
     totals_->ended.fetch_add(1, std::memory_order_relaxed);
     oldest.give_up();
   }
+  publish();
+}
+
+// After the limit was applied: other threads see no sum above it.
+void HeldMemory::publish() noexcept {
+  totals_->bytes.fetch_add(used_ - std::exchange(published_, used_), std::memory_order_relaxed);
 }
 
 std::shared_ptr<HeldMemory> HeldMemories::of(const Loop& loop) {

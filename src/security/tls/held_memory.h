@@ -45,11 +45,13 @@ class HeldMemory {
 
   void set(MemoryHolder& holder, std::size_t bytes, std::size_t progress);
   void take_off(MemoryHolder& holder) noexcept;
+  void publish() noexcept;
   Peer* largest() noexcept;
 
   const std::size_t bytes_max_;
   const std::shared_ptr<HeldTotals> totals_;
   std::size_t used_ = 0;
+  std::size_t published_ = 0;  // The part of totals_->bytes that is this one's.
   Peers peers_;
 };
 
