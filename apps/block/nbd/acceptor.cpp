@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <new>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -96,14 +95,18 @@ void Acceptor::accept_again() noexcept {
 
 Task<void> Acceptor::serve(SocketDescriptor socket) {
   try {
-    NbdSession session(loop_, std::move(socket), exports_, memory_, limits_.session, security_);
-    sessions_.push_back(&session);
-    co_await session.run();
-    std::erase(sessions_, &session);
+    NbdPeer peer = NbdPeer::of(socket.get());
+    Result<SocketStream> stream = SocketStream::adopt(loop_, socket.release());
+    if (stream) {
+      NbdSession session(loop_, std::move(*stream), std::move(peer), exports_, memory_, limits_.session, security_);
+      sessions_.push_back(&session);
+      co_await session.run();
+      std::erase(sessions_, &session);
+    } else {
+      loop_.log(LogLevel::warning, "nbd", "a connection was closed: " + stream.error().text);
+    }
   } catch (const std::bad_alloc&) {
     loop_.log(LogLevel::warning, "nbd", "a connection was closed: the machine has no memory for it");
-  } catch (const std::system_error& error) {
-    loop_.log(LogLevel::warning, "nbd", std::string("a connection was closed: ") + error.what());
   }
   // A place is free for one that waits. Not accepted here: this task still counts.
   if (!stopping_) retry_.start(loop_, loop_.now());

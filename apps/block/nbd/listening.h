@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "block/nbd/socket_stream.h"
+#include "block/nbd/socket_descriptor.h"
 #include "hawser/error.h"
 
 namespace hawser::block::nbd {

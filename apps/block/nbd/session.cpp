@@ -52,7 +52,7 @@ void ReplyQueue::clear() noexcept {
   front_sent_ = 0;
 }
 
-void ReplyQueue::send(ByteChannel& channel) {
+void ReplyQueue::send(SocketStream& socket) {
   while (!queue_.empty()) {
     std::array<ConstBuffer, 64> pieces;
     std::size_t count = 0;
@@ -66,7 +66,7 @@ void ReplyQueue::send(ByteChannel& channel) {
         pieces[count++] = {part.data() + skipped, part.size() - skipped};
       }
     }
-    const std::size_t accepted = channel.send(std::span(pieces).first(count));
+    const std::size_t accepted = socket.send_now(std::span(pieces).first(count));
     sent(accepted);
     if (accepted == 0) return;
   }
@@ -88,15 +88,15 @@ void ReplyQueue::sent(std::size_t bytes) {
 
 // ---- The connection ----
 
-NbdSession::NbdSession(Loop& loop, SocketDescriptor socket, Exports& exports, Semaphore& memory,
+NbdSession::NbdSession(Loop& loop, SocketStream socket, NbdPeer peer, Exports& exports, Semaphore& memory,
                        const SessionLimits& limits, std::shared_ptr<transport::ServerSecurity> security)
     : loop_(loop),
       exports_(exports),
       memory_(memory),
       limits_(limits),
-      peer_(NbdPeer::of(socket.get())),
+      peer_(std::move(peer)),
       security_(std::move(security)),
-      channel_(loop, std::move(socket), peer_.address(), *this),
+      socket_(std::move(socket)),
       handshake_(tls_offer()),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(buffer_bytes)),
       slots_(limits.requests_in_flight_max),
@@ -112,11 +112,12 @@ NbdSession::~NbdSession() {
 Task<void> NbdSession::run() {
   timer_.start(loop_, loop_.after(limits_.handshake_timeout));
   try {
+    watches_.spawn(watch_socket());
     if (co_await negotiate()) {
       timer_.stop();
       const std::stop_callback ends_with_device(device_->lost(), [this] { abort(); });
       disconnected_ = co_await transmit();
-      if (!disconnected_ && channel_.peer_ended()) device_->abandon();
+      if (!disconnected_ && socket_.peer_ended()) device_->abandon();
     }
   } catch (const std::bad_alloc&) {
     abort();
@@ -124,23 +125,41 @@ Task<void> NbdSession::run() {
   // The offload threads use the memory of the requests until they have ended.
   co_await requests_.join();
   timer_.start(loop_, loop_.after(limits_.handshake_timeout));
-  while (!replies_.empty() && !channel_.broken()) {
-    writable_.reset();
-    replies_.send(channel_);
-    if (!replies_.empty() && !channel_.broken()) co_await writable_.wait();
-  }
-  co_await channel_.finish();
+  replies_.send(socket_);
+  if (!replies_.empty()) co_await send_rest();
+  socket_.stop_receiving();
+  co_await socket_.finish();
   timer_.stop();
+}
+
+// Notices the peer's end and a break also while nothing is received or sent.
+Task<void> NbdSession::watch_socket() {
+  co_await socket_.wait(SocketEvent::peer_end);
+  // Requests that wait for permits do not begin: see NbdDevice::abandon(). Others before a disconnect do.
+  stopping_.request_stop();
+  co_await socket_.wait(SocketEvent::broken);
+  on_tick_end();
+}
+
+// Sends the replies that the socket has not accepted.
+Task<void> NbdSession::send_rest() {
+  sending_ = true;
+  while (!replies_.empty() && !socket_.broken()) {
+    co_await socket_.wait(SocketEvent::writable);
+    replies_.send(socket_);
+  }
+  sending_ = false;
 }
 
 void NbdSession::stop() {
   stopping_.request_stop();
-  channel_.stop_receiving();
+  socket_.stop_receiving();
 }
 
 void NbdSession::abort() noexcept {
   stopping_.request_stop();
-  channel_.abort();
+  socket_.abort();
+  on_tick_end();
 }
 
 void NbdSession::check_rights() {
@@ -164,37 +183,37 @@ NbdMemoryHolder NbdSession::holder(Duration silence_max) const noexcept {
           .silent = pace_.silence(loop_.now()) >= silence_max};
 }
 
-void NbdSession::on_writable() {
-  writable_.set();
-  on_tick_end();
-}
-
-// Requests that wait for permits do not begin: see NbdDevice::abandon(). Others before a disconnect do.
-void NbdSession::on_peer_end() { stopping_.request_stop(); }
-
 void NbdSession::on_tick_end() {
-  replies_.send(channel_);
-  if (!channel_.broken()) return;
-  stopping_.request_stop();
-  if (device_ && !disconnected_) device_->abandon();
-  replies_.clear();
-  channel_.stop_receiving();
-  writable_.set();
+  replies_.send(socket_);
+  if (socket_.broken()) {
+    stopping_.request_stop();
+    if (device_ && !disconnected_) device_->abandon();
+    replies_.clear();
+    socket_.stop_receiving();
+  } else if (!replies_.empty() && !sending_) {
+    try {
+      watches_.spawn(send_rest());
+    } catch (const std::bad_alloc&) {
+      abort();
+    }
+  }
 }
 
 // Moves the unused bytes to the front, and receives behind them. The client has the replies first, so that it makes
 // requests while others are executed.
-Task<bool> NbdSession::fill() {
-  replies_.send(channel_);
+Task<Result<void>> NbdSession::fill() {
+  on_tick_end();
   if (begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }
-  const std::size_t got = co_await channel_.receive(MutableBytes(buffer_.get() + end_, buffer_bytes - end_));
-  end_ += got;
-  received_bytes_ += got;
-  co_return got > 0;
+  const Result<std::size_t> got = co_await socket_.receive(MutableBytes(buffer_.get() + end_, buffer_bytes - end_));
+  if (!got) co_return std::unexpected(got.error());
+  if (*got == 0) co_return fail(ErrorCode::cancelled, "nothing more is received");
+  end_ += *got;
+  received_bytes_ += *got;
+  co_return Result<void>{};
 }
 
 // ---- Negotiation ----
@@ -202,26 +221,32 @@ Task<bool> NbdSession::fill() {
 // The kernel names the process at a Unix socket, so that no certificate is needed there.
 TlsOffer NbdSession::tls_offer() const {
   if (!security_) return TlsOffer::none;
-  const bool required = !peer_.local() && !channel_.refusal_of_plain(*security_).empty();
+  const bool required = !peer_.local() && !socket_.refusal_of_plain(*security_).empty();
   return required ? TlsOffer::required : TlsOffer::optional;
 }
 
 // The certificate of the client, or else the process at a Unix socket.
 Identity NbdSession::identity() const {
-  const std::shared_ptr<const Identity> proved = channel_.identity();
+  const std::shared_ptr<const Identity> proved = socket_.identity();
   return proved ? *proved : peer_.identity();
 }
 
 Task<bool> NbdSession::send_text(std::string& text) {
-  while (!text.empty()) {
-    const ConstBuffer piece{reinterpret_cast<const std::byte*>(text.data()), text.size()};
-    writable_.reset();
-    const std::size_t accepted = channel_.send(std::span(&piece, 1));
-    text.erase(0, accepted);
-    if (channel_.broken()) co_return false;
-    if (accepted == 0) co_await writable_.wait();
+  const Result<void> sent = co_await socket_.send(hawser::as_bytes(std::string_view(text)));
+  text.clear();
+  co_return sent.has_value();
+}
+
+Task<bool> NbdSession::begin_tls() {
+  socket_.secure(*security_, received());
+  begin_ = end_;
+  handshake_.secured();
+  const Result<void> begun = co_await fill();
+  if (!begun && begun.error().code != ErrorCode::cancelled) {
+    loop_.log(LogLevel::info, "nbd",
+              "TLS of a connection of " + peer_.address() + " has failed: " + begun.error().text);
   }
-  co_return true;
+  co_return begun.has_value();
 }
 
 Task<bool> NbdSession::answer_question(NbdHandshake::Wants& wants) {
@@ -233,7 +258,7 @@ Task<bool> NbdSession::answer_question(NbdHandshake::Wants& wants) {
     if (opened) device_ = *opened;
     wants = handshake_.answer_device(opened ? Result<ExportInfo>(device_->info()) : std::unexpected(opened.error()));
   }
-  co_return !channel_.broken();
+  co_return !socket_.broken();
 }
 
 Task<bool> NbdSession::negotiate() {
@@ -249,9 +274,7 @@ Task<bool> NbdSession::negotiate() {
     }
     const bool sent = co_await send_text(handshake_.output());
     if (sent && wants == NbdHandshake::Wants::tls) {
-      channel_.secure(*security_, received());
-      begin_ = end_;
-      handshake_.secured();
+      if (!co_await begin_tls()) co_return false;
       continue;
     }
     co_return sent&& wants == NbdHandshake::Wants::transmission;
@@ -303,7 +326,7 @@ Task<bool> NbdSession::begin(NbdRequest request) {
   }
   if (refusal.error != status::ok) co_return co_await refuse(std::move(pending), refusal);
   if (request.type == command::write && !co_await receive_data(pending->data->bytes())) co_return false;
-  if (channel_.broken()) co_return false;
+  if (socket_.broken()) co_return false;
   requests_.spawn(execute(std::move(pending)));
   co_return true;
 }
@@ -341,11 +364,11 @@ Task<bool> NbdSession::receive_data(MutableBytes into) {
   reader_.took_data(there);
   incomplete_bytes_ = permitted_bytes(into.size());
   for (into = into.subspan(there); !into.empty();) {
-    const std::size_t got = co_await channel_.receive(into);
-    if (got == 0) break;
-    reader_.took_data(got);
-    received_bytes_ += got;
-    into = into.subspan(got);
+    const Result<std::size_t> got = co_await socket_.receive(into);
+    if (!got || *got == 0) break;
+    reader_.took_data(*got);
+    received_bytes_ += *got;
+    into = into.subspan(*got);
   }
   incomplete_bytes_ = 0;
   co_return into.empty();
@@ -415,7 +438,7 @@ Task<Result<void>> NbdSession::read_extents(PendingRequest& pending) {
 }
 
 void NbdSession::answer(std::unique_ptr<PendingRequest> pending) {
-  if (channel_.broken()) return;
+  if (socket_.broken()) return;
   // The reply needs no data of the request.
   if (!pending->sends_data) {
     pending->data.reset();

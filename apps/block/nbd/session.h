@@ -8,7 +8,6 @@
 #include <stop_token>
 #include <vector>
 
-#include "block/nbd/byte_channel.h"
 #include "block/nbd/exports.h"
 #include "block/nbd/handshake.h"
 #include "block/nbd/memory_holder.h"
@@ -17,9 +16,11 @@
 #include "block/nbd/request.h"
 #include "block/store/aligned_buffer.h"
 #include "hawser/scope.h"
+#include "hawser/socket_stream.h"
 #include "hawser/sync.h"
 #include "hawser/time.h"
 #include "hawser/timer.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::block::nbd {
 
@@ -53,7 +54,7 @@ class ReplyQueue {
  public:
   void push(std::unique_ptr<PendingRequest> pending);
   // Sends what the socket takes.
-  void send(ByteChannel& channel);
+  void send(SocketStream& socket);
   void clear() noexcept;
   bool empty() const noexcept { return queue_.empty(); }
   // Memory that waits for the client.
@@ -74,12 +75,12 @@ class ReplyQueue {
 
 // One connection of a client: the negotiation, then requests that run concurrently. Replies are sent in the order in
 // which the requests end.
-class NbdSession final : ByteChannel::Owner, exec::TickEnd {
+class NbdSession final : exec::TickEnd {
  public:
   // `memory` has the permits of the bytes of all connections: payload_bytes_max at least.
   // `security`: null without TLS.
-  NbdSession(Loop& loop, SocketDescriptor socket, Exports& exports, Semaphore& memory, const SessionLimits& limits,
-             std::shared_ptr<transport::ServerSecurity> security);
+  NbdSession(Loop& loop, SocketStream socket, NbdPeer peer, Exports& exports, Semaphore& memory,
+             const SessionLimits& limits, std::shared_ptr<transport::ServerSecurity> security);
   ~NbdSession();
 
   // Ends when the connection has ended, and all of its requests. Called once.
@@ -103,7 +104,7 @@ class NbdSession final : ByteChannel::Owner, exec::TickEnd {
   const NbdPeer& peer() const noexcept { return peer_; }
   // Since the client has sent or received something, or a request has ended.
   Duration idle(Time now) const noexcept { return use_.silence(now); }
-  bool ended() const noexcept { return channel_.broken(); }
+  bool ended() const noexcept { return socket_.broken(); }
   // Ends the connection if the rules do not permit any more what they permitted when the client connected.
   void check_rights();
 
@@ -117,11 +118,12 @@ class NbdSession final : ByteChannel::Owner, exec::TickEnd {
   Task<bool> negotiate();
   Task<bool> answer_question(NbdHandshake::Wants& wants);
   Task<bool> send_text(std::string& text);
+  Task<bool> begin_tls();
   Task<bool> transmit();
   Task<bool> begin(NbdRequest request);
   Task<bool> refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal);
   Task<bool> acquire(PendingRequest& pending, std::size_t bytes);
-  Task<bool> fill();
+  Task<Result<void>> fill();
   Task<bool> receive_data(MutableBytes into);
   Task<bool> skip_data();
   Task<void> execute(std::unique_ptr<PendingRequest> pending);
@@ -131,8 +133,8 @@ class NbdSession final : ByteChannel::Owner, exec::TickEnd {
 
   std::size_t held_bytes() const noexcept { return replies_.held_bytes() + incomplete_bytes_; }
   Bytes received() const noexcept { return Bytes(buffer_.get() + begin_, end_ - begin_); }
-  void on_writable() override;
-  void on_peer_end() override;
+  Task<void> watch_socket();
+  Task<void> send_rest();
   void on_tick_end() override;
   void on_timeout() noexcept { abort(); }
 
@@ -142,7 +144,7 @@ class NbdSession final : ByteChannel::Owner, exec::TickEnd {
   const SessionLimits limits_;
   const NbdPeer peer_;
   const std::shared_ptr<transport::ServerSecurity> security_;
-  ByteChannel channel_;
+  SocketStream socket_;
   NbdHandshake handshake_;
   std::shared_ptr<NbdDevice> device_;
   RequestReader reader_;
@@ -152,8 +154,8 @@ class NbdSession final : ByteChannel::Owner, exec::TickEnd {
   Semaphore slots_;
   Semaphore bytes_;
   ReplyQueue replies_;
-  Event writable_;
   std::stop_source stopping_;  // Ends waiting for permits, so that no request begins after it.
+  bool sending_ = false;       // send_rest() runs.
   bool disconnected_ = false;  // The client has sent NBD_CMD_DISC: its requests are executed, whether it reads or not.
   std::optional<Waiting> waiting_;
   std::size_t incomplete_bytes_ = 0;  // Memory of a write whose data have not arrived completely.
@@ -162,6 +164,7 @@ class NbdSession final : ByteChannel::Owner, exec::TickEnd {
   HolderPace use_;
   MemberTimer<&NbdSession::on_timeout> timer_{*this};
   Scope requests_;
+  Scope watches_;  // They wait for events of the socket.
 };
 
 }  // namespace hawser::block::nbd

@@ -9,7 +9,8 @@
 
 namespace hawser::transport {
 
-ReadinessEngine::ReadinessEngine(Loop& loop, int fd, StreamSink& sink) : loop_(loop), fd_(fd), sink_(&sink) {
+ReadinessEngine::ReadinessEngine(Loop& loop, int fd, StreamSink& sink, ReadinessObserver* observer)
+    : loop_(loop), fd_(fd), sink_(&sink), observer_(observer) {
   loop.poller().watch(fd_, *this);
 }
 
@@ -39,13 +40,24 @@ void ReadinessEngine::resume() {
   set_hot(true);
 }
 
+void ReadinessEngine::receive_now() {
+  if (!std::exchange(paused_, false) || ended_) return;
+  // Data that arrived meanwhile has been reported.
+  if (readable_) receive_ready();
+}
+
 void ReadinessEngine::on_ready(exec::Readiness readiness) {
+  if (readiness.hangup && observer_ != nullptr) observer_->on_hangup(readiness.broken);
   if (readiness.writable && std::exchange(blocked_, false)) sink_->sendable(0);
   if (!readiness.readable || ended_) return;
   readable_ = true;
   closing_ |= readiness.hangup;
   broken_ |= readiness.broken;
   if (paused_) return notify_if_broken();
+  receive_ready();
+}
+
+void ReadinessEngine::receive_ready() {
   const bool got = receive();
   if (paused_) return notify_if_broken();
   if (ended_) return;

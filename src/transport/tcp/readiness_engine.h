@@ -6,11 +6,24 @@
 
 namespace hawser::transport {
 
+// Is notified of what happens to the socket of an application, also while it is paused.
+class ReadinessObserver {
+ public:
+  // The peer has ended its direction. `broken`: or an error is pending, after which sent bytes are lost.
+  virtual void on_hangup(bool broken) noexcept = 0;
+  // The end of this direction follows the bytes that the kernel has.
+  virtual void on_finished() noexcept = 0;
+
+ protected:
+  ~ReadinessObserver() = default;
+};
+
 // Sends and receives when the poller reports that the socket is ready. While its loop spins, a socket with traffic is
 // read directly, which is faster than asking the poller first.
 class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
  public:
-  ReadinessEngine(Loop& loop, int fd, StreamSink& sink);
+  // `observer`: null for a socket of the library.
+  ReadinessEngine(Loop& loop, int fd, StreamSink& sink, ReadinessObserver* observer = nullptr);
   ~ReadinessEngine() override;
 
   void set_sink(StreamSink& sink) noexcept override {
@@ -20,6 +33,8 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   std::size_t send(std::span<const ConstBuffer> pieces) override;
   void pause() noexcept override { paused_ = true; }
   void resume() override;
+  // As resume(), and what has arrived already is received within the call.
+  void receive_now();
 
  private:
   // Limit of the sockets that a loop reads directly. With more sockets, asking the poller costs less than reading in
@@ -35,6 +50,7 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   bool arm() override { return !readable_ || paused_ || ended_; }
   bool half_closed();
   bool receive();
+  void receive_ready();
   void set_hot(bool hot);
   void notify_if_broken();
   void end(const Error& reason);
@@ -42,6 +58,7 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   Loop& loop_;
   const int fd_;
   StreamSink* sink_;
+  ReadinessObserver* const observer_;
   bool readable_ = false;  // The kernel may have more data: a receive was not short.
   // The poller reported the peer's end or an error, and will not report it again: the socket is read up to it.
   bool closing_ = false;
