@@ -137,6 +137,21 @@ std::string harmless(std::string_view text, std::size_t bytes_max) {
   return valid;
 }
 
+std::string markup(std::string_view text, std::size_t bytes_max) {
+  std::string out;
+  for (const char c : harmless(text, bytes_max)) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
 std::string query_value(std::string_view text) {
   std::string out;
   for (const char c : text) {

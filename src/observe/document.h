@@ -70,6 +70,8 @@ struct Document {
 
 // Valid UTF-8 without control characters, cut at `bytes_max`.
 std::string harmless(std::string_view text, std::size_t bytes_max = 512);
+// As harmless(), for text or an attribute of HTML or XML.
+std::string markup(std::string_view text, std::size_t bytes_max = 512);
 // Percent-encodes a value of a query.
 std::string query_value(std::string_view text);
 // The decoded value of `name` in a query, or an empty text.

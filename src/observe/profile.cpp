@@ -76,21 +76,6 @@ struct Box {
   std::map<std::string, Box> callees = {};
 };
 
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : harmless(text, name_bytes_max)) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
 std::string decimal_text(double value) {
   std::array<char, 32> text;
   std::snprintf(text.data(), text.size(), "%.1f", value);
@@ -120,13 +105,14 @@ class Drawing {
     if (size < box_width_min || bottom < row_height) return;
     const std::string at = " x=\"" + decimal_text(x) + "\"";
     const double percent = 100 * static_cast<double>(box.value) / static_cast<double>(all_);
-    out += "<g><title>" + xml(name) + ": " + value_text(box.value, unit_) + ", " + decimal_text(percent) +
+    out += "<g><title>" + markup(name) + ": " + value_text(box.value, unit_) + ", " + decimal_text(percent) +
            " %</title><rect" + at + " y=\"" + decimal_text(bottom - row_height) + "\" width=\"" + decimal_text(size) +
            "\" height=\"16\" fill=\"" + colour_of(name) + "\"/>";
     const auto characters = static_cast<std::size_t>(size / character_width);
     if (characters >= 4) {
       const std::string shown = name.size() <= characters ? name : harmless(name, characters - 3);
-      out += "<text x=\"" + decimal_text(x + 2) + "\" y=\"" + decimal_text(bottom - 5) + "\">" + xml(shown) + "</text>";
+      out +=
+          "<text x=\"" + decimal_text(x + 2) + "\" y=\"" + decimal_text(bottom - 5) + "\">" + markup(shown) + "</text>";
     }
     out += "</g>\n";
     double from = x;
@@ -251,7 +237,7 @@ std::string flame_svg(const Profile& profile) {
   drawing.out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1200 " + decimal_text(height) +
                 "\" font-family=\"monospace\" font-size=\"11\">\n<rect width=\"1200\" height=\"" +
                 decimal_text(height) + "\" fill=\"#ffffff\"/>\n<text x=\"4\" y=\"13\">" + value_text(root.value, unit) +
-                " " + xml(profile.caption) + "</text>\n";
+                " " + markup(profile.caption) + "</text>\n";
   if (root.value != 0) drawing.draw("all", root, 0, height);
   return drawing.out + "</svg>\n";
 }
