@@ -49,7 +49,7 @@ GrpcClientSession::GrpcClientSession(Loop& loop, std::unique_ptr<transport::Stre
       owner_(owner),
       stream_(std::move(stream)),
       last_used_(loop.now()),
-      keepalive_(*this),
+      keepalive_(loop, *this),
       machine_(machine_options(options_), *this, nullptr, stream_.queue()),
       unpacker_(loop, this) {}
 
@@ -60,7 +60,7 @@ GrpcClientSession::~GrpcClientSession() {
 
 void GrpcClientSession::begin() {
   stream_->start(loop_, *this);
-  if (options_.ping_interval < forever) keepalive_.start(loop_, loop_.after(options_.ping_interval));
+  keepalive_.start(options_.ping_interval);
   send_soon();
 }
 
@@ -177,11 +177,8 @@ void GrpcClientSession::send(CallOperation& operation) {
     return operation.complete(
         loop_, Error::of_connection(ErrorCode::unavailable, "the connection has no stream ids left: connect again"));
   }
-  const std::size_t slot = stream->call & 0xFFFF;
-  if (slot >= operations_.size()) operations_.resize(slot + 1);
-  operations_[slot] = &operation;
+  calls_.add(*stream, operation);
   stream->busy = true;
-  ++in_flight_;
   last_used_ = loop_.now();
   full_ = full_ || free_places() == 0;
   operation.begin(*this, stream->call, deadline);
@@ -190,7 +187,7 @@ void GrpcClientSession::send(CallOperation& operation) {
                                                               options_.stream_window_bytes));
   }
   if (!request.streams_in) {
-    std::byte* const body = writer_.begin(request.size);
+    std::byte* const body = writer_.begin(*stream, request.size);
     operation.encode(body, pieces.data());
     std::span<const ConstBuffer> rest = pieces.span();
     Buffer head = writer_.finish(rest, encoding_for(*stream, writer_.bytes()));
@@ -205,14 +202,8 @@ void GrpcClientSession::send(CallOperation& operation) {
   flush();
 }
 
-CallOperation* GrpcClientSession::operation_of(const GrpcStream& stream) const noexcept {
-  const std::size_t slot = stream.call & 0xFFFF;
-  return slot < operations_.size() ? operations_[slot] : nullptr;
-}
-
 void GrpcClientSession::forget(GrpcStream& stream) noexcept {
-  operations_[stream.call & 0xFFFF] = nullptr;
-  --in_flight_;
+  calls_.remove(stream);
   last_used_ = loop_.now();
   if (stream.open && !(stream.remote_ended && stream.ended)) machine_.reset(stream, http2::cancel);
   stream.take = GrpcStream::Take::drop;
@@ -222,18 +213,18 @@ void GrpcClientSession::forget(GrpcStream& stream) noexcept {
 
 void GrpcClientSession::abandon(CallOperation& operation) noexcept {
   GrpcStream* const stream = machine_.find(operation.id());
-  if (stream != nullptr && operation_of(*stream) == &operation) forget(*stream);
+  if (stream != nullptr && calls_.find(*stream) == &operation) forget(*stream);
 }
 
 void GrpcClientSession::cancel(std::uint32_t call, const Error& error) {
   GrpcStream* const stream = machine_.find(call);
-  if (stream != nullptr && operation_of(*stream) != nullptr) finish(*stream, error);
+  if (stream != nullptr && calls_.find(*stream) != nullptr) finish(*stream, error);
 }
 
 // ---- Replies ----
 
 void GrpcClientSession::finish(GrpcStream& stream, std::optional<Error> error) {
-  CallOperation& operation = *operation_of(stream);
+  CallOperation& operation = *calls_.find(stream);
   if (CallOutcome* const outcome = operation.outcome()) report(stream, *outcome);
   if (error) {
     const auto pushback = metadata_of(stream).find(retry_pushback_name);
@@ -257,21 +248,21 @@ void GrpcClientSession::report(const GrpcStream& stream, CallOutcome& outcome) {
 }
 
 void GrpcClientSession::on_headers(GrpcStream& stream) {
-  const CallOperation* const operation = operation_of(stream);
+  const CallOperation* const operation = calls_.find(stream);
   const bool usable = stream.fields.http_status == 200 && stream.fields.grpc_content && !stream.fields.too_large;
   if (operation == nullptr || !usable) return;
   stream.take = operation->request().streams_out ? GrpcStream::Take::deliver : GrpcStream::Take::keep_one;
 }
 
 void GrpcClientSession::on_message(GrpcStream& stream, Bytes message, Block* block) {
-  CallOperation* const operation = operation_of(stream);
+  CallOperation* const operation = calls_.find(stream);
   if (operation == nullptr || operation->stream() == nullptr) return;
   detail::ReceiveAccount unbounded(nullptr);
   deliver_item(*operation->stream(), stream, message, block, unbounded);
 }
 
 void GrpcClientSession::on_end(GrpcStream& stream) {
-  CallOperation* const operation = operation_of(stream);
+  CallOperation* const operation = calls_.find(stream);
   if (operation == nullptr) return;
   const HeaderFields& fields = stream.fields;
   const auto failed = [&](ErrorCode code, std::string text) {
@@ -297,7 +288,7 @@ void GrpcClientSession::on_end(GrpcStream& stream) {
 }
 
 void GrpcClientSession::succeed(GrpcStream& stream) {
-  CallOperation& operation = *operation_of(stream);
+  CallOperation& operation = *calls_.find(stream);
   detail::Received received{.body = stream.message,
                             .payload = {},
                             .attachment = {},
@@ -322,11 +313,11 @@ void GrpcClientSession::succeed(GrpcStream& stream) {
 }
 
 void GrpcClientSession::on_bad(GrpcStream& stream, const Error& why) {
-  if (operation_of(stream) != nullptr) finish(stream, why);
+  if (calls_.find(stream) != nullptr) finish(stream, why);
 }
 
 void GrpcClientSession::on_closed(GrpcStream& stream, std::uint32_t http2_code) {
-  const CallOperation* const operation = operation_of(stream);
+  const CallOperation* const operation = calls_.find(stream);
   if (operation == nullptr) return;
   // The whole answer has arrived, and a part of it has not been delivered yet.
   if (http2_code == http2::no_error && stream.remote_ended && !stream.end_delivered) return;
@@ -357,21 +348,20 @@ std::byte* GrpcClientSession::begin_item(std::uint32_t call, const codec::Encode
   if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_length_max) {
     return nullptr;
   }
-  writing_ = stream;
-  return writer_.begin(size);
+  return writer_.begin(*stream, size);
 }
 
 void GrpcClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   const std::uint32_t credit = item_credit(writer_.bytes());
-  Buffer head = writer_.finish(pieces, encoding_for(*writing_, writer_.bytes()));
-  machine_.send_message(*std::exchange(writing_, nullptr), std::move(head), pieces, owner, credit);
+  Buffer head = writer_.finish(pieces, encoding_for(writer_.stream(), writer_.bytes()));
+  machine_.send_message(writer_.stream(), std::move(head), pieces, owner, credit);
   send_soon();
 }
 
 void GrpcClientSession::send_end(std::uint32_t call) {
   GrpcStream* const stream = machine_.find(call);
   if (stream == nullptr) return;
-  const CallOperation* const operation = operation_of(*stream);
+  const CallOperation* const operation = calls_.find(*stream);
   if (operation == nullptr || !operation->request().streams_in) return;
   machine_.send_end(*stream);
   send_soon();
@@ -385,7 +375,7 @@ void GrpcClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
 }
 
 void GrpcClientSession::on_sent(GrpcStream& stream, std::uint32_t credit) {
-  CallOperation* const operation = operation_of(stream);
+  CallOperation* const operation = calls_.find(stream);
   if (operation != nullptr && operation->stream() != nullptr) {
     static_cast<void>(operation->stream()->on_credit(credit));
   }
@@ -406,7 +396,7 @@ bool GrpcClientSession::may_begin(const CallOperation::Request& request) const n
   if (!has_room()) return false;
   if (request.streams_in) return true;
   machine_.for_each([&](const GrpcStream& stream) {
-    const CallOperation* const operation = operation_of(stream);
+    const CallOperation* const operation = calls_.find(stream);
     if (operation == nullptr || !operation->request().streams_in) bytes += stream.out.bytes();
   });
   return bytes <= mark;
@@ -459,7 +449,7 @@ void GrpcClientSession::received(std::size_t bytes) {
   const std::shared_ptr<GrpcClientSession> alive = shared_from_this();
   if (stream_.closed()) return;
   if (bytes == 0) return block_.drop();
-  silence_.received(bytes);
+  keepalive_.received(bytes);
   block_.received(bytes);
   const Result<void> status = machine_.receive(block_.bytes(), block_.block(), loop_.now());
   block_.take(bytes);
@@ -495,7 +485,7 @@ void GrpcClientSession::end(const Error& reason) {
   stream_.close(loop_);
   const Error error = rpc::ended_call(false, reason);
   machine_.for_each([&](GrpcStream& stream) {
-    if (operation_of(stream) != nullptr) finish(stream, error);
+    if (calls_.find(stream) != nullptr) finish(stream, error);
   });
   stream_.queue().clear();
   unpacker_.stop();
@@ -504,18 +494,14 @@ void GrpcClientSession::end(const Error& reason) {
   owner_.on_session_end(reason);
 }
 
-void GrpcClientSession::check_alive() {
-  if (stream_.closed()) return;
-  const http2::PeerSilence::Verdict verdict = silence_.check(in_flight_ != 0);
-  if (verdict == http2::PeerSilence::Verdict::dead) {
-    return end(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
-                                    "the server has given no sign of life for two ping intervals"));
-  }
-  if (verdict == http2::PeerSilence::Verdict::quiet) {
-    machine_.ping();
-    send_soon();
-  }
-  keepalive_.start(loop_, loop_.after(options_.ping_interval));
+void GrpcClientSession::send_ping() {
+  machine_.ping();
+  send_soon();
+}
+
+void GrpcClientSession::on_silent_peer() {
+  end(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                           "the server has given no sign of life for two ping intervals"));
 }
 
 }  // namespace hawser::protocol::grpc

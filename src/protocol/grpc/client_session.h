@@ -15,9 +15,10 @@
 #include "pipe/receive_block.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
+#include "protocol/grpc/stream_calls.h"
 #include "protocol/grpc/unpacker.h"
 #include "protocol/http2/early_flush.h"
-#include "protocol/http2/peer_silence.h"
+#include "protocol/http2/keep_alive.h"
 #include "rpc/client/client_protocol.h"
 
 namespace hawser::protocol::grpc {
@@ -28,6 +29,7 @@ class GrpcClientSession final : public rpc::ProtocolSession,
                                 public CompressionChoice,
                                 public std::enable_shared_from_this<GrpcClientSession>,
                                 MachineSink,
+                                http2::KeepAlive::Connection,
                                 transport::StreamSink,
                                 exec::TickEnd {
  public:
@@ -38,7 +40,7 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   // ---- rpc::ProtocolSession ----
   void begin() override;
   void end(const Error& reason) override;
-  std::size_t calls_in_flight() const noexcept override { return in_flight_; }
+  std::size_t calls_in_flight() const noexcept override { return calls_.size(); }
   std::size_t free_places() const noexcept override {
     return options_.calls_in_flight_max - std::min(machine_.used_streams(), options_.calls_in_flight_max);
   }
@@ -86,13 +88,17 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   detail::WaitingWriter& writers() noexcept override { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept override { return options_.decode_limits; }
 
+  // ---- http2::KeepAlive::Connection ----
+  bool expects_bytes() const noexcept override { return calls_.size() != 0; }
+  void send_ping() override;
+  void on_silent_peer() override;
+
   struct Delivery;
   Task<void> unpack_later(std::unique_ptr<Delivery> delivery, PackedMessage packed);
   bool may_send(detail::CallOperation& operation);
   bool may_begin(const detail::CallOperation::Request& request) const noexcept;
   GrpcStream* open(const detail::CallOperation::Request& request, Time deadline);
   void send(detail::CallOperation& operation);
-  detail::CallOperation* operation_of(const GrpcStream& stream) const noexcept;
   // Removes the call of the stream, which the session does not use any more.
   void forget(GrpcStream& stream) noexcept;
   void finish(GrpcStream& stream, std::optional<Error> error);
@@ -104,7 +110,6 @@ class GrpcClientSession final : public rpc::ProtocolSession,
     if (!stream_.closed() && !queued()) loop_.at_tick_end(*this);
   }
   void flush();
-  void check_alive();
 
   Loop& loop_;
   const GrpcClientOptions options_;
@@ -114,15 +119,12 @@ class GrpcClientSession final : public rpc::ProtocolSession,
   http2::EarlyFlush early_;
   pipe::ReceiveBlock block_;
   detail::WaitingWriter writers_;
-  std::vector<detail::CallOperation*> operations_;  // By slot of the stream.
-  std::size_t in_flight_ = 0;
+  StreamCalls calls_;
   bool going_away_ = false;
   bool full_ = false;  // There was no free place after a request. Until there is one again.
   Time last_used_;
-  http2::PeerSilence silence_;
-  MemberTimer<&GrpcClientSession::check_alive> keepalive_;
+  http2::KeepAlive keepalive_;
   MessageWriter writer_;
-  GrpcStream* writing_ = nullptr;
   GrpcMachine machine_;  // Ends first: it notifies the owners of loans.
   Unpacker unpacker_;    // Ends first of all.
 };

@@ -30,7 +30,8 @@ std::optional<Error> reply_fault(const codec::EncodedSize& size, bool has_attach
   return std::nullopt;
 }
 
-std::byte* MessageWriter::begin(const codec::EncodedSize& size) {
+std::byte* MessageWriter::begin(GrpcStream& stream, const codec::EncodedSize& size) {
+  stream_ = &stream;
   head_ = Buffer::allocate(prefix_bytes + size.body);
   bytes_ = size.body + size.payload;
   write_prefix(head_.mutable_data(), bytes_, false);

@@ -23,7 +23,9 @@ inline constexpr std::size_t message_length_max = UINT32_MAX;
 class MessageWriter {
  public:
   // Returns memory for the body. `size` is not too large.
-  std::byte* begin(const codec::EncodedSize& size);
+  std::byte* begin(GrpcStream& stream, const codec::EncodedSize& size);
+  // The stream of the message. It exists from begin() to the end of the message.
+  GrpcStream& stream() const noexcept { return *stream_; }
   // Length of the message.
   std::size_t bytes() const noexcept { return bytes_; }
   // Returns prefix and body, which the pieces follow. If the message is compressed, it is whole, and `pieces` is empty
@@ -31,6 +33,7 @@ class MessageWriter {
   Buffer finish(std::span<const ConstBuffer>& pieces, Encoding encoding);
 
  private:
+  GrpcStream* stream_ = nullptr;
   Buffer head_;
   std::size_t bytes_ = 0;
 };

@@ -38,15 +38,14 @@ Http2ServerSession::Http2ServerSession(rpc::PortHost& host, std::unique_ptr<tran
                                        const GrpcOptions& options)
     : ByteSession(host, std::move(stream), first),
       options_(options),
-      keepalive_(*this),
+      keepalive_(host.loop, *this),
       goaway_(*this),
       calls_pace_(*this),
       wait_(*this),
       machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()),
       plain_(*this),
       unpacker_(host.loop, this) {
-  Loop& loop = host.loop;
-  if (host.options.ping_interval < forever) keepalive_.start(loop, loop.after(host.options.ping_interval));
+  keepalive_.start(host.options.ping_interval);
   goaway_.start();
 }
 
@@ -55,10 +54,7 @@ Http2ServerSession::~Http2ServerSession() = default;
 void Http2ServerSession::options_changed() {
   ByteSession::options_changed();
   if (closed() || finishing()) return;
-  keepalive_.stop();
-  silence_.restart();
-  const Duration interval = host().options.ping_interval;
-  if (interval < forever) keepalive_.start(host().loop, host().loop.after(interval));
+  keepalive_.start(host().options.ping_interval);
   rpc::wake_writers(writers_);  // They wait for a backlog below send_backlog_bytes_max.
 }
 
@@ -72,7 +68,7 @@ std::size_t Http2ServerSession::take(Bytes bytes, Block& block) {
   // Replies to a part of the requests are sent before the next part is served. The client works on them meanwhile.
   const std::size_t part =
       std::min(bytes.size(), std::max(early_.bytes(host().loop.now()), machine_.guard().rest_of_frame()));
-  silence_.received(part);
+  keepalive_.received(part);
   if (!failed_) {
     const Result<void> status = machine_.receive(bytes.first(part), &block, host().loop.now());
     if (!status && !closed()) fail_machine(status.error());
@@ -306,8 +302,7 @@ std::byte* Http2ServerSession::begin_item(std::uint32_t call, const codec::Encod
   if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_length_max) {
     return nullptr;
   }
-  begun_ = stream;
-  return writer_.begin(size);
+  return writer_.begin(*stream, size);
 }
 
 void Http2ServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
@@ -441,7 +436,7 @@ void Http2ServerSession::give_up(GrpcStream& stream, std::string_view why) {
 // ---- Replies ----
 
 void Http2ServerSession::send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit) {
-  GrpcStream& stream = *std::exchange(begun_, nullptr);
+  GrpcStream& stream = writer_.stream();
   const bool compressed = call_of(stream).compress && writer_.bytes() >= options_.compression_bytes_min;
   Buffer head = writer_.finish(pieces, compressed ? stream.send_encoding : Encoding::identity);
   machine_.send_message(stream, std::move(head), pieces, owner, credit);
@@ -466,18 +461,16 @@ std::byte* Http2ServerSession::begin_reply(std::uint32_t call, const codec::Enco
   count_reply(call, size.body + size.payload);
   calls().answered(wire::CallId::from_number(call));
   begun_is_message_ = !call_of(*stream).method->streams_out;
-  begun_ = stream;
-  return writer_.begin(size);
+  return writer_.begin(*stream, size);
 }
 
 void Http2ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   try {
-    GrpcStream& stream = *begun_;
+    GrpcStream& stream = writer_.stream();
     if (begun_is_message_) {
       send_begun(pieces, owner, 0);
     } else {
       // The items were the messages of the response.
-      begun_ = nullptr;
       if (owner != nullptr) owner->on_send_complete();
     }
     machine_.send_status(stream, 0, {});
@@ -570,19 +563,14 @@ void Http2ServerSession::on_pong(bool of_goaway) {
   if (of_goaway) goaway_.complete();
 }
 
-// A connection on which nothing arrives is tested by a PING.
-void Http2ServerSession::check_alive() {
-  if (closed() || finishing()) return;
-  const http2::PeerSilence::Verdict verdict = silence_.check();
-  if (verdict == http2::PeerSilence::Verdict::dead) {
-    return end_session(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
-                                            "the peer has given no sign of life for two ping intervals"));
-  }
-  if (verdict == http2::PeerSilence::Verdict::quiet) {
-    machine_.ping();
-    send_soon();
-  }
-  keepalive_.start(host().loop, host().loop.after(host().options.ping_interval));
+void Http2ServerSession::send_ping() {
+  machine_.ping();
+  send_soon();
+}
+
+void Http2ServerSession::on_silent_peer() {
+  end_session(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
+                                   "the peer has given no sign of life for two ping intervals"));
 }
 
 void Http2ServerSession::on_end(const Error& reason) {

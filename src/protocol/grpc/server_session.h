@@ -17,7 +17,7 @@
 #include "protocol/grpc/unpacker.h"
 #include "protocol/grpc/waiting_calls.h"
 #include "protocol/http2/early_flush.h"
-#include "protocol/http2/peer_silence.h"
+#include "protocol/http2/keep_alive.h"
 #include "rpc/port/byte_session.h"
 
 namespace hawser::protocol::grpc {
@@ -26,6 +26,7 @@ namespace hawser::protocol::grpc {
 // Requests that are not gRPC are given to the protocol that serves HTTP, if it is enabled.
 class Http2ServerSession final : public rpc::ByteSession,
                                  MachineSink,
+                                 http2::KeepAlive::Connection,
                                  public detail::StreamChannel,
                                  public CompressionChoice {
  public:
@@ -102,6 +103,11 @@ class Http2ServerSession final : public rpc::ByteSession,
   detail::WaitingWriter& writers() noexcept override { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept override { return host().options.decode_limits; }
 
+  // ---- http2::KeepAlive::Connection ----
+  bool expects_bytes() const noexcept override { return !finishing(); }
+  void send_ping() override;
+  void on_silent_peer() override;
+
   Task<void> unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge);
   // The memory of responses that wait within the machine, for set_waiting().
   std::size_t waiting_memory() const noexcept;
@@ -138,27 +144,23 @@ class Http2ServerSession final : public rpc::ByteSession,
   void answered(GrpcStream& stream);
   void fail_machine(const Error& why);
   void close_if_done();
-  void check_alive();
   std::size_t calls_max() const noexcept;
 
   const GrpcOptions options_;
   detail::WaitingWriter writers_;
   std::vector<Call> calls_by_slot_;
   WaitingCalls waiting_;
-  // The message between begin_reply() or begin_item() and its end.
-  GrpcStream* begun_ = nullptr;
-  MessageWriter writer_;
+  MessageWriter writer_;  // Holds the message between begin_reply() or begin_item() and its end.
   bool begun_is_message_ = true;
 
   bool failed_ = false;
-  MemberTimer<&Http2ServerSession::check_alive> keepalive_;
+  http2::KeepAlive keepalive_;
   GoawaySteps goaway_;
   // Checks how fast the client takes the responses. Runs while there are streams of gRPC and write_timeout is not
   // forever.
   MemberTimer<&Http2ServerSession::check_calls_pace> calls_pace_;
   MemberTimer<&Http2ServerSession::check_waiting> wait_;  // Runs while calls wait.
-  http2::PeerSilence silence_;
-  GrpcMachine machine_;  // Ends first: it notifies the owners of loans.
+  GrpcMachine machine_;                                   // Ends first: it notifies the owners of loans.
   http2::EarlyFlush early_;
   HttpRequests plain_;
   Unpacker unpacker_;  // Ends first of all.
