@@ -38,20 +38,30 @@ class ClientSecurity;
 }  // namespace transport
 
 struct ClientOptions {
+  // ---- Time
   Duration connect_timeout = std::chrono::seconds(5);  // Resolving the name, connecting and the HELLO together.
   // Default of CallOptions::timeout for calls without streams; `forever`: none. A call with streams has no deadline
   // unless CallOptions::timeout sets one.
   Duration call_timeout = std::chrono::seconds(30);
-  // Bounds. A call that exceeds one fails with an error that names the bound.
-  std::size_t calls_in_flight_max = 4096;                 // Per connection; the server may announce a smaller number.
-  std::size_t message_bytes_max = std::size_t{64} << 20;  // One request or reply with its attachment.
+
+  // ---- Bounds: a call that exceeds one fails with an error that names the bound
+  // Per connection; the server may announce a smaller number. Raise it together with calls_per_connection_max there.
+  std::size_t calls_in_flight_max = 4096;
+  std::size_t message_bytes_max = std::size_t{64} << 20;       // One request or reply with its attachment.
   std::size_t send_backlog_bytes_max = std::size_t{64} << 20;  // Requests that are committed and not sent yet.
-  std::uint32_t stream_window_bytes = 256 * 1024;  // Credit granted to the handler for each stream. At least 1.
+  // Credit granted to the handler for each stream. At least 1. Raise it when a stream is slower than its path: it
+  // carries one window per round trip at most.
+  std::uint32_t stream_window_bytes = 256 * 1024;
   // Limits for the values of a received reply or stream item: depth of nesting, memory, collisions in hash containers.
   codec::DecodeLimits decode_limits = {};
-  // A peer that is silent for this time receives a PING. After the same time again, the connection ends.
+
+  // ---- The connection
+  // A peer that is silent for this time receives a PING. After the same time again, the connection ends. Lower it to
+  // detect a lost host sooner.
   Duration ping_interval = std::chrono::seconds(15);
-  bool checksum = false;  // Requests CRC32C on every frame.
+  bool checksum = false;  // Requests CRC32C on every frame. Enable it where memory or a path may damage data.
+
+  // ---- Transports, security, shared resources
   // Transports that the client offers in addition to the byte stream. The server selects one.
   TransportOptions transports = {};
   std::shared_ptr<Runtime> runtime = {};  // Shared resources. Null: the runtime of the loop (LoopOptions::runtime).

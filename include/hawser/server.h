@@ -64,6 +64,7 @@ class BackgroundWork {
 }  // namespace detail
 
 struct ServerOptions {
+  // ---- Where the server listens and runs
   // Address to listen at: "host:port", "unix:/path", or "unix:@name" in the abstract namespace, which has no file. Port
   // 0 selects a free port; Server::address() returns it. "fd:3": descriptor 3 of this process is a listening TCP or
   // Unix socket, such as one from a systemd .socket unit. The server owns it from run() or start() on, and closes it
@@ -78,12 +79,16 @@ struct ServerOptions {
   // /dev/cpu_dma_latency and does not start without it. Absent: sleep states are not restricted.
   std::optional<std::chrono::microseconds> cpu_latency_max = {};
 
-  // Bounds. Connections, calls and messages that exceed one are refused with an error that names the bound.
-  std::size_t connections_max = 65'536;         // Open at the same time.
-  std::size_t calls_per_connection_max = 4096;  // In flight at the same time. Announced to the client, which obeys it.
-  std::size_t calls_max = 1'000'000;            // In flight at the same time on the whole server.
+  // ---- Bounds: connections, calls and messages that exceed one are refused with an error that names the bound
+  std::size_t connections_max = 65'536;  // Open at the same time. The process needs as many descriptors.
+  // In flight at the same time. Announced to the client, which obeys it. Raise it for proxies of many clients.
+  std::size_t calls_per_connection_max = 4096;
+  // In flight at the same time on the whole server. Lower it to refuse calls while the first ones are still fast.
+  std::size_t calls_max = 1'000'000;
   std::size_t message_bytes_max = std::size_t{64} << 20;      // One request or reply with its attachment.
   std::size_t send_backlog_bytes_max = std::size_t{8} << 20;  // A connection with more unsent replies is not read.
+
+  // ---- Memory of received data, and peers that send slowly
   // Memory of each loop for received data: messages that have not arrived completely, arguments beyond a few KiB while
   // they are decoded, requests of calls that coroutines and other threads answer, stream items that are not read yet.
   // A request that does not fit is refused with `overloaded`. Bodies that are converted, and requests of Redis clients,
@@ -106,21 +111,27 @@ struct ServerOptions {
   // at least 1 ms.
   std::size_t receive_rate_min = std::size_t{64} << 10;
   Duration receive_window = std::chrono::seconds(10);
+
+  // ---- Each connection
   // Connections per loop that have not completed their HELLO. One more replaces the oldest silent one.
   std::size_t handshakes_max = 4096;
-  std::uint32_t stream_window_bytes = 256 * 1024;  // Credit granted to the sender of each stream. At least 1.
+  // Credit granted to the sender of each stream. At least 1. Raise it when a stream is slower than its path: it carries
+  // one window per round trip at most.
+  std::uint32_t stream_window_bytes = 256 * 1024;
   // Limits for the values of a received request or stream item: depth of nesting, memory, collisions in hash
   // containers.
   codec::DecodeLimits decode_limits = {};
   Duration handshake_timeout = std::chrono::seconds(5);  // From accepting the byte stream to the end of the HELLO.
   // A peer that sends nothing for this time receives a PING. The connection ends if the peer stays silent for the same
-  // time again.
+  // time again. Lower it to detect lost hosts sooner; each idle connection then costs more PINGs.
   Duration ping_interval = std::chrono::seconds(15);
   bool checksum = true;  // Offers CRC32C, which is used if the client requests it.
   // Sends the text of an exception that leaves a handler to the caller. Otherwise the caller learns that the handler
   // threw, and the text, which may contain what callers should not know, is in the log only.
   bool exception_texts = false;
   bool describe = true;  // Serves the names and the descriptions of the methods (hawser/schema.h).
+
+  // ---- Transports, security, shared resources
   // Transports that are used in addition to the byte stream, in the order of TransportOptions::order.
   TransportOptions transports = {};
   // Owns the resources that this server shares with others. Null: the runtime of its loops (LoopOptions::runtime).
