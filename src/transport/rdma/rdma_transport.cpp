@@ -89,7 +89,7 @@ class RoutedWorker final : public TransportWorker {
                 used_.end());
     std::shared_ptr<RdmaWorker> worker =
         address ? transport_->worker_toward(loop_, *address, used_.front()) : used_.front();
-    worker->prefer(address.value_or(Gid{}));
+    worker->port().prefer(address.value_or(Gid{}));
     if (std::find(used_.begin(), used_.end(), worker) == used_.end()) used_.push_back(worker);
     return *worker;
   }

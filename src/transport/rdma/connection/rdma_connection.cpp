@@ -35,10 +35,10 @@ RdmaConnection::RdmaConnection(std::shared_ptr<RdmaWorker> worker, const Message
       options_(worker_->device().options),
       terms_({.options = options_,
               .limits = limits,
-              .address = worker_->address(),
+              .address = worker_->port().address(),
               .domain = worker_->device().domain,
               .reads_outstanding = worker_->device().device->limits().reads_outstanding,
-              .mtu_bytes = worker_->mtu_bytes(),
+              .mtu_bytes = worker_->port().mtu_bytes(),
               // Random, because a party that guesses it can write packets into the connection.
               .sequence = static_cast<std::uint32_t>(kernel_random()) & 0xffffffU}) {
   parts_.ring = worker_->shared_ring();
@@ -63,7 +63,7 @@ Result<void> RdmaConnection::reserve() {
   }
   state_.enter(Phase::reserved);
   const std::size_t entries = terms_.sends() + terms_.receives();
-  TRY(worker_->acquire_entries(entries));
+  TRY(worker_->entries().acquire(entries));
   parts_.entries = entries;
   draining_.push_back(std::make_unique<DrainingQueuePair>(*worker_));
   return {};
@@ -98,7 +98,7 @@ Result<void> RdmaConnection::prepare(Result<std::unique_ptr<QueuePair>> pair) {
 }
 
 RdmaParameters RdmaConnection::parameters() const noexcept {
-  return terms_.parameters(worker_->port(), parts_.pair == nullptr ? 0 : parts_.pair->number());
+  return terms_.parameters(worker_->port().status(), parts_.pair == nullptr ? 0 : parts_.pair->number());
 }
 
 void RdmaConnection::connect(const RdmaParameters& peer, PendingConnection::Ready ready) {
@@ -106,7 +106,7 @@ void RdmaConnection::connect(const RdmaParameters& peer, PendingConnection::Read
     return ready(hawser::fail(Error::of_connection(ErrorCode::protocol_error,
                                                    "the pending RDMA connection is connected already, or has failed")));
   }
-  const auto route = terms_.route_to(peer, worker_->port());
+  const auto route = terms_.route_to(peer, worker_->port().status());
   if (!route) return ready(hawser::fail(route.error()));
   state_.enter(Phase::connecting);
   // It is set even if connecting fails, because the queue pair may be ready to receive but not to send.
@@ -413,7 +413,7 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
   if (owns_ring()) parts_.ring->close();
   if (parts_.pair == nullptr) {
     if (reserved) worker_->device().release_queue_pair();
-    return worker_->release_entries(parts_.entries);
+    return worker_->entries().release(parts_.entries);
   }
   parts_.broken = broken_pair || gone_.has_value();
   if (channel != nullptr && !parts_.broken) {

@@ -8,7 +8,6 @@
 #include "base/try.h"
 #include "transport/rdma/connection/draining_queue_pair.h"
 #include "transport/rdma/connection/rdma_connection.h"
-#include "transport/rdma/device/address.h"
 #include "transport/rdma/rdma_transport.h"
 
 namespace hawser::transport::rdma {
@@ -46,8 +45,7 @@ RdmaWorker::RdmaWorker(Loop& loop, std::shared_ptr<RdmaDevice> device, std::uniq
                        std::size_t entries)
     : loop_(loop),
       device_(std::move(device)),
-      port_(device_->port),
-      address_(device_->gid),
+      port_(device_->options, *device_->device, device_->port, device_->gid),
       queue_(std::move(queue)),
       entries_(entries),
       events_(*this),
@@ -80,45 +78,26 @@ RdmaWorker::~RdmaWorker() {
   queue_.reset();
 }
 
-// Reads the port's state again. The port's addresses change with those of its network, and better ones may have been
-// added since the device was opened. Its MTU and LID change without an event that every device raises.
-void RdmaWorker::refresh() {
-  if (const auto status = device_->device->port(device_->port.number)) port_ = *status;
-  const auto addresses = device_->device->gids(device_->port.number);
-  if (!addresses) return;
-  if (const auto chosen = choose_address(device_->options, *addresses, preferred_)) address_ = *chosen;
-}
-
-Result<void> RdmaWorker::check_port() const {
+// Called at each handshake.
+Result<void> RdmaWorker::check_port() {
+  port_.refresh();
   if (!usable()) {
     return fail(Error::of_transport(
         ErrorCode::unavailable, device_->device->name() + " is gone, or a queue of this loop broke: try again later"));
   }
-  if (port_.active) return {};
-  return fail(Error::of_transport(ErrorCode::unavailable, "port " + std::to_string(port_.number) + " of " +
-                                                              device_->device->name() + " is down: see rdma link"));
+  return port_.check();
 }
 
 std::vector<std::byte> RdmaWorker::offer() {
-  refresh();
-  return RdmaOffer{.ethernet = port_.ethernet, .type = address_.type, .lid = port_.lid, .gid = address_.gid}.encode();
+  port_.refresh();
+  return port_.offer().encode();
 }
 
 Result<RdmaOffer> RdmaWorker::check_client(Bytes offer) {
   auto theirs = RdmaOffer::decode(offer);
   if (!theirs) return theirs;
-  refresh();
   TRY(check_port());
-  if (theirs->ethernet != port_.ethernet) {
-    return fail(Error::of_transport(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand"));
-  }
-  if (theirs->ethernet && (theirs->type != address_.type || theirs->gid.ipv4_mapped() != address_.gid.ipv4_mapped())) {
-    return fail(Error::of_transport(
-        ErrorCode::unavailable, "the client's RDMA address " + to_string(theirs->gid) + " (" +
-                                    std::string(to_string(theirs->type)) + ") is of another kind than the server's " +
-                                    to_string(address_.gid) + " (" + std::string(to_string(address_.type)) +
-                                    "): set RdmaOptions::address on both sides"));
-  }
+  TRY(port_.check(*theirs));
   return theirs;
 }
 
@@ -134,7 +113,6 @@ Result<std::unique_ptr<PendingConnection>> RdmaWorker::select(Bytes offer, const
 Result<RdmaParameters> RdmaWorker::check_server(Bytes server) {
   auto theirs = RdmaParameters::decode(server);
   if (!theirs) return theirs;
-  refresh();
   TRY(check_port());
   return theirs;
 }
@@ -142,31 +120,16 @@ Result<RdmaParameters> RdmaWorker::check_server(Bytes server) {
 Result<std::unique_ptr<PendingConnection>> RdmaWorker::accept(Bytes server, const MessageLimits& limits) {
   TRY(const auto& theirs, check_server(server));
   TRY(auto&& connection, RdmaConnection::begin(shared_from_this(), limits));
-  connection->limit_mtu(mtus_.limit(theirs.gid, loop_.now()));
+  connection->limit_mtu(port_.limit(theirs.gid, loop_.now()));
   return std::make_unique<RdmaPendingConnection>(loop_, std::move(connection), theirs);
-}
-
-unsigned RdmaWorker::mtu_bytes() const noexcept {
-  return device_->options.path_mtu_bytes != 0 ? device_->options.path_mtu_bytes : port_.mtu_bytes;
 }
 
 bool RdmaWorker::use_shorter_packets(Bytes server) {
   const auto theirs = RdmaParameters::decode(server);
-  if (!theirs) return false;
-  return mtus_.shorten(theirs->gid, std::min<unsigned>(mtu_bytes(), theirs->mtu_bytes), loop_.now());
+  return theirs && port_.shorten(*theirs, loop_.now());
 }
 
 // ---- Resources of connections
-
-Result<void> RdmaWorker::acquire_entries(std::size_t entries) {
-  if (entries_used_ + entries > entries_) {
-    return fail(Error::of_transport(
-        ErrorCode::overloaded, "the completion queue's " + std::to_string(entries_) +
-                                   " entries are reserved: raise RdmaOptions::cq_entries or lower send_queue_depth"));
-  }
-  entries_used_ += entries;
-  return {};
-}
 
 Result<std::unique_ptr<QueuePair>> RdmaWorker::make_pair(unsigned send_requests, unsigned receive_requests) {
   return device_->device->create_queue_pair({.completions = queue_.get(),
@@ -238,12 +201,12 @@ void RdmaWorker::destroy(Draining& from, Draining::iterator at) {
   poll_all();
   targets_.remove(pair.number());
   const DrainingQueuePair::Parts& parts = pair.parts();
-  entries_used_ -= parts.entries;
+  entries_.release(parts.entries);
   if (parts.shared_receives != 0) {
     if (parts.unposted != 0) shared_->ring()->disown(pair.number());
     // The device reports the end of draining, and did not do so in time. Chunks may be lost with this queue pair. Its
     // reserved share stays reserved to make up for them.
-    if (pair.drained() || !raises_last_receive_) {
+    if (pair.drained() || !shared_->raises_last_receive()) {
       shared_->release(parts.shared_receives);
     } else {
       loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": a queue pair was not drained in time");
@@ -356,20 +319,20 @@ void RdmaWorker::post_event(const DeviceEvent& event) {
 void RdmaWorker::on_device_event(const DeviceEvent& event) {
   switch (event.kind) {
     case DeviceEventKind::shared_receive_queue_low: return;
-    case DeviceEventKind::addresses_changed: return refresh();
+    case DeviceEventKind::addresses_changed: return port_.refresh();
     case DeviceEventKind::port_up:
       if (event.port != device_->port.number) return;
       grace_.stop();
-      return refresh();
+      return port_.refresh();
     case DeviceEventKind::port_down:
       if (event.port != device_->port.number) return;
-      refresh();
+      port_.refresh();
       loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
       return grace_.start(loop_, loop_.after(device_->options.port_down_grace));
     case DeviceEventKind::last_receive_reached: {
       CompletionTarget* const target = targets_.find(event.queue_pair);
       if (target == nullptr) return;
-      raises_last_receive_ = true;
+      if (shared_ != nullptr) shared_->on_last_receive();
       target->on_event(event);
       return repost_soon();
     }
@@ -398,10 +361,10 @@ void RdmaWorker::break_down(const DeviceEvent& event) {
 }
 
 void RdmaWorker::end_grace() {
-  refresh();
+  port_.refresh();
   // The event that reports the port's return may not have been read yet.
-  if (port_.active) return;
-  break_down({.kind = DeviceEventKind::port_down, .port = port_.number});
+  if (port_.status().active) return;
+  break_down({.kind = DeviceEventKind::port_down, .port = port_.status().number});
 }
 
 }  // namespace hawser::transport::rdma

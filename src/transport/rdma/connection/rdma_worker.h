@@ -18,11 +18,12 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
 #include "transport/common/liveness.h"
+#include "transport/rdma/connection/completion_entries.h"
 #include "transport/rdma/connection/completion_targets.h"
 #include "transport/rdma/connection/half_open.h"
+#include "transport/rdma/connection/local_port.h"
 #include "transport/rdma/connection/parameters.h"
 #include "transport/rdma/connection/shared_receives.h"
-#include "transport/rdma/device/path_mtus.h"
 #include "transport/rdma/device/side_work.h"
 #include "transport/rdma/device/verbs.h"
 #include "transport/rdma/memory/memory_pool.h"
@@ -102,21 +103,11 @@ class RdmaWorker final : public TransportWorker,
   std::size_t probe_bytes() const noexcept override { return transport_probe_bytes_max; }
   bool use_shorter_packets(Bytes server) override;
 
-  // Connections that are made from now on use `address` if the device has it.
-  void prefer(const Gid& address) noexcept { preferred_ = address; }
-
   // ---- Functions for connections
   Loop& loop() noexcept { return loop_; }
   RdmaDevice& device() noexcept { return *device_; }
-  // Address of connections that are made now.
-  const GidEntry& address() const noexcept { return address_; }
-  // Longest packets of connections from here, unless the limit toward their peer is smaller.
-  unsigned mtu_bytes() const noexcept;
-  // State of the port at the last handshake.
-  const PortStatus& port() const noexcept { return port_; }
-  // Reserves entries of the completion queue: as many as one connection posts at most. release_entries() releases them.
-  Result<void> acquire_entries(std::size_t entries);
-  void release_entries(std::size_t entries) noexcept { entries_used_ -= entries; }
+  LocalPort& port() noexcept { return port_; }
+  CompletionEntries& entries() noexcept { return entries_; }
   // Runs operations during which the kernel may block.
   SideWork& side_work() noexcept { return side_work_; }
   // Destroys a queue pair whose connection does not exist any more.
@@ -145,8 +136,7 @@ class RdmaWorker final : public TransportWorker,
   std::size_t connections() const noexcept { return targets_.size(); }
 
  private:
-  void refresh();
-  Result<void> check_port() const;
+  Result<void> check_port();
   bool poll() override;
   bool arm() override;
   void on_ready(exec::Readiness) override;
@@ -176,18 +166,14 @@ class RdmaWorker final : public TransportWorker,
 
   Loop& loop_;
   const std::shared_ptr<RdmaDevice> device_;
-  PortStatus port_;
-  GidEntry address_;
-  Gid preferred_;
+  LocalPort port_;
   bool broken_ = false;  // One of its queues failed: it can make no more connections.
   std::unique_ptr<CompletionQueue> queue_;
-  const std::size_t entries_;
-  std::size_t entries_used_ = 0;
+  CompletionEntries entries_;
   EventWatcher events_;
   MemberTimer<&RdmaWorker::on_timer> timer_{*this};
   MemberTimer<&RdmaWorker::end_grace> grace_{*this};  // Runs while the port is down.
   const std::shared_ptr<HalfOpen> half_open_;
-  PathMtus mtus_;
   CompletionTargets targets_;
   std::vector<Completion> polled_;
   Draining draining_;
@@ -196,7 +182,6 @@ class RdmaWorker final : public TransportWorker,
   std::list<std::unique_ptr<QueuePair>> discarded_;
 
   std::unique_ptr<SharedReceives> shared_;  // Null without a shared receive queue.
-  bool raises_last_receive_ = false;        // The device has raised this event for a queue pair of this worker.
   SideWork side_work_;
   const Alive<RdmaWorker> alive_{*this};  // Calls that other threads have posted use it.
 };

@@ -30,6 +30,9 @@ class SharedReceives {
   Result<void> promise(std::size_t receives);
   // Called when the queue pair of the connection has returned all that it had used up.
   void release(std::size_t receives) noexcept { promised_ -= receives; }
+  // The device reports the end of draining: DeviceEventKind::last_receive_reached.
+  void on_last_receive() noexcept { raises_last_receive_ = true; }
+  bool raises_last_receive() const noexcept { return raises_last_receive_; }
   // Posts free chunks. `posted` is called for each that a queue pair had used up, with the number of the queue pair.
   Result<void> repost(const ReceiveRing::Posted& posted);
   bool refill_is_due() const noexcept;
@@ -39,7 +42,8 @@ class SharedReceives {
   const std::shared_ptr<ReceiveRing> ring_;
   const std::size_t receives_max_;
   const double low_watermark_;
-  std::size_t promised_ = 0;  // Receives promised to connections.
+  std::size_t promised_ = 0;          // Receives promised to connections.
+  bool raises_last_receive_ = false;  // The device has raised this event for a queue pair of the loop.
 };
 
 }  // namespace hawser::transport::rdma

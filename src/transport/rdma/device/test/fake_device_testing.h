@@ -23,8 +23,8 @@ class FakeDevice final : public Device {
   const std::string& name() const noexcept override { return name_; }
   const DeviceLimits& limits() const noexcept override { return limits_; }
   unsigned ports() const noexcept override { return 1; }
-  Result<PortStatus> port(unsigned number) override { return PortStatus{.number = number, .active = true}; }
-  Result<std::vector<GidEntry>> gids(unsigned) override { return std::vector<GidEntry>(); }
+  Result<PortStatus> port(unsigned) override { return status; }
+  Result<std::vector<GidEntry>> gids(unsigned) override { return gid_entries; }
   std::vector<RdmaCounter> counters(unsigned) override { return {}; }
   Result<std::unique_ptr<MemoryRegion>> register_memory(MutableBytes memory, Access access) override {
     if (registering) registering();
@@ -52,6 +52,9 @@ class FakeDevice final : public Device {
   void watch_events(Loop&, exec::Watcher&) override {}
   void unwatch_events(Loop&, exec::Watcher&) noexcept override {}
   std::optional<DeviceEvent> next_event() override { return std::nullopt; }
+
+  PortStatus status{.number = 1, .active = true};
+  std::vector<GidEntry> gid_entries;
 
   struct Registered {
     MutableBytes memory;
