@@ -41,8 +41,8 @@ ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stre
       block_charge_(account_),
       rest_(*this),
       life_(*this) {
-  mark_ = mark_wanted_ = wanted_mark();
-  watermark_.set(mark_, 0);
+  mark_wanted_ = wanted_mark();
+  watermark_.set(mark_wanted_, 0);
 }
 
 ByteSession::~ByteSession() {
@@ -331,7 +331,7 @@ void ByteSession::sendable(std::size_t bytes) {
 // Whoever waits for the previous mark continues at the next drained().
 void ByteSession::change_mark() noexcept {
   const std::size_t mark = send_charge_.mark(mark_wanted_);
-  if (mark == std::exchange(mark_, mark)) return;
+  if (mark == watermark_.mark()) return;
   watermark_.set(mark, watermark_.passed() ? SIZE_MAX : backlog());
 }
 
@@ -348,11 +348,14 @@ void ByteSession::compare_with_mark() noexcept {
   }
 }
 
+void ByteSession::want_mark() noexcept {
+  mark_wanted_ = wanted_mark();
+  watermark_.set(send_charge_.mark(mark_wanted_), backlog());
+}
+
 void ByteSession::renew_mark() {
   if (closed()) return;
-  mark_wanted_ = wanted_mark();
-  mark_ = send_charge_.mark(mark_wanted_);
-  watermark_.set(mark_, backlog());
+  want_mark();
   if (watermark_.passed() == above_mark()) return;
   compare_with_mark();
   update_reading();
@@ -368,9 +371,7 @@ void ByteSession::drained() {
 
 void ByteSession::options_changed() {
   if (closed()) return;
-  mark_wanted_ = wanted_mark();
-  mark_ = send_charge_.mark(mark_wanted_);
-  watermark_.set(mark_, backlog());
+  want_mark();
   compare_with_mark();
   if (!above_mark()) {
     // Whoever waited for the previous mark continues.

@@ -135,15 +135,15 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   // Bytes that the peer, or the kernel on its behalf, has taken so far.
   std::uint64_t sent_bytes() const noexcept { return stream_.sent(); }
   // At most send_backlog_bytes_max; less while the memory of the connection, its peer or the loop is used up.
-  std::size_t backlog_mark() const noexcept { return mark_; }
-  bool has_room() const noexcept { return backlog() <= mark_; }
+  std::size_t backlog_mark() const noexcept { return watermark_.mark(); }
+  bool has_room() const noexcept { return backlog() <= watermark_.mark(); }
   // From now on, backlog_mark() is at most `bytes`.
   void limit_backlog(std::size_t bytes) {
     if (bytes != std::exchange(mark_limit_, bytes)) [[unlikely]]
       renew_mark();
   }
   // False while that memory is used up.
-  bool memory_left() const noexcept { return mark_ == mark_wanted_; }
+  bool memory_left() const noexcept { return watermark_.mark() == mark_wanted_; }
   // For a protocol that keeps bytes which cannot be queued yet. They count as the backlog does, except that the
   // connection is still read.
   void set_waiting(std::size_t bytes) noexcept {
@@ -206,11 +206,12 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   void compare_with_mark() noexcept;
   void drained();
   void charge_backlog() noexcept {
-    if (send_charge_.set(backlog() + waiting_) || mark_ != mark_wanted_) [[unlikely]]
+    if (send_charge_.set(backlog() + waiting_) || !memory_left()) [[unlikely]]
       change_mark();
   }
   void change_mark() noexcept;
   std::size_t wanted_mark() const noexcept;
+  void want_mark() noexcept;
   void renew_mark();
   void watch_backlog();
   void check_life();
@@ -233,8 +234,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   MemberTimer<&ByteSession::continue_turn> rest_;  // Runs while a reason is PauseReason::turn.
 
   transport::BacklogWatermark watermark_;
-  std::size_t mark_ = 0;         // The mark of watermark_.
-  std::size_t mark_wanted_ = 0;  // Its value while memory is left.
+  std::size_t mark_wanted_ = 0;  // The mark of watermark_ while memory is left.
   std::size_t mark_limit_ = SIZE_MAX;
   std::size_t waiting_ = 0;  // See set_waiting().
   // Runs while bytes wait for the peer to take them, after the peer's end, and after finish().

@@ -9,6 +9,7 @@ namespace hawser::transport {
 // Decides when MessageSink::on_drained() is due: when the backlog has been above the mark and has fallen to half of it.
 class BacklogWatermark {
  public:
+  std::size_t mark() const noexcept { return mark_; }
   // See Connection::set_high_watermark().
   void set(std::size_t bytes, std::size_t backlog) noexcept {
     mark_ = bytes;
