@@ -99,10 +99,10 @@ struct Loop::State {
     std::size_t size = 0;
   };
 
-  // Returns true if the loop has work without asking sources or the poller.
+  // Returns true if the loop has work without asking sources or the poller, or if its run ends.
   bool busy() const noexcept {
     return !ready.empty() || !tick_ends.empty() || !mailbox.empty() ||
-           (stoppable && stopping.load(std::memory_order_relaxed));
+           (stoppable && stopping.load(std::memory_order_relaxed)) || (root != nullptr && root->empty());
   }
 
   // Returns memory that the loop does not use. A trim of the allocator takes longer than a loop may be blocked.
@@ -163,7 +163,8 @@ struct Loop::State {
       timer->on_clock(now);
     }
   }
-  bool stoppable = false;  // True within run(), which ends by stop(); run(task) does not.
+  bool stoppable = false;       // True within run(), which ends by stop(); run(task) does not.
+  const Scope* root = nullptr;  // Within run(task): the scope of the task. The run ends when it is empty.
   // Who waits when there is no work.
   enum class Waiter : std::uint8_t {
     self,      // This loop, in its poller.
@@ -192,12 +193,14 @@ class Loop::Running {
     state_.started = loop.now_;
     state_.polled_work = Duration::zero();
     state_.pause = loop.now_ - last;
+    outer_root_ = std::exchange(state_.root, nullptr);
     if (outer_ == nullptr) state_.memory.begin();
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
   ~Running() {
     if (state_.timers != nullptr) state_.notify(state_.timers, loop_.poller_->now());
+    state_.root = outer_root_;
     if (outer_ == nullptr) state_.memory.end();
     thread_.store(outer_, std::memory_order_release);
   }
@@ -206,7 +209,8 @@ class Loop::Running {
   Loop& loop_;
   State& state_;
   std::atomic<const void*>& thread_;
-  const void* outer_ = nullptr;  // The address of current_loop if this thread already runs the loop.
+  const void* outer_ = nullptr;        // The address of current_loop if this thread already runs the loop.
+  const Scope* outer_root_ = nullptr;  // State::root of that run.
   const Current current_;
 };
 
@@ -345,7 +349,9 @@ void Loop::run_root(Task<void> root) {
   {
     Scope scope;
     scope.spawn(std::move(root));
+    state_->root = &scope;
     while (!scope.empty()) tick();
+    state_->root = nullptr;
   }
   flush();
 }
@@ -431,7 +437,8 @@ void Loop::tick() {
   worked |= state_->wheel.advance(now_) != 0;
   worked |= run_ready();
   flush();
-  if (worked || state_->busy()) {
+  // A loop that sleeps at once asks the poller only once: a sleep ends immediately if there is input.
+  if (state_->busy() || (worked && options_.wait != Wait::event)) {
     poll_after_work();
   } else {
     wait_for_work();

@@ -42,6 +42,39 @@ TEST_P(SimLoop, NothingHappensBetweenTwoTimers) {
   EXPECT_LE(end - start, milliseconds(1001));
 }
 
+// Counts the waits, and those among them that may not sleep.
+class WaitCounter final : public Poller {
+ public:
+  std::string_view name() const noexcept override { return "counting"; }
+  Time now() const noexcept override { return inner_.now(); }
+  std::size_t wait(Duration timeout, Time& now) override {
+    ++waits;
+    if (timeout == Duration::zero()) ++polls;
+    return inner_.wait(timeout, now);
+  }
+  void wake() noexcept override {}
+  void watch(int, Watcher&) override {}
+  void unwatch(int, Watcher&) noexcept override {}
+  bool real_time() const noexcept override { return false; }
+
+  std::size_t waits = 0;
+  std::size_t polls = 0;
+
+ private:
+  SimPoller inner_;
+};
+
+TEST(Simulation, ALoopThatSleepsAtOnceAsksThePollerOnceATick) {
+  auto made = std::make_unique<WaitCounter>();
+  const WaitCounter& counter = *made;
+  Loop loop(std::move(made), {.wait = Wait::event});
+  loop.run([](Loop& self) -> Task<void> {
+    for (int i = 0; i < 10; ++i) co_await self.sleep(milliseconds(1));
+  }(loop));
+  EXPECT_EQ(counter.waits, 11U);
+  EXPECT_EQ(counter.polls, 1U) << "only after the last tick, when the task has ended";
+}
+
 std::vector<std::int64_t> trace(std::uint64_t seed, Wait wait) {
   Loop loop(std::make_unique<SimPoller>(), {.wait = wait});
   std::mt19937_64 random(seed);
