@@ -62,12 +62,11 @@ void ReadyQueue::forget(std::coroutine_handle<> waiting) noexcept {
       take_any(ready_, 0, forgotten_ready_, waiting) || take_any(batch_, resumed_, forgotten_batch_, waiting));
 }
 
-bool ReadyQueue::run() {
+bool ReadyQueue::run_batch() {
   if (running_) {
     if (ready_.empty()) return false;
     misuse("Loop::run() is called from within a task of the same loop; co_await the task instead");
   }
-  if (empty()) return false;
   if (batch_.empty()) {
     batch_.swap(ready_);
     forgotten_batch_ = forgotten_ready_;

@@ -24,7 +24,7 @@ class ReadyQueue {
   void forget(std::coroutine_handle<> waiting) noexcept;
   // Resumes the first coroutines of the queue. Those that become ready meanwhile wait for another run, so that input
   // and timers get their turn. Returns false if the queue is empty.
-  bool run();
+  bool run() { return !empty() && run_batch(); }
   // The coroutine that run() is resuming, or null.
   const void* resumed_frame() const noexcept { return running_ ? batch_[resumed_ - 1].address() : nullptr; }
 
@@ -35,6 +35,8 @@ class ReadyQueue {
 
  private:
   using Handles = std::vector<std::coroutine_handle<>>;
+
+  bool run_batch();
 
   Handles ready_;                    // They follow the batch.
   Handles batch_;                    // Empty, or not resumed completely.

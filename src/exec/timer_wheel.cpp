@@ -11,12 +11,6 @@ TimerWheel::~TimerWheel() {
   }
 }
 
-std::uint64_t TimerWheel::ticks_of(Time when, bool round_up) const noexcept {
-  if (when <= origin_) return 0;
-  const auto ns = static_cast<std::uint64_t>((when - origin_).count());
-  return (ns >> tick_shift) + (round_up && (ns & ((1U << tick_shift) - 1)) != 0 ? 1 : 0);
-}
-
 void TimerWheel::start(Timer& timer, Time when) noexcept {
   timer.stop();
   constexpr std::uint64_t ticks_ahead_max = (std::uint64_t{1} << (slot_bits * levels)) - 1;
@@ -31,7 +25,10 @@ void TimerWheel::start(Timer& timer, Time when) noexcept {
 void TimerWheel::insert(Timer& timer) noexcept {
   const std::uint64_t difference = (timer.expiry_ticks_ ^ now_ticks_) | (slots - 1);
   const unsigned level = std::min(static_cast<unsigned>(63 - std::countl_zero(difference)) / slot_bits, levels - 1);
-  const unsigned slot = (timer.expiry_ticks_ >> (level * slot_bits)) & (slots - 1);
+  const unsigned shift = level * slot_bits;
+  const std::uint64_t slot_ticks = timer.expiry_ticks_ >> shift;
+  earliest_ticks_ = std::min(earliest_ticks_, slot_ticks << shift);
+  const unsigned slot = slot_ticks & (slots - 1);
   const unsigned index = level * slots + slot;
   Timer*& head = heads_[index];
   timer.next_ = head;
@@ -91,12 +88,13 @@ std::optional<Time> TimerWheel::next() const noexcept {
   return origin_ + Duration(static_cast<Duration::rep>(ticks << tick_shift));
 }
 
-std::size_t TimerWheel::advance(Time now) {
-  const std::uint64_t target = ticks_of(now, false);
+// Fires all timers up to `target`. Those that are not due yet move to a lower level.
+std::size_t TimerWheel::fire(std::uint64_t target) {
   std::size_t fired = 0;
-  while (count_ != 0) {
+  for (;;) {
     const std::optional<Due> due = next_slot();
-    if (!due || due->ticks > target) break;
+    earliest_ticks_ = due ? due->ticks : UINT64_MAX;
+    if (earliest_ticks_ > target) break;
     now_ticks_ = std::max(now_ticks_, due->ticks);
     Timer* list = detach(due->index);
     if (list != nullptr) list->previous_ = &list;

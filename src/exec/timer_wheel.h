@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -25,7 +26,12 @@ class TimerWheel {
 
   void start(Timer& timer, Time when) noexcept;
   // Fires the timers that are due at `now`. Returns their number.
-  std::size_t advance(Time now);
+  std::size_t advance(Time now) {
+    const std::uint64_t target = ticks_of(now, false);
+    if (target >= earliest_ticks_) return fire(target);
+    now_ticks_ = std::max(now_ticks_, target);
+    return 0;
+  }
   // Returns a time before which no timer fires; empty if no timer runs. It is the time of the earliest timer, unless
   // more than next_scan_max timers may be the earliest.
   std::optional<Time> next() const noexcept;
@@ -41,10 +47,16 @@ class TimerWheel {
     unsigned index;
   };
   std::optional<Due> next_slot() const noexcept;
-  std::uint64_t ticks_of(Time when, bool round_up) const noexcept;
+  std::size_t fire(std::uint64_t target);
+  std::uint64_t ticks_of(Time when, bool round_up) const noexcept {
+    if (when <= origin_) return 0;
+    const auto ns = static_cast<std::uint64_t>((when - origin_).count());
+    return (ns >> tick_shift) + (round_up && (ns & ((1U << tick_shift) - 1)) != 0 ? 1 : 0);
+  }
 
   Time origin_;
   std::uint64_t now_ticks_ = 0;
+  std::uint64_t earliest_ticks_ = UINT64_MAX;  // No occupied slot begins earlier.
   std::size_t count_ = 0;
   std::array<std::uint64_t, levels> occupied_{};
   std::array<Timer*, levels * slots> heads_{};
