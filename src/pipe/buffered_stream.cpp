@@ -1,7 +1,6 @@
 #include "pipe/buffered_stream.h"
 
 #include <array>
-#include <span>
 
 #include "pipe/null_sink.h"
 
@@ -18,11 +17,15 @@ BufferedStream::BufferedStream(std::unique_ptr<transport::Stream> stream)
 
 // Sends the first part of the queue, which is not empty. False if the stream was closed meanwhile.
 bool BufferedStream::send_part() {
+  if (const ConstBuffer* const only = queue_.only_piece()) return send_pieces({only, 1});
   std::array<ConstBuffer, segments_max> segments;
-  const std::size_t count = queue_.peek(segments);
+  return send_pieces(std::span(segments.data(), queue_.peek(segments)));
+}
+
+bool BufferedStream::send_pieces(std::span<const ConstBuffer> pieces) {
   std::size_t offered = 0;
-  for (std::size_t i = 0; i < count; ++i) offered += segments[i].size;
-  const std::size_t accepted = stream_->send(std::span(segments.data(), count));
+  for (const ConstBuffer& piece : pieces) offered += piece.size;
+  const std::size_t accepted = stream_->send(pieces);
   if (closed()) return false;  // The send has failed, and the owner has ended the connection.
   blocked_ = accepted < offered;
   sent_ += accepted;

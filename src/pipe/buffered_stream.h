@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "hawser/loop.h"
@@ -72,6 +73,7 @@ class BufferedStream {
   };
 
   bool send_part();
+  bool send_pieces(std::span<const ConstBuffer> pieces);
 
   SendQueue queue_;
   std::unique_ptr<transport::Stream> stream_;

@@ -9,7 +9,6 @@ namespace hawser::pipe {
 std::byte* SendQueue::reserve_block(std::size_t size) {
   drop_block();
   block_ = Block::allocate(std::max(size, block_bytes));
-  used_ = 0;
   return block_->data();
 }
 
@@ -17,23 +16,18 @@ void SendQueue::drop_block() noexcept {
   if (block_ != nullptr) block_->release();
   block_ = nullptr;
   used_ = 0;
+  growing_ = false;
 }
 
-void SendQueue::commit(std::size_t size) {
-  const std::byte* const data = block_->data() + used_;
-  if (first_ < segments_.size()) {
-    Segment& back = segments_.back();
-    if (back.block == block_ && back.data + back.size == data) {
-      back.size += size;
-      used_ += size;
-      bytes_ += size;
-      return;
-    }
-  }
-  segments_.push_back({data, size, block_, nullptr, false});
+void SendQueue::begin_segment(std::size_t size) {
+  add_segment({{block_->data() + used_, size}, block_, nullptr, false});
   block_->retain();
-  used_ += size;
-  bytes_ += size;
+  growing_ = true;
+}
+
+void SendQueue::add_segment(const Segment& segment) {
+  segments_.push_back(segment);
+  growing_ = false;
 }
 
 void SendQueue::borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
@@ -49,7 +43,7 @@ void SendQueue::borrow(std::span<const ConstBuffer> pieces, SendCompletion* owne
   for (const ConstBuffer& piece : pieces) {
     if (piece.size == 0) continue;
     last = segments_.size();
-    segments_.push_back({piece.data, piece.size, nullptr, owner, false});
+    add_segment({piece, nullptr, owner, false});
     bytes_ += piece.size;
   }
   if (last == segments_.size()) return owner->on_send_complete();
@@ -57,12 +51,12 @@ void SendQueue::borrow(std::span<const ConstBuffer> pieces, SendCompletion* owne
 }
 
 void SendQueue::borrow_part(const ConstBuffer& piece, SendCompletion& owner, bool last) {
-  segments_.push_back({piece.data, piece.size, nullptr, &owner, last});
+  add_segment({piece, nullptr, &owner, last});
   bytes_ += piece.size;
 }
 
 void SendQueue::share(const Buffer& bytes) {
-  segments_.push_back({bytes.data(), bytes.size(), bytes.block(), nullptr, false});
+  add_segment({{bytes.data(), bytes.size()}, bytes.block(), nullptr, false});
   bytes.block()->retain();
   bytes_ += bytes.size();
 }
@@ -71,18 +65,15 @@ void SendQueue::copy_and_release(SendCompletion& owner) {
   for (std::size_t i = first_; i < segments_.size(); ++i) {
     Segment& segment = segments_[i];
     if (segment.owner != &owner) continue;
-    Block* copy = Block::allocate(segment.size);
-    std::memcpy(copy->data(), segment.data, segment.size);
-    segment = {copy->data(), segment.size, copy, nullptr, false};
+    Block* copy = Block::allocate(segment.bytes.size);
+    std::memcpy(copy->data(), segment.bytes.data, segment.bytes.size);
+    segment = {{copy->data(), segment.bytes.size}, copy, nullptr, false};
   }
 }
 
 std::size_t SendQueue::peek(std::span<ConstBuffer> pieces) const noexcept {
   const std::size_t count = std::min(pieces.size(), segments_.size() - first_);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Segment& segment = segments_[first_ + i];
-    pieces[i] = {segment.data, segment.size};
-  }
+  for (std::size_t i = 0; i < count; ++i) pieces[i] = segments_[first_ + i].bytes;
   return count;
 }
 
@@ -91,6 +82,7 @@ void SendQueue::drop_front() noexcept {
   if (first_ == segments_.size()) {
     segments_.clear();
     first_ = 0;
+    growing_ = false;
   } else if (first_ >= 1024 && first_ * 2 >= segments_.size()) {
     segments_.erase(segments_.begin(), segments_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
@@ -104,7 +96,7 @@ void SendQueue::consume(std::size_t size) noexcept {
   bytes_ -= size;
   // A notified owner may end the connection, which clears the queue.
   while (size != 0 && first_ < segments_.size()) {
-    Segment& front = segments_[first_];
+    ConstBuffer& front = segments_[first_].bytes;
     if (size < front.size) {
       front.data += size;
       front.size -= size;

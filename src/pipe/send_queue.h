@@ -25,7 +25,15 @@ class SendQueue {
     return block_->data() + used_;
   }
   // Queues the first `size` bytes of the reserved memory.
-  void commit(std::size_t size);
+  void commit(std::size_t size) {
+    if (growing_) {
+      segments_.back().bytes.size += size;
+    } else {
+      begin_segment(size);
+    }
+    used_ += size;
+    bytes_ += size;
+  }
   // Queues memory of `owner`, which is notified when the last piece has been sent. Without an owner, the memory is
   // copied.
   void borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner);
@@ -37,6 +45,10 @@ class SendQueue {
   // Copies the queued memory of `owner`. The owner will not be notified.
   void copy_and_release(SendCompletion& owner);
 
+  // The memory to be sent if it is one piece, else null. It is valid until the queue changes.
+  const ConstBuffer* only_piece() const noexcept {
+    return segments_.size() - first_ == 1 ? &segments_[first_].bytes : nullptr;
+  }
   // Fills `pieces` with the memory to be sent next. Returns their number.
   std::size_t peek(std::span<ConstBuffer> pieces) const noexcept;
   // Removes the first `size` bytes, which have been sent, and notifies the owners whose last piece is among them.
@@ -49,14 +61,15 @@ class SendQueue {
 
  private:
   struct Segment {
-    const std::byte* data;
-    std::size_t size;
+    ConstBuffer bytes;
     Block* block;           // The segment owns one reference; null for borrowed memory.
     SendCompletion* owner;  // Owner of borrowed memory, else null.
     bool last;              // The last piece of the owner, which is notified after it.
   };
 
   std::byte* reserve_block(std::size_t size);
+  void begin_segment(std::size_t size);
+  void add_segment(const Segment& segment);
   void drop_front() noexcept;
   void drop_block() noexcept;
 
@@ -65,6 +78,7 @@ class SendQueue {
   std::size_t bytes_ = 0;
   Block* block_ = nullptr;  // Receives the next small data at used_.
   std::size_t used_ = 0;
+  bool growing_ = false;  // The last segment is queued and ends at used_ of block_.
 };
 
 }  // namespace hawser::pipe

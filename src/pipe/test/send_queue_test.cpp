@@ -44,6 +44,35 @@ TEST(SendQueue, SmallOnesShareAPiece) {
   EXPECT_EQ(queue.bytes(), 7U);
 }
 
+TEST(SendQueue, OnlyASinglePieceIsSentFromItsPlace) {
+  SendQueue queue;
+  ReleaseCounter owner;
+  const std::string payload = "payload";
+  EXPECT_EQ(queue.only_piece(), nullptr);
+  put(queue, "head ");
+  ASSERT_NE(queue.only_piece(), nullptr);
+  queue.consume(2);
+  EXPECT_EQ(as_text(Bytes(queue.only_piece()->data, queue.only_piece()->size)), "ad ");
+  queue.borrow(std::array{piece_of(payload)}, &owner);
+  EXPECT_EQ(queue.only_piece(), nullptr);
+  put(queue, "tail");
+  EXPECT_EQ(contents(queue), "ad payloadtail");
+  queue.consume(10);
+  ASSERT_NE(queue.only_piece(), nullptr);
+  put(queue, " grows");
+  EXPECT_EQ(as_text(Bytes(queue.only_piece()->data, queue.only_piece()->size)), "tail grows");
+}
+
+TEST(SendQueue, WhatFollowsASentPieceDoesNotGrowIt) {
+  SendQueue queue;
+  put(queue, "sent");
+  queue.consume(4);
+  EXPECT_EQ(queue.only_piece(), nullptr);
+  put(queue, "next");
+  EXPECT_EQ(contents(queue), "next");
+  EXPECT_EQ(queue.bytes(), 4U);
+}
+
 TEST(SendQueue, AReservationMayBeCommittedShorter) {
   SendQueue queue;
   std::memcpy(queue.reserve(1000), "abc", 3);
