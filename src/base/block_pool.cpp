@@ -21,7 +21,9 @@
 namespace hawser {
 namespace {
 
-thread_local bool pool_gone = false;
+// The calling thread's pool. Null before its first use and after its end.
+constinit thread_local BlockPool* own_pool = nullptr;
+constinit thread_local bool pool_gone = false;
 
 // Blocks of this size and above lie in huge pages where the kernel provides them (MADV_HUGEPAGE). Copies to and from
 // sockets then need a five-hundredth of the address translations.
@@ -45,16 +47,21 @@ void allow([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes)
 
 }  // namespace
 
-BlockPool* BlockPool::local() noexcept {
+BlockPool* BlockPool::local() noexcept { return own_pool != nullptr ? own_pool : make_local(); }
+
+[[gnu::noinline]] BlockPool* BlockPool::make_local() noexcept {
   if (pool_gone) return nullptr;
   static thread_local BlockPool pool;
-  return &pool;
+  return own_pool = &pool;
 }
 
 BlockPool::BlockPool() noexcept = default;
 
 BlockPool::~BlockPool() {
-  pool_gone = true;
+  if (own_pool == this) {
+    own_pool = nullptr;
+    pool_gone = true;
+  }
   for (Block*& head : free_) {
     while (head != nullptr) free(std::exchange(head, head->next_free_));
   }
@@ -62,18 +69,18 @@ BlockPool::~BlockPool() {
 
 // Classes are powers of two, so that a block fits any request of its class.
 std::size_t BlockPool::class_of(std::size_t bytes) noexcept {
-  const std::size_t rounded = std::bit_ceil(bytes < class_bytes_min ? class_bytes_min : bytes);
-  return static_cast<std::size_t>(std::countr_zero(rounded) - std::countr_zero(class_bytes_min));
+  static_assert(std::has_single_bit(class_bytes_min));
+  return bytes <= class_bytes_min ? 0 : static_cast<std::size_t>(std::bit_width((bytes - 1) / class_bytes_min));
 }
 
-Block* BlockPool::allocate(std::size_t bytes) {
+[[gnu::noinline]] Block* BlockPool::allocate(std::size_t bytes) {
   void* memory = ::operator new(sizeof(Block) + bytes, alignment_of(bytes));
   // The result is ignored: the block works without huge pages as well.
   if (bytes >= huge_page_bytes) static_cast<void>(madvise(memory, bytes, MADV_HUGEPAGE));
   return ::new (memory) Block(bytes);
 }
 
-void BlockPool::free(Block* block) noexcept {
+[[gnu::noinline]] void BlockPool::free(Block* block) noexcept {
   allow(block->data(), block->size_);
   const std::align_val_t alignment = alignment_of(block->size_);
   block->~Block();
@@ -81,10 +88,11 @@ void BlockPool::free(Block* block) noexcept {
 }
 
 Block* BlockPool::acquire(std::size_t bytes) {
-  if (bytes > class_bytes_max) return allocate(bytes);
+  if (bytes > class_bytes_max) [[unlikely]]
+    return allocate(bytes);
   const std::size_t index = class_of(bytes);
   acquired_bytes_ += class_bytes_min << index;
-  if (Block* block = free_[index]; block != nullptr) {
+  if (Block* const block = free_[index]; block != nullptr) [[likely]] {
     free_[index] = block->next_free_;
     block->next_free_ = nullptr;
     allow(block->data(), block->size_);
@@ -100,9 +108,10 @@ Block* BlockPool::acquire(std::size_t bytes) {
 void BlockPool::release(Block* block) noexcept {
   const std::size_t bytes = block->size_;
   const std::size_t cached = cached_bytes() + bytes;
-  if (bytes > class_bytes_max || bytes > acquired_bytes_ || cached > cached_bytes_max) return free(block);
+  if (bytes > class_bytes_max || bytes > acquired_bytes_ || cached > cached_bytes_max) [[unlikely]]
+    return free(block);
   acquired_bytes_ -= bytes;
-  Block*& head = free_[class_of(block->size_)];
+  Block*& head = free_[class_of(bytes)];
   block->next_free_ = head;
   head = block;
   set_cached(cached);
@@ -129,7 +138,7 @@ Block* Block::allocate(std::size_t bytes) {
 }
 
 void Block::recycle() noexcept {
-  if (external_) {
+  if (external_) [[unlikely]] {
     ExternalBlock& block = static_cast<ExternalBlock&>(*this);
     return block.returned_(block);
   }

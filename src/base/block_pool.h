@@ -38,6 +38,7 @@ class BlockPool {
   static void free(Block* block) noexcept;
 
  private:
+  static BlockPool* make_local() noexcept;
   static std::size_t class_of(std::size_t bytes) noexcept;
   void set_cached(std::size_t bytes) noexcept { cached_bytes_.store(bytes, std::memory_order_relaxed); }
 
