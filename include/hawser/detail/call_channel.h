@@ -112,7 +112,10 @@ class CallOperation : public SendCompletion {
   ~CallOperation();
 
   // Cancels the call if it has not ended, and ends its loans. Called before the operation's arguments are destroyed.
-  void withdraw() noexcept;
+  void withdraw() noexcept {
+    if (in_flight_ || loaned_ || stop_ != nullptr) [[unlikely]]
+      end_early();
+  }
 
   Request request_;
 
@@ -145,6 +148,7 @@ class CallOperation : public SendCompletion {
   friend class InnerCall;
   struct StopWatch;
 
+  void end_early() noexcept;
   void on_deadline() noexcept;
   void resume_by(Loop& loop);
 

@@ -101,7 +101,8 @@ struct ReplyOutcome {
   using type = Result<Reply<typename InPlace<typename MethodFacts<F>::result>::type>>;
   static type read(const Received& received, MutableBytes memory) {
     type reply;
-    if (Result<void> status = reply->read(received, memory); !status) return std::unexpected(std::move(status.error()));
+    if (Result<void> status = reply->read(received, memory); !status)
+      reply = std::unexpected(std::move(status.error()));
     return reply;
   }
 };

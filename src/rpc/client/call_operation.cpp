@@ -33,7 +33,7 @@ CallOperation::~CallOperation() {
   if (queued_on_ != nullptr) queued_on_->forget(waiting_);
 }
 
-void CallOperation::withdraw() noexcept {
+void CallOperation::end_early() noexcept {
   delete std::exchange(stop_, nullptr);
   if (std::exchange(in_flight_, false)) {
     channel_->abandon(*this);
