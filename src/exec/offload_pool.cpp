@@ -21,8 +21,12 @@ Loop* OffloadPool::owner_of_this_thread() noexcept { return owner_here; }
 
 OffloadPool::~OffloadPool() {
   {
+    Clients dropped;  // Destroyed without the lock, because a destructor may run any code.
     const std::lock_guard lock(mutex_);
     ending_ = true;
+    waiting_ = 0;
+    by_key_.clear();
+    dropped.swap(clients_);
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();

@@ -141,6 +141,7 @@ TEST_P(OffloadTest, PastItsBoundItIsOverloaded) {
   EXPECT_EQ(ran, 4);
 }
 
+// Each piece of work ends when the pool has as many threads as it may have, so that no thread is idle before.
 TEST_P(OffloadTest, ThreadsAreStartedUpToTheBound) {
   LoopOptions options = options_of(GetParam());
   options.offload_threads_max = 3;
@@ -155,48 +156,44 @@ TEST_P(OffloadTest, ThreadsAreStartedUpToTheBound) {
           const int mine = ++current;
           for (int seen = top; seen < mine && !top.compare_exchange_weak(seen, mine);) {
           }
-          std::this_thread::sleep_for(milliseconds(5));
+          while (top < 3) std::this_thread::yield();
           --current;
         });
       }(self, now, peak));
     }
     co_await scope.join();
   }(bounded, running, most));
-  EXPECT_LE(most, 3);
-  EXPECT_GE(most, 2);
+  EXPECT_EQ(most, 3);
 }
 
+// The work that runs ends when the work that waits has been dropped.
 TEST_P(OffloadTest, DestroyingTheLoopEndsWhatRunsAndDropsWhatWaits) {
   std::atomic<int> ran{0};
-  auto alive = std::make_shared<int>(0);
   std::promise<void> release;
-  std::thread releaser;
+  std::shared_ptr<void> waits(nullptr, [&](void*) { release.set_value(); });
+  const std::weak_ptr<void> alive = waits;
   {
     LoopOptions options = options_of(GetParam());
     options.offload_threads_max = 1;
     Loop ending(options);
     ending.run([](Loop& self, std::shared_future<void> gate, std::atomic<int>& count,
-                  std::shared_ptr<int> token) -> Task<void> {
+                  std::shared_ptr<void> token) -> Task<void> {
       Scope scope;
-      for (int i = 0; i < 3; ++i) {
-        scope.spawn([](Loop& on, std::shared_future<void> opened, std::atomic<int>& total,
-                       std::shared_ptr<int> held) -> Task<void> {
-          co_await on.offload([opened, &total, held] {
-            ++total;
-            opened.wait();
-          });
-        }(self, gate, count, token));
-      }
+      const auto one = [](Loop& on, std::shared_future<void> opened, std::atomic<int>& total,
+                          std::shared_ptr<void> held) -> Task<void> {
+        co_await on.offload([opened, &total, held] {
+          ++total;
+          opened.wait();
+        });
+      };
+      scope.spawn(one(self, gate, count, nullptr));
       while (count == 0) co_await self.sleep(milliseconds(1));
-    }(ending, release.get_future().share(), ran, alive));
-    releaser = std::thread([&] {
-      std::this_thread::sleep_for(milliseconds(5));
-      release.set_value();
-    });
+      for (int i = 0; i < 2; ++i) scope.spawn(one(self, gate, count, token));
+    }(ending, release.get_future().share(), ran, std::move(waits)));
+    EXPECT_FALSE(alive.expired()) << "it waits for the thread";
   }
-  releaser.join();
   EXPECT_EQ(ran, 1);
-  EXPECT_EQ(alive.use_count(), 1) << "nothing was leaked";
+  EXPECT_TRUE(alive.expired()) << "nothing was leaked";
 }
 
 // A trim of the allocator starts such a thread also in loops whose application offloads nothing.
