@@ -74,10 +74,9 @@ TEST(SideWork, WhatWaitsIsBounded) {
   run_until(loop, [&] { return done == taken + 1; });
 }
 
-TEST(SideWork, ClosingWaitsForWhatHasBegunAndDropsTheRest) {
+TEST(SideWork, ClosingWaitsForWhatHasBegun) {
   Loop loop({.log = no_log()});
-  const auto helper = std::make_shared<exec::OffloadPool>(1U, std::size_t{4}, nullptr);
-  SideWork side(loop, helper);
+  SideWork side(loop, std::make_shared<exec::OffloadPool>(1U, std::size_t{4}, nullptr));
   std::atomic<bool> begun = false;
   std::atomic<bool> ended = false;
   const auto held = std::make_shared<int>();
@@ -87,20 +86,33 @@ TEST(SideWork, ClosingWaitsForWhatHasBegunAndDropsTheRest) {
     ended = true;
     return [held] { ADD_FAILURE() << "called after it was closed"; };
   }));
-  ASSERT_TRUE(side.run([held]() -> SideWork::After {
-    ADD_FAILURE() << "begun after it was closed";
-    return [] {};
-  }));
   while (!begun) std::this_thread::yield();
   side.close();
   EXPECT_TRUE(ended);
-  loop.run_posted();
-  // Another user of the same thread continues.
-  SideWork other(loop, helper);
-  bool after = false;
-  ASSERT_TRUE(other.run([&]() -> SideWork::After { return [&] { after = true; }; }));
-  run_until(loop, [&] { return after; });
   EXPECT_EQ(held.use_count(), 1);
+  loop.run_posted();
+}
+
+TEST(SideWork, ClosingDropsWhatHasNotBegun) {
+  Loop loop({.log = no_log()});
+  const auto helper = std::make_shared<exec::OffloadPool>(1U, std::size_t{4}, nullptr);
+  SideWork other(loop, helper);
+  std::atomic<bool> closed = false;
+  bool after = false;
+  ASSERT_TRUE(other.run([&]() -> SideWork::After {
+    while (!closed) std::this_thread::yield();
+    return [] {};
+  }));
+  SideWork side(loop, helper);
+  ASSERT_TRUE(side.run([]() -> SideWork::After {
+    ADD_FAILURE() << "begun after it was closed";
+    return [] {};
+  }));
+  side.close();
+  // Another user of the same thread continues.
+  ASSERT_TRUE(other.run([&]() -> SideWork::After { return [&] { after = true; }; }));
+  closed = true;
+  run_until(loop, [&] { return after; });
 }
 
 // Objects that the work has made may depend on others that are destroyed right after close(). The loop's mailbox must
