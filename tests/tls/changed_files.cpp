@@ -346,8 +346,8 @@ TEST(FileWatch, NoticesOnlyTheFilesThatAreNamed) {
   EXPECT_TRUE(soon([&] { return one.calls == 1; }));
   fs::create_directory(place + "/absent");
   EXPECT_TRUE(soon([&] { return two.changes != 0; }));
-  const int changes = one.changes;
   one.watch.stop();
+  const int changes = one.changes;
   const int before = two.changes;
   std::ofstream(place + "/both") << "1";
   EXPECT_TRUE(soon([&] { return two.changes > before; }));

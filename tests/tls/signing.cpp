@@ -268,16 +268,17 @@ TEST_F(TlsSigning, FailuresEndTheHandshakeWithTheReason) {
 TEST_F(TlsSigning, MayBlock) {
   options.handshake_timeout = std::chrono::milliseconds(300);
   tls_options.policy = TlsPolicy::allowed;
-  std::atomic<int> waiting{0};
+  std::atomic<int> begun{0};
+  std::atomic<int> ended{0};
   start_with([&](const TlsSigningRequest& request) -> Result<std::vector<std::byte>> {
-    ++waiting;
+    ++begun;
     std::mutex mutex;
     std::condition_variable_any changed;
     std::unique_lock lock(mutex);
     if (!changed.wait_for(lock, request.stop, patience, [] { return false; }) && !request.stop.stop_requested()) {
       return fail(ErrorCode::internal, "the connection has not ended");
     }
-    --waiting;
+    ++ended;
     return fail(ErrorCode::cancelled, "nobody waits");
   });
   RawTls peer(
@@ -286,10 +287,11 @@ TEST_F(TlsSigning, MayBlock) {
                                    "localhost", "hawser", nullptr));
   ASSERT_EQ(peer.session().handshake(), TlsSession::Progress::more);
   peer.flush();
-  EXPECT_TRUE(soon([&] { return waiting == 1; }));
+  EXPECT_TRUE(soon([&] { return begun == 1; }));
   EXPECT_TRUE(soon([&] { return call_with("in plain text", {}) == "ok"; }));
-  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 1; })) << logged();
-  EXPECT_TRUE(soon([&] { return waiting == 0; }));
+  // On a busy machine, a call in plain text may have been too late, too.
+  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed >= 1; })) << logged();
+  EXPECT_TRUE(soon([&] { return ended == 1; }));
 }
 
 TEST_F(TlsSigning, IsOneOfSeveralCertificatesAndIsReloaded) {
@@ -365,7 +367,7 @@ TEST_F(TlsSigningTrial, DoesNotDelayOtherHandshakes) {
 }
 
 TEST_F(TlsSigningTrial, StopsWithTheServer) {
-  options.handshake_timeout = std::chrono::milliseconds(100);
+  options.handshake_timeout = std::chrono::seconds(1);  // The first handshake must not take longer.
   start_blocked_reload();
   EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 1; }));
   server.reset();

@@ -66,6 +66,8 @@ Result<void> ContextStore::load_locked() {
   const std::lock_guard lock(mutex_);
   next_check_ns_ = next_check();
   TRY(loaded);
+  // Before the new one is visible. The first one is no reload.
+  if (context_ != nullptr) reloads_.fetch_add(1, std::memory_order_relaxed);
   context_.swap(*loaded);  // The old one is destroyed without the lock.
   return {};
 }
@@ -113,7 +115,7 @@ Result<void> ContextStore::reload() {
     failure_.reset();
     if (loaded) watch_locked();
   }
-  (loaded ? reloads_ : reloads_failed_).fetch_add(1, std::memory_order_relaxed);
+  if (!loaded) reloads_failed_.fetch_add(1, std::memory_order_relaxed);
   watch_.call_later(Duration(0));  // For a check() that has returned because of the lock.
   return loaded;
 }
@@ -175,7 +177,6 @@ void ContextStore::check_locked() {
   }
   if (Result<void> loaded = load_locked(); !loaded) return note_failure(std::move(loaded.error()));
   failure_.reset();
-  reloads_.fetch_add(1, std::memory_order_relaxed);
   const std::string news = news_of_ocsp();
   write_line(news.empty() ? LogLevel::info : LogLevel::warning,
              "the files of certificates have changed: new connections use the new ones" +
