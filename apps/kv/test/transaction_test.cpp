@@ -453,7 +453,7 @@ TEST(SeveralShards, RenameCopyAndBitopUseKeysOfAllOfThem) {
     for (const std::string& to : keys) {
       if (from == to) continue;
       peer.call({"FLUSHALL"});
-      EXPECT_EQ(peer.call({"SET", from, "value", "EX", "1000"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"SET", from, "value", "PXAT", "9999999999999"}), "+OK\r\n");
       EXPECT_EQ(peer.call({"COPY", from, to}), ":1\r\n");
       EXPECT_EQ(peer.call({"COPY", from, to}), ":0\r\n");
       EXPECT_EQ(peer.call({"MSETNX", to, "1", "new", "2"}), ":0\r\n");
@@ -463,7 +463,7 @@ TEST(SeveralShards, RenameCopyAndBitopUseKeysOfAllOfThem) {
       EXPECT_EQ(peer.call({"RENAME", from, to}), "+OK\r\n");
       EXPECT_EQ(peer.call({"RENAME", from, to}), "-ERR no such key\r\n");
       EXPECT_EQ(peer.call({"GET", to}), "$5\r\nvalue\r\n");
-      EXPECT_EQ(peer.call({"TTL", to}), ":1000\r\n");
+      EXPECT_EQ(peer.call({"PEXPIRETIME", to}), ":9999999999999\r\n");
     }
   }
 }
