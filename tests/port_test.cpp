@@ -132,8 +132,8 @@ class Port : public ::testing::Test {
   Port() {
     waiting = 0;
     cancelled = 0;
-    options.loop.log = [this](LogLevel level, std::string_view, std::string_view) {
-      if (level >= LogLevel::warning) warnings.fetch_add(1);
+    options.loop.log = [this](LogLevel level, std::string_view, std::string_view text) {
+      if (level == LogLevel::warning && text.contains(" refused: ")) warnings.fetch_add(1);
     };
   }
   void start(bool line = true) {
