@@ -76,6 +76,11 @@ class ServerFixture : public ::testing::Test {
     ASSERT_TRUE(started) << error_of(started);
     native = std::make_unique<BackgroundClient>(server->address());
   }
+  // Ends the native client: its calls count as the others do.
+  void without_native() {
+    native.reset();
+    EXPECT_TRUE(soon([&] { return at_rest(*server); }));
+  }
   bool only_native_left() {
     return soon([&] { return at_rest(*server, 1); });
   }

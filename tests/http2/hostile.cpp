@@ -52,8 +52,9 @@ TEST_F(Http2Hostile, HeaderListsOfManyStreamsAreBounded) {
     for (std::uint32_t i = 1; i < 1000; ++i) all += h2::frame(1, 4, 2 * i + 1, fields(type) + "\xbe\xbe\xbe");
     socket.send(as_bytes(all));
     EXPECT_TRUE(soon([&] { return server->counters().memory_refusals > refusals; })) << type;
-    // One connection at a time may exceed the limits by its receive block: rpc/port/memory_queue.h.
-    EXPECT_LE(server->counters().receive_bytes, (std::uint64_t{2} << 20) + (64 << 10)) << type;
+    // One connection at a time may exceed the limits by its receive block, which has twice the size of what the block
+    // before it held (64 KiB at most): rpc/port/memory_queue.h, ByteSession::room_bytes().
+    EXPECT_LE(server->counters().receive_bytes, (std::uint64_t{2} << 20) + (128 << 10)) << type;
     Http2Client good(server->address());
     EXPECT_EQ(good.ask("GET", "/hello").status, 200) << type;
     good.socket().close();

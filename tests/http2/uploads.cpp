@@ -287,19 +287,19 @@ TEST_F(HttpUploads, AreReadAfterTheirClientHasFinished) {
 
 TEST_F(HttpUploads, EndWithTheServer) {
   start();
+  without_native();
   RawSocket socket = RawSocket::connected_to(server->address());
   socket.send(as_bytes(upload("/count", 100) + "abc"));
   Http2Client client(server->address());
   client.begin("POST", "/count", {}, {"abc"}, false);
   EXPECT_TRUE(client.until([&] { return server->counters().calls_in_flight == 2; }));
-  native->stop();
-  native.reset();
   server->stop(10ms);
   EXPECT_EQ(cancelled, 2);
 }
 
 TEST_F(HttpUploads, EndWithTheirClientOrTheirDeadline) {
   start();
+  without_native();
   {
     RawSocket closed = RawSocket::connected_to(server->address());
     closed.send(as_bytes(upload("/count", 100) + "abc"));
@@ -325,7 +325,7 @@ TEST_F(HttpUploads, EndWithTheirClientOrTheirDeadline) {
   EXPECT_TRUE(malformed.closed_by_peer());
   malformed.close();
   late.close();
-  EXPECT_TRUE(only_native_left());
+  EXPECT_TRUE(soon([&] { return at_rest(*server); }));
 }
 
 // A client that does not send what the handler waits for is slow; one that the server keeps waiting is not.
@@ -356,7 +356,8 @@ TEST_F(HttpUploads, ShareTheMemoryOfTheServer) {
   for (int i = 0; i < 20; ++i)
     ids.push_back(client.begin("POST", "/held-count", {}, {std::string(400'000, 'x')}, false));
   EXPECT_TRUE(client.until([&] { return server->counters().memory_refusals > 0; }));
-  EXPECT_LE(server->counters().receive_bytes, std::uint64_t{2} << 20);
+  // One connection may exceed the limit by its receive block: see Http2Hostile.HeaderListsOfManyStreamsAreBounded.
+  EXPECT_LE(server->counters().receive_bytes, (std::uint64_t{2} << 20) + (128 << 10));
   for (const std::int32_t id : ids) client.reset(id);
   released = true;
   EXPECT_EQ(client.post("/count", "abc").body, "3 294");
