@@ -8,25 +8,32 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <string>
 #include <utility>
 
 namespace hawser::testing_tools {
 
-// A port that was free a moment ago, for programs that do not report one that the kernel has chosen. Another program
-// may take it before.
+// A port that was free a moment ago, for programs that do not report one that the kernel has chosen. It lies below
+// those that Linux chooses by default (from 32,768), so that no other test gets it from the kernel.
 inline std::string free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  ::close(fd);
-  return bound ? std::to_string(ntohs(address.sin_port)) : std::string();
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(12'000, 32'000);
+  for (int tries = 0; tries < 100; ++tries) {
+    const int port = ports(random);
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    const bool bound = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    ::close(fd);
+    if (bound) return std::to_string(port);
+  }
+  return {};
 }
 
 // A program that runs beside the test and writes to a file. It ends with the test.
