@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t dns_header_bytes = 12;
 constexpr std::size_t dns_name_bytes_max = 255;
 constexpr unsigned pointer_bits = 0xc0;  // A length with these bits: the rest of the name lies elsewhere.
+// A name of 255 bytes has at most this number of labels, so that no server needs more pointers.
+constexpr unsigned dns_pointers_max = 127;
 
 // Reads a message in order. After a read beyond the end, good() is false and every value is 0.
 class DnsReader {
@@ -44,13 +46,14 @@ class DnsReader {
     std::string text;
     std::size_t behind = 0;  // The place behind the first pointer.
     std::size_t bound = at_;
+    unsigned pointers = 0;
     while (good_) {
       const std::uint32_t length = number(1);
       if (length == 0) break;
       if ((length & pointer_bits) == pointer_bits) {
         const std::size_t to = (length & ~pointer_bits) << 8 | number(1);
         if (behind == 0) behind = at_;
-        good_ = good_ && to < bound;
+        good_ = good_ && to < bound && ++pointers <= dns_pointers_max;
         at_ = bound = to;
         continue;
       }
@@ -60,6 +63,19 @@ class DnsReader {
     }
     if (behind != 0) at_ = behind;
     return text;
+  }
+  // Goes behind a name without following its pointers.
+  void skip_name() noexcept {
+    while (good_) {
+      const std::uint32_t length = number(1);
+      if (length == 0) return;
+      if ((length & pointer_bits) == pointer_bits) {
+        take(1);
+        return;
+      }
+      good_ = good_ && (length & pointer_bits) == 0;
+      take(length);
+    }
   }
 
  private:
@@ -99,12 +115,12 @@ Result<DnsAnswer> parse_dns_answer(Bytes message, int type) {
   const std::uint16_t answers = reader.number16();
   reader.go_to(dns_header_bytes);
   for (unsigned i = 0; i < questions && reader.good(); ++i) {
-    reader.name();
+    reader.skip_name();
     reader.take(4);
   }
   DnsAnswer answer{.records = {}, .ttl_seconds = std::numeric_limits<std::uint32_t>::max()};
   for (unsigned i = 0; i < answers && reader.good(); ++i) {
-    reader.name();
+    reader.skip_name();
     const std::uint16_t record_type = reader.number16();
     reader.take(2);
     const std::uint32_t ttl = reader.number(4);

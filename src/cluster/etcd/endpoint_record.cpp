@@ -49,8 +49,22 @@ void set_member(Endpoint& endpoint, std::string name, std::string value) {
     endpoint.priority = whole_number(value, EndpointLimits::priority_max + 1);
   } else if (name == "zone") {
     endpoint.zone = std::move(value);
-  } else {
+  } else if (endpoint.tags.size() <= EndpointLimits::tags_max) {
     endpoint.tags.emplace_back(std::move(name), std::move(value));
+  }
+}
+
+void cut_text(std::string& text, std::size_t bytes_max) {
+  if (text.size() > bytes_max) text = text.substr(0, bytes_max + 1);
+}
+
+// An endpoint that exceeds a limit is not listed, but its record is kept, with the part that shows why it is invalid.
+void cut_texts(Endpoint& endpoint) {
+  cut_text(endpoint.address, EndpointLimits::address_bytes_max);
+  cut_text(endpoint.zone, EndpointLimits::zone_bytes_max);
+  for (auto& [key, value] : endpoint.tags) {
+    cut_text(key, EndpointLimits::tag_bytes_max);
+    cut_text(value, EndpointLimits::tag_bytes_max);
   }
 }
 
@@ -89,7 +103,10 @@ std::optional<Endpoint> read_record(std::string_view record) {
 }  // namespace
 
 Endpoint endpoint_of(std::string_view record) {
-  if (std::optional<Endpoint> endpoint = read_record(record)) return std::move(*endpoint);
+  if (std::optional<Endpoint> endpoint = read_record(record)) {
+    cut_texts(*endpoint);
+    return std::move(*endpoint);
+  }
   // An address has no blank, so that this is refused in any case.
   constexpr std::string_view unknown = "unknown record ";
   return {.address = std::string(unknown) + std::string(record.substr(0, EndpointLimits::address_bytes_max))};

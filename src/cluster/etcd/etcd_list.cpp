@@ -1,6 +1,7 @@
 #include "cluster/etcd/etcd_list.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/escaped_text.h"
@@ -53,6 +54,10 @@ Result<void> EtcdList::on_range(std::string_view response) {
                                    if (++keys <= EndpointLimits::endpoints_max) apply(key);
                                  }));
   TRY(check_count(std::max(range.count, static_cast<std::int64_t>(keys))));
+  if (range.revision <= 0 || range.revision == std::numeric_limits<std::int64_t>::max()) {
+    return list_failed(ErrorCode::protocol_error,
+                       "etcd has sent a list with the revision " + std::to_string(range.revision));
+  }
   revision_ = range.revision;
   return {};
 }

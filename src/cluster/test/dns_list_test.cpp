@@ -75,6 +75,30 @@ TEST(DnsAnswers, MalformedOnesAreRefused) {
   EXPECT_FALSE(parse_dns_answer(PlayedAnswer(2).record(1, 300, {1, 2, 3, 4}).bytes(), dns_a));
 }
 
+// Each step of a chain of pointers costs time. An answer of 64 KiB has room for thousands of names that begin one.
+TEST(DnsAnswers, ChainsOfPointersAreBounded) {
+  // The data of the first record, which has another type, is a chain: its pointer number n leads to number n - 1.
+  const auto answer_with = [](int pointers) {
+    constexpr int chain = 31;  // The place of the data of the first record.
+    std::vector<int> data{1, 'a', 0};
+    int last = chain;
+    for (int i = 1; i < pointers; ++i) {
+      const int at = chain + static_cast<int>(data.size());
+      data.insert(data.end(), {0xc0 | last >> 8, last & 255});
+      last = at;
+    }
+    PlayedAnswer answer(2);
+    answer.add(
+        {0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 9, static_cast<int>(data.size()) >> 8, static_cast<int>(data.size()) & 255});
+    answer.add(data);
+    return answer.record(33, 9, {0, 5, 0, 9, 31, 144, 0xc0 | last >> 8, last & 255});
+  };
+  const auto longest = parse_dns_answer(answer_with(127).bytes(), dns_srv);
+  ASSERT_TRUE(longest) << longest.error().text;
+  EXPECT_EQ(longest->records.at(0).host, "a");
+  EXPECT_FALSE(parse_dns_answer(answer_with(128).bytes(), dns_srv));
+}
+
 TEST(DnsNames, HaveAHostAndPerhapsAServer) {
   EXPECT_EQ(parse_dns_name("storage.test:80").value().host, "storage.test");
   EXPECT_EQ(parse_dns_name("/storage.test:80").value().port, "80");

@@ -155,6 +155,33 @@ TEST(EtcdLists, HostileAnswersAreBoundedAndRefused) {
   EXPECT_TRUE(list.endpoints().empty());
 }
 
+TEST(EtcdLists, RevisionsThatCannotBeFollowedAreRefused) {
+  for (const std::uint64_t revision : {std::uint64_t{0}, std::uint64_t{INT64_MAX}, ~std::uint64_t{0}}) {
+    EtcdList list("svc/");
+    const auto read = list.on_range(range_of(revision, {server("a:1", 1)}));
+    ASSERT_FALSE(read) << revision;
+    EXPECT_EQ(read.error().code, ErrorCode::protocol_error) << read.error().text;
+  }
+}
+
+// Each of 10,000 keys may have a value of 1 MiB.
+TEST(EtcdRecords, TextsBeyondTheLimitsAreNotKept) {
+  const std::string mebibyte(std::size_t{1} << 20, 'x');
+  std::vector<Endpoint> hostile(5, Endpoint{.address = "a:1"});
+  hostile[0].address = mebibyte;
+  hostile[1].zone = mebibyte;
+  hostile[2].tags = {{mebibyte, "v"}};
+  hostile[3].tags = {{"k", mebibyte}};
+  for (int i = 0; i < 300; ++i) hostile[4].tags.emplace_back("k" + std::to_string(i), "v");
+  for (const Endpoint& endpoint : hostile) {
+    const Endpoint kept = endpoint_of(record_of(endpoint));
+    EXPECT_FALSE(why_invalid(kept).empty()) << "it stays invalid";
+    std::size_t bytes = kept.address.capacity() + kept.zone.capacity();
+    for (const auto& [key, value] : kept.tags) bytes += sizeof(key) * 2 + key.capacity() + value.capacity();
+    EXPECT_LT(bytes, 4096U) << why_invalid(kept);
+  }
+}
+
 TEST(EtcdRecords, HaveTheFormatOfEtcdsResolver) {
   EXPECT_EQ(record_of({.address = "10.0.0.1:80"}), R"({"Op":0,"Addr":"10.0.0.1:80","Metadata":null})");
   const Endpoint full{.address = "a:1", .weight = 3, .priority = 2, .zone = "z\"", .tags = {{"k", "v"}}};
