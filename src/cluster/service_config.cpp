@@ -1,49 +1,24 @@
 #include "hawser/service_config.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <fstream>
 #include <utility>
 
+#include "base/escaped_text.h"
 #include "base/try.h"
 #include "cluster/json_value.h"
+#include "cluster/status_name.h"
 
 namespace hawser {
 namespace {
 
 using cluster::JsonValue;
+using cluster::StatusName;
 
-constexpr unsigned attempts_max_of_grpc = 5;  // Higher numbers of attempts count as this one (gRFC A6).
-
-struct StatusName {
-  std::string_view name;
-  std::int32_t number;
-  std::vector<ErrorCode> codes;  // The errors of this library that have the status.
-};
-
-const StatusName* status_named(std::string_view name) {
-  using enum ErrorCode;
-  static const std::array<StatusName, 16> statuses = {{{"CANCELLED", 1, {cancelled}},
-                                                       {"UNKNOWN", 2, {}},
-                                                       {"INVALID_ARGUMENT", 3, {invalid_argument}},
-                                                       {"DEADLINE_EXCEEDED", 4, {deadline_exceeded}},
-                                                       {"NOT_FOUND", 5, {}},
-                                                       {"ALREADY_EXISTS", 6, {}},
-                                                       {"PERMISSION_DENIED", 7, {permission_denied}},
-                                                       {"RESOURCE_EXHAUSTED", 8, {overloaded, limit_exceeded}},
-                                                       {"FAILED_PRECONDITION", 9, {stale_handle}},
-                                                       {"ABORTED", 10, {}},
-                                                       {"OUT_OF_RANGE", 11, {}},
-                                                       {"UNIMPLEMENTED", 12, {unknown_method, signature_mismatch}},
-                                                       {"INTERNAL", 13, {internal, protocol_error}},
-                                                       {"UNAVAILABLE", 14, {unavailable, not_sent, outcome_unknown}},
-                                                       {"DATA_LOSS", 15, {}},
-                                                       {"UNAUTHENTICATED", 16, {unauthenticated}}}};
-  const auto found = std::ranges::find(statuses, name, &StatusName::name);
-  return found == statuses.end() ? nullptr : &*found;
-}
+constexpr std::size_t shown_name_bytes_max = 128;  // Limit of a name that an error repeats.
+constexpr unsigned attempts_max_of_grpc = 5;       // Higher numbers of attempts count as this one (gRFC A6).
 
 std::optional<Balancing> balancing_named(std::string_view name) {
   if (name == "round_robin") return Balancing::round_robin;
@@ -59,6 +34,12 @@ std::optional<Balancing> balancing_named(std::string_view name) {
 
 std::unexpected<Error> bad_field(const std::string& path, const std::string& rule) {
   return fail(ErrorCode::invalid_argument, "service config: " + path + " " + rule);
+}
+
+std::string shown_name(std::string_view name) {
+  std::string shown = "\"";
+  append_escaped(shown, name, shown_name_bytes_max);
+  return shown + '"';
 }
 
 // "1.5s", as Protocol Buffers write a Duration in JSON. At most nine digits behind the point.
@@ -145,7 +126,7 @@ class ServiceConfigReader {
     if (service.empty() && !method.empty()) return bad_field(path + ".method", "needs a service");
     const std::string key = service.empty() ? std::string() : service + "/" + method;
     if (config_.names_.size() == ServiceConfig::names_max) return bad_field(path, "is one name more than 10,000");
-    if (!config_.names_.emplace(key, index).second) return bad_field(path, "repeats the name \"" + key + "\"");
+    if (!config_.names_.emplace(key, index).second) return bad_field(path, "repeats the name " + shown_name(key));
     return {};
   }
 
@@ -189,10 +170,12 @@ class ServiceConfigReader {
     const JsonValue* const list = policy.find(field);
     if (list == nullptr) return {};
     return each(*list, path + "." + std::string(field), [&out](const JsonValue& one, const std::string& place) {
-      const StatusName* const status = one.kind == JsonValue::Kind::text ? status_named(one.text) : nullptr;
+      const StatusName* const status = one.kind == JsonValue::Kind::text ? cluster::status_named(one.text) : nullptr;
       if (status == nullptr) {
         return Result<void>(bad_field(place, "must be the name of a status, such as \"UNAVAILABLE\""));
       }
+      if (std::ranges::find(out.application_codes, status->number) != out.application_codes.end())
+        return Result<void>();
       out.codes.insert(out.codes.end(), status->codes.begin(), status->codes.end());
       out.application_codes.push_back(status->number);
       return Result<void>();
@@ -242,7 +225,7 @@ class ServiceConfigReader {
       if (name.empty()) return {};
       std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
       config_.balancing_ = balancing_named(name);
-      if (!config_.balancing_) return bad_field("loadBalancingPolicy", "is not known: \"" + name + "\"");
+      if (!config_.balancing_) return bad_field("loadBalancingPolicy", "is not known: " + shown_name(name));
       return {};
     }
     TRY(each(*list, "loadBalancingConfig", [this](const JsonValue& one, const std::string& path) {

@@ -122,6 +122,30 @@ TEST(ServiceConfig, ErrorsNameTheField) {
   EXPECT_FALSE(ServiceConfig::parse(std::string(ServiceConfig::bytes_max + 1, ' ')));
 }
 
+// The text may come from somebody else, and errors go to a log.
+TEST(ServiceConfig, ErrorsEscapeAndCutNames) {
+  const std::string name = "\\u001b[31m\\n" + std::string(100'000, 'x');
+  const std::string service = R"({"service": ")" + name + R"("})";
+  for (const std::string& json : {R"({"methodConfig": [{"name": [)" + service + ", " + service + "]}]}",
+                                  R"({"loadBalancingPolicy": ")" + name + R"("})"}) {
+    const auto config = ServiceConfig::parse(json);
+    ASSERT_FALSE(config);
+    EXPECT_LT(config.error().text.size(), 300U);
+    EXPECT_TRUE(config.error().text.contains("\\x1b[31m\\x0axxx")) << config.error().text;
+  }
+}
+
+TEST(ServiceConfig, AStatusCountsOnce) {
+  std::string statuses = R"("UNAVAILABLE")";
+  for (int i = 0; i < 1000; ++i) statuses += R"(, "UNAVAILABLE")";
+  const ServiceConfig config = parsed(
+      R"({"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "1s", "maxBackoff": "1s",
+          "backoffMultiplier": 1, "retryableStatusCodes": [)" +
+      statuses + "]}}]}");
+  EXPECT_EQ(config.find("f")->retry->codes.size(), 3U);
+  EXPECT_EQ(config.find("f")->retry->application_codes.size(), 1U);
+}
+
 // ---- Effects on calls ----
 
 struct Shelf {
