@@ -16,6 +16,7 @@
 #include "hawser/balancing.h"
 #include "hawser/call_task.h"
 #include "hawser/client_pool.h"
+#include "hawser/cluster_monitor.h"
 #include "hawser/detail/hedged_call.h"
 #include "hawser/hedging.h"
 #include "hawser/naming.h"
@@ -48,21 +49,10 @@ struct ClusterOptions {
   // goes to any endpoint.
   std::string key_metadata = {};
   std::vector<NamingScheme> naming = default_naming();
+  // Shows the client on the page /channels and in metrics. Empty: nothing is counted.
+  std::optional<ClusterMonitor> monitor = {};
   std::size_t connecting_max = 16;  // Endpoints to which connections are opened at the same time. At least 1.
   std::uint64_t seed = 0;           // Seed of choices and back-off. 0: each client uses a different one.
-};
-
-// One endpoint, as a ClusterClient sees it.
-struct EndpointState {
-  Endpoint endpoint;
-  std::string_view reach;  // "idle", "connecting", "ready" or "failed".
-  std::size_t connections = 0;
-  std::size_t calls_in_flight = 0;
-  std::optional<Duration> latency = {};              // By which p2c chooses; penalties for failures are part of it.
-  Duration excluded_for = {};                        // Remaining time of an exclusion as an outlier.
-  Duration breaker_open_for = {};                    // Remaining time of an exclusion by failures in a row.
-  std::optional<unsigned> calls_in_flight_max = {};  // By BalancingOptions::endpoint_limit.
-  std::string error = {};                            // Why the last attempt to connect failed, while it has this state.
 };
 
 namespace detail {
@@ -71,8 +61,9 @@ namespace detail {
 class ClusterAttempt {
  public:
   struct State;
-  // `config` may be null; it lives as long as the state.
-  ClusterAttempt(std::shared_ptr<State> state, CallOptions options, const MethodConfig* config);
+  // `config` may be null. It lives as long as the state, and `method` longer.
+  ClusterAttempt(std::shared_ptr<State> state, CallOptions options, std::string_view method,
+                 const MethodConfig* config);
   ClusterAttempt(ClusterAttempt&&) noexcept;
   ~ClusterAttempt();
 
@@ -101,9 +92,13 @@ class ClusterAttempt {
   std::optional<Error> ended() const;
   Task<Result<void>> begin_at(std::shared_ptr<Node> node);
   void take(std::shared_ptr<Node> node, std::shared_ptr<Client> client);
+  // Reports the end of the call at the chosen endpoint.
+  enum class Ending : std::uint8_t { result, withdrawn, slower_than_a_copy };
+  void leave(Ending ending, const Error* error);
 
   std::shared_ptr<State> state_;
   CallOptions options_;
+  std::string_view method_;
   const MethodConfig* config_;
   Time deadline_;                   // Time::max(): none.
   std::shared_ptr<Node> node_;      // The chosen endpoint, while the call is in flight there.
@@ -131,15 +126,13 @@ class ClusterAttempts {
   template <auto F, class... Given>
   auto call(const CallOptions& options, Given&... arguments) {
     using Kept = AttemptedCall<F, Given...>;
-    return CallTask<F, Kept>(
-        std::make_unique<Kept>(ClusterAttempt(state_, options, config_of(MethodFacts<F>::name)), arguments...));
+    return CallTask<F, Kept>(std::make_unique<Kept>(attempt<F>(options), arguments...));
   }
   template <auto F, class... Given>
   Task<Result<StreamingCall<F>>> open(const CallOptions& options, const Given&... arguments) {
-    return run<Result<StreamingCall<F>>>(ClusterAttempt(state_, options, config_of(MethodFacts<F>::name)),
-                                         [&arguments...](ClusterAttempt& attempt) {
-                                           return attempt.client().template open<F>(attempt.options(), arguments...);
-                                         });
+    return run<Result<StreamingCall<F>>>(attempt<F>(options), [&arguments...](ClusterAttempt& attempt) {
+      return attempt.client().template open<F>(attempt.options(), arguments...);
+    });
   }
 
  private:
@@ -195,6 +188,10 @@ class ClusterAttempts {
     std::tuple<Given&...> given;
   };
 
+  template <auto F>
+  ClusterAttempt attempt(const CallOptions& options) const {
+    return ClusterAttempt(state_, options, MethodFacts<F>::name, config_of(MethodFacts<F>::name));
+  }
   static ClusterAttempt& attempt_of(ClusterAttempt& attempt) noexcept { return attempt; }
   static ClusterAttempt& attempt_of(ClusterAttempt* attempt) noexcept { return *attempt; }
   template <auto F, class... Given>

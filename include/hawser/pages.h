@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "hawser/cluster_monitor.h"
 #include "hawser/error.h"
 #include "hawser/health.h"
 #include "hawser/http.h"
@@ -58,6 +59,9 @@ struct PagesOptions {
   // Metrics of the application, shown by /metrics after those of the server. Must outlive the server. Do not
   // collect_metrics() of the same server there.
   const MetricRegistry* registry = nullptr;
+  // The clients that this program has: for /channels, and their metrics in /metrics. They may have other loops than the
+  // server, and end before or after it.
+  std::optional<ClusterMonitor> clusters = {};
   std::optional<RecentLog> log = {};           // For /log, and the option log.level of /options.
   std::vector<HealthReporter> reporters = {};  // Are added to the ServerHealth of the server.
   std::optional<Tracer> tracer = {};           // For /traces, and the options tracer.* of /options.

@@ -132,13 +132,11 @@ void Balancer::Tier::remove(const Backend& backend) noexcept {
 bool Balancer::choose_in(Tier& tier, Time now, std::uint64_t key, std::span<const Backend* const> avoided,
                          bool& may_connect, Choice& choice) noexcept {
   const std::size_t ready = tier.in(Reach::ready);
-  const auto usable = static_cast<double>(ready - tier.excluded);
-  const auto tried = static_cast<double>(ready + tier.in(Reach::failed));
   PickQuery query{.now = now,
                   .key = key,
                   .random = random_,
                   .ready_only = !may_connect,
-                  .ejected_too = usable < options_.panic_threshold * tried,
+                  .ejected_too = panics(tier),
                   .in_flight = tier.in_flight,
                   .avoided = avoided};
   if (may_connect && tier.in(Reach::idle) != 0) {
@@ -153,6 +151,12 @@ bool Balancer::choose_in(Tier& tier, Time now, std::uint64_t key, std::span<cons
   if (ready != 0) choice.ready = pick(tier, query);
   if (choice.ready == nullptr && tier.in(Reach::idle) + tier.in(Reach::connecting) != 0) may_connect = false;
   return choice.ready != nullptr;
+}
+
+bool Balancer::panics(const Tier& tier) const noexcept {
+  const std::size_t ready = tier.in(Reach::ready);
+  return static_cast<double>(ready - tier.excluded) <
+         options_.panic_threshold * static_cast<double>(ready + tier.in(Reach::failed));
 }
 
 // Calls leave the zone as far as its endpoints, with the reserve, cannot serve their share.
@@ -196,16 +200,18 @@ void Balancer::begin_call(Backend& backend, Time now) noexcept {
   if (backend.listed) ++tiers_[backend.tier].in_flight;
 }
 
-void Balancer::end_call(Backend& backend, Judgement judgement, Duration latency, Time now) {
+bool Balancer::end_call(Backend& backend, Judgement judgement, Duration latency, Time now) {
   const std::uint32_t in_flight = backend.in_flight--;
   if (backend.listed) --tiers_[backend.tier].in_flight;
   Duration counted = latency;  // By which p2c chooses.
   switch (judgement) {
-    case Judgement::none: return backend.breaker.forget(now - latency);
+    case Judgement::none: backend.breaker.forget(now - latency); return false;
     case Judgement::slow:
       backend.breaker.forget(now - latency);
-      if (static_cast<double>(latency.count()) <= backend.latency.value(now, options_.latency_decay)) return;
-      return backend.latency.observe(latency, now, options_.latency_decay);
+      if (static_cast<double>(latency.count()) > backend.latency.value(now, options_.latency_decay)) {
+        backend.latency.observe(latency, now, options_.latency_decay);
+      }
+      return false;
     case Judgement::success: ++backend.successes; break;
     case Judgement::failure:
       ++backend.failures;
@@ -227,15 +233,48 @@ void Balancer::end_call(Backend& backend, Judgement judgement, Duration latency,
   } else {
     backend.breaker.succeed(now - latency);
   }
-  if (!backend.listed) return;
+  if (!backend.listed) return false;
   Tier& tier = tiers_[backend.tier];
   tier.add(backend);
-  if (!tier.outliers->judge(tier.backends, now)) return;
+  if (!tier.outliers->judge(tier.backends, now)) return false;
   tier.excluded = 0;
   for (Backend* const one : tier.backends) {
     one->outlier = one->ejected(now);
     tier.excluded += one->excluded() ? 1 : 0;
   }
+  return true;
+}
+
+std::string_view Balancer::standing(const Backend& backend, Time now) const noexcept {
+  const Tier& own = tiers_[backend.tier];
+  switch (backend.reach) {
+    case Reach::idle: return "no call: no connection is needed yet";
+    case Reach::connecting: return "no call: the connection is being opened";
+    case Reach::failed: return "no call: it cannot be reached";
+    case Reach::ready: break;
+  }
+  if (backend.full()) return "no call: it has as many calls in flight as its limit permits";
+  if (backend.ejected(now) || !backend.breaker.closed()) {
+    if (panics(own)) return "calls: it is excluded, but too few others can serve";
+    if (backend.ejected(now)) return "no call: it is excluded as an outlier";
+    return backend.breaker.open_for(now) > Duration::zero() ? "no call: its breaker is open, after failures in a row"
+                                                            : "one call at a time: its breaker tries it";
+  }
+  for (std::size_t i = 0; i < backend.tier; ++i) {
+    const Tier& before = tiers_[i];
+    if (before.in(Reach::ready) == 0) continue;
+    const bool same_priority = before.own_zone && i + 1 == backend.tier;
+    if (!same_priority) return "no call: endpoints of a lower priority number can serve";
+    const bool missing = before.in(Reach::failed) + before.excluded != 0;
+    return missing ? "calls that the zone of the client cannot serve" : "no call: the zone of the client can serve";
+  }
+  return "calls";
+}
+
+std::size_t Balancer::excluded() const noexcept {
+  std::size_t sum = 0;
+  for (const Tier& tier : tiers_) sum += tier.excluded;
+  return sum;
 }
 
 std::size_t Balancer::count(Reach reach) const noexcept {

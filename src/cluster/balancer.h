@@ -48,12 +48,22 @@ class Balancer {
 
   void set_reach(Backend& backend, Reach reach, Time now) noexcept;
   void begin_call(Backend& backend, Time now) noexcept;
-  void end_call(Backend& backend, Judgement judgement, Duration latency, Time now);
+  // True if the interval of the backend's priority was judged for outliers: see ejections().
+  bool end_call(Backend& backend, Judgement judgement, Duration latency, Time now);
+
+  // The ejections of the interval that was judged last. The backend is listed.
+  const Ejections& ejections(const Backend& backend) const noexcept {
+    return tiers_[backend.tier].outliers->ejections();
+  }
+  // Why the backend, which is listed, gets calls or none. For people.
+  std::string_view standing(const Backend& backend, Time now) const noexcept;
 
   // In the order of the list.
   const std::vector<std::shared_ptr<Backend>>& backends() const noexcept { return backends_; }
   // Number of listed backends with that reach.
   std::size_t count(Reach reach) const noexcept;
+  // Number of listed backends that are ready and excluded.
+  std::size_t excluded() const noexcept;
 
  private:
   // The backends of one priority; with zones, those of this zone or those of the others.
@@ -78,6 +88,8 @@ class Balancer {
   std::vector<Endpoint> subset_of(const std::vector<Endpoint>& endpoints, const Counts& counts) const;
   void make_tiers(const Counts& counts);
   bool leaves_zone(const Tier& tier) noexcept;
+  // True if exclusions are ignored, because too few backends are left.
+  bool panics(const Tier& tier) const noexcept;
   // Returns true if a ready backend was chosen. Clears `may_connect` if backends of this tier may become ready.
   bool choose_in(Tier& tier, Time now, std::uint64_t key, std::span<const Backend* const> avoided, bool& may_connect,
                  Choice& choice) noexcept;

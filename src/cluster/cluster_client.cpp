@@ -16,10 +16,10 @@ namespace detail {
 namespace {
 
 using cluster::Judgement;
-using cluster::Reach;
 
 // Metadata of all attempts and copies of a call but the first one: their number before it, as over gRPC.
 constexpr std::string_view attempts_name = "grpc-previous-rpc-attempts";
+constexpr std::int32_t status_cancelled = 1;
 // A call that certainly was not sent is made at this number of further endpoints.
 constexpr unsigned repeats_max = 2;
 // A call that waits for a first connection asks for one to a further endpoint after this time (RFC 8305, section 5).
@@ -52,21 +52,13 @@ Judgement judge(const Error* error, const rpc::ClientProtocol* protocol) noexcep
   }
 }
 
-std::string_view to_string(Reach reach) noexcept {
-  switch (reach) {
-    case Reach::idle: return "idle";
-    case Reach::connecting: return "connecting";
-    case Reach::ready: return "ready";
-    case Reach::failed: break;
-  }
-  return "failed";
-}
-
 }  // namespace
 
-ClusterAttempt::ClusterAttempt(std::shared_ptr<State> state, CallOptions options, const MethodConfig* config)
+ClusterAttempt::ClusterAttempt(std::shared_ptr<State> state, CallOptions options, std::string_view method,
+                               const MethodConfig* config)
     : state_(std::move(state)),
       options_(std::move(options)),
+      method_(method),
       config_(config),
       deadline_(options_.timeout ? state_->loop.after(*options_.timeout) : Time::max()) {
   // A client of gRPC sends it by itself.
@@ -78,15 +70,14 @@ ClusterAttempt::ClusterAttempt(std::shared_ptr<State> state, CallOptions options
 }
 ClusterAttempt::ClusterAttempt(ClusterAttempt&&) noexcept = default;
 ClusterAttempt::~ClusterAttempt() {
-  if (node_ == nullptr) return;
-  const Time now = state_->loop.now();
-  state_->balancer.end_call(*node_, Judgement::none, now - began_, now);
+  if (node_ != nullptr) leave(Ending::withdrawn, nullptr);
 }
 
 void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> client) {
   began_ = state_->loop.now();
   if (deadline_ != Time::max()) options_.timeout = std::max(deadline_ - began_, Duration::zero());
   state_->balancer.begin_call(*node, began_);
+  if (state_->metrics) state_->metrics->begin_attempt(method_);
   node_ = std::move(node);
   client_ = std::move(client);
 }
@@ -163,19 +154,32 @@ void ClusterAttempt::avoid(std::shared_ptr<Node> node) {
   tried_->add(std::move(node));
 }
 
-void ClusterAttempt::lose() {
+void ClusterAttempt::leave(Ending ending, const Error* error) {
+  const rpc::ClientProtocol* const protocol = state_->options.pool.client.protocol.get();
+  Judgement judgement = Judgement::slow;
+  if (ending == Ending::withdrawn) judgement = Judgement::none;
+  if (ending == Ending::result) judgement = judge(error, protocol);
   const Time now = state_->loop.now();
-  state_->balancer.end_call(*node_, Judgement::slow, now - began_, now);
+  const bool judged = state_->balancer.end_call(*node_, judgement, now - began_, now);
+  if (!state_->metrics) return;
+  const std::int32_t status = ending == Ending::result
+                                  ? cluster::status_of(error, protocol != nullptr && protocol->name() == "grpc")
+                                  : status_cancelled;
+  state_->metrics->end_attempt(method_, status, now - began_);
+  if (judged) state_->metrics->note_ejections(state_->balancer.ejections(*node_));
+}
+
+void ClusterAttempt::lose() {
+  leave(Ending::slower_than_a_copy, nullptr);
   node_.reset();
 }
 
 bool ClusterAttempt::end(const Error* error) {
   if (node_ == nullptr) return false;  // lose() has ended it: a copy had its result in the same turn of the loop.
+  leave(Ending::result, error);
   const std::shared_ptr<Node> node = std::move(node_);
   if (hedges()) used_ = node;
   client_.reset();
-  const Time now = state_->loop.now();
-  state_->balancer.end_call(*node, judge(error, state_->options.pool.client.protocol.get()), now - began_, now);
   const bool not_sent =
       error != nullptr && (error->code == ErrorCode::not_sent || error->code == ErrorCode::unavailable);
   if (!not_sent || ended()) return false;
@@ -230,22 +234,8 @@ const NamingState& ClusterClient::naming() const noexcept { return state_->namin
 
 std::vector<EndpointState> ClusterClient::endpoints() const {
   std::vector<EndpointState> states;
-  const Time now = state_->loop.now();
   for (const auto& backend : state_->balancer.backends()) {
-    const auto& node = static_cast<const State::NodeOf&>(*backend);
-    EndpointState one{.endpoint = node.endpoint,
-                      .reach = detail::to_string(node.reach),
-                      .connections = node.pool == nullptr ? 0 : node.pool->connections(),
-                      .calls_in_flight = node.in_flight,
-                      .error = node.error};
-    if (node.latency.measured()) {
-      one.latency =
-          Duration(static_cast<Duration::rep>(node.latency.value(now, state_->options.balancing.latency_decay)));
-    }
-    if (node.limit != nullptr) one.calls_in_flight_max = node.in_flight_max;
-    one.breaker_open_for = node.breaker.open_for(now);
-    if (node.ejected(now)) one.excluded_for = node.ejected_until - now;
-    states.push_back(std::move(one));
+    states.push_back(state_->state_of(static_cast<const State::NodeOf&>(*backend)));
   }
   return states;
 }

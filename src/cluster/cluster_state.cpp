@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/escaped_text.h"
 #include "base/try.h"
 #include "cluster/xxh64.h"
 #include "rpc/client/pool_access.h"
@@ -45,10 +46,34 @@ Result<void> check(const ClusterOptions& options) {
                   "balancing.outliers.excluded_max must be from 0 to 1");
 }
 
+std::string_view to_string(Reach reach) noexcept {
+  switch (reach) {
+    case Reach::idle: return "idle";
+    case Reach::connecting: return "connecting";
+    case Reach::ready: return "ready";
+    case Reach::failed: break;
+  }
+  return "failed";
+}
+
+std::string_view to_string(Balancing kind) noexcept {
+  switch (kind) {
+    case Balancing::p2c: return "p2c";
+    case Balancing::least_request: return "least_request";
+    case Balancing::round_robin: return "round_robin";
+    case Balancing::weighted_round_robin: return "weighted_round_robin";
+    case Balancing::random: return "random";
+    case Balancing::ring_hash: return "ring_hash";
+    case Balancing::maglev: return "maglev";
+    case Balancing::pick_first: break;
+  }
+  return "pick_first";
+}
+
 }  // namespace
 
 void ClusterAttempt::Node::end_pause() noexcept {
-  state.balancer.set_reach(*this, Reach::idle, state.loop.now());
+  state.set_reach(*this, Reach::idle);
   state.changed.notify_all();
 }
 
@@ -72,12 +97,20 @@ Result<void> ClusterAttempt::State::start() {
   TRY(naming, Naming::open(loop, name, options.naming, [this] { on_naming(); }));
   LoopAccess::add_user(loop, *this);
   uses_loop = true;
+  if (options.monitor) {
+    const auto& monitor = ClusterMonitorAccess::state(*options.monitor);
+    metrics.emplace(monitor->metrics, shown_name());
+    monitored = monitor->add(loop, weak_from_this());
+  }
   on_naming();
   return {};
 }
 
 void ClusterAttempt::State::end(const char* why) {
   ended = why;
+  if (monitored != 0) ClusterMonitorAccess::state(*options.monitor)->remove(monitored);
+  monitored = 0;
+  metrics.reset();
   closer.stop();
   scope.clear();
   closing.clear();
@@ -101,13 +134,78 @@ void ClusterAttempt::State::on_naming() {
     node.pause.stop();
     close_later(node);
   }
+  show_endpoints();
   changed.notify_all();
+}
+
+// ---- Reports ----
+
+// Names may be anything that a naming scheme accepts.
+std::string ClusterAttempt::State::shown_name() const {
+  std::string shown;
+  append_escaped(shown, name, EndpointLimits::address_bytes_max);
+  return shown;
+}
+
+void ClusterAttempt::State::show_endpoints() {
+  if (!metrics) return;
+  metrics->show({balancer.count(Reach::idle), balancer.count(Reach::connecting), balancer.count(Reach::ready),
+                 balancer.count(Reach::failed)});
+}
+
+void ClusterAttempt::State::set_reach(Node& node, Reach reach) {
+  balancer.set_reach(node, reach, loop.now());
+  show_endpoints();
+}
+
+EndpointState ClusterAttempt::State::state_of(const Node& node) const {
+  const Time now = loop.now();
+  EndpointState one{.endpoint = node.endpoint,
+                    .reach = to_string(node.reach),
+                    .standing = balancer.standing(node, now),
+                    .connections = node.pool == nullptr ? 0 : node.pool->connections(),
+                    .calls_in_flight = node.in_flight,
+                    .error = node.error};
+  if (node.latency.measured()) {
+    one.latency = Duration(static_cast<Duration::rep>(node.latency.value(now, options.balancing.latency_decay)));
+  }
+  if (node.limit != nullptr) one.calls_in_flight_max = node.in_flight_max;
+  one.breaker_open_for = node.breaker.open_for(now);
+  if (node.ejected(now)) one.excluded_for = node.ejected_until - now;
+  return one;
+}
+
+rpc::ClusterReport ClusterAttempt::State::report(std::size_t from, std::size_t limit) const {
+  const auto& backends = balancer.backends();
+  rpc::ClusterReport report{.name = shown_name(),
+                            .balancing = to_string(options.balancing.kind),
+                            .endpoints = backends.size(),
+                            .idle = balancer.count(Reach::idle),
+                            .connecting = balancer.count(Reach::connecting),
+                            .ready = balancer.count(Reach::ready),
+                            .failed = balancer.count(Reach::failed),
+                            .excluded = balancer.excluded(),
+                            .retry_tokens = options.retry_budget->tokens(),
+                            .may_retry = options.retry_budget->may_retry()};
+  const NamingState& list = naming->state();
+  report.list_age = list.age(loop.now());
+  report.naming = {.version = list.version,
+                   .constant = list.constant,
+                   .error = list.error,
+                   .lists_refused = list.lists_refused,
+                   .endpoints_dropped = list.endpoints_dropped,
+                   .drop_reason = list.drop_reason};
+  for (std::size_t i = 0; i < backends.size(); ++i) {
+    report.calls_in_flight += backends[i]->in_flight;
+    if (i >= from && i - from < limit) report.rows.push_back(state_of(static_cast<const Node&>(*backends[i])));
+  }
+  return report;
 }
 
 // ---- Connections ----
 
 void ClusterAttempt::State::connect(Node& node) {
-  balancer.set_reach(node, Reach::connecting, loop.now());
+  set_reach(node, Reach::connecting);
   scope.spawn(connect_within_limit(node.shared_from_this()));
 }
 
@@ -121,20 +219,24 @@ Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> nod
   }
   auto connected = co_await PoolAccess::acquire(*node->pool);
   permit.release();
+  if (metrics) metrics->note_connect(connected.has_value());
   if (connected) {
     node->failures = 0;
     node->error.clear();
-    balancer.set_reach(*node, Reach::ready, loop.now());
+    set_reach(*node, Reach::ready);
   } else {
     node->error = std::move(connected.error().text);
     close_later(*node);  // A pool pauses before its next attempt. The pause of this node takes its place.
-    balancer.set_reach(*node, Reach::failed, loop.now());
+    set_reach(*node, Reach::failed);
     if (node->listed) node->pause.start(loop, loop.after(pause_after(++node->failures)));
   }
   changed.notify_all();
 }
 
-void ClusterAttempt::State::on_lost(Node& node) { balancer.set_reach(node, Reach::idle, loop.now()); }
+void ClusterAttempt::State::on_lost(Node& node) {
+  if (metrics) metrics->note_disconnect();
+  set_reach(node, Reach::idle);
+}
 
 Duration ClusterAttempt::State::pause_after(unsigned failed) noexcept {
   const std::int64_t doublings = std::int64_t{1} << std::min(failed - 1, 20U);

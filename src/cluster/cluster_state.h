@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "cluster/balancer.h"
+#include "cluster/cluster_metrics.h"
 #include "cluster/hedge_times.h"
 #include "exec/condition.h"
 #include "hawser/cluster_client.h"
@@ -15,6 +16,7 @@
 #include "hawser/scope.h"
 #include "hawser/sync.h"
 #include "hawser/timer.h"
+#include "rpc/client/cluster_monitor_state.h"
 
 namespace hawser::detail {
 
@@ -31,7 +33,7 @@ struct ClusterAttempt::Node final : cluster::Backend, std::enable_shared_from_th
 };
 
 // A ClusterClient and what its calls share.
-struct ClusterAttempt::State final : LoopUser {
+struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enable_shared_from_this<State> {
   using NodeOf = Node;
   State(Loop& on, std::string with_name, ClusterOptions with);
   ~State();
@@ -48,6 +50,10 @@ struct ClusterAttempt::State final : LoopUser {
   void connect(Node& node);
   // The last connection of an endpoint was lost.
   void on_lost(Node& node);
+  void set_reach(Node& node, cluster::Reach reach);
+  EndpointState state_of(const Node& node) const;
+  rpc::ClusterReport report(std::size_t from, std::size_t limit) const override;
+
   std::uint64_t key_of(const CallOptions& options) noexcept;
   // Why no endpoint outside of `tried` can be waited for; empty if one can.
   std::optional<Error> why_none(const Tried* tried) const;
@@ -60,9 +66,11 @@ struct ClusterAttempt::State final : LoopUser {
   const ClusterOptions options;
   const char* ended = nullptr;  // The reason, once the client has ended.
   bool uses_loop = false;       // The loop knows this object.
+  std::uint64_t monitored = 0;  // Its number in the monitor; 0: none.
   Random random;
   cluster::Balancer balancer;
   cluster::HedgeTimes hedge_times;
+  std::optional<cluster::ClusterMetrics> metrics;  // In the monitor, which `options` has.
   exec::Condition changed;  // Notified when an endpoint, the list or the client has changed its state.
   Semaphore connecting;
   std::vector<std::shared_ptr<ClientPool>> closing;  // They get no further calls.
@@ -73,6 +81,8 @@ struct ClusterAttempt::State final : LoopUser {
  private:
   Task<void> connect_within_limit(std::shared_ptr<Node> node);
   Duration pause_after(unsigned failures) noexcept;
+  std::string shown_name() const;
+  void show_endpoints();
 };
 
 // Endpoints that a call avoids.

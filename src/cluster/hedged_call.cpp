@@ -13,6 +13,7 @@ struct HedgedCall::Run {
   Run(ClusterAttempt first, std::uint32_t of)
       : state(first.state_),
         method(of),
+        name(first.method_),
         options(first.options_),
         config(first.config_),
         hedging(first.hedging()),
@@ -31,7 +32,7 @@ struct HedgedCall::Run {
     CallOptions with = options;
     if (deadline != Time::max()) with.timeout = deadline - state->loop.now();
     with.earlier_attempts += static_cast<unsigned>(copies.size());
-    auto attempt = std::make_unique<ClusterAttempt>(state, std::move(with), config);
+    auto attempt = std::make_unique<ClusterAttempt>(state, std::move(with), name, config);
     for (const auto& earlier : copies) {
       attempt->avoid(earlier->node());
     }
@@ -69,6 +70,7 @@ struct HedgedCall::Run {
 
   const std::shared_ptr<ClusterAttempt::State> state;
   const std::uint32_t method;
+  const std::string_view name;
   const CallOptions options;
   const MethodConfig* const config;
   const HedgeOptions& hedging;

@@ -23,6 +23,7 @@ std::vector<Backend*> with_calls(const std::vector<Backend*>& backends, std::uin
 
 bool OutlierDetector::judge(const std::vector<Backend*>& backends, Time now) {
   if (!options_.enabled || (interval_began_ != Time() && now - interval_began_ < options_.interval)) return false;
+  ejections_ = {};
   if (interval_began_ != Time()) {
     const auto ejected = static_cast<std::size_t>(
         std::ranges::count_if(backends, [&](const Backend* backend) { return backend->ejected(now); }));
@@ -54,7 +55,7 @@ void OutlierDetector::eject_by_success_rate(const std::vector<Backend*>& backend
   const double mean = sum / count;
   const double deviation = std::sqrt(std::max(0.0, squares / count - mean * mean));
   for (Backend* const backend : judged) {
-    if (success_rate(*backend) < mean - options_.success_rate_deviations * deviation) eject(*backend, now);
+    if (success_rate(*backend) < mean - options_.success_rate_deviations * deviation) eject(*backend, 0, now);
   }
 }
 
@@ -62,12 +63,14 @@ void OutlierDetector::eject_by_failures(const std::vector<Backend*>& backends, T
   const std::vector<Backend*> judged = with_calls(backends, options_.failure_calls_min);
   if (judged.size() < std::max<std::size_t>(options_.endpoints_min, 1)) return;
   for (Backend* const backend : judged) {
-    if (1 - success_rate(*backend) >= options_.failure_part) eject(*backend, now);
+    if (1 - success_rate(*backend) >= options_.failure_part) eject(*backend, 1, now);
   }
 }
 
-void OutlierDetector::eject(Backend& backend, Time now) {
-  if (ejections_left_ == 0 || backend.ejected(now)) return;
+void OutlierDetector::eject(Backend& backend, std::size_t rule, Time now) {
+  if (backend.ejected(now)) return;
+  ++(ejections_left_ == 0 ? ejections_.unenforced : ejections_.enforced)[rule];
+  if (ejections_left_ == 0) return;
   --ejections_left_;
   ++backend.ejections;
   backend.ejected_until = now + std::min(options_.base_time * backend.ejections, options_.time_max);

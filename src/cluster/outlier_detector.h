@@ -1,12 +1,21 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
 #include "cluster/backend.h"
 #include "hawser/balancing.h"
 
 namespace hawser::cluster {
+
+// Backends that were ejected in an interval, or that were not although they should have been, by the rule.
+struct Ejections {
+  static constexpr std::array<std::string_view, 2> names = {"success_rate", "failure_percentage"};
+  std::array<std::size_t, 2> enforced{};
+  std::array<std::size_t, 2> unenforced{};
+};
 
 // Ejects backends that fail more often than others, by the counts of an interval (gRFC A50, which follows Envoy).
 class OutlierDetector {
@@ -15,15 +24,18 @@ class OutlierDetector {
 
   // Judges the interval if it has ended: ejects backends, and begins a new interval. Returns true then.
   bool judge(const std::vector<Backend*>& backends, Time now);
+  // The ejections of the interval that was judged last.
+  const Ejections& ejections() const noexcept { return ejections_; }
 
  private:
   void eject_by_success_rate(const std::vector<Backend*>& backends, Time now);
   void eject_by_failures(const std::vector<Backend*>& backends, Time now);
-  void eject(Backend& backend, Time now);
+  void eject(Backend& backend, std::size_t rule, Time now);
 
   const OutlierOptions options_;
   Time interval_began_{};
   std::size_t ejections_left_ = 0;
+  Ejections ejections_;
 };
 
 }  // namespace hawser::cluster

@@ -56,6 +56,7 @@ using Builder = Task<Document> (*)(PageState& state, HttpRequest& request);
 Task<Document> index_page(PageState& state, HttpRequest& request);
 Task<Document> status_page(PageState& state, HttpRequest& request);
 Task<Document> connections_page(PageState& state, HttpRequest& request);
+Task<Document> channels_page(PageState& state, HttpRequest& request);
 Task<Document> calls_page(PageState& state, HttpRequest& request);
 Task<Document> traces_page(PageState& state, HttpRequest& request);
 Task<Document> loops_page(PageState& state, HttpRequest& request);

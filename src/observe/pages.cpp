@@ -85,10 +85,14 @@ Task<HttpResponse> serve_change(State state, Change change, std::string back, Ht
 
 std::string metrics_text(const PageState& state, MetricFormat format) {
   std::string text = state.metrics.render(format);
-  if (state.options.registry == nullptr) return text;
-  constexpr std::string_view end = "# EOF\n";
-  if (text.ends_with(end)) text.resize(text.size() - end.size());
-  return text + state.options.registry->render(format);
+  const auto append = [&](const MetricRegistry& registry) {
+    constexpr std::string_view end = "# EOF\n";
+    if (text.ends_with(end)) text.resize(text.size() - end.size());
+    text += registry.render(format);
+  };
+  if (state.options.clusters) append(state.options.clusters->metrics());
+  if (state.options.registry != nullptr) append(*state.options.registry);
+  return text;
 }
 
 Task<HttpResponse> serve_metrics(State state, HttpRequest& request) {
@@ -200,6 +204,7 @@ const std::vector<PageName>& page_names() {
       {"/", "Overview", "This page."},
       {"/status", "Status", "Methods: rate, errors, latency, trend."},
       {"/connections", "Connections", "Peers, protocols, transports, and why a better transport is not used."},
+      {"/channels", "Channels", "Names that this program calls, their endpoints, and why each gets calls or none."},
       {"/calls", "Calls", "Calls in flight, the oldest first."},
       {"/traces", "Traces", "Recorded calls: the latest, the slowest, and each trace as a tree."},
       {"/loops", "Loops", "Utilisation, lengths of ticks, and the method that held a loop for the longest time."},
@@ -279,6 +284,7 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
     page("/", index_page);
     page("/status", status_page);
     page("/connections", connections_page);
+    page("/channels", channels_page);
     page("/calls", calls_page);
     page("/traces", traces_page);
     page("/loops", loops_page);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -108,6 +109,43 @@ TEST(Balancer, SlowStartGivesASmallShareFirst) {
   EXPECT_NEAR(share(), 0.1, 0.001);
 }
 
+TEST(Balancer, SaysWhyABackendGetsCallsOrNone) {
+  Bench bench({.kind = Balancing::round_robin, .zone = "z", .zone_endpoints_min = 2});
+  bench.list = {
+      {.address = "own:1", .zone = "z"}, {.address = "away:1", .zone = "y"}, {.address = "far:1", .priority = 1}};
+  bench.update();
+  Backend& own = bench.at(0);
+  Backend& away = bench.at(1);
+  Backend& far = bench.at(2);
+  const auto standing = [&](const Backend& backend) { return bench.balancer.standing(backend, bench.now); };
+  EXPECT_TRUE(standing(own).contains("no connection is needed yet"));
+  bench.balancer.set_reach(own, Reach::connecting, bench.now);
+  EXPECT_TRUE(standing(own).contains("being opened"));
+  bench.all_ready();
+  EXPECT_EQ(standing(own), "calls");
+  EXPECT_TRUE(standing(away).contains("the zone of the client can serve"));
+  EXPECT_TRUE(standing(far).contains("lower priority number"));
+  for (int i = 0; i < 5; ++i) bench.call(own, Judgement::failure);
+  EXPECT_TRUE(standing(own).contains("too few others")) << "it is the only one of its zone: " << standing(own);
+  EXPECT_TRUE(standing(away).contains("cannot serve")) << standing(away);
+  bench.balancer.set_reach(own, Reach::failed, bench.now);
+  bench.balancer.set_reach(away, Reach::failed, bench.now);
+  EXPECT_EQ(standing(far), "calls");
+  EXPECT_TRUE(standing(own).contains("cannot be reached"));
+  far.in_flight_max = 1;
+  bench.balancer.begin_call(far, bench.now);
+  EXPECT_TRUE(standing(far).contains("limit"));
+  Bench many({.kind = Balancing::round_robin}, 4);
+  many.all_ready();
+  for (int i = 0; i < 5; ++i) many.call(many.at(0), Judgement::failure);
+  const auto of_first = [&] { return many.balancer.standing(many.at(0), many.now); };
+  EXPECT_TRUE(of_first().contains("its breaker is open"));
+  many.now += seconds(2);
+  EXPECT_TRUE(of_first().contains("its breaker tries it"));
+  many.at(0).ejected_until = many.now + seconds(1);
+  EXPECT_TRUE(of_first().contains("as an outlier"));
+}
+
 // ---- Outliers ----
 
 // Calls in one interval: backend 0 fails, and so do those before `failing`.
@@ -147,6 +185,16 @@ TEST(Outliers, AtMostATenthIsExcluded) {
     EXPECT_LE(ejected(bench), 4U);
   }
   EXPECT_EQ(ejected(bench), 4U);
+}
+
+TEST(Outliers, ExclusionsAreCountedByTheirRule) {
+  Bench bench({.kind = Balancing::round_robin}, 40);
+  bench.all_ready();
+  run_interval(bench, 20);
+  EXPECT_EQ(bench.balancer.ejections(bench.at(0)).enforced, (std::array<std::size_t, 2>{0, 4}));
+  EXPECT_EQ(bench.balancer.ejections(bench.at(0)).unenforced, (std::array<std::size_t, 2>{0, 16}));
+  run_interval(bench, 0);
+  EXPECT_EQ(bench.balancer.ejections(bench.at(0)).enforced, (std::array<std::size_t, 2>{0, 0}));
 }
 
 TEST(Outliers, ASmallDifferenceOfRatesIsFoundByTheDeviation) {

@@ -1,11 +1,11 @@
 #include "rpc/server/inspector.h"
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include "exec/loop_answer.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/protocols.h"
 #include "rpc/server/loop_report.h"
@@ -14,27 +14,12 @@
 namespace hawser::rpc {
 namespace {
 
+using exec::LoopAnswer;
+
 // Slots and calls that are visited in one tick.
 constexpr std::size_t visits_max = 1024;
 // Calls of one connection that are visited. They cannot be visited in parts.
 constexpr std::size_t connection_calls_max = 4096;
-
-// The answer of another loop.
-template <class T>
-struct InspectorAnswer {
-  T value{};
-  std::atomic<bool> there{false};
-};
-
-template <class T>
-Task<bool> arrives(Loop& here, std::shared_ptr<InspectorAnswer<T>> answer) {
-  const Time end = here.after(Inspector::wait_max);
-  while (!answer->there.load(std::memory_order_acquire)) {
-    if (here.now() >= end) co_return false;
-    co_await here.sleep(std::chrono::microseconds(200));
-  }
-  co_return true;
-}
 
 struct ConnectionWalk {
   std::size_t loop = 0;
@@ -44,7 +29,7 @@ struct ConnectionWalk {
   std::vector<ConnectionReport> rows;
 };
 
-void walk(ServerLoop& loop, const std::shared_ptr<InspectorAnswer<ConnectionWalk>>& answer) {
+void walk(ServerLoop& loop, const std::shared_ptr<LoopAnswer<ConnectionWalk>>& answer) {
   ConnectionWalk& at = answer->value;
   const SessionTable& sessions = loop.sessions();
   for (std::size_t visits = 0; at.slot < sessions.slots() && at.rows.size() < at.limit; ++at.slot) {
@@ -96,7 +81,7 @@ void visit(ServerLoop& loop, CallWalk& at, const PortSession& session, std::size
   });
 }
 
-void walk(ServerLoop& loop, const std::shared_ptr<InspectorAnswer<CallWalk>>& answer) {
+void walk(ServerLoop& loop, const std::shared_ptr<LoopAnswer<CallWalk>>& answer) {
   CallWalk& at = answer->value;
   for (std::size_t visits = 0; at.slot < loop.sessions().slots(); ++at.slot) {
     if (++visits > visits_max) return loop.inspect([answer](ServerLoop& again) { walk(again, answer); });
@@ -215,12 +200,12 @@ Task<Inspector::Connections> Inspector::connections(const Server& server, Loop& 
   Server::State& state = *server.state_;
   Connections result;
   for (std::size_t loop = from.loop; result.rows.size() < limit; ++loop) {
-    auto answer = std::make_shared<InspectorAnswer<ConnectionWalk>>();
+    auto answer = std::make_shared<LoopAnswer<ConnectionWalk>>();
     answer->value.loop = loop;
     answer->value.slot = loop == from.loop ? from.slot : 0;
     answer->value.limit = limit - result.rows.size();
     if (!post(state.counting, state.loops, loop, [answer](ServerLoop& on) { walk(on, answer); })) co_return result;
-    const bool there = co_await arrives(here, answer);
+    const bool there = co_await arrives(here, answer, wait_max);
     if (!there) {
       result.silent.push_back(loop);
       continue;
@@ -237,11 +222,11 @@ Task<Inspector::Calls> Inspector::calls(const Server& server, Loop& here, std::s
   Server::State& state = *server.state_;
   Calls result;
   for (std::size_t loop = 0;; ++loop) {
-    auto answer = std::make_shared<InspectorAnswer<CallWalk>>();
+    auto answer = std::make_shared<LoopAnswer<CallWalk>>();
     answer->value.loop = loop;
     answer->value.limit = limit;
     if (!post(state.counting, state.loops, loop, [answer](ServerLoop& on) { walk(on, answer); })) break;
-    const bool there = co_await arrives(here, answer);
+    const bool there = co_await arrives(here, answer, wait_max);
     if (!there) {
       result.silent.push_back(loop);
       continue;
@@ -256,7 +241,7 @@ Task<Inspector::Calls> Inspector::calls(const Server& server, Loop& here, std::s
 
 Task<bool> Inspector::cancel(const Server& server, Loop& here, CallReport call) {
   Server::State& state = *server.state_;
-  auto answer = std::make_shared<InspectorAnswer<bool>>();
+  auto answer = std::make_shared<LoopAnswer<bool>>();
   const auto work = [answer, slot = call.slot, serial = call.serial, id = call.call](ServerLoop& on) {
     PortSession* const* const session = on.sessions().at(slot);
     if (session != nullptr && on.sessions().generation(slot) == serial) {
@@ -266,7 +251,7 @@ Task<bool> Inspector::cancel(const Server& server, Loop& here, CallReport call) 
     answer->there.store(true, std::memory_order_release);
   };
   if (!post(state.counting, state.loops, call.loop, work)) co_return false;
-  const bool there = co_await arrives(here, answer);
+  const bool there = co_await arrives(here, answer, wait_max);
   co_return there && answer->value;
 }
 

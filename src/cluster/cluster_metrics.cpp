@@ -1,0 +1,83 @@
+#include "cluster/cluster_metrics.h"
+
+#include <utility>
+
+#include "hawser/cluster_monitor.h"
+
+namespace hawser::cluster {
+namespace {
+
+constexpr std::string_view other_methods = "other";  // As gRPC names those that are not counted one by one.
+constexpr std::array<std::string_view, 4> reach_names = {"idle", "connecting", "ready", "failed"};
+
+}  // namespace
+
+ClusterMetrics::ClusterMetrics(MetricRegistry& registry, std::string target)
+    : registry_(registry),
+      target_(std::move(target)),
+      connected_(registry.counter(
+          {"grpc_subchannel_connection_attempts_succeeded", "First connections to endpoints that were opened."},
+          {{"grpc_target", target_}})),
+      failed_(registry.counter(
+          {"grpc_subchannel_connection_attempts_failed", "First connections to endpoints that could not be opened."},
+          {{"grpc_target", target_}})),
+      disconnected_(registry.counter({"grpc_subchannel_disconnections", "Endpoints whose last connection was lost."},
+                                     {{"grpc_target", target_}})) {
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    endpoints_[i] = &registry.gauge({"hawser_cluster_endpoints", "Endpoints that the balancing uses, by state."},
+                                    {{"grpc_target", target_}, {"state", std::string(reach_names[i])}});
+  }
+}
+
+MetricLabels ClusterMetrics::labels_of(std::string_view method) const {
+  return {{"grpc_method", std::string(method)}, {"grpc_target", target_}};
+}
+
+ClusterMetrics::Method& ClusterMetrics::of(std::string_view method) {
+  if (const auto found = methods_.find(method); found != methods_.end()) return found->second;
+  if (methods_.size() >= ClusterMonitor::methods_max && method != other_methods) return of(other_methods);
+  Method& one = methods_[method];
+  one.started =
+      &registry_.counter({"grpc_client_attempt_started", "Attempts of calls that were begun."}, labels_of(method));
+  return one;
+}
+
+void ClusterMetrics::end_attempt(std::string_view method, std::int32_t status, Duration time) {
+  const bool counted = methods_.contains(method);
+  Histogram*& durations = of(method).durations[static_cast<std::size_t>(status)];
+  if (durations == nullptr) {
+    MetricLabels labels = labels_of(counted ? method : other_methods);
+    labels.emplace_back("grpc_status", name_of_status(status));
+    durations = &registry_.histogram({"grpc_client_attempt_duration_seconds",
+                                      "Time of attempts of calls, from the choice of an endpoint on.", "seconds"},
+                                     labels);
+  }
+  durations->record(time);
+}
+
+void ClusterMetrics::note_ejections(const Ejections& ejections) {
+  const auto add = [&](std::string name, std::string help, std::string_view by, std::size_t count) {
+    if (count == 0) return;
+    registry_
+        .counter({std::move(name), std::move(help)},
+                 {{"grpc_target", target_}, {"grpc_lb_outlier_detection_detection_method", std::string(by)}})
+        .add(count);
+  };
+  for (std::size_t i = 0; i < Ejections::names.size(); ++i) {
+    add("grpc_lb_outlier_detection_ejections_enforced", "Endpoints that were excluded as outliers.",
+        Ejections::names[i], ejections.enforced[i]);
+    add("grpc_lb_outlier_detection_ejections_unenforced",
+        "Outliers that were not excluded, because as many endpoints are as OutlierOptions permits.",
+        Ejections::names[i], ejections.unenforced[i]);
+  }
+}
+
+void ClusterMetrics::show(const Counts& endpoints) noexcept {
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    if (endpoints[i] == shown_[i]) continue;
+    endpoints_[i]->add(static_cast<double>(endpoints[i]) - static_cast<double>(shown_[i]));
+    shown_[i] = endpoints[i];
+  }
+}
+
+}  // namespace hawser::cluster

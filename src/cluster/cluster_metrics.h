@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "cluster/outlier_detector.h"
+#include "cluster/status_name.h"
+#include "hawser/metrics.h"
+#include "hawser/time.h"
+
+namespace hawser::cluster {
+
+// The metrics of one client, by the names of gRPC (gRFC A66, A78, A94) in the form of Prometheus. Clients of one name
+// share their series. Loop's thread only.
+class ClusterMetrics {
+ public:
+  using Counts = std::array<std::size_t, 4>;  // Endpoints by Reach.
+
+  // The registry outlives this object.
+  ClusterMetrics(MetricRegistry& registry, std::string target);
+  ClusterMetrics(const ClusterMetrics&) = delete;
+  ClusterMetrics& operator=(const ClusterMetrics&) = delete;
+  ~ClusterMetrics() { show({}); }
+
+  // `method` lives as long as this object.
+  void begin_attempt(std::string_view method) { of(method).started->add(); }
+  void end_attempt(std::string_view method, std::int32_t status, Duration time);
+  void note_connect(bool succeeded) noexcept { (succeeded ? connected_ : failed_).add(); }
+  void note_disconnect() noexcept { disconnected_.add(); }
+  void note_ejections(const Ejections& ejections);
+  void show(const Counts& endpoints) noexcept;
+
+ private:
+  struct Method {
+    Counter* started = nullptr;
+    std::array<Histogram*, statuses_count> durations{};  // By status; null until it occurs.
+  };
+  Method& of(std::string_view method);
+  MetricLabels labels_of(std::string_view method) const;
+
+  MetricRegistry& registry_;
+  const std::string target_;
+  std::unordered_map<std::string_view, Method> methods_;  // At most ClusterMonitor::methods_max, and "other".
+  Counter& connected_;
+  Counter& failed_;
+  Counter& disconnected_;
+  std::array<Gauge*, 4> endpoints_;
+  Counts shown_{};
+};
+
+}  // namespace hawser::cluster

@@ -1,0 +1,195 @@
+#include "hawser/cluster_monitor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/cluster_metrics.h"
+#include "hawser/cluster_client.h"
+#include "hawser/testing.h"
+#include "rpc/client/cluster_monitor_state.h"
+
+namespace hawser::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Simulation;
+
+struct Watched {
+  std::string name;
+  Result<std::string> answer(int call) {
+    if (call < 0) return fail(ErrorCode::overloaded, "busy");
+    return name;
+  }
+  Task<std::string> wait(Context& context) {
+    static_cast<void>(co_await context.loop().sleep(seconds(100), context.token()));
+    co_return name;
+  }
+};
+
+void serve_watched(Simulation& simulation, const std::string& host) {
+  simulation.serve(host + ":1", [host](Server& server) {
+    auto service = std::make_unique<Watched>(Watched{host});
+    server.register_handler<&Watched::answer>(service.get());
+    server.register_handler<&Watched::wait>(service.get());
+    return service;
+  });
+}
+
+Task<rpc::ClusterReports> reports_of(const ClusterMonitor& monitor, std::size_t from = 0, std::size_t limit = 100) {
+  return ClusterMonitorAccess::state(monitor)->reports(*Loop::current(), 0, 100, from, limit);
+}
+
+std::string text_of(const ClusterMonitor& monitor) { return monitor.metrics().render(MetricFormat::prometheus); }
+
+TEST(ClusterMonitor, ReportsClientsAndWhyEndpointsGetCalls) {
+  Simulation simulation(1);
+  simulation.run([](Simulation& in) -> Task<void> {
+    serve_watched(in, "a");
+    serve_watched(in, "b");
+    const ClusterMonitor monitor;
+    ClusterOptions options{.balancing = {.kind = Balancing::round_robin}, .monitor = monitor};
+    const std::string name = "list:a:1;zone=x,b:1;priority=1,gone:1,late:1;priority=2";
+    auto client = ClusterClient::create(name, options);
+    EXPECT_TRUE(client);
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(co_await (*client)->call<&Watched::answer>(i));
+    const auto found = co_await reports_of(monitor);
+    EXPECT_EQ(found.all, 1U);
+    EXPECT_EQ(found.silent, 0U);
+    EXPECT_EQ(found.found.size(), 1U);
+    if (found.found.empty()) co_return;
+    const rpc::ClusterReport& report = found.found.front();
+    EXPECT_EQ(report.name, name);
+    EXPECT_EQ(report.balancing, "round_robin");
+    EXPECT_EQ(report.endpoints, 4U);
+    EXPECT_EQ(report.ready, 1U);
+    EXPECT_EQ(report.failed, 1U);
+    EXPECT_EQ(report.idle, 2U);
+    EXPECT_TRUE(report.naming.constant && report.naming.version == 1 && report.may_retry);
+    EXPECT_EQ(report.rows.size(), 4U);
+    if (report.rows.size() != 4) co_return;
+    EXPECT_EQ(report.rows[0].standing, "calls");
+    EXPECT_EQ(report.rows[0].endpoint.zone, "x");
+    EXPECT_TRUE(report.rows[1].standing.starts_with("no call: no connection")) << report.rows[1].standing;
+    EXPECT_EQ(report.rows[2].standing, "no call: it cannot be reached");
+    EXPECT_FALSE(report.rows[2].error.empty());
+    const auto part = co_await reports_of(monitor, 1, 2);
+    EXPECT_EQ(part.found.at(0).rows.size(), 2U);
+    EXPECT_EQ(part.found.at(0).rows.at(0).endpoint.address, "b:1");
+    client->reset();
+    const auto none = co_await reports_of(monitor);
+    EXPECT_TRUE(none.found.empty() && none.all == 0);
+  }(simulation));
+}
+
+TEST(ClusterMonitor, ALoopThatHasEndedIsNotAsked) {
+  const ClusterMonitor monitor;
+  std::unique_ptr<ClusterClient> client;
+  {
+    Simulation ended(1);
+    ended.run([](const ClusterMonitor& in, std::unique_ptr<ClusterClient>& to) -> Task<void> {
+      auto created = ClusterClient::create("list:a:1", {.monitor = in});
+      EXPECT_TRUE(created);
+      if (created) to = std::move(*created);
+      co_return;
+    }(monitor, client));
+  }
+  Simulation(2).run([](const ClusterMonitor& of) -> Task<void> {
+    const auto reports = co_await reports_of(of);
+    EXPECT_EQ(reports.all, 0U);
+  }(monitor));
+}
+
+TEST(ClusterMonitor, CountsAttemptsConnectionsAndEndpoints) {
+  Simulation simulation(1);
+  simulation.run([](Simulation& in) -> Task<void> {
+    serve_watched(in, "a");
+    const ClusterMonitor monitor;
+    ClusterOptions options{.retry = {.attempts_max = 2}, .monitor = monitor};
+    auto client = ClusterClient::create("list:a:1", options);
+    EXPECT_TRUE(client);
+    ClusterClient& by = **client;
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(co_await by.call<&Watched::answer>(i));
+    EXPECT_FALSE(co_await by.call<&Watched::answer>(-1));
+    EXPECT_FALSE(co_await by.call<&Watched::wait>(CallOptions{.timeout = milliseconds(5)}));
+    const std::string text = text_of(monitor);
+    const auto row_of = [&](std::string_view name) {
+      std::string rows;
+      for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+        if (at == 0 || text[at - 1] == '\n') rows += text.substr(at, text.find('\n', at) - at + 1);
+      }
+      return rows;
+    };
+    const std::string started = row_of("grpc_client_attempt_started_total{");
+    EXPECT_TRUE(started.contains("Watched::answer\",grpc_target=\"list:a:1\"} 5\n")) << started;
+    EXPECT_TRUE(started.contains("Watched::wait\",grpc_target=\"list:a:1\"} 1\n")) << started;
+    const std::string ended = row_of("grpc_client_attempt_duration_seconds_count{");
+    EXPECT_TRUE(ended.contains("answer\",grpc_target=\"list:a:1\",grpc_status=\"OK\"} 3\n")) << ended;
+    EXPECT_TRUE(ended.contains("answer\",grpc_target=\"list:a:1\",grpc_status=\"RESOURCE_EXHAUSTED\"} 2\n")) << ended;
+    EXPECT_TRUE(ended.contains("wait\",grpc_target=\"list:a:1\",grpc_status=\"DEADLINE_EXCEEDED\"} 1\n")) << ended;
+    EXPECT_TRUE(text.contains("grpc_subchannel_connection_attempts_succeeded_total{grpc_target=\"list:a:1\"} 1\n"));
+    EXPECT_TRUE(text.contains("hawser_cluster_endpoints{grpc_target=\"list:a:1\",state=\"ready\"} 1\n")) << text;
+    client->reset();
+    EXPECT_TRUE(text_of(monitor).contains("hawser_cluster_endpoints{grpc_target=\"list:a:1\",state=\"ready\"} 0\n"));
+  }(simulation));
+}
+
+TEST(ClusterMonitor, MetricsAreBounded) {
+  const ClusterMonitor monitor;
+  MetricRegistry& registry = ClusterMonitorAccess::state(monitor)->metrics;
+  std::vector<std::string> methods;
+  for (int i = 0; i < 1000; ++i) methods.push_back("method" + std::to_string(i));
+  ClusterMetrics metrics(registry, "list:a:1");
+  for (const std::string& method : methods) {
+    metrics.begin_attempt(method);
+    for (std::int32_t status = 0; status < statuses_count; ++status) metrics.end_attempt(method, status, seconds(1));
+  }
+  const std::string text = text_of(monitor);
+  EXPECT_TRUE(
+      text.contains("grpc_client_attempt_started_total{grpc_method=\"method99\",grpc_target=\"list:a:1\"} 1\n"));
+  EXPECT_TRUE(text.contains("grpc_client_attempt_started_total{grpc_method=\"other\",grpc_target=\"list:a:1\"} 900\n"));
+  EXPECT_FALSE(text.contains("method100"));
+  const std::string_view count = "\ngrpc_client_attempt_duration_seconds_count{";
+  std::size_t series = 0;
+  for (std::size_t at = text.find(count); at != std::string::npos; at = text.find(count, at + 1)) ++series;
+  EXPECT_LE(series, ClusterMonitor::series_max + 1) << "one for those beyond the bound";
+}
+
+TEST(ClusterMonitor, ExclusionsAreCountedByTheirRule) {
+  const ClusterMonitor monitor;
+  ClusterMetrics metrics(ClusterMonitorAccess::state(monitor)->metrics, "list:a:1");
+  Ejections ejections;
+  ejections.enforced = {0, 2};
+  ejections.unenforced = {3, 0};
+  metrics.note_ejections(ejections);
+  const std::string text = text_of(monitor);
+  const std::string prefix = "grpc_lb_outlier_detection_ejections_";
+  const std::string rule = R"({grpc_target="list:a:1",grpc_lb_outlier_detection_detection_method=)";
+  EXPECT_TRUE(text.contains(prefix + "enforced_total" + rule + R"("failure_percentage"} 2)")) << text;
+  EXPECT_TRUE(text.contains(prefix + "unenforced_total" + rule + R"("success_rate"} 3)"));
+}
+
+TEST(StatusNames, ErrorsHaveTheStatusesOfGrpc) {
+  EXPECT_EQ(status_of(nullptr, false), 0);
+  EXPECT_EQ(name_of_status(0), "OK");
+  for (const auto& [code, name] : {std::pair{ErrorCode::overloaded, "RESOURCE_EXHAUSTED"},
+                                   {ErrorCode::outcome_unknown, "UNAVAILABLE"},
+                                   {ErrorCode::cancelled, "CANCELLED"},
+                                   {ErrorCode::unauthenticated, "UNAUTHENTICATED"}}) {
+    const Error error = Error::of_call(code, "");
+    EXPECT_EQ(name_of_status(status_of(&error, false)), name);
+  }
+  Error own = Error::application(5, "");
+  EXPECT_EQ(name_of_status(status_of(&own, true)), "NOT_FOUND");
+  EXPECT_EQ(name_of_status(status_of(&own, false)), "UNKNOWN") << "the application's own number";
+  own.application_code = 99;
+  EXPECT_EQ(name_of_status(status_of(&own, true)), "UNKNOWN");
+}
+
+}  // namespace
+}  // namespace hawser::cluster
