@@ -108,113 +108,119 @@ class ClusterAttempt {
   std::shared_ptr<Node> used_;    // The endpoint at which a call that may have copies ended.
 };
 
-// Makes each attempt of a call for Retrying.
-class ClusterAttempts {
+// Makes the calls of a ClusterClient: attempts at one endpoint after the other, and pauses between them by the policy.
+class ClusterCalls {
  public:
-  // `config` may be null; it lives as long as the state.
-  ClusterAttempts(std::shared_ptr<ClusterAttempt::State> state, const ServiceConfig* config)
-      : state_(std::move(state)), config_(config) {}
+  // `options` live as long as the state.
+  ClusterCalls(std::shared_ptr<ClusterAttempt::State> state, const ClusterOptions& options)
+      : state_(std::move(state)),
+        options_(options),
+        config_(options.service_config ? &*options.service_config : nullptr) {}
 
-  const MethodConfig* config_of(std::string_view method) const {
-    return config_ == nullptr ? nullptr : config_->find(method);
-  }
-  const RetryPolicy* retry_policy(std::string_view method) const {
-    const MethodConfig* const config = config_of(method);
-    return config != nullptr && config->retry ? &*config->retry : nullptr;
-  }
+  RetryBudget& budget() const noexcept { return *options_.retry_budget; }
+
+  // The arguments that are lvalues are kept as references, the others as copies.
+  template <auto F, class... Given>
+  struct Kept : PooledFrame {
+    explicit Kept(const ClusterCalls& by, CallOptions&& with, Given&&... from)
+        : calls(by), options(std::move(with)), given(std::forward<Given>(from)...) {}
+    // The call stays as it is until the task is awaited: into() moves it out of a task that is not awaited.
+    template <class Outcome>
+    static Task<typename Outcome::type> run(std::unique_ptr<Kept> call, MutableBytes memory) {
+      return call->calls.template make<typename Outcome::type, F>(
+          std::move(call), memory.empty(), [memory](Kept& from, Client& client, const CallOptions& options) {
+            return std::apply([&](auto&... one) { return call_by<Outcome, F>(client, memory, options, one...); },
+                              from.given);
+          });
+    }
+    const ClusterCalls& calls;
+    CallOptions options;
+    std::tuple<Given...> given;
+  };
 
   template <auto F, class... Given>
-  auto call(const CallOptions& options, Given&... arguments) {
-    using Kept = AttemptedCall<F, Given...>;
-    return CallTask<F, Kept>(std::make_unique<Kept>(attempt<F>(options), arguments...));
-  }
-  template <auto F, class... Given>
-  Task<Result<StreamingCall<F>>> open(const CallOptions& options, const Given&... arguments) {
-    return run<Result<StreamingCall<F>>>(attempt<F>(options), [&arguments...](ClusterAttempt& attempt) {
-      return attempt.client().template open<F>(attempt.options(), arguments...);
-    });
+  Task<Result<StreamingCall<F>>> open(CallOptions&& options, Given&&... arguments) const {
+    using Opening = Kept<F, Given...>;
+    return make<Result<StreamingCall<F>>, F>(
+        std::make_unique<Opening>(*this, std::move(options), std::forward<Given>(arguments)...), false,
+        [](Opening& from, Client& client, const CallOptions& with) {
+          return std::apply([&](const auto&... one) { return client.open<F>(with, one...); }, from.given);
+        });
   }
 
  private:
-  // The arguments outlive the attempt: Retrying keeps them.
-  template <auto F, class... Given>
-  struct AttemptedCall : PooledFrame {
-    explicit AttemptedCall(ClusterAttempt by, Given&... from) : attempt(std::move(by)), given(from...) {}
-    // The call stays as it is until the task is awaited: into() moves it out of a task that is not awaited.
-    template <class Outcome>
-    static Task<typename Outcome::type> run(std::unique_ptr<AttemptedCall> call, MutableBytes memory) {
-      if (memory.empty() && call->attempt.hedges()) return hedge<typename Outcome::type, Outcome>(std::move(call));
-      return ClusterAttempts::run<typename Outcome::type>(std::move(call), [memory](
-                                                                               std::unique_ptr<AttemptedCall>& kept) {
-        ClusterAttempt& by = kept->attempt;
-        return std::apply([&](auto&... one) { return call_by<Outcome, F>(by.client(), memory, by.options(), one...); },
-                          kept->given);
-      });
+  // `begin` begins a call at an endpoint. With `copies`, it may be made at several endpoints at once.
+  template <class R, auto F, class Call, class Begin>
+  Task<R> make(std::unique_ptr<Call> call, bool copies, Begin begin) const {
+    const MethodConfig* const config = config_ == nullptr ? nullptr : config_->find(MethodFacts<F>::name);
+    if (config != nullptr && config->timeout) {
+      call->options.timeout = std::min(call->options.timeout.value_or(forever), *config->timeout);
     }
-    // Makes copies of the call until one has a result. Those that are in flight then end with their coroutines.
-    template <class R, class Outcome>
-    static Task<R> hedge(std::unique_ptr<AttemptedCall> call) {
-      HedgedCall hedged(std::move(call->attempt), MethodFacts<F>::id);
-      std::optional<R> result;
-      std::exception_ptr exception;
-      Scope copies;
-      while (ClusterAttempt* const copy = co_await hedged.next()) {
-        copies.spawn(run_copy<R, Outcome>(*call, hedged, copy, result, exception));
-      }
-      copies.clear();
-      if (exception) std::rethrow_exception(exception);
-      co_return std::move(*result);
-    }
-    template <class R, class Outcome>
-    static Task<void> run_copy(AttemptedCall& call, HedgedCall& hedged, ClusterAttempt* copy, std::optional<R>& result,
-                               std::exception_ptr& exception) {
-      std::optional<R> outcome;
-      co_await keep(ClusterAttempts::run<R>(copy,
-                                            [&call](ClusterAttempt* by) {
-                                              return std::apply(
-                                                  [&](auto&... one) {
-                                                    return call_by<Outcome, F>(by->client(), {}, by->options(), one...);
-                                                  },
-                                                  call.given);
-                                            }),
-                    outcome, exception);
-      if (!outcome) {
-        hedged.stop();
-      } else if (hedged.end(*copy, error_of_call(*outcome))) {
-        result = std::move(outcome);
-      }
-    }
-    ClusterAttempt attempt;
-    std::tuple<Given&...> given;
-  };
-
-  template <auto F>
-  ClusterAttempt attempt(const CallOptions& options) const {
-    return ClusterAttempt(state_, options, MethodFacts<F>::name, config_of(MethodFacts<F>::name));
-  }
-  static ClusterAttempt& attempt_of(ClusterAttempt& attempt) noexcept { return attempt; }
-  static ClusterAttempt& attempt_of(ClusterAttempt* attempt) noexcept { return *attempt; }
-  template <auto F, class... Given>
-  static ClusterAttempt& attempt_of(std::unique_ptr<AttemptedCall<F, Given...>>& call) noexcept {
-    return call->attempt;
-  }
-
-  // `make` begins a call of `kept`, which has or is the attempt, at the endpoint that was chosen.
-  template <class R, class Kept, class Make>
-  static Task<R> run(Kept kept, Make make) {
-    ClusterAttempt& attempt = attempt_of(kept);
+    RetryRun retries(config != nullptr && config->retry ? *config->retry : options_.retry, budget(),
+                     std::move(call->options));
     for (;;) {
-      if (!attempt.begun() && !attempt.try_begin()) {
+      std::optional<R> result;
+      ClusterAttempt attempt(state_, retries.attempt_options(), MethodFacts<F>::name, config);
+      if (copies && attempt.hedges()) {
+        HedgedCall hedged(std::move(attempt), MethodFacts<F>::id);
+        co_await hedge(hedged, *call, begin, result);
+      } else {
+        bool goes_on = true;
+        if (attempt.try_begin()) {
+          result.emplace(co_await begin(*call, attempt.client(), attempt.options()));
+          goes_on = attempt.end(error_of_call(*result));
+        }
+        if (goes_on) result.emplace(co_await go_on<R>(attempt, *call, begin));
+      }
+      Error* const error = error_of_call(*result);
+      if (error == nullptr) {
+        budget().succeeded();
+        co_return std::move(*result);
+      }
+      const bool again = co_await retries.again(*error);
+      if (!again) co_return std::move(*result);
+    }
+  }
+
+  // Makes an attempt at the endpoint that it has, or waits for one; then at further ones.
+  template <class R, class Call, class Begin>
+  static Task<R> go_on(ClusterAttempt& attempt, Call& call, Begin& begin) {
+    for (;;) {
+      if (!attempt.begun()) {
         Result<void> begun = co_await attempt.begin();
         if (!begun) co_return std::unexpected(std::move(begun.error()));
       }
-      auto outcome = co_await make(kept);
-      if (!attempt.end(detail::error_of_call(outcome))) co_return outcome;
+      auto outcome = co_await begin(call, attempt.client(), attempt.options());
+      if (!attempt.end(error_of_call(outcome))) co_return outcome;
+    }
+  }
+
+  // Makes copies of the call until one has a result. Those that are in flight then end with their coroutines.
+  template <class R, class Call, class Begin>
+  static Task<void> hedge(HedgedCall& hedged, Call& call, Begin& begin, std::optional<R>& result) {
+    std::exception_ptr exception;
+    Scope copies;
+    while (ClusterAttempt* const copy = co_await hedged.next()) {
+      copies.spawn(run_copy(hedged, call, begin, copy, result, exception));
+    }
+    copies.clear();
+    if (exception) std::rethrow_exception(exception);
+  }
+  template <class R, class Call, class Begin>
+  static Task<void> run_copy(HedgedCall& hedged, Call& call, Begin& begin, ClusterAttempt* copy,
+                             std::optional<R>& result, std::exception_ptr& exception) {
+    std::optional<R> outcome;
+    co_await keep(go_on<R>(*copy, call, begin), outcome, exception);
+    if (!outcome) {
+      hedged.stop();
+    } else if (hedged.end(*copy, error_of_call(*outcome))) {
+      result = std::move(outcome);
     }
   }
 
   std::shared_ptr<ClusterAttempt::State> state_;
-  const ServiceConfig* config_;
+  const ClusterOptions& options_;
+  const ServiceConfig* config_;  // May be null.
 };
 
 }  // namespace detail
@@ -242,33 +248,26 @@ class ClusterClient : public detail::TaskCaller<ClusterClient> {
   const NamingState& naming() const noexcept;
   // In the order of the list.
   std::vector<EndpointState> endpoints() const;
-  const RetryBudget& retry_budget() const noexcept { return retrying_.budget(); }
+  const RetryBudget& retry_budget() const noexcept { return calls_.budget(); }
 
  private:
   friend class detail::TaskCaller<ClusterClient>;
   using State = detail::ClusterAttempt::State;
-  ClusterClient(std::shared_ptr<State> state, RetryPolicy policy, std::shared_ptr<RetryBudget> budget);
+  explicit ClusterClient(std::shared_ptr<State> state);
   template <auto F, class... Given>
   auto make_call(CallOptions options, Given&&... arguments) {
     if (!options.timeout) options.timeout = call_timeout_;
-    return retrying_.template call<F>(configured<F>(std::move(options)), std::forward<Given>(arguments)...);
+    using Kept = detail::ClusterCalls::Kept<F, Given...>;
+    return CallTask<F, Kept>(std::make_unique<Kept>(calls_, std::move(options), std::forward<Given>(arguments)...));
   }
   template <auto F, class... Given>
   Task<Result<StreamingCall<F>>> make_open(CallOptions options, Given&&... arguments) {
-    return retrying_.template open<F>(configured<F>(std::move(options)), std::forward<Given>(arguments)...);
-  }
-  template <auto F>
-  CallOptions configured(CallOptions options) const {
-    if (const MethodConfig* const config = attempts_.config_of(detail::MethodFacts<F>::name)) {
-      if (config->timeout) options.timeout = std::min(options.timeout.value_or(forever), *config->timeout);
-    }
-    return options;
+    return calls_.open<F, Given...>(std::move(options), std::forward<Given>(arguments)...);
   }
 
   const std::shared_ptr<State> state_;
   const Duration call_timeout_;
-  detail::ClusterAttempts attempts_;
-  Retrying<detail::ClusterAttempts> retrying_;
+  const detail::ClusterCalls calls_;
 };
 
 }  // namespace hawser

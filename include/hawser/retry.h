@@ -81,13 +81,13 @@ class RetryRun {
 
   // The options of the next attempt: `timeout` is what is left of the whole call's.
   CallOptions attempt_options() const;
-  // Decides after an attempt that failed. Returns the pause before the next one, or nothing if `error` is the result of
-  // the call.
-  std::optional<Duration> after_failure(Error& error);
-  // Ends the call while it waits for the next attempt.
-  Error cancelled_error() const;
+  // Decides after an attempt that failed, and waits until the next one. False if `error`, which it may change, is the
+  // result of the call.
+  Task<bool> again(Error& error);
 
  private:
+  // The pause before the next attempt, or nothing if there is none.
+  std::optional<Duration> after_failure(Error& error);
   bool retriable(const Error& error) const noexcept;
   void finish(Error& error) const;
   Duration backoff() const noexcept;
@@ -144,8 +144,7 @@ class Retrying : public detail::TaskCaller<Retrying<Via>> {
             [&](auto&... one) { return detail::call_by<Outcome, F>(kept->retrying.via_, memory, attempt, one...); },
             kept->given);
       };
-      return by.template repeat<typename Outcome::type>(by.template policy_of<F>(), std::move(options),
-                                                        std::move(calling));
+      return by.template repeat<typename Outcome::type>(std::move(options), std::move(calling));
     }
     Retrying& retrying;
     CallOptions options;
@@ -163,43 +162,22 @@ class Retrying : public detail::TaskCaller<Retrying<Via>> {
     auto opening = [this, given = std::tuple<Given...>(std::forward<Given>(arguments)...)](const CallOptions& attempt) {
       return std::apply([&](const auto&... one) { return via_.template open<F>(attempt, one...); }, given);
     };
-    return repeat<Result<StreamingCall<F>>>(policy_of<F>(), std::move(options), std::move(opening));
+    return repeat<Result<StreamingCall<F>>>(std::move(options), std::move(opening));
   }
 
-  // The policy that `via` has for this method, or else that of this object.
-  template <auto F>
-  const RetryPolicy& policy_of() const {
-    if constexpr (requires { via_.retry_policy(std::string_view()); }) {
-      if (const RetryPolicy* const own = via_.retry_policy(detail::MethodFacts<F>::name)) return *own;
-    }
-    return policy_;
-  }
-
-  // `attempt(options)` returns an awaitable of R. `policy` outlives this object's calls.
+  // `attempt(options)` returns an awaitable of R.
   template <class R, class Attempt>
-  Task<R> repeat(const RetryPolicy& policy, CallOptions given, Attempt attempt) {
-    detail::RetryRun state(policy, *budget_, std::move(given));
+  Task<R> repeat(CallOptions given, Attempt attempt) {
+    detail::RetryRun state(policy_, *budget_, std::move(given));
     while (true) {
-      const CallOptions options = state.attempt_options();
-      auto result = co_await attempt(options);
+      auto result = co_await attempt(state.attempt_options());
       Error* const error = detail::error_of_call(result);
       if (error == nullptr) {
         budget_->succeeded();
         co_return result;
       }
-      const std::optional<Duration> pause = state.after_failure(*error);
-      if (!pause) co_return result;
-      const Result<void> slept = co_await Loop::current()->sleep(*pause, options.token);
-      if (!slept) co_return std::unexpected(state.cancelled_error());
-      if (policy.before_retry) co_await prepare(policy);
-    }
-  }
-
-  static Task<void> prepare(const RetryPolicy& policy) {
-    try {
-      co_await policy.before_retry();
-    } catch (const std::exception&) {
-      co_return;  // The attempt follows, and shows whether it can succeed.
+      const bool again = co_await state.again(*error);
+      if (!again) co_return result;
     }
   }
 

@@ -227,7 +227,8 @@ bool Balancer::end_call(Backend& backend, Judgement judgement, Duration latency,
     backend.limit->observe(latency, in_flight, now);
     backend.in_flight_max = backend.limit->limit();
   }
-  if (backend.listed) tiers_[backend.tier].remove(backend);
+  const bool changes = backend.listed && (judgement == Judgement::failure || !backend.breaker.closed());
+  if (changes) tiers_[backend.tier].remove(backend);
   if (judgement == Judgement::failure) {
     backend.breaker.fail(options_.breaker, now - latency, now);
   } else {
@@ -235,7 +236,7 @@ bool Balancer::end_call(Backend& backend, Judgement judgement, Duration latency,
   }
   if (!backend.listed) return false;
   Tier& tier = tiers_[backend.tier];
-  tier.add(backend);
+  if (changes) tier.add(backend);
   if (!tier.outliers->judge(tier.backends, now)) return false;
   tier.excluded = 0;
   for (Backend* const one : tier.backends) {

@@ -193,11 +193,10 @@ bool ClusterAttempt::end(const Error* error) {
 
 }  // namespace detail
 
-ClusterClient::ClusterClient(std::shared_ptr<State> state, RetryPolicy policy, std::shared_ptr<RetryBudget> budget)
+ClusterClient::ClusterClient(std::shared_ptr<State> state)
     : state_(std::move(state)),
       call_timeout_(state_->options.pool.client.call_timeout),
-      attempts_(state_, state_->options.service_config ? &*state_->options.service_config : nullptr),
-      retrying_(attempts_, std::move(policy), std::move(budget)) {}
+      calls_(state_, state_->options) {}
 
 ClusterClient::~ClusterClient() {
   if (state_->ended == nullptr) state_->end("the client was destroyed while this call waited for an endpoint");
@@ -223,11 +222,9 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::create(Loop& loop, std::st
   if (options.retry_budget == nullptr) {
     options.retry_budget = std::make_shared<RetryBudget>(throttling.tokens_max, throttling.tokens_per_success);
   }
-  RetryPolicy policy = options.retry;
-  std::shared_ptr<RetryBudget> budget = options.retry_budget;
   auto state = std::make_shared<State>(loop, std::string(name), std::move(options));
   TRY(state->start());
-  return std::unique_ptr<ClusterClient>(new ClusterClient(std::move(state), std::move(policy), std::move(budget)));
+  return std::unique_ptr<ClusterClient>(new ClusterClient(std::move(state)));
 }
 
 const NamingState& ClusterClient::naming() const noexcept { return state_->naming->state(); }

@@ -261,6 +261,8 @@ void ClusterAttempt::State::close_unused() {
 // ---- Calls ----
 
 std::uint64_t ClusterAttempt::State::key_of(const CallOptions& call) noexcept {
+  const Balancing kind = options.balancing.kind;
+  if (kind != Balancing::ring_hash && kind != Balancing::maglev) return 0;
   if (!options.key_metadata.empty()) {
     for (const auto& [key, value] : call.metadata) {
       if (key == options.key_metadata) return cluster::xxh64(value);

@@ -23,7 +23,9 @@ class PeakEwma {
  private:
   double remaining(Time now, Duration decay) const noexcept {
     if (now <= at_) return 1;
-    return std::exp(-static_cast<double>((now - at_).count()) / static_cast<double>(decay.count()));
+    const double part = static_cast<double>((now - at_).count()) / static_cast<double>(decay.count());
+    // The first terms of the series are exact to 2e-10 there, and cost a third.
+    return part < 0x1p-10 ? 1 - part + part * part / 2 : std::exp(-part);
   }
 
   double value_ = 0;

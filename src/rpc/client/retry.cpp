@@ -74,9 +74,22 @@ std::optional<Duration> RetryRun::after_failure(Error& error) {
   return std::nullopt;
 }
 
-Error RetryRun::cancelled_error() const {
-  return Error::of_call(ErrorCode::cancelled,
-                        "the caller cancelled the call before attempt " + std::to_string(attempts_));
+Task<bool> RetryRun::again(Error& error) {
+  const std::optional<Duration> pause = after_failure(error);
+  if (!pause) co_return false;
+  const Result<void> slept = co_await loop_.sleep(*pause, options_.token);
+  if (!slept) {
+    error = Error::of_call(ErrorCode::cancelled,
+                           "the caller cancelled the call before attempt " + std::to_string(attempts_));
+    co_return false;
+  }
+  if (!policy_.before_retry) co_return true;
+  try {
+    co_await policy_.before_retry();
+  } catch (const std::exception&) {
+    co_return true;  // The attempt follows, and shows whether it can succeed.
+  }
+  co_return true;
 }
 
 }  // namespace detail
