@@ -107,6 +107,10 @@ void Balancer::make_tiers(const Counts& counts) {
   tiers_ = std::move(tiers);
 }
 
+bool Balancer::work() {
+  return std::ranges::any_of(tiers_, [](Tier& tier) { return tier.picker->work(); });
+}
+
 Balancer::Choice Balancer::choose(Time now, std::uint64_t key, std::span<const Backend* const> avoided) noexcept {
   Choice choice;
   bool may_connect = true;  // Backends of a lower priority are connected only if no higher one may still serve.

@@ -40,6 +40,9 @@ class Balancer {
   // Backend with its measurements. Returns the backends that left.
   std::vector<std::shared_ptr<Backend>> update(const std::vector<Endpoint>& endpoints);
 
+  // Does a bounded part of the work that update() has left. True if there is more. Choices need not wait for it.
+  bool work();
+
   struct Choice {
     Backend* ready = nullptr;  // Gets the call. Null: no backend is ready.
     Backend* idle = nullptr;   // Should be connected, because it would have been chosen.

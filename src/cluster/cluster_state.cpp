@@ -112,6 +112,7 @@ void ClusterAttempt::State::end(const char* why) {
   monitored = 0;
   metrics.reset();
   closer.stop();
+  builder.stop();
   scope.clear();
   closing.clear();
   for (const auto& backend : balancer.backends()) {
@@ -134,8 +135,14 @@ void ClusterAttempt::State::on_naming() {
     node.pause.stop();
     close_later(node);
   }
+  balance();
   show_endpoints();
   changed.notify_all();
+}
+
+// Continues in the next ticks, between other work of the loop.
+void ClusterAttempt::State::balance() {
+  if (balancer.work()) builder.start(loop, loop.after(Duration(1)));
 }
 
 // ---- Reports ----

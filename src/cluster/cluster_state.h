@@ -60,6 +60,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   // Closes the connections of a node when their calls and streams have ended.
   void close_later(Node& node);
   void close_unused();
+  void balance();
 
   Loop& loop;
   const std::string name;
@@ -75,6 +76,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   Semaphore connecting;
   std::vector<std::shared_ptr<ClientPool>> closing;  // They get no further calls.
   MemberTimer<&State::close_unused> closer{*this};
+  MemberTimer<&State::balance> builder{*this};
   std::unique_ptr<Naming> naming;
   Scope scope;
 

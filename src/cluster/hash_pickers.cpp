@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <queue>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cluster/picker.h"
@@ -56,14 +59,24 @@ class RingHash final : public Picker {
       }
     }
     std::ranges::sort(ring_, {}, &Point::hash);
+    shift_ = 64 - std::bit_width(ring_.size());
+    starts_.clear();
+    for (std::size_t at = 0; at < ring_.size(); ++at) {
+      while (starts_.size() <= ring_[at].hash >> shift_) starts_.push_back(static_cast<std::uint32_t>(at));
+    }
+    starts_.resize((std::size_t{1} << (64 - shift_)) + 1, static_cast<std::uint32_t>(ring_.size()));
   }
 
   Backend* pick(const PickQuery& query) noexcept override {
-    const auto behind = std::ranges::lower_bound(ring_, query.key, {}, &Point::hash);
-    const auto begin = static_cast<std::size_t>(behind - ring_.begin());
+    const std::size_t part = query.key >> shift_;
+    const auto first = ring_.begin() + starts_[part];
+    const auto last = ring_.begin() + starts_[part + 1];
+    auto at =
+        static_cast<std::size_t>(std::ranges::lower_bound(first, last, query.key, {}, &Point::hash) - ring_.begin());
     Backend* admitted = nullptr;  // The first one; its load may exceed the bound.
-    for (std::size_t i = 0; i < ring_.size(); ++i) {
-      Backend* const backend = backends_[ring_[(begin + i) % ring_.size()].index];
+    for (std::size_t i = 0; i < ring_.size(); ++i, ++at) {
+      if (at >= ring_.size()) at = 0;
+      Backend* const backend = backends_[ring_[at].index];
       if (!query.admits(*backend)) continue;
       if (!bound_.exceeded(*backend, query)) return backend;
       if (admitted == nullptr) admitted = backend;
@@ -84,27 +97,59 @@ class RingHash final : public Picker {
   LoadBound bound_;
   std::vector<Backend*> backends_;
   std::vector<Point> ring_;
+  // The ring is divided into parts of equal size by the first bits of a hash: a part has about one point, and begins at
+  // starts_[part].
+  std::vector<std::uint32_t> starts_;
+  int shift_ = 0;
 };
 
 // Maglev (Eisenbud and others, NSDI 2016, section 3.4): backends fill a table in turns, each by its own permutation.
+// That takes milliseconds, so that it is done in steps. The table before it serves until then.
 class Maglev final : public Picker {
  public:
   explicit Maglev(double load_max) : bound_(load_max) {}
 
   void assign(std::vector<Backend*> backends) override {
+    if (whole_) {
+      served_ = std::move(table_);
+      names_.resize(backends_.size());
+      std::iota(names_.begin(), names_.end(), 0U);
+    }
+    rename(backends);
     backends_ = std::move(backends);
     bound_.assign(backends_);
-    const std::size_t least = backends_.size() * slots_of_each;
-    const auto size = std::ranges::find_if(primes, [&](std::uint32_t prime) { return prime >= least; });
-    table_.assign(size == primes.end() ? primes.back() : *size, unused);
-    fill();
+    whole_ = false;
+    table_.clear();
+    turns_ = {};
+  }
+
+  bool work() override {
+    if (whole_) return false;
+    if (table_.empty()) {
+      size_table();
+      return true;
+    }
+    if (turns_.empty()) {
+      begin_filling();
+      return true;
+    }
+    fill(effort_max);
+    if (filled_ < table_.size()) return true;
+    whole_ = true;
+    turns_ = {};
+    fillings_ = {};
+    served_ = {};
+    names_ = {};
+    return false;
   }
 
   Backend* pick(const PickQuery& query) noexcept override {
     Backend* admitted = nullptr;  // The first one; its load may exceed the bound.
     std::uint64_t key = query.key;
     for (unsigned i = 0; i < tries_max; ++i, key = Random(key).next()) {
-      Backend* const backend = backends_[table_[key % table_.size()]];
+      const std::uint32_t index = index_of(key);
+      if (index == unused) continue;
+      Backend* const backend = backends_[index];
       if (!query.admits(*backend)) continue;
       if (!bound_.exceeded(*backend, query)) return backend;
       if (admitted == nullptr) admitted = backend;
@@ -116,6 +161,9 @@ class Maglev final : public Picker {
  private:
   static constexpr std::uint32_t unused = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::size_t slots_of_each = 100;
+  // Bound of one work(), in steps of a permutation: about 0.1 ms.
+  static constexpr std::size_t effort_max = 16'384;
+  static constexpr std::size_t effort_of_slot = 32;  // A turn costs as much.
   static constexpr std::array<std::uint32_t, 5> primes = {65'537, 131'101, 262'147, 524'309, 1'048'583};
 
   struct Filling {
@@ -131,32 +179,69 @@ class Maglev final : public Picker {
     }
   };
 
-  void fill() {
+  // `unused` if the backend of the key has left, or if there is no whole table yet.
+  std::uint32_t index_of(std::uint64_t key) const noexcept {
+    if (whole_) return table_[key % table_.size()];
+    return served_.empty() ? unused : names_[served_[key % served_.size()]];
+  }
+
+  // Changes names_ to the indices of `backends`.
+  void rename(const std::vector<Backend*>& backends) {
+    if (served_.empty()) return;
+    std::unordered_map<const Backend*, std::uint32_t> places;
+    for (std::uint32_t i = 0; i < backends.size(); ++i) places.emplace(backends[i], i);
+    for (std::uint32_t& name : names_) {
+      const auto found = name == unused ? places.end() : places.find(backends_[name]);
+      name = found == places.end() ? unused : found->second;
+    }
+  }
+
+  void size_table() {
+    const std::size_t least = backends_.size() * slots_of_each;
+    const auto found = std::ranges::find_if(primes, [&](std::uint32_t prime) { return prime >= least; });
+    table_.assign(found == primes.end() ? primes.back() : *found, unused);
+  }
+
+  void begin_filling() {
     const std::uint64_t size = table_.size();
-    std::vector<Filling> fillings;
-    std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
+    filled_ = 0;
+    fillings_.clear();
     for (std::uint32_t i = 0; i < backends_.size(); ++i) {
       const Endpoint& endpoint = backends_[i]->endpoint;
-      fillings.push_back(
+      fillings_.push_back(
           {.place = xxh64(endpoint.address) % size, .step = xxh64(endpoint.address, 1) % (size - 1) + 1});
-      turns.push({1.0 / endpoint.weight, i});
+      turns_.push({1.0 / endpoint.weight, i});
     }
-    for (std::uint64_t used = 0; used < size; ++used) {
-      const Turn turn = turns.top();
-      turns.pop();
-      turns.push({turn.due + 1.0 / backends_[turn.index]->endpoint.weight, turn.index});
-      Filling& filling = fillings[turn.index];
-      while (table_[filling.place] != unused) {
+  }
+
+  // The last free slots are found by many steps of a permutation, so that these are counted, too.
+  void fill(std::size_t effort) {
+    while (filled_ < table_.size()) {
+      const Turn turn = turns_.top();
+      Filling& filling = fillings_[turn.index];
+      for (; table_[filling.place] != unused; --effort) {
+        if (effort == 0) return;
         filling.place += filling.step;
-        if (filling.place >= size) filling.place -= size;
+        if (filling.place >= table_.size()) filling.place -= table_.size();
       }
+      if (effort < effort_of_slot) return;
+      effort -= effort_of_slot;
       table_[filling.place] = turn.index;
+      ++filled_;
+      turns_.pop();
+      turns_.push({turn.due + 1.0 / backends_[turn.index]->endpoint.weight, turn.index});
     }
   }
 
   LoadBound bound_;
   std::vector<Backend*> backends_;
   std::vector<std::uint32_t> table_;  // Indices of backends.
+  bool whole_ = false;                // False: the table is being filled, with the following fields.
+  std::size_t filled_ = 0;            // Slots that have a backend.
+  std::vector<Filling> fillings_;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;  // Empty: the table has no slots yet.
+  std::vector<std::uint32_t> served_;                                   // The whole table before it.
+  std::vector<std::uint32_t> names_;  // The indices of backends by those in served_; `unused` if it has left.
 };
 
 }  // namespace

@@ -40,7 +40,13 @@ struct Field {
   Field(Balancing kind, std::size_t count) : Field({.kind = kind}, std::vector<std::uint32_t>(count, 1)) {}
 
   void assign() {
+    begin_assign();
+    while (picker->work()) {
+    }
+  }
+  void begin_assign() {
     std::vector<Backend*> all;
+    indices.clear();
     for (const auto& one : backends) {
       indices[one.get()] = all.size();
       all.push_back(one.get());
@@ -230,6 +236,55 @@ TEST_P(HashPickers, AHotKeyIsBounded) {
     ++field.in_flight;
   }
   for (const auto& backend : field.backends) EXPECT_LE(backend->in_flight, 126U);
+}
+
+// Backends leave in the steps of the table for the change before.
+TEST(Pickers, MaglevsTableServesWhileTheNextOneIsMade) {
+  Field field(Balancing::maglev, 1000);
+  const auto keys = [&field] {
+    std::map<std::uint64_t, const Backend*> chosen;
+    for (std::uint64_t i = 0; i < 2000; ++i) chosen[xxh64(std::to_string(i))] = field.pick(xxh64(std::to_string(i)));
+    return chosen;
+  };
+  const auto before = keys();
+  for (int change = 0; change < 3; ++change) {
+    field.backends.erase(field.backends.begin(), field.backends.begin() + 10);
+    field.begin_assign();
+    std::size_t left = 0;
+    for (const auto& [key, backend] : keys()) {
+      ASSERT_TRUE(field.indices.contains(backend)) << "no backend that has left is chosen";
+      const bool stays = field.indices.contains(before.at(key));
+      left += stays ? 0 : 1;
+      if (stays) EXPECT_EQ(backend, before.at(key));
+    }
+    EXPECT_GT(left, 0U);
+    for (int step = 0; step < 20; ++step) ASSERT_TRUE(field.picker->work()) << "the work is done in small parts";
+  }
+  int steps = 0;
+  while (field.picker->work()) ++steps;
+  EXPECT_GT(steps, 100);
+  std::size_t moved = 0;
+  for (const auto& [key, backend] : keys()) {
+    moved += field.indices.contains(before.at(key)) && backend != before.at(key) ? 1 : 0;
+  }
+  EXPECT_LT(moved, 200U);
+}
+
+TEST(Pickers, MaglevServesWithoutATable) {
+  Field field(Balancing::maglev, 3);
+  field.picker = make_picker(field.options, 1);
+  field.begin_assign();
+  const Backend* const chosen = field.pick(42);
+  ASSERT_NE(chosen, nullptr);
+  EXPECT_EQ(field.pick(42), chosen);
+  EXPECT_NE(field.pick(42, {chosen}), chosen);
+}
+
+TEST(Pickers, ARingHasPlacesBehindItsLastPointAndBeforeItsFirst) {
+  Field field(Balancing::ring_hash, 20);
+  const Backend* const first = field.pick(0);
+  EXPECT_EQ(field.pick(~std::uint64_t{0}), first) << "the ring is closed";
+  for (std::uint64_t key = 1; key != 0; key <<= 1) EXPECT_NE(field.pick(key - 1), nullptr);
 }
 
 TEST(Pickers, MaglevSpreadsAThousandBackendsEvenly) {
