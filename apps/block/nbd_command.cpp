@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -25,6 +26,7 @@ struct NbdOptions {
   std::string transport = "auto";
   Wait wait = Wait::spin;
   std::size_t connections = nbd::NbdLimits{}.connections_max;
+  std::int64_t outage_max_s = nbd::outage_max_usual.count();
   std::string rules = {};
   std::shared_ptr<transport::ClientSecurity> security = {};
   programs::TlsServerGiven tls = {};  // For connections of clients of NBD.
@@ -45,12 +47,15 @@ int serve_nbd(const NbdOptions& options) {
   }
   ClientOptions client{.security = options.security};
   if (options.transport == "tcp") client.transports.enabled.clear();
-  const Result<std::unique_ptr<nbd::Front>> front = nbd::Front::start(
-      {.listen = options.listen,
-       .loop = {.wait = options.wait},
-       .limits = {.connections_max = options.connections},
-       .security = tls.security},
-      [&](Loop& loop) { return std::make_unique<nbd::RemoteExports>(loop, options.connect, client, *rules); });
+  const Result<std::unique_ptr<nbd::Front>> front =
+      nbd::Front::start({.listen = options.listen,
+                         .loop = {.wait = options.wait},
+                         .limits = {.connections_max = options.connections},
+                         .security = tls.security},
+                        [&](Loop& loop) {
+                          return std::make_unique<nbd::RemoteExports>(loop, options.connect, client, *rules,
+                                                                      std::chrono::seconds(options.outage_max_s));
+                        });
   if (!front) return failed(front.error(), 1);
   programs::announce(
       fmt::format("hawser-block: serving the volumes of {} for NBD at {}\n", options.connect, (*front)->address()));
@@ -90,6 +95,11 @@ Run add_nbd(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--connections", options->connections, "Connections of clients; further ones wait")
       ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command
+      .add_option("--outage-max", options->outage_max_s,
+                  "Seconds for which a request waits for a server that is gone, before it fails")
+      ->check(CLI::Range(0, 86400))
       ->capture_default_str();
   command.add_option("--rules", options->rules,
                      "File that says which client of NBD may read and write which volumes. SIGHUP reads it again");

@@ -4,19 +4,29 @@
 #include <cerrno>
 #include <memory>
 #include <optional>
-#include <random>
 #include <utility>
 
+#include "block/random_id.h"
 #include "block/store/store_error.h"
 #include "hawser/server.h"
 
 namespace hawser::block {
 namespace {
 
-std::uint64_t random_number() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
+// Before the id of an opening. Not in the name of a volume.
+constexpr char opening_separator = '#';
+
+// The parts of NAME@ID#OPENING.
+struct RequestedName {
+  explicit RequestedName(std::string_view text) noexcept
+      : unique(text.substr(0, text.find(opening_separator))),
+        name(unique.substr(0, unique.find(unique_name_separator))) {
+    if (unique.size() < text.size()) opening = text.substr(unique.size() + 1);
+  }
+  std::string_view unique;  // NAME@ID or NAME.
+  std::string_view name;
+  std::optional<std::string_view> opening = {};
+};
 
 std::unexpected<Error> too_long(std::uint64_t bytes) {
   return store_fail(EINVAL, "a request of " + std::to_string(bytes) + " bytes exceeds the limit of " +
@@ -43,22 +53,42 @@ void VolumeService::attach(Server& server) {
   server.register_handler<&VolumeService::flush, &VolumeService::discard, &VolumeService::write_zeroes,
                           &VolumeService::extents, &VolumeService::info, &VolumeService::list, &VolumeService::create,
                           &VolumeService::resize, &VolumeService::remove, &VolumeService::scrub,
-                          &VolumeService::unique_name>(this, {.offload = true});
+                          &VolumeService::unique_name, &VolumeService::open>(this, {.offload = true});
   server.register_handler<&VolumeService::instance>(this);
 }
 
-Result<std::shared_ptr<StoredVolume>> VolumeService::find(const Context& context, VolumeAccess access,
-                                                          std::string_view name) const {
-  const std::string_view short_name = name.substr(0, name.find(unique_name_separator));
-  if (const Result<void> allowed = rules_.check(context.identity(), access, short_name); !allowed) {
+Result<VolumeService::Found> VolumeService::find(const Context& context, VolumeAccess access, std::string_view name) {
+  const RequestedName requested(name);
+  if (const Result<void> allowed = rules_.check(context.identity(), access, requested.name); !allowed) {
     return std::unexpected(allowed.error());
   }
-  auto volume = store_.find(std::string(short_name));
-  if (volume && name.size() != short_name.size() && name != (*volume)->unique_name()) {
+  const auto volume = store_.find(std::string(requested.name));
+  if (!volume) return std::unexpected(volume.error());
+  if (requested.unique.size() != requested.name.size() && requested.unique != (*volume)->unique_name()) {
     return store_fail(ENODEV, "the volume " + (*volume)->name() + " of this request was removed, and another one (" +
                                   (*volume)->unique_name() + ") has its name now: open the volume again");
   }
-  return volume;
+  if (!requested.opening) return Found{*volume, {}};
+  std::optional<VolumeOpenings::Use> use = openings_.use(*requested.opening);
+  if (!use) {
+    return store_fail(ESTALE, "the opening of volume " + (*volume)->name() +
+                                  " that this request names has ended: open the volume again");
+  }
+  return Found{*volume, std::move(*use)};
+}
+
+Result<OpenedVolume> VolumeService::open(Context& context, std::string_view name) {
+  const RequestedName requested(name);
+  if (requested.opening) openings_.end(*requested.opening);
+  const auto found = find(context, VolumeAccess::read, requested.unique);
+  if (!found) return std::unexpected(found.error());
+  Result<VolumeStatus> status = status_of(context, *found->volume);
+  if (!status) return std::unexpected(status.error());
+  const Result<std::string> opening = openings_.begin();
+  if (!opening) return std::unexpected(opening.error());
+  return OpenedVolume{.name = found->volume->unique_name() + opening_separator + *opening,
+                      .medium = store_.medium(),
+                      .status = std::move(*status)};
 }
 
 Result<std::string> VolumeService::unique_name(Context& context, std::string_view name) {
@@ -70,15 +100,21 @@ Result<std::string> VolumeService::unique_name(Context& context, std::string_vie
 Task<Result<std::string_view>> VolumeService::read(Context& context, std::string_view name, std::uint64_t offset,
                                                    std::uint64_t bytes) {
   if (bytes > request_bytes_max) co_return too_long(bytes);
-  const auto volume = find(context, VolumeAccess::read, name);
-  if (!volume) co_return std::unexpected(volume.error());
+  // A read does not keep its opening in use. While it waits for memory, an end of the opening would block a thread, and
+  // the read may need this thread.
+  std::shared_ptr<StoredVolume> volume;
+  {
+    Result<Found> found = find(context, VolumeAccess::read, name);
+    if (!found) co_return std::unexpected(found.error());
+    volume = std::move(found->volume);
+  }
   Result<Buffer> memory = co_await memory_.acquire(context.loop(), bytes, context.token());
   if (!memory) co_return std::unexpected(memory.error());
   const MutableBytes into = memory->mutable_bytes();
   const std::string_view text = memory->text();
   // The work uses the memory also if the call ends first.
   const Result<Result<void>> read = co_await context.loop().offload(
-      [from = *volume, offset, into, kept = *memory] { return from->read(offset, into); });
+      [from = std::move(volume), offset, into, kept = *memory] { return from->read(offset, into); });
   if (!read) co_return std::unexpected(read.error());
   if (!*read) co_return std::unexpected(read->error());
   context.keep_until_sent(std::move(*memory));
@@ -117,16 +153,14 @@ Result<std::vector<ExtentStatus>> VolumeService::extents(Context& context, std::
                                                          std::uint64_t bytes, std::uint32_t count_max) {
   const auto volume = find(context, VolumeAccess::read, name);
   if (!volume) return std::unexpected(volume.error());
-  return list_extents(**volume, offset, bytes, count_max);
+  return list_extents(*volume->volume, offset, bytes, count_max);
 }
 
-Result<VolumeStatus> VolumeService::info(Context& context, std::string_view name) {
-  const auto volume = find(context, VolumeAccess::read, name);
-  if (!volume) return std::unexpected(volume.error());
-  const Result<VolumeInfo> info = (*volume)->info();
+Result<VolumeStatus> VolumeService::status_of(const Context& context, const StoredVolume& volume) const {
+  const Result<VolumeInfo> info = volume.info();
   if (!info) return std::unexpected(info.error());
   return VolumeStatus{
-      .name = (*volume)->name(),
+      .name = volume.name(),
       .size = info->size,
       .allocated_bytes = info->allocated_bytes,
       .marked_regions = info->marked_regions,
@@ -134,9 +168,15 @@ Result<VolumeStatus> VolumeService::info(Context& context, std::string_view name
       .mismatches = info->mismatches,
       .known_damaged = info->known_damaged,
       .preallocated = info->preallocated,
-      .read_only = info->read_only || !rules_.allow(context.identity(), VolumeAccess::write, (*volume)->name()),
+      .read_only = info->read_only || !rules_.allow(context.identity(), VolumeAccess::write, volume.name()),
       .error = {},
       .warning = info->warning};
+}
+
+Result<VolumeStatus> VolumeService::info(Context& context, std::string_view name) {
+  const auto found = find(context, VolumeAccess::read, name);
+  if (!found) return std::unexpected(found.error());
+  return status_of(context, *found->volume);
 }
 
 std::vector<VolumeStatus> VolumeService::list(Context& context) {

@@ -10,6 +10,7 @@
 #include "block/extent_list.h"
 #include "block/memory_in_flight.h"
 #include "block/store/store.h"
+#include "block/volume_openings.h"
 #include "block/volume_rules.h"
 #include "hawser/context.h"
 #include "hawser/handler_options.h"
@@ -39,6 +40,13 @@ struct VolumeStatus {
   bool read_only = false;
   std::string error;    // Why the volume cannot be used; empty if it can.
   std::string warning;  // VolumeInfo::warning.
+};
+
+// A volume that was opened.
+struct OpenedVolume {
+  std::string name;    // NAME@ID#OPENING: see VolumeService::open().
+  std::string medium;  // VolumeDirectory::medium().
+  VolumeStatus status;
 };
 
 // The damaged blocks of a part of a volume.
@@ -80,6 +88,11 @@ class VolumeService {
   // another volume: when one has got the name after a removal, requests fail with ENODEV.
   Result<std::string> unique_name(Context& context, std::string_view name);
 
+  // Opens the volume, for requests with the name of the result. `name` may be that of an earlier opening, which ends:
+  // its requests have ended when this returns, and those that arrive later fail with ESTALE. So do all of them after
+  // the server has been restarted. Needs the access `read`.
+  Result<OpenedVolume> open(Context& context, std::string_view name);
+
   // Identifies this start of the server: a random number. A client that was connected to another one may have lost
   // writes that were not flushed.
   std::uint64_t instance() const noexcept { return instance_; }
@@ -93,11 +106,19 @@ class VolumeService {
   Result<ScrubStatus> scrub(Context& context, std::string_view name, std::uint64_t offset, std::uint64_t bytes);
 
  private:
-  Result<std::shared_ptr<StoredVolume>> find(const Context& context, VolumeAccess access, std::string_view name) const;
+  // A volume, and its opening if the request names one.
+  struct Found {
+    std::shared_ptr<StoredVolume> volume;
+    VolumeOpenings::Use use;
+    StoredVolume* operator->() const noexcept { return volume.get(); }
+  };
+  Result<Found> find(const Context& context, VolumeAccess access, std::string_view name);
+  Result<VolumeStatus> status_of(const Context& context, const StoredVolume& volume) const;
 
   VolumeStore& store_;
   const VolumeRules rules_;
   const std::uint64_t instance_;
+  VolumeOpenings openings_;
   MemoryInFlight memory_;
 };
 

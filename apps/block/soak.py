@@ -4,8 +4,10 @@
 A client of NBD writes and reads blocks through `hawser-block nbd` and a proxy, at several depths. In the midst, the
 server or the command nbd is killed with SIGKILL and started again, or the proxy cuts the connections between them. Each
 block says which write it is from. A read must find the last write that was acknowledged, or one whose outcome the
-client does not know. Between these rounds, fio verifies a second volume with crc32c. At the end all blocks are read,
-and both volumes are scrubbed.
+client does not know. Between these rounds, fio verifies other volumes with crc32c, through `nbd` over shared memory and
+through the proxy. In the midst, the server is killed and started again, and the proxy cuts connections: fio must see
+neither an error nor a wrong byte. At the end all blocks are read, and the volumes are scrubbed. --failover runs fio
+only.
 """
 
 import argparse
@@ -26,6 +28,7 @@ BLOCKS_PER_REQUEST_MAX = 16
 DEPTHS = (1, 4, 16, 64)
 READ, WRITE, DISCONNECT, FLUSH = 0, 1, 2, 3
 SECONDS_MAX = 120
+SKIPPED = 77
 
 
 def fail(text):
@@ -211,7 +214,7 @@ class Faults(threading.Thread):
             self.failure = failure
 
     def repeat(self):
-        while not self.stopping.wait(self.random.uniform(0.02, self.pause_max)):
+        while not (self.stopping.wait(self.random.uniform(0.02, self.pause_max)) and any(self.counts.values())):
             name = self.random.choice(list(self.faults))
             self.faults[name]()
             self.counts[name] += 1
@@ -238,14 +241,23 @@ def use_with_faults(path, volume, seconds):
                 connection.socket.close()
 
 
-def use_fio(path, depth, seconds):
-    done = subprocess.run(
-        ["fio", "--name=soak", "--ioengine=nbd", f"--uri=nbd+unix:///fio?socket={path}", "--size=64M", "--rw=randrw",
+def start_fio(path, export, depth, seconds):
+    return subprocess.Popen(
+        ["fio", "--name=soak", "--ioengine=nbd", f"--uri=nbd+unix:///{export}?socket={path}", "--size=64M", "--rw=randrw",
          "--bsrange=4k-64k", f"--iodepth={depth}", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=256",
          "--verify_state_save=0", "--time_based", f"--runtime={seconds}", "--fsync=64"],
-        capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        fail(f"fio failed: {done.stdout}{done.stderr}")
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def use_fio(exports, depth, seconds, faults):
+    """Runs fio for each export of a socket, with faults that fio must not see."""
+    faults.start()
+    running = [start_fio(path, export, depth, seconds) for export, path in exports.items()]
+    outputs = [fio.communicate()[0] for fio in running]
+    faults.stop()
+    for fio, output in zip(running, outputs):
+        if fio.returncode != 0:
+            fail(f"fio failed after {faults.counts}: {output}")
 
 
 def parse():
@@ -254,6 +266,7 @@ def parse():
     parser.add_argument("--minutes", type=float, default=60, help="(60)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the choices, not of the times")
     parser.add_argument("--round", type=float, default=30, help="seconds of a round with faults; fio has a third (30)")
+    parser.add_argument("--failover", type=int, metavar="SECONDS", help="only fio, for so long")
     parser.add_argument("--pause-max", type=float, default=2, help="seconds between two faults (2)")
     return parser.parse_args()
 
@@ -262,13 +275,17 @@ def main():
     options = parse()
     print(f"seed {options.seed}", flush=True)
     if not shutil.which("fio"):
-        fail("fio is missing (Debian: fio)")
+        print("fio is missing (Debian: fio)")
+        return SKIPPED
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        native, nbd = folder / "native", folder / "nbd"
+        native, nbd, direct = folder / "native", folder / "nbd", folder / "direct"
         server = Process(options.program, "serve", "--data", folder / "volumes", "--listen", f"unix:{native}")
         proxy = Proxy(folder / "proxy", native)
-        front = Process(options.program, "nbd", "--connect", f"unix:{folder}/proxy", "--listen", f"unix:{nbd}")
+        waiting = ("--outage-max", "600", "--wait", "event")
+        front = Process(options.program, "nbd", "--connect", f"unix:{folder}/proxy", "--listen", f"unix:{nbd}", *waiting)
+        direct_front = Process(options.program, "nbd", "--connect", f"unix:{native}", "--listen", f"unix:{direct}",
+                               *waiting)
 
         def command(*words):
             done = subprocess.run([options.program, *words, "--connect", f"unix:{native}"], capture_output=True, text=True,
@@ -277,32 +294,48 @@ def main():
                 fail(f"{words}: {done.stdout}{done.stderr}")
 
         try:
-            command("create", "disk", str(BLOCKS * BLOCK))
-            command("create", "fio", "64M")
-            volume = Volume(random.Random(options.seed))
+            for export, size in (("disk", str(BLOCKS * BLOCK)), ("proxied", "64M"), ("direct", "64M")):
+                command("create", export, size)
+            generator = random.Random(options.seed)
+            volume = Volume(generator)
             totals = {}
             fio_rounds = 0
-            end = time.monotonic() + options.minutes * 60
+            outage = {"kills of the server": server.kill_and_start, "cuts": proxy.cut}
+
+            def faults_of(kinds):
+                return Faults(random.Random(generator.random()), kinds, options.pause_max)
+
+            def use(depth, seconds):
+                faults = faults_of(outage)
+                use_fio({"proxied": nbd, "direct": direct}, depth, seconds, faults)
+                add(faults)
+
+            def add(faults):
+                for fault, count in faults.counts.items():
+                    totals[fault] = totals.get(fault, 0) + count
+
+            if options.failover:
+                use(DEPTHS[-1], options.failover)
+                print(f"{totals} under two runs of fio", flush=True)
+            end = time.monotonic() + (0 if options.failover else options.minutes * 60)
             while time.monotonic() < end:
-                faults = Faults(random.Random(volume.random.random()),
-                                {"kills of the server": server.kill_and_start, "kills of nbd": front.kill_and_start,
-                                 "cuts": proxy.cut}, options.pause_max)
+                faults = faults_of({**outage, "kills of nbd": front.kill_and_start})
                 faults.start()
                 use_with_faults(nbd, volume, min(options.round, max(end - time.monotonic(), 1)))
                 faults.stop()
-                for fault, count in faults.counts.items():
-                    totals[fault] = totals.get(fault, 0) + count
+                add(faults)
                 Connection(nbd, volume, 1).read_all()
-                use_fio(nbd, DEPTHS[fio_rounds % len(DEPTHS)], max(int(options.round / 3), 1))
+                use(DEPTHS[fio_rounds % len(DEPTHS)], max(int(options.round / 3), 1))
                 fio_rounds += 1
                 print(f"{totals}, {volume.writes} writes, {volume.unknown} with an unknown outcome, {volume.reads} blocks "
-                      f"verified, {fio_rounds} runs of fio", flush=True)
-            command("scrub", "disk")
-            command("scrub", "fio")
+                      f"verified, {fio_rounds} rounds of fio", flush=True)
+            for export in ("disk", "proxied", "direct"):
+                command("scrub", export)
             print("no byte is wrong")
         finally:
-            for process in (front, server):
+            for process in (front, direct_front, server):
                 process.kill()
+    return 0
 
 
 if __name__ == "__main__":

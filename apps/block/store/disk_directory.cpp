@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <utility>
 
+#include "block/random_id.h"
 #include "block/store/disk_file.h"
 #include "block/store/store_error.h"
 
@@ -45,10 +47,17 @@ Result<int> lock_folder(const fs::path& folder, bool read_only) {
       EBUSY, "another process serves the volumes in " + folder.string() + " (--data): end it, or use another folder");
 }
 
+// A kernel without such a name is a medium of this process only.
+std::string medium_of_kernel() {
+  std::string name;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), name);
+  return "kernel " + (name.empty() ? random_id() : name);
+}
+
 }  // namespace
 
 DiskDirectory::DiskDirectory(fs::path folder, const DiskDirectoryOptions& options, int lock) noexcept
-    : folder_(std::move(folder)), options_(options), lock_(lock) {}
+    : folder_(std::move(folder)), options_(options), lock_(lock), medium_(medium_of_kernel()) {}
 
 // The kernel releases the lock.
 DiskDirectory::~DiskDirectory() { ::close(lock_); }

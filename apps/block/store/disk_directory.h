@@ -28,6 +28,8 @@ class DiskDirectory final : public VolumeDirectory {
   Result<void> publish(const std::string& name) override;
   Result<void> remove(const std::string& name) override;
   void abandon(const std::string& name) noexcept override;
+  // The kernel, from its start on.
+  std::string medium() const override { return medium_; }
   // Names what earlier servers have left and what could not be removed.
   std::vector<std::string> warnings() const override { return warnings_; }
 
@@ -39,6 +41,7 @@ class DiskDirectory final : public VolumeDirectory {
   const std::filesystem::path folder_;
   const DiskDirectoryOptions options_;
   const int lock_;
+  const std::string medium_;
   std::vector<std::string> warnings_;
 };
 

@@ -20,6 +20,8 @@ class VolumeStore {
                                                    const StoredVolumeOptions& options);
 
   std::vector<std::string> names() const;
+  // VolumeDirectory::medium().
+  std::string medium() const { return directory_->medium(); }
   // Messages for an operator: volumes that cannot be used or are read-only, and what could not be removed.
   std::vector<std::string> warnings() const;
   Result<std::shared_ptr<StoredVolume>> find(const std::string& name) const;

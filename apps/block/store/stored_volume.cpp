@@ -479,7 +479,7 @@ Result<ScrubReport> StoredVolume::scrub(std::uint64_t offset, std::uint64_t byte
   return report;
 }
 
-Result<VolumeInfo> StoredVolume::info() {
+Result<VolumeInfo> StoredVolume::info() const {
   if (closed_) return std::unexpected(failed_state().error());
   const Result<std::uint64_t> allocated = files_.data->allocated();
   if (!allocated) return std::unexpected(allocated.error());

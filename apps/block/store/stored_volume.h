@@ -97,7 +97,7 @@ class StoredVolume {
   Result<void> resize(std::uint64_t size);
   // Verifies the blocks that begin within [offset, offset + bytes).
   Result<ScrubReport> scrub(std::uint64_t offset, std::uint64_t bytes);
-  Result<VolumeInfo> info();
+  Result<VolumeInfo> info() const;
   // Flushes, and ends the volume: later requests fail with ENODEV. The next start reads no region.
   Result<void> close();
   // After close(), when the files have been removed: their space is free, also if somebody still has this object.

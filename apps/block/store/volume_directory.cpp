@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "block/random_id.h"
 #include "block/store/store_error.h"
 
 namespace hawser::block {
@@ -14,6 +15,9 @@ bool valid_volume_name(std::string_view name) noexcept {
   return !name.empty() && name.size() <= volume_name_bytes_max && alphanumeric(name.front()) &&
          std::ranges::all_of(name, [&](char c) { return alphanumeric(c) || c == '.' || c == '_' || c == '-'; });
 }
+
+MemoryDirectory::MemoryDirectory(std::uint64_t bytes_max)
+    : budget_(std::make_shared<MemoryBudget>(bytes_max)), medium_("memory " + random_id()) {}
 
 Result<VolumeFiles> MemoryDirectory::open(const std::string& name, bool) {
   return store_fail(ENOENT, "there is no volume " + name);

@@ -30,6 +30,9 @@ class VolumeDirectory {
   // Removes the files of a volume, or those that create() has made and publish() has not.
   virtual Result<void> remove(const std::string& name) = 0;
   virtual void abandon(const std::string& name) noexcept = 0;
+  // Names what holds the writes that were not flushed. While it stays the same, also over a kill of the process and
+  // another start of the server, no write is lost. Constant; any thread may call it.
+  virtual std::string medium() const = 0;
   // Messages for an operator about the start.
   virtual std::vector<std::string> warnings() const { return {}; }
 };
@@ -37,7 +40,7 @@ class VolumeDirectory {
 // Volumes in memory. They end with the process.
 class MemoryDirectory final : public VolumeDirectory {
  public:
-  explicit MemoryDirectory(std::uint64_t bytes_max) : budget_(std::make_shared<MemoryBudget>(bytes_max)) {}
+  explicit MemoryDirectory(std::uint64_t bytes_max);
 
   Result<std::vector<std::string>> names() override { return {}; }
   Result<VolumeFiles> open(const std::string& name, bool read_only) override;
@@ -45,9 +48,11 @@ class MemoryDirectory final : public VolumeDirectory {
   Result<void> publish(const std::string&) override { return {}; }
   Result<void> remove(const std::string&) override { return {}; }
   void abandon(const std::string&) noexcept override {}
+  std::string medium() const override { return medium_; }
 
  private:
   const std::shared_ptr<MemoryBudget> budget_;
+  const std::string medium_;
 };
 
 }  // namespace hawser::block

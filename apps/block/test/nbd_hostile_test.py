@@ -175,39 +175,64 @@ def start(*words, lines=1):
     return process
 
 
-def restarted_server():
-    """A flush fails if the server has been restarted: writes before it may be lost. A connection of the time before has
-    ended when there is one of the time after, whose flush would hide the loss."""
+def restarted_server(place, use):
+    """Calls use() with an address of nbd, and functions that kill, start and fill its server."""
     with tempfile.TemporaryDirectory() as name:
         native = f"unix:{name}/native"
-        serve = ["serve", "--data", f"{name}/volumes", "--listen", native]
         path = pathlib.Path(name) / "nbd"
-        processes = [start(*serve)]
-        try:
+        servers = []
+
+        def kill():
+            servers[-1].kill()
+            servers[-1].wait()
+
+        def start_again():
+            servers.append(start("serve", *(word.format(name) for word in place), "--listen", native))
+
+        def create():
             subprocess.run([PROGRAM, "create", "disk", "64M", "--connect", native], check=True)
-            processes.append(start("nbd", "--connect", native, "--listen", f"unix:{path}"))
-            before, idle = (Client(path).enter() for _ in range(2))
-            before.works()
-            check(before.call(FLUSH)[0] == 0, "a flush failed")
-            processes[0].kill()
-            processes[0].wait()
-            check(before.call(READ, 0, 1)[0] == 5, "a read without a server succeeded")
-            processes.append(start(*serve))
-            lister = Client(path)  # Makes nbd connect to the new server.
-            lister.socket.sendall(FLAGS + option(3))
-            lister.receive(20 + 8 + 20)
-            check(before.call(FLUSH)[0] == 5, "a flush has hidden the restart")
-            after = Client(path).enter()
-            check(before.ended() and idle.ended(), "")
-            after.works()
-            check(after.call(FLUSH)[0] == 0, "a flush failed")
-            processes[1].terminate()
-            check(processes[1].wait(SECONDS_MAX) == 0, f"nbd ended with {processes[1].returncode}")
+
+        start_again()
+        create()
+        front = start("nbd", "--connect", native, "--listen", f"unix:{path}")
+        try:
+            use(path, kill, start_again, create)
+            front.terminate()
+            check(front.wait(SECONDS_MAX) == 0, f"nbd ended with {front.returncode}")
         finally:
-            for process in processes:
+            for process in (*servers, front):
                 process.kill()
                 process.wait()
                 process.stdout.close()
+
+
+def requests_wait(path, kill, start_again, _):
+    """Requests wait while a server of files is killed, and a flush covers the writes of before: the kernel has them."""
+    before, idle = (Client(path).enter() for _ in range(2))
+    before.works()
+    kill()
+    before.socket.sendall(request(READ, 4095, 3) + request(FLUSH))
+    start_again()
+    replies = before.receive(16 + 3 + 16)
+    check(replies.count(struct.pack(">II", 0x67446698, 0)) == 2 and b"abc" in replies, f"wrong replies: {replies}")
+    idle.works()
+    check(idle.call(FLUSH)[0] == 0, "a flush failed")
+
+
+def writes_are_lost(path, kill, start_again, create):
+    """A flush fails if the server had its volumes in memory. A connection of the time before has ended when there is
+    one of the time after, whose flush would hide the loss."""
+    before, idle = (Client(path).enter() for _ in range(2))
+    before.works()
+    check(before.call(FLUSH)[0] == 0, "a flush failed")
+    kill()
+    start_again()
+    create()
+    check(before.call(FLUSH)[0] == 5, "a flush has hidden the restart")
+    after = Client(path).enter()
+    check(before.ended() and idle.ended(), "")
+    after.works()
+    check(after.call(FLUSH)[0] == 0, "a flush failed")
 
 
 def replaced_volume():
@@ -251,7 +276,8 @@ def full_queue(path):
 
 
 def main():
-    restarted_server()
+    restarted_server(("--data", "{}/volumes"), requests_wait)
+    restarted_server(("--memory", "128M"), writes_are_lost)
     replaced_volume()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

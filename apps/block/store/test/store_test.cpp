@@ -45,7 +45,7 @@ class SmallFiles {
   void (*const action_)(int);
 };
 
-class BlockStore : public testing::Test {
+class BlockStore : public ::testing::Test {
  protected:
   Result<void> open(bool read_only = false) {
     store_.reset();
@@ -276,6 +276,7 @@ class SimulatedDirectory final : public VolumeDirectory {
     return {};
   }
   void abandon(const std::string&) noexcept override {}
+  std::string medium() const override { return "simulated"; }
 
  private:
   Result<VolumeFiles> files() { return VolumeFiles{disk_.open(0), disk_.open(1)}; }

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "block/service.h"
+#include "block/volume.h"
+#include "hawser/client.h"
+#include "hawser/error.h"
+#include "hawser/loop.h"
+#include "hawser/task.h"
+#include "hawser/time.h"
+
+namespace hawser::block::nbd {
+
+// VolumeDirectory::medium() of a server.
+struct RemoteMedium {
+  const std::string name;
+  std::stop_source lost = {};  // Another one has been found.
+};
+
+// A volume that was opened at a server.
+struct RemoteOpening {
+  RemoteOpening(Client& client, OpenedVolume opened, std::shared_ptr<const RemoteMedium> on)
+      : volume(client, std::move(opened.name)), status(std::move(opened.status)), medium(std::move(on)) {}
+
+  Volume volume;
+  const VolumeStatus status;
+  const std::shared_ptr<const RemoteMedium> medium;
+};
+
+// The connection to a block server, which the devices of its volumes share. Used on the loop.
+class RemoteServer {
+ public:
+  // `options`: calls have no deadline, whatever they say. `outage_max`: a request that a lost connection has ended is
+  // repeated for so long. 0: no request is repeated.
+  RemoteServer(Loop& loop, const std::string& address, ClientOptions options, Duration outage_max);
+
+  Loop& loop() const noexcept { return loop_; }
+  Duration outage_max() const noexcept { return outage_max_; }
+  Task<Result<std::vector<std::string>>> list();
+  // `name` may be that of an earlier opening: VolumeService::open(). If the server has another medium than before, the
+  // earlier one is lost. Tries again until `end` if the server cannot be reached.
+  Task<Result<std::shared_ptr<RemoteOpening>>> open(std::string name, Time end, std::stop_token token);
+  // Ends requests in progress. Later ones fail.
+  void close();
+
+ private:
+  Task<Result<void>> connect();
+  Task<Result<std::shared_ptr<RemoteOpening>>> open_once(const std::string& name);
+
+  const std::string address_;
+  Loop& loop_;
+  const Duration outage_max_;
+  Client client_;
+  bool closed_ = false;
+  std::shared_ptr<RemoteMedium> medium_;  // The last one that is known.
+};
+
+// The connection was lost, or the opening has ended: the request may be repeated in another opening.
+bool is_interrupted(const Error& error) noexcept;
+
+}  // namespace hawser::block::nbd
