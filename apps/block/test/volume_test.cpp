@@ -16,7 +16,7 @@
 namespace hawser::block {
 namespace {
 
-class BlockService : public testing::TestWithParam<const char*> {
+class BlockService : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     auto opened = VolumeStore::open(std::make_unique<MemoryDirectory>(std::uint64_t{256} << 20), {});
@@ -196,7 +196,7 @@ TEST_P(BlockService, ARequestThatIsTooLongIsRefused) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, BlockService, testing::Values("tcp", "shm"),
+INSTANTIATE_TEST_SUITE_P(Transports, BlockService, ::testing::Values("tcp", "shm"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

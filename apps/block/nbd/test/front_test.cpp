@@ -137,7 +137,7 @@ class Peer {
   SocketDescriptor socket_;
 };
 
-class NbdFront : public testing::Test {
+class NbdFront : public ::testing::Test {
  protected:
   void start(const NbdLimits& limits) {
     name_ = "hawser-nbd-" + std::to_string(::getpid());

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t damaged_size = 2 * region_bytes;
 
 // A volume whose blocks from the first to the last but 16 have random bytes.
-class DamagedVolume : public testing::Test {
+class DamagedVolume : public ::testing::Test {
  protected:
   void SetUp() override {
     VolumeFiles files{disk_.open(0), disk_.open(1)};

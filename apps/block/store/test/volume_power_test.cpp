@@ -48,8 +48,8 @@ void cut_power_by_seeds(std::uint64_t count, bool rot) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     VolumeRun run(seed);
     ASSERT_TRUE(run.open());
-    for (int point = 0; point < 10 && !testing::Test::HasFailure(); ++point) cut_power(run, rot);
-    if (testing::Test::HasFailure()) return;
+    for (int point = 0; point < 10 && !::testing::Test::HasFailure(); ++point) cut_power(run, rot);
+    if (::testing::Test::HasFailure()) return;
   }
 }
 
@@ -67,7 +67,7 @@ TEST(BlockVolume, ARestartWithoutCloseLosesNothing) {
       for (int i = 0; i < 20; ++i) ASSERT_TRUE(run.step());
       ASSERT_TRUE(run.open());
       run.verify_blocks();
-      if (testing::Test::HasFailure()) return;
+      if (::testing::Test::HasFailure()) return;
     }
   }
 }
@@ -108,7 +108,7 @@ void fail_each_operation(int number) {
     const std::set<std::uint64_t> damaged = run.verify_blocks();
     ASSERT_TRUE(run.open());
     EXPECT_EQ(run.verify_blocks(), damaged) << "blocks that a failed write has torn are torn after a restart";
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
     if (!failed) {
       EXPECT_GT(operation, 60U);
       return;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t first_size = 8 * region_bytes;
 
-class BlockStart : public testing::Test {
+class BlockStart : public ::testing::Test {
  protected:
   void SetUp() override {
     VolumeFiles files{disk_.open(0), disk_.open(1)};
