@@ -55,6 +55,7 @@ IdleMemory::Released IdleMemory::release(Time now) noexcept {
   }
   if (trim_ != nullptr) trim_->add(returned);
   if (!all) return Released::part;
+  if (trim_ != nullptr) trim_->look_for_growth(now);
   return trim_ != nullptr && trim_->begin(now) ? Released::all_trim_due : Released::all;
 }
 

@@ -6,11 +6,14 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/frame_pool.h"
 #include "base/idle_memory.h"
+#include "base/memory_growth.h"
 #include "base/test/resident_bytes.h"
 #include "hawser/task.h"
 
@@ -82,10 +85,73 @@ TEST(AllocatorTrim, ReturnsMemoryToTheSystem) {
   }).join();
 }
 
+TEST(AllocatorTrim, ReadsTheMemoryOnceInItsPause) {
+  static int readings;
+  AllocatorTrim trim([]() noexcept -> std::size_t { return ++readings, MemoryGrowth::bytes_min - 1; });
+  const Time now(seconds(1));
+  trim.look_for_growth(now);
+  trim.look_for_growth(now);
+  trim.look_for_growth(now + MemoryGrowth::reading_pause - Duration(1));
+  EXPECT_EQ(readings, 1) << "a process may have many loops";
+  EXPECT_FALSE(trim.pending());
+  trim.look_for_growth(now + MemoryGrowth::reading_pause);
+  EXPECT_EQ(readings, 2);
+  EXPECT_FALSE(trim.pending()) << "one byte less than enough";
+}
+
+TEST(AllocatorTrim, FollowsGrowthThatHasEnded) {
+  AllocatorTrim trim([]() noexcept -> std::size_t { return 2 * MemoryGrowth::bytes_min; });
+  Time now(seconds(1));
+  trim.look_for_growth(now);
+  EXPECT_TRUE(trim.pending()) << "somebody has to look again";
+  EXPECT_FALSE(trim.begin(now));
+  now += MemoryGrowth::reading_pause;
+  trim.look_for_growth(now);
+  EXPECT_TRUE(trim.begin(now));
+  trim.run();
+  EXPECT_FALSE(trim.pending());
+  now += MemoryGrowth::reading_pause;
+  trim.look_for_growth(now);
+  EXPECT_FALSE(trim.pending()) << "what a trim has left is in use";
+}
+
+TEST(AllocatorTrim, WithoutReadingsNothingFollows) {
+  AllocatorTrim trim([]() noexcept -> std::size_t { return 0; });
+  for (Time now(seconds(1)); now < Time(seconds(100)); now += MemoryGrowth::reading_pause) trim.look_for_growth(now);
+  EXPECT_FALSE(trim.pending());
+}
+
+// No cache has kept these strings.
+TEST(IdleMemory, ReturnsWhatTheApplicationHasFreed) {
+  if (allocator_bytes().used == 0) GTEST_SKIP() << "a sanitizer has replaced the allocator";
+  std::thread([] {
+    constexpr std::size_t bytes = 2 * MemoryGrowth::bytes_min;
+    std::vector<std::string> strings(bytes / 4096, std::string(4000, 'x'));
+    const std::string last = std::move(strings.back());
+    strings.clear();
+    const std::size_t before = private_resident_bytes();
+    ASSERT_GT(before, bytes / 2);
+    Time now{};
+    AllocatorTrim trim;
+    IdleMemory memory(now, idle_memory_period, &trim);
+    const ThreadCaches caches = ThreadCaches::local();
+    for (int periods = 0;; ++periods) {
+      ASSERT_LT(periods, 1000);
+      now = memory.due();
+      if (memory.release(now) == IdleMemory::Released::all_trim_due) break;
+      ASSERT_TRUE(memory.needed(caches));
+    }
+    EXPECT_LE(now, Time{} + 3 * idle_memory_period);
+    trim.run();
+    EXPECT_LT(private_resident_bytes() + bytes / 2, before);
+    EXPECT_FALSE(trim.pending());
+  }).join();
+}
+
 TEST(IdleMemory, RequestsATrimAfterABurst) {
   if (!FramePool::pooled) GTEST_SKIP() << "frames are not pooled with the address sanitizer";
   std::thread([] {
-    AllocatorTrim trim;
+    AllocatorTrim trim([]() noexcept -> std::size_t { return 0; });
     const ThreadCaches caches = ThreadCaches::local();
     Time now{};
     IdleMemory memory(now, idle_memory_period, &trim);
