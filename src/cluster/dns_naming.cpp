@@ -1,5 +1,6 @@
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,24 @@ class DnsSource final : public NamingSource, DnsChannel::RecordAsker {
 
  private:
   void begin_round() noexcept {
+    guarded([&] { ask_channel(); });
+  }
+
+  // If memory is exhausted in a step of a round, the round has failed, and the next one follows.
+  template <class Step>
+  void guarded(Step step) noexcept {
+    try {
+      step();
+    } catch (const std::bad_alloc&) {
+      if (channel_ != nullptr) channel_->withdraw_records(*this);
+      channel_.reset();
+      answered_.stop();
+      list_.fail_round("out of memory");
+      next_round_.start(*loop_, loop_->after(list_.pause()));
+    }
+  }
+
+  void ask_channel() {
     Result<std::shared_ptr<DnsChannel>> channel = names_->channel(*loop_);
     if (!channel) {
       list_.fail_round(std::move(channel.error().text));
@@ -73,9 +92,11 @@ class DnsSource final : public NamingSource, DnsChannel::RecordAsker {
     if (--missing_ == 0) answered_.start(*loop_, loop_->now());
   }
 
-  void on_answered() noexcept { end_round(list_.on_replies(std::move(replies_))); }
+  void on_answered() noexcept {
+    guarded([&] { end_round(list_.on_replies(std::move(replies_))); });
+  }
 
-  void end_round(cluster::DnsList::Step step) noexcept {
+  void end_round(cluster::DnsList::Step step) {
     if (step == cluster::DnsList::Step::ask) return ask();
     channel_.reset();
     next_round_.start(*loop_, loop_->after(list_.pause()));

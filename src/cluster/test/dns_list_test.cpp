@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -230,6 +231,26 @@ TEST_F(PlayedDns, AddressesChange) {
   server.answers = {{dns_a, {"192.0.2.3"}}, {dns_aaaa, {}}};
   run_until([&] { return state().version >= 2 && state().endpoints.size() == 1; });
   EXPECT_EQ(state().endpoints.front().address, "192.0.2.3:80");
+}
+
+// Memory is exhausted while a list is passed on.
+TEST_F(PlayedDns, ARoundWithoutMemoryIsFollowedByTheNext) {
+  class Sink final : public NamingSink {
+   public:
+    void on_endpoints(std::vector<Endpoint>) override {
+      if (++lists == 1) throw std::bad_alloc();
+    }
+    void on_confirmed() override {}
+    void on_failure(Error) override {}
+    int lists = 0;
+  };
+  server.answers = {{dns_a, {"192.0.2.1"}}, {dns_aaaa, {}}};
+  const NamingScheme scheme = dns_naming({.servers = server.options().servers, .refresh_min = milliseconds(1)});
+  auto source = scheme.open("storage.test.:80");
+  ASSERT_TRUE(source) << source.error().text;
+  Sink sink;
+  (*source)->start(loop, sink);
+  run_until([&] { return sink.lists == 2; });
 }
 
 TEST_F(PlayedDns, TheLastGoodListSurvivesFailures) {
