@@ -10,6 +10,7 @@ hawser-kv)."""
 import concurrent.futures
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -302,7 +303,11 @@ http {{
 
 
 def haproxy(folder):
-    print(run("haproxy", "-v").split("\n")[0])
+    line = run("haproxy", "-v").split("\n")[0]
+    print(line)
+    # Older versions end connections to servers of gRPC: docs/protocols/grpc.md.
+    version = tuple(int(number) for number in re.search(r"version (\d+)\.(\d+)", line).groups())
+    reuse = "max-reuse 0" if version < (3, 0) else ""
     tls = make_certificate(folder)
     with Server(PROGRAM) as plain, Server(PROGRAM, *tls) as secure:
         config = f"""
@@ -331,7 +336,7 @@ backend secure
   http-request replace-path /secure(/.*) \\1
   server one 127.0.0.1:{secure.port} ssl verify required ca-file {tls[0]} sni str(localhost) verifyhost localhost alpn h2,http/1.1
 backend grpc
-  server one {plain.address} proto h2
+  server one {plain.address} proto h2 {reuse}
 """
         path = pathlib.Path(folder) / "haproxy.cfg"
         path.write_text(config)
