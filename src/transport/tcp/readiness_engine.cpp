@@ -15,8 +15,9 @@ ReadinessEngine::ReadinessEngine(Loop& loop, int fd, StreamSink& sink, Readiness
 }
 
 ReadinessEngine::~ReadinessEngine() {
+  if (!exec::is_live_loop(loop_)) return;  // Its poller and its list of sources have ended, too.
   set_hot(false);
-  if (exec::is_live_loop(loop_)) loop_.poller().unwatch(fd_, *this);
+  loop_.poller().unwatch(fd_, *this);
 }
 
 std::size_t ReadinessEngine::send(std::span<const ConstBuffer> pieces) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -237,6 +238,22 @@ TEST_P(SocketStreamTest, TasksThatWaitEndWithTheStream) {
   ASSERT_FALSE(*got);
   EXPECT_EQ(got->error().code, ErrorCode::cancelled);
   EXPECT_TRUE(broken);
+}
+
+TEST_P(SocketStreamTest, OutlivesItsLoop) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const Descriptor other(ends[1]);
+  auto own = std::make_unique<Loop>(exec::options_of(GetParam()));
+  std::optional<Result<SocketStream>> adopted(SocketStream::adopt(*own, ends[0]));
+  ASSERT_TRUE(*adopted);
+  std::array<std::byte, 8> memory{};
+  ASSERT_EQ(::send(other.get(), "two", 3, MSG_NOSIGNAL), 3);
+  // The receive that found bytes has made the socket one of the loop's sources.
+  EXPECT_EQ(own->run((*adopted)->receive(memory)).value_or(0), 3U);
+  own.reset();
+  EXPECT_FALSE((*adopted)->broken());
+  adopted.reset();
 }
 
 TEST_P(SocketStreamTest, NothingIsReceivedForATaskThatWasDestroyed) {
