@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <future>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -172,6 +173,21 @@ class KvServer {
   }
   std::unique_ptr<Server> server_;
 };
+
+// Waits until each loop is in a later tick: a shard asks the clock once in a tick.
+inline void pass_ticks(KvServer& server) {
+  for (unsigned i = 0; i < server.store.shards(); ++i) {
+    Loop& loop = server.store.site(i).loop();
+    const auto tick = [&loop] {
+      std::promise<Time> now;
+      loop.post([&] { now.set_value(loop.now()); });
+      return now.get_future().get();
+    };
+    const Time before = tick();
+    while (tick() == before) {
+    }
+  }
+}
 
 // Debian's redis-server, if it is installed, at a Unix socket in a folder of its own.
 class RedisServer {

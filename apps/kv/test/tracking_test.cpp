@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,21 +16,6 @@ namespace {
 std::string bulk_of(const std::string& text) { return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n"; }
 std::string invalidation_of(const std::string& key) { return ">2\r\n$10\r\ninvalidate\r\n*1\r\n" + bulk_of(key); }
 const std::string all_invalid = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
-
-// Waits until each loop is in a later tick: a shard asks the clock once in a tick.
-void pass_ticks(KvServer& server) {
-  for (unsigned i = 0; i < server.store.shards(); ++i) {
-    Loop& loop = server.store.site(i).loop();
-    const auto tick = [&loop] {
-      std::promise<Time> now;
-      loop.post([&] { now.set_value(loop.now()); });
-      return now.get_future().get();
-    };
-    const Time before = tick();
-    while (tick() == before) {
-    }
-  }
-}
 
 // A client of RESP3.
 class CachingPeer : public RespPeer {

@@ -195,10 +195,12 @@ TEST(Transactions, FailIfAWatchedKeyHasExpired) {
     EXPECT_EQ(peer.call({"WATCH", key}), "+OK\r\n");
     EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
     now += 2000;
+    pass_ticks(server);
     EXPECT_EQ(peer.call({"EXEC"}), "*-1\r\n");
     // It is gone before it is watched.
     EXPECT_EQ(peer.call({"SET", key, "1", "PX", "1000"}), "+OK\r\n");
     now += 2000;
+    pass_ticks(server);
     EXPECT_EQ(peer.call({"WATCH", key}), "+OK\r\n");
     EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
     EXPECT_EQ(peer.call({"EXEC"}), "*0\r\n");
