@@ -298,10 +298,15 @@ Result<void> load_keys_by_text(const Measurement& run) {
 
 Result<void> run_by_text(Measurement& run) {
   const TextProtocol protocol(run.options.protocol == "memcached");
-  const auto end = Clock::now() + std::chrono::duration<double>(run.options.seconds);
+  // The time begins with the first operation, which is performed however long the connections took.
+  std::optional<std::chrono::time_point<Clock, std::chrono::duration<double>>> end;
   return run_connections(run.options, &run, [&](unsigned index) -> AddOperation {
-    return [&run, protocol, end, random = Random(index + 1)](Batch& to) mutable {
-      if (to.expected.empty() && Clock::now() >= end) return false;
+    return [&run, protocol, &end, random = Random(index + 1)](Batch& to) mutable {
+      if (!end) {
+        end = Clock::now() + std::chrono::duration<double>(run.options.seconds);
+      } else if (to.expected.empty() && Clock::now() >= *end) {
+        return false;
+      }
       const std::string key = key_name(run.chooser.next(random));
       const bool reads = random.chance(run.reads);
       if (reads || run.read_modify_write) {
