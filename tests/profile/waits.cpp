@@ -203,7 +203,7 @@ TEST(WaitSampler, WaitsWeighByTheirTime) {
 }
 
 // Each wait that a signal would end early ends at its time, and not with EINTR.
-TEST(WaitSampler, NoWaitEndsEarly) {
+void expect_no_wait_ends_early(std::uint64_t& passes) {
   auto sampler = WaitSampler::begin(1000, {});
   ASSERT_TRUE(sampler) << error_of(sampler);
   std::atomic<int> early{0};
@@ -239,23 +239,35 @@ TEST(WaitSampler, NoWaitEndsEarly) {
   for (std::thread& thread : threads) thread.join();
   (*sampler)->stop();
   EXPECT_EQ(early.load(), 0);
-  EXPECT_GT((*sampler)->passes(), 1U);
+  passes = (*sampler)->passes();
+}
+
+TEST(WaitSampler, NoWaitEndsEarly) {
+  // On a busy machine the sampler may have taken the last sample only.
+  std::uint64_t passes = 0;
+  EXPECT_TRUE(soon([&] {
+    expect_no_wait_ends_early(passes);
+    return passes > 1 || testing::Test::HasFailure();
+  }));
 }
 
 TEST(WaitSampler, TheDeadlinesOfALoopAreKept) {
-  auto sampler = WaitSampler::begin(1000, exec::idle_functions());
-  ASSERT_TRUE(sampler) << error_of(sampler);
-  sync_wait([]() -> Task<void> {
-    Loop& loop = *Loop::current();
-    for (int i = 0; i < 10; ++i) {
-      const Time until = loop.after(20ms);
-      co_await loop.sleep(20ms);
-      EXPECT_GE(loop.now(), until);
-    }
-  }());
-  (*sampler)->stop();
-  const auto& stacks = (*sampler)->stacks();
-  EXPECT_TRUE(std::ranges::any_of(stacks, &WaitSampler::Stack::idle));
+  // On a busy machine the sampler may have seen nothing.
+  EXPECT_TRUE(soon([] {
+    auto sampler = WaitSampler::begin(1000, exec::idle_functions());
+    EXPECT_TRUE(sampler) << error_of(sampler);
+    if (!sampler) return true;
+    sync_wait([]() -> Task<void> {
+      Loop& loop = *Loop::current();
+      for (int i = 0; i < 10; ++i) {
+        const Time until = loop.after(20ms);
+        co_await loop.sleep(20ms);
+        EXPECT_GE(loop.now(), until);
+      }
+    }());
+    (*sampler)->stop();
+    return std::ranges::any_of((*sampler)->stacks(), &WaitSampler::Stack::idle);
+  }));
 }
 
 // A loop that waits in its poller is idle, and one that a handler blocks is not.
