@@ -56,6 +56,18 @@ TEST_F(EtcdRegistry, AListIsConfirmedWhileNothingChanges) {
   EXPECT_EQ(naming->state().version, 1U);
 }
 
+TEST_F(EtcdRegistry, ChangesThatFollowEachOtherAreReportedTogether) {
+  put(etcd().address, "a:1");
+  const auto naming = open_name();
+  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  const Time began = loop.now();
+  constexpr int changes = 200;
+  for (int i = 0; i < changes; ++i) put(etcd().address, "b:" + std::to_string(1 + i));
+  EXPECT_TRUE(until([&] { return naming->state().endpoints.size() == changes + 1; }));
+  const auto most = static_cast<std::uint64_t>((loop.now() - began) / 100ms + 2);
+  EXPECT_LE(naming->state().version - 1, most);
+}
+
 TEST_F(EtcdRegistry, EtcdIsKilledAndRestarted) {
   const auto naming = open_name();
   const auto announcement = announce_at("a:1");

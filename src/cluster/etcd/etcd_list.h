@@ -37,6 +37,8 @@ class EtcdList {
   };
   Result<News> on_watch(std::string_view response);
 
+  // False while parts of a change are missing.
+  bool whole() const noexcept { return fragments_ == 0; }
   // In the order of the keys.
   std::vector<Endpoint> endpoints() const;
 

@@ -8,9 +8,13 @@
 #include "cluster/etcd/etcd_session.h"
 #include "hawser/etcd.h"
 #include "hawser/scope.h"
+#include "hawser/timer.h"
 
 namespace hawser {
 namespace {
+
+// Changes that follow each other in less time are reported together: the work for one grows with the list.
+constexpr Duration report_interval = std::chrono::milliseconds(100);
 
 using WatchWriter = Writer<protocol::grpc::ProtoBytes>;
 
@@ -30,6 +34,7 @@ class EtcdSource final : public NamingSource {
  private:
   Task<Error> follow() {
     Result<void> followed = co_await follow_until_failure();
+    reporter_.stop();  // The list is unknown now.
     co_return std::move(followed.error());
   }
 
@@ -38,7 +43,7 @@ class EtcdSource final : public NamingSource {
   Task<Result<void>> follow_until_failure() {
     CO_TRY(const std::string range, co_await session_->call<&cluster::etcd_range>(list_.range_request()));
     CO_TRY(list_.on_range(range));
-    sink_->on_endpoints(list_.endpoints());
+    report_soon();
     CO_TRY(auto watch, co_await session_->open<&cluster::etcd_watch>(forever));
     WatchWriter writer = watch.writer();
     auto reader = watch.reader();
@@ -55,9 +60,20 @@ class EtcdSource final : public NamingSource {
       session_->note_working();
       last_heard_ = loop_->now();
       CO_TRY(const cluster::EtcdList::News news, list_.on_watch(message->bytes));
-      if (news == cluster::EtcdList::News::changed) sink_->on_endpoints(list_.endpoints());
-      if (news == cluster::EtcdList::News::confirmed) sink_->on_confirmed();
+      if (news == cluster::EtcdList::News::changed) report_soon();
+      if (news == cluster::EtcdList::News::confirmed && !reporter_.running()) sink_->on_confirmed();
     }
+  }
+
+  void report() {
+    if (!list_.whole()) return;  // The last part of the change causes a report.
+    reported_ = loop_->now();
+    sink_->on_endpoints(list_.endpoints());
+  }
+  void report_soon() {
+    if (reporter_.running()) return;
+    if (loop_->now() - reported_ >= report_interval) return report();
+    reporter_.start(*loop_, reported_ + report_interval);
   }
 
   // Requests the progress of the watch after a silent interval. Closes the connection if nothing arrives in the next
@@ -84,6 +100,8 @@ class EtcdSource final : public NamingSource {
   NamingSink* sink_ = nullptr;
   std::optional<cluster::EtcdSession> session_;
   Time last_heard_{};  // When the watch last sent something, or began.
+  Time reported_{};    // When the sink last received the list.
+  MemberTimer<&EtcdSource::report> reporter_{*this};
   Scope work_;
 };
 

@@ -105,7 +105,9 @@ TEST(EtcdLists, FragmentsAreOneChange) {
   ASSERT_TRUE(list.on_range(range_of(7, {server("a:1", 7)})));
   EXPECT_EQ(list.on_watch(watch_of(8, {server("b:1", 8)}, true)), News::none);
   EXPECT_EQ(list.on_watch(watch_of(8, {server("c:1", 8)}, true)), News::none);
+  EXPECT_FALSE(list.whole());
   EXPECT_EQ(list.on_watch(watch_of(8, {gone("a:1", 8)})), News::changed);
+  EXPECT_TRUE(list.whole());
   EXPECT_EQ(addresses_of(list), (Addresses{"b:1", "c:1"}));
   EXPECT_EQ(list.on_watch(watch_of(8, {})), News::confirmed);
   for (std::size_t i = 0; i < EtcdList::fragments_max; ++i) {
