@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/dns_answer.h"
+#include "cluster/dns_list.h"
+#include "cluster/endpoint_text.h"
+#include "cluster/etcd/etcd_list.h"
+#include "hawser/service_config.h"
+
+// Arbitrary service configs, lists of endpoints, answers of name servers and messages of etcd. Texts of
+// errors are for logs, and what is kept is bounded.
+// Input: u8 kind | the bytes. For etcd, the bytes are messages with a length of two bytes.
+namespace hawser::cluster {
+namespace {
+
+void expect(bool condition) {
+  if (!condition) std::abort();
+}
+
+void expect_shown(const Error& error) {
+  expect(error.text.size() <= 2000 && std::ranges::all_of(error.text, [](char c) { return c >= ' ' && c < '\x7f'; }));
+}
+
+void read_config(std::string_view text) {
+  const auto config = ServiceConfig::parse(text);
+  if (!config) return expect_shown(config.error());
+  for (const char* const method : {"", "a", "s/m", "s::m", "t/", "::", "/"}) {
+    const MethodConfig* const found = config->find(method);
+    if (found == nullptr) continue;
+    expect(!found->timeout || *found->timeout >= Duration::zero());
+    if (!found->retry) continue;
+    expect(found->retry->attempts_max >= 1 && found->retry->attempts_max <= 5);
+    expect(found->retry->application_codes.size() <= 16);
+  }
+}
+
+void read_list(const Result<std::vector<Endpoint>>& list) {
+  if (!list) return expect_shown(list.error());
+  expect(list->size() <= EndpointLimits::endpoints_max);
+  for (const Endpoint& one : *list) expect(one.tags.size() <= EndpointLimits::tags_max);
+}
+
+void read_answer(Bytes message, int type) {
+  auto answer = parse_dns_answer(message, type);
+  if (!answer) return expect_shown(answer.error());
+  expect(answer->records.size() <= message.size());
+  for (const DnsRecord& record : answer->records) expect(record.host.size() <= 255);
+  DnsList list(type == dns_srv ? "" : "80", std::chrono::seconds(1), std::chrono::minutes(5));
+  list.begin({"x"});
+  std::vector<DnsReply> replies(list.types().size(), DnsReply{.kind = DnsReply::Kind::found});
+  replies.front().answer = std::move(*answer);
+  static_cast<void>(list.on_replies(std::move(replies)));
+  expect(list.pause() >= std::chrono::seconds(1) && list.pause() <= std::chrono::minutes(5));
+  for (const Endpoint& one : list.endpoints()) static_cast<void>(why_invalid(one));
+}
+
+void follow_etcd(std::string_view messages) {
+  EtcdList list("svc/");
+  bool known = false;
+  while (messages.size() >= 2) {
+    const std::size_t length = static_cast<unsigned char>(messages[0]) * 256U + static_cast<unsigned char>(messages[1]);
+    const std::string_view message = messages.substr(2, length);
+    messages.remove_prefix(2 + message.size());
+    if (known) {
+      const auto news = list.on_watch(message);
+      known = news.has_value();
+      if (!news) expect_shown(news.error());
+    } else {
+      const auto read = list.on_range(message);
+      known = read.has_value();
+      if (!read) expect_shown(read.error());
+    }
+    if (!known) continue;
+    static_cast<void>(list.watch_request());
+    for (const Endpoint& one : list.endpoints()) {
+      expect(one.address.size() <= EndpointLimits::address_bytes_max + 32 &&
+             one.zone.size() <= EndpointLimits::zone_bytes_max + 1 && one.tags.size() <= EndpointLimits::tags_max + 1);
+      for (const auto& [key, value] : one.tags) {
+        expect(key.size() <= EndpointLimits::tag_bytes_max + 1 && value.size() <= EndpointLimits::tag_bytes_max + 1);
+      }
+      static_cast<void>(why_invalid(one));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hawser::cluster
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace hawser;
+  using namespace hawser::cluster;
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const Bytes bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
+  switch (data[0] % 7) {
+    case 0: read_config(text); break;
+    case 1: read_list(parse_endpoint_list(text)); break;
+    case 2: read_list(parse_endpoint_lines(text)); break;
+    case 3: read_answer(bytes, dns_a); break;
+    case 4: read_answer(bytes, dns_aaaa); break;
+    case 5: read_answer(bytes, dns_srv); break;
+    default: follow_etcd(text); break;
+  }
+  return 0;
+}
