@@ -77,9 +77,9 @@ void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> cl
   began_ = state_->loop.now();
   if (deadline_ != Time::max()) options_.timeout = std::max(deadline_ - began_, Duration::zero());
   state_->balancer.begin_call(*node, began_);
-  if (state_->metrics) state_->metrics->begin_attempt(method_);
   node_ = std::move(node);
   client_ = std::move(client);
+  if (state_->metrics) state_->metrics->begin_attempt(method_);
 }
 
 bool ClusterAttempt::try_begin() {

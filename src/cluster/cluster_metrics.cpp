@@ -1,5 +1,6 @@
 #include "cluster/cluster_metrics.h"
 
+#include <new>
 #include <utility>
 
 #include "hawser/cluster_monitor.h"
@@ -36,39 +37,55 @@ MetricLabels ClusterMetrics::labels_of(std::string_view method) const {
 ClusterMetrics::Method& ClusterMetrics::of(std::string_view method) {
   if (const auto found = methods_.find(method); found != methods_.end()) return found->second;
   if (methods_.size() >= ClusterMonitor::methods_max && method != other_methods) return of(other_methods);
-  Method& one = methods_[method];
-  one.started =
-      &registry_.counter({"grpc_client_attempt_started", "Attempts of calls that were begun."}, labels_of(method));
-  return one;
+  Counter& started =
+      registry_.counter({"grpc_client_attempt_started", "Attempts of calls that were begun."}, labels_of(method));
+  return methods_.emplace(method, Method{.started = &started}).first->second;
 }
 
-void ClusterMetrics::end_attempt(std::string_view method, std::int32_t status, Duration time) {
-  const bool counted = methods_.contains(method);
+Histogram& ClusterMetrics::durations_of(std::string_view method, std::int32_t status) {
   Histogram*& durations = of(method).durations[static_cast<std::size_t>(status)];
   if (durations == nullptr) {
-    MetricLabels labels = labels_of(counted ? method : other_methods);
+    MetricLabels labels = labels_of(methods_.contains(method) ? method : other_methods);
     labels.emplace_back("grpc_status", name_of_status(status));
     durations = &registry_.histogram({"grpc_client_attempt_duration_seconds",
                                       "Time of attempts of calls, from the choice of an endpoint on.", "seconds"},
                                      labels);
   }
-  durations->record(time);
+  return *durations;
 }
 
-void ClusterMetrics::note_ejections(const Ejections& ejections) {
-  const auto add = [&](std::string name, std::string help, std::string_view by, std::size_t count) {
+void ClusterMetrics::begin_attempt(std::string_view method) noexcept {
+  try {
+    of(method).started->add();
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+void ClusterMetrics::end_attempt(std::string_view method, std::int32_t status, Duration time) noexcept {
+  try {
+    durations_of(method, status).record(time);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+void ClusterMetrics::note_ejections(const Ejections& ejections) noexcept {
+  const auto add = [&](std::string_view outcome, std::string_view help, std::string_view by, std::size_t count) {
     if (count == 0) return;
     registry_
-        .counter({std::move(name), std::move(help)},
+        .counter({"grpc_lb_outlier_detection_ejections_" + std::string(outcome), std::string(help)},
                  {{"grpc_target", target_}, {"grpc_lb_outlier_detection_detection_method", std::string(by)}})
         .add(count);
   };
-  for (std::size_t i = 0; i < Ejections::names.size(); ++i) {
-    add("grpc_lb_outlier_detection_ejections_enforced", "Endpoints that were excluded as outliers.",
-        Ejections::names[i], ejections.enforced[i]);
-    add("grpc_lb_outlier_detection_ejections_unenforced",
-        "Outliers that were not excluded, because as many endpoints are as OutlierOptions permits.",
-        Ejections::names[i], ejections.unenforced[i]);
+  try {
+    for (std::size_t i = 0; i < Ejections::names.size(); ++i) {
+      add("enforced", "Endpoints that were excluded as outliers.", Ejections::names[i], ejections.enforced[i]);
+      add("unenforced", "Outliers that were not excluded, because as many endpoints are as OutlierOptions permits.",
+          Ejections::names[i], ejections.unenforced[i]);
+    }
+  } catch (const std::bad_alloc&) {
+    return;
   }
 }
 

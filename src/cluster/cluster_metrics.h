@@ -26,12 +26,12 @@ class ClusterMetrics {
   ClusterMetrics& operator=(const ClusterMetrics&) = delete;
   ~ClusterMetrics() { show({}); }
 
-  // `method` lives as long as this object.
-  void begin_attempt(std::string_view method) { of(method).started->add(); }
-  void end_attempt(std::string_view method, std::int32_t status, Duration time);
+  // `method` lives as long as this object. Without memory for a new series, the attempt is not counted.
+  void begin_attempt(std::string_view method) noexcept;
+  void end_attempt(std::string_view method, std::int32_t status, Duration time) noexcept;
   void note_connect(bool succeeded) noexcept { (succeeded ? connected_ : failed_).add(); }
   void note_disconnect() noexcept { disconnected_.add(); }
-  void note_ejections(const Ejections& ejections);
+  void note_ejections(const Ejections& ejections) noexcept;
   void show(const Counts& endpoints) noexcept;
 
  private:
@@ -40,6 +40,7 @@ class ClusterMetrics {
     std::array<Histogram*, statuses_count> durations{};  // By status; null until it occurs.
   };
   Method& of(std::string_view method);
+  Histogram& durations_of(std::string_view method, std::int32_t status);
   MetricLabels labels_of(std::string_view method) const;
 
   MetricRegistry& registry_;
