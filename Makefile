@@ -103,7 +103,7 @@ demo: install-dependencies
 	@cmake --build --preset dev --target hawser-cli --parallel $(CPUS) -- --quiet
 	@python3 -B tools/demo.py build/dev/cli/hawser $(SECONDS)
 
-# Some minutes. Installs clients by pip, npm and go into build/world; ARGS names cases.
+# Some minutes. Installs clients by pip, npm, go, mvn and cargo into build/world; ARGS names cases.
 world:
 	@tools/install-dependencies.sh world
 	@cmake --preset dev --log-level=WARNING

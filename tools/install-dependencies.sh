@@ -30,6 +30,7 @@ if [ "${1:-}" = world ]; then
 "
   # The nodejs of NodeSource has npm, and conflicts with the one of Debian.
   command -v npm >/dev/null 2>&1 || packages="$packages nodejs npm"
+  command -v mvn >/dev/null 2>&1 || packages="$packages maven default-jdk-headless"
 fi
 if [ "${1:-}" = block ]; then
   packages="$packages

@@ -5,7 +5,8 @@ Each meets it at full speed, with slow readers, and while it is stopped and star
 both. Cases: grpcio, requests, httpx, redis (packages of the Python that runs this script; redis meets hawser-kv), curl,
 nghttp, nginx, haproxy, go (tests/go_tools/world), node (http2 and fetch of Node.js), node_packages (undici,
 @grpc/grpc-js; they lie in node_modules of the current folder), node_redis (redis, ioredis and connect-redis against
-hawser-kv)."""
+hawser-kv), grpc_java and java_redis (grpc-java; Jedis and Lettuce against hawser-kv; their packages lie in lib of the
+current folder), tonic and redis_rs (redis-rs against hawser-kv; target/debug/hawser-world of the current folder)."""
 
 import concurrent.futures
 import os
@@ -24,6 +25,8 @@ from harness import SECONDS_MAX, Server, check, make_certificate, soon  # noqa: 
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else ""
 GO = [sys.executable, "-B", str(HERE.parent / "go_tools" / "tool.py"), "world"]
 NODE = ["node", str(HERE / "node_client.mjs")]
+JAVA = ["java", "-cp", "lib/*"]
+RUST = ["target/debug/hawser-world"]
 PROTO = str(HERE.parent / "grpc_interop" / "interop.proto")
 SKIPPED = 77
 
@@ -43,25 +46,34 @@ def show(*words, **options):
     print(run(*words, **options).strip(), flush=True)
 
 
+def begin(*words):
+    """Starts a program that makes calls until its standard input ends, and waits for its first."""
+    client = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+    while True:
+        line = client.stdout.readline()
+        check(line, *words, "has ended")
+        if line == "begun\n":
+            return client
+
+
+def end(client):
+    output, _ = client.communicate(timeout=SECONDS_MAX)
+    check(client.returncode == 0, *client.args, "ended with", client.returncode, output)
+    print(output.strip(), flush=True)
+
+
 def while_restarted(*words):
-    """Runs a program that makes calls until its standard input ends, and starts the server again meanwhile."""
+    """Runs a program of `begin`, and starts the server again meanwhile."""
     with Server(PROGRAM) as server:
-        client = subprocess.Popen([str(word).replace("ADDRESS", server.address) for word in words], stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        while True:
-            line = client.stdout.readline()
-            check(line, *words, "has ended")
-            if line == "begun\n":
-                break
+        client = begin(*[str(word).replace("ADDRESS", server.address) for word in words])
         for _ in range(2):
             time.sleep(0.3)
             server.stop()
             time.sleep(0.1)
             server.start()
         time.sleep(0.3)
-        output, _ = client.communicate(timeout=SECONDS_MAX)
-        check(client.returncode == 0, *words, "ended with", client.returncode, output)
-        print(output.strip(), flush=True)
+        end(client)
 
 
 # ---- Clients ----
@@ -103,20 +115,44 @@ def redis(_):
             show(sys.executable, "-B", HERE.parent.parent / "apps" / "kv" / "test" / "redis_client.py", store.port)
 
 
-def node_redis(_):
-    words = ["node", str(HERE / "redis_clients.mjs")]
+def with_stores(*words, address="PORT"):
+    """Runs a Redis client with one and with several shards, and while the store is started again. PORT is replaced."""
     for threads in (1, 3):
         with Store(threads) as store:
-            show(*words, "clients", store.port)
+            show(*words, "clients", address.replace("PORT", store.port))
     with Store(2) as store:
-        client = subprocess.Popen([*words, "restart", store.port], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        check(client.stdout.readline() == "begun\n", "the clients of the restart have not begun")
+        client = begin(*words, "restart", address.replace("PORT", store.port))
     for _ in range(3):
         with Store(2, store.port):
             time.sleep(0.3)
     with Store(2, store.port):
-        output, _ = client.communicate(timeout=SECONDS_MAX)
-        check(client.returncode == 0, "the clients of the restart ended with", client.returncode, output)
+        end(client)
+
+
+def node_redis(_):
+    with_stores("node", HERE / "redis_clients.mjs")
+
+
+def java_redis(_):
+    with_stores(*JAVA, HERE / "java" / "RedisClients.java")
+
+
+def redis_rs(_):
+    print(run("cargo", "--version").strip())
+    with_stores(*RUST, address="127.0.0.1:PORT")
+
+
+def grpc_java(_):
+    client = [*JAVA, HERE / "java" / "GrpcClient.java"]
+    with Server(PROGRAM) as server:
+        show(*client, "grpc", server.address)
+    while_restarted(*client, "restart", "ADDRESS")
+
+
+def tonic(_):
+    with Server(PROGRAM) as server:
+        show(*RUST, "grpc", server.address)
+    while_restarted(*RUST, "grpc_restart", "ADDRESS")
 
 
 def go(folder):
@@ -344,7 +380,8 @@ backend grpc
             through(f"{folder}/http.sock", f"{folder}/grpc.sock" if has_grpcio() else None, (plain, secure))
 
 
-CASES = {one.__name__: one for one in (grpcio, requests, httpx, redis, node_redis, go, node, node_packages, curl, nghttp, nginx, haproxy)}
+CASES = {one.__name__: one for one in (grpcio, requests, httpx, redis, node_redis, java_redis, redis_rs, go, node, node_packages,
+                                       grpc_java, tonic, curl, nghttp, nginx, haproxy)}
 
 
 def main():
