@@ -510,18 +510,22 @@ void Loop::report_blocked(Duration blocked, const std::string* work) {
   const auto ms = [](Duration time) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
   };
-  std::optional<TraceContext> trace;
-  for (const State::TracedWork& traced : state_->traced) {
-    if (work == &traced.name) trace = traced.trace_of(as_bytes(traced.metadata));
+  try {
+    std::optional<TraceContext> trace;
+    for (const State::TracedWork& traced : state_->traced) {
+      if (work == &traced.name) trace = traced.trace_of(as_bytes(traced.metadata));
+    }
+    const LineTrace line(trace ? &*trace : nullptr);
+    log(LogLevel::warning, "exec",
+        "the loop did nothing else for " + ms(blocked) + " (LoopOptions::blocked_max is " + ms(state_->blocked_max) +
+            "): " +
+            (work == nullptr ? std::string("a coroutine, a timer or posted work has blocked it: use Loop::offload()")
+                             : "the last call that began was of " + *work +
+                                   ": register handlers that block with HandlerOptions::offload") +
+            ". Other programs that use all processors have the same effect");
+  } catch (const std::bad_alloc&) {
+    // The loop goes on without the line.
   }
-  const LineTrace line(trace ? &*trace : nullptr);
-  log(LogLevel::warning, "exec",
-      "the loop did nothing else for " + ms(blocked) + " (LoopOptions::blocked_max is " + ms(state_->blocked_max) +
-          "): " +
-          (work == nullptr ? std::string("a coroutine, a timer or posted work has blocked it: use Loop::offload()")
-                           : "the last call that began was of " + *work +
-                                 ": register handlers that block with HandlerOptions::offload") +
-          ". Other programs that use all processors have the same effect");
 }
 
 void Loop::wait_for_work() {
