@@ -46,10 +46,11 @@ class EndingLoop {
   Loop* loop_ = nullptr;
 };
 
-// Runs `prepare` on a loop, and then `wait` in a scope, which must be suspended when nothing happens any more. The loop
-// ends, and then the scope.
-inline void destroy_after_loop(const std::function<Task<void>(Loop&)>& prepare,
-                               const std::function<Task<void>(Loop&)>& wait, bool another_loop) {
+// Runs `prepare` on a loop, and then `wait` in a scope, which must be suspended when nothing happens any more. Calls
+// `before_end`. The loop ends, and then the scope.
+inline void destroy_after_loop(
+    const std::function<Task<void>(Loop&)>& prepare, const std::function<Task<void>(Loop&)>& wait, bool another_loop,
+    const std::function<void()>& before_end = [] {}) {
   EndingLoop loop;
   Scope scope;
   loop->run(prepare(*loop));
@@ -60,6 +61,7 @@ inline void destroy_after_loop(const std::function<Task<void>(Loop&)>& prepare,
     }
   }(*loop, scope, wait));
   EXPECT_EQ(scope.size(), 1U) << "the coroutine does not wait";
+  before_end();
   loop.end();
   if (!another_loop) return scope.clear();
   loop.begin();

@@ -55,6 +55,7 @@ struct World {
   Latch latch{1};
   Channel<int> channel{1};
   std::stop_source stop;
+  std::atomic<bool> loop_ends = false;
 };
 
 using Wait = Task<void> (*)(Loop&, World&);
@@ -75,8 +76,11 @@ const std::vector<Case> cases = {
     {"SleepWithToken",
      [](Loop& loop, World& world) -> Task<void> { auto slept = co_await loop.sleep(1h, world.stop.get_token()); }},
     {"Offload",
-     [](Loop& loop, World&) -> Task<void> {
-       auto work = [] { std::this_thread::sleep_for(100ms); };
+     [](Loop& loop, World& world) -> Task<void> {
+       auto work = [&world] {
+         while (!world.loop_ends) std::this_thread::sleep_for(1ms);
+         std::this_thread::sleep_for(10ms);  // The loop waits for its end.
+       };
        auto done = co_await loop.offload(std::move(work));
      }},
     {"Event", [](Loop&, World& world) -> Task<void> { co_await world.event.wait(); }},
@@ -278,7 +282,7 @@ TEST_P(OutlivedLoop, ByACoroutineThatWaits) {
     }
     return parameter.one.wait(loop, world);
   };
-  destroy_after_loop(prepare, wait, parameter.another_loop);
+  destroy_after_loop(prepare, wait, parameter.another_loop, [&] { world.loop_ends = true; });
   signals->go_on.store(true);
   signals->go_on.notify_all();
 }
