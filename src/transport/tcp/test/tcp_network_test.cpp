@@ -323,12 +323,14 @@ TEST_P(TcpNetworkTest, AcceptsAgainWhenDescriptorsAreFree) {
     all.push_back(std::move(one));
   }
   ::connect(client.get(), reinterpret_cast<sockaddr*>(&to), sizeof to);
-  run(milliseconds(20));
+  const auto refused = [&] {
+    return std::ranges::any_of(lines, [](const std::string& line) { return line.contains("cannot accept"); });
+  };
+  for (int i = 0; i < 100 && !refused(); ++i) run(milliseconds(20));
+  EXPECT_TRUE(refused());
   EXPECT_TRUE(accepting.streams.empty());
   all.clear();
   setrlimit(RLIMIT_NOFILE, &before);
-  ASSERT_GE(lines.size(), 1U);
-  EXPECT_NE(lines[0].find("cannot accept"), std::string::npos) << lines[0];
   for (int i = 0; i < 100 && accepting.streams.empty(); ++i) run(milliseconds(20));
   EXPECT_EQ(accepting.streams.size(), 1U);
   accepting.streams.clear();
