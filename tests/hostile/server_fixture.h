@@ -68,7 +68,6 @@ class HostileClient : public ::testing::Test {
     ServerOptions options;
     options.message_bytes_max = message_bytes_max;
     options.calls_per_connection_max = calls_max;
-    options.handshake_timeout = 500ms;
     options.loop.log = no_log();
     server = std::make_unique<Server>(options);
     server->register_handler<testing_tools::echo, hold, nap, collect, pour>();
