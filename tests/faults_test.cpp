@@ -155,32 +155,6 @@ TEST_F(Faults, KilledClientsAreNoticed) {
   expect_calm(*server, background_client);
 }
 
-// A client whose machine has failed: nothing arrives any more, not even the end of the connection.
-TEST_F(Faults, SilentClientsAreDropped) {
-  // Long enough for the background client to answer pings on a busy machine.
-  const auto server = started({.ping_interval = 500ms});
-  BackgroundClient background_client(server->address());
-  ASSERT_TRUE(background_client.sees_calls(1));
-  RawSocket silent = RawSocket::greeted(server->address());
-  silent.send(message(request_of<hold>(call_id(0))));
-  ASSERT_TRUE(soon([&] { return server->counters().calls_in_flight == 1; }));
-  EXPECT_TRUE(silent.receive_frame(FrameKind::ping));
-  expect_calm(*server, background_client);
-  EXPECT_TRUE(silent.closed_by_peer());
-}
-
-// A client that answers is not dropped, however long its calls take.
-TEST_F(Faults, QuietClientsThatAnswerStay) {
-  const auto server = started({.ping_interval = 300ms});  // This thread must answer in time on a busy machine.
-  RawSocket quiet = RawSocket::greeted(server->address());
-  quiet.send(message(request_of<hold>(call_id(0))));
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(quiet.receive_frame(FrameKind::ping));
-    quiet.send(message({.kind = FrameKind::pong}));
-  }
-  EXPECT_EQ(server->counters().calls_in_flight, 1U);
-}
-
 // A process that was stopped for a while sends a PING to its peers before it gives them up.
 TEST_F(Faults, TimeInWhichTheLoopDidNotRunIsNotThePeers) {
   RawListener listener;
@@ -200,34 +174,10 @@ TEST_F(Faults, TimeInWhichTheLoopDidNotRunIsNotThePeers) {
   peer.join();
 }
 
-// A message that takes longer than several ping intervals shows during all this time that the peer lives.
-TEST_F(Faults, SlowTransfersAreASignOfLife) {
-  const auto server = started({.ping_interval = 250ms});
-  RawSocket slow = RawSocket::greeted(server->address());
-  for (const bool large : {false, true}) {
-    const std::string text = text_of(large ? 60'000 : 600);
-    std::string count(4, '\0');
-    store_le(reinterpret_cast<std::byte*>(count.data()),
-             static_cast<std::uint32_t>(text.size() | (large ? 1U << 31 : 0)));
-    const std::uint32_t call = call_id(large ? 1 : 0);
-    const Octets request = large ? message(request_of<testing_tools::echo>(call), count, text)
-                                 : message(request_of<testing_tools::echo>(call), count + text);
-    // In 20 parts with pauses between them: four times the interval in total. A pause of a busy machine is shorter than
-    // two intervals.
-    const std::size_t part = request.size() / 20 + 1;
-    for (std::size_t at = 0; at < request.size(); at += part) {
-      ASSERT_TRUE(slow.send(Bytes(request).subspan(at, std::min(part, request.size() - at)))) << large;
-      std::this_thread::sleep_for(50ms);
-    }
-    const std::optional<RawFrame> answer = slow.receive_frame(FrameKind::response);
-    ASSERT_TRUE(answer) << large;
-    EXPECT_EQ(answer->header.call, call);
-  }
-}
-
 // A client that never reads its replies.
 TEST_F(Faults, SlowReadersDoNotFillTheServer) {
-  const auto server = started({.send_backlog_bytes_max = 1 << 20, .ping_interval = 300ms});
+  // The background client must answer in time on a busy machine.
+  const auto server = started({.send_backlog_bytes_max = 1 << 20, .ping_interval = 1s});
   BackgroundClient background_client(server->address());
   ASSERT_TRUE(background_client.sees_calls(50));
   const std::size_t before = resident_bytes();
@@ -280,21 +230,17 @@ TEST_F(Faults, PingsThatAreNotReadDoNotFillTheServer) {
   expect_calm(*server, background_client);
 }
 
-// A client that sends a frame byte by byte, and not completely, delays no other client.
+// A client that sends a frame byte by byte delays no other client.
 TEST_F(Faults, FramesByteByByteStallNobody) {
-  const auto server = started({.ping_interval = 500ms});  // As above.
+  const auto server = started({});
   BackgroundClient background_client(server->address());
   const Octets request = message(request_of<testing_tools::echo>(call_id(0)), text_body("hello"));
   RawSocket slow = RawSocket::greeted(server->address());
-  RawSocket stuck = RawSocket::greeted(server->address());
-  stuck.send(first(request, 20));
   for (std::size_t i = 0; i < request.size(); ++i) {
     slow.send(Bytes(request).subspan(i, 1));
     EXPECT_TRUE(background_client.sees_calls(2));
   }
   EXPECT_TRUE(slow.receive_frame(FrameKind::response));
-  // The client that stopped in the middle counts as silent.
-  EXPECT_TRUE(stuck.closed_by_peer());
   slow.close();
   expect_calm(*server, background_client);
 }
