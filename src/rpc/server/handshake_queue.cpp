@@ -1,6 +1,7 @@
 #include "rpc/server/handshake_queue.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -97,12 +98,19 @@ void HandshakeQueue::log_dropped(const std::exception& error) noexcept {
   }
 }
 
+// The newest attempts are first: the oldest ones are those of clients that send nothing, which may be many.
+template <class Is>
+HandshakeQueue::Attempts::iterator HandshakeQueue::find_newest(Is is) {
+  const auto found = std::find_if(attempts_.rbegin(), attempts_.rend(), is);
+  return found == attempts_.rend() ? attempts_.end() : std::prev(found.base());
+}
+
 HandshakeQueue::Attempts::iterator HandshakeQueue::find(const negotiate::Handshake& handshake) {
-  return std::ranges::find_if(attempts_, [&](const Attempt& one) { return one.handshake.get() == &handshake; });
+  return find_newest([&](const Attempt& one) { return one.handshake.get() == &handshake; });
 }
 
 HandshakeQueue::Attempts::iterator HandshakeQueue::find(const negotiate::ServerNegotiation& negotiation) {
-  return std::ranges::find_if(attempts_, [&](const Attempt& one) { return one.negotiation.get() == &negotiation; });
+  return find_newest([&](const Attempt& one) { return one.negotiation.get() == &negotiation; });
 }
 
 // Performs a step of a handshake. An exception (no memory, or no more descriptors for the poller) costs the connection.

@@ -96,6 +96,8 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
   std::optional<Error> refusal(const Attempt& attempt) const;
   std::optional<Error> refusal_of_plain(const Attempt& attempt) const;
   negotiate::ServerSide side(const Attempt& attempt) const;
+  template <class Is>
+  Attempts::iterator find_newest(Is is);
   Attempts::iterator find(const negotiate::Handshake& handshake);
   Attempts::iterator find(const negotiate::ServerNegotiation& negotiation);
   void log_refusal(const std::string& text);
