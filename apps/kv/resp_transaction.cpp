@@ -241,9 +241,10 @@ void RespConnection::try_memory() {
   started_ = true;
   pending_->refuse("-" + std::string(never ? "OOM" : "TRYAGAIN") +
                    (exec ? " the replies of EXEC have " : " the reply has ") + std::to_string(values) +
-                   " bytes, and there is no memory for them (receive_bytes_max, receive_share_bytes_max, "
-                   "receive_peer_bytes_max). Nothing was executed: read fewer values in one transaction, or read "
-                   "replies earlier\r\n");
+                   (never ? " bytes, and a connection may have " + std::to_string(share) +
+                                " bytes: read fewer values in one transaction, or raise --memory"
+                          : " bytes, for which others have left no memory: read replies earlier, or raise --memory") +
+                   ". Nothing was executed\r\n");
   on_transaction(*pending_);
 }
 
