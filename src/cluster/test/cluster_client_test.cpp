@@ -193,7 +193,7 @@ TEST(ClusterClient, RefusesMistakesWithAReason) {
 
 TEST(ClusterClient, ADeadServerIsAvoidedAndReturns) {
   Three().run([](Three& of) -> Task<void> {
-    const auto client = make(three);
+    const auto client = make(three, {.seed = 1});
     const auto calls = [&client](int count) -> Task<void> {
       for (int i = 0; i < count; ++i) {
         const Result<std::string> who = co_await client->call<&Service::execute>(i);
