@@ -349,8 +349,7 @@ void Loop::run_root(Task<void> root) {
   {
     Scope scope;
     scope.spawn(std::move(root));
-    state_->root = &scope;
-    while (!scope.empty()) tick();
+    for (state_->root = &scope; !scope.empty();) tick();
     state_->root = nullptr;
   }
   flush();
@@ -507,9 +506,7 @@ bool Loop::poll_after_work() {
 void Loop::report_blocked(Duration blocked, const std::string* work) {
   if (now_ < state_->next_blocked_line) return;
   state_->next_blocked_line = now_ + std::chrono::seconds(1);
-  const auto ms = [](Duration time) {
-    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
-  };
+  const auto ms = [](Duration time) { return std::to_string(time / std::chrono::milliseconds(1)) + " ms"; };
   try {
     std::optional<TraceContext> trace;
     for (const State::TracedWork& traced : state_->traced) {
