@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-soak block-guest world python install-dependencies tidy format clean
+.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-soak block-guest world jitter python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
@@ -20,6 +20,7 @@ help:
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
 	@echo "make demo      three servers that call each other; prints the addresses of their pages"
 	@echo "make world     clients and proxies of others against Hawser, in the versions that tests/world declares"
+	@echo "make jitter    the tests of make dev with random delays in system calls and locks; SEED, ARGS for ctest"
 	@echo "make python    the Python package in an environment in build/python, and its tests; \$$(ARGS) for pytest"
 	@echo "make deb       Debian packages in build/deb; on Debian 13, with what packaging/debian/control needs"
 	@echo "make docs      the documentation as a site in build/docs/site, by mkdocs-material from PyPI"
@@ -109,6 +110,12 @@ world:
 	@cmake --preset dev --log-level=WARNING
 	@cmake --build --preset dev --target hawser_test_world_server hawser-kv --parallel $(CPUS) -- --quiet
 	@python3 -B tests/world/make_world.py build/dev/tests/hawser_test_world_server build/world $(ARGS)
+
+# Tests that fail rarely fail often here: docs/tests.md, "Delays".
+jitter: install-dependencies
+	@cmake --preset dev --log-level=WARNING
+	@cmake --build --preset dev --target all hawser_test_jitter --parallel $(CPUS) -- --quiet
+	@JITTER_SEED=$(or $(SEED),1) LD_PRELOAD=$(CURDIR)/build/dev/tests/libhawser_test_jitter.so ctest --preset dev $(ARGS)
 
 # The C++ side of the tests is built too. Installs nanobind, scikit-build-core, pytest, mypy and numpy from PyPI.
 PYTHON_BUILD := $(CURDIR)/build/python
