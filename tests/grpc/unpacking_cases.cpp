@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -299,6 +301,67 @@ TEST_P(GrpcUnpacking, MoreMessagesThanPlacesFailTheirCallsOnly) {
   }
   EXPECT_EQ(good, 32U) << "half of the places";
   EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
+}
+
+// The memory holds the results of three items. They are decompressed late, and the others wait.
+TEST_P(GrpcUnpacking, ItemsWaitForTheMemoryOfEachOther) {
+  options.message_bytes_max = std::size_t{1} << 20;
+  options.receive_bytes_max = 4 * options.message_bytes_max;
+  options.receive_share_bytes_max = options.receive_peer_bytes_max = 7 * options.message_bytes_max / 2;
+  const std::shared_ptr<Blocked> blocked = start_with_a_blocked_thread({.message_bytes_max = std::size_t{1} << 20});
+  const std::string large(1 << 20, 'x');
+  const std::string item = framed_packed(large);
+  std::deque<Http2Client> clients;
+  std::vector<std::int32_t> streams;
+  for (int i = 0; i < 2; ++i) {
+    clients.emplace_back(server->address());
+    for (int j = 0; j < 8; ++j) {
+      streams.push_back(clients.back().begin("POST", "/test.Raw/Sum", fields(), {item + item}));
+    }
+    // The items of this client have arrived.
+    EXPECT_EQ(clients.back().ask("POST", "/test.Raw/Echo", fields(), {framed("short", false)}).body,
+              framed("short", false));
+  }
+  EXPECT_GE(server->counters().receive_bytes, 3 * large.size());
+  blocked->released = true;
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    Http2Client& client = clients[i / 8];
+    EXPECT_TRUE(client.until([&] { return client.responses[streams[i]].closed; }));
+    EXPECT_EQ(client.responses[streams[i]].body, framed("2 2097152", false))
+        << client.responses[streams[i]].fields["grpc-message"];
+  }
+  EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
+}
+
+// Streams, connections and the server may end while items wait for memory.
+TEST_P(GrpcUnpacking, ItemsThatWaitForMemoryMayBeGivenUp) {
+  options.message_bytes_max = std::size_t{1} << 20;
+  options.receive_bytes_max = options.receive_share_bytes_max = options.receive_peer_bytes_max =
+      2 * options.message_bytes_max;
+  const std::shared_ptr<Blocked> blocked = start_with_a_blocked_thread({.message_bytes_max = std::size_t{1} << 20});
+  const std::string item = framed_packed(std::string(1 << 20, 'x'));
+  const auto begin_streams = [&](Http2Client& client) {
+    std::vector<std::int32_t> streams;
+    for (int i = 0; i < 4; ++i) streams.push_back(client.begin("POST", "/test.Raw/Sum", fields(), {item + item}));
+    EXPECT_EQ(client.ask("POST", "/test.Raw/Echo", fields(), {framed("short", false)}).body, framed("short", false));
+    return streams;
+  };
+  Http2Client given_up(server->address());
+  for (const std::int32_t stream : begin_streams(given_up)) given_up.reset(stream);
+  {
+    Http2Client ended(server->address());
+    begin_streams(ended);
+  }
+  Http2Client last(server->address());
+  const std::vector<std::int32_t> streams = begin_streams(last);
+  blocked->released = true;
+  EXPECT_TRUE(last.until([&] {
+    return std::ranges::all_of(streams, [&](std::int32_t stream) { return last.responses[stream].closed; });
+  }));
+  EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
+  begin_streams(last);
+  server->stop(0ms);
+  EXPECT_EQ(server->counters().receive_bytes, 0U);
 }
 
 // ---- Interceptors ----

@@ -274,7 +274,10 @@ void GrpcMachine::take_message(GrpcStream& stream) {
 
 void GrpcMachine::accept_message(GrpcStream& stream, Bytes message, Block* block, Buffer unpacked,
                                  detail::ReceiveCharge charge) {
-  if (stream.take == GrpcStream::Take::deliver) return sink_.on_message(stream, message, block);
+  if (stream.take == GrpcStream::Take::deliver) {
+    charge.reset();  // The receiver of the item pays for what it keeps.
+    return sink_.on_message(stream, message, block);
+  }
   stream.message = message;
   stream.message_block = block;
   if (!unpacked.empty()) {
@@ -310,6 +313,11 @@ void GrpcMachine::take_packed(GrpcStream& stream) {
     stream.reader.drop_message();
   }
   if (sink_.may_unpack(stream)) return unpack_message(stream, packed, std::move(memory), std::move(charge));
+  hold_packed(stream, packed, std::move(memory), std::move(charge));
+}
+
+// Keeps the message until release_packed().
+void GrpcMachine::hold_packed(GrpcStream& stream, Bytes packed, Buffer memory, detail::ReceiveCharge charge) {
   if (memory.empty()) {
     memory = Buffer::copy_of(packed);
     if (account_ != nullptr && !charge.add(*account_, packed.size())) {
@@ -325,15 +333,17 @@ void GrpcMachine::take_packed(GrpcStream& stream) {
   stream.unpacking = GrpcStream::Unpacking::held;
 }
 
-void GrpcMachine::release_packed(std::uint32_t call) {
+bool GrpcMachine::release_packed(std::uint32_t call) {
   GrpcStream* const stream = find(call);
-  if (stream == nullptr || stream->unpacking != GrpcStream::Unpacking::held) return;
+  if (stream == nullptr || stream->unpacking != GrpcStream::Unpacking::held) return false;
   stream->unpacking = GrpcStream::Unpacking::no;
   if (!receiving()) unpacked_ = 0;
   Buffer memory = std::exchange(stream->kept, {});
   const Bytes packed = memory.bytes();
   unpack_message(*stream, packed, std::move(memory), std::move(stream->kept_charge));
   continue_behind_packed(call);
+  const GrpcStream* const after = find(call);
+  return after != nullptr && after->unpacking == GrpcStream::Unpacking::held;
 }
 
 // `memory`, for which `charge` pays, holds the message; empty: it lies in the memory that is being received.
@@ -359,15 +369,16 @@ void GrpcMachine::unpack_message(GrpcStream& stream, Bytes packed, Buffer memory
 }
 
 // False: the machine must do it itself.
-bool GrpcMachine::unpack_later(GrpcStream& stream, Bytes packed, const Buffer& memory, detail::ReceiveCharge& charge,
+bool GrpcMachine::unpack_later(GrpcStream& stream, Bytes packed, Buffer& memory, detail::ReceiveCharge& charge,
                                std::optional<std::size_t> announced) {
   const std::size_t limit = message_bytes_max_;
-  PackedMessage message{.encoding = stream.fields.encoding,
-                        .bytes = memory.empty() ? Buffer::copy_of(packed) : memory,
-                        .bytes_max = std::min(announced.value_or(limit), limit),
-                        .message_bytes_max = limit};
-  const std::size_t bytes = message.bytes_max + (memory.empty() ? packed.size() : 0);
+  const std::size_t bytes_max = std::min(announced.value_or(limit), limit);
+  const std::size_t bytes = bytes_max + (memory.empty() ? packed.size() : 0);
   if (account_ != nullptr && !charge.add(*account_, bytes)) {
+    if (sink_.waits_for_memory(stream.call)) {
+      hold_packed(stream, packed, std::move(memory), std::move(charge));
+      return true;
+    }
     bad(stream,
         Error::of_call(ErrorCode::overloaded,
                        "a compressed message of " + std::to_string(packed.size()) + " bytes needs " +
@@ -376,6 +387,10 @@ bool GrpcMachine::unpack_later(GrpcStream& stream, Bytes packed, const Buffer& m
                            "(receive_bytes_max): send again later, or state the length in the compressed message"));
     return true;
   }
+  PackedMessage message{.encoding = stream.fields.encoding,
+                        .bytes = memory.empty() ? Buffer::copy_of(packed) : memory,
+                        .bytes_max = bytes_max,
+                        .message_bytes_max = limit};
   stream.unpacking = GrpcStream::Unpacking::elsewhere;
   if (sink_.on_packed(stream.call, std::move(message), std::move(charge))) {
     // The sink has the charge, so nothing may keep the memory for longer than the sink.

@@ -54,6 +54,12 @@ class MachineSink {
     static_cast<void>(call), static_cast<void>(packed), static_cast<void>(charge);
     return false;
   }
+  // The memory for received data has no room for what the compressed message of `call` becomes. True: the message waits
+  // for GrpcMachine::release_packed(). False: its call fails.
+  virtual bool waits_for_memory(std::uint32_t call) {
+    static_cast<void>(call);
+    return false;
+  }
   // The peer has ended its direction; all messages have been delivered.
   virtual void on_end(GrpcStream& stream) = 0;
   // The peer's bytes on the stream can't be used. From now on it is dropped.
@@ -122,8 +128,9 @@ class GrpcMachine final : public http2::Http2Connection {
   // The result of on_packed(), whose charge has been released; ignored if the stream does not wait for it any more. May
   // deliver more. Not from within receive(), except from on_packed().
   void unpacked(std::uint32_t call, Result<Buffer> message);
-  // MachineSink::may_unpack() is true from now on. May deliver messages.
-  void release_packed(std::uint32_t call);
+  // MachineSink::may_unpack() is true from now on, or there may be memory. May deliver messages. True if a message of
+  // the call still waits.
+  bool release_packed(std::uint32_t call);
   // The whole message, which lies in the memory that is being received, is used later. On failure, on_bad() of the sink
   // has been called. Messages of at most held_bytes_least are always held: the number of streams bounds them.
   bool hold_message(GrpcStream& stream);
@@ -161,7 +168,8 @@ class GrpcMachine final : public http2::Http2Connection {
   void take_message(GrpcStream& stream);
   void take_packed(GrpcStream& stream);
   void unpack_message(GrpcStream& stream, Bytes packed, Buffer memory, detail::ReceiveCharge charge);
-  bool unpack_later(GrpcStream& stream, Bytes packed, const Buffer& memory, detail::ReceiveCharge& charge,
+  void hold_packed(GrpcStream& stream, Bytes packed, Buffer memory, detail::ReceiveCharge charge);
+  bool unpack_later(GrpcStream& stream, Bytes packed, Buffer& memory, detail::ReceiveCharge& charge,
                     std::optional<std::size_t> announced);
   void continue_behind_packed(std::uint32_t call);
   void accept_message(GrpcStream& stream, Bytes message, Block* block, Buffer unpacked, detail::ReceiveCharge charge);

@@ -44,7 +44,7 @@ Http2ServerSession::Http2ServerSession(rpc::PortHost& host, std::unique_ptr<tran
       wait_(*this),
       machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()),
       plain_(*this),
-      unpacker_(host.loop, this) {
+      packed_(*this) {
   keepalive_.start(host.options.ping_interval);
   goaway_.start();
 }
@@ -275,19 +275,8 @@ void Http2ServerSession::on_closed(GrpcStream& stream, std::uint32_t) {
 // ---- Compressed messages ----
 
 bool Http2ServerSession::on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) {
-  unpacker_.spawn(unpack_later(call, std::move(packed), std::move(charge)));
+  packed_.unpack(call, std::move(packed), std::move(charge));
   return true;
-}
-
-Task<void> Http2ServerSession::unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge) {
-  try {
-    Result<Buffer> message = co_await unpacker_.unpack(std::move(packed), &account(), std::move(charge));
-    if (closed()) co_return;
-    machine_.unpacked(call, std::move(message));
-    if (!closed()) send_soon();
-  } catch (const std::exception&) {
-    fail_connection();
-  }
 }
 
 // ---- Streams ----
@@ -580,7 +569,7 @@ void Http2ServerSession::on_end(const Error& reason) {
   plain_.stop();
   wait_.stop();
   waiting_.clear();
-  unpacker_.stop();
+  packed_.stop();
   machine_.close_all(reason);
   writers_.unlink();
 }

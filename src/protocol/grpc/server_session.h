@@ -8,13 +8,12 @@
 
 #include "hawser/grpc.h"
 #include "hawser/stream.h"
-#include "hawser/task.h"
 #include "protocol/grpc/goaway_steps.h"
 #include "protocol/grpc/http_requests.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
+#include "protocol/grpc/packed_items.h"
 #include "protocol/grpc/status.h"
-#include "protocol/grpc/unpacker.h"
 #include "protocol/grpc/waiting_calls.h"
 #include "protocol/http2/early_flush.h"
 #include "protocol/http2/keep_alive.h"
@@ -61,6 +60,7 @@ class Http2ServerSession final : public rpc::ByteSession,
  private:
   friend class HttpRequests;
   friend class GoawaySteps;
+  friend class PackedItems;
 
   // State of a call beside its HTTP/2 stream, by slot.
   struct Call {
@@ -73,7 +73,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   // ---- rpc::ByteSession ----
   std::size_t take(Bytes bytes, Block& block) override;
   bool receiving() const noexcept override;
-  bool working() const noexcept override { return !unpacker_.idle() || !waiting_.empty() || plain_.working(); }
+  bool working() const noexcept override { return !packed_.idle() || !waiting_.empty() || plain_.working(); }
   void produce() override;
   void on_end(const Error& reason) override;
   void on_no_calls() override { close_if_done(); }
@@ -84,6 +84,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   void on_message(GrpcStream& stream, Bytes message, Block* block) override;
   bool may_unpack(const GrpcStream& stream) const noexcept override;
   bool on_packed(std::uint32_t call, PackedMessage&& packed, detail::ReceiveCharge&& charge) override;
+  bool waits_for_memory(std::uint32_t) override { return packed_.waits_for_memory(); }
   void on_end(GrpcStream& stream) override;
   void on_bad(GrpcStream& stream, const Error& why) override;
   void on_closed(GrpcStream& stream, std::uint32_t http2_code) override;
@@ -107,8 +108,6 @@ class Http2ServerSession final : public rpc::ByteSession,
   bool expects_bytes() const noexcept override { return !finishing(); }
   void send_ping() override;
   void on_silent_peer() override;
-
-  Task<void> unpack_later(std::uint32_t call, PackedMessage packed, detail::ReceiveCharge charge);
   // The memory of responses that wait within the machine, for set_waiting().
   std::size_t waiting_memory() const noexcept;
   // True if calls can't begin now because the client has not taken earlier responses.
@@ -163,7 +162,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   GrpcMachine machine_;                                   // Ends first: it notifies the owners of loans.
   http2::EarlyFlush early_;
   HttpRequests plain_;
-  Unpacker unpacker_;  // Ends first of all.
+  PackedItems packed_;  // Ends first of all.
 };
 
 }  // namespace hawser::protocol::grpc
