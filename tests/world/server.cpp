@@ -14,7 +14,9 @@
 #include "hawser/tls.h"
 #include "tests/grpc_interop/service.h"
 
-// The server of tests/world: gRPC's interoperability service, and routes, all with the default options.
+// The server of tests/world: gRPC's interoperability service, and routes. Options are the default ones, except that
+// handshakes may take longer: a busy machine needs more than 5 s for the TLS handshakes of 1000 connections, and
+// net/http keeps connections that it has opened and not used.
 //
 //   hawser_test_world_server HOST:PORT [CERTIFICATE_FILE KEY_FILE]
 namespace {
@@ -99,6 +101,7 @@ int main(int argc, char** argv) {
   hawser::grpc_interop::Service service;
   hawser::ServerOptions options;
   options.listen = argv[1];
+  options.handshake_timeout = std::chrono::seconds(60);
   if (argc == 4) {
     hawser::TlsServerOptions tls;
     tls.certificates.push_back({.certificate_file = argv[2], .key_file = argv[3]});
