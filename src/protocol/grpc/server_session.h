@@ -108,6 +108,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   bool expects_bytes() const noexcept override { return !finishing(); }
   void send_ping() override;
   void on_silent_peer() override;
+
   // The memory of responses that wait within the machine, for set_waiting().
   std::size_t waiting_memory() const noexcept;
   // True if calls can't begin now because the client has not taken earlier responses.
