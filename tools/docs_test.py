@@ -140,6 +140,10 @@ class DocsTest(unittest.TestCase):
                 self.assertIn(f"{path} is not in a table", list(test_index.findings(root))[0])
             (root / "docs/tests.md").write_text(whole + "`src/b/test`", encoding="utf-8")
             self.assertIn("src/b/test does not exist", list(test_index.findings(root))[0])
+            (root / "tests/c_test.cpp").write_text("TEST_F(Peers, AreServed) {}\n", encoding="utf-8")
+            (root / "docs/tests.md").write_text(whole + " `Peers.AreServed` `Peers.Wait`", encoding="utf-8")
+            self.assertEqual(["docs/tests.md:1: the test Peers.Wait does not exist: name the one that replaces it"],
+                             list(test_index.findings(root)))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks docs/tests.md: each test program, folder of tests and fuzzer is in a table, and each path there exists.
+"""Checks docs/tests.md: each test program, folder of tests and fuzzer is in a table, and each path there exists. Each
+`Suite.Case` that a page names must exist, too.
 
 test_index.py [--root ROOT]    prints each finding with its remedy; exits 1 if there is any
 """
@@ -11,6 +12,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = "docs/tests.md"
+CASE = re.compile(r"`([A-Z]\w+\.[A-Z]\w+)`")
+MADE_BY = re.compile(r"\bTEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)")
 PATH = re.compile(r"`((?:src|apps|tests|fuzz|tools)/[^`\s]+)`")
 
 
@@ -28,8 +31,26 @@ def tests(root):
     return found
 
 
+def cases(root):
+    """Returns the names of all cases of the C++ tests."""
+    return {".".join(case) for layer in ("src", "apps", "tests") for path in (root / layer).rglob("*")
+            if path.suffix in (".cpp", ".h") for case in MADE_BY.findall(path.read_text(encoding="utf-8"))}
+
+
+def cases_that_do_not_exist(root):
+    """Yields a line for each case that a page names and no test has."""
+    known = cases(root)
+    for page in sorted((root / "docs").rglob("*.md")):
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            for case in CASE.findall(line):
+                if case not in known:
+                    place = f"{page.relative_to(root)}:{number}"
+                    yield f"{place}: the test {case} does not exist: name the one that replaces it"
+
+
 def findings(root):
     """Yields a line for each test that the page does not have, and each path of the page that does not exist."""
+    yield from cases_that_do_not_exist(root)
     named = set()
     for number, line in enumerate((root / PAGE).read_text(encoding="utf-8").splitlines(), 1):
         for path in PATH.findall(line):

@@ -59,8 +59,8 @@ struct PagesOptions {
   // Metrics of the application, shown by /metrics after those of the server. Must outlive the server. Do not
   // collect_metrics() of the same server there.
   const MetricRegistry* registry = nullptr;
-  // The clients that this program has: for /channels, and their metrics in /metrics. They may have other loops than the
-  // server, and end before or after it.
+  // Clients that have it in ClusterOptions::monitor: for /channels, and their metrics in /metrics. They may have other
+  // loops than the server, and end before or after it.
   std::optional<ClusterMonitor> clusters = {};
   std::optional<RecentLog> log = {};           // For /log, and the option log.level of /options.
   std::vector<HealthReporter> reporters = {};  // Are added to the ServerHealth of the server.

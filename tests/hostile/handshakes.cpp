@@ -210,7 +210,7 @@ TEST_F(HostileTransportClient, SilenceAfterTheSelectionIsBounded) {
 
 // They are limited in time, too.
 TEST_F(HostileTransportClient, SilenceAfterTheSelectionEnds) {
-  start({.handshake_timeout = 1s});
+  start({.handshake_timeout = 3s});
   RawSocket silent = selected_for();
   EXPECT_TRUE(silent.closed_by_peer());
   EXPECT_TRUE(sees([](const ServerCounters& counters) { return counters.handshakes_failed == 1; }));

@@ -87,6 +87,7 @@ TEST(AllocatorTrim, ReturnsMemoryToTheSystem) {
 
 TEST(AllocatorTrim, ReadsTheMemoryOnceInItsPause) {
   static int readings;
+  readings = 0;
   AllocatorTrim trim([]() noexcept -> std::size_t { return ++readings, MemoryGrowth::bytes_min - 1; });
   const Time now(seconds(1));
   trim.look_for_growth(now);

@@ -1,5 +1,6 @@
 #include "rpc/client/cluster_monitor_state.h"
 
+#include <new>
 #include <utility>
 
 #include "exec/loop_answer.h"
@@ -32,7 +33,11 @@ Task<rpc::ClusterReports> ClusterMonitor::State::reports(Loop& here, std::uint64
       answers.push_back(std::make_shared<Answer>());
       // The loop exists, because the entry does. It owns the client, which may end before this work.
       at->second.loop->post([answer = answers.back(), client = at->second.client, id = at->first, from, limit] {
-        if (const auto one = client.lock()) answer->value = one->report(from, limit);
+        try {
+          if (const auto one = client.lock()) answer->value = one->report(from, limit);
+        } catch (const std::bad_alloc&) {
+          answer->value = {};  // As if it had ended.
+        }
         answer->value.number = id;
         answer->there.store(true, std::memory_order_release);
       });

@@ -66,7 +66,7 @@ Result<void> ContextStore::load_locked() {
   const std::lock_guard lock(mutex_);
   next_check_ns_ = next_check();
   TRY(loaded);
-  // Before the new one is visible. The first one is no reload.
+  // Before the new one is visible. The first load is not a reload.
   if (context_ != nullptr) reloads_.fetch_add(1, std::memory_order_relaxed);
   context_.swap(*loaded);  // The old one is destroyed without the lock.
   return {};
