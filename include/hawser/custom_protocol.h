@@ -102,7 +102,8 @@ struct CustomProtocol {
   // exception is logged and closes it at once.
   std::function<Task<void>(ProtocolConnection& connection)> serve;
 
-  // The longest wait of receive() with no byte there. `forever`: not limited.
+  // The longest wait of receive() with no byte there, and of a connection before its first byte (see
+  // ServerOptions::handshake_timeout). `forever`: not limited.
   Duration idle_timeout = std::chrono::seconds(75);
   // The time for which the coroutine goes on after the client has ended its direction, counted from the last byte that
   // the client took. 0: its calls are stopped at once.

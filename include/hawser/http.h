@@ -43,7 +43,7 @@ struct HttpOptions {
   // Bytes of a body that a route reads in parts, if they wait for it: HTTP/1.1 stops reading the connection then. Over
   // HTTP/2 it is the window of the stream.
   std::size_t body_buffer_bytes = 256 * 1024;
-  Duration idle_timeout = std::chrono::seconds(75);  // Between two requests of a connection.
+  Duration idle_timeout = std::chrono::seconds(75);  // Between two requests of a connection, and before the first.
   // The time in which a client must take 16 KiB of what waits to be sent to it, or all of it if that is less. A client
   // that takes less loses its connection; over HTTP/2 it loses the stream whose window it does not open. Checked in
   // intervals, so that it may take up to twice as long. `forever`: not limited.

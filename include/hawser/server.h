@@ -121,7 +121,9 @@ struct ServerOptions {
   // Limits for the values of a received request or stream item: depth of nesting, memory, collisions in hash
   // containers.
   codec::DecodeLimits decode_limits = {};
-  Duration handshake_timeout = std::chrono::seconds(5);  // From accepting the byte stream to the end of the HELLO.
+  // From accepting the byte stream to the end of the HELLO. Connections of a server with other protocols may be silent
+  // for their idle_timeout before the first byte, with which this time begins then.
+  Duration handshake_timeout = std::chrono::seconds(5);
   // A peer that sends nothing for this time receives a PING. The connection ends if the peer stays silent for the same
   // time again. Lower it to detect lost hosts sooner; each idle connection then costs more PINGs.
   Duration ping_interval = std::chrono::seconds(15);

@@ -42,6 +42,11 @@ Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time
 
 Handshake::~Handshake() = default;
 
+void Handshake::allow_silence(Time until, Duration rest) noexcept {
+  silent_until_ = until;
+  rest_ = rest;
+}
+
 void Handshake::send(const wire::Hello& hello) {
   if (sent()) {
     outgoing_.clear();
@@ -102,6 +107,7 @@ MutableBytes Handshake::receive_space() {
 }
 
 void Handshake::received(std::size_t bytes) {
+  if (got_ == 0 && bytes != 0) take_first_byte();
   got_ += bytes;
   finish_if_it_throws([this] {
     if (leaving_) {
@@ -110,6 +116,12 @@ void Handshake::received(std::size_t bytes) {
       take_hello();
     }
   });
+}
+
+void Handshake::take_first_byte() {
+  if (std::exchange(silent_until_, Time()) == Time()) return;
+  deadline_ = loop_.after(rest_);
+  timer_.start(loop_, deadline_);
 }
 
 void Handshake::take_hello() {
@@ -151,6 +163,10 @@ void Handshake::ended(const Error& reason) {
 }
 
 void Handshake::expire() noexcept {
+  if (got_ == 0 && deadline_ < silent_until_ && stream_->established()) {
+    deadline_ = silent_until_;
+    return timer_.start(loop_, deadline_);
+  }
   finish_if_it_throws([this] {
     finish(fail(Error::of_connection(ErrorCode::unavailable,
                                      "the peer did not complete its hello in time (ClientOptions::connect_timeout, "

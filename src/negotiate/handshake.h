@@ -43,6 +43,9 @@ class Handshake final : transport::StreamSink {
             const FirstBytes* others = nullptr);
   ~Handshake();
 
+  // Lets a peer that has sent nothing be silent until `until`, although the deadline passes: its client may have
+  // connected in advance. With its first byte it gets a new deadline, which is `rest` later. Call it at the beginning.
+  void allow_silence(Time until, Duration rest) noexcept;
   // Sends a hello. Hellos are shorter than any socket's buffer; if the stream nevertheless does not accept all bytes at
   // once, the rest follows.
   void send(const wire::Hello& hello);
@@ -77,13 +80,16 @@ class Handshake final : transport::StreamSink {
   void finish(Result<wire::Hello> hello) noexcept;
   template <class Step>
   void finish_if_it_throws(Step step) noexcept;
+  void take_first_byte();
   void take_hello();
   void take_other();
   void restart();
   void send_rest();
 
   Loop& loop_;
-  const Time deadline_;
+  Time deadline_;
+  Time silent_until_{};  // Not later than deadline_: the peer must not be silent.
+  Duration rest_{};      // From the first byte of a peer that may have been silent.
   Done& done_;
   std::unique_ptr<transport::Stream> stream_;
   std::vector<std::byte> outgoing_;

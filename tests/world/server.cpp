@@ -101,7 +101,6 @@ int main(int argc, char** argv) {
   hawser::grpc_interop::Service service;
   hawser::ServerOptions options;
   options.listen = argv[1];
-  options.handshake_timeout = std::chrono::seconds(60);
   if (argc == 4) {
     hawser::TlsServerOptions tls;
     tls.certificates.push_back({.certificate_file = argv[2], .key_file = argv[3]});

@@ -75,6 +75,8 @@ class Stream {
   // Addresses as "host:port".
   virtual std::string peer() const = 0;
   virtual std::string local() const = 0;
+  // False while a layer of the stream, such as TLS, exchanges its own handshake with the peer.
+  virtual bool established() const noexcept { return true; }
   // Who the peer has proved to be (hawser/identity.h). Null: nothing is proved. Asked when the first bytes of the peer
   // have been received, and constant from then on.
   virtual std::shared_ptr<const Identity> identity() const { return nullptr; }

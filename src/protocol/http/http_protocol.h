@@ -22,6 +22,7 @@ class HttpProtocol final : public rpc::PortProtocol, rpc::HttpStreamService {
   std::string_view name() const noexcept override { return "http"; }
   std::string_view alpn() const noexcept override { return "http/1.1"; }
   Match match(Bytes first) const noexcept override;
+  Duration silence_max() const noexcept override { return options_.idle_timeout; }
   std::unique_ptr<rpc::PortSession> open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                          Bytes first) const override;
   std::string refusal(const Error& why) const override;

@@ -26,6 +26,7 @@ class CustomPort final : public PortProtocol {
     }
     return Match::no;
   }
+  Duration silence_max() const noexcept override { return served_.idle_timeout; }
   std::unique_ptr<PortSession> open(PortHost& host, std::unique_ptr<transport::Stream> stream,
                                     Bytes first) const override {
     return std::make_unique<CustomSession>(host, std::move(stream), first, served_);

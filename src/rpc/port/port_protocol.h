@@ -33,6 +33,10 @@ class PortProtocol {
   enum class Match : std::uint8_t { no, more, yes };
   virtual Match match(Bytes first) const noexcept = 0;
 
+  // For so long a connection of this protocol may be silent before its first byte, if ServerOptions::handshake_timeout
+  // is shorter. Clients of some protocols connect in advance.
+  virtual Duration silence_max() const noexcept { return Duration::zero(); }
+
   // Makes the session of a connection whose first bytes matched. `stream` runs on host.loop and is paused; `first` has
   // been received from it already. The session begins with PortSession::on_start(). May throw.
   virtual std::unique_ptr<PortSession> open(PortHost& host, std::unique_ptr<transport::Stream> stream,

@@ -47,9 +47,17 @@ void HandshakeQueue::admit(std::unique_ptr<transport::Stream> stream) {
     return refuse(*handshake, "the server has handshakes_max (" + std::to_string(options_.handshakes_max) +
                                   ") handshakes going on: try again later, or raise it");
   }
-  const Time deadline = handshake->deadline();
+  allow_silence(*handshake);
   attempts_.emplace_back().handshake = std::move(handshake);
-  attempts_.back().deadline = deadline;
+}
+
+// Clients of other protocols may connect in advance, and again be silent when TLS is there.
+void HandshakeQueue::allow_silence(negotiate::Handshake& handshake) const noexcept {
+  Duration silence = Duration::zero();
+  for (const auto& protocol : shared_.protocols) silence = std::max(silence, protocol->silence_max());
+  if (silence > options_.handshake_timeout) {
+    handshake.allow_silence(loop_.after(silence), options_.handshake_timeout);
+  }
 }
 
 // Makes room for a new connection by closing the oldest attempt that has been refused, else the oldest without a hello,
@@ -167,6 +175,7 @@ void HandshakeQueue::protect(Attempts::iterator attempt, Bytes first) {
   attempt->secured = true;
   attempt->handshake = std::make_unique<negotiate::Handshake>(
       loop_, std::move(stream), deadline, static_cast<negotiate::Handshake::Done&>(*this), &secured_);
+  allow_silence(*attempt->handshake);
 }
 
 // The answer to bytes of a protocol that this server does not speak: one line. HTTP clients receive it as a response.
@@ -299,7 +308,7 @@ void HandshakeQueue::on_agreed(negotiate::ServerNegotiation& negotiation,
                                  .peer = host_.receive_peers.find(connection->peer())};
   host_.counters.transports_declined.add(static_cast<std::int64_t>(negotiation.machine().failures()));
   // The handshake may have taken nearly all of its time.
-  const Time deadline = std::max(attempt->deadline, loop_.after(negotiate::AttachedTransports::step_max));
+  const Time deadline = std::max(attempt->handshake->deadline(), loop_.after(negotiate::AttachedTransports::step_max));
   auto session = std::make_unique<ServerSession>(host_, std::move(connection), settings, std::move(identity));
   if (auto proof = negotiation.take_proof()) session->require_proof(std::move(proof), deadline);
   session->set_declined(negotiation.machine().reasons());

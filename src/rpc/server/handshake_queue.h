@@ -50,7 +50,6 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
   struct Attempt {
     std::unique_ptr<negotiate::Handshake> handshake;
     bool secured = false;  // The stream is protected by ServerOptions::security.
-    Time deadline{};       // The end of the time for the handshake.
     // Non-null after the client's first message, in the library's own protocol.
     std::unique_ptr<negotiate::ServerNegotiation> negotiation = {};
   };
@@ -80,6 +79,7 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
 
   void admit(std::unique_ptr<transport::Stream> stream);
   bool evict_silent();
+  void allow_silence(negotiate::Handshake& handshake) const noexcept;
   void refuse(negotiate::Handshake& handshake, std::string why);
   template <class Step>
   void guard(negotiate::Handshake& handshake, Step step);

@@ -60,6 +60,7 @@ class TlsStream final : public transport::Stream,
   std::string peer() const override { return stream_->peer(); }
   std::string local() const override { return stream_->local(); }
   std::shared_ptr<const Identity> identity() const override;
+  bool established() const noexcept override { return state_.opened(); }
   std::optional<transport::LinkFacts> link_facts() const noexcept override {
     return transport::link_facts_of(stream_.get());
   }
