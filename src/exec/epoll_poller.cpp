@@ -66,16 +66,15 @@ void EpollPoller::watch(int fd, Watcher& watcher) {
   event.data.u64 = watchers_.add(fd, watcher);
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     const int error = errno;
-    watchers_.remove(fd);
+    watchers_.remove(fd, watcher);
     throw std::system_error(error, std::generic_category(),
                             "epoll_ctl cannot watch descriptor " + std::to_string(fd) +
                                 (error == ENOSPC ? " (raise fs.epoll.max_user_watches)" : ""));
   }
 }
 
-void EpollPoller::unwatch(int fd, Watcher&) noexcept {
-  watchers_.remove(fd);
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+void EpollPoller::unwatch(int fd, Watcher& watcher) noexcept {
+  if (watchers_.remove(fd, watcher)) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 }  // namespace hawser::exec

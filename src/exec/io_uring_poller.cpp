@@ -78,9 +78,9 @@ void IoUringPoller::watch(int fd, Watcher& watcher) {
   }
 }
 
-void IoUringPoller::unwatch(int fd, Watcher&) noexcept {
+void IoUringPoller::unwatch(int fd, Watcher& watcher) noexcept {
   const auto found = watches_.find(fd);
-  if (found == watches_.end()) return;
+  if (found == watches_.end() || &found->second->watcher != &watcher) return;
   ring_->forget({found->second->token});
   watches_.erase(found);
 }

@@ -18,11 +18,13 @@ class WatcherTable {
     entry.watcher = &watcher;
     return token(index, entry.generation);
   }
-  // Returns the token that the descriptor had.
-  std::uint64_t remove(int fd) noexcept {
-    Entry& entry = entries_[static_cast<std::size_t>(fd)];
-    entry.watcher = nullptr;
-    return token(static_cast<std::size_t>(fd), entry.generation++);
+  // Returns false if `watcher` does not watch the descriptor here: it may have outlived the loop of another table.
+  bool remove(int fd, const Watcher& watcher) noexcept {
+    const auto index = static_cast<std::size_t>(fd);
+    if (index >= entries_.size() || entries_[index].watcher != &watcher) return false;
+    entries_[index].watcher = nullptr;
+    ++entries_[index].generation;
+    return true;
   }
   // Returns null if the descriptor of `token` is not watched any more.
   Watcher* find(std::uint64_t token) const noexcept {

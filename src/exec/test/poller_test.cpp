@@ -127,13 +127,30 @@ TEST(WatcherTable, ATokenIsStaleOnceItsDescriptorIsNotWatched) {
   Recorder two;
   const std::uint64_t before = table.add(5, one);
   EXPECT_EQ(table.find(before), &one);
-  EXPECT_EQ(table.remove(5), before);
+  EXPECT_TRUE(table.remove(5, one));
+  EXPECT_FALSE(table.remove(5, one));
   EXPECT_EQ(table.find(before), nullptr);
   const std::uint64_t after = table.add(5, two);
   EXPECT_NE(after, before);
   EXPECT_EQ(table.find(before), nullptr);
   EXPECT_EQ(table.find(after), &two);
   EXPECT_EQ(table.find(7), nullptr);
+}
+
+// It watched a descriptor of another loop.
+TEST_P(PollerTest, AStrangersUnwatchHasNoEffect) {
+  Ends watched;
+  Ends other;
+  Recorder one;
+  Recorder stranger;
+  Poller& poller = loop.poller();
+  poller.watch(watched.near.get(), one);
+  poller.unwatch(watched.near.get(), stranger);
+  poller.unwatch(1 << 20, stranger);  // Beyond all descriptors that were watched.
+  poller.unwatch(other.near.get(), stranger);
+  while (one.events == 0) poll_once();
+  poller.unwatch(watched.near.get(), one);
+  EXPECT_EQ(stranger.events, 0);
 }
 
 }  // namespace
