@@ -84,7 +84,7 @@ void TlsStream::stepped() {
   switch (handshake_.progress()) {
     case TlsSession::Progress::failed: return refuse();
     case TlsSession::Progress::more:
-      if (shared_->pool != nullptr && !paused_) stream_->resume();
+      if (shared_->pool != nullptr) stream_->resume();
       return;
     case TlsSession::Progress::done: break;
   }
@@ -263,7 +263,7 @@ void TlsStream::deliver() {
 
 void TlsStream::pause() noexcept {
   paused_ = true;
-  if (!state_.stepping() && loop_ != nullptr) stream_->pause();
+  if (state_.opened()) stream_->pause();
 }
 
 void TlsStream::resume() {
@@ -422,7 +422,7 @@ void TlsStream::refuse() {
   state_.refuse();
   refused_.timer.start(*loop_, loop_->after(refused_time_max));
   send_output();
-  if (!paused_) stream_->resume();
+  stream_->resume();
 }
 
 void TlsStream::end_refused() noexcept { end(std::move(handshake_.error())); }

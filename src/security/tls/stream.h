@@ -26,7 +26,8 @@
 namespace hawser::security::tls {
 
 // A byte stream within TLS, above another stream. The first start() begins the handshake, and StreamSink::ended()
-// reports its failure. start() of a stream whose handshake is complete resumes with the given sink.
+// reports its failure. start() of a stream whose handshake is complete resumes with the given sink. A pause does not
+// stop the handshake, for which a send() waits.
 //
 // Memory: the session of OpenSSL, one record in each direction while it is incomplete, and at most
 // `encrypt_bytes_max` of encrypted bytes that the stream below has not accepted. While the stream is paused, up to
