@@ -30,8 +30,9 @@ enum class SocketEvent : std::uint8_t {
 // on the port of a Server: hawser/custom_protocol.h.) What the peer does is noticed also while nothing receives.
 //
 // Thread: all functions are called on the loop's thread.
-// Lifetime: the loop may end first. The destructor closes the socket at once; tasks that wait then end with
-// `cancelled`. Memory that a task was given stays valid until the task has ended.
+// Lifetime: the loop may end first, which closes the socket; the connection is broken() then, and its tasks do not
+// continue. The destructor closes the socket at once; tasks that wait then end with `cancelled`. Memory that a task was
+// given stays valid until the task has ended.
 class SocketStream {
  public:
   // Owns `descriptor` from now on, also after an error, and closes it. Options of the socket, such as TCP_NODELAY, are
@@ -44,7 +45,8 @@ class SocketStream {
 
   // Receives at least one byte and at most into.size(), which is not 0. Returns 0 if the peer has ended its direction,
   // or after stop_receiving(). Error: unavailable if the connection is broken and all its bytes have been received.
-  // One task at a time. Nothing is received between two calls, so that the peer waits when the socket is full.
+  // One task at a time. Nothing is received between two calls (within TLS: at most 64 KiB), so that the peer waits when
+  // the socket is full.
   Task<Result<std::size_t>> receive(MutableBytes into);
   // Ends the receive() that waits and all later ones with 0.
   void stop_receiving() noexcept;
@@ -70,15 +72,18 @@ class SocketStream {
   // "host:port", or "unix:pid 123" for the process at a Unix socket.
   std::string peer() const;
   // Who the peer has proved to be: by its certificate, after something was received within TLS, or as the process at a
-  // Unix socket. Null: nothing is proved.
+  // Unix socket. Null: nothing is proved, or the loop has ended.
   std::shared_ptr<const Identity> identity() const;
 
   // The server's side of TLS that begins in the midst of a connection (STARTTLS); a TlsServer (hawser/tls.h) converts
   // to the ServerSecurity, which has been given to transport::prepare() (hawser/transport/protect.h).
-  // Empty if a connection without TLS is served; otherwise the reason, which names the remedy.
+  // Empty if a connection without TLS is served; otherwise the reason, which names the remedy, or the error after the
+  // loop has ended.
   std::string refusal_of_plain(const transport::ServerSecurity& security) const;
   // The bytes from now on are those within TLS; `first` has been received of it. All that was sent has been accepted,
-  // and no task waits. The next receive() begins the handshake, and returns its error.
+  // and no task waits. The handshake begins at once, and needs no receive(); a send waits for it. A failure breaks the
+  // connection: the next receive() returns the error. The kernel does not encrypt for this socket, so that
+  // TlsKernel::required refuses each handshake.
   void secure(transport::ServerSecurity& security, Bytes first);
 
  private:

@@ -22,7 +22,6 @@ std::string ApplicationSocket::local() const { return local_of(socket_.get()); }
 std::shared_ptr<const Identity> ApplicationSocket::identity() const { return unix_peer_of(socket_.get()); }
 
 void ApplicationSocket::finish() noexcept {
-  finished_ = true;
   ::shutdown(socket_.get(), SHUT_WR);
   observer_.on_finished();
 }

@@ -26,14 +26,13 @@ class ApplicationSocket final : public Stream {
   void pause() noexcept override { engine_.pause(); }
   void resume() override { engine_.receive_now(); }
   bool reports_every_receive() const noexcept override { return true; }
+  // TLS above it calls it when everything has been accepted.
   void finish() noexcept override;
   std::string_view transport() const noexcept override { return transport_; }
   std::string peer() const override { return peer_; }
   std::string local() const override;
   std::shared_ptr<const Identity> identity() const override;
 
-  // finish() was called, by TLS when everything had been accepted.
-  bool finished() const noexcept { return finished_; }
   // Ends both directions at once.
   void shut_down() noexcept;
 
@@ -42,7 +41,6 @@ class ApplicationSocket final : public Stream {
   const std::string_view transport_;  // "tcp" or "unix".
   const std::string peer_;            // Kept because a broken socket does not know it any more.
   ReadinessObserver& observer_;
-  bool finished_ = false;
   ReadinessEngine engine_;
 };
 

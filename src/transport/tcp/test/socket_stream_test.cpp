@@ -7,11 +7,13 @@
 
 #include <array>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "hawser/scope.h"
+#include "transport/stream_security.h"
 #include "transport/tcp/test/tcp_testing.h"
 
 namespace hawser::transport {
@@ -240,20 +242,84 @@ TEST_P(SocketStreamTest, TasksThatWaitEndWithTheStream) {
   EXPECT_TRUE(broken);
 }
 
+// Another loop at the address of the one that ended does not know the socket.
 TEST_P(SocketStreamTest, OutlivesItsLoop) {
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
   const Descriptor other(ends[1]);
-  auto own = std::make_unique<Loop>(exec::options_of(GetParam()));
+  std::optional<Loop> own(exec::options_of(GetParam()));
   std::optional<Result<SocketStream>> adopted(SocketStream::adopt(*own, ends[0]));
   ASSERT_TRUE(*adopted);
+  SocketStream& outlives = **adopted;
   std::array<std::byte, 8> memory{};
   ASSERT_EQ(::send(other.get(), "two", 3, MSG_NOSIGNAL), 3);
   // The receive that found bytes has made the socket one of the loop's sources.
-  EXPECT_EQ(own->run((*adopted)->receive(memory)).value_or(0), 3U);
+  EXPECT_EQ(own->run(outlives.receive(memory)).value_or(0), 3U);
   own.reset();
-  EXPECT_FALSE((*adopted)->broken());
+  EXPECT_TRUE(outlives.broken());
+  EXPECT_EQ(::recv(other.get(), memory.data(), 1, MSG_DONTWAIT), 0) << "the socket is closed";
+  EXPECT_EQ(outlives.peer(), "unix:pid " + std::to_string(getpid()));
+  EXPECT_EQ(outlives.identity(), nullptr);
+  outlives.abort();
+  outlives.stop_receiving();
+  EXPECT_EQ(outlives.send_now({}), 0U);
+
+  own.emplace(exec::options_of(GetParam()));
+  const Result<std::size_t> got = own->run(outlives.receive(memory));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::cancelled);
+  EXPECT_FALSE(own->run(outlives.finish()));
   adopted.reset();
+}
+
+TEST_P(SocketStreamTest, ASendContinuesWhenTheStreamWasMoved) {
+  const std::string text = test_bytes(4 << 20);
+  std::optional<Result<void>> sent;
+  start([](SocketStream& to, const std::string& bytes, std::optional<Result<void>>& result) -> Task<void> {
+    result = co_await to.send(as_bytes(std::string_view(bytes)));
+  }(*stream, text, sent));
+  ASSERT_FALSE(sent);
+  const SocketStream moved(std::move(*stream));
+  stream.reset();
+  std::size_t arrived = 0;
+  EXPECT_TRUE(until([&] {
+    arrived += peer_receives().size();
+    return sent.has_value();
+  }));
+  EXPECT_TRUE(*sent);
+  EXPECT_FALSE(moved.broken());
+}
+
+TEST_P(SocketStreamTest, NoBytesAreNeverRefused) {
+  EXPECT_EQ(stream->send_now({}), 0U);
+  const ConstBuffer nothing{nullptr, 0};
+  EXPECT_EQ(stream->send_now(std::span(&nothing, 1)), 0U);
+  start(stream->wait(SocketEvent::writable));
+  EXPECT_TRUE(scope.empty());
+}
+
+// It has no memory for a stream.
+struct FailingSecurity final : ServerSecurity {
+  Result<void> prepare() override { return {}; }
+  Match match(Bytes) const noexcept override { return Match::no; }
+  std::unique_ptr<Stream> protect(Loop&, std::unique_ptr<Stream>, Bytes, const std::string&) override {
+    throw std::bad_alloc();
+  }
+  std::string refusal_of_plain(const Stream&) const override { return {}; }
+  std::string_view stream_only(const Stream&) const noexcept override { return {}; }
+  PathProtection path_protection() const noexcept override { return PathProtection::sealed_messages; }
+  Result<PathSecurity> secure_path(Stream&, const PathTerms&) override { return fail(ErrorCode::internal, ""); }
+};
+
+TEST_P(SocketStreamTest, BreaksWhenTlsCannotBegin) {
+  FailingSecurity security;
+  stream->secure(security, {});
+  EXPECT_TRUE(stream->broken());
+  stream->abort();
+  EXPECT_EQ(receive(), "error: std::bad_alloc");
+  EXPECT_EQ(stream->refusal_of_plain(security), "std::bad_alloc");
+  stream->secure(security, {});
+  stream.reset();
 }
 
 TEST_P(SocketStreamTest, NothingIsReceivedForATaskThatWasDestroyed) {
