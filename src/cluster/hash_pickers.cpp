@@ -10,6 +10,7 @@
 #include <queue>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cluster/picker.h"
@@ -104,50 +105,47 @@ class RingHash final : public Picker {
 };
 
 // Maglev (Eisenbud and others, NSDI 2016, section 3.4): backends fill a table in turns, each by its own permutation.
-// That takes milliseconds, so that it is done in steps. The table before it serves until then.
+// That takes milliseconds, so that it is done in steps. The table before it serves until then. A table that is begun is
+// finished even if the list changes meanwhile, so that frequent changes do not keep the first table for ever.
 class Maglev final : public Picker {
  public:
   explicit Maglev(double load_max) : bound_(load_max) {}
 
   void assign(std::vector<Backend*> backends) override {
-    if (whole_) {
-      served_ = std::move(table_);
-      names_.resize(backends_.size());
-      std::iota(names_.begin(), names_.end(), 0U);
-    }
     rename(backends);
     backends_ = std::move(backends);
     bound_.assign(backends_);
-    whole_ = false;
-    table_.clear();
-    turns_ = {};
+    stale_ = true;
+    if (fillings_.empty()) next_ = {};  // It has the size for another list.
+    // Without a table, keys would go to other backends than later. Nothing serves yet, so that this may take its time.
+    if (served_.slots.empty()) {
+      while (work()) {
+      }
+    }
   }
 
   bool work() override {
-    if (whole_) return false;
-    if (table_.empty()) {
-      size_table();
-      return true;
+    if (next_.slots.empty()) {
+      if (stale_) size_table();
+      return stale_;
     }
-    if (turns_.empty()) {
+    if (fillings_.empty()) {
       begin_filling();
       return true;
     }
     fill(effort_max);
-    if (filled_ < table_.size()) return true;
-    whole_ = true;
-    turns_ = {};
+    if (filled_ < next_.slots.size()) return true;
+    served_ = std::exchange(next_, {});
     fillings_ = {};
-    served_ = {};
-    names_ = {};
-    return false;
+    turns_ = {};
+    return stale_;
   }
 
   Backend* pick(const PickQuery& query) noexcept override {
     Backend* admitted = nullptr;  // The first one; its load may exceed the bound.
     std::uint64_t key = query.key;
     for (unsigned i = 0; i < tries_max; ++i, key = Random(key).next()) {
-      const std::uint32_t index = index_of(key);
+      const std::uint32_t index = served_.indices[served_.slots[key % served_.slots.size()]];
       if (index == unused) continue;
       Backend* const backend = backends_[index];
       if (!query.admits(*backend)) continue;
@@ -166,9 +164,16 @@ class Maglev final : public Picker {
   static constexpr std::size_t effort_of_slot = 32;  // A turn costs as much.
   static constexpr std::array<std::uint32_t, 5> primes = {65'537, 131'101, 262'147, 524'309, 1'048'583};
 
+  // The list for which it is made may be older than backends_.
+  struct Table {
+    std::vector<std::uint32_t> slots;    // Places in that list; `unused`: free.
+    std::vector<std::uint32_t> indices;  // Indices of backends_, by those places; `unused`: the backend has left.
+  };
+  // A backend may leave while it fills slots.
   struct Filling {
     std::uint64_t place;
     std::uint64_t step;
+    double interval;  // Between its turns.
   };
   // Slots go to the backends by turns that are 1/weight apart, which are the turns of the paper if weights are equal.
   struct Turn {
@@ -178,70 +183,75 @@ class Maglev final : public Picker {
       return due != other.due ? due > other.due : index > other.index;
     }
   };
+  using Turns = std::priority_queue<Turn, std::vector<Turn>, std::greater<>>;
 
-  // `unused` if the backend of the key has left, or if there is no whole table yet.
-  std::uint32_t index_of(std::uint64_t key) const noexcept {
-    if (whole_) return table_[key % table_.size()];
-    return served_.empty() ? unused : names_[served_[key % served_.size()]];
-  }
-
-  // Changes names_ to the indices of `backends`.
+  // Changes the tables' indices to those of `backends`.
   void rename(const std::vector<Backend*>& backends) {
-    if (served_.empty()) return;
     std::unordered_map<const Backend*, std::uint32_t> places;
     for (std::uint32_t i = 0; i < backends.size(); ++i) places.emplace(backends[i], i);
-    for (std::uint32_t& name : names_) {
-      const auto found = name == unused ? places.end() : places.find(backends_[name]);
-      name = found == places.end() ? unused : found->second;
+    for (Table* const table : {&served_, &next_}) {
+      for (std::uint32_t& index : table->indices) {
+        const auto found = index == unused ? places.end() : places.find(backends_[index]);
+        index = found == places.end() ? unused : found->second;
+      }
     }
   }
 
   void size_table() {
     const std::size_t least = backends_.size() * slots_of_each;
     const auto found = std::ranges::find_if(primes, [&](std::uint32_t prime) { return prime >= least; });
-    table_.assign(found == primes.end() ? primes.back() : *found, unused);
+    next_.slots.assign(found == primes.end() ? primes.back() : *found, unused);
   }
 
   void begin_filling() {
-    const std::uint64_t size = table_.size();
-    filled_ = 0;
-    fillings_.clear();
-    for (std::uint32_t i = 0; i < backends_.size(); ++i) {
-      const Endpoint& endpoint = backends_[i]->endpoint;
-      fillings_.push_back(
-          {.place = xxh64(endpoint.address) % size, .step = xxh64(endpoint.address, 1) % (size - 1) + 1});
-      turns_.push({1.0 / endpoint.weight, i});
+    const std::uint64_t size = next_.slots.size();
+    std::vector<std::uint32_t> indices(backends_.size());
+    std::iota(indices.begin(), indices.end(), 0U);
+    std::vector<Filling> fillings;
+    Turns turns;
+    for (const std::uint32_t index : indices) {
+      const Endpoint& endpoint = backends_[index]->endpoint;
+      const double interval = 1.0 / endpoint.weight;
+      fillings.push_back({.place = xxh64(endpoint.address) % size,
+                          .step = xxh64(endpoint.address, 1) % (size - 1) + 1,
+                          .interval = interval});
+      turns.push({interval, index});
     }
+    next_.indices = std::move(indices);
+    fillings_ = std::move(fillings);
+    turns_ = std::move(turns);
+    filled_ = 0;
+    stale_ = false;
   }
 
   // The last free slots are found by many steps of a permutation, so that these are counted, too.
   void fill(std::size_t effort) {
-    while (filled_ < table_.size()) {
+    std::vector<std::uint32_t>& slots = next_.slots;
+    while (filled_ < slots.size()) {
       const Turn turn = turns_.top();
       Filling& filling = fillings_[turn.index];
-      for (; table_[filling.place] != unused; --effort) {
+      for (; slots[filling.place] != unused; --effort) {
         if (effort == 0) return;
         filling.place += filling.step;
-        if (filling.place >= table_.size()) filling.place -= table_.size();
+        if (filling.place >= slots.size()) filling.place -= slots.size();
       }
       if (effort < effort_of_slot) return;
       effort -= effort_of_slot;
-      table_[filling.place] = turn.index;
+      slots[filling.place] = turn.index;
       ++filled_;
       turns_.pop();
-      turns_.push({turn.due + 1.0 / backends_[turn.index]->endpoint.weight, turn.index});
+      turns_.push({turn.due + filling.interval, turn.index});
     }
   }
 
   LoadBound bound_;
   std::vector<Backend*> backends_;
-  std::vector<std::uint32_t> table_;  // Indices of backends.
-  bool whole_ = false;                // False: the table is being filled, with the following fields.
-  std::size_t filled_ = 0;            // Slots that have a backend.
-  std::vector<Filling> fillings_;
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;  // Empty: the table has no slots yet.
-  std::vector<std::uint32_t> served_;                                   // The whole table before it.
-  std::vector<std::uint32_t> names_;  // The indices of backends by those in served_; `unused` if it has left.
+  Table served_;        // Whole, after the first assign().
+  bool stale_ = false;  // backends_ is newer than the list of the newest table.
+  Table next_;          // Is being filled, with the following fields. Without slots: it is not begun.
+  std::size_t filled_ = 0;
+  std::vector<Filling> fillings_;  // Empty: next_ has slots at most, and no list.
+  Turns turns_;
 };
 
 }  // namespace

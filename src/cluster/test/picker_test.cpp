@@ -270,14 +270,47 @@ TEST(Pickers, MaglevsTableServesWhileTheNextOneIsMade) {
   EXPECT_LT(moved, 200U);
 }
 
-TEST(Pickers, MaglevServesWithoutATable) {
+TEST(Pickers, MaglevsFirstListHasItsTableAtOnce) {
   Field field(Balancing::maglev, 3);
+  std::map<std::uint64_t, const Backend*> chosen;
+  for (std::uint64_t key = 0; key < 1000; ++key) chosen[key] = field.pick(key);
   field.picker = make_picker(field.options, 1);
   field.begin_assign();
-  const Backend* const chosen = field.pick(42);
-  ASSERT_NE(chosen, nullptr);
-  EXPECT_EQ(field.pick(42), chosen);
-  EXPECT_NE(field.pick(42, {chosen}), chosen);
+  for (const auto& [key, backend] : chosen) EXPECT_EQ(field.pick(key), backend);
+  EXPECT_FALSE(field.picker->work());
+  EXPECT_NE(field.pick(42, {chosen[42]}), chosen[42]);
+}
+
+// A table of 1,000 backends takes more steps than there are between two changes.
+TEST(Pickers, MaglevsTableFollowsAListThatChangesAllTheTime) {
+  Field field(Balancing::maglev, 1000);
+  std::vector<std::unique_ptr<Backend>> left;
+  const auto chosen = [&field] {
+    std::set<const Backend*> backends;
+    for (std::uint64_t i = 0; i < 10'000; ++i) backends.insert(field.pick(xxh64(std::to_string(i))));
+    return backends;
+  };
+  const auto change = [&] {
+    left.push_back(std::move(field.backends.front()));
+    field.backends.erase(field.backends.begin());
+    field.backends.push_back(std::make_unique<Backend>());
+    field.backends.back()->endpoint.address = "new-" + std::to_string(left.size()) + ":1";
+    field.backends.back()->reach = Reach::ready;
+    field.begin_assign();
+    return field.backends.back().get();
+  };
+  const Backend* const first = change();
+  ASSERT_FALSE(chosen().contains(first)) << "its table is not made yet";
+  for (int i = 0; i < 15; ++i) {
+    for (int step = 0; step < 100; ++step) ASSERT_TRUE(field.picker->work()) << "a change waits for the next table";
+    change();
+  }
+  EXPECT_TRUE(chosen().contains(first));
+  for (const Backend* const backend : chosen()) ASSERT_TRUE(field.indices.contains(backend)) << "it has left";
+  const Backend* const last = field.backends.back().get();
+  while (field.picker->work()) {
+  }
+  EXPECT_TRUE(chosen().contains(last));
 }
 
 TEST(Pickers, ARingHasPlacesBehindItsLastPointAndBeforeItsFirst) {
