@@ -10,7 +10,7 @@
 #include "hawser/naming.h"
 #include "hawser/time.h"
 
-// Shows clients of names on the page /channels and in metrics. docs/operations.md describes both.
+// Shows clients of names on the page /channels and in metrics. docs/clusters.md describes both.
 //
 //   hawser::ClusterMonitor monitor;
 //   cluster_options.monitor = monitor;                         // Of any number of clients, on any loops.

@@ -260,7 +260,9 @@ std::string_view Balancer::standing(const Backend& backend, Time now) const noex
   }
   if (backend.full()) return "no call: it has as many calls in flight as its limit permits";
   if (backend.ejected(now) || !backend.breaker.closed()) {
-    if (panics(own)) return "calls: it is excluded, but too few others can serve";
+    if (panics(own) || own.in(Reach::ready) == own.excluded) {
+      return "calls: it is excluded, but too few others can serve";
+    }
     if (backend.ejected(now)) return "no call: it is excluded as an outlier";
     return backend.breaker.open_for(now) > Duration::zero() ? "no call: its breaker is open, after failures in a row"
                                                             : "one call at a time: its breaker tries it";

@@ -22,7 +22,8 @@ ClusterMetrics::ClusterMetrics(MetricRegistry& registry, std::string target)
       failed_(registry.counter(
           {"grpc_subchannel_connection_attempts_failed", "First connections to endpoints that could not be opened."},
           {{"grpc_target", target_}})),
-      disconnected_(registry.counter({"grpc_subchannel_disconnections", "Endpoints whose last connection was lost."},
+      disconnected_(registry.counter({"grpc_subchannel_disconnections",
+                                      "Endpoints whose last connection was lost, or closed because it was idle."},
                                      {{"grpc_target", target_}})) {
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     endpoints_[i] = &registry.gauge({"hawser_cluster_endpoints", "Endpoints that the balancing uses, by state."},

@@ -14,7 +14,7 @@
 
 namespace hawser::cluster {
 
-// The metrics of one client, by the names of gRPC (gRFC A66, A78, A94) in the form of Prometheus. Clients of one name
+// The metrics of one client, by the names of gRPC (gRFC A66, A91, A94) in the form of Prometheus. Clients of one name
 // share their series. Loop's thread only.
 class ClusterMetrics {
  public:

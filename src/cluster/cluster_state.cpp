@@ -1,6 +1,7 @@
 #include "cluster/cluster_state.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/escaped_text.h"
@@ -15,6 +16,8 @@ using cluster::Reach;
 
 // Period in which the pools that get no further calls are examined.
 constexpr Duration close_interval = std::chrono::seconds(1);
+// Until work of the balancer that found no memory is tried again.
+constexpr Duration balance_pause = std::chrono::seconds(1);
 
 Result<void> in_range(bool holds, const char* text) {
   if (holds) return {};
@@ -89,6 +92,7 @@ ClusterAttempt::State::State(Loop& on, std::string with_name, ClusterOptions wit
       connecting(std::max<std::size_t>(options.connecting_max, 1)) {}
 
 ClusterAttempt::State::~State() {
+  if (monitored != 0) ClusterMonitorAccess::state(*options.monitor)->remove(monitored);
   if (uses_loop) LoopAccess::remove_user(loop, *this);
 }
 
@@ -142,15 +146,19 @@ void ClusterAttempt::State::on_naming() {
 
 // Continues in the next ticks, between other work of the loop.
 void ClusterAttempt::State::balance() {
-  if (balancer.work()) builder.start(loop, loop.after(Duration(1)));
+  try {
+    if (balancer.work()) builder.start(loop, loop.after(Duration(1)));
+  } catch (const std::bad_alloc&) {
+    builder.start(loop, loop.after(balance_pause));  // The tables that are whole serve meanwhile.
+  }
 }
 
 // ---- Reports ----
 
-// Names may be anything that a naming scheme accepts.
+// Names may be anything that a naming scheme accepts. The registry would cut a longer one without a sign.
 std::string ClusterAttempt::State::shown_name() const {
   std::string shown;
-  append_escaped(shown, name, EndpointLimits::address_bytes_max);
+  append_escaped(shown, name, MetricRegistry::label_bytes_max);
   return shown;
 }
 
@@ -183,6 +191,7 @@ EndpointState ClusterAttempt::State::state_of(const Node& node) const {
 }
 
 rpc::ClusterReport ClusterAttempt::State::report(std::size_t from, std::size_t limit) const {
+  if (ended != nullptr) return {};  // Posted before the end. Without a name, it is the report of no client.
   const auto& backends = balancer.backends();
   rpc::ClusterReport report{.name = shown_name(),
                             .balancing = to_string(options.balancing.kind),

@@ -116,8 +116,10 @@ PageTable endpoints_table(const ClusterReport& report, std::size_t from) {
   const auto time = [](Duration left) { return left == Duration::zero() ? PageCell("-") : duration_cell(left); };
   for (const EndpointState& one : report.rows) {
     PageCell standing(one.standing);
-    standing.alarm = !one.standing.starts_with("calls") && (one.reach == "ready" || one.reach == "failed") &&
-                     one.endpoint.priority == 0;
+    const bool full = one.calls_in_flight_max && one.calls_in_flight >= *one.calls_in_flight_max;
+    const bool excluded = one.excluded_for > Duration::zero() || one.breaker_open_for > Duration::zero();
+    standing.alarm =
+        one.reach == "failed" || (one.reach == "ready" && !one.standing.starts_with("calls") && (full || excluded));
     table.rows.push_back({one.endpoint.address, std::move(standing), one.reach, problem(one.error),
                           number(one.calls_in_flight),
                           one.calls_in_flight_max ? number(*one.calls_in_flight_max) : PageCell("-"),
@@ -156,9 +158,7 @@ Task<Document> channels_page(PageState& state, HttpRequest& request) {
   }
   const auto reports = co_await monitor.reports(request.loop(), from, rows_max, 0, 0);
   PageTable table = clients_table(reports);
-  if (reports.found.size() == rows_max) {
-    table.next = "/channels?from=" + std::to_string(reports.found.back().number + 1);
-  }
+  if (reports.next != 0) table.next = "/channels?from=" + std::to_string(reports.next);
   document.tables.push_back(std::move(table));
   co_return document;
 }

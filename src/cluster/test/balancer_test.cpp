@@ -144,6 +144,13 @@ TEST(Balancer, SaysWhyABackendGetsCallsOrNone) {
   EXPECT_TRUE(of_first().contains("its breaker tries it"));
   many.at(0).ejected_until = many.now + seconds(1);
   EXPECT_TRUE(of_first().contains("as an outlier"));
+  Bench calm({.kind = Balancing::round_robin, .panic_threshold = 0}, 2);
+  calm.all_ready();
+  for (int i = 0; i < 5; ++i) {
+    for (const std::size_t one : {0, 1}) calm.call(calm.at(one), Judgement::failure);
+  }
+  EXPECT_NE(calm.balancer.choose(calm.now, 0).ready, nullptr);
+  EXPECT_TRUE(calm.balancer.standing(calm.at(0), calm.now).contains("too few others")) << "all are excluded";
 }
 
 // ---- Outliers ----

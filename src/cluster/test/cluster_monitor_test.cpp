@@ -10,6 +10,7 @@
 
 #include "cluster/cluster_metrics.h"
 #include "hawser/cluster_client.h"
+#include "hawser/scope.h"
 #include "hawser/testing.h"
 #include "rpc/client/cluster_monitor_state.h"
 
@@ -84,6 +85,39 @@ TEST(ClusterMonitor, ReportsClientsAndWhyEndpointsGetCalls) {
     client->reset();
     const auto none = co_await reports_of(monitor);
     EXPECT_TRUE(none.found.empty() && none.all == 0);
+  }(simulation));
+}
+
+// A call of the client keeps its state.
+TEST(ClusterMonitor, AClientThatHasEndedIsNotReported) {
+  Simulation simulation(1);
+  simulation.run([](Simulation& in) -> Task<void> {
+    serve_watched(in, "a");
+    const ClusterMonitor monitor;
+    auto client = ClusterClient::create("list:a:1", {.monitor = monitor});
+    EXPECT_TRUE(client);
+    Scope scope;
+    scope.spawn([](ClusterClient& by) -> Task<void> { EXPECT_FALSE(co_await by.call<&Watched::wait>()); }(**client));
+    co_await Loop::current()->sleep(seconds(1));
+    scope.spawn([](const ClusterMonitor& of) -> Task<void> {
+      const auto reports = co_await reports_of(of);
+      EXPECT_EQ(reports.all, 1U) << "it is asked before it ends";
+      EXPECT_TRUE(reports.found.empty() && reports.silent == 0);
+    }(monitor));
+    client->reset();
+    co_await scope.join();
+  }(simulation));
+}
+
+TEST(ClusterMonitor, AnswersSayWhichClientIsNext) {
+  Simulation simulation(1);
+  simulation.run([](Simulation&) -> Task<void> {
+    const ClusterMonitor monitor;
+    std::vector<std::unique_ptr<ClusterClient>> clients;
+    for (int i = 0; i < 3; ++i) clients.push_back(*ClusterClient::create("list:a:1", {.monitor = monitor}));
+    const auto& state = ClusterMonitorAccess::state(monitor);
+    EXPECT_EQ((co_await state->reports(*Loop::current(), 0, 2, 0, 0)).next, 3U);
+    EXPECT_EQ((co_await state->reports(*Loop::current(), 3, 2, 0, 0)).next, 0U);
   }(simulation));
 }
 

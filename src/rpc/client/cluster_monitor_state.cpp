@@ -29,7 +29,8 @@ Task<rpc::ClusterReports> ClusterMonitor::State::reports(Loop& here, std::uint64
   {
     const std::lock_guard guard(lock_);
     result.all = clients_.size();
-    for (auto at = clients_.lower_bound(number); at != clients_.end() && answers.size() < clients; ++at) {
+    auto at = clients_.lower_bound(number);
+    for (; at != clients_.end() && answers.size() < clients; ++at) {
       answers.push_back(std::make_shared<Answer>());
       // The loop exists, because the entry does. It owns the client, which may end before this work.
       at->second.loop->post([answer = answers.back(), client = at->second.client, id = at->first, from, limit] {
@@ -42,6 +43,7 @@ Task<rpc::ClusterReports> ClusterMonitor::State::reports(Loop& here, std::uint64
         answer->there.store(true, std::memory_order_release);
       });
     }
+    if (at != clients_.end()) result.next = at->first;
   }
   const Time end = here.after(wait_max);
   for (const auto& answer : answers) {

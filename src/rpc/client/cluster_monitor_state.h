@@ -40,6 +40,7 @@ struct ClusterReports {
   std::vector<ClusterReport> found;
   std::size_t all = 0;     // Clients that exist.
   std::size_t silent = 0;  // Clients whose loops did not answer: something blocks them.
+  std::uint64_t next = 0;  // The first client that was not asked; 0: none.
 };
 
 // A client whose loop is asked for reports.
