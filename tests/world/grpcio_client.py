@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""grpcio as a client of the server of tests/world, with the default options of both: grpcio_client.py SERVER [CASE...],
-or grpcio_client.py --at ADDRESS CASE... for a server that runs, or a proxy in front of it.
+"""grpcio as a client of the server of tests/world, with the default options of both, except those that server.cpp and
+haproxy() name: grpcio_client.py SERVER [CASE...], or grpcio_client.py --at ADDRESS CASE... for a server that runs, or a
+proxy in front of it.
 
 Messages are encoded by hand, so that no generated code is needed."""
 

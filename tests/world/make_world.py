@@ -51,6 +51,9 @@ def install_for(tool, folder):
 def main():
     server, folder = (pathlib.Path(one).resolve() for one in sys.argv[1:3])
     chosen = sys.argv[3:] or CASES
+    unknown = [case for case in chosen if case not in CASES]
+    if unknown:
+        sys.exit(f"there is no case {' '.join(unknown)}: the cases are {' '.join(CASES)}")
     failed, skipped = [], []
     broken, missing = set(), {}
     for tool in dict.fromkeys(["python", *(CASES[case] for case in chosen)]):

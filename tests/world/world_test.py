@@ -2,11 +2,12 @@
 """Runs programs of others against the server of tests/world: world_test.py SERVER CASE...
 
 Each meets it at full speed, with slow readers, and while it is stopped and started again, with the default options of
-both. Cases: grpcio, requests, httpx, redis (packages of the Python that runs this script; redis meets hawser-kv), curl,
-nghttp, nginx, haproxy, go (tests/go_tools/world), node (http2 and fetch of Node.js), node_packages (undici,
-@grpc/grpc-js; they lie in node_modules of the current folder), node_redis (redis, ioredis and connect-redis against
-hawser-kv), grpc_java and java_redis (grpc-java; Jedis and Lettuce against hawser-kv; their packages lie in lib of the
-current folder), tonic and redis_rs (redis-rs against hawser-kv; target/debug/hawser-world of the current folder)."""
+both, except those that server.cpp and haproxy() name. Cases: grpcio, requests, httpx, redis (packages of the Python
+that runs this script; redis meets hawser-kv), curl, nghttp, nginx, haproxy, go (tests/go_tools/world), node (http2 and
+fetch of Node.js), node_packages (undici, @grpc/grpc-js; they lie in node_modules of the current folder), node_redis
+(redis, ioredis and connect-redis against hawser-kv), grpc_java and java_redis (grpc-java; Jedis and Lettuce against
+hawser-kv; their packages lie in lib of the current folder), tonic and redis_rs (redis-rs against hawser-kv;
+target/debug/hawser-world of the current folder)."""
 
 import concurrent.futures
 import os
