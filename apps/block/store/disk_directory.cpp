@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "block/random_id.h"
@@ -47,17 +50,29 @@ Result<int> lock_folder(const fs::path& folder, bool read_only) {
       EBUSY, "another process serves the volumes in " + folder.string() + " (--data): end it, or use another folder");
 }
 
-// A kernel without such a name is a medium of this process only.
-std::string medium_of_kernel() {
-  std::string name;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), name);
-  return "kernel " + (name.empty() ? random_id() : name);
+// In the folder: DiskFileOptions::loss_mark of all its volumes.
+constexpr std::string_view loss_mark = ".medium";
+
+std::string first_line(const fs::path& path) {
+  std::string line;
+  std::getline(std::ifstream(path), line);
+  return line;
+}
+
+// The kernel, from its start on, the folder, which may be a copy, and the last loss. A kernel without a name is a
+// medium of this process only.
+std::string medium_of(const fs::path& folder, int opened) {
+  const std::string kernel = first_line("/proc/sys/kernel/random/boot_id");
+  struct stat status{};
+  (void)fstat(opened, &status);
+  return "kernel " + (kernel.empty() ? random_id() : kernel) + " folder " + std::to_string(status.st_dev) + ":" +
+         std::to_string(status.st_ino) + " " + first_line(folder / loss_mark);
 }
 
 }  // namespace
 
-DiskDirectory::DiskDirectory(fs::path folder, const DiskDirectoryOptions& options, int lock) noexcept
-    : folder_(std::move(folder)), options_(options), lock_(lock), medium_(medium_of_kernel()) {}
+DiskDirectory::DiskDirectory(fs::path folder, const DiskDirectoryOptions& options, int lock)
+    : folder_(std::move(folder)), options_(options), lock_(lock), medium_(medium_of(folder_, lock)) {}
 
 // The kernel releases the lock.
 DiskDirectory::~DiskDirectory() { ::close(lock_); }
@@ -117,10 +132,13 @@ Result<VolumeFiles> DiskDirectory::open_files(const std::string& name, const fs:
                                                                         .read_only = read_only,
                                                                         .direct = options_.direct,
                                                                         .lock = true,
+                                                                        .loss_mark = folder_ / loss_mark,
                                                                         .shown_as = folder_ / name / "data"});
   if (!data) return std::unexpected(data.error());
-  Result<std::unique_ptr<File>> side =
-      DiskFile::open(folder / "side", {.create = create, .read_only = read_only, .shown_as = folder_ / name / "side"});
+  Result<std::unique_ptr<File>> side = DiskFile::open(folder / "side", {.create = create,
+                                                                        .read_only = read_only,
+                                                                        .loss_mark = folder_ / loss_mark,
+                                                                        .shown_as = folder_ / name / "side"});
   if (!side) return std::unexpected(side.error());
   return VolumeFiles{std::move(*data), std::move(*side)};
 }

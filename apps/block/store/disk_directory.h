@@ -19,7 +19,7 @@ class DiskDirectory final : public VolumeDirectory {
   static Result<std::unique_ptr<VolumeDirectory>> open(const std::filesystem::path& folder,
                                                        const DiskDirectoryOptions& options);
   // Takes the descriptor of the locked folder.
-  DiskDirectory(std::filesystem::path folder, const DiskDirectoryOptions& options, int lock) noexcept;
+  DiskDirectory(std::filesystem::path folder, const DiskDirectoryOptions& options, int lock);
   ~DiskDirectory() override;
 
   Result<std::vector<std::string>> names() override;
@@ -28,7 +28,7 @@ class DiskDirectory final : public VolumeDirectory {
   Result<void> publish(const std::string& name) override;
   Result<void> remove(const std::string& name) override;
   void abandon(const std::string& name) noexcept override;
-  // The kernel, from its start on.
+  // The kernel, from its start on, and the folder, until a sync of one of its files fails.
   std::string medium() const override { return medium_; }
   // Names what earlier servers have left and what could not be removed.
   std::vector<std::string> warnings() const override { return warnings_; }

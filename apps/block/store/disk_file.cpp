@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <system_error>
 #include <utility>
 
+#include "block/random_id.h"
 #include "block/store/store_error.h"
 
 namespace hawser::block {
@@ -46,10 +48,22 @@ std::unexpected<Error> open_failed(int number, const std::string& path) {
                                 "(`ulimit -n`, or LimitNOFILE= of systemd)");
 }
 
+// The start of a server that follows has another medium then. If the file system takes no write, nothing can be done.
+void mark_loss(const std::filesystem::path& mark) noexcept {
+  if (mark.empty()) return;
+  const int descriptor = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (descriptor < 0) return;
+  const std::uint64_t id = random_number();
+  char text[17] = {};
+  const int length = std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(id));
+  (void)!::write(descriptor, text, static_cast<std::size_t>(length));
+  ::close(descriptor);
+}
+
 }  // namespace
 
-DiskFile::DiskFile(int descriptor, std::string path, bool direct) noexcept
-    : descriptor_(descriptor), path_(std::move(path)), direct_(direct) {}
+DiskFile::DiskFile(int descriptor, std::string path, const DiskFileOptions& options)
+    : descriptor_(descriptor), path_(std::move(path)), loss_mark_(options.loss_mark), direct_(options.direct) {}
 
 DiskFile::~DiskFile() { ::close(descriptor_); }
 
@@ -60,16 +74,16 @@ std::unexpected<Error> DiskFile::failed(const char* action, int number) const {
 Result<std::unique_ptr<File>> DiskFile::open(const std::filesystem::path& path, const DiskFileOptions& options) {
   int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (options.read_only ? O_RDONLY : O_RDWR);
   if (options.create) flags |= O_CREAT | O_EXCL;
-  bool direct = options.direct;
-  int descriptor = open_retrying(path.c_str(), flags | (direct ? O_DIRECT : 0));
-  if (descriptor < 0 && direct && errno == EINVAL) {
-    direct = false;
+  DiskFileOptions used = options;
+  int descriptor = open_retrying(path.c_str(), flags | (used.direct ? O_DIRECT : 0));
+  if (descriptor < 0 && used.direct && errno == EINVAL) {
+    used.direct = false;
     // A file system may refuse O_DIRECT after it has made the file.
     descriptor = open_retrying(path.c_str(), flags & ~O_EXCL);
   }
   const std::string shown = (options.shown_as.empty() ? path : options.shown_as).string();
   if (descriptor < 0) return open_failed(errno, shown);
-  auto file = std::make_unique<DiskFile>(descriptor, shown, direct);
+  auto file = std::make_unique<DiskFile>(descriptor, shown, used);
   // Descriptors have the lowest numbers that are free.
   if (static_cast<rlim_t>(descriptor) + descriptors_left >= descriptors_max()) return open_failed(EMFILE, shown);
   struct stat status{};
@@ -140,6 +154,7 @@ Result<void> DiskFile::sync() {
     do {
       number = ::fdatasync(descriptor_) == 0 ? 0 : errno;
     } while (number == EINTR);
+    if (number != 0) mark_loss(loss_mark_);
     lock.lock();
     if (number != 0) sync_error_ = number;
     ++syncs_ended_;

@@ -18,6 +18,8 @@ struct DiskFileOptions {
   bool direct = false;  // O_DIRECT if the file system bears it: accesses are aligned to file_alignment then.
   // Fails with EBUSY if another DiskFile has the lock: shared between files that are read only, otherwise exclusive.
   bool lock = false;
+  // Gets another content, without a sync, when a sync of the file fails: its writes may be lost. Empty: none.
+  std::filesystem::path loss_mark = {};
   std::filesystem::path shown_as = {};  // The name in errors, if the file will be renamed. Empty: its path.
 };
 
@@ -26,7 +28,7 @@ class DiskFile final : public File {
  public:
   static Result<std::unique_ptr<File>> open(const std::filesystem::path& path, const DiskFileOptions& options);
   // Takes the descriptor.
-  DiskFile(int descriptor, std::string path, bool direct) noexcept;
+  DiskFile(int descriptor, std::string path, const DiskFileOptions& options);
   ~DiskFile() override;
 
   Result<void> read(std::uint64_t offset, MutableBytes into) override;
@@ -46,6 +48,7 @@ class DiskFile final : public File {
 
   const int descriptor_;
   const std::string path_;
+  const std::filesystem::path loss_mark_;
   std::atomic<bool> direct_;
   std::mutex sync_mutex_;
   std::condition_variable synced_;

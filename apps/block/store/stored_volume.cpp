@@ -413,9 +413,9 @@ Result<void> StoredVolume::sync_all(bool all) {
 Result<void> StoredVolume::flush() {
   // Waits for functions that have all of the volume, and for nothing else: no block has this number.
   const RangeLock::Held held = ranges_.lock(UINT64_MAX - 1, UINT64_MAX, RangeLock::Mode::shared);
-  if (read_only_ && !closed_) return {};
   if (Result<void> state = failed_state(); !state) return state;
-  if (++flushes_ % options_.flushes_per_clear == 0 && marks_.marked() > 0) return sync_all(false);
+  // A volume that is read-only now may have writes of an earlier start of the server that are not durable.
+  if (!read_only_ && ++flushes_ % options_.flushes_per_clear == 0 && marks_.marked() > 0) return sync_all(false);
   (void)marks_.begin_flush();
   if (Result<void> synced = files_.data->sync(); !synced) return break_down(synced.error());
   return {};

@@ -6,13 +6,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/temporary_folder.h"
 #include "block/store/disk_directory.h"
 #include "block/store/disk_file.h"
+#include "block/store/store.h"
 
 namespace hawser::block {
 namespace {
@@ -20,7 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::mutex synced_mutex;
-std::vector<ino_t> synced;  // Inodes of the files that fsync() was called for.
+std::vector<ino_t> synced;            // Inodes of the files that fsync() was called for.
+std::atomic<ino_t> failing_file = 0;  // The file for which fdatasync() fails.
 
 ino_t inode_of(const fs::path& path) {
   struct stat status{};
@@ -35,7 +42,16 @@ bool was_synced(const fs::path& path) {
 }  // namespace
 }  // namespace hawser::block
 
-// Takes the place of the function of the C library in this program.
+// These take the place of the functions of the C library in this program.
+extern "C" int fdatasync(int file) {
+  struct stat status{};
+  if (fstat(file, &status) != 0 || status.st_ino != hawser::block::failing_file) {
+    return static_cast<int>(syscall(SYS_fdatasync, file));
+  }
+  errno = EIO;
+  return -1;
+}
+
 extern "C" int fsync(int file) {
   struct stat status{};
   if (fstat(file, &status) == 0) {
@@ -60,6 +76,35 @@ TEST(BlockFolders, TheFoldersAroundANewOneAreSynced) {
     EXPECT_TRUE(was_synced(temporary.path() / folder)) << folder;
   }
   EXPECT_FALSE(was_synced(temporary.path())) << "nothing was made in it";
+}
+
+std::string medium_of(const fs::path& folder) {
+  const auto directory = DiskDirectory::open(folder, DiskDirectoryOptions());
+  EXPECT_TRUE(directory);
+  return directory ? (*directory)->medium() : "";
+}
+
+// The next start does not know of the loss otherwise, and the kernel reports it once.
+TEST(BlockFolders, AFailedSyncIsTheEndOfTheMedium) {
+  const TemporaryFolder temporary;
+  const fs::path folder = temporary.path() / "volumes";
+  const std::string before = medium_of(folder);
+  {
+    auto store = VolumeStore::open(std::move(*DiskDirectory::open(folder, DiskDirectoryOptions())), {});
+    ASSERT_TRUE(store);
+    EXPECT_EQ((*store)->medium(), before);
+    const auto volume = (*store)->create("v", 8192, false);
+    ASSERT_TRUE(volume);
+    ASSERT_TRUE((*volume)->write(0, std::vector<std::byte>(4096, std::byte{7})));
+    failing_file = inode_of(folder / "v" / "data");
+    EXPECT_FALSE((*store)->close());
+    failing_file = 0;
+  }
+  const std::string after = medium_of(folder);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(medium_of(folder), after);
+  fs::copy(folder, temporary.path() / "copy", fs::copy_options::recursive);
+  EXPECT_NE(medium_of(temporary.path() / "copy"), after);
 }
 
 TEST(BlockFolders, AFolderThatCannotBeMadeIsReported) {

@@ -102,6 +102,24 @@ TEST_F(BlockStart, AVolumeThatWasInUseIsServedReadOnly) {
   EXPECT_EQ(disk_.bytes(1), side);
 }
 
+// The writes of a server that was killed may be in the memory of the kernel only.
+TEST_F(BlockStart, AFlushOfAReadOnlyVolumeMakesEarlierWritesDurable) {
+  for (std::uint64_t offset = 0; offset < 8 * block_bytes; offset += block_bytes) {
+    ASSERT_TRUE(volume_->write(offset, bytes_));
+    ASSERT_TRUE(open(true));
+    ASSERT_TRUE(volume_->flush());
+    disk_.cut();
+    ASSERT_TRUE(open());
+    ASSERT_NO_FATAL_FAILURE(expect_contents(offset));
+  }
+  ASSERT_TRUE(open(true));
+  disk_.fail_at(disk_.operations() + 1, EIO, false);
+  EXPECT_FALSE(volume_->flush());
+  disk_.fail_never();
+  EXPECT_FALSE(volume_->flush()) << "the writes may be lost";
+  expect_contents(0);
+}
+
 TEST_F(BlockStart, AnOlderSideFileCutsNoData) {
   ASSERT_TRUE(volume_->close());
   const std::vector<std::byte> older = disk_.bytes(1);
