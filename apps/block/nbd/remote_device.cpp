@@ -17,6 +17,17 @@ namespace {
 constexpr Duration pause_first = std::chrono::milliseconds(1);
 constexpr Duration pause_max = std::chrono::seconds(1);
 
+class RequestCount {
+ public:
+  explicit RequestCount(unsigned& count) noexcept : count_(count) { ++count_; }
+  RequestCount(const RequestCount&) = delete;
+  RequestCount& operator=(const RequestCount&) = delete;
+  ~RequestCount() { --count_; }
+
+ private:
+  unsigned& count_;
+};
+
 }  // namespace
 
 RemoteDevice::RemoteDevice(RemoteServer& server, std::shared_ptr<RemoteOpening> opening, ExportInfo info)
@@ -26,12 +37,25 @@ RemoteDevice::RemoteDevice(RemoteServer& server, std::shared_ptr<RemoteOpening> 
       medium_(opening->medium),
       opening_(std::move(opening)) {}
 
+void RemoteDevice::abandon() noexcept {
+  if (requests_ > 0) server_.leave(opening_);
+  abandoned_.request_stop();
+}
+
 // Returns the first result of `make` that is neither a refusal nor the end of a connection.
 template <class Make>
 std::invoke_result_t<Make&, Volume&> RemoteDevice::repeat(Make make) {
+  const RequestCount counted(requests_);
   std::optional<Time> end;  // No request is repeated after it. Set when the first one is interrupted.
   for (Duration pause = pause_first;; pause = std::min(2 * pause, pause_max)) {
     const std::shared_ptr<RemoteOpening> opening = opening_;
+    if (abandoned_.stop_requested()) co_return store_fail(ECONNABORTED, "the client has gone");
+    if (opening->interrupted || server_.has_left(opening->status.name)) {
+      if (!end) end = server_.loop().after(server_.outage_max());
+      const Result<void> ready = co_await get_ready(opening, *end);
+      if (!ready) co_return std::unexpected(ready.error());
+      continue;
+    }
     auto done = co_await make(opening->volume);
     if (done) co_return done;
     if (done.error().code == ErrorCode::overloaded) {
@@ -39,11 +63,21 @@ std::invoke_result_t<Make&, Volume&> RemoteDevice::repeat(Make make) {
       continue;
     }
     if (!is_interrupted(done.error())) co_return done;
+    opening->interrupted = true;
     if (!end) end = server_.loop().after(server_.outage_max());
-    if (abandoned_.stop_requested() || server_.loop().now() >= *end) co_return done;
-    const Result<void> opened = co_await open_again(opening, *end);
-    if (!opened) co_return std::unexpected(opened.error());
+    if (abandoned_.stop_requested() || server_.loop().now() >= *end) {
+      if (opening == opening_) server_.leave(opening);
+      co_return done;
+    }
   }
+}
+
+// Ends what may replace the writes of a request that begins.
+Task<Result<void>> RemoteDevice::get_ready(std::shared_ptr<RemoteOpening> opening, Time end) {
+  if (!opening->interrupted) co_return co_await server_.end_left(opening->status.name, end, abandoned_.get_token());
+  Result<void> opened = co_await open_again(opening, end);
+  if (!opened) server_.leave(std::move(opening));
+  co_return opened;
 }
 
 // Replaces an opening that has ended. One request does it for all.
@@ -51,7 +85,7 @@ Task<Result<void>> RemoteDevice::open_again(std::shared_ptr<RemoteOpening> ended
   const Result<Permit> alone = co_await opening_again_.acquire(1, abandoned_.get_token());
   if (!alone) co_return std::unexpected(alone.error());
   if (opening_ != ended) co_return Result<void>{};
-  if (server_.loop().now() >= end) {
+  if (server_.loop().now() > end) {
     co_return store_fail(EIO, "the server of volume " + info_.name + " cannot be reached");
   }
   Result<std::shared_ptr<RemoteOpening>> opened =

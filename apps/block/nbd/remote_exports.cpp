@@ -15,8 +15,8 @@ constexpr Duration first_outage_max = std::chrono::seconds(25);
 }  // namespace
 
 Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::find(std::string name, bool writable) {
-  Result<std::shared_ptr<RemoteOpening>> opening =
-      co_await server_.open(name, server_.loop().after(std::min<Duration>(server_.outage_max(), first_outage_max)), {});
+  const Time end = server_.loop().after(std::min<Duration>(server_.outage_max(), first_outage_max));
+  Result<std::shared_ptr<RemoteOpening>> opening = co_await server_.open(name, end, {});
   if (!opening) co_return std::unexpected(opening.error());
   const VolumeStatus& status = (*opening)->status;
   ExportInfo info{.name = std::move(name), .size = status.size, .read_only = status.read_only || !writable};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "block/store/store_error.h"
@@ -66,16 +67,86 @@ Task<Result<std::shared_ptr<RemoteOpening>>> RemoteServer::open_once(const std::
   if (!opened) co_return std::unexpected(opened.error());
   if (!medium_ || medium_->name != opened->medium) {
     const std::shared_ptr<RemoteMedium> before = std::exchange(medium_, std::make_shared<RemoteMedium>(opened->medium));
-    if (before) before->lost.request_stop();
+    if (before) {
+      loop_.log(LogLevel::warning, "nbd",
+                "writes that were not flushed may be lost: the machine of the server at " + address_ +
+                    " was started again, a sync failed there, or it is another one; connections of before end");
+      before->lost.request_stop();
+    }
   }
   co_return std::make_shared<RemoteOpening>(client_, std::move(*opened), medium_);
 }
 
-Task<Result<std::shared_ptr<RemoteOpening>>> RemoteServer::open(std::string name, Time end, std::stop_token token) {
+Task<Result<std::shared_ptr<RemoteOpening>>> RemoteServer::open_alone(std::string name, Time end,
+                                                                      std::stop_token token) {
   for (Duration pause = absent_pause_first;; pause = std::min(2 * pause, absent_pause_max)) {
     Result<std::shared_ptr<RemoteOpening>> opened = co_await open_once(name);
-    if (opened || !may_open_later(opened.error()) || loop_.now() >= end) co_return opened;
+    const bool ends = opened || !may_open_later(opened.error()) || loop_.now() >= end;
+    note(opened, ends);
+    if (ends) co_return opened;
     if (!co_await loop_.sleep(pause, token)) co_return opened;
+  }
+}
+
+// One line each for the begin and the end of an outage, and for the first request that fails in it.
+void RemoteServer::note(const Result<std::shared_ptr<RemoteOpening>>& opened, bool ends) {
+  if (!opened && !may_open_later(opened.error())) return;
+  if (opened) {
+    if (!away_since_) return;
+    const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(loop_.now() - *away_since_);
+    loop_.log(LogLevel::info, "nbd",
+              "the server at " + address_ + " is there again, after " + std::to_string(lasted.count()) + " ms");
+    away_since_.reset();
+    given_up_ = false;
+    return;
+  }
+  if (!away_since_) {
+    away_since_ = loop_.now();
+    loop_.log(LogLevel::info, "nbd", "requests wait for the server at " + address_ + ": " + opened.error().text);
+  }
+  if (ends && !std::exchange(given_up_, true)) {
+    loop_.log(LogLevel::warning, "nbd",
+              "requests and new connections fail: they have waited long enough for the server at " + address_ +
+                  " (--outage-max): " + opened.error().text);
+  }
+}
+
+std::shared_ptr<RemoteOpening> RemoteServer::left_at(const std::string& volume) const noexcept {
+  const auto found =
+      std::ranges::find(left_, volume, [](const auto& opening) -> const std::string& { return opening->status.name; });
+  return found == left_.end() ? nullptr : *found;
+}
+
+Task<Result<void>> RemoteServer::end_left(std::string volume, Time end, std::stop_token token) {
+  const Result<Permit> alone = co_await ending_left_.acquire(1, token);
+  if (!alone) co_return std::unexpected(alone.error());
+  while (const std::shared_ptr<RemoteOpening> left = left_at(volume)) {
+    const Result<std::shared_ptr<RemoteOpening>> ended = co_await open_alone(left->volume.name(), end, token);
+    // Nothing of a volume that was removed is executed.
+    const bool removed =
+        !ended && ended.error().code == ErrorCode::application && ended.error().application_code == ENODEV;
+    if (!ended && !removed) co_return std::unexpected(ended.error());
+    left_.remove(left);
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<std::shared_ptr<RemoteOpening>>> RemoteServer::open(std::string name, Time end, std::stop_token token) {
+  Result<std::shared_ptr<RemoteOpening>> opened = co_await open_alone(name, end, token);
+  if (!opened) co_return opened;
+  left_.remove_if([&](const auto& left) { return left->volume.name() == name; });
+  const Result<void> ended = co_await end_left((*opened)->status.name, end, token);
+  if (!ended) co_return std::unexpected(ended.error());
+  co_return opened;
+}
+
+void RemoteServer::leave(std::shared_ptr<RemoteOpening> opening) noexcept {
+  if (std::ranges::find(left_, opening) != left_.end()) return;
+  try {
+    if (left_.size() >= left_max) left_.pop_front();
+    left_.push_back(std::move(opening));
+  } catch (const std::bad_alloc&) {
+    loop_.log(LogLevel::warning, "nbd", "a late write may replace newer ones: no memory for the name of its opening");
   }
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <list>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "hawser/client.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
+#include "hawser/sync.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
 
@@ -29,6 +33,7 @@ struct RemoteOpening {
   Volume volume;
   const VolumeStatus status;
   const std::shared_ptr<const RemoteMedium> medium;
+  bool interrupted = false;  // One of its requests may still be executed, until the volume has been opened again.
 };
 
 // The connection to a block server, which the devices of its volumes share. Used on the loop.
@@ -42,13 +47,25 @@ class RemoteServer {
   Duration outage_max() const noexcept { return outage_max_; }
   Task<Result<std::vector<std::string>>> list();
   // `name` may be that of an earlier opening: VolumeService::open(). If the server has another medium than before, the
-  // earlier one is lost. Tries again until `end` if the server cannot be reached.
+  // earlier one is lost. Ends the openings of the volume that were left. Tries again until `end` if the server cannot
+  // be reached.
   Task<Result<std::shared_ptr<RemoteOpening>>> open(std::string name, Time end, std::stop_token token);
+  // Nobody repeats the requests of the opening, and some may still be executed. Devices begin no request of the volume
+  // before end_left() has ended it.
+  void leave(std::shared_ptr<RemoteOpening> opening) noexcept;
+  bool has_left(const std::string& volume) const noexcept { return left_at(volume) != nullptr; }
+  Task<Result<void>> end_left(std::string volume, Time end, std::stop_token token);
   // Ends requests in progress. Later ones fail.
   void close();
 
  private:
+  // An opening beyond it is forgotten: the one that was left first.
+  static constexpr std::size_t left_max = 4096;
+
+  std::shared_ptr<RemoteOpening> left_at(const std::string& volume) const noexcept;
+  void note(const Result<std::shared_ptr<RemoteOpening>>& opened, bool ends);
   Task<Result<void>> connect();
+  Task<Result<std::shared_ptr<RemoteOpening>>> open_alone(std::string name, Time end, std::stop_token token);
   Task<Result<std::shared_ptr<RemoteOpening>>> open_once(const std::string& name);
 
   const std::string address_;
@@ -57,6 +74,10 @@ class RemoteServer {
   Client client_;
   bool closed_ = false;
   std::shared_ptr<RemoteMedium> medium_;  // The last one that is known.
+  std::list<std::shared_ptr<RemoteOpening>> left_;
+  Semaphore ending_left_{1};
+  std::optional<Time> away_since_;  // The server. Messages are for the first that notices it, not for each client.
+  bool given_up_ = false;           // A request has failed since then.
 };
 
 // The connection was lost, or the opening has ended: the request may be repeated in another opening.

@@ -144,6 +144,75 @@ Task<void> run_devices(testing::Simulation& simulation) {
   co_await server.shut_down({});
 }
 
+// Why a write is not repeated that the server has received and does not execute for long.
+enum class LateWrite { given_up, given_up_by_another_client, abandoned };
+
+Task<Result<void>> write_block(NbdDevice& device, std::byte value) {
+  const std::vector<std::byte> bytes(block_bytes, value);
+  co_return co_await device.write(0, bytes, false);
+}
+
+Task<void> write_before_a_late_one(testing::Simulation& simulation, LateWrite how) {
+  BlockWorld world(simulation);
+  simulation.require(world.store->create("v", block_bytes, false).has_value(), "no volume");
+  constexpr Duration moment = std::chrono::milliseconds(1);
+  bool held = true;
+  unsigned writes = 0;
+  testing::SimServer& server = simulation.serve("server:7750", [&](Server& on) {
+    auto service = std::make_unique<VolumeService>(*world.store);
+    service->attach(on);
+    on.use([&](IncomingCall& call, Next next) -> Task<Result<void>> {
+      if (call.method().ends_with("write") && writes++ == 0) {
+        while (held) co_await Loop::current()->sleep(moment);
+      }
+      co_return co_await next();
+    });
+    return service;
+  });
+  {
+    RemoteExports exports(simulation.loop(), "server:7750", ClientOptions{.ping_interval = std::chrono::seconds(1)},
+                          VolumeRules(), Duration{});
+    // The first connection falls silent. Its server does not notice it.
+    if (how != LateWrite::abandoned) simulation.set_network({.vanish = 1, .fault_bytes_max = 1 << 16});
+    const Result<std::shared_ptr<NbdDevice>> first = co_await exports.open("v", {});
+    simulation.require(first.has_value(), "the volume cannot be opened");
+    simulation.set_network({});
+    Scope tasks;
+    tasks.spawn([](testing::Simulation& in, NbdDevice& device) -> Task<void> {
+      in.expect(!(co_await write_block(device, std::byte{1})).has_value(), "the late write has succeeded");
+    }(simulation, **first));
+    while (writes == 0) co_await simulation.loop().sleep(moment);
+    std::vector<std::byte> found(block_bytes);
+    if (how == LateWrite::abandoned) {
+      (*first)->abandon();
+    } else {
+      while ((co_await (*first)->read(0, found)).has_value()) {
+      }
+      co_await tasks.join();
+    }
+    const Result<std::shared_ptr<NbdDevice>> second = co_await exports.open("v", {});
+    simulation.require(second.has_value(), "the volume cannot be opened again");
+    NbdDevice& used = how == LateWrite::given_up ? **first : **second;
+    simulation.expect((co_await write_block(used, std::byte{2})).has_value(), "the second write has failed");
+    held = false;
+    co_await tasks.join();
+    co_await simulation.loop().sleep(std::chrono::seconds(1));
+    simulation.expect((co_await used.read(0, found)).has_value(), "the read has failed");
+    simulation.expect(found[0] == std::byte{2}, "the late write has replaced one that was acknowledged");
+  }
+  co_await server.shut_down({});
+}
+
+TEST(NbdRemoteDevice, AWriteThatIsNotRepeatedReplacesNoLaterOne) {
+  for (const LateWrite how : {LateWrite::given_up, LateWrite::given_up_by_another_client, LateWrite::abandoned}) {
+    SCOPED_TRACE(static_cast<int>(how));
+    const testing::SeedOutcome outcome = testing::for_each_seed(
+        {.name = "late_write", .count = 1, .failed = [] { return ::testing::Test::HasFailure(); }},
+        [how](testing::Simulation& simulation) { return write_before_a_late_one(simulation, how); });
+    EXPECT_TRUE(outcome) << outcome.report;
+  }
+}
+
 // A run depends on its seed, except for the random ids of volumes and openings, which have one length.
 TEST(NbdRemoteDevice, RequestsAreLinearizableAndNoneFailsWhileConnectionsBreak) {
   const testing::SeedOptions options{.name = "remote_device",

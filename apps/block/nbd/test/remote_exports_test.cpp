@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +16,7 @@
 
 #include "base/temporary_folder.h"
 #include "block/service.h"
+#include "block/store/disk_directory.h"
 #include "block/store/store.h"
 #include "hawser/hawser.h"
 #include "hawser/interceptor.h"
@@ -20,14 +24,16 @@
 namespace hawser::block::nbd {
 namespace {
 
-// A server with the volume "v" in memory.
-class MemoryServer {
+// A server with the volume "v", in memory or in a folder.
+class MediumServer {
  public:
-  explicit MemoryServer(const std::string& address)
-      : store_(std::move(*VolumeStore::open(std::make_unique<MemoryDirectory>(std::uint64_t{64} << 20), {}))),
+  explicit MediumServer(const std::string& address)
+      : MediumServer(address, std::make_unique<MemoryDirectory>(std::uint64_t{64} << 20)) {}
+  MediumServer(const std::string& address, std::unique_ptr<VolumeDirectory> directory)
+      : store_(std::move(*VolumeStore::open(std::move(directory), {}))),
         service_(*store_),
         server_({.listen = address}) {
-    EXPECT_TRUE(store_->create("v", 8192, false));
+    if (!store_->find("v")) EXPECT_TRUE(store_->create("v", 8192, false));
     service_.attach(server_);
     server_.use([this](IncomingCall& call, Next next) -> Task<Result<void>> {
       if (refuses && call.method().ends_with("write")) {
@@ -39,9 +45,9 @@ class MemoryServer {
     const Result<void> started = server_.start();
     EXPECT_TRUE(started) << started.error().text;
   }
-  MemoryServer(const MemoryServer&) = delete;
-  MemoryServer& operator=(const MemoryServer&) = delete;
-  ~MemoryServer() { server_.stop({}); }
+  MediumServer(const MediumServer&) = delete;
+  MediumServer& operator=(const MediumServer&) = delete;
+  ~MediumServer() { server_.stop({}); }
 
   std::atomic<bool> refuses = false;  // Writes.
   std::atomic<unsigned> refused = 0;
@@ -62,7 +68,7 @@ Task<std::shared_ptr<NbdDevice>> open_again(Exports& exports) {
 }
 
 Task<void> restart(std::string address) {
-  std::optional<MemoryServer> server(std::in_place, address);
+  std::optional<MediumServer> server(std::in_place, address);
   RemoteExports exports(*Loop::current(), address, {});
   const Result<std::shared_ptr<NbdDevice>> first = co_await exports.open("v", {});
   const Result<std::shared_ptr<NbdDevice>> second = co_await exports.open("", {});
@@ -85,7 +91,37 @@ TEST(NbdRemoteExports, DevicesOfAnEarlierServerAreLost) {
   sync_wait(restart("unix:" + (folder.path() / "native").string()));
 }
 
-Task<void> go_while_a_write_is_refused(MemoryServer& server, std::string address) {
+Task<void> restart_in(std::filesystem::path folder, bool loss) {
+  const std::string address = "unix:" + (folder / "native").string();
+  const auto volumes = [&] { return std::move(*DiskDirectory::open(folder / "volumes", DiskDirectoryOptions())); };
+  std::optional<MediumServer> server(std::in_place, address, volumes());
+  RemoteExports exports(*Loop::current(), address, {});
+  const Result<std::shared_ptr<NbdDevice>> device = co_await exports.open("v", {});
+  EXPECT_TRUE(device);
+  if (!device) co_return;
+  const std::vector<std::byte> bytes(4096, std::byte{7});
+  EXPECT_TRUE(co_await (*device)->write(0, bytes, false));
+  server.reset();
+  if (loss) std::ofstream(folder / "volumes" / ".medium") << "another one";
+  server.emplace(address, volumes());
+  const Result<void> flushed = co_await (*device)->flush();
+  EXPECT_EQ(flushed.has_value(), !loss);
+  if (!flushed) EXPECT_EQ(flushed.error().application_code, EIO) << flushed.error().text;
+  EXPECT_EQ((*device)->lost().stop_requested(), loss);
+  EXPECT_TRUE(co_await (co_await open_again(exports))->flush());
+}
+
+TEST(NbdRemoteExports, AFlushSucceedsAtAnotherStartOfTheServerWithTheSameMedium) {
+  const TemporaryFolder folder;
+  sync_wait(restart_in(folder.path(), false));
+}
+
+TEST(NbdRemoteExports, AFlushFailsIfTheMediumHasLostWrites) {
+  const TemporaryFolder folder;
+  sync_wait(restart_in(folder.path(), true));
+}
+
+Task<void> go_while_a_write_is_refused(MediumServer& server, std::string address) {
   Loop& loop = *Loop::current();
   RemoteExports exports(loop, address, {});
   const std::shared_ptr<NbdDevice> gone = co_await open_again(exports);
@@ -115,7 +151,7 @@ Task<void> go_while_a_write_is_refused(MemoryServer& server, std::string address
 TEST(NbdRemoteExports, ARefusedWriteIsNotRepeatedAfterItsClientHasGone) {
   const TemporaryFolder folder;
   const std::string address = "unix:" + (folder.path() / "native").string();
-  MemoryServer server(address);
+  MediumServer server(address);
   sync_wait(go_while_a_write_is_refused(server, address));
 }
 
