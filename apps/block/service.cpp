@@ -79,9 +79,9 @@ Result<VolumeService::Found> VolumeService::find(const Context& context, VolumeA
 
 Result<OpenedVolume> VolumeService::open(Context& context, std::string_view name) {
   const RequestedName requested(name);
-  if (requested.opening) openings_.end(*requested.opening);
   const auto found = find(context, VolumeAccess::read, requested.unique);
   if (!found) return std::unexpected(found.error());
+  if (requested.opening) openings_.end(*requested.opening);
   Result<VolumeStatus> status = status_of(context, *found->volume);
   if (!status) return std::unexpected(status.error());
   const Result<std::string> opening = openings_.begin();

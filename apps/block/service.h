@@ -89,12 +89,11 @@ class VolumeService {
   Result<std::string> unique_name(Context& context, std::string_view name);
 
   // Opens the volume, for requests with the name of the result. `name` may be that of an earlier opening, which ends:
-  // its requests have ended when this returns, and those that arrive later fail with ESTALE. So do all of them after
-  // the server has been restarted. Needs the access `read`.
+  // its requests other than reads have ended when this returns, and those that arrive later fail with ESTALE. So do all
+  // of them after the server has been restarted. Needs the access `read`.
   Result<OpenedVolume> open(Context& context, std::string_view name);
 
-  // Identifies this start of the server: a random number. A client that was connected to another one may have lost
-  // writes that were not flushed.
+  // Identifies this start of the server: a random number. Only `nbd` of versions without open() calls it.
   std::uint64_t instance() const noexcept { return instance_; }
   // `read_only` is also true if the caller may not write.
   Result<VolumeStatus> info(Context& context, std::string_view name);

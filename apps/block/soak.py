@@ -214,8 +214,9 @@ class Faults(threading.Thread):
             self.failure = failure
 
     def repeat(self):
-        while not (self.stopping.wait(self.random.uniform(0.02, self.pause_max)) and any(self.counts.values())):
-            name = self.random.choice(list(self.faults))
+        while not (self.stopping.wait(self.random.uniform(0.02, self.pause_max)) and all(self.counts.values())):
+            # Each kind occurs before one occurs again.
+            name = self.random.choice([kind for kind, count in self.counts.items() if count == 0] or list(self.faults))
             self.faults[name]()
             self.counts[name] += 1
 

@@ -38,7 +38,9 @@ Result<std::string> VolumeOpenings::begin() {
     remove(openings_.find(*idle));
   }
   std::string id = random_id();
-  openings_.emplace(id, std::make_shared<Opening>(Opening{.place = used_.insert(used_.end(), id)}));
+  Ids own{id};
+  openings_.emplace(id, std::make_shared<Opening>(Opening{.place = own.begin()}));
+  used_.splice(used_.end(), own);
   return id;
 }
 

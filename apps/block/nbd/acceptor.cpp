@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <list>
 #include <new>
 #include <string>
 #include <utility>
@@ -34,6 +35,27 @@ void set_options(int descriptor) noexcept {
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &keepalive_interval_s, sizeof(keepalive_interval_s));
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPCNT, &keepalive_probes, sizeof(keepalive_probes));
 }
+
+// A connection may have been reset before it was accepted.
+bool is_connected(int socket) noexcept {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof(peer);
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0 || errno != ENOTCONN;
+}
+
+// A session in the list of all.
+class ListedSession {
+ public:
+  ListedSession(std::list<NbdSession*>& all, NbdSession& session)
+      : all_(all), place_(all.insert(all.end(), &session)) {}
+  ListedSession(const ListedSession&) = delete;
+  ListedSession& operator=(const ListedSession&) = delete;
+  ~ListedSession() { all_.erase(place_); }
+
+ private:
+  std::list<NbdSession*>& all_;
+  const std::list<NbdSession*>::iterator place_;
+};
 
 bool connection_waits(int listening) noexcept {
   pollfd state{.fd = listening, .events = POLLIN, .revents = 0};
@@ -73,6 +95,7 @@ void Acceptor::accept() {
     full_logged_ = false;
     SocketDescriptor socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
+      if (!is_connected(socket.get())) continue;
       set_options(socket.get());
       connections_.spawn(serve(std::move(socket)));
     } else if (errno == EAGAIN) {
@@ -99,9 +122,8 @@ Task<void> Acceptor::serve(SocketDescriptor socket) {
     Result<SocketStream> stream = SocketStream::adopt(loop_, socket.release());
     if (stream) {
       NbdSession session(loop_, std::move(*stream), std::move(peer), exports_, memory_, limits_.session, security_);
-      sessions_.push_back(&session);
+      const ListedSession listed(sessions_, session);
       co_await session.run();
-      std::erase(sessions_, &session);
     } else {
       loop_.log(LogLevel::warning, "nbd", "a connection was closed: " + stream.error().text);
     }

@@ -134,19 +134,27 @@ Task<void> NbdSession::run() {
 
 // Notices the peer's end and a break also while nothing is received or sent.
 Task<void> NbdSession::watch_socket() {
-  co_await socket_.wait(SocketEvent::peer_end);
-  // Requests that wait for permits do not begin: see NbdDevice::abandon(). Others before a disconnect do.
-  stopping_.request_stop();
-  co_await socket_.wait(SocketEvent::broken);
-  on_tick_end();
+  try {
+    co_await socket_.wait(SocketEvent::peer_end);
+    // Requests that wait for permits do not begin: see NbdDevice::abandon(). Others before a disconnect do.
+    stopping_.request_stop();
+    co_await socket_.wait(SocketEvent::broken);
+    on_tick_end();
+  } catch (const std::bad_alloc&) {
+    abort();
+  }
 }
 
 // Sends the replies that the socket has not accepted.
 Task<void> NbdSession::send_rest() {
   sending_ = true;
-  while (!replies_.empty() && !socket_.broken()) {
-    co_await socket_.wait(SocketEvent::writable);
-    replies_.send(socket_);
+  try {
+    while (!replies_.empty() && !socket_.broken()) {
+      co_await socket_.wait(SocketEvent::writable);
+      replies_.send(socket_);
+    }
+  } catch (const std::bad_alloc&) {
+    abort();
   }
   sending_ = false;
 }
