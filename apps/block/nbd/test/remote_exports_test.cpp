@@ -108,7 +108,8 @@ Task<void> restart_in(std::filesystem::path folder, bool loss) {
   EXPECT_EQ(flushed.has_value(), !loss);
   if (!flushed) EXPECT_EQ(flushed.error().application_code, EIO) << flushed.error().text;
   EXPECT_EQ((*device)->lost().stop_requested(), loss);
-  EXPECT_TRUE(co_await (co_await open_again(exports))->flush());
+  const std::shared_ptr<NbdDevice> later = co_await open_again(exports);
+  EXPECT_TRUE(co_await later->flush());
 }
 
 TEST(NbdRemoteExports, AFlushSucceedsAtAnotherStartOfTheServerWithTheSameMedium) {
