@@ -1,8 +1,13 @@
+#include <atomic>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
+#include "base/try.h"
 #include "cluster/etcd/etcd_list.h"
 #include "hawser/cluster_client.h"
+#include "hawser/grpc.h"
+#include "protocol/grpc/own_method.h"
 #include "tests/etcd/cluster.h"
 
 // Names and announcements with real servers of etcd.
@@ -223,6 +228,62 @@ TEST_F(EtcdRegistry, AServerAnnouncesItselfAndIsCalledByName) {
   EXPECT_FALSE(announce(server, "list:a:1", {.address = "a:1"}));
   EXPECT_FALSE(announce(server, service(), {.address = "a:1"}, {.ttl = std::chrono::seconds(0)}));
   EXPECT_FALSE(Naming::open(loop, service(), {etcd_naming({.confirm_interval = 0ms})}));
+}
+
+// Sends one list, then a change, and ends the watch at once. Further lists are not sent.
+struct PlayedEtcd {
+  using Message = protocol::grpc::ProtoBytes;
+  static std::string header(std::uint64_t revision) {
+    std::string number;
+    add_number_field(number, 3, revision);
+    std::string message;
+    add_bytes_field(message, 1, number);
+    return message;
+  }
+  static std::string key(const std::string& address, std::uint64_t revision) {
+    std::string message;
+    add_bytes_field(message, 1, "svc/" + address);
+    add_number_field(message, 3, revision);
+    add_bytes_field(message, 5, R"({"Op":0,"Addr":")" + address + R"("})");
+    return message;
+  }
+  Task<Result<Message>> range(Context&, Message) {
+    if (ranges++ != 0) co_return fail(Error::of_call(ErrorCode::unavailable, "played"));
+    std::string message = header(1);
+    add_bytes_field(message, 2, key("a:1", 1));
+    add_number_field(message, 4, 1);
+    co_return Message{message};
+  }
+  Task<Result<void>> watch(Context&, Reader<Message> in, Writer<Message> out) {
+    CO_TRY(const std::optional<Message> request, co_await in.next());
+    EXPECT_TRUE(request);
+    std::string event;
+    add_bytes_field(event, 2, key("b:1", 2));
+    std::string message = header(2);
+    add_bytes_field(message, 11, event);
+    CO_TRY(co_await out.write(Message{message}));
+    co_return fail(Error::of_call(ErrorCode::unavailable, "played"));
+  }
+  std::atomic<int> ranges{0};
+};
+
+class EtcdPlayed : public EtcdFixture {
+ protected:
+  void SetUp() override {}
+};
+
+// The watch breaks while a change waits for the end of the interval in which changes are reported together.
+TEST_F(EtcdPlayed, AChangeThatWaitsIsReportedWhenTheWatchBreaks) {
+  Server server({.loop = {.log = LogSink()}});
+  server.enable(grpc());
+  const auto played = std::make_shared<PlayedEtcd>();
+  protocol::grpc::add_own_method<&PlayedEtcd::range>(server, played, "etcdserverpb.KV/Range");
+  protocol::grpc::add_own_method<&PlayedEtcd::watch>(server, played, "etcdserverpb.Watch/Watch");
+  const auto started = server.start();
+  ASSERT_TRUE(started) << error_of(started);
+  const auto naming = std::move(*Naming::open(loop, "etcd://" + server.address() + "/svc", {etcd_naming(options)}));
+  EXPECT_TRUE(until([&] { return naming->state().error && addresses_of(*naming) == Addresses{"a:1", "b:1"}; }))
+      << naming->state().endpoints.size() << " endpoints";
 }
 
 class EtcdCluster : public EtcdFixture {

@@ -34,7 +34,11 @@ class EtcdSource final : public NamingSource {
  private:
   Task<Error> follow() {
     Result<void> followed = co_await follow_until_failure();
+    const ErrorCode why = followed.error().code;
+    const bool waits = reporter_.running();
     reporter_.stop();  // The list is unknown now.
+    // A message that is malformed or too large may have been applied in part.
+    if (waits && why != ErrorCode::protocol_error && why != ErrorCode::limit_exceeded) report();
     co_return std::move(followed.error());
   }
 
