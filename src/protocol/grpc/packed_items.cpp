@@ -41,10 +41,11 @@ Task<void> PackedItems::unpack_one(std::uint32_t call, PackedMessage packed, det
 bool PackedItems::waits_for_memory() {
   const Time now = session_.host().loop.now();
   if (!std::exchange(awaits_memory_, true)) {
-    ended_ = now;
+    began_ = now;
     unpacker_.spawn(release_when_memory_returns());
   }
-  return session_.host().conversion_memory.held() || now - ended_ < memory_patience;
+  const rpc::ConversionMemory& memory = session_.host().conversion_memory;
+  return memory.held() || now - std::max(began_, memory.last_end()) < memory_patience;
 }
 
 Task<void> PackedItems::release_when_memory_returns() {
@@ -52,7 +53,6 @@ Task<void> PackedItems::release_when_memory_returns() {
     do {
       if (session_.host().conversion_memory.held()) {
         co_await session_.host().conversion_memory.ended();
-        ended_ = session_.host().loop.now();
       } else {
         co_await session_.host().loop.sleep(memory_pause);
       }

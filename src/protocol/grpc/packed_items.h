@@ -37,7 +37,7 @@ class PackedItems {
   Http2ServerSession& session_;
   std::uint32_t last_slot_ = 0;  // The slot of the last call whose item went on: the slots behind it are next.
   bool awaits_memory_ = false;   // release_when_memory_returns() runs.
-  Time ended_{};                 // The time at which a conversion last ended, or the wait began.
+  Time began_{};                 // The time at which this wait began.
   Unpacker unpacker_;            // Ends first.
 };
 

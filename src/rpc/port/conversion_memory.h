@@ -4,6 +4,7 @@
 #include <new>
 
 #include "exec/condition.h"
+#include "hawser/time.h"
 
 namespace hawser::rpc {
 
@@ -12,7 +13,7 @@ namespace hawser::rpc {
 // converted within milliseconds. Loop's thread only.
 class ConversionMemory {
  public:
-  explicit ConversionMemory(Loop& loop) noexcept : changed_(loop) {}
+  explicit ConversionMemory(Loop& loop) noexcept : loop_(loop), changed_(loop) {}
 
   // Exists while a conversion is charged and awaited. Its end wakes those that wait.
   class Holder {
@@ -22,6 +23,7 @@ class ConversionMemory {
     Holder& operator=(const Holder&) = delete;
     ~Holder() {
       --of_.holders_;
+      of_.last_end_ = of_.loop_.now();
       try {
         of_.changed_.notify_all();
       } catch (const std::bad_alloc&) {
@@ -35,12 +37,16 @@ class ConversionMemory {
 
   // False: no conversion has memory, so that nothing would end a wait.
   bool held() const noexcept { return holders_ != 0; }
+  // The time at which a conversion last ended.
+  Time last_end() const noexcept { return last_end_; }
   // Awaits the end of a conversion. Check again then.
   exec::Condition::Waiter ended() noexcept { return changed_.wait(); }
 
  private:
+  Loop& loop_;
   exec::Condition changed_;
   std::size_t holders_ = 0;
+  Time last_end_{};
 };
 
 }  // namespace hawser::rpc
