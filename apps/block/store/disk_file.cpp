@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -53,7 +55,12 @@ void mark_loss(const std::filesystem::path& mark) noexcept {
   if (mark.empty()) return;
   const int descriptor = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (descriptor < 0) return;
-  const std::uint64_t id = random_number();
+  auto id = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  try {
+    id = random_number();
+  } catch (const std::exception&) {
+    // Any other content serves.
+  }
   char text[17] = {};
   const int length = std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(id));
   (void)!::write(descriptor, text, static_cast<std::size_t>(length));

@@ -173,6 +173,7 @@ void HandshakeQueue::protect(Attempts::iterator attempt, Bytes first) {
   std::unique_ptr<transport::Stream> stream =
       options_.security->protect(loop_, attempt->handshake->release_stream(), first, shared_.alpn);
   attempt->secured = true;
+  attempts_.splice(attempts_.end(), attempts_, attempt);  // It is not silent: those that are give way first.
   attempt->handshake = std::make_unique<negotiate::Handshake>(
       loop_, std::move(stream), deadline, static_cast<negotiate::Handshake::Done&>(*this), &secured_);
   allow_silence(*attempt->handshake);

@@ -110,7 +110,7 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
   const Recogniser plain_;
   const Recogniser secured_;  // For the bytes within a protected stream.
   negotiate::AttachedTransports transports_;
-  Attempts attempts_;         // The oldest first.
+  Attempts attempts_;         // By their accept, or the first byte of TLS.
   Time next_refusal_line_{};  // No refusal is logged before this time.
 };
 
