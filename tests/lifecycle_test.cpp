@@ -262,12 +262,8 @@ TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
   server->register_handler<echo>();
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
-    std::vector<std::unique_ptr<RawStream>> silent;
-    for (int i = 0; i < 4; ++i) {
-      auto one = co_await connect_raw(loop, *network, server->address());
-      REQUIRE(one);
-      silent.push_back(std::move(one));
-    }
+    auto silent = co_await connect_silent(loop, *network, server->address(), 4);
+    REQUIRE(silent.size() == 4);
     // A HELLO that is never complete counts as silence, too.
     silent[1]->send(Bytes(wire::encode_hello(usual_hello())).first(5));
     Client client(loop, over(network, ClientOptions()));

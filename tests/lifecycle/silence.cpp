@@ -90,12 +90,8 @@ TEST_F(Silence, EndsWhenPlacesAreNeeded) {
   server->enable(lines(75s));
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
-    std::vector<std::unique_ptr<RawStream>> silent;
-    for (int i = 0; i < 4; ++i) {
-      auto one = co_await connect_raw(loop, *network, server->address());
-      REQUIRE(one);
-      silent.push_back(std::move(one));
-    }
+    auto silent = co_await connect_silent(loop, *network, server->address(), 4);
+    REQUIRE(silent.size() == 4);
     co_await loop.sleep(30s);
     EXPECT_FALSE(silent.front()->ended());
     EXPECT_EQ(co_await answer("", 0s, "@served\n"), "@served");

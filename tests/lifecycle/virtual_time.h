@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "exec/sim_poller.h"
 #include "tests/raw_peer.h"
@@ -85,6 +86,18 @@ inline Task<std::unique_ptr<RawStream>> connect_raw(Loop& loop, transport::Netwo
     co_return nullptr;
   }
   co_return std::make_unique<RawStream>(loop, std::move(*stream));
+}
+
+// `count` connections that have sent nothing.
+inline Task<std::vector<std::unique_ptr<RawStream>>> connect_silent(Loop& loop, transport::Network& network,
+                                                                    std::string address, std::size_t count) {
+  std::vector<std::unique_ptr<RawStream>> silent;
+  while (silent.size() < count) {
+    auto one = co_await connect_raw(loop, network, address);
+    if (one == nullptr) break;
+    silent.push_back(std::move(one));
+  }
+  co_return silent;
 }
 
 }  // namespace hawser::lifecycle

@@ -21,6 +21,7 @@ class TlsSilence : public TlsFixture {
     ServerOptions over_network;
     over_network.listen = "server:0";
     over_network.handshake_timeout = 5s;
+    over_network.handshakes_max = 3;
     over_network.security =
         TlsServer({.certificates = {authority.issue("server")}, .reload_interval = forever, .handshake_threads = 0});
     served = std::make_unique<Server>(loop, transport::over(network, over_network));
@@ -78,6 +79,23 @@ TEST_F(TlsSilence, DoesNotExtendTheHandshake) {
     half->send(as_bytes(std::string_view("\x16\x03\x01", 3)));
     co_await loop.sleep(6s);
     EXPECT_TRUE(half->ended());
+  };
+  loop.run(body());
+}
+
+// Connections that have been silent give way before an older one that has begun the handshake of TLS.
+TEST_F(TlsSilence, EndsBeforeAHandshakeWhenPlacesAreNeeded) {
+  const auto body = [&]() -> Task<void> {
+    REQUIRE_OK(served->start());
+    auto half = co_await lifecycle::connect_raw(loop, *network, served->address());
+    REQUIRE(half);
+    auto silent = co_await lifecycle::connect_silent(loop, *network, served->address(), 2);
+    REQUIRE(silent.size() == 2);
+    half->send(as_bytes(std::string_view("\x16\x03\x01\x02\x00\x01", 6)));
+    EXPECT_EQ(co_await answer(0s), "@line");
+    EXPECT_FALSE(half->ended());
+    EXPECT_TRUE(silent[0]->ended());
+    EXPECT_FALSE(silent[1]->ended());
   };
   loop.run(body());
 }
