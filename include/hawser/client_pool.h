@@ -40,8 +40,8 @@ struct PoolOptions {
 };
 
 // A set of connections to one server. Connections are opened when they are needed, shared by all calls, closed when
-// they are idle, and replaced when they are lost. A pool belongs to one loop and its thread. When it is destroyed,
-// requests that wait for a connection fail.
+// they are idle, and replaced when they are lost. A pool belongs to one loop and its thread. When it is destroyed, its
+// calls and streams end with an error, wherever they are, as those of a Client.
 //
 // Its call() makes one call over any of the connections: `Result<R> reply = co_await pool->call<f>(args...)`. See
 // CallTask for reply(), into() and with_outcome(). CallOptions may precede the arguments, which are copied. A call that

@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -109,40 +110,44 @@ class ClusterAttempt {
 };
 
 // Makes the calls of a ClusterClient: attempts at one endpoint after the other, and pauses between them by the policy.
+// The calls share it, and may outlive the client.
 class ClusterCalls {
  public:
-  // `options` live as long as the state.
-  ClusterCalls(std::shared_ptr<ClusterAttempt::State> state, const ClusterOptions& options)
+  // The references are valid as long as the state. `ended` is stopped when the client ends.
+  ClusterCalls(std::shared_ptr<ClusterAttempt::State> state, const ClusterOptions& options,
+               const std::stop_source& ended)
       : state_(std::move(state)),
         options_(options),
-        config_(options.service_config ? &*options.service_config : nullptr) {}
+        config_(options.service_config ? &*options.service_config : nullptr),
+        ended_(ended) {}
 
   RetryBudget& budget() const noexcept { return *options_.retry_budget; }
 
   // The arguments that are lvalues are kept as references, the others as copies.
   template <auto F, class... Given>
   struct Kept : PooledFrame {
-    explicit Kept(const ClusterCalls& by, CallOptions&& with, Given&&... from)
-        : calls(by), options(std::move(with)), given(std::forward<Given>(from)...) {}
+    explicit Kept(std::shared_ptr<const ClusterCalls> by, CallOptions&& with, Given&&... from)
+        : calls(std::move(by)), options(std::move(with)), given(std::forward<Given>(from)...) {}
     // The call stays as it is until the task is awaited: into() moves it out of a task that is not awaited.
     template <class Outcome>
     static Task<typename Outcome::type> run(std::unique_ptr<Kept> call, MutableBytes memory) {
-      return call->calls.template make<typename Outcome::type, F>(
+      return make<typename Outcome::type, F>(
           std::move(call), memory.empty(), [memory](Kept& from, Client& client, const CallOptions& options) {
             return std::apply([&](auto&... one) { return call_by<Outcome, F>(client, memory, options, one...); },
                               from.given);
           });
     }
-    const ClusterCalls& calls;
+    std::shared_ptr<const ClusterCalls> calls;
     CallOptions options;
     std::tuple<Given...> given;
   };
 
   template <auto F, class... Given>
-  Task<Result<StreamingCall<F>>> open(CallOptions&& options, Given&&... arguments) const {
+  static Task<Result<StreamingCall<F>>> open(std::shared_ptr<const ClusterCalls> by, CallOptions&& options,
+                                             Given&&... arguments) {
     using Opening = Kept<F, Given...>;
     return make<Result<StreamingCall<F>>, F>(
-        std::make_unique<Opening>(*this, std::move(options), std::forward<Given>(arguments)...), false,
+        std::make_unique<Opening>(std::move(by), std::move(options), std::forward<Given>(arguments)...), false,
         [](Opening& from, Client& client, const CallOptions& with) {
           return std::apply([&](const auto&... one) { return client.open<F>(with, one...); }, from.given);
         });
@@ -151,16 +156,17 @@ class ClusterCalls {
  private:
   // `begin` begins a call at an endpoint. With `copies`, it may be made at several endpoints at once.
   template <class R, auto F, class Call, class Begin>
-  Task<R> make(std::unique_ptr<Call> call, bool copies, Begin begin) const {
-    const MethodConfig* const config = config_ == nullptr ? nullptr : config_->find(MethodFacts<F>::name);
+  static Task<R> make(std::unique_ptr<Call> call, bool copies, Begin begin) {
+    const ClusterCalls& by = *call->calls;
+    const MethodConfig* const config = by.config_ == nullptr ? nullptr : by.config_->find(MethodFacts<F>::name);
     if (config != nullptr && config->timeout) {
       call->options.timeout = std::min(call->options.timeout.value_or(forever), *config->timeout);
     }
-    RetryRun retries(config != nullptr && config->retry ? *config->retry : options_.retry, budget(),
-                     std::move(call->options));
+    RetryRun retries(config != nullptr && config->retry ? *config->retry : by.options_.retry, by.budget(),
+                     std::move(call->options), by.ended_);
     for (;;) {
       std::optional<R> result;
-      ClusterAttempt attempt(state_, retries.attempt_options(), MethodFacts<F>::name, config);
+      ClusterAttempt attempt(by.state_, retries.attempt_options(), MethodFacts<F>::name, config);
       if (copies && attempt.hedges()) {
         HedgedCall hedged(std::move(attempt), MethodFacts<F>::id);
         co_await hedge(hedged, *call, begin, result);
@@ -174,7 +180,7 @@ class ClusterCalls {
       }
       Error* const error = error_of_call(*result);
       if (error == nullptr) {
-        budget().succeeded();
+        by.budget().succeeded();
         co_return std::move(*result);
       }
       const bool again = co_await retries.again(*error);
@@ -221,13 +227,14 @@ class ClusterCalls {
   std::shared_ptr<ClusterAttempt::State> state_;
   const ClusterOptions& options_;
   const ServiceConfig* config_;  // May be null.
+  const std::stop_source& ended_;
 };
 
 }  // namespace detail
 
 // Makes calls to the endpoints of a name. Connections are opened when the balancing chooses an endpoint for a call, and
-// closed when they are idle. Belongs to one loop and its thread, and must outlive its calls: several loops have one
-// client each.
+// closed when they are idle. Belongs to one loop and its thread: several loops have one client each. When it is
+// destroyed, its calls and streams end with an error, wherever they are, as those of a Client.
 //
 // Its call() is as that of Client; see CallTask for reply(), into() and with_outcome(). Arguments that are lvalues must
 // stay valid until the call has ended. CallOptions::timeout, or else ClientOptions::call_timeout of the options, limits
@@ -248,7 +255,7 @@ class ClusterClient : public detail::TaskCaller<ClusterClient> {
   const NamingState& naming() const noexcept;
   // In the order of the list.
   std::vector<EndpointState> endpoints() const;
-  const RetryBudget& retry_budget() const noexcept { return calls_.budget(); }
+  const RetryBudget& retry_budget() const noexcept { return calls_->budget(); }
 
  private:
   friend class detail::TaskCaller<ClusterClient>;
@@ -262,12 +269,12 @@ class ClusterClient : public detail::TaskCaller<ClusterClient> {
   }
   template <auto F, class... Given>
   Task<Result<StreamingCall<F>>> make_open(CallOptions options, Given&&... arguments) {
-    return calls_.open<F, Given...>(std::move(options), std::forward<Given>(arguments)...);
+    return detail::ClusterCalls::open<F, Given...>(calls_, std::move(options), std::forward<Given>(arguments)...);
   }
 
   const std::shared_ptr<State> state_;
   const Duration call_timeout_;
-  const detail::ClusterCalls calls_;
+  const std::shared_ptr<const detail::ClusterCalls> calls_;
 };
 
 }  // namespace hawser

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -77,7 +78,8 @@ namespace detail {
 // The decisions of one call, without types of methods.
 class RetryRun {
  public:
-  RetryRun(const RetryPolicy& policy, RetryBudget& budget, CallOptions options);
+  // The references outlive this object. A stop of `ended` forbids further attempts: who makes them was destroyed.
+  RetryRun(const RetryPolicy& policy, RetryBudget& budget, CallOptions options, const std::stop_source& ended);
 
   // The options of the next attempt: `timeout` is what is left of the whole call's.
   CallOptions attempt_options() const;
@@ -89,12 +91,15 @@ class RetryRun {
   // The pause before the next attempt, or nothing if there is none.
   std::optional<Duration> after_failure(Error& error);
   bool retriable(const Error& error) const noexcept;
+  // Ends the call between two attempts if `ended` is stopped.
+  bool was_destroyed(Error& error);
   void finish(Error& error) const;
   Duration backoff() const noexcept;
 
   const RetryPolicy& policy_;
   RetryBudget& budget_;
   const CallOptions options_;
+  const std::stop_source& ended_;
   Loop& loop_;
   std::optional<Time> end_;
   unsigned attempts_ = 1;
@@ -106,8 +111,9 @@ class RetryRun {
 // Makes calls through a client or a pool, and makes them again by a policy. CallOptions::timeout limits
 // the call with all its attempts and pauses; without it, each attempt has the client's own default. The error of a call
 // is true of all its attempts: if one of them may have been executed, the code does not claim otherwise. Interceptors
-// of `via` run for each attempt (docs/interceptors.md). Used on the thread of `via`; `via` and this object must outlive
-// their calls.
+// of `via` run for each attempt (docs/interceptors.md). Used on the thread of `via`, which must outlive this object.
+// When this object is destroyed, attempts in flight go on, and calls between two attempts end with the error of the
+// last one.
 //
 // Its call() is as that of ClientPool; see CallTask for reply(), into() and with_outcome(). Arguments that are lvalues
 // must stay valid until the task has ended. Its open() begins a call with streams, as open() of `via`. Only the opening
@@ -119,34 +125,44 @@ template <Caller Via>
 class Retrying : public detail::TaskCaller<Retrying<Via>> {
  public:
   explicit Retrying(Via& via, RetryPolicy policy = {}, std::shared_ptr<RetryBudget> budget = {})
-      : via_(via),
-        policy_(std::move(policy)),
-        budget_(budget != nullptr ? std::move(budget) : std::make_shared<RetryBudget>()) {}
+      : state_(std::make_shared<State>(via, std::move(policy),
+                                       budget != nullptr ? std::move(budget) : std::make_shared<RetryBudget>())) {}
   Retrying(const Retrying&) = delete;
   Retrying& operator=(const Retrying&) = delete;
+  ~Retrying() { state_->ended.request_stop(); }
 
-  const RetryBudget& budget() const noexcept { return *budget_; }
+  const RetryBudget& budget() const noexcept { return *state_->budget; }
 
  private:
   friend class detail::TaskCaller<Retrying>;
 
+  // The calls share it.
+  struct State {
+    State(Via& by, RetryPolicy with, std::shared_ptr<RetryBudget> within)
+        : via(by), policy(std::move(with)), budget(std::move(within)) {}
+    Via& via;  // Used until `ended` is stopped.
+    const RetryPolicy policy;
+    const std::shared_ptr<RetryBudget> budget;
+    std::stop_source ended;
+  };
+
   // Lvalues are kept as references, the others as copies.
   template <auto F, class... Given>
   struct RetriedCall : detail::PooledFrame {
-    explicit RetriedCall(Retrying& by, CallOptions with, Given&&... from)
-        : retrying(by), options(std::move(with)), given(std::forward<Given>(from)...) {}
+    explicit RetriedCall(std::shared_ptr<State> by, CallOptions with, Given&&... from)
+        : state(std::move(by)), options(std::move(with)), given(std::forward<Given>(from)...) {}
     template <class Outcome>
     static Task<typename Outcome::type> run(std::unique_ptr<RetriedCall> call, MutableBytes memory) {
-      Retrying& by = call->retrying;
+      std::shared_ptr<State> state = call->state;
       CallOptions options = call->options;
       auto calling = [kept = std::move(call), memory](const CallOptions& attempt) {
         return std::apply(
-            [&](auto&... one) { return detail::call_by<Outcome, F>(kept->retrying.via_, memory, attempt, one...); },
+            [&](auto&... one) { return detail::call_by<Outcome, F>(kept->state->via, memory, attempt, one...); },
             kept->given);
       };
-      return by.template repeat<typename Outcome::type>(std::move(options), std::move(calling));
+      return Retrying::repeat<typename Outcome::type>(std::move(state), std::move(options), std::move(calling));
     }
-    Retrying& retrying;
+    std::shared_ptr<State> state;
     CallOptions options;
     std::tuple<Given...> given;
   };
@@ -154,36 +170,39 @@ class Retrying : public detail::TaskCaller<Retrying<Via>> {
   template <auto F, class... Given>
   auto make_call(CallOptions options, Given&&... arguments) {
     using Kept = RetriedCall<F, Given...>;
-    return CallTask<F, Kept>(std::make_unique<Kept>(*this, std::move(options), std::forward<Given>(arguments)...));
+    return CallTask<F, Kept>(std::make_unique<Kept>(state_, std::move(options), std::forward<Given>(arguments)...));
   }
 
   template <auto F, class... Given>
   Task<Result<StreamingCall<F>>> make_open(CallOptions options, Given&&... arguments) {
-    auto opening = [this, given = std::tuple<Given...>(std::forward<Given>(arguments)...)](const CallOptions& attempt) {
-      return std::apply([&](const auto&... one) { return via_.template open<F>(attempt, one...); }, given);
+    Via& via = state_->via;
+    auto opening = [&via, given = std::tuple<Given...>(std::forward<Given>(arguments)...)](const CallOptions& attempt) {
+      return std::apply([&](const auto&... one) { return via.template open<F>(attempt, one...); }, given);
     };
-    return repeat<Result<StreamingCall<F>>>(std::move(options), std::move(opening));
+    return repeat<Result<StreamingCall<F>>>(state_, std::move(options), std::move(opening));
   }
 
   // `attempt(options)` returns an awaitable of R.
   template <class R, class Attempt>
-  Task<R> repeat(CallOptions given, Attempt attempt) {
-    detail::RetryRun state(policy_, *budget_, std::move(given));
+  static Task<R> repeat(std::shared_ptr<State> state, CallOptions given, Attempt attempt) {
+    if (state->ended.stop_requested()) {
+      co_return std::unexpected(
+          Error::of_call(ErrorCode::not_sent, "the Retrying of this call was destroyed before the call began"));
+    }
+    detail::RetryRun run(state->policy, *state->budget, std::move(given), state->ended);
     while (true) {
-      auto result = co_await attempt(state.attempt_options());
+      auto result = co_await attempt(run.attempt_options());
       Error* const error = detail::error_of_call(result);
       if (error == nullptr) {
-        budget_->succeeded();
+        state->budget->succeeded();
         co_return result;
       }
-      const bool again = co_await state.again(*error);
+      const bool again = co_await run.again(*error);
       if (!again) co_return result;
     }
   }
 
-  Via& via_;
-  const RetryPolicy policy_;
-  const std::shared_ptr<RetryBudget> budget_;
+  const std::shared_ptr<State> state_;
 };
 
 }  // namespace hawser

@@ -196,10 +196,10 @@ bool ClusterAttempt::end(const Error* error) {
 ClusterClient::ClusterClient(std::shared_ptr<State> state)
     : state_(std::move(state)),
       call_timeout_(state_->options.pool.client.call_timeout),
-      calls_(state_, state_->options) {}
+      calls_(std::make_shared<const detail::ClusterCalls>(state_, state_->options, state_->ending)) {}
 
 ClusterClient::~ClusterClient() {
-  if (state_->ended == nullptr) state_->end("the client was destroyed while this call waited for an endpoint");
+  state_->end("the client was destroyed");
   state_->naming.reset();
 }
 

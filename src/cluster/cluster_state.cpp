@@ -111,18 +111,21 @@ Result<void> ClusterAttempt::State::start() {
 }
 
 void ClusterAttempt::State::end(const char* why) {
+  if (ended != nullptr) return;
   ended = why;
+  ending.request_stop();
   if (monitored != 0) ClusterMonitorAccess::state(*options.monitor)->remove(monitored);
   monitored = 0;
   metrics.reset();
   closer.stop();
   builder.stop();
   scope.clear();
-  closing.clear();
+  // Calls that wait for a place of a pool keep it.
+  for (const auto& pool : std::exchange(closing, {})) PoolAccess::end(*pool, why);
   for (const auto& backend : balancer.backends()) {
     Node& node = static_cast<Node&>(*backend);
     node.pause.stop();
-    node.pool.reset();
+    if (const auto pool = std::exchange(node.pool, nullptr)) PoolAccess::end(*pool, why);
   }
   changed.notify_all();
 }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   State& operator=(const State&) = delete;
 
   Result<void> start();
-  // Ends all connections. Calls that wait for one fail with `why`.
+  // Ends all connections, if the client has not ended. All calls end with `why`.
   void end(const char* why);
   void on_loop_end() noexcept override;
   void on_naming();
@@ -66,6 +67,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   const std::string name;
   const ClusterOptions options;
   const char* ended = nullptr;  // The reason, once the client has ended.
+  std::stop_source ending;      // Stopped then.
   bool uses_loop = false;       // The loop knows this object.
   std::uint64_t monitored = 0;  // Its number in the monitor; 0: none.
   Random random;

@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "base/what_of.h"
 #include "hawser/client.h"
+#include "rpc/client/pool_access.h"
 
 namespace hawser::detail {
 
@@ -263,6 +264,7 @@ void BlockingSite::close() noexcept {
   if (std::exchange(closed_, true)) return;
   while (!waiting_.empty()) waiting_.front()->fail(ThreadWork::closed_error());
   scope_.clear();
+  if (pool_) PoolAccess::end(*pool_, "the BlockingClient was closed");
   pool_.reset();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "hawser/client.h"
@@ -26,7 +27,10 @@ struct ClientAccess {
   }
   static bool full(const Client& client) noexcept { return free_places(client) == 0; }
   // `call` is called when a client that was full may take a call again, or has lost its connection.
+  // Null: nothing is called.
   static void at_place(Client& client, std::function<void()> call) { client.state_->at_place(std::move(call)); }
+  // As Client::close(), with another reason.
+  static void close(Client& client, std::string_view why) { client.state_->close(why); }
 };
 
 }  // namespace hawser::detail

@@ -45,7 +45,7 @@ struct ClientPool::State final : detail::LoopUser {
   void wake(std::uint64_t wait) noexcept;
   // Resumes the first `count` of the calls that wait. Those that find no place wait again, in the same order.
   void wake_first(std::size_t count = 1) noexcept;
-  // Ends the pool: no connection is opened any more, and waiters get `why` as their error.
+  // Ends the pool, if it has not ended: no connection is opened any more, and all calls end with `why`.
   void end(const char* why);
   void on_loop_end() noexcept override {
     uses_loop = false;
@@ -148,16 +148,19 @@ void ClientPool::State::wake_first(std::size_t count) noexcept {
 }
 
 ClientPool::ClientPool(std::shared_ptr<State> state) : state_(std::move(state)) {}
-ClientPool::~ClientPool() {
-  if (state_->ended == nullptr) state_->end("the pool was destroyed while this request waited for a connection");
-}
+ClientPool::~ClientPool() { state_->end("the pool was destroyed"); }
 
 void ClientPool::State::end(const char* why) {
+  if (ended != nullptr) return;
   detail::LoopAccess::check_thread(loop);
   ended = why;
   reaper.stop();
   scope.clear();
-  clients.clear();
+  // Calls keep their clients until they are resumed.
+  for (const std::shared_ptr<Client>& client : std::exchange(clients, {})) {
+    detail::ClientAccess::at_place(*client, nullptr);
+    if (uses_loop) detail::ClientAccess::close(*client, why);
+  }
   for (const auto& [id, wait] : waits) wait->detach();
   changed.notify_all();
 }
@@ -228,7 +231,6 @@ Task<void> ClientPool::State::open_one() {
   --opening;
   if (outcome) {
     failures = 0;
-    // Whoever keeps the client keeps this state, too.
     detail::ClientAccess::at_place(*client, [this] { wake_first(); });
     clients.push_back(std::move(client));
     if (!reaper.running()) reaper.start(loop, loop.after(options.idle_timeout / 2));
@@ -369,6 +371,8 @@ Task<Result<std::shared_ptr<Client>>> detail::PoolAccess::acquire(ClientPool& po
   ClientPool::Limits limits{.options = std::move(*options)};
   co_return co_await ClientPool::acquire(pool.state_, &limits);
 }
+
+void detail::PoolAccess::end(ClientPool& pool, const char* why) { pool.state_->end(why); }
 
 std::size_t detail::PoolAccess::usable(const ClientPool& pool) noexcept { return pool.state_->usable_clients(); }
 

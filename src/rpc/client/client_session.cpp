@@ -257,10 +257,10 @@ transport::ReceiveBuffer ClientSession::select_receive_buffer(Bytes head, std::s
 
 // ---- The end ----
 
-void ClientSession::close() {
+void ClientSession::close_because(std::string_view why) {
   if (closed()) return;
   connection().flush();
-  end_session(Error::of_connection(ErrorCode::unavailable, "the client was closed"));
+  end_session(Error::of_connection(ErrorCode::unavailable, std::string(why)));
 }
 
 void ClientSession::finish() {

@@ -3,6 +3,7 @@
 #include <coroutine>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "exec/condition.h"
 #include "hawser/client.h"
@@ -40,8 +41,9 @@ class ClientSession final : public Session,
                 Duration call_timeout, Owner& owner);
 
   void start() { start_session(); }
-  // Closes the session on the client's request: data that was committed is still sent.
-  void close();
+  // Close the session on the client's request: data that was committed is still sent.
+  void close() { close_because("the client was closed"); }
+  void close_because(std::string_view why);
   // Closes the session in the same way after the last call has been answered. Accepts no new calls.
   void finish();
   // Sends an operation of another session again, with its original deadline.

@@ -31,10 +31,10 @@ Task<Result<Duration>> NativeClient::ping() {
   co_return co_await used->ping();
 }
 
-void NativeClient::end_sessions(std::string_view) {
+void NativeClient::end_sessions(std::string_view why) {
   retry_.stop();
-  for (const auto& old : std::list(finishing_)) old->close();
-  if (session_) session_->close();
+  for (const auto& old : std::list(finishing_)) old->close_because(why);
+  if (session_) session_->close_because(why);
 }
 
 void NativeClient::on_attempt_closed(const Error& reason) {

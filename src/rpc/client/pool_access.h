@@ -17,6 +17,8 @@ struct PoolAccess {
   static Task<Result<std::shared_ptr<Client>>> acquire(ClientPool& pool, std::optional<CallOptions> options = {});
   // Number of connections to a server that is not stopping.
   static std::size_t usable(const ClientPool& pool) noexcept;
+  // As the destructor: `why`, a literal, is the error of all calls.
+  static void end(ClientPool& pool, const char* why);
 };
 
 }  // namespace hawser::detail

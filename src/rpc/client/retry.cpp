@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "hawser/any_stop.h"
+
 namespace hawser {
 
 bool RetryPolicy::lists(const Error& error) const noexcept {
@@ -21,8 +23,8 @@ RetryBudget::RetryBudget(double tokens_max, double tokens_per_success)
 
 namespace detail {
 
-RetryRun::RetryRun(const RetryPolicy& policy, RetryBudget& budget, CallOptions options)
-    : policy_(policy), budget_(budget), options_(std::move(options)), loop_(*Loop::current()) {
+RetryRun::RetryRun(const RetryPolicy& policy, RetryBudget& budget, CallOptions options, const std::stop_source& ended)
+    : policy_(policy), budget_(budget), options_(std::move(options)), ended_(ended), loop_(*Loop::current()) {
   if (options_.timeout && *options_.timeout < forever) end_ = loop_.after(*options_.timeout);
 }
 
@@ -62,7 +64,7 @@ std::optional<Duration> RetryRun::after_failure(Error& error) {
   const bool again = retriable(error);
   if (again) budget_.failed();
   const bool forbidden = pushback && *pushback < Duration::zero();
-  if (again && !forbidden && attempts_ < policy_.attempts_max && budget_.may_retry()) {
+  if (again && !forbidden && !ended_.stop_requested() && attempts_ < policy_.attempts_max && budget_.may_retry()) {
     const Duration pause = pushback ? *pushback : backoff();
     if (!end_ || loop_.after(pause) < *end_) {
       maybe_executed_ = maybe_executed_ || !error.not_executed();
@@ -74,10 +76,19 @@ std::optional<Duration> RetryRun::after_failure(Error& error) {
   return std::nullopt;
 }
 
+bool RetryRun::was_destroyed(Error& error) {
+  if (!ended_.stop_requested()) return false;
+  --attempts_;  // The next one is not made.
+  finish(error);
+  error.text += "; the object that would make another attempt was destroyed";
+  return true;
+}
+
 Task<bool> RetryRun::again(Error& error) {
   const std::optional<Duration> pause = after_failure(error);
   if (!pause) co_return false;
-  const Result<void> slept = co_await loop_.sleep(*pause, options_.token);
+  const Result<void> slept = co_await loop_.sleep(*pause, AnyStop(options_.token, ended_.get_token()).token());
+  if (was_destroyed(error)) co_return false;
   if (!slept) {
     error = Error::of_call(ErrorCode::cancelled,
                            "the caller cancelled the call before attempt " + std::to_string(attempts_));
@@ -87,9 +98,9 @@ Task<bool> RetryRun::again(Error& error) {
   try {
     co_await policy_.before_retry();
   } catch (const std::exception&) {
-    co_return true;  // The attempt follows, and shows whether it can succeed.
+    // The attempt follows, and shows whether it can succeed.
   }
-  co_return true;
+  co_return !was_destroyed(error);
 }
 
 }  // namespace detail
