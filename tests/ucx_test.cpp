@@ -1,6 +1,7 @@
 // Calls over UCX when the peer, or its worker, disappears during them.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -294,6 +295,36 @@ TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
     EXPECT_GE(client.failovers(), 2U);
   }(loop, *server, transports));
   loop.run(reach_rest(loop, *server));
+}
+
+// ---- Memory ----
+
+// A client on a loop of its own.
+static Task<void> connect_and_call(std::string address, const TransportOptions& transports) {
+  Client client({.transports = transports});
+  const auto connected = co_await client.connect(address);
+  REQUIRE_OK(connected);
+  const auto reply = co_await client.call<worked_at>(std::string(100'000, 'x'));
+  EXPECT_OK(reply);
+}
+
+// Each loop has a worker of UCX.
+TEST(UcxMemory, WorkersThatAreDestroyedKeepNone) {
+  TransportOptions transports = over({});
+  if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
+  transports.required = "ucx";
+  Server server({.listen = "127.0.0.1:0", .loop = {.log = no_log()}, .transports = over({})});
+  server.register_handler<worked_at>();
+  ASSERT_TRUE(server.start());
+  const auto allocated = [] {
+    const struct mallinfo2 info = ::mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  for (int i = 0; i < 3; ++i) sync_wait(connect_and_call(server.address(), transports));
+  const std::size_t before = allocated();
+  for (int i = 0; i < 16; ++i) sync_wait(connect_and_call(server.address(), transports));
+  // A worker may exist for some time after its loop.
+  EXPECT_TRUE(soon([&] { return allocated() < before + (std::size_t{16} << 20); })) << allocated() - before;
 }
 
 }  // namespace hawser::ucx_tests

@@ -55,7 +55,7 @@ Result<UcxReport> ucx_report(const UcxOptions& options) {
   UcxReport report{.library = "UCX " + ucp.version + ", " + ucp.path};
   report.transports =
       transports_in(ucx_printed([&](std::FILE* file) { ucp.context_print_info(context->get(), file); }));
-  for (const auto& [name, value] : ucx_settings(options)) report.settings.push_back(name + "=" + value);
+  for (const auto& [name, value] : ucx_settings(options, ucp.version)) report.settings.push_back(name + "=" + value);
   Loop loop({.log = no_log()});
   TRY(std::shared_ptr<UcxWorker> worker, UcxWorker::make(context, loop));
   report.address_bytes = worker->address().size();

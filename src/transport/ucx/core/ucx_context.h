@@ -58,7 +58,8 @@ class UcxContext {
   const std::shared_ptr<UcxLingering> lingering_;
 };
 
-// Returns the names and values of the UCX settings that `options` require.
-std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& options);
+// Returns the names and values of the UCX settings that `options` require. `library` is UcpLibrary::version; empty:
+// those that all versions need.
+std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& options, std::string_view library = {});
 
 }  // namespace hawser::transport
