@@ -157,6 +157,8 @@ TEST_F(KernelEdges, ALoopThatStartsAServerDoesNotTryTheKernelItself) {
 }
 
 TEST_F(KernelEdges, WantOfDescriptorsIsNoPropertyOfTheKernel) {
+  // A sanitizer needs a descriptor to examine a type that it sees for the first time.
+  security::tls::TlsShared({.kernel = TlsKernel::required}, forever, 1, 16).examine_kernel();
   security::tls::TlsShared shared({.kernel = TlsKernel::required}, forever, 1, 16);
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
