@@ -1,3 +1,4 @@
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -112,8 +113,16 @@ Run add_lab(CLI::App& command) {
   report->add_option("--png", options->report.png_folder, "Also write each figure into this folder, as PNG");
 
   CLI::App* const project = command.add_subcommand("project", "Project the calls/s of Hawser on a card, by simulation");
-  project->add_option("--gbit", options->project.gbit_per_s, "Rate of the link, Gb/s")
-      ->check(CLI::Range(1.0, 10'000.0))
+  project
+      ->add_option("--load", options->project.load,
+                   "calls: by size and concurrency; block: the writes of a published block store")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, ProjectedLoad>{{"calls", ProjectedLoad::calls}, {"block", ProjectedLoad::block}}))
+      ->default_str("calls");
+  project
+      ->add_option("--gbit", options->project.gbit_per_s,
+                   "Rate of the link, Gb/s; 0: 200, and 50 for --load block, which are two ports of 25")
+      ->check(CLI::Range(0.0, 10'000.0))
       ->capture_default_str();
   project
       ->add_option("--latency", options->project.latency_us,

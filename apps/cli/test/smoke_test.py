@@ -192,6 +192,8 @@ def lab():
         expect(len([one for one in root.iter() if one.tag.endswith("}svg")]) == len(drawings), result)
         for drawing in drawings:
             xml.etree.ElementTree.parse(drawing)
+        result = run("lab", "project", "--load", "block", "--draws", "1")
+        expect(result.returncode == 0 and result.stdout.count("predicted |") == 10, result)
         result = run("lab", "report", f"{folder}/ladder.csv", "-o", page)
         expect(result.returncode == 1 and "ladder.csv" in result.stderr, result)
 

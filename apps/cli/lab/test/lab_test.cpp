@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 #include "cli/lab/lab_file.h"
@@ -132,6 +133,26 @@ TEST(LabProjection, ARowIsMadeOfRanges) {
   EXPECT_EQ(project_row({128, 1, 43'394}, {{151'234, 248'765}, {4.44, 7.77}, {5.55, 8.88}}),
             "| 128 | 1 | 150 k to 250 k | 0.15 to 0.26 | 4.4 to 7.8 | 5.5 to 8.9 | 43 k |\n");
   EXPECT_NE(project_row({128, 4, 149'130}, {}).find("| 150 k |"), std::string::npos) << "to the nearest";
+}
+
+TEST(LabProjection, ARowOfABlockStoreHasThePublishedFiguresBesideTheRanges) {
+  const hawser::lab::BlockRanges ranges{{4500, 5234}, {191.2, 222.2}, {199, 260.1}};
+  EXPECT_EQ(
+      block_row({1, ranges, {{2600, 3700}, {270, 380}, {300, 449}}, {1.21, 1.99}},
+                hawser::lab::published_block().front()),
+      "| 1 | 4.5 k to 5.3 k | 190 to 230 | 190 to 270 | 2.6 k to 3.7 k | 270 to 380 | 300 to 450 | 1.2 to 2 | 4 k | "
+      "2.6 k | 1.53 |\n");
+}
+
+TEST(LabProjection, OnlyTheEndsOfTheTableOfABlockStoreAreFitted) {
+  const std::span<const hawser::lab::PublishedBlock> lines = hawser::lab::published_block();
+  EXPECT_EQ(block_fit_row(lines.front()), "| 1 | 1.02 | 1.00 | 1.14 | 1.01 | 1.00 | 1.05 | 1.01 | fitted |\n");
+  EXPECT_EQ(block_fit_row(lines[8]), "| 32 | 0.88 | 1.14 | 1.66 | 0.92 | 1.09 | 1.25 | 0.96 | predicted |\n");
+}
+
+TEST(LabProjection, TheRateOfTheLinkIsThatOfThePublishedCards) {
+  EXPECT_EQ(gbit_per_s_usual(ProjectedLoad::calls), 200);
+  EXPECT_EQ(gbit_per_s_usual(ProjectedLoad::block), 50);
 }
 
 TEST(Perftest, AverageIsTheFourthFigure) {
