@@ -12,6 +12,10 @@ std::uint32_t state_of(bool zeros, bool preallocated) noexcept {
   return preallocated ? state_zero : state_zero | state_hole;
 }
 
+Result<void> NbdDevice::write_now(std::uint64_t, Bytes, bool) {
+  return store_fail(ENOTSUP, "writes of this volume block");
+}
+
 Task<Result<std::vector<std::string>>> Exports::names(Identity who) {
   Result<std::vector<std::string>> names = co_await list();
   if (names) {

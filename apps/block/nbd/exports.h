@@ -52,6 +52,9 @@ class NbdDevice {
   virtual void abandon() noexcept = 0;
   virtual Task<Result<void>> read(std::uint64_t offset, MutableBytes into) = 0;
   virtual Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) = 0;
+  // Writes of at most so many bytes may be made by write_now(), which neither blocks nor waits. 0: none.
+  virtual std::size_t direct_bytes_max() const noexcept { return 0; }
+  virtual Result<void> write_now(std::uint64_t offset, Bytes bytes, bool fua);
   virtual Task<Result<void>> flush() = 0;
   virtual Task<Result<void>> discard(std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual Task<Result<void>> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) = 0;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -125,10 +127,8 @@ inline constexpr std::uint32_t allocation_context_id = 1;
 template <class Number>
 Number load(Bytes in) noexcept {
   Number number = 0;
-  for (std::size_t i = 0; i < sizeof(Number); ++i) {
-    number = static_cast<Number>(number << 8 | std::to_integer<Number>(in[i]));
-  }
-  return number;
+  std::memcpy(&number, in.data(), sizeof(number));
+  return std::endian::native == std::endian::big ? number : std::byteswap(number);
 }
 
 // Writes a number to `out` and returns the place behind it.

@@ -304,9 +304,43 @@ Task<bool> NbdSession::transmit() {
       continue;
     }
     begin_ += step.consumed;
-    if (step.request.type == command::disconnect) co_return true;
-    if (!co_await begin(step.request)) co_return false;
+    const NbdRequest& request = step.request;
+    if (request.type == command::disconnect) co_return true;
+    if (can_write_in_place(request)) {
+      while (end_ - begin_ < request.length) {
+        if (!co_await fill()) co_return false;
+      }
+      if (socket_.broken()) co_return false;
+      if (Permit slot = slots_.try_acquire()) {
+        write_in_place(request, std::move(slot));
+        continue;
+      }
+    }
+    if (!co_await begin(request)) co_return false;
   }
+}
+
+bool NbdSession::can_write_in_place(const NbdRequest& request) const {
+  return request.type == command::write && request.length <= std::min(device_->direct_bytes_max(), buffer_bytes) &&
+         check(request, device_->info(), handshake_.negotiated()).error == status::ok;
+}
+
+// Writes the data from the buffer that has received them, which contains all of them.
+void NbdSession::write_in_place(const NbdRequest& request, Permit slot) {
+  auto pending = std::make_unique<PendingRequest>();
+  pending->request = request;
+  pending->slot = std::move(slot);
+  pending->reply = ReplyHead::success(request);
+  Result<void> done;
+  try {
+    done =
+        device_->write_now(request.offset, received().first(request.length), (request.flags & command_flag::fua) != 0);
+  } catch (const std::bad_alloc&) {
+    done = std::unexpected(out_of_memory());
+  }
+  begin_ += request.length;
+  reader_.took_data(request.length);
+  answer_with(done, std::move(pending));
 }
 
 Task<bool> NbdSession::begin(NbdRequest request) {
@@ -401,12 +435,7 @@ Task<void> NbdSession::execute(std::unique_ptr<PendingRequest> pending) {
     done = std::unexpected(out_of_memory());
   }
   try {
-    if (!done) {
-      pending->sends_data = false;
-      pending->reply = ReplyHead::failure(pending->request, handshake_.negotiated().structured_replies,
-                                          status_of(done.error()), done.error().text);
-    }
-    answer(std::move(pending));
+    answer_with(done, std::move(pending));
   } catch (const std::bad_alloc&) {
     abort();
   }
@@ -443,6 +472,15 @@ Task<Result<void>> NbdSession::read_extents(PendingRequest& pending) {
   if (!extents) co_return std::unexpected(extents.error());
   pending.reply = ReplyHead::block_status(request, *extents);
   co_return Result<void>{};
+}
+
+void NbdSession::answer_with(const Result<void>& done, std::unique_ptr<PendingRequest> pending) {
+  if (!done) {
+    pending->sends_data = false;
+    pending->reply = ReplyHead::failure(pending->request, handshake_.negotiated().structured_replies,
+                                        status_of(done.error()), done.error().text);
+  }
+  answer(std::move(pending));
 }
 
 void NbdSession::answer(std::unique_ptr<PendingRequest> pending) {

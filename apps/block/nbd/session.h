@@ -120,6 +120,8 @@ class NbdSession final : exec::TickEnd {
   Task<bool> send_text(std::string& text);
   Task<bool> begin_tls();
   Task<bool> transmit();
+  bool can_write_in_place(const NbdRequest& request) const;
+  void write_in_place(const NbdRequest& request, Permit slot);
   Task<bool> begin(NbdRequest request);
   Task<bool> refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal);
   Task<bool> acquire(PendingRequest& pending, std::size_t bytes);
@@ -129,6 +131,7 @@ class NbdSession final : exec::TickEnd {
   Task<void> execute(std::unique_ptr<PendingRequest> pending);
   Task<Result<void>> run_request(PendingRequest& pending);
   Task<Result<void>> read_extents(PendingRequest& pending);
+  void answer_with(const Result<void>& done, std::unique_ptr<PendingRequest> pending);
   void answer(std::unique_ptr<PendingRequest> pending);
 
   std::size_t held_bytes() const noexcept { return replies_.held_bytes() + incomplete_bytes_; }

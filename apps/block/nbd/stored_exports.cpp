@@ -30,6 +30,10 @@ class StoredDevice final : public NbdDevice {
   Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) override {
     return run(bytes.size(), [=](StoredVolume& volume) { return volume.write(offset, bytes, fua); });
   }
+  std::size_t direct_bytes_max() const noexcept override { return direct_bytes_max_; }
+  Result<void> write_now(std::uint64_t offset, Bytes bytes, bool fua) override {
+    return volume_->write(offset, bytes, fua);
+  }
   Task<Result<void>> flush() override {
     return run(0, [](StoredVolume& volume) { return volume.flush(); });
   }

@@ -9,7 +9,8 @@
 
 namespace hawser::block {
 
-// Offsets, sizes and memory addresses of reads and writes of a data file are multiples of this.
+// Offsets and sizes of reads and writes of a data file are multiples of this, and so are their memory addresses unless
+// the file accepts others.
 inline constexpr std::size_t file_alignment = 4096;
 
 // A file of a volume. Every function blocks, and any thread may call it. Errors are those of store_error.h.
@@ -20,6 +21,7 @@ class File {
   File& operator=(const File&) = delete;
   virtual ~File() = default;
 
+  virtual bool accepts_every_address() const noexcept { return false; }
   // Bytes behind the end of the file are zeros.
   virtual Result<void> read(std::uint64_t offset, MutableBytes into) = 0;
   // After an error, each sector of 512 bytes has its old or its new contents.

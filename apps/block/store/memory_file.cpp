@@ -65,16 +65,19 @@ bool MemoryFile::add_page(std::uint64_t page) {
   return true;
 }
 
+bool MemoryFile::has_pages(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  if (offset + bytes > size_) return false;
+  const std::uint64_t end = page_end_of(offset + bytes);
+  for (std::uint64_t page = offset / page_bytes; page < end; ++page) {
+    if (find_page(page) == nullptr) return false;
+  }
+  return true;
+}
+
 // Makes the pages of the range.
 Result<void> MemoryFile::fill_pages(std::uint64_t offset, std::uint64_t bytes) {
   const std::uint64_t first = offset / page_bytes;
-  const std::uint64_t end = (offset + bytes + page_bytes - 1) / page_bytes;
-  {
-    const std::shared_lock lock(mutex_);
-    bool there = offset + bytes <= size_;
-    for (std::uint64_t page = first; there && page < end; ++page) there = find_page(page) != nullptr;
-    if (there) return {};
-  }
+  const std::uint64_t end = page_end_of(offset + bytes);
   const std::unique_lock lock(mutex_);
   try {
     for (std::uint64_t page = first; page < end; ++page) {
@@ -91,10 +94,23 @@ Result<void> MemoryFile::fill_pages(std::uint64_t offset, std::uint64_t bytes) {
   return {};
 }
 
+// Nobody else uses the range: its pages stay until the copy has ended.
 Result<void> MemoryFile::write(std::uint64_t offset, Bytes bytes) {
   if (bytes.empty()) return {};
+  {
+    const std::shared_lock lock(mutex_);
+    if (has_pages(offset, bytes.size())) {
+      copy_to_pages(offset, bytes);
+      return {};
+    }
+  }
   if (Result<void> filled = fill_pages(offset, bytes.size()); !filled) return filled;
   const std::shared_lock lock(mutex_);
+  copy_to_pages(offset, bytes);
+  return {};
+}
+
+void MemoryFile::copy_to_pages(std::uint64_t offset, Bytes bytes) noexcept {
   while (!bytes.empty()) {
     const std::uint64_t inside = offset % page_bytes;
     const std::size_t part = std::min<std::uint64_t>(bytes.size(), page_bytes - inside);
@@ -102,11 +118,15 @@ Result<void> MemoryFile::write(std::uint64_t offset, Bytes bytes) {
     bytes = bytes.subspan(part);
     offset += part;
   }
-  return {};
 }
 
 Result<void> MemoryFile::allocate(std::uint64_t offset, std::uint64_t bytes) {
-  return bytes == 0 ? Result<void>{} : fill_pages(offset, bytes);
+  if (bytes == 0) return {};
+  {
+    const std::shared_lock lock(mutex_);
+    if (has_pages(offset, bytes)) return {};
+  }
+  return fill_pages(offset, bytes);
 }
 
 void MemoryFile::clear(std::uint64_t offset, std::uint64_t bytes, bool deallocate) {

@@ -28,6 +28,7 @@ class MemoryFile final : public File {
       : budget_(std::move(budget)) {}
   ~MemoryFile() override { budget_->used -= used_ + table_bytes_; }
 
+  bool accepts_every_address() const noexcept override { return true; }
   Result<void> read(std::uint64_t offset, MutableBytes into) override;
   Result<void> write(std::uint64_t offset, Bytes bytes) override;
   Result<void> sync() override { return {}; }
@@ -41,6 +42,7 @@ class MemoryFile final : public File {
  private:
   static constexpr std::uint64_t page_bytes = 64 * 1024;
   static constexpr std::size_t pages_per_group = 512;
+  static constexpr std::uint64_t page_end_of(std::uint64_t end) noexcept { return (end + page_bytes - 1) / page_bytes; }
   using Page = std::unique_ptr<std::byte[]>;
   // The pages of 32 MiB. A page that is absent is zeros.
   using Group = std::array<Page, pages_per_group>;
@@ -49,7 +51,9 @@ class MemoryFile final : public File {
   std::byte* find_page(std::uint64_t page) const noexcept;
   bool charge(std::uint64_t bytes) noexcept;
   Group* make_group(std::uint64_t number);
+  bool has_pages(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   Result<void> fill_pages(std::uint64_t offset, std::uint64_t bytes);
+  void copy_to_pages(std::uint64_t offset, Bytes bytes) noexcept;
   bool add_page(std::uint64_t page);
   void clear(std::uint64_t offset, std::uint64_t bytes, bool deallocate);
 

@@ -15,8 +15,8 @@
 namespace hawser::block {
 namespace {
 
-bool is_aligned(const void* address) noexcept {
-  return reinterpret_cast<std::uintptr_t>(address) % file_alignment == 0;
+bool accepts(const File& file, const void* address) noexcept {
+  return file.accepts_every_address() || reinterpret_cast<std::uintptr_t>(address) % file_alignment == 0;
 }
 
 constexpr std::uint64_t block_of(std::uint64_t offset) noexcept { return offset / block_bytes; }
@@ -151,7 +151,7 @@ Result<void> StoredVolume::drop_repaired(std::uint64_t first, std::uint64_t end)
 
 // ---- Reading ----
 
-// Reads and verifies whole blocks into aligned memory of at most chunk_bytes.
+// Reads and verifies whole blocks into memory that the file accepts, at most chunk_bytes.
 Result<void> StoredVolume::read_blocks(std::uint64_t first, MutableBytes into) {
   Entries memory;
   const std::span entries = std::span(memory).first(into.size() / block_bytes);
@@ -171,7 +171,7 @@ Result<void> StoredVolume::read_blocks(std::uint64_t first, MutableBytes into) {
 Result<void> StoredVolume::read_part(std::uint64_t offset, MutableBytes into) {
   const std::uint64_t first = block_of(offset);
   const std::uint64_t end = block_end_of(offset + into.size());
-  if (offset % block_bytes == 0 && into.size() % block_bytes == 0 && is_aligned(into.data())) {
+  if (offset % block_bytes == 0 && into.size() % block_bytes == 0 && accepts(*files_.data, into.data())) {
     return read_blocks(first, into);
   }
   AlignedBuffer buffer((end - first) * block_bytes);
@@ -284,7 +284,7 @@ bool StoredVolume::settle(std::uint64_t first, std::uint64_t end, std::span<cons
   }
 }
 
-// Writes whole blocks of aligned memory, at most chunk_bytes.
+// Writes whole blocks of memory that the file accepts, at most chunk_bytes.
 Result<void> StoredVolume::write_blocks(std::uint64_t first, Bytes bytes, bool& keep) {
   Entries memory;
   const std::span entries = std::span(memory).first(bytes.size() / block_bytes);
@@ -307,7 +307,7 @@ Result<void> StoredVolume::write_part(std::uint64_t offset, Bytes bytes, bool& k
   const std::uint64_t end = block_end_of(offset + bytes.size());
   const bool head = offset % block_bytes != 0;
   const bool tail = (offset + bytes.size()) % block_bytes != 0;
-  if (!head && !tail && is_aligned(bytes.data())) return write_blocks(first, bytes, keep);
+  if (!head && !tail && accepts(*files_.data, bytes.data())) return write_blocks(first, bytes, keep);
   AlignedBuffer buffer((end - first) * block_bytes);
   const MutableBytes blocks = buffer.bytes();
   if (head) {

@@ -23,6 +23,8 @@
 
 #include "base/temporary_folder.h"
 #include "block/nbd/protocol.h"
+#include "block/nbd/stored_exports.h"
+#include "block/store/store.h"
 #include "block/store/store_error.h"
 
 namespace hawser::block::nbd {
@@ -112,23 +114,23 @@ class Peer {
     pollfd state{.fd = socket_.get(), .events = POLLIN, .revents = 0};
     return ::poll(&state, 1, 0) > 0;
   }
-  void enter() {
+  void enter(const std::string& name = "") {
     EXPECT_EQ(receive(18).size(), 18U);
     std::string bytes;
     append(bytes, fixed_newstyle | no_zeroes);
     append(bytes, option_magic);
     append(bytes, option::export_name);
-    append(bytes, std::uint32_t{0});
-    send(bytes);
+    append(bytes, static_cast<std::uint32_t>(name.size()));
+    send(bytes + name);
     EXPECT_EQ(receive(10).size(), 10U);
   }
-  static std::string request(std::uint16_t type, std::uint64_t cookie, std::uint32_t length) {
+  static std::string request(std::uint16_t type, std::uint64_t cookie, std::uint32_t length, std::uint64_t offset = 0) {
     std::string bytes;
     append(bytes, request_magic);
     append(bytes, std::uint16_t{0});
     append(bytes, type);
     append(bytes, cookie);
-    append(bytes, std::uint64_t{0});
+    append(bytes, offset);
     append(bytes, length);
     return bytes;
   }
@@ -140,9 +142,11 @@ class Peer {
 class NbdFront : public ::testing::Test {
  protected:
   void start(const NbdLimits& limits) {
+    start_with(limits, [this](Loop& loop) { return std::make_unique<SlowExports>(loop, counts_); });
+  }
+  void start_with(const NbdLimits& limits, Front::MakeExports make) {
     name_ = "hawser-nbd-" + std::to_string(::getpid());
-    auto front = Front::start({.listen = "unix:@" + name_, .limits = limits},
-                              [this](Loop& loop) { return std::make_unique<SlowExports>(loop, counts_); });
+    auto front = Front::start({.listen = "unix:@" + name_, .limits = limits}, std::move(make));
     ASSERT_TRUE(front) << front.error().text;
     front_ = std::move(*front);
   }
@@ -170,6 +174,34 @@ TEST_F(NbdFront, RequestsBeyondTheLimitWait) {
   }
   EXPECT_EQ(std::ranges::count(answered, true), static_cast<std::ptrdiff_t>(requests));
   EXPECT_EQ(counts_.most, 4U);
+}
+
+// More bytes than the buffer of a connection has, in pieces that cut requests and their data anywhere.
+TEST_F(NbdFront, WritesToMemoryAreMadeWhereTheyWereReceived) {
+  const auto store = VolumeStore::open(std::make_unique<MemoryDirectory>(std::uint64_t{64} << 20), {});
+  ASSERT_TRUE(store);
+  constexpr std::uint32_t length = 8000;  // Not of whole blocks.
+  constexpr std::uint32_t writes = 60;
+  ASSERT_TRUE((*store)->create("v", 2 * std::uint64_t{writes} * 4096, false));
+  start_with({}, [&](Loop& loop) {
+    return std::make_unique<StoredExports>(loop, **store, StoredExportsOptions{.direct_bytes_max = length});
+  });
+  Peer peer(name_);
+  peer.enter("v");
+  const auto text = [](std::uint32_t number) { return std::string(length, static_cast<char>('a' + number % 26)); };
+  std::string bytes;
+  for (std::uint32_t i = 0; i < writes; ++i) bytes += Peer::request(command::write, i, length, i * length) + text(i);
+  bytes += Peer::request(command::write, writes, length, 2 * std::uint64_t{writes} * 4096) + text(0);
+  for (std::size_t sent = 0; sent < bytes.size(); sent += 999) peer.send(bytes.substr(sent, 999));
+  for (std::uint32_t i = 0; i <= writes; ++i) {
+    const std::string reply = peer.receive(16);
+    ASSERT_EQ(reply.size(), 16U);
+    EXPECT_EQ(load<std::uint32_t>(as_bytes(reply).subspan(4)), i < writes ? status::ok : status::no_space);
+    EXPECT_EQ(load<std::uint64_t>(as_bytes(reply).subspan(8)), i) << "in the order of the requests";
+  }
+  peer.send(Peer::request(command::read, 0, writes * length));
+  ASSERT_EQ(peer.receive(16).size(), 16U);
+  for (std::uint32_t i = 0; i < writes; ++i) ASSERT_EQ(peer.receive(length), text(i)) << i;
 }
 
 TEST_F(NbdFront, ErrorsOfTheDeviceAreReplies) {
