@@ -160,6 +160,16 @@ Number number_of(const Token& token) noexcept {
 
 double double_of(const Token& token) noexcept { return nearest_double(token.written).value_or(0); }
 
+void skip(JsonReader& reader, const Token& token) {
+  int depth = 0;
+  for (Token next = token;; next = reader.next()) {
+    if (next.kind == TokenKind::invalid || next.kind == TokenKind::end) return;
+    if (next.kind == TokenKind::begin_list || next.kind == TokenKind::begin_object) ++depth;
+    if (next.kind == TokenKind::end_list || next.kind == TokenKind::end_object) --depth;
+    if (depth == 0 && next.kind != TokenKind::name) return;
+  }
+}
+
 Result<void> check(std::string_view text, Limits limits) {
   JsonReader reader(text, limits);
   for (;;) {

@@ -113,6 +113,9 @@ using Number = std::variant<std::int64_t, std::uint64_t, double>;
 Number number_of(const Token& token) noexcept;
 double double_of(const Token& token) noexcept;
 
+// Reads the rest of the value that begins with `token`.
+void skip(JsonReader& reader, const Token& token);
+
 // Fails with invalid_argument, in the words of JsonReader::problem().
 Result<void> check(std::string_view text, Limits limits);
 

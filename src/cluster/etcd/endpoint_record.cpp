@@ -24,17 +24,6 @@ std::string decoded(const Token& token) {
   return text;
 }
 
-// Reads the rest of a value that begins with `token`.
-void skip(JsonReader& reader, const Token& token) {
-  int depth = 0;
-  for (Token next = token;; next = reader.next()) {
-    if (next.kind == TokenKind::invalid || next.kind == TokenKind::end) return;
-    if (next.kind == TokenKind::begin_list || next.kind == TokenKind::begin_object) ++depth;
-    if (next.kind == TokenKind::end_list || next.kind == TokenKind::end_object) --depth;
-    if (depth == 0 && next.kind != TokenKind::name) return;
-  }
-}
-
 // A number that is not a whole one in the range becomes one that no endpoint may have.
 std::uint32_t whole_number(std::string_view text, std::uint32_t wrong) {
   std::uint32_t number = 0;
@@ -76,7 +65,7 @@ void read_metadata(JsonReader& reader, Endpoint& endpoint) {
     } else if (value.kind == TokenKind::number || value.kind == TokenKind::boolean) {
       set_member(endpoint, decoded(name), std::string(value.written));
     } else {
-      skip(reader, value);
+      json::skip(reader, value);
     }
   }
 }
@@ -92,7 +81,7 @@ std::optional<Endpoint> read_record(std::string_view record) {
     } else if (name.written == "Metadata" && value.kind == TokenKind::begin_object) {
       read_metadata(reader, endpoint);
     } else {
-      skip(reader, value);
+      json::skip(reader, value);
     }
   }
   // The reader repeats `invalid`, so that one look at the end suffices.
