@@ -1,7 +1,5 @@
 #include <cstddef>
 #include <exception>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +9,7 @@
 #include "base/alive.h"
 #include "base/file_watch.h"
 #include "base/try.h"
+#include "cluster/bounded_file.h"
 #include "cluster/endpoint_text.h"
 #include "hawser/naming.h"
 #include "hawser/scope.h"
@@ -24,29 +23,11 @@ struct FileContents {
   std::optional<std::vector<Endpoint>> endpoints;  // Empty: the file has the stamp of the last look.
 };
 
-Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {  // A FIFO would block.
-    return fail(ErrorCode::unavailable, "file " + path + " does not exist or is not a regular file");
-  }
-  std::ifstream in(path, std::ios::binary);
-  std::string text(bytes_max + 1, '\0');
-  if (!in.read(text.data(), static_cast<std::streamsize>(text.size())) && !in.eof()) {
-    return fail(ErrorCode::unavailable, "file " + path + " cannot be read");
-  }
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > bytes_max) {
-    return fail(ErrorCode::limit_exceeded,
-                "file " + path + " has more than file_bytes_max (" + std::to_string(bytes_max) + ") bytes");
-  }
-  return text;
-}
-
 // Blocks.
 Result<FileContents> look_at(const std::string& path, const std::string& known_stamp, std::size_t bytes_max) {
   FileContents contents{.stamp = file_stamp(path), .endpoints = {}};
   if (!known_stamp.empty() && contents.stamp == known_stamp) return contents;
-  TRY(const std::string text, read_file(path, bytes_max));
+  TRY(const std::string text, cluster::read_bounded_file(path, bytes_max, "file_bytes_max"));
   Result<std::vector<Endpoint>> endpoints = cluster::parse_endpoint_lines(text);
   if (!endpoints) return fail(endpoints.error().code, "file " + path + ": " + endpoints.error().text);
   contents.endpoints = std::move(*endpoints);

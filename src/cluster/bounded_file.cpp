@@ -1,0 +1,26 @@
+#include "cluster/bounded_file.h"
+
+#include <filesystem>
+#include <fstream>
+
+namespace hawser::cluster {
+
+Result<std::string> read_bounded_file(const std::string& path, std::size_t bytes_max, std::string_view limit) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {  // A FIFO would block.
+    return fail(ErrorCode::unavailable, "file " + path + " does not exist or is not a regular file");
+  }
+  std::ifstream in(path, std::ios::binary);
+  std::string text(bytes_max + 1, '\0');
+  if (!in.read(text.data(), static_cast<std::streamsize>(text.size())) && !in.eof()) {
+    return fail(ErrorCode::unavailable, "file " + path + " cannot be read");
+  }
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > bytes_max) {
+    return fail(ErrorCode::limit_exceeded,
+                "file " + path + " has more than " + std::string(limit) + " (" + std::to_string(bytes_max) + ") bytes");
+  }
+  return text;
+}
+
+}  // namespace hawser::cluster
