@@ -5,6 +5,7 @@ from ._client import Client, Connecting, Remote, Reply, connect, declare
 from ._errors import DeadlineExceeded, Error, ErrorCode, ErrorScope, Initiator
 from ._memory import Exposed, Place, Region
 from ._server import Context, Server
+from ._streams import Reader, StreamingCall, Writer
 from ._types import (
     Array,
     Char,
@@ -23,6 +24,6 @@ from ._types import (
 
 __all__ = [
     "Array", "Char", "Client", "Connecting", "Context", "DeadlineExceeded", "Error", "ErrorCode", "ErrorScope", "Exposed",
-    "Float32", "Float64", "Initiator", "Int8", "Int16", "Int32", "Int64", "Number", "Place", "Region", "Remote", "Reply",
-    "Server", "UInt8", "UInt16", "UInt32", "UInt64", "blocking", "connect", "declare",
+    "Float32", "Float64", "Initiator", "Int8", "Int16", "Int32", "Int64", "Number", "Place", "Reader", "Region", "Remote",
+    "Reply", "Server", "StreamingCall", "UInt8", "UInt16", "UInt32", "UInt64", "Writer", "blocking", "connect", "declare",
 ]  # fmt: skip

@@ -7,13 +7,15 @@ import atexit
 import contextlib
 import dataclasses
 import weakref
-from typing import Any, Callable, Generator, Generic, Iterable, Mapping, Optional, TypeVar, Union, cast, overload
+from typing import Any, AsyncIterator, Callable, Generator, Generic, Iterable, Mapping, Optional, TypeVar, Union, cast, overload
 
 from . import _errors, _hawser, _types
 from ._errors import ErrorCode
 from ._memory import Region
+from ._streams import StreamingCall, Streams
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 Metadata = Union[Mapping[str, str], Iterable[tuple[str, str]]]
 
 
@@ -47,6 +49,11 @@ def declare(name: Optional[str] = None) -> Callable[[Callable[..., T]], Remote[T
         return Remote(_types.signature_of(function, name, None).method)
 
     return decorate
+
+
+def require_no_streams(method: _hawser.Method) -> None:
+    if method.incoming or method.outgoing:
+        raise TypeError(f"hawser: {method.name} has streams: use `async with client.open(...)`")
 
 
 def not_a_method(method: object) -> TypeError:
@@ -100,17 +107,11 @@ class Client:
         whole: bool,
         idempotent: bool,
     ) -> Any:
-        self._require_loop()
-        if isinstance(method, Remote):
-            found = method.method
-        elif isinstance(method, str):
-            described = self._described.get(method)
-            found = described if isinstance(described, _hawser.Method) else await self._describe(method)
-        else:
-            raise not_a_method(method)
+        found = await self._find(method)
+        require_no_streams(found)
         future = self._loop.create_future()
         work = self._core.call(
-            self._hub, future, found, arguments, timeout, attachment, into, metadata, whole, idempotent
+            self._hub, future, found, arguments, timeout, attachment, into, metadata, whole, idempotent, None
         )
         try:
             return await future
@@ -118,9 +119,83 @@ class Client:
             work.cancel()
             raise
         except _errors.Error as error:
-            if error.code in (ErrorCode.SIGNATURE_MISMATCH, ErrorCode.UNKNOWN_METHOD) and isinstance(method, str):
-                self._described.pop(method, None)  # The server may have changed.
+            self._forget(method, error)
             raise
+
+    async def _find(self, method: Union[str, Remote[Any]]) -> _hawser.Method:
+        self._require_loop()
+        if isinstance(method, Remote):
+            return method.method
+        if not isinstance(method, str):
+            raise not_a_method(method)
+        described = self._described.get(method)
+        return described if isinstance(described, _hawser.Method) else await self._describe(method)
+
+    def _forget(self, method: Union[str, Remote[Any]], error: Optional[BaseException]) -> None:
+        stale = (ErrorCode.SIGNATURE_MISMATCH, ErrorCode.UNKNOWN_METHOD)
+        if isinstance(method, str) and isinstance(error, _errors.Error) and error.code in stale:
+            self._described.pop(method, None)  # The server may have changed.
+
+    @overload
+    def open(
+        self,
+        method: str,
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        metadata: Optional[Metadata] = None,
+    ) -> StreamingCall[Any, Any]: ...
+    @overload
+    def open(
+        self,
+        method: Remote[AsyncIterator[Item]],
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        metadata: Optional[Metadata] = None,
+    ) -> StreamingCall[Item, None]: ...
+    @overload
+    def open(
+        self,
+        method: Remote[T],
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        metadata: Optional[Metadata] = None,
+    ) -> StreamingCall[Any, T]: ...
+    def open(
+        self,
+        method: Union[str, Remote[Any]],
+        *arguments: Any,
+        timeout: Optional[float] = None,
+        attachment: Any = None,
+        metadata: Optional[Metadata] = None,
+    ) -> StreamingCall[Any, Any]:
+        """Calls a method that has streams::
+
+            async with client.open("shop::watch", "rope") as call:
+                async for change in call:
+                    print(change)
+
+        The parameters are those of call(), but without a timeout there is no deadline. Items are sent by write(), and
+        result() waits for the handler's result. Leaving the block, such as by an exception or because the task is
+        cancelled, cancels the call at the server.
+        """
+
+        async def start() -> tuple[Streams, asyncio.Future[Any], _hawser.Work]:
+            found = await self._find(method)
+            if not (found.incoming or found.outgoing):
+                raise TypeError(f"hawser: {found.name} has no streams: use call()")
+            core = _hawser.make_streams(method=found, hub=self._hub)
+            streams = Streams(self._loop, core)
+            future = self._loop.create_future()
+            work = self._core.call(
+                self._hub, future, found, arguments, timeout, attachment, None, metadata, True, False, core
+            )
+            future.add_done_callback(lambda done: self._forget(method, None if done.cancelled() else done.exception()))
+            return streams, future, work
+
+        return StreamingCall(start)
 
     def _require_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import logging
 import traceback
-from typing import Any, Awaitable, Callable, Iterable, Optional, TypeVar, Union, overload
+from typing import Any, AsyncIterator, Awaitable, Callable, Iterable, Optional, TypeVar, Union, overload
 
 from . import _errors, _hawser, _types
 from ._client import Metadata, hub_of, require_at_least_one, transport_names
 from ._memory import Exposed
+from ._streams import Reader, Streams, Writer
 
-F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+Handler = Callable[..., Union[Awaitable[Any], AsyncIterator[Any]]]
+F = TypeVar("F", bound=Handler)
 _log = logging.getLogger("hawser")
 
 
@@ -92,7 +95,7 @@ class Server:
             calls_max=calls_max,
             exception_texts=exception_texts,
         )
-        self._methods: dict[str, tuple[_types.Signature, Callable[..., Awaitable[Any]]]] = {}
+        self._methods: dict[str, tuple[_types.Signature, Handler]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: Optional[asyncio.Event] = None
         self._started = False
@@ -105,7 +108,9 @@ class Server:
         self, function: Union[F, str, None] = None, *, name: Optional[str] = None
     ) -> Union[F, Callable[[F], F]]:
         """Registers a coroutine function under its name, or under ``name``, such as "shop::order". Its annotations are
-        the types of the method."""
+        the types of the method. Behind the arguments, a ``hawser.Reader[T]`` receives the items that the caller sends,
+        and a ``hawser.Writer[T]`` sends items. A generator, which is declared to return ``AsyncIterator[T]``, sends
+        what it yields."""
         if isinstance(function, str):
             function, name = None, function
 
@@ -113,9 +118,12 @@ class Server:
             if self._started:
                 raise RuntimeError("hawser: register the methods before the server starts")
             given: Any = coroutine
-            if not inspect.iscoroutinefunction(given):
+            generates = inspect.isasyncgenfunction(given)
+            if not generates and not inspect.iscoroutinefunction(given):
                 raise TypeError(f"hawser: {coroutine!r} is not a coroutine function: define it by `async def`")
             signature = _types.signature_of(coroutine, name, Context)
+            if generates and (Writer in signature.ends or not signature.method.outgoing):
+                raise TypeError(f"hawser: {coroutine!r} is a generator: declare it to return AsyncIterator[T], without a Writer")
             if signature.method.name in self._methods:
                 raise ValueError(f"hawser: the server has a method {signature.method.name} already")
             self._methods[signature.method.name] = (signature, coroutine)
@@ -151,20 +159,28 @@ class Server:
         self._core.start()
 
     def _make_serve(
-        self, loop: asyncio.AbstractEventLoop, signature: _types.Signature, coroutine: Callable[..., Awaitable[Any]]
+        self, loop: asyncio.AbstractEventLoop, signature: _types.Signature, coroutine: Handler
     ) -> Callable[[_hawser.IncomingCall, tuple[Any, ...]], None]:
         tasks = self._tasks
         takes_context = signature.takes_context
         name = signature.method.name
 
+        ends = signature.ends
+        plain: Callable[..., Awaitable[Any]] = coroutine  # type: ignore[assignment]  # Unless it has streams.
+
         async def run(call: _hawser.IncomingCall, arguments: tuple[Any, ...]) -> None:
+            streams = None if call.streams is None else Streams(loop, call.streams)
             try:
-                if takes_context:
+                if streams is not None:
                     context = Context(call)
-                    value = await coroutine(context, *arguments)
+                    value = await stream(streams, context, arguments)
+                    call.reply(value, context._attachment, context._metadata)
+                elif takes_context:
+                    context = Context(call)
+                    value = await plain(context, *arguments)
                     call.reply(value, context._attachment, context._metadata)
                 else:
-                    call.reply(await coroutine(*arguments), None, None)
+                    call.reply(await plain(*arguments), None, None)
             except _errors.Error as error:
                 call.fail(int(error.code), error.application_code, error.text)
             except (asyncio.CancelledError, GeneratorExit):  # The latter if the coroutine is closed.
@@ -175,6 +191,28 @@ class Server:
                 call.threw(_errors.plain_text(f"{type(error).__name__}: {error}"))
                 if not isinstance(error, Exception):
                     raise  # Such as SystemExit, which ends the event loop.
+            finally:
+                if streams is not None:
+                    streams.finish(_errors.Error("the handler has returned", code=_errors.ErrorCode.CANCELLED))
+
+        async def stream(streams: Streams, context: Context, arguments: tuple[Any, ...]) -> Any:
+            leading = (context, *arguments) if takes_context else arguments
+            made = coroutine(*leading, *(kind(streams) for kind in ends))
+            try:
+                value = await (send_all(streams, made) if isinstance(made, AsyncIterator) else made)
+            except Exception:
+                with contextlib.suppress(_errors.Error):  # The call has ended.
+                    await streams.drain()
+                raise
+            await streams.drain()  # The items precede the answer.
+            return value
+
+        async def send_all(streams: Streams, items: AsyncIterator[Any]) -> None:
+            try:
+                async for item in items:
+                    await streams.write(item)
+            finally:
+                await items.aclose()  # type: ignore[attr-defined]  # A generator.
 
         def cancelled(call: _hawser.IncomingCall) -> None:
             remaining = call.remaining_s

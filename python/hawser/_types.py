@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import datetime
 import enum
@@ -12,6 +13,7 @@ import typing
 from typing import Any, Callable, Optional
 
 from . import _hawser
+from ._streams import Reader, Writer
 
 # schema::Kind, in its order.
 _BOOLEAN, _SIGNED, _UNSIGNED, _CHARACTER, _FLOATING, _SEQUENCE, _ARRAY, _SET, _MAP, _OPTIONAL, _VARIANT, _DURATION, _TUPLE, _STRUCTURE, _EVOLVING = range(15)
@@ -247,12 +249,29 @@ def _describe(annotation: Any, open_structs: tuple[Any, ...] = ()) -> str:
     raise _unusable(annotation)
 
 
+_ITERATORS = (collections.abc.AsyncIterator, collections.abc.AsyncGenerator)
+
+
+def _stream_of(annotation: Any) -> tuple[Optional[type], Any]:
+    """Reader or Writer and the type of the items, or None and the type of an argument."""
+    origin = typing.get_origin(annotation)
+    if origin in _ITERATORS:
+        return Reader, typing.get_args(annotation)[0]
+    if origin in (Reader, Writer):
+        return origin, typing.get_args(annotation)[0]
+    if annotation in (Reader, Writer):
+        raise TypeError(f"hawser: {annotation.__name__} needs the type of its items, such as {annotation.__name__}[int]")
+    return None, annotation
+
+
 @dataclasses.dataclass(frozen=True)
 class Signature:
     """A function of Python as a method: its types, and whether a context precedes its arguments."""
 
     method: _hawser.Method
     takes_context: bool
+    ends: tuple[type, ...]
+    """Reader and Writer, in the order of the function's last parameters. A generator has its Writer in none."""
 
 
 def signature_of(function: Callable[..., Any], name: Optional[str], context: Optional[type]) -> Signature:
@@ -265,15 +284,31 @@ def signature_of(function: Callable[..., Any], name: Optional[str], context: Opt
         parameters = parameters[1:]
     collected = _Types()
     arguments: list[Any] = []
+    incoming: list[Any] = []
+    outgoing: list[Any] = []
+    ends: list[type] = []
     for parameter in parameters:
         if parameter.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
             raise TypeError(f"hawser: the parameter {parameter.name} of {function.__qualname__} is not positional")
         if parameter.name not in hints:
             raise TypeError(f"hawser: the parameter {parameter.name} of {function.__qualname__} has no annotation")
-        arguments.append(hints[parameter.name])
+        end, item = _stream_of(hints[parameter.name])
+        if end is None and ends:
+            raise TypeError(f"hawser: the streams of {function.__qualname__} are not its last parameters")
+        if end is None:
+            arguments.append(item)
+        else:
+            (incoming if end is Reader else outgoing).append(item)
+            ends.append(end)
     result = hints.get("return", type(None))
-    text = "F" + "".join(_describe(one) for one in arguments) + ">"
-    text += "v" if result is type(None) else _describe(result)
+    if typing.get_origin(result) in _ITERATORS:
+        outgoing.append(typing.get_args(result)[0])
+        result = type(None)
+    if len(incoming) > 1 or len(outgoing) > 1:
+        raise TypeError(f"hawser: {function.__qualname__} has more than one stream in one direction")
+    text = "F" + "".join(_describe(one) for one in arguments)
+    text += "".join("<" + _describe(one) for one in incoming) + "".join("|" + _describe(one) for one in outgoing)
+    text += ">" + ("v" if result is type(None) else _describe(result))
     method_name = name if name is not None else function.__name__
     method = _hawser.make_method(
         name=method_name,
@@ -281,9 +316,11 @@ def signature_of(function: Callable[..., Any], name: Optional[str], context: Opt
         signature=_fnv64_folded(text),
         arguments=[collected.add(one) for one in arguments],
         result=None if result is type(None) else collected.add(result),
+        incoming=collected.add(incoming[0]) if incoming else None,
+        outgoing=collected.add(outgoing[0]) if outgoing else None,
         types=collected.list,
     )
-    return Signature(method, takes_context)
+    return Signature(method, takes_context, tuple(ends))
 
 
 def make_struct(name: str, fields: tuple[str, ...]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ import threading
 from typing import Any, Iterable, Optional, TypeVar, Union, cast, overload
 
 from . import _hawser
-from ._client import Metadata, Remote, Reply, client_options, not_a_method
+from ._client import Metadata, Remote, Reply, client_options, not_a_method, require_no_streams
 from ._errors import Error, ErrorCode
 from ._memory import Region
 
@@ -100,8 +100,9 @@ class Client:
     ) -> Any:
         hub = _hub()
         found = method.method if isinstance(method, Remote) else self._method(hub, method)
+        require_no_streams(found)
         slot = _Slot()
-        work = self._core.call(hub, slot, found, arguments, timeout, attachment, into, metadata, whole, idempotent)
+        work = self._core.call(hub, slot, found, arguments, timeout, attachment, into, metadata, whole, idempotent, None)
         try:
             return _wait(hub, slot, work)
         except Error as error:

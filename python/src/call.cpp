@@ -16,6 +16,7 @@
 #include "hawser/detail/call_channel.h"
 #include "hawser/detail/client_link.h"
 #include "method.h"
+#include "streams.h"
 
 namespace hawser::python {
 namespace {
@@ -30,7 +31,8 @@ class Call final : public Work {
   CallOptions options;
   BorrowedMemory attachment;
   BorrowedMemory into;
-  bool whole = false;  // The future gets a Reply.
+  bool whole = false;                    // The future gets a Reply.
+  std::shared_ptr<CallStreams> streams;  // Null: the method has none.
 
   void set_timeout(std::optional<Duration> timeout) noexcept { timeout_ = timeout; }
 
@@ -60,11 +62,15 @@ class Call::Operation final : public detail::CallOperation {
     request_.name = method.name;
     request_.options = &call.options;
     request_.arguments_last = true;
+    request_.streams = call.streams != nullptr;
+    request_.streams_in = method.incoming.has_value();
+    request_.streams_out = method.outgoing.has_value();
     Operation::measure();
   }
   ~Operation() { withdraw(); }
 
-  using CallOperation::done, CallOperation::error, CallOperation::resumed, CallOperation::start, CallOperation::wait;
+  using CallOperation::done, CallOperation::error, CallOperation::resumed, CallOperation::start, CallOperation::stream,
+      CallOperation::wait;
 
  private:
   void measure() noexcept override {
@@ -95,6 +101,8 @@ Task<std::optional<Error>> Call::try_once(Call& call) {
   };
   Operation operation(detail::link_of(call.client_->client()), call);
   operation.start();
+  detail::StreamCore* const core = operation.stream();
+  const CallStreams::Attached attached(call.streams, core == nullptr ? nullptr : core->shared_from_this());
   Ended ended{operation};
   co_await ended;
   co_return std::move(operation.error());
@@ -129,7 +137,7 @@ detail::Serving Call::run(std::shared_ptr<Call> call) {
 }
 
 bool Call::count_wait() {
-  const Duration timeout = timeout_.value_or(client_->call_timeout());
+  const Duration timeout = timeout_.value_or(streams == nullptr ? client_->call_timeout() : forever);
   if (timeout == forever) {
     options.timeout = forever;
     return true;
@@ -242,10 +250,6 @@ class Describing final : public Work {
     return error;
   }
   nb::object value() override {
-    if (description_.incoming || description_.outgoing) {
-      raise(Error::of_call(ErrorCode::invalid_argument,
-                           "the method " + name_.substr(0, 200) + " has streams, which Python does not have yet"));
-    }
     auto plan = Plan::make(std::move(description_), nullptr, nullptr, hooks().make_struct.ptr());
     if (plan == nullptr) throw nb::python_error();
     return nb::cast(Method{std::move(plan)});
@@ -272,10 +276,11 @@ class Closing final : public Work {
 std::shared_ptr<Work> start_call(const std::shared_ptr<ClientCore>& client, const std::shared_ptr<Hub>& hub,
                                  const nb::object& future, const Method& method, const nb::tuple& arguments,
                                  nb::handle timeout, nb::handle attachment, nb::handle into, nb::handle metadata,
-                                 bool whole, bool idempotent) {
+                                 bool whole, bool idempotent, const std::shared_ptr<CallStreams>& streams) {
   const auto call = std::make_shared<Call>(client, hub, future);
   call->plan = method.plan;
   call->whole = whole;
+  call->streams = streams;
   PyObject* const* const values = &PyTuple_GET_ITEM(arguments.ptr(), 0);
   if (!encode_arguments(*method.plan, values, nb::len(arguments), call->arguments)) throw nb::python_error();
   call->set_timeout(duration_of(timeout));
@@ -317,7 +322,7 @@ void bind_client(nb::module_& module) {
   nb::class_<ClientCore>(module, "ClientCore")
       .def("call", &start_call, nb::arg("hub"), nb::arg("future"), nb::arg("method"), nb::arg("arguments"),
            nb::arg("timeout").none(), nb::arg("attachment").none(), nb::arg("into").none(), nb::arg("metadata").none(),
-           nb::arg("whole"), nb::arg("idempotent"))
+           nb::arg("whole"), nb::arg("idempotent"), nb::arg("streams").none())
       .def("connect", &start_work<Connecting>)
       .def("close", &start_work<Closing>)
       .def("describe",

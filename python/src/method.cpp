@@ -30,13 +30,16 @@ schema::Type type_of(nb::handle given) {
 }
 
 Method make(std::string name, std::uint32_t id, std::uint32_t signature, std::vector<std::uint32_t> arguments,
-            std::optional<std::uint32_t> result, const nb::list& types) {
+            std::optional<std::uint32_t> result, std::optional<std::uint32_t> incoming,
+            std::optional<std::uint32_t> outgoing, const nb::list& types) {
   schema::Description description;
   description.name = std::move(name);
   description.id = id;
   description.signature = signature;
   description.arguments = std::move(arguments);
   description.result = result;
+  description.incoming = incoming;
+  description.outgoing = outgoing;
   nb::list classes;
   nb::list forms;
   for (const nb::handle one : types) {
@@ -74,10 +77,12 @@ void bind_method(nb::module_& module) {
       .def_prop_ro("name", [](const Method& method) { return method.description().name; })
       .def_prop_ro("id", [](const Method& method) { return method.description().id; })
       .def_prop_ro("signature", [](const Method& method) { return method.description().signature; })
+      .def_prop_ro("incoming", [](const Method& method) { return method.description().incoming.has_value(); })
+      .def_prop_ro("outgoing", [](const Method& method) { return method.description().outgoing.has_value(); })
       .def("encode", &encode)
       .def("decode", &decode);
   module.def("make_method", &make, nb::arg("name"), nb::arg("id"), nb::arg("signature"), nb::arg("arguments"),
-             nb::arg("result").none(), nb::arg("types"));
+             nb::arg("result").none(), nb::arg("incoming").none(), nb::arg("outgoing").none(), nb::arg("types"));
 }
 
 }  // namespace hawser::python

@@ -7,6 +7,7 @@
 #include "method.h"
 #include "references.h"
 #include "server.h"
+#include "streams.h"
 
 // The part of the Python package `hawser` that is compiled. Not for users: hawser/*.py are.
 NB_MODULE(_hawser, module) {
@@ -15,6 +16,7 @@ NB_MODULE(_hawser, module) {
   nanobind::set_leak_warnings(false);
   python::bind_convert(module);
   python::bind_method(module);
+  python::bind_streams(module);
   python::bind_client(module);
   python::bind_server(module);
   python::bind_memory(module);

@@ -91,9 +91,12 @@ detail::Serving FunctionHandler::run(const detail::IncomingRequest& request,
       const Entered entered(server, *incoming);
       const auto stop = [one = incoming.get()] { one->on_stop(); };
       const std::stop_callback on_stop(call.token(), stop);
+      const CallStreams::Attached attached(incoming->streams(),
+                                           function->has_streams() ? call.share_stream() : nullptr);
       IncomingCall::Answered answered{*incoming};
       co_await answered;
     }
+    if (function->has_streams()) call.stream().end();
     const bool keeps = !incoming->result.kept.empty() || !incoming->attached.empty();
     if (send(call, *incoming, *function)) co_await call.released();
     incoming->result = {};
@@ -142,7 +145,11 @@ Buffer kept(Block* block, Bytes bytes) {
 // ---- IncomingCall ----
 
 IncomingCall::IncomingCall(std::shared_ptr<const ServedFunction> function, const detail::ActiveCall& call)
-    : function_(std::move(function)), loop_(&call.sink().loop()) {
+    : function_(std::move(function)),
+      streams_(function_->has_streams() ? std::make_shared<CallStreams>(function_->plan, function_->method().incoming,
+                                                                        function_->method().outgoing, function_->hub)
+                                        : nullptr),
+      loop_(&call.sink().loop()) {
   const detail::IncomingRequest& request = call.request();
   if (request.deadline) {
     deadline_ = std::chrono::steady_clock::now() +
@@ -291,7 +298,9 @@ void ServerCore::add(std::shared_ptr<ServedFunction> function) {
   server_->add_method({.id = method.id,
                        .signature = method.signature,
                        .name = method.name,
-                       .handler = std::make_unique<FunctionHandler>(function, *this)});
+                       .handler = std::make_unique<FunctionHandler>(function, *this),
+                       .streams_in = method.incoming.has_value(),
+                       .streams_out = method.outgoing.has_value()});
 }
 
 void ServerCore::start() {
@@ -390,7 +399,8 @@ void bind_server(nb::module_& module) {
       .def_prop_ro("attachment", &IncomingCall::attachment)
       .def_prop_ro("metadata", &IncomingCall::metadata)
       .def_prop_ro("peer", &IncomingCall::peer)
-      .def_prop_ro("remaining_s", &IncomingCall::remaining_s);
+      .def_prop_ro("remaining_s", &IncomingCall::remaining_s)
+      .def_prop_ro("streams", &IncomingCall::streams);
   nb::class_<ServerCore>(module, "ServerCore")
       .def("add",
            [](ServerCore& server, const Method& method, const std::shared_ptr<Hub>& hub, nb::object serve,

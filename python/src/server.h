@@ -19,6 +19,7 @@
 #include "hawser/server.h"
 #include "hub.h"
 #include "plan.h"
+#include "streams.h"
 
 namespace hawser::python {
 
@@ -30,6 +31,9 @@ struct ServedFunction {
   std::shared_ptr<Hub> hub;
   Reference serve;     // Called as serve(IncomingCall, arguments), with the GIL.
   bool wants_context;  // The peer and the metadata are read.
+
+  const schema::Description& method() const noexcept { return plan->description(); }
+  bool has_streams() const noexcept { return method().incoming || method().outgoing; }
 };
 
 // A call that waits for the answer of Python. Shared by the loop of the server and by Python.
@@ -48,6 +52,7 @@ class IncomingCall final : public Event, public std::enable_shared_from_this<Inc
   nb::object metadata() const;
   const std::string& peer() const noexcept { return peer_; }
   std::optional<double> remaining_s() const;
+  const std::shared_ptr<CallStreams>& streams() const noexcept { return streams_; }
 
   // ---- Loop's thread ----
   // Suspends the coroutine that answers the call until there is an answer.
@@ -83,6 +88,7 @@ class IncomingCall final : public Event, public std::enable_shared_from_this<Inc
   Buffer attachment_;
   Metadata metadata_;
   std::string peer_;
+  const std::shared_ptr<CallStreams> streams_;  // Null: the method has none.
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   Reference task_;
   bool stopped_ = false;  // With the GIL.

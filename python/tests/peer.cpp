@@ -86,6 +86,21 @@ hawser::Task<hawser::Result<void>> sleep_until_stopped(hawser::Context& context)
 }
 std::int64_t stopped_count() { return stopped; }
 hawser::Result<std::int64_t> fail() { return std::unexpected(hawser::Error::application(7, "no rope")); }
+// Sends the sum of the items so far for each item, and returns their number.
+hawser::Task<hawser::Result<std::int64_t>> sums(std::int64_t first, hawser::Reader<std::int64_t> in,
+                                                hawser::Writer<std::int64_t> out) {
+  std::int64_t sum = first;
+  std::int64_t count = 0;
+  for (;;) {
+    const auto item = co_await in.next();
+    if (!item) co_return std::unexpected(item.error());
+    if (!*item) co_return count;
+    sum += **item;
+    ++count;
+    const auto written = co_await out.write(sum);
+    if (!written) co_return std::unexpected(written.error());
+  }
+}
 
 // Memory that the client in Python accesses.
 hawser::ExposedRegion exposed;
@@ -98,7 +113,8 @@ namespace {
 int serve() {
   hawser::Server server;
   server.register_handler<shop::order, shop::add, shop::bytes, shop::doubled, shop::mixed, shop::grown, shop::sum,
-                          shop::beside, shop::sleep_until_stopped, shop::stopped_count, shop::fail, shop::where>();
+                          shop::beside, shop::sleep_until_stopped, shop::stopped_count, shop::fail, shop::where,
+                          shop::sums>();
   std::vector<std::byte> memory(1'000'000, std::byte{5});
   auto buffer = hawser::RegisteredBuffer::wrap(server, memory);
   if (!buffer) return 1;
@@ -164,6 +180,20 @@ hawser::Task<void> call(std::string address) {
   expect(!failed && failed.error().code == hawser::ErrorCode::application && failed.error().application_code == 7 &&
              failed.error().text == "no rope",
          "fail");
+  auto opened = co_await client.open<shop::sums>(100);
+  expect(opened.has_value(), "open");
+  if (opened) {
+    auto in = opened->reader();
+    auto out = opened->writer();
+    std::int64_t last = 0;
+    for (std::int64_t i = 0; i < 100; ++i) {
+      const auto written = co_await out.write(i);
+      const auto item = co_await in.next();
+      if (written && item && *item) last = **item;
+    }
+    const auto count = co_await opened->finish();
+    expect(last == 100 + 99 * 50 && count && *count == 100, "sums");
+  }
   hawser::CallOptions brief;
   brief.timeout = std::chrono::milliseconds(50);
   const auto late = co_await client.call<shop::sleep_until_stopped>(brief);

@@ -73,6 +73,10 @@ def sum_of(node: Node) -> int: ...  # type: ignore[empty-body]
 def bytes_view(given: memoryview) -> memoryview: ...  # type: ignore[empty-body]
 
 
+@hawser.declare("shop::sums")
+def sums(first: int, items: hawser.Reader[int], out: hawser.Writer[int]) -> int: ...  # type: ignore[empty-body]
+
+
 class Shop:
     """A server with the methods of peer.cpp."""
 
@@ -130,6 +134,15 @@ class Shop:
             finally:
                 self.stopped += 1
                 self.woken.set()
+
+        @method("shop::sums")
+        async def sums(first: int, items: hawser.Reader[int], out: hawser.Writer[int]) -> int:
+            count = 0
+            async for item in items:
+                first += item
+                count += 1
+                await out.write(first)
+            return count
 
         @method("shop::fail")
         async def fail() -> int:

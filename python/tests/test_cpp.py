@@ -47,6 +47,20 @@ def test_python_client_of_a_cpp_server(cpp_server: str) -> None:
     asyncio.run(asyncio.wait_for(main(), 120))
 
 
+def test_streams_of_a_cpp_server(cpp_server: str) -> None:
+    async def main() -> None:
+        async with hawser.connect(cpp_server) as client:
+            for method in ("shop::sums", shop.sums):
+                async with client.open(method, 100) as call:
+                    for i in range(100):
+                        await call.write(i)
+                    call.end()
+                    assert [item async for item in call] == [100 + i * (i + 1) // 2 for i in range(100)]
+                    assert await call.result() == 100
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
 @hawser.declare("shop::where")
 def where() -> hawser.Region: ...  # type: ignore[empty-body]
 
