@@ -6,6 +6,7 @@ from ._errors import DeadlineExceeded, Error, ErrorCode, ErrorScope, Initiator
 from ._memory import Exposed, Place, Region
 from ._server import Context, Server
 from ._streams import Reader, StreamingCall, Writer
+from ._tls import Certificate, ClientTls, Identity, ServerTls, SharedKey
 from ._types import (
     Array,
     Char,
@@ -23,7 +24,8 @@ from ._types import (
 )
 
 __all__ = [
-    "Array", "Char", "Client", "Connecting", "Context", "DeadlineExceeded", "Error", "ErrorCode", "ErrorScope", "Exposed",
-    "Float32", "Float64", "Initiator", "Int8", "Int16", "Int32", "Int64", "Number", "Place", "Reader", "Region", "Remote",
-    "Reply", "Server", "StreamingCall", "UInt8", "UInt16", "UInt32", "UInt64", "Writer", "blocking", "connect", "declare",
+    "Array", "Certificate", "Char", "Client", "ClientTls", "Connecting", "Context", "DeadlineExceeded", "Error", "ErrorCode",
+    "ErrorScope", "Exposed", "Float32", "Float64", "Identity", "Initiator", "Int8", "Int16", "Int32", "Int64", "Number",
+    "Place", "Reader", "Region", "Remote", "Reply", "Server", "ServerTls", "SharedKey", "StreamingCall", "UInt8", "UInt16",
+    "UInt32", "UInt64", "Writer", "blocking", "connect", "declare",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from . import _errors, _hawser, _types
 from ._errors import ErrorCode
 from ._memory import Region
 from ._streams import StreamingCall, Streams
+from ._tls import ClientTls
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -376,6 +377,7 @@ def client_options(
     rdma: bool = False,
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
+    tls: Optional[ClientTls] = None,
 ) -> dict[str, Any]:
     """The options of connect(), checked."""
     require_at_least_one(message_bytes_max=message_bytes_max, calls_in_flight_max=calls_in_flight_max)
@@ -388,6 +390,7 @@ def client_options(
         "transports": names,
         "message_bytes_max": message_bytes_max,
         "calls_in_flight_max": calls_in_flight_max,
+        "tls": tls,
     }
 
 
@@ -400,6 +403,7 @@ def connect(
     rdma: bool = False,
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
+    tls: Optional[ClientTls] = None,
 ) -> Connecting:
     """Connects to "host:port", "unix:/path" or "unix:@name"::
 
@@ -412,6 +416,7 @@ def connect(
     rdma                 Adds "rdma" to the transports.
     message_bytes_max    Bytes of one request or reply with its attachment.
     calls_in_flight_max  More calls wait for their turn.
+    tls                  The connection is within TLS.
     """
     return Connecting(
         address,
@@ -422,6 +427,7 @@ def connect(
             rdma=rdma,
             message_bytes_max=message_bytes_max,
             calls_in_flight_max=calls_in_flight_max,
+            tls=tls,
         ),
     )
 

@@ -66,6 +66,12 @@ class IncomingCall:
     @property
     def metadata(self) -> list[tuple[str, str]]: ...
     @property
+    def identity(
+        self,
+    ) -> tuple[
+        str, int, Optional[int], Optional[int], str, str, tuple[str, ...], str, tuple[tuple[str, str], ...], str
+    ]: ...
+    @property
     def peer(self) -> str: ...
     @property
     def remaining_s(self) -> Optional[float]: ...
@@ -119,6 +125,7 @@ def make_client(
     transports: list[str],
     message_bytes_max: int,
     calls_in_flight_max: int,
+    tls: Any,
 ) -> ClientCore: ...
 def make_server(
     listen: str,
@@ -127,6 +134,7 @@ def make_server(
     message_bytes_max: int,
     calls_max: int,
     exception_texts: bool,
+    tls: Any,
 ) -> ServerCore: ...
 def set_hooks(
     make_error: Callable[..., BaseException], make_reply: Callable[..., Any], make_struct: Callable[..., Any], /

@@ -14,6 +14,7 @@ from . import _errors, _hawser, _types
 from ._client import Metadata, hub_of, require_at_least_one, transport_names
 from ._memory import Exposed
 from ._streams import Reader, Streams, Writer
+from ._tls import Identity, ServerTls
 
 Handler = Callable[..., Union[Awaitable[Any], AsyncIterator[Any]]]
 F = TypeVar("F", bound=Handler)
@@ -33,6 +34,11 @@ class Context:
     def peer(self) -> str:
         """The caller's address."""
         return self._call.peer
+
+    @property
+    def identity(self) -> Identity:
+        """Who the caller has proved to be: by TLS, or the process at the other end of a Unix socket."""
+        return Identity(*self._call.identity)
 
     @property
     def attachment(self) -> Optional[memoryview]:
@@ -74,6 +80,7 @@ class Server:
     message_bytes_max  Bytes of one request or reply with its attachment.
     calls_max          Calls in flight on the whole server. One more is refused with ``overloaded``.
     exception_texts    Sends the text of an exception to the caller. Otherwise it is in the log only.
+    tls                Connections are within TLS. The files are read by start().
     """
 
     def __init__(
@@ -85,6 +92,7 @@ class Server:
         message_bytes_max: int = 64 << 20,
         calls_max: int = 100_000,
         exception_texts: bool = False,
+        tls: Optional[ServerTls] = None,
     ) -> None:
         require_at_least_one(threads=threads, message_bytes_max=message_bytes_max, calls_max=calls_max)
         self._core = _hawser.make_server(
@@ -94,6 +102,7 @@ class Server:
             message_bytes_max=message_bytes_max,
             calls_max=calls_max,
             exception_texts=exception_texts,
+            tls=tls,
         )
         self._methods: dict[str, tuple[_types.Signature, Handler]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

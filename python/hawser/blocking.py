@@ -11,6 +11,7 @@ from . import _hawser
 from ._client import Metadata, Remote, Reply, client_options, not_a_method, require_no_streams
 from ._errors import Error, ErrorCode
 from ._memory import Region
+from ._tls import ClientTls
 
 T = TypeVar("T")
 
@@ -214,6 +215,7 @@ def connect(
     rdma: bool = False,
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
+    tls: Optional[ClientTls] = None,
 ) -> Client:
     """Connects, with the options of hawser.connect()."""
     core = _hawser.make_client(
@@ -225,6 +227,7 @@ def connect(
             rdma=rdma,
             message_bytes_max=message_bytes_max,
             calls_in_flight_max=calls_in_flight_max,
+            tls=tls,
         ),
     )
     client = Client(core, address)

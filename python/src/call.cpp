@@ -17,6 +17,7 @@
 #include "hawser/detail/client_link.h"
 #include "method.h"
 #include "streams.h"
+#include "tls.h"
 
 namespace hawser::python {
 namespace {
@@ -305,13 +306,14 @@ std::shared_ptr<Work> start_work(const std::shared_ptr<ClientCore>& client, cons
 
 std::shared_ptr<ClientCore> make_client(std::string address, double connect_timeout, nb::handle call_timeout,
                                         const std::vector<std::string>& transports, std::size_t message_bytes_max,
-                                        std::size_t calls_in_flight_max) {
+                                        std::size_t calls_in_flight_max, nb::handle tls) {
   ClientOptions options;
   options.connect_timeout = *duration_of(nb::float_(connect_timeout));
   options.call_timeout = duration_of(call_timeout).value_or(forever);
   options.message_bytes_max = message_bytes_max;
   options.calls_in_flight_max = calls_in_flight_max;
   options.transports.enabled = transports_of(transports);
+  options.security = client_security(tls);
   return ClientCore::make(std::move(address), std::move(options));
 }
 
@@ -334,7 +336,7 @@ void bind_client(nb::module_& module) {
            });
   module.def("make_client", &make_client, nb::arg("address"), nb::arg("connect_timeout"),
              nb::arg("call_timeout").none(), nb::arg("transports"), nb::arg("message_bytes_max"),
-             nb::arg("calls_in_flight_max"));
+             nb::arg("calls_in_flight_max"), nb::arg("tls").none());
   nb::class_<Hub>(module, "Hub")
       .def(nb::new_([] { return std::make_shared<Hub>(); }))
       .def_prop_ro("descriptor", &Hub::descriptor)

@@ -1,8 +1,10 @@
 #include "server.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include "hawser/detail/const_buffers.h"
 #include "hawser/detail/send_reply.h"
 #include "method.h"
+#include "tls.h"
 
 // The methods by which a server describes itself. The library's own describe functions that the compiler makes, and not
 // what is known at run time only.
@@ -163,6 +166,7 @@ IncomingCall::IncomingCall(std::shared_ptr<const ServedFunction> function, const
   if (!function_->wants_context) return;
   metadata_ = request.metadata.copy();
   peer_ = request.sink.peer();
+  identity_ = request.sink.identity();
 }
 
 void IncomingCall::Answered::await_suspend(std::coroutine_handle<> waiting) {
@@ -263,6 +267,12 @@ void IncomingCall::threw(std::string text) {
 void IncomingCall::set_task(nb::handle task) { task_ = Reference::borrow(task.ptr()); }
 
 nb::object IncomingCall::attachment() const { return attachment_.empty() ? nb::none() : memory_object(attachment_); }
+nb::object IncomingCall::identity() const {
+  const auto number = [](std::uint32_t id) { return id == Identity::no_user ? nb::none() : nb::cast(id); };
+  return nb::make_tuple(to_string(identity_.kind), identity_.pid, number(identity_.uid), number(identity_.gid),
+                        identity_.subject, identity_.issuer, nb::tuple(nb::cast(identity_.alt_names)),
+                        identity_.spiffe_id, nb::tuple(nb::cast(identity_.claims)), identity_.text());
+}
 nb::object IncomingCall::metadata() const { return metadata_list(metadata_); }
 std::optional<double> IncomingCall::remaining_s() const {
   if (!deadline_) return std::nullopt;
@@ -374,7 +384,7 @@ namespace {
 
 std::shared_ptr<ServerCore> make_server(std::string listen, unsigned threads,
                                         const std::vector<std::string>& transports, std::size_t message_bytes_max,
-                                        std::size_t calls_max, bool exception_texts) {
+                                        std::size_t calls_max, bool exception_texts, nb::handle tls) {
   ServerOptions options;
   options.listen = std::move(listen);
   options.threads = threads;
@@ -384,6 +394,7 @@ std::shared_ptr<ServerCore> make_server(std::string listen, unsigned threads,
   options.exception_texts = exception_texts;
   options.describe = false;  // ServerCore does.
   options.transports.enabled = transports_of(transports);
+  options.security = server_security(tls);
   return ServerCore::make(std::move(options));
 }
 
@@ -398,6 +409,7 @@ void bind_server(nb::module_& module) {
       .def("set_task", &IncomingCall::set_task)
       .def_prop_ro("attachment", &IncomingCall::attachment)
       .def_prop_ro("metadata", &IncomingCall::metadata)
+      .def_prop_ro("identity", &IncomingCall::identity)
       .def_prop_ro("peer", &IncomingCall::peer)
       .def_prop_ro("remaining_s", &IncomingCall::remaining_s)
       .def_prop_ro("streams", &IncomingCall::streams);
@@ -413,7 +425,7 @@ void bind_server(nb::module_& module) {
       .def("stop", &ServerCore::stop, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("address", &ServerCore::address);
   module.def("make_server", &make_server, nb::arg("listen"), nb::arg("threads"), nb::arg("transports"),
-             nb::arg("message_bytes_max"), nb::arg("calls_max"), nb::arg("exception_texts"));
+             nb::arg("message_bytes_max"), nb::arg("calls_max"), nb::arg("exception_texts"), nb::arg("tls").none());
 }
 
 }  // namespace hawser::python

@@ -15,6 +15,7 @@
 #include "engine.h"
 #include "hawser/detail/handler.h"
 #include "hawser/health.h"
+#include "hawser/identity.h"
 #include "hawser/schema.h"
 #include "hawser/server.h"
 #include "hub.h"
@@ -30,7 +31,7 @@ struct ServedFunction {
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<Hub> hub;
   Reference serve;     // Called as serve(IncomingCall, arguments), with the GIL.
-  bool wants_context;  // The peer and the metadata are read.
+  bool wants_context;  // The peer, its identity and the metadata are read.
 
   const schema::Description& method() const noexcept { return plan->description(); }
   bool has_streams() const noexcept { return method().incoming || method().outgoing; }
@@ -50,6 +51,8 @@ class IncomingCall final : public Event, public std::enable_shared_from_this<Inc
   void set_task(nb::handle task);
   nb::object attachment() const;
   nb::object metadata() const;
+  // The fields of a hawser.Identity, in their order.
+  nb::object identity() const;
   const std::string& peer() const noexcept { return peer_; }
   std::optional<double> remaining_s() const;
   const std::shared_ptr<CallStreams>& streams() const noexcept { return streams_; }
@@ -88,6 +91,7 @@ class IncomingCall final : public Event, public std::enable_shared_from_this<Inc
   Buffer attachment_;
   Metadata metadata_;
   std::string peer_;
+  Identity identity_;
   const std::shared_ptr<CallStreams> streams_;  // Null: the method has none.
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   Reference task_;
