@@ -3,7 +3,7 @@
 from . import blocking
 from ._client import Client, Connecting, Remote, Reply, connect, declare
 from ._errors import DeadlineExceeded, Error, ErrorCode, ErrorScope, Initiator
-from ._memory import Exposed, Place, Region
+from ._memory import Batch, Exposed, Place, Region, Registered
 from ._server import Context, Server
 from ._streams import Reader, StreamingCall, Writer
 from ._tls import Certificate, ClientTls, Identity, ServerTls, SharedKey
@@ -24,8 +24,8 @@ from ._types import (
 )
 
 __all__ = [
-    "Array", "Certificate", "Char", "Client", "ClientTls", "Connecting", "Context", "DeadlineExceeded", "Error", "ErrorCode",
-    "ErrorScope", "Exposed", "Float32", "Float64", "Identity", "Initiator", "Int8", "Int16", "Int32", "Int64", "Number",
-    "Place", "Reader", "Region", "Remote", "Reply", "Server", "ServerTls", "SharedKey", "StreamingCall", "UInt8", "UInt16",
-    "UInt32", "UInt64", "Writer", "blocking", "connect", "declare",
+    "Array", "Batch", "Certificate", "Char", "Client", "ClientTls", "Connecting", "Context", "DeadlineExceeded", "Error",
+    "ErrorCode", "ErrorScope", "Exposed", "Float32", "Float64", "Identity", "Initiator", "Int8", "Int16", "Int32", "Int64",
+    "Number", "Place", "Reader", "Region", "Registered", "Remote", "Reply", "Server", "ServerTls", "SharedKey",
+    "StreamingCall", "UInt8", "UInt16", "UInt32", "UInt64", "Writer", "blocking", "connect", "declare",
 ]  # fmt: skip

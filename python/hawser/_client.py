@@ -11,7 +11,7 @@ from typing import Any, AsyncIterator, Callable, Generator, Generic, Iterable, M
 
 from . import _errors, _hawser, _types
 from ._errors import ErrorCode
-from ._memory import Region
+from ._memory import Region, Registered, target_of
 from ._streams import StreamingCall, Streams
 from ._tls import ClientTls
 
@@ -205,22 +205,31 @@ class Client:
     async def read(self, region: Region, into: Any, *, offset: int = 0, timeout: Optional[float] = None) -> None:
         """Reads memory that the server exposes, from ``offset`` on, into writable memory (buffer protocol, such as a
         numpy array), and as many bytes as this has. No handler runs at the server. When the task is cancelled or fails,
-        a part may have been read."""
+        a part may have been read. ``into`` may be a Batch, whose blocks are read together."""
         await self._access(region, into, offset, timeout, False)
 
     async def write(self, region: Region, memory: Any, *, offset: int = 0, timeout: Optional[float] = None) -> None:
-        """Writes into memory that the server exposes. Calls that begin afterwards find it written."""
+        """Writes into memory that the server exposes. Calls that begin afterwards find it written. ``memory`` may be a
+        Batch."""
         await self._access(region, memory, offset, timeout, True)
 
     async def _access(self, region: Region, memory: Any, offset: int, timeout: Optional[float], writes: bool) -> None:
         self._require_loop()
         future = self._loop.create_future()
-        work = _hawser.access_memory(self._core, self._hub, future, region, memory, offset, timeout, writes)
+        work = _hawser.access_memory(self._core, self._hub, future, region, target_of(memory), offset, timeout, writes)
         try:
             await future
         except asyncio.CancelledError:
             work.cancel()
             raise
+
+    async def register(self, memory: Any) -> Registered:
+        """Registers memory (buffer protocol) with the RDMA devices of this client, so that reads, writes and batches
+        need not do it each time. Over other transports it changes nothing."""
+        self._require_loop()
+        future: asyncio.Future[_hawser.RegisteredMemory] = self._loop.create_future()
+        _hawser.register_memory(self._core, self._hub, future, memory)
+        return Registered(await future)
 
     async def _describe(self, name: str) -> _hawser.Method:
         waiting = self._described.get(name)

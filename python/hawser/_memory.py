@@ -33,6 +33,63 @@ class Region:
     places: Annotated[list[Place], Array(16)] = dataclasses.field(repr=False)
 
 
+class Batch:
+    """Many blocks that are read or written together: ``await client.read(region, batch)``. It is prepared once and may
+    be used any number of times, also by several accesses at a time.
+
+    memory  Local memory (buffer protocol), which neither moves nor is freed while the batch exists.
+    local   The place of each block in it, in bytes.
+    remote  The place of each block in the region, in bytes. The ``offset`` of an access is added.
+    bytes   The length of each block, or one length for all.
+
+    Sequences of int are converted; arrays of int64 or uint64 (numpy, array) are copied, which is faster.
+    """
+
+    def __init__(self, memory: Any, local: Any, remote: Any, bytes: Any) -> None:
+        self._core = _hawser.MemoryBatch(memory=memory, local=local, remote=remote, bytes=bytes)
+
+    def move(self, remote: Any) -> None:
+        """Gives the blocks other places in the region, in the same order. No access may be in progress."""
+        self._core.move(remote)
+
+    def __len__(self) -> int:
+        return self._core.blocks
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all blocks."""
+        return self._core.bytes
+
+
+class Registered:
+    """Memory that is registered with the RDMA devices of a client, which Client.register() returns. Reads, writes and
+    batches with memory within it do not register it again. It neither moves nor is freed until close(), the end of a
+    ``with`` block, or the end of this object."""
+
+    def __init__(self, core: _hawser.RegisteredMemory) -> None:
+        self._core = core
+
+    @property
+    def registered(self) -> bool:
+        """True if a device has registered the memory. Otherwise it is ordinary memory."""
+        return self._core.registered
+
+    def close(self) -> None:
+        """Deregisters the memory. No access to it may be in progress."""
+        self._core.close()
+
+    def __enter__(self) -> Registered:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def target_of(memory: Any) -> Any:
+    """The memory, or the batch, of an access."""
+    return memory._core if isinstance(memory, Batch) else memory
+
+
 class Exposed:
     """Memory that clients may access until revoke(), the end of a ``with`` block, or the end of this object."""
 

@@ -10,7 +10,7 @@ from typing import Any, Iterable, Optional, TypeVar, Union, cast, overload
 from . import _hawser
 from ._client import Metadata, Remote, Reply, client_options, not_a_method, require_no_streams
 from ._errors import Error, ErrorCode
-from ._memory import Region
+from ._memory import Region, Registered, target_of
 from ._tls import ClientTls
 
 T = TypeVar("T")
@@ -121,7 +121,13 @@ class Client:
 
     def _access(self, region: Region, memory: Any, offset: int, timeout: Optional[float], writes: bool) -> None:
         hub, slot = _hub(), _Slot()
-        _wait(hub, slot, _hawser.access_memory(self._core, hub, slot, region, memory, offset, timeout, writes))
+        target = target_of(memory)
+        _wait(hub, slot, _hawser.access_memory(self._core, hub, slot, region, target, offset, timeout, writes))
+
+    def register(self, memory: Any) -> Registered:
+        """Registers memory with the RDMA devices of this client: hawser.Client.register()."""
+        hub, slot = _hub(), _Slot()
+        return Registered(_wait(hub, slot, _hawser.register_memory(self._core, hub, slot, memory)))
 
     def _method(self, hub: _hawser.Hub, name: object) -> _hawser.Method:
         if not isinstance(name, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -133,5 +134,112 @@ def test_the_blocking_client_reads() -> None:
                     return bytes(target)
 
             assert await asyncio.to_thread(script) == b"3456"
+
+    run(main())
+
+
+@pytest.mark.parametrize("transports", [["shm"], []])
+def test_a_batch_of_15_000_blocks(transports: list[str]) -> None:
+    async def main() -> None:
+        blocks, size = 15_000, 64
+        remote = bytearray(bytes(range(250)) * (2 * blocks * size // 250))
+        before = bytes(remote)
+        local = bytearray(blocks * size)
+        # Every second block of the region, in reverse: no two neighbours are one run.
+        places = array.array("q", range(2 * (blocks - 1) * size, -1, -2 * size))
+        async with owner(remote, transports, access="read_write") as (exposed, client):
+            batch = hawser.Batch(local, array.array("Q", range(0, blocks * size, size)), places, size)
+            assert (len(batch), batch.nbytes) == (blocks, blocks * size)
+            with await client.register(local):
+                for _ in range(2):
+                    await client.read(exposed.region, batch)
+            assert local == b"".join(before[place : place + size] for place in places)
+            local[:] = bytes(len(local))
+            batch.move([place + size for place in places])
+            await client.write(exposed.region, batch)
+            await client.write(exposed.region, hawser.Batch(b"end", [0, 1], [0, 1], [1, 2]), offset=len(remote) - 3)
+            expected = bytearray(before)
+            for place in places:
+                expected[place + size : place + 2 * size] = bytes(size)
+            expected[-3:] = b"end"
+            assert remote == expected
+
+    run(main())
+
+
+def test_wrong_batches_are_refused() -> None:
+    async def main() -> None:
+        async with owner(bytearray(1000), ["shm"]) as (exposed, client):
+            memory = bytearray(100)
+            for arguments, error, text in [
+                ((memory, [0], [0, 1], 1), ValueError, "1 places in local memory, 2 in the region and 1 lengths"),
+                ((memory, [0, 90], [0, 1], [1, 11]), ValueError, "block 1 has the bytes 90 to 101 of memory of 100 bytes"),
+                ((memory, array.array("q", [-1]), [0], 1), ValueError, "block 0 has the bytes"),
+                ((memory, [-1], [0], 1), OverflowError, "negative"),
+                ((memory, ["a"], [0], 1), TypeError, "integer"),
+                ((memory, 5, [0], 1), TypeError, "sequences of int"),
+                (("text", [0], [0], 1), TypeError, "bytes-like"),
+            ]:
+                with pytest.raises(error, match=text):
+                    hawser.Batch(*arguments)
+            constant = hawser.Batch(b"constant", [0], [0], 1)
+            with pytest.raises(BufferError, match="not writable"):
+                await client.read(exposed.region, constant)
+            batch = hawser.Batch(memory, [0], [999], 2)
+            with pytest.raises(hawser.Error) as caught:
+                await client.read(exposed.region, batch)
+            assert caught.value.code == hawser.ErrorCode.INVALID_ARGUMENT
+            with pytest.raises(ValueError, match="one place for each block"):
+                batch.move([1, 2])
+            with pytest.raises(BufferError):
+                memory.append(0)  # The batch has it.
+            reading = asyncio.create_task(client.read(exposed.region, hawser.Batch(memory, [0], [0], 1)))
+            batch.move([0])
+            reading.cancel()
+            del batch
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            del reading, caught
+            await client.read(exposed.region, memory)
+            gc.collect()  # Exceptions and their frames.
+            memory.append(0)  # Nobody has it any more.
+
+    run(main())
+
+
+def test_a_batch_in_use_does_not_move() -> None:
+    async def main() -> None:
+        async with owner(bytearray(1000), ["shm"]) as (exposed, client):
+            batch = hawser.Batch(bytearray(10), [0], [0], 10)
+            reading = asyncio.create_task(client.read(exposed.region, batch))
+            await asyncio.sleep(0)  # Its first step, which begins the access. This loop alone ends it.
+            with pytest.raises(ValueError, match="in use"):
+                batch.move([5])
+            await reading
+            batch.move([5])
+
+    run(main())
+
+
+def test_registered_memory_stays_until_it_is_closed() -> None:
+    async def main() -> None:
+        async with owner(bytearray(1000), ["shm"]) as (exposed, client):
+            memory = bytearray(100)
+            registered = await client.register(memory)
+            assert not registered.registered  # There is no device.
+            await client.read(exposed.region, memory)
+            with pytest.raises(BufferError):
+                memory.append(0)
+            registered.close()
+            registered.close()
+            memory.append(0)
+            with pytest.raises(TypeError):
+                await client.register("text")
+            kept = await client.register(memory)
+            del kept
+            await asyncio.sleep(0)  # The event loop refers to the result until the task's step has ended.
+            memory.append(0)
+            with hawser.blocking.connect(client.address) as blocking:
+                await asyncio.to_thread(blocking.register, memory)
 
     run(main())
