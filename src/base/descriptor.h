@@ -30,6 +30,8 @@ class Descriptor {
   ~Descriptor();
   int get() const noexcept { return fd_; }
   bool valid() const noexcept { return fd_ >= 0; }
+  // The caller closes it.
+  int release() noexcept { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "hawser/error.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
@@ -29,6 +30,10 @@ class Listener {
   virtual ~Listener() = default;
   // The address with the port that the listener uses.
   virtual std::string address() const = 0;
+  // Copies of the listening sockets, for another process. Empty if there are none, as in a simulated network.
+  virtual std::vector<Descriptor> copies() const { return {}; }
+  // Another process goes on listening: the end of this object does not remove the file of a Unix socket.
+  virtual void keep_file() noexcept {}
 };
 
 // Source of streams and transports: the only view that rpc has of the outside. Loops share it, so it is thread-safe.

@@ -1,5 +1,6 @@
 #include "transport/tcp/tcp_network.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -40,6 +41,12 @@ class TcpListener final : public Listener, exec::Watcher {
   }
 
   std::string address() const override { return local_of(socket_.get()); }
+  std::vector<Descriptor> copies() const override {
+    std::vector<Descriptor> sockets;
+    sockets.push_back(Descriptor(fcntl(socket_.get(), F_DUPFD_CLOEXEC, first_own_descriptor)));
+    return sockets;
+  }
+  void keep_file() noexcept override { file_.keep(); }
 
  private:
   static constexpr Duration retry_interval = std::chrono::milliseconds(100);
@@ -120,12 +127,21 @@ class TcpListener final : public Listener, exec::Watcher {
   Time next_line_{};  // Earliest time of the next log line about a failure.
 };
 
-// A host with several addresses, such as localhost, listens on each of them, at one port.
+// A host with several addresses, such as localhost, listens on each of them, at one port. Or several sockets that were
+// inherited.
 class TcpListeners final : public Listener {
  public:
   explicit TcpListeners(std::vector<std::unique_ptr<TcpListener>> all) : all_(std::move(all)) {}
 
   std::string address() const override { return all_.front()->address(); }
+  std::vector<Descriptor> copies() const override {
+    std::vector<Descriptor> sockets;
+    for (const auto& one : all_) sockets.push_back(std::move(one->copies().front()));
+    return sockets;
+  }
+  void keep_file() noexcept override {
+    for (const auto& one : all_) one->keep_file();
+  }
 
  private:
   const std::vector<std::unique_ptr<TcpListener>> all_;
@@ -236,13 +252,14 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
     TRY(UnixListening&& listening, listen_unix(*local, backlog_max));
     return std::make_unique<TcpListener>(loop, std::move(listening.socket), std::move(listening.file), sink);
   }
-  TRY(std::optional<Descriptor>&& inherited, inherited_socket(address));
-  if (inherited) return std::make_unique<TcpListener>(loop, std::move(*inherited), SocketFile(), sink);
-  TRY(HostPort&& where, parse_host_port(address));
-  TRY(std::vector<SocketAddress>&& addresses, resolve(where, true, true));
-  TRY(std::vector<Descriptor>&& sockets, listening_sockets(std::move(addresses), address));
+  TRY(std::optional<std::vector<Descriptor>>&& sockets, inherited_sockets(address));
+  if (!sockets) {
+    TRY(HostPort&& where, parse_host_port(address));
+    TRY(std::vector<SocketAddress>&& addresses, resolve(where, true, true));
+    TRY(sockets, listening_sockets(std::move(addresses), address));
+  }
   std::vector<std::unique_ptr<TcpListener>> all;
-  for (Descriptor& socket : sockets) {
+  for (Descriptor& socket : *sockets) {
     all.push_back(std::make_unique<TcpListener>(loop, std::move(socket), SocketFile(), sink));
   }
   if (all.size() == 1) return std::move(all.front());

@@ -21,6 +21,8 @@ class SocketFile {
 
   // True if the socket's file is still at its path and this process bound it.
   bool in_place() const noexcept;
+  // The file stays: another process listens on the socket.
+  void keep() noexcept { path_.clear(); }
 
  private:
   bool find(dev_t& device, ino_t& number) const noexcept;

@@ -57,6 +57,21 @@ TEST_P(InheritedSocketTest, ServesTcp) {
   serves(address_of(AF_INET, loopback.data(), 0));
 }
 
+TEST_P(InheritedSocketTest, ServesSeveralSockets) {
+  const std::array<unsigned char, 4> loopback{127, 0, 0, 1};
+  const std::array<int, 2> passed{passed_socket(address_of(AF_INET, loopback.data(), 0)),
+                                  passed_socket(address_of(AF_INET, loopback.data(), 0))};
+  const std::array<std::string, 2> where{local_of(passed[0]), local_of(passed[1])};
+  const std::string both = "fd:" + std::to_string(passed[0]) + "," + std::to_string(passed[1]);
+  const auto listener = network.listen(loop, both, accepting);
+  ASSERT_TRUE(listener.has_value()) << listener.error().describe();
+  EXPECT_EQ((*listener)->address(), where[0]);
+  for (const std::string& address : where) {
+    ASSERT_TRUE(loop.run(network.connect(loop, address, std::chrono::seconds(10))).has_value());
+  }
+  EXPECT_TRUE(until([&] { return accepting.streams.size() == 2; }));
+}
+
 TEST_P(InheritedSocketTest, ServesAUnixSocketAndLeavesItsFile) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "socket";
@@ -70,6 +85,12 @@ TEST_P(InheritedSocketTest, RefusesOtherDescriptorsAndLeavesThemOpen) {
   const Descriptor file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   std::vector<std::string> wrong = {"fd:", "fd:x", "fd:3x", "fd:-1", "fd:1", "fd:99999999999", "fd:1000000"};
   for (const Descriptor* one : {&datagram, &silent, &file}) wrong.push_back("fd:" + std::to_string(one->get()));
+  // One that is right, and one that is not; and the same one twice.
+  const std::array<unsigned char, 4> loopback{127, 0, 0, 1};
+  const Descriptor right(passed_socket(address_of(AF_INET, loopback.data(), 0)));
+  for (const int second : {file.get(), right.get()}) {
+    wrong.push_back("fd:" + std::to_string(right.get()) + "," + std::to_string(second));
+  }
   for (const std::string& address : wrong) {
     const auto listener = network.listen(loop, address, accepting);
     ASSERT_FALSE(listener.has_value()) << address;
@@ -77,6 +98,7 @@ TEST_P(InheritedSocketTest, RefusesOtherDescriptorsAndLeavesThemOpen) {
     EXPECT_NE(listener.error().text.find(address), std::string::npos) << listener.error().text;
   }
   for (const Descriptor* one : {&datagram, &silent, &file}) EXPECT_EQ(fcntl(one->get(), F_GETFD), FD_CLOEXEC);
+  EXPECT_EQ(fcntl(right.get(), F_GETFD), 0) << "no listener took it";
 }
 
 }  // namespace
