@@ -20,6 +20,7 @@
 
 #include "hawser/kv.h"
 #include "hawser/server.h"
+#include "hawser/service_manager.h"
 #include "kv/command.h"
 #include "kv/index_publication.h"
 #include "kv/loop_pulse.h"
@@ -28,7 +29,6 @@
 #include "kv/service.h"
 #include "kv/store.h"
 #include "process/program.h"
-#include "process/service_manager.h"
 #include "tls/server_options.h"
 
 namespace hawser::kv {
@@ -142,27 +142,14 @@ constexpr int pulses_per_watchdog = 4;
 
 // Serves until the program is requested to end. Passwords whose files have changed are read again, a second after the
 // last change. The manager's watchdog is notified while every loop of the server runs. `pulse` and `gate` may be null.
-void serve_until_end(const EndSignals& signals, programs::ServiceManager& manager, LoopPulse* pulse,
-                     PasswordFiles& files, PasswordGate* gate) {
+void serve_until_end(const EndSignals& signals, ServiceManager& manager, LoopPulse* pulse, PasswordFiles& files,
+                     PasswordGate* gate) {
   if (pulse == nullptr && gate == nullptr) return signals.wait();
   Duration step = std::chrono::seconds(1);
   if (pulse != nullptr) step = std::min(step, manager.watchdog() / pulses_per_watchdog);
   while (!signals.wait_for(step)) {
     if (pulse != nullptr && pulse->all_beat()) manager.alive();
     if (gate != nullptr) read_changed_passwords(files, *gate);
-  }
-}
-
-// Returns --listen, or the socket that the service manager passed, which takes its place.
-Result<std::string> listen_address(const StoreServeOptions& options, const programs::ServiceManager& manager) {
-  switch (manager.sockets()) {
-    case 0: return options.listen;
-    case 1: return fmt::format("fd:{}", first_own_descriptor);
-    default:
-      return fail(ErrorCode::invalid_argument,
-                  fmt::format("the service manager passed {} sockets (LISTEN_FDS), and 1 is possible: leave one "
-                              "ListenStream= in the .socket unit",
-                              manager.sockets()));
   }
 }
 
@@ -185,12 +172,7 @@ int serve(const StoreServeOptions& options) {
   }
   mallopt(M_MMAP_THRESHOLD, mapped_bytes_min);
   mallopt(M_TRIM_THRESHOLD, 2 * mapped_bytes_min);
-  programs::ServiceManager manager;
-  Result<std::string> listen = listen_address(options, manager);
-  if (!listen) {
-    fmt::print(stderr, "hawser-kv: {}\n", listen.error().text);
-    return wrong_options_status;
-  }
+  ServiceManager manager;
   const EndSignals signals;
   ServerOptions server_options;
   if (const Result<void> secured = programs::enable_tls(server_options, options.tls); !secured) {
@@ -233,7 +215,7 @@ int serve(const StoreServeOptions& options) {
     }
   }
   programs::raise_descriptor_limit(descriptors_wanted);
-  server_options.listen = std::move(*listen);
+  server_options.listen = manager.listen(options.listen);
   server_options.transports = transports_of(options.transports);
   server_options.threads = options.threads;
   server_options.loop.wait = options.wait == "event" ? Wait::event : Wait::spin;
@@ -282,7 +264,7 @@ Run add_serve(CLI::App& command) {
   auto options = std::make_shared<StoreServeOptions>();
   command
       .add_option("--listen", options->listen,
-                  "Address: HOST:PORT, unix:/path, unix:@name or fd:3. A socket that systemd passes takes its place")
+                  "Address: HOST:PORT, unix:/path, unix:@name or fd:3. Sockets that systemd passes take its place")
       ->capture_default_str();
   command.add_option("--memory", options->memory_bytes, "Memory of the store, such as 256M")
       ->transform(CLI::AsSizeValue(false))

@@ -1,9 +1,10 @@
-#include "process/service_manager.h"
+#include "hawser/service_manager.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -14,10 +15,12 @@
 #include <system_error>
 #include <utility>
 
-namespace hawser::programs {
+#include "base/descriptor.h"
+
+namespace hawser {
 namespace {
 
-std::string take_variable(const char* name) {
+std::string take_manager_variable(const char* name) {
   const char* const value = std::getenv(name);
   std::string taken = value != nullptr ? value : "";
   ::unsetenv(name);
@@ -25,8 +28,8 @@ std::string take_variable(const char* name) {
 }
 
 // Returns 0 if the variable is absent or not a number.
-std::uint64_t take_number(const char* name) {
-  const std::string text = take_variable(name);
+std::uint64_t take_manager_number(const char* name) {
+  const std::string text = take_manager_variable(name);
   std::uint64_t number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && rest == text.data() + text.size() ? number : 0;
@@ -34,6 +37,9 @@ std::uint64_t take_number(const char* name) {
 
 // A manager that does not read holds the program for this time at most with each notification.
 constexpr timeval notification_time_max{.tv_sec = 1, .tv_usec = 0};
+
+// A program that is passed more sockets uses the first ones.
+constexpr unsigned sockets_max = 64;
 
 // Returns an invalid descriptor if nobody receives datagrams at `name`, which is a path or "@" and an abstract name.
 Descriptor notification_socket(std::string name) {
@@ -51,15 +57,27 @@ Descriptor notification_socket(std::string name) {
 
 }  // namespace
 
-ServiceManager::ServiceManager() : notifications_(notification_socket(take_variable("NOTIFY_SOCKET"))) {
+ServiceManager::ServiceManager()
+    : notifications_(std::make_unique<Descriptor>(notification_socket(take_manager_variable("NOTIFY_SOCKET")))) {
   const auto process = static_cast<std::uint64_t>(getpid());
-  const std::uint64_t sockets = take_number("LISTEN_FDS");
+  const std::uint64_t sockets = take_manager_number("LISTEN_FDS");
   // A parent may have received the sockets and have left its variables to this program.
-  if (take_number("LISTEN_PID") == process) sockets_ = static_cast<unsigned>(sockets);
+  if (take_manager_number("LISTEN_PID") == process) {
+    sockets_ = static_cast<unsigned>(std::min<std::uint64_t>(sockets, sockets_max));
+  }
   ::unsetenv("LISTEN_FDNAMES");
-  const std::uint64_t microseconds = take_number("WATCHDOG_USEC");
-  const std::uint64_t watched = take_number("WATCHDOG_PID");
+  const std::uint64_t microseconds = take_manager_number("WATCHDOG_USEC");
+  const std::uint64_t watched = take_manager_number("WATCHDOG_PID");
   if (watched == 0 || watched == process) watchdog_ = std::chrono::microseconds(microseconds);
+}
+
+ServiceManager::~ServiceManager() = default;
+
+std::string ServiceManager::listen(std::string otherwise) const {
+  if (sockets_ == 0) return otherwise;
+  std::string sockets = "fd:";
+  for (unsigned i = 0; i < sockets_; ++i) sockets += (i == 0 ? "" : ",") + std::to_string(first_own_descriptor + i);
+  return sockets;
 }
 
 void ServiceManager::ready(std::string_view status) noexcept { notify("READY=1\nSTATUS=" + std::string(status)); }
@@ -68,8 +86,9 @@ void ServiceManager::alive() noexcept { notify("WATCHDOG=1"); }
 
 void ServiceManager::stopping() noexcept { notify("STOPPING=1"); }
 
-void ServiceManager::notify(std::string_view text) noexcept {
-  if (notifications_.valid()) static_cast<void>(::send(notifications_.get(), text.data(), text.size(), MSG_NOSIGNAL));
+void ServiceManager::notify(std::string_view assignments) noexcept {
+  if (!notifications_->valid()) return;
+  static_cast<void>(::send(notifications_->get(), assignments.data(), assignments.size(), MSG_NOSIGNAL));
 }
 
-}  // namespace hawser::programs
+}  // namespace hawser
