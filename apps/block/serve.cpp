@@ -17,6 +17,7 @@
 #include "block/store/store.h"
 #include "block/volume_rules.h"
 #include "hawser/server.h"
+#include "hawser/service_manager.h"
 #include "process/program.h"
 #include "tls/server_options.h"
 
@@ -79,6 +80,7 @@ int serve(const ServeOptions& options) {
     fmt::print(stderr, "hawser-block: {}\n", rules.error().text);
     return wrong_options_status;
   }
+  ServiceManager manager;
   ServerOptions server_options;
   if (const Result<void> secured = programs::enable_tls(server_options, options.tls); !secured) {
     fmt::print(stderr, "hawser-block: {}\n", secured.error().text);
@@ -89,22 +91,24 @@ int serve(const ServeOptions& options) {
   if (!store) return failed(store.error());
   VolumeService service(**store, options.memory_in_flight, *rules);
   for (const std::string& warning : (*store)->warnings()) fmt::print(stderr, "hawser-block: {}\n", warning);
-  server_options.listen = options.listen;
+  server_options.listen = manager.listen(options.listen);
   server_options.threads = options.threads;
   server_options.loop.offload_threads_max = options.disk_threads;
   server_options.loop.wait = options.wait;
   Server server(server_options);
   service.attach(server);
   if (const Result<void> started = server.start(); !started) return failed(started.error());
-  programs::announce(
-      fmt::format("hawser-block: serving {} volumes at {}\n", (*store)->names().size(), server.address()));
+  const std::string status = fmt::format("serving {} volumes at {}", (*store)->names().size(), server.address());
+  programs::announce(fmt::format("hawser-block: {}\n", status));
   Result<std::unique_ptr<nbd::Front>> front = nullptr;
   if (!options.nbd.empty()) {
     front = open_front(options, **store, *rules, server_options.security);
     if (!front) return failed(front.error());
     programs::announce(fmt::format("hawser-block: serving them for NBD at {}\n", (*front)->address()));
   }
+  manager.ready(status);
   stop.wait([&] { reload_rules(*rules, options.rules); });
+  manager.stopping();
   if (*front) (*front)->stop(std::chrono::seconds(1));
   server.stop(std::chrono::seconds(1));
   if (const Result<void> closed = (*store)->close(); !closed) return failed(closed.error());
@@ -123,7 +127,9 @@ Run add_serve(CLI::App& command) {
       ->excludes(data)
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::uint64_t{1} << 20, std::uint64_t{1} << 46));
-  command.add_option("--listen", options->listen, "Address: HOST:PORT, unix:/path or unix:@name")
+  command
+      .add_option("--listen", options->listen,
+                  "Address: HOST:PORT, unix:/path or unix:@name. Sockets that systemd passes take its place")
       ->capture_default_str();
   command.add_option("--nbd", options->nbd,
                      "Address for clients of NBD, in addition: HOST:PORT, unix:/path or unix:@name");

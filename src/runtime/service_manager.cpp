@@ -75,9 +75,9 @@ ServiceManager::~ServiceManager() = default;
 
 std::string ServiceManager::listen(std::string otherwise) const {
   if (sockets_ == 0) return otherwise;
-  std::string sockets = "fd:";
-  for (unsigned i = 0; i < sockets_; ++i) sockets += (i == 0 ? "" : ",") + std::to_string(first_own_descriptor + i);
-  return sockets;
+  std::string names = "fd:";
+  for (unsigned i = 0; i < sockets_; ++i) names += (i == 0 ? "" : ",") + std::to_string(first_own_descriptor + i);
+  return names;
 }
 
 void ServiceManager::ready(std::string_view status) noexcept { notify("READY=1\nSTATUS=" + std::string(status)); }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Starts hawser-kv as systemd does, with a notification socket, a watchdog and sockets to listen at:
-service_manager_test.py HAWSER_KV."""
+"""Starts hawser-kv or hawser-block as systemd does, with a notification socket, a watchdog and sockets to listen at:
+service_manager_test.py HAWSER_KV, or service_manager_test.py HAWSER_BLOCK block."""
 
 import contextlib
 import os
@@ -12,6 +12,7 @@ import tempfile
 import time
 
 PROGRAM = sys.argv[1]
+BLOCK = sys.argv[2:] == ["block"]
 SECONDS_MAX = 60
 # Starts a program with the process's own number in variables, and with these descriptors from 3 on.
 LAUNCH = """import fcntl, os, sys
@@ -43,7 +44,7 @@ class Manager:
 def program(*words, names="", sockets=(), variables=None):
     """A server with a small store. `names`: the variables that have the number of its process."""
     command = [sys.executable, "-c", LAUNCH, names, " ".join(str(one.fileno()) for one in sockets), PROGRAM, "serve",
-               "--memory", "1M", "--index", "0", *words]
+               "--memory", "1M", *([] if BLOCK else ["--index", "0"]), *words]
     with subprocess.Popen(command, env=os.environ | (variables or {}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, pass_fds=[one.fileno() for one in sockets]) as process:
         try:
@@ -119,7 +120,23 @@ def ignores_a_manager_that_has_gone():
         assert process.wait(SECONDS_MAX) == 0
 
 
+def serves_volumes(manager):
+    """hawser-block has no watchdog."""
+    passed = listening(socket.AF_INET, ("127.0.0.1", 0))
+    with contextlib.closing(passed), program(names="LISTEN_PID", sockets=[passed],
+                                             variables={"LISTEN_FDS": "1", "NOTIFY_SOCKET": manager.name}) as process:
+        assert manager.next() == ["READY=1", f"STATUS=serving 0 volumes at 127.0.0.1:{passed.getsockname()[1]}"]
+        socket.create_connection(passed.getsockname(), SECONDS_MAX).close()
+        process.terminate()
+        assert manager.next() == ["STOPPING=1"]
+        assert process.wait(SECONDS_MAX) == 0
+
+
 def main():
+    if BLOCK:
+        with tempfile.TemporaryDirectory() as folder:
+            serves_volumes(Manager(f"{folder}/notify"))
+        return
     with tempfile.TemporaryDirectory() as folder:
         notifies(Manager(f"{folder}/notify"))
         leaves_others_alone(Manager(f"\0hawser-kv-test-{os.getpid()}"))
