@@ -66,9 +66,9 @@ class BackgroundWork {
 struct ServerOptions {
   // ---- Where the server listens and runs
   // Address to listen at: "host:port", "unix:/path", or "unix:@name" in the abstract namespace, which has no file. Port
-  // 0 selects a free port; Server::address() returns it. "fd:3": descriptor 3 of this process is a listening TCP or
-  // Unix socket, such as one from a systemd .socket unit. The server owns it from run() or start() on, and closes it
-  // when it stops. It does not remove the file of such a Unix socket.
+  // 0 selects a free port; Server::address() returns it. "fd:3" or "fd:3,4": these descriptors of this process are
+  // listening TCP or Unix sockets, from a service manager (hawser/service_manager.h) or from the server before this one
+  // (hawser/handover.h). The server owns them from run() or start() on. It does not remove files of such Unix sockets.
   std::string listen = "127.0.0.1:0";
   unsigned threads = 1;   // Number of loops, each with its own thread. Connections are distributed over them.
   LoopOptions loop = {};  // Options of each loop.

@@ -39,11 +39,12 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
   // The server stops: accepts no new calls, and closes when the active calls have ended and requests on their way have
   // been refused.
   virtual void go_away() = 0;
+  // Another process accepts connections: asks the client to connect to it. True if no request is on its way any more.
+  virtual bool leave() { return true; }
   // While the session goes away: returns the number of successive calls of this function, including this one, in which
   // the session had nothing to do but to wait for its client.
   virtual unsigned silent_checks() noexcept = 0;
-  // Called once in each receive_window. Ends the connection if memory is held for a message and less than `bytes` of it
-  // came since the previous call.
+  // Called in each receive_window. Ends the connection if a message holds memory and fewer than `bytes` of it came.
   virtual void end_if_slow(std::uint64_t bytes) = 0;
   // Ends the connection at once. Calls are requested to stop.
   virtual void abort(const Error& why) = 0;

@@ -39,6 +39,7 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
 
   // Adds a fresh connection. One that cannot be served is closed.
   void adopt(std::unique_ptr<transport::Stream> stream) noexcept;
+  bool empty() const noexcept { return attempts_.empty(); }
   // Closes all connections.
   void clear() noexcept { attempts_.clear(); }
   // Creates the workers of the transports beside the stream. A failure is logged.

@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "hawser/change_option.h"
+#include "hawser/log.h"
 #include "hawser/metrics.h"
 #include "hawser/server.h"
 #include "rpc/port/connection_report.h"
@@ -80,6 +82,14 @@ struct Inspector {
   static std::vector<OptionState> changeable_options(const Server& server);
   // A line of the component "audit", by the log of the server's first loop.
   static void audit(const Server& server, std::string_view line);
+
+  // ---- Any thread but those of the server, which must have loops of its own ----
+  // Copies of the sockets at which the server listens. Empty if it does not listen any more.
+  static std::vector<Descriptor> copy_listening(Server& server);
+  // Closes the listening sockets, which another process has too, and asks the clients to connect again. Returns when
+  // all of them know, after `limit`, or when the server stops. Requests that arrive until then are served.
+  static void leave(Server& server, Duration limit);
+  static LogSink log(const Server& server);
 
   // ---- On a loop of the server ----
   // Waits until each loop has taken the changes that were made before. Returns the loops that have not.

@@ -17,6 +17,9 @@ namespace {
 // answer GOAWAY. Checks are counted instead of time, so that a pause of this process counts as one check.
 constexpr unsigned silent_checks_max = 4;
 
+// Interval of the checks whether all clients know that they connect to another process.
+constexpr Duration leave_check = std::chrono::milliseconds(10);
+
 }  // namespace
 
 ServerLoop::~ServerLoop() {
@@ -134,6 +137,32 @@ void ServerLoop::on_background_end() {
   if (!stop_.serving()) continue_shut_down(false);
 }
 
+// ---- Leaving ----
+
+void ServerLoop::leave(Duration limit, std::shared_ptr<void> left) {
+  if (!stop_.serving()) return;
+  left_ = std::move(left);
+  leave_end_ = loop_.after(limit);
+  check_leaving();
+}
+
+// Returns true if the session has no request on its way any more.
+bool ServerLoop::leave(PortSession& session) noexcept {
+  try {
+    return session.leave();
+  } catch (const std::bad_alloc&) {
+    session.abort(stopped_);
+    return true;
+  }
+}
+
+void ServerLoop::check_leaving() {
+  bool waits = !handshakes_.empty();
+  for (const auto& session : sessions_) waits = !leave(*session) || waits;
+  if (waits && loop_.now() < leave_end_) return leave_timer_.start(loop_, loop_.after(leave_check));
+  left_.reset();
+}
+
 // ---- Stopping ----
 
 Task<void> ServerLoop::shut_down(Duration grace) {
@@ -146,6 +175,8 @@ Task<void> ServerLoop::shut_down(Duration grace) {
 void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
   if (listener != nullptr) stop_listener_ = listener;
   if (stop_.begin(loop_.now(), grace, loop_.after(grace))) {
+    leave_timer_.stop();
+    left_.reset();
     handshakes_.clear();
     for (const auto& session : sessions_) {
       try {

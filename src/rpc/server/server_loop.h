@@ -75,6 +75,7 @@ class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
               .health = *shared.health},
         handshakes_(host_, shared, *this),
         sweep_(*this),
+        leave_timer_(*this),
         changed_(loop),
         stop_timer_(*this),
         background_(loop, host_.stopping, *this) {
@@ -119,6 +120,11 @@ class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
   // Adds a fresh connection to this loop. A connection that cannot be served is closed; the server continues.
   void adopt(std::unique_ptr<transport::Stream> stream);
 
+  // Another process accepts the connections from now on. The sessions, and the handshakes when they become sessions,
+  // serve what their clients send until these have been asked to connect again. `left` is released when all of them
+  // know, after `limit`, or when the server stops.
+  void leave(Duration limit, std::shared_ptr<void> left);
+
   class Stopped {
    public:
     virtual void on_stopped() noexcept = 0;
@@ -147,6 +153,8 @@ class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
   void start(PortSession& session, std::unique_ptr<detail::Posted> end) override;
 
   void remove(SessionList::iterator session);
+  bool leave(PortSession& session) noexcept;
+  void check_leaving();
   void on_background_end() override;
   void continue_shut_down(bool due);
   bool idle() const noexcept { return sessions_.empty() && background_.idle(); }
@@ -169,6 +177,10 @@ class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
   // Checks for peers that are slow with a message, while there are sessions.
   MemberTimer<&ServerLoop::sweep> sweep_;
   Time sweep_due_{};
+  // Non-null while the clients are asked to connect again.
+  std::shared_ptr<void> left_;
+  Time leave_end_{};
+  MemberTimer<&ServerLoop::check_leaving> leave_timer_;
   exec::Condition changed_;  // Notified when the last session has ended while stopping.
   StopSchedule stop_;
   Stopped* stop_listener_ = nullptr;

@@ -57,6 +57,7 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
                          },
                          [&](const wire::GoawayFrame&) {
                            peer_understood_ = true;
+                           if (going_away_) begin_ending();
                            check_idle();
                          },
                          [&](const wire::MemoryFrame& part) { on_memory_frame(part, frame, message); },
@@ -276,10 +277,15 @@ void ServerSession::after_reply() {
 // ---- The end ----
 
 void ServerSession::go_away() {
-  if (closed() || std::exchange(going_away_, true)) return;
+  if (closed()) return;
   begin_ending();
-  send_bare(wire::GoawayFrame{});
+  leave();
   check_idle();
+}
+
+bool ServerSession::leave() {
+  if (!closed() && !std::exchange(going_away_, true)) send_bare(wire::GoawayFrame{});
+  return closed() || peer_understood_;
 }
 
 unsigned ServerSession::silent_checks() noexcept {

@@ -18,6 +18,7 @@ class ServerSession final : public Session, public PortSession {
 
   // PortSession
   void go_away() override;
+  bool leave() override;
   unsigned silent_checks() noexcept override;
   void end_if_slow(std::uint64_t bytes) override;
   void abort(const Error& why) override { end_session(why); }

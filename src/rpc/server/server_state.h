@@ -72,6 +72,9 @@ struct Server::State final : transport::AcceptSink {
   Result<void> hold_latency();
   Result<void> listen();
   void accepted(std::unique_ptr<transport::Stream> stream) override;
+  // See rpc::Inspector. Not on the server's loops.
+  std::vector<Descriptor> copy_listening();
+  void leave(Duration limit);
 
   // The work that stop() posts to a loop. start() makes one for each loop, because stopping must not fail when memory
   // is exhausted.
