@@ -234,10 +234,18 @@ TEST_P(HttpJsonOrder, InterceptorsThatSkipTheCallAreNotified) {
   EXPECT_EQ(lines(1), Lines({"http test.Text/Counted: the JSON is not a text"}));
   EXPECT_EQ(post(malformed, false).status, 400);
   EXPECT_EQ(lines(1), Lines({"http test.Text/Counted: the JSON is not a text"}));
-  // A conversion on another thread lasts longer than a tick.
+  // A conversion on another thread that lasts longer than a tick: a call that sleeps begins and ends meanwhile.
   const std::string text(500'000, 'y');
-  EXPECT_EQ(post("\"" + text + "\"", false).body, "\"" + text + "\"");
-  EXPECT_EQ(lines(1), Lines({"http test.Text/Counted: result of " + std::to_string(text_body(text).size())}));
+  gate_closed = true;
+  Answer answer;
+  std::jthread client([&] { answer = post("\"" + text + "\"", false); });
+  EXPECT_TRUE(soon([&] { return conversions == 3; }));
+  EXPECT_EQ(post("\"a\"", false, "/test.Text/Later").status, 200);
+  open_gate();
+  client.join();
+  EXPECT_EQ(answer.body, "\"" + text + "\"");
+  EXPECT_EQ(lines(2), Lines({"http test.Text/Later: result of " + std::to_string(text_body("a").size()),
+                             "http test.Text/Counted: result of " + std::to_string(text_body(text).size())}));
   EXPECT_EQ(post("\"short\"", false).body, "\"short\"");
   EXPECT_EQ(skips.take("http"), Lines());
   EXPECT_EQ(conversions, 4);
