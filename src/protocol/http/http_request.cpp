@@ -3,6 +3,7 @@
 #include "protocol/http/field_values.h"
 #include "protocol/http/request_access.h"
 #include "protocol/http/route_responder.h"
+#include "protocol/http/routes.h"
 
 namespace hawser {
 

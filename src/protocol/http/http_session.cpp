@@ -15,8 +15,6 @@
 namespace hawser::protocol::http {
 namespace {
 
-// A client must take so many bytes, or all that wait, within HttpOptions::write_timeout.
-constexpr std::size_t taken_bytes_least = 16 * 1024;
 // A refused request whose body is at most so long keeps its connection: the body is read and ignored.
 constexpr std::uint64_t ignored_body_bytes_max = 64 * 1024;
 
@@ -31,14 +29,9 @@ HttpMessageLimits limits_of(const HttpOptions& options) {
 
 }  // namespace
 
-std::int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
                          const Served& served)
     : ByteSession(host, std::move(stream), first),
-      options_(served.options),
       served_(served),
       parser_(limits_of(served.options)),
       phase_begin_(host.loop.now()),
@@ -81,7 +74,7 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
         } else if (collects_) {
           append_body(step.data);
           if (finishing() || closed()) return bytes.size();
-          if (refuse_too_long(body_bytes_ + parser_.body_left())) return bytes.size();
+          if (refuse_too_long(body_.size() + parser_.body_left())) return bytes.size();
         } else {
           body = step.data;
         }
@@ -91,7 +84,7 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
         if (parts_.active) {
           end_parts();
         } else if (collects_) {
-          on_request(*kept_head_, {}, body_.bytes().first(body_bytes_), body_.block());
+          on_request(*kept_head_, {}, body_.bytes(), body_.memory().block());
         } else {
           on_request(parser_.head(), head, body, &block);
         }
@@ -103,9 +96,7 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
 
 bool HttpSession::on_head(Bytes head_bytes, Bytes rest) {
   const RequestHead& head = parser_.head();
-  minor_ = head.minor;
-  head_only_ = head.method == "HEAD";
-  keep_alive_ = head.keep_alive && !going_away_;
+  form_ = {.minor = head.minor, .keep_alive = head.keep_alive && !going_away_, .head_only = head.method == "HEAD"};
   plan_ = plan_request(served_, host().dispatcher, head);
   if (plan_.reads_parts()) {
     collects_ = parts_wait_ = true;
@@ -119,69 +110,58 @@ bool HttpSession::on_head(Bytes head_bytes, Bytes rest) {
   if (!collects_) return true;
   if (plan_.kind == Kind::refused &&
       (head.chunked || head.expects_continue || head.content_length > ignored_body_bytes_max)) {
-    keep_alive_ = false;
+    form_.keep_alive = false;
     refuse(plan_.status, plan_.error, plan_.allow);
     return false;
   }
   set_phase(Phase::body);
   kept_head_ = KeptHead(head, head_bytes);
-  body_bytes_ = 0;
   if (head.expects_continue && rest.empty()) write("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
 }
 
 MutableBytes HttpSession::direct_space() {
   const bool direct = phase_ == Phase::body && collects_ && !kept_head_->chunked && plan_.kind != Kind::refused;
-  if (!direct || !grow_body(body_bytes_ + 1)) return {};
-  const std::size_t room = body_.size() - body_bytes_;
-  return body_.mutable_bytes().subspan(body_bytes_,
-                                       static_cast<std::size_t>(std::min<std::uint64_t>(room, parser_.body_left())));
+  return direct && grow_body(body_.size() + 1) ? body_.space(parser_.body_left()) : MutableBytes();
 }
 
 void HttpSession::direct_received(std::size_t bytes) {
-  body_bytes_ += bytes;
+  body_.filled(bytes);
   parser_.skip_body(bytes);
   if (parser_.body_left() != 0 || parser_.next({}).event != RequestParser::Event::end) return;
-  on_request(*kept_head_, {}, body_.bytes().first(body_bytes_), body_.block());
+  on_request(*kept_head_, {}, body_.bytes(), body_.memory().block());
 }
 
-// Ensures that body_ has room for `bytes` bytes. If memory is scarce, it grows in proportion to what has arrived. False
-// if there is none: the request has been refused then.
+// Ensures that body_ has memory for `bytes` bytes. False if there is none: the request has been refused then.
 bool HttpSession::grow_body(std::size_t bytes) {
-  if (bytes <= body_.size()) return true;
-  constexpr std::size_t body_bytes_least = 4096;
-  const auto announced = static_cast<std::size_t>(kept_head_->content_length);
-  std::size_t size = std::max({bytes, 2 * body_.size(), body_bytes_least});
-  if (!kept_head_->chunked) size = account().plenty(announced) ? announced : std::min(size, announced);
+  const std::size_t size = body_.size_for(bytes, kept_head_->content_length, account());
+  if (size <= body_.capacity()) return true;
   if (!account().set_arriving(size)) {
-    keep_alive_ = false;
+    form_.keep_alive = false;
     refuse(503, unkept_error(account()));
     return false;
   }
-  Buffer larger = Buffer::allocate(size);
-  if (body_bytes_ != 0) std::memcpy(larger.mutable_data(), body_.data(), body_bytes_);
-  body_ = std::move(larger);
+  body_.grow(size);
   return true;
 }
 
 void HttpSession::append_body(Bytes bytes) {
-  if (bytes.empty() || plan_.kind == Kind::refused || !grow_body(body_bytes_ + bytes.size())) return;
-  std::memcpy(body_.mutable_data() + body_bytes_, bytes.data(), bytes.size());
-  body_bytes_ += bytes.size();
+  if (bytes.empty() || plan_.kind == Kind::refused || !grow_body(body_.size() + bytes.size())) return;
+  body_.append(bytes);
 }
 
 bool HttpSession::refuse_too_long(std::uint64_t bytes) {
   if (bytes <= host().options.message_bytes_max) return false;
   host().counters.protocol_errors.add(1);
-  keep_alive_ = head_only_ = false;
+  form_.make_last();
   respond(413, "text/plain", "the body is longer than message_bytes_max\n");
   return true;
 }
 
 void HttpSession::on_parse_error() {
   host().counters.protocol_errors.add(1);
-  keep_alive_ = head_only_ = false;
-  if (head_sent_) {  // The response of a route that still receives the body.
+  form_.make_last();
+  if (answer_.head_sent) {  // The response of a route that still receives the body.
     return end_session(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
                                             "the body is malformed: " + std::string(parser_.reason())));
   }
@@ -189,7 +169,7 @@ void HttpSession::on_parse_error() {
 }
 
 void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
-  const Buffer kept = body_;  // An answer in place releases it before the handler returns.
+  const Buffer kept = body_.memory();  // An answer in place releases it before the handler returns.
   account().set_arriving(0);
   switch (plan_.kind) {
     case Kind::refused: return refuse(plan_.status, plan_.error, plan_.allow);
@@ -207,7 +187,7 @@ void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes bo
   }
   const std::optional<rpc::BodyForm> form = form_of(plan_, body, host().options.message_bytes_max);
   if (!form) return refuse(413, unpacked_too_long());
-  if (!form->plain()) body_ = {};  // The call keeps the body until it has been converted.
+  if (!form->plain()) body_.clear();  // The call keeps the body until it has been converted.
   if (plan_.kind == Kind::route) return run_route(head, head_bytes, body, block, *form);
   run_method(head, body, block, *form);
 }
@@ -263,36 +243,34 @@ bool HttpSession::begin_answer(std::uint32_t call) {
 
 void HttpSession::begin_head(unsigned status) {
   // The rest of the body is not received.
-  if (parts_.active && !parts_.ended) keep_alive_ = false;
-  writer_.begin(status, minor_, unix_seconds());
+  if (parts_.active && !parts_.ended) form_.keep_alive = false;
+  writer_.begin(status, form_.minor, unix_seconds_now());
 }
 
 std::byte* HttpSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                                     const detail::ReplyExtras& extras) {
   if (call_ == 0 || call != call_) return nullptr;
   const std::size_t value_bytes = size.body + size.payload;
-  attachment_bytes_ = extras.attachment.size();
-  if (size.too_large || (attachment_bytes_ != 0 && value_bytes != 0)) {
-    reply_error(call, call_error(ErrorCode::limit_exceeded,
-                                 size.too_large ? "the result can't be encoded: a sequence of 2^31 elements or more"
-                                                : "a result and an attachment can't both be the body of a response"));
+  answer_.attachment_bytes = extras.attachment.size();
+  if (const std::optional<Error> why = unsendable_result(size, answer_.attachment_bytes)) {
+    reply_error(call, *why);
     return nullptr;
   }
-  count_reply(call, value_bytes + attachment_bytes_);
+  count_reply(call, value_bytes + answer_.attachment_bytes);
   begin_answer(call);
   begin_head(200);
   if (extras.metadata != nullptr) {
     for (const auto& [key, value] : *extras.metadata) writer_.add(key, value);
   }
-  if (plan_.kind == Kind::json && attachment_bytes_ == 0) {
-    json_body_ = Buffer::allocate(size.body);
-    return json_body_.mutable_data();
+  if (plan_.kind == Kind::json && answer_.attachment_bytes == 0) {
+    answer_.json = Buffer::allocate(size.body);
+    return answer_.json.mutable_data();
   }
   writer_.add_type(plan_.kind == Kind::json ? "application/octet-stream" : "application/proto");
-  writer_.end(value_bytes + attachment_bytes_, keep_alive_);
+  writer_.end(value_bytes + answer_.attachment_bytes, form_.keep_alive);
   const std::string_view head = writer_.text();
-  reply_bytes_ = head.size() + size.body;
-  std::byte* const to = reserve(reply_bytes_);
+  answer_.reserved_bytes = head.size() + size.body;
+  std::byte* const to = reserve(answer_.reserved_bytes);
   std::memcpy(to, head.data(), head.size());
   return to + head.size();
 }
@@ -300,9 +278,9 @@ std::byte* HttpSession::begin_reply(std::uint32_t call, const codec::EncodedSize
 void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   bool notifies = owner != nullptr;  // The owner has not been notified and is not known to the queue.
   try {
-    if (plan_.kind != Kind::json || attachment_bytes_ != 0) {
-      head_sent_ = true;
-      commit(reply_bytes_);
+    if (plan_.kind != Kind::json || answer_.attachment_bytes != 0) {
+      answer_.head_sent = true;
+      commit(answer_.reserved_bytes);
       borrow(pieces, owner);
       notifies = false;
       return end_answer();
@@ -310,12 +288,12 @@ void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion*
     std::vector<std::byte> payload;
     for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
     if (std::exchange(notifies, false)) owner->on_send_complete();
-    if (json_body_.size() + payload.size() > rpc::json_in_place_max) {
+    if (answer_.json.size() + payload.size() > rpc::json_in_place_max) {
       call_ = 0;  // It has been answered.
       return conversion_.spawn(convert_result(std::move(payload)));
     }
-    const std::size_t bytes_min = gzip_bytes_min(options_, call_fields_);
-    reply_json(pack_json(plan_.json->result_to_json(json_body_.bytes(), payload), bytes_min));
+    const std::size_t bytes_min = gzip_bytes_min(served_.options, call_fields_);
+    reply_json(pack_json(plan_.json->result_to_json(answer_.json.bytes(), payload), bytes_min));
   } catch (const std::exception&) {
     fail_connection();
     if (notifies) owner->on_send_complete();
@@ -328,15 +306,14 @@ void HttpSession::reply_error(std::uint32_t call, const Error& error) {
   const Error told = waits ? error_for_client(error, late) : error;
   count_error(call, told.code, error);
   // Memory ran out behind the head. The client sees that the body is not complete.
-  if (waits && head_sent_) return fail_connection();
+  if (waits && answer_.head_sent) return fail_connection();
   if (begin_answer(call)) respond(status_of(told.code), json_type, error_json(told));
 }
 
 bool HttpSession::begin_route(std::uint32_t call, const HttpResponse& response) {
   if (call_ == 0 || call != call_) return false;
-  if (response.status < 200 || response.status > 599) {
-    reply_error(call, call_error(ErrorCode::internal, "the handler returned the status " +
-                                                          std::to_string(response.status) + ": use 200 to 599"));
+  if (const std::optional<Error> why = unsendable_status(response.status)) {
+    reply_error(call, *why);
     return false;
   }
   begin_head(static_cast<unsigned>(response.status));
@@ -348,17 +325,17 @@ void HttpSession::reply_route(std::uint32_t call, const HttpResponse& response) 
   if (!begin_route(call, response)) return;
   const int status = response.status;
   const bool bare = status == 204 || status == 304;
-  count_route(call, code_of(status), bare || head_only_ ? 0 : response.body.size());
+  count_route(call, code_of(status), bare || form_.head_only ? 0 : response.body.size());
   begin_answer(call);
   if (bare) {
-    writer_.end_bare(keep_alive_);
+    writer_.end_bare(form_.keep_alive);
   } else {
     writer_.add_type(response.content_type);
-    writer_.end(response.body.size(), keep_alive_);
+    writer_.end(response.body.size(), form_.keep_alive);
   }
-  head_sent_ = true;
+  answer_.head_sent = true;
   write(writer_.text());
-  if (!bare && !head_only_) write(response.body);
+  if (!bare && !form_.head_only) write(response.body);
   end_answer();
 }
 
@@ -366,20 +343,20 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& requ
   // The stream may read the body, and the client can't be asked for it behind the head.
   if (call_ == call) ask_for_body();
   if (!begin_route(call, response)) co_return;
-  const bool chunked = minor_ == 1 && !response.stream_bytes;
-  if (!chunked && !response.stream_bytes) keep_alive_ = false;
+  const bool chunked = form_.minor == 1 && !response.stream_bytes;
+  if (!chunked && !response.stream_bytes) form_.keep_alive = false;
   const bool bare = response.status == 204 || response.status == 304;
   if (!bare) writer_.add_type(response.content_type);
   if (!bare && response.stream_bytes) {
-    writer_.end(*response.stream_bytes, keep_alive_);
+    writer_.end(*response.stream_bytes, form_.keep_alive);
   } else if (!bare && chunked) {
-    writer_.end_chunked(keep_alive_);
+    writer_.end_chunked(form_.keep_alive);
   } else {
-    writer_.end_bare(keep_alive_);
+    writer_.end_bare(form_.keep_alive);
   }
-  head_sent_ = true;
+  answer_.head_sent = true;
   write(writer_.text());
-  if (!bare && !head_only_) {
+  if (!bare && !form_.head_only) {
     HttpBodyWriter writer = writer_for(call, chunked);
     left_of(writer) = response.stream_bytes;
     std::string thrown;
@@ -411,7 +388,7 @@ void HttpSession::break_off(std::uint32_t call, bool shows, std::string why) {
   host().log.write(host().loop, LogLevel::info,
                    [&] { return "connection from " + peer_name() + " ends within a response: " + error.text; });
   begin_answer(call);
-  keep_alive_ = false;
+  form_.keep_alive = false;
   end_answer();
 }
 
@@ -443,21 +420,19 @@ void HttpSession::respond(unsigned status, std::string_view type, std::string_vi
   if (!allow.empty()) writer_.add("Allow", allow);
   if (status == 503) writer_.add("Retry-After", "1");
   writer_.add_type(type);
-  writer_.end(body.size(), keep_alive_);
-  head_sent_ = true;
+  writer_.end(body.size(), form_.keep_alive);
+  answer_.head_sent = true;
   write(writer_.text());
-  if (!head_only_) write(body);
+  if (!form_.head_only) write(body);
   end_answer();
 }
 
 void HttpSession::end_answer() {
   const bool was_paused = std::exchange(parts_paused_, false);  // The next request may begin below, and pause as well.
   call_ = 0;
-  head_sent_ = false;
+  answer_ = {};
   call_fields_.deadline.reset();
-  json_body_ = {};
-  body_ = {};
-  body_bytes_ = 0;
+  body_.clear();
   collects_ = parts_wait_ = false;
   if (parts_.active) room_.notify_all();
   parts_.clear();
@@ -466,7 +441,7 @@ void HttpSession::end_answer() {
   limit_backlog(SIZE_MAX);
   message_received();
   set_phase(Phase::idle);
-  if (!keep_alive_ || going_away_) {
+  if (!form_.keep_alive || going_away_) {
     finish();
   } else {
     release();
@@ -480,31 +455,24 @@ void HttpSession::set_phase(Phase phase) noexcept {
   phase_ = phase;
   phase_begin_ = host().loop.now();
   if (phase == Phase::head) {
-    timer_.start(host().loop, host().loop.after(std::min(options_.header_timeout, options_.write_timeout)));
-  } else if (phase == Phase::idle && options_.idle_timeout < options_.header_timeout) {
+    timer_.start(host().loop,
+                 host().loop.after(std::min(served_.options.header_timeout, served_.options.write_timeout)));
+  } else if (phase == Phase::idle && served_.options.idle_timeout < served_.options.header_timeout) {
     // The timer of the head would be too late.
-    timer_.start(host().loop, host().loop.after(options_.idle_timeout));
+    timer_.start(host().loop, host().loop.after(served_.options.idle_timeout));
   }
 }
 
 Duration HttpSession::check_interval() const noexcept {
   constexpr Duration least = std::chrono::milliseconds(1);
-  return std::max(least, std::min({options_.header_timeout, options_.idle_timeout, options_.write_timeout}));
-}
-
-bool HttpSession::takes_too_little() noexcept {
-  const Time now = host().loop.now();
-  if (sent_bytes() - output_sent_ < output_wanted_) return now - output_since_ >= options_.write_timeout;
-  output_since_ = now;
-  output_sent_ = sent_bytes();
-  output_wanted_ = std::min(backlog(), taken_bytes_least);
-  return false;
+  return std::max(
+      least, std::min({served_.options.header_timeout, served_.options.idle_timeout, served_.options.write_timeout}));
 }
 
 // The timer runs all the time and is late in most phases, so that a request costs no operation of the timer.
 void HttpSession::check_phase() {
   if (closed()) return;
-  if (takes_too_little()) {
+  if (pace_.too_slow(sent_bytes(), backlog(), host().loop.now(), served_.options.write_timeout)) {
     return end_session(
         Error::of_connection(Initiator::peer, ErrorCode::unavailable,
                              "the client has taken less than 16 KiB of the waiting responses within write_timeout"));
@@ -517,21 +485,21 @@ void HttpSession::check_phase() {
   if (phase_ == Phase::idle && backlog() != 0) phase_begin_ = host().loop.now();
   const Duration elapsed = host().loop.now() - phase_begin_;
   const bool waits = phase_ == Phase::idle || phase_ == Phase::head;
-  const Duration limit = phase_ == Phase::head ? options_.header_timeout : options_.idle_timeout;
+  const Duration limit = phase_ == Phase::head ? served_.options.header_timeout : served_.options.idle_timeout;
   if (!waits || elapsed < limit) {
     const Duration next = check_interval();
     timer_.start(host().loop, host().loop.after(waits ? std::min(limit - elapsed, next) : next));
     return;
   }
   if (phase_ == Phase::idle) return finish();
-  keep_alive_ = head_only_ = false;
+  form_.make_last();
   respond(408, "text/plain", "the header of the request did not come within header_timeout\n");
 }
 
 void HttpSession::go_away() {
   if (std::exchange(going_away_, true)) return;
   begin_ending();
-  keep_alive_ = false;
+  form_.keep_alive = false;
   if (phase_ == Phase::idle) finish();
 }
 
@@ -545,8 +513,8 @@ void HttpSession::on_end(const Error&) {
   conversion_stop_.request_stop();
   room_.notify_all();
   parts_.clear();
-  body_ = {};
-  json_body_ = {};
+  body_.clear();
+  answer_.json = {};
 }
 
 }  // namespace hawser::protocol::http

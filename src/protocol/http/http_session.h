@@ -6,13 +6,15 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "exec/condition.h"
 #include "hawser/http.h"
 #include "hawser/scope.h"
+#include "protocol/http/collected_body.h"
 #include "protocol/http/incoming_body.h"
+#include "protocol/http/kept_head.h"
+#include "protocol/http/output_pace.h"
 #include "protocol/http/request_parser.h"
 #include "protocol/http/request_plan.h"
 #include "protocol/http/response.h"
@@ -20,29 +22,6 @@
 #include "rpc/port/byte_session.h"
 
 namespace hawser::protocol::http {
-
-// The present time, for the field Date.
-std::int64_t unix_seconds();
-
-// A copy of a request's head with its own memory.
-class KeptHead {
- public:
-  KeptHead() = default;
-  // `bytes` has the whole head, to which the views of `head` refer.
-  KeptHead(const RequestHead& head, Bytes bytes);
-  // The views of `head` refer to `bytes`.
-  KeptHead(Buffer bytes, RequestHead head) noexcept : bytes_(std::move(bytes)), head_(std::move(head)) {}
-  const RequestHead& operator*() const noexcept { return head_; }
-  const RequestHead* operator->() const noexcept { return &head_; }
-  // Removes the fields that describe the body as it was sent.
-  void drop_coding();
-  // Replaces all fields that are metadata, or have a key of `metadata`. The views refer to it.
-  void replace_metadata(MetadataView metadata);
-
- private:
-  Buffer bytes_;
-  RequestHead head_;
-};
 
 // The server's end of an HTTP/1 connection. It executes one request after another; further requests that the client has
 // sent wait in the kernel, apart from ahead_bytes_max bytes.
@@ -65,7 +44,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   // ---- RouteResponder ----
   detail::ReplySink& sink() noexcept override { return *this; }
   const rpc::ServerInterceptors& interceptors() noexcept override { return host().interceptors; }
-  const HttpOptions& http_options() const noexcept override { return options_; }
+  const HttpOptions& http_options() const noexcept override { return served_.options; }
   void reply_route(std::uint32_t call, const HttpResponse& response) override;
   Task<void> stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) override;
   Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
@@ -76,6 +55,24 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   // The part of a connection's life. `idle`: no byte of the next request has come.
   enum class Phase : std::uint8_t { idle, head, body, running };
   using Kind = RequestPlan::Kind;
+  // The form that the response to the present request must have.
+  struct ResponseForm {
+    unsigned minor = 1;  // The version is HTTP/1.minor.
+    bool keep_alive = true;
+    bool head_only = false;  // A response to HEAD.
+    // The last response of the connection, which has a body in any case.
+    void make_last() noexcept {
+      keep_alive = false;
+      head_only = false;
+    }
+  };
+  // The answer to the present request, as far as it exists.
+  struct Answer {
+    bool head_sent = false;          // The head may be queued: no other response can follow.
+    Buffer json;                     // The encoded result, if it is to become JSON.
+    std::size_t reserved_bytes = 0;  // Bytes of the head and the body that begin_reply() has reserved.
+    std::size_t attachment_bytes = 0;
+  };
 
   std::size_t take(Bytes bytes, Block& block) override;
   MutableBytes direct_space() override;
@@ -84,11 +81,9 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   bool receiving() const noexcept override {
     return phase_ == Phase::head || phase_ == Phase::body || (parts_.reading && !parts_.ended);
   }
-  Duration half_closed_max() const noexcept override { return options_.half_closed_timeout; }
+  Duration half_closed_max() const noexcept override { return served_.options.half_closed_timeout; }
   void on_end(const Error& reason) override;
   void on_drained() override { room_.notify_all(); }
-  // True if the client has taken too little of what waits for it for HttpOptions::write_timeout.
-  bool takes_too_little() noexcept;
   Duration check_interval() const noexcept;
   // Begins the head of a route's response. False if the status can't be: the request has been answered then.
   bool begin_route(std::uint32_t call, const HttpResponse& response);
@@ -127,7 +122,6 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void begin_head(unsigned status);
   void end_answer();
 
-  const HttpOptions& options_;
   const Served served_;
   RequestParser parser_;
   ResponseWriter writer_;
@@ -136,32 +130,22 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   Time phase_begin_{};
   MemberTimer<&HttpSession::check_phase> timer_;
   bool going_away_ = false;
-  // When bytes were seen to wait for the client, how many it must take from then on, and sent_bytes() at that time.
-  Time output_since_{};
-  std::size_t output_wanted_ = 0;
-  std::uint64_t output_sent_ = 0;
+  OutputPace pace_;
 
   // The present request.
   RequestPlan plan_;
-  KeptHead kept_head_;  // While a body is received in parts.
-  Buffer body_;         // Memory for a body that is received in parts; body_bytes_ bytes of it are received.
-  std::size_t body_bytes_ = 0;
+  KeptHead kept_head_;         // While a body is received in parts.
+  CollectedBody body_{4096};   // The body, if it arrives in parts and no route reads them.
   bool collects_ = false;      // The body is received in parts.
   IncomingBody parts_;         // The body, if its route reads it in parts.
   bool parts_wait_ = false;    // Its handler has not begun, since the bytes at hand go first.
   bool parts_paused_ = false;  // The connection is not read until the handler has read.
-  bool keep_alive_ = true;
-  bool head_only_ = false;  // A response to HEAD.
-  unsigned minor_ = 1;
+  ResponseForm form_;
   CallFields call_fields_;
 
-  // The present answer.
   std::uint32_t call_ = 0;  // Id of the call that is not answered; 0: none.
-  bool head_sent_ = false;  // The head of the response may be queued: no other response can follow.
   std::uint16_t generation_ = 0;
-  Buffer json_body_;
-  std::size_t reply_bytes_ = 0;  // Bytes of the head and the body that begin_reply() has reserved.
-  std::size_t attachment_bytes_ = 0;
+  Answer answer_;
   exec::Condition room_;  // Notified when a writer may go on, and when the connection has ended.
   std::stop_source conversion_stop_ = std::stop_source(std::nostopstate);
   Scope conversion_;  // Its task works for the present request.

@@ -18,7 +18,7 @@ void HttpSession::reply_json(const Result<JsonText>& json) {
     writer_.add("Vary", "Accept-Encoding");
   }
   writer_.add_type("application/json");
-  writer_.end(json->text.size(), keep_alive_);
+  writer_.end(json->text.size(), form_.keep_alive);
   write(writer_.text());
   write(json->text);
   end_answer();
@@ -27,11 +27,11 @@ void HttpSession::reply_json(const Result<JsonText>& json) {
 Task<void> HttpSession::convert_result(std::vector<std::byte> payload) {
   try {
     const rpc::ConversionMemory::Holder holder(host().conversion_memory);
-    rpc::WorkCharge charge = rpc::charge_of_result(account(), json_body_.size() + payload.size());
+    rpc::WorkCharge charge = rpc::charge_of_result(account(), answer_.json.size() + payload.size());
     conversion_stop_ = std::stop_source();
-    const Result<JsonText> text =
-        co_await offload_result(host().loop, this, conversion_stop_.get_token(), std::move(json_body_),
-                                std::move(payload), plan_.json, gzip_bytes_min(options_, call_fields_), charge.use());
+    const Result<JsonText> text = co_await offload_result(host().loop, this, conversion_stop_.get_token(),
+                                                          std::move(answer_.json), std::move(payload), plan_.json,
+                                                          gzip_bytes_min(served_.options, call_fields_), charge.use());
     charge.reset();
     if (closed()) co_return;
     reply_json(text);

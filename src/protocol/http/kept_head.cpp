@@ -1,9 +1,10 @@
+#include "protocol/http/kept_head.h"
+
 #include <algorithm>
 #include <functional>
 #include <vector>
 
 #include "protocol/http/field_values.h"
-#include "protocol/http/http_session.h"
 #include "wire/metadata.h"
 
 namespace hawser::protocol::http {

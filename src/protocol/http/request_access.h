@@ -7,7 +7,7 @@
 
 #include "hawser/http.h"
 #include "hawser/interceptor.h"
-#include "protocol/http/http_session.h"
+#include "protocol/http/kept_head.h"
 
 namespace hawser {
 

@@ -18,7 +18,7 @@ void HttpSession::take_part(Bytes bytes) {
   if (bytes.empty()) return;
   if (!parts_.add(bytes, account())) parts_.error = unkept_error(account());
   room_.notify_all();
-  if (!parts_.error && parts_.bytes.size() < options_.body_buffer_bytes) return;
+  if (!parts_.error && parts_.bytes.size() < served_.options.body_buffer_bytes) return;
   parts_paused_ = true;
   pause();
 }

@@ -91,6 +91,20 @@ void CallFields::add(std::string_view name, std::string_view value, const Loop& 
   wire::write_metadata_entry(metadata.data() + metadata.size() - size, key, value);
 }
 
+std::optional<Error> unsendable_result(const codec::EncodedSize& size, std::size_t attachment_bytes) {
+  if (size.too_large) {
+    return call_error(ErrorCode::limit_exceeded, "the result can't be encoded: a sequence of 2^31 elements or more");
+  }
+  if (attachment_bytes == 0 || size.body + size.payload == 0) return std::nullopt;
+  return call_error(ErrorCode::limit_exceeded, "a result and an attachment can't both be the body of a response");
+}
+
+std::optional<Error> unsendable_status(int status) {
+  if (status >= 200 && status <= 599) return std::nullopt;
+  return call_error(ErrorCode::internal,
+                    "the handler returned the status " + std::to_string(status) + ": use 200 to 599");
+}
+
 bool CallFields::join(std::string_view key, std::string_view value) {
   std::string_view name;
   std::string_view before;

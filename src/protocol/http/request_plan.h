@@ -90,6 +90,10 @@ class CallFields {
 };
 
 Error call_error(ErrorCode code, std::string text);
+// Why a result of that size with that attachment is not the body of a response. Nothing if it is.
+std::optional<Error> unsendable_result(const codec::EncodedSize& size, std::size_t attachment_bytes);
+// Why a handler must not return that status. Nothing if it may.
+std::optional<Error> unsendable_status(int status);
 
 // JSON of a result, perhaps compressed.
 struct JsonText {

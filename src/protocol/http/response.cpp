@@ -121,6 +121,10 @@ ErrorCode code_of(int status) noexcept {
   }
 }
 
+std::int64_t unix_seconds_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 std::string date_text(std::int64_t unix_seconds) {
   const std::chrono::sys_seconds time{std::chrono::seconds(unix_seconds)};
   const auto day = std::chrono::floor<std::chrono::days>(time);

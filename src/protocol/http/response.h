@@ -20,7 +20,9 @@ Error error_for_client(const Error& error, bool late);
 // The code by which the answer of a route is counted.
 ErrorCode code_of(int status) noexcept;
 
-// The present time as the value of the field Date.
+// The present time, for the field Date.
+std::int64_t unix_seconds_now();
+// The value of the field Date.
 std::string date_text(std::int64_t unix_seconds);
 
 // The JSON body for an error: {"code":"overloaded","message":"..."}, and "application_code" if it has one.

@@ -2,7 +2,7 @@
 
 #include "hawser/detail/reply_sink.h"
 #include "hawser/http.h"
-#include "protocol/http/http_session.h"
+#include "protocol/http/kept_head.h"
 #include "protocol/http/route_responder.h"
 #include "protocol/http/routes.h"
 

@@ -52,8 +52,7 @@ void StreamExchange::finish(bool whole) {
   plan_ = {};
   fields_.clear();
   head_ = {};
-  body_ = {};
-  body_bytes_ = 0;
+  body_.clear();
   body_charge_.reset();
   parts_.clear();
   reply_body_ = {};
@@ -204,24 +203,17 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
   return true;
 }
 
-// Ensures that body_ has room for `bytes` bytes. If memory is scarce, it grows in proportion to what has arrived.
+// Ensures that body_ has memory for `bytes` bytes. False if there is none: the request has been refused then.
 bool StreamExchange::grow_body(std::size_t bytes) {
-  if (bytes <= body_.size()) return true;
-  constexpr std::size_t body_bytes_least = 1024;
   detail::ReceiveAccount& account = host_.receive_account();
-  std::size_t size = std::max({bytes, 2 * body_.size(), body_bytes_least});
-  if (content_length_ >= bytes) {
-    const auto announced = static_cast<std::size_t>(content_length_);
-    size = account.plenty(announced) ? announced : std::min(size, announced);
-  }
-  const std::size_t more = size - body_.size();
+  const std::size_t size = body_.size_for(bytes, content_length_, account);
+  if (size <= body_.capacity()) return true;
+  const std::size_t more = size - body_.capacity();
   if ((size > small_body_bytes && !leaves_rest(account, more)) || !body_charge_.add(account, more)) {
     refuse(503, host_.no_memory());
     return false;
   }
-  Buffer larger = Buffer::allocate(size);
-  if (body_bytes_ != 0) std::memcpy(larger.mutable_data(), body_.data(), body_bytes_);
-  body_ = std::move(larger);
+  body_.grow(size);
   return true;
 }
 
@@ -237,12 +229,11 @@ std::size_t StreamExchange::on_body(Bytes bytes) {
 
 void StreamExchange::append_body(Bytes bytes) {
   if (call_ == 0 || bytes.empty()) return;
-  if (bytes.size() > host_.port_host().options.message_bytes_max - body_bytes_) {
+  if (bytes.size() > host_.port_host().options.message_bytes_max - body_.size()) {
     return refuse(413, call_error(ErrorCode::limit_exceeded, "the body exceeds message_bytes_max"));
   }
-  if (!grow_body(body_bytes_ + bytes.size())) return;
-  std::memcpy(body_.mutable_data() + body_bytes_, bytes.data(), bytes.size());
-  body_bytes_ += bytes.size();
+  if (!grow_body(body_.size() + bytes.size())) return;
+  body_.append(bytes);
 }
 
 void StreamExchange::on_end() {
@@ -263,13 +254,13 @@ void StreamExchange::on_end() {
 
 void StreamExchange::begin_late() {
   if (call_ == 0) return;
-  const Buffer kept = body_;  // An answer in place releases it before the handler returns.
+  const Buffer kept = body_.memory();  // An answer in place releases it before the handler returns.
   body_charge_.reset();
   if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond())) return refuse(status_of(why->code), *why);
-  const Bytes body = kept.bytes().first(body_bytes_);
+  const Bytes body = body_.bytes();
   const std::optional<rpc::BodyForm> form = form_of(plan_, body, host_.port_host().options.message_bytes_max);
   if (!form) return refuse(413, unpacked_too_long());
-  if (!form->plain()) body_ = {};  // The call keeps the body until it has been converted.
+  if (!form->plain()) body_.clear();  // The call keeps the body until it has been converted.
   if (plan_.kind == Kind::route) return run_route(body, kept.block(), *form);
   run_method(body, kept.block(), *form);
 }
@@ -321,7 +312,7 @@ void StreamExchange::start(const detail::IncomingRequest& request, const rpc::Bo
 
 // ---- The answer ----
 
-void StreamExchange::begin_head() { response_.begin(unix_seconds()); }
+void StreamExchange::begin_head() { response_.begin(unix_seconds_now()); }
 
 void StreamExchange::send_whole(unsigned status, std::string_view body) {
   response_.add_length(body.size());
@@ -355,10 +346,8 @@ std::byte* StreamExchange::begin_reply(std::uint32_t call, const codec::EncodedS
   if (!answers(call)) return nullptr;
   const std::size_t value_bytes = size.body + size.payload;
   const std::size_t attachment_bytes = extras.attachment.size();
-  if (size.too_large || (attachment_bytes != 0 && value_bytes != 0)) {
-    reply_error(call, call_error(ErrorCode::limit_exceeded,
-                                 size.too_large ? "the result can't be encoded: a sequence of 2^31 elements or more"
-                                                : "a result and an attachment can't both be the body of a response"));
+  if (const std::optional<Error> why = unsendable_result(size, attachment_bytes)) {
+    reply_error(call, *why);
     return nullptr;
   }
   reply_bytes_ = value_bytes + attachment_bytes;
@@ -447,9 +436,8 @@ void StreamExchange::reply_error(std::uint32_t call, const Error& error) {
 
 bool StreamExchange::begin_route(std::uint32_t call, const HttpResponse& response) {
   if (!answers(call)) return false;
-  if (response.status < 200 || response.status > 599) {
-    reply_error(call, call_error(ErrorCode::internal, "the handler returned the status " +
-                                                          std::to_string(response.status) + ": use 200 to 599"));
+  if (const std::optional<Error> why = unsendable_status(response.status)) {
+    reply_error(call, *why);
     return false;
   }
   begin_head();

@@ -11,8 +11,9 @@
 #include "exec/condition.h"
 #include "hawser/http.h"
 #include "hawser/scope.h"
-#include "protocol/http/http_session.h"
+#include "protocol/http/collected_body.h"
 #include "protocol/http/incoming_body.h"
+#include "protocol/http/kept_head.h"
 #include "protocol/http/request_plan.h"
 #include "protocol/http/route_responder.h"
 #include "protocol/http/stream_head.h"
@@ -114,8 +115,7 @@ class StreamExchange final : public rpc::HttpExchange,
   CallFields fields_;
   KeptHead head_;  // If a route is asked for.
   std::uint64_t content_length_ = 0;
-  Buffer body_;  // body_bytes_ bytes of it are received.
-  std::size_t body_bytes_ = 0;
+  CollectedBody body_{1024};  // The body, if no route reads it in parts.
   detail::ReceiveCharge body_charge_;
   IncomingBody parts_;      // The body, if its route reads it in parts.
   bool head_only_ = false;  // A response to HEAD.
