@@ -38,7 +38,8 @@ test-all: guest-dependencies
 
 # The rest of test-all after make test ALSO=gcc, without the stage thorough, with one summary of both.
 test-rest: install-dependencies
-	@python3 tools/check.py --with-earlier asan fuzz tsan counters
+	@tools/install-dependencies.sh arm64
+	@python3 tools/check.py --with-earlier --short asan fuzz tsan arm64 counters
 
 # ARGS as tools/mutate.py --help lists them.
 mutate: install-dependencies

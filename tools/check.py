@@ -43,6 +43,8 @@ RDMA_TESTS = "[Rr][Dd][Mm][Aa]|EachYamaScope"  # ctest uses this expression too,
 # Cases that take a third of the guest's time and repeat, with another kind of queue, device library or number, what
 # others test. Continuous integration omits them; `make rdma` runs them.
 LONG_RDMA_TESTS = r"UcxRdma/|/rdma_shared_queue$|LabRdma\.|Device\.AThousand"
+# Cases that take four fifths of the time of the emulated processes. Continuous integration omits them; `make arm64` runs them.
+LONG_ARM64_TESTS = r"^(conformance|local_transport|transport)\.|^transport_shm\..*(_two_loops|/shm_(reads|copies|no_slab))"
 # Tests of the texts of the programs, which are the same with every compiler. The stage dev runs them.
 PROGRAM_TEXT_TESTS = r"^reference\."
 # Cases that one process with a sanitizer runs at most. A leak is found at the end of the process, as one of its last case.
@@ -205,9 +207,10 @@ def preset_environment(preset):
     return {name: value.replace("${sourceDir}", str(ROOT)) for name, value in chosen.get("environment", {}).items()}
 
 
-def cases_stage(stage, built=lambda: None):
+def cases_stage(stage, built=lambda: None, long=None):
     """A process that has a sanitizer or is emulated starts and ends slowly, so that one process runs several cases. The
-    stage dev runs each case in a process of its own. Calls `built` when its tests begin."""
+    stage dev runs each case in a process of its own. Calls `built` when its tests begin. Tests whose names match the
+    expression `long` count as skipped."""
     totals = Totals()
     if not build_preset(stage, stage, totals):
         return totals
@@ -215,6 +218,9 @@ def cases_stage(stage, built=lambda: None):
     started = time.monotonic()
     folder = ROOT / "build" / stage
     tests = [test for test in all_tests(stage) if not labels_of(test) & {THOROUGH, FUZZ}]
+    omitted = {test["name"] for test in tests if long and re.search(long, test["name"])}
+    totals.skipped += [f"{stage}: {name} (long: make {stage} runs it)" for name in sorted(omitted)]
+    tests = [test for test in tests if test["name"] not in omitted]
     groups, cases = gtest_groups(tests)
     asked, results = folder / "cases.json", folder / "results.jsonl"
     results.unlink(missing_ok=True)
@@ -281,13 +287,14 @@ def gcc_stage(stage, short=False):
     return totals
 
 
-def arm64_stage(stage):
-    """Cross-compiles against the root of tools/debian13-arm64, and emulates each process."""
+def arm64_stage(stage, short=False):
+    """Cross-compiles against the root of tools/debian13-arm64, and emulates each process. `short`: without
+    LONG_ARM64_TESTS, which count as skipped."""
     totals = Totals()
     if not shutil.which(EMULATOR):
         totals.skipped.append(f"{stage}: everything ({EMULATOR} is missing: tools/install-dependencies.sh arm64)")
     elif is_root_made(stage, totals, DEBIAN13_ARM64):
-        totals.add(cases_stage(stage))
+        totals.add(cases_stage(stage, long=LONG_ARM64_TESTS if short else None))
     return totals
 
 
@@ -522,7 +529,7 @@ def load_results():
 
 
 def run_stages(stages, short=False):
-    """Yields (stage, Totals, seconds) for each stage when it ends. `short`: as of rdma_stage()."""
+    """Yields (stage, Totals, seconds) for each stage when it ends. `short`: as of rdma_stage() and arm64_stage()."""
     stages = list(stages)
     background = None
     while stages:
@@ -549,7 +556,7 @@ def run_stages(stages, short=False):
                 outcomes = [rdma_stage(stage, None, short)]
             else:
                 run_stage = {"thorough": labelled_stage("dev", THOROUGH), "fuzz": labelled_stage("asan", FUZZ), "gcc": gcc_stage,
-                             "arm64": arm64_stage, "asan": cases_stage, "tsan": cases_stage,
+                             "arm64": lambda stage: arm64_stage(stage, short), "asan": cases_stage, "tsan": cases_stage,
                              "counters": counters_stage}.get(stage, test_stage)
                 outcomes = [run_stage(stage, build_next) if run_stage is cases_stage else run_stage(stage)]
         except Exception:  # A stage that raises an exception has failed. The others continue.
@@ -570,7 +577,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stages", nargs="*", metavar="STAGE")
     parser.add_argument("--with-earlier", action="store_true", help="sum up with the stages of the call before")
-    parser.add_argument("--short", action="store_true", help="omit the tests of rdma that take long, and the preset library")
+    parser.add_argument("--short", action="store_true", help="omit the tests of rdma and arm64 that take long, and the preset library")
     arguments = parser.parse_args()
     unknown = set(arguments.stages) - set(STAGES)
     if unknown:

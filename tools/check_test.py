@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import tempfile
 import unittest
 from unittest import mock
@@ -250,6 +251,19 @@ class Stages(unittest.TestCase):
             found = self.run_stages("gcc", "asan")
         self.assertEqual(found["gcc"].failed, ["gcc: check.py itself"])
         self.assertEqual(found["asan"].passed, 1)
+
+    def test_long_emulated_tests_are_omitted_only_if_asked(self):
+        asked = []
+        with (mock.patch.object(check.shutil, "which", lambda _: "/bin/emulator"),
+              mock.patch.object(check, "is_root_made", lambda *_: True),
+              mock.patch.object(check, "cases_stage", lambda stage, long: asked.append(long) or totals_of(1))):
+            check.arm64_stage("arm64")
+            check.arm64_stage("arm64", short=True)
+        self.assertEqual(asked, [None, check.LONG_ARM64_TESTS])
+        for name, is_long in (("conformance.A.B/tcp", True), ("transport_shm.Shm/S.C/shm_two_loops_event", True),
+                              ("transport_shm.Shm/S.C/shm_reads_one_loop", True), ("transport_shm.Shm/S.C/shm_one_loop", False),
+                              ("transport_tcp.Tcp/S.C/tcp_two_loops", False), ("base.A.B", False)):
+            self.assertEqual(bool(re.search(check.LONG_ARM64_TESTS, name)), is_long, name)
 
     def test_the_next_build_runs_beside_the_tests_of_a_stage(self):
         events = []
