@@ -25,16 +25,12 @@ ClientConnection::~ClientConnection() { close(); }
 void ClientConnection::begin(const Request& request, exec::Condition& changed) {
   if (block_.block() == nullptr) block_.replace(block_bytes_);
   busy_ = true;
-  complete_ = answered_ = continued_ = has_head_ = false;
-  announcements_ = 0;
-  response_ = {};
-  part_.clear();
-  body_bytes_ = 0;
-  part_bytes_max_ = request.part_bytes_max;
-  body_bytes_max_ = request.body_bytes_max;
-  changed_ = &changed;
-  more_ = request.more;
-  received_at_ = sent_at_ = loop_.now();
+  exchange_ = {.changed = &changed,
+               .part_bytes_max = request.part_bytes_max,
+               .body_bytes_max = request.body_bytes_max,
+               .more = request.more,
+               .received_at = loop_.now(),
+               .sent_at = loop_.now()};
   parser_.expect_no_body(request.is_head_method);
   borrow(request.head);
   borrow(request.body);
@@ -44,17 +40,17 @@ void ClientConnection::begin(const Request& request, exec::Condition& changed) {
 void ClientConnection::rest() noexcept {
   block_.drop();
   stream_.queue().clear();
-  std::string().swap(part_);
-  changed_ = nullptr;
+  std::string().swap(exchange_.part);
+  exchange_.changed = nullptr;
 }
 
 void ClientConnection::close() noexcept {
   if (stream_.closed()) return;
   stream_->set_sink(pipe::null_sink());
   stream_.close_now();
-  changed_ = nullptr;
+  exchange_.changed = nullptr;
   if (busy_) {
-    busy_ = complete_ = false;
+    busy_ = exchange_.complete = false;
     if (end_reason_.empty()) end_reason_ = "the client has closed it";
   }
 }
@@ -66,7 +62,7 @@ void ClientConnection::borrow(std::string_view bytes) {
 }
 
 void ClientConnection::send_part(std::string_view bytes, bool chunked, bool last) {
-  more_ = !last;
+  exchange_.more = !last;
   if (!chunked) {
     borrow(bytes);
   } else if (bytes.empty()) {
@@ -83,13 +79,13 @@ void ClientConnection::send() {
   if (ended_) return;
   const std::uint64_t before = stream_.sent();
   stream_.send();
-  if (stream_.sent() != before) sent_at_ = loop_.now();
+  if (stream_.sent() != before) exchange_.sent_at = loop_.now();
 }
 
 // Bytes may have been accepted that stop_sending() has dropped.
 void ClientConnection::sendable(std::size_t bytes) {
   stream_.sendable(std::min(bytes, stream_.backlog()));
-  if (bytes != 0) sent_at_ = loop_.now();
+  if (bytes != 0) exchange_.sent_at = loop_.now();
   send();
   if (!sending()) notify();
 }
@@ -115,14 +111,14 @@ void ClientConnection::received(std::size_t bytes) {
     keep_alive_ = false;  // No request has asked for this.
     return;
   }
-  answered_ = true;
-  received_at_ = loop_.now();
+  exchange_.answered = true;
+  exchange_.received_at = loop_.now();
   block_.received(bytes);
   try {
     parse();
   } catch (const std::bad_alloc&) {
-    violation_ = "there is not enough memory for it";
-    too_long_ = true;
+    exchange_.violation = "there is not enough memory for it";
+    exchange_.too_long = true;
     finish(false);
   }
 }
@@ -150,41 +146,42 @@ bool ClientConnection::on_step(const MessageParser::Step& step) {
       return true;
     case MessageParser::Event::error: break;
   }
-  violation_ = parser_.reason();
-  too_long_ = parser_.status() == 413 || parser_.status() == 414 || parser_.status() == 431;
+  exchange_.violation = parser_.reason();
+  exchange_.too_long = parser_.status() == 413 || parser_.status() == 414 || parser_.status() == 431;
   finish(false);
   return false;
 }
 
 bool ClientConnection::refuse(std::string_view why) {
-  violation_ = why;
+  exchange_.violation = why;
   finish(false);
   return false;
 }
 
 bool ClientConnection::keep_body(Bytes bytes) {
-  body_bytes_ += bytes.size();
+  exchange_.body_bytes += bytes.size();
   // The chunk that has been announced counts, or the rest of the length.
-  if (body_bytes_ > body_bytes_max_ || parser_.body_left() > body_bytes_max_ - body_bytes_) {
-    too_long_ = true;
+  if (exchange_.body_bytes > exchange_.body_bytes_max ||
+      parser_.body_left() > exchange_.body_bytes_max - exchange_.body_bytes) {
+    exchange_.too_long = true;
     return refuse("the body is too long");
   }
   if (bytes.empty()) return true;
-  if (part_bytes_max_ == 0) {
-    response_.body.append(as_text(bytes));
+  if (exchange_.part_bytes_max == 0) {
+    exchange_.response.body.append(as_text(bytes));
     return true;
   }
-  part_.append(as_text(bytes));
-  if (part_.size() >= part_bytes_max_ && !std::exchange(paused_, true)) stream_->pause();
+  exchange_.part.append(as_text(bytes));
+  if (exchange_.part.size() >= exchange_.part_bytes_max && !std::exchange(paused_, true)) stream_->pause();
   notify();
   return true;
 }
 
 std::string ClientConnection::take_part() {
-  std::string part = std::move(part_);
-  std::string().swap(part_);
+  std::string part = std::move(exchange_.part);
+  std::string().swap(exchange_.part);
   if (std::exchange(paused_, false) && !stream_.closed() && (busy_ || keep_alive_)) {
-    received_at_ = loop_.now();  // The server had to wait.
+    exchange_.received_at = loop_.now();  // The server had to wait.
     stream_->resume();
   }
   return part;
@@ -194,17 +191,17 @@ bool ClientConnection::keep_head() {
   const ResponseHead& head = parser_.head();
   if (head.status == 101) return refuse("the server switches to a protocol that nobody asked for (status 101)");
   if (head.status < 200) {  // 100 and the like announce the response.
-    if (head.status == 100 && !std::exchange(continued_, true)) notify();
-    return ++announcements_ <= announcements_max || refuse("more than 100 statuses below 200 came before it");
+    if (head.status == 100 && !std::exchange(exchange_.continued, true)) notify();
+    return ++exchange_.announcements <= announcements_max || refuse("more than 100 statuses below 200 came before it");
   }
   keep_alive_ = head.keep_alive;
-  response_.status = static_cast<int>(head.status);
-  response_.headers.reserve(head.fields.size());
-  for (const Field& field : head.fields) response_.headers.emplace_back(field.name, field.value);
-  has_head_ = true;
+  exchange_.response.status = static_cast<int>(head.status);
+  exchange_.response.headers.reserve(head.fields.size());
+  for (const Field& field : head.fields) exchange_.response.headers.emplace_back(field.name, field.value);
+  exchange_.has_head = true;
   notify();
-  if (parser_.body_left() > body_bytes_max_) {
-    too_long_ = true;
+  if (parser_.body_left() > exchange_.body_bytes_max) {
+    exchange_.too_long = true;
     return refuse("the body is too long");
   }
   return true;
@@ -224,10 +221,10 @@ void ClientConnection::ended(const Error& reason) {
 
 void ClientConnection::finish(bool complete) noexcept {
   // The server may answer before it has received the whole request. The rest can't be left out.
-  if (!complete || sending() || more_) keep_alive_ = false;
+  if (!complete || sending() || exchange_.more) keep_alive_ = false;
   if (!keep_alive_ && !stream_.closed()) stream_->pause();
   busy_ = false;
-  complete_ = complete;
+  exchange_.complete = complete;
   notify();
 }
 

@@ -48,29 +48,29 @@ class ClientConnection final : transport::StreamSink, SendCompletion {
   // empty chunk ends the body. `last`: nothing follows.
   void send_part(std::string_view bytes, bool chunked, bool last);
   // The server has asked for the body: status 100.
-  bool continued() const noexcept { return continued_; }
+  bool continued() const noexcept { return exchange_.continued; }
   // The connection has ended, so that nothing more can be sent. A response may still be read.
   bool broken() const noexcept { return broken_ || ended_; }
 
   // ---- While the response is received ----
-  bool has_head() const noexcept { return has_head_; }
+  bool has_head() const noexcept { return exchange_.has_head; }
   // The body that has arrived, for requests with part_bytes_max.
   std::string take_part();
   // True when the response is complete or the connection has ended.
   bool finished() const noexcept { return !busy_; }
-  Time received_at() const noexcept { return received_at_; }
-  Time sent_at() const noexcept { return sent_at_; }
+  Time received_at() const noexcept { return exchange_.received_at; }
+  Time sent_at() const noexcept { return exchange_.sent_at; }
 
   // ---- When finished() ----
-  bool complete() const noexcept { return complete_; }
+  bool complete() const noexcept { return exchange_.complete; }
   // Null, or why the response can't be used: the parser's reason.
-  const char* violation() const noexcept { return violation_.empty() ? nullptr : violation_.c_str(); }
-  bool too_long() const noexcept { return too_long_; }
+  const char* violation() const noexcept { return exchange_.violation.empty() ? nullptr : exchange_.violation.c_str(); }
+  bool too_long() const noexcept { return exchange_.too_long; }
   // True if a byte of the response has arrived.
-  bool answered() const noexcept { return answered_; }
+  bool answered() const noexcept { return exchange_.answered; }
   const std::string& end_reason() const noexcept { return end_reason_; }
   // Without the body if that is received in parts; then it may be called as soon as has_head() is true.
-  HttpClientResponse take_response() noexcept { return std::move(response_); }
+  HttpClientResponse take_response() noexcept { return std::move(exchange_.response); }
 
   // For a connection that is broken(): no memory of the caller is read any more. What has arrived is still received.
   void stop_sending() noexcept {
@@ -91,6 +91,26 @@ class ClientConnection final : transport::StreamSink, SendCompletion {
   // Announcements (statuses 100 to 199) before one response.
   static constexpr unsigned announcements_max = 100;
 
+  // The present request and its response, or the last one.
+  struct Exchange {
+    exec::Condition* changed = nullptr;
+    std::size_t part_bytes_max = 0;  // As in Request.
+    std::uint64_t body_bytes_max = 0;
+    bool more = false;   // The body of the request is not complete.
+    Time received_at{};  // When bytes have moved last; the begin of the request if none has.
+    Time sent_at{};
+    bool continued = false;
+    unsigned announcements = 0;
+    bool answered = false;
+    bool has_head = false;
+    std::uint64_t body_bytes = 0;  // Bytes of the response's body so far.
+    std::string part;              // The bytes that nobody has taken, if the body is received in parts.
+    HttpClientResponse response;
+    bool complete = false;
+    std::string violation;
+    bool too_long = false;
+  };
+
   MutableBytes receive_space() override;
   void received(std::size_t bytes) override;
   void sendable(std::size_t bytes) override;
@@ -110,7 +130,7 @@ class ClientConnection final : transport::StreamSink, SendCompletion {
   bool refuse(std::string_view why);
   void finish(bool complete) noexcept;
   void notify() {
-    if (changed_ != nullptr) changed_->notify_all();
+    if (exchange_.changed != nullptr) exchange_.changed->notify_all();
   }
 
   Loop& loop_;
@@ -119,29 +139,14 @@ class ClientConnection final : transport::StreamSink, SendCompletion {
   const std::size_t block_bytes_;  // Holds the longest head.
   pipe::ReceiveBlock block_;       // Its bytes have not been parsed. It is there while a request is under way.
   std::string chunk_head_;
-  exec::Condition* changed_ = nullptr;  // While a request is under way.
-  std::size_t part_bytes_max_ = 0;
-  std::uint64_t body_bytes_max_ = 0;
-  std::uint64_t body_bytes_ = 0;  // Bytes of the response's body so far.
-  std::string part_;              // The bytes that nobody has taken, if the body is received in parts.
-  bool paused_ = false;           // Too many of them wait.
-  bool more_ = false;             // The body of the request is not complete.
-  bool continued_ = false;
-  bool has_head_ = false;
-  bool broken_ = false;
-  Time received_at_{};
-  Time sent_at_{};
-  bool busy_ = false;
+  Exchange exchange_;
+  bool busy_ = false;    // A request is under way.
+  bool paused_ = false;  // Too many bytes wait for take_part().
   bool keep_alive_ = true;
+  bool broken_ = false;
   bool ended_ = false;
   bool whole_ = false;  // The server has sent the end of its direction.
-  bool complete_ = false;
-  bool too_long_ = false;
-  bool answered_ = false;
-  unsigned announcements_ = 0;
-  std::string violation_;
   std::string end_reason_;
-  HttpClientResponse response_;
 };
 
 }  // namespace hawser::protocol::http
