@@ -27,6 +27,10 @@ HttpMessageLimits limits_of(const HttpOptions& options) {
           .chunk_extension_bytes_max = options.chunk_extension_bytes_max};
 }
 
+std::string milliseconds_text(Duration duration) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()) + " ms";
+}
+
 }  // namespace
 
 HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
@@ -151,10 +155,11 @@ void HttpSession::append_body(Bytes bytes) {
 }
 
 bool HttpSession::refuse_too_long(std::uint64_t bytes) {
-  if (bytes <= host().options.message_bytes_max) return false;
+  const std::size_t bytes_max = host().options.message_bytes_max;
+  if (bytes <= bytes_max) return false;
   host().counters.protocol_errors.add(1);
   form_.make_last();
-  respond(413, "text/plain", "the body is longer than message_bytes_max\n");
+  respond(413, "text/plain", too_long_body(bytes, bytes_max).text + "\n");
   return true;
 }
 
@@ -186,7 +191,7 @@ void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes bo
     return refuse(503, full_error(host().options.calls_per_connection_max));
   }
   const std::optional<rpc::BodyForm> form = form_of(plan_, body, host().options.message_bytes_max);
-  if (!form) return refuse(413, unpacked_too_long());
+  if (!form) return refuse(413, unpacked_too_long(host().options.message_bytes_max));
   if (!form->plain()) body_.clear();  // The call keeps the body until it has been converted.
   if (plan_.kind == Kind::route) return run_route(head, head_bytes, body, block, *form);
   run_method(head, body, block, *form);
@@ -473,9 +478,10 @@ Duration HttpSession::check_interval() const noexcept {
 void HttpSession::check_phase() {
   if (closed()) return;
   if (pace_.too_slow(sent_bytes(), backlog(), host().loop.now(), served_.options.write_timeout)) {
-    return end_session(
-        Error::of_connection(Initiator::peer, ErrorCode::unavailable,
-                             "the client has taken less than 16 KiB of the waiting responses within write_timeout"));
+    return end_session(Error::of_connection(
+        Initiator::peer, ErrorCode::unavailable,
+        "the client has taken less than 16 KiB of the waiting responses within write_timeout (" +
+            milliseconds_text(served_.options.write_timeout) + "): read them sooner, or raise the timeout"));
   }
   if (finishing()) {
     if (backlog() != 0) timer_.start(host().loop, host().loop.after(check_interval()));
@@ -493,7 +499,9 @@ void HttpSession::check_phase() {
   }
   if (phase_ == Phase::idle) return finish();
   form_.make_last();
-  respond(408, "text/plain", "the header of the request did not come within header_timeout\n");
+  respond(408, "text/plain",
+          "the header of the request did not come within header_timeout (" +
+              milliseconds_text(served_.options.header_timeout) + "): send it sooner\n");
 }
 
 void HttpSession::go_away() {

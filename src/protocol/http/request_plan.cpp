@@ -92,9 +92,7 @@ void CallFields::add(std::string_view name, std::string_view value, const Loop& 
 }
 
 std::optional<Error> unsendable_result(const codec::EncodedSize& size, std::size_t attachment_bytes) {
-  if (size.too_large) {
-    return call_error(ErrorCode::limit_exceeded, "the result can't be encoded: a sequence of 2^31 elements or more");
-  }
+  if (size.too_large) return call_error(size.code, std::string("the result can't be encoded: ") + size.why_not);
   if (attachment_bytes == 0 || size.body + size.payload == 0) return std::nullopt;
   return call_error(ErrorCode::limit_exceeded, "a result and an attachment can't both be the body of a response");
 }
@@ -216,8 +214,16 @@ std::optional<rpc::BodyForm> form_of(const RequestPlan& plan, Bytes body, std::s
   return form.unpacked_max > bytes_max ? std::nullopt : std::optional(std::move(form));
 }
 
-Error unpacked_too_long() {
-  return call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max");
+Error too_long_body(std::uint64_t bytes, std::size_t bytes_max) {
+  return call_error(ErrorCode::limit_exceeded,
+                    "a body of " + std::to_string(bytes) + " bytes or more exceeds message_bytes_max (" +
+                        std::to_string(bytes_max) + " bytes): send less, or raise the limit");
+}
+
+Error unpacked_too_long(std::size_t bytes_max) {
+  return call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max (" +
+                                                   std::to_string(bytes_max) +
+                                                   " bytes): send less, or raise the limit");
 }
 
 HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service) {

@@ -62,8 +62,9 @@ HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service);
 RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head);
 // How a whole body becomes what the handler receives. Nothing if it states a length beyond `bytes_max`.
 std::optional<rpc::BodyForm> form_of(const RequestPlan& plan, Bytes body, std::size_t bytes_max);
-// The answer then, of status 413.
-Error unpacked_too_long();
+// The errors of status 413: the body that was sent, or its decompressed form, is too long.
+Error too_long_body(std::uint64_t bytes, std::size_t bytes_max);
+Error unpacked_too_long(std::size_t bytes_max);
 
 // The fields of a request that concern its call.
 class CallFields {

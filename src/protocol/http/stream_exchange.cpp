@@ -100,8 +100,12 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     return false;
   };
   const HttpOptions& options = owner_.served_.options;
-  if (head.too_large || head.fields.size() > options.header_fields_max) {
-    return refused(431, "the header of the request exceeds header_fields_max or the limit that SETTINGS announced");
+  if (head.too_large) {
+    return refused(431, "the header of the request exceeds the limit that SETTINGS announced: send less in it");
+  }
+  if (head.fields.size() > options.header_fields_max) {
+    return refused(431, "a header of " + std::to_string(head.fields.size()) + " fields exceeds header_fields_max (" +
+                            std::to_string(options.header_fields_max) + "): send fewer");
   }
   if (!is_token(head.method)) return refused(400, "the method is not a token");
   if (!head.target.starts_with('/') || head.target.find('#') != std::string_view::npos || !is_target(head.target)) {
@@ -156,8 +160,9 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
   }
   plan_ = plan_request(owner_.served_, host_.port_host().dispatcher, parsed);
   if (plan_.kind == Kind::refused) return true;
-  if (!plan_.reads_parts() && content_length_ > host_.port_host().options.message_bytes_max) {
-    refuse(413, call_error(ErrorCode::limit_exceeded, "the body exceeds message_bytes_max"));
+  const std::size_t bytes_max = host_.port_host().options.message_bytes_max;
+  if (!plan_.reads_parts() && content_length_ > bytes_max) {
+    refuse(413, too_long_body(content_length_, bytes_max));
     return false;
   }
   if (plan_.kind == Kind::route) {
@@ -229,8 +234,9 @@ std::size_t StreamExchange::on_body(Bytes bytes) {
 
 void StreamExchange::append_body(Bytes bytes) {
   if (call_ == 0 || bytes.empty()) return;
-  if (bytes.size() > host_.port_host().options.message_bytes_max - body_.size()) {
-    return refuse(413, call_error(ErrorCode::limit_exceeded, "the body exceeds message_bytes_max"));
+  const std::size_t bytes_max = host_.port_host().options.message_bytes_max;
+  if (bytes.size() > bytes_max - body_.size()) {
+    return refuse(413, too_long_body(body_.size() + bytes.size(), bytes_max));
   }
   if (!grow_body(body_.size() + bytes.size())) return;
   body_.append(bytes);
@@ -259,7 +265,7 @@ void StreamExchange::begin_late() {
   if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond())) return refuse(status_of(why->code), *why);
   const Bytes body = body_.bytes();
   const std::optional<rpc::BodyForm> form = form_of(plan_, body, host_.port_host().options.message_bytes_max);
-  if (!form) return refuse(413, unpacked_too_long());
+  if (!form) return refuse(413, unpacked_too_long(host_.port_host().options.message_bytes_max));
   if (!form->plain()) body_.clear();  // The call keeps the body until it has been converted.
   if (plan_.kind == Kind::route) return run_route(body, kept.block(), *form);
   run_method(body, kept.block(), *form);
