@@ -16,6 +16,7 @@
 
 #include "base/kernel_random.h"
 #include "base/try.h"
+#include "kv/log/log_file.h"
 #include "kv/log/log_format.h"
 #include "kv/store.h"
 

@@ -13,6 +13,7 @@
 
 #include "base/descriptor.h"
 #include "hawser/error.h"
+#include "kv/log/log_file.h"
 #include "kv/log/log_format.h"
 #include "kv/log/log_pieces.h"
 
@@ -24,14 +25,6 @@ enum class LogSync : std::uint8_t {
   second,  // At the latest a second later.
   never,   // When the kernel writes it.
 };
-
-// Makes a file that is open at its end; one that exists is removed before.
-Result<Descriptor> create_log_file(const std::filesystem::path& path);
-// Writes all of `bytes`. An error names the file.
-Result<void> write_all(int file, std::string_view bytes, const std::filesystem::path& path);
-// Makes what was written to a file, or the names in a folder, durable.
-Result<void> sync_file(int file, const std::filesystem::path& path);
-Result<void> sync_folder(const std::filesystem::path& path);
 
 // Writes one log file on a thread of its own, and replaces it by a shorter one. push(), replaced() and finish() are
 // called by one thread.
@@ -76,40 +69,37 @@ class LogWriter {
   void finish();
 
  private:
+  // The arguments of push() that the thread has not taken.
+  struct Work {
+    LogPieces bytes = {};
+    LogPieces replacement = {};
+    std::filesystem::path path = {};
+    Part part = {};  // The bytes of `replacement` are this part of it.
+    bool empty() const noexcept { return bytes.empty() && replacement.empty(); }
+  };
+
   void run();
   Result<void> write(LogPieces& bytes, bool marker_alone);
-  Result<void> write_pieces(int file, LogPieces& bytes, const std::filesystem::path& path);
+  Result<void> write_pieces(LogFile& file, LogPieces& bytes);
   Result<void> sync();
-  Result<bool> replace(LogPieces& bytes, const std::filesystem::path& path, Part part);
-  void discard_replacement() noexcept;
+  Result<bool> replace(Work& work);
 
   const LogSync sync_;
   const std::size_t held_most_;
   const std::function<void()> advanced_;
 
   // Used by the thread.
-  Descriptor file_;
-  std::filesystem::path path_;
-  std::uint64_t bytes_;       // Length of the file.
-  LogHeader header_;          // Its header.
-  bool unsynced_ = false;     // Something was written since the last sync.
-  bool marker_due_ = false;   // The next write begins with a record that says what has been synced.
+  LogFile file_;
+  LogFile replacement_;       // None: no replacement is written.
   std::uint64_t pushed_ = 0;  // Bytes of push() that were written.
   std::chrono::steady_clock::time_point last_sync_{};
-  Descriptor replacement_;
-  std::filesystem::path replacement_path_;
-  std::uint64_t replacement_bytes_ = 0;
-  LogHeader replacement_header_;
   bool broken_ = false;  // Nothing more can be written.
 
   std::mutex mutex_;  // Guards the members below.
   std::condition_variable changed_;
-  LogPieces queued_;
-  LogPieces queued_replacement_;
-  std::size_t writing_ = 0;  // Bytes that the thread has taken from these and not written.
-  std::filesystem::path queued_path_;
-  Part part_ = {};          // The queued bytes of a replacement are this part of it.
-  bool replacing_ = false;  // From push() with `last` until the replacement has ended.
+  Work queued_;
+  std::size_t writing_ = 0;  // Bytes that the thread has taken from it and not written.
+  bool replacing_ = false;   // From push() with `last` until the replacement has ended.
   bool ending_ = false;
   std::uint64_t disk_waits_ = 0;  // Calls of wait_for_disk(), and those that need not wait any more.
   std::uint64_t disk_waits_done_ = 0;

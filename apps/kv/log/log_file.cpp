@@ -1,0 +1,97 @@
+#include "kv/log/log_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/try.h"
+
+namespace hawser::kv {
+namespace {
+
+std::unexpected<Error> file_error(std::string_view what, const std::filesystem::path& path, int error) {
+  return fail(ErrorCode::unavailable,
+              "cannot " + std::string(what) + " " + path.string() + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+Result<void> write_all(int file, std::string_view bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return file_error("write to", path, written == 0 ? ENOSPC : errno);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Result<Descriptor> create_log_file(const std::filesystem::path& path) {
+  // A link that somebody has put there is removed, and not followed.
+  unlink(path.c_str());
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
+  if (!file.valid()) return file_error("create", path, errno);
+  return file;
+}
+
+Result<void> sync_file(int file, const std::filesystem::path& path) {
+  if (fdatasync(file) != 0) return file_error("sync", path, errno);
+  return {};
+}
+
+Result<void> sync_folder(const std::filesystem::path& path) {
+  const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid() || fsync(folder.get()) != 0) return file_error("sync the folder", path, errno);
+  return {};
+}
+
+LogFile::LogFile(Descriptor file, std::filesystem::path path, std::uint64_t bytes, const LogHeader& header)
+    : file_(std::move(file)), path_(std::move(path)), header_(header), bytes_(bytes) {}
+
+Result<LogFile> LogFile::create(std::filesystem::path path, const LogHeader& header) {
+  TRY(Descriptor created, create_log_file(path));
+  LogFile file(std::move(created), std::move(path), 0, header);
+  if (const Result<void> written = file.append(log_header(header)); !written) {
+    file.remove();
+    return fail(written.error());
+  }
+  return file;
+}
+
+Result<void> LogFile::append(std::string_view records) {
+  unsynced_ = true;
+  TRY(write_all(file_.get(), records, path_));
+  bytes_ += records.size();
+  return {};
+}
+
+Result<void> LogFile::append_marker() {
+  const std::string marker = synced_record(header_, bytes_);
+  TRY(write_all(file_.get(), marker, path_));
+  bytes_ += marker.size();
+  marker_due_ = false;
+  return {};
+}
+
+Result<void> LogFile::sync() {
+  TRY(sync_file(file_.get(), path_));
+  marker_due_ |= std::exchange(unsynced_, false);
+  return {};
+}
+
+Result<void> LogFile::rename_to(const std::filesystem::path& path) {
+  if (rename(path_.c_str(), path.c_str()) != 0) return file_error("rename", path_, errno);
+  path_ = path;
+  return {};
+}
+
+void LogFile::remove() noexcept {
+  if (file_.valid()) unlink(path_.c_str());
+  file_ = Descriptor();
+}
+
+}  // namespace hawser::kv
