@@ -1,7 +1,6 @@
 #include "kv/resp_connection.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <utility>
 
@@ -46,13 +45,13 @@ void RespConnection::on_end(const Error& reason) {
   account().release(std::exchange(transaction_charge_, 0));
   forwarded_charge_.set_always(0);
   drop_waiting();
-  held_replies_ = 0;
   for (std::shared_ptr<Lane>& lane : lanes_) {
     if (lane != nullptr) std::exchange(lane, nullptr)->end();
   }
   // Behind the commands for other shards: a transaction that was sent completely is executed, as they are.
-  if (pending_ != nullptr && !started_ && pending_->writes()) pending_->start();
-  if (pending_ != nullptr) std::exchange(pending_, nullptr)->abandon();
+  const bool starts = pending_.phase != Pending::Phase::started;
+  if (pending_.transaction != nullptr && starts && pending_.transaction->writes()) pending_.transaction->start();
+  if (pending_.transaction != nullptr) std::exchange(pending_.transaction, nullptr)->abandon();
   multi_.reset();
   watched_bytes_ = 0;
   unwatch();
@@ -60,9 +59,9 @@ void RespConnection::on_end(const Error& reason) {
 
 // The log must not keep what belongs to a client that has gone.
 void RespConnection::drop_waiting() {
-  for (const Waiting& waiting : waiting_) {
+  waiting_.each([&](const WaitingReply& waiting) {
     if (waiting.durable != 0) site_->forget(waiting.durable);
-  }
+  });
   waiting_.clear();
 }
 
@@ -76,7 +75,7 @@ void RespConnection::on_protocol_error(std::string_view text) {
 void RespConnection::close_now(bool replies_wait) {
   closing_ = barred_ = true;
   if (replies_wait) {
-    waiting_.back().close = true;
+    waiting_.at(waiting_.last_slot()).close = true;
   } else {
     close_after_replies();
   }
@@ -204,7 +203,7 @@ void RespConnection::execute_at(const Command& command, Arguments arguments, std
       return execute_logged(command, arguments, hash);
     return reply([&](protocol::resp::ReplyWriter& to) { execute(command, arguments, hash, to); });
   }
-  waiting_.push_back({.route = CommandRoute::key, .parts_left = 1});
+  waiting_.add({.route = CommandRoute::key, .parts_left = 1});
   forward(command, arguments, hash, shard, 0, tracker());
 }
 
@@ -245,25 +244,25 @@ void RespConnection::execute_logged(const Command& command, Arguments arguments,
     return reply([&](protocol::resp::ReplyWriter& to) { to.raw(log_error(*why)); });
   }
   reply([&](protocol::resp::ReplyWriter& to) { execute(command, arguments, hash, to); }, site_->sync_always());
-  if (site_->sync_always()) hold(first_slot_ + waiting_.size() - 1);
+  if (site_->sync_always()) hold(waiting_.last_slot());
 }
 
 // The reply of that slot waits until everything that is logged now is durable.
 void RespConnection::hold(std::uint64_t slot) {
   if (!site_->unsynced()) return;
-  ++waiting_[slot - first_slot_].parts_left;
+  ++waiting_.at(slot).parts_left;
   const std::uint64_t wait = site_->when_durable([site = site_, number = number_, slot](const std::string* error) {
     if (RespConnection* const connection = site->find(number)) connection->on_durable(slot, error);
   });
-  if (wait != 0) waiting_[slot - first_slot_].durable = wait;
+  if (wait != 0) waiting_.at(slot).durable = wait;
 }
 
 void RespConnection::on_durable(std::uint64_t slot, const std::string* error) {
   if (closed()) return;
-  Waiting& waiting = waiting_[slot - first_slot_];
+  WaitingReply& waiting = waiting_.at(slot);
   waiting.durable = 0;
   --waiting.parts_left;
-  if (error != nullptr && waiting.error.empty()) fail_waiting(waiting, log_error(*error));
+  if (error != nullptr && waiting.error.empty()) waiting_.fail(slot, log_error(*error));
   write_ready();
   if (!charge_replies()) return;
   send_batches();
@@ -284,19 +283,15 @@ void RespConnection::split(const Command& command, Arguments arguments) {
                ", the limit of a server with several shards");
     });
   }
-  waiting_.push_back({.route = command.route, .parts_left = parts});
-  if (command.route == CommandRoute::keys_list) {
-    waiting_.back().parts.resize(parts);
-    charge(waiting_.back(), parts * sizeof(std::string));
-  }
-  const std::uint64_t slot = first_slot_ + waiting_.size() - 1;
+  const std::uint64_t slot = waiting_.add({.route = command.route, .parts_left = parts});
+  if (command.route == CommandRoute::keys_list) waiting_.expect_elements(slot, parts);
   // Its parts are short. What it causes comes behind its reply.
   const bool tracked = everywhere || parts <= TrackedKeys::command_keys_max;
   if (!tracked) store.track(command, arguments, tracker());
   const std::uint64_t client = tracked ? tracker() : 0;
   for (std::size_t i = 0; i < parts; ++i) {
-    if (!command.writes && !waiting_[slot - first_slot_].error.empty()) {
-      --waiting_[slot - first_slot_].parts_left;
+    if (!command.writes && !waiting_.at(slot).error.empty()) {
+      --waiting_.at(slot).parts_left;
       continue;
     }
     std::string_view of_part[2] = {arguments[0]};
@@ -323,7 +318,7 @@ void RespConnection::split(const Command& command, Arguments arguments) {
       execute(command, given, hash, to, tracked);
     }
     to.flush();
-    finish_part(slot, static_cast<std::uint32_t>(i), memory.text());
+    waiting_.add_part(slot, static_cast<std::uint32_t>(i), memory.text());
   }
   if (command.writes) hold(slot);
 }
@@ -340,7 +335,7 @@ void RespConnection::forward(const Command& command, Arguments arguments, std::u
   constexpr std::size_t long_bytes = 64 * 1024;
   if (added >= long_bytes) batch.bytes.reserve(batch.bytes.size() + added);
   batch.items.push_back({.command = &command,
-                         .slot = first_slot_ + waiting_.size() - 1,
+                         .slot = waiting_.last_slot(),
                          .part = static_cast<std::uint32_t>(part),
                          .arguments = static_cast<std::uint32_t>(arguments.size()),
                          .hash = hash,
@@ -362,7 +357,7 @@ void RespConnection::send_batches() {
     if (lane == nullptr || lane->moving()) continue;
     ForwardedBatch* const batch = lane->waiting();
     if (batch == nullptr) continue;
-    if (!fits && (!has_room() || batch->items[batch->first].slot != first_slot_)) continue;
+    if (!fits && (!has_room() || batch->items[batch->first].slot != waiting_.first_slot())) continue;
     lane->send();
   }
 }
@@ -380,117 +375,12 @@ void RespConnection::go_on() {
   if (!closed() && (may_go_on() || waiting_.empty()) && std::exchange(stopped_, false)) resume();
 }
 
-void Lane::send() {
-  if (current_ == nullptr) current_ = std::move(filling_);
-  travelling_ = true;
-  target_.loop().post(
-      [lane = shared_from_this(), batch = std::move(current_)]() mutable { lane->run(std::move(batch)); });
-}
-
-void Lane::run(std::unique_ptr<ForwardedBatch> batch) {
-  execute(*batch);
-  const bool gone = gone_.load(std::memory_order_relaxed);
-  if (!batch->wrote || gone || !target_.unsynced()) return go_back(shared_from_this(), std::move(batch));
-  held_ = std::move(batch);
-  durable_ = target_.when_durable([lane = shared_from_this()](const std::string* error) {
-    lane->durable_ = 0;
-    if (error != nullptr) fail_writes(*lane->held_, *error);
-    go_back(lane, std::move(lane->held_));
-  });
-}
-
-// The connection has ended: nobody waits for the replies.
-void Lane::stop_waiting() {
-  if (durable_ == 0) return;
-  // The log has the other reference to this lane.
-  const std::shared_ptr<Lane> lane = shared_from_this();
-  target_.forget(std::exchange(durable_, 0));
-  go_back(lane, std::move(held_));
-}
-
-void Lane::go_back(std::shared_ptr<Lane> lane, std::unique_ptr<ForwardedBatch> batch) {
-  Loop& back = lane->home_.loop();
-  back.post([kept = std::move(lane), returning = std::move(batch)]() mutable { kept->returned(std::move(returning)); });
-}
-
-// The replies of commands that may have changed the store become an error: their changes will not be durable.
-void Lane::fail_writes(ForwardedBatch& batch, const std::string& why) {
-  std::string replies;
-  std::size_t begin = 0;
-  for (std::size_t i = batch.first; i < batch.end; ++i) {
-    ForwardedBatch::Item& item = batch.items[i];
-    const std::size_t end = item.reply_end;
-    if (item.command != nullptr && item.command->writes) {
-      replies += RespConnection::log_error(why);
-    } else {
-      replies.append(batch.replies, begin, end - begin);
-    }
-    begin = end;
-    item.reply_end = replies.size();
-  }
-  batch.replies = std::move(replies);
-}
-
-void Lane::end() {
-  gone_.store(true, std::memory_order_relaxed);
-  if (travelling_) {
-    target_.loop().post([lane = shared_from_this()] { lane->stop_waiting(); });
-  } else if (waiting() != nullptr) {
-    send();
-  }
-}
-
-void Lane::execute(ForwardedBatch& batch) const {
-  StringReplies memory;
-  protocol::resp::ReplyWriter out(memory);
-  std::vector<std::string_view> arguments;
-  batch.wrote = false;
-  while (batch.end < batch.items.size() && memory.text().size() < batch_reply_bytes_max) {
-    ForwardedBatch::Item& item = batch.items[batch.end++];
-    arguments.clear();
-    for (std::uint32_t i = 0; i < item.arguments; ++i) {
-      const std::size_t size = batch.sizes[batch.next_size++];
-      arguments.push_back(std::string_view(batch.bytes).substr(batch.next_byte, size));
-      batch.next_byte += size;
-    }
-    const bool gone = gone_.load(std::memory_order_relaxed);
-    if (item.command != nullptr && (item.command->writes || !gone)) {
-      out.set_version(item.resp3 ? 3 : 2);
-      const std::string* const refusal = item.command->writes ? target_.write_refusal() : nullptr;
-      if (refusal != nullptr) {
-        out.raw(RespConnection::log_error(*refusal));
-      } else {
-        Execution execution{target_, out, arguments, item.hash};
-        item.command->run(execution);
-        if (item.tracker != 0) [[unlikely]]
-          target_.store().track(*item.command, arguments, item.tracker);
-        batch.wrote |= item.command->writes;
-      }
-      out.flush();
-      if (gone) memory.clear();
-    }
-    item.reply_end = memory.text().size();
-  }
-  batch.replies = std::move(memory.text());
-}
-
-void Lane::returned(std::unique_ptr<ForwardedBatch> batch) {
-  travelling_ = false;
-  ForwardedBatch& replied = *batch;
-  // Before the connection is asked: it may end, and then the rest has to be executed.
-  if (batch->end < batch->items.size()) current_ = std::move(batch);
-  RespConnection* const connection = gone_.load(std::memory_order_relaxed) ? nullptr : home_.find(connection_);
-  if (connection != nullptr) return connection->on_replies(replied);
-  replied.first = replied.end;
-  if (waiting() != nullptr) send();
-}
-
 void RespConnection::on_replies(ForwardedBatch& batch) {
   if (closed()) return;
   std::size_t begin = 0;
   for (; batch.first < batch.end; ++batch.first) {
     const ForwardedBatch::Item& item = batch.items[batch.first];
-    finish_part(item.slot, item.part, std::string_view(batch.replies).substr(begin, item.reply_end - begin));
+    waiting_.add_part(item.slot, item.part, std::string_view(batch.replies).substr(begin, item.reply_end - begin));
     begin = item.reply_end;
   }
   batch.replies = {};
@@ -500,7 +390,7 @@ void RespConnection::on_replies(ForwardedBatch& batch) {
     // Commands that have failed already need no more replies.
     for (std::size_t i = batch.end; i < batch.items.size(); ++i) {
       ForwardedBatch::Item& item = batch.items[i];
-      if (item.command != nullptr && !item.command->writes && !waiting_[item.slot - first_slot_].error.empty()) {
+      if (item.command != nullptr && !item.command->writes && !waiting_.at(item.slot).error.empty()) {
         item.command = nullptr;
       }
     }
@@ -509,49 +399,6 @@ void RespConnection::on_replies(ForwardedBatch& batch) {
   if (!charge_replies()) return;
   send_batches();
   go_on();
-}
-
-// Adds the reply of one part to the reply of its command.
-void RespConnection::finish_part(std::uint64_t slot, std::uint32_t part, std::string_view reply) {
-  Waiting& waiting = waiting_[slot - first_slot_];
-  --waiting.parts_left;
-  if (reply.empty() || !waiting.error.empty()) return;
-  if (reply.starts_with('-')) return fail_waiting(waiting, std::string(reply));
-  const std::size_t line_end = reply.find('\n') + 1;
-  std::int64_t number = 0;
-  std::from_chars(reply.data() + 1, reply.data() + reply.size(), number);
-  switch (waiting.route) {
-    case CommandRoute::keys_sum:
-    case CommandRoute::all_sum: waiting.sum += number; return;
-    case CommandRoute::keys_list: reply.remove_prefix(line_end); break;
-    case CommandRoute::all_list:
-      waiting.elements += static_cast<std::size_t>(number);
-      reply.remove_prefix(line_end);
-      break;
-    default:
-      if (!waiting.text.empty()) return;  // The parts have the same reply.
-      break;
-  }
-  const bool list = waiting.route == CommandRoute::keys_list || waiting.route == CommandRoute::all_list;
-  if (list && waiting.bytes + reply.size() > reply_bytes_max) {
-    const std::string_view text = waiting.route == CommandRoute::keys_list ? values_too_long : keys_too_long;
-    return fail_waiting(waiting, "-" + std::string(text) + "\r\n");
-  }
-  charge(waiting, reply.size());
-  if (waiting.route == CommandRoute::keys_list) {
-    waiting.parts[part] = reply;
-  } else {
-    waiting.text += reply;
-  }
-}
-
-// The error takes the place of the replies of the parts.
-void RespConnection::fail_waiting(Waiting& waiting, std::string error) {
-  waiting.error = std::move(error);
-  std::string().swap(waiting.text);
-  waiting.pieces.reset();
-  std::vector<std::string>().swap(waiting.parts);
-  held_replies_ -= std::exchange(waiting.bytes, 0);
 }
 
 void RespConnection::move_pieces(ReplyPieces& pieces, protocol::resp::ReplyWriter& to, std::size_t bytes) {
@@ -567,29 +414,15 @@ void RespConnection::on_drained() {
 }
 
 void RespConnection::write_ready() {
-  while (!waiting_.empty() && waiting_.front().parts_left == 0 && !closed()) {
-    Waiting ready = std::move(waiting_.front());
-    waiting_.pop_front();
-    ++first_slot_;
-    held_replies_ -= ready.bytes;
-    if (!ready.error.empty()) {
-      out().raw(ready.error);
-    } else if (ready.route == CommandRoute::keys_sum || ready.route == CommandRoute::all_sum) {
-      out().number(ready.sum);
-    } else if (ready.route == CommandRoute::keys_list || ready.route == CommandRoute::all_list) {
-      out().array(ready.route == CommandRoute::keys_list ? ready.parts.size() : ready.elements);
-      // Each exists once: here, or in the queue.
-      for (std::string& part : ready.parts) out().raw(std::exchange(part, {}));
-      out().raw(ready.text);
-    } else {
-      out().raw(ready.text);
-      if (ready.pieces != nullptr) [[unlikely]]
-        move_pieces(*ready.pieces, out(), ready.pieces->size());
-    }
+  while (waiting_.ready() && !closed()) {
+    WaitingReply ready = waiting_.take_first();
+    ready.write_to(out());
+    if (ready.pieces != nullptr) [[unlikely]]
+      move_pieces(*ready.pieces, out(), ready.pieces->size());
     if (ready.close) return close_after_replies();
   }
   flush_replies();
-  if (pending_ != nullptr) [[unlikely]]
+  if (pending_.transaction != nullptr) [[unlikely]]
     start_pending();
 }
 

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,83 +11,15 @@
 #include "kv/client_tracking.h"
 #include "kv/clients.h"
 #include "kv/commands.h"
+#include "kv/lane.h"
 #include "kv/password_gate.h"
 #include "kv/store.h"
 #include "kv/string_replies.h"
 #include "kv/transaction.h"
+#include "kv/waiting_replies.h"
 #include "protocol/resp/resp_session.h"
 
 namespace hawser::kv {
-
-// Commands of one connection that another shard executes, and their replies. It travels to that shard's loop and back,
-// several times if its replies are long.
-struct ForwardedBatch {
-  struct Item {
-    const Command* command;  // Null: it needs no execution and has no reply.
-    std::uint64_t slot;      // The reply belongs to this one of the connection.
-    std::uint32_t part;      // And there to this part.
-    std::uint32_t arguments;
-    std::uint64_t hash;
-    bool resp3;
-    std::uint64_t tracker;      // The client that caches what it reads; 0: it does not.
-    std::size_t reply_end = 0;  // The reply ends here in `replies`.
-  };
-  std::vector<Item> items;
-  std::string bytes;                 // The arguments of all items.
-  std::vector<std::uint32_t> sizes;  // Their lengths.
-  // Items before `first` are done. Those before `end` have been executed, and their replies are here.
-  std::size_t first = 0;
-  std::size_t end = 0;
-  bool wrote = false;  // One of these changed the store, or may have.
-  // The arguments of the item `end` begin there, in `bytes` and in `sizes`.
-  std::size_t next_byte = 0;
-  std::size_t next_size = 0;
-  std::string replies;
-
-  std::size_t held_bytes() const noexcept { return bytes.size() + items.size() * sizeof(Item); }
-};
-
-// The way of one connection's commands to one shard. One batch travels at a time, so that commands stay in order. It
-// outlives its connection until the commands that change the store have been executed. Used on the loop of the
-// connection, apart from `gone` and what is used on the target's loop.
-class Lane : public std::enable_shared_from_this<Lane> {
- public:
-  Lane(StoreSite& home, StoreSite& target, std::uint64_t connection) noexcept
-      : home_(home), target_(target), connection_(connection) {}
-
-  // The batch that the next commands are added to.
-  ForwardedBatch& filling() {
-    if (filling_ == nullptr) filling_ = std::make_unique<ForwardedBatch>();
-    return *filling_;
-  }
-  bool moving() const noexcept { return travelling_; }
-  // The next batch to travel, or the one whose rest waits; null if there is none or it travels.
-  ForwardedBatch* waiting() noexcept { return current_ != nullptr ? current_.get() : filling_.get(); }
-  // Sends that batch.
-  void send();
-  // The connection has ended: commands that only read are not executed any more, and nothing waits for the log.
-  void end();
-
- private:
-  // On the target's loop.
-  void run(std::unique_ptr<ForwardedBatch> batch);
-  void execute(ForwardedBatch& batch) const;
-  void stop_waiting();
-  static void go_back(std::shared_ptr<Lane> lane, std::unique_ptr<ForwardedBatch> batch);
-  static void fail_writes(ForwardedBatch& batch, const std::string& why);
-  void returned(std::unique_ptr<ForwardedBatch> batch);
-
-  StoreSite& home_;
-  StoreSite& target_;
-  const std::uint64_t connection_;  // Its number at home.
-  std::atomic<bool> gone_ = false;
-  bool travelling_ = false;
-  std::unique_ptr<ForwardedBatch> current_;
-  std::unique_ptr<ForwardedBatch> filling_;
-  // Used on the target's loop: a batch whose changes are not durable yet, and the number with which it waits.
-  std::unique_ptr<ForwardedBatch> held_;
-  std::uint64_t durable_ = 0;
-};
 
 // A Redis client. Commands of its own loop's shard are executed at once. Others travel to their shards, and replies
 // wait for those before them.
@@ -115,19 +45,15 @@ class RespConnection final : public protocol::resp::RespSession {
   void on_invalidated(const std::string* key) noexcept;
 
  private:
-  // A reply that is not complete, or waits for one.
-  struct Waiting {
-    CommandRoute route = CommandRoute::connection;
-    std::size_t parts_left = 0;
-    std::int64_t sum = 0;
-    std::size_t elements = 0;
-    std::string text = {};
-    std::unique_ptr<ReplyPieces> pieces = {};  // They follow the text.
-    std::vector<std::string> parts = {};
-    std::string error = {};
-    std::size_t bytes = 0;  // `text`, `pieces` and `parts` have so many.
-    bool close = false;
-    std::uint64_t durable = 0;  // It waits for the log with this number; 0: it does not.
+  // A transaction from EXEC, or from a command that is executed alone, to its reply.
+  struct Pending {
+    // `waits`: for the replies before its own, or it has just begun. `awaits_memory`: for the values of its reply;
+    // nothing was executed. `started`: on_transaction() follows.
+    enum class Phase : std::uint8_t { waits, awaits_memory, started };
+    std::shared_ptr<Transaction> transaction;  // Null: none is pending.
+    Phase phase = Phase::waits;
+    std::uint64_t slot = 0;  // The slot of its reply.
+    Time memory_since{};     // Since when its reply has awaited memory; the epoch: it has not.
   };
   // Commands whose replies wait at most, and bytes of their arguments.
   static constexpr std::size_t waiting_max = 1024;
@@ -143,9 +69,9 @@ class RespConnection final : public protocol::resp::RespSession {
     if (barred_ || forwarded_bytes_ >= forwarded_bytes_max || !replies_fit()) return false;
     return waiting_.empty() || waiting_.size() < waiting_max;
   }
-  std::size_t held_replies() const noexcept override { return held_replies_; }
+  std::size_t held_replies() const noexcept override { return waiting_.bytes(); }
   // False: of the commands for other shards, only the oldest goes on.
-  bool replies_fit() const noexcept { return held_replies_ + backlog() <= host().options.send_backlog_bytes_max; }
+  bool replies_fit() const noexcept { return waiting_.bytes() + backlog() <= host().options.send_backlog_bytes_max; }
   void on_taken() override;
   void on_drained() override;
   void on_end(const Error& reason) override;
@@ -162,12 +88,6 @@ class RespConnection final : public protocol::resp::RespSession {
   void hold(std::uint64_t slot);
   void on_durable(std::uint64_t slot, const std::string* error);
   void drop_waiting();
-  void finish_part(std::uint64_t slot, std::uint32_t part, std::string_view reply);
-  void charge(Waiting& waiting, std::size_t bytes) noexcept {
-    waiting.bytes += bytes;
-    held_replies_ += bytes;
-  }
-  void fail_waiting(Waiting& waiting, std::string error);
   void send_batches();
   void charge_forwarded() noexcept {
     constexpr std::size_t free_bytes = 64 * 1024;
@@ -200,7 +120,7 @@ class RespConnection final : public protocol::resp::RespSession {
   void begin(std::shared_ptr<Transaction> transaction);
   // Memory for so many bytes of values has been charged. 0: for none yet, so that a little is charged now if possible.
   void start_pending(std::size_t value_bytes = 0);
-  void wait_for_memory(std::shared_ptr<Transaction> transaction);
+  void wait_for_memory();
   void try_memory();
   void take_further();
   void write_exec(Transaction& done, protocol::resp::ReplyWriter& out);
@@ -246,29 +166,20 @@ class RespConnection final : public protocol::resp::RespSession {
   bool quitting_ = false;  // The command that is being executed is the last one: QUIT, or a wrong password too many.
   bool closing_ = false;   // After QUIT: no further request is executed.
   bool barred_ = false;    // `closing_`, or a transaction is pending: no further request is taken.
-  bool starting_ = false;
-  bool started_ = false;  // `pending_`
-  std::uint64_t pending_slot_ = 0;
-  bool memory_awaited_ = false;  // By `pending_`, since the time of the first start.
-  Time memory_since_{};
+  bool starting_ = false;  // start_pending() runs.
+  Pending pending_;
   pipe::HeldCharge exec_charge_{account()};  // For the replies of `pending_`.
   bool multi_failed_ = false;
   std::shared_ptr<Transaction> multi_;  // Since MULTI; null: none.
-  std::shared_ptr<Transaction> pending_;
   std::shared_ptr<WatchedKeys> watched_;
   std::size_t watched_bytes_ = 0;
-  std::size_t transaction_charge_ = 0;  // Bytes of these three.
-  std::deque<Waiting> waiting_;
-  std::uint64_t first_slot_ = 0;  // Number of waiting_.front().
+  std::size_t transaction_charge_ = 0;  // Bytes of these and of `pending_`.
+  WaitingReplies waiting_;
   std::size_t forwarded_bytes_ = 0;
   pipe::HeldCharge forwarded_charge_{account()};  // For `forwarded_bytes_`, if they are many.
-  std::size_t held_replies_ = 0;                  // Bytes of all of waiting_.
   bool stopped_ = false;                          // take() stopped because of may_go_on().
   std::vector<std::shared_ptr<Lane>> lanes_;      // By shard; null: not used yet.
 };
-
-// A batch that has replies of so many bytes returns, and its other items are executed later.
-constexpr std::size_t batch_reply_bytes_max = std::size_t{1} << 20;
 
 // Writes a reply in its place: into the queue, or behind the replies that wait.
 template <class Write>
@@ -281,8 +192,7 @@ void RespConnection::reply(Write write, bool waits) {
   write(to);
   to.flush();
   const std::size_t bytes = memory.size();
-  waiting_.push_back({.text = std::move(memory.text()), .pieces = std::move(memory.pieces())});
-  charge(waiting_.back(), bytes);
+  waiting_.add({.text = std::move(memory.text()), .pieces = std::move(memory.pieces())}, bytes);
 }
 
 }  // namespace hawser::kv

@@ -69,7 +69,7 @@ void RespConnection::end_multi() noexcept {
   multi_.reset();
   multi_failed_ = false;
   update_plain();
-  const std::size_t left = pending_ == nullptr ? watched_bytes_ : transaction_charge_;
+  const std::size_t left = pending_.transaction == nullptr ? watched_bytes_ : transaction_charge_;
   account().release(transaction_charge_ - left);
   transaction_charge_ = left;
 }
@@ -159,46 +159,42 @@ void RespConnection::run_alone(const Command& command, Arguments arguments) {
 }
 
 void RespConnection::begin(std::shared_ptr<Transaction> transaction) {
-  pending_slot_ = first_slot_ + waiting_.size();
-  waiting_.push_back({.route = CommandRoute::key, .parts_left = 1});
-  pending_ = std::move(transaction);
-  started_ = false;
+  pending_ = {.transaction = std::move(transaction),
+              .slot = waiting_.add({.route = CommandRoute::key, .parts_left = 1})};
   barred_ = true;
   start_pending();
 }
 
 void RespConnection::start_pending(std::size_t value_bytes) {
   // Its reply is the first one that waits. Invalidations may follow.
-  if (started_ || memory_awaited_ || first_slot_ != pending_slot_ || closed()) return;
-  started_ = starting_ = true;
+  if (pending_.phase != Pending::Phase::waits || waiting_.first_slot() != pending_.slot || closed()) return;
+  pending_.phase = Pending::Phase::started;
+  starting_ = true;
   // Short values need no memory of their own.
   constexpr std::size_t short_bytes = hawser::detail::ReceiveAccount::reserve_bytes;
   if (value_bytes == 0) value_bytes = exec_charge_.set(2 * reply_margin_bytes) ? reply_margin_bytes : short_bytes;
-  pending_->set_replies_max(value_bytes);
-  pending_->start();
+  pending_.transaction->set_replies_max(value_bytes);
+  pending_.transaction->start();
   starting_ = false;
-  if (pending_ == nullptr) write_ready();
+  if (pending_.transaction == nullptr) write_ready();
 }
 
 void RespConnection::on_transaction(Transaction& done) {
-  if (closed() || pending_.get() != &done) return;
-  std::shared_ptr<Transaction> kept = std::exchange(pending_, nullptr);
+  if (closed() || pending_.transaction.get() != &done) return;
   exec_charge_.set_always(0);
   if (done.outcome() == Transaction::Outcome::replies_too_large) {
-    wait_for_memory(std::move(kept));
+    wait_for_memory();
     if (!starting_) take_further();
     return;
   }
-  memory_since_ = {};
+  const std::shared_ptr<Transaction> kept = std::exchange(pending_, {}).transaction;
   barred_ = closing_;
   if (done.kind() == Transaction::Kind::exec) unwatch();
   end_multi();
   // No reply before it waits, so this one goes into the queue.
   write_exec(done, out());
   if (closed()) return;
-  const bool last = waiting_.front().close;
-  waiting_.pop_front();
-  ++first_slot_;
+  const bool last = waiting_.take_first().close;
   std::exchange(quitting_, false) || last ? close_now(false) : write_ready();
   if (!starting_) take_further();
 }
@@ -211,11 +207,9 @@ void RespConnection::take_further() {
 }
 
 // Nothing has been executed. Other clients read their replies meanwhile, which frees memory.
-void RespConnection::wait_for_memory(std::shared_ptr<Transaction> transaction) {
-  pending_ = std::move(transaction);
-  started_ = false;
-  memory_awaited_ = true;
-  if (memory_since_ == Time{}) memory_since_ = host().loop.now();
+void RespConnection::wait_for_memory() {
+  pending_.phase = Pending::Phase::awaits_memory;
+  if (pending_.memory_since == Time{}) pending_.memory_since = host().loop.now();
   try_memory();
 }
 
@@ -225,27 +219,28 @@ void RespConnection::on_memory() {
 }
 
 void RespConnection::try_memory() {
-  if (closed() || !memory_awaited_) return;
-  const std::size_t values = pending_->value_bytes();
+  if (closed() || pending_.phase != Pending::Phase::awaits_memory) return;
+  const std::size_t values = pending_.transaction->value_bytes();
   const std::size_t share = host().budget.share_bytes_max();
-  const bool exec = pending_->kind() == Transaction::Kind::exec;
+  const bool exec = pending_.transaction->kind() == Transaction::Kind::exec;
   // One command is not refused because its reply is long: it is executed when half of that memory is free.
   const std::size_t bytes = exec ? values + reply_margin_bytes : std::min(values + reply_margin_bytes, share / 2);
   const bool never = bytes > share;
   if (exec_charge_.set(bytes)) {
-    memory_awaited_ = false;
+    pending_.phase = Pending::Phase::waits;
     return start_pending(values);
   }
-  if (!never && host().loop.now() - memory_since_ < ShardHolds::patience) return site_->wait_for_memory(number_);
-  memory_awaited_ = false;
-  started_ = true;
-  pending_->refuse("-" + std::string(never ? "OOM" : "TRYAGAIN") +
-                   (exec ? " the replies of EXEC have " : " the reply has ") + std::to_string(values) +
-                   (never ? " bytes, and a connection may have " + std::to_string(share) +
-                                " bytes: read fewer values in one transaction, or raise --memory"
-                          : " bytes, for which others have left no memory: read replies earlier, or raise --memory") +
-                   ". Nothing was executed\r\n");
-  on_transaction(*pending_);
+  if (!never && host().loop.now() - pending_.memory_since < ShardHolds::patience)
+    return site_->wait_for_memory(number_);
+  pending_.phase = Pending::Phase::started;
+  pending_.transaction->refuse(
+      "-" + std::string(never ? "OOM" : "TRYAGAIN") + (exec ? " the replies of EXEC have " : " the reply has ") +
+      std::to_string(values) +
+      (never ? " bytes, and a connection may have " + std::to_string(share) +
+                   " bytes: read fewer values in one transaction, or raise --memory"
+             : " bytes, for which others have left no memory: read replies earlier, or raise --memory") +
+      ". Nothing was executed\r\n");
+  on_transaction(*pending_.transaction);
 }
 
 void RespConnection::write_exec(Transaction& done, protocol::resp::ReplyWriter& to) {
