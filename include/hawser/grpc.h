@@ -25,6 +25,7 @@ enum class GrpcCompression : std::uint8_t { none, gzip, zstd };
 
 // Limits of one server's connections that speak gRPC. ServerOptions has the limits that all protocols share.
 struct GrpcOptions {
+  // ---- Bounds of calls and messages
   // Limit of one received message in bytes, after decompression. A longer one fails its call with RESOURCE_EXHAUSTED.
   std::size_t message_bytes_max = std::size_t{4} << 20;
   // Limit of the header list of a request as HTTP/2 counts it: names, values and 32 bytes for each field. A list above
@@ -36,11 +37,13 @@ struct GrpcOptions {
   std::uint32_t stream_window_bytes = 512 * 1024;
   std::uint32_t connection_window_bytes = 4 * 1024 * 1024;
 
+  // ---- Compression
   // Replies of at least compression_bytes_min bytes are compressed, if the client accepts it. Compressed requests are
   // accepted in any case.
   GrpcCompression compression = GrpcCompression::none;
   std::size_t compression_bytes_min = 1024;
 
+  // ---- Clients that load the server and ask for nothing, or do not read
   // A client that sends PINGs sooner than this after one another, while it is sent nothing, gets GOAWAY with
   // "too_many_pings" at the third of them. Zero: not checked, and idle_frames_max bounds them: clients of HTTP/2 test a
   // connection with a slow response by a PING each second.
@@ -56,6 +59,7 @@ struct GrpcOptions {
   // to twice as long. The client's application may pause for this time. `forever`: not limited. At least 1 ms.
   Duration write_timeout = std::chrono::minutes(10);
 
+  // ---- The age of connections
   // A connection is asked to end after this time, plus or minus a tenth, so that clients spread over the servers again.
   // Calls may finish within the grace.
   Duration connection_age_max = forever;

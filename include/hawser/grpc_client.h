@@ -17,9 +17,11 @@
 namespace hawser {
 
 struct GrpcClientOptions {
+  // ---- Times
   Duration connect_timeout = std::chrono::seconds(5);
   Duration call_timeout = std::chrono::seconds(30);  // Default of CallOptions::timeout; `forever`: none.
-  // Bounds. A call that exceeds one fails with an error that names the bound.
+
+  // ---- Bounds: a call that exceeds one fails with an error that names the bound
   std::size_t calls_in_flight_max = 4096;                  // Calls above the server's own limit wait in a queue.
   std::size_t message_bytes_max = std::size_t{4} << 20;    // One received message, after decompression.
   std::size_t metadata_bytes_max = std::size_t{16} << 10;  // One received header list, as HTTP/2 counts it.
@@ -27,10 +29,14 @@ struct GrpcClientOptions {
   std::size_t send_backlog_bytes_max = std::size_t{64} << 20;
   std::uint32_t stream_window_bytes = 512 * 1024;  // Bytes of a stream, and of the connection, that the server may send
   std::uint32_t connection_window_bytes = 4 * 1024 * 1024;  // before they have been taken.
+
+  // ---- How messages are sent and decoded
   // Messages of at least compression_bytes_min bytes are compressed. Compressed replies are accepted in any case.
   GrpcCompression compression = GrpcCompression::none;
   std::size_t compression_bytes_min = 1024;
   codec::DecodeLimits decode_limits = {};
+
+  // ---- The connection
   // A PING is sent when calls are in flight and nothing has arrived for this time; after the same time again the
   // connection ends. Servers of gRPC refuse PINGs that come more often than every five minutes, unless they are set up
   // for it. `forever`: none.
@@ -38,6 +44,8 @@ struct GrpcClientOptions {
   std::string authority = {};  // The field :authority. Empty: the address.
   // Protects the connection: a TlsClient (hawser/tls.h). Null: plain text.
   std::shared_ptr<transport::ClientSecurity> security = {};
+
+  // ---- Around each call
   // Run around each call, as after use(). Made by client_interceptor() (hawser/interceptor.h).
   std::vector<std::shared_ptr<detail::Interceptor<OutgoingCall>>> interceptors = {};
 };

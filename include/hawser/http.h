@@ -35,6 +35,7 @@ struct RequestAccess;
 // Limits of HTTP connections. ServerOptions::message_bytes_max limits a body, and the other limits of ServerOptions
 // hold too. A request that exceeds a limit is answered with 4xx and the connection closes.
 struct HttpOptions {
+  // ---- Requests: a longer or slower one is refused
   std::size_t line_bytes_max = 8 * 1024;         // The request line, one header field, one line of a chunked body.
   std::size_t header_bytes_max = 32 * 1024;      // The request line and all fields.
   std::size_t header_fields_max = 100;           // Number of fields.
@@ -43,6 +44,8 @@ struct HttpOptions {
   // Bytes of a body that a route reads in parts, if they wait for it: HTTP/1.1 stops reading the connection then. Over
   // HTTP/2 it is the window of the stream.
   std::size_t body_buffer_bytes = 256 * 1024;
+
+  // ---- Connections that are idle, and clients that do not read
   Duration idle_timeout = std::chrono::seconds(75);  // Between two requests of a connection, and before the first.
   // The time in which a client must take 16 KiB of what waits to be sent to it, or all of it if that is less. A client
   // that takes less loses its connection; over HTTP/2 it loses the stream whose window it does not open. Checked in
@@ -51,6 +54,8 @@ struct HttpOptions {
   // The client has ended its sending direction and waits for replies. Counted from the last byte that it took; then its
   // call is cancelled. A client that has closed its connection looks the same. 0: its call is cancelled at once.
   Duration half_closed_timeout = std::chrono::seconds(5);
+
+  // ---- What is served, and how
   bool health = true;  // Serves GET /health: 200 "OK", and 503 while the server stops.
   // Accepts '/' and '\\' as %2F and %5C within a segment of a path, for routes whose parameters have them. A request
   // with one is refused otherwise.

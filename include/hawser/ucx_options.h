@@ -30,11 +30,13 @@ enum class UcxWireUp : std::uint8_t {
 
 // Options of the UCX transport. UCX_... environment variables apply too; a field that is set here takes precedence.
 struct UcxOptions {
+  // ---- What UCX uses
   std::string tls;  // UCX transports, as in UCX_TLS: "tcp", "rc_verbs,self", "tcp,cma,self". Empty: UCX selects them.
   std::string net_devices;            // Devices, as in UCX_NET_DEVICES: "mlx5_0:1", "eth0". Empty: all.
   unsigned max_eager_rails = 0;       // Devices (rails) that share small messages, at most 16. 0: UCX's default (1).
   unsigned max_rendezvous_rails = 0;  // Devices (rails) that share large payloads, at most 16. 0: UCX's default (2).
 
+  // ---- Messages and payloads of a connection
   // Payloads of at least this size are sent by rendezvous, when the receiver requests them. Smaller ones are sent with
   // their message. 4 KiB to 1 GiB; the larger value of both sides applies.
   static constexpr std::size_t rendezvous_bytes_least = std::size_t{4} << 10;
@@ -54,9 +56,12 @@ struct UcxOptions {
   // Large payloads in transfer at the same time, per direction of a connection. 1 to 1,024.
   unsigned rendezvous_in_flight_max = 16;
 
+  // ---- The loop
   // Largest number of calls of UCX's progress in one poll while there is work, 1 to 1,024. A larger value serves bursts
   // in fewer polls and delays the loop's other work.
   unsigned poll_burst = 16;
+
+  // ---- How connections begin and end
   UcxErrorMode error_mode = UcxErrorMode::peer;  // Both sides need the same mode.
   // true: the end of a connection waits in the background until the peer has received everything that was sent (flush).
   // false with UcxErrorMode::peer: the endpoint is closed without waiting.
@@ -68,10 +73,14 @@ struct UcxOptions {
   std::string listener_address;
   // From opening a connection to the first message of the peer over UCX.
   Duration wire_up_timeout = std::chrono::seconds(5);
+
+  // ---- Bounds of connections
   unsigned connections_max = 4096;  // Per loop, 1 to 65,536. Further connections are refused.
   // Server: clients per loop that have been selected and from which no message has arrived over UCX yet, 1 to 65,536.
   // Further clients wait for one second at most. A client that is declined uses the next transport.
   unsigned half_open_max = 256;
+
+  // ---- The log
   std::string log_level = "fatal";  // Level of UCX's own log on standard output, as in UCX_LOG_LEVEL.
 
   friend bool operator==(const UcxOptions&, const UcxOptions&) = default;

@@ -30,7 +30,7 @@ struct Http2Stream {
   bool remote_ended = false;  // The peer has ended its direction.
   // Server: the whole response has been sent, and the rest of the request is discarded until its end, or a reset.
   bool discards = false;
-  bool discards_long = false;  // So it was at the last look.
+  bool discards_long = false;  // It was discarded already when the stream was checked last.
   std::size_t discarded_bytes = 0;
 
   // ---- Sending ----
