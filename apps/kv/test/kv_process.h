@@ -100,6 +100,13 @@ class ServeProcess {
     end();
     if (output_ >= 0) close(output_);
   }
+  // Waits until its output has this. False if it ends before.
+  bool says(std::string_view line) {
+    while (!text.contains(line)) {
+      if (!more()) return false;
+    }
+    return true;
+  }
   // Ends it. `text` has all of its output then.
   void end() {
     if (process_ <= 0) return;
