@@ -132,6 +132,29 @@ TEST_F(Http2, MapsErrors) {
   EXPECT_TRUE(client.ask("DELETE", "/hello").has("allow", "GET, HEAD, POST"));
 }
 
+TEST_F(Http2, ADeadlineThatHasPassedRunsNoHandler) {
+  start();
+  Http2Client client(server->address());
+  const auto call = [&](const std::string& path, const std::string& timeout) {
+    const Fields fields = {{"content-type", "application/grpc"}, {"te", "trailers"}, {"grpc-timeout", timeout}};
+    const Http2Client::Response said = client.ask("POST", path, fields, {std::string("\0\0\0\0\5bytes", 10)});
+    EXPECT_EQ(said.status, 200) << timeout;
+    const auto status = said.fields.find("grpc-status");
+    return status == said.fields.end() ? std::string() : status->second;
+  };
+  for (const char* const zero : {"0n", "0u", "0m", "0S", "0M", "0H", "00000000n"}) {
+    EXPECT_EQ(call("/test.Bytes/Repeat", zero), "4") << zero;
+    EXPECT_EQ(call("/test.Bytes/Stream", zero), "4") << zero;
+  }
+  for (const char* const wrong : {"", "0", "n", "5", "-1S", "+1S", "1 S", "1.5S", "1s", "0x1S", "123456789n"}) {
+    EXPECT_EQ(call("/test.Bytes/Repeat", wrong), "13") << wrong;
+  }
+  EXPECT_EQ(call("/test.Bytes/Repeat", "99999999H"), "0");
+  EXPECT_EQ(client.post("/test.Text/Say", "\"a\"", {{"timeout-ms", "0"}}).status, 504);
+  EXPECT_EQ(client.ask("GET", "/hello", {{"timeout-ms", "0"}}).status, 504);
+  EXPECT_EQ(client.post("/test.Text/Say", "\"a\"", {{"timeout-ms", "99999999999999999999"}}).status, 200);
+}
+
 TEST_F(Http2, ServesRoutes) {
   start();
   Http2Client client(server->address());

@@ -406,6 +406,8 @@ TEST_F(HttpServer, DeadlinesStopHandlers) {
   EXPECT_EQ(ask(post("/test.Text/Wait", "\"\"", "grpc-timeout: 20m\r\n")).status, 504);
   EXPECT_EQ(ask(get("/wait", "timeout-ms: 20\r\n")).status, 504);
   EXPECT_EQ(cancelled, 3);
+  EXPECT_EQ(ask(post("/test.Text/Say", "\"a\"", "timeout-ms: 0\r\n")).status, 504) << "no handler runs";
+  EXPECT_EQ(ask(get("/hello", "timeout-ms: 0\r\n")).status, 504);
 }
 
 TEST_F(HttpServer, AClientThatEndsItsDirectionGetsItsReplies) { expect_replies_after_end(); }

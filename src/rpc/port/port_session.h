@@ -175,6 +175,7 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
   }
   // The error for that.
   Error server_full_error() const;
+  bool refuses_late(const detail::IncomingRequest& request) const;  // Refuses a call whose deadline has passed.
   // Runs the method's handler, which answers `request` now or later.
   void serve(const Dispatcher::Method& method, const detail::IncomingRequest& request) {
     serve_by(method, request, [&] { method.handler->serve(request); });
@@ -195,7 +196,7 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
     counters.request_bytes.add(static_cast<std::int64_t>((request.coded ? 0 : request.body.size()) +
                                                          request.payload.size() + request.attachment.size()));
     try {
-      begin();
+      if (!refuses_late(request)) begin();
     } catch (...) {
       // Memory for the call's frame is exhausted; the call has not been entered.
       detail::reply_thrown(request, method.name, "beginning the call");
