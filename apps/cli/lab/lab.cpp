@@ -1,4 +1,3 @@
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -114,10 +113,13 @@ Run add_lab(CLI::App& command) {
 
   CLI::App* const project = command.add_subcommand("project", "Project the calls/s of Hawser on a card, by simulation");
   project
-      ->add_option("--load", options->project.load,
-                   "calls: by size and concurrency; block: the writes of a published block store")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, ProjectedLoad>{{"calls", ProjectedLoad::calls}, {"block", ProjectedLoad::block}}))
+      ->add_option_function<std::string>(
+          "--load",
+          [options](const std::string& name) {
+            options->project.load = name == "block" ? ProjectedLoad::block : ProjectedLoad::calls;
+          },
+          "calls: by size and concurrency; block: the writes of a published block store")
+      ->check(CLI::IsMember({"calls", "block"}))
       ->default_str("calls");
   project
       ->add_option("--gbit", options->project.gbit_per_s,
