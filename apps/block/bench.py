@@ -6,8 +6,8 @@ round measures every server in turn, each cell for --seconds. Prints tables with
 second, and the mean and the 90th percentile of fio's completion latency. --json writes all numbers, and --html a page
 with the published numbers of another block store beside them.
 
-hawser: `serve --nbd`. hawser, TCP and hawser, shared memory: the command nbd in front of `serve`. A server that is not
-installed is left out with a line.
+hawser: `serve --nbd`. hawser, TCP, shared memory and UCX: the command nbd in front of `serve`. A server that is not
+installed is left out with a line, and so is UCX if the program is built without it.
 """
 
 import argparse
@@ -29,6 +29,10 @@ SEQUENTIAL_DEPTH = 16
 STARTS_S_MAX = 60
 
 
+class NotListening(Exception):
+    """A server has ended, or does not listen."""
+
+
 def cells(depths):
     """Returns loads of fio: how, bytes of a request, depth."""
     random = [(rw, "4k", depth) for rw in ("randwrite", "randread") for depth in depths]
@@ -47,13 +51,19 @@ class Servers:
         end = time.monotonic() + STARTS_S_MAX
         while not there.exists():
             if self.processes[-1].poll() is not None or time.monotonic() > end:
-                raise SystemExit(f"bench.py: {words[0]} does not listen at {there}")
+                raise NotListening(f"{words[0]} does not listen at {there}")
             time.sleep(0.01)
 
+    def start_hawser(self, *words, lines):
+        """Returns when the program has written so many lines: it serves then."""
+        words = [*self.pin, self.program, *(str(word) for word in words)]
+        self.processes.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        if not all(self.processes[-1].stdout.readline() for _ in range(lines)):
+            raise NotListening(f"{' '.join(words)} has ended")
+
     def hawser(self, address, *words):
-        # The socket of NBD is bound last.
-        self.start(self.program, "serve", "--memory", "1G", "--listen", address, "--nbd",
-                   f"unix:{self.folder}/direct", *words, there=self.folder / "direct")
+        self.start_hawser("serve", "--memory", "1G", "--listen", address, "--nbd", f"unix:{self.folder}/direct", *words,
+                          lines=2)
         subprocess.run([self.program, "create", "disk", str(SIZE), "--connect", address], check=True)
 
     def end(self):
@@ -70,9 +80,9 @@ def hawser_direct(servers):
 def hawser_remote(servers, transport):
     # The port is that of this process, so that two runs do not meet.
     address = f"127.0.0.1:{20000 + os.getpid() % 20000}"
-    servers.hawser(address)
-    servers.start(servers.program, "nbd", "--connect", address, "--transport", transport, "--listen",
-                  f"unix:{servers.folder}/remote", there=servers.folder / "remote")
+    servers.hawser(address, "--transports", "shm,ucx" if transport == "ucx" else "shm")
+    servers.start_hawser("nbd", "--connect", address, "--transport", transport, "--listen",
+                         f"unix:{servers.folder}/remote", lines=1)
     return servers.folder / "remote"
 
 
@@ -95,6 +105,7 @@ SERVERS = {
     "hawser": (None, hawser_direct),
     "hawser, TCP": (None, lambda servers: hawser_remote(servers, "tcp")),
     "hawser, shared memory": (None, lambda servers: hawser_remote(servers, "auto")),
+    "hawser, UCX": (None, lambda servers: hawser_remote(servers, "ucx")),
     "nbdkit memory": ("nbdkit", nbdkit),
     "qemu-nbd": ("qemu-nbd", qemu_nbd),
 }
@@ -110,6 +121,9 @@ def fio(socket, cell, seconds, pin):
     if done.returncode != 0:
         raise SystemExit(f"bench.py: fio failed: {done.stdout}{done.stderr}")
     return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read" if "read" in rw else "write"]
+
+
+OPTIONAL = ("hawser, UCX",)
 
 
 def measure(make, options, loads):
@@ -170,9 +184,15 @@ def main():
             print(f"{name} is not installed: left out (Debian: nbdkit, qemu-utils)", file=sys.stderr)
         else:
             results[name] = []
-    for _ in range(options.rounds):
-        for name, rounds in results.items():
-            rounds.append(measure(SERVERS[name][1], options, loads))
+    for number in range(options.rounds):
+        for name, rounds in list(results.items()):
+            try:
+                rounds.append(measure(SERVERS[name][1], options, loads))
+            except NotListening as error:
+                if name not in OPTIONAL or number > 0:
+                    raise SystemExit(f"bench.py: {error}") from error
+                print(f"{name} is left out: {error}", file=sys.stderr)
+                del results[name]
     print_table("4 KB at random places: requests/s, mean and 90th percentile of the latency in us", loads, results, True,
                 lambda cell: f"{cell['iops']:,.0f}, {cell['clat_us']:.0f}, {cell['clat_p90_us']:.0f}")
     print_table("Sequential: MiB/s", loads, results, False, lambda cell: f"{cell['mib_s']:,.0f}")

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "block/command.h"
+#include "block/nbd/client_name.h"
 #include "block/nbd/front.h"
 #include "block/nbd/remote_exports.h"
 #include "block/reload_rules.h"
+#include "block/service.h"
 #include "block/stop_signal.h"
 #include "block/volume_rules.h"
 #include "process/program.h"
@@ -27,6 +29,7 @@ struct NbdOptions {
   Wait wait = Wait::spin;
   std::size_t connections = nbd::NbdLimits{}.connections_max;
   std::int64_t outage_max_s = nbd::outage_max_usual.count();
+  std::string client = {};  // Empty: client_name_at().
   std::string rules = {};
   std::shared_ptr<transport::ClientSecurity> security = {};
   programs::TlsServerGiven tls = {};  // For connections of clients of NBD.
@@ -35,6 +38,14 @@ struct NbdOptions {
 int failed(const Error& error, int status) {
   fmt::print(stderr, "hawser-block: {}\n", error.text);
   return status;
+}
+
+// `auto`: shared memory on one host. Any other name is required.
+TransportOptions transports_to_server(const std::string& name) {
+  if (name == "tcp") return {.enabled = {}};
+  if (name == "rdma") return {.enabled = {rdma()}, .required = name};
+  if (name == "ucx") return {.enabled = {ucx()}, .required = name};
+  return {};
 }
 
 int serve_nbd(const NbdOptions& options) {
@@ -46,7 +57,8 @@ int serve_nbd(const NbdOptions& options) {
     return failed(secured.error(), wrong_options_status);
   }
   ClientOptions client{.security = options.security};
-  if (options.transport == "tcp") client.transports.enabled.clear();
+  client.transports = transports_to_server(options.transport);
+  const std::string name = options.client.empty() ? nbd::client_name_at(options.listen) : options.client;
   const Result<std::unique_ptr<nbd::Front>> front =
       nbd::Front::start({.listen = options.listen,
                          .loop = {.wait = options.wait},
@@ -54,7 +66,7 @@ int serve_nbd(const NbdOptions& options) {
                          .security = tls.security},
                         [&](Loop& loop) {
                           return std::make_unique<nbd::RemoteExports>(loop, options.connect, client, *rules,
-                                                                      std::chrono::seconds(options.outage_max_s));
+                                                                      std::chrono::seconds(options.outage_max_s), name);
                         });
   if (!front) return failed(front.error(), 1);
   programs::announce(
@@ -90,8 +102,11 @@ Run add_nbd(CLI::App& command) {
   programs::add_tls_client_options(command, options->connect, options->security);
   command.add_option("--listen", options->listen, "Address for clients of NBD: HOST:PORT, unix:/path or unix:@name")
       ->capture_default_str();
-  command.add_option("--transport", options->transport, "To the server: auto (shared memory on one host), or only tcp")
-      ->check(CLI::IsMember({"auto", "tcp"}))
+  command
+      .add_option("--transport", options->transport,
+                  "To the server: auto (shared memory on one host), or only tcp, rdma or ucx, which --transports of "
+                  "serve permits")
+      ->check(CLI::IsMember({"auto", "tcp", "rdma", "ucx"}))
       ->capture_default_str();
   command.add_option("--connections", options->connections, "Connections of clients; further ones wait")
       ->check(CLI::Range(1, 65536))
@@ -101,6 +116,14 @@ Run add_nbd(CLI::App& command) {
                   "Seconds for which a request waits for a server that is gone, before it fails")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
+  command
+      .add_option(
+          "--client", options->client,
+          "Name of this process and of those that follow it, one after the other: requests that a killed one has "
+          "left at the server end before the next one uses the volume. Default: the machine and --listen")
+      ->check([](const std::string& name) {
+        return name.empty() || name.size() > client_name_bytes_max ? "a name of 1 to 512 bytes" : "";
+      });
   command.add_option("--rules", options->rules,
                      "File that says which client of NBD may read and write which volumes. SIGHUP reads it again");
   add_wait(command, options->wait);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "block/command.h"
 #include "block/nbd/front.h"
@@ -38,6 +39,7 @@ struct ServeOptions {
   unsigned threads = 1;
   unsigned disk_threads = 8;
   Wait wait = Wait::spin;
+  std::vector<std::string> transports = {"shm"};
   bool read_only = false;
   bool buffered = false;
   programs::TlsServerGiven tls = {};
@@ -73,6 +75,16 @@ Result<std::unique_ptr<nbd::Front>> open_front(const ServeOptions& options, Volu
   });
 }
 
+TransportOptions transports_served(const std::vector<std::string>& names) {
+  TransportOptions transports{.enabled = {}};
+  for (const std::string& name : names) {
+    if (name == "shm") transports.enable(shm());
+    if (name == "rdma") transports.enable(rdma());
+    if (name == "ucx") transports.enable(ucx());
+  }
+  return transports;
+}
+
 int serve(const ServeOptions& options) {
   const StopSignal stop(!options.rules.empty());
   Result<VolumeRules> rules = VolumeRules::load_if_given(options.rules);
@@ -95,6 +107,7 @@ int serve(const ServeOptions& options) {
   server_options.threads = options.threads;
   server_options.loop.offload_threads_max = options.disk_threads;
   server_options.loop.wait = options.wait;
+  server_options.transports = transports_served(options.transports);
   Server server(server_options);
   service.attach(server);
   if (const Result<void> started = server.start(); !started) return failed(started.error());
@@ -149,6 +162,12 @@ Run add_serve(CLI::App& command) {
                   "Memory of reads and writes in progress of all clients, such as 1G. Reads beyond it wait")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(request_bytes_max, std::uint64_t{1} << 46));
+  command
+      .add_option("--transports", options->transports,
+                  "Beside the byte stream, for clients of Hawser: shm, rdma, ucx, several with ',' between, or none")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "rdma", "ucx", "none"}))
+      ->capture_default_str();
   add_wait(command, options->wait);
   command.add_flag("--read-only", options->read_only, "Volumes are only read")->needs(data);
   command.add_flag("--buffered", options->buffered, "Read and write data through the cache of the kernel")->needs(data);
