@@ -28,6 +28,14 @@ struct RequestedName {
   std::optional<std::string_view> opening = {};
 };
 
+// Names are of one volume, and of one identity where it is the same over each transport: a process has one at shared
+// memory and none at TCP. Empty: the client has no name.
+std::string client_key(std::string_view client, const std::string& volume, const Identity& identity) {
+  if (client.empty()) return {};
+  const bool proved = identity.kind != Identity::Kind::none && identity.kind != Identity::Kind::unix_peer;
+  return (volume + '\n' + (proved ? identity.text() : "") + '\n').append(client);
+}
+
 std::unexpected<Error> too_long(std::uint64_t bytes) {
   return store_fail(EINVAL, "a request of " + std::to_string(bytes) + " bytes exceeds the limit of " +
                                 std::to_string(request_bytes_max) + " bytes: use several");
@@ -53,7 +61,8 @@ void VolumeService::attach(Server& server) {
   server.register_handler<&VolumeService::flush, &VolumeService::discard, &VolumeService::write_zeroes,
                           &VolumeService::extents, &VolumeService::info, &VolumeService::list, &VolumeService::create,
                           &VolumeService::resize, &VolumeService::remove, &VolumeService::scrub,
-                          &VolumeService::unique_name, &VolumeService::open>(this, {.offload = true});
+                          &VolumeService::unique_name, &VolumeService::open, &VolumeService::open_for>(
+      this, {.offload = true});
   server.register_handler<&VolumeService::instance>(this);
 }
 
@@ -78,13 +87,26 @@ Result<VolumeService::Found> VolumeService::find(const Context& context, VolumeA
 }
 
 Result<OpenedVolume> VolumeService::open(Context& context, std::string_view name) {
+  return open_for(context, name, {}, {});
+}
+
+Result<OpenedVolume> VolumeService::open_for(Context& context, std::string_view name, std::string_view client,
+                                             std::string_view process) {
+  if (std::max(client.size(), process.size()) > client_name_bytes_max) {
+    return store_fail(EINVAL, "the name of a client of " + std::to_string(client.size()) +
+                                  " bytes, or the id of its process, exceeds the limit of " +
+                                  std::to_string(client_name_bytes_max) + " bytes");
+  }
   const RequestedName requested(name);
   const auto found = find(context, VolumeAccess::read, requested.unique);
   if (!found) return std::unexpected(found.error());
   if (requested.opening) openings_.end(*requested.opening);
   Result<VolumeStatus> status = status_of(context, *found->volume);
   if (!status) return std::unexpected(status.error());
-  const Result<std::string> opening = openings_.begin();
+  // A client that cannot write has nothing that may be late, and ends nothing of others.
+  if (!rules_.allow(context.identity(), VolumeAccess::write, found->volume->name())) client = {};
+  const Result<std::string> opening =
+      openings_.begin({client_key(client, found->volume->unique_name(), context.identity()), std::string(process)});
   if (!opening) return std::unexpected(opening.error());
   return OpenedVolume{.name = found->volume->unique_name() + opening_separator + *opening,
                       .medium = store_.medium(),

@@ -27,6 +27,9 @@ inline constexpr std::uint64_t request_bytes_max = std::uint64_t{32} << 20;
 // Bytes of a volume that one scrub verifies. A server that stops waits for it.
 inline constexpr std::uint64_t scrub_bytes_max = std::uint64_t{1} << 30;
 
+// Limit of the name of a client, and of the id of its process.
+inline constexpr std::size_t client_name_bytes_max = 512;
+
 // A volume as a client sees it.
 struct VolumeStatus {
   std::string name;
@@ -92,6 +95,13 @@ class VolumeService {
   // its requests other than reads have ended when this returns, and those that arrive later fail with ESTALE. So do all
   // of them after the server has been restarted. Needs the access `read`.
   Result<OpenedVolume> open(Context& context, std::string_view name);
+
+  // As open(). Besides, the requests of earlier processes of the client that name an opening of the volume have ended
+  // when this returns, and these processes cannot open it any more: ESHUTDOWN. `client` and `process` have at most
+  // client_name_bytes_max bytes. An empty name is that of no client, and so is the name of one that may not write. A
+  // client with another proved identity is another client.
+  Result<OpenedVolume> open_for(Context& context, std::string_view name, std::string_view client,
+                                std::string_view process);
 
   // Identifies this start of the server: a random number. Only `nbd` of versions without open() calls it.
   std::uint64_t instance() const noexcept { return instance_; }

@@ -4,11 +4,22 @@
 #include <cerrno>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "block/random_id.h"
 #include "block/store/store_error.h"
 
 namespace hawser::block {
+namespace {
+
+std::unexpected<Error> replaced() {
+  return store_fail(
+      ESHUTDOWN,
+      "a later process with the name of this client has opened the volume: processes at the same time need "
+      "different names (--client)");
+}
+
+}  // namespace
 
 VolumeOpenings::Use::Use(VolumeOpenings& openings, std::shared_ptr<Opening> opening) noexcept
     : openings_(&openings), opening_(std::move(opening)) {}
@@ -22,12 +33,17 @@ VolumeOpenings::Use::~Use() {
 }
 
 void VolumeOpenings::remove(Map::iterator found) {
+  const auto client = clients_.find(found->second->client.name);
+  if (client != clients_.end()) {
+    client->second.ids.erase(found->first);
+    if (client->second.ids.empty()) clients_.erase(client);
+  }
   used_.erase(found->second->place);
   openings_.erase(found);
 }
 
-Result<std::string> VolumeOpenings::begin() {
-  const std::lock_guard lock(mutex_);
+Result<std::string> VolumeOpenings::begin(const OpeningClient& client) {
+  std::unique_lock lock(mutex_);
   if (openings_.size() >= openings_max_) {
     const auto idle =
         std::ranges::find_if(used_, [&](const std::string& id) { return openings_.at(id)->requests == 0; });
@@ -37,15 +53,51 @@ Result<std::string> VolumeOpenings::begin() {
     }
     remove(openings_.find(*idle));
   }
+  if (Result<void> entered = enter(client); !entered) return std::unexpected(entered.error());
   std::string id = random_id();
   Ids own{id};
-  openings_.emplace(id, std::make_shared<Opening>(Opening{.place = own.begin()}));
+  const auto opening = std::make_shared<Opening>(Opening{.place = own.begin(), .client = client});
+  if (!client.name.empty()) {
+    const KnownClient fresh{.process = client.process, .earlier = {}, .ids = {}};
+    clients_.try_emplace(client.name, fresh).first->second.ids.insert(id);
+  }
+  openings_.emplace(id, opening);
   used_.splice(used_.end(), own);
+  if (client.name.empty()) return id;
+  end_earlier(lock, client);
+  if (opening->ended) return replaced();
   return id;
+}
+
+// Makes the process the last one of its client.
+Result<void> VolumeOpenings::enter(const OpeningClient& client) {
+  const auto found = clients_.find(client.name);
+  if (found == clients_.end() || found->second.process == client.process) return {};
+  KnownClient& known = found->second;
+  if (std::ranges::find(known.earlier, client.process) != known.earlier.end()) return replaced();
+  known.earlier.push_back(std::exchange(known.process, client.process));
+  if (known.earlier.size() > earlier_processes_max) known.earlier.pop_front();
+  return {};
+}
+
+// The client has an opening of the process, so that it stays known meanwhile.
+void VolumeOpenings::end_earlier(std::unique_lock<std::mutex>& lock, const OpeningClient& client) {
+  std::vector<std::string> earlier;
+  for (const std::string& id : clients_.at(client.name).ids) {
+    const auto found = openings_.find(id);
+    if (found == openings_.end() || found->second->client.process == client.process) continue;
+    found->second->ended = true;
+    earlier.push_back(id);
+  }
+  for (const std::string& id : earlier) end_locked(lock, id);
 }
 
 void VolumeOpenings::end(std::string_view id) {
   std::unique_lock lock(mutex_);
+  end_locked(lock, id);
+}
+
+void VolumeOpenings::end_locked(std::unique_lock<std::mutex>& lock, std::string_view id) {
   const auto found = openings_.find(id);
   if (found == openings_.end()) return;
   const std::shared_ptr<Opening> opening = found->second;

@@ -2,18 +2,26 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
 #include "hawser/error.h"
 
 namespace hawser::block {
+
+// A program that opens a volume, and may be killed and started again.
+struct OpeningClient {
+  std::string name = {};     // The same for all of its processes, one after the other. Empty: it has none.
+  std::string process = {};  // A random id of this process.
+};
 
 // The openings of volumes by clients that repeat requests after they have lost a connection. Such a client opens the
 // volume again, which ends its earlier opening: a request of this one either has ended then, or is refused when it
@@ -24,6 +32,8 @@ class VolumeOpenings {
 
  public:
   static constexpr std::size_t openings_max_usual = 65'536;
+  // Earlier processes of a client that are refused.
+  static constexpr std::size_t earlier_processes_max = 8;
 
   // A request in progress. end() of its opening waits for it.
   class Use {
@@ -47,7 +57,9 @@ class VolumeOpenings {
 
   // The id of a new opening, which is random. If there are too many, the opening ends that was used the least
   // recently and has no request in progress: its client opens the volume again. Fails with EBUSY if there is none.
-  Result<std::string> begin();
+  // Ends the openings of earlier processes of the client, and blocks until their requests have ended. Fails with
+  // ESHUTDOWN if a later process of the client has begun an opening.
+  Result<std::string> begin(const OpeningClient& client = {});
   // Blocks until the requests of the opening have ended. Later ones are refused. Several calls may wait.
   void end(std::string_view id);
   // None if there is no such opening.
@@ -59,9 +71,19 @@ class VolumeOpenings {
     unsigned requests = 0;  // In progress.
     bool ended = false;     // Stays in openings_ as long as it has requests, so that each end() waits for them.
     Ids::iterator place;    // In used_.
+    OpeningClient client;
   };
   using Map = std::map<std::string, std::shared_ptr<Opening>, std::less<>>;
+  // Has an opening at least.
+  struct KnownClient {
+    std::string process;              // The last one.
+    std::deque<std::string> earlier;  // The processes before it.
+    std::set<std::string> ids;        // The ids of its openings.
+  };
 
+  Result<void> enter(const OpeningClient& client);
+  void end_earlier(std::unique_lock<std::mutex>& lock, const OpeningClient& client);
+  void end_locked(std::unique_lock<std::mutex>& lock, std::string_view id);
   void remove(Map::iterator found);
 
   const std::size_t openings_max_;
@@ -69,6 +91,7 @@ class VolumeOpenings {
   std::condition_variable unused_;  // An opening has no request any more.
   Map openings_;
   Ids used_;  // The openings, the one that was used last at the end.
+  std::map<std::string, KnownClient> clients_;
 };
 
 }  // namespace hawser::block

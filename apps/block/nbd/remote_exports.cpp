@@ -1,19 +1,11 @@
 #include "block/nbd/remote_exports.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "block/nbd/remote_device.h"
 
 namespace hawser::block::nbd {
-namespace {
-
-// A client of NBD that connects waits for the server. Shorter than SessionLimits::handshake_timeout.
-constexpr Duration first_outage_max = std::chrono::seconds(25);
-
-}  // namespace
-
 Task<Result<std::shared_ptr<NbdDevice>>> RemoteExports::find(std::string name, bool writable) {
   const Time end = server_.loop().after(std::min<Duration>(server_.outage_max(), first_outage_max));
   Result<std::shared_ptr<RemoteOpening>> opening = co_await server_.open(name, end, {});

@@ -23,10 +23,10 @@ inline constexpr std::chrono::seconds outage_max_usual{60};
 // without their writes.
 class RemoteExports final : public Exports {
  public:
-  // `options`, `outage_max`: see RemoteServer.
+  // `options`, `outage_max`, `client_name`: see RemoteServer.
   RemoteExports(Loop& loop, const std::string& address, ClientOptions options, VolumeRules rules = {},
-                Duration outage_max = outage_max_usual)
-      : Exports(std::move(rules)), server_(loop, address, std::move(options), outage_max) {}
+                Duration outage_max = outage_max_usual, std::string client_name = {})
+      : Exports(std::move(rules)), server_(loop, address, std::move(options), outage_max, std::move(client_name)) {}
 
   void close() override { server_.close(); }
 

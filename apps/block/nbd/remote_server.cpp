@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "block/random_id.h"
 #include "block/store/store_error.h"
 
 namespace hawser::block::nbd {
@@ -40,15 +41,41 @@ bool is_interrupted(const Error& error) noexcept {
   }
 }
 
-RemoteServer::RemoteServer(Loop& loop, const std::string& address, ClientOptions options, Duration outage_max)
-    : address_(address), loop_(loop), outage_max_(outage_max), client_(loop, without_deadline(std::move(options))) {}
+RemoteServer::RemoteServer(Loop& loop, const std::string& address, ClientOptions options, Duration outage_max,
+                           std::string client_name)
+    : address_(address),
+      loop_(loop),
+      outage_max_(outage_max),
+      client_name_(std::move(client_name)),
+      process_(random_id()),
+      client_(loop, without_deadline(std::move(options))) {}
 
 Task<Result<void>> RemoteServer::connect() {
   if (closed_) co_return store_fail(ESHUTDOWN, "the connection to the server at " + address_ + " has been closed");
-  co_return co_await client_.connect(address_);
+  Result<void> connected = co_await client_.connect(address_);
+  reached_ = reached_ || connected;
+  co_return connected;
+}
+
+// Returns the first result of `make` that is not that of an outage, or the one at `end`.
+template <class Make>
+std::invoke_result_t<Make&> RemoteServer::until_there(Make make, Time end, std::stop_token token) {
+  for (Duration pause = absent_pause_first;; pause = std::min(2 * pause, absent_pause_max)) {
+    auto done = co_await make();
+    const bool ends = done || !may_open_later(done.error()) || loop_.now() >= end;
+    note(done ? nullptr : &done.error(), ends);
+    if (ends) co_return done;
+    if (!co_await loop_.sleep(pause, token)) co_return done;
+  }
 }
 
 Task<Result<std::vector<std::string>>> RemoteServer::list() {
+  if (!reached_) return list_once();
+  const Time end = loop_.after(std::min<Duration>(outage_max_, first_outage_max));
+  return until_there([this] { return list_once(); }, end, {});
+}
+
+Task<Result<std::vector<std::string>>> RemoteServer::list_once() {
   if (const Result<void> connected = co_await connect(); !connected) co_return std::unexpected(connected.error());
   const Result<std::vector<VolumeStatus>> volumes = co_await client_.call<&VolumeService::list>();
   if (!volumes) co_return std::unexpected(volumes.error());
@@ -59,7 +86,7 @@ Task<Result<std::vector<std::string>>> RemoteServer::list() {
 
 Task<Result<std::shared_ptr<RemoteOpening>>> RemoteServer::open_once(const std::string& name) {
   if (const Result<void> connected = co_await connect(); !connected) co_return std::unexpected(connected.error());
-  Result<OpenedVolume> opened = co_await client_.call<&VolumeService::open>(name);
+  Result<OpenedVolume> opened = co_await client_.call<&VolumeService::open_for>(name, client_name_, process_);
   if (!opened && opened.error().code == ErrorCode::unknown_method) {
     co_return store_fail(EPROTONOSUPPORT, "the server at " + address_ +
                                               " is older than this program: update `hawser-block serve` first");
@@ -79,19 +106,13 @@ Task<Result<std::shared_ptr<RemoteOpening>>> RemoteServer::open_once(const std::
 
 Task<Result<std::shared_ptr<RemoteOpening>>> RemoteServer::open_alone(std::string name, Time end,
                                                                       std::stop_token token) {
-  for (Duration pause = absent_pause_first;; pause = std::min(2 * pause, absent_pause_max)) {
-    Result<std::shared_ptr<RemoteOpening>> opened = co_await open_once(name);
-    const bool ends = opened || !may_open_later(opened.error()) || loop_.now() >= end;
-    note(opened, ends);
-    if (ends) co_return opened;
-    if (!co_await loop_.sleep(pause, token)) co_return opened;
-  }
+  co_return co_await until_there([&] { return open_once(name); }, end, std::move(token));
 }
 
 // One line each for the begin and the end of an outage, and for the first request that fails in it.
-void RemoteServer::note(const Result<std::shared_ptr<RemoteOpening>>& opened, bool ends) {
-  if (!opened && !may_open_later(opened.error())) return;
-  if (opened) {
+void RemoteServer::note(const Error* error, bool ends) {
+  if (error != nullptr && !may_open_later(*error)) return;
+  if (error == nullptr) {
     if (!away_since_) return;
     const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(loop_.now() - *away_since_);
     loop_.log(LogLevel::info, "nbd",
@@ -102,12 +123,12 @@ void RemoteServer::note(const Result<std::shared_ptr<RemoteOpening>>& opened, bo
   }
   if (!away_since_) {
     away_since_ = loop_.now();
-    loop_.log(LogLevel::info, "nbd", "requests wait for the server at " + address_ + ": " + opened.error().text);
+    loop_.log(LogLevel::info, "nbd", "requests wait for the server at " + address_ + ": " + error->text);
   }
   if (ends && !std::exchange(given_up_, true)) {
     loop_.log(LogLevel::warning, "nbd",
               "requests and new connections fail: they have waited long enough for the server at " + address_ +
-                  " (--outage-max): " + opened.error().text);
+                  " (--outage-max): " + error->text);
   }
 }
 
@@ -117,10 +138,15 @@ std::shared_ptr<RemoteOpening> RemoteServer::left_at(const std::string& volume) 
   return found == left_.end() ? nullptr : *found;
 }
 
+bool RemoteServer::is_left(const std::shared_ptr<RemoteOpening>& opening) const noexcept {
+  return std::ranges::find(left_, opening) != left_.end();
+}
+
 Task<Result<void>> RemoteServer::end_left(std::string volume, Time end, std::stop_token token) {
-  const Result<Permit> alone = co_await ending_left_.acquire(1, token);
-  if (!alone) co_return std::unexpected(alone.error());
   while (const std::shared_ptr<RemoteOpening> left = left_at(volume)) {
+    const Result<Permit> alone = co_await left->ending.acquire(1, token);
+    if (!alone) co_return std::unexpected(alone.error());
+    if (!is_left(left)) continue;
     const Result<std::shared_ptr<RemoteOpening>> ended = co_await open_alone(left->volume.name(), end, token);
     // Nothing of a volume that was removed is executed.
     const bool removed =
@@ -141,7 +167,7 @@ Task<Result<std::shared_ptr<RemoteOpening>>> RemoteServer::open(std::string name
 }
 
 void RemoteServer::leave(std::shared_ptr<RemoteOpening> opening) noexcept {
-  if (std::ranges::find(left_, opening) != left_.end()) return;
+  if (is_left(opening)) return;
   try {
     if (left_.size() >= left_max) left_.pop_front();
     left_.push_back(std::move(opening));

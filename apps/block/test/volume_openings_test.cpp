@@ -51,6 +51,85 @@ TEST(BlockOpenings, EachEndWaitsForRequestsInProgress) {
   EXPECT_EQ(early, 0);
 }
 
+TEST(BlockOpenings, ALaterProcessOfAClientEndsThoseOfEarlierOnes) {
+  VolumeOpenings openings;
+  const std::string other = openings.begin({.name = "other", .process = "1"}).value();
+  const std::string nameless = openings.begin().value();
+  const std::string first = openings.begin({.name = "client", .process = "1"}).value();
+  const std::string second = openings.begin({.name = "client", .process = "1"}).value();
+  EXPECT_TRUE(openings.use(first)) << "of the same process";
+  const std::string next = openings.begin({.name = "client", .process = "2"}).value();
+  EXPECT_FALSE(openings.use(first));
+  EXPECT_FALSE(openings.use(second));
+  for (const std::string& id : {other, nameless, next}) EXPECT_TRUE(openings.use(id));
+}
+
+// It may have been stopped, and may have requests that it wants to repeat.
+TEST(BlockOpenings, AnEarlierProcessOfAClientIsRefused) {
+  VolumeOpenings openings;
+  constexpr int processes = static_cast<int>(VolumeOpenings::earlier_processes_max) + 2;
+  const auto begin = [&](int process) {
+    return openings.begin({.name = "client", .process = std::to_string(process)});
+  };
+  for (int process = 0; process < processes; ++process) EXPECT_TRUE(begin(process));
+  const std::string last = begin(processes - 1).value();
+  for (int process = 1; process < processes - 1; ++process) {
+    const Result<std::string> refused = begin(process);
+    ASSERT_FALSE(refused) << process;
+    EXPECT_EQ(refused.error().application_code, ESHUTDOWN);
+  }
+  EXPECT_TRUE(openings.use(last));
+  EXPECT_TRUE(begin(0)) << "only so many are known";
+}
+
+TEST(BlockOpenings, ALaterProcessWaitsForRequestsOfEarlierOnes) {
+  VolumeOpenings openings;
+  const std::string id = openings.begin({.name = "client", .process = "1"}).value();
+  std::optional<VolumeOpenings::Use> request = openings.use(id);
+  ASSERT_TRUE(request);
+  std::atomic<bool> request_ended = false;
+  std::atomic<int> early = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 2; ++thread) {
+      threads.emplace_back([&] {
+        EXPECT_TRUE(openings.begin({.name = "client", .process = "2"}));
+        if (!request_ended) ++early;
+      });
+    }
+    // Refused from the begin of the first begin() on.
+    while (openings.use(id)) std::this_thread::yield();
+    for (int turn = 0; turn < 100; ++turn) std::this_thread::yield();
+    request_ended = true;
+    request.reset();
+  }
+  EXPECT_EQ(early, 0);
+}
+
+// A process that waits for an earlier one is an earlier one itself when another follows.
+TEST(BlockOpenings, OneOfThreeProcessesCanUseItsOpening) {
+  VolumeOpenings openings;
+  const std::string id = openings.begin({.name = "client", .process = "1"}).value();
+  std::optional<VolumeOpenings::Use> request = openings.use(id);
+  ASSERT_TRUE(request);
+  Result<std::string> second;
+  Result<std::string> third;
+  {
+    const std::jthread waits([&] { second = openings.begin({.name = "client", .process = "2"}); });
+    while (openings.use(id)) std::this_thread::yield();
+    const std::jthread follows([&] { third = openings.begin({.name = "client", .process = "3"}); });
+    for (int turn = 0; turn < 100; ++turn) std::this_thread::yield();
+    request.reset();
+  }
+  ASSERT_TRUE(third);
+  EXPECT_TRUE(openings.use(*third));
+  if (second) {
+    EXPECT_FALSE(openings.use(*second));
+  } else {
+    EXPECT_EQ(second.error().application_code, ESHUTDOWN);
+  }
+}
+
 TEST(BlockOpenings, TheOneThatWasUsedTheLeastRecentlyEndsIfThereAreTooMany) {
   VolumeOpenings openings(3);
   const std::string first = openings.begin().value();

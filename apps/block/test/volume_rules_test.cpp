@@ -105,6 +105,35 @@ Task<void> use_service(std::string address) {
   EXPECT_FALSE(co_await client.call<&VolumeService::scrub>("shown", 0U, 4096U));
 }
 
+// A client that may only read ends no opening of another one whose name it knows.
+Task<void> open_for_two_processes(std::string address) {
+  Client client(*Loop::current());
+  EXPECT_TRUE(co_await client.connect(address));
+  for (const std::string volume : {"mine", "shown"}) {
+    const auto open = [&](std::string process) {
+      return client.call<&VolumeService::open_for>(volume, std::string("name"), std::move(process));
+    };
+    const Result<OpenedVolume> first = co_await open("1");
+    EXPECT_TRUE(first && (co_await open("2")));
+    if (!first) continue;
+    const Result<void> used = co_await client.call<&VolumeService::flush>(first->name);
+    EXPECT_EQ(used.has_value(), volume == "shown");
+    EXPECT_EQ((co_await open("1")).has_value(), volume == "shown");
+  }
+}
+
+TEST(VolumeRules, OnlyAClientThatMayWriteEndsOpeningsOfItsName) {
+  const TemporaryFolder folder;
+  const auto store = store_of_three();
+  const std::string user = std::to_string(::geteuid());
+  VolumeService service(*store, memory_in_flight_usual, parsed("mine write uid " + user + "\nshown read anyone\n"));
+  Server server({.listen = "unix:" + (folder.path() / "native").string()});
+  service.attach(server);
+  ASSERT_TRUE(server.start());
+  sync_wait(open_for_two_processes(server.address()));
+  server.stop();
+}
+
 TEST(VolumeRules, TheServiceRefusesWhatNoRuleAllows) {
   const TemporaryFolder folder;
   const auto store = store_of_three();

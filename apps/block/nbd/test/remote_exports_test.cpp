@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/temporary_folder.h"
+#include "block/nbd/client_name.h"
 #include "block/service.h"
 #include "block/store/disk_directory.h"
 #include "block/store/store.h"
@@ -154,6 +155,96 @@ TEST(NbdRemoteExports, ARefusedWriteIsNotRepeatedAfterItsClientHasGone) {
   const std::string address = "unix:" + (folder.path() / "native").string();
   MediumServer server(address);
   sync_wait(go_while_a_write_is_refused(server, address));
+}
+
+// A write that a killed process has sent, and that its server executes late.
+Task<Result<void>> write_late(Client& client, std::string opening, Bytes bytes) {
+  co_return co_await client.call<&VolumeService::write>(CallOptions{.attachment = bytes}, opening, std::uint64_t{0},
+                                                        false);
+}
+
+Task<void> follow(std::string address, std::string client_name, bool safe) {
+  Loop& loop = *Loop::current();
+  Client client(loop);
+  EXPECT_TRUE(co_await client.connect(address));
+  const Result<OpenedVolume> killed =
+      co_await client.call<&VolumeService::open_for>("v", client_name, std::string("killed"));
+  EXPECT_TRUE(killed);
+  if (!killed) co_return;
+  RemoteExports exports(loop, address, {}, {}, outage_max_usual, client_name);
+  const Result<std::shared_ptr<NbdDevice>> device = co_await exports.open("v", {});
+  EXPECT_TRUE(device);
+  if (!device) co_return;
+  const std::vector<std::byte> earlier(4096, std::byte{1});
+  const std::vector<std::byte> later(4096, std::byte{2});
+  EXPECT_TRUE(co_await (*device)->write(0, later, true));
+  const Result<void> late = co_await write_late(client, killed->name, earlier);
+  std::vector<std::byte> found(4096);
+  EXPECT_TRUE(co_await (*device)->read(0, found));
+  EXPECT_EQ(found == later, safe);
+  EXPECT_EQ(late.has_value(), !safe);
+  if (!late) EXPECT_EQ(late.error().application_code, ESTALE) << late.error().text;
+  // The killed process cannot open the volume again.
+  const Result<OpenedVolume> again =
+      co_await client.call<&VolumeService::open_for>("v", client_name, std::string("killed"));
+  EXPECT_EQ(again.has_value(), !safe);
+  if (!again) EXPECT_EQ(again.error().application_code, ESHUTDOWN) << again.error().text;
+  EXPECT_TRUE(co_await (*device)->write(0, later, true));
+}
+
+TEST(NbdRemoteExports, ALateWriteOfAKilledProcessIsRefusedAfterItsSuccessorHasOpenedTheVolume) {
+  const TemporaryFolder folder;
+  const std::string address = "unix:" + (folder.path() / "native").string();
+  MediumServer server(address);
+  sync_wait(follow(address, "name", true));
+}
+
+// This is what the name is for.
+TEST(NbdRemoteExports, ALateWriteOfAKilledProcessWithoutANameReplacesALaterOne) {
+  const TemporaryFolder folder;
+  const std::string address = "unix:" + (folder.path() / "native").string();
+  MediumServer server(address);
+  sync_wait(follow(address, "", false));
+}
+
+TEST(NbdRemoteExports, TheNameOfAClientIsThatOfItsAddress) {
+  const TemporaryFolder one;
+  const TemporaryFolder other;
+  const auto at = [](const TemporaryFolder& folder, const char* file) {
+    return client_name_at("unix:" + (folder.path() / file).string());
+  };
+  EXPECT_EQ(at(one, "nbd"), at(one, "nbd"));
+  EXPECT_NE(at(one, "nbd"), "");
+  EXPECT_NE(at(one, "nbd"), at(one, "nbd2"));
+  EXPECT_NE(at(one, "nbd"), at(other, "nbd"));
+  EXPECT_NE(client_name_at("unix:@nbd"), client_name_at("127.0.0.1:10809"));
+  EXPECT_EQ(client_name_at("127.0.0.1:10809"), client_name_at("127.0.0.1:10809"));
+  EXPECT_EQ(client_name_at("127.0.0.1:0"), "") << "the next process has another port";
+}
+
+// LIST waits for a server that was there.
+Task<void> list_in_an_outage(std::string address) {
+  Loop& loop = *Loop::current();
+  RemoteExports exports(loop, address, {});
+  EXPECT_FALSE(co_await exports.names({})) << "not at the start";
+  std::optional<MediumServer> server(std::in_place, address);
+  EXPECT_TRUE(co_await exports.names({}));
+  server.reset();
+  std::optional<Result<std::vector<std::string>>> listed;
+  Scope tasks;
+  tasks.spawn([](Exports& of, std::optional<Result<std::vector<std::string>>>& names) -> Task<void> {
+    names = co_await of.names({});
+  }(exports, listed));
+  co_await loop.sleep(std::chrono::milliseconds(5));
+  EXPECT_FALSE(listed);
+  server.emplace(address);
+  co_await tasks.join();
+  EXPECT_EQ(**listed, std::vector<std::string>{"v"});
+}
+
+TEST(NbdRemoteExports, NamesOfVolumesWaitForTheServer) {
+  const TemporaryFolder folder;
+  sync_wait(list_in_an_outage("unix:" + (folder.path() / "native").string()));
 }
 
 }  // namespace

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+namespace hawser::block::nbd {
+
+// A name for the processes of this machine that listen at the address `listen`, one after the other: only one can
+// listen there at a time. It is of this start of the kernel, and of the network of the process or the folder of a Unix
+// socket, so that containers have different ones. Empty if the system chooses the port: the next process has another
+// address.
+std::string client_name_at(const std::string& listen);
+
+}  // namespace hawser::block::nbd
