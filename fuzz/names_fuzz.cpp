@@ -10,11 +10,14 @@
 #include "cluster/dns_list.h"
 #include "cluster/endpoint_text.h"
 #include "cluster/etcd/etcd_list.h"
+#include "cluster/kubernetes/kubernetes_list.h"
+#include "cluster/kubernetes/kubernetes_name.h"
 #include "hawser/service_config.h"
 
-// Arbitrary service configs, lists of endpoints, answers of name servers and messages of etcd. Texts of
+// Arbitrary service configs, lists of endpoints, answers of name servers, messages of etcd and of Kubernetes. Texts of
 // errors are for logs, and what is kept is bounded.
-// Input: u8 kind | the bytes. For etcd, the bytes are messages with a length of two bytes.
+// Input: u8 kind | the bytes. For etcd, the bytes are messages with a length of two bytes. For a watch of Kubernetes,
+// the first byte is the length of the parts in which it arrives.
 namespace hawser::cluster {
 namespace {
 
@@ -88,6 +91,37 @@ void follow_etcd(std::string_view messages) {
   }
 }
 
+// Also a list, if `watch` is one.
+void follow_kubernetes(std::string_view watch) {
+  if (watch.empty()) return;
+  const std::size_t part = static_cast<unsigned char>(watch.front()) + 1U;
+  watch.remove_prefix(1);
+  if (const auto name = parse_kubernetes_name(watch); !name) expect_shown(name.error());
+  KubernetesList list("grpc", "a", 2000);
+  if (const auto read = list.on_list(watch); !read) expect_shown(read.error());
+  const bool was_list = !list.listing();
+  list.begin_watch();
+  for (std::size_t at = 0; at < watch.size(); at += part) {
+    const auto news = list.on_bytes(watch.substr(at, part));
+    expect(list.version().size() <= 128);
+    if (!news) {
+      expect(list.listing());
+      expect_shown(news.error());
+      break;
+    }
+    if (news == KubernetesList::News::expired) break;
+  }
+  const auto endpoints = list.endpoints();
+  if (!endpoints) return expect_shown(endpoints.error());
+  expect(was_list || endpoints->size() <= watch.size());
+  for (const Endpoint& one : *endpoints) {
+    expect(one.address.size() <= EndpointLimits::address_bytes_max + 32);
+    expect(one.zone.size() <= EndpointLimits::zone_bytes_max + 1 && one.priority <= 1);
+    expect(!one.address.starts_with("unix:"));
+    static_cast<void>(why_invalid(one));
+  }
+}
+
 }  // namespace
 }  // namespace hawser::cluster
 
@@ -97,14 +131,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const Bytes bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  switch (data[0] % 7) {
+  switch (data[0] % 8) {
     case 0: read_config(text); break;
     case 1: read_list(parse_endpoint_list(text)); break;
     case 2: read_list(parse_endpoint_lines(text)); break;
     case 3: read_answer(bytes, dns_a); break;
     case 4: read_answer(bytes, dns_aaaa); break;
     case 5: read_answer(bytes, dns_srv); break;
-    default: follow_etcd(text); break;
+    case 6: follow_etcd(text); break;
+    default: follow_kubernetes(text); break;
   }
   return 0;
 }

@@ -23,6 +23,9 @@
 #include <hawser/http.h>
 #include <hawser/http_client.h>
 #endif
+#ifdef HAS_KUBERNETES
+#include <hawser/kubernetes.h>
+#endif
 #ifdef HAS_KV
 #include <hawser/kv.h>
 #endif
@@ -63,6 +66,12 @@ hawser::Task<bool> talk(std::string address) {
   const auto announced =
       hawser::EtcdAnnouncement::begin(*hawser::Loop::current(), "etcd://127.0.0.1:1/echo", {.address = address});
   if (!announced) co_return false;
+#endif
+#ifdef HAS_KUBERNETES
+  // Nobody listens there, so this is only made.
+  hawser::ClusterOptions pods;
+  pods.naming.push_back(hawser::kubernetes_naming({.server = "http://127.0.0.1:1"}));
+  if (!hawser::ClusterClient::create("kubernetes:///echo.default:80", pods)) co_return false;
 #endif
 #ifdef HAS_GRPC
   hawser::GrpcClient grpc(*hawser::Loop::current());

@@ -26,7 +26,8 @@ bool is_name(std::string_view given, const std::vector<NamingScheme>& schemes) {
 }  // namespace
 
 Task<Result<std::vector<std::string>>> addresses_of(std::string given, Duration timeout) {
-  const std::vector<NamingScheme> schemes = naming_schemes();
+  std::vector<NamingScheme> schemes = naming_schemes();
+  add_kubernetes_names(schemes);
   if (!is_name(given, schemes)) co_return std::vector<std::string>{given};
   Loop& loop = *Loop::current();
   Event changed;

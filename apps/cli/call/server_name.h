@@ -13,9 +13,12 @@
 namespace hawser::cli {
 
 inline constexpr const char* address_help =
-    "Server: HOST:PORT, unix:/path or unix:@name; or a name: list:, file:, dns: or etcd:";
+    "Server: HOST:PORT, unix:/path or unix:@name; or a name: list:, file:, dns:, etcd: or kubernetes:";
 
-// The schemes that this build has.
+// Adds the scheme "kubernetes" if this build has it.
+void add_kubernetes_names(std::vector<NamingScheme>& schemes);
+
+// The other schemes that this build has.
 std::vector<NamingScheme> naming_schemes();
 
 // The addresses of the endpoints of a name, by priority; the address itself if `given` is one. On a loop. Fails if the
