@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cluster/dns_answer.h"
+#include "cluster/dns_config.h"
 #include "cluster/dns_list.h"
 #include "cluster/endpoint_text.h"
 #include "cluster/etcd/etcd_list.h"
@@ -60,6 +61,20 @@ void read_answer(Bytes message, int type) {
   static_cast<void>(list.on_replies(std::move(replies)));
   expect(list.pause() >= std::chrono::seconds(1) && list.pause() <= std::chrono::minutes(5));
   for (const Endpoint& one : list.endpoints()) static_cast<void>(why_invalid(one));
+}
+
+// The bytes are an answer, and the text of one.
+void read_dns_config(Bytes message) {
+  std::vector<DnsRecord> records{{.host = "grpc_config=" + std::string(as_text(message))}};
+  if (auto answer = parse_dns_answer(message, dns_txt)) {
+    std::size_t bytes = 0;
+    for (const DnsRecord& record : answer->records) bytes += record.host.size();
+    expect(bytes <= message.size());
+    records.insert(records.begin(), answer->records.begin(), answer->records.end());
+  }
+  const auto config = choose_dns_config(records, {.host_name = "me", .lot = 50});
+  if (!config) return expect_shown(config.error());
+  expect(config->empty() || (config->starts_with('{') && config->ends_with('}')));
 }
 
 void follow_etcd(std::string_view messages) {
@@ -131,7 +146,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const Bytes bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  switch (data[0] % 8) {
+  switch (data[0] % 9) {
     case 0: read_config(text); break;
     case 1: read_list(parse_endpoint_list(text)); break;
     case 2: read_list(parse_endpoint_lines(text)); break;
@@ -139,7 +154,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 4: read_answer(bytes, dns_aaaa); break;
     case 5: read_answer(bytes, dns_srv); break;
     case 6: follow_etcd(text); break;
-    default: follow_kubernetes(text); break;
+    case 7: follow_kubernetes(text); break;
+    default: read_dns_config(bytes); break;
   }
   return 0;
 }

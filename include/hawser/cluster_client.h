@@ -44,7 +44,8 @@ struct ClusterOptions {
   // Null: a budget of this client alone. It limits copies by `hedging`, too.
   std::shared_ptr<RetryBudget> retry_budget = {};
   HedgeOptions hedging = {};
-  // Its fields take the place of `retry`, `hedging` and `balancing.kind`, and of a null `retry_budget`.
+  // Its fields take the place of `retry`, `hedging` and `balancing.kind`, and of a null `retry_budget`. Empty: the name
+  // may have a service config, such as in TXT records of DNS. Its methodConfig counts then.
   std::optional<ServiceConfig> service_config = {};
   // For Balancing::ring_hash and maglev: the name of the metadata of a call whose value is its key. A call without it
   // goes to any endpoint.
@@ -62,11 +63,14 @@ namespace detail {
 class ClusterAttempt {
  public:
   struct State;
-  // `config` may be null. It lives as long as the state, and `method` longer.
+  // `config` may be null. It lives as long as the attempt, and `method` longer.
   ClusterAttempt(std::shared_ptr<State> state, CallOptions options, std::string_view method,
                  const MethodConfig* config);
   ClusterAttempt(ClusterAttempt&&) noexcept;
   ~ClusterAttempt();
+
+  // Returns that of the options, or else that of the name. Null: there is none.
+  static std::shared_ptr<const ServiceConfig> service_config(const State& state) noexcept;
 
   // Chooses an endpoint with a connection that accepts a call. False if there is none now: begin() waits.
   bool try_begin();
@@ -116,10 +120,7 @@ class ClusterCalls {
   // The references are valid as long as the state. `ended` is stopped when the client ends.
   ClusterCalls(std::shared_ptr<ClusterAttempt::State> state, const ClusterOptions& options,
                const std::stop_source& ended)
-      : state_(std::move(state)),
-        options_(options),
-        config_(options.service_config ? &*options.service_config : nullptr),
-        ended_(ended) {}
+      : state_(std::move(state)), options_(options), ended_(ended) {}
 
   RetryBudget& budget() const noexcept { return *options_.retry_budget; }
 
@@ -158,7 +159,9 @@ class ClusterCalls {
   template <class R, auto F, class Call, class Begin>
   static Task<R> make(std::unique_ptr<Call> call, bool copies, Begin begin) {
     const ClusterCalls& by = *call->calls;
-    const MethodConfig* const config = by.config_ == nullptr ? nullptr : by.config_->find(MethodFacts<F>::name);
+    // The name may get another one meanwhile.
+    const std::shared_ptr<const ServiceConfig> whole = ClusterAttempt::service_config(*by.state_);
+    const MethodConfig* const config = whole == nullptr ? nullptr : whole->find(MethodFacts<F>::name);
     if (config != nullptr && config->timeout) {
       call->options.timeout = std::min(call->options.timeout.value_or(forever), *config->timeout);
     }
@@ -226,7 +229,6 @@ class ClusterCalls {
 
   std::shared_ptr<ClusterAttempt::State> state_;
   const ClusterOptions& options_;
-  const ServiceConfig* config_;  // May be null.
   const std::stop_source& ended_;
 };
 

@@ -18,6 +18,8 @@
 // describes the schemes.
 namespace hawser {
 
+class ServiceConfig;
+
 // One server of a name.
 struct Endpoint {
   std::string address;         // "host:port", "[ipv6]:port", "unix:/path" or "unix:@name".
@@ -48,6 +50,9 @@ class NamingSink {
   virtual void on_confirmed() = 0;
   // The source cannot say what the list is. It goes on trying.
   virtual void on_failure(Error error) = 0;
+  // The service config of the name (hawser/service_config.h), as JSON. Empty: it has none. An error: it has none that
+  // can be used, and the last one stays.
+  virtual void on_service_config(Result<std::string> json) { static_cast<void>(json); }
 
  protected:
   ~NamingSink() = default;
@@ -93,6 +98,9 @@ struct DnsNamingOptions {
   // failure, it is asked for again after refresh_min at first, and at most refresh_max. refresh_min is at least 1 ms.
   Duration refresh_min = std::chrono::seconds(1);
   Duration refresh_max = std::chrono::minutes(5);
+  // Asks for the TXT records of _grpc_config.<name>, which may have a service config (gRFC A2), whenever the list is
+  // asked for.
+  bool service_config = true;
 };
 
 // dns:host:port           The IPv4 and IPv6 addresses of the host (A and AAAA), each with the port.
@@ -114,6 +122,8 @@ struct NamingState {
   std::uint64_t lists_refused = 0;       // Lists that were refused. The last good list stayed.
   std::uint64_t endpoints_dropped = 0;   // Malformed and repeated endpoints of accepted lists, all lists together.
   std::string drop_reason = {};          // The reason for the endpoint that was dropped last.
+  std::shared_ptr<const ServiceConfig> service_config = {};  // The last good one of the source. Null: none.
+  std::string service_config_error = {};  // Why the source's service config is not used. Empty: no problem.
 
   // Time since the source last confirmed the list; zero for a constant list.
   Duration age(Time now) const noexcept { return constant || version == 0 ? Duration::zero() : now - confirmed; }
@@ -123,9 +133,9 @@ struct NamingState {
 // EndpointLimits::endpoints_max endpoints or no valid one is refused with a reason. Belongs to a loop and its thread.
 class Naming {
  public:
-  // `changed` is called after each change of state().endpoints, and after failures while there is no list; perhaps
-  // already before this returns. Fails with
-  // `invalid_argument` if no scheme of `schemes` has the name, or if its target is malformed.
+  // `changed` is called after each change of state().endpoints and state().service_config, and after failures while
+  // there is no list; perhaps already before this returns. Fails with `invalid_argument` if no scheme of `schemes` has
+  // the name, or if its target is malformed.
   static Result<std::unique_ptr<Naming>> open(Loop& loop, std::string_view name,
                                               const std::vector<NamingScheme>& schemes,
                                               std::function<void()> changed = {});

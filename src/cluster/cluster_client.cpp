@@ -73,6 +73,10 @@ ClusterAttempt::~ClusterAttempt() {
   if (node_ != nullptr) leave(Ending::withdrawn, nullptr);
 }
 
+std::shared_ptr<const ServiceConfig> ClusterAttempt::service_config(const State& state) noexcept {
+  return state.service_config;
+}
+
 void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> client) {
   began_ = state_->loop.now();
   if (deadline_ != Time::max()) options_.timeout = std::max(deadline_ - began_, Duration::zero());

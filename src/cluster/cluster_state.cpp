@@ -101,6 +101,7 @@ Result<void> ClusterAttempt::State::start() {
   TRY(naming, Naming::open(loop, name, options.naming, [this] { on_naming(); }));
   LoopAccess::add_user(loop, *this);
   uses_loop = true;
+  if (options.service_config) service_config = std::make_shared<const ServiceConfig>(*options.service_config);
   if (options.monitor) {
     const auto& monitor = ClusterMonitorAccess::state(*options.monitor);
     metrics.emplace(monitor->metrics, shown_name());
@@ -137,6 +138,7 @@ void ClusterAttempt::State::on_loop_end() noexcept {
 
 void ClusterAttempt::State::on_naming() {
   if (naming == nullptr) return;  // Within Naming::open().
+  if (!options.service_config) service_config = naming->state().service_config;
   for (const auto& backend : balancer.update(naming->state().endpoints)) {
     Node& node = static_cast<Node&>(*backend);
     node.pause.stop();
@@ -213,7 +215,8 @@ rpc::ClusterReport ClusterAttempt::State::report(std::size_t from, std::size_t l
                    .error = list.error,
                    .lists_refused = list.lists_refused,
                    .endpoints_dropped = list.endpoints_dropped,
-                   .drop_reason = list.drop_reason};
+                   .drop_reason = list.drop_reason,
+                   .service_config_error = list.service_config_error};
   for (std::size_t i = 0; i < backends.size(); ++i) {
     report.calls_in_flight += backends[i]->in_flight;
     if (i >= from && i - from < limit) report.rows.push_back(state_of(static_cast<const Node&>(*backends[i])));

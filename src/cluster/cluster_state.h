@@ -80,6 +80,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   MemberTimer<&State::close_unused> closer{*this};
   MemberTimer<&State::balance> builder{*this};
   std::unique_ptr<Naming> naming;
+  std::shared_ptr<const ServiceConfig> service_config;  // May be null.
   Scope scope;
 
  private:

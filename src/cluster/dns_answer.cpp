@@ -100,6 +100,18 @@ DnsRecord read_record(DnsReader& reader, int type, std::size_t bytes) {
     record.host = reader.name();
     return record;
   }
+  if (type == dns_txt) {
+    for (std::size_t left = bytes; left > 0 && reader.good();) {
+      const std::size_t part = reader.number(1);
+      if (part >= left) {
+        reader.fail();
+        break;
+      }
+      for (const std::byte byte : reader.take(part)) record.host += static_cast<char>(byte);
+      left -= part + 1;
+    }
+    return record;
+  }
   const std::size_t expected = type == dns_a ? 4 : 16;
   const Bytes address = reader.take(bytes == expected ? bytes : std::numeric_limits<std::size_t>::max());
   if (reader.good()) record.host = host_text(type == dns_a ? AF_INET : AF_INET6, address);

@@ -1,12 +1,14 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/try.h"
 #include "cluster/dns_answer.h"
+#include "cluster/dns_config_question.h"
 #include "cluster/dns_list.h"
 #include "hawser/naming.h"
 #include "hawser/timer.h"
@@ -22,7 +24,10 @@ class DnsSource final : public NamingSource, DnsChannel::RecordAsker {
   DnsSource(cluster::DnsName name, std::shared_ptr<transport::NameService> names, const DnsNamingOptions& options)
       : where_{.host = std::move(name.host), .port = name.port},
         names_(std::move(names)),
-        list_(std::move(name.port), options.refresh_min, options.refresh_max) {}
+        list_(std::move(name.port), options.refresh_min, options.refresh_max) {
+    if (!options.service_config) return;
+    config_.emplace([this](Result<std::string> answer) { sink_->on_service_config(std::move(answer)); });
+  }
   ~DnsSource() override {
     if (channel_ != nullptr) channel_->withdraw_records(*this);
   }
@@ -98,6 +103,7 @@ class DnsSource final : public NamingSource, DnsChannel::RecordAsker {
 
   void end_round(cluster::DnsList::Step step) {
     if (step == cluster::DnsList::Step::ask) return ask();
+    if (step == cluster::DnsList::Step::listed && config_) config_->ask(*loop_, channel_, list_.name());
     channel_.reset();
     next_round_.start(*loop_, loop_->after(list_.pause()));
     if (step == cluster::DnsList::Step::failed) return sink_->on_failure(list_.error());
@@ -109,7 +115,8 @@ class DnsSource final : public NamingSource, DnsChannel::RecordAsker {
   cluster::DnsList list_;
   Loop* loop_ = nullptr;
   NamingSink* sink_ = nullptr;
-  std::shared_ptr<DnsChannel> channel_;  // While a round runs.
+  std::shared_ptr<DnsChannel> channel_;               // While a round runs.
+  std::optional<cluster::DnsConfigQuestion> config_;  // Empty: no service config is asked for.
   std::vector<cluster::DnsReply> replies_;
   std::size_t missing_ = 0;  // Replies that have not come.
   MemberTimer<&DnsSource::begin_round> next_round_{*this};

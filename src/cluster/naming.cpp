@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "cluster/endpoint_text.h"
 #include "hawser/detail/loop_access.h"
+#include "hawser/service_config.h"
 
 namespace hawser {
 
@@ -41,6 +42,7 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
     state_.error = std::move(error);
     if (state_.version == 0 && changed_) changed_();
   }
+  void on_service_config(Result<std::string> json) override;
   void on_loop_end() noexcept override {
     user_ = false;
     source_.reset();
@@ -58,7 +60,8 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
   const std::string name_;
   const std::function<void()> changed_;
   NamingState state_;
-  bool refused_ = false;  // The newest list of the source was refused.
+  std::string config_text_;  // The text of state_.service_config.
+  bool refused_ = false;     // The newest list of the source was refused.
   bool user_ = false;
   std::unique_ptr<NamingSource> source_;
 };
@@ -97,6 +100,30 @@ void Naming::Keeper::on_endpoints(std::vector<Endpoint> endpoints) {
   if (state_.version != 0 && endpoints == state_.endpoints) return;
   state_.endpoints = std::move(endpoints);
   ++state_.version;
+  if (changed_) changed_();
+}
+
+void Naming::Keeper::on_service_config(Result<std::string> json) {
+  if (json && *json == config_text_) {
+    state_.service_config_error.clear();
+    return;
+  }
+  std::shared_ptr<const ServiceConfig> config;
+  if (json && !json->empty()) {
+    Result<ServiceConfig> parsed = ServiceConfig::parse(*json);
+    if (parsed) {
+      config = std::make_shared<const ServiceConfig>(std::move(*parsed));
+    } else {
+      json = fail(std::move(parsed.error()));
+    }
+  }
+  if (!json) {
+    state_.service_config_error = std::move(json.error().text);
+    return;
+  }
+  state_.service_config_error.clear();
+  state_.service_config = std::move(config);
+  config_text_ = std::move(*json);
   if (changed_) changed_();
 }
 

@@ -82,6 +82,7 @@ PageTable client_table(const ClusterReport& report) {
                 {"lists refused", failing(report.naming.lists_refused)},
                 {"endpoints dropped", failing(report.naming.endpoints_dropped)},
                 {"why the last one was dropped", report.naming.drop_reason},
+                {"why the name's service config is not used", problem(report.naming.service_config_error)},
                 {"ready", number(report.ready)},
                 {"connecting", number(report.connecting)},
                 {"idle", number(report.idle)},

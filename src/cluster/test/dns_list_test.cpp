@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -9,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/dns_config.h"
 #include "hawser/loop.h"
+#include "hawser/service_config.h"
 #include "transport/tcp/test/name_server_testing.h"
 
 namespace hawser::cluster {
@@ -192,6 +195,68 @@ TEST(DnsLists, LongPausesDoNotOverflow) {
   EXPECT_EQ(list.pause(), hours(24));
 }
 
+TEST(DnsAnswers, TextsHaveParts) {
+  const PlayedAnswer texts = PlayedAnswer(2).record(16, 60, {2, 'a', 'b', 0, 1, 'c'}).record(16, 60, {0});
+  const auto answer = parse_dns_answer(texts.bytes(), dns_txt);
+  ASSERT_TRUE(answer) << answer.error().text;
+  ASSERT_EQ(answer->records.size(), 2U);
+  EXPECT_EQ(answer->records[0].host, "abc");
+  EXPECT_EQ(answer->records[1].host, "");
+  EXPECT_FALSE(parse_dns_answer(PlayedAnswer(1).record(16, 60, {2, 'a'}).bytes(), dns_txt));
+  EXPECT_FALSE(parse_dns_answer(PlayedAnswer(1).record(16, 60, {1, 'a', 1}).add({'x'}).bytes(), dns_txt));
+}
+
+Result<std::string> chosen(const std::string& choices, unsigned lot = 50) {
+  return choose_dns_config({{.host = "other"}, {.host = "grpc_config=" + choices}}, {.host_name = "me", .lot = lot});
+}
+
+TEST(DnsConfigs, TheFirstChoiceForTheClientCounts) {
+  const std::string a = R"({"serviceConfig":{"a":[1,{}]}})";
+  EXPECT_EQ(chosen("[" + a + "]").value(), R"({"a":[1,{}]})");
+  EXPECT_EQ(chosen("[]").value(), "");
+  EXPECT_EQ(choose_dns_config({}, {}).value(), "");
+  EXPECT_EQ(choose_dns_config({{.host = "grpc_confi"}}, {}).value(), "");
+  const auto takes = [&](const std::string& condition, unsigned lot = 50) {
+    const auto config = chosen("[{" + condition + R"(,"serviceConfig":{"b":1}},)" + a + "]", lot);
+    EXPECT_TRUE(config) << condition << config.error().text;
+    return config && *config == R"({"b":1})";
+  };
+  for (const char* const fits :
+       {R"("clientLanguage":["go","C++"])", R"("clientLanguage":["hawser"])", R"("clientLanguage":[])",
+        R"("clientHostName":["you","me"])", R"("clientHostName":["me"])", R"("percentage":100)", R"("percentage":51)",
+        R"("percentage":51,"clientLanguage":["c++"],"clientHostName":["me"])"}) {
+    EXPECT_TRUE(takes(fits)) << fits;
+  }
+  for (const char* const other :
+       {R"("clientLanguage":["go"])", R"("clientLanguage":"c++")", R"("clientLanguage":[["c++"],1])",
+        R"("clientHostName":["ME"])", R"("percentage":50)", R"("percentage":0)", R"("percentage":-1)",
+        R"("percentage":"100")", R"("percentage":1e2)", R"("percentage":99999999999)", R"("region":["x"])",
+        R"("percentage":51,"clientHostName":["you"])"}) {
+    EXPECT_FALSE(takes(other)) << other;
+  }
+  EXPECT_FALSE(takes(R"("percentage":0)", 0));
+  EXPECT_TRUE(takes(R"("percentage":1)", 0));
+  EXPECT_TRUE(takes(R"("percentage":100)", 99));
+}
+
+TEST(DnsConfigs, HostileTextsAreRefused) {
+  for (const std::string& wrong :
+       {std::string(), std::string("{}"), std::string("[1]"), std::string("[{}"), std::string("[{}]x"),
+        std::string(R"([{"serviceConfig":{"a":NaN}}])"), std::string("[{\"a\":\"\x01\"}]"),
+        "[" + std::string(60'000, '['),
+        R"([{"serviceConfig":{"a":1},"serviceConfig":{}}])" + std::string(60'000, ' '), "[{}" + [] {
+          std::string many;
+          for (int i = 0; i < 20'000; ++i) many += ",{}";
+          return many;
+        }() + "]"}) {
+    const auto config = chosen(wrong);
+    ASSERT_FALSE(config) << wrong.substr(0, 100);
+    EXPECT_LE(config.error().text.size(), 500U);
+  }
+  EXPECT_FALSE(choose_dns_config({{.host = "grpc_config=[]"}, {.host = "grpc_config=[]"}}, {}));
+  EXPECT_EQ(chosen(R"([{"serviceConfig":1},{"clientLanguage":["c++"]}])").value(), "");
+}
+
 // Names whose server the test plays.
 class PlayedDns : public ::testing::Test {
  protected:
@@ -226,7 +291,7 @@ TEST_F(PlayedDns, AddressesChange) {
   EXPECT_EQ(state().endpoints, expected);
   const int asked = server.questions;
   server.answers[dns_a] = {"192.0.2.1", "192.0.2.2"};
-  run_until([&] { return server.questions >= asked + 4; });
+  run_until([&] { return server.questions >= asked + 6; });
   EXPECT_EQ(state().version, 1U) << "another order is not a change";
   server.answers = {{dns_a, {"192.0.2.3"}}, {dns_aaaa, {}}};
   run_until([&] { return state().version >= 2 && state().endpoints.size() == 1; });
@@ -281,6 +346,59 @@ TEST_F(PlayedDns, TheSearchGoesOnBehindADomainWhoseServersFail) {
   unsetenv("LOCALDOMAIN");
   unsetenv("RES_OPTIONS");
   EXPECT_EQ(state().endpoints.front().address, "192.0.2.7:80");
+}
+
+TEST_F(PlayedDns, ANameMayHaveAServiceConfig) {
+  const std::string padding(200, ' ');  // The text has several parts.
+  const auto text = [&](const std::string& time) {
+    return "grpc_config=[{\"serviceConfig\":{\"methodConfig\":[{\"name\":[{}]," + padding + "\"timeout\":\"" + time +
+           "\"}]}}]";
+  };
+  server.answers = {{dns_a, {"192.0.2.1"}}, {dns_aaaa, {}}, {dns_txt, {}}};
+  auto& config = server.answers_of["_grpc_config.storage.test"];
+  config[dns_txt] = {"other", text("2s")};
+  open("dns:storage.test.:80");
+  const auto timeout = [&] {
+    const MethodConfig* const found = state().service_config == nullptr ? nullptr : state().service_config->find("a/b");
+    return found == nullptr ? Duration::zero() : found->timeout.value_or(Duration::zero());
+  };
+  run_until([&] { return timeout() == seconds(2); });
+  EXPECT_EQ(state().service_config_error, "");
+  config[dns_txt] = {text("3s")};
+  run_until([&] { return timeout() == seconds(3); });
+  config[dns_txt] = {text("never")};
+  run_until([&] { return state().service_config_error.contains("timeout"); });
+  EXPECT_EQ(timeout(), seconds(3)) << "the last good one stays";
+  server.failures["_grpc_config.storage.test"] = server_failure;
+  run_until([&] { return state().service_config_error.contains("no answer"); });
+  EXPECT_EQ(timeout(), seconds(3));
+  EXPECT_FALSE(state().error) << "the list does not depend on it";
+  server.failures.clear();
+  config[dns_txt] = {};
+  run_until([&] { return state().service_config == nullptr; });
+  EXPECT_EQ(state().service_config_error, "");
+}
+
+TEST_F(PlayedDns, AServiceConfigIsNotAskedForIfItIsOff) {
+  server.answers = {{dns_a, {"192.0.2.1"}}, {dns_aaaa, {}}};
+  auto opened = Naming::open(loop, "dns:storage.test.:80",
+                             {dns_naming({.servers = server.options().servers,
+                                          .refresh_min = milliseconds(1),
+                                          .refresh_max = milliseconds(5),
+                                          .service_config = false})});
+  ASSERT_TRUE(opened) << opened.error().text;
+  run_until([&] { return server.questions >= 6; });
+  for (const std::string& name : server.names) EXPECT_EQ(name, "storage.test");
+}
+
+// A name server that does not know TXT records, and does not answer.
+TEST_F(PlayedDns, TheListDoesNotWaitForTheServiceConfig) {
+  server.answers = {{dns_a, {"192.0.2.1"}}, {dns_aaaa, {}}};
+  open("dns:storage.test.:80");
+  run_until([&] { return state().version == 1; });
+  server.answers[dns_a] = {"192.0.2.2"};
+  run_until([&] { return state().version == 2; });
+  EXPECT_GE(std::ranges::count(server.names, "_grpc_config.storage.test"), 1);
 }
 
 TEST_F(PlayedDns, MayEndWhileAQuestionIsOpen) {

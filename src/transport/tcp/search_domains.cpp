@@ -1,9 +1,6 @@
 #include "transport/tcp/search_domains.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -11,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/host_name.h"
 #include "transport/tcp/words.h"
 
 namespace hawser::transport {
@@ -64,10 +62,8 @@ SearchDomains search_domains_of(std::string_view text, const SearchVariables& va
 SearchDomains read_search_domains(const std::string& path) {
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) host = {};
   const SearchVariables variables{std::getenv("LOCALDOMAIN"), std::getenv("RES_OPTIONS")};
-  return search_domains_of(text, variables, host.data());
+  return search_domains_of(text, variables, host_name());
 }
 
 }  // namespace hawser::transport

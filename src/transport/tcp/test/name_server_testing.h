@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -20,12 +21,13 @@
 namespace hawser::transport {
 
 inline constexpr int type_a = 1;
+inline constexpr int type_txt = 16;
 inline constexpr int type_aaaa = 28;
 
 // A name server on the test's own loop.
 class PlayedNameServer final : exec::Watcher {
  public:
-  // The addresses, as text, that the server answers to questions of one type. Without an entry it
+  // The addresses or texts that the server answers to questions of one type. Without an entry it
   // does not answer. With an empty list it answers that the name does not exist.
   using Answers = std::map<int, std::vector<std::string>>;
 
@@ -81,6 +83,10 @@ class PlayedNameServer final : exec::Watcher {
       reply[7] = static_cast<unsigned char>(found.size());
       std::fill(reply.begin() + 8, reply.begin() + 12, 0);
       for (const std::string& text : found) {
+        if (type == type_txt) {
+          append_text(reply, text);
+          continue;
+        }
         const SocketAddress address = resolve({text, "0"}, false, false).value().front();
         const bool v6 = address.family() == AF_INET6;
         const auto* const bytes = v6 ? reinterpret_cast<const unsigned char*>(
@@ -94,6 +100,21 @@ class PlayedNameServer final : exec::Watcher {
         reply.insert(reply.end(), bytes, bytes + length);
       }
       sendto(socket_.get(), reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from), from_size);
+    }
+  }
+
+  // Appends a TXT record, in parts of at most 200 bytes.
+  static void append_text(std::vector<unsigned char>& reply, std::string_view text) {
+    constexpr std::size_t part_max = 200;
+    const std::size_t bytes = text.size() + (text.size() + part_max - 1) / part_max;
+    for (const int byte : {0xc0, 12, 0, type_txt, 0, 1, 0, 0, 0, 60, static_cast<int>(bytes >> 8)}) {
+      reply.push_back(static_cast<unsigned char>(byte));
+    }
+    reply.push_back(static_cast<unsigned char>(bytes & 255));
+    for (; !text.empty(); text.remove_prefix(std::min(part_max, text.size()))) {
+      const std::string_view part = text.substr(0, part_max);
+      reply.push_back(static_cast<unsigned char>(part.size()));
+      reply.insert(reply.end(), part.begin(), part.end());
     }
   }
 
