@@ -124,7 +124,7 @@ python: install-dependencies
 	@test -x $(PYTHON_BUILD)/venv/bin/python || python3 -m venv $(PYTHON_BUILD)/venv
 	@$(PYTHON_BUILD)/venv/bin/pip install --quiet 'nanobind>=2.2' 'scikit-build-core>=0.10' pytest mypy numpy
 	@$(PYTHON_BUILD)/venv/bin/pip install --quiet --no-build-isolation --no-deps --force-reinstall \
-	  -C build-dir=$(PYTHON_BUILD)/cmake -C cmake.define.HAWSER_PYTHON_PEER=ON .
+	  --config-settings=build-dir=$(PYTHON_BUILD)/cmake --config-settings=cmake.define.HAWSER_PYTHON_PEER=ON .
 	@cd python/tests && HAWSER_PYTHON_PEER=$(PYTHON_BUILD)/cmake/peer \
 	  HAWSER_COMMAND=$(wildcard $(CURDIR)/build/dev/cli/hawser) $(PYTHON_BUILD)/venv/bin/pytest -q -ra $(ARGS)
 

@@ -218,11 +218,14 @@ class Writer {
     return elements(index, object, depth);
   }
   bool buffer(std::uint32_t index, PyObject* object) {
-    const PlanType& element = plan_.at(plan_.at(index).parts[0]);
+    const PlanType& type = plan_.at(index);
+    const PlanType& element = plan_.at(type.parts[0]);
+    // Bytes are the memory of any object, such as an array of numbers, in its own order of bytes.
+    const bool raw = type.form == Form::bytes || type.form == Form::view;
     BorrowedMemory memory;
     if (!memory.acquire(object, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)) return false;
     const Py_buffer* const seen = PyMemoryView_GET_BUFFER(memory.view());
-    if (!format_fits(seen->format, seen->itemsize, element)) {
+    if (!raw && !format_fits(seen->format, seen->itemsize, element)) {
       PyErr_Format(PyExc_TypeError, "expected %s, not memory of the format '%s'", plan_.label(index).c_str(),
                    seen->format == nullptr ? "B" : seen->format);
       return false;

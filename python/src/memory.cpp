@@ -59,12 +59,12 @@ Task<Result<void>> MemoryAccess::execute(MemoryAccess& access) {
   Client& client = access.client_->client();
   RemoteMemory remote(client);
   const MutableBytes local = access.batch != nullptr ? access.batch->memory() : access.memory.mutable_bytes();
-  std::optional<RegisteredBuffer> registered;
+  std::optional<RegisteredBuffer> own;
   if (remote.capabilities().one_sided) {
     Result<RegisteredBuffer> wrapped = RegisteredBuffer::wrap(client, local);
     // The memory of a RegisteredMemory is registered already, which is this error.
     if (wrapped) {
-      registered = std::move(*wrapped);
+      own = std::move(*wrapped);
     } else if (wrapped.error().code != ErrorCode::invalid_argument) {
       co_return std::unexpected(std::move(wrapped.error()));
     }

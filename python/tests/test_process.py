@@ -60,6 +60,44 @@ def test_the_interpreter_ends_with_calls_in_flight() -> None:
     assert process.returncode == 3, errors
 
 
+STREAMS_AT_THE_END = """
+        import asyncio, sys, hawser
+
+        server = hawser.Server()
+
+        @server.method
+        async def endless(items: hawser.Reader[bytes], out: hawser.Writer[bytes]) -> None:
+            while True:
+                await out.write(bytes(20_000))
+
+        async def main():
+            await server.start()
+            client = await hawser.connect(server.address)
+            calls = [client.open("endless") for _ in range(20)]
+            for call in calls:
+                await call.__aenter__()
+                await call.write(bytes(20_000))
+                await call.__anext__()
+            kept.extend([client, *calls])
+            if sys.argv[1] == "exit":
+                sys.exit(3)
+
+        kept = []
+        asyncio.run(main())
+        print("ended", flush=True)
+"""
+
+
+def test_the_interpreter_ends_with_open_streams() -> None:
+    for _ in range(3):
+        process = script(STREAMS_AT_THE_END, "return")
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (0, "ended\n"), errors
+        process = script(STREAMS_AT_THE_END, "exit")
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 3, errors
+
+
 SERVER_ON_A_THREAD = """
         import asyncio, os, threading, hawser, shop
 
@@ -139,6 +177,41 @@ def test_a_child_of_fork_gets_a_clear_error_and_can_connect() -> None:
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0, status
         assert client.call("shop::add", 1, 2) == 3
+        print("parent goes on", flush=True)
+        """
+    )
+    output, errors = process.communicate(timeout=60)
+    assert output == "parent goes on\n", errors
+
+
+def test_a_stream_of_the_parent_is_left_alone_by_a_child() -> None:
+    process = script(
+        """
+        import asyncio, gc, os, hawser
+
+        server = hawser.Server()
+
+        @server.method
+        async def echo(items: hawser.Reader[bytes], out: hawser.Writer[bytes]) -> None:
+            async for item in items:
+                await out.write(item)
+
+        async def main():
+            async with server, hawser.connect(server.address) as client:
+                async with client.open("echo") as call:
+                    await call.write(b"a" * 20_000)
+                    assert len(await call.__anext__()) == 20_000
+                    child = os.fork()
+                    if child == 0:
+                        del call, client
+                        gc.collect()
+                        os._exit(0)
+                    _, status = await asyncio.to_thread(os.waitpid, child, 0)
+                    assert os.waitstatus_to_exitcode(status) == 0, status
+                    await call.write(b"b" * 20_000)
+                    assert await call.__anext__() == b"b" * 20_000
+
+        asyncio.run(main())
         print("parent goes on", flush=True)
         """
     )
