@@ -33,6 +33,7 @@ hawser_option(HAWSER_GRPC STRING AUTO "Build the component grpc: ON, OFF, or AUT
 hawser_option(HAWSER_HTTP_GZIP STRING AUTO "Compress and decompress bodies in the component http: ON, OFF, or AUTO, which is ON where zlib is")
 hawser_option(HAWSER_PROTOBUF STRING AUTO "Build hawser::protobuf and its protoc plugin: ON, OFF, or AUTO, which is ON if libprotobuf, libprotoc and protoc exist")
 hawser_option(HAWSER_PKCS11 STRING AUTO "Keys in tokens: ON, OFF, or AUTO, which is ON where the headers of p11-kit are")
+hawser_option(HAWSER_PYTHON BOOL OFF "Build the Python package beside its tests; needs nanobind, pytest and numpy of the system")
 hawser_option(HAWSER_TLS STRING AUTO "Build the component tls: ON, OFF, or AUTO, which is ON where OpenSSL 3 is")
 hawser_option(HAWSER_UCX STRING AUTO "Build the UCX transport: ON, OFF, or AUTO, which is ON if the headers of libucx exist")
 hawser_option(HAWSER_WERROR BOOL OFF "Treat warnings as errors")
