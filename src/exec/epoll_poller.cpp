@@ -39,7 +39,7 @@ Time EpollPoller::now() const noexcept { return monotonic_now(); }
 std::size_t EpollPoller::wait(Duration timeout, Time& now) {
   std::array<epoll_event, events_max> events;
   const int count = timeout == Duration::zero() ? epoll_wait(epoll_.get(), events.data(), events_max, 0)
-                                                : sleep_in_epoll(epoll_.get(), events, timeout);
+                                                : sleep_in_epoll(epoll_.get(), events, timeout, precise_);
   now = monotonic_now();
   std::size_t delivered = 0;
   for (int i = 0; i < count; ++i) {

@@ -28,6 +28,7 @@ class EpollPoller final : public Poller {
   const Descriptor epoll_;
   const Descriptor wake_;
   WatcherTable watchers_;
+  bool precise_ = true;  // The system has epoll_pwait2(), as far as is known.
 };
 
 // Returns the time of the monotonic clock, for pollers in real time.

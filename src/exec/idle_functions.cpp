@@ -2,6 +2,7 @@
 
 #include <liburing.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -14,22 +15,21 @@ namespace {
 
 }  // namespace
 
-[[gnu::noinline]] int sleep_in_epoll(int epoll, std::span<epoll_event> events, Duration timeout) noexcept {
+[[gnu::noinline]] int sleep_in_epoll(int epoll, std::span<epoll_event> events, Duration timeout,
+                                     bool& precise) noexcept {
   const int events_max = static_cast<int>(events.size());
-  if (timeout == forever) {
-    const int count = epoll_wait(epoll, events.data(), events_max, -1);
-    stay_in_stack();
-    return count;
+  if (precise && timeout != forever) {
+    const timespec limit{static_cast<time_t>(timeout.count() / 1'000'000'000),
+                         static_cast<long>(timeout.count() % 1'000'000'000)};
+    const int count = epoll_pwait2(epoll, events.data(), events_max, &limit, nullptr);
+    if (count >= 0 || errno == EINTR) return count;
+    precise = false;
   }
-  const timespec limit{static_cast<time_t>(timeout.count() / 1'000'000'000),
-                       static_cast<long>(timeout.count() % 1'000'000'000)};
-  int count = epoll_pwait2(epoll, events.data(), events_max, &limit, nullptr);
   // Kernels before 5.11 lack epoll_pwait2(), and some sandboxes forbid it. epoll_wait() takes milliseconds; they are
   // rounded up so that no timer is early.
-  if (count < 0 && errno != EINTR) {
-    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
-    count = epoll_wait(epoll, events.data(), events_max, static_cast<int>(ms < 86'400'000 ? ms : 86'400'000));
-  }
+  constexpr Duration wait_max = std::chrono::hours(24);
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::min(timeout, wait_max)).count();
+  const int count = epoll_wait(epoll, events.data(), events_max, timeout == forever ? -1 : static_cast<int>(ms));
   stay_in_stack();
   return count;
 }

@@ -15,8 +15,8 @@ struct io_uring;
 namespace hawser::exec {
 
 // Wait for events, for completions, and for work of an offload thread, at most `timeout`. The first one returns what
-// epoll_wait() does.
-int sleep_in_epoll(int epoll, std::span<epoll_event> events, Duration timeout) noexcept;
+// epoll_wait() does; it clears `precise` if the system has no epoll_pwait2(), so that it is not called in vain again.
+int sleep_in_epoll(int epoll, std::span<epoll_event> events, Duration timeout, bool& precise) noexcept;
 void sleep_in_ring(io_uring* ring, Duration timeout) noexcept;
 void sleep_until_work(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Duration timeout);
 
