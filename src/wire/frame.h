@@ -111,7 +111,7 @@ struct Frame {
 
 // Finds the parts of a message. `payload_bytes` is the announced size: before the payload has been received, `payload`
 // is empty. Checks everything that needs no state; an error ends the connection.
-Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes);
+inline Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes);
 // Decodes a head of which only the beginning was kept: only `header`, `kind` and `call()` are valid.
 Result<Frame> decode_cut_frame(Bytes head);
 
@@ -120,11 +120,59 @@ bool checksum_matches(Bytes head, Bytes payload) noexcept;
 
 namespace detail {
 
+constexpr bool known(std::uint8_t kind) noexcept { return kind >= kind_min && kind <= kind_max; }
+
+// The kinds whose messages may have a payload, as bits.
+inline constexpr std::uint32_t payload_kinds =
+    1U << static_cast<unsigned>(FrameKind::request) | 1U << static_cast<unsigned>(FrameKind::response) |
+    1U << static_cast<unsigned>(FrameKind::stream_data) | 1U << static_cast<unsigned>(FrameKind::memory) |
+    1U << static_cast<unsigned>(FrameKind::memory_reply);
+
+// The fields of a header that decide about the form of its frame. `head` has at least header_bytes.
+struct HeaderForm {
+  explicit HeaderForm(Bytes head) noexcept
+      : kind(load_le<std::uint8_t>(head.data() + at::kind)),
+        flags(load_le<std::uint8_t>(head.data() + at::flags)),
+        metadata_bytes(load_le<std::uint16_t>(head.data() + at::metadata_bytes)),
+        attachment_bytes(load_le<std::uint32_t>(head.data() + at::attachment_bytes)) {}
+  bool fits(std::size_t head_bytes, std::size_t payload_bytes) const noexcept {
+    return known(kind) && (flags & ~flags_known) == 0 && header_bytes + metadata_bytes <= head_bytes &&
+           attachment_bytes <= payload_bytes && (payload_bytes == 0 || (payload_kinds >> kind & 1U) != 0);
+  }
+
+  std::uint8_t kind;
+  std::uint8_t flags;
+  std::size_t metadata_bytes;
+  std::size_t attachment_bytes;
+};
+
+// Why a frame does not have the form of one.
+[[gnu::cold]] std::unexpected<Error> malformed(Bytes head, std::size_t payload_bytes);
+
 inline std::uint32_t word(const Frame& frame, std::size_t offset) noexcept {
   return load_le<std::uint32_t>(frame.header + offset);
 }
 
 }  // namespace detail
+
+// The result is filled in place: this function is on the path of every message.
+inline Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes) {
+  if (head.size() < header_bytes) [[unlikely]]
+    return detail::malformed(head, payload_bytes);
+  const detail::HeaderForm form(head);
+  if (!form.fits(head.size(), payload_bytes)) [[unlikely]]
+    return detail::malformed(head, payload_bytes);
+  Result<Frame> result(std::in_place);
+  result->header = head.data();
+  result->kind = static_cast<FrameKind>(form.kind);
+  result->metadata = head.subspan(header_bytes, form.metadata_bytes);
+  result->body = head.subspan(header_bytes + form.metadata_bytes);
+  if (!payload.empty()) {
+    result->payload = payload.first(payload.size() - form.attachment_bytes);
+    result->attachment = payload.last(form.attachment_bytes);
+  }
+  return result;
+}
 
 // Calls `visitor` with the frame of `frame.kind`, such as a RequestFrame, and returns the visitor's result.
 template <class Visitor>

@@ -222,6 +222,12 @@ void Session::hold() noexcept {
   if (!connection_->paused()) connection_->pause();
 }
 
+// Apart from deliver(), whose registers it would take up.
+[[gnu::cold, gnu::noinline]] void Session::refuse_frame(std::string_view what, wire::FrameKind kind,
+                                                        std::string_view why) {
+  protocol_error(std::string(what) + std::string(to_string(kind)) + std::string(why));
+}
+
 inline void Session::deliver(const transport::Message& message) {
   last_received_ = loop_.now();
   if (message.cut) [[unlikely]]
@@ -230,13 +236,12 @@ inline void Session::deliver(const transport::Message& message) {
       wire::decode_frame(message.head, message.payload, message.discarded ? SIZE_MAX : message.payload.size());
   if (!frame) [[unlikely]]
     return protocol_error(frame.error().text);
-  if (settings_.agreed.checksum && !message.discarded && !wire::checksum_matches(message.head, message.payload)) {
-    return protocol_error("the checksum of a " + std::string(to_string(frame->kind)) +
-                          " frame does not match: the frame was damaged on its way");
+  if (settings_.agreed.checksum && !message.discarded && !wire::checksum_matches(message.head, message.payload))
+      [[unlikely]] {
+    return refuse_frame("the checksum of a ", frame->kind, " frame does not match: the frame was damaged on its way");
   }
-  if (!frame->metadata.empty() && !wire::check_metadata(frame->metadata)) {
-    return protocol_error("malformed metadata in a " + std::string(to_string(frame->kind)) + " frame");
-  }
+  if (!frame->metadata.empty() && !wire::check_metadata(frame->metadata)) [[unlikely]]
+    return refuse_frame("malformed metadata in a ", frame->kind, " frame");
   switch (frame->kind) {
     case wire::FrameKind::ping: return answer_ping(frame->body.size());
     case wire::FrameKind::pong: return on_pong(frame->body.size());

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "hawser/loop.h"
 #include "hawser/metadata.h"
@@ -194,6 +195,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   void deliver(const transport::Message& message);
   void deliver_timed(const transport::Message& message);
+  void refuse_frame(std::string_view what, wire::FrameKind kind, std::string_view why);
   void end_rest() noexcept;
   // Reserves the head of a frame and writes its metadata; the header is written at head_. Returns the position of the
   // body.
