@@ -76,8 +76,8 @@ class Reply {
   friend struct detail::ReplyOutcome;
 
   Result<void> read(const detail::Received& received, MutableBytes memory) {
-    detail::Received kept;
-    if (!detail::keep_reply(received, memory, storage_, kept)) {
+    detail::Received kept = received;
+    if (!detail::keep_reply(kept, memory, storage_)) {
       return fail(ErrorCode::limit_exceeded, "the reply's payload is larger than the memory given to into()");
     }
     attachment_ = kept.attachment;

@@ -73,13 +73,15 @@ struct ArgumentsOf<std::tuple<Parameter...>, Given...> {
                 "hawser: this call gives another number of arguments than the handler takes");
 };
 
-// The result of a call: the value alone, with owning types in place of views, or the whole reply.
+// The result of a call: the value alone, with owning types in place of views, or the whole reply. store() makes it in
+// `into`.
 template <auto F>
 struct ValueOutcome {
   using Declared = typename MethodFacts<F>::result;
   using Value = codec::Owned<Declared>;
   using type = Result<Value>;
-  static type read(const Received& reply, MutableBytes) {
+  static void store(std::optional<type>& into, const Received& reply, MutableBytes) { into.emplace(read(reply)); }
+  static type read(const Received& reply) {
     if constexpr (std::is_void_v<Value>) {
       codec::Decoder decoder(reply.body, reply.payload, *reply.decode_limits, codec::no_memory);
       if (!decoder.finish()) return std::unexpected(decoder.error());
@@ -99,11 +101,10 @@ struct ValueOutcome {
 template <auto F>
 struct ReplyOutcome {
   using type = Result<Reply<typename InPlace<typename MethodFacts<F>::result>::type>>;
-  static type read(const Received& received, MutableBytes memory) {
-    type reply;
+  static void store(std::optional<type>& into, const Received& received, MutableBytes memory) {
+    type& reply = into.emplace();
     if (Result<void> status = reply->read(received, memory); !status)
       reply = std::unexpected(std::move(status.error()));
-    return reply;
   }
 };
 
@@ -111,7 +112,9 @@ struct ReplyOutcome {
 template <auto F>
 struct EndedOutcome {
   using type = EndedCall<typename ValueOutcome<F>::Value>;
-  static type read(const Received& reply, MutableBytes memory) { return ValueOutcome<F>::read(reply, memory); }
+  static void store(std::optional<type>& into, const Received& reply, MutableBytes) {
+    into.emplace(ValueOutcome<F>::read(reply));
+  }
 };
 
 template <class T>
@@ -147,7 +150,7 @@ class ResultOperation : public CallOperation, public PooledFrame {
       if constexpr (keeps_outcome) {
         if (!reply.metadata.empty()) outcome()->metadata = reply.metadata.copy();
       }
-      result_.emplace(Outcome::read(reply, memory_));
+      Outcome::store(result_, reply, memory_);
     } catch (...) {
       // std::bad_alloc, or an exception of a codec of the application.
       reading_threw();

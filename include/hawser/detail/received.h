@@ -35,10 +35,10 @@ struct ReplyStorage {
   codec::DecodeArena arena;
 };
 
-// Makes `kept`, a copy of `from` whose views stay valid as long as `storage` and `memory`. Short replies are copied,
+// Changes the views of `reply` so that they stay valid as long as `storage` and `memory`. Short replies are copied,
 // because the receive block is much larger. `memory` is the memory that the caller provided for the payload; a small
 // payload that was not received there is copied to it. False if the payload does not fit.
-bool keep_reply(const Received& from, MutableBytes memory, ReplyStorage& storage, Received& kept);
+bool keep_reply(Received& reply, MutableBytes memory, ReplyStorage& storage);
 
 struct NoValue {};
 

@@ -7,42 +7,41 @@ namespace {
 
 constexpr std::size_t small_bytes_max = 4096;
 
-// Moves a view: its bytes were at `begin` and are now at `now`.
-Bytes moved(Bytes view, const std::byte* begin, const std::byte* now) noexcept {
-  return {now + (view.data() - begin), view.size()};
+// Copies short data, and shares `block`, which may be null, for longer data.
+Buffer keep_bytes(Block* block, const std::byte* data, std::size_t bytes) {
+  return bytes <= small_bytes_max ? Buffer::copy_of(Bytes(data, bytes)) : Buffer::keep(block, data, bytes);
+}
+
+// The attachment lies behind the payload.
+bool keep_payload(Received& reply, MutableBytes memory, ReplyStorage& storage) {
+  const std::byte* const begin = reply.payload.empty() ? reply.attachment.data() : reply.payload.data();
+  const std::size_t bytes = reply.payload.size() + reply.attachment.size();
+  if (begin == memory.data() && bytes <= memory.size()) return true;  // It was received into this memory already.
+  Bytes kept;
+  if (!memory.empty()) {
+    if (bytes > memory.size()) return false;
+    std::memcpy(memory.data(), begin, bytes);
+    kept = memory.first(bytes);
+  } else {
+    storage.payload = keep_bytes(reply.payload_block, begin, bytes);
+    kept = storage.payload.bytes();
+  }
+  if (!reply.payload.empty()) reply.payload = kept.first(reply.payload.size());
+  if (!reply.attachment.empty()) reply.attachment = kept.last(reply.attachment.size());
+  return true;
 }
 
 }  // namespace
 
-bool keep_reply(const Received& from, MutableBytes memory, ReplyStorage& storage, Received& kept) {
-  kept = from;
-  const Bytes metadata = from.metadata.bytes();
-  const std::byte* const begin = metadata.empty() ? from.body.data() : metadata.data();
-  const auto head_bytes = static_cast<std::size_t>(from.body.data() + from.body.size() - begin);
-  storage.head = head_bytes <= small_bytes_max ? Buffer::copy_of(Bytes(begin, head_bytes))
-                                               : Buffer::keep(from.head_block, begin, head_bytes);
-  kept.body = moved(from.body, begin, storage.head.data());
-  if (!metadata.empty()) kept.metadata = MetadataView(storage.head.bytes().first(metadata.size()));
-
-  const std::size_t payload_bytes = from.payload.size() + from.attachment.size();
-  if (payload_bytes == 0) return true;
-  const std::byte* const payload = from.payload.empty() ? from.attachment.data() : from.payload.data();
-  const std::byte* now = payload;
-  if (payload == memory.data() && payload_bytes <= memory.size()) {
-    return true;  // The payload was received into this memory already.
-  }
-  if (!memory.empty()) {
-    if (payload_bytes > memory.size()) return false;
-    std::memcpy(memory.data(), payload, payload_bytes);
-    now = memory.data();
-  } else {
-    storage.payload = payload_bytes <= small_bytes_max ? Buffer::copy_of(Bytes(payload, payload_bytes))
-                                                       : Buffer::keep(from.payload_block, payload, payload_bytes);
-    now = storage.payload.data();
-  }
-  if (!from.payload.empty()) kept.payload = moved(from.payload, payload, now);
-  if (!from.attachment.empty()) kept.attachment = moved(from.attachment, payload, now);
-  return true;
+// The body lies behind the metadata.
+bool keep_reply(Received& reply, MutableBytes memory, ReplyStorage& storage) {
+  const Bytes metadata = reply.metadata.bytes();
+  const std::byte* const begin = metadata.empty() ? reply.body.data() : metadata.data();
+  storage.head = keep_bytes(reply.head_block, begin, metadata.size() + reply.body.size());
+  const Bytes kept = storage.head.bytes();
+  reply.body = kept.last(reply.body.size());
+  if (!metadata.empty()) reply.metadata = MetadataView(kept.first(metadata.size()));
+  return (reply.payload.empty() && reply.attachment.empty()) || keep_payload(reply, memory, storage);
 }
 
 }  // namespace hawser::detail
