@@ -175,7 +175,7 @@ void FramedConnection::take(std::size_t bytes) {
 // Called when nothing arrives for the time being.
 void FramedConnection::park() {
   // take_messages() reads from the block. A payload that is being received has dropped it.
-  if (taking_ || stream_.closed() || receiving_payload_) return;
+  if (block_.block() == nullptr || taking_ || stream_.closed() || receiving_payload_) return;
   block_.park(paused_ ? receive_block_bytes / 4 : pipe::ReceiveBlock::parked_bytes_max);
   if (!block_.empty()) settle_block();
 }
@@ -216,7 +216,7 @@ void FramedConnection::begin_cut() {
 
 void FramedConnection::take_messages() {
   if (std::exchange(taking_, true)) return;
-  while (!stream_.closed() && !paused_ && !receiving_payload_ && take_one()) {
+  while (!stream_.closed() && !paused_ && !receiving_payload_ && !block_.empty() && take_one()) {
   }
   taking_ = false;
   if (stream_.closed()) return block_.drop();
