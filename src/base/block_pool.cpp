@@ -70,7 +70,10 @@ BlockPool::~BlockPool() {
 // Classes are powers of two, so that a block fits any request of its class.
 std::size_t BlockPool::class_of(std::size_t bytes) noexcept {
   static_assert(std::has_single_bit(class_bytes_min));
-  return bytes <= class_bytes_min ? 0 : static_cast<std::size_t>(std::bit_width((bytes - 1) / class_bytes_min));
+  // The width of a number that is never 0 needs no branch.
+  constexpr int class_0_width = std::bit_width(class_bytes_min - 1);
+  const std::size_t last = bytes - std::min<std::size_t>(bytes, 1);
+  return static_cast<std::size_t>(std::bit_width(last | (class_bytes_min - 1)) - class_0_width);
 }
 
 [[gnu::noinline]] Block* BlockPool::allocate(std::size_t bytes) {
@@ -91,18 +94,23 @@ Block* BlockPool::acquire(std::size_t bytes) {
   if (bytes > class_bytes_max) [[unlikely]]
     return allocate(bytes);
   const std::size_t index = class_of(bytes);
-  acquired_bytes_ += class_bytes_min << index;
+  const std::size_t size = class_bytes_min << index;
+  acquired_bytes_ += size;
   if (Block* const block = free_[index]; block != nullptr) [[likely]] {
     free_[index] = block->next_free_;
-    block->next_free_ = nullptr;
-    allow(block->data(), block->size_);
-    const std::size_t cached = cached_bytes() - block->size_;
+    allow(block->data(), size);
+    const std::size_t cached = cached_bytes() - size;
     set_cached(cached);
-    cached_bytes_least_ = std::min(cached_bytes_least_, cached);
+    if (cached < cached_bytes_least_) cached_bytes_least_ = cached;
     block->references_.store(1, std::memory_order_relaxed);
     return block;
   }
-  return allocate(class_bytes_min << index);
+  return allocate(size);
+}
+
+// The block may go to the pool of another thread, so it has the size of a class.
+[[gnu::cold]] Block* BlockPool::allocate_without(std::size_t bytes) {
+  return allocate(bytes > class_bytes_max ? bytes : class_bytes_min << class_of(bytes));
 }
 
 void BlockPool::release(Block* block) noexcept {
@@ -111,7 +119,8 @@ void BlockPool::release(Block* block) noexcept {
   if (bytes > class_bytes_max || bytes > acquired_bytes_ || cached > cached_bytes_max) [[unlikely]]
     return free(block);
   acquired_bytes_ -= bytes;
-  Block*& head = free_[class_of(bytes)];
+  // The size is that of a class.
+  Block*& head = free_[static_cast<std::size_t>(std::countr_zero(bytes) - std::countr_zero(class_bytes_min))];
   block->next_free_ = head;
   head = block;
   set_cached(cached);
@@ -134,7 +143,7 @@ void BlockPool::shrink() noexcept {
 
 Block* Block::allocate(std::size_t bytes) {
   BlockPool* pool = BlockPool::local();
-  return pool != nullptr ? pool->acquire(bytes) : BlockPool::allocate(bytes);
+  return pool != nullptr ? pool->acquire(bytes) : BlockPool::allocate_without(bytes);
 }
 
 void Block::recycle() noexcept {

@@ -34,11 +34,13 @@ class BlockPool {
   // Returns the memory that was in the cache ever since the previous call to the allocator. Called now and then.
   void shrink() noexcept;
 
-  static Block* allocate(std::size_t bytes);
+  // A block for a thread whose pool is destroyed already.
+  static Block* allocate_without(std::size_t bytes);
   static void free(Block* block) noexcept;
 
  private:
   static BlockPool* make_local() noexcept;
+  static Block* allocate(std::size_t bytes);
   static std::size_t class_of(std::size_t bytes) noexcept;
   void set_cached(std::size_t bytes) noexcept { cached_bytes_.store(bytes, std::memory_order_relaxed); }
 

@@ -35,6 +35,28 @@ TEST(Block, LivesAsLongAsItsLastReference) {
   block->release();
 }
 
+// Allocates when its thread ends. Made before the thread's pool, it is destroyed after that.
+struct AllocatesLast {
+  ~AllocatesLast() { *block = Block::allocate(300); }
+  Block** block = nullptr;
+};
+
+TEST(BlockPool, BlocksOfAThreadWithoutAPoolFitTheClassInWhichTheyAreCached) {
+  Block* late = nullptr;
+  std::thread([&late] {
+    static thread_local AllocatesLast last;
+    last.block = &late;
+    Block::allocate(300)->release();
+  }).join();
+  BlockPool pool;
+  Block* const own = pool.acquire(512);
+  pool.release(late);
+  Block* const next = pool.acquire(512);
+  EXPECT_GE(next->size(), 512U);
+  pool.release(next);
+  BlockPool::free(own);
+}
+
 TEST(BlockPool, HandsOutWhatWasGivenBack) {
   BlockPool pool;
   Block* const first = pool.acquire(1000);
