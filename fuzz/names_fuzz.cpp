@@ -13,12 +13,14 @@
 #include "cluster/etcd/etcd_list.h"
 #include "cluster/kubernetes/kubernetes_list.h"
 #include "cluster/kubernetes/kubernetes_name.h"
+#include "cluster/xds/xds_bootstrap.h"
+#include "cluster/xds/xds_state.h"
 #include "hawser/service_config.h"
 
-// Arbitrary service configs, lists of endpoints, answers of name servers, messages of etcd and of Kubernetes. Texts of
-// errors are for logs, and what is kept is bounded.
-// Input: u8 kind | the bytes. For etcd, the bytes are messages with a length of two bytes. For a watch of Kubernetes,
-// the first byte is the length of the parts in which it arrives.
+// Arbitrary service configs, lists of endpoints, answers of name servers, messages of etcd, of Kubernetes and of a
+// control plane of xDS. Texts of errors are for logs, and what is kept is bounded.
+// Input: u8 kind | the bytes. For etcd and xDS, the bytes are messages with a length of two bytes. For a watch of
+// Kubernetes, the first byte is the length of the parts in which it arrives.
 namespace hawser::cluster {
 namespace {
 
@@ -77,13 +79,18 @@ void read_dns_config(Bytes message) {
   expect(config->empty() || (config->starts_with('{') && config->ends_with('}')));
 }
 
+std::string_view next_message(std::string_view& messages) {
+  const std::size_t length = static_cast<unsigned char>(messages[0]) * 256U + static_cast<unsigned char>(messages[1]);
+  const std::string_view message = messages.substr(2, length);
+  messages.remove_prefix(2 + message.size());
+  return message;
+}
+
 void follow_etcd(std::string_view messages) {
   EtcdList list("svc/");
   bool known = false;
   while (messages.size() >= 2) {
-    const std::size_t length = static_cast<unsigned char>(messages[0]) * 256U + static_cast<unsigned char>(messages[1]);
-    const std::string_view message = messages.substr(2, length);
-    messages.remove_prefix(2 + message.size());
+    const std::string_view message = next_message(messages);
     if (known) {
       const auto news = list.on_watch(message);
       known = news.has_value();
@@ -137,6 +144,34 @@ void follow_kubernetes(std::string_view watch) {
   }
 }
 
+void follow_xds(std::string_view messages) {
+  XdsState state("svc", "svc", "node", std::chrono::seconds(15));
+  expect(state.begin(Time()).size() == 1);
+  while (messages.size() >= 2) {
+    const auto step = state.on_response(next_message(messages), Time());
+    if (!step) {
+      expect_shown(step.error());
+      expect(!state.begin(Time()).empty());
+      continue;
+    }
+    expect(step->requests.size() <= xds_kinds + 1);
+    state.on_time(Time());
+    expect_shown(Error::of_call(ErrorCode::unavailable, state.problem()));
+    if (!state.known()) continue;
+    expect(state.endpoints().size() <= EndpointLimits::endpoints_max);
+    for (const Endpoint& one : state.endpoints()) {
+      expect(one.weight >= 1 && one.weight <= EndpointLimits::weight_max &&
+             one.priority <= EndpointLimits::priority_max && one.zone.size() <= EndpointLimits::zone_bytes_max);
+    }
+  }
+}
+
+void read_bootstrap(std::string_view text) {
+  const auto bootstrap = parse_xds_bootstrap(text, true);
+  if (!bootstrap) return expect_shown(bootstrap.error());
+  expect(!bootstrap->servers.empty() && bootstrap->servers.size() <= 32);
+}
+
 }  // namespace
 }  // namespace hawser::cluster
 
@@ -146,7 +181,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const Bytes bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  switch (data[0] % 9) {
+  switch (data[0] % 11) {
     case 0: read_config(text); break;
     case 1: read_list(parse_endpoint_list(text)); break;
     case 2: read_list(parse_endpoint_lines(text)); break;
@@ -155,7 +190,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 5: read_answer(bytes, dns_srv); break;
     case 6: follow_etcd(text); break;
     case 7: follow_kubernetes(text); break;
-    default: read_dns_config(bytes); break;
+    case 8: read_dns_config(bytes); break;
+    case 9: follow_xds(text); break;
+    default: read_bootstrap(text); break;
   }
   return 0;
 }

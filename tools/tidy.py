@@ -96,6 +96,7 @@ LAYERS = {
     "heap_profile": ("base",),
     "cluster": ("rpc", "transport/tcp", "transport", "json", "exec", "table", "base"),
     "cluster/etcd": ("cluster", "protocol/grpc", "rpc", "json", "wire", "codec", "exec", "transport", "table", "base"),
+    "cluster/xds": ("cluster", "protocol/grpc", "rpc", "wire", "codec", "exec", "transport", "table", "base"),
     "cluster/kubernetes": ("cluster", "json", "transport/tcp", "transport", "exec", "table", "base"),
     "kv": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),

@@ -1,0 +1,257 @@
+#include "cluster/xds/xds_state.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/xds/test/xds_messages.h"
+
+namespace hawser::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace played_xds;
+using News = XdsState::News;
+
+constexpr Time start = Time(1h);
+constexpr Duration absent = 15s;
+
+XdsState new_state() { return {"svc", "svc", "node", absent}; }
+
+std::string expected(const XdsRequest& request) { return discovery_request(request); }
+
+// The four answers that lead to one list.
+std::array<std::string, xds_kinds> whole_chain(const std::string& version) {
+  return {response(XdsKind::listener, version, "l" + version, {listener_by_rds("svc", "routes")}),
+          response(XdsKind::route, version, "r" + version, {routes_to("routes", "blue")}),
+          response(XdsKind::cluster, version, "c" + version, {eds_cluster("blue", "blue-eds")}),
+          response(XdsKind::endpoints, version, "e" + version,
+                   {assignment("blue-eds", {locality("z", 1, 0, {{"10.0.0.1", 80}, {"10.0.0.2", 80}})})})};
+}
+
+std::vector<std::string> addresses_in(const XdsState& state) {
+  std::vector<std::string> addresses;
+  for (const Endpoint& one : state.endpoints()) addresses.push_back(one.address);
+  return addresses;
+}
+
+// Gives the answers in order, and expects that each is accepted.
+void accept(XdsState& state, std::span<const std::string> answers, Time now = start) {
+  for (const std::string& answer : answers) {
+    const auto step = state.on_response(answer, now);
+    ASSERT_TRUE(step) << step.error().text;
+    EXPECT_EQ(state.problem(), "");
+  }
+}
+
+TEST(XdsState, TheRequestsAreKnownToTheByte) {
+  XdsState state = new_state();
+  const std::vector<std::string> first = state.begin(start);
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0], "\x12\x04node\x1a\x03svc\x22\x35type.googleapis.com/envoy.config.listener.v3.Listener");
+  const auto answers = whole_chain("1");
+  auto step = state.on_response(answers[0], start);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->requests, (std::vector<std::string>{
+                                "\x0a\x01"
+                                "1\x1a\x03svc\x22\x35type.googleapis.com/envoy.config.listener.v3.Listener\x2a\x02l1",
+                                "\x1a\x06routes\x22\x3ctype.googleapis.com/envoy.config.route.v3.RouteConfiguration"}));
+  step = state.on_response(answers[1], start);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->requests, (std::vector<std::string>{
+                                expected({.kind = XdsKind::route, .version = "1", .name = "routes", .nonce = "r1"}),
+                                expected({.kind = XdsKind::cluster, .name = "blue"})}));
+  step = state.on_response(answers[2], start);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->requests, (std::vector<std::string>{
+                                expected({.kind = XdsKind::cluster, .version = "1", .name = "blue", .nonce = "c1"}),
+                                expected({.kind = XdsKind::endpoints, .name = "blue-eds"})}));
+  EXPECT_FALSE(state.known());
+  step = state.on_response(answers[3], start);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->requests, (std::vector<std::string>{expected(
+                                {.kind = XdsKind::endpoints, .version = "1", .name = "blue-eds", .nonce = "e1"})}));
+  EXPECT_EQ(step->news, News::changed);
+  EXPECT_EQ(addresses_in(state), (std::vector<std::string>{"10.0.0.1:80", "10.0.0.2:80"}));
+  EXPECT_EQ(state.next_time(), Time::max());
+}
+
+TEST(XdsState, ARefusalHasTheVersionBeforeAndTheReason) {
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, whole_chain("1"));
+  const std::string bad =
+      response(XdsKind::endpoints, "2", "e2", {assignment("blue-eds", {locality("z", 1, 1, {{"10.0.0.9", 80}})})});
+  for (int i = 0; i < 3; ++i) {
+    const auto step = state.on_response(bad, start);
+    ASSERT_TRUE(step);
+    EXPECT_EQ(step->news, News::none);
+    const std::string why =
+        "load assignment 'blue-eds' was refused: a priority is missing: they must be 0, 1, 2 and so on";
+    EXPECT_EQ(state.problem(), why);
+    EXPECT_EQ(step->requests,
+              (std::vector<std::string>{expected(
+                  {.kind = XdsKind::endpoints, .version = "1", .name = "blue-eds", .nonce = "e2", .refusal = why})}));
+    EXPECT_EQ(addresses_in(state), (std::vector<std::string>{"10.0.0.1:80", "10.0.0.2:80"})) << "the last good list";
+  }
+  accept(state, std::vector{whole_chain("3")[3]});
+}
+
+// Whichever answer comes first on a stream, the chain is complete in the end.
+TEST(XdsState, AnswersMayComeInEachOrder) {
+  std::array<std::size_t, xds_kinds> order = {0, 1, 2, 3};
+  do {
+    XdsState state = new_state();
+    state.begin(start);
+    const auto answers = whole_chain("1");
+    for (int round = 0; round < 4; ++round) {
+      for (const std::size_t index : order) {
+        const auto step = state.on_response(answers[index], start);
+        ASSERT_TRUE(step);
+        EXPECT_FALSE(step->requests.empty()) << "each answer has a reply";
+      }
+    }
+    EXPECT_EQ(state.problem(), "");
+    ASSERT_TRUE(state.known());
+    EXPECT_EQ(addresses_in(state).size(), 2U);
+  } while (std::ranges::next_permutation(order).found);
+}
+
+TEST(XdsState, ANewStreamAsksForAllAndKeepsTheList) {
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, whole_chain("1"));
+  EXPECT_EQ(state.begin(start),
+            (std::vector<std::string>{expected({.kind = XdsKind::listener, .node = "node", .name = "svc"}),
+                                      expected({.kind = XdsKind::route, .name = "routes"}),
+                                      expected({.kind = XdsKind::cluster, .name = "blue"}),
+                                      expected({.kind = XdsKind::endpoints, .name = "blue-eds"})}));
+  EXPECT_EQ(addresses_in(state).size(), 2U);
+  // The list is confirmed when all of it has arrived again.
+  const auto answers = whole_chain("1");
+  EXPECT_EQ(state.on_response(answers[3], start)->news, News::changed);
+  EXPECT_EQ(state.on_response(answers[0], start)->news, News::none);
+  EXPECT_EQ(state.on_response(answers[1], start)->news, News::none);
+  EXPECT_EQ(state.on_response(answers[2], start)->news, News::confirmed);
+}
+
+TEST(XdsState, AnotherClusterTakesThePlaceWhenItsEndpointsAreKnown) {
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, whole_chain("1"));
+  auto step = state.on_response(response(XdsKind::route, "2", "r2", {routes_to("routes", "green")}), start);
+  ASSERT_TRUE(step);
+  ASSERT_EQ(step->requests.size(), 2U);
+  EXPECT_EQ(step->requests[1], expected({.kind = XdsKind::cluster, .version = "1", .name = "green", .nonce = "c1"}));
+  // An answer to the earlier request says nothing about the new name.
+  accept(state, std::vector{response(XdsKind::cluster, "2", "c2", {eds_cluster("blue", "blue-eds")})});
+  step = state.on_response(response(XdsKind::cluster, "3", "c3", {eds_cluster("green")}), start);
+  ASSERT_TRUE(step);
+  ASSERT_EQ(step->requests.size(), 2U);
+  EXPECT_EQ(step->requests[1], expected({.kind = XdsKind::endpoints, .version = "1", .name = "green", .nonce = "e1"}));
+  EXPECT_EQ(addresses_in(state).size(), 2U) << "of the old cluster";
+  step = state.on_response(
+      response(XdsKind::endpoints, "3", "e3", {assignment("green", {locality("z", 1, 0, {{"::1", 81}})})}), start);
+  EXPECT_EQ(step->news, News::changed);
+  EXPECT_EQ(addresses_in(state), std::vector<std::string>{"[::1]:81"});
+}
+
+TEST(XdsState, ARouteWithinTheListenerEndsTheOtherRequest) {
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, whole_chain("1"));
+  const auto step = state.on_response(
+      response(XdsKind::listener, "2", "l2", {listener_inline("svc", routes_to("", "green"))}), start);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->requests, (std::vector<std::string>{
+                                expected({.kind = XdsKind::listener, .version = "2", .name = "svc", .nonce = "l2"}),
+                                expected({.kind = XdsKind::route, .version = "1", .nonce = "r1"}),
+                                expected({.kind = XdsKind::cluster, .version = "1", .name = "green", .nonce = "c1"})}));
+}
+
+TEST(XdsState, AResourceThatIsNotSentDoesNotExist) {
+  XdsState state = new_state();
+  state.begin(start);
+  EXPECT_EQ(state.next_time(), start + absent);
+  state.on_time(start + absent - 1ms);
+  EXPECT_EQ(state.problem(), "");
+  state.on_time(start + absent);
+  EXPECT_EQ(state.problem(), "listener 'svc' does not exist: it was not sent within 15000 ms");
+  EXPECT_EQ(state.next_time(), Time::max());
+  accept(state, whole_chain("1"), start + absent + 1s);
+  EXPECT_TRUE(state.known());
+}
+
+TEST(XdsState, AnAnswerWithoutAKnownListenerRemovesItAndKeepsTheList) {
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, whole_chain("1"));
+  auto step = state.on_response(response(XdsKind::listener, "2", "l2", {}), start);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(state.problem(), "listener 'svc' does not exist");
+  EXPECT_EQ(
+      step->requests,
+      (std::vector<std::string>{expected({.kind = XdsKind::listener, .version = "2", .name = "svc", .nonce = "l2"})}));
+  EXPECT_EQ(addresses_in(state).size(), 2U);
+  // Answers of endpoints need not have all of them.
+  step = state.on_response(response(XdsKind::endpoints, "2", "e2", {assignment("other", {})}), start);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(addresses_in(state).size(), 2U);
+}
+
+TEST(XdsState, EnvelopesUnknownFieldsAndOtherResourcesAreAccepted) {
+  XdsState state = new_state();
+  state.begin(start);
+  const std::string listener = listener_inline("svc", routes_to("", "blue"));
+  std::string with_more = listener;
+  with_more += Fields().number(900, 1).bytes(901, "x");
+  const std::string envelope = Fields().bytes(3, "svc").bytes(1, "7").bytes(2, any_of(XdsKind::listener, with_more));
+  std::string answer =
+      Fields().bytes(1, "1").bytes(5, "n").bytes(4, "type.googleapis.com/envoy.config.listener.v3.Listener");
+  answer += Fields().bytes(2, any_of("envoy.service.discovery.v3.Resource", envelope));
+  answer += Fields().bytes(2, any_of(XdsKind::listener, Fields().bytes(1, "other"))).number(77, 3);
+  const auto step = state.on_response(answer, start);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(state.problem(), "");
+  ASSERT_EQ(step->requests.size(), 2U);
+  EXPECT_EQ(step->requests[1], expected({.kind = XdsKind::cluster, .name = "blue"}));
+  // Secrets were not requested.
+  const std::string secrets = Fields().bytes(4, "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret");
+  EXPECT_TRUE(state.on_response(secrets, start)->requests.empty());
+}
+
+TEST(XdsState, ContradictionsAndOtherTypesAreRefused) {
+  XdsState state = new_state();
+  state.begin(start);
+  const std::string listener = listener_by_rds("svc", "routes");
+  ASSERT_TRUE(state.on_response(response(XdsKind::listener, "1", "1", {listener, listener}), start));
+  EXPECT_EQ(state.problem(), "listener 'svc' was refused: the answer has it twice");
+  std::string other = response(XdsKind::listener, "1", "1", {});
+  other += Fields().bytes(2, any_of(XdsKind::cluster, eds_cluster("svc")));
+  ASSERT_TRUE(state.on_response(other, start));
+  EXPECT_EQ(state.problem(),
+            "listener 'svc' was refused: the answer has a resource of the type 'envoy.config.cluster.v3.Cluster'");
+  ASSERT_TRUE(state.on_response(response(XdsKind::listener, "1", "1", {"\x0a\x7f"}), start));
+  EXPECT_EQ(state.problem(), "listener 'svc' was refused: a message is malformed");
+  const std::string far = listener_by_rds("svc", std::string(XdsState::name_bytes_max + 1, 'x'));
+  ASSERT_TRUE(state.on_response(response(XdsKind::listener, "1", "1", {far}), start));
+  EXPECT_EQ(state.problem(), "listener 'svc' was refused: it leads to a name of 2049 bytes, more than 2048");
+  accept(state, whole_chain("1"));
+}
+
+TEST(XdsState, AnswersThatAreNoMessagesEndTheStream) {
+  XdsState state = new_state();
+  state.begin(start);
+  EXPECT_FALSE(state.on_response("\x0a\x7f", start));
+  const auto step = state.on_response(response(XdsKind::listener, std::string(5000, 'v'), "1", {}), start);
+  ASSERT_FALSE(step);
+  EXPECT_EQ(step.error().text, "the version or the nonce of an answer has more than 4096 bytes");
+}
+
+}  // namespace
+}  // namespace hawser::cluster

@@ -1,0 +1,200 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/quick_random.h"
+#include "base/try.h"
+#include "cluster/xds/xds_bootstrap.h"
+#include "cluster/xds/xds_fields.h"
+#include "cluster/xds/xds_messages.h"
+#include "cluster/xds/xds_state.h"
+#include "hawser/grpc_client.h"
+#include "hawser/scope.h"
+#include "hawser/timer.h"
+#include "hawser/xds.h"
+
+namespace hawser {
+namespace {
+
+// Lists that follow each other in less time are reported together: the work for one grows with the list.
+constexpr Duration xds_report_interval = std::chrono::milliseconds(100);
+// Servers of gRPC refuse PINGs that come more often than every five minutes.
+constexpr Duration xds_ping_interval = std::chrono::minutes(6);
+constexpr int xds_pause_doublings_max = 20;
+
+using XdsWriter = Writer<protocol::grpc::ProtoBytes>;
+
+GrpcClientOptions xds_client_options(const XdsOptions& options) {
+  GrpcClientOptions grpc;
+  grpc.connect_timeout = options.connect_timeout;
+  grpc.message_bytes_max = options.message_bytes_max;
+  grpc.ping_interval = xds_ping_interval;
+  grpc.security = options.security;
+  return grpc;
+}
+
+class XdsSource final : public NamingSource {
+ public:
+  XdsSource(cluster::XdsState state, std::vector<std::string> servers, XdsOptions options)
+      : state_(std::move(state)), servers_(std::move(servers)), options_(std::move(options)) {}
+
+  void start(Loop& loop, NamingSink& sink) override {
+    loop_ = &loop;
+    sink_ = &sink;
+    client_.emplace(loop, xds_client_options(options_));
+    work_.spawn(keep());
+  }
+
+ private:
+  // Follows one server without an end, and the next one after a stream without an answer.
+  Task<void> keep() {
+    for (;;) {
+      const Time began = loop_->now();
+      answered_ = false;
+      Error error = std::move((co_await follow()).error());
+      error.text = "the control plane at " + servers_[server_] + ": " + error.text;
+      client_->close();
+      absence_.stop();
+      if (reporter_.running()) {  // All that has arrived is good.
+        reporter_.stop();
+        report();
+      }
+      if (!answered_) server_ = (server_ + 1) % servers_.size();
+      const Time again = answered_ ? began + options_.retry_interval : loop_->now() + pause();
+      if (answered_) failures_ = 0;
+      sink_->on_failure(std::move(error));
+      co_await loop_->sleep_until(again);
+    }
+  }
+
+  // Ends with a failure only.
+  Task<Result<void>> follow() {
+    CO_TRY(co_await client_->connect(servers_[server_]));
+    CallOptions stream_options;
+    stream_options.timeout = forever;
+    CO_TRY(auto stream, co_await client_->open<&cluster::xds_stream>(stream_options));
+    XdsWriter writer = stream.writer();
+    auto reader = stream.reader();
+    CO_TRY(co_await send(writer, state_.begin(loop_->now())));
+    for (;;) {
+      CO_TRY(const std::optional<protocol::grpc::ProtoBytes> message, co_await reader.next());
+      if (!message) {
+        CO_TRY(co_await stream.finish());
+        co_return fail(Error::of_call(Initiator::peer, ErrorCode::unavailable, "the stream has ended"));
+      }
+      answered_ = true;
+      CO_TRY(cluster::XdsState::Step step, state_.on_response(message->bytes, loop_->now()));
+      if (step.news == cluster::XdsState::News::changed) report_soon();
+      if (step.news == cluster::XdsState::News::confirmed && !reporter_.running()) sink_->on_confirmed();
+      show_problem();
+      CO_TRY(co_await send(writer, std::move(step.requests)));
+    }
+  }
+
+  Task<Result<void>> send(XdsWriter& writer, std::vector<std::string> requests) {
+    for (std::string& request : requests) {
+      CO_TRY(co_await writer.write(protocol::grpc::ProtoBytes{std::move(request)}));
+    }
+    absence_.stop();
+    if (const Time next = state_.next_time(); next != Time::max()) absence_.start(*loop_, next);
+    co_return Result<void>();
+  }
+
+  void note_absence() {
+    state_.on_time(loop_->now());
+    show_problem();
+    if (const Time next = state_.next_time(); next != Time::max()) absence_.start(*loop_, next);
+  }
+
+  void show_problem() {
+    std::string problem = state_.problem();
+    if (problem.empty()) return;
+    sink_->on_failure(Error::of_call(Initiator::peer, ErrorCode::unavailable, std::move(problem)));
+  }
+
+  void report() {
+    reported_ = loop_->now();
+    sink_->on_endpoints(state_.endpoints());
+    show_problem();
+  }
+  void report_soon() {
+    if (reporter_.running()) return;
+    if (loop_->now() - reported_ >= xds_report_interval) return report();
+    reporter_.start(*loop_, reported_ + xds_report_interval);
+  }
+
+  // After a stream without an answer. By chance from 0.8 to 1.2 times the time.
+  Duration pause() {
+    const int doublings = std::min(failures_++, xds_pause_doublings_max);
+    return std::min(options_.retry_interval * (1 << doublings), options_.retry_max) *
+           static_cast<int>(820 + quick_random() % 410) / 1024;
+  }
+
+  cluster::XdsState state_;
+  const std::vector<std::string> servers_;
+  const XdsOptions options_;
+  Loop* loop_ = nullptr;
+  NamingSink* sink_ = nullptr;
+  std::optional<GrpcClient> client_;
+  std::size_t server_ = 0;  // Index of the present one.
+  int failures_ = 0;        // Streams without an answer in a row.
+  bool answered_ = false;   // The present stream has had an answer.
+  Time reported_{};         // When the sink last received a list.
+  MemberTimer<&XdsSource::report> reporter_{*this};
+  MemberTimer<&XdsSource::note_absence> absence_{*this};
+  Scope work_;
+};
+
+Result<void> check_xds_options(const XdsOptions& options) {
+  constexpr Duration interval_min = std::chrono::milliseconds(1);
+  constexpr Duration interval_max = std::chrono::hours(1);
+  for (const Duration interval : {options.absent_timeout, options.retry_interval, options.retry_max}) {
+    if (interval >= interval_min && interval <= interval_max) continue;
+    return fail(ErrorCode::invalid_argument,
+                "XdsOptions: absent_timeout, retry_interval and retry_max must be from 1 ms to 1 h");
+  }
+  if (options.message_bytes_max > UINT32_MAX) {
+    return fail(ErrorCode::invalid_argument, "XdsOptions: message_bytes_max must be at most 4294967295");
+  }
+  return {};
+}
+
+// The name of the listener: "%s" in the template stands for the name.
+std::string listener_of(std::string_view form, std::string_view name) {
+  if (form.empty()) return std::string(name);
+  std::string listener(form);
+  for (std::size_t at = listener.find("%s"); at != std::string::npos; at = listener.find("%s", at + name.size())) {
+    listener.replace(at, 2, name);
+  }
+  return listener;
+}
+
+}  // namespace
+
+NamingScheme xds_naming(XdsOptions options) {
+  return {.name = "xds",
+          .open = [options = std::move(options)](std::string_view target) -> Result<std::unique_ptr<NamingSource>> {
+            TRY(check_xds_options(options));
+            if (const std::size_t slash = target.find('/'); slash != 0 && slash != std::string_view::npos) {
+              return fail(ErrorCode::invalid_argument,
+                          "authorities are not supported: write xds:///name, with three slashes");
+            }
+            if (target.starts_with('/')) target.remove_prefix(1);
+            if (target.empty() || target.size() > cluster::XdsState::name_bytes_max) {
+              return fail(ErrorCode::invalid_argument, "it has no name, or a very long one: write xds:///name");
+            }
+            std::string text = options.bootstrap;
+            if (text.empty()) {
+              TRY(text, cluster::find_xds_bootstrap());
+            }
+            TRY(cluster::XdsBootstrap bootstrap, cluster::parse_xds_bootstrap(text, options.security != nullptr));
+            cluster::XdsState state(listener_of(bootstrap.listener_template, target), std::string(target),
+                                    std::move(bootstrap.node), options.absent_timeout);
+            return std::make_unique<XdsSource>(std::move(state), std::move(bootstrap.servers), options);
+          }};
+}
+
+}  // namespace hawser

@@ -1,0 +1,306 @@
+#include "hawser/xds.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/temporary_folder.h"
+#include "base/try.h"
+#include "cluster/xds/test/xds_messages.h"
+#include "hawser/cluster_client.h"
+#include "hawser/grpc.h"
+#include "hawser/hawser.h"
+#include "protocol/grpc/own_method.h"
+#include "tests/testing.h"
+
+// Names of a control plane that is played over real connections.
+namespace hawser {
+namespace {
+
+using namespace testing_tools;
+using namespace cluster::played_xds;
+using cluster::XdsKind;
+using Message = protocol::grpc::ProtoBytes;
+
+int served_here() { return 7; }
+
+// A request that the control plane has received.
+struct SeenRequest {
+  std::string version;
+  std::string type;
+  std::string nonce;
+  std::string refusal;
+  std::vector<std::string> names;
+  bool has_node = false;
+};
+
+SeenRequest read_request(std::string_view message) {
+  SeenRequest seen;
+  protocol::grpc::visit_fields(message, [&](const protocol::grpc::ProtoField& field) {
+    switch (field.number) {
+      case 1: seen.version = field.bytes; break;
+      case 2: seen.has_node = true; break;
+      case 3: seen.names.emplace_back(field.bytes); break;
+      case 4: seen.type = field.bytes.substr(std::string_view("type.googleapis.com/").size()); break;
+      case 5: seen.nonce = field.bytes; break;
+      case 6: seen.refusal = *protocol::grpc::string_field(field.bytes, 2); break;
+      default: break;
+    }
+  });
+  return seen;
+}
+
+// Answers the first request of a stream for each kind, and those for other names, with the resource that it has.
+class PlayedControlPlane {
+ public:
+  void set(XdsKind kind, std::string resource) {
+    const std::scoped_lock lock(mutex_);
+    resources_[static_cast<std::size_t>(kind)] = std::move(resource);
+  }
+  // Streams that begin from now on end behind this number of answers. 0: they do not end.
+  void end_streams_behind(std::size_t answers) {
+    const std::scoped_lock lock(mutex_);
+    answers_max_ = answers;
+  }
+  // As set(), for streams that do not end.
+  void set_for_good(XdsKind kind, std::string resource) {
+    const std::scoped_lock lock(mutex_);
+    resources_[static_cast<std::size_t>(kind)] = std::move(resource);
+    answers_max_ = 0;
+  }
+  std::vector<SeenRequest> seen() const {
+    const std::scoped_lock lock(mutex_);
+    return seen_;
+  }
+  std::size_t streams() const {
+    const std::scoped_lock lock(mutex_);
+    return streams_;
+  }
+
+  Task<Result<void>> stream(Context&, Reader<Message> in, Writer<Message> out) {
+    const std::size_t answers_max = begin_stream();
+    std::vector<std::string> known(cluster::xds_kinds);
+    std::size_t answers = 0;
+    for (;;) {
+      CO_TRY(const std::optional<Message> message, co_await in.next());
+      if (!message) co_return Result<void>();
+      const std::optional<std::string> answer = answer_to(read_request(message->bytes), known);
+      if (!answer) continue;
+      CO_TRY(co_await out.write(Message{*answer}));
+      if (++answers == answers_max) co_return fail(Error::of_call(ErrorCode::unavailable, "played"));
+    }
+  }
+
+ private:
+  // Returns after how many answers the stream ends.
+  std::size_t begin_stream() {
+    const std::scoped_lock lock(mutex_);
+    ++streams_;
+    return answers_max_;
+  }
+  std::optional<std::string> answer_to(const SeenRequest& request, std::vector<std::string>& known) {
+    const std::scoped_lock lock(mutex_);
+    if (seen_.size() < 1000) seen_.push_back(request);
+    for (std::size_t kind = 0; kind < cluster::xds_kinds; ++kind) {
+      if (request.type != cluster::xds_types[kind] || request.names.empty()) continue;
+      if (known[kind] == request.names.front() || resources_[kind].empty()) return std::nullopt;
+      known[kind] = request.names.front();
+      const std::string number = std::to_string(++nonces_);
+      return response(static_cast<XdsKind>(kind), "v" + number, "n" + number, {resources_[kind]});
+    }
+    return std::nullopt;
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<std::string> resources_ = std::vector<std::string>(cluster::xds_kinds);
+  std::vector<SeenRequest> seen_;
+  std::size_t streams_ = 0;
+  std::size_t nonces_ = 0;
+  std::size_t answers_max_ = 0;
+};
+
+class XdsNames : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    plane->set(XdsKind::listener, listener_by_rds("svc", "routes"));
+    plane->set(XdsKind::route, routes_to("routes", "blue"));
+    plane->set(XdsKind::cluster, eds_cluster("blue"));
+    plane->set(XdsKind::endpoints, assignment("blue", {locality("z", 1, 0, {{"10.0.0.1", 80}})}));
+    options.retry_interval = 20ms;
+    options.retry_max = 100ms;
+    start_plane("127.0.0.1:0");
+  }
+
+  void start_plane(const std::string& address) {
+    ServerOptions server_options;
+    server_options.listen = address;
+    server_options.loop.log = LogSink();
+    server = std::make_unique<Server>(server_options);
+    server->enable(grpc());
+    protocol::grpc::add_own_method<&PlayedControlPlane::stream>(
+        *server, plane, "envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources");
+    const auto started = server->start();
+    ASSERT_TRUE(started) << error_of(started);
+    options.bootstrap = R"({"xds_servers":[{"server_uri":")" + server->address() +
+                        R"(","channel_creds":[{"type":"insecure"}]}],"node":{"id":"test"}})";
+  }
+  std::unique_ptr<Naming> open_name() {
+    auto naming = Naming::open(loop, "xds:///svc", {xds_naming(options)});
+    EXPECT_TRUE(naming) << error_of(naming);
+    return std::move(*naming);
+  }
+
+  using Addresses = std::vector<std::string>;
+  static Addresses addresses_of(const Naming& naming) {
+    Addresses addresses;
+    for (const Endpoint& endpoint : naming.state().endpoints) addresses.push_back(endpoint.address);
+    return addresses;
+  }
+  template <class Condition>
+  bool until(Condition condition) {
+    return loop.run(eventually(loop, condition));
+  }
+  bool fails_with(const Naming& naming, std::string_view text) {
+    return until([&] { return naming.state().error && naming.state().error->text.contains(text); });
+  }
+
+  const std::shared_ptr<PlayedControlPlane> plane = std::make_shared<PlayedControlPlane>();
+  std::unique_ptr<Server> server;
+  Loop loop;
+  XdsOptions options;
+};
+
+TEST_F(XdsNames, AListArrivesAndEachAnswerIsAccepted) {
+  const auto naming = open_name();
+  ASSERT_TRUE(until([&] { return naming->state().version == 1; }));
+  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+  ASSERT_TRUE(until([&] { return plane->seen().size() == 8; })) << "four requests, four replies";
+  std::size_t with_node = 0;
+  for (const SeenRequest& one : plane->seen()) {
+    EXPECT_EQ(one.refusal, "");
+    EXPECT_EQ(one.version.empty(), one.nonce.empty());
+    with_node += one.has_node ? 1 : 0;
+  }
+  EXPECT_EQ(with_node, 1U);
+  EXPECT_TRUE(plane->seen().front().has_node);
+  EXPECT_FALSE(naming->state().error);
+}
+
+TEST_F(XdsNames, ACallReachesAServerOfTheList) {
+  ServerOptions backend_options;
+  backend_options.loop.log = LogSink();
+  Server backend(backend_options);
+  backend.register_handler<served_here>();
+  ASSERT_TRUE(backend.start());
+  const std::string address = backend.address();
+  const std::uint64_t port = std::stoull(address.substr(address.rfind(':') + 1));
+  plane->set(XdsKind::endpoints, assignment("blue", {locality("", 1, 0, {{"127.0.0.1", port}})}));
+  ClusterOptions calling;
+  calling.naming = {xds_naming(options)};
+  const auto client = ClusterClient::create(loop, "xds:///svc", calling);
+  ASSERT_TRUE(client) << error_of(client);
+  const auto reply = loop.run([](ClusterClient& by) -> Task<Result<int>> {
+    co_return co_await by.call<served_here>({.timeout = patience});
+  }(**client));
+  ASSERT_TRUE(reply) << error_of(reply);
+  EXPECT_EQ(*reply, 7);
+}
+
+TEST_F(XdsNames, ARefusalReachesTheControlPlaneAndTheListStays) {
+  plane->end_streams_behind(4);
+  const auto naming = open_name();
+  ASSERT_TRUE(until([&] { return naming->state().version == 1; }));
+  plane->set_for_good(XdsKind::cluster, Fields().bytes(1, "blue").number(2, 1));
+  ASSERT_TRUE(fails_with(*naming, "cluster 'blue' was refused: the type of the cluster is not EDS"));
+  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+  EXPECT_TRUE(until([&] {
+    return std::ranges::any_of(plane->seen(), [](const SeenRequest& one) {
+      return one.refusal.contains("not EDS") && one.version.empty() && !one.nonce.empty();
+    });
+  }));
+}
+
+TEST_F(XdsNames, TheListSurvivesTheControlPlane) {
+  const TemporaryFolder folder;
+  const std::string address = "unix:" + (folder.path() / "plane").string();
+  server.reset();
+  start_plane(address);
+  const auto naming = open_name();
+  ASSERT_TRUE(until([&] { return naming->state().version == 1; }));
+  server.reset();
+  ASSERT_TRUE(fails_with(*naming, "the control plane at "));
+  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+  plane->set(XdsKind::endpoints, assignment("blue", {locality("z", 1, 0, {{"10.0.0.2", 80}})}));
+  start_plane(address);
+  EXPECT_TRUE(until([&] { return addresses_of(*naming) == Addresses{"10.0.0.2:80"} && !naming->state().error; }));
+}
+
+TEST_F(XdsNames, StreamsThatEndAtOnceAreReplaced) {
+  plane->end_streams_behind(4);
+  const auto naming = open_name();
+  EXPECT_TRUE(until([&] { return plane->streams() >= 5 && naming->state().version == 1; }));
+  plane->end_streams_behind(1);
+  const std::size_t before = plane->streams();
+  EXPECT_TRUE(until([&] { return plane->streams() >= before + 5; }));
+  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+  plane->end_streams_behind(0);
+  EXPECT_TRUE(until([&] { return !naming->state().error; }));
+}
+
+TEST_F(XdsNames, AMissingResourceIsNamed) {
+  plane->set(XdsKind::endpoints, "");
+  options.absent_timeout = 20ms;
+  const auto naming = open_name();
+  EXPECT_TRUE(fails_with(*naming, "load assignment 'blue' does not exist: it was not sent within 20 ms"));
+  EXPECT_EQ(naming->state().version, 0U);
+}
+
+TEST_F(XdsNames, AHugeAnswerEndsTheStreamAndTheListStays) {
+  options.message_bytes_max = 4096;
+  plane->end_streams_behind(4);
+  const auto naming = open_name();
+  ASSERT_TRUE(until([&] { return naming->state().version == 1; }));
+  plane->set_for_good(XdsKind::endpoints, assignment("blue", {locality("z", 1, 0, {{std::string(8192, 'x'), 80}})}));
+  EXPECT_TRUE(fails_with(*naming, "4096"));
+  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+}
+
+TEST_F(XdsNames, AnotherServerIsUsedIfTheFirstDoesNotAnswer) {
+  ServerOptions other_options;
+  other_options.loop.log = LogSink();
+  Server other(other_options);
+  other.enable(grpc());  // It has no such method.
+  ASSERT_TRUE(other.start());
+  const auto entry = [](const Server& one) {
+    return R"({"server_uri":")" + one.address() + R"(","channel_creds":[{"type":"insecure"}]})";
+  };
+  options.bootstrap = R"({"xds_servers":[)" + entry(other) + "," + entry(*server) + "]}";
+  const auto naming = open_name();
+  EXPECT_TRUE(until([&] { return naming->state().version == 1; }));
+}
+
+TEST_F(XdsNames, TheNameAndTheBootstrapAreChecked) {
+  const auto why = [&](std::string_view name, const XdsOptions& with) {
+    const auto naming = Naming::open(loop, name, {xds_naming(with)});
+    return naming ? "" : naming.error().text;
+  };
+  EXPECT_TRUE(why("xds://authority/svc", options).contains("write xds:///name, with three slashes"));
+  EXPECT_TRUE(why("xds:///", options).contains("it has no name"));
+  EXPECT_EQ(why("xds:svc", options), "");
+  options.bootstrap = "{}";
+  EXPECT_TRUE(why("xds:///svc", options).contains("xds_servers must be"));
+  XdsOptions wrong = options;
+  wrong.absent_timeout = 0ms;
+  EXPECT_TRUE(why("xds:///svc", wrong).contains("must be from 1 ms to 1 h"));
+}
+
+}  // namespace
+}  // namespace hawser
