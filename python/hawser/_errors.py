@@ -75,8 +75,8 @@ class Error(Exception):
         if not -(2**31) <= application_code < 2**31:
             raise ValueError(f"hawser: application_code {application_code} is outside the range of 32 bits")
         super().__init__(text)
-        self.text = plain_text(text)
-        self.code = ErrorCode(code)
+        self.text: str = plain_text(text)
+        self.code: ErrorCode = ErrorCode(code)
         self.application_code = application_code
         self.scope = scope
         self.initiator = initiator

@@ -101,7 +101,7 @@ class Exposed:
             server=core, memory=memory, readable=access != "write", writable=access != "read", lease=lease
         )
         fields = self._memory.fields
-        self.region = Region(*fields[:7], [Place(*one) for one in fields[7]])
+        self.region: Region = Region(*fields[:7], [Place(*one) for one in fields[7]])
 
     def revoke(self) -> None:
         """After this, no client reads or changes the memory."""
