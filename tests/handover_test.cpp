@@ -143,7 +143,10 @@ TEST_P(HandoverProcesses, NoCallFails) {
     const std::string address = word(1, "serving at");
     Callers callers;
     for (const std::string& transport : test.GetParam().transports) {
-      callers.spawn_on(ClientPool::create(here, address, {.client = {.transports = only(transport)}}));
+      callers.spawn_on(ClientPool::create(
+          here, address,
+          {.client = {.connect_timeout = patience, .call_timeout = forever, .transports = only(transport)},
+           .wait_max = forever}));
     }
     REQUIRE(co_await eventually(here, [&] { return callers.all_reached(1); }));
     for (std::uint64_t number = 2; number <= upgrades() + 1 && callers.errors.empty(); ++number) {
@@ -175,7 +178,8 @@ TEST_P(HandoverProcesses, NoCallFails) {
 class HandoverInOneProcess : public testing::Test {
  protected:
   struct Generation {
-    explicit Generation(std::string address) : server({.listen = std::move(address), .loop = {.log = no_log()}}) {
+    explicit Generation(std::string address)
+        : server({.listen = std::move(address), .loop = {.log = no_log()}, .handshake_timeout = patience}) {
       server.register_handler<number_of_process>();
     }
     Result<void> begin(Predecessor before, Duration ready_max = patience) {
@@ -202,7 +206,7 @@ class HandoverInOneProcess : public testing::Test {
   }
   Result<std::uint64_t> call() const {
     return sync_wait([](std::string address) -> Task<Result<std::uint64_t>> {
-      Client client;
+      Client client({.connect_timeout = patience});
       if (auto connected = co_await client.connect(address); !connected) co_return std::unexpected(connected.error());
       co_return co_await client.call<number_of_process>(std::uint64_t{1});
     }(first.server.address()));
