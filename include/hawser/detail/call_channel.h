@@ -22,6 +22,7 @@ class OneSidedMemory;
 // The interface of a client's session for the call templates. Not for users.
 namespace hawser::detail {
 
+class CallDeadlines;
 class CallOperation;
 struct ClientAccess;  // For clients of other protocols: src/rpc/client/client_access.h.
 class BlockingSite;
@@ -90,7 +91,8 @@ class CallOperation : public SendCompletion {
 
   // ---- For the session ----
   // From now on `channel` has the operation in its call table under `id`. `deadline` is Time::max() if there is none.
-  void begin(CallChannel& channel, std::uint32_t id, Time deadline);
+  // `deadlines` is the list of the session if the operation has the common timeout of the session, else null.
+  void begin(CallChannel& channel, std::uint32_t id, Time deadline, CallDeadlines* deadlines = nullptr);
   Time deadline() const noexcept { return deadline_at_; }
   std::uint32_t id() const noexcept { return id_; }
   void loan() noexcept { loaned_ = true; }
@@ -144,11 +146,13 @@ class CallOperation : public SendCompletion {
   }
 
  private:
+  friend class CallDeadlines;
   friend class ThreadCall;
   friend class InnerCall;
   struct StopWatch;
 
   void end_early() noexcept;
+  void stop_deadline() noexcept;
   void on_deadline() noexcept;
   void resume_by(Loop& loop);
 
@@ -166,8 +170,11 @@ class CallOperation : public SendCompletion {
   std::optional<Error> error_;
   std::shared_ptr<StreamCore> stream_;  // Readers and writers may keep it longer than this object.
   StopWatch* stop_ = nullptr;
-  class ThreadCall* thread_call_ = nullptr;  // Waits for the end of the call in place of a coroutine.
-  MemberTimer<&CallOperation::on_deadline> deadline_;
+  class ThreadCall* thread_call_ = nullptr;            // Waits for the end of the call in place of a coroutine.
+  MemberTimer<&CallOperation::on_deadline> deadline_;  // Stopped while the operation is in deadlines_.
+  CallDeadlines* deadlines_ = nullptr;                 // Non-null while the operation is in that list.
+  CallOperation* earlier_ = nullptr;                   // Its neighbours there.
+  CallOperation* later_ = nullptr;
 };
 
 }  // namespace hawser::detail

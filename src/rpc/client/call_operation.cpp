@@ -6,6 +6,7 @@
 #include "hawser/detail/send_reply.h"
 #include "hawser/detail/thread_call.h"
 #include "hawser/stream.h"
+#include "rpc/client/call_deadlines.h"
 
 namespace hawser::detail {
 
@@ -28,6 +29,11 @@ struct CallOperation::StopWatch {
   std::stop_callback<Request> callback;
 };
 
+inline void CallOperation::stop_deadline() noexcept {
+  deadline_.stop();
+  if (deadlines_ != nullptr) deadlines_->remove(*this);
+}
+
 CallOperation::~CallOperation() {
   withdraw();
   if (queued_on_ != nullptr) queued_on_->forget(waiting_);
@@ -35,6 +41,7 @@ CallOperation::~CallOperation() {
 
 void CallOperation::end_early() noexcept {
   delete std::exchange(stop_, nullptr);
+  stop_deadline();
   if (std::exchange(in_flight_, false)) {
     channel_->abandon(*this);
     // The application may still hold the stream's Reader and Writer. The text is short enough to need no allocation.
@@ -59,12 +66,17 @@ void CallOperation::start() {
   error_->code = ErrorCode::not_sent;
 }
 
-void CallOperation::begin(CallChannel& channel, std::uint32_t id, Time deadline) {
+void CallOperation::begin(CallChannel& channel, std::uint32_t id, Time deadline, CallDeadlines* deadlines) {
   channel_ = &channel;
   id_ = id;
   in_flight_ = true;
   deadline_at_ = deadline;
-  if (deadline != Time::max()) deadline_.start(channel.loop(), deadline);
+  stop_deadline();  // The operation may have begun in another session before.
+  if (deadlines != nullptr) {
+    deadlines->add(*this);
+  } else if (deadline != Time::max()) {
+    deadline_.start(channel.loop(), deadline);
+  }
   if (request_.options != nullptr && request_.options->token.stop_possible()) {
     delete stop_;
     stop_ = new StopWatch(request_.options->token, channel.loop(), channel.weak(), id);
@@ -85,7 +97,7 @@ void CallOperation::on_send_complete() noexcept {
 void CallOperation::complete(Loop& loop) {
   in_flight_ = false;
   done_ = true;
-  deadline_.stop();
+  stop_deadline();
   delete std::exchange(stop_, nullptr);
   resume_by(loop);
 }

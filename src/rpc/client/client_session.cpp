@@ -21,6 +21,7 @@ ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> 
     : Session(loop, std::move(connection), settings),
       owner_(owner),
       call_timeout_(call_timeout),
+      deadlines_(loop),
       calls_(settings.agreed.calls_max),
       last_used_(loop.now()),
       ponged_(loop) {}
@@ -118,8 +119,10 @@ void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) 
     calls_.close(id);
     return operation.complete(loop(), begin_error());
   }
-  last_used_ = loop().now();
-  operation.begin(*this, id.number(), deadline);
+  const Time now = session_loop().now();
+  last_used_ = now;
+  const bool common = deadline != Time::max() && deadline - now == call_timeout_;
+  operation.begin(*this, id.number(), deadline, common ? &deadlines_ : nullptr);
   if (request.streams) {
     operation.set_stream(std::make_shared<detail::StreamCore>(*this, id.number(), settings().agreed.peer_window_bytes,
                                                               settings().agreed.own_window_bytes));

@@ -7,6 +7,7 @@
 
 #include "exec/condition.h"
 #include "hawser/client.h"
+#include "rpc/client/call_deadlines.h"
 #include "rpc/session/session.h"
 #include "wire/call_table.h"
 
@@ -91,6 +92,7 @@ class ClientSession final : public Session,
 
   Owner& owner_;
   const Duration call_timeout_;
+  detail::CallDeadlines deadlines_;  // Has the calls whose timeout is call_timeout_.
   wire::CallTable<detail::CallOperation> calls_;
   bool going_away_ = false;
   bool finishing_ = false;

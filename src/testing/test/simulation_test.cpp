@@ -30,11 +30,16 @@ Task<int> slow_count(Context& context, int value) {
   co_return value;
 }
 
+Task<int> answer_after_an_hour(Context& context) {
+  co_await context.loop().sleep(std::chrono::hours(1));
+  co_return 0;
+}
+
 auto serve_counter(int& durable) {
   return [&durable](Server& server) {
     auto counter = std::make_unique<Counter>(Counter{.durable = &durable});
     server.register_handler<&Counter::count>(counter.get());
-    server.register_handler<slow_count>();
+    server.register_handler<slow_count, answer_after_an_hour>();
     server.register_handler<on_the_loop>({.offload = true});
     return counter;
   };
@@ -125,6 +130,48 @@ TEST(Simulation, ACrashEndsHandlersThatWait) {
     EXPECT_FALSE(reply);
     EXPECT_TRUE(!reply && reply.error().code == ErrorCode::outcome_unknown);
     EXPECT_LT(of.simulation.elapsed(), milliseconds(1100)) << "the client learns of the end of the process at once";
+  }(bench));
+}
+
+// Makes a call that begins after `delay`, and expects that its timeout ends it, not later than the timer's precision.
+Task<void> expect_timeout(Simulation& simulation, Client& client, Duration delay, CallOptions options,
+                          Duration timeout) {
+  co_await simulation.loop().sleep(delay);
+  const Duration begin = simulation.elapsed();
+  const Result<int> reply = co_await client.call<answer_after_an_hour>(options);
+  EXPECT_TRUE(!reply && reply.error().code == ErrorCode::deadline_exceeded);
+  EXPECT_GE(simulation.elapsed() - begin, timeout);
+  EXPECT_LE(simulation.elapsed() - begin, timeout + std::chrono::microseconds(10));
+}
+
+TEST(Simulation, EachCallEndsAtItsOwnDeadline) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    static_cast<void>(of.simulation.serve("counter:1", serve_counter(of.durable)));
+    Client client({.call_timeout = seconds(10)});
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    const auto expect = [&](Duration delay, CallOptions options, Duration timeout) {
+      return expect_timeout(of.simulation, client, delay, std::move(options), timeout);
+    };
+    Scope calls;
+    // The timeout of the client: one after another, two at once, and one after a pause in which all others end.
+    for (const auto delay : {seconds(0), seconds(1), seconds(3), seconds(3), seconds(60)}) {
+      calls.spawn(expect(delay, {}, seconds(10)));
+    }
+    // Other timeouts, and the same one again.
+    calls.spawn(expect(seconds(2), {.timeout = seconds(1)}, seconds(1)));
+    calls.spawn(expect(seconds(2), {.timeout = seconds(20)}, seconds(20)));
+    calls.spawn(expect(seconds(2), {.timeout = seconds(10)}, seconds(10)));
+    // Calls that are dropped: near the front, in the middle and at the end of those that wait.
+    for (const auto delay : {seconds(0), seconds(2), seconds(4)}) {
+      calls.spawn([](Bench& with, Client& dropping, Duration wait) -> Task<void> {
+        co_await with.simulation.loop().sleep(wait);
+        const auto dropped = co_await dropping.send_request<answer_after_an_hour>();
+        EXPECT_TRUE(dropped);
+        co_await with.simulation.loop().sleep(seconds(2));
+      }(of, client, delay));
+    }
+    co_await calls.join();
   }(bench));
 }
 
