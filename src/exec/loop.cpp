@@ -237,7 +237,6 @@ Loop::Loop(std::unique_ptr<exec::Poller> poller, LoopOptions options)
       state_(new State(*this, *poller_, now_, options_)) {}
 
 Loop::~Loop() {
-  if (current_loop == this) misuse("a Loop is destroyed by a task that it runs; let it return first");
   const Current current(*this);
   while (!state_->users.empty()) {
     detail::LoopUser& user = *state_->users.back();
@@ -249,6 +248,7 @@ Loop::~Loop() {
 }
 
 Loop* Loop::current() noexcept { return current_loop; }
+
 Loop* Loop::offloading() noexcept { return exec::OffloadPool::owner_of_this_thread(); }
 
 Duration detail::LoopAccess::pause_since(const Loop& loop, Time when) noexcept {

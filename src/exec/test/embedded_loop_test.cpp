@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <coroutine>
-#include <memory>
 #include <thread>
 #include <utility>
 
@@ -180,15 +179,6 @@ TEST_F(EmbeddedLoopTest, UseBetweenTwoPollsAsksForTheNext) {
 TEST_F(EmbeddedLoopTest, APollWithinATaskEndsTheProcess) {
   loop.post([this] { embedded.poll_once(); });
   EXPECT_DEATH(embedded.poll_once(), "EmbeddedLoop::poll_once\\(\\) is called by a task of its own loop");
-}
-
-TEST_F(EmbeddedLoopTest, ATaskDestroysItsLoop) {
-  auto own = std::make_unique<EmbeddedLoop>();
-  own->loop().post([&own] { own.reset(); });
-  EXPECT_DEATH(own->poll_once(), "a Loop is destroyed by a task that it runs");
-  auto other = std::make_unique<Loop>();
-  other->post([&other] { other.reset(); });
-  EXPECT_DEATH(other->run(), "a Loop is destroyed by a task that it runs");
 }
 
 }  // namespace
