@@ -183,12 +183,16 @@ Task<void> follow(std::string address, std::string client_name, bool safe) {
   EXPECT_TRUE(co_await (*device)->read(0, found));
   EXPECT_EQ(found == later, safe);
   EXPECT_EQ(late.has_value(), !safe);
-  if (!late) EXPECT_EQ(late.error().application_code, ESTALE) << late.error().text;
+  if (!late) {
+    EXPECT_EQ(late.error().application_code, ESTALE) << late.error().text;
+  }
   // The killed process cannot open the volume again.
   const Result<OpenedVolume> again =
       co_await client.call<&VolumeService::open_for>("v", client_name, std::string("killed"));
   EXPECT_EQ(again.has_value(), !safe);
-  if (!again) EXPECT_EQ(again.error().application_code, ESHUTDOWN) << again.error().text;
+  if (!again) {
+    EXPECT_EQ(again.error().application_code, ESHUTDOWN) << again.error().text;
+  }
   EXPECT_TRUE(co_await (*device)->write(0, later, true));
 }
 
