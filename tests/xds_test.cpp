@@ -58,7 +58,8 @@ SeenRequest read_request(std::string_view message) {
   return seen;
 }
 
-// Answers the first request of a stream for each kind, and those for other names, with the resource that it has.
+// Answers the first request of a stream for each kind, and those for other names, with the resource that it has. Sends
+// what was refused again.
 class PlayedControlPlane {
  public:
   void set(XdsKind kind, std::string resource) {
@@ -111,7 +112,8 @@ class PlayedControlPlane {
     if (seen_.size() < 1000) seen_.push_back(request);
     for (std::size_t kind = 0; kind < cluster::xds_kinds; ++kind) {
       if (request.type != cluster::xds_types[kind] || request.names.empty()) continue;
-      if (known[kind] == request.names.front() || resources_[kind].empty()) return std::nullopt;
+      if (resources_[kind].empty()) return std::nullopt;
+      if (known[kind] == request.names.front() && request.refusal.empty()) return std::nullopt;
       known[kind] = request.names.front();
       const std::string number = std::to_string(++nonces_);
       return response(static_cast<XdsKind>(kind), "v" + number, "n" + number, {resources_[kind]});
@@ -226,6 +228,17 @@ TEST_F(XdsNames, ARefusalReachesTheControlPlaneAndTheListStays) {
       return one.refusal.contains("not EDS") && one.version.empty() && !one.nonce.empty();
     });
   }));
+}
+
+TEST_F(XdsNames, AnAnswerThatIsRepeatedIsRefusedSeldom) {
+  plane->set(XdsKind::cluster, Fields().bytes(1, "blue").number(2, 1));
+  const Time began = loop.now();
+  const auto naming = open_name();
+  const auto refusals = [&] {
+    return std::ranges::count_if(plane->seen(), [](const auto& one) { return !one.refusal.empty(); });
+  };
+  EXPECT_TRUE(until([&] { return refusals() >= 5; }));
+  EXPECT_LE(refusals(), (loop.now() - began) / options.retry_interval + 1);
 }
 
 TEST_F(XdsNames, TheListSurvivesTheControlPlane) {

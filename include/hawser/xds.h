@@ -29,7 +29,8 @@ struct XdsOptions {
   // A resource that the control plane has not sent this long after the request does not exist.
   Duration absent_timeout = std::chrono::seconds(15);
   // Pause after a stream that had no answer. It doubles up to retry_max, and differs by chance between clients. A
-  // stream that had answers is replaced at once, but not earlier than this time after its begin.
+  // stream that had answers is replaced at once, but not earlier than this time after its begin. Refusals of answers
+  // are this time apart, too, and the next answer is read behind them.
   Duration retry_interval = std::chrono::seconds(1);
   Duration retry_max = std::chrono::seconds(60);
   // Limit of one answer. An answer with more bytes ends the stream.

@@ -90,6 +90,10 @@ class XdsSource final : public NamingSource {
       if (step.news == cluster::XdsState::News::changed) report_soon();
       if (step.news == cluster::XdsState::News::confirmed && !reporter_.running()) sink_->on_confirmed();
       show_problem();
+      if (step.refused) {  // A control plane may send what was refused again at once, for ever.
+        co_await loop_->sleep_until(refused_ + options_.retry_interval);
+        refused_ = loop_->now();
+      }
       CO_TRY(co_await send(writer, std::move(step.requests)));
     }
   }
@@ -143,6 +147,7 @@ class XdsSource final : public NamingSource {
   int failures_ = 0;        // Streams without an answer in a row.
   bool answered_ = false;   // The present stream has had an answer.
   Time reported_{};         // When the sink last received a list.
+  Time refused_{};          // When an answer was last refused.
   MemberTimer<&XdsSource::report> reporter_{*this};
   MemberTimer<&XdsSource::note_absence> absence_{*this};
   Scope work_;

@@ -144,6 +144,7 @@ Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now)
     one.absent_at = Time::max();
     one.problem = resource_text(kind, one.name) + " was refused: " + taken.error().text;
     step.requests.push_back(request(kind, now, one.problem));
+    step.refused = true;
     return step;
   }
   one.version = response.version;

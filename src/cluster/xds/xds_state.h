@@ -38,6 +38,7 @@ class XdsState {
   struct Step {
     std::vector<std::string> requests;
     News news = News::none;
+    bool refused = false;  // The first request refuses the answer.
   };
   // An answer of the control plane. Fails if the stream must end.
   Result<Step> on_response(std::string_view response, Time now);
