@@ -41,6 +41,9 @@
 #ifdef HAS_TLS
 #include <hawser/tls.h>
 #endif
+#ifdef HAS_XDS
+#include <hawser/xds.h>
+#endif
 
 #include <cstdio>
 #include <string>
@@ -72,6 +75,11 @@ hawser::Task<bool> talk(std::string address) {
   hawser::ClusterOptions pods;
   pods.naming.push_back(hawser::kubernetes_naming({.server = "http://127.0.0.1:1"}));
   if (!hawser::ClusterClient::create("kubernetes:///echo.default:80", pods)) co_return false;
+#endif
+#ifdef HAS_XDS
+  const auto followed =
+      hawser::Naming::open(*hawser::Loop::current(), "xds:///echo", {hawser::xds_naming({.bootstrap = "{}"})});
+  if (followed) co_return false;  // The bootstrap has no server.
 #endif
 #ifdef HAS_GRPC
   hawser::GrpcClient grpc(*hawser::Loop::current());
