@@ -13,7 +13,7 @@
 namespace hawser::cli {
 
 inline constexpr const char* address_help =
-    "Server: HOST:PORT, unix:/path or unix:@name; or a name: list:, file:, dns:, etcd: or kubernetes:";
+    "Server: HOST:PORT, unix:/path or unix:@name; or a name: list:, file:, dns:, etcd:, kubernetes: or xds:";
 
 // Adds the scheme "kubernetes" if this build has it.
 void add_kubernetes_names(std::vector<NamingScheme>& schemes);
