@@ -84,7 +84,8 @@ class Call::Operation final : public detail::CallOperation {
     for (const ConstBuffer& piece : from.pieces) *pieces++ = piece;
   }
   void decode(const detail::Received& reply) override {
-    if (!detail::keep_reply(reply, memory(), call_.storage_, call_.kept_)) {
+    call_.kept_ = reply;
+    if (!detail::keep_reply(call_.kept_, memory(), call_.storage_)) {
       error() = Error::of_call(ErrorCode::limit_exceeded, "the reply's payload is larger than the memory of `into`");
     }
   }
