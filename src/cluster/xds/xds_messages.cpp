@@ -9,6 +9,7 @@ constexpr std::uint64_t invalid_argument_status = 3;
 constexpr std::size_t refusal_bytes_max = 1024;
 // Limits of what is kept of an answer and sent back.
 constexpr std::size_t version_bytes_max = 4096;
+constexpr std::size_t resources_max = 100'000;
 
 }  // namespace
 
@@ -37,7 +38,12 @@ Result<XdsResponse> read_discovery_response(std::string_view response) {
   TRY(read_fields(response, [&](const ProtoField& field) -> Result<void> {
     switch (field.number) {
       case 1: read.version = field.bytes; break;
-      case 2: read.resources.push_back(field.bytes); break;
+      case 2:
+        if (read.resources.size() == resources_max) {
+          return refuse_resource("an answer has more than " + std::to_string(resources_max) + " resources");
+        }
+        read.resources.push_back(field.bytes);
+        break;
       case 4: read.type = field.bytes; break;
       case 5: read.nonce = field.bytes; break;
       default: break;

@@ -244,13 +244,18 @@ TEST(XdsState, ContradictionsAndOtherTypesAreRefused) {
   accept(state, whole_chain("1"));
 }
 
-TEST(XdsState, AnswersThatAreNoMessagesEndTheStream) {
+TEST(XdsState, MalformedAnswersEndTheStream) {
   XdsState state = new_state();
   state.begin(start);
   EXPECT_FALSE(state.on_response("\x0a\x7f", start));
   const auto step = state.on_response(response(XdsKind::listener, std::string(5000, 'v'), "1", {}), start);
   ASSERT_FALSE(step);
   EXPECT_EQ(step.error().text, "the version or the nonce of an answer has more than 4096 bytes");
+  std::string many;
+  for (int i = 0; i < 100'001; ++i) many.append("\x12\x00", 2);
+  const auto bounded = state.on_response(many, start);
+  ASSERT_FALSE(bounded);
+  EXPECT_EQ(bounded.error().text, "an answer has more than 100000 resources");
 }
 
 }  // namespace
