@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -184,7 +185,7 @@ TEST_F(Retries, AStopEndsThePause) {
     // The pause begins when the failure has been counted.
     auto failed_once = co_await eventually(*Loop::current(), [&] { return retrying.budget().tokens() < 100; });
     EXPECT_TRUE(failed_once);
-    stop.request_stop();
+    std::thread([&stop] { stop.request_stop(); }).join();
     auto over = co_await eventually(*Loop::current(), [&] { return ended; });
     EXPECT_TRUE(over);
   });

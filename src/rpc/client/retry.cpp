@@ -2,9 +2,24 @@
 
 #include <cmath>
 
+#include "exec/condition.h"
 #include "hawser/any_stop.h"
+#include "rpc/client/limited_wait.h"
 
 namespace hawser {
+namespace {
+
+// As Loop::sleep(), but any thread may stop the tokens.
+Task<void> pause_until(Loop& loop, Time time, std::stop_token token, std::stop_token ended) {
+  const AnyStop stop(token, ended);
+  exec::Condition never(loop);
+  while (!stop.token().stop_requested() && loop.now() < time) {
+    rpc::LimitedWait wait(loop, never, time, stop.token());
+    co_await wait.end();
+  }
+}
+
+}  // namespace
 
 bool RetryPolicy::lists(const Error& error) const noexcept {
   if (error.code == ErrorCode::application) {
@@ -87,9 +102,9 @@ bool RetryRun::was_destroyed(Error& error) {
 Task<bool> RetryRun::again(Error& error) {
   const std::optional<Duration> pause = after_failure(error);
   if (!pause) co_return false;
-  const Result<void> slept = co_await loop_.sleep(*pause, AnyStop(options_.token, ended_.get_token()).token());
+  co_await pause_until(loop_, loop_.after(*pause), options_.token, ended_.get_token());
   if (was_destroyed(error)) co_return false;
-  if (!slept) {
+  if (options_.token.stop_requested()) {
     error = Error::of_call(ErrorCode::cancelled,
                            "the caller cancelled the call before attempt " + std::to_string(attempts_));
     co_return false;
