@@ -90,13 +90,14 @@ Result<std::string> choose_dns_config(const std::vector<DnsRecord>& records, con
   if (!text) return std::string();
   JsonReader reader(*text, choice_limits);
   std::optional<std::string_view> chosen;
-  if (reader.next().kind == TokenKind::begin_list) {
+  const bool is_list = reader.next().kind == TokenKind::begin_list;
+  if (is_list) {
     for (Token one = reader.next(); one.kind == TokenKind::begin_object; one = reader.next()) {
       const std::optional<std::string_view> config = read_choice(reader, *text, client);
       if (!chosen) chosen = config;
     }
   }
-  if (reader.next().kind != TokenKind::end) {
+  if (!is_list || reader.next().kind != TokenKind::end) {
     return bad_choices(reader.problem().empty() ? "is not a list of objects" : "is malformed: " + reader.problem());
   }
   return std::string(chosen.value_or(std::string_view()));

@@ -241,9 +241,9 @@ TEST(DnsConfigs, TheFirstChoiceForTheClientCounts) {
 
 TEST(DnsConfigs, HostileTextsAreRefused) {
   for (const std::string& wrong :
-       {std::string(), std::string("{}"), std::string("[1]"), std::string("[{}"), std::string("[{}]x"),
-        std::string(R"([{"serviceConfig":{"a":NaN}}])"), std::string("[{\"a\":\"\x01\"}]"),
-        "[" + std::string(60'000, '['),
+       {std::string(), std::string("{}"), std::string("1"), std::string("null"), std::string("\"x\""),
+        std::string("[1]"), std::string("[{}"), std::string("[{}]x"), std::string(R"([{"serviceConfig":{"a":NaN}}])"),
+        std::string("[{\"a\":\"\x01\"}]"), "[" + std::string(60'000, '['),
         R"([{"serviceConfig":{"a":1},"serviceConfig":{}}])" + std::string(60'000, ' '), "[{}" + [] {
           std::string many;
           for (int i = 0; i < 20'000; ++i) many += ",{}";
