@@ -8,6 +8,7 @@
 
 #include "hawser/client_pool.h"
 #include "hawser/cluster_client.h"
+#include "hawser/interceptor.h"
 #include "hawser/retry.h"
 #include "hawser/scope.h"
 #include "hawser/testing.h"
@@ -157,6 +158,22 @@ TEST(EndedPool, WhileItConnectsAndPauses) {
   });
 }
 
+PoolOptions with_waiting_interceptor() {
+  PoolOptions options;
+  options.client.interceptors.push_back(client_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    co_await call.loop().sleep(hours(1));
+    co_return co_await next();
+  }));
+  return options;
+}
+
+TEST(EndedPool, WhileInterceptorsWait) {
+  with_callers([](EndedCallers& of) -> Task<void> {
+    co_await of.expect_end(pool_with(with_waiting_interceptor()), call_stay, pool_ended, 3);
+    co_await of.expect_end(pool_with(with_waiting_interceptor()), open_and_read, pool_ended, 3);
+  });
+}
+
 // ---- ClusterClient ----
 
 constexpr const char* cluster_ended = "the client was destroyed";
@@ -191,6 +208,13 @@ TEST(EndedClusterClient, WithStreams) {
   with_callers([](EndedCallers& of) -> Task<void> {
     co_await of.expect_end(cluster_with({}), open_and_read, cluster_ended, 3);
     co_await of.expect_end(cluster_with({}), open_and_finish, cluster_ended);
+  });
+}
+
+TEST(EndedClusterClient, WhileInterceptorsWait) {
+  with_callers([](EndedCallers& of) -> Task<void> {
+    co_await of.expect_end(cluster_with({.pool = with_waiting_interceptor()}), call_stay, cluster_ended, 5);
+    co_await of.expect_end(cluster_with({.pool = with_waiting_interceptor()}), open_and_read, cluster_ended, 3);
   });
 }
 

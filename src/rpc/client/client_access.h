@@ -29,8 +29,11 @@ struct ClientAccess {
   // `call` is called when a client that was full may take a call again, or has lost its connection.
   // Null: nothing is called.
   static void at_place(Client& client, std::function<void()> call) { client.state_->at_place(std::move(call)); }
-  // As Client::close(), with another reason.
-  static void close(Client& client, std::string_view why) { client.state_->close(why); }
+  // As Client::close(), with another reason. It also ends the calls whose interceptors wait.
+  static void close(Client& client, std::string_view why) {
+    client.state_->close(why);
+    if (client.state_->interception) client.state_->interception->end(why);
+  }
 };
 
 }  // namespace hawser::detail

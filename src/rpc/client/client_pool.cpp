@@ -64,6 +64,8 @@ struct ClientPool::State final : detail::LoopUser {
   std::optional<Error> too_many_wait() const;
   // The error of a call after as many failed attempts to connect.
   std::optional<Error> given_up(std::uint64_t failed) const;
+  // Drops the clients without calls for which `matches(client)`.
+  void drop_if(const auto& matches);
   void drop_dead();
   void reap();
   Task<void> open_one();
@@ -197,20 +199,24 @@ std::size_t ClientPool::State::usable_clients() const {
       std::count_if(clients.begin(), clients.end(), [](const auto& client) { return usable(*client); }));
 }
 
+void ClientPool::State::drop_if(const auto& matches) {
+  std::erase_if(clients, [&](const auto& client) {
+    if (client->calls_in_flight() != 0 || !matches(*client)) return false;
+    detail::ClientAccess::at_place(*client, nullptr);  // Another owner may keep it for longer than this pool lives.
+    return true;
+  });
+}
+
 // Drops lost connections, and connections to a stopping server, once their calls have ended. A client that has lost its
 // connection may have calls on the one that it used before a failback.
 void ClientPool::State::drop_dead() {
-  std::erase_if(clients, [](const auto& client) {
-    return (!client->connected() || client->going_away()) && client->calls_in_flight() == 0;
-  });
+  drop_if([](const Client& client) { return !usable(client); });
 }
 
 void ClientPool::State::reap() {
   drop_dead();
   const Time now = loop.now();
-  std::erase_if(clients, [&](const auto& client) {
-    return client->calls_in_flight() == 0 && now - client->last_used() >= options.idle_timeout;
-  });
+  drop_if([&](const Client& client) { return now - client.last_used() >= options.idle_timeout; });
   if (!clients.empty()) reaper.start(loop, loop.after(options.idle_timeout / 2));
 }
 
