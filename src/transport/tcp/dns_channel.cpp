@@ -94,10 +94,14 @@ Result<void> DnsChannel::open(const ResolverOptions& options) {
   with.ndomains = 0;
   with.flags = ARES_FLAG_NOSEARCH;
   with.ndots = 0;
+  int mask = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB | ARES_OPT_LOOKUPS | ARES_OPT_DOMAINS |
+             ARES_OPT_FLAGS | ARES_OPT_NDOTS;
+#ifdef ARES_OPT_QUERY_CACHE
+  with.qcache_max_ttl = 0;  // The caller decides when it asks again. c-ares would repeat old answers from 1.31 on.
+  mask |= ARES_OPT_QUERY_CACHE;
+#endif
   ares_channel channel = nullptr;
-  const int status = ares_init_options(&channel, &with,
-                                       ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB | ARES_OPT_LOOKUPS |
-                                           ARES_OPT_DOMAINS | ARES_OPT_FLAGS | ARES_OPT_NDOTS);
+  const int status = ares_init_options(&channel, &with, mask);
   if (status != ARES_SUCCESS) return failed("", status);
   channel_ = channel;
   ares_set_socket_functions(channel_, &socket_functions, nullptr);
