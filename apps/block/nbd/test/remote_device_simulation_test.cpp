@@ -177,11 +177,17 @@ Task<void> write_before_a_late_one(testing::Simulation& simulation, LateWrite ho
     const Result<std::shared_ptr<NbdDevice>> first = co_await exports.open("v", {});
     simulation.require(first.has_value(), "the volume cannot be opened");
     simulation.set_network({});
+    bool ended = false;
     Scope tasks;
-    tasks.spawn([](testing::Simulation& in, NbdDevice& device) -> Task<void> {
+    tasks.spawn([](testing::Simulation& in, NbdDevice& device, bool& end) -> Task<void> {
       in.expect(!(co_await write_block(device, std::byte{1})).has_value(), "the late write has succeeded");
-    }(simulation, **first));
-    while (writes == 0) co_await simulation.loop().sleep(moment);
+      end = true;
+    }(simulation, **first, ended));
+    while (writes == 0 && !ended) co_await simulation.loop().sleep(moment);
+    if (writes == 0) {  // The connection fell silent before the server had the write.
+      held = false;
+      co_return co_await server.shut_down({});
+    }
     std::vector<std::byte> found(block_bytes);
     if (how == LateWrite::abandoned) {
       (*first)->abandon();
