@@ -35,7 +35,13 @@ std::string shown_ports(const std::map<std::string, EndpointSlice, std::less<>>&
     append_escaped(shown, name, shown_ports_bytes_max);
     shown += '\'';
   }
-  return shown.empty() ? "none" : shown;
+  return shown;
+}
+
+std::string without_port_text(const std::string& port, const std::string& ports) {
+  if (ports.empty()) return "the service has no TCP port: write the number of a port of its pods";
+  return port.empty() ? "the service has several ports, " + ports + ": write the name of one"
+                      : "no endpoint has a TCP port '" + port + "'; the ports are: " + ports;
 }
 
 }  // namespace
@@ -182,10 +188,7 @@ Result<std::vector<Endpoint>> KubernetesList::endpoints() const {
   }
   if (candidates.empty()) {
     std::string why = "the service has no endpoint that is ready; " + std::to_string(not_serving) + " are not";
-    if (without_port != 0) {
-      why = port_.empty() ? "the service has several ports, " + shown_ports(slices_) + ": write the name of one"
-                          : "no endpoint has a TCP port '" + port_ + "'; the ports are: " + shown_ports(slices_);
-    }
+    if (without_port != 0) why = without_port_text(port_, shown_ports(slices_));
     return fail(Error::of_call(ErrorCode::unavailable, std::move(why)));
   }
   const bool any_ready = std::ranges::any_of(candidates, [](const auto& one) { return one.endpoint->ready; });

@@ -1,7 +1,10 @@
 #include "cluster/kubernetes/kubernetes_name.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
+#include <cstdint>
+#include <system_error>
 
 #include "base/escaped_text.h"
 
@@ -19,6 +22,17 @@ bool is_kubernetes_label(std::string_view text) noexcept {
              text, [](char one) { return (one >= 'a' && one <= 'z') || (one >= '0' && one <= '9') || one == '-'; });
 }
 
+namespace {
+
+// The name of a port, or its number.
+bool is_kubernetes_port(std::string_view text) noexcept {
+  if (!std::ranges::all_of(text, [](char one) { return one >= '0' && one <= '9'; })) return is_kubernetes_label(text);
+  std::uint16_t number = 0;
+  return std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc() && number != 0;
+}
+
+}  // namespace
+
 Result<KubernetesName> parse_kubernetes_name(std::string_view target) {
   std::string_view rest = target;
   if (rest.starts_with('/')) rest.remove_prefix(1);
@@ -27,7 +41,7 @@ Result<KubernetesName> parse_kubernetes_name(std::string_view target) {
   bool good = true;
   if (const std::size_t colon = rest.find(':'); colon != std::string_view::npos) {
     name.port = rest.substr(colon + 1);
-    good = is_kubernetes_label(name.port);
+    good = is_kubernetes_port(name.port);
     rest = rest.substr(0, colon);
   }
   if (const std::size_t point = rest.find('.'); point != std::string_view::npos) {
@@ -39,9 +53,10 @@ Result<KubernetesName> parse_kubernetes_name(std::string_view target) {
   if (good && is_kubernetes_label(name.service)) return name;
   std::string shown;
   append_escaped(shown, target, shown_target_bytes_max);
-  return fail(ErrorCode::invalid_argument, "'" + shown +
-                                               "' is not a service of Kubernetes: write "
-                                               "kubernetes:///service.namespace:port with names of a-z, 0-9 and -");
+  return fail(ErrorCode::invalid_argument,
+              "'" + shown +
+                  "' is not a service of Kubernetes: write "
+                  "kubernetes:///service.namespace:port with names of a-z, 0-9 and -, or the number of a port");
 }
 
 }  // namespace hawser::cluster

@@ -106,6 +106,8 @@ TEST(KubernetesEndpoints, PortsHaveNames) {
   EXPECT_EQ(addresses_of(listed(slice, "9000")), "10.0.0.1:9000");
   EXPECT_EQ(addresses_of(listed(slice, "log")), "no endpoint has a TCP port 'log'; the ports are: 'grpc', 'web'");
   EXPECT_EQ(addresses_of(listed(slice, "")), "the service has several ports, 'grpc', 'web': write the name of one");
+  EXPECT_EQ(addresses_of(listed(slice_of("a", played_endpoint("10.0.0.1"), "7", "IPv4", "null"), "")),
+            "the service has no TCP port: write the number of a port of its pods");
   EXPECT_EQ(addresses_of(listed(slice_of("a", played_endpoint("10.0.0.1")), "")), "10.0.0.1:80");
   EXPECT_EQ(addresses_of(listed(slice_of("a", played_endpoint("10.0.0.1"), "7", "IPv4", "null"), "80")), "10.0.0.1:80");
 }
@@ -318,11 +320,14 @@ TEST(KubernetesNames, HaveAServiceAndPerhapsANamespaceAndAPort) {
     EXPECT_EQ(name->name_space, "shop");
     EXPECT_EQ(name->port, "grpc");
   }
+  EXPECT_EQ(parse_kubernetes_name("a.b:65535").value().port, "65535");
   const auto service = parse_kubernetes_name("/storage");
   ASSERT_TRUE(service);
   EXPECT_EQ(service->name_space + service->port, "");
-  for (const char* const wrong : {"", "/", "//", ":", "a:", "a.", ".a", "a..b", "a.b.c", "A.b", "a b", "a.b:c:d", "a/b",
-                                  "-a", "a-", "a.b?x=1", "a.b%2f", "a.b:grpc/x"}) {
+  for (const char* const wrong :
+       {"",     "/",       "//",     ":",          "a:",      "a.",        ".a",
+        "a..b", "a.b.c",   "A.b",    "a b",        "a.b:c:d", "a/b",       "-a",
+        "a-",   "a.b?x=1", "a.b%2f", "a.b:grpc/x", "a.b:0",   "a.b:65536", "a.b:99999999999999999999"}) {
     const auto name = parse_kubernetes_name(wrong);
     ASSERT_FALSE(name) << wrong;
     EXPECT_EQ(name.error().code, ErrorCode::invalid_argument);
