@@ -119,6 +119,15 @@ TEST_F(Kubernetes, AServerThatDoesNotKnowStreamedListsIsAskedForAList) {
   EXPECT_TRUE(becomes(*naming, "10.0.0.3:80"));
 }
 
+TEST_F(Kubernetes, AServerThatDoesNotAnswerIsAskedAgain) {
+  api.set({.lists = Lists::silent});
+  options.request_timeout = 300ms;
+  const auto naming = open();
+  EXPECT_TRUE(fails_with(*naming, "the API server has not answered")) << "silence does not say what it can do";
+  api.set({});
+  EXPECT_TRUE(becomes(*naming, both));
+}
+
 TEST_F(Kubernetes, AWatchThatHasEndedGoesOnFromItsVersion) {
   const auto naming = open();
   ASSERT_TRUE(becomes(*naming, both));
@@ -210,7 +219,7 @@ TEST_F(Kubernetes, FilesOfTheAccountAreChecked) {
   write_file("token", "a\r\nX-Other: b");
   write_file("namespace", "shop");
   const auto other = open("kubernetes:///storage");
-  EXPECT_TRUE(until([&] { return other->state().error.has_value(); }));
+  EXPECT_TRUE(fails_with(*other, "control character"));
   EXPECT_TRUE(becomes(*naming, both)) << "without a token";
   for (const std::string& one : api.requests()) EXPECT_FALSE(one.contains("..")) << one;
 }
@@ -263,6 +272,8 @@ TEST_F(Kubernetes, OptionsAreChecked) {
   EXPECT_TRUE(refused("kubernetes:///a.b.c").contains("write kubernetes:///service.namespace:port"));
   options.watch_time = 0s;
   EXPECT_TRUE(refused("kubernetes:///a.b").contains("watch_time"));
+  options = {.request_timeout = forever};
+  EXPECT_TRUE(refused("kubernetes:///a.b").contains("request_timeout"));
   options = {.server = "10.0.0.1:443"};
   EXPECT_TRUE(refused("kubernetes:///a.b").contains("KubernetesOptions::server"));
   options = {};

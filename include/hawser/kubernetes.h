@@ -37,7 +37,8 @@ struct KubernetesOptions {
   // so that they get calls only if none of the own zone can serve.
   std::string zone = {};
   Duration connect_timeout = std::chrono::seconds(2);
-  Duration request_timeout = std::chrono::seconds(10);  // Limit of one request for the whole list.
+  // Limit of one request for the whole list. From 1 ms to 1 h.
+  Duration request_timeout = std::chrono::seconds(10);
   // The server ends each watch after 0.8 to 1.2 times this time, and the next one goes on from there. A server that is
   // silent is left after at most 1.2 times this time and request_timeout. From 1 s to 1 h.
   Duration watch_time = std::chrono::minutes(2);

@@ -25,6 +25,7 @@ class PlayedKubernetes {
     streamed,
     refused,  // The status 422.
     ignored,  // The slices, but no bookmark behind them.
+    silent,   // None, while the setting stays.
   };
   struct Settings {
     Lists lists = Lists::streamed;
@@ -126,7 +127,14 @@ class PlayedKubernetes {
             .body = R"({"kind":"Status","code":)" + std::to_string(status) + R"(,"message":")" + message + "\"}"};
   }
 
-  Task<HttpResponse> answer(HttpRequest& request) { co_return response_to(request); }
+  Task<HttpResponse> answer(HttpRequest& request) {
+    while (is_silent(request)) co_await Loop::current()->sleep(1ms);
+    co_return response_to(request);
+  }
+  bool is_silent(const HttpRequest& request) const {
+    const std::lock_guard lock(mutex_);
+    return !ending_ && settings_.lists == Lists::silent && query_value(request.query(), "sendInitialEvents");
+  }
   HttpResponse response_to(HttpRequest& request) {
     const std::lock_guard lock(mutex_);
     const std::string_view query = request.query();

@@ -57,6 +57,7 @@ TEST_F(TlsKubernetes, TheEnvironmentOfAPodSuffices) {
 TEST_F(TlsKubernetes, AServerOfAnotherIssuerGetsNoToken) {
   PlayedKubernetes api(options);
   KubernetesOptions with{.server = "https://" + api.address(), .token_file = (folder.path() / "token").string()};
+  with.connect_timeout = patience;
   with.security = TlsClient({.ca_file = security::tls::Authority(folder.path().string(), "other").ca_file()});
   write_file("token", "secret");
   Loop loop;
@@ -64,6 +65,7 @@ TEST_F(TlsKubernetes, AServerOfAnotherIssuerGetsNoToken) {
   ASSERT_TRUE(naming) << error_of(naming);
   const NamingState& state = (*naming)->state();
   EXPECT_TRUE(loop.run(eventually(loop, [&] { return state.error.has_value(); })));
+  EXPECT_TRUE(state.error && state.error->text.contains("certificate")) << (state.error ? state.error->text : "none");
   EXPECT_TRUE(api.requests().empty());
 }
 

@@ -41,6 +41,7 @@ class KubernetesSource final : public NamingSource {
 
  private:
   Task<void> follow() {
+    co_await loop_->sleep(Duration::zero());  // The loop may not run yet, and the first request needs it.
     for (;;) {
       const Time began = loop_->now();
       Result<void> followed = co_await follow_until_end();
@@ -69,10 +70,14 @@ class KubernetesSource final : public NamingSource {
   Task<Result<void>> follow_until_end() {
     std::optional<HttpClientStream> stream;
     if (list_.listing() && streams_lists_) {
-      // A server that does not know the parameter never says that the list has ended.
-      auto opened = co_await with_timeout(options_.request_timeout,
-                                          [this](std::stop_token token) { return open_with_list(std::move(token)); });
-      if (!opened && opened.error().code != ErrorCode::deadline_exceeded) co_return fail(std::move(opened.error()));
+      bool answered = false;
+      auto opened = co_await with_timeout(options_.request_timeout, [this, &answered](std::stop_token token) {
+        return open_with_list(std::move(token), answered);
+      });
+      // A server that does not know the parameter answers, and never says that the list has ended.
+      const bool late = !opened && opened.error().code == ErrorCode::deadline_exceeded;
+      if (late && !answered) opened.error().text.insert(0, "the API server has not answered: ");
+      if (!opened && !(late && answered)) co_return fail(std::move(opened.error()));
       if (opened) stream = std::move(*opened);
       streams_lists_ = stream.has_value();
     }
@@ -100,9 +105,10 @@ class KubernetesSource final : public NamingSource {
     co_return Result<void>();
   }
 
-  // Begins a watch with the whole list. Nothing: this server cannot.
-  Task<Result<std::optional<HttpClientStream>>> open_with_list(std::stop_token token) {
+  // Begins a watch with the whole list. Nothing: this server cannot. Sets `answered` when the watch has begun.
+  Task<Result<std::optional<HttpClientStream>>> open_with_list(std::stop_token token, bool& answered) {
     CO_TRY(auto opened, co_await session_->watch(KubernetesSession::Begin::with_list, {}, std::move(token)));
+    answered = true;
     if (opened.status == 400 || opened.status == 422) co_return std::nullopt;
     if (opened.status != status_ok) co_return fail(co_await refusal_of(opened));
     list_.begin_watch();

@@ -67,11 +67,14 @@ Result<KubernetesAccount> read_account(const std::string& token_file, const std:
 Result<KubernetesOptions> complete_kubernetes_options(KubernetesOptions options) {
   constexpr Duration hour = std::chrono::hours(1);
   const auto within = [&](Duration time, Duration shortest) { return time >= shortest && time <= hour; };
-  if (!within(options.watch_time, std::chrono::seconds(1)) ||
+  if (!within(options.request_timeout, std::chrono::milliseconds(1)) ||
+      !within(options.watch_time, std::chrono::seconds(1)) ||
       !within(options.retry_interval, std::chrono::milliseconds(1)) ||
       !within(options.retry_max, std::chrono::milliseconds(1))) {
-    return fail(ErrorCode::invalid_argument,
-                "KubernetesOptions: watch_time must be from 1 s to 1 h, retry_interval and retry_max from 1 ms to 1 h");
+    return fail(
+        ErrorCode::invalid_argument,
+        "KubernetesOptions: watch_time must be from 1 s to 1 h, request_timeout, retry_interval and retry_max from "
+        "1 ms to 1 h");
   }
   TlsClientOptions tls;
   if (options.server.empty()) {
