@@ -23,7 +23,8 @@ class ServiceManager {
   ServiceManager& operator=(const ServiceManager&) = delete;
   ~ServiceManager();
 
-  // Number of sockets that the manager passed. Their descriptors begin at 3.
+  // Number of sockets that the manager passed, at most 64: further ones stay open and unused. Their descriptors begin
+  // at 3.
   unsigned sockets() const noexcept { return sockets_; }
   // A value for ServerOptions::listen: all sockets that the manager passed, such as "fd:3", or `otherwise` without any.
   std::string listen(std::string otherwise) const;
