@@ -135,7 +135,6 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
  protected:
   // `identity` is null if the peer has proved nothing.
   PortSession(PortHost& host, std::string peer, std::shared_ptr<const Identity> identity);
-
   // The peer has proved who it is by a message. Call it before a call has begun: handlers refer to the identity.
   void set_identity(Identity identity);
 
@@ -151,6 +150,7 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
   virtual void check_idle() = 0;
   // The session goes away or its connection has ended: check_idle() is called from now on.
   void begin_ending() noexcept { ending_ = true; }
+  bool ending() const noexcept { return ending_; }
   // The connection has ended and no call is active: the loop destroys the session soon.
   void notify_idle() noexcept {
     if (end_ != nullptr) host_.loop.post(std::move(end_));

@@ -193,7 +193,7 @@ transport::ReceiveBuffer ServerSession::select_receive_buffer(Bytes head, std::s
   if (!connection_charges_ && !account().set_arriving(account().arriving() + payload_bytes))
     return {Where::discard, {}};
   if (const auto selected = select_memory(*frame, payload_bytes)) return *selected;
-  if (frame->kind != wire::FrameKind::request || going_away_) return {};
+  if (frame->kind != wire::FrameKind::request || ending()) return {};
   transport::ReceiveBuffer selected;
   wire::visit(*frame, wire::Visitor{[&](const wire::RequestFrame& request) {
                                       const Dispatcher::Method* const method = host().dispatcher.find(request.method);
