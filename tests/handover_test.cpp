@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +19,9 @@
 #include <future>
 #include <list>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -36,6 +40,8 @@ namespace hawser::handover_tests {
 using namespace testing_tools;
 
 Task<std::uint64_t> number_of_process(Context&, std::uint64_t) { co_return 0; }
+
+std::uint64_t bytes_of(Context& context, std::uint64_t) { return context.attachment().size(); }
 
 namespace {
 
@@ -68,6 +74,12 @@ std::string why_absent(const std::string& transport) {
 std::uint64_t upgrades() {
   const char* const given = std::getenv("HAWSER_TEST_UPGRADES");
   return given != nullptr ? std::strtoull(given, nullptr, 10) : 4;
+}
+
+// Waits without a limit: processes may start slowly. ctest ends a test that hangs.
+template <class Condition>
+Task<void> until(Loop& loop, Condition condition) {
+  while (!condition()) co_await loop.sleep(1ms);
 }
 
 // Calls in a closed loop.
@@ -139,7 +151,7 @@ TEST_P(HandoverProcesses, NoCallFails) {
   start(1);
   loop.run([](HandoverProcesses& test, Loop& here, auto start_next,
               auto word) -> Task<void> {
-    REQUIRE(co_await eventually(here, [&] { return !word(1, "serving at").empty(); }));
+    co_await until(here, [&] { return !word(1, "serving at").empty(); });
     const std::string address = word(1, "serving at");
     Callers callers;
     for (const std::string& transport : test.GetParam().transports) {
@@ -148,16 +160,16 @@ TEST_P(HandoverProcesses, NoCallFails) {
           {.client = {.connect_timeout = patience, .call_timeout = forever, .transports = only(transport)},
            .wait_max = forever}));
     }
-    REQUIRE(co_await eventually(here, [&] { return callers.all_reached(1); }));
+    co_await until(here, [&] { return callers.all_reached(1); });
     for (std::uint64_t number = 2; number <= upgrades() + 1 && callers.errors.empty(); ++number) {
       start_next(number);
-      REQUIRE(co_await eventually(here, [&] { return callers.all_reached(number); }));
-      REQUIRE(co_await eventually(here, [&] { return !word(number - 1, "refused").empty(); }));
+      co_await until(here, [&] { return callers.all_reached(number); });
+      co_await until(here, [&] { return !word(number - 1, "refused").empty(); });
     }
     callers.end = true;
     co_await callers.scope.join();
     start_next(upgrades() + 2);  // So that the last one writes its counters.
-    REQUIRE(co_await eventually(here, [&] { return !word(upgrades() + 1, "refused").empty(); }));
+    co_await until(here, [&] { return !word(upgrades() + 1, "refused").empty(); });
     EXPECT_TRUE(callers.errors.empty()) << callers.errors.front();
     EXPECT_EQ(callers.answered, callers.issued);
     std::uint64_t executed = 0;
@@ -178,9 +190,13 @@ TEST_P(HandoverProcesses, NoCallFails) {
 class HandoverInOneProcess : public testing::Test {
  protected:
   struct Generation {
-    explicit Generation(std::string address)
-        : server({.listen = std::move(address), .loop = {.log = no_log()}, .handshake_timeout = patience}) {
+    explicit Generation(std::string address, LogSink log = no_log())
+        : server({.listen = std::move(address), .loop = {.log = std::move(log)}, .handshake_timeout = patience}) {
       server.register_handler<number_of_process>();
+      server.register_handler<bytes_of>({.receive_into = [this](const IncomingPayload&) {
+        selected.set_value();
+        return Buffer::of_foreign(Bytes(memory), [] {});
+      }});
     }
     Result<void> begin(Predecessor before, Duration ready_max = patience) {
       Result<std::unique_ptr<Handover>> begun =
@@ -190,10 +206,13 @@ class HandoverInOneProcess : public testing::Test {
       handover = std::move(*begun);
       return {};
     }
+    std::vector<std::byte> memory = std::vector<std::byte>(payload_bytes);
+    std::promise<void> selected;  // The memory, for one call of bytes_of().
     Server server;
     std::promise<void> taken;
     std::unique_ptr<Handover> handover;
   };
+  static constexpr std::size_t payload_bytes = std::size_t{1} << 20;
 
   void SetUp() override {
     ASSERT_TRUE(first.server.start());
@@ -252,7 +271,10 @@ class HandoverInOneProcess : public testing::Test {
 
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "handover").string();
-  Generation first{"127.0.0.1:0"};
+  std::atomic<bool> log_throws = false;
+  Generation first{"127.0.0.1:0", [this](LogLevel, std::string_view component, std::string_view) {
+                     if (component == "handover" && log_throws) throw std::runtime_error("the disk is full");
+                   }};
 };
 
 TEST_F(HandoverInOneProcess, TakesOver) {
@@ -276,6 +298,29 @@ TEST_F(HandoverInOneProcess, RequestsOnTheirWayAreServed) {
   client.close();
   first.taken.get_future().wait();
   EXPECT_EQ(first.server.counters().calls_refused, 0U);
+}
+
+TEST_F(HandoverInOneProcess, PayloadsOnTheirWayAreReceivedInTheirPlace) {
+  using Facts = detail::MethodFacts<bytes_of>;
+  RawSocket client = RawSocket::greeted(first.server.address());
+  std::unique_ptr<Generation> second;
+  start_after_first(second);
+  ASSERT_TRUE(client.receive_frame(wire::FrameKind::goaway));
+  const std::string payload(payload_bytes, 'x');
+  const Octets request = message({.method = Facts::id,
+                                  .signature = Facts::signature,
+                                  .attachment_bytes = static_cast<std::uint32_t>(payload_bytes)},
+                                 std::string(8, '\0'), payload);
+  client.send(testing_tools::first(request, request.size() - payload.size()));
+  EXPECT_EQ(first.selected.get_future().wait_for(patience), std::future_status::ready) << "before the payload";
+  client.send(Bytes(request).last(payload.size()));
+  const std::optional<RawFrame> answer = client.receive_frame();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->header.kind, wire::FrameKind::response) << answer->body;
+  client.send(message({.kind = wire::FrameKind::goaway}));
+  EXPECT_TRUE(client.closed_without_reset());
+  client.close();
+  first.taken.get_future().wait();
 }
 
 TEST_F(HandoverInOneProcess, HandshakesThatHaveBegunAreCompleted) {
@@ -306,6 +351,56 @@ TEST_F(HandoverInOneProcess, ASuccessorThatDoesNotServeChangesNothing) {
   }
   EXPECT_OK(call());
   takes_over();
+}
+
+TEST_F(HandoverInOneProcess, ASuccessorThatEndsWhenItIsReadyChangesNothing) {
+  const Descriptor peer = connect_raw();
+  say(peer, "take   1ready  1");
+  ASSERT_EQ(::shutdown(peer.get(), SHUT_WR), 0);
+  EXPECT_EQ(hear(peer, 16), "sockets1");
+  EXPECT_OK(call());
+  takes_over();
+}
+
+TEST_F(HandoverInOneProcess, ALogThatThrowsEndsTheConversation) {
+  log_throws = true;
+  const Descriptor peer = connect_raw();
+  say(peer, "take   1");
+  EXPECT_EQ(hear(peer, 16), "sockets1");
+  log_throws = false;
+  EXPECT_OK(call());
+  takes_over();
+}
+
+// The predecessor leaves, so nobody else would serve.
+TEST_F(HandoverInOneProcess, AServerThatCannotOfferItsSocketsServes) {
+  auto before = Predecessor::ask(path);
+  ASSERT_TRUE(before) << before.error().describe();
+  Generation second(before->listen("127.0.0.1:0"));
+  ASSERT_TRUE(second.server.start());
+  const std::string elsewhere = folder.path().string() + ".elsewhere";
+  std::filesystem::rename(folder.path(), elsewhere);
+  const Result<void> begun = second.begin(std::move(*before));
+  std::filesystem::rename(elsewhere, folder.path());
+  ASSERT_TRUE(begun) << error_of(begun);
+  first.taken.get_future().wait();
+  EXPECT_OK(call());
+}
+
+TEST_F(HandoverInOneProcess, TooManySocketsAreNotHandedOver) {
+  std::string names = "fd:";
+  for (int i = 0; i < 65; ++i) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(::listen(fd, 1), 0) << std::strerror(errno);
+    names += (i == 0 ? "" : ",") + std::to_string(fd);
+  }
+  Generation many(names);
+  ASSERT_TRUE(many.server.start());
+  const std::string other = (folder.path() / "other").string();
+  auto nobody = Predecessor::ask(other);
+  ASSERT_TRUE(nobody) << nobody.error().describe();
+  ASSERT_TRUE(many.begin(std::move(*nobody)));
+  EXPECT_ERROR(Predecessor::ask(other), unavailable, "more than 64");
 }
 
 TEST_F(HandoverInOneProcess, WrongWordsEndTheConversation) {
@@ -379,9 +474,15 @@ int as_another_user(F attempt) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+// Opens `folder` to all users. False if this user cannot do so, or may not act as another one, or if a folder above is
+// closed.
+bool others_reach(const std::filesystem::path& folder) {
+  return geteuid() == 0 && chmod(folder.c_str(), 0755) == 0 &&
+         as_another_user([&] { return access(folder.c_str(), X_OK) == 0 ? 0 : 1; }) == 0;
+}
+
 TEST_F(HandoverInOneProcess, AnotherUserGetsNothing) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
-  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+  if (!others_reach(folder.path())) GTEST_SKIP() << "no other user can be played here";
   EXPECT_EQ(as_another_user([this] { return connect_raw().valid() ? 1 : 0; }), 0) << "the file is open to others";
   ASSERT_EQ(chmod(path.c_str(), 0666), 0);
   EXPECT_EQ(as_another_user([this] {
@@ -394,9 +495,8 @@ TEST_F(HandoverInOneProcess, AnotherUserGetsNothing) {
   takes_over();
 }
 
-TEST_F(HandoverInOneProcess, AnotherUserIsNoPredecessor) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
-  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+TEST_F(HandoverInOneProcess, AnotherUserIsNotAPredecessor) {
+  if (!others_reach(folder.path())) GTEST_SKIP() << "no other user can be played here";
   const std::string trap = (folder.path() / "trap").string();
   ASSERT_EQ(mkdir(trap.c_str(), 0777), 0);
   ASSERT_EQ(chmod(trap.c_str(), 0777), 0);

@@ -22,9 +22,9 @@ namespace hawser {
 // The process that serves now and offers its listening sockets at a Unix socket. For one thread.
 class Predecessor {
  public:
-  // Asks at the Unix socket `path` for the listening sockets. Blocks, at most 30 s. If nobody offers any, the result
-  // is a Predecessor without a process. `permission_denied`: `path` belongs to a process of another user than this
-  // one's or root. `unavailable`: the process has not answered; it goes on serving.
+  // Asks at the Unix socket `path` for the listening sockets. Blocks, at most 30 s to connect and 30 s for the answer.
+  // If nobody offers any, the result is a Predecessor without a process. `permission_denied`: `path` belongs to a
+  // process of another user than this one's or root. `unavailable`: the process has not answered; it goes on serving.
   static Result<Predecessor> ask(std::string path);
   Predecessor(Predecessor&& other) noexcept;
   Predecessor& operator=(Predecessor&& other) noexcept;
@@ -62,9 +62,11 @@ struct HandoverOptions {
 // loops.
 class Handover {
  public:
-  // `server` serves: its predecessor, if there is one, leaves and stops. Blocks until the predecessor has closed its
-  // sockets, at most 30 s. `server` must have loops of its own. If this fails, the predecessor may still serve, at the
-  // same sockets: stop `server`.
+  // `server` serves: its predecessor, if there is one, leaves and stops. Blocks until the predecessor has answered
+  // that it leaves, at most 30 s; then it closes its sockets. `server` must have loops of its own, and at most 64
+  // listening sockets. If this fails, the predecessor may still serve, at the same sockets: stop `server`. If the
+  // predecessor leaves and this process cannot listen at the Unix socket, `server` logs it, and the result is a
+  // Handover that offers nothing.
   static Result<std::unique_ptr<Handover>> begin(Server& server, Predecessor predecessor, HandoverOptions options = {});
   Handover(const Handover&) = delete;
   Handover& operator=(const Handover&) = delete;

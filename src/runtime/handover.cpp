@@ -42,6 +42,8 @@ constexpr std::string_view word_left = "left   1";
 // Limit of an answer for which the other process has nothing to wait.
 constexpr Duration handover_answer_max = std::chrono::seconds(30);
 constexpr std::size_t handover_sockets_max = 64;
+// Time until the next attempt after accept4() failed.
+constexpr std::chrono::milliseconds handover_retry_after{100};
 // Successors that wait in the kernel while another one takes over.
 constexpr int handover_backlog_max = 8;
 // The user of all processes whose users this namespace does not know. It proves nothing.
@@ -59,6 +61,11 @@ class HandoverPeer {
     return identity != nullptr && identity->uid != unknown_user && (identity->uid == geteuid() || identity->uid == 0);
   }
   std::string name() const { return transport::peer_of(socket_.get()); }
+  // The process has closed its end: it has ended or has given up.
+  bool ended() const noexcept {
+    pollfd wait{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
+    return poll(&wait, 1, 0) > 0;
+  }
 
   bool send(std::string_view word, std::span<const int> descriptors = {}) {
     if (!descriptors.empty()) return pass_descriptors(socket_.get(), as_bytes(word), descriptors);
@@ -175,8 +182,8 @@ Result<Predecessor> Predecessor::ask(std::string path) {
   if (!peer.send(word_take) || !peer.receive(word_sockets, handover_answer_max, &state->sockets) ||
       state->sockets.empty()) {
     return handover_error(ErrorCode::unavailable, state->path,
-                          "the process that listens there has not passed its sockets: it stops, or another process "
-                          "takes them; try again");
+                          "the process that listens there has not passed its sockets: it stops, it has more than "
+                          "64, or another process takes them; try again");
   }
   state->peer = std::move(peer);
   return Predecessor(std::move(state));
@@ -238,6 +245,10 @@ Result<std::unique_ptr<Handover>> Handover::begin(Server& server, Predecessor pr
       !before.peer || (before.peer->send(word_ready) && before.peer->receive(word_left, handover_answer_max));
   auto state = std::make_unique<State>(server, std::move(options));
   if (const Result<void> offered = state->offer(before.path); !offered) {
+    if (before.peer && left) {  // Nobody else serves. To serve is more important than the next hand-over.
+      state->log(LogLevel::error, "no process can take over from this one: " + offered.error().text);
+      return std::unique_ptr<Handover>(new Handover(std::move(state)));
+    }
     const std::string why =
         left ? "" : "the process that served before has not left (ready_max of its HandoverOptions?): ";
     return handover_error(offered.error().code, before.path, why + offered.error().text);
@@ -254,6 +265,7 @@ Result<void> Handover::State::offer(const std::string& path) {
   try {
     thread = std::thread([this] { serve(); });
   } catch (const std::system_error& error) {
+    listening = {};
     return fail(Error::of_connection(ErrorCode::limit_exceeded, std::string("cannot start a thread: ") + error.what()));
   }
   return {};
@@ -265,11 +277,23 @@ void Handover::State::serve() {
                                 pollfd{.fd = wake.get(), .events = POLLIN, .revents = 0}};
     if (poll(waits.data(), waits.size(), -1) < 0) continue;
     if (waits[1].revents != 0) return;
-    HandoverPeer successor(Descriptor(accept4(listening.socket.get(), nullptr, nullptr, SOCK_CLOEXEC)), wake.get());
-    if (!successor.trusted() || !pass_to(successor)) continue;
+    Descriptor accepted(accept4(listening.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!accepted.valid()) {  // Such as EMFILE: the queue stays readable.
+      poll(&waits[1], 1, static_cast<int>(handover_retry_after.count()));
+      continue;
+    }
+    HandoverPeer successor(std::move(accepted), wake.get());
+    try {
+      if (!successor.trusted() || !pass_to(successor)) continue;
+    } catch (...) {  // Out of memory, or the program's log. This process goes on.
+      continue;
+    }
     listening = {};
     successor.send(word_left);
-    rpc::Inspector::leave(server, options.leave_max);
+    try {
+      rpc::Inspector::leave(server, options.leave_max);
+    } catch (...) {  // The successor serves. stop() refuses what the clients send before they know.
+    }
     server.stop(options.grace);
     if (options.taken) options.taken();
     return;
@@ -285,10 +309,16 @@ bool Handover::State::pass_to(HandoverPeer& successor) {
     for (const Descriptor& one : sockets) {
       if (one.valid()) numbers.push_back(one.get());
     }
+    if (numbers.size() > handover_sockets_max) {
+      log(LogLevel::error, std::to_string(numbers.size()) +
+                               " listening sockets are too many for a hand-over, which has " +
+                               std::to_string(handover_sockets_max) + " at most: this process goes on");
+      return false;
+    }
     if (numbers.empty() || numbers.size() != sockets.size() || !successor.send(word_sockets, numbers)) return false;
   }
   log(LogLevel::info, name + " has the listening sockets and starts");
-  if (successor.receive(word_ready, options.ready_max)) {
+  if (successor.receive(word_ready, options.ready_max) && !successor.ended()) {
     log(LogLevel::info, name + " serves: this process leaves");
     return true;
   }
