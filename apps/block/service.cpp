@@ -100,14 +100,16 @@ Result<OpenedVolume> VolumeService::open_for(Context& context, std::string_view 
   const RequestedName requested(name);
   const auto found = find(context, VolumeAccess::read, requested.unique);
   if (!found) return std::unexpected(found.error());
-  if (requested.opening) openings_.end(*requested.opening);
   Result<VolumeStatus> status = status_of(context, *found->volume);
   if (!status) return std::unexpected(status.error());
   // A client that cannot write has nothing that may be late, and ends nothing of others.
   if (!rules_.allow(context.identity(), VolumeAccess::write, found->volume->name())) client = {};
   const Result<std::string> opening =
-      openings_.begin({client_key(client, found->volume->unique_name(), context.identity()), std::string(process)});
+      openings_.begin({.name = client_key(client, found->volume->unique_name(), context.identity()),
+                       .process = std::string(client.empty() ? std::string_view() : process)});
   if (!opening) return std::unexpected(opening.error());
+  // Behind begin(): while the client has an opening, its earlier processes stay known.
+  if (requested.opening) openings_.end(*requested.opening);
   return OpenedVolume{.name = found->volume->unique_name() + opening_separator + *opening,
                       .medium = store_.medium(),
                       .status = std::move(*status)};

@@ -57,13 +57,12 @@ Result<std::string> VolumeOpenings::begin(const OpeningClient& client) {
   std::string id = random_id();
   Ids own{id};
   const auto opening = std::make_shared<Opening>(Opening{.place = own.begin(), .client = client});
-  if (!client.name.empty()) {
-    const KnownClient fresh{.process = client.process, .earlier = {}, .ids = {}};
-    clients_.try_emplace(client.name, fresh).first->second.ids.insert(id);
-  }
   openings_.emplace(id, opening);
   used_.splice(used_.end(), own);
   if (client.name.empty()) return id;
+  // Behind the opening, with whose end a client is removed also if no memory is left for the id.
+  const KnownClient fresh{.process = client.process, .earlier = {}, .ids = {}};
+  clients_.try_emplace(client.name, fresh).first->second.ids.insert(id);
   end_earlier(lock, client);
   if (opening->ended) return replaced();
   return id;

@@ -110,15 +110,20 @@ Task<void> open_for_two_processes(std::string address) {
   Client client(*Loop::current());
   EXPECT_TRUE(co_await client.connect(address));
   for (const std::string volume : {"mine", "shown"}) {
-    const auto open = [&](std::string process) {
-      return client.call<&VolumeService::open_for>(volume, std::string("name"), std::move(process));
+    const auto open = [&](std::string name, std::string process) {
+      return client.call<&VolumeService::open_for>(std::move(name), std::string("name"), std::move(process));
     };
-    const Result<OpenedVolume> first = co_await open("1");
-    EXPECT_TRUE(first && (co_await open("2")));
-    if (!first) continue;
+    const Result<OpenedVolume> first = co_await open(volume, "1");
+    const Result<OpenedVolume> second = co_await open(volume, "2");
+    EXPECT_TRUE(first && second);
+    if (!first || !second) continue;
     const Result<void> used = co_await client.call<&VolumeService::flush>(first->name);
     EXPECT_EQ(used.has_value(), volume == "shown");
-    EXPECT_EQ((co_await open("1")).has_value(), volume == "shown");
+    EXPECT_EQ((co_await open(volume, "1")).has_value(), volume == "shown");
+    // As after a lost connection. The earlier process stays known.
+    EXPECT_TRUE(co_await open(second->name, "2"));
+    EXPECT_FALSE(co_await client.call<&VolumeService::flush>(second->name));
+    EXPECT_EQ((co_await open(volume, "1")).has_value(), volume == "shown");
   }
 }
 
