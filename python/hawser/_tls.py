@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
-from typing import Literal, Optional
+from typing import Literal, Optional, Union
 
 Protection = Literal["authenticated", "signed_messages", "sealed_messages", "encrypted_stream"]
 Policy = Literal["required", "required_from_hosts", "allowed"]
+File = Union[str, "os.PathLike[str]"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
     """Files in PEM format. The certificates of the issuers follow the own one, without the root."""
 
-    certificate_file: str
-    key_file: str
+    certificate_file: File
+    key_file: File
     """A file, or the URI of a key in a PKCS #11 token."""
-    ocsp_file: str = ""
+    ocsp_file: File = ""
     """For servers: the responder's answer about this certificate, in DER format."""
 
 
@@ -26,7 +28,7 @@ class SharedKey:
     """A key that both sides have, in place of certificates. ``file`` has 64 to 128 hexadecimal digits."""
 
     name: str
-    file: str
+    file: File
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +36,7 @@ class ClientTls:
     """TLS of a client: ``hawser.connect(address, tls=hawser.ClientTls(ca_file="ca.pem"))``. Files are read when the
     client connects, and changed files are used by later connections."""
 
-    ca_file: str = ""
+    ca_file: File = ""
     """Issuers of server certificates. Empty: those of the system."""
     certificate: Optional[Certificate] = None
     """For servers that demand one."""
@@ -42,7 +44,7 @@ class ClientTls:
     """The server must have this key, and no certificate is accepted instead."""
     server_name: str = ""
     """The name that the server's certificate must have. Empty: the host of the address."""
-    crl_files: Sequence[str] = ()
+    crl_files: Sequence[File] = ()
     ocsp_required: bool = False
     protection: Protection = "authenticated"
     tls12: bool = True
@@ -56,10 +58,10 @@ class ServerTls:
 
     certificates: Sequence[Certificate] = ()
     shared_keys: Sequence[SharedKey] = ()
-    client_ca_file: str = ""
+    client_ca_file: File = ""
     """Issuers of client certificates. Empty: clients are not asked for any."""
     client_certificate_required: bool = True
-    crl_files: Sequence[str] = ()
+    crl_files: Sequence[File] = ()
     policy: Policy = "required"
     protection: Protection = "authenticated"
     tls12: bool = True

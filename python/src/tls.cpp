@@ -1,41 +1,67 @@
 #include "tls.h"
 
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "hawser/tls.h"
 
 namespace hawser::python {
 namespace {
 
-template <class T>
-T field(nb::handle options, const char* name) {
-  return nb::cast<T>(nb::object(options.attr(name)));
+[[noreturn]] void wrong_type(const char* name, const char* expected, nb::handle given) {
+  PyErr_Format(PyExc_TypeError, "hawser: %s is %s, not %s", name, expected, Py_TYPE(given.ptr())->tp_name);
+  throw nb::python_error();
+}
+
+std::string text_of(nb::handle given, const char* name) {
+  PyObject* converted = nullptr;
+  if (PyUnicode_FSConverter(given.ptr(), &converted) == 0) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
+    PyErr_Clear();
+    wrong_type(name, "a str or a path", given);
+  }
+  const nb::object bytes = nb::steal(converted);
+  return {PyBytes_AS_STRING(bytes.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+}
+
+std::string text(nb::handle options, const char* name) { return text_of(nb::object(options.attr(name)), name); }
+
+std::vector<std::string> files(nb::handle options, const char* name) {
+  const nb::object given = options.attr(name);
+  if (PyUnicode_Check(given.ptr()) || PyBytes_Check(given.ptr()) || PySequence_Check(given.ptr()) == 0) {
+    wrong_type(name, "a sequence of files", given);
+  }
+  std::vector<std::string> made;
+  for (const nb::handle one : given) made.push_back(text_of(one, name));
+  return made;
+}
+
+bool flag(nb::handle options, const char* name) {
+  const nb::object given = options.attr(name);
+  if (!PyBool_Check(given.ptr())) wrong_type(name, "a bool", given);
+  return given.ptr() == Py_True;
 }
 
 TlsCertificate certificate_of(nb::handle given) {
-  return {.certificate_file = field<std::string>(given, "certificate_file"),
-          .key_file = field<std::string>(given, "key_file"),
-          .ocsp_file = field<std::string>(given, "ocsp_file")};
+  return {.certificate_file = text(given, "certificate_file"),
+          .key_file = text(given, "key_file"),
+          .ocsp_file = text(given, "ocsp_file")};
 }
 
-TlsSharedKey shared_key_of(nb::handle given) {
-  return {.name = field<std::string>(given, "name"), .file = field<std::string>(given, "file")};
-}
+TlsSharedKey shared_key_of(nb::handle given) { return {.name = text(given, "name"), .file = text(given, "file")}; }
 
 // The value of an enumeration by its name.
 template <class Value, std::size_t count>
 Value choice(nb::handle options, const char* name, const std::array<std::pair<std::string_view, Value>, count>& known) {
-  const auto given = field<std::string>(options, name);
+  const std::string given = text(options, name);
   std::string names;
-  for (const auto& [text, value] : known) {
-    if (text == given) return value;
-    names += (names.empty() ? "\"" : ", \"") + std::string(text) + "\"";
+  for (const auto& [choice_name, value] : known) {
+    if (choice_name == given) return value;
+    names += (names.empty() ? "\"" : ", \"") + std::string(choice_name) + "\"";
   }
   throw nb::value_error(("hawser: " + std::string(name) + " is one of " + names + ", not \"" + given + "\"").c_str());
 }
@@ -53,17 +79,17 @@ TlsProtection protection_of(nb::handle options) {
 std::shared_ptr<transport::ClientSecurity> client_security(nb::handle options) {
   if (options.is_none()) return nullptr;
   TlsClientOptions made;
-  made.ca_file = field<std::string>(options, "ca_file");
-  made.crl_files = field<std::vector<std::string>>(options, "crl_files");
-  made.ocsp_required = field<bool>(options, "ocsp_required");
+  made.ca_file = text(options, "ca_file");
+  made.crl_files = files(options, "crl_files");
+  made.ocsp_required = flag(options, "ocsp_required");
   const nb::object certificate = options.attr("certificate");
   if (!certificate.is_none()) made.certificate = certificate_of(certificate);
   const nb::object shared_key = options.attr("shared_key");
   if (!shared_key.is_none()) made.shared_key = shared_key_of(shared_key);
-  made.server_name = field<std::string>(options, "server_name");
+  made.server_name = text(options, "server_name");
   made.protection = protection_of(options);
-  made.tls12 = field<bool>(options, "tls12");
-  made.accept_any_server = field<bool>(options, "accept_any_server");
+  made.tls12 = flag(options, "tls12");
+  made.accept_any_server = flag(options, "accept_any_server");
   return TlsClient(std::move(made));
 }
 
@@ -77,12 +103,12 @@ std::shared_ptr<transport::ServerSecurity> server_security(nb::handle options) {
     made.certificates.push_back(certificate_of(one));
   }
   for (const nb::handle one : nb::object(options.attr("shared_keys"))) made.shared_keys.push_back(shared_key_of(one));
-  made.client_ca_file = field<std::string>(options, "client_ca_file");
-  made.client_certificate_required = field<bool>(options, "client_certificate_required");
-  made.crl_files = field<std::vector<std::string>>(options, "crl_files");
+  made.client_ca_file = text(options, "client_ca_file");
+  made.client_certificate_required = flag(options, "client_certificate_required");
+  made.crl_files = files(options, "crl_files");
   made.policy = choice(options, "policy", policies);
   made.protection = protection_of(options);
-  made.tls12 = field<bool>(options, "tls12");
+  made.tls12 = flag(options, "tls12");
   return TlsServer(std::move(made));
 }
 

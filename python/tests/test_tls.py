@@ -89,7 +89,7 @@ def test_a_shared_key(tmp_path: pathlib.Path, transports: list[str]) -> None:
 
 def test_wrong_options_are_refused(tmp_path: pathlib.Path) -> None:
     async def main() -> None:
-        absent = str(tmp_path / "absent.pem")
+        absent = tmp_path / "absent.pem"
         server = make_server(tls=hawser.ServerTls([hawser.Certificate(absent, absent)]))
         with pytest.raises(hawser.Error, match="absent.pem"):
             await server.start()
@@ -99,6 +99,16 @@ def test_wrong_options_are_refused(tmp_path: pathlib.Path) -> None:
             make_server(tls=hawser.ServerTls(protection=wrong))
         with pytest.raises(ValueError, match='policy is one of "required", .* not "some"'):
             make_server(tls=hawser.ServerTls(policy=wrong))
+        for name, value, kind in [
+            ("ca_file", 1, "int"),
+            ("crl_files", "ab", "str"),
+            ("crl_files", absent, "PosixPath"),
+            ("crl_files", [1], "int"),
+            ("tls12", "no", "str"),
+        ]:
+            options: dict[str, Any] = {name: value}
+            with pytest.raises(TypeError, match=f"hawser: {name} is a .*, not {kind}"):
+                await hawser.connect("127.0.0.1:1", tls=hawser.ClientTls(**options))
         with pytest.raises(AttributeError, match="ca_file"):
             await hawser.connect("127.0.0.1:1", tls=wrong)
 
