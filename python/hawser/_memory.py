@@ -35,7 +35,8 @@ class Region:
 
 class Batch:
     """Many blocks that are read or written together: ``await client.read(region, batch)``. It is prepared once and may
-    be used any number of times, also by several accesses at a time.
+    be used any number of times, also by several accesses at a time. Over RDMA, accesses at the same time need memory
+    that Client.register() has registered.
 
     memory  Local memory (buffer protocol), which neither moves nor is freed while the batch exists.
     local   The place of each block in it, in bytes.

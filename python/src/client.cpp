@@ -116,6 +116,20 @@ void ClientCore::submit(std::shared_ptr<Work> work) {
   if (submitted_.size() == 1) engine_->loop().post([self = shared_from_this()] { self->run_submitted(); });
 }
 
+void ClientCore::remove_registered(Bytes memory) noexcept {
+  const auto found = std::ranges::find_if(
+      registered_, [&](Bytes one) { return one.data() == memory.data() && one.size() == memory.size(); });
+  if (found != registered_.end()) registered_.erase(found);
+}
+
+bool ClientCore::has_registered(Bytes memory) const noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+  return std::ranges::any_of(registered_, [&](Bytes one) {
+    const auto place = begin - reinterpret_cast<std::uintptr_t>(one.data());  // Wraps around if it is before `one`.
+    return place <= one.size() && memory.size() <= one.size() - place;
+  });
+}
+
 void ClientCore::run_submitted() {
   std::vector<std::shared_ptr<Work>> works;
   {

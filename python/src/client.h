@@ -78,6 +78,10 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
   void submit(std::shared_ptr<Work> work);
   void abort() noexcept override;
   std::string address() const { return address_; }
+  // The memory of each RegisteredMemory of this client. With the GIL.
+  void add_registered(Bytes memory) { registered_.push_back(memory); }
+  void remove_registered(Bytes memory) noexcept;
+  bool has_registered(Bytes memory) const noexcept;  // Within one of them.
 
   // ---- Loop's thread ----
   Task<Result<void>> connect();
@@ -107,6 +111,7 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
   std::mutex mutex_;
   bool closed_ = false;                           // With mutex_: abort() was called.
   std::vector<std::shared_ptr<Work>> submitted_;  // With mutex_.
+  std::vector<Bytes> registered_;                 // With the GIL.
 
   // Loop's thread.
   const std::size_t calls_max_;

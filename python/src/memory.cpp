@@ -29,6 +29,7 @@ class MemoryAccess final : public Work {
   BorrowedMemory memory;               // Empty with a batch.
   std::shared_ptr<MemoryBatch> batch;  // Null: one block.
   bool writes = false;
+  bool registered = false;  // A RegisteredMemory of the client has the memory.
   RemoteOptions options;
   // The access was not submitted.
   void abandon() noexcept { release(); }
@@ -62,10 +63,11 @@ Task<Result<void>> MemoryAccess::execute(MemoryAccess& access) {
   std::optional<RegisteredBuffer> own;
   if (remote.capabilities().one_sided) {
     Result<RegisteredBuffer> wrapped = RegisteredBuffer::wrap(client, local);
-    // The memory of a RegisteredMemory is registered already, which is this error.
+    // The memory of a RegisteredMemory is registered already, which is this error. So is the memory of another access,
+    // which may end and deregister it before this one has ended.
     if (wrapped) {
       own = std::move(*wrapped);
-    } else if (wrapped.error().code != ErrorCode::invalid_argument) {
+    } else if (!access.registered || wrapped.error().code != ErrorCode::invalid_argument) {
       co_return std::unexpected(std::move(wrapped.error()));
     }
   }
@@ -163,8 +165,11 @@ std::shared_ptr<Work> start_registering(const std::shared_ptr<ClientCore>& clien
 // latter becomes a large one, which no memory has.
 std::vector<std::uint64_t> numbers_of(nb::handle given) {
   Py_buffer view;
-  if (PyObject_CheckBuffer(given.ptr()) != 0) {
-    if (PyObject_GetBuffer(given.ptr(), &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) throw nb::python_error();
+  if (PyObject_CheckBuffer(given.ptr()) == 0) {
+    // A sequence.
+  } else if (PyObject_GetBuffer(given.ptr(), &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();  // Such as an array with gaps, which is a sequence.
+  } else {
     const bool fits = view.itemsize == 8 && view.format != nullptr && std::strchr("qQlL", view.format[0]) != nullptr;
     std::vector<std::uint64_t> made(fits ? static_cast<std::size_t>(view.len / 8) : 0);
     if (!made.empty()) std::memcpy(made.data(), view.buf, made.size() * sizeof(made[0]));
@@ -195,6 +200,7 @@ std::shared_ptr<Work> start_access(const std::shared_ptr<ClientCore>& client, co
     auto batch = nb::cast<std::shared_ptr<MemoryBatch>>(memory);
     if (!writes && !batch->writable()) throw nb::buffer_error("hawser: the memory of the batch is not writable");
     batch->begin();
+    access->registered = client->has_registered(batch->memory());
     access->batch = std::move(batch);
     try {
       client->submit(access);
@@ -207,6 +213,7 @@ std::shared_ptr<Work> start_access(const std::shared_ptr<ClientCore>& client, co
   if (!access->memory.acquire(memory.ptr(), PyBUF_C_CONTIGUOUS | (writes ? 0 : PyBUF_WRITABLE))) {
     throw nb::python_error();
   }
+  access->registered = client->has_registered(access->memory.mutable_bytes());
   client->submit(access);
   return access;
 }
@@ -285,7 +292,9 @@ RegisteredMemory::RegisteredMemory(std::shared_ptr<ClientCore> client, BorrowedM
     : generation_(process_generation()),
       client_(std::move(client)),
       memory_(std::move(memory)),
-      buffer_(std::make_unique<RegisteredBuffer>(std::move(buffer))) {}
+      buffer_(std::make_unique<RegisteredBuffer>(std::move(buffer))) {
+  client_->add_registered(memory_.bytes());
+}
 
 void RegisteredMemory::close() noexcept {
   if (generation_ == process_generation()) {
@@ -293,6 +302,7 @@ void RegisteredMemory::close() noexcept {
   } else {
     static_cast<void>(buffer_.release());  // It belongs to the parent process.
   }
+  if (client_ != nullptr) client_->remove_registered(memory_.bytes());
   memory_ = {};
   client_.reset();
 }

@@ -167,6 +167,13 @@ def test_a_batch_of_15_000_blocks(transports: list[str]) -> None:
     run(main())
 
 
+def test_the_numbers_of_a_batch_may_lie_apart() -> None:
+    numbers = memoryview(array.array("q", range(8)))[::2]
+    assert hawser.Batch(bytes(8), numbers, numbers, 2).nbytes == 8
+    with pytest.raises(ValueError, match="block 3 has the bytes 6 to 8 of memory of 7 bytes"):
+        hawser.Batch(bytes(7), numbers, numbers, 2)
+
+
 def test_wrong_batches_are_refused() -> None:
     async def main() -> None:
         async with owner(bytearray(1000), ["shm"]) as (exposed, client):
