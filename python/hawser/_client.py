@@ -190,9 +190,13 @@ class Client:
             core = _hawser.make_streams(method=found, hub=self._hub)
             streams = Streams(self._loop, core)
             future = self._loop.create_future()
-            work = self._core.call(
-                self._hub, future, found, arguments, timeout, attachment, None, metadata, True, False, core
-            )
+            try:
+                work = self._core.call(
+                    self._hub, future, found, arguments, timeout, attachment, None, metadata, True, False, core
+                )
+            except BaseException:
+                core.release()  # It refers to `streams`, unseen by the collector of cycles.
+                raise
             future.add_done_callback(lambda done: self._forget(method, None if done.cancelled() else done.exception()))
             return streams, future, work
 

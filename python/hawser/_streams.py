@@ -27,7 +27,8 @@ class Streams:
         self._error: Optional[BaseException] = None  # The reason why reading fails.
         self._reader: Optional[asyncio.Future[None]] = None
         self._write_error: Optional[BaseException] = None
-        self._writer: Optional[asyncio.Future[None]] = None
+        self._writing = False
+        self._sent: Optional[asyncio.Future[None]] = None  # Shared by those that wait for sending.
         core.set_sinks(self._on_items, self._on_sent)
 
     def _on_items(self, items: list[Any], ended: bool, error: Optional[BaseException]) -> None:
@@ -40,7 +41,8 @@ class Streams:
     def _on_sent(self, error: Optional[BaseException]) -> None:
         if self._write_error is None:
             self._write_error = error
-        _wake(self._writer)
+        _wake(self._sent)
+        self._sent = None
 
     def finish(self, error: BaseException) -> None:
         """The call has ended. What was received may still be read; then ``error``, unless the stream has ended."""
@@ -69,10 +71,15 @@ class Streams:
     async def write(self, item: Any) -> None:
         if self._write_error is not None:
             raise self._write_error.with_traceback(None)
-        if self._writer is not None:
+        if self._writing:
             raise RuntimeError("hawser: two tasks write to one stream at the same time: let one of them write")
-        if not self._core.write(item):
+        if self._core.write(item):
+            return
+        self._writing = True
+        try:
             await self._wait_for_sending()
+        finally:
+            self._writing = False
 
     async def drain(self) -> None:
         while self._write_error is None and not self._core.flush():
@@ -81,11 +88,9 @@ class Streams:
             raise self._write_error.with_traceback(None)
 
     async def _wait_for_sending(self) -> None:
-        self._writer = self._loop.create_future()
-        try:
-            await self._writer
-        finally:
-            self._writer = None
+        if self._sent is None:
+            self._sent = self._loop.create_future()
+        await asyncio.shield(self._sent)
         if self._write_error is not None:
             raise self._write_error.with_traceback(None)
 

@@ -99,7 +99,8 @@ detail::Serving FunctionHandler::run(const detail::IncomingRequest& request,
       IncomingCall::Answered answered{*incoming};
       co_await answered;
     }
-    if (function->has_streams()) call.stream().end();
+    // Behind an end, the error might come too late for the caller's loop over the items.
+    if (function->has_streams() && !incoming->error) call.stream().end();
     const bool keeps = !incoming->result.kept.empty() || !incoming->attached.empty();
     if (send(call, *incoming, *function)) co_await call.released();
     incoming->result = {};

@@ -131,11 +131,14 @@ bool CallStreams::write(nb::handle item) {
   if (!encode_value(*plan_, *sent_, item.ptr(), encoded)) throw nb::python_error();
   const std::size_t bytes = queue_bytes(encoded);
   const char* refused = nullptr;
+  std::optional<Error> failed;
   {
     const std::lock_guard lock(mutex_);
     if (ending_) {
       refused = "hawser: write() after end()";
-    } else if (state_ != State::ended) {
+    } else if (state_ == State::ended || write_error_) {
+      failed = write_error_.value_or(ended_error());
+    } else {
       queue_.push_back(std::move(encoded));
       queued_bytes_ += bytes;
       full_ = queued_bytes_ >= queue_bytes_max;
@@ -144,15 +147,20 @@ bool CallStreams::write(nb::handle item) {
     }
   }
   // Exceptions are made without the mutex: making them may let another thread of Python run.
-  if (refused == nullptr) raise(ended_error());
+  if (failed) raise(*failed);
   PyErr_SetString(PyExc_RuntimeError, refused);
   throw nb::python_error();
 }
 
 bool CallStreams::flush() {
-  const std::lock_guard lock(mutex_);
-  flushing_ = !queue_.empty() && state_ != State::ended;
-  return !flushing_;
+  std::optional<Error> failed;
+  {
+    const std::lock_guard lock(mutex_);
+    flushing_ = !queue_.empty() && state_ != State::ended;
+    if (!lost_) return !flushing_;
+    failed = write_error_;
+  }
+  raise(failed.value_or(ended_error()));
 }
 
 void CallStreams::end() {
@@ -188,17 +196,22 @@ void CallStreams::detach() {
   if (reading_) std::exchange(reading_, nullptr).destroy();
   if (sending_) std::exchange(sending_, nullptr).destroy();
   std::deque<Encoded> dropped;
-  bool waits = false;
+  std::optional<Error> error;
+  bool notify = false;
   {
     const std::lock_guard lock(mutex_);
     state_ = State::ended;
     loop_ = nullptr;
     dropped.swap(queue_);
-    waits = full_ || flushing_;
+    if (!dropped.empty()) lost_ = true;
+    if (!write_error_) write_error_ = ending_ ? ended_error() : core_->write_error().value_or(ended_error());
+    error = write_error_;
+    notify = full_ || flushing_ || !dropped.empty();
   }
   if (received_) take_items(true);
   core_.reset();
-  if (waits || !dropped.empty()) hub_->push(std::make_shared<SentEvent>(shared_from_this(), ended_error()));
+  dropped.clear();  // Before the event, with which Python drops what is left behind.
+  if (notify) hub_->push(std::make_shared<SentEvent>(shared_from_this(), std::move(error)));
 }
 
 void CallStreams::run() {
@@ -267,6 +280,7 @@ void CallStreams::on_item_sent() {
     notify = (full_ && queued_bytes_ < queue_bytes_low) || (queue_.empty() && (flushing_ || !sent.kept.empty()));
     if (notify) full_ = flushing_ = false;
   }
+  sent = {};  // Before the event, with which Python drops what is left behind.
   if (notify) hub_->push(std::make_shared<SentEvent>(shared_from_this(), std::nullopt));
 }
 
@@ -276,9 +290,12 @@ void CallStreams::on_send_failed(Error error) {
   {
     const std::lock_guard lock(mutex_);
     dropped.swap(queue_);
+    lost_ = true;
+    write_error_ = error;
     queued_bytes_ = 0;
     full_ = flushing_ = false;
   }
+  dropped.clear();  // Before the event, with which Python drops what is left behind.
   hub_->push(std::make_shared<SentEvent>(shared_from_this(), std::move(error)));
 }
 
@@ -325,7 +342,7 @@ detail::Serving CallStreams::send(std::shared_ptr<CallStreams> streams) {
   bool ends = false;
   {
     const std::lock_guard lock(streams->mutex_);
-    ends = streams->ending_;
+    ends = streams->ending_ && streams->queue_.empty();  // An item of just now goes first: run() follows.
   }
   if (ends) core.end();
 }

@@ -48,7 +48,7 @@ class CallStreams final : public std::enable_shared_from_this<CallStreams> {
   void ask();
   // Appends an item to the queue. False: the caller waits for on_sent() before the next item.
   bool write(nb::handle item);
-  // True if all items have been sent, and their memory is not used any more.
+  // True if all items have been sent, and their memory is not used any more. Throws if some were dropped.
   bool flush();
   // Ends the stream of this side after the items of the queue.
   void end();
@@ -106,7 +106,9 @@ class CallStreams final : public std::enable_shared_from_this<CallStreams> {
   bool full_ = false;    // Python waits for room.
   bool flushing_ = false;
   std::size_t queued_bytes_ = 0;
-  std::deque<Encoded> queue_;  // The first item may be on its way.
+  std::deque<Encoded> queue_;         // The first item may be on its way.
+  std::optional<Error> write_error_;  // Why no further item is sent.
+  bool lost_ = false;                 // Items of the queue were dropped because of write_error_.
 
   // Loop's thread.
   std::shared_ptr<detail::StreamCore> core_;

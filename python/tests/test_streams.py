@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import math
+import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -292,9 +293,46 @@ def test_a_deadline_ends_a_stream() -> None:
                         await call.write(bytes(1000))
                 with pytest.raises(hawser.DeadlineExceeded):
                     await call.result()
+            # Also if the event loop learns of it late.
+            async with client.open("never_reads", timeout=0.05) as call:
+                time.sleep(0.2)
+                with pytest.raises(hawser.DeadlineExceeded):
+                    while True:
+                        await call.write(bytes(1000))
             # Without a timeout there is none, whatever call_timeout is.
             async with client.open("count", 1, timeout=math.inf) as call:
                 assert [item async for item in call] == [0]
+
+    run(main())
+
+
+def test_all_that_wait_for_sending_are_woken() -> None:
+    async def main() -> None:
+        async with pair() as (_, client), client.open("never_reads") as call:
+
+            async def fill() -> None:
+                while True:
+                    await call.write(bytes(100_000))
+
+            waiting = [asyncio.create_task(wait) for wait in (fill(), call.drain(), call.drain())]
+            await asyncio.sleep(0)  # The first step of each.
+            await client.close()
+            filled, *drained = await asyncio.gather(*waiting, return_exceptions=True)
+            assert isinstance(filled, hawser.Error)
+            for outcome in drained:  # The queue may have been empty for a moment.
+                assert outcome is None or isinstance(outcome, hawser.Error)
+
+    run(main())
+
+
+def test_an_item_just_before_the_end_is_not_lost() -> None:
+    async def main() -> None:
+        async with pair() as (_, client):
+            for count in range(200):
+                async with client.open("total") as call:
+                    for _ in range(count % 8):
+                        await call.write(1)
+                    assert await call.result() == count % 8
 
     run(main())
 
@@ -420,10 +458,18 @@ def test_streams_leave_no_objects() -> None:
                     async with client.open("endless", 10) as call:
                         await call.__anext__()
 
+            async def refused(calls: int) -> None:
+                for _ in range(calls):
+                    with pytest.raises(TypeError):
+                        async with client.open("count", "text"):
+                            pass
+
             await batch(50)
+            await refused(10)
             gc.collect()
             objects = len(gc.get_objects())
             await batch(200)
+            await refused(1000)
             gc.collect()
             assert len(gc.get_objects()) - objects < 100
 
