@@ -48,7 +48,7 @@ struct HandoverOptions {
   // A successor that does not serve within this time after it received the sockets is given up. This process goes on.
   Duration ready_max = std::chrono::seconds(60);
   // Time for clients to learn that they have to connect again. What they send until then is served. Clients that
-  // connect and send nothing use all of it.
+  // connect and send nothing use all of it. Connections of HTTP/1.1, `baidu_std` and RESP are closed behind it.
   Duration leave_max = std::chrono::seconds(5);
   // See Server::stop(), which follows.
   Duration grace = std::chrono::seconds(30);
