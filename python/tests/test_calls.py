@@ -17,12 +17,13 @@ import shop
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 120))
+    asyncio.run(asyncio.wait_for(main, 500))
 
 
 @contextlib.asynccontextmanager
 async def pair(**options: Any) -> AsyncIterator[tuple[shop.Shop, hawser.Client]]:
     served = shop.Shop()
+    options.setdefault("call_timeout", None)
     async with served.server, hawser.connect(served.server.address, **options) as client:
         yield served, client
 

@@ -51,7 +51,7 @@ def test_python_client_of_a_cpp_server(cpp_server: str) -> None:
                     await client.call("shop::sleep_until_stopped", timeout=timeout)
                 timeout *= 2
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 500))
 
 
 def test_streams_of_a_cpp_server(cpp_server: str) -> None:
@@ -65,7 +65,7 @@ def test_streams_of_a_cpp_server(cpp_server: str) -> None:
                     assert [item async for item in call] == [100 + i * (i + 1) // 2 for i in range(100)]
                     assert await call.result() == 100
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 500))
 
 
 @hawser.declare("shop::where")
@@ -84,7 +84,7 @@ def test_memory_of_a_cpp_server(cpp_server: str) -> None:
             await client.read(region, target)
             assert target[-4:] == b"\5end"
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 500))
 
 
 def test_cpp_client_of_a_python_server(peer: str) -> None:
@@ -98,7 +98,7 @@ def test_cpp_client_of_a_python_server(peer: str) -> None:
             assert process.returncode == 0, output.decode()
             assert b"ok order" in output
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 500))
 
 
 def test_the_command_hawser_calls_and_describes_a_python_server() -> None:
@@ -126,4 +126,4 @@ def test_the_command_hawser_calls_and_describes_a_python_server() -> None:
             assert '"id":2' in await hawser_command("call", "shop::order", order)
             assert "serving" in await hawser_command("health")
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 500))

@@ -15,7 +15,7 @@ import hawser
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 120))
+    asyncio.run(asyncio.wait_for(main, 500))
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ import shop
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 120))
+    asyncio.run(asyncio.wait_for(main, 500))
 
 
 @hawser.declare()
