@@ -57,7 +57,7 @@ TEST_F(TlsKubernetes, TheEnvironmentOfAPodSuffices) {
 TEST_F(TlsKubernetes, AServerOfAnotherIssuerGetsNoToken) {
   PlayedKubernetes api(options);
   KubernetesOptions with{.server = "https://" + api.address(), .token_file = (folder.path() / "token").string()};
-  with.connect_timeout = patience;
+  with.connect_timeout = with.request_timeout = patience;
   with.security = TlsClient({.ca_file = security::tls::Authority(folder.path().string(), "other").ca_file()});
   write_file("token", "secret");
   Loop loop;
