@@ -157,6 +157,13 @@ class Arm64(unittest.TestCase):
         self.assertEqual(self.statuses(arm64.debian13.Failed("no space")), 125)
         self.assertEqual(self.statuses(None), 0)
 
+    def test_mirror_without_the_processor(self):
+        with mock.patch.object(arm64.debian13, "machine_mirror", lambda: "http://mirror"):
+            with self.assertRaisesRegex(arm64.debian13.Impossible, "http://mirror has no packages for 64-bit Arm"):
+                arm64.run("sh", "-c", "echo E: Unable to locate package base-files; exit 100")
+            with self.assertRaises(arm64.debian13.Failed):
+                arm64.run("sh", "-c", "echo E: Unable to locate package libx-dev; exit 100")
+
 
 class Command(unittest.TestCase):
     def setUp(self):
