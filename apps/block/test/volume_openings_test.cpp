@@ -26,10 +26,9 @@ TEST(BlockOpenings, AnOpeningThatHasEndedRefusesRequests) {
   EXPECT_FALSE(openings.use(""));
 }
 
-// A client may lose the connection while it waits for the end of its opening, and ask again.
-TEST(BlockOpenings, EachEndWaitsForRequestsInProgress) {
-  VolumeOpenings openings;
-  const std::string id = openings.begin().value();
+// `end` ends the opening, on two threads at once: both wait for its request in progress.
+template <class End>
+void expect_to_wait_for_a_request(VolumeOpenings& openings, const std::string& id, End end) {
   std::optional<VolumeOpenings::Use> request = openings.use(id);
   ASSERT_TRUE(request);
   std::atomic<bool> request_ended = false;
@@ -38,7 +37,7 @@ TEST(BlockOpenings, EachEndWaitsForRequestsInProgress) {
     std::vector<std::jthread> threads;
     for (int thread = 0; thread < 2; ++thread) {
       threads.emplace_back([&] {
-        openings.end(id);
+        end();
         if (!request_ended) ++early;
       });
     }
@@ -49,6 +48,13 @@ TEST(BlockOpenings, EachEndWaitsForRequestsInProgress) {
     request.reset();
   }
   EXPECT_EQ(early, 0);
+}
+
+// A client may lose the connection while it waits for the end of its opening, and ask again.
+TEST(BlockOpenings, EachEndWaitsForRequestsInProgress) {
+  VolumeOpenings openings;
+  const std::string id = openings.begin().value();
+  expect_to_wait_for_a_request(openings, id, [&] { openings.end(id); });
 }
 
 TEST(BlockOpenings, ALaterProcessOfAClientEndsThoseOfEarlierOnes) {
@@ -85,25 +91,7 @@ TEST(BlockOpenings, AnEarlierProcessOfAClientIsRefused) {
 TEST(BlockOpenings, ALaterProcessWaitsForRequestsOfEarlierOnes) {
   VolumeOpenings openings;
   const std::string id = openings.begin({.name = "client", .process = "1"}).value();
-  std::optional<VolumeOpenings::Use> request = openings.use(id);
-  ASSERT_TRUE(request);
-  std::atomic<bool> request_ended = false;
-  std::atomic<int> early = 0;
-  {
-    std::vector<std::jthread> threads;
-    for (int thread = 0; thread < 2; ++thread) {
-      threads.emplace_back([&] {
-        EXPECT_TRUE(openings.begin({.name = "client", .process = "2"}));
-        if (!request_ended) ++early;
-      });
-    }
-    // Refused from the begin of the first begin() on.
-    while (openings.use(id)) std::this_thread::yield();
-    for (int turn = 0; turn < 100; ++turn) std::this_thread::yield();
-    request_ended = true;
-    request.reset();
-  }
-  EXPECT_EQ(early, 0);
+  expect_to_wait_for_a_request(openings, id, [&] { EXPECT_TRUE(openings.begin({.name = "client", .process = "2"})); });
 }
 
 // A process that waits for an earlier one is an earlier one itself when another follows.

@@ -127,7 +127,9 @@ Task<void> open_for_two_processes(std::string address) {
   }
 }
 
-TEST(VolumeRules, OnlyAClientThatMayWriteEndsOpeningsOfItsName) {
+// `use` is called with the address of the service. This user may write "mine", and anyone may read "shown".
+template <class Use>
+void serve_by_rules(Use use) {
   const TemporaryFolder folder;
   const auto store = store_of_three();
   const std::string user = std::to_string(::geteuid());
@@ -135,21 +137,13 @@ TEST(VolumeRules, OnlyAClientThatMayWriteEndsOpeningsOfItsName) {
   Server server({.listen = "unix:" + (folder.path() / "native").string()});
   service.attach(server);
   ASSERT_TRUE(server.start());
-  sync_wait(open_for_two_processes(server.address()));
+  sync_wait(use(server.address()));
   server.stop();
 }
 
-TEST(VolumeRules, TheServiceRefusesWhatNoRuleAllows) {
-  const TemporaryFolder folder;
-  const auto store = store_of_three();
-  const std::string user = std::to_string(::geteuid());
-  VolumeService service(*store, memory_in_flight_usual, parsed("mine write uid " + user + "\nshown read anyone\n"));
-  Server server({.listen = "unix:" + (folder.path() / "native").string()});
-  service.attach(server);
-  ASSERT_TRUE(server.start());
-  sync_wait(use_service(server.address()));
-  server.stop();
-}
+TEST(VolumeRules, OnlyAClientThatMayWriteEndsOpeningsOfItsName) { serve_by_rules(open_for_two_processes); }
+
+TEST(VolumeRules, TheServiceRefusesWhatNoRuleAllows) { serve_by_rules(use_service); }
 
 Task<void> use_exports(VolumeStore& store) {
   nbd::StoredExports exports(*Loop::current(), store, {}, parsed("mine write uid 1000\nshown read anyone\n"));
