@@ -26,14 +26,15 @@ struct XdsOptions {
   // must permit by the channel credentials "insecure".
   std::shared_ptr<transport::ClientSecurity> security = {};
   Duration connect_timeout = std::chrono::seconds(5);
-  // A resource that the control plane has not sent this long after the request does not exist.
+  // A resource that the control plane has not sent this long after the request does not exist. From 1 ms to
+  // 1 h.
   Duration absent_timeout = std::chrono::seconds(15);
   // Pause after a stream that had no answer. It doubles up to retry_max, and differs by chance between clients. A
   // stream that had answers is replaced at once, but not earlier than this time after its begin. Refusals of answers
-  // are this time apart, too, and the next answer is read behind them.
+  // are this time apart, too, and the next answer is read behind them. Both from 1 ms to 1 h.
   Duration retry_interval = std::chrono::seconds(1);
   Duration retry_max = std::chrono::seconds(60);
-  // Limit of one answer. An answer with more bytes ends the stream.
+  // Limit of one answer. An answer with more bytes ends the stream. At most 4,294,967,295.
   std::size_t message_bytes_max = std::size_t{16} << 20;
 };
 

@@ -189,7 +189,9 @@ NamingScheme xds_naming(XdsOptions options) {
             }
             if (target.starts_with('/')) target.remove_prefix(1);
             if (target.empty() || target.size() > cluster::XdsState::name_bytes_max) {
-              return fail(ErrorCode::invalid_argument, "it has no name, or a very long one: write xds:///name");
+              return fail(ErrorCode::invalid_argument,
+                          "its name has " + std::to_string(target.size()) + " bytes, and must have from 1 to " +
+                              std::to_string(cluster::XdsState::name_bytes_max) + ": write xds:///name");
             }
             std::string text = options.bootstrap;
             if (text.empty()) {
