@@ -41,7 +41,7 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
   virtual void go_away() = 0;
   // Another process accepts connections: asks the client to connect to it. True if no request is on its way any more.
   virtual bool leave() { return true; }
-  // While the session goes away: the number of calls in succession, with this one, when it only waited for its client.
+  // While the session goes away: in how many successive calls of this, with this one, it only waited for its client.
   virtual unsigned silent_checks() noexcept = 0;
   // Called in each receive_window. Ends the connection if a message holds memory and fewer than `bytes` of it came.
   virtual void end_if_slow(std::uint64_t bytes) = 0;
