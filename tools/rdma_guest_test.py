@@ -143,19 +143,22 @@ def device():
     if not names:
         print("no RDMA device")
         return 77
-    server = subprocess.Popen(["ib_send_bw", "-d", names[0], "-s", "4096", "-n", "50"], stdout=subprocess.DEVNULL)
-    try:
-        for _ in range(100):
-            client = subprocess.run(["ib_send_bw", "-d", names[0], "-s", "4096", "-n", "50", "localhost"],
-                                    capture_output=True, text=True)
-            if client.returncode == 0:
-                break
-            time.sleep(0.1)  # The server does not listen yet.
-        print(client.stdout + client.stderr)
-        return client.returncode
-    finally:
-        server.kill()
-        server.wait()
+    transfer = ["ib_send_bw", "-d", names[0], "-s", "4096", "-n", "50"]
+    for attempt in range(20):  # The server ends at the first client that fails: each attempt has its own pair.
+        server = subprocess.Popen(transfer, stdout=subprocess.DEVNULL)
+        try:
+            for _ in range(100):
+                if server.poll() is not None:
+                    break
+                client = subprocess.run([*transfer, "localhost"], capture_output=True, text=True)
+                print(f"attempt {attempt}: {client.stdout}{client.stderr}")
+                if client.returncode == 0:
+                    return 0
+                time.sleep(0.1)  # The server does not listen yet.
+        finally:
+            server.kill()
+            server.wait()
+    return 1
 
 
 if __name__ == "__main__":
