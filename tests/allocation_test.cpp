@@ -99,6 +99,8 @@ int rounds_of(const Case& shape) {
   return shape.transport == "rdma" && shape.bytes > 64 * 1024 ? 200 / shape.concurrency : 200;
 }
 constexpr int few_rounds = 20;
+// Longer than an emulated device of a busy machine takes.
+constexpr Duration patient_time = std::chrono::minutes(2);
 
 class Allocations : public testing::TestWithParam<Case> {};
 
@@ -111,6 +113,7 @@ TEST_P(Allocations, NoneInTheSteadyState) {
   Loop loop({.wait = Wait::event, .blocked_max = forever});  // The warning of a slow machine allocates.
   ServerOptions options;
   options.transports = transports_of(shape);
+  options.handshake_timeout = patient_time;
   Server server(loop, std::move(options));
   server.register_handler<echo, echo_later>();
   ASSERT_TRUE(server.start().has_value());
@@ -121,6 +124,7 @@ TEST_P(Allocations, NoneInTheSteadyState) {
               std::size_t& second) -> Task<void> {
     ClientOptions client_options;
     client_options.transports = transports_of(with);
+    client_options.connect_timeout = client_options.call_timeout = patient_time;
     Client client(on, std::move(client_options));
     const Result<void> connected = co_await client.connect(to.address());
     EXPECT_TRUE(connected.has_value());

@@ -68,6 +68,7 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
     options.listen = backend->listen_address();
     options.loop = backend->loop_options();
     options.transports = backend->transports();
+    options.handshake_timeout = patience;
     return options;
   }
   // Returns options for a server that sends the texts of exceptions.
@@ -84,11 +85,18 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
   std::unique_ptr<Server> make_threaded_server(ServerOptions options) {
     return std::make_unique<Server>(over(backend->network(), std::move(options)));
   }
+  // The default of connect_timeout is too short for a connection over the emulated devices of a busy machine.
+  static ClientOptions patient(ClientOptions options = {}) {
+    if (options.connect_timeout == ClientOptions{}.connect_timeout) options.connect_timeout = patience;
+    return options;
+  }
   std::unique_ptr<Client> make_client(ClientOptions options = {}) {
+    options = patient(std::move(options));
     options.transports = backend->transports();
     return std::make_unique<Client>(loop(), over(backend->network(), std::move(options)));
   }
   std::shared_ptr<ClientPool> make_pool(const std::string& address, PoolOptions options = {}) {
+    options.client = patient(std::move(options.client));
     options.client.transports = backend->transports();
     return ClientPool::create(loop(), address, over(backend->network(), std::move(options)));
   }

@@ -102,7 +102,7 @@ TEST_P(Conformance, EveryWaiterIsToldOfItsAttempt) {
 
 TEST_P(Conformance, FailuresToConnectSayWhy) {
   run([&]() -> Task<void> {
-    auto client = make_client({.connect_timeout = 2s});
+    auto client = make_client();
     auto early = co_await client->call<echo>("too early");
     EXPECT_ERROR(early, not_sent, "connect(address) first");
     auto pinged = co_await client->ping();
@@ -314,7 +314,7 @@ TEST_P(Conformance, SeveralLoopsServeManyClients) {
         std::vector<std::unique_ptr<Client>> clients;
         Scope scope;
         for (int i = 0; i < 10; ++i) {
-          clients.push_back(std::make_unique<Client>(on, over(network, ClientOptions())));
+          clients.push_back(std::make_unique<Client>(on, over(network, patient())));
           auto connected = co_await clients.back()->connect(to);
           REQUIRE_OK(connected);
           scope.spawn([](Client& client, std::atomic<int>& counted) -> Task<void> {

@@ -303,7 +303,7 @@ TEST_P(Conformance, HandshakesAreBounded) {
     std::vector<std::unique_ptr<Silent>> sinks;
     std::vector<std::unique_ptr<transport::Stream>> streams;
     for (int i = 0; i < 2; ++i) {
-      auto stream = co_await backend->network()->connect(loop(), own.address(), 5s);
+      auto stream = co_await backend->network()->connect(loop(), own.address(), patience);
       REQUIRE_OK(stream);
       sinks.push_back(std::make_unique<Silent>());
       streams.push_back(std::move(*stream));

@@ -28,10 +28,13 @@ TransportOptions rdma_only(RdmaOptions options = {});
 inline ServerOptions server_options(RdmaOptions options = {}) {
   ServerOptions server;
   server.loop.log = no_log();
+  server.handshake_timeout = patience;
   server.transports = rdma_only(std::move(options));
   return server;
 }
-inline ClientOptions client_options(RdmaOptions options = {}) { return {.transports = rdma_only(std::move(options))}; }
+inline ClientOptions client_options(RdmaOptions options = {}) {
+  return {.connect_timeout = patience, .transports = rdma_only(std::move(options))};
+}
 
 // Checks after every test that no receiver was not ready, and that no resource is left on the device.
 class Device : public ::testing::Test {

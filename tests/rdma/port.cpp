@@ -15,6 +15,7 @@ inline std::string_view echo_there(std::string_view text) { return text; }
 // Serves until it is killed, and reports its address.
 void serve(const TransportOptions& transports, const Child::Say& say) {
   ServerOptions options;
+  options.handshake_timeout = patience;
   options.loop.log = no_log();
   options.transports = transports;
   Server server(std::move(options));
@@ -35,6 +36,7 @@ TEST_F(Port, DownUnderLoad) {
   ASSERT_NE(address, "");
   sync_wait([](const std::string& to, const TransportOptions& with) -> Task<void> {
     ClientOptions options;
+    options.connect_timeout = patience;
     options.transports = with;
     Client client(std::move(options));
     auto connected = co_await client.connect(to);
