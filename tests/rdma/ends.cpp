@@ -1,4 +1,6 @@
 // Ends of connections over RDMA. No resource may be left.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -179,28 +181,24 @@ TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
       Client client(on, client_options(with));
       auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
-      const auto load = [](Client& over) -> Task<std::uint64_t> {
-        std::uint64_t good = 0;
+      std::array<std::uint64_t, 4> good{};
+      const auto load = [](Client& over, std::uint64_t& count) -> Task<void> {
         for (;;) {
           auto reply = co_await over.call<echo_text>(text_of(100'000));
-          if (!reply) co_return good;
-          ++good;
+          if (!reply) co_return;
+          ++count;
         }
       };
-      std::vector<Task<std::uint64_t>> loads;
-      for (int i = 0; i < 4; ++i) loads.push_back(load(client));
-      const auto remove = [](Loop& loop_of) -> Task<std::uint64_t> {
-        co_await loop_of.sleep(200ms);
-        // The kernel may keep the device until all users have closed it, and let it work meanwhile. Without its network
-        // the device can't work.
-        EXPECT_EQ(std::system("rdma link delete hawser_rxe0 &"), 0);
-        co_await loop_of.sleep(500ms);
-        std::system("ip link set hawser0 down");
-        co_return 1;
-      };
-      loads.push_back(remove(on));
-      const std::vector<std::uint64_t> counts = co_await when_all(std::move(loads));
-      for (const std::uint64_t good : counts) EXPECT_GT(good, 0U);
+      Scope scope;
+      for (std::uint64_t& one : good) scope.spawn(load(client, one));
+      auto all_work = co_await eventually(on, [&] { return std::ranges::find(good, 0U) == good.end(); });
+      EXPECT_TRUE(all_work);
+      // The kernel may keep the device until all users have closed it, and let it work meanwhile. Without its network
+      // the device can't work.
+      EXPECT_EQ(std::system("rdma link delete hawser_rxe0 &"), 0);
+      co_await on.sleep(500ms);
+      std::system("ip link set hawser0 down");
+      co_await scope.join();
     }(loop, server.address(), options));
   }
   const auto end = std::chrono::steady_clock::now() + patience;

@@ -1,4 +1,5 @@
 // Processes that are killed while batches read and write memory.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -150,6 +151,14 @@ std::map<std::string, std::uint64_t> connection_resources() {
   return all;
 }
 
+// Fewer are possible: memory that was idle for long has been returned.
+bool none_more(const std::map<std::string, std::uint64_t>& now, const std::map<std::string, std::uint64_t>& before) {
+  return std::ranges::all_of(now, [&](const auto& one) {
+    const auto found = before.find(one.first);
+    return found != before.end() && one.second <= found->second;
+  });
+}
+
 TEST_F(Device, PeersThatAreKilledAmidBatchesLeaveNothing) {
   const int count = kills();
   ASSERT_GE(count, 4) << "HAWSER_TEST_KILLS";
@@ -160,6 +169,7 @@ TEST_F(Device, PeersThatAreKilledAmidBatchesLeaveNothing) {
   server.register_handler<&Shared::handle>(&shared);
   ASSERT_TRUE(server.start());
   Loop loop({.log = no_log()});
+  const std::uint64_t queue_pairs = resources()["qp"];
   std::map<std::string, std::uint64_t> before;
   for (int i = 0; i < count && !HasFailure(); ++i) {
     SCOPED_TRACE("kill " + std::to_string(i));
@@ -175,17 +185,18 @@ TEST_F(Device, PeersThatAreKilledAmidBatchesLeaveNothing) {
       child.kill();
     }
     const auto end = std::chrono::steady_clock::now() + patience;
+    std::map<std::string, std::uint64_t> now;
     const auto at_rest = [&] {
-      return server.counters().connections_open == 0 && (before.empty() || connection_resources() == before);
+      if (server.counters().connections_open != 0) return false;
+      now = connection_resources();
+      return now["qp"] == queue_pairs && (before.empty() || none_more(now, before));
     };
     while (!at_rest() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
-    EXPECT_EQ(server.counters().connections_open, 0U);
+    EXPECT_TRUE(at_rest()) << ::testing::PrintToString(now) << " instead of " << ::testing::PrintToString(before);
     if (i == 1) {
       std::this_thread::sleep_for(300ms);
       before = connection_resources();
       EXPECT_FALSE(before.empty());
-    } else if (i > 1) {
-      EXPECT_EQ(connection_resources(), before);
     }
   }
 }
