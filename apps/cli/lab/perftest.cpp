@@ -43,11 +43,14 @@ std::expected<double, std::string> run_perftest(const PerftestPlan& plan) {
       "{} -F --report_gbits -d {} -i {} -s {} -n {} -p {}{}", tool, plan.device, plan.port, plan.size_bytes,
       std::max<std::uint64_t>(plan.iterations, 5), meeting_port,
       plan.transfer == hawser::lab::TransferMode::read ? "" : fmt::format(" -t {}", std::max(1u, plan.depth)));
-  // The server needs some time until it listens; until then the client fails at once.
+  // The server needs some time until it listens; until then the client fails at once. A server ends with the first
+  // client that has connected, also if that one fails.
   const std::string script = fmt::format(
       "command -v {0} >/dev/null || {{ echo {0} is not installed: apt-get install perftest; exit 1; }}; "
-      "{1} >/dev/null 2>&1 & server=$!; for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.4; "
-      "{1} 127.0.0.1 2>&1 && break; done; kill $server 2>/dev/null; wait $server 2>/dev/null; true",
+      "for pair in 1 2 3; do {1} >/dev/null 2>&1 & server=$!; good=; tries=50; "
+      "while [ $tries -gt 0 ]; do tries=$((tries - 1)); sleep 0.4; {1} 127.0.0.1 2>&1 && good=1 && break; "
+      "kill -0 $server 2>/dev/null || break; done; "
+      "kill $server 2>/dev/null; wait $server 2>/dev/null; [ -z $good ] || break; done; true",
       tool, command);
   std::FILE* const pipe = popen(script.c_str(), "r");
   if (pipe == nullptr) return std::unexpected(std::string("no shell to run it"));

@@ -60,7 +60,7 @@ def doctor_json():
 
 def doctor_server(listen, *prefix):
     """Starts the other end of a doctor over two hosts. Returns the process and its address."""
-    process = subprocess.Popen([*prefix, sys.argv[1], "doctor", "--serve", listen, "--serve-seconds", "100"],
+    process = subprocess.Popen([*prefix, sys.argv[1], "doctor", "--serve", listen, "--serve-seconds", "600"],
                                stdout=subprocess.PIPE, text=True)
     first = process.stdout.readline()
     if not first.startswith("listening on "):
