@@ -45,7 +45,8 @@ class KernelEdges : public TlsFixture {
     server = std::make_unique<Server>(options);
     server->register_handler<echo>();
     HttpOptions over_http;
-    over_http.half_closed_timeout = patience;
+    // Dozens of handshakes precede the time in which a peer takes what it is sent.
+    over_http.half_closed_timeout = over_http.write_timeout = over_http.idle_timeout = 20 * patience;
     server->enable(http(over_http).route("GET", "/hello", hello).route("GET", "/large", large));
     const Result<void> started = server->start();
     ASSERT_TRUE(started) << error_of(started);

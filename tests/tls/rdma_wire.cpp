@@ -39,7 +39,13 @@ class AccessedMemory {
 
 void write_at(MutableBytes to, std::string_view text) { std::ranges::copy(as_bytes(text), to.begin()); }
 
-class TlsRdmaWire : public RdmaWireFixture {};
+class TlsRdmaWire : public RdmaWireFixture {
+ protected:
+  void SetUp() override {
+    RdmaWireFixture::SetUp();
+    rdma_options.ack_timeout = 18;  // 1 s, eight times. No packet is lost, but the thread of the attacker may be slow.
+  }
+};
 
 // The control of the other tests: packets that the attacker has changed are accepted.
 TEST_F(TlsRdmaWire, AnAttackerCanChangeAuthenticatedMessages) {
@@ -222,17 +228,12 @@ class Crossing {
   // Without TLS the server sends nothing before the client.
   Crossing(AttackedWire& wire, bool plain) : wire_(wire), plain_(plain) {}
   void carry(std::size_t from, RocePacket packet) {
-    const std::size_t link = link_of(from, packet);
-    if (link > 1) return wire_.send(1 - from, packet);
-    // Packets are sent again until both links are known.
-    const std::size_t sender = packet.response() ? 1 - from : from;
-    if (links_[from].size() < 2 || links_[sender].size() < 2) return;
-    if (plain_ && from == 0 && link == 1 && links_[1].empty()) return;
-    const std::size_t other = 1 - link;
-    packet.set_psn(packet.psn() + links_[sender][other].psn - links_[sender][link].psn);
-    packet.set_queue_pair(links_[from][other].queue_pair);
-    ++crossed;
-    wire_.send(1 - from, packet);
+    waiting_.push_back({from, std::move(packet)});
+    // A packet that makes a link known lets earlier ones pass.
+    for (std::size_t before = 0; before != waiting_.size();) {
+      before = waiting_.size();
+      std::erase_if(waiting_, [this](const Carried& one) { return passes(one.from, one.packet); });
+    }
   }
   // True when the first client has sent its first packet, and the server one to it.
   bool first_known() const { return !links_[0].empty() && (plain_ || !links_[1].empty()); }
@@ -244,6 +245,27 @@ class Crossing {
     std::uint32_t queue_pair;
     std::uint32_t psn;
   };
+  struct Carried {
+    std::size_t from;
+    RocePacket packet;
+  };
+  // Passes the packet on, unless a link that it needs is not known yet.
+  bool passes(std::size_t from, RocePacket packet) {
+    const std::size_t link = link_of(from, packet);
+    if (link > 1) {
+      wire_.send(1 - from, packet);
+      return true;
+    }
+    const std::size_t sender = packet.response() ? 1 - from : from;
+    if (links_[from].size() < 2 || links_[sender].size() < 2) return false;
+    if (plain_ && from == 0 && link == 1 && links_[1].empty()) return false;
+    const std::size_t other = 1 - link;
+    packet.set_psn(packet.psn() + links_[sender][other].psn - links_[sender][link].psn);
+    packet.set_queue_pair(links_[from][other].queue_pair);
+    ++crossed;
+    wire_.send(1 - from, packet);
+    return true;
+  }
   // The index of the client that the packet is from, or for.
   std::size_t link_of(std::size_t from, const RocePacket& packet) {
     std::vector<Way>& ways = links_[from];
@@ -260,11 +282,11 @@ class Crossing {
   AttackedWire& wire_;
   const bool plain_;
   std::array<std::vector<Way>, 2> links_;
+  std::vector<Carried> waiting_;
 };
 
 TEST_F(TlsRdmaWire, NobodyIsConnectedWithAnotherQueuePairThanThatAgreedOn) {
   enum class Kind : std::uint8_t { plain_text, certificates, shared_keys };
-  rdma_options.ack_timeout = 16;  // The packets of the first client wait for the second one.
   const std::string key = folder.path().string() + "/cluster.key";
   std::ofstream(key) << std::string(64, 'a');
   for (const Kind kind : {Kind::plain_text, Kind::certificates, Kind::shared_keys}) {
