@@ -120,6 +120,7 @@ void BlockPool::release(Block* block) noexcept {
     return free(block);
   acquired_bytes_ -= bytes;
   // The size is that of a class.
+  [[assume(bytes != 0)]];
   Block*& head = free_[static_cast<std::size_t>(std::countr_zero(bytes) - std::countr_zero(class_bytes_min))];
   block->next_free_ = head;
   head = block;
@@ -141,9 +142,20 @@ void BlockPool::shrink() noexcept {
   cached_bytes_least_ = cached;
 }
 
+// Apart from their callers, whose registers they would take up.
+[[gnu::cold, gnu::noinline]] Block* BlockPool::acquire_first(std::size_t bytes) {
+  BlockPool* const pool = local();
+  return pool != nullptr ? pool->acquire(bytes) : allocate_without(bytes);
+}
+[[gnu::cold, gnu::noinline]] void BlockPool::release_first(Block* block) noexcept {
+  BlockPool* const pool = local();
+  return pool != nullptr ? pool->release(block) : free(block);
+}
+
 Block* Block::allocate(std::size_t bytes) {
-  BlockPool* pool = BlockPool::local();
-  return pool != nullptr ? pool->acquire(bytes) : BlockPool::allocate_without(bytes);
+  if (own_pool == nullptr) [[unlikely]]
+    return BlockPool::acquire_first(bytes);
+  return own_pool->acquire(bytes);
 }
 
 void Block::recycle() noexcept {
@@ -151,9 +163,9 @@ void Block::recycle() noexcept {
     ExternalBlock& block = static_cast<ExternalBlock&>(*this);
     return block.returned_(block);
   }
-  BlockPool* pool = BlockPool::local();
-  if (pool != nullptr) return pool->release(this);
-  BlockPool::free(this);
+  if (own_pool == nullptr) [[unlikely]]
+    return BlockPool::release_first(this);
+  own_pool->release(this);
 }
 
 }  // namespace hawser

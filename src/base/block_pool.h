@@ -34,6 +34,9 @@ class BlockPool {
   // Returns the memory that was in the cache ever since the previous call to the allocator. Called now and then.
   void shrink() noexcept;
 
+  // As Block::allocate() and Block::recycle(), in a thread that may have no pool yet, or none any more.
+  static Block* acquire_first(std::size_t bytes);
+  static void release_first(Block* block) noexcept;
   // A block for a thread whose pool is destroyed already.
   static Block* allocate_without(std::size_t bytes);
   static void free(Block* block) noexcept;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 
 #include "hawser/bytes.h"
@@ -41,6 +42,11 @@ class ReceiveBlock {
   bool has_room(std::size_t wanted) const noexcept { return block_ != nullptr && block_->size() - begin_ >= wanted; }
   // Makes that true without other memory, if it is possible: nobody else uses the block, and it is long enough.
   [[nodiscard]] bool fit(std::size_t wanted) noexcept;
+  // Acquires a block where there is none. May throw std::bad_alloc.
+  void begin(std::size_t bytes) {
+    assert(block_ == nullptr);
+    block_ = Block::allocate(bytes);
+  }
   // Moves the bytes to a new block of at least `bytes` bytes, and at least held(). May throw std::bad_alloc.
   void replace(std::size_t bytes);
   // For a connection that receives nothing for the time being: a peer may send the beginning of a message and delay the

@@ -94,6 +94,16 @@ void SendQueue::drop_front() noexcept {
 void SendQueue::consume(std::size_t size) noexcept {
   assert(size <= bytes_);
   bytes_ -= size;
+  // The usual case: the only piece has been sent, which was copied into block_.
+  if (bytes_ == 0 && growing_ && only_piece() != nullptr) {
+    segments_.clear();
+    first_ = 0;
+    Block* const sent = std::exchange(block_, nullptr);
+    used_ = 0;
+    growing_ = false;
+    sent->release();  // The reference of the segment; the other one is that of block_.
+    return sent->release();
+  }
   // A notified owner may end the connection, which clears the queue.
   while (size != 0 && first_ < segments_.size()) {
     ConstBuffer& front = segments_[first_].bytes;

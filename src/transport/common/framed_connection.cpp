@@ -57,22 +57,37 @@ std::byte* FramedConnection::reserve(std::size_t head_bytes) {
   return stream_.queue().reserve(prefix_bytes + head_bytes) + prefix_bytes;
 }
 
-void FramedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
-  const std::size_t payload_bytes = total_bytes(payload);
+inline void FramedConnection::commit_head(std::size_t head_bytes, std::size_t payload_bytes) {
   assert(prefix_bytes + head_bytes + payload_bytes <= options_.message_limit.bytes_max());
   pipe::SendQueue& queue = stream_.queue();
   std::byte* const prefix = queue.reserve(prefix_bytes + head_bytes);
   wire::encode(prefix, {static_cast<std::uint32_t>(head_bytes), static_cast<std::uint32_t>(payload_bytes)});
   queue.commit(prefix_bytes + head_bytes);
   committed_ += prefix_bytes + head_bytes + payload_bytes;
+}
+
+inline void FramedConnection::send_soon() {
+  if (stream_.early()) stream_.send();
+  watermark_.on_commit(stream_.queue().bytes());
+  if (!queued() && (watermark_.passed() || !stream_.queue().empty())) loop_.at_tick_end(*this);
+}
+
+// Apart from commit(), whose registers it would take up.
+[[gnu::noinline]] void FramedConnection::commit_payload(std::size_t head_bytes, std::span<const ConstBuffer> payload,
+                                                        SendCompletion* owner) {
+  commit_head(head_bytes, total_bytes(payload));
   if (!payload.empty()) {
-    queue.borrow(payload, owner);
+    stream_.queue().borrow(payload, owner);
   } else if (owner != nullptr) {
     owner->on_send_complete();
   }
-  if (stream_.early()) stream_.send();
-  watermark_.on_commit(queue.bytes());
-  if (!queued() && (watermark_.passed() || !queue.empty())) loop_.at_tick_end(*this);
+  send_soon();
+}
+
+void FramedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
+  if (!payload.empty() || owner != nullptr) return commit_payload(head_bytes, payload, owner);
+  commit_head(head_bytes, 0);
+  send_soon();
 }
 
 void FramedConnection::flush() {
@@ -104,6 +119,10 @@ void FramedConnection::close() {
 // Makes room in block_ for more bytes of the current message. Returns false if the message is discarded instead, or if
 // the connection has ended.
 bool FramedConnection::prepare_block() {
+  if (block_.block() == nullptr && wanted_ <= receive_block_bytes) [[likely]] {
+    block_.begin(receive_block_bytes);
+    return true;
+  }
   const std::size_t held = block_.held();
   // The room is large, so that a busy connection receives many bytes at a time.
   std::size_t room = std::max(wanted_, std::min(held + receive_block_bytes / 4, receive_block_bytes));
@@ -214,19 +233,8 @@ void FramedConnection::begin_cut() {
   account_->set_arriving(0);
 }
 
-void FramedConnection::take_messages() {
-  if (std::exchange(taking_, true)) return;
-  while (!stream_.closed() && !paused_ && !receiving_payload_ && !block_.empty() && take_one()) {
-  }
-  taking_ = false;
-  if (stream_.closed()) return block_.drop();
-  if (account_ != nullptr && account_->arriving() != 0 && !receiving_payload_ && block_.size() <= receive_block_bytes) {
-    account_->set_arriving(0);  // settle_block() charges again when nothing arrives.
-  }
-}
-
 // Delivers one message from block_. Returns false if more bytes are needed first.
-bool FramedConnection::take_one() {
+[[gnu::always_inline]] inline bool FramedConnection::take_one() {
   const Bytes bytes = block_.bytes();
   const std::size_t held = bytes.size();
   wanted_ = 0;
@@ -258,6 +266,17 @@ bool FramedConnection::take_one() {
     wanted_ = total;
   }
   return false;
+}
+
+void FramedConnection::take_messages() {
+  if (std::exchange(taking_, true)) return;
+  while (!stream_.closed() && !paused_ && !receiving_payload_ && !block_.empty() && take_one()) {
+  }
+  taking_ = false;
+  if (stream_.closed()) return block_.drop();
+  if (account_ != nullptr && account_->arriving() != 0 && !receiving_payload_ && block_.size() <= receive_block_bytes) {
+    account_->set_arriving(0);  // settle_block() charges again when nothing arrives.
+  }
 }
 
 // Called when the head and possibly a part of the payload have arrived. The rest of the payload is received directly

@@ -86,6 +86,10 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   void ended(const Error& reason) override;
   void on_tick_end() override { flush(); }
 
+  // The parts of commit(): the head behind its prefix, the payload, and what follows.
+  void commit_head(std::size_t head_bytes, std::size_t payload_bytes);
+  void commit_payload(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);
+  void send_soon();
   void take_messages();
   bool take_one();
   bool begin_payload(Bytes head, std::size_t payload_bytes);
