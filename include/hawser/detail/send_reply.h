@@ -40,27 +40,33 @@ void with_value(const R& returned, Use use) {
   }
 }
 
+// send_reply() with pieces or an attachment. Apart from it, since short replies need fewer registers.
+template <class... V>
+[[gnu::noinline]] void send_reply_in_pieces(ReplySink& sink, std::uint32_t call, const codec::EncodedSize& size,
+                                            const ReplyExtras& extras, SendCompletion* owner, const V&... values) {
+  // Allocated before begin_reply(), because it may throw.
+  ConstBuffers pieces(size.pieces);
+  std::byte* const body = sink.begin_reply(call, size, extras);
+  if (body != nullptr) {
+    codec::Encoder encoder(body, pieces.data());
+    codec::encode_all(encoder, values...);
+    if (!extras.attachment.empty()) pieces.push({extras.attachment.data(), extras.attachment.size()});
+    return sink.end_reply(pieces.span(), owner);
+  }
+  if (owner != nullptr) owner->on_send_complete();
+}
+
 // Sends `values` (one, or none for void) as the reply. Pieces are on loan from `owner`, or copied if it is null.
 template <class... V>
 void send_reply(ReplySink& sink, std::uint32_t call, const codec::EncodedSize& size, const ReplyExtras& extras,
                 SendCompletion* owner, const V&... values) {
-  if (size.too_large || (size.pieces == 0 && extras.attachment.empty())) [[likely]] {
-    std::byte* const body = sink.begin_reply(call, size, extras);
-    if (body != nullptr) {
-      codec::Encoder encoder(body, nullptr);
-      codec::encode_all(encoder, values...);
-      return sink.end_reply({}, owner);
-    }
-  } else {
-    // Allocated before begin_reply(), because it may throw.
-    ConstBuffers pieces(size.pieces);
-    std::byte* const body = sink.begin_reply(call, size, extras);
-    if (body != nullptr) {
-      codec::Encoder encoder(body, pieces.data());
-      codec::encode_all(encoder, values...);
-      if (!extras.attachment.empty()) pieces.push({extras.attachment.data(), extras.attachment.size()});
-      return sink.end_reply(pieces.span(), owner);
-    }
+  if (!size.too_large && (size.pieces != 0 || !extras.attachment.empty())) [[unlikely]]
+    return send_reply_in_pieces(sink, call, size, extras, owner, values...);
+  std::byte* const body = sink.begin_reply(call, size, extras);
+  if (body != nullptr) [[likely]] {
+    codec::Encoder encoder(body, nullptr);
+    codec::encode_all(encoder, values...);
+    return sink.end_reply({}, owner);
   }
   if (owner != nullptr) owner->on_send_complete();
 }

@@ -13,7 +13,7 @@ Buffer keep_bytes(Block* block, const std::byte* data, std::size_t bytes) {
 }
 
 // The attachment lies behind the payload.
-bool keep_payload(Received& reply, MutableBytes memory, ReplyStorage& storage) {
+[[gnu::noinline]] bool keep_payload(Received& reply, MutableBytes memory, ReplyStorage& storage) {
   const std::byte* const begin = reply.payload.empty() ? reply.attachment.data() : reply.payload.data();
   const std::size_t bytes = reply.payload.size() + reply.attachment.size();
   if (begin == memory.data() && bytes <= memory.size()) return true;  // It was received into this memory already.
