@@ -48,20 +48,10 @@ void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string
   operation.complete(loop(), Error::of_call(code, std::move(text)));
 }
 
-void ClientSession::start(CallOperation& operation) {
-  if (may_send(operation)) send(operation, call_deadline(loop(), operation.request(), call_timeout_));
-}
-
-void ClientSession::restart(CallOperation& operation) {
-  if (closed()) return refuse(operation, ErrorCode::not_sent, "the connection has ended");
-  operation.measure();  // The arguments may have changed since the request was first sent.
-  if (may_send(operation)) send(operation, operation.deadline());
-}
-
-bool ClientSession::may_send(CallOperation& operation) {
+// The reason why a call does not begin, if there is one. Apart from may_send(), whose registers it would take up.
+[[gnu::cold, gnu::noinline]] void ClientSession::refuse_start(CallOperation& operation) {
   Loop* const here = Loop::current();
-  if (here == nullptr) detail::LoopAccess::check_thread(loop());
-  if (here != &loop() && here != nullptr) [[unlikely]] {
+  if (here != &loop() && here != nullptr) {
     refuse(operation, ErrorCode::invalid_argument,
            "this client is connected on another loop than the one that runs here: use it on the loop, and the thread, "
            "that "
@@ -78,29 +68,25 @@ bool ClientSession::may_send(CallOperation& operation) {
            std::to_string(calls_.calls_max()) +
                " calls are in flight on this connection: wait for replies, open more connections, or raise "
                "calls_in_flight_max here and calls_per_connection_max at the server");
-  } else if (connection().backlog() > settings().backlog_bytes_max) {
+  } else {
     refuse(operation, ErrorCode::overloaded,
            "send_backlog_bytes_max bytes of requests wait to be sent: the server or the network is slower than the "
            "calls");
-  } else {
+  }
+}
+
+inline bool ClientSession::may_send(CallOperation& operation) {
+  Loop* const here = Loop::current();
+  if (here == nullptr) detail::LoopAccess::check_thread(loop());
+  if ((here == &loop() || here == nullptr) && !closed() && !going_away_ && !operation.request().size.too_large &&
+      !calls_.full() && connection().backlog() <= settings().backlog_bytes_max) [[likely]] {
     return true;
   }
+  refuse_start(operation);
   return false;
 }
 
-void ClientSession::send(CallOperation& operation, Time deadline) {
-  std::optional<CallId> id;
-  try {
-    id = calls_.open(operation);
-    send_as(*id, operation, deadline);
-  } catch (const std::bad_alloc&) {
-    // Nothing was sent. The table must not keep the operation, because its caller may destroy it.
-    if (id) calls_.close(*id);
-    refuse(operation, ErrorCode::internal, "out of memory while the request was encoded; it was not sent");
-  }
-}
-
-void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) {
+[[gnu::always_inline]] inline void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) {
   const CallOperation::Request& request = operation.request();
   const CallOptions* const options = request.options;
   const Bytes attachment = options != nullptr ? options->attachment : Bytes();
@@ -140,6 +126,28 @@ void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) 
   operation.sent_mark = connection().committed();
 }
 
+[[gnu::always_inline]] inline void ClientSession::send(CallOperation& operation, Time deadline) {
+  std::optional<CallId> id;
+  try {
+    id = calls_.open(operation);
+    send_as(*id, operation, deadline);
+  } catch (const std::bad_alloc&) {
+    // Nothing was sent. The table must not keep the operation, because its caller may destroy it.
+    if (id) calls_.close(*id);
+    refuse(operation, ErrorCode::internal, "out of memory while the request was encoded; it was not sent");
+  }
+}
+
+void ClientSession::start(CallOperation& operation) {
+  if (may_send(operation)) send(operation, call_deadline(loop(), operation.request(), call_timeout_));
+}
+
+void ClientSession::restart(CallOperation& operation) {
+  if (closed()) return refuse(operation, ErrorCode::not_sent, "the connection has ended");
+  operation.measure();  // The arguments may have changed since the request was first sent.
+  if (may_send(operation)) send(operation, operation.deadline());
+}
+
 void ClientSession::abandon(CallOperation& operation) noexcept {
   detail::LoopAccess::check_thread(loop());
   if (operation.receive_buffer != nullptr) connection().revoke_receive_buffer(operation.receive_buffer);
@@ -157,6 +165,45 @@ void ClientSession::cancel(std::uint32_t call, const Error& error) {
 }
 
 // ---- Replies ----
+
+// Returns the call of that id and frees its slot. Null if no caller waits for the call.
+[[gnu::always_inline]] inline CallOperation* ClientSession::close_call(CallId call, wire::FrameKind answer) {
+  const Calls::Found found = calls_.find(call);
+  if (found.state == Calls::State::unknown) [[unlikely]] {
+    protocol_error(std::string(to_string(answer)) + " for a call (" + to_string(call) + ") which is not in flight");
+    return nullptr;
+  }
+  const bool was_full = calls_.full();
+  calls_.close(call);
+  last_used_ = loop().now();
+  if (was_full) [[unlikely]]
+    owner_.on_place();
+  if (finishing_ && calls_.size() == 0) [[unlikely]]
+    finish();
+  return found.call;
+}
+
+[[gnu::always_inline]] inline void ClientSession::on_response(const wire::ResponseFrame& response,
+                                                              const wire::Frame& frame,
+                                                              const transport::Message& message) {
+  CallOperation* const operation = close_call(response.call, response.kind);
+  if (operation == nullptr) return;
+  operation->receive_buffer = nullptr;
+  if (detail::StreamCore* stream = operation->stream()) stream->on_closed(std::nullopt);
+  if (message.discarded) {
+    return operation->complete(loop(), Error::of_call(ErrorCode::limit_exceeded,
+                                                      "the reply's payload is larger than the memory given to into()"));
+  }
+  const detail::Received received{.body = frame.body,
+                                  .payload = frame.payload,
+                                  .attachment = frame.attachment,
+                                  .metadata = MetadataView(frame.metadata),
+                                  .head_block = message.head_block,
+                                  .payload_block = message.payload_block,
+                                  .decode_limits = &settings().decode_limits};
+  operation->decode(received);
+  operation->complete(loop());
+}
 
 void ClientSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
   wire::visit(frame, wire::Visitor{
@@ -189,44 +236,6 @@ void ClientSession::on_stream(const StreamFrame& part, const wire::Frame& frame,
     return protocol_error(std::string(to_string(part.kind)) + " frame for a call without streams");
   }
   on_stream_frame(part, frame, message, found.call == nullptr ? nullptr : found.call->stream());
-}
-
-// Returns the call of that id and frees its slot. Null if no caller waits for the call.
-CallOperation* ClientSession::close_call(CallId call, wire::FrameKind answer) {
-  const Calls::Found found = calls_.find(call);
-  if (found.state == Calls::State::unknown) [[unlikely]] {
-    protocol_error(std::string(to_string(answer)) + " for a call (" + to_string(call) + ") which is not in flight");
-    return nullptr;
-  }
-  const bool was_full = calls_.full();
-  calls_.close(call);
-  last_used_ = loop().now();
-  if (was_full) [[unlikely]]
-    owner_.on_place();
-  if (finishing_ && calls_.size() == 0) [[unlikely]]
-    finish();
-  return found.call;
-}
-
-void ClientSession::on_response(const wire::ResponseFrame& response, const wire::Frame& frame,
-                                const transport::Message& message) {
-  CallOperation* const operation = close_call(response.call, response.kind);
-  if (operation == nullptr) return;
-  operation->receive_buffer = nullptr;
-  if (detail::StreamCore* stream = operation->stream()) stream->on_closed(std::nullopt);
-  if (message.discarded) {
-    return operation->complete(loop(), Error::of_call(ErrorCode::limit_exceeded,
-                                                      "the reply's payload is larger than the memory given to into()"));
-  }
-  const detail::Received received{.body = frame.body,
-                                  .payload = frame.payload,
-                                  .attachment = frame.attachment,
-                                  .metadata = MetadataView(frame.metadata),
-                                  .head_block = message.head_block,
-                                  .payload_block = message.payload_block,
-                                  .decode_limits = &settings().decode_limits};
-  operation->decode(received);
-  operation->complete(loop());
 }
 
 void ClientSession::on_error(const wire::ErrorFrame& reply, std::string_view text) {

@@ -80,6 +80,7 @@ class ClientSession final : public Session,
   void on_unkept_item(std::uint32_t call, const Error& why) override { cancel(call, why); }
 
   bool may_send(detail::CallOperation& operation);
+  void refuse_start(detail::CallOperation& operation);
   void send(detail::CallOperation& operation, Time deadline);
   void send_as(wire::CallId id, detail::CallOperation& operation, Time deadline);
   void refuse(detail::CallOperation& operation, ErrorCode code, std::string text);

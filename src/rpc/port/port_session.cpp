@@ -197,12 +197,9 @@ Error PortSession::server_full_error() const {
                                                    " calls (calls_max) are in flight on the server already");
 }
 
-bool PortSession::refuses_late(const detail::IncomingRequest& request) const {
-  if (!request.deadline || host_.loop.now() < *request.deadline) [[likely]]
-    return false;
+void PortSession::refuse_late(const detail::IncomingRequest& request) {
   request.sink.reply_error(request.call, Error::of_call(Initiator::peer, ErrorCode::deadline_exceeded,
                                                         "the caller's deadline has passed before the handler began"));
-  return true;
 }
 
 Error PortSession::unkept_error(const detail::ReceiveAccount& account) {

@@ -172,9 +172,9 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
     const std::size_t calls = host_.calls_in_flight.load(std::memory_order_relaxed);
     return calls >= beyond && calls - beyond >= host_.options.calls_max;
   }
-  // The error for that.
-  Error server_full_error() const;
-  bool refuses_late(const detail::IncomingRequest& request) const;  // Refuses a call whose deadline has passed.
+  Error server_full_error() const;  // The error for that.
+  bool late(const detail::IncomingRequest& call) const { return call.deadline && host_.loop.now() >= *call.deadline; }
+  static void refuse_late(const detail::IncomingRequest& request);  // Refuses a call whose deadline has passed.
   // Runs the method's handler, which answers `request` now or later.
   void serve(const Dispatcher::Method& method, const detail::IncomingRequest& request) {
     serve_by(method, request, [&] { method.handler->serve(request); });
@@ -195,7 +195,7 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
     counters.request_bytes.add(static_cast<std::int64_t>((request.coded ? 0 : request.body.size()) +
                                                          request.payload.size() + request.attachment.size()));
     try {
-      if (!refuses_late(request)) begin();
+      late(request) ? refuse_late(request) : begin();
     } catch (...) {
       // Memory for the call's frame is exhausted; the call has not been entered.
       detail::reply_thrown(request, method.name, "beginning the call");

@@ -34,52 +34,9 @@ void ServerSession::describe(ConnectionReport& report) const {
 
 // ---- Requests ----
 
-void ServerSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
-  if (!connection_charges_ && account().arriving() != 0) {
-    // From now on, the object that keeps the payload pays for it.
-    const std::size_t selected = message.payload.size() < connection().capabilities().receive_buffer_bytes_min
-                                     ? 0
-                                     : std::min(account().arriving(), message.payload.size());
-    account().set_arriving(account().arriving() - selected);
-  }
-  wire::visit(frame, wire::Visitor{
-                         [&](const wire::RequestFrame& request) {
-                           if (placed_.empty()) [[likely]]
-                             return on_request(request, frame, message, nullptr);
-                           std::optional<PlacedPayloads::Placed> placed = placed_.take(request.call.number());
-                           on_request(request, frame, message, placed ? &*placed : nullptr);
-                         },
-                         [&](const wire::CancelFrame& cancel) {
-                           const StopsTokens stops(host());
-                           if (ActiveCall* const call = calls().find(cancel.call)) {
-                             call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
-                           }
-                         },
-                         [&](const wire::GoawayFrame&) {
-                           peer_understood_ = true;
-                           if (going_away_) begin_ending();
-                           check_idle();
-                         },
-                         [&](const wire::MemoryFrame& part) { on_memory_frame(part, frame, message); },
-                         [&](const wire::MemoryReplyFrame& part) { on_memory_frame(part, frame, message); },
-                         [&](const wire::StreamDataFrame& part) { on_stream(part, frame, message); },
-                         [&](const wire::StreamEndFrame& part) { on_stream(part, frame, message); },
-                         [&](const wire::CreditFrame& part) { on_stream(part, frame, message); },
-                         [&](const auto& other) {
-                           protocol_error(std::string(to_string(other.kind)) +
-                                          " frame from the client: only a server sends this kind");
-                         },
-                     });
-}
-
-template <class StreamFrame>
-void ServerSession::on_stream(const StreamFrame& part, const wire::Frame& frame, const transport::Message& message) {
-  ActiveCall* const call = calls().find(part.call);
-  on_stream_frame(part, frame, message, call == nullptr ? nullptr : call->stream_if_open());
-}
-
-void ServerSession::on_request(const wire::RequestFrame& header, const wire::Frame& frame,
-                               const transport::Message& message, PlacedPayloads::Placed* placed) {
+[[gnu::always_inline]] inline void ServerSession::on_request(const wire::RequestFrame& header, const wire::Frame& frame,
+                                                             const transport::Message& message,
+                                                             PlacedPayloads::Placed* placed) {
   host().counters.calls.add(1);
   const std::uint32_t number = header.call.number();
   // This check precedes every refusal, because a refusal would answer the call that uses the slot.
@@ -120,6 +77,55 @@ void ServerSession::on_request(const wire::RequestFrame& header, const wire::Fra
     return serve_placed(*method, request, frame, message, placed);
   }
   serve(*method, request);
+}
+
+[[gnu::noinline]] void ServerSession::on_placed_request(const wire::RequestFrame& header, const wire::Frame& frame,
+                                                        const transport::Message& message) {
+  std::optional<PlacedPayloads::Placed> placed = placed_.take(header.call.number());
+  on_request(header, frame, message, placed ? &*placed : nullptr);
+}
+
+void ServerSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
+  if (!connection_charges_ && account().arriving() != 0) {
+    // From now on, the object that keeps the payload pays for it.
+    const std::size_t selected = message.payload.size() < connection().capabilities().receive_buffer_bytes_min
+                                     ? 0
+                                     : std::min(account().arriving(), message.payload.size());
+    account().set_arriving(account().arriving() - selected);
+  }
+  wire::visit(frame, wire::Visitor{
+                         [&](const wire::RequestFrame& request) {
+                           if (placed_.empty()) [[likely]]
+                             return on_request(request, frame, message, nullptr);
+                           on_placed_request(request, frame, message);
+                         },
+                         [&](const wire::CancelFrame& cancel) {
+                           const StopsTokens stops(host());
+                           if (ActiveCall* const call = calls().find(cancel.call)) {
+                             call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
+                           }
+                         },
+                         [&](const wire::GoawayFrame&) {
+                           peer_understood_ = true;
+                           if (going_away_) begin_ending();
+                           check_idle();
+                         },
+                         [&](const wire::MemoryFrame& part) { on_memory_frame(part, frame, message); },
+                         [&](const wire::MemoryReplyFrame& part) { on_memory_frame(part, frame, message); },
+                         [&](const wire::StreamDataFrame& part) { on_stream(part, frame, message); },
+                         [&](const wire::StreamEndFrame& part) { on_stream(part, frame, message); },
+                         [&](const wire::CreditFrame& part) { on_stream(part, frame, message); },
+                         [&](const auto& other) {
+                           protocol_error(std::string(to_string(other.kind)) +
+                                          " frame from the client: only a server sends this kind");
+                         },
+                     });
+}
+
+template <class StreamFrame>
+void ServerSession::on_stream(const StreamFrame& part, const wire::Frame& frame, const transport::Message& message) {
+  ActiveCall* const call = calls().find(part.call);
+  on_stream_frame(part, frame, message, call == nullptr ? nullptr : call->stream_if_open());
 }
 
 void ServerSession::refuse_unkept(std::uint32_t call) { refuse(call, unkept_error(account())); }

@@ -51,6 +51,7 @@ class ServerSession final : public Session, public PortSession {
   // `placed` is null if no memory was selected for the payload while it arrived.
   void on_request(const wire::RequestFrame& header, const wire::Frame& frame, const transport::Message& message,
                   PlacedPayloads::Placed* placed);
+  void on_placed_request(const wire::RequestFrame& header, const wire::Frame& frame, const transport::Message& message);
   IncomingPayload describe(const wire::Frame& frame, std::size_t payload_bytes,
                            std::size_t attachment_bytes) const noexcept;
   void serve_placed(const Dispatcher::Method& method, detail::IncomingRequest& request, const wire::Frame& frame,

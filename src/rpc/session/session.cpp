@@ -115,48 +115,32 @@ void Session::require_proof(std::unique_ptr<transport::PathProof> proof, Time de
 
 // ---- Sending ----
 
-std::byte* Session::begin_head(std::size_t body_bytes, std::size_t payload_bytes, const Metadata* metadata) {
+std::byte* Session::begin_described(std::size_t body_bytes, std::size_t payload_bytes, const Metadata& metadata) {
   std::size_t metadata_bytes = 0;
-  if (metadata != nullptr && !metadata->empty()) [[unlikely]] {
-    bool fits = metadata->size() <= wire::metadata_entries_max;
-    for (const auto& [key, value] : *metadata) {
-      fits &= key.size() <= wire::metadata_key_bytes_max;
-      metadata_bytes += wire::metadata_entry_bytes(key, value);
-    }
-    if (!fits || metadata_bytes > wire::metadata_bytes_max) {
-      begin_error_ = BeginError::metadata;
-      return nullptr;
-    }
+  bool fits = metadata.size() <= wire::metadata_entries_max;
+  for (const auto& [key, value] : metadata) {
+    fits &= key.size() <= wire::metadata_key_bytes_max;
+    metadata_bytes += wire::metadata_entry_bytes(key, value);
   }
-  const std::size_t head_bytes = wire::header_bytes + metadata_bytes + body_bytes;
-  if (head_bytes + payload_bytes > settings_.agreed.send_bytes_max) [[unlikely]] {
-    begin_error_ = BeginError::too_long;
-    too_long_bytes_ = head_bytes + payload_bytes;
+  if (!fits || metadata_bytes > wire::metadata_bytes_max) {
+    begin_error_ = BeginError::metadata;
     return nullptr;
   }
-  std::byte* head = closed_ ? nullptr : connection_->reserve(head_bytes);
-  if (head == nullptr) [[unlikely]] {
-    begin_error_ = BeginError::ended;
-    return nullptr;
-  }
-  head_ = head;
-  head_bytes_ = head_bytes;
-  std::byte* at = head + wire::header_bytes;
-  if (metadata_bytes != 0) [[unlikely]] {
-    for (const auto& [key, value] : *metadata) at = wire::write_metadata_entry(at, key, value);
-  }
+  std::byte* at = begin_bare(metadata_bytes + body_bytes, payload_bytes);
+  if (at == nullptr) return nullptr;
+  for (const auto& [key, value] : metadata) at = wire::write_metadata_entry(at, key, value);
   return at;
 }
 
-void Session::end_frame(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
-  if (settings_.agreed.checksum) [[unlikely]]
-    wire::write_checksum({head_, head_bytes_}, pieces);
-  try {
-    connection_->commit(head_bytes_, pieces, owner);
-  } catch (const std::bad_alloc&) {
-    if (owner != nullptr) owner->on_send_complete();
-    end_session(Error::of_connection(ErrorCode::internal, "out of memory"));
-  }
+std::byte* Session::not_begun(std::size_t bytes) noexcept {
+  begin_error_ = bytes > settings_.agreed.send_bytes_max ? BeginError::too_long : BeginError::ended;
+  too_long_bytes_ = bytes;
+  return nullptr;
+}
+
+void Session::end_unsent(SendCompletion* owner) {
+  if (owner != nullptr) owner->on_send_complete();
+  end_session(Error::of_connection(ErrorCode::internal, "out of memory"));
 }
 
 Error Session::begin_error() const {
@@ -228,7 +212,7 @@ void Session::hold() noexcept {
   protocol_error(std::string(what) + std::string(to_string(kind)) + std::string(why));
 }
 
-inline void Session::deliver(const transport::Message& message) {
+[[gnu::always_inline]] inline void Session::deliver(const transport::Message& message) {
   last_received_ = loop_.now();
   if (message.cut) [[unlikely]]
     return on_cut_message(message);

@@ -89,7 +89,15 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   }
   // Sends the frame. If memory is exhausted, the session ends: part of the frame may be queued. `owner` is notified
   // then too.
-  void end_frame(std::span<const ConstBuffer> pieces = {}, SendCompletion* owner = nullptr);
+  void end_frame(std::span<const ConstBuffer> pieces = {}, SendCompletion* owner = nullptr) {
+    if (settings_.agreed.checksum) [[unlikely]]
+      wire::write_checksum({head_, head_bytes_}, pieces);
+    try {
+      connection_->commit(head_bytes_, pieces, owner);
+    } catch (const std::bad_alloc&) {
+      end_unsent(owner);
+    }
+  }
   Error begin_error() const;
   // Sends a frame without metadata, body and payload.
   template <class Frame>
@@ -199,7 +207,27 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void end_rest() noexcept;
   // Reserves the head of a frame and writes its metadata; the header is written at head_. Returns the position of the
   // body.
-  std::byte* begin_head(std::size_t body_bytes, std::size_t payload_bytes, const Metadata* metadata);
+  std::byte* begin_head(std::size_t body_bytes, std::size_t payload_bytes, const Metadata* metadata) {
+    if (metadata != nullptr && !metadata->empty()) [[unlikely]]
+      return begin_described(body_bytes, payload_bytes, *metadata);
+    return begin_bare(body_bytes, payload_bytes);
+  }
+  // The same for a frame that has metadata, and for one that has none, or whose metadata counts with the body.
+  std::byte* begin_described(std::size_t body_bytes, std::size_t payload_bytes, const Metadata& metadata);
+  std::byte* begin_bare(std::size_t body_bytes, std::size_t payload_bytes) {
+    const std::size_t head_bytes = wire::header_bytes + body_bytes;
+    const bool fits = head_bytes + payload_bytes <= settings_.agreed.send_bytes_max;
+    std::byte* const head = fits && !closed_ ? connection_->reserve(head_bytes) : nullptr;
+    if (head == nullptr) [[unlikely]]
+      return not_begun(head_bytes + payload_bytes);
+    head_ = head;
+    head_bytes_ = head_bytes;
+    return head + wire::header_bytes;
+  }
+  // Memory was exhausted in end_frame().
+  void end_unsent(SendCompletion* owner);
+  // Stores the reason for begin_error(). Returns null.
+  std::byte* not_begun(std::size_t bytes) noexcept;
   void on_cut_message(const transport::Message& message);
   void answer_ping(std::size_t body_bytes);
   void check_life() noexcept;
