@@ -115,8 +115,8 @@ bool FloodGuard::on_frame() noexcept {
   switch (header_[3]) {
     case data_frame:
       if (!on_request_frame(false, end)) return false;
-      if (end || skip_ >= short_data_bytes + ((header_[4] & padded_flag) != 0 ? padding_bytes_max : 0)) return true;
-      return take(other_cost, "DATA frames with few or no bytes");
+      if (end || skip_ > ((header_[4] & padded_flag) != 0 ? padding_bytes_max : 0)) return true;
+      return take(other_cost, "DATA frames without bytes");
     case headers_frame: return on_headers(end);
     case reset_frame: on_reset(); return take(other_cost, "RST_STREAM frames");
     case settings_frame: return take(settings_cost, "SETTINGS frames");

@@ -32,13 +32,10 @@ class FloodGuard {
   static constexpr std::int64_t settings_cost = 10;
   static constexpr std::int64_t ping_cost = 2;
   static constexpr std::int64_t continuation_cost = 10;
-  // RST_STREAM, WINDOW_UPDATE, PRIORITY, empty DATA, unknown frames, and HEADERS that open no stream.
+  // RST_STREAM, WINDOW_UPDATE, PRIORITY, DATA without bytes, unknown frames, and HEADERS that open no stream.
   static constexpr std::int64_t other_cost = 1;
   static constexpr std::int64_t sent_reset_cost = 10;
   static constexpr std::int64_t invalid_frame_cost = 10;
-  // Frames of DATA that are shorter cost a token each, because they need more work than they carry. A frame with a
-  // whole message, which may be empty, is not shorter: streams of small items are of use.
-  static constexpr std::size_t short_data_bytes = 5;
   // A peer that reads in parts of 4 KiB acknowledges each part to the stream and to the connection.
   static constexpr std::size_t bytes_of_update = 2048;
   static constexpr std::int64_t updates_of_frame = 2;
@@ -46,7 +43,8 @@ class FloodGuard {
   static constexpr std::int64_t updates_max = 1 << 20;
   // A block of HEADERS that opens no stream costs one token more for so many bytes: nghttp2 decodes it in any case.
   static constexpr std::size_t headers_bytes_of_token = 256;
-  // A frame of DATA with padding counts as if it had the longest one, because its length includes the padding.
+  // A frame of DATA with any byte costs nothing: some clients send a frame for each write of their application, however
+  // short. With padding it counts as if it had the longest one, because its length includes the padding.
   static constexpr std::size_t padding_bytes_max = 256;
 
   // `preface`: the bytes begin with the 24 bytes of a client's connection preface.

@@ -355,6 +355,20 @@ TEST(GrpcFlood, EmptyMessagesAreNoFlood) {
   EXPECT_EQ(server.events[1].size(), 501U);
 }
 
+// A client that sends each write of its application, also of one byte.
+TEST(GrpcFlood, DataInFramesOfOneByteIsNoFlood) {
+  ServerLog server({.connection = {.flood = {.tokens_max = 100, .tokens_per_second = 1}}});
+  server.silent = true;
+  ASSERT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/stream"))));
+  std::string items;
+  for (int i = 0; i < 200; ++i) items += std::string("\0\0\0\0\2ab", 7);
+  for (const char one : items) {
+    ASSERT_TRUE(server.feed(frame(0, 0, 1, std::string(1, one)))) << why(server);
+    take_output(server.machine, server.output);
+  }
+  EXPECT_EQ(server.events[1].size(), 201U);
+}
+
 // 64 responses of 1 MiB were sent before the client's application reads them, in parts of 4 KiB.
 TEST(GrpcFlood, WindowUpdatesMayComeLongAfterTheData) {
   http2::FloodGuard guard({.tokens_max = 100, .tokens_per_second = 1}, false);
