@@ -1,6 +1,7 @@
 #include "exec/live_loops.h"
 
 #include <atomic>
+#include <cstdlib>
 
 namespace hawser::exec {
 namespace {
@@ -12,6 +13,8 @@ struct LoopPlace {
 };
 
 std::atomic<LoopPlace*> first_place{nullptr};
+
+std::atomic<bool> exiting{false};
 
 bool replace(const Loop* before, const Loop* after) noexcept {
   for (LoopPlace* place = first_place.load(std::memory_order_acquire); place != nullptr; place = place->next) {
@@ -30,6 +33,14 @@ bool is_live_loop(const Loop& loop) noexcept {
     if (place->loop.load(std::memory_order_acquire) == &loop) return true;
   }
   return false;
+}
+
+bool process_exits() noexcept { return exiting.load(std::memory_order_relaxed); }
+
+void watch_exit() noexcept {
+  // If it cannot be registered, exit() within a task of a static loop ends the process with a message.
+  static const int registered = std::atexit([] { exiting.store(true, std::memory_order_relaxed); });
+  static_cast<void>(registered);
 }
 
 LiveLoop::LiveLoop(const Loop& loop) : loop_(loop) {

@@ -10,6 +10,11 @@ namespace hawser::exec {
 // loop's address then. Any thread. Takes no lock, so that a child by fork() may use it.
 bool is_live_loop(const Loop& loop) noexcept;
 
+// True after exit() has begun to destroy static objects that were made before the first call of watch_exit(). A loop in
+// a static variable is destroyed within its task if the task calls exit().
+bool process_exits() noexcept;
+void watch_exit() noexcept;
+
 // Makes is_live_loop() true. Owned by the loop.
 class LiveLoop {
  public:

@@ -99,6 +99,10 @@ struct Loop::State {
     std::size_t size = 0;
   };
 
+  // True while a thread of this process runs the loop.
+  bool runs() const noexcept {
+    return thread.load(std::memory_order_relaxed) != nullptr && process.load(std::memory_order_relaxed) == getpid();
+  }
   // Returns true if the loop has work without asking sources or the poller, or if its run ends.
   bool busy() const noexcept {
     return !ready.empty() || !tick_ends.empty() || !mailbox.empty() ||
@@ -184,9 +188,10 @@ class Loop::Running {
   explicit Running(Loop& loop) noexcept
       : loop_(loop), state_(*loop.state_), thread_(loop.state_->thread), current_(loop) {
     if (!thread_.compare_exchange_strong(outer_, &current_loop, std::memory_order_acquire) && outer_ != &current_loop &&
-        loop.state_->process.load(std::memory_order_relaxed) == getpid()) {
+        state_.runs()) {
       misuse("Loop::run() is called while another thread runs the loop; use Loop::post()");
     }
+    exec::watch_exit();
     thread_.store(&current_loop, std::memory_order_relaxed);
     loop.state_->process.store(getpid(), std::memory_order_relaxed);
     const Time last = std::exchange(loop.now_, loop.poller_->now());
@@ -221,8 +226,7 @@ void Loop::check_thread() const noexcept {
   const void* const thread = state_->thread.load(std::memory_order_relaxed);
   // A use between two calls of EmbeddedLoop::poll_once() may need the next one.
   if (thread == nullptr && state_->waiter == State::Waiter::other_now) poller_->wake();
-  if (thread == nullptr || thread == &current_loop || state_->process.load(std::memory_order_relaxed) != getpid())
-    return;
+  if (thread == &current_loop || !state_->runs()) return;
   misuse(
       "a coroutine, timer, connection or primitive of a loop is used by a thread other than the one that runs the "
       "loop; use Loop::post() to do it there");
@@ -237,6 +241,9 @@ Loop::Loop(std::unique_ptr<exec::Poller> poller, LoopOptions options)
       state_(new State(*this, *poller_, now_, options_)) {}
 
 Loop::~Loop() {
+  if (state_->runs() && !exec::process_exits())
+    misuse(
+        "a Loop or an EmbeddedLoop was destroyed while it runs, for example by its own task: destroy it behind run()");
   const Current current(*this);
   while (!state_->users.empty()) {
     detail::LoopUser& user = *state_->users.back();
@@ -506,20 +513,13 @@ bool Loop::poll_after_work() {
 void Loop::report_blocked(Duration blocked, const std::string* work) {
   if (now_ < state_->next_blocked_line) return;
   state_->next_blocked_line = now_ + std::chrono::seconds(1);
-  const auto ms = [](Duration time) { return std::to_string(time / std::chrono::milliseconds(1)) + " ms"; };
   try {
     std::optional<TraceContext> trace;
     for (const State::TracedWork& traced : state_->traced) {
       if (work == &traced.name) trace = traced.trace_of(as_bytes(traced.metadata));
     }
     const LineTrace line(trace ? &*trace : nullptr);
-    log(LogLevel::warning, "exec",
-        "the loop did nothing else for " + ms(blocked) + " (LoopOptions::blocked_max is " + ms(state_->blocked_max) +
-            "): " +
-            (work == nullptr ? std::string("a coroutine, a timer or posted work has blocked it: use Loop::offload()")
-                             : "the last call that began was of " + *work +
-                                   ": register handlers that block with HandlerOptions::offload") +
-            ". Other programs that use all processors have the same effect");
+    log(LogLevel::warning, "exec", exec::blocked_text(blocked, state_->blocked_max, work));
   } catch (const std::bad_alloc&) {
     // The loop goes on without the line.
   }

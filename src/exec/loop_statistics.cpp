@@ -2,6 +2,15 @@
 
 namespace hawser::exec {
 
+std::string blocked_text(Duration blocked, Duration blocked_max, const std::string* work) {
+  const auto ms = [](Duration time) { return std::to_string(time / std::chrono::milliseconds(1)) + " ms"; };
+  return "the loop did nothing else for " + ms(blocked) + " (LoopOptions::blocked_max is " + ms(blocked_max) + "): " +
+         (work == nullptr ? std::string("a coroutine, a timer or posted work has blocked it: use Loop::offload()")
+                          : "the last call that began was of " + *work +
+                                ": register handlers that block with HandlerOptions::offload") +
+         ". Other programs that use all processors have the same effect";
+}
+
 void TickRecord::set_longest(std::uint64_t ns, const std::string* work) noexcept {
   longest_ns_.add(static_cast<std::int64_t>(ns - longest_ns_.get()));
   const std::lock_guard guard(lock_);

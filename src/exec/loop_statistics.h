@@ -26,6 +26,10 @@ struct LoopStatistics {
   CachedMemory offload_cached;  // By these threads.
 };
 
+// The text of the warning that one tick took longer than LoopOptions::blocked_max. `work`: the method that was called
+// last in it, or null.
+std::string blocked_text(Duration blocked, Duration blocked_max, const std::string* work);
+
 // Records the ticks of a loop. Its thread writes; any thread reads.
 class TickRecord {
  public:

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "exec/test/loop_testing.h"
+#include "hawser/embedded_loop.h"
 #include "hawser/scope.h"
 #include "hawser/transport/poller.h"
 
@@ -530,6 +532,49 @@ TEST(LoopDeathTest, ALoopThatRunsIsNotRunAgain) {
         }(loop, nothing));
       },
       "called while another thread runs the loop");
+}
+
+TEST(LoopDeathTest, ALoopThatRunsIsNotDestroyed) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const char* const text = "a Loop or an EmbeddedLoop was destroyed while it runs";
+  EXPECT_DEATH(
+      {
+        auto loop = std::make_unique<Loop>();
+        loop->run([](std::unique_ptr<Loop>& own) -> Task<void> {
+          own.reset();
+          co_return;
+        }(loop));
+      },
+      text);
+  EXPECT_DEATH(
+      {
+        auto loop = std::make_unique<Loop>();
+        loop->run([](std::unique_ptr<Loop>& own) -> Task<void> {
+          std::thread([&] { own.reset(); }).join();
+          co_return;
+        }(loop));
+      },
+      text);
+  EXPECT_DEATH(
+      {
+        auto embedded = std::make_unique<EmbeddedLoop>();
+        embedded->loop().post([&] { embedded.reset(); });
+        embedded->poll_once();
+      },
+      text);
+}
+
+// exit() destroys static objects within the task.
+TEST(LoopDeathTest, ATaskOfAStaticLoopMayEndTheProcess) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto run = [] {
+    static Loop loop;
+    loop.run([]() -> Task<void> {
+      co_await Loop::current()->sleep(std::chrono::milliseconds(1));
+      std::exit(3);
+    }());
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(3), "^$");
 }
 
 }  // namespace
