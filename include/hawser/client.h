@@ -10,6 +10,7 @@
 
 #include "hawser/call.h"
 #include "hawser/codec/decoder.h"
+#include "hawser/detail/destruction_notice.h"
 #include "hawser/detail/state_owner.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
@@ -186,6 +187,7 @@ class Client {
   friend class RemoteMemory;
   friend struct detail::ClientAccess;
   friend class detail::BlockingSite;
+  friend class detail::DestructionNotice;
 
   template <auto F, class... Given>
   static auto stored(Given&&... arguments) {
@@ -222,7 +224,9 @@ class Client {
   Client(Loop* loop, std::shared_ptr<transport::Network> network, ClientOptions options);
   detail::ClientLink& link() const noexcept { return *link_; }
   void add_interceptor(std::shared_ptr<detail::Interceptor<OutgoingCall>> interceptor);
+  std::stop_token destruction_token() { return destruction_.token(); }
 
+  detail::DestructionNotice destruction_;
   detail::StateOwner<rpc::ClientState> state_;
   detail::ClientLink* link_;
 };

@@ -76,6 +76,7 @@ class ClientPool : public detail::TaskCaller<ClientPool> {
   friend class detail::BlockingSite;
   friend struct detail::PoolAccess;
   friend class detail::TaskCaller<ClientPool>;
+  friend class detail::DestructionNotice;
   struct State;
   explicit ClientPool(std::shared_ptr<State> state);
   static std::shared_ptr<ClientPool> create(Loop& loop, std::shared_ptr<transport::Network> network,
@@ -156,7 +157,9 @@ class ClientPool : public detail::TaskCaller<ClientPool> {
           return std::apply([&](const auto&... one) { return client.open<F>(attempt, one...); }, given);
         });
   }
+  std::stop_token destruction_token() { return destruction_.token(); }
 
+  detail::DestructionNotice destruction_;
   std::shared_ptr<State> state_;
 };
 

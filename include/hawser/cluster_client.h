@@ -261,6 +261,7 @@ class ClusterClient : public detail::TaskCaller<ClusterClient> {
 
  private:
   friend class detail::TaskCaller<ClusterClient>;
+  friend class detail::DestructionNotice;
   using State = detail::ClusterAttempt::State;
   explicit ClusterClient(std::shared_ptr<State> state);
   template <auto F, class... Given>
@@ -274,6 +275,9 @@ class ClusterClient : public detail::TaskCaller<ClusterClient> {
     return detail::ClusterCalls::open<F, Given...>(calls_, std::move(options), std::forward<Given>(arguments)...);
   }
 
+  std::stop_token destruction_token() { return destruction_.token(); }
+
+  detail::DestructionNotice destruction_;
   const std::shared_ptr<State> state_;
   const Duration call_timeout_;
   const std::shared_ptr<const detail::ClusterCalls> calls_;

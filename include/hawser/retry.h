@@ -18,6 +18,7 @@
 #include "hawser/call_task.h"
 #include "hawser/caller.h"
 #include "hawser/client.h"
+#include "hawser/detail/destruction_notice.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
@@ -111,9 +112,10 @@ class RetryRun {
 // Makes calls through a client or a pool, and makes them again by a policy. CallOptions::timeout limits
 // the call with all its attempts and pauses; without it, each attempt has the client's own default. The error of a call
 // is true of all its attempts: if one of them may have been executed, the code does not claim otherwise. Interceptors
-// of `via` run for each attempt (docs/interceptors.md). Used on the thread of `via`, which must outlive this object.
-// When this object is destroyed, attempts in flight go on, and calls between two attempts end with the error of the
-// last one.
+// of `via` run for each attempt (docs/interceptors.md). Used on the thread of `via`. When this object is destroyed,
+// attempts in flight go on, and calls between two attempts end with the error of the last one. When `via`, a client of
+// this library, is destroyed first, its attempts in flight end with an error, calls between two attempts end with the
+// error of the last one, and later calls fail with `not_sent`. A Caller of another kind must outlive this object.
 //
 // Its call() is as that of ClientPool; see CallTask for reply(), into() and with_outcome(). Arguments that are lvalues
 // must stay valid until the task has ended. Its open() begins a call with streams, as open() of `via`. Only the opening
@@ -135,15 +137,24 @@ class Retrying : public detail::TaskCaller<Retrying<Via>> {
 
  private:
   friend class detail::TaskCaller<Retrying>;
+  friend class detail::DestructionNotice;
 
   // The calls share it.
   struct State {
     State(Via& by, RetryPolicy with, std::shared_ptr<RetryBudget> within)
-        : via(by), policy(std::move(with)), budget(std::move(within)) {}
+        : via(by),
+          policy(std::move(with)),
+          budget(std::move(within)),
+          via_destroyed(detail::DestructionNotice::of(by), Stop{ended}) {}
     Via& via;  // Used until `ended` is stopped.
     const RetryPolicy policy;
     const std::shared_ptr<RetryBudget> budget;
-    std::stop_source ended;
+    std::stop_source ended;  // Stopped by the destruction of the Retrying or of `via`.
+    struct Stop {
+      std::stop_source& source;
+      void operator()() const noexcept { source.request_stop(); }
+    };
+    const std::stop_callback<Stop> via_destroyed;
   };
 
   // Lvalues are kept as references, the others as copies.
@@ -186,8 +197,8 @@ class Retrying : public detail::TaskCaller<Retrying<Via>> {
   template <class R, class Attempt>
   static Task<R> repeat(std::shared_ptr<State> state, CallOptions given, Attempt attempt) {
     if (state->ended.stop_requested()) {
-      co_return std::unexpected(
-          Error::of_call(ErrorCode::not_sent, "the Retrying of this call was destroyed before the call began"));
+      co_return std::unexpected(Error::of_call(
+          ErrorCode::not_sent, "the Retrying of this call, or its client, was destroyed before the call began"));
     }
     detail::RetryRun run(state->policy, *state->budget, std::move(given), state->ended);
     while (true) {
@@ -201,6 +212,8 @@ class Retrying : public detail::TaskCaller<Retrying<Via>> {
       if (!again) co_return result;
     }
   }
+
+  std::stop_token destruction_token() { return state_->ended.get_token(); }
 
   const std::shared_ptr<State> state_;
 };

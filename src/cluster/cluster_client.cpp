@@ -203,6 +203,7 @@ ClusterClient::ClusterClient(std::shared_ptr<State> state)
       calls_(std::make_shared<const detail::ClusterCalls>(state_, state_->options, state_->ending)) {}
 
 ClusterClient::~ClusterClient() {
+  destruction_.send();
   state_->end("the client was destroyed");
   state_->naming.reset();
 }

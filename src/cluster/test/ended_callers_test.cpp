@@ -298,5 +298,46 @@ TEST(EndedRetrying, AnAttemptInFlightGoesOn) {
   });
 }
 
+// The client is destroyed first: while an attempt is in flight, between two attempts, and before a call.
+template <class Via, class Make>
+Task<void> destroy_client_first(EndedCallers& of, Make make, std::string_view in_flight) {
+  auto via = make();
+  co_await of.simulation.loop().sleep(milliseconds(1));
+  const RetryPolicy policy{.backoff_first = hours(1), .backoff_max = hours(1)};
+  Retrying<Via> retrying(*via, policy);
+  Retrying<Retrying<Via>> outer(retrying, policy);
+  Scope calls;
+  const auto expect = [&calls]<auto F>(auto& by, std::string_view text) {
+    calls.spawn([](auto& one, std::string_view part) -> Task<void> {
+      const std::string end = text_of(co_await one.template call<F>("x"));
+      EXPECT_TRUE(end.contains(part)) << end;
+    }(by, text));
+  };
+  constexpr const char* between = "the object that would make another attempt was destroyed";
+  expect.template operator()<stay>(retrying, in_flight);
+  expect.template operator()<stay>(outer, in_flight);
+  expect.template operator()<refuse>(retrying, between);
+  expect.template operator()<refuse>(outer, between);
+  co_await of.simulation.loop().sleep(std::chrono::minutes(1));
+  EXPECT_EQ(calls.size(), 4U);
+  via.reset();
+  co_await calls.join();
+  constexpr const char* before = "or its client, was destroyed before the call began";
+  EXPECT_TRUE(text_of(co_await retrying.template call<stay>("late")).contains(before));
+  EXPECT_TRUE(text_of(co_await retrying.template open<write_one>()).contains(before));
+  EXPECT_TRUE(text_of(co_await outer.template call<stay>("late")).contains(before));
+}
+
+TEST(EndedRetrying, AfterItsClient) {
+  with_callers([](EndedCallers& of) -> Task<void> {
+    const ClientOptions patient{.call_timeout = forever};
+    co_await destroy_client_first<ClusterClient>(of, cluster_with({.pool = {.client = patient}}), cluster_ended);
+    co_await destroy_client_first<ClientPool>(of, pool_with({.client = patient}), pool_ended);
+    auto connected = std::make_unique<Client>(patient);
+    EXPECT_TRUE(co_await connected->connect("a:1"));
+    co_await destroy_client_first<Client>(of, [&] { return std::move(connected); }, "the client was destroyed");
+  });
+}
+
 }  // namespace
 }  // namespace hawser::ended_callers

@@ -19,7 +19,10 @@ std::unique_ptr<rpc::ClientState> make_state(Loop* loop, std::shared_ptr<transpo
 Client::Client(Loop* loop, std::shared_ptr<transport::Network> network, ClientOptions options)
     : state_(make_state(loop, std::move(network), std::move(options)).release()), link_(&state_->link) {}
 
-Client::~Client() { state_->end(); }
+Client::~Client() {
+  destruction_.send();
+  state_->end();
+}
 
 void Client::add_interceptor(std::shared_ptr<detail::Interceptor<OutgoingCall>> interceptor) {
   state_->add_interceptor(std::move(interceptor));

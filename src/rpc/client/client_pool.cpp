@@ -150,7 +150,10 @@ void ClientPool::State::wake_first(std::size_t count) noexcept {
 }
 
 ClientPool::ClientPool(std::shared_ptr<State> state) : state_(std::move(state)) {}
-ClientPool::~ClientPool() { state_->end("the pool was destroyed"); }
+ClientPool::~ClientPool() {
+  destruction_.send();
+  state_->end("the pool was destroyed");
+}
 
 void ClientPool::State::end(const char* why) {
   if (ended != nullptr) return;
