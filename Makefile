@@ -5,9 +5,9 @@ CPUS := $(shell nproc)
 .PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-soak block-guest world jitter python install-dependencies tidy format clean
 
 help:
-	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
-	@echo "make test-all  the same, then header by header, GCC 14 in a Debian 13, sanitizers, fuzzers, long simulations and counters"
-	@echo "make dev       the everyday build and its tests alone; also thorough, gcc, asan, tsan, fuzz"
+	@echo "make test      install what is missing, build, and run every functional test that needs no RDMA device"
+	@echo "make test-all  the same, then RDMA in a guest, header by header, GCC 14 in a Debian 13, sanitizers, fuzzers, long simulations and counters"
+	@echo "make thorough  one stage of make test-all; also rdma, gcc, asan, tsan, fuzz, and dev, which is make test"
 	@echo "make mutate    single faults in changed files: which do no tests notice? \$$(ARGS)"
 	@echo "make arm64     the core and its tests for 64-bit Arm, cross-compiled, under QEMU"
 	@echo "make rdma      the tests that need an RDMA device, in a guest with Soft-RoCE"
@@ -28,15 +28,15 @@ help:
 	@echo "make format    lay out the sources with clang-format"
 	@echo "make clean     remove build/"
 
-# ALSO='thorough gcc' runs these stages too, beside the guest.
-test: guest-dependencies
-	@python3 tools/check.py dev rdma $(ALSO)
+# ALSO='rdma thorough gcc' runs these stages too, the latter two beside the guest.
+test: $(if $(filter rdma,$(ALSO)),guest-dependencies,install-dependencies)
+	@python3 tools/check.py dev $(ALSO)
 
 test-all: guest-dependencies
 	@tools/install-dependencies.sh arm64 || echo "going on without the emulator of 64-bit Arm"
 	@python3 tools/check.py
 
-# The rest of test-all after make test ALSO=gcc, without the stage thorough, with one summary of both. Without the
+# The rest of test-all after make test ALSO="rdma gcc", without the stage thorough, with one summary of both. Without the
 # emulator of 64-bit Arm, the stage arm64 says what is missing.
 test-rest: install-dependencies
 	@tools/install-dependencies.sh arm64 || echo "going on without the emulator of 64-bit Arm"

@@ -506,6 +506,9 @@ def print_summary(results):
         print(f"{count:6}  {reason}")
         print(textwrap.fill(names, 120, initial_indent=" " * 10, subsequent_indent=" " * 10, break_long_words=False,
                             break_on_hyphens=False))
+    omitted = [stage for stage in STAGES if stage not in results]
+    if "dev" in results and omitted:
+        print(f"\nnot run: {', '.join(omitted)} (make STAGE runs one of them, make test-all runs everything)")
     if everything.failed:
         print("\nfailed:\n  " + "\n  ".join(everything.failed))
     print(f"\n{everything}, {sum(seconds for _, seconds in results.values()):.0f} s", flush=True)
