@@ -161,6 +161,30 @@ TEST_F(Kubernetes, AnExpiredVersionLeadsToTheWholeList) {
   }
 }
 
+TEST_F(Kubernetes, AVersionThatExpiresWithTheFirstListEndsNoStreamedLists) {
+  api.set({.lists = Lists::expired});
+  const auto naming = open();
+  ASSERT_TRUE(becomes(*naming, both)) << "the list is asked for";
+  api.set({});
+  api.put("a", {"10.0.0.3"});
+  api.compact();
+  api.end_watches();
+  EXPECT_TRUE(becomes(*naming, "10.0.0.3:80"));
+  EXPECT_TRUE(until([&] { return api.count("sendInitialEvents") >= 2; }));
+}
+
+TEST_F(Kubernetes, ARefusalWithoutAReasonIsReported) {
+  const auto naming = open();
+  ASSERT_TRUE(becomes(*naming, both));
+  api.set({.status = 403, .without_reason = true});
+  api.end_watches();
+  EXPECT_TRUE(
+      fails_with(*naming, "has refused with 403: it gives no reason; its account needs the verbs list and watch"));
+  api.set({});
+  api.end_watches();
+  EXPECT_TRUE(becomes(*naming, both));
+}
+
 TEST_F(Kubernetes, TheLastGoodListSurvivesAnOutage) {
   const auto naming = open();
   ASSERT_TRUE(becomes(*naming, both));

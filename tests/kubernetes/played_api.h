@@ -26,10 +26,12 @@ class PlayedKubernetes {
     refused,  // The status 422.
     ignored,  // The slices, but no bookmark behind them.
     silent,   // None, while the setting stays.
+    expired,  // The slices and the bookmark, and an expired version behind them.
   };
   struct Settings {
     Lists lists = Lists::streamed;
     int status = 0;                 // Not 0: every request gets it.
+    bool without_reason = false;    // The body of `status` does not come.
     std::string token = {};         // Not empty: requests need it.
     std::size_t part_bytes = 4096;  // Events are sent in parts of this size.
     bool gone_by_event = false;     // Expired versions get an event and not the status 410.
@@ -114,6 +116,9 @@ class PlayedKubernetes {
   static std::string event_text(const std::string& type, const std::string& object) {
     return R"({"type":")" + type + R"(","object":)" + object + "}\n";
   }
+  static std::string expired_text() {
+    return event_text("ERROR", R"({"kind":"Status","code":410,"message":"too old"})");
+  }
   std::string bookmark_of(const std::string& annotations) const {
     return event_text("BOOKMARK", R"({"kind":"EndpointSlice","metadata":{"resourceVersion":")" +
                                       std::to_string(version_) + "\"" + annotations + "}}");
@@ -139,6 +144,11 @@ class PlayedKubernetes {
     const std::lock_guard lock(mutex_);
     const std::string_view query = request.query();
     requests_.emplace_back(query);
+    if (settings_.status != 0 && settings_.without_reason) {
+      HttpResponse response = watch_of(log_.size(), {});
+      response.status = settings_.status;
+      return response;
+    }
     if (settings_.status != 0) return refusal(settings_.status, "it does not work");
     if (!settings_.token.empty() && request.header("Authorization") != "Bearer " + settings_.token) {
       return refusal(401, "Unauthorized");
@@ -156,15 +166,16 @@ class PlayedKubernetes {
     if (query_value(query, "sendInitialEvents")) {
       if (settings_.lists == Lists::refused) return refusal(422, "sendInitialEvents is forbidden");
       for (const auto& [name, text] : slices_) items += event_text("ADDED", slice_text(name));
-      if (settings_.lists == Lists::streamed) {
+      if (settings_.lists != Lists::ignored) {
         items += bookmark_of(R"(,"annotations":{"k8s.io/initial-events-end":"true"})");
       }
+      if (settings_.lists == Lists::expired) items += expired_text();
       return watch_of(log_.size(), std::move(items));
     }
     const std::uint64_t version = std::stoull(query_value(query, "resourceVersion").value_or("0"));
     if (version < compacted_) {
       if (!settings_.gone_by_event) return refusal(410, "too old resource version");
-      return {.body = event_text("ERROR", R"({"kind":"Status","code":410,"message":"too old"})")};
+      return {.body = expired_text()};
     }
     std::size_t at = 0;
     while (at < log_.size() && log_[at].version <= version) ++at;

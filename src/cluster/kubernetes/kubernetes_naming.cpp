@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -22,6 +23,8 @@ using cluster::KubernetesSession;
 // Changes that follow each other in less time are reported together: the work for one grows with the list.
 constexpr Duration slices_report_interval = std::chrono::milliseconds(100);
 constexpr unsigned pause_doublings_most = 20;
+// Until the reason of a refusal must have arrived. A refusal without a reason is reported then.
+constexpr Duration reason_time = std::chrono::milliseconds(200);
 constexpr int status_ok = 200;
 constexpr int status_gone = 410;
 
@@ -78,8 +81,11 @@ class KubernetesSource final : public NamingSource {
       const bool late = !opened && opened.error().code == ErrorCode::deadline_exceeded;
       if (late && !answered) opened.error().text.insert(0, "the API server has not answered: ");
       if (!opened && !(late && answered)) co_return fail(std::move(opened.error()));
-      if (opened) stream = std::move(*opened);
-      streams_lists_ = stream.has_value();
+      if (opened) {
+        stream = std::move(*opened);
+      } else {
+        streams_lists_ = false;
+      }
     }
     if (!stream && list_.listing()) {
       CO_TRY(const std::string body, co_await session_->list());
@@ -97,45 +103,59 @@ class KubernetesSource final : public NamingSource {
       stream = std::move(opened.stream);
     }
     for (;;) {
-      CO_TRY(const bool more, co_await read_part(*stream));
-      if (!more) break;
+      CO_TRY(const Part part, co_await read_part(*stream));
+      if (part != Part::more) break;
     }
     // The end of a watch says that there was no other change before it.
     if (!list_.listing()) confirm();
     co_return Result<void>();
   }
 
-  // Begins a watch with the whole list. Nothing: this server cannot. Sets `answered` when the watch has begun.
+  // Begins a watch with the whole list. Nothing: the list must be asked for. Sets `answered` when the watch has begun.
   Task<Result<std::optional<HttpClientStream>>> open_with_list(std::stop_token token, bool& answered) {
     CO_TRY(auto opened, co_await session_->watch(KubernetesSession::Begin::with_list, {}, std::move(token)));
     answered = true;
-    if (opened.status == 400 || opened.status == 422) co_return std::nullopt;
+    if (opened.status == 400 || opened.status == 422) {
+      streams_lists_ = false;
+      co_return std::nullopt;
+    }
     if (opened.status != status_ok) co_return fail(co_await refusal_of(opened));
     list_.begin_watch();
     while (list_.listing()) {
-      CO_TRY(const bool more, co_await read_part(opened.stream));
-      if (!more) co_return std::nullopt;
+      CO_TRY(const Part part, co_await read_part(opened.stream));
+      // An expired version says nothing about what the server can do.
+      if (part == Part::ended) streams_lists_ = false;
+      if (part != Part::more) co_return std::nullopt;
     }
     co_return std::move(opened.stream);
   }
 
   static Task<Error> refusal_of(KubernetesSession::Opened& opened) {
-    const Result<std::string> body = co_await opened.stream.read();
+    std::optional<HttpClientStream> stream = std::move(opened.stream);
+    const Result<std::string> body =
+        co_await with_timeout(reason_time, [&stream](std::stop_token token) -> Task<Result<std::string>> {
+          const std::stop_callback end(token, [&stream] { stream.reset(); });
+          co_return co_await stream->read();
+        });
     co_return KubernetesSession::refusal(opened.status, body ? *body : std::string());
   }
 
-  // Returns false when the watch has ended.
-  Task<Result<bool>> read_part(HttpClientStream& stream) {
+  enum class Part : std::uint8_t {
+    more,
+    ended,    // The watch has ended.
+    expired,  // The watch is over, and the whole list is needed.
+  };
+  Task<Result<Part>> read_part(HttpClientStream& stream) {
     using News = cluster::KubernetesList::News;
     CO_TRY(const std::string part, co_await stream.read());
     if (part.empty()) {
-      if (list_.between_events()) co_return false;
+      if (list_.between_events()) co_return Part::ended;
       co_return fail(Error::of_call(Initiator::peer, ErrorCode::unavailable, "the watch has ended within an event"));
     }
     CO_TRY(const News news, list_.on_bytes(part));
     if (news == News::changed) report_soon();
     if (news == News::confirmed) confirm();
-    co_return news != News::expired;
+    co_return news == News::expired ? Part::expired : Part::more;
   }
 
   void confirm() {

@@ -97,9 +97,9 @@ Error KubernetesSession::refusal(int status, std::string_view body) {
   std::string remedy;
   if (status == 401) remedy = "; its token is not accepted";
   if (status == 403) remedy = "; its account needs the verbs list and watch for endpointslices of discovery.k8s.io";
-  return Error::of_call(
-      Initiator::peer, ErrorCode::unavailable,
-      "the API server has refused with " + std::to_string(status) + ": " + kubernetes_reason(body) + remedy);
+  const std::string reason = body.empty() ? "it gives no reason" : kubernetes_reason(body);
+  return Error::of_call(Initiator::peer, ErrorCode::unavailable,
+                        "the API server has refused with " + std::to_string(status) + ": " + reason + remedy);
 }
 
 Task<Result<HttpClientRequest>> KubernetesSession::request(std::string query) {
