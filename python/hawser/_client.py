@@ -54,7 +54,12 @@ def declare(name: Optional[str] = None) -> Callable[[Callable[..., T]], Remote[T
 
 def require_no_streams(method: _hawser.Method) -> None:
     if method.incoming or method.outgoing:
-        raise TypeError(f"hawser: {method.name} has streams: use `async with client.open(...)`")
+        raise TypeError(f"hawser: {method.name} has streams: use client.open()")
+
+
+def require_streams(method: _hawser.Method) -> None:
+    if not (method.incoming or method.outgoing):
+        raise TypeError(f"hawser: {method.name} has no streams: use call()")
 
 
 def not_a_method(method: object) -> TypeError:
@@ -185,8 +190,7 @@ class Client:
 
         async def start() -> tuple[Streams, asyncio.Future[Any], _hawser.Work]:
             found = await self._find(method)
-            if not (found.incoming or found.outgoing):
-                raise TypeError(f"hawser: {found.name} has no streams: use call()")
+            require_streams(found)
             core = _hawser.make_streams(method=found, hub=self._hub)
             streams = Streams(self._loop, core)
             future = self._loop.create_future()

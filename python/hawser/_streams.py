@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Generic, Optional, TypeVar, cast
+import contextlib
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Generic, Iterator, Optional, TypeVar, cast
 
 from . import _errors, _hawser
 
@@ -15,20 +16,18 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 
-class Streams:
-    """The streams of one call, on the event loop of the call. One task reads, and one writes."""
+class StreamState:
+    """The streams of one call, without waiting: what has arrived, and why reading and writing fail."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, core: _hawser.CallStreams) -> None:
-        self._loop = loop
+    def __init__(self, core: _hawser.CallStreams) -> None:
         self._core = core
         self._items: collections.deque[Any] = collections.deque()
         self._asked = False
         self._ended = False
         self._error: Optional[BaseException] = None  # The reason why reading fails.
-        self._reader: Optional[asyncio.Future[None]] = None
         self._write_error: Optional[BaseException] = None
+        self._reading = False
         self._writing = False
-        self._sent: Optional[asyncio.Future[None]] = None  # Shared by those that wait for sending.
         core.set_sinks(self._on_items, self._on_sent)
 
     def _on_items(self, items: list[Any], ended: bool, error: Optional[BaseException]) -> None:
@@ -36,13 +35,10 @@ class Streams:
         self._items.extend(items)
         if ended and not self._ended:
             self._ended, self._error = True, error
-        _wake(self._reader)
 
     def _on_sent(self, error: Optional[BaseException]) -> None:
         if self._write_error is None:
             self._write_error = error
-        _wake(self._sent)
-        self._sent = None
 
     def finish(self, error: BaseException) -> None:
         """The call has ended. What was received may still be read; then ``error``, unless the stream has ended."""
@@ -50,52 +46,93 @@ class Streams:
         self._on_sent(error)
         self._core.release()
 
-    async def next(self) -> Any:
-        while not self._items:
-            if self._ended:
-                if self._error is not None:
-                    raise self._error.with_traceback(None)
-                raise StopAsyncIteration
-            if self._reader is not None:
-                raise RuntimeError("hawser: two tasks read one stream at the same time: let one of them read")
-            if not self._asked:
-                self._core.ask()
-                self._asked = True
-            self._reader = self._loop.create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
-        return self._items.popleft()
+    def _readable(self) -> bool:
+        return self._ended or bool(self._items)
 
-    async def write(self, item: Any) -> None:
+    def _take(self, end: type[Exception]) -> Any:
+        """The next item, ``end`` behind the last one, or the error of the call."""
+        if self._items:
+            return self._items.popleft()
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        raise end
+
+    def _ask(self) -> None:
+        if not self._asked:
+            self._core.ask()
+            self._asked = True
+
+    def _require_writable(self) -> None:
         if self._write_error is not None:
             raise self._write_error.with_traceback(None)
+
+    def _enqueue(self, item: Any) -> bool:
+        """False: the caller waits, within _only("_writing"), until on_sent() was called."""
+        self._require_writable()
         if self._writing:
-            raise RuntimeError("hawser: two tasks write to one stream at the same time: let one of them write")
-        if self._core.write(item):
-            return
-        self._writing = True
+            raise _two("write to")
+        return self._core.write(item)
+
+    @contextlib.contextmanager
+    def _only(self, direction: str) -> Iterator[None]:
+        """Refuses others while one waits for a direction: "_reading" or "_writing"."""
+        if getattr(self, direction):
+            raise _two("read" if direction == "_reading" else "write to")
+        setattr(self, direction, True)
         try:
-            await self._wait_for_sending()
+            yield
         finally:
-            self._writing = False
+            setattr(self, direction, False)
+
+    def end(self) -> None:
+        self._core.end()
+
+
+class Streams(StreamState):
+    """Streams on the event loop of their call. One task reads, and one writes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, core: _hawser.CallStreams) -> None:
+        self._loop = loop
+        self._reader: Optional[asyncio.Future[None]] = None
+        self._sent: Optional[asyncio.Future[None]] = None  # Shared by those that wait for sending.
+        super().__init__(core)
+
+    def _on_items(self, items: list[Any], ended: bool, error: Optional[BaseException]) -> None:
+        super()._on_items(items, ended, error)
+        _wake(self._reader)
+
+    def _on_sent(self, error: Optional[BaseException]) -> None:
+        super()._on_sent(error)
+        _wake(self._sent)
+        self._sent = None
+
+    async def next(self) -> Any:
+        while not self._readable():
+            with self._only("_reading"):
+                self._ask()
+                self._reader = self._loop.create_future()
+                await self._reader
+        return self._take(StopAsyncIteration)
+
+    async def write(self, item: Any) -> None:
+        if not self._enqueue(item):
+            with self._only("_writing"):
+                await self._wait_for_sending()
 
     async def drain(self) -> None:
         while self._write_error is None and not self._core.flush():
             await self._wait_for_sending()
-        if self._write_error is not None:
-            raise self._write_error.with_traceback(None)
+        self._require_writable()
 
     async def _wait_for_sending(self) -> None:
         if self._sent is None:
             self._sent = self._loop.create_future()
         await asyncio.shield(self._sent)
-        if self._write_error is not None:
-            raise self._write_error.with_traceback(None)
+        self._require_writable()
 
-    def end(self) -> None:
-        self._core.end()
+
+def _two(verb: str) -> RuntimeError:
+    return RuntimeError(f"hawser: two tasks or threads {verb} one stream at the same time: let one of them do it")
 
 
 def _wake(waiting: Optional[asyncio.Future[None]]) -> None:
@@ -147,14 +184,14 @@ class StreamingCall(Generic[Item, T]):
         if self._begun is not None:
             raise RuntimeError("hawser: a call with streams is opened once")
         self._begun = streams, future, _ = await self._start()
-        future.add_done_callback(lambda done: streams.finish(_reason(done)))
+        future.add_done_callback(lambda done: streams.finish(ended_because(None if done.cancelled() else done.exception())))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         streams, future, work = self._parts()
         if future.done():
             return
-        streams.finish(_errors.Error("the call was cancelled", code=_errors.ErrorCode.CANCELLED))
+        streams.finish(left_early())
         future.cancel()
         work.cancel()
 
@@ -194,8 +231,13 @@ class StreamingCall(Generic[Item, T]):
         return cast("Reply[T]", await asyncio.shield(future))
 
 
-def _reason(done: asyncio.Future[Any]) -> BaseException:
-    failure = None if done.cancelled() else done.exception()
+def ended_because(failure: Optional[BaseException]) -> BaseException:
+    """Why a call that has ended sends and receives no items. ``failure`` is its error."""
     if failure is not None:
         return failure
     return _errors.Error("the call has ended: nobody reads this stream any more", code=_errors.ErrorCode.CANCELLED)
+
+
+def left_early() -> _errors.Error:
+    """The error of a call whose block was left before its end."""
+    return _errors.Error("the call was cancelled", code=_errors.ErrorCode.CANCELLED)

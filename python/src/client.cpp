@@ -106,10 +106,7 @@ ClientCore::~ClientCore() {
 }
 
 void ClientCore::submit(std::shared_ptr<Work> work) {
-  if (generation_ != process_generation()) {
-    raise(Error::of_call(ErrorCode::invalid_argument,
-                         "this client belongs to the parent process: connect another one in the child of fork()"));
-  }
+  require_own_process(generation_, "client");
   const std::lock_guard lock(mutex_);
   if (closed_) raise(closed_error());
   submitted_.push_back(std::move(work));

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "engine.h"
 #include "hawser/bytes.h"
 
 namespace hawser::python {
@@ -44,6 +45,13 @@ void raise(const Error& error) {
   const nb::object exception = exception_of(error);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   throw nb::python_error();
+}
+
+void require_own_process(std::uint64_t generation, const char* owner) {
+  if (generation == process_generation()) return;
+  raise(Error::of_call(ErrorCode::invalid_argument, std::string("this ") + owner +
+                                                        " belongs to the parent process: connect another client in the "
+                                                        "child of fork()"));
 }
 
 std::optional<Duration> duration_of(nb::handle seconds) {

@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ Hooks& hooks() noexcept;
 // The exception for an error.
 nb::object exception_of(const Error& error);
 [[noreturn]] void raise(const Error& error);
+
+// Throws the exception of an Error unless `generation`, of `owner`, is that of this process.
+void require_own_process(std::uint64_t generation, const char* owner);
 
 // None: nothing. Infinity: `forever`.
 std::optional<Duration> duration_of(nb::handle seconds);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convert.h"
+#include "engine.h"
 #include "hawser/detail/const_buffers.h"
 #include "method.h"
 
@@ -92,7 +93,13 @@ struct CallStreams::Begun {
 
 CallStreams::CallStreams(std::shared_ptr<const Plan> plan, std::optional<std::uint32_t> received,
                          std::optional<std::uint32_t> sent, std::shared_ptr<Hub> hub)
-    : plan_(std::move(plan)), received_(received), sent_(sent), hub_(std::move(hub)) {}
+    : plan_(std::move(plan)),
+      received_(received),
+      sent_(sent),
+      hub_(std::move(hub)),
+      generation_(process_generation()) {}
+
+bool CallStreams::own_process() const noexcept { return generation_ == process_generation(); }
 
 // ---- Python ----
 
@@ -104,6 +111,7 @@ void CallStreams::set_sinks(nb::object on_items, nb::object on_sent) {
 void CallStreams::release() {
   on_items_.reset();
   on_sent_.reset();
+  if (!own_process()) return;  // A thread of the parent may hold the mutex.
   std::deque<Encoded> dropped;
   const std::lock_guard lock(mutex_);
   // An attached stream is detached on the loop, which may be sending the first item.
@@ -120,6 +128,7 @@ void CallStreams::require(const std::optional<std::uint32_t>& type) const {
 
 void CallStreams::ask() {
   require(received_);
+  require_own_process(generation_, "call");
   const std::lock_guard lock(mutex_);
   asked_ = true;
   wake();
@@ -127,6 +136,7 @@ void CallStreams::ask() {
 
 bool CallStreams::write(nb::handle item) {
   require(sent_);
+  require_own_process(generation_, "call");
   Encoded encoded;
   if (!encode_value(*plan_, *sent_, item.ptr(), encoded)) throw nb::python_error();
   const std::size_t bytes = queue_bytes(encoded);
@@ -153,6 +163,7 @@ bool CallStreams::write(nb::handle item) {
 }
 
 bool CallStreams::flush() {
+  require_own_process(generation_, "call");
   std::optional<Error> failed;
   {
     const std::lock_guard lock(mutex_);
@@ -164,6 +175,7 @@ bool CallStreams::flush() {
 }
 
 void CallStreams::end() {
+  require_own_process(generation_, "call");
   const std::lock_guard lock(mutex_);
   if (!sent_ || std::exchange(ending_, true)) return;
   wake();
@@ -353,6 +365,7 @@ void bind_streams(nb::module_& module) {
   nb::class_<CallStreams>(module, "CallStreams")
       .def("set_sinks", &CallStreams::set_sinks)
       .def("release", &CallStreams::release)
+      .def_prop_ro("own_process", &CallStreams::own_process)
       .def("ask", &CallStreams::ask)
       .def("write", &CallStreams::write, nb::arg("item").none())
       .def("flush", &CallStreams::flush)

@@ -46,6 +46,8 @@ class CallStreams final : public std::enable_shared_from_this<CallStreams> {
   void release();
   // Asks for a batch of items. One at a time.
   void ask();
+  // False in a child of fork(), where ask(), write(), flush() and end() throw.
+  bool own_process() const noexcept;
   // Appends an item to the queue. False: the caller waits for on_sent() before the next item.
   bool write(nb::handle item);
   // True if all items have been sent, and their memory is not used any more. Throws if some were dropped.
@@ -94,6 +96,7 @@ class CallStreams final : public std::enable_shared_from_this<CallStreams> {
   const std::optional<std::uint32_t> received_;
   const std::optional<std::uint32_t> sent_;
   const std::shared_ptr<Hub> hub_;
+  const std::uint64_t generation_;
   Reference on_items_;  // With the GIL, like on_sent_. Null after release().
   Reference on_sent_;
 

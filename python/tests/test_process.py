@@ -155,6 +155,19 @@ def test_ctrl_c_ends_a_blocking_call() -> None:
     )
 
 
+def test_ctrl_c_ends_a_blocking_stream() -> None:
+    interrupt(
+        SERVER_ON_A_THREAD
+        + """
+        with hawser.blocking.connect(address[0]).open("shop::sums", 0) as call:
+            call.write(1)
+            assert next(call) == 1
+            print("waiting", flush=True)
+            next(call)
+        """
+    )
+
+
 def test_a_child_of_fork_gets_a_clear_error_and_can_connect() -> None:
     process = script(
         SERVER_ON_A_THREAD
