@@ -36,8 +36,8 @@ test-all: guest-dependencies
 	@tools/install-dependencies.sh arm64 || echo "going on without the emulator of 64-bit Arm"
 	@python3 tools/check.py
 
-# The rest of test-all after make test ALSO="rdma gcc", without the stage thorough, with one summary of both. Without the
-# emulator of 64-bit Arm, the stage arm64 says what is missing.
+# The rest of test-all after make test ALSO="rdma gcc", without the stage thorough, with one summary of both.
+# Without the emulator of 64-bit Arm, the stage arm64 says what is missing.
 test-rest: install-dependencies
 	@tools/install-dependencies.sh arm64 || echo "going on without the emulator of 64-bit Arm"
 	@python3 tools/check.py --with-earlier --short asan fuzz tsan arm64 counters
