@@ -26,5 +26,6 @@ Run add_resize(CLI::App& command);
 Run add_remove(CLI::App& command);
 Run add_scrub(CLI::App& command);
 Run add_nbd(CLI::App& command);
+Run add_ublk(CLI::App& command);
 
 }  // namespace hawser::block

@@ -13,9 +13,6 @@
 namespace hawser::block {
 namespace {
 
-// Before the id of an opening. Not in the name of a volume.
-constexpr char opening_separator = '#';
-
 // The parts of NAME@ID#OPENING.
 struct RequestedName {
   explicit RequestedName(std::string_view text) noexcept

@@ -45,6 +45,9 @@ struct VolumeStatus {
   std::string warning;  // VolumeInfo::warning.
 };
 
+// Before the id of an opening. Not in the name of a volume.
+inline constexpr char opening_separator = '#';
+
 // A volume that was opened.
 struct OpenedVolume {
   std::string name;    // NAME@ID#OPENING: see VolumeService::open().

@@ -10,4 +10,8 @@ namespace hawser::block::nbd {
 // address.
 std::string client_name_at(const std::string& listen);
 
+// A name for the processes that serve the block device `path` of this start of the kernel, one after the other. Empty
+// if /proc is missing.
+std::string client_name_of_device(const std::string& path);
+
 }  // namespace hawser::block::nbd
