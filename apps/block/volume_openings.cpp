@@ -44,14 +44,9 @@ void VolumeOpenings::remove(Map::iterator found) {
 
 Result<std::string> VolumeOpenings::begin(const OpeningClient& client) {
   std::unique_lock lock(mutex_);
-  if (openings_.size() >= openings_max_) {
-    const auto idle =
-        std::ranges::find_if(used_, [&](const std::string& id) { return openings_.at(id)->requests == 0; });
-    if (idle == used_.end()) {
-      return store_fail(EBUSY, "all " + std::to_string(openings_max_) +
-                                   " openings of volumes have requests in progress: open the volume later");
-    }
-    remove(openings_.find(*idle));
+  if (openings_.size() >= openings_max_ && find_idle() == used_.end()) {
+    return store_fail(EBUSY, "all " + std::to_string(openings_max_) +
+                                 " openings of volumes have requests in progress: open the volume later");
   }
   if (Result<void> entered = enter(client); !entered) return std::unexpected(entered.error());
   std::string id = random_id();
@@ -59,13 +54,32 @@ Result<std::string> VolumeOpenings::begin(const OpeningClient& client) {
   const auto opening = std::make_shared<Opening>(Opening{.place = own.begin(), .client = client});
   openings_.emplace(id, opening);
   used_.splice(used_.end(), own);
-  if (client.name.empty()) return id;
+  if (client.name.empty()) {
+    evict(id);
+    return id;
+  }
   // Behind the opening, with whose end a client is removed also if no memory is left for the id.
   const KnownClient fresh{.process = client.process, .earlier = {}, .ids = {}};
   clients_.try_emplace(client.name, fresh).first->second.ids.insert(id);
+  // Behind the new opening: the idle one may be the only one of this client, whose earlier processes stay known.
+  evict(id);
   end_earlier(lock, client);
   if (opening->ended) return replaced();
   return id;
+}
+
+// The one that was used the least recently.
+VolumeOpenings::Ids::iterator VolumeOpenings::find_idle() {
+  return std::ranges::find_if(used_, [&](const std::string& id) { return openings_.at(id)->requests == 0; });
+}
+
+// Ends idle openings other than `fresh`, the last one, until there are not too many.
+void VolumeOpenings::evict(const std::string& fresh) {
+  while (openings_.size() > openings_max_) {
+    const std::string& idle = *find_idle();
+    if (idle == fresh) return;
+    remove(openings_.find(idle));
+  }
 }
 
 // Makes the process the last one of its client.
@@ -74,7 +88,9 @@ Result<void> VolumeOpenings::enter(const OpeningClient& client) {
   if (found == clients_.end() || found->second.process == client.process) return {};
   KnownClient& known = found->second;
   if (std::ranges::find(known.earlier, client.process) != known.earlier.end()) return replaced();
-  known.earlier.push_back(std::exchange(known.process, client.process));
+  std::string process = client.process;
+  known.earlier.push_back(std::move(known.process));
+  known.process = std::move(process);
   if (known.earlier.size() > earlier_processes_max) known.earlier.pop_front();
   return {};
 }

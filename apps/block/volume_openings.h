@@ -81,6 +81,8 @@ class VolumeOpenings {
     std::set<std::string> ids;        // The ids of its openings.
   };
 
+  Ids::iterator find_idle();
+  void evict(const std::string& fresh);
   Result<void> enter(const OpeningClient& client);
   void end_earlier(std::unique_lock<std::mutex>& lock, const OpeningClient& client);
   void end_locked(std::unique_lock<std::mutex>& lock, std::string_view id);

@@ -138,5 +138,17 @@ TEST(BlockOpenings, TheOneThatWasUsedTheLeastRecentlyEndsIfThereAreTooMany) {
   EXPECT_EQ(refused.error().application_code, EBUSY);
 }
 
+// The opening that ends is the only one of the client.
+TEST(BlockOpenings, AnEarlierProcessIsRefusedAlsoIfThereAreTooMany) {
+  VolumeOpenings openings(1);
+  const std::string first = openings.begin({.name = "client", .process = "1"}).value();
+  const std::string next = openings.begin({.name = "client", .process = "2"}).value();
+  EXPECT_FALSE(openings.use(first));
+  const Result<std::string> refused = openings.begin({.name = "client", .process = "1"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().application_code, ESHUTDOWN);
+  EXPECT_TRUE(openings.use(next)) << "a process that is refused ends nothing of others";
+}
+
 }  // namespace
 }  // namespace hawser::block
