@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -63,7 +64,8 @@ Result<UblkControl> UblkControl::open() {
 }
 
 Result<void> UblkControl::execute(unsigned operation, UblkControlCommand command, const char* action) {
-  ::io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_->uring);  // The only one.
+  ::io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_->uring);
+  if (entry == nullptr) std::abort();  // The ring is empty: each command waits for its completion.
   std::memset(entry, 0, 2 * sizeof(*entry));
   entry->opcode = IORING_OP_URING_CMD;
   entry->fd = ring_->descriptor;

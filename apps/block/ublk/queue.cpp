@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
@@ -178,6 +179,7 @@ void UblkQueue::send(unsigned operation, std::uint16_t tag, std::int32_t result)
                               .tag = tag,
                               .result = result,
                               .address = reinterpret_cast<std::uintptr_t>(kernel_->memory(tag, size_))};
+  if (entry == nullptr) std::abort();  // The ring has an entry for each tag.
   std::memset(entry, 0, 2 * sizeof(*entry));
   entry->opcode = IORING_OP_URING_CMD;
   entry->fd = kernel_->descriptor;
