@@ -38,6 +38,11 @@ struct OutlierOptions {
   // An endpoint is excluded if at least this part of its calls fails. Needs failure_calls_min calls in an interval.
   double failure_part = 0.85;
   std::uint32_t failure_calls_min = 50;
+  std::size_t failure_endpoints_min = 5;  // As endpoints_min, which is for success_rate_deviations.
+  // Part of the endpoints that a rule finds which it excludes, by chance. 0: the rule is off.
+  double success_rate_enforced = 1;
+  double failure_enforced = 1;
+  friend bool operator==(const OutlierOptions&, const OutlierOptions&) = default;
 };
 
 // Excludes an endpoint at once when calls to it fail in a row. When its time has passed, one call at a time tries the
@@ -54,6 +59,9 @@ struct BalancingOptions {
   // For ring_hash and maglev: an endpoint gets no further call while it has more than this number of times the mean of
   // the calls in flight. The next endpoint of the key gets it then. 0: no bound. Else at least 1.
   double load_max = 1.25;
+  // For ring_hash: the points of all endpoints on the ring, 64 of each within these bounds. From 1 to 65,536.
+  std::size_t ring_points_min = 1024;
+  std::size_t ring_points_max = 4096;  // More if there are more endpoints: each has one.
   // For p2c: the time in which a measured latency loses 63 % of its influence.
   Duration latency_decay = std::chrono::seconds(10);
   // For p2c: a call that fails counts at least as this latency, so that an endpoint that fails fast is not preferred.

@@ -109,8 +109,10 @@ class ClusterAttempt {
   std::shared_ptr<Node> node_;      // The chosen endpoint, while the call is in flight there.
   std::shared_ptr<Client> client_;  // Its connection.
   Time began_{};
-  std::unique_ptr<Tried> tried_;  // Null until an endpoint is avoided.
-  std::shared_ptr<Node> used_;    // The endpoint at which a call that may have copies ended.
+  bool asked_ = false;             // refusal_ is known.
+  const char* refusal_ = nullptr;  // Why the policy of the name does not permit the call. Null: it does.
+  std::unique_ptr<Tried> tried_;   // Null until an endpoint is avoided.
+  std::shared_ptr<Node> used_;     // The endpoint at which a call that may have copies ended.
 };
 
 // Makes the calls of a ClusterClient: attempts at one endpoint after the other, and pauses between them by the policy.

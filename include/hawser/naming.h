@@ -12,6 +12,7 @@
 
 #include "hawser/error.h"
 #include "hawser/loop.h"
+#include "hawser/naming_policy.h"
 #include "hawser/time.h"
 
 // A name in place of an address: who serves, and how the list changes. Component hawser::cluster. docs/clusters.md
@@ -53,6 +54,8 @@ class NamingSink {
   // The service config of the name (hawser/service_config.h), as JSON. Empty: it has none. An error: it has none that
   // can be used, and the last one stays.
   virtual void on_service_config(Result<std::string> json) { static_cast<void>(json); }
+  // What the name demands, in place of what it demanded before. Reported before the list for which it holds.
+  virtual void on_policy(NamingPolicy policy) { static_cast<void>(policy); }
 
  protected:
   ~NamingSink() = default;
@@ -123,7 +126,8 @@ struct NamingState {
   std::uint64_t endpoints_dropped = 0;   // Malformed and repeated endpoints of accepted lists, all lists together.
   std::string drop_reason = {};          // The reason for the endpoint that was dropped last.
   std::shared_ptr<const ServiceConfig> service_config = {};  // The last good one of the source. Null: none.
-  std::string service_config_error = {};  // Why the source's service config is not used. Empty: no problem.
+  std::string service_config_error = {};            // Why the source's service config is not used. Empty: no problem.
+  std::shared_ptr<const NamingPolicy> policy = {};  // The last one of the source. Null: it demands nothing.
 
   // Time since the source last confirmed the list; zero for a constant list.
   Duration age(Time now) const noexcept { return constant || version == 0 ? Duration::zero() : now - confirmed; }
@@ -133,8 +137,8 @@ struct NamingState {
 // EndpointLimits::endpoints_max endpoints or no valid one is refused with a reason. Belongs to a loop and its thread.
 class Naming {
  public:
-  // `changed` is called after each change of state().endpoints and state().service_config, and after failures while
-  // there is no list; perhaps already before this returns. Fails with `invalid_argument` if no scheme of `schemes` has
+  // `changed` is called after each change of state().endpoints, state().service_config and state().policy, and after
+  // failures while there is no list; perhaps already before this returns. Fails with `invalid_argument` if no scheme of `schemes` has
   // the name, or if its target is malformed.
   static Result<std::unique_ptr<Naming>> open(Loop& loop, std::string_view name,
                                               const std::vector<NamingScheme>& schemes,

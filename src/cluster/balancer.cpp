@@ -93,7 +93,7 @@ void Balancer::make_tiers(const Counts& counts) {
       tier.outliers = std::move(tiers_[tiers.size()].outliers);
     } else {
       tier.picker = make_picker(options_, random_.next());
-      tier.outliers = std::make_unique<OutlierDetector>(options_.outliers);
+      tier.outliers = std::make_unique<OutlierDetector>(options_.outliers, seed_);
     }
     tier.picker->assign(backends);
     tier.backends = std::move(backends);
@@ -105,6 +105,22 @@ void Balancer::make_tiers(const Counts& counts) {
     tiers.push_back(std::move(tier));
   }
   tiers_ = std::move(tiers);
+}
+
+void Balancer::set_options(const BalancingOptions& options) {
+  options_ = options;
+  for (Tier& tier : tiers_) {
+    tier.picker = make_picker(options_, random_.next());
+    tier.picker->assign(tier.backends);
+    tier.outliers = std::make_unique<OutlierDetector>(options_.outliers, seed_);
+    if (options_.outliers.enabled) continue;
+    for (Backend* const backend : tier.backends) {
+      tier.remove(*backend);
+      backend->outlier = false;
+      backend->ejected_until = {};
+      tier.add(*backend);
+    }
+  }
 }
 
 bool Balancer::work() {

@@ -40,6 +40,10 @@ class Balancer {
   // Backend with its measurements. Returns the backends that left.
   std::vector<std::shared_ptr<Backend>> update(const std::vector<Endpoint>& endpoints);
 
+  // Replaces the options by others with the same zone and subset. Measurements stay.
+  void set_options(const BalancingOptions& options);
+  const BalancingOptions& options() const noexcept { return options_; }
+
   // Does a bounded part of the work that update() has left. True if there is more. Choices need not wait for it.
   bool work();
 
@@ -99,7 +103,7 @@ class Balancer {
   Backend* pick(Tier& tier, PickQuery query) noexcept;
   double share(const Backend& backend, Time now) const noexcept;
 
-  const BalancingOptions options_;
+  BalancingOptions options_;
   const std::function<std::shared_ptr<Backend>()> make_;
   const std::uint64_t seed_;
   Random random_;

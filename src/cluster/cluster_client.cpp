@@ -81,6 +81,7 @@ void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> cl
   began_ = state_->loop.now();
   if (deadline_ != Time::max()) options_.timeout = std::max(deadline_ - began_, Duration::zero());
   state_->balancer.begin_call(*node, began_);
+  ++state_->calls_in_flight;
   node_ = std::move(node);
   client_ = std::move(client);
   if (state_->metrics) state_->metrics->begin_attempt(method_);
@@ -89,6 +90,8 @@ void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> cl
 bool ClusterAttempt::try_begin() {
   State& state = *state_;
   if (state.ended != nullptr || state.loop.now() >= deadline_) return false;
+  if (!std::exchange(asked_, true)) refusal_ = state.why_refused();
+  if (refusal_ != nullptr) return false;
   const std::uint64_t key = state.key_of(options_);
   bool connects = false;  // A call asks for one connection at a time.
   for (;;) {
@@ -123,6 +126,11 @@ Task<Result<void>> ClusterAttempt::begin() {
   for (;;) {
     if (std::optional<Error> over = ended()) co_return fail(std::move(*over));
     if (try_begin()) co_return Result<void>();
+    if (refusal_ != nullptr) {
+      Error refused = Error::of_call(ErrorCode::overloaded, state_->name + ": " + refusal_);
+      refused.retry_after = Duration(-1);  // Another attempt would be a further call for the name.
+      co_return fail(std::move(refused));
+    }
     if (tried_ && tried_->full != nullptr) co_return co_await begin_at(std::move(tried_->full));
     const bool waits = config_ != nullptr && config_->wait_for_ready && !(tried_ && tried_->error);
     if (std::optional<Error> why = state_->why_none(tried_.get())) {
@@ -164,6 +172,7 @@ void ClusterAttempt::leave(Ending ending, const Error* error) {
   if (ending == Ending::withdrawn) judgement = Judgement::none;
   if (ending == Ending::result) judgement = judge(error, protocol);
   const Time now = state_->loop.now();
+  --state_->calls_in_flight;
   const bool judged = state_->balancer.end_call(*node_, judgement, now - began_, now);
   if (!state_->metrics) return;
   const std::int32_t status = ending == Ending::result

@@ -1,6 +1,7 @@
 #include "cluster/cluster_state.h"
 
 #include <algorithm>
+#include <bit>
 #include <new>
 #include <utility>
 
@@ -18,6 +19,7 @@ using cluster::Reach;
 constexpr Duration close_interval = std::chrono::seconds(1);
 // Until work of the balancer that found no memory is tried again.
 constexpr Duration balance_pause = std::chrono::seconds(1);
+constexpr std::size_t ring_points_most = 65'536;
 
 Result<void> in_range(bool holds, const char* text) {
   if (holds) return {};
@@ -30,6 +32,9 @@ Result<void> check(const ClusterOptions& options) {
   TRY(in_range(options.retry.attempts_max >= 1, "retry.attempts_max is 0: it must be at least 1"));
   TRY(in_range(balancing.choices >= 2 && balancing.choices <= 10, "balancing.choices must be from 2 to 10"));
   TRY(in_range(balancing.load_max == 0 || balancing.load_max >= 1, "balancing.load_max must be 0 or at least 1"));
+  TRY(in_range(balancing.ring_points_min >= 1 && balancing.ring_points_min <= balancing.ring_points_max &&
+                   balancing.ring_points_max <= ring_points_most,
+               "balancing.ring_points_min and ring_points_max must be from 1 to 65,536, in this order"));
   TRY(in_range(balancing.latency_decay > Duration::zero(), "balancing.latency_decay must be positive"));
   TRY(in_range(balancing.slow_start >= Duration::zero(), "balancing.slow_start must not be negative"));
   TRY(in_range(balancing.panic_threshold >= 0 && balancing.panic_threshold <= 1,
@@ -139,6 +144,7 @@ void ClusterAttempt::State::on_loop_end() noexcept {
 void ClusterAttempt::State::on_naming() {
   if (naming == nullptr) return;  // Within Naming::open().
   if (!options.service_config) service_config = naming->state().service_config;
+  apply_policy();
   for (const auto& backend : balancer.update(naming->state().endpoints)) {
     Node& node = static_cast<Node&>(*backend);
     node.pause.stop();
@@ -147,6 +153,21 @@ void ClusterAttempt::State::on_naming() {
   balance();
   show_endpoints();
   changed.notify_all();
+}
+
+void ClusterAttempt::State::apply_policy() {
+  if (policy == naming->state().policy) return;
+  policy = naming->state().policy;
+  BalancingOptions with = options.balancing;
+  if (policy->balancing) {
+    with.kind = *policy->balancing;
+    with.choices = policy->choices;
+    with.load_max = 0;
+    with.ring_points_min = policy->ring_points_min;
+    with.ring_points_max = policy->ring_points_max;
+  }
+  if (policy->outliers) with.outliers = *policy->outliers;
+  balancer.set_options(with);
 }
 
 // Continues in the next ticks, between other work of the loop.
@@ -199,7 +220,7 @@ rpc::ClusterReport ClusterAttempt::State::report(std::size_t from, std::size_t l
   if (ended != nullptr) return {};  // Posted before the end. Without a name, it is the report of no client.
   const auto& backends = balancer.backends();
   rpc::ClusterReport report{.name = shown_name(),
-                            .balancing = to_string(options.balancing.kind),
+                            .balancing = to_string(balancer.options().kind),
                             .endpoints = backends.size(),
                             .idle = balancer.count(Reach::idle),
                             .connecting = balancer.count(Reach::connecting),
@@ -283,14 +304,35 @@ void ClusterAttempt::State::close_unused() {
 // ---- Calls ----
 
 std::uint64_t ClusterAttempt::State::key_of(const CallOptions& call) noexcept {
-  const Balancing kind = options.balancing.kind;
+  const Balancing kind = balancer.options().kind;
   if (kind != Balancing::ring_hash && kind != Balancing::maglev) return 0;
-  if (!options.key_metadata.empty()) {
-    for (const auto& [key, value] : call.metadata) {
-      if (key == options.key_metadata) return cluster::xxh64(value);
-    }
+  const auto hash_of = [&call](std::string_view metadata) -> std::optional<std::uint64_t> {
+    const auto found = std::ranges::find(call.metadata, metadata, [](const auto& entry) { return entry.first; });
+    return found == call.metadata.end() ? std::nullopt : std::optional(cluster::xxh64(found->second));
+  };
+  if (policy == nullptr || !policy->balancing) {
+    const std::optional<std::uint64_t> hash = hash_of(options.key_metadata);
+    return hash ? *hash : random.next();
   }
-  return random.next();
+  std::optional<std::uint64_t> hash;
+  for (const NamingPolicy::Key& key : policy->keys) {
+    const std::optional<std::uint64_t> one = hash_of(key.metadata);
+    if (!one) continue;
+    hash = hash ? std::rotl(*hash, 1) ^ *one : *one;  // As in gRFC A42.
+    if (key.terminal) break;
+  }
+  return hash ? *hash : random.next();
+}
+
+const char* ClusterAttempt::State::why_refused() noexcept {
+  if (policy == nullptr) return nullptr;
+  if (policy->dropped_part > 0 && random.chance(policy->dropped_part)) {
+    return "the source of the name demands that a part of the calls is dropped";
+  }
+  if (policy->calls_max && calls_in_flight >= *policy->calls_max) {
+    return "as many calls are in flight as the source of the name permits";
+  }
+  return nullptr;
 }
 
 std::optional<Error> ClusterAttempt::State::why_none(const Tried* tried) const {

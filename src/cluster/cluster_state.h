@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -56,6 +57,8 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   rpc::ClusterReport report(std::size_t from, std::size_t limit) const override;
 
   std::uint64_t key_of(const CallOptions& options) noexcept;
+  // Null if a call may begin at an endpoint. Otherwise why the policy of the name forbids it.
+  const char* why_refused() noexcept;
   // Why no endpoint outside of `tried` can be waited for; empty if one can.
   std::optional<Error> why_none(const Tried* tried) const;
   // Closes the connections of a node when their calls and streams have ended.
@@ -81,11 +84,14 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   MemberTimer<&State::balance> builder{*this};
   std::unique_ptr<Naming> naming;
   std::shared_ptr<const ServiceConfig> service_config;  // May be null.
+  std::shared_ptr<const NamingPolicy> policy;           // Of the name. May be null.
+  std::uint32_t calls_in_flight = 0;                    // At all endpoints.
   Scope scope;
 
  private:
   Task<void> connect_within_limit(std::shared_ptr<Node> node);
   Duration pause_after(unsigned failures) noexcept;
+  void apply_policy();
   std::string shown_name() const;
   void show_endpoints();
 };

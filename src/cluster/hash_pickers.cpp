@@ -43,7 +43,8 @@ class LoadBound {
 // Each backend has several points on a ring of hashes. The first point behind the key decides.
 class RingHash final : public Picker {
  public:
-  explicit RingHash(double load_max) : bound_(load_max) {}
+  explicit RingHash(const BalancingOptions& options)
+      : points_min_(options.ring_points_min), points_max_(options.ring_points_max), bound_(options.load_max) {}
 
   void assign(std::vector<Backend*> backends) override {
     backends_ = std::move(backends);
@@ -51,7 +52,7 @@ class RingHash final : public Picker {
     ring_.clear();
     double sum = 0;
     for (const Backend* const backend : backends_) sum += backend->endpoint.weight;
-    const auto points = static_cast<double>(std::clamp(backends_.size() * points_of_each, points_min, points_max));
+    const auto points = static_cast<double>(std::clamp(backends_.size() * points_of_each, points_min_, points_max_));
     for (std::uint32_t i = 0; i < backends_.size(); ++i) {
       const Endpoint& endpoint = backends_[i]->endpoint;
       const auto count = static_cast<std::uint64_t>(std::max(1.0, std::round(points * endpoint.weight / sum)));
@@ -92,9 +93,9 @@ class RingHash final : public Picker {
     std::uint32_t index;
   };
   static constexpr std::size_t points_of_each = 64;
-  static constexpr std::size_t points_min = 1024;
-  static constexpr std::size_t points_max = 4096;  // More if there are more backends: each has one.
 
+  const std::size_t points_min_;
+  const std::size_t points_max_;
   LoadBound bound_;
   std::vector<Backend*> backends_;
   std::vector<Point> ring_;
@@ -257,9 +258,9 @@ class Maglev final : public Picker {
 
 }  // namespace
 
-std::unique_ptr<Picker> make_hash_picker(Balancing kind, double load_max) {
-  if (kind == Balancing::maglev) return std::make_unique<Maglev>(load_max);
-  return std::make_unique<RingHash>(load_max);
+std::unique_ptr<Picker> make_hash_picker(const BalancingOptions& options) {
+  if (options.kind == Balancing::maglev) return std::make_unique<Maglev>(options.load_max);
+  return std::make_unique<RingHash>(options);
 }
 
 }  // namespace hawser::cluster

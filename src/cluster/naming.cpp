@@ -43,6 +43,11 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
     if (state_.version == 0 && changed_) changed_();
   }
   void on_service_config(Result<std::string> json) override;
+  void on_policy(NamingPolicy policy) override {
+    if (policy == (state_.policy ? *state_.policy : NamingPolicy())) return;
+    state_.policy = std::make_shared<const NamingPolicy>(std::move(policy));
+    if (changed_) changed_();
+  }
   void on_loop_end() noexcept override {
     user_ = false;
     source_.reset();

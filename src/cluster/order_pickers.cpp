@@ -107,7 +107,7 @@ std::unique_ptr<Picker> make_picker(const BalancingOptions& options, std::uint64
     case Balancing::ring_hash:
     case Balancing::maglev: break;
   }
-  return make_hash_picker(options.kind, options.load_max);
+  return make_hash_picker(options);
 }
 
 }  // namespace hawser::cluster

@@ -42,6 +42,7 @@ bool OutlierDetector::judge(const std::vector<Backend*>& backends, Time now) {
 }
 
 void OutlierDetector::eject_by_success_rate(const std::vector<Backend*>& backends, Time now) {
+  if (options_.success_rate_enforced == 0) return;
   const std::vector<Backend*> judged = with_calls(backends, options_.success_rate_calls_min);
   if (judged.size() < std::max<std::size_t>(options_.endpoints_min, 1)) return;
   double sum = 0;
@@ -55,22 +56,28 @@ void OutlierDetector::eject_by_success_rate(const std::vector<Backend*>& backend
   const double mean = sum / count;
   const double deviation = std::sqrt(std::max(0.0, squares / count - mean * mean));
   for (Backend* const backend : judged) {
-    if (success_rate(*backend) < mean - options_.success_rate_deviations * deviation) eject(*backend, 0, now);
+    if (success_rate(*backend) < mean - options_.success_rate_deviations * deviation) {
+      eject(*backend, 0, options_.success_rate_enforced, now);
+    }
   }
 }
 
 void OutlierDetector::eject_by_failures(const std::vector<Backend*>& backends, Time now) {
+  if (options_.failure_enforced == 0) return;
   const std::vector<Backend*> judged = with_calls(backends, options_.failure_calls_min);
-  if (judged.size() < std::max<std::size_t>(options_.endpoints_min, 1)) return;
+  if (judged.size() < std::max<std::size_t>(options_.failure_endpoints_min, 1)) return;
   for (Backend* const backend : judged) {
-    if (1 - success_rate(*backend) >= options_.failure_part) eject(*backend, 1, now);
+    if (1 - success_rate(*backend) >= options_.failure_part) {
+      eject(*backend, 1, options_.failure_enforced, now);
+    }
   }
 }
 
-void OutlierDetector::eject(Backend& backend, std::size_t rule, Time now) {
+void OutlierDetector::eject(Backend& backend, std::size_t rule, double enforced, Time now) {
   if (backend.ejected(now)) return;
-  ++(ejections_left_ == 0 ? ejections_.unenforced : ejections_.enforced)[rule];
-  if (ejections_left_ == 0) return;
+  const bool enforces = ejections_left_ != 0 && random_.chance(enforced);
+  ++(enforces ? ejections_.enforced : ejections_.unenforced)[rule];
+  if (!enforces) return;
   --ejections_left_;
   ++backend.ejections;
   backend.ejected_until = now + std::min(options_.base_time * backend.ejections, options_.time_max);

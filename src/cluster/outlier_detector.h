@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "base/random.h"
 #include "cluster/backend.h"
 #include "hawser/balancing.h"
 
@@ -20,7 +22,7 @@ struct Ejections {
 // Ejects backends that fail more often than others, by the counts of an interval (gRFC A50, which follows Envoy).
 class OutlierDetector {
  public:
-  explicit OutlierDetector(const OutlierOptions& options) : options_(options) {}
+  OutlierDetector(const OutlierOptions& options, std::uint64_t seed) : options_(options), random_(seed) {}
 
   // Judges the interval if it has ended: ejects backends, and begins a new interval. Returns true then.
   bool judge(const std::vector<Backend*>& backends, Time now);
@@ -30,9 +32,10 @@ class OutlierDetector {
  private:
   void eject_by_success_rate(const std::vector<Backend*>& backends, Time now);
   void eject_by_failures(const std::vector<Backend*>& backends, Time now);
-  void eject(Backend& backend, std::size_t rule, Time now);
+  void eject(Backend& backend, std::size_t rule, double enforced, Time now);
 
   const OutlierOptions options_;
+  Random random_;
   Time interval_began_{};
   std::size_t ejections_left_ = 0;
   Ejections ejections_;

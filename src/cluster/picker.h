@@ -49,7 +49,7 @@ std::unique_ptr<Picker> make_picker(const BalancingOptions& options, std::uint64
 // One picker of each family of make_picker().
 std::unique_ptr<Picker> make_choice_picker(const BalancingOptions& options);
 std::unique_ptr<Picker> make_order_picker(Balancing kind, std::uint64_t seed);
-std::unique_ptr<Picker> make_hash_picker(Balancing kind, double load_max);
+std::unique_ptr<Picker> make_hash_picker(const BalancingOptions& options);
 
 // Tries of a picker before it examines all backends: only if most of them are not admitted, more are needed.
 inline constexpr unsigned tries_max = 16;
