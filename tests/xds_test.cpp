@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -77,6 +79,12 @@ class PlayedControlPlane {
     resources_[static_cast<std::size_t>(kind)] = std::move(resource);
     answers_max_ = 0;
   }
+  // As set(), and sends it on the streams that are open.
+  void push(XdsKind kind, std::string resource) {
+    const std::scoped_lock lock(mutex_);
+    resources_[static_cast<std::size_t>(kind)] = resource;
+    pushed_.emplace_back(kind, std::move(resource));
+  }
   std::vector<SeenRequest> seen() const {
     const std::scoped_lock lock(mutex_);
     return seen_;
@@ -88,6 +96,8 @@ class PlayedControlPlane {
 
   Task<Result<void>> stream(Context&, Reader<Message> in, Writer<Message> out) {
     const std::size_t answers_max = begin_stream();
+    Scope pushing;
+    pushing.spawn(push_all(out));
     std::vector<std::string> known(cluster::xds_kinds);
     std::size_t answers = 0;
     for (;;) {
@@ -101,6 +111,24 @@ class PlayedControlPlane {
   }
 
  private:
+  // Sends what is pushed from now on.
+  Task<void> push_all(Writer<Message> out) {
+    std::size_t next = pushes();
+    for (;; co_await Loop::current()->sleep(1ms)) {
+      for (; next < pushes(); ++next) {
+        if (!co_await out.write(Message{pushed(next)})) co_return;
+      }
+    }
+  }
+  std::size_t pushes() const {
+    const std::scoped_lock lock(mutex_);
+    return pushed_.size();
+  }
+  std::string pushed(std::size_t index) {
+    const std::scoped_lock lock(mutex_);
+    const std::string number = std::to_string(++nonces_);
+    return response(pushed_[index].first, "v" + number, "n" + number, {pushed_[index].second});
+  }
   // Returns after how many answers the stream ends.
   std::size_t begin_stream() {
     const std::scoped_lock lock(mutex_);
@@ -123,6 +151,7 @@ class PlayedControlPlane {
 
   mutable std::mutex mutex_;
   std::vector<std::string> resources_ = std::vector<std::string>(cluster::xds_kinds);
+  std::vector<std::pair<XdsKind, std::string>> pushed_;
   std::vector<SeenRequest> seen_;
   std::size_t streams_ = 0;
   std::size_t nonces_ = 0;
@@ -214,6 +243,184 @@ TEST_F(XdsNames, ACallReachesAServerOfTheList) {
   }(**client));
   ASSERT_TRUE(reply) << error_of(reply);
   EXPECT_EQ(*reply, 7);
+}
+
+// Servers behind the name of a control plane, and a client.
+class XdsPolicies : public XdsNames {
+ protected:
+  static constexpr std::size_t count = 3;
+  // A server that counts what it executes.
+  struct Counting {
+    std::atomic<int> calls = 0;
+    std::atomic<bool> fails = false;
+    Result<int> number(int given) {
+      ++calls;
+      if (fails) return fail(ErrorCode::overloaded, "played");
+      return given;
+    }
+    Task<int> number_late(Context& context, int given) {
+      ++calls;
+      co_await context.loop().sleep(given < 0 ? 60s : 0s);
+      co_return given;
+    }
+  };
+
+  void SetUp() override {
+    XdsNames::SetUp();
+    std::vector<PlayedEndpoint> places;
+    for (std::size_t i = 0; i < count; ++i) {
+      ServerOptions with;
+      with.loop.log = LogSink();
+      backends.push_back(std::make_unique<Server>(with));
+      backends.back()->register_handler<&Counting::number>(&counting[i]);
+      backends.back()->register_handler<&Counting::number_late>(&counting[i]);
+      ASSERT_TRUE(backends.back()->start());
+      const std::string address = backends.back()->address();
+      places.push_back({"127.0.0.1", std::stoull(address.substr(address.rfind(':') + 1))});
+    }
+    list = assignment("blue", {locality("", 1, 0, places)});
+    plane->set(XdsKind::endpoints, list);
+  }
+  void open_client() {
+    ClusterOptions with;
+    with.naming = {xds_naming(options)};
+    with.retry.attempts_max = 1;
+    auto made = ClusterClient::create(loop, "xds:///svc", with);
+    ASSERT_TRUE(made) << error_of(made);
+    client = std::move(*made);
+    // Each endpoint has its connection behind it.
+    ASSERT_TRUE(call_until(
+        [&](const auto&) { return std::ranges::count(client->endpoints(), "ready", &EndpointState::reach) == count; }));
+    for (Counting& one : counting) one.calls = 0;
+  }
+  Result<int> call(CallOptions with = {}) {
+    if (!with.timeout) with.timeout = patience;
+    return loop.run([](ClusterClient& by, CallOptions how) -> Task<Result<int>> {
+      co_return co_await by.call<&Counting::number>(how, 1);
+    }(*client, std::move(with)));
+  }
+  // Makes calls until one of them fulfils the condition.
+  template <class Condition>
+  bool call_until(Condition condition) {
+    for (const Time end = loop.now() + patience; loop.now() < end;) {
+      if (condition(call())) return true;
+      loop.run([](Loop& on) -> Task<void> { co_await on.sleep(1ms); }(loop));  // A dropped call does not run the loop.
+    }
+    return false;
+  }
+  std::vector<int> calls() const {
+    std::vector<int> all;
+    for (const Counting& one : counting) all.push_back(one.calls);
+    return all;
+  }
+  static std::string blue(std::string_view fields) { return std::string(eds_cluster("blue")) + std::string(fields); }
+  static std::string routes_with(std::string_view action) {
+    const std::string whole = std::string(Fields().bytes(1, "blue")) + std::string(action);
+    const std::string route = Fields().bytes(1, Fields().bytes(1, "")).bytes(2, whole);
+    return route_configuration("routes", {virtual_host("*", {route})});
+  }
+
+  std::array<Counting, count> counting;
+  std::vector<std::unique_ptr<Server>> backends;
+  std::string list;
+  std::unique_ptr<ClusterClient> client;
+};
+
+TEST_F(XdsPolicies, RoundRobinIsInTurn) {
+  ASSERT_NO_FATAL_FAILURE(open_client());
+  for (int i = 0; i < 30; ++i) EXPECT_TRUE(call());
+  EXPECT_EQ(calls(), (std::vector<int>{10, 10, 10}));
+}
+
+TEST_F(XdsPolicies, ARingKeepsAKeyAtItsServer) {
+  plane->set(XdsKind::cluster, blue(Fields().number(6, 2)));
+  const std::string header = Fields().bytes(1, Fields().bytes(1, "user"));
+  plane->set(XdsKind::route, routes_with(Fields().bytes(15, header)));
+  ASSERT_NO_FATAL_FAILURE(open_client());
+  std::size_t used = 0;
+  for (int user = 0; user < 200; ++user) {
+    for (Counting& one : counting) one.calls = 0;
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(call({.metadata = {{"user", std::to_string(user)}}}));
+    const std::vector<int> all = calls();
+    EXPECT_EQ(std::ranges::count(all, 2), 1) << "one server has all calls of a user";
+    used |= std::size_t{1} << (std::ranges::find(all, 2) - all.begin());
+  }
+  EXPECT_EQ(used, 7U) << "each server has users";
+}
+
+TEST_F(XdsPolicies, RetriesAreThoseOfTheRoute) {
+  const std::string pauses = Fields().bytes(1, duration(1ms));
+  const std::string policy = Fields().bytes(1, "resource-exhausted").bytes(2, wrapped(2)).bytes(8, pauses);
+  plane->set(XdsKind::route, routes_with(Fields().bytes(9, policy)));
+  ASSERT_NO_FATAL_FAILURE(open_client());
+  for (Counting& one : counting) one.fails = true;
+  const Result<int> reply = call({.idempotent = true});
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code, ErrorCode::overloaded);
+  EXPECT_EQ(calls(), (std::vector<int>{1, 1, 1})) << "the first attempt and two retries, in turn";
+}
+
+TEST_F(XdsPolicies, CallsEndWithTheTimeOfTheRoute) {
+  plane->set(XdsKind::route, routes_with(Fields().bytes(36, Fields().bytes(1, duration(500ms)))));
+  ASSERT_NO_FATAL_FAILURE(open_client());
+  const Result<int> reply = loop.run([](ClusterClient& by) -> Task<Result<int>> {
+    co_return co_await by.call<&Counting::number_late>({.timeout = patience}, -1);
+  }(*client));
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code, ErrorCode::deadline_exceeded);
+}
+
+TEST_F(XdsPolicies, NoCallBeginsBeyondTheLimitOfTheCluster) {
+  plane->set(XdsKind::cluster, blue(Fields().bytes(10, Fields().bytes(1, Fields().bytes(4, wrapped(2))))));
+  ASSERT_NO_FATAL_FAILURE(open_client());
+  loop.run([](ClusterClient& by) -> Task<void> {
+    Scope scope;
+    for (int i = 0; i < 2; ++i) {
+      scope.spawn([](ClusterClient& of) -> Task<void> {
+        static_cast<void>(co_await of.call<&Counting::number_late>({.timeout = 60s}, -1));
+      }(by));
+    }
+    const Result<int> third = co_await by.call<&Counting::number>({.timeout = patience}, 1);
+    EXPECT_FALSE(third);
+    EXPECT_TRUE(error_of(third).contains("as many calls are in flight as the source of the name permits"));
+  }(*client));
+  EXPECT_TRUE(call()) << "the others are cancelled";
+}
+
+TEST_F(XdsPolicies, AllCallsAreDroppedUntilTheControlPlaneEndsIt) {
+  ASSERT_NO_FATAL_FAILURE(open_client());
+  EXPECT_TRUE(call());
+  const std::string all = Fields().bytes(2, Fields().bytes(2, Fields().number(1, 100)));
+  plane->push(XdsKind::endpoints, list + std::string(Fields().bytes(4, all)));
+  EXPECT_TRUE(call_until([](const auto& reply) { return error_of(reply).contains("a part of the calls is dropped"); }));
+  plane->push(XdsKind::endpoints, list);
+  EXPECT_TRUE(call_until([](const auto& reply) { return reply.has_value(); }));
+}
+
+TEST_F(XdsPolicies, ABalancingThatIsNotSupportedIsRefused) {
+  plane->set(XdsKind::cluster, blue(Fields().number(6, 6)));
+  const auto naming = open_name();
+  EXPECT_TRUE(fails_with(*naming, "cluster 'blue' was refused: lb_policy 6 is not supported"));
+  options.policies = false;
+  const auto other = open_name();
+  EXPECT_TRUE(until([&] { return other->state().version == 1; }));
+  EXPECT_EQ(other->state().policy, nullptr);
+}
+
+// A control plane that changes the cluster and the list at full speed. Each change has its answer, the name reports
+// at most every 0.1 s, and the last one counts.
+TEST_F(XdsPolicies, AFloodOfChangesIsFollowed) {
+  const auto naming = open_name();
+  ASSERT_TRUE(until([&] { return naming->state().version == 1; }));
+  const auto began = loop.now();
+  for (std::uint64_t i = 1; i <= 500; ++i) {
+    plane->push(XdsKind::cluster, blue(Fields().number(6, i % 2 == 0 ? 0 : 1)));
+    plane->push(XdsKind::endpoints, assignment("blue", {locality("", 1, 0, {{"10.0.0.1", i}})}));
+  }
+  ASSERT_TRUE(until([&] { return addresses_of(*naming) == Addresses{"10.0.0.1:500"}; }));
+  EXPECT_EQ(naming->state().policy->balancing, Balancing::weighted_round_robin);
+  EXPECT_LE(naming->state().version, 3 + (loop.now() - began) / 100ms);
+  EXPECT_FALSE(naming->state().error);
 }
 
 TEST_F(XdsNames, ARefusalReachesTheControlPlaneAndTheListStays) {

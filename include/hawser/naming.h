@@ -54,7 +54,7 @@ class NamingSink {
   // The service config of the name (hawser/service_config.h), as JSON. Empty: it has none. An error: it has none that
   // can be used, and the last one stays.
   virtual void on_service_config(Result<std::string> json) { static_cast<void>(json); }
-  // What the name demands, in place of what it demanded before. Reported before the list for which it holds.
+  // The demands of the name replace the earlier ones. They are reported before the list for which they hold.
   virtual void on_policy(NamingPolicy policy) { static_cast<void>(policy); }
 
  protected:
@@ -138,8 +138,8 @@ struct NamingState {
 class Naming {
  public:
   // `changed` is called after each change of state().endpoints, state().service_config and state().policy, and after
-  // failures while there is no list; perhaps already before this returns. Fails with `invalid_argument` if no scheme of `schemes` has
-  // the name, or if its target is malformed.
+  // failures while there is no list; perhaps already before this returns. Fails with `invalid_argument` if no scheme of
+  // `schemes` has the name, or if its target is malformed.
   static Result<std::unique_ptr<Naming>> open(Loop& loop, std::string_view name,
                                               const std::vector<NamingScheme>& schemes,
                                               std::function<void()> changed = {});

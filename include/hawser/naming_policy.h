@@ -10,7 +10,7 @@
 
 namespace hawser {
 
-// What the source of a name demands of its clients beside the list, such as the policies of a cluster of xDS. The
+// The demands of the source of a name on its clients, beside the list, such as the policies of a cluster of xDS. The
 // default demands nothing.
 struct NamingPolicy {
   // In place of BalancingOptions::kind, with `choices` and the points of a ring. Keys have no bound of the load then

@@ -25,6 +25,10 @@ struct XdsOptions {
   // Protects the connections to the control plane: a TlsClient (hawser/tls.h). Null: plain text, which the bootstrap
   // must permit by the channel credentials "insecure".
   std::shared_ptr<transport::ClientSecurity> security = {};
+  // The control plane decides about balancing, outliers, the limit of calls and dropped calls, in place of
+  // ClusterOptions, and about timeouts and retries if ClusterOptions::service_config is empty. False: it gives the list
+  // alone.
+  bool policies = true;
   Duration connect_timeout = std::chrono::seconds(5);
   // A resource that the control plane has not sent this long after the request does not exist. From 1 ms to
   // 1 h.

@@ -84,7 +84,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   MemberTimer<&State::balance> builder{*this};
   std::unique_ptr<Naming> naming;
   std::shared_ptr<const ServiceConfig> service_config;  // May be null.
-  std::shared_ptr<const NamingPolicy> policy;           // Of the name. May be null.
+  std::shared_ptr<const NamingPolicy> policy;           // The name has demanded it. May be null.
   std::uint32_t calls_in_flight = 0;                    // At all endpoints.
   Scope scope;
 

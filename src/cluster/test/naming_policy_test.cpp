@@ -13,7 +13,7 @@
 #include "hawser/cluster_client.h"
 #include "hawser/testing.h"
 
-// What the source of a name demands takes effect on calls, in virtual time.
+// The demands of the source of a name take effect on calls, in virtual time.
 namespace hawser::cluster {
 namespace {
 

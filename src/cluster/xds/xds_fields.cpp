@@ -1,5 +1,6 @@
 #include "cluster/xds/xds_fields.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -50,6 +51,16 @@ Result<std::uint64_t> read_number(std::string_view message, unsigned number) {
     return {};
   }));
   return value;
+}
+
+Result<Duration> read_duration(std::string_view message) {
+  constexpr std::uint64_t seconds_max = 1'000'000'000;
+  constexpr std::uint64_t nanoseconds_max = 999'999'999;
+  TRY(const std::uint64_t seconds, read_number(message, 1));
+  TRY(const std::uint64_t nanoseconds, read_number(message, 2));
+  if (seconds >> 63 != 0 || nanoseconds > nanoseconds_max)
+    return refuse_resource("a duration is negative or malformed");
+  return std::chrono::seconds(std::min(seconds, seconds_max)) + std::chrono::nanoseconds(nanoseconds);
 }
 
 Result<XdsAny> read_any(std::string_view message) {

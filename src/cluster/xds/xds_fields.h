@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hawser/error.h"
+#include "hawser/time.h"
 #include "protocol/grpc/proto_bytes.h"
 
 // Readers of protobuf messages that a control plane has sent.
@@ -35,6 +36,9 @@ Result<std::string_view> read_bytes(std::string_view message, unsigned number);
 Result<std::uint64_t> read_number(std::string_view message, unsigned number);
 // google.protobuf.UInt32Value.
 inline Result<std::uint64_t> read_wrapped_number(std::string_view message) { return read_number(message, 1); }
+
+// google.protobuf.Duration. One that is negative or malformed is refused; one of more than 30 years is cut.
+Result<Duration> read_duration(std::string_view message);
 
 // google.protobuf.Any.
 struct XdsAny {

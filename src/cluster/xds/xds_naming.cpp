@@ -121,6 +121,10 @@ class XdsSource final : public NamingSource {
 
   void report() {
     reported_ = loop_->now();
+    if (options_.policies) {
+      sink_->on_policy(state_.demands().policy);
+      sink_->on_service_config(state_.demands().service_config);
+    }
     sink_->on_endpoints(state_.endpoints());
     show_problem();
   }
@@ -199,7 +203,7 @@ NamingScheme xds_naming(XdsOptions options) {
             }
             TRY(cluster::XdsBootstrap bootstrap, cluster::parse_xds_bootstrap(text, options.security != nullptr));
             cluster::XdsState state(listener_of(bootstrap.listener_template, target), std::string(target),
-                                    std::move(bootstrap.node), options.absent_timeout);
+                                    std::move(bootstrap.node), options.absent_timeout, options.policies);
             return std::make_unique<XdsSource>(std::move(state), std::move(bootstrap.servers), options);
           }};
 }

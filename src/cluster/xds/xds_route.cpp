@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "cluster/xds/xds_fields.h"
+#include "cluster/xds/xds_methods.h"
 
 namespace hawser::cluster {
 namespace {
@@ -14,6 +15,7 @@ using protocol::grpc::ProtoField;
 
 constexpr std::string_view connection_manager_type =
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+constexpr std::size_t routes_max = 10'000;  // Limit of a virtual host.
 constexpr std::string_view router_type = "envoy.extensions.filters.http.router.v3.Router";
 
 std::string lower_case(std::string_view text) {
@@ -47,25 +49,6 @@ Result<std::size_t> best_match(std::string_view virtual_host, const std::string&
   };
   TRY(read_fields(virtual_host, visit));
   return best;
-}
-
-// RouteMatch: true if it matches every method.
-Result<bool> matches_all(std::string_view message) {
-  bool all = true;
-  bool has_path = false;
-  const auto visit = [&](const ProtoField& field) -> Result<void> {
-    switch (field.number) {
-      case 1:  // prefix
-        has_path = true;
-        all = all && (field.bytes.empty() || field.bytes == "/");
-        break;
-      case 4: break;  // case_sensitive
-      default: all = false; break;
-    }
-    return {};
-  };
-  TRY(read_fields(message, visit));
-  return all && has_path;
 }
 
 // WeightedCluster: the only one that has calls.
@@ -107,42 +90,59 @@ Result<std::string> cluster_of(std::string_view action) {
 }
 
 struct ReadRoute {
-  bool all = false;  // Every method matches.
-  XdsRoute route;
+  std::string cluster;
+  XdsMethodRoute methods;
 };
 
-Result<ReadRoute> read_route(std::string_view message) {
+Result<ReadRoute> read_route(std::string_view message, const std::optional<XdsRetry>& retry) {
   TRY(const std::string_view match, read_bytes(message, 1));
   TRY(const std::string_view action, read_bytes(message, 2));
   if (action.empty()) return refuse_resource("it does not forward calls, which is not supported");
   ReadRoute read;
-  TRY(read.all, matches_all(match));
-  TRY(read.route.cluster, cluster_of(action));
+  TRY(read.methods.match, read_route_match(match));
+  TRY(read.methods.demands, read_route_demands(action, retry));
+  TRY(read.cluster, cluster_of(action));
   return read;
+}
+
+Result<std::optional<XdsRetry>> read_default_retry(std::string_view virtual_host) {
+  std::optional<XdsRetry> retry;
+  const auto visit = [&](const ProtoField& field) -> Result<void> {
+    if (field.number != 16) return {};
+    return assign(retry, read_retry_policy(field.bytes));
+  };
+  TRY(read_fields(virtual_host, visit));
+  return retry;
 }
 
 // The routes up to the first one that matches every method. All of them must lead to one cluster, because a name has
 // one list of endpoints for all methods.
 Result<XdsRoute> read_virtual_host(std::string_view message) {
-  std::size_t index = 0;
+  TRY(const std::optional<XdsRetry> retry, read_default_retry(message));
   bool done = false;
   XdsRoute route;
+  std::vector<XdsMethodRoute> routes;
   const auto visit = [&](const ProtoField& field) -> Result<void> {
     if (field.number != 3 || done) return {};
-    const std::string which = "route " + std::to_string(index++) + ": ";
-    Result<ReadRoute> read = read_route(field.bytes);
+    const std::string which = "route " + std::to_string(routes.size()) + ": ";
+    if (routes.size() == routes_max)
+      return refuse_resource(which + "there are more than " + std::to_string(routes_max));
+    Result<ReadRoute> read = read_route(field.bytes, retry);
     if (!read) return refuse_resource(which + read.error().text);
-    if (!route.cluster.empty() && route.cluster != read->route.cluster) {
-      return refuse_resource(which + "it leads to the cluster " + quoted_name(read->route.cluster) +
+    if (!route.cluster.empty() && route.cluster != read->cluster) {
+      return refuse_resource(which + "it leads to the cluster " + quoted_name(read->cluster) +
                              ", and an earlier one to " + quoted_name(route.cluster) +
                              ": several clusters for one name are not supported");
     }
-    done = read->all;
-    route = std::move(read->route);
+    done = read->methods.match.kind == XdsMatch::Kind::all;
+    route.cluster = std::move(read->cluster);
+    routes.push_back(std::move(read->methods));
     return {};
   };
   TRY(read_fields(message, visit));
   if (!done) return refuse_resource("no route matches every method, by the prefix '' or '/' without other conditions");
+  TRY(route.service_config, service_config_of(routes));
+  route.keys = std::move(routes.back().demands.keys);
   return route;
 }
 

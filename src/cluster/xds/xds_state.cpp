@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "cluster/xds/xds_fields.h"
+#include "cluster/xds/xds_policy.h"
 
 namespace hawser::cluster {
 namespace {
@@ -36,8 +37,8 @@ std::string resource_text(XdsKind kind, std::string_view name) {
 
 }  // namespace
 
-XdsState::XdsState(std::string listener, std::string host, std::string node, Duration absent_timeout)
-    : host_(std::move(host)), absent_timeout_(absent_timeout), node_(std::move(node)) {
+XdsState::XdsState(std::string listener, std::string host, std::string node, Duration absent_timeout, bool policies)
+    : host_(std::move(host)), absent_timeout_(absent_timeout), policies_(policies), node_(std::move(node)) {
   of(XdsKind::listener).name = std::move(listener);
 }
 
@@ -111,14 +112,40 @@ Result<void> XdsState::take(XdsKind kind, std::string_view resource) {
       TRY(route, read_route_configuration(resource, host_));
       break;
     }
-    case XdsKind::cluster: {
-      TRY(const XdsCluster cluster, read_cluster(resource));
-      return want(XdsKind::endpoints, cluster.endpoints_name);
-    }
-    case XdsKind::endpoints: return assign(endpoints_, read_load_assignment(resource));
+    case XdsKind::cluster: return take_cluster(resource);
+    case XdsKind::endpoints: return take_endpoints(resource);
   }
   if (!route) return {};
-  return want(XdsKind::cluster, route->cluster);
+  TRY(want(XdsKind::cluster, route->cluster));
+  arrived_.service_config = std::move(route->service_config);
+  arrived_.policy.keys = std::move(route->keys);
+  return {};
+}
+
+Result<void> XdsState::take_cluster(std::string_view resource) {
+  TRY(const XdsCluster cluster, read_cluster(resource));
+  NamingPolicy policy;
+  if (policies_) {
+    TRY(policy, read_cluster_policy(resource));
+  }
+  TRY(want(XdsKind::endpoints, cluster.endpoints_name));
+  policy.keys = std::move(arrived_.policy.keys);
+  policy.dropped_part = arrived_.policy.dropped_part;
+  arrived_.policy = std::move(policy);
+  return {};
+}
+
+Result<void> XdsState::take_endpoints(std::string_view resource) {
+  TRY(std::vector<Endpoint> endpoints, read_load_assignment(resource));
+  TRY(arrived_.policy.dropped_part, read_dropped_part(resource));
+  endpoints_ = std::move(endpoints);
+  return {};
+}
+
+bool XdsState::whole() const noexcept {
+  return known() && std::ranges::all_of(subscriptions_, [](const Subscription& one) {
+           return one.name.empty() || (one.fresh && one.problem.empty());
+         });
 }
 
 Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now) {
@@ -161,10 +188,11 @@ Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now)
   for (std::size_t i = 0; i < xds_kinds; ++i) {
     if (subscriptions_[i].stale_request) step.requests.push_back(request(static_cast<XdsKind>(i), now));
   }
-  if (arrived && kind == XdsKind::endpoints) {
+  const bool demands_other = arrived && whole() && demands_ != arrived_;
+  if (demands_other) demands_ = arrived_;
+  if (demands_other || (arrived && kind == XdsKind::endpoints)) {
     step.news = News::changed;
-  } else if (arrived && known() && problem().empty() &&
-             std::ranges::all_of(subscriptions_, [](const auto& each) { return each.fresh || each.name.empty(); })) {
+  } else if (arrived && whole()) {
     step.news = News::confirmed;
   }
   return step;

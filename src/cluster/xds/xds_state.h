@@ -13,6 +13,7 @@
 #include "cluster/xds/xds_route.h"
 #include "hawser/error.h"
 #include "hawser/naming.h"
+#include "hawser/naming_policy.h"
 #include "hawser/time.h"
 
 namespace hawser::cluster {
@@ -25,14 +26,15 @@ class XdsState {
 
   // `host` selects the virtual host. `node` is an encoded Node. A resource that was requested `absent_timeout` ago and
   // has not arrived does not exist.
-  XdsState(std::string listener, std::string host, std::string node, Duration absent_timeout);
+  // `policies`: those of clusters are read.
+  XdsState(std::string listener, std::string host, std::string node, Duration absent_timeout, bool policies = true);
 
   // A stream begins. Returns its first requests. They claim no version, so that the control plane sends everything.
   std::vector<std::string> begin(Time now);
 
   enum class News : std::uint8_t {
     none,
-    changed,    // endpoints() may be others.
+    changed,    // endpoints() or demands() may be others.
     confirmed,  // The control plane has sent all that leads to endpoints(), and they are the same.
   };
   struct Step {
@@ -50,6 +52,13 @@ class XdsState {
   // False until there is a list.
   bool known() const noexcept { return endpoints_.has_value(); }
   const std::vector<Endpoint>& endpoints() const noexcept { return *endpoints_; }
+  // The demands of the resources that lead to endpoints(), once all of them are known.
+  struct Demands {
+    NamingPolicy policy = {};
+    std::string service_config = {};  // JSON. Empty: none.
+    friend bool operator==(const Demands&, const Demands&) = default;
+  };
+  const Demands& demands() const noexcept { return demands_; }
   // Why endpoints() may not be what the control plane wants. Empty text: they are, as far as is known.
   std::string problem() const;
 
@@ -71,13 +80,20 @@ class XdsState {
   // Finds the wanted resource in an answer; empty if it is not there.
   Result<std::optional<std::string_view>> find(XdsKind kind, const XdsResponse& response);
   Result<void> take(XdsKind kind, std::string_view resource);
+  Result<void> take_cluster(std::string_view resource);
+  Result<void> take_endpoints(std::string_view resource);
+  // All that leads to endpoints() has arrived on this stream.
+  bool whole() const noexcept;
 
   const std::string host_;
   const Duration absent_timeout_;
+  const bool policies_;
   std::string node_;
   bool node_sent_ = false;  // On this stream.
   std::array<Subscription, xds_kinds> subscriptions_;
   std::optional<std::vector<Endpoint>> endpoints_;  // Also those of an earlier name, until the new ones arrive.
+  Demands demands_;
+  Demands arrived_;  // The demands of the last resources.
 };
 
 }  // namespace hawser::cluster

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -104,6 +105,12 @@ inline std::string locality(std::string_view zone, std::uint64_t weight, std::ui
   for (const PlayedEndpoint& one : endpoints) message.bytes(2, endpoint_message(one));
   message.bytes(3, wrapped(weight)).number(5, priority);
   return message;
+}
+inline std::string duration(std::chrono::nanoseconds time) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+  return Fields()
+      .number(1, static_cast<std::uint64_t>(seconds.count()))
+      .number(2, static_cast<std::uint64_t>((time - seconds).count()));
 }
 inline std::string assignment(std::string_view cluster, const std::vector<std::string>& localities) {
   Fields message;
