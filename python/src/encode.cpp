@@ -7,6 +7,7 @@
 
 #include "hawser/codec/encoder.h"
 #include "plan.h"
+#include "tensor_memory.h"
 
 namespace hawser::python {
 namespace {
@@ -214,7 +215,9 @@ class Writer {
     }
     if (PyUnicode_Check(object)) return refuse(index, object);
     if (PyObject_CheckBuffer(object) != 0) return buffer(index, object);
-    if (type.form == Form::bytes || type.form == Form::view) return refuse(index, object);
+    if (type.form == Form::bytes || type.form == Form::view) {
+      return is_tensor(object) ? buffer(index, object) : refuse(index, object);
+    }
     return elements(index, object, depth);
   }
   bool buffer(std::uint32_t index, PyObject* object) {

@@ -8,6 +8,7 @@
 #include "references.h"
 #include "server.h"
 #include "streams.h"
+#include "tensor_memory.h"
 
 // The part of the Python package `hawser` that is compiled. Not for users: hawser/*.py are.
 NB_MODULE(_hawser, module) {
@@ -20,6 +21,7 @@ NB_MODULE(_hawser, module) {
   python::bind_client(module);
   python::bind_server(module);
   python::bind_memory(module);
+  python::bind_tensor_memory(module);
   module.def("shut_down", [] {
     const nanobind::gil_scoped_release release;
     python::Engine::shut_down();

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "tensor_memory.h"
+
 namespace hawser::python {
 namespace {
 
@@ -49,7 +51,14 @@ void Reference::reset() noexcept {
   if (!left().keep) left().objects.push_back(object);
 }
 
-bool BorrowedMemory::acquire(PyObject* object, int flags) {
+bool BorrowedMemory::acquire(PyObject* given, int flags) {
+  PyObject* object = given;
+  Reference tensor;
+  if (PyObject_CheckBuffer(given) == 0 && is_tensor(given)) {
+    tensor = Reference(tensor_memory(given));
+    if (!tensor) return false;
+    object = tensor.get();
+  }
   // A memoryview of a type that is not contiguous is refused here with the exception of its exporter.
   Py_buffer buffer;
   if (PyObject_GetBuffer(object, &buffer, flags) != 0) return false;

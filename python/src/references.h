@@ -58,8 +58,8 @@ class Reference {
   PyObject* object_ = nullptr;
 };
 
-// Memory of a Python object that has the buffer protocol. Any thread may read it. The memory does not move until this
-// object is destroyed.
+// Memory of a Python object that has the buffer protocol, or of a tensor (DLPack). Any thread may read it. The memory
+// does not move until this object is destroyed.
 class BorrowedMemory {
  public:
   BorrowedMemory() noexcept = default;
