@@ -49,7 +49,8 @@ std::atomic<std::uint32_t>& read_state(HostileClient& client) { return client.co
 
 template <class F>
 bool until(HostileClient& client, F condition) {
-  for (int i = 0; i < 100'000 && !condition(); ++i) client.turns(1);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition() && std::chrono::steady_clock::now() < end) client.turns(1);
   return condition();
 }
 

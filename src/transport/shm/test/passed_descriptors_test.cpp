@@ -74,7 +74,7 @@ TEST_F(ShmPassed, AsARingEndsTheConnection) {
   ASSERT_TRUE(pass(client.bell->fd(), ring));
   ASSERT_TRUE(client.answer_only().has_value());
   client.open();
-  for (int i = 0; i < 100'000 && client.sink.closed.empty(); ++i) client.turns(1);
+  client.turns_until_closed();
   EXPECT_EQ(client.sink.closed.size(), 1U);
 }
 

@@ -265,7 +265,7 @@ TEST_P(TcpNetworkTest, GivesUpAfterItsTime) {
   ASSERT_FALSE(client.has_value());
   EXPECT_EQ(client.error().code, ErrorCode::unavailable);
   EXPECT_GE(loop.poller().now() - start, milliseconds(20));
-  EXPECT_LT(loop.poller().now() - start, seconds(10));
+  EXPECT_LT(loop.poller().now() - start, seconds(60));
 }
 
 TEST_P(TcpNetworkTest, DroppingTheTaskWithdrawsTheAttempt) {
@@ -306,7 +306,7 @@ TEST_P(TcpNetworkTest, AcceptsAgainWhenDescriptorsAreFree) {
   {
     const Descriptor first(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     ::connect(first.get(), reinterpret_cast<sockaddr*>(&to), sizeof to);
-    for (int i = 0; i < 100 && accepting.streams.empty(); ++i) run(milliseconds(20));
+    for (int i = 0; i < 1500 && accepting.streams.empty(); ++i) run(milliseconds(20));
     ASSERT_EQ(accepting.streams.size(), 1U);
   }
   accepting.streams.clear();
@@ -326,12 +326,12 @@ TEST_P(TcpNetworkTest, AcceptsAgainWhenDescriptorsAreFree) {
   const auto refused = [&] {
     return std::ranges::any_of(lines, [](const std::string& line) { return line.contains("cannot accept"); });
   };
-  for (int i = 0; i < 100 && !refused(); ++i) run(milliseconds(20));
+  for (int i = 0; i < 1500 && !refused(); ++i) run(milliseconds(20));
   EXPECT_TRUE(refused());
   EXPECT_TRUE(accepting.streams.empty());
   all.clear();
   setrlimit(RLIMIT_NOFILE, &before);
-  for (int i = 0; i < 100 && accepting.streams.empty(); ++i) run(milliseconds(20));
+  for (int i = 0; i < 1500 && accepting.streams.empty(); ++i) run(milliseconds(20));
   EXPECT_EQ(accepting.streams.size(), 1U);
   accepting.streams.clear();
 }
