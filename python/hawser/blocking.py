@@ -109,8 +109,8 @@ class _Streams(StreamState):
                     _wait_once(self._hub)
             finally:
                 if waits:
+                    self._waits = False  # First, since the handler of a signal may raise in the next line.
                     with self._changed:
-                        self._waits = False
                         self._changed.notify_all()
 
     def done(self) -> bool:
