@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kv/test/resp_peer.h"
-#include "protocol/resp/request_parser.h"
 #include "tests/testing.h"
 
 // Clients that attack the server while another is served.
@@ -211,21 +210,6 @@ TEST(Resp, AReplyOfSeveralShardsIsBounded) {
     words[0] = "MGET";
     EXPECT_TRUE(peer.call(words).starts_with("-ERR the repl")) << key;
     EXPECT_EQ(peer.call({"STRLEN", key}), ":1048576\r\n");
-  }
-}
-
-TEST(Resp, WordsOfAnInlineRequestAreCountedAndReleased) {
-  protocol::resp::RespParser parser;
-  std::string line;
-  for (int i = 0; i < 30'000; ++i) line += "a ";
-  line += "\r\n";
-  ASSERT_EQ(parser.next(as_bytes(line)).event, protocol::resp::RespParser::Event::request);
-  ASSERT_EQ(parser.arguments().size(), 30'000U);
-  EXPECT_GE(parser.held_bytes(), 30'000U * (sizeof(std::string) + sizeof(std::string_view)));
-  for (const std::string_view small : {std::string_view("PING\r\n"), std::string_view("*1\r\n$4\r\nPING\r\n")}) {
-    ASSERT_EQ(parser.next(as_bytes(line)).event, protocol::resp::RespParser::Event::request);
-    ASSERT_EQ(parser.next(as_bytes(small)).event, protocol::resp::RespParser::Event::request);
-    EXPECT_LE(parser.held_bytes(), 8192U);
   }
 }
 

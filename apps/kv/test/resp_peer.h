@@ -23,15 +23,11 @@
 #include "kv/password_gate.h"
 #include "kv/service.h"
 #include "kv/store.h"
+#include "protocol/resp/test/request_text.h"
 
 namespace hawser::kv {
 
-// A request as an array of bulk strings.
-inline std::string request(const std::vector<std::string>& words) {
-  std::string text = "*" + std::to_string(words.size()) + "\r\n";
-  for (const std::string& word : words) text += "$" + std::to_string(word.size()) + "\r\n" + word + "\r\n";
-  return text;
-}
+using protocol::resp::request;
 
 // Length of the reply at the beginning of `text`; npos: it is not complete.
 inline std::size_t reply_bytes(std::string_view text) {

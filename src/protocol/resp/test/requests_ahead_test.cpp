@@ -9,10 +9,10 @@
 
 #include "base/random.h"
 #include "hawser/bytes.h"
-#include "kv/test/resp_peer.h"
 #include "protocol/resp/request_parser.h"
+#include "protocol/resp/test/request_text.h"
 
-namespace hawser::kv {
+namespace hawser::protocol::resp {
 namespace {
 
 // Requests as text: their lengths and arguments.
@@ -24,10 +24,10 @@ std::string describe(std::size_t bytes, std::span<const std::string_view> argume
   return text;
 }
 
-Described ahead(std::string_view text, const protocol::resp::RequestLimits& limits = {}) {
-  protocol::resp::RequestsAhead requests;
+Described ahead(std::string_view text, const RequestLimits& limits = {}) {
+  RequestsAhead requests;
   Described found;
-  for (const protocol::resp::ReadyRequest& request : requests.find(as_bytes(text), limits)) {
+  for (const ReadyRequest& request : requests.find(as_bytes(text), limits)) {
     EXPECT_FALSE(request.hashed);
     found.push_back(describe(request.bytes, request.arguments()));
   }
@@ -35,12 +35,12 @@ Described ahead(std::string_view text, const protocol::resp::RequestLimits& limi
 }
 
 // The first requests that the parser finds, at most `most`.
-Described parsed(std::string_view text, std::size_t most, const protocol::resp::RequestLimits& limits = {}) {
-  protocol::resp::RespParser parser(limits);
+Described parsed(std::string_view text, std::size_t most, const RequestLimits& limits = {}) {
+  RespParser parser(limits);
   Described found;
   while (found.size() < most) {
-    const protocol::resp::RespParser::Step step = parser.next(as_bytes(text));
-    if (step.event != protocol::resp::RespParser::Event::request) break;
+    const RespParser::Step step = parser.next(as_bytes(text));
+    if (step.event != RespParser::Event::request) break;
     found.push_back(describe(step.consumed, parser.arguments()));
     text.remove_prefix(step.consumed);
   }
@@ -57,17 +57,16 @@ TEST(RequestsAhead, AreThoseOfTheParserAtEveryCut) {
   }
   for (std::size_t end = 0; end <= text.size(); ++end) {
     const std::string_view part = std::string_view(text).substr(0, end);
-    ASSERT_EQ(ahead(part), parsed(part, protocol::resp::RequestsAhead::requests_max)) << end;
+    ASSERT_EQ(ahead(part), parsed(part, RequestsAhead::requests_max)) << end;
   }
-  EXPECT_EQ(ahead(text).size(), protocol::resp::RequestsAhead::requests_max);
+  EXPECT_EQ(ahead(text).size(), RequestsAhead::requests_max);
 }
 
 // Bytes that are changed at random: each request that is found is the one that the parser finds.
 TEST(RequestsAhead, AreThoseOfTheParserInDamagedBytes) {
   Random random(11);
   constexpr std::string_view likely = "*$0123456789\r\n-+ aG";
-  const protocol::resp::RequestLimits limits{
-      .arguments_max = 5, .bulk_bytes_max = 40, .request_bytes_max = 90, .line_bytes_max = 100};
+  const RequestLimits limits{.arguments_max = 5, .bulk_bytes_max = 40, .request_bytes_max = 90, .line_bytes_max = 100};
   std::size_t found = 0;
   for (int round = 0; round < 20'000; ++round) {
     std::string text;
@@ -94,17 +93,17 @@ TEST(RequestsAhead, EndWithWhatTheParserTakes) {
         std::string("*0\r\n"), std::string("*02\r\n$3\r\nGET\r\n$1\r\nb\r\n"),
         std::string("*2\r\n$03\r\nGET\r\n$1\r\nb\r\n"), std::string("*2\r\n$99999999999999999999\r\n"),
         std::string("*2\r\n$3\r\nGET\r\n$-1\r\n"), std::string(100, '*'), std::string("*\r\n$\r\n"),
-        request(std::vector<std::string>(protocol::resp::RequestsAhead::arguments_max - 1, "x"))}) {
+        request(std::vector<std::string>(RequestsAhead::arguments_max - 1, "x"))}) {
     EXPECT_EQ(ahead(good + next), one) << next;
   }
   EXPECT_EQ(ahead(""), Described());
 }
 
 TEST(RequestsAhead, ShareTheRoomForArguments) {
-  const std::string long_one = request(std::vector<std::string>(protocol::resp::RequestsAhead::arguments_max - 2, "x"));
+  const std::string long_one = request(std::vector<std::string>(RequestsAhead::arguments_max - 2, "x"));
   EXPECT_EQ(ahead(long_one + request({"GET", "a"})).size(), 2U);
   EXPECT_EQ(ahead(long_one + request({"SET", "a", "b"})).size(), 1U);
 }
 
 }  // namespace
-}  // namespace hawser::kv
+}  // namespace hawser::protocol::resp
