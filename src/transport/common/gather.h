@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -22,6 +23,30 @@ inline std::byte* gather(std::byte* to, std::span<const ConstBuffer> buffers) no
     to += buffer.size;
   }
   return to;
+}
+
+// Copies the bytes [from, from + size) of the buffers.
+inline void gather_part(std::byte* to, std::span<const ConstBuffer> buffers, std::size_t from,
+                        std::size_t size) noexcept {
+  for (const ConstBuffer& buffer : buffers) {
+    if (size == 0) return;
+    if (from >= buffer.size) {
+      from -= buffer.size;
+      continue;
+    }
+    const std::size_t part = std::min(size, buffer.size - from);
+    std::memcpy(to, buffer.data + from, part);
+    to += part;
+    size -= part;
+    from = 0;
+  }
+}
+
+// `bytes`: total_bytes().
+inline Buffer gathered_copy(std::span<const ConstBuffer> buffers, std::size_t bytes) {
+  Buffer copy = Buffer::allocate(bytes);
+  gather(copy.mutable_data(), buffers);
+  return copy;
 }
 
 }  // namespace hawser::transport

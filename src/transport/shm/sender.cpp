@@ -9,28 +9,6 @@
 namespace hawser::transport::shm {
 namespace {
 
-// Copies the bytes [from, from + size) of the pieces.
-void gather_part(std::byte* to, std::span<const ConstBuffer> pieces, std::size_t from, std::size_t size) noexcept {
-  for (const ConstBuffer& piece : pieces) {
-    if (size == 0) return;
-    if (from >= piece.size) {
-      from -= piece.size;
-      continue;
-    }
-    const std::size_t part = std::min(size, piece.size - from);
-    std::memcpy(to, piece.data + from, part);
-    to += part;
-    size -= part;
-    from = 0;
-  }
-}
-
-Buffer copy_of(std::span<const ConstBuffer> pieces, std::size_t bytes) {
-  Buffer copy = Buffer::allocate(bytes);
-  gather(copy.mutable_data(), pieces);
-  return copy;
-}
-
 constexpr std::uint32_t narrow(std::size_t bytes) noexcept { return static_cast<std::uint32_t>(bytes); }
 
 }  // namespace
@@ -43,11 +21,7 @@ ShmSender::ShmSender(const SharedMemory& memory, std::size_t side, const ShmOpti
       waker_(waker),
       ring_(memory.ring(side), memory.sizes().ring, memory.control().rings[side]),
       slab_(memory, side),
-      slots_(memory.control().reads[side]),
-      part_(memory.part(side)),
-      mark_(memory.mark()) {
-  for (std::size_t slot = reads_max; slot != 0; --slot) free_slots_.push_back(slot - 1);
-}
+      offered_(memory, side) {}
 
 std::byte* ShmSender::reserve(std::size_t head_bytes) {
   if (queue_.empty() && head_bytes <= head_bytes_max_ && ring_.has_room(sizeof(RingRecord) + aligned(head_bytes)))
@@ -97,7 +71,7 @@ void ShmSender::enqueue(std::size_t head_bytes, std::span<const ConstBuffer> pay
   }
   message.owner = owner;
   if (owner == nullptr) {
-    message.copy = copy_of(payload, payload_bytes);
+    message.copy = gathered_copy(payload, payload_bytes);
     message.pieces = {{message.copy.data(), payload_bytes}};
   } else {
     message.pieces.assign(payload.begin(), payload.end());
@@ -140,26 +114,11 @@ ShmSender::Written ShmSender::write(const std::byte* head, std::size_t head_byte
 
 bool ShmSender::offer_read(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion* owner,
                            RingRecord& record) {
-  if (owner == nullptr || free_slots_.empty() || direct_read_bytes_min_ == SIZE_MAX || !waker_.reads()) return false;
-  Read read{.owner = owner, .bytes = payload_bytes};
-  for (const ConstBuffer& piece : payload) {
-    if (piece.size == 0) continue;
-    if (read.count == read.pieces.size()) return false;
-    read.pieces[read.count++] = piece;
-  }
-  read.slot = free_slots_.back();
-  free_slots_.pop_back();
-  ReadSlot& slot = slots_[read.slot];
-  for (std::size_t i = 0; i < read.count; ++i) {
-    slot.pieces[i].address.store(reinterpret_cast<std::uintptr_t>(read.pieces[i].data), std::memory_order_relaxed);
-    slot.pieces[i].bytes.store(read.pieces[i].size, std::memory_order_relaxed);
-  }
-  slot.count.store(narrow(read.count), std::memory_order_relaxed);
-  slot.state.store(read_offered, std::memory_order_release);
+  if (owner == nullptr || direct_read_bytes_min_ == SIZE_MAX || !waker_.reads()) return false;
+  const std::size_t slot = offered_.offer(payload, payload_bytes, *owner);
+  if (slot == OfferedPayloads::none) return false;
   record.kind = RingRecordKind::read;
-  record.where = narrow(read.slot);
-  reading_bytes_ += payload_bytes;
-  reads_.push_back(std::move(read));
+  record.where = narrow(slot);
   return true;
 }
 
@@ -201,12 +160,12 @@ bool ShmSender::write_parts(Queued& message) {
 }
 
 bool ShmSender::advance() {
-  bool worked = take_reads();
+  bool worked = offered_.advance(waker_);
   if (!writing_queue_) {
     writing_queue_ = true;
     worked |= write_queue();
     writing_queue_ = false;
-    if (finishing_) worked |= write_end();
+    worked |= write_end();
   }
   return worked;
 }
@@ -236,50 +195,8 @@ bool ShmSender::write_queue() {
   return worked;
 }
 
-// Releases the payloads that the peer has read.
-bool ShmSender::take_reads() {
-  bool worked = false;
-  for (std::size_t i = 0; i < reads_.size();) {
-    const std::uint32_t state = slots_[reads_[i].slot].state.load(std::memory_order_acquire);
-    if (state == read_wanted) {
-      fill_part(reads_[i]);
-      worked = true;
-    }
-    if (state != read_done) {
-      ++i;
-      continue;
-    }
-    const Read done = std::move(reads_[i]);
-    if (i + 1 != reads_.size()) reads_[i] = std::move(reads_.back());
-    reads_.pop_back();
-    free_slots_.push_back(done.slot);
-    reading_bytes_ -= done.bytes;
-    worked = true;
-    if (done.owner != nullptr) done.owner->on_send_complete();
-  }
-  return worked;
-}
-
-// Copies the next part of a payload that the peer does not read. Only one such payload is copied at a time, because the
-// peer processes messages in order.
-void ShmSender::fill_part(Read& read) {
-  const std::size_t part = std::min(part_bytes, read.bytes - read.done);
-  if (part == 0) {
-    broken_ = true;
-    return;
-  }
-  gather_part(part_, std::span(read.pieces.data(), read.count), read.done, part);
-  read.done += part;
-  slots_[read.slot].state.store(read_filled, std::memory_order_release);
-  waker_.wake(wants_messages);
-}
-
 bool ShmSender::can_advance() const noexcept {
-  if ((!queue_.empty() || (finishing_ && !finished_)) && ring_.has_moved()) return true;
-  return std::any_of(reads_.begin(), reads_.end(), [&](const Read& read) {
-    const std::uint32_t state = slots_[read.slot].state.load(std::memory_order_relaxed);
-    return state == read_done || state == read_wanted;
-  });
+  return ((!queue_.empty() || end_ == End::wanted) && ring_.has_moved()) || offered_.can_advance();
 }
 
 void ShmSender::publish() {
@@ -290,16 +207,16 @@ void ShmSender::publish() {
 }
 
 void ShmSender::finish() {
-  finishing_ = true;
+  if (end_ == End::none) end_ = End::wanted;
   write_end();
 }
 
 bool ShmSender::write_end() {
-  if (finished_ || !queue_.empty() || !ring_.has_room(sizeof(RingRecord))) return false;
+  if (end_ != End::wanted || !queue_.empty() || !ring_.has_room(sizeof(RingRecord))) return false;
   const RingRecord record{RingRecordKind::end, 0, 0, 0};
   std::memcpy(ring_.at(), &record, sizeof record);
   ring_.advance(sizeof record);
-  finished_ = true;
+  end_ = End::written;
   publish();
   return true;
 }
@@ -307,44 +224,23 @@ bool ShmSender::write_end() {
 void ShmSender::copy_and_release(SendCompletion& owner) {
   for (Queued& message : queue_) {
     if (message.owner != &owner) continue;
-    message.copy = copy_of(message.pieces, message.payload_bytes);
+    message.copy = gathered_copy(message.pieces, message.payload_bytes);
     message.pieces = {{message.copy.data(), message.payload_bytes}};
     message.owner = nullptr;
   }
-  for (Read& read : reads_) {
-    if (read.owner != &owner) continue;
-    read.owner = nullptr;
-    read.copy = copy_of(std::span(read.pieces.data(), read.count), read.bytes);
-    read.pieces[0] = {read.copy.data(), read.bytes};
-    read.count = 1;
-    if (!mark_.is_ours()) continue;
-    ReadSlot& slot = slots_[read.slot];
-    slot.moved.store(reinterpret_cast<std::uintptr_t>(read.copy.data()), std::memory_order_relaxed);
-    // A peer that is reading now detects the change and reads again. If the peer is done or requests parts, the slot
-    // does not change.
-    std::uint32_t offered = read_offered;
-    slot.state.compare_exchange_strong(offered, read_moved, std::memory_order_acq_rel);
-  }
+  offered_.copy_and_release(owner);
 }
 
 void ShmSender::clear() noexcept {
-  if (std::exchange(ended_, true)) return;
+  if (std::exchange(cleared_, true)) return;
   std::deque<Queued> queue = std::exchange(queue_, {});
-  std::vector<Read> reads = std::exchange(reads_, {});
-  for (const Read& read : reads) {
-    if (!mark_.is_ours()) break;
-    // Acquire: the owner may write to the payload only behind the peer's reads.
-    std::uint32_t state = slots_[read.slot].state.load(std::memory_order_acquire);
-    while (state != read_done && !slots_[read.slot].state.compare_exchange_weak(state, read_withdrawn)) {
-    }
-  }
+  const std::vector<OfferedPayloads::Payload> offered = offered_.withdraw();
   dropped_bytes_ = static_cast<std::size_t>(committed_ - sent_);
-  reading_bytes_ = 0;
   for (const Queued& message : queue) {
     if (message.owner != nullptr) message.owner->on_send_complete();
   }
-  for (const Read& read : reads) {
-    if (read.owner != nullptr) read.owner->on_send_complete();
+  for (const OfferedPayloads::Payload& payload : offered) {
+    if (payload.owner != nullptr) payload.owner->on_send_complete();
   }
 }
 

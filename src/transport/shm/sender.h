@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -11,6 +10,7 @@
 #include "hawser/shm_options.h"
 #include "transport/shm/memory/ring.h"
 #include "transport/shm/memory/slab.h"
+#include "transport/shm/offered_payloads.h"
 #include "transport/shm/peer.h"
 
 namespace hawser::transport::shm {
@@ -47,16 +47,16 @@ class ShmSender {
   void clear() noexcept;
 
   // True if something waits for the peer to make room or to read.
-  bool waits() const noexcept { return !queue_.empty() || !reads_.empty() || (finishing_ && !finished_); }
+  bool waits() const noexcept { return !queue_.empty() || !offered_.empty() || end_ == End::wanted; }
   // True if advance() could do something.
   bool can_advance() const noexcept;
   // The peer has written invalid values.
-  bool broken() const noexcept { return ring_.broken() || broken_; }
+  bool broken() const noexcept { return ring_.broken() || offered_.broken(); }
 
   std::uint64_t committed() const noexcept { return committed_; }
   std::uint64_t sent() const noexcept { return sent_; }
   std::size_t backlog() const noexcept {
-    return static_cast<std::size_t>(committed_ - sent_) - dropped_bytes_ + reading_bytes_;
+    return static_cast<std::size_t>(committed_ - sent_) - dropped_bytes_ + offered_.bytes();
   }
 
  private:
@@ -72,15 +72,11 @@ class ShmSender {
     bool begun = false;    // A part has been written.
     std::size_t done = 0;  // Bytes of head and payload that are written.
   };
-  // A payload that the peer reads from its owner's memory.
-  struct Read {
-    std::size_t slot = 0;
-    SendCompletion* owner = nullptr;
-    Buffer copy;  // Holds the payload after it was moved.
-    std::size_t bytes = 0;
-    std::size_t count = 0;
-    std::array<ConstBuffer, read_pieces_max> pieces;
-    std::size_t done = 0;  // Bytes copied for a peer that requests the payload in parts.
+  // The record behind all messages.
+  enum class End : std::uint8_t {
+    none,    // More messages may be committed.
+    wanted,  // It is written when all messages are written and there is room.
+    written,
   };
   enum class Written : std::uint8_t {
     all,       // Everything is written; the owner is notified.
@@ -99,8 +95,6 @@ class ShmSender {
                   RingRecord& record);
   bool write_parts(Queued& message);
   bool write_queue();
-  bool take_reads();
-  void fill_part(Read& read);
   bool write_end();
   void enqueue(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
                SendCompletion* owner);
@@ -112,27 +106,20 @@ class ShmSender {
   PeerWaker& waker_;
   RingWriter ring_;
   SlabWriter slab_;
-  std::array<ReadSlot, reads_max>& slots_;
-  std::byte* const part_;
-  const ProcessMark& mark_;
+  OfferedPayloads offered_;
 
   std::deque<Queued> queue_;
-  std::vector<Read> reads_;
-  std::vector<std::size_t> free_slots_;
   Buffer reserved_;  // The head between reserve() and commit(), unless it lies in the ring.
   std::size_t reserved_region_ = SlabWriter::none;  // The one of reserve_payload(), until it is committed.
   bool writing_queue_ = false;
-  bool finishing_ = false;
-  bool finished_ = false;  // The end record is written.
-  bool broken_ = false;
-  bool ended_ = false;
+  End end_ = End::none;
+  bool cleared_ = false;
   // In bytes of heads, payloads and records: committed, the part of these in the ring, and the part of these that is
   // published.
   std::uint64_t committed_ = 0;
   std::uint64_t written_ = 0;
   std::uint64_t sent_ = 0;
   std::size_t dropped_bytes_ = 0;  // Bytes that clear() dropped.
-  std::size_t reading_bytes_ = 0;
   std::size_t early_bytes_ = early_bytes_first;
 };
 
