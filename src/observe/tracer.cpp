@@ -161,10 +161,12 @@ Tracer::State::State(const TracerOptions& given)
       slow_calls(given.slow_calls.count()),
       number(next_number()) {
   if (!(given.ratio >= 0 && given.ratio <= 1)) {
-    throw std::invalid_argument("hawser: TracerOptions: ratio must be from 0 to 1");
+    throw std::invalid_argument("hawser: TracerOptions::ratio is " + std::to_string(given.ratio) +
+                                ", and must be from 0 to 1");
   }
   if (given.spans_per_thread == 0 || (given.spans_per_thread & (given.spans_per_thread - 1)) != 0) {
-    throw std::invalid_argument("hawser: TracerOptions: spans_per_thread must be a power of two");
+    throw std::invalid_argument("hawser: TracerOptions::spans_per_thread is " + std::to_string(given.spans_per_thread) +
+                                ", and must be a power of two");
   }
 }
 

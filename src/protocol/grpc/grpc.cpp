@@ -5,14 +5,18 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "hawser/detail/context_access.h"
 #include "protocol/grpc/header_values.h"
+#include "protocol/grpc/option_bounds.h"
 #include "protocol/grpc/server_session.h"
 #include "protocol/http2/error_codes.h"
 #include "protocol/http2/refusal.h"
 #include "rpc/port/port_protocol.h"
+#include "rpc/server/live_options.h"
 
 namespace hawser {
 namespace {
@@ -46,8 +50,10 @@ class GrpcProtocol final : public rpc::PortProtocol {
   const GrpcOptions options_;
 };
 
-void check(bool valid, const char* text) {
-  if (!valid) throw std::invalid_argument(text);
+void check_time(std::string_view name, Duration value, Duration min, std::string_view wanted) {
+  if (value >= min) return;
+  throw std::invalid_argument("hawser: GrpcOptions::" + std::string(name) + " is " + rpc::option_text(value) +
+                              ", and must be " + std::string(wanted) + "; `forever` removes the limit");
 }
 
 protocol::grpc::Http2ServerSession* session_of(Context& context) noexcept {
@@ -63,22 +69,18 @@ bool add_metadata(Context& context, bool initial, std::string name, std::string 
 }  // namespace
 
 ProtocolSpec grpc(GrpcOptions options) {
-  check(options.message_bytes_max >= 1 && options.message_bytes_max <= UINT32_MAX,
-        "hawser: GrpcOptions::message_bytes_max must be from 1 to 4294967295");
-  check(options.metadata_bytes_max >= 1024 && options.metadata_bytes_max <= 65'535,
-        "hawser: GrpcOptions::metadata_bytes_max must be from 1024 to 65535");
-  check(options.calls_max >= 1 && options.calls_max <= 65'535,
-        "hawser: GrpcOptions::calls_max must be from 1 to 65535");
-  check(options.stream_window_bytes >= 65'535 && options.stream_window_bytes <= INT32_MAX &&
-            options.connection_window_bytes >= 65'535 && options.connection_window_bytes <= INT32_MAX,
-        "hawser: GrpcOptions::stream_window_bytes and connection_window_bytes must be from 65535 to 2147483647");
-  check(options.idle_frames_max >= 100 && options.idle_frames_max <= 1'000'000'000 &&
-            options.idle_frames_per_second >= 1 && options.idle_frames_per_second <= 1'000'000'000,
-        "hawser: GrpcOptions::idle_frames_max must be at least 100, idle_frames_per_second at least 1");
-  check(options.connection_age_max > Duration::zero() && options.connection_age_grace > Duration::zero(),
-        "hawser: GrpcOptions::connection_age_max and connection_age_grace must be positive");
-  check(options.write_timeout >= std::chrono::milliseconds(1),
-        "hawser: GrpcOptions::write_timeout must be at least 1 ms; `forever` removes the limit");
+  using protocol::grpc::check_bounds;
+  constexpr std::uint64_t frames_max = 1'000'000'000;
+  check_bounds("GrpcOptions", {{"message_bytes_max", options.message_bytes_max, 1, UINT32_MAX},
+                               {"metadata_bytes_max", options.metadata_bytes_max, 1024, 65'535},
+                               {"calls_max", options.calls_max, 1, 65'535},
+                               {"stream_window_bytes", options.stream_window_bytes, 65'535, INT32_MAX},
+                               {"connection_window_bytes", options.connection_window_bytes, 65'535, INT32_MAX},
+                               {"idle_frames_max", options.idle_frames_max, 100, frames_max},
+                               {"idle_frames_per_second", options.idle_frames_per_second, 1, frames_max}});
+  check_time("connection_age_max", options.connection_age_max, Duration(1), "positive");
+  check_time("connection_age_grace", options.connection_age_grace, Duration(1), "positive");
+  check_time("write_timeout", options.write_timeout, std::chrono::milliseconds(1), "at least 1 ms");
   return ProtocolSpec(std::make_shared<GrpcProtocol>(std::move(options)));
 }
 

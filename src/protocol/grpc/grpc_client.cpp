@@ -4,21 +4,19 @@
 #include <utility>
 
 #include "protocol/grpc/client_session.h"
+#include "protocol/grpc/option_bounds.h"
 #include "rpc/client/client_protocol.h"
 
 namespace hawser {
 namespace {
 
 void check(const GrpcClientOptions& options) {
-  const auto window = [](std::uint32_t bytes) { return bytes >= 65'535 && bytes <= INT32_MAX; };
-  if (options.calls_in_flight_max < 1 || options.calls_in_flight_max > 65'535 ||
-      options.message_bytes_max > UINT32_MAX || options.metadata_bytes_max < 1024 ||
-      options.metadata_bytes_max > 65'535 || !window(options.stream_window_bytes) ||
-      !window(options.connection_window_bytes)) {
-    throw std::invalid_argument(
-        "hawser: GrpcClientOptions: calls_in_flight_max must be from 1 to 65535, message_bytes_max at most 4294967295, "
-        "metadata_bytes_max from 1024 to 65535, and the windows from 65535 to 2147483647");
-  }
+  protocol::grpc::check_bounds("GrpcClientOptions",
+                               {{"calls_in_flight_max", options.calls_in_flight_max, 1, 65'535},
+                                {"message_bytes_max", options.message_bytes_max, 0, UINT32_MAX},
+                                {"metadata_bytes_max", options.metadata_bytes_max, 1024, 65'535},
+                                {"stream_window_bytes", options.stream_window_bytes, 65'535, INT32_MAX},
+                                {"connection_window_bytes", options.connection_window_bytes, 65'535, INT32_MAX}});
 }
 
 // The options that a Client of any protocol has are those of `client`.

@@ -60,14 +60,16 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
                   std::to_string(bound.least) + " to " + std::to_string(bound.most));
   }
   if (options.chunk_bytes % 4096 != 0 || options.shared_chunk_bytes % 4096 != 0) {
-    return refuse("chunk_bytes and shared_chunk_bytes must be multiples of 4096");
+    return refuse("chunk_bytes is " + std::to_string(options.chunk_bytes) + ", shared_chunk_bytes is " +
+                  std::to_string(options.shared_chunk_bytes) + ", and both must be multiples of 4096");
   }
   const unsigned mtu = options.path_mtu_bytes;
   if (mtu != 0 && mtu != 256 && mtu != 512 && mtu != 1024 && mtu != 2048 && mtu != 4096) {
     return refuse("path_mtu_bytes is " + std::to_string(mtu) + ", and must be 0, 256, 512, 1024, 2048 or 4096");
   }
   if (!(options.shared_low_watermark >= 0 && options.shared_low_watermark <= 1)) {
-    return refuse("shared_low_watermark must be from 0 to 1");
+    return refuse("shared_low_watermark is " + std::to_string(options.shared_low_watermark) +
+                  ", and must be from 0 to 1");
   }
   if (options.idle_memory_timeout < Duration::zero()) return refuse("idle_memory_timeout must not be negative");
   if (options.port_down_grace < Duration::zero() || options.port_down_grace > std::chrono::seconds(60)) {

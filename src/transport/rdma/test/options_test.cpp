@@ -25,11 +25,13 @@ TEST(RdmaOptions, WhatIsOutOfItsBoundsIsNamed) {
   EXPECT_NE(refusal(&RdmaOptions::gid_index, -2), "");
   EXPECT_NE(refusal(&RdmaOptions::path_mtu_bytes, 1500U), "");
   EXPECT_EQ(refusal(&RdmaOptions::path_mtu_bytes, 4096U), "");
-  EXPECT_NE(refusal(&RdmaOptions::chunk_bytes, std::size_t{5000}), "");
+  EXPECT_EQ(refusal(&RdmaOptions::chunk_bytes, std::size_t{5000}),
+            "RdmaOptions::chunk_bytes is 5000, shared_chunk_bytes is 8192, and both must be multiples of 4096");
   EXPECT_EQ(refusal(&RdmaOptions::copied_bytes_max, std::size_t{0}), "");
   EXPECT_NE(refusal(&RdmaOptions::copied_bytes_max, (std::size_t{1} << 30) + 1), "");
   EXPECT_NE(refusal(&RdmaOptions::signal_every, 33U), "");
-  EXPECT_NE(refusal(&RdmaOptions::shared_low_watermark, 1.5), "");
+  EXPECT_EQ(refusal(&RdmaOptions::shared_low_watermark, 1.5),
+            "RdmaOptions::shared_low_watermark is 1.500000, and must be from 0 to 1");
 }
 
 TEST(RdmaOptions, MemoryOfAConnection) {
