@@ -85,7 +85,7 @@ class StoreSite {
   // Returns true if replies to writes must wait for when_durable().
   bool unsynced() const noexcept { return log_ != nullptr && log_->unsynced(); }
   // As ShardLog::when_durable(). At once if there is no log.
-  std::uint64_t when_durable(ShardLog::Durable done) {
+  std::uint64_t when_durable(DurableWaits::Done done) {
     if (log_ == nullptr) return done(nullptr), 0;
     return log_->when_durable(std::move(done));
   }

@@ -14,7 +14,7 @@ ShardLog::ShardLog(Shard& shard, const LogHeader& header, Descriptor file, const
       options_(options),
       folder_(path.parent_path()),
       file_bytes_(bytes),
-      base_bytes_(bytes) {
+      rewriting_(bytes, options.rewrite_bytes_min) {
   link_->log = this;
   writer_ = std::make_unique<LogWriter>(
       std::move(file), path, bytes, header, options.sync,
@@ -59,18 +59,14 @@ void ShardLog::close() {
     on_loop_end();
   }
   loop_ = nullptr;  // A loop that nothing was logged on may have ended.
-  if (finishing_) {
-    writer_->wait_for_replacement();
-    finishing_ = false;
-  }
-  rewriting_ = false;
-  replacement_.clear();
-  hand_over(false);
+  if (rewriting_.finishing()) writer_->wait_for_replacement();
+  rewriting_.abandon();
+  write_pending();
   writer_->finish();
   link_->log = nullptr;
   if (error_.empty()) error_ = writer_->progress().error;
   if (error_.empty()) {
-    durable_ = logged_;
+    waits_.set_all_durable();
     error_ = "the log is closed";
   }
   writer_.reset();
@@ -86,11 +82,11 @@ void ShardLog::append(const Record& record) {
   pending_.append([&](std::string& out) {
     const std::size_t begin = out.size();
     append_record(out, record);
-    if (rewriting_) replacement_.append([&](std::string& copy) { copy.append(out, begin); });
+    if (rewriting_.adds_entries()) rewriting_.pieces.append([&](std::string& copy) { copy.append(out, begin); });
   });
-  logged_ += pending_.size() - before;
+  waits_.logged(pending_.size() - before);
   if (pending_.size() >= pending_max || loop_ == nullptr) {
-    hand_over(false);
+    hand_over();
   } else {
     loop_->at_tick_end(*this);
   }
@@ -109,41 +105,38 @@ void ShardLog::on_remove(const Key& key) { append(EffectRecord{.kind = LogKind::
 
 void ShardLog::on_clear() { append(EffectRecord{.kind = LogKind::clear}); }
 
-void ShardLog::hand_over(bool last) {
-  if (finishing_) {
+void ShardLog::hand_over() {
+  if (rewriting_.finishing()) {
     // The bytes belong to the new file. A writer that is slow with it stops the loop.
     if (pending_.size() < writer_->held_most()) return;
     writer_->wait_for_replacement();
     take_progress();
     if (!error_.empty()) return;
   }
-  if (pending_.empty() && replacement_.empty() && !last) return;
-  writer_->push(pending_, replacement_, next_path(), {std::exchange(first_, false), last});
-  finishing_ = last;
+  write_pending();
+}
+
+// `last`: the replacement is complete with what is handed over.
+void ShardLog::write_pending(bool last) {
+  if (pending_.empty() && rewriting_.pieces.empty() && !last) return;
+  writer_->push(pending_, rewriting_.pieces, next_path(), {rewriting_.take_first(), last});
 }
 
 // ---- Durability ----
 
-std::uint64_t ShardLog::when_durable(Durable done) {
+std::uint64_t ShardLog::when_durable(DurableWaits::Done done) {
   if (!error_.empty()) return done(&error_), 0;
-  if (logged_ == durable_) return done(nullptr), 0;
-  waiting_.emplace_hint(waiting_.end(), ++waits_, Waiting{logged_, std::move(done)});
-  count_waiting();
-  return waits_;
-}
-
-void ShardLog::forget(std::uint64_t waiting) {
-  waiting_.erase(waiting);
-  count_waiting();
+  if (waits_.all_durable()) return done(nullptr), 0;
+  return waits_.add(std::move(done));
 }
 
 void ShardLog::wait_for_disk() {
   if (!error_.empty()) return;
   // Until a replacement has ended, pending bytes are not handed over.
-  if (finishing_) writer_->wait_for_replacement();
+  if (rewriting_.finishing()) writer_->wait_for_replacement();
   take_progress();
   if (!error_.empty()) return;
-  hand_over(false);
+  hand_over();
   writer_->wait_for_disk();
   take_progress();
 }
@@ -151,26 +144,19 @@ void ShardLog::wait_for_disk() {
 void ShardLog::take_progress() {
   LogWriter::Progress progress = writer_->progress();
   file_bytes_ = progress.file_bytes;
-  durable_ = progress.durable;
+  waits_.set_durable(progress.durable);
   if (progress.replaced) {
     ++number_;
-    rewrites_.fetch_add(1, std::memory_order_relaxed);
-    base_bytes_ = file_bytes_;
-    finishing_ = rewrite_failed_ = false;
+    rewriting_.succeed(file_bytes_);
   }
   if (progress.replacement_failed) {
-    // Tried again when the file has doubled.
-    base_bytes_ = file_bytes_;
-    rewriting_ = finishing_ = first_ = false;
-    rewrite_failed_ = true;
-    replacement_.clear();
+    rewriting_.fail(file_bytes_);
     report(LogLevel::warning, "the log of shard " + std::to_string(index_) + " could not be rewritten");
   }
   if (error_.empty() && !progress.error.empty()) {
     error_ = std::move(progress.error);
     pending_.clear();
-    replacement_.clear();
-    rewriting_ = false;
+    rewriting_.abandon();
     report(LogLevel::error, "writes are refused: " + error_);
   }
   update_stats();
@@ -179,41 +165,35 @@ void ShardLog::take_progress() {
 void ShardLog::update_stats() {
   const std::lock_guard lock(stats_mutex_);
   stats_ = {.file_bytes = file_bytes_,
-            .base_bytes = base_bytes_,
+            .base_bytes = rewriting_.base_bytes(),
             .rewrites = rewrites(),
-            .rewriting = rewriting_ || finishing_,
-            .rewrite_failed = rewrite_failed_,
+            .rewriting = rewriting_.running(),
+            .rewrite_failed = rewriting_.failed(),
             .refused = !error_.empty()};
 }
 
 void ShardLog::on_progress() {
   take_progress();
-  hand_over(false);
-  while (!waiting_.empty() && (waiting_.begin()->second.position <= durable_ || !error_.empty())) {
-    const Waiting ready = std::move(waiting_.begin()->second);
-    waiting_.erase(waiting_.begin());
-    count_waiting();
-    ready.done(ready.position <= durable_ ? nullptr : &error_);
-  }
+  hand_over();
+  waits_.notify(error_);
 }
 
 // ---- Rewriting ----
 
 void ShardLog::maintain() {
-  if (!error_.empty() || finishing_) return;
+  if (!error_.empty() || rewriting_.finishing()) return;
   attach();
-  if (!rewriting_) {
-    if (file_bytes_ < options_.rewrite_bytes_min || file_bytes_ / 2 < base_bytes_) return;
+  if (!rewriting_.adds_entries()) {
+    if (!rewriting_.due(file_bytes_)) return;
     // The replacement begins at a point of the changes that the file has.
-    hand_over(false);
-    rewriting_ = first_ = true;
-    cursor_ = 0;
+    hand_over();
+    rewriting_.begin();
   }
   // Entries that have expired are written too. A clock that is set back makes them valid again, and their later records
   // need them.
   do {
-    cursor_ = shard_.scan(cursor_, never_expired, [&](Entry& entry) {
-      replacement_.append([&](std::string& out) {
+    rewriting_.cursor = shard_.scan(rewriting_.cursor, never_expired, [&](Entry& entry) {
+      rewriting_.pieces.append([&](std::string& out) {
         append_record(out, {.kind = LogKind::set,
                             .key = entry.key(),
                             .value = entry.value(),
@@ -221,10 +201,13 @@ void ShardLog::maintain() {
                             .version = entry.version});
       });
     });
-  } while (cursor_ != 0 && replacement_.size() < step_bytes);
-  const bool last = cursor_ == 0;
-  rewriting_ = !last;
-  hand_over(last);
+  } while (rewriting_.cursor != 0 && rewriting_.pieces.size() < step_bytes);
+  if (rewriting_.cursor == 0) {
+    rewriting_.finish();
+    write_pending(true);
+  } else {
+    hand_over();
+  }
   update_stats();
 }
 

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,6 +11,8 @@
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
 #include "kv/engine/shard.h"
+#include "kv/log/durable_waits.h"
+#include "kv/log/log_rewriting.h"
 #include "kv/log/log_writer.h"
 
 namespace hawser::kv {
@@ -40,9 +40,6 @@ struct LogStats {
 // which is set before the first change. Ends before the shard, and with the loop or after it.
 class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
  public:
-  // Called with null when everything that was logged before is durable, and with an error if it never will be.
-  using Durable = std::function<void(const std::string* error)>;
-
   // `file` is open at its end, begins with `header` and has `bytes` bytes. Later files of the shard are beside it.
   ShardLog(Shard& shard, const LogHeader& header, Descriptor file, const std::filesystem::path& path,
            std::uint64_t bytes, const ShardLogOptions& options);
@@ -63,11 +60,11 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
     return options_.sync == LogSync::always ? "always" : options_.sync == LogSync::second ? "everysec" : "no";
   }
   // Returns true if a reply must wait for when_durable().
-  bool unsynced() const noexcept { return sync_always() && logged_ != durable_; }
+  bool unsynced() const noexcept { return sync_always() && !waits_.all_durable(); }
   // Returns the number of a call that waits; 0: `done` has been called.
-  std::uint64_t when_durable(Durable done);
+  std::uint64_t when_durable(DurableWaits::Done done);
   // Forgets a call of when_durable() that waits.
-  void forget(std::uint64_t waiting);
+  void forget(std::uint64_t waiting) { waits_.remove(waiting); }
   // Rewrites the file, step by step, if it is due.
   void maintain();
   // Other threads make changes until this tick ends, while the loop's thread waits for them.
@@ -82,12 +79,12 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   // Makes everything durable and ends the writer. The loop has ended, or its thread calls this.
   void close();
   // Any thread.
-  std::uint64_t rewrites() const noexcept { return rewrites_.load(std::memory_order_relaxed); }
+  std::uint64_t rewrites() const noexcept { return rewriting_.count(); }
   // Any thread.
   LogStats stats() const {
     const std::lock_guard lock(stats_mutex_);
     LogStats stats = stats_;
-    stats.waiting = waiting_count_.load(std::memory_order_relaxed);
+    stats.waiting = waits_.count();
     return stats;
   }
 
@@ -111,7 +108,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   // detail::LoopUser
   void on_loop_end() noexcept override;
   // exec::TickEnd
-  void on_tick_end() override { hand_over(false); }
+  void on_tick_end() override { hand_over(); }
 
   void attach();
   void report(LogLevel level, const std::string& text) const {
@@ -119,11 +116,11 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   }
   template <class Record>
   void append(const Record& record);
-  void hand_over(bool last);
+  void hand_over();
+  void write_pending(bool last = false);
   void take_progress();
   void on_progress();
   void update_stats();
-  void count_waiting() noexcept { waiting_count_.store(waiting_.size(), std::memory_order_relaxed); }
   std::filesystem::path next_path() const { return folder_ / file_name(index_, number_ + 1); }
 
   Shard& shard_;
@@ -133,27 +130,12 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   Loop* loop_ = nullptr;  // Null after the loop's end.
   bool attached_ = false;
   LogPieces pending_;
-  std::uint64_t logged_ = 0;   // Bytes that were appended to pending_ since the beginning.
-  std::uint64_t durable_ = 0;  // The first so many of them are durable.
-  std::string error_;
-  struct Waiting {
-    std::uint64_t position;
-    Durable done;
-  };
-  std::map<std::uint64_t, Waiting> waiting_;  // By their numbers, and so by their positions.
-  std::uint64_t waits_ = 0;                   // The last number.
-  std::atomic<std::uint64_t> waiting_count_{0};
+  std::string error_;  // Why writes are refused; empty: they are not.
+  DurableWaits waits_;
 
   std::uint64_t number_ = 0;  // Number in the name of the file.
   std::uint64_t file_bytes_ = 0;
-  std::uint64_t base_bytes_ = 0;  // Length of the file after the previous rewriting.
-  bool rewriting_ = false;        // The entries of the shard are being added to the replacement.
-  bool first_ = false;            // The next part is the replacement's first.
-  bool finishing_ = false;        // The writer completes it.
-  std::uint64_t cursor_ = 0;
-  LogPieces replacement_;
-  std::atomic<std::uint64_t> rewrites_{0};
-  bool rewrite_failed_ = false;
+  LogRewriting rewriting_;
   mutable std::mutex stats_mutex_;  // Guards stats_.
   LogStats stats_ = {};
 
