@@ -12,9 +12,10 @@ OfferedPayloads::OfferedPayloads(const SharedMemory& memory, std::size_t side) n
   for (std::size_t slot = reads_max; slot != 0; --slot) free_slots_.push_back(slot - 1);
 }
 
-std::size_t OfferedPayloads::offer(std::span<const ConstBuffer> payload, std::size_t bytes, SendCompletion& owner) {
+std::size_t OfferedPayloads::offer(std::span<const ConstBuffer> payload, std::size_t payload_bytes,
+                                   SendCompletion& owner) {
   if (free_slots_.empty()) return none;
-  Payload offered{.owner = &owner, .bytes = bytes};
+  Payload offered{.owner = &owner, .bytes = payload_bytes};
   for (const ConstBuffer& piece : payload) {
     if (piece.size == 0) continue;
     if (offered.count == offered.pieces.size()) return none;
@@ -29,7 +30,7 @@ std::size_t OfferedPayloads::offer(std::span<const ConstBuffer> payload, std::si
   }
   slot.count.store(static_cast<std::uint32_t>(offered.count), std::memory_order_relaxed);
   slot.state.store(read_offered, std::memory_order_release);
-  bytes_ += bytes;
+  bytes_ += payload_bytes;
   payloads_.push_back(std::move(offered));
   return payloads_.back().slot;
 }

@@ -32,7 +32,7 @@ class OfferedPayloads {
 
   // Returns the slot, or `none` if none is free or the payload has too many pieces. The bytes must not change until
   // `owner` is notified.
-  std::size_t offer(std::span<const ConstBuffer> payload, std::size_t bytes, SendCompletion& owner);
+  std::size_t offer(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion& owner);
   // Notifies the owners of payloads that have been read, and copies the parts that the peer requests. True if it did
   // anything.
   bool advance(PeerWaker& waker);
