@@ -337,6 +337,18 @@ TEST_F(HostileClient, StreamsThatBreakTheirRules) {
   expect_protocol_violation(pouring + credit + credit + credit, "more credit than there can be");
 }
 
+// A reader that saw the end of the stream before the error would take the items for all of them.
+TEST_F(HostileClient, AStreamOfACallThatFailsHasNoEndButTheError) {
+  RawSocket client = greeted();
+  client.send(message(request_of<pour_and_fail>(call_id(0))));
+  const std::optional<RawFrame> item = client.receive_frame();
+  ASSERT_TRUE(item);
+  EXPECT_EQ(item->header.kind, FrameKind::stream_data);
+  const std::optional<RawFrame> end = client.receive_frame();
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->header.kind, FrameKind::error);
+}
+
 // ---- Floods ----
 
 // A client that is killed while its replies wait leaves nothing behind, and the server notices it before two ping

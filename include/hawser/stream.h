@@ -85,7 +85,8 @@ class Writer {
   // item is larger than message_bytes_max.
   Task<Result<void>> write(Given item) { return send<Given>(core_, item); }
 
-  // Ends the stream: this side sends no more items. Happens by itself when the handler returns.
+  // Ends the stream: this side sends no more items. Happens by itself when the handler returns a result. A handler that
+  // fails does not end it before: the reader receives the error in place of the end.
   void end() {
     if (core_) core_->end();
   }

@@ -45,6 +45,12 @@ inline Task<int> pour(Writer<std::string> out) {
   }
 }
 
+inline Task<Result<int>> pour_and_fail(Writer<std::string> out) {
+  const Result<void> written = co_await out.write("item");
+  if (!written) co_return std::unexpected(written.error());
+  co_return fail(ErrorCode::invalid_argument, "the second item is missing");
+}
+
 template <auto F>
 RawHeader request_of(std::uint32_t call) {
   using Facts = detail::MethodFacts<F>;
@@ -70,7 +76,7 @@ class HostileClient : public ::testing::Test {
     options.calls_per_connection_max = calls_max;
     options.loop.log = no_log();
     server = std::make_unique<Server>(options);
-    server->register_handler<testing_tools::echo, hold, nap, collect, pour>();
+    server->register_handler<testing_tools::echo, hold, nap, collect, pour, pour_and_fail>();
     EXPECT_TRUE(server->start());
     background_client = std::make_unique<BackgroundClient>(server->address());
     EXPECT_TRUE(background_client->sees_calls(1));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "tests/simulation/world.h"
 
@@ -47,8 +48,9 @@ class ClientActor {
   Task<void> connect_again();
 
   Task<void> write_items(std::uint64_t id, Writer<std::string> writer, std::uint32_t count, std::uint32_t& written);
+  // `whole`: a stream that ends without an error has so many items, if that is known.
   Task<void> read_items(std::uint64_t id, std::uint64_t mark, Reader<std::string> reader, std::uint32_t sleep_us,
-                        std::uint32_t& read);
+                        std::optional<std::uint32_t> whole, std::uint32_t& read);
   CallOptions draw_options(std::uint64_t id, const Canceller& canceller);
   Began begin() const { return {connections_, client_ ? client_->failovers() : 0, world_.loop.now()}; }
   bool lost(const Began& began) const {

@@ -29,10 +29,14 @@ Task<void> ClientActor::write_items(std::uint64_t id, Writer<std::string> writer
 }
 
 Task<void> ClientActor::read_items(std::uint64_t id, std::uint64_t mark, Reader<std::string> reader,
-                                   std::uint32_t sleep_us, std::uint32_t& read) {
+                                   std::uint32_t sleep_us, std::optional<std::uint32_t> whole, std::uint32_t& read) {
   for (read = 0;; ++read) {
     const Result<std::optional<std::string>> item = co_await reader.next();
-    if (!item || !*item) co_return;
+    if (!item) co_return;
+    if (!*item) {
+      world_.checker.expect(read == whole.value_or(read), "the end of a stream that failed has no error", id);
+      co_return;
+    }
     world_.checker.item_read(item_id(id, 1), (*item)->size() + 4);
     world_.checker.expect(is_content(item_id(id, read) ^ mark, **item), "an item has another's bytes", id);
     if (sleep_us == 0) continue;
@@ -78,7 +82,7 @@ Task<void> ClientActor::download() {
     co_return;
   }
   std::uint32_t read = 0;
-  co_await read_items(guard.id, 0, call->reader(), static_cast<std::uint32_t>(world_.below(3) * 500), read);
+  co_await read_items(guard.id, 0, call->reader(), static_cast<std::uint32_t>(world_.below(3) * 500), count, read);
   const Result<std::uint32_t> result = co_await call->finish();
   if (!ended(guard, began, result, &options)) co_return;
   world_.checker.expect(*result == count && read == count, "a download has lost items", guard.id);
@@ -103,7 +107,7 @@ Task<void> ClientActor::chat() {
     Scope both;
     both.spawn(write_items(guard.id, call->writer(), count, written));
     both.spawn(
-        read_items(guard.id, reply_mark, call->reader(), static_cast<std::uint32_t>(world_.below(3) * 500), read));
+        read_items(guard.id, reply_mark, call->reader(), static_cast<std::uint32_t>(world_.below(3) * 500), {}, read));
     co_await both.join();
   }
   const Result<std::uint32_t> result = co_await call->finish();

@@ -192,7 +192,6 @@ class FunctionHandler final : public Handler {
       } catch (...) {
         error = sink.exception_error(call.request().metadata, Facts::name, "the handler", exception_text());
       }
-      if constexpr (Facts::streams) call.stream().end();
       finish(call, context, returned, error);
       co_await call.released();
     } catch (...) {
@@ -223,6 +222,8 @@ class FunctionHandler final : public Handler {
       if (returned && !*returned) error = handler_error(std::move(returned->error()));
     }
     if (error) return call.sink().reply_error(call.id(), *error);
+    // An error without an end before it: a reader never takes a call that failed for one that is complete.
+    if constexpr (Facts::streams) call.stream().end();
     answer(call, context, *returned);
   }
 
