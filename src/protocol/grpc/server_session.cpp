@@ -548,6 +548,11 @@ void Http2ServerSession::close_if_done() {
   if (goaway_.completed() || machine_.finished()) finish();
 }
 
+bool Http2ServerSession::leave() {
+  goaway_.announce();
+  return closed() || finishing() || goaway_.completed();
+}
+
 void Http2ServerSession::on_pong(bool of_goaway) {
   if (of_goaway) goaway_.complete();
 }

@@ -35,6 +35,7 @@ class Http2ServerSession final : public rpc::ByteSession,
 
   // ---- rpc::PortSession ----
   void go_away() override { goaway_.announce(); }
+  bool leave() override;
   void describe(rpc::ConnectionReport& report) const override {
     ByteSession::describe(report);
     report.details = machine_.describe();

@@ -100,7 +100,13 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
 
 bool HttpSession::on_head(Bytes head_bytes, Bytes rest) {
   const RequestHead& head = parser_.head();
-  form_ = {.minor = head.minor, .keep_alive = head.keep_alive && !going_away_, .head_only = head.method == "HEAD"};
+  // Behind the last response, a request that has come already would be lost.
+  const bool followed = !head.chunked && rest.size() > head.content_length;
+  const bool goes_on = going_ == Going::no || (going_ == Going::with_response && followed);
+  form_ = {.minor = head.minor,
+           .keep_alive = head.keep_alive && goes_on,
+           .head_only = head.method == "HEAD",
+           .followed = followed};
   plan_ = plan_request(served_, host().dispatcher, head);
   if (plan_.reads_parts()) {
     collects_ = parts_wait_ = true;
@@ -446,7 +452,7 @@ void HttpSession::end_answer() {
   limit_backlog(SIZE_MAX);
   message_received();
   set_phase(Phase::idle);
-  if (!form_.keep_alive || going_away_) {
+  if (!form_.keep_alive || going_ == Going::at_once) {
     finish();
   } else {
     release();
@@ -505,14 +511,23 @@ void HttpSession::check_phase() {
 }
 
 void HttpSession::go_away() {
-  if (std::exchange(going_away_, true)) return;
+  if (std::exchange(going_, Going::at_once) == Going::at_once) return;
   begin_ending();
   form_.keep_alive = false;
   if (phase_ == Phase::idle) finish();
 }
 
 void HttpSession::on_no_calls() {
-  if (going_away_ && phase_ == Phase::idle) finish();
+  if (going_ == Going::at_once && phase_ == Phase::idle) finish();
+}
+
+// A client between two requests may be sending the next one: it is served, and its response says that it is the last.
+bool HttpSession::leave() {
+  if (going_ == Going::no) {
+    going_ = Going::with_response;
+    if (!answer_.head_sent && !form_.followed) form_.keep_alive = false;
+  }
+  return closed() || finishing();
 }
 
 void HttpSession::on_end(const Error&) {

@@ -31,6 +31,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
 
   // ---- PortSession ----
   void go_away() override;
+  bool leave() override;
 
   // ---- detail::ReplySink ----
   std::string_view protocol() const noexcept override { return "http"; }
@@ -54,12 +55,15 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
  private:
   // The part of a connection's life. `idle`: no byte of the next request has come.
   enum class Phase : std::uint8_t { idle, head, body, running };
+  // How the server wants to end the connection. `with_response`: the client reads it in the next response.
+  enum class Going : std::uint8_t { no, with_response, at_once };
   using Kind = RequestPlan::Kind;
   // The form that the response to the present request must have.
   struct ResponseForm {
     unsigned minor = 1;  // The version is HTTP/1.minor.
     bool keep_alive = true;
     bool head_only = false;  // A response to HEAD.
+    bool followed = false;   // The first bytes of the next request had come with the head.
     // The last response of the connection, which has a body in any case.
     void make_last() noexcept {
       keep_alive = false;
@@ -129,7 +133,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   Phase phase_ = Phase::idle;
   Time phase_begin_{};
   MemberTimer<&HttpSession::check_phase> timer_;
-  bool going_away_ = false;
+  Going going_ = Going::no;
   OutputPace pace_;
 
   // The present request.

@@ -476,11 +476,18 @@ void ByteSession::finish() {
   update_reading();
 }
 
+bool ByteSession::leave() {
+  if (closed() || finishing()) return true;
+  const bool idle = waits_for_peer() && !receiving();
+  if (quiet_.check(host().loop.now(), idle, arrived_ + stream_.sent()) < quiet_min) return false;
+  finish();
+  return true;
+}
+
 // ---- The peer's pace ----
 
 unsigned ByteSession::silent_checks() noexcept {
-  const bool silent = !closed() && active_calls() == 0 && !pauses_.has(pipe::PauseReason::hold) && !working() &&
-                      backlog() == 0 && stream_.sent() == sent_at_check_;
+  const bool silent = !closed() && waits_for_peer() && stream_.sent() == sent_at_check_;
   sent_at_check_ = stream_.sent();
   silent_checks_ = silent ? silent_checks_ + 1 : 0;
   return silent_checks_;

@@ -15,6 +15,7 @@
 #include "pipe/loop_turn.h"
 #include "pipe/pause_reasons.h"
 #include "pipe/peer_pace.h"
+#include "pipe/quiet_time.h"
 #include "pipe/receive_block.h"
 #include "pipe/stream_state.h"
 #include "rpc/port/memory_queue.h"
@@ -39,7 +40,13 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
 
   ~ByteSession() override;
 
+  // The time in which a connection has neither work nor a byte, so that it may be closed by leave(). A client that
+  // calls without a pause over a wide area is quiet for less.
+  static constexpr Duration quiet_min = std::chrono::seconds(1);
+
   // ---- PortSession ----
+  // For protocols that cannot ask the client to connect again: the connection ends when it is quiet.
+  bool leave() override;
   unsigned silent_checks() noexcept override;
   void end_if_slow(std::uint64_t bytes) override;
   void abort(const Error& why) override { end_session(why); }
@@ -182,6 +189,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   void ended(const Error& reason) override { end_session(reason); }
   void on_tick_end() override { flush(); }
 
+  bool waits_for_peer() const noexcept {
+    return active_calls() == 0 && !pauses_.has(pipe::PauseReason::hold) && !working() && backlog() == 0;
+  }
   bool may_take() const noexcept { return !closed() && !pauses_.any() && !finishing(); }
   void take_all() noexcept;
   bool turn_over(std::size_t bytes);
@@ -248,6 +258,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   pipe::PeerPace pace_;
   unsigned silent_checks_ = 0;
   std::uint64_t sent_at_check_ = 0;  // The value that silent_checks() read last.
+  pipe::QuietTime quiet_;            // For leave().
 };
 
 }  // namespace hawser::rpc

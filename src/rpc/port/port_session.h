@@ -39,8 +39,8 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
   // The server stops: accepts no new calls, and closes when the active calls have ended and requests on their way have
   // been refused.
   virtual void go_away() = 0;
-  // Another process accepts connections: asks the client to connect to it. True if no request is on its way any more.
-  virtual bool leave() { return true; }
+  // Another process accepts connections: asks the client to go there. Called until true: no request is on its way.
+  virtual bool leave() = 0;
   // While the session goes away: in how many successive calls of this, with this one, it only waited for its client.
   virtual unsigned silent_checks() noexcept = 0;
   // Called in each receive_window. Ends the connection if a message holds memory and fewer than `bytes` of it came.
