@@ -1,5 +1,6 @@
 """Calls between programs over TCP, Unix sockets, shared memory and RDMA. docs/python.md is the guide."""
 
+from . import _interpreter  # First: it raises ImportError in a sub-interpreter.
 from . import blocking
 from ._client import Client, Connecting, Remote, Reply, connect, declare
 from ._errors import DeadlineExceeded, Error, ErrorCode, ErrorScope, Initiator

@@ -278,6 +278,34 @@ def test_daemon_threads_with_calls_do_not_abort_the_end() -> None:
         assert process.returncode == 0, errors
 
 
+def test_a_sub_interpreter_cannot_import_it() -> None:
+    process = script(
+        SERVER_ON_A_THREAD
+        + """
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+
+        interpreters.run_string(interpreters.create(), chr(10).join([
+            "import os",
+            "try:",
+            "    import hawser",
+            "except ImportError as error:",
+            "    os.write(1, b'refused ')",
+        ]))
+        with hawser.blocking.connect(address[0]) as client:
+            try:
+                client.call("shop::fail")
+            except hawser.Error as error:
+                print(type(error) is hawser.Error, client.call("shop::add", 1, 1), flush=True)
+        os._exit(0)
+        """
+    )
+    output, errors = process.communicate(timeout=60)
+    assert output == "refused True 2\n", (output, errors)
+
+
 def resident_bytes() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
