@@ -33,6 +33,14 @@ bool format_fits(const char* format, Py_ssize_t item_bytes, const PlanType& elem
   }
 }
 
+// True if the exception is of a class that a text alone makes, so that a place may be put before its text. Others, such
+// as those of the application's __index__(), stay as they are.
+bool exception_is_text() noexcept {
+  const PyObject* const type = PyErr_Occurred();
+  return type == PyExc_TypeError || type == PyExc_ValueError || type == PyExc_OverflowError ||
+         type == PyExc_BufferError;
+}
+
 class Writer {
  public:
   Writer(const Plan& plan, Encoded& out) noexcept : plan_(plan), out_(out) {}
@@ -74,12 +82,15 @@ class Writer {
     PyErr_Format(PyExc_TypeError, "expected %s, not %.200s", plan_.label(type).c_str(), Py_TYPE(object)->tp_name);
     return false;
   }
+  // After an exception of `expected`, which says that the value is of another type; others stay.
+  bool refuse_unless_other(PyObject* expected, std::uint32_t type, PyObject* object) {
+    if (PyErr_ExceptionMatches(expected) == 0) return false;
+    PyErr_Clear();
+    return refuse(type, object);
+  }
   // Names the part in which the exception happened.
   static bool within(const char* form, const char* name, std::size_t number) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0 && PyErr_ExceptionMatches(PyExc_ValueError) == 0 &&
-        PyErr_ExceptionMatches(PyExc_OverflowError) == 0) {
-      return false;
-    }
+    if (!exception_is_text()) return false;
     PyObject* type = nullptr;
     PyObject* error = nullptr;
     PyObject* trace = nullptr;
@@ -127,11 +138,9 @@ class Writer {
     Reference converted;
     if (!PyLong_Check(object)) {
       // numpy's integers, but not a float.
+      if (PyIndex_Check(object) == 0) return refuse(index, object);
       converted = Reference(PyNumber_Index(object));
-      if (!converted) {
-        PyErr_Clear();
-        return refuse(index, object);
-      }
+      if (!converted) return false;
       object = converted.get();
     }
     if (type.kind == Kind::signed_integer) {
@@ -160,10 +169,7 @@ class Writer {
   bool floating(std::uint32_t index, PyObject* object) {
     if (PyUnicode_Check(object) || PyBool_Check(object)) return refuse(index, object);
     const double number = PyFloat_AsDouble(object);
-    if (number == -1 && PyErr_Occurred() != nullptr) {
-      PyErr_Clear();
-      return refuse(index, object);
-    }
+    if (number == -1 && PyErr_Occurred() != nullptr) return refuse_unless_other(PyExc_TypeError, index, object);
     if (plan_.at(index).size == 8) {
       append_number(out_.body, number);
     } else {
@@ -240,10 +246,7 @@ class Writer {
     const PlanType& type = plan_.at(index);
     if (PyUnicode_Check(object) || PyDict_Check(object)) return refuse(index, object);
     const Reference items(PySequence_Fast(object, ""));
-    if (!items) {
-      PyErr_Clear();
-      return refuse(index, object);
-    }
+    if (!items) return refuse_unless_other(PyExc_TypeError, index, object);
     const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.get()));
     const bool tuple = type.kind == Kind::tuple;
     const bool counted = type.kind == Kind::sequence;
@@ -300,8 +303,10 @@ class Writer {
       const PlanType& alternative = plan_.at(type.parts[i]);
       // A bool is a number in Python, and a class names its alternative.
       if (PyBool_Check(object) && alternative.kind != Kind::boolean) continue;
-      if (alternative.python && !PyDict_Check(object) && PyObject_IsInstance(object, alternative.python.get()) != 1) {
-        continue;
+      if (alternative.python && !PyDict_Check(object)) {
+        const int fits = PyObject_IsInstance(object, alternative.python.get());
+        if (fits < 0) return false;
+        if (fits == 0) continue;
       }
       if (alternative.kind == Kind::floating && !PyFloat_Check(object)) continue;
       const std::size_t pieces = out_.pieces.size();
@@ -323,10 +328,7 @@ class Writer {
     const PlanType& type = plan_.at(index);
     if (PyLong_Check(object)) return value(type.parts[0], object, 0);  // The count itself.
     const Reference seconds(PyObject_CallMethod(object, "total_seconds", nullptr));
-    if (!seconds) {
-      PyErr_Clear();
-      return refuse(index, object);
-    }
+    if (!seconds) return refuse_unless_other(PyExc_AttributeError, index, object);
     const double count = PyFloat_AsDouble(seconds.get()) / type.seconds;
     const Reference number(plan_.at(type.parts[0]).kind == Kind::floating ? PyFloat_FromDouble(count)
                                                                           : PyLong_FromDouble(std::round(count)));
@@ -388,6 +390,7 @@ bool encode_arguments(const Plan& plan, PyObject* const* values, std::size_t cou
   Writer writer(plan, out);
   for (std::size_t i = 0; i < count; ++i) {
     if (writer.value(types[i], values[i], 0)) continue;
+    if (!exception_is_text()) return false;
     PyObject* type = nullptr;
     PyObject* error = nullptr;
     PyObject* trace = nullptr;

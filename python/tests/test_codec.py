@@ -132,3 +132,39 @@ def test_the_first_alternative_that_fits_is_sent() -> None:
         assert decoded == value and type(decoded) is type(value)
     with pytest.raises(TypeError):
         method.encode(b"bytes")
+
+
+def test_an_exception_of_the_application_stays_as_it_is() -> None:
+    class Refuses:
+        def __init__(self, error: BaseException) -> None:
+            self.error = error
+
+        def fail(self, *_: Any) -> Any:
+            raise self.error
+
+        __index__ = __float__ = __iter__ = total_seconds = fail
+
+    class Other(ValueError):
+        def __init__(self, first: int, second: int) -> None:
+            super().__init__(first, second)
+
+    def f(number: int, real: float, numbers: list[int], duration: datetime.timedelta) -> None: ...
+
+    method = method_of(f)
+    good: list[Any] = [1, 1.0, [1], datetime.timedelta(1)]
+    for error in (KeyError("mine"), Other(1, 2), KeyboardInterrupt()):
+        for place in range(len(good)):
+            with pytest.raises(type(error)) as caught:
+                method.encode(*good[:place], Refuses(error), *good[place + 1 :])
+            assert caught.value is error
+        with pytest.raises(type(error)) as caught:
+            method.encode(1, 1.0, [1, Refuses(error)], datetime.timedelta(1))
+        assert caught.value is error
+    for place in range(len(good)):
+        with pytest.raises(TypeError, match=rf"argument {place + 1} of .*expected .*, not object"):
+            method.encode(*good[:place], object(), *good[place + 1 :])
+
+    def text(value: str) -> None: ...
+
+    with pytest.raises(UnicodeEncodeError):
+        method_of(text).encode("\ud800")
