@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -134,7 +135,12 @@ PyObject* take_tensor(PyObject* capsule, Kind* managed, bool read_only) {
   const std::optional<std::size_t> bytes = tensor_bytes(managed->tensor);
   if (!bytes) return nullptr;  // The capsule still owns the tensor.
   if (PyCapsule_SetName(capsule, Kind::used) != 0) return nullptr;
-  return nb::cast(TensorMemory(managed, *bytes, read_only)).release().ptr();
+  try {
+    return nb::cast(TensorMemory(managed, *bytes, read_only)).release().ptr();
+  } catch (const std::exception&) {
+    if (PyErr_Occurred() == nullptr) PyErr_NoMemory();
+    return nullptr;
+  }
 }
 
 // The capsule of the tensor. A producer of an earlier version of the protocol does not know `max_version`.
