@@ -66,6 +66,15 @@ def not_a_method(method: object) -> TypeError:
     return TypeError(f"hawser: a method is a str or a result of hawser.declare(), not {type(method).__name__}")
 
 
+def forget_if_stale(
+    described: dict[str, Any], method: Union[str, Remote[Any]], error: Optional[BaseException]
+) -> None:
+    """Forgets the types of a method that the server does not have any more, as the error of a call says."""
+    stale = (ErrorCode.SIGNATURE_MISMATCH, ErrorCode.UNKNOWN_METHOD)
+    if isinstance(method, str) and isinstance(error, _errors.Error) and error.code in stale:
+        described.pop(method, None)
+
+
 _hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _hawser.Hub] = weakref.WeakKeyDictionary()
 
 
@@ -125,7 +134,7 @@ class Client:
             work.cancel()
             raise
         except _errors.Error as error:
-            self._forget(method, error)
+            forget_if_stale(self._described, method, error)
             raise
 
     async def _find(self, method: Union[str, Remote[Any]]) -> _hawser.Method:
@@ -136,11 +145,6 @@ class Client:
             raise not_a_method(method)
         described = self._described.get(method)
         return described if isinstance(described, _hawser.Method) else await self._describe(method)
-
-    def _forget(self, method: Union[str, Remote[Any]], error: Optional[BaseException]) -> None:
-        stale = (ErrorCode.SIGNATURE_MISMATCH, ErrorCode.UNKNOWN_METHOD)
-        if isinstance(method, str) and isinstance(error, _errors.Error) and error.code in stale:
-            self._described.pop(method, None)  # The server may have changed.
 
     @overload
     def open(
@@ -201,7 +205,9 @@ class Client:
             except BaseException:
                 core.release()  # It refers to `streams`, unseen by the collector of cycles.
                 raise
-            future.add_done_callback(lambda done: self._forget(method, None if done.cancelled() else done.exception()))
+            future.add_done_callback(
+                lambda done: forget_if_stale(self._described, method, None if done.cancelled() else done.exception())
+            )
             return streams, future, work
 
         return StreamingCall(start)

@@ -58,7 +58,7 @@ class StreamState:
         raise end
 
     def _ask(self) -> None:
-        if not self._asked:
+        if not self._asked or not self._core.own_process:  # In a child of fork(), ask() raises.
             self._core.ask()
             self._asked = True
 
@@ -67,11 +67,15 @@ class StreamState:
             raise self._write_error.with_traceback(None)
 
     def _enqueue(self, item: Any) -> bool:
-        """False: the caller waits, within _only("_writing"), until on_sent() was called."""
+        """False: the caller waits, within _only("_writing"), until _has_room()."""
         self._require_writable()
         if self._writing:
             raise _two("write to")
         return self._core.write(item)
+
+    def _has_room(self) -> bool:
+        """Or no item is sent any more."""
+        return self._write_error is not None or not self._core.full
 
     @contextlib.contextmanager
     def _only(self, direction: str) -> Iterator[None]:
@@ -117,7 +121,9 @@ class Streams(StreamState):
     async def write(self, item: Any) -> None:
         if not self._enqueue(item):
             with self._only("_writing"):
-                await self._wait_for_sending()
+                while not self._has_room():
+                    await self._wait_for_sending()
+                self._require_writable()
 
     async def drain(self) -> None:
         while self._write_error is None and not self._core.flush():
@@ -128,7 +134,6 @@ class Streams(StreamState):
         if self._sent is None:
             self._sent = self._loop.create_future()
         await asyncio.shield(self._sent)
-        self._require_writable()
 
 
 def _two(verb: str) -> RuntimeError:

@@ -8,8 +8,17 @@ import threading
 from typing import Any, AsyncIterator, Callable, Generic, Iterable, Optional, TypeVar, Union, cast, overload
 
 from . import _hawser
-from ._client import Metadata, Remote, Reply, client_options, not_a_method, require_no_streams, require_streams
-from ._errors import Error, ErrorCode
+from ._client import (
+    Metadata,
+    Remote,
+    Reply,
+    client_options,
+    forget_if_stale,
+    not_a_method,
+    require_no_streams,
+    require_streams,
+)
+from ._errors import Error
 from ._memory import Region, Registered, target_of
 from ._streams import StreamState, ended_because, left_early
 from ._tls import ClientTls
@@ -133,20 +142,16 @@ class _Streams(StreamState):
         return self._take(StopIteration)
 
     def write(self, item: Any) -> None:
-        before = self._sent_events  # Another thread may deliver the event at once.
         if not self._enqueue(item):
             with self._only("_writing"):
-                self._wait_for_sending(before)
+                self._wait_until(self._has_room)
+                self._require_writable()
 
     def drain(self) -> None:
-        before = self._sent_events
+        before = self._sent_events  # Another thread may deliver the event at once.
         while self._write_error is None and not self._core.flush():
-            self._wait_for_sending(before)
+            self._wait_until(lambda: self._sent_events != before)
             before = self._sent_events
-        self._require_writable()
-
-    def _wait_for_sending(self, before: int) -> None:
-        self._wait_until(lambda: self._sent_events != before)
         self._require_writable()
 
     def result(self) -> Any:
@@ -258,13 +263,8 @@ class Client:
         try:
             return _wait(hub, slot, work)
         except Error as error:
-            self._forget(method, error)
+            forget_if_stale(self._described, method, error)
             raise
-
-    def _forget(self, method: Union[str, Remote[Any]], error: Optional[BaseException]) -> None:
-        stale = (ErrorCode.SIGNATURE_MISMATCH, ErrorCode.UNKNOWN_METHOD)
-        if isinstance(method, str) and isinstance(error, Error) and error.code in stale:
-            self._described.pop(method, None)  # The server may have changed.
 
     def read(self, region: Region, into: Any, *, offset: int = 0, timeout: Optional[float] = None) -> None:
         """Reads memory that the server exposes: hawser.Client.read()."""
@@ -343,7 +343,7 @@ class Client:
             require_streams(found)
             hub = _hawser.Hub()
             core = _hawser.make_streams(method=found, hub=hub)
-            streams = _Streams(core, hub, lambda error: self._forget(method, error))
+            streams = _Streams(core, hub, lambda error: forget_if_stale(self._described, method, error))
             try:
                 streams.work = self._core.call(
                     hub, streams, found, arguments, timeout, attachment, None, metadata, True, False, core

@@ -162,6 +162,12 @@ bool CallStreams::write(nb::handle item) {
   throw nb::python_error();
 }
 
+bool CallStreams::full() noexcept {
+  if (!own_process()) return false;  // A thread of the parent may hold the mutex.
+  const std::lock_guard lock(mutex_);
+  return full_;
+}
+
 bool CallStreams::flush() {
   require_own_process(generation_, "call");
   std::optional<Error> failed;
@@ -367,6 +373,7 @@ void bind_streams(nb::module_& module) {
       .def("release", &CallStreams::release)
       .def_prop_ro("own_process", &CallStreams::own_process)
       .def("ask", &CallStreams::ask)
+      .def_prop_ro("full", &CallStreams::full)
       .def("write", &CallStreams::write, nb::arg("item").none())
       .def("flush", &CallStreams::flush)
       .def("end", &CallStreams::end);

@@ -48,7 +48,9 @@ class CallStreams final : public std::enable_shared_from_this<CallStreams> {
   void ask();
   // False in a child of fork(), where ask(), write(), flush() and end() throw.
   bool own_process() const noexcept;
-  // Appends an item to the queue. False: the caller waits for on_sent() before the next item.
+  // True if the caller waits with the next item: on_sent() follows when this has changed.
+  bool full() noexcept;
+  // Appends an item to the queue. Returns !full().
   bool write(nb::handle item);
   // True if all items have been sent, and their memory is not used any more. Throws if some were dropped.
   bool flush();

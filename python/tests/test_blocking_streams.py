@@ -164,6 +164,39 @@ def test_a_child_of_fork_uses_no_call_of_its_parent() -> None:
     assert output == "parent goes on\n", errors
 
 
+def test_a_child_of_fork_does_not_wait_for_items_that_its_parent_asked_for() -> None:
+    process = test_process.script(
+        test_process.SERVER_ON_A_THREAD
+        + """
+        wait_once = hawser.blocking._wait_once
+
+        def interrupted(_):
+            hawser.blocking._wait_once = wait_once
+            raise KeyboardInterrupt
+
+        with hawser.blocking.connect(address[0]) as client, client.open("shop::sums", 0) as call:
+            hawser.blocking._wait_once = interrupted
+            try:
+                next(call)
+            except KeyboardInterrupt:
+                print("left", flush=True)
+            child = os.fork()
+            if child == 0:
+                try:
+                    next(call)
+                except hawser.Error as error:
+                    os._exit(0 if "parent process" in str(error) else 2)
+                os._exit(3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            call.write(5)
+            assert next(call) == 5
+        print("parent goes on", flush=True)
+        """
+    )
+    output, errors = process.communicate(timeout=60)
+    assert output == "left\nparent goes on\n", errors
+
+
 def test_misuse_is_an_error() -> None:
     def work(_: test_streams.Server, client: hawser.blocking.Client) -> None:
         with pytest.raises(TypeError, match="plain has no streams: use call"):

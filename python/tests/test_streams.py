@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import math
+import select
 import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
@@ -114,6 +115,24 @@ async def pair(**options: Any) -> AsyncIterator[tuple[Server, hawser.Client]]:
     served = Server()
     async with served.server, hawser.connect(served.server.address, **options) as client:
         yield served, client
+
+
+def test_write_waits_for_room_and_not_for_an_earlier_event() -> None:
+    async def main() -> None:
+        async with pair() as (_, client):
+            async with client.open("never_reads") as call:
+                await call.write(bytes(200_000))  # Leaves room, so that nothing waits.
+                # It has been sent, as an event says which the loop has not received yet.
+                select.select([client._hub.descriptor], [], [])
+                for _ in range(12):  # More than the rest of the credit. Short items are copied and have no event.
+                    await call.write(bytes(7000))
+                writing = asyncio.ensure_future(call.write(bytes(250_000)))
+                await client.call("plain", 1)  # Its reply comes behind the event.
+                assert not writing.done()
+            with pytest.raises(hawser.Error, match="cancelled"):
+                await writing
+
+    run(main())
 
 
 @pytest.mark.parametrize("transports", [["shm"], []])
