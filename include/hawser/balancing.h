@@ -27,7 +27,7 @@ struct OutlierOptions {
   bool enabled = true;
   Duration interval = std::chrono::seconds(10);   // The calls of an interval are judged at its end.
   Duration base_time = std::chrono::seconds(30);  // Times the number of the endpoint's exclusions.
-  Duration time_max = std::chrono::seconds(300);
+  Duration time_max = std::chrono::seconds(300);  // At least base_time counts.
   // Part of the endpoints of a priority that may be excluded at the same time. One endpoint always may.
   double excluded_max = 0.1;
   std::size_t endpoints_min = 5;  // With fewer endpoints that have enough calls, none is excluded.

@@ -80,7 +80,9 @@ void OutlierDetector::eject(Backend& backend, std::size_t rule, double enforced,
   if (!enforces) return;
   --ejections_left_;
   ++backend.ejections;
-  backend.ejected_until = now + std::min(options_.base_time * backend.ejections, options_.time_max);
+  const Duration most = std::min(std::max(options_.base_time, options_.time_max), Time::max() - now);
+  const bool longer = options_.base_time > most / backend.ejections;  // The product may overflow.
+  backend.ejected_until = now + (longer ? most : options_.base_time * backend.ejections);
 }
 
 }  // namespace hawser::cluster

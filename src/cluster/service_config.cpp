@@ -9,6 +9,7 @@
 #include "base/escaped_text.h"
 #include "base/try.h"
 #include "cluster/json_value.h"
+#include "cluster/remote_duration.h"
 #include "cluster/status_name.h"
 
 namespace hawser {
@@ -50,7 +51,7 @@ std::optional<Duration> duration_of(std::string_view text) {
   std::string_view fraction = text.substr(point == text.size() ? point : point + 1);
   std::uint64_t seconds = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + point, seconds);
-  if (status != std::errc() || end != text.data() + point || seconds > 1'000'000'000 || fraction.size() > 9) {
+  if (status != std::errc() || end != text.data() + point || fraction.size() > 9) {
     return std::nullopt;
   }
   std::uint64_t nanoseconds = 0;
@@ -59,7 +60,7 @@ std::optional<Duration> duration_of(std::string_view text) {
     if (problem != std::errc() || stop != fraction.data() + fraction.size()) return std::nullopt;
     for (std::size_t i = fraction.size(); i < 9; ++i) nanoseconds *= 10;
   }
-  return std::chrono::seconds(seconds) + std::chrono::nanoseconds(nanoseconds);
+  return cluster::remote_duration(seconds, nanoseconds);
 }
 
 }  // namespace

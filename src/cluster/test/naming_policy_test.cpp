@@ -235,6 +235,17 @@ TEST(NamingPolicy, RulesForOutliersAreEnforcedAsDemanded) {
   EXPECT_LT(ejected, 90);
 }
 
+TEST(NamingPolicy, AnOutlierIsEjectedForAtLeastTheBaseTimeHoweverLongThatIs) {
+  for (const Duration base : {Duration(seconds(3000)), Duration(std::chrono::hours(24 * 365 * 200))}) {
+    OutlierBench bench({.base_time = base, .time_max = seconds(1)});
+    bench.balancer.backends().front()->ejections = 9;  // It has been ejected as often.
+    bench.interval();
+    bench.interval();
+    EXPECT_EQ(bench.interval(), 0);
+    EXPECT_GT(bench.balancer.backends().front()->ejected_until, bench.now + seconds(1000));
+  }
+}
+
 TEST(NamingPolicy, OutliersReturnWhenTheRulesEnd) {
   OutlierBench bench({});
   bench.interval();

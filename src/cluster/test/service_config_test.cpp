@@ -93,6 +93,7 @@ TEST(ServiceConfig, ErrorsNameTheField) {
       {method(R"("timeout": "-1s")"), "methodConfig[1].timeout"},
       {method(R"("timeout": "1.1234567890s")"), "methodConfig[1].timeout"},
       {method(R"("timeout": "99999999999999999999s")"), "methodConfig[1].timeout"},
+      {method(R"("timeout": "315576000001s")"), "methodConfig[1].timeout"},
       {method(R"("timeout": 1)"), "methodConfig[1].timeout"},
       {method(R"("waitForReady": 1)"), "methodConfig[1].waitForReady"},
       {method(R"("retryPolicy": {}, "hedgingPolicy": {})"), "methodConfig[1] must have"},

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "base/escaped_text.h"
 #include "base/try.h"
+#include "cluster/remote_duration.h"
 
 namespace hawser::cluster {
 namespace {
@@ -54,13 +56,11 @@ Result<std::uint64_t> read_number(std::string_view message, unsigned number) {
 }
 
 Result<Duration> read_duration(std::string_view message) {
-  constexpr std::uint64_t seconds_max = 1'000'000'000;
-  constexpr std::uint64_t nanoseconds_max = 999'999'999;
   TRY(const std::uint64_t seconds, read_number(message, 1));
   TRY(const std::uint64_t nanoseconds, read_number(message, 2));
-  if (seconds >> 63 != 0 || nanoseconds > nanoseconds_max)
-    return refuse_resource("a duration is negative or malformed");
-  return std::chrono::seconds(std::min(seconds, seconds_max)) + std::chrono::nanoseconds(nanoseconds);
+  const std::optional<Duration> read = remote_duration(seconds, nanoseconds);
+  if (!read) return refuse_resource("a duration is negative or malformed");
+  return *read;
 }
 
 Result<XdsAny> read_any(std::string_view message) {

@@ -37,7 +37,7 @@ Result<std::uint64_t> read_number(std::string_view message, unsigned number);
 // google.protobuf.UInt32Value.
 inline Result<std::uint64_t> read_wrapped_number(std::string_view message) { return read_number(message, 1); }
 
-// google.protobuf.Duration. One that is negative or malformed is refused; one of more than 30 years is cut.
+// google.protobuf.Duration. One that is negative or malformed is refused; a longer one than remote_duration_max is cut.
 Result<Duration> read_duration(std::string_view message);
 
 // google.protobuf.Any.

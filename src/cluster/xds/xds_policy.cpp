@@ -152,7 +152,6 @@ Result<void> set_count(std::string_view wrapped, std::uint32_t& count) {
 Result<OutlierOptions> read_outliers(std::string_view message) {
   OutlierOptions outliers;
   outliers.failure_enforced = 0;
-  std::optional<Duration> time_max;
   const auto visit = [&](const ProtoField& field) -> Result<void> {
     switch (field.number) {
       case 2: return assign(outliers.interval, read_duration(field.bytes));
@@ -170,13 +169,12 @@ Result<OutlierOptions> read_outliers(std::string_view message) {
       case 17: return set_part(field.bytes, "enforcing_failure_percentage", outliers.failure_enforced);
       case 19: return assign(outliers.failure_endpoints_min, read_wrapped_number(field.bytes));
       case 20: return set_count(field.bytes, outliers.failure_calls_min);
-      case 21: return assign(time_max, read_duration(field.bytes));
+      case 21: return assign(outliers.time_max, read_duration(field.bytes));
       default: return {};
     }
   };
   TRY(read_fields(message, visit));
   outliers.interval = std::max(outliers.interval, outlier_interval_least);
-  outliers.time_max = time_max.value_or(std::max(outliers.time_max, outliers.base_time));
   return outliers;
 }
 

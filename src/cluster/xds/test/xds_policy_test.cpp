@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/remote_duration.h"
 #include "cluster/xds/test/xds_messages.h"
 #include "cluster/xds/xds_methods.h"
 #include "cluster/xds/xds_route.h"
@@ -231,6 +232,13 @@ TEST(XdsMethods, RetriesAreThoseOfTheRouteOrTheVirtualHost) {
   EXPECT_EQ(retry_of(retrying(Fields().bytes(1, "internal").bytes(2, wrapped(1'000'000))), "")->attempts_max, 5U);
   EXPECT_EQ(routes_error({route(all_methods, retrying(Fields().bytes(2, wrapped(0))))}),
             "route 0: retry_policy.num_retries is 0");
+  const std::string ages = Fields().bytes(1, Fields().number(1, 315'576'000'000));
+  const auto aged = retry_of(retrying(Fields().bytes(1, "internal").bytes(8, ages)), "");
+  ASSERT_TRUE(aged) << "ten times of it overflow nothing";
+  EXPECT_EQ(aged->backoff_first, remote_duration_max);
+  EXPECT_EQ(routes_error({route(all_methods,
+                                retrying(Fields().bytes(8, Fields().bytes(1, Fields().number(1, 315'576'000'001)))))}),
+            "route 0: a duration is negative or malformed");
   EXPECT_TRUE(routes_error({route(all_methods, retrying(Fields().bytes(8, Fields().bytes(1, duration(0s)))))})
                   .contains("base_interval is 0"));
 }
