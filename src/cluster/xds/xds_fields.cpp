@@ -28,6 +28,12 @@ std::string quoted_name(std::string_view name) {
   return shown + "'";
 }
 
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return lower;
+}
+
 Result<void> read_fields(std::string_view message, const std::function<Result<void>(const ProtoField&)>& visit) {
   Result<void> outcome;
   const bool whole = protocol::grpc::visit_fields(message, [&](const ProtoField& field) {

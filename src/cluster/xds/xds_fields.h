@@ -31,6 +31,9 @@ Result<void> assign(T& to, Result<U> from) {
   return {};
 }
 
+// As names of domains and headers are compared.
+std::string lower_case(std::string_view text);
+
 // The value of one field, the last one; empty or 0 if it is absent.
 Result<std::string_view> read_bytes(std::string_view message, unsigned number);
 Result<std::uint64_t> read_number(std::string_view message, unsigned number);

@@ -49,15 +49,16 @@ bool is_plain(std::string_view name) {
 // HashPolicy. Those that are not by a header are ignored, as in gRFC A42.
 Result<void> add_key(std::string_view message, std::vector<NamingPolicy::Key>& keys) {
   TRY(const std::string_view header, read_bytes(message, 1));
-  TRY(const std::string_view name, read_bytes(header, 1));
+  TRY(const std::string_view written, read_bytes(header, 1));
   TRY(const std::string_view rewrite, read_bytes(header, 2));
   TRY(const std::uint64_t terminal, read_number(message, 4));
+  std::string name = lower_case(written);  // As metadata is.
   if (name.empty() || name.ends_with("-bin")) return {};
   if (!rewrite.empty()) return refuse_resource("hash_policy.header.regex_rewrite is not supported");
   if (keys.size() == keys_most) {
     return refuse_resource("a route has more than " + std::to_string(keys_most) + " hash policies");
   }
-  keys.push_back({.metadata = std::string(name), .terminal = terminal != 0});
+  keys.push_back({.metadata = std::move(name), .terminal = terminal != 0});
   return {};
 }
 

@@ -18,12 +18,6 @@ constexpr std::string_view connection_manager_type =
 constexpr std::size_t routes_max = 10'000;  // Limit of a virtual host.
 constexpr std::string_view router_type = "envoy.extensions.filters.http.router.v3.Router";
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  return lower;
-}
-
 // How well a domain of a virtual host matches: 0 not at all; else the higher number counts. Exact names precede those
 // that begin with a star, these precede those that end with one, and the longer one precedes.
 std::size_t match_of(std::string_view domain, std::string_view host) {

@@ -250,6 +250,8 @@ TEST(XdsMethods, KeysAreHeaders) {
                            hashed(header("x-bin")) + hashed(header("session"));
   EXPECT_EQ(read_routes({route(all_methods, keys)})->keys,
             (std::vector<NamingPolicy::Key>{{.metadata = "user", .terminal = true}, {.metadata = "session"}}));
+  EXPECT_EQ(read_routes({route(all_methods, hashed(header("X-User-ID")) + hashed(header("X-Bin")))})->keys,
+            std::vector<NamingPolicy::Key>{{.metadata = "x-user-id"}});
   EXPECT_TRUE(routes_error({route(path("/a/b"), hashed(header("a"))), route(all_methods, keys)})
                   .contains("route 0 has other hash policies"));
   EXPECT_EQ(routes_error({route(all_methods, hashed(Fields().bytes(1, Fields().bytes(1, "a").bytes(2, "x"))))}),
