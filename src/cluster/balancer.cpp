@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "cluster/xxh64.h"
@@ -11,6 +12,12 @@ namespace {
 
 constexpr double slow_start_share_min = 0.1;
 constexpr unsigned slow_start_tries = 4;
+
+// The options by which a picker is made.
+auto fields_of_pickers(const BalancingOptions& options) noexcept {
+  return std::tuple(options.kind, options.choices, options.load_max, options.ring_points_min, options.ring_points_max,
+                    options.latency_decay);
+}
 
 }  // namespace
 
@@ -90,12 +97,16 @@ void Balancer::make_tiers(const Counts& counts) {
     tier.own_zone = groups.contains({group.first, true}) && !group.second;
     if (tiers.size() < tiers_.size()) {  // A picker goes on from its place, and an interval is not cut short.
       tier.picker = std::move(tiers_[tiers.size()].picker);
+      tier.next = std::move(tiers_[tiers.size()].next);
       tier.outliers = std::move(tiers_[tiers.size()].outliers);
     } else {
       tier.picker = make_picker(options_, random_.next());
       tier.outliers = std::make_unique<OutlierDetector>(options_.outliers, seed_);
     }
     tier.picker->assign(backends);
+    if (tier.next != nullptr) tier.next->assign(backends);
+    // Nothing else can serve, so that the loop waits: about 20 ms for Maglev's table of 1,000 backends.
+    while (!tier.picker->whole()) tier.picker->work();
     tier.backends = std::move(backends);
     for (Backend* const backend : tier.backends) {
       backend->tier = tiers.size();
@@ -107,12 +118,18 @@ void Balancer::make_tiers(const Counts& counts) {
   tiers_ = std::move(tiers);
 }
 
+void Balancer::replace_picker(Tier& tier) {
+  tier.next = make_picker(options_, random_.next());
+  tier.next->assign(tier.backends);
+  if (tier.next->whole()) tier.picker = std::move(tier.next);
+}
+
 void Balancer::set_options(const BalancingOptions& options) {
+  const bool picks_otherwise = fields_of_pickers(options) != fields_of_pickers(options_);
   options_ = options;
   for (Tier& tier : tiers_) {
-    tier.picker = make_picker(options_, random_.next());
-    tier.picker->assign(tier.backends);
-    tier.outliers = std::make_unique<OutlierDetector>(options_.outliers, seed_);
+    if (picks_otherwise) replace_picker(tier);
+    tier.outliers->set_options(options_.outliers);
     if (options_.outliers.enabled) continue;
     for (Backend* const backend : tier.backends) {
       tier.remove(*backend);
@@ -124,7 +141,12 @@ void Balancer::set_options(const BalancingOptions& options) {
 }
 
 bool Balancer::work() {
-  return std::ranges::any_of(tiers_, [](Tier& tier) { return tier.picker->work(); });
+  return std::ranges::any_of(tiers_, [](Tier& tier) {
+    if (tier.next == nullptr) return tier.picker->work();
+    tier.next->work();
+    if (tier.next->whole()) tier.picker = std::move(tier.next);
+    return true;
+  });
 }
 
 Balancer::Choice Balancer::choose(Time now, std::uint64_t key, std::span<const Backend* const> avoided) noexcept {

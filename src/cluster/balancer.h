@@ -40,7 +40,8 @@ class Balancer {
   // Backend with its measurements. Returns the backends that left.
   std::vector<std::shared_ptr<Backend>> update(const std::vector<Endpoint>& endpoints);
 
-  // Replaces the options by others with the same zone and subset. Measurements stay.
+  // Replaces the options by others with the same zone and subset. Measurements and ejections stay. If another kind of
+  // choice takes work(), the present one goes on meanwhile.
   void set_options(const BalancingOptions& options);
   const BalancingOptions& options() const noexcept { return options_; }
 
@@ -77,6 +78,7 @@ class Balancer {
   struct Tier {
     std::vector<Backend*> backends;
     std::unique_ptr<Picker> picker;
+    std::unique_ptr<Picker> next;  // Takes the place of the picker when it is whole. Null: there is none.
     std::unique_ptr<OutlierDetector> outliers;
     std::size_t reach[4] = {};  // By Reach.
     std::size_t excluded = 0;   // Backends for which excluded() holds.
@@ -94,6 +96,7 @@ class Balancer {
   Group group_of(const Endpoint& endpoint, const Counts& counts) const;
   std::vector<Endpoint> subset_of(const std::vector<Endpoint>& endpoints, const Counts& counts) const;
   void make_tiers(const Counts& counts);
+  void replace_picker(Tier& tier);
   bool leaves_zone(const Tier& tier) noexcept;
   // True if exclusions are ignored, because too few backends are left.
   bool panics(const Tier& tier) const noexcept;

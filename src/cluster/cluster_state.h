@@ -83,6 +83,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   MemberTimer<&State::close_unused> closer{*this};
   MemberTimer<&State::balance> builder{*this};
   std::unique_ptr<Naming> naming;
+  std::uint64_t list_version = 0;                       // The balancer has this list.
   std::shared_ptr<const ServiceConfig> service_config;  // May be null.
   std::shared_ptr<const NamingPolicy> policy;           // The name has demanded it. May be null.
   std::uint32_t calls_in_flight = 0;                    // At all endpoints.

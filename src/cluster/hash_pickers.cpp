@@ -118,13 +118,8 @@ class Maglev final : public Picker {
     bound_.assign(backends_);
     stale_ = true;
     if (fillings_.empty()) next_ = {};  // It has the size for another list.
-    // Without a table, keys would go to other backends than later. The loop does nothing else
-    // meanwhile, for about 20 ms with 1,000 backends.
-    if (served_.slots.empty()) {
-      while (work()) {
-      }
-    }
   }
+  bool whole() const noexcept override { return !served_.slots.empty(); }
 
   bool work() override {
     if (next_.slots.empty()) {
@@ -248,7 +243,7 @@ class Maglev final : public Picker {
 
   LoadBound bound_;
   std::vector<Backend*> backends_;
-  Table served_;        // Whole, after the first assign().
+  Table served_;        // The newest one that is filled.
   bool stale_ = false;  // backends_ is newer than the list of the newest table.
   Table next_;          // Is being filled, with the following fields. Without slots: it is not begun.
   std::size_t filled_ = 0;

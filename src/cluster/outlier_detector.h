@@ -24,6 +24,9 @@ class OutlierDetector {
  public:
   OutlierDetector(const OutlierOptions& options, std::uint64_t seed) : options_(options), random_(seed) {}
 
+  // Replaces the rules. Neither the present interval nor an ejection is cut short.
+  void set_options(const OutlierOptions& options) { options_ = options; }
+
   // Judges the interval if it has ended: ejects backends, and begins a new interval. Returns true then.
   bool judge(const std::vector<Backend*>& backends, Time now);
   // The ejections of the interval that was judged last.
@@ -34,7 +37,7 @@ class OutlierDetector {
   void eject_by_failures(const std::vector<Backend*>& backends, Time now);
   void eject(Backend& backend, std::size_t rule, double enforced, Time now);
 
-  const OutlierOptions options_;
+  OutlierOptions options_;
   Random random_;
   Time interval_began_{};
   std::size_t ejections_left_ = 0;

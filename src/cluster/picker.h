@@ -35,8 +35,11 @@ class Picker {
   virtual ~Picker() = default;
   // Replaces the backends. They stay valid until the next call of this function.
   virtual void assign(std::vector<Backend*> backends) = 0;
-  // Does a bounded part of the work that assign() has left. True if there is more. pick() need not wait for it.
+  // Does a bounded part of the work that assign() has left. True if there is more. Once the picker was whole, pick()
+  // need not wait for it.
   virtual bool work() { return false; }
+  // False: work() has to be called before the first pick().
+  virtual bool whole() const noexcept { return true; }
   // Null if the query admits no backend.
   virtual Backend* pick(const PickQuery& query) noexcept = 0;
   // False if the choice follows from a key or an order, which a slow start must not change.

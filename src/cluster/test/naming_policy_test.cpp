@@ -197,9 +197,11 @@ struct OutlierBench {
     for (const auto& backend : balancer.backends()) balancer.set_reach(*backend, Reach::ready, now);
   }
   // The calls of the failing backend in one interval.
-  int interval() {
+  int interval() { return calls_in(2000); }
+  // The same of so many calls of all.
+  int calls_in(int all) {
     int calls = 0;
-    for (int i = 0; i < 2000; ++i, now += milliseconds(5)) {
+    for (int i = 0; i < all; ++i, now += milliseconds(5)) {
       Backend* const backend = balancer.choose(now, 0).ready;
       if (backend == nullptr) continue;
       const bool fails = backend == balancer.backends().front().get();
@@ -256,6 +258,59 @@ TEST(NamingPolicy, OutliersReturnWhenTheRulesEnd) {
   bench.balancer.set_options(without);
   EXPECT_EQ(bench.balancer.excluded(), 0U);
   EXPECT_EQ(bench.interval(), 200);
+}
+
+TEST(NamingPolicy, AChangeCutsNoIntervalShort) {
+  OutlierBench bench({});
+  int calls = 0;
+  for (int i = 0; i < 30; ++i) {  // Each second.
+    BalancingOptions other = bench.balancer.options();
+    other.outliers.time_max = seconds(100 + i);
+    bench.balancer.set_options(other);
+    calls = bench.calls_in(200);
+  }
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(bench.balancer.excluded(), 1U);
+}
+
+TEST(NamingPolicy, RoundRobinKeepsItsPlaceWhenSomethingElseChanges) {
+  OutlierBench bench({});
+  std::map<const Backend*, int> chosen;
+  for (int i = 0; i < 100; ++i) {
+    BalancingOptions other = bench.balancer.options();
+    other.outliers.time_max = seconds(100 + i);
+    bench.balancer.set_options(other);
+    ++chosen[bench.balancer.choose(bench.now, 0).ready];
+  }
+  EXPECT_EQ(chosen.size(), 10U);
+  for (const auto& [backend, count] : chosen) EXPECT_EQ(count, 10);
+}
+
+// The endpoints of a name, whose policy changes to maglev.
+TEST(NamingPolicy, ATableIsMadeInStepsWhileTheChoicesBeforeGoOn) {
+  const auto with = [](Balancing kind) {
+    auto balancer = std::make_unique<Balancer>(BalancingOptions{.kind = kind, .load_max = 0}, 1,
+                                               [] { return std::make_shared<Backend>(); });
+    std::vector<Endpoint> list;
+    for (int i = 0; i < 1000; ++i) list.push_back({.address = "s" + std::to_string(i) + ":1"});
+    balancer->update(list);
+    for (const auto& one : balancer->backends()) balancer->set_reach(*one, Reach::ready, Time(seconds(1)));
+    return balancer;
+  };
+  const auto choice = [](Balancer& of, std::uint64_t key) {
+    return of.choose(Time(seconds(2)), key).ready->endpoint.address;
+  };
+  const auto balancer = with(Balancing::pick_first);
+  BalancingOptions other = balancer->options();
+  other.kind = Balancing::maglev;
+  balancer->set_options(other);
+  int steps = 0;
+  for (; balancer->work(); ++steps) {
+    if (steps < 100) ASSERT_EQ(choice(*balancer, static_cast<std::uint64_t>(steps)), "s0:1");
+  }
+  EXPECT_GT(steps, 100);
+  const auto whole = with(Balancing::maglev);
+  for (std::uint64_t key = 0; key < 1000; ++key) EXPECT_EQ(choice(*balancer, key), choice(*whole, key));
 }
 
 }  // namespace

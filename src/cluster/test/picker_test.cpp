@@ -52,6 +52,7 @@ struct Field {
       all.push_back(one.get());
     }
     picker->assign(all);
+    while (!picker->whole()) picker->work();
   }
   Backend* pick(std::uint64_t key = 0, std::vector<const Backend*> avoided = {}) {
     return picker->pick({.now = start,
