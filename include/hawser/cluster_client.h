@@ -96,6 +96,7 @@ class ClusterAttempt {
   void lose();
   std::optional<Error> ended() const;
   Task<Result<void>> begin_at(std::shared_ptr<Node> node);
+  Result<void> refused() const;
   void take(std::shared_ptr<Node> node, std::shared_ptr<Client> client);
   // Reports the end of the call at the chosen endpoint.
   enum class Ending : std::uint8_t { result, withdrawn, slower_than_a_copy };
@@ -109,7 +110,7 @@ class ClusterAttempt {
   std::shared_ptr<Node> node_;      // The chosen endpoint, while the call is in flight there.
   std::shared_ptr<Client> client_;  // Its connection.
   Time began_{};
-  bool asked_ = false;             // refusal_ is known.
+  bool asked_ = false;             // Whether the policy of the name drops the call.
   const char* refusal_ = nullptr;  // Why the policy of the name does not permit the call. Null: it does.
   std::unique_ptr<Tried> tried_;   // Null until an endpoint is avoided.
   std::shared_ptr<Node> used_;     // The endpoint at which a call that may have copies ended.

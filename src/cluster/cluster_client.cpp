@@ -90,7 +90,8 @@ void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> cl
 bool ClusterAttempt::try_begin() {
   State& state = *state_;
   if (state.ended != nullptr || state.loop.now() >= deadline_) return false;
-  if (!std::exchange(asked_, true)) refusal_ = state.why_refused();
+  if (!std::exchange(asked_, true)) refusal_ = state.why_dropped();
+  if (refusal_ == nullptr) refusal_ = state.why_full();
   if (refusal_ != nullptr) return false;
   const std::uint64_t key = state.key_of(options_);
   bool connects = false;  // A call asks for one connection at a time.
@@ -126,11 +127,7 @@ Task<Result<void>> ClusterAttempt::begin() {
   for (;;) {
     if (std::optional<Error> over = ended()) co_return fail(std::move(*over));
     if (try_begin()) co_return Result<void>();
-    if (refusal_ != nullptr) {
-      Error refused = Error::of_call(ErrorCode::overloaded, state_->name + ": " + refusal_);
-      refused.retry_after = Duration(-1);  // Another attempt would be a further call for the name.
-      co_return fail(std::move(refused));
-    }
+    if (refusal_ != nullptr) co_return refused();
     if (tried_ && tried_->full != nullptr) co_return co_await begin_at(std::move(tried_->full));
     const bool waits = config_ != nullptr && config_->wait_for_ready && !(tried_ && tried_->error);
     if (std::optional<Error> why = state_->why_none(tried_.get())) {
@@ -143,6 +140,12 @@ Task<Result<void>> ClusterAttempt::begin() {
   }
 }
 
+Result<void> ClusterAttempt::refused() const {
+  Error error = Error::of_call(ErrorCode::overloaded, state_->name + ": " + refusal_);
+  error.retry_after = Duration(-1);  // Another attempt would be a further call for the name.
+  return fail(std::move(error));
+}
+
 // Every endpoint that could be chosen has as many calls as its connections accept: waits for a place at one of them.
 Task<Result<void>> ClusterAttempt::begin_at(std::shared_ptr<Node> node) {
   CallOptions limits{.timeout = forever, .token = options_.token};
@@ -151,6 +154,8 @@ Task<Result<void>> ClusterAttempt::begin_at(std::shared_ptr<Node> node) {
   if (pool == nullptr) co_return fail(Error::of_connection(ErrorCode::unavailable, "the endpoint was lost"));
   auto client = co_await PoolAccess::acquire(*pool, std::move(limits));
   if (!client) co_return fail(std::move(client.error()));
+  refusal_ = state_->why_full();  // Others began meanwhile.
+  if (refusal_ != nullptr) co_return refused();
   take(std::move(node), std::move(*client));
   co_return Result<void>();
 }

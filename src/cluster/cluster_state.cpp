@@ -326,15 +326,14 @@ std::uint64_t ClusterAttempt::State::key_of(const CallOptions& call) noexcept {
   return hash ? *hash : random.next();
 }
 
-const char* ClusterAttempt::State::why_refused() noexcept {
-  if (policy == nullptr) return nullptr;
-  if (policy->dropped_part > 0 && random.chance(policy->dropped_part)) {
-    return "the source of the name demands that a part of the calls is dropped";
-  }
-  if (policy->calls_max && calls_in_flight >= *policy->calls_max) {
-    return "as many calls are in flight as the source of the name permits";
-  }
-  return nullptr;
+const char* ClusterAttempt::State::why_dropped() noexcept {
+  if (policy == nullptr || policy->dropped_part <= 0 || !random.chance(policy->dropped_part)) return nullptr;
+  return "the source of the name demands that a part of the calls is dropped";
+}
+
+const char* ClusterAttempt::State::why_full() const noexcept {
+  if (policy == nullptr || !policy->calls_max || calls_in_flight < *policy->calls_max) return nullptr;
+  return "as many calls are in flight as the source of the name permits";
 }
 
 std::optional<Error> ClusterAttempt::State::why_none(const Tried* tried) const {

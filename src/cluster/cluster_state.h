@@ -57,8 +57,10 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   rpc::ClusterReport report(std::size_t from, std::size_t limit) const override;
 
   std::uint64_t key_of(const CallOptions& options) noexcept;
-  // Null if a call may begin at an endpoint. Otherwise why the policy of the name forbids it.
-  const char* why_refused() noexcept;
+  // Why the policy of the name forbids a call; null if it permits it. The first is by chance, so that it is asked once
+  // for each call.
+  const char* why_dropped() noexcept;
+  const char* why_full() const noexcept;
   // Why no endpoint outside of `tried` can be waited for; empty if one can.
   std::optional<Error> why_none(const Tried* tried) const;
   // Closes the connections of a node when their calls and streams have ended.

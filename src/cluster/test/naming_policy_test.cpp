@@ -164,6 +164,25 @@ TEST(NamingPolicy, MoreCallsThanItPermitsFailWithoutAnotherAttempt) {
   });
 }
 
+TEST(NamingPolicy, NoMoreCallsThanItPermitsBeginAtAFirstConnection) {
+  PolicyBench().run([](PolicyBench& bench, ClusterClient& client) -> Task<void> {
+    bench.demand({.balancing = Balancing::pick_first, .calls_max = 3});
+    int served = 0;
+    int refused = 0;
+    Scope scope;
+    for (int i = 0; i < 8; ++i) {  // No endpoint is connected yet.
+      scope.spawn([](ClusterClient& by, int& good, int& bad) -> Task<void> {
+        const Result<std::string> name = co_await by.call<&PolicyService::whose_slowly>({.idempotent = true});
+        if (!name) EXPECT_EQ(name.error().code, ErrorCode::overloaded) << name.error().text;
+        ++(name ? good : bad);
+      }(client, served, refused));
+    }
+    co_await scope.join();
+    EXPECT_EQ(served, 3);
+    EXPECT_EQ(refused, 5);
+  });
+}
+
 TEST(NamingPolicy, APartOfTheCallsIsDropped) {
   PolicyBench().run([](PolicyBench& bench, ClusterClient& client) -> Task<void> {
     co_await connect_all(bench, client);

@@ -138,6 +138,7 @@ Result<void> XdsState::take_cluster(std::string_view resource) {
 Result<void> XdsState::take_endpoints(std::string_view resource) {
   TRY(std::vector<Endpoint> endpoints, read_load_assignment(resource));
   TRY(arrived_.policy.dropped_part, read_dropped_part(resource));
+  demands_.policy.dropped_part = arrived_.policy.dropped_part;  // It holds for these endpoints, whatever leads to them.
   endpoints_ = std::move(endpoints);
   return {};
 }

@@ -309,6 +309,12 @@ TEST(XdsState, DemandsAreThoseOfAWholeChain) {
   EXPECT_TRUE(step->refused);
   EXPECT_TRUE(state.problem().contains("lb_policy 6 is not supported"));
   EXPECT_EQ(state.demands().policy.balancing, Balancing::ring_hash);
+  // Meanwhile the drops follow, as the endpoints do.
+  const std::string drop = Fields().bytes(2, Fields().bytes(1, "all").bytes(2, Fields().number(1, 40)));
+  EXPECT_EQ(answer(XdsKind::endpoints, assignment("green", list) + std::string(Fields().bytes(4, drop))),
+            News::changed);
+  EXPECT_DOUBLE_EQ(state.demands().policy.dropped_part, 0.4);
+  EXPECT_EQ(state.demands().policy.balancing, Balancing::ring_hash);
 }
 
 TEST(XdsState, WithoutPoliciesAClusterDemandsNothing) {
