@@ -101,10 +101,12 @@ block-guest: guest-dependencies
 	@tools/rdma-guest --guest --devices 0 -- python3 -B apps/block/test/guest_test.py build/dev/block/hawser-block
 	@python3 -B apps/block/test/drive_test.py build/dev/block/hawser-block
 
-# One minute, with a kernel that has the driver ublk_drv, such as that of bookworm-backports. Its modules are below
-# /lib/modules.
-KERNEL = $(shell ls /boot/vmlinuz-* | sort -V | tail -n 1)
+# One minute, with the newest kernel of /boot that has the driver ublk_drv, or KERNEL. Its modules are below /lib/modules.
+KERNEL = $(shell for version in $$(ls /boot | sed -n 's/^vmlinuz-//p' | sort -Vr); do \
+  grep -qs '/ublk_drv\.ko' /lib/modules/$$version/modules.dep && echo /boot/vmlinuz-$$version && break; done)
 block-ublk: guest-dependencies
+	@test -n "$(KERNEL)" || { echo "no kernel in /boot has the module ublk_drv: install that of bookworm-backports (linux-image-amd64)," \
+	  "or give KERNEL=VMLINUZ, whose modules are below /lib/modules" >&2; exit 1; }
 	@tools/install-dependencies.sh block
 	@cmake --preset dev --log-level=WARNING
 	@cmake --build --preset dev --target hawser-block --parallel $(CPUS) -- --quiet
