@@ -101,7 +101,7 @@ block-guest: guest-dependencies
 	@tools/rdma-guest --guest --devices 0 -- python3 -B apps/block/test/guest_test.py build/dev/block/hawser-block
 	@python3 -B apps/block/test/drive_test.py build/dev/block/hawser-block
 
-# One minute, with the newest kernel of /boot that has the driver ublk_drv, or KERNEL. Its modules are below /lib/modules.
+# One minute, with KERNEL, whose modules are below /lib/modules: the newest of /boot that has the driver ublk_drv.
 KERNEL = $(shell for version in $$(ls /boot | sed -n 's/^vmlinuz-//p' | sort -Vr); do \
   grep -qs '/ublk_drv\.ko' /lib/modules/$$version/modules.dep && echo /boot/vmlinuz-$$version && break; done)
 block-ublk: guest-dependencies
