@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "block/store/store_error.h"
@@ -15,6 +16,10 @@ namespace hawser::block::ublk {
 namespace {
 
 constexpr const char* control_path = "/dev/ublk-control";
+
+// A command is given up that cannot be submitted for about five seconds.
+constexpr int command_attempts_max = 500;
+constexpr std::chrono::milliseconds command_pause{10};
 
 template <class Object>
 UblkControlCommand command_with(std::uint32_t device, Object& object) noexcept {
@@ -25,62 +30,69 @@ UblkControlCommand command_of_server(std::uint32_t device) noexcept {
   return {.device = device, .data = static_cast<std::uint64_t>(::getpid())};
 }
 
+// Executes one command. A command that could not be submitted ends with its ring, so that it is never submitted later.
+class CommandRing {
+ public:
+  explicit CommandRing(int driver) noexcept
+      : driver_(driver), made_(::io_uring_queue_init(1, &uring_, IORING_SETUP_SQE128)) {}
+  CommandRing(const CommandRing&) = delete;
+  CommandRing& operator=(const CommandRing&) = delete;
+  ~CommandRing() {
+    if (made_ == 0) ::io_uring_queue_exit(&uring_);
+  }
+
+  // Returns the status of the driver, or a negated errno value.
+  int execute(unsigned operation, const UblkControlCommand& command) noexcept {
+    if (made_ < 0) return made_;
+    ::io_uring_sqe* const entry = ::io_uring_get_sqe(&uring_);
+    std::memset(entry, 0, 2 * sizeof(*entry));
+    entry->opcode = IORING_OP_URING_CMD;
+    entry->fd = driver_;
+    entry->cmd_op = operation;
+    std::memcpy(entry->cmd, &command, sizeof(command));
+    if (const int status = submit(); status < 0) return status;
+    ::io_uring_cqe* completion = nullptr;
+    int status = 0;
+    do {
+      status = ::io_uring_wait_cqe(&uring_, &completion);
+    } while (status == -EINTR);
+    return status < 0 ? status : completion->res;
+  }
+
+ private:
+  // The kernel may have no memory for a moment.
+  int submit() noexcept {
+    int status = 0;
+    for (int attempt = 0; attempt < command_attempts_max; ++attempt) {
+      status = ::io_uring_submit(&uring_);
+      if (status > 0) return 0;
+      std::this_thread::sleep_for(command_pause);
+    }
+    return status == 0 ? -EAGAIN : status;
+  }
+
+  const int driver_;
+  ::io_uring uring_{};
+  const int made_;
+};
+
 }  // namespace
 
 std::string block_device_path(std::uint32_t device) { return "/dev/ublkb" + std::to_string(device); }
 std::string character_device_path(std::uint32_t device) { return "/dev/ublkc" + std::to_string(device); }
 
-struct UblkControl::Ring {
-  Ring() noexcept = default;
-  Ring(const Ring&) = delete;
-  Ring& operator=(const Ring&) = delete;
-  ~Ring() {
-    if (made) ::io_uring_queue_exit(&uring);
-    if (descriptor >= 0) ::close(descriptor);
-  }
-
-  ::io_uring uring{};
-  bool made = false;
-  int descriptor = -1;  // The open file /dev/ublk-control.
-};
-
-UblkControl::UblkControl(std::unique_ptr<Ring> ring) noexcept : ring_(std::move(ring)) {}
-UblkControl::UblkControl(UblkControl&&) noexcept = default;
-UblkControl::~UblkControl() = default;
-
 Result<UblkControl> UblkControl::open() {
-  auto ring = std::make_unique<Ring>();
-  ring->descriptor = ::open(control_path, O_RDWR | O_CLOEXEC);
-  if (ring->descriptor < 0) {
-    const int number = errno;
-    const std::string text = std::string("open ") + control_path;
-    if (number == ENOENT) return system_fail(number, text + " (run `modprobe ublk_drv`; Linux 6.9 or later has it)");
-    return system_fail(number, text);
-  }
-  const int made = ::io_uring_queue_init(4, &ring->uring, IORING_SETUP_SQE128);
-  if (made < 0) return system_fail(-made, "make a ring for the commands of the driver ublk_drv");
-  ring->made = true;
-  return UblkControl(std::move(ring));
+  nbd::SocketDescriptor driver(::open(control_path, O_RDWR | O_CLOEXEC));
+  if (driver.valid()) return UblkControl(std::move(driver));
+  const int number = errno;
+  const std::string text = std::string("open ") + control_path;
+  if (number == ENOENT) return system_fail(number, text + " (run `modprobe ublk_drv`; Linux 6.9 or later has it)");
+  return system_fail(number, text);
 }
 
 Result<void> UblkControl::execute(unsigned operation, UblkControlCommand command, const char* action) {
-  ::io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_->uring);
-  if (entry == nullptr) std::abort();  // The ring is empty: each command waits for its completion.
-  std::memset(entry, 0, 2 * sizeof(*entry));
-  entry->opcode = IORING_OP_URING_CMD;
-  entry->fd = ring_->descriptor;
-  entry->cmd_op = operation;
-  std::memcpy(entry->cmd, &command, sizeof(command));
-  ::io_uring_submit(&ring_->uring);
-  ::io_uring_cqe* completion = nullptr;
-  int status = 0;
-  do {
-    status = ::io_uring_wait_cqe(&ring_->uring, &completion);
-  } while (status == -EINTR);
-  if (status == 0) {
-    status = completion->res;
-    ::io_uring_cqe_seen(&ring_->uring, completion);
-  }
+  CommandRing ring(driver_.get());
+  const int status = ring.execute(operation, command);
   if (status < 0) return system_fail(-status, std::string(action) + " ublk device " + std::to_string(command.device));
   return {};
 }

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
+#include <utility>
 
+#include "block/nbd/socket_descriptor.h"
 #include "block/ublk/format.h"
 #include "hawser/error.h"
 
@@ -17,9 +18,6 @@ class UblkControl {
  public:
   // Fails with ENOENT if the driver is not loaded.
   static Result<UblkControl> open();
-  UblkControl(UblkControl&&) noexcept;
-  UblkControl& operator=(UblkControl&&) = delete;
-  ~UblkControl();
 
   // Returns what the driver has made of `wanted`.
   Result<UblkDeviceInfo> add(UblkDeviceInfo wanted);
@@ -37,11 +35,10 @@ class UblkControl {
   Result<void> end_recovery(std::uint32_t device);
 
  private:
-  struct Ring;
-  explicit UblkControl(std::unique_ptr<Ring> ring) noexcept;
+  explicit UblkControl(nbd::SocketDescriptor driver) noexcept : driver_(std::move(driver)) {}
   Result<void> execute(unsigned operation, UblkControlCommand command, const char* action);
 
-  std::unique_ptr<Ring> ring_;
+  nbd::SocketDescriptor driver_;  // The open file /dev/ublk-control.
 };
 
 }  // namespace hawser::block::ublk

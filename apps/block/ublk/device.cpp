@@ -183,8 +183,8 @@ Result<void> UblkDevice::open_queue(int descriptor, UblkDeviceInfo info) {
       co_return std::unexpected(device.error());
     }
     served.device = std::move(*device);
-    Result<std::unique_ptr<UblkQueue>> queue =
-        UblkQueue::open(loop, *served.device, descriptor, {.depth = info.depth, .io_bytes_max = info.io_bytes_max});
+    Result<std::unique_ptr<UblkQueue>> queue = co_await UblkQueue::open(
+        loop, *served.device, descriptor, {.depth = info.depth, .io_bytes_max = info.io_bytes_max});
     if (!queue) co_return std::unexpected(queue.error());
     served.queue = std::move(*queue);
     co_return Result<void>{};

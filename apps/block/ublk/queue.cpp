@@ -20,6 +20,9 @@ namespace {
 // Between two attempts to submit.
 constexpr std::chrono::milliseconds submit_pause{1};
 
+// Before the fetches of a start are given up.
+constexpr int submit_attempts_max = 5000;
+
 // Memory that was mapped.
 class UblkMapping {
  public:
@@ -91,12 +94,14 @@ Result<void> UblkQueue::Kernel::setup(UblkQueueSize size) {
   return {};
 }
 
-Result<std::unique_ptr<UblkQueue>> UblkQueue::open(Loop& loop, nbd::NbdDevice& device, int descriptor,
-                                                   UblkQueueSize size) {
+Task<Result<std::unique_ptr<UblkQueue>>> UblkQueue::open(Loop& loop, nbd::NbdDevice& device, int descriptor,
+                                                         UblkQueueSize size) {
   auto kernel = std::make_unique<Kernel>();
   kernel->descriptor = descriptor;
-  if (Result<void> made = kernel->setup(size); !made) return std::unexpected(made.error());
-  return std::unique_ptr<UblkQueue>(new UblkQueue(loop, device, size, std::move(kernel)));
+  if (Result<void> made = kernel->setup(size); !made) co_return std::unexpected(made.error());
+  std::unique_ptr<UblkQueue> queue(new UblkQueue(loop, device, size, std::move(kernel)));
+  if (Result<void> fetched = co_await queue->fetch(); !fetched) co_return std::unexpected(fetched.error());
+  co_return queue;
 }
 
 UblkQueue::UblkQueue(Loop& loop, nbd::NbdDevice& device, UblkQueueSize size, std::unique_ptr<Kernel> kernel)
@@ -108,13 +113,24 @@ UblkQueue::UblkQueue(Loop& loop, nbd::NbdDevice& device, UblkQueueSize size, std
       tags_(size.depth) {
   loop_.poller().watch(kernel_->uring.ring_fd, *this);
   loop_.add_source(*this);
-  for (std::uint16_t tag = 0; tag < size_.depth; ++tag) send(io::fetch, tag, 0);
 }
 
 UblkQueue::~UblkQueue() {
   loop_.remove_source(*this);
   loop_.remove_tick_end(*this);
   loop_.poller().unwatch(kernel_->uring.ring_fd, *this);
+}
+
+// The driver refuses a fetch when it is submitted, at the end of a tick.
+Task<Result<void>> UblkQueue::fetch() {
+  for (std::uint16_t tag = 0; tag < size_.depth; ++tag) send(io::fetch, tag, 0);
+  for (int attempt = 0; ::io_uring_sq_ready(&kernel_->uring) != 0; ++attempt) {
+    if (attempt == submit_attempts_max) co_return system_fail(ENOMEM, "submit the fetches of a ublk device");
+    co_await loop_.sleep(submit_pause);
+  }
+  poll();
+  if (refused_ != 0) co_return system_fail(refused_, "fetch the requests of a ublk device");
+  co_return Result<void>{};
 }
 
 Task<void> UblkQueue::join() {
@@ -143,7 +159,7 @@ bool UblkQueue::poll() {
       continue;
     }
     // ENODEV: the device was stopped.
-    if (status != -ENODEV) {
+    if (status != -ENODEV && std::exchange(refused_, -status) == 0) {
       loop_.log(LogLevel::warning, "ublk", std::string("a request cannot be fetched: ") + std::strerror(-status));
     }
     if (--tags_ == 0 && joining_) loop_.resume_soon(std::exchange(joining_, nullptr));
@@ -190,8 +206,10 @@ void UblkQueue::send(unsigned operation, std::uint16_t tag, std::int32_t result)
 }
 
 void UblkQueue::on_tick_end() {
-  // Without memory of the kernel, the entries stay in the ring.
-  if (::io_uring_submit(&kernel_->uring) < 0) again_.start(loop_, loop_.after(submit_pause));
+  // Without memory of the kernel, the entries stay in the ring, or those behind the first ones.
+  if (::io_uring_submit(&kernel_->uring) < 0 || ::io_uring_sq_ready(&kernel_->uring) != 0) {
+    again_.start(loop_, loop_.after(submit_pause));
+  }
 }
 
 }  // namespace hawser::block::ublk

@@ -28,10 +28,11 @@ struct UblkQueueSize {
 // whose thread is the server of the queue for the driver.
 class UblkQueue final : exec::Watcher, exec::Source, exec::TickEnd {
  public:
-  // Fetches all tags, so that the device can start. `descriptor` of /dev/ublkcN, which the queue owns from now on.
-  // `device` outlives the queue.
-  static Result<std::unique_ptr<UblkQueue>> open(Loop& loop, nbd::NbdDevice& device, int descriptor,
-                                                 UblkQueueSize size);
+  // Fetches all tags, so that the device can start: the start of a device without a fetch for each tag would not end.
+  // Fails if the driver refuses one. `descriptor` of /dev/ublkcN, which the queue owns from now on. `device` outlives
+  // the queue.
+  static Task<Result<std::unique_ptr<UblkQueue>>> open(Loop& loop, nbd::NbdDevice& device, int descriptor,
+                                                       UblkQueueSize size);
   UblkQueue(const UblkQueue&) = delete;
   UblkQueue& operator=(const UblkQueue&) = delete;
   // The kernel takes the requests back that have not ended.
@@ -48,6 +49,7 @@ class UblkQueue final : exec::Watcher, exec::Source, exec::TickEnd {
   bool poll() override;
   bool arm() override;
   void on_tick_end() override;
+  Task<Result<void>> fetch();
   void begin(std::uint16_t tag);
   Task<void> serve(std::uint16_t tag, UblkRequest request);
   void send(unsigned operation, std::uint16_t tag, std::int32_t result);
@@ -58,6 +60,7 @@ class UblkQueue final : exec::Watcher, exec::Source, exec::TickEnd {
   const UblkLimits limits_;
   const std::unique_ptr<Kernel> kernel_;
   unsigned tags_;                    // The driver has not taken so many back.
+  int refused_ = 0;                  // Errno value of a fetch that has failed, and not because the device was stopped.
   std::coroutine_handle<> joining_;  // Null if nobody waits for tags_ to be 0.
   MemberTimer<&UblkQueue::on_tick_end> again_{*this};
   Scope requests_;
