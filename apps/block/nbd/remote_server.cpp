@@ -95,9 +95,9 @@ Task<Result<std::shared_ptr<RemoteOpening>>> RemoteServer::open_once(const std::
   if (!medium_ || medium_->name != opened->medium) {
     const std::shared_ptr<RemoteMedium> before = std::exchange(medium_, std::make_shared<RemoteMedium>(opened->medium));
     if (before) {
-      loop_.log(LogLevel::warning, "nbd",
+      loop_.log(LogLevel::warning, "volumes",
                 "writes that were not flushed may be lost: the machine of the server at " + address_ +
-                    " was started again, a sync failed there, or it is another one; connections of before end");
+                    " was started again, a sync failed there, or it is another one; what was opened before fails");
       before->lost.request_stop();
     }
   }
@@ -115,7 +115,7 @@ void RemoteServer::note(const Error* error, bool ends) {
   if (error == nullptr) {
     if (!away_since_) return;
     const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(loop_.now() - *away_since_);
-    loop_.log(LogLevel::info, "nbd",
+    loop_.log(LogLevel::info, "volumes",
               "the server at " + address_ + " is there again, after " + std::to_string(lasted.count()) + " ms");
     away_since_.reset();
     given_up_ = false;
@@ -123,11 +123,11 @@ void RemoteServer::note(const Error* error, bool ends) {
   }
   if (!away_since_) {
     away_since_ = loop_.now();
-    loop_.log(LogLevel::info, "nbd", "requests wait for the server at " + address_ + ": " + error->text);
+    loop_.log(LogLevel::info, "volumes", "requests wait for the server at " + address_ + ": " + error->text);
   }
   if (ends && !std::exchange(given_up_, true)) {
-    loop_.log(LogLevel::warning, "nbd",
-              "requests and new connections fail: they have waited long enough for the server at " + address_ +
+    loop_.log(LogLevel::warning, "volumes",
+              "requests fail: they have waited long enough for the server at " + address_ +
                   " (--outage-max): " + error->text);
   }
 }
@@ -172,7 +172,8 @@ void RemoteServer::leave(std::shared_ptr<RemoteOpening> opening) noexcept {
     if (left_.size() >= left_max) left_.pop_front();
     left_.push_back(std::move(opening));
   } catch (const std::bad_alloc&) {
-    loop_.log(LogLevel::warning, "nbd", "a late write may replace newer ones: no memory for the name of its opening");
+    loop_.log(LogLevel::warning, "volumes",
+              "a late write may replace newer ones: no memory for the name of its opening");
   }
 }
 
