@@ -84,6 +84,35 @@ def requests(folder):
     print("requests: fio, discards and zeros", flush=True)
 
 
+def taken_over_by_others(folder):
+    """Who has another volume, medium or name does not take over the device of a process that was killed."""
+    server = Server(folder, "first")
+    server.command("create", "disk", "16M")
+    shutil.copytree(folder / "first", folder / "copied")
+    ublk = Ublk(server, "disk", "--client", "one")
+    ublk.kill()
+
+    def refused(of, *options):
+        return run(PROGRAM, "ublk", "disk", "--connect", of.native, "--recover", ublk.number, *options, status=1)
+
+    for options in (["--client", "two"], []):
+        text = refused(server, *options)
+        check("that of the process that made it" in text, f"{options}: {text}")
+    # The volume of another server has the same name, and then the same id too.
+    other = Server(folder, "other")
+    other.command("create", "disk", "16M")
+    text = refused(other, "--client", "one")
+    check("belongs to another volume than disk@" in text, f"another server: {text}")
+    other.kill()
+    copied = Server(folder, "copied")
+    text = refused(copied, "--client", "one")
+    check("may have lost what was not flushed, or is another one" in text, f"a copy: {text}")
+    copied.kill()
+    Ublk(server, "disk", "--client", "one", "--recover", ublk.number).stop()
+    server.kill()
+    print("a device waits for the right process", flush=True)
+
+
 def killed_under_ext4(folder):
     """Neither kills of `ublk` nor of the server are errors for the file system."""
     server = Server(folder, "killed")
@@ -110,7 +139,7 @@ def killed_under_ext4(folder):
             if kill % 3 == 2:
                 server.start()
             refused = run(PROGRAM, "ublk", "other", "--connect", server.native, "--recover", ublk.number, status=1)
-            check("is not of volume other@" in refused, f"another volume: {refused}")
+            check("belongs to another volume than other@" in refused, f"another volume: {refused}")
             ublk = Ublk(server, "disk", "--recover", ublk.number)
         refused = run(PROGRAM, "ublk", "--remove", ublk.number, status=1)
         check("is served by" in refused, f"a device that is served was removed: {refused}")
@@ -139,6 +168,7 @@ def main():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = pathlib.Path(name)
         requests(folder)
+        taken_over_by_others(folder)
         killed_under_ext4(folder)
 
 

@@ -14,6 +14,7 @@
 #include "block/nbd/remote_server.h"
 #include "block/service.h"
 #include "block/store/store_error.h"
+#include "block/ublk/mark.h"
 #include "block/ublk/queue.h"
 #include "block/waited_loop.h"
 
@@ -44,17 +45,6 @@ bool is_in_use(std::uint32_t device) noexcept {
 }
 
 }  // namespace
-
-std::uint64_t mark_of(std::string_view unique_name, std::string_view medium) noexcept {
-  std::uint64_t mark = 0xcbf29ce484222325;
-  const auto add = [&](std::string_view text) {
-    for (const char character : text) mark = (mark ^ static_cast<unsigned char>(character)) * 0x100000001b3;
-  };
-  add(unique_name);
-  add(std::string_view("", 1));
-  add(medium);
-  return mark;
-}
 
 // Used by the thread's loop, except for itself.
 struct UblkDevice::Served {
@@ -138,9 +128,29 @@ Result<void> UblkDevice::find_volume() {
     if (!opening) co_return std::unexpected(opening.error());
     const std::string& name = (*opening)->volume.name();
     unique_name_ = name.substr(0, name.find(opening_separator));
-    mark_ = mark_of(unique_name_, (*opening)->medium->name);
+    mark_ = mark_of(unique_name_, (*opening)->medium->name, options_.client_name);
     co_return Result<void>{};
   });
+}
+
+// The device is of this volume, its medium and the name of this client.
+Result<void> UblkDevice::check_mark(const UblkDeviceInfo& info) const {
+  const std::string device = "ublk device " + std::to_string(info.device);
+  switch (difference_of(info.mark, mark_)) {
+    case UblkMarkPart::none: return {};
+    case UblkMarkPart::volume: return store_fail(EINVAL, device + " belongs to another volume than " + unique_name_);
+    case UblkMarkPart::medium: break;
+    case UblkMarkPart::client:
+      return store_fail(EINVAL,
+                        device + " was made " +
+                            (options_.client_name.empty()
+                                 ? "with --client, and not without it"
+                                 : "with another --client than " + options_.client_name + ", or without it") +
+                            ": give that of the process that made it, so that the server ends what it has left");
+  }
+  return store_fail(EINVAL, "the server of volume " + unique_name_ +
+                                " may have lost what was not flushed, or is another one: unmount " + device +
+                                ", and remove it (--remove " + std::to_string(info.device) + ")");
 }
 
 // Waits until the predecessor has ended.
@@ -148,13 +158,7 @@ Result<UblkDeviceInfo> UblkDevice::take_over() {
   const std::uint32_t number = options_.number.value();
   Result<UblkDeviceInfo> info = control_.info(number);
   if (!info) return info;
-  if (info->mark != mark_ || (info->flags & feature::recovery) == 0) {
-    return store_fail(EINVAL,
-                      "ublk device " + std::to_string(number) + " is not of volume " + unique_name_ +
-                          ", or the server of the volume has lost what was not flushed: unmount the device, and "
-                          "remove it (--remove " +
-                          std::to_string(number) + ")");
-  }
+  if (const Result<void> same = check_mark(*info); !same) return std::unexpected(same.error());
   const auto end = std::chrono::steady_clock::now() + predecessor_max;
   for (;;) {
     const Result<void> begun = control_.start_recovery(number);

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "block/ublk/control.h"
 #include "hawser/client.h"
@@ -23,13 +22,9 @@ struct UblkDeviceOptions {
   LoopOptions loop = {};
   std::uint16_t depth = 128;
   std::optional<std::uint32_t> number = {};  // The device has it. Empty: the driver chooses.
-  // Takes the device over whose server has ended. It must be of this volume.
+  // Takes the device over whose server has ended. It must be of this volume and `client_name`.
   bool recovers = false;
 };
-
-// Identifies a volume and its medium in the description of a device, so that no server takes a device over with other
-// data: FNV-1a of `unique_name` (NAME@ID), a zero byte, and `medium`.
-std::uint64_t mark_of(std::string_view unique_name, std::string_view medium) noexcept;
 
 // A volume of a block server that is a block device of this machine's kernel, by the driver ublk_drv. A thread of its
 // own serves the requests.
@@ -59,6 +54,7 @@ class UblkDevice {
   Result<void> find_volume();
   Result<void> open_queue(int descriptor, UblkDeviceInfo info);
   Result<UblkDeviceInfo> take_over();
+  Result<void> check_mark(const UblkDeviceInfo& info) const;
   Result<void> remove();
 
   UblkControl control_;

@@ -13,7 +13,6 @@
 #include "block/nbd/stored_exports.h"
 #include "block/store/store.h"
 #include "block/store/store_error.h"
-#include "block/ublk/device.h"
 #include "hawser/hawser.h"
 
 namespace hawser::block::ublk {
@@ -157,13 +156,6 @@ TEST(UblkRequest, FailsWithAnErrnoValueThatTheKernelKnows) {
   EXPECT_EQ(result(store_fail(EROFS, "read-only").error()), -EPERM);
   EXPECT_EQ(result(store_fail(ENODEV, "removed").error()), -EIO);
   EXPECT_EQ(result(fail(ErrorCode::unavailable, "no server").error()), -EIO);
-}
-
-TEST(UblkDevice, HasAMarkForItsVolumeAndMedium) {
-  EXPECT_EQ(mark_of("v@1", "m"), mark_of("v@1", "m"));
-  EXPECT_NE(mark_of("v@1", "m"), mark_of("v@2", "m"));
-  EXPECT_NE(mark_of("v@1", "m"), mark_of("v@1", "n"));
-  EXPECT_NE(mark_of("v@1", "m"), mark_of("v@", "1m"));
 }
 
 }  // namespace
