@@ -199,8 +199,8 @@ int serve(const StoreServeOptions& options) {
     const LogSync sync = options.sync == "always"   ? LogSync::always
                          : options.sync == "second" ? LogSync::second
                                                     : LogSync::never;
-    const Result<LogReport> report =
-        store.open_log({.folder = options.log, .shards = {.sync = sync, .rewrite_bytes_min = options.rewrite_bytes}});
+    const Result<LogReport> report = store.open_log(
+        {.folder = options.log, .shards = {.sync = sync, .rewriting = {.bytes_min = options.rewrite_bytes}}});
     if (!report) {
       fmt::print(stderr, "hawser-kv: {}\n", report.error().text);
       return 1;
@@ -254,7 +254,10 @@ int serve(const StoreServeOptions& options) {
   manager.stopping();
   store.holds().end();
   server.stop(std::chrono::seconds(1));
-  store.close_log();
+  if (const Result<void> closed = store.close_log(); !closed) {
+    fmt::print(stderr, "hawser-kv: {}\n", closed.error().text);
+    return 1;
+  }
   return 0;
 }
 

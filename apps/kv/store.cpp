@@ -106,8 +106,13 @@ Result<LogReport> Store::open_log(const LogOptions& options) {
   return report;
 }
 
-void Store::close_log() {
-  for (const std::unique_ptr<ShardLog>& log : log_folder_.logs()) log->close();
+Result<void> Store::close_log() {
+  Result<void> all;
+  for (const std::unique_ptr<ShardLog>& log : log_folder_.logs()) {
+    const Result<void> closed = log->close();
+    if (all && !closed) all = closed;
+  }
+  return all;
 }
 
 void Store::bind(std::span<Loop* const> loops) {

@@ -138,8 +138,8 @@ class Store {
 
   // Reads the log in a folder, and logs all changes from then on. Called at most once, before bind().
   Result<LogReport> open_log(const LogOptions& options);
-  // Makes everything durable. Called when the server has stopped, and before it ends.
-  void close_log();
+  // As ShardLog::close() of each shard. Called when the server has stopped, and before it ends.
+  Result<void> close_log();
 
   // Assigns a loop to each shard: as many loops as shards. Loops may occur twice, for simulations. Called once, when
   // the loops exist; connections are refused before. Any thread.

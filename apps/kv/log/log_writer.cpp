@@ -26,30 +26,24 @@ LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t 
 
 void LogWriter::push(LogPieces& bytes, LogPieces& replacement, const std::filesystem::path& path, Part part) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] {
-    return queued_.bytes.size() + queued_.replacement.size() + writing_ < held_most_ || !progress_.error.empty();
-  });
-  if (progress_.error.empty()) {
-    if (part.first) {
-      queued_.replacement.clear();
-      queued_.part = {};
-      replacing_ = false;
-    }
-    queued_.bytes.take(bytes);
-    queued_.replacement.take(replacement);
-    queued_.path = path;
-    queued_.part = {queued_.part.first || part.first, part.last};
-    replacing_ |= part.last;
+  changed_.wait(lock, [this] { return queued_.bytes.size() + queued_.replacement.size() + writing_ < held_most_; });
+  if (part.first) {
+    queued_.replacement.clear();
+    queued_.part = {};
   }
-  bytes.clear();
-  replacement.clear();
+  queued_.bytes.take(bytes);
+  queued_.replacement.take(replacement);
+  queued_.path = path;
+  queued_.part = {queued_.part.first || part.first, part.last};
+  replacing_ = part.last;
   changed_.notify_all();
 }
 
 LogWriter::Progress LogWriter::progress() {
   const std::lock_guard lock(mutex_);
   Progress now = progress_;
-  progress_.replaced = progress_.replacement_failed = false;
+  progress_.replaced = false;
+  progress_.replacement_error.clear();
   return now;
 }
 
@@ -58,8 +52,9 @@ void LogWriter::wait_for_replacement() {
   changed_.wait(lock, [this] { return !replacing_; });
 }
 
-void LogWriter::wait_for_disk() {
+void LogWriter::wait_for_disk(bool finally) {
   std::unique_lock lock(mutex_);
+  finally_ |= finally;
   const std::uint64_t wait = ++disk_waits_;
   changed_.notify_all();
   changed_.wait(lock, [this, wait] { return disk_waits_done_ >= wait || !progress_.error.empty(); });
@@ -80,7 +75,7 @@ void LogWriter::run() {
     return !queued_.empty() || queued_.part.last || ending_ || disk_waits_ != disk_waits_done_;
   };
   for (;;) {
-    if (sync_ == LogSync::second && file_.unsynced()) {
+    if (sync_ == LogSync::second && file_.unsynced() && progress_.error.empty()) {
       changed_.wait_until(lock, last_sync_ + sync_interval, work);
     } else {
       changed_.wait(lock, work);
@@ -91,37 +86,39 @@ void LogWriter::run() {
     writing_ = taken.bytes.size() + taken.replacement.size();
     const bool ending = ending_;
     const std::uint64_t disk_waits = disk_waits_;
-    const bool disk_awaited = sync_ != LogSync::never && disk_waits != disk_waits_done_;
+    const bool disk_awaited = (sync_ != LogSync::never || finally_) && disk_waits != disk_waits_done_;
+    const bool failed = !progress_.error.empty();
     changed_.notify_all();
-    if (!progress_.error.empty()) {
-      writing_ = 0;
-      disk_waits_done_ = disk_waits;
-      if (ending) return;
-      continue;
-    }
     lock.unlock();
 
-    Result<void> done = write(taken.bytes, false);
+    pushed_ += taken.bytes.size();
     const bool due = sync_ == LogSync::always ||
                      (sync_ == LogSync::second && std::chrono::steady_clock::now() >= last_sync_ + sync_interval);
-    if (done && file_.unsynced() && (due || ending || disk_awaited)) done = sync();
-    Result<bool> replaced = false;
-    if (done && replaces) replaced = replace(taken);
-    if (broken_) done = fail(replaced.error());
-    LogPieces nothing;
-    if (done && ending) done = write(nothing, true);
+    Result<void> done;
+    if (!failed) done = write(taken.bytes, due || ending || disk_awaited);
+    bool complete = done && !failed;  // The file has all bytes of push().
+    Result<bool> ended = false;
+    if (done && replaces) ended = replace(taken);
+    const bool replaced = ended && *ended;
+    complete |= replaced;
+    if (std::exchange(broken_, false)) done = fail(ended.error());
+    // The parts of a replacement that will not be completed hold space.
+    if (!done || ending) replacement_.remove();
+    // The records are on the disk without it.
+    if (complete && ending && file_.marker_due()) static_cast<void>(file_.append_marker());
+    taken = {};
 
-    taken.replacement.clear();
     lock.lock();
     writing_ = 0;
-    progress_.durable = file_.unsynced() ? progress_.durable : pushed_;
+    if (complete && !file_.unsynced()) progress_.durable = pushed_;
     progress_.file_bytes = file_.bytes();
+    if (replaced) progress_.error.clear();
     if (!done) progress_.error = done.error().text;
     disk_waits_done_ = disk_waits;
-    if (part.last || !replaced || !done) {
-      progress_.replaced |= done && replaced && *replaced;
-      progress_.replacement_failed |= !replaced;
-      replacing_ = false;
+    if (part.last || !ended || !done) {
+      progress_.replaced |= replaced;
+      if (!ended) progress_.replacement_error = ended.error().text;
+      replacing_ = queued_.part.last;
     }
     changed_.notify_all();
     const bool finished = ending && queued_.empty();
@@ -132,12 +129,13 @@ void LogWriter::run() {
   }
 }
 
-// Afterwards the bytes are in the file, but perhaps not on the disk.
-Result<void> LogWriter::write(LogPieces& bytes, bool marker_alone) {
-  if (file_.marker_due() && (!bytes.empty() || marker_alone)) TRY(file_.append_marker());
-  const std::size_t size = bytes.size();
+// The bytes are in the file afterwards, and on the disk if `synced`.
+Result<void> LogWriter::write(LogPieces& bytes, bool synced) {
+  if (file_.marker_due() && !bytes.empty()) TRY(file_.append_marker());
   TRY(write_pieces(file_, bytes));
-  pushed_ += size;
+  if (!synced || !file_.unsynced()) return {};
+  TRY(file_.sync());
+  last_sync_ = std::chrono::steady_clock::now();
   return {};
 }
 
@@ -150,12 +148,6 @@ Result<void> LogWriter::write_pieces(LogFile& file, LogPieces& bytes) {
     writing_ -= piece.size();
     changed_.notify_all();
   }
-  return {};
-}
-
-Result<void> LogWriter::sync() {
-  TRY(file_.sync());
-  last_sync_ = std::chrono::steady_clock::now();
   return {};
 }
 
@@ -184,6 +176,7 @@ Result<bool> LogWriter::replace(Work& work) {
   // From now on the new file is the one that is read. It has everything that the old one has.
   if (const Result<void> named = sync_folder(work.path.parent_path()); !named) {
     broken_ = true;
+    replacement_ = LogFile();
     return fail(named.error());
   }
   LogFile old = std::exchange(file_, std::exchange(replacement_, LogFile()));

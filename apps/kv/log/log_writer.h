@@ -37,9 +37,9 @@ class LogWriter {
   struct Progress {
     std::uint64_t durable = 0;  // Bytes passed to push() that are durable. With LogSync::always only.
     std::uint64_t file_bytes = 0;
-    bool replaced = false;  // The file has been replaced since the last call.
-    bool replacement_failed = false;
-    std::string error = {};  // Nothing more is written.
+    bool replaced = false;               // The file has been replaced since the last call.
+    std::string replacement_error = {};  // Why a replacement has failed since the last call; empty: none has.
+    std::string error = {};              // Why the file has failed; empty: it has not.
   };
 
   // Appends to `file`, which has `bytes` bytes, begins with `header` and is at `path`. `advanced` is called by the
@@ -52,6 +52,8 @@ class LogWriter {
 
   // A part of a replacement. `first` begins it, and ends an earlier one. `last` completes it; push() must not be called
   // until that has been reported. After a failure, parts are dropped until the first one of another replacement.
+  // After Progress::error the contents of the file are not known, and `bytes` are dropped. A replacement that has what
+  // all bytes before it say ends the error.
   struct Part {
     bool first = false;
     bool last = false;
@@ -62,9 +64,9 @@ class LogWriter {
   Progress progress();
   // Waits until a replacement has ended.
   void wait_for_replacement();
-  // Returns when everything that was passed to push() is on the disk; with LogSync::never, when the kernel has it; or
-  // after an error.
-  void wait_for_disk();
+  // Returns when everything that was passed to push() is on the disk; with LogSync::never, when the kernel has it,
+  // unless `finally`; or after an error.
+  void wait_for_disk(bool finally = false);
   // Writes what is queued, makes it durable and ends the thread.
   void finish();
 
@@ -79,9 +81,8 @@ class LogWriter {
   };
 
   void run();
-  Result<void> write(LogPieces& bytes, bool marker_alone);
+  Result<void> write(LogPieces& bytes, bool synced);
   Result<void> write_pieces(LogFile& file, LogPieces& bytes);
-  Result<void> sync();
   Result<bool> replace(Work& work);
 
   const LogSync sync_;
@@ -91,9 +92,9 @@ class LogWriter {
   // Used by the thread.
   LogFile file_;
   LogFile replacement_;       // None: no replacement is written.
-  std::uint64_t pushed_ = 0;  // Bytes of push() that were written.
+  std::uint64_t pushed_ = 0;  // Bytes of push() that were written, or dropped after an error.
   std::chrono::steady_clock::time_point last_sync_{};
-  bool broken_ = false;  // Nothing more can be written.
+  bool broken_ = false;  // The replacement has its name, perhaps not on the disk: it is not known which file counts.
 
   std::mutex mutex_;  // Guards the members below.
   std::condition_variable changed_;
@@ -103,6 +104,7 @@ class LogWriter {
   bool ending_ = false;
   std::uint64_t disk_waits_ = 0;  // Calls of wait_for_disk(), and those that need not wait any more.
   std::uint64_t disk_waits_done_ = 0;
+  bool finally_ = false;  // They wait for a sync, whatever the option says.
   Progress progress_;
   std::thread thread_;  // Declared last: it uses the other members.
 };

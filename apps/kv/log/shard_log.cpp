@@ -14,7 +14,7 @@ ShardLog::ShardLog(Shard& shard, const LogHeader& header, Descriptor file, const
       options_(options),
       folder_(path.parent_path()),
       file_bytes_(bytes),
-      rewriting_(bytes, options.rewrite_bytes_min) {
+      rewriting_(bytes, options.rewriting) {
   link_->log = this;
   writer_ = std::make_unique<LogWriter>(
       std::move(file), path, bytes, header, options.sync,
@@ -31,7 +31,7 @@ ShardLog::ShardLog(Shard& shard, const LogHeader& header, Descriptor file, const
 }
 
 ShardLog::~ShardLog() {
-  close();
+  static_cast<void>(close());
   shard_.remove_log(*this);
 }
 
@@ -51,8 +51,8 @@ void ShardLog::on_loop_end() noexcept {
   link_->loop = nullptr;
 }
 
-void ShardLog::close() {
-  if (writer_ == nullptr) return;
+Result<void> ShardLog::close() {
+  if (writer_ == nullptr) return {};
   if (attached_) {
     loop_->remove_tick_end(*this);
     detail::LoopAccess::remove_user(*loop_, *this);
@@ -60,23 +60,36 @@ void ShardLog::close() {
   }
   loop_ = nullptr;  // A loop that nothing was logged on may have ended.
   if (rewriting_.finishing()) writer_->wait_for_replacement();
+  take_progress();
   rewriting_.abandon();
   write_pending();
-  writer_->finish();
-  link_->log = nullptr;
-  if (error_.empty()) error_ = writer_->progress().error;
-  if (error_.empty()) {
-    waits_.set_all_durable();
-    error_ = "the log is closed";
+  writer_->wait_for_disk(true);
+  take_progress();
+  if (!error_.empty()) {
+    rewriting_.begin();
+    while (rewriting_.adds_entries()) add_entries();
+    writer_->wait_for_replacement();
+    take_progress();
   }
+  writer_->finish();
+  take_progress();
+  link_->log = nullptr;
   writer_.reset();
+  if (!error_.empty()) {
+    return fail(ErrorCode::unavailable, "the log of shard " + std::to_string(index_) +
+                                            " is not complete, and changes that were answered may be lost: " + error_ +
+                                            ". It could not be rewritten: " + rewriting_.error());
+  }
+  waits_.set_all_durable();
+  error_ = "the log is closed";
+  return {};
 }
 
 // ---- Changes ----
 
 template <class Record>
 void ShardLog::append(const Record& record) {
-  if (!error_.empty()) return;
+  if (writer_ == nullptr) return;
   attach();
   const std::size_t before = pending_.size();
   pending_.append([&](std::string& out) {
@@ -111,7 +124,6 @@ void ShardLog::hand_over() {
     if (pending_.size() < writer_->held_most()) return;
     writer_->wait_for_replacement();
     take_progress();
-    if (!error_.empty()) return;
   }
   write_pending();
 }
@@ -149,16 +161,20 @@ void ShardLog::take_progress() {
     ++number_;
     rewriting_.succeed(file_bytes_);
   }
-  if (progress.replacement_failed) {
-    rewriting_.fail(file_bytes_);
-    report(LogLevel::warning, "the log of shard " + std::to_string(index_) + " could not be rewritten");
+  const LogRewriting::Clock::time_point now = LogRewriting::Clock::now();
+  if (!progress.replacement_error.empty()) {
+    rewriting_.fail(file_bytes_, std::move(progress.replacement_error), now);
+    report(LogLevel::warning,
+           "the log of shard " + std::to_string(index_) + " could not be rewritten: " + rewriting_.error());
   }
-  if (error_.empty() && !progress.error.empty()) {
-    error_ = std::move(progress.error);
-    pending_.clear();
-    rewriting_.abandon();
-    report(LogLevel::error, "writes are refused: " + error_);
+  const bool failed = !progress.error.empty();
+  if (failed && (error_.empty() || progress.replaced)) {
+    rewriting_.repair(now);
+    report(LogLevel::error, "writes are refused until the log can be rewritten: " + progress.error);
+  } else if (!failed && !error_.empty()) {
+    report(LogLevel::info, "the log of shard " + std::to_string(index_) + " was rewritten: writes are accepted again");
   }
+  error_ = std::move(progress.error);
   update_stats();
 }
 
@@ -168,7 +184,7 @@ void ShardLog::update_stats() {
             .base_bytes = rewriting_.base_bytes(),
             .rewrites = rewrites(),
             .rewriting = rewriting_.running(),
-            .rewrite_failed = rewriting_.failed(),
+            .rewrite_failed = !rewriting_.error().empty(),
             .refused = !error_.empty()};
 }
 
@@ -181,16 +197,21 @@ void ShardLog::on_progress() {
 // ---- Rewriting ----
 
 void ShardLog::maintain() {
-  if (!error_.empty() || rewriting_.finishing()) return;
+  if (writer_ == nullptr || rewriting_.finishing()) return;
   attach();
   if (!rewriting_.adds_entries()) {
-    if (!rewriting_.due(file_bytes_)) return;
-    // The replacement begins at a point of the changes that the file has.
+    if (!rewriting_.due(file_bytes_, LogRewriting::Clock::now())) return;
+    // The replacement begins at a point of the changes that the writer has.
     hand_over();
     rewriting_.begin();
   }
-  // Entries that have expired are written too. A clock that is set back makes them valid again, and their later records
-  // need them.
+  add_entries();
+  update_stats();
+}
+
+// Entries that have expired are written too. A clock that is set back makes them valid again, and their later records
+// need them.
+void ShardLog::add_entries() {
   do {
     rewriting_.cursor = shard_.scan(rewriting_.cursor, never_expired, [&](Entry& entry) {
       rewriting_.pieces.append([&](std::string& out) {
@@ -202,13 +223,8 @@ void ShardLog::maintain() {
       });
     });
   } while (rewriting_.cursor != 0 && rewriting_.pieces.size() < step_bytes);
-  if (rewriting_.cursor == 0) {
-    rewriting_.finish();
-    write_pending(true);
-  } else {
-    hand_over();
-  }
-  update_stats();
+  if (rewriting_.cursor == 0) rewriting_.finish();
+  write_pending(rewriting_.finishing());
 }
 
 }  // namespace hawser::kv

@@ -19,8 +19,7 @@ namespace hawser::kv {
 
 struct ShardLogOptions {
   LogSync sync = LogSync::second;
-  // The file is rewritten when it has twice as many bytes as after the previous rewriting, and at least so many.
-  std::size_t rewrite_bytes_min = std::size_t{64} << 20;
+  LogRewritingOptions rewriting = {};
   // Bytes that the disk has not taken: then the loop waits for it. A new file has as many while it is completed.
   std::size_t held_bytes_max = LogWriter::held_bytes_max;
 };
@@ -52,7 +51,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   }
 
   void bind(Loop& loop) noexcept { loop_ = &loop; }
-  // Why writes must be refused; null if they need not be.
+  // Why writes must be refused: the file has failed, and has not been rewritten since. Null if they need not be.
   const std::string* refusal() const noexcept { return error_.empty() ? nullptr : &error_; }
   bool sync_always() const noexcept { return options_.sync == LogSync::always; }
   // As Redis names it.
@@ -65,19 +64,21 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   std::uint64_t when_durable(DurableWaits::Done done);
   // Forgets a call of when_durable() that waits.
   void forget(std::uint64_t waiting) { waits_.remove(waiting); }
-  // Rewrites the file, step by step, if it is due.
+  // Rewrites the file, step by step, if it is due: it has grown, or it has failed. What the shard has is the whole
+  // contents of a file that has failed, also what a write has changed that was answered with an error.
   void maintain();
   // Other threads make changes until this tick ends, while the loop's thread waits for them.
   void expect_changes() {
-    if (!error_.empty()) return;
+    if (writer_ == nullptr) return;
     attach();
     if (loop_ != nullptr) loop_->at_tick_end(*this);
   }
   // Returns when the disk has everything that was logged; with LogSync::never, when the kernel has it. A log that
   // fails has refusal() afterwards.
   void wait_for_disk();
-  // Makes everything durable and ends the writer. The loop has ended, or its thread calls this.
-  void close();
+  // Makes everything durable and ends the writer. A file that has failed, or fails now, is rewritten. Fails if that is
+  // not possible: then changes may be lost that were answered. The loop has ended, or its thread calls this.
+  Result<void> close();
   // Any thread.
   std::uint64_t rewrites() const noexcept { return rewriting_.count(); }
   // Any thread.
@@ -120,6 +121,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   void write_pending(bool last = false);
   void take_progress();
   void on_progress();
+  void add_entries();
   void update_stats();
   std::filesystem::path next_path() const { return folder_ / file_name(index_, number_ + 1); }
 

@@ -55,6 +55,7 @@ class KvProcess {
     process_ = -1;
   }
   const std::string& address() const { return address_; }
+  pid_t process() const noexcept { return process_; }
   bool ready = false;
   int status = 0;
 

@@ -48,7 +48,7 @@ class LoggedStore {
                                                   .clock = [&clock] { return clock; },
                                                   .secret = {1, 2}});
     const Result<LogReport> opened =
-        store_->open_log({.folder = folder, .shards = {.sync = LogSync::always, .rewrite_bytes_min = 4096}});
+        store_->open_log({.folder = folder, .shards = {.sync = LogSync::always, .rewriting = {.bytes_min = 4096}}});
     if (!opened) throw std::runtime_error(opened.error().text);
     Loop* const here = &loop;
     store_->bind(std::span(&here, 1));
@@ -59,7 +59,7 @@ class LoggedStore {
   Task<void> end() {
     stop_.request_stop();
     co_await background_.join();
-    store_->close_log();
+    EXPECT_TRUE(store_->close_log());
     store_.reset();
   }
 

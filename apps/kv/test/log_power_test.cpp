@@ -27,37 +27,21 @@
 #include "base/temporary_folder.h"
 #include "hawser/hawser.h"
 #include "kv/test/resp_peer.h"
+#include "kv/test/sync_hook.h"
 
 namespace hawser::kv {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::mutex sync_mutex;
-std::function<void(int file)> sync_hook;
-
-// While it exists, syncs of this process call `hook` and nothing else. Of several, the last one counts.
-class SyncHook {
- public:
-  explicit SyncHook(std::function<void(int file)> hook) {
-    const std::lock_guard lock(sync_mutex);
-    before_ = std::exchange(sync_hook, std::move(hook));
-  }
-  SyncHook(const SyncHook&) = delete;
-  SyncHook& operator=(const SyncHook&) = delete;
-  ~SyncHook() {
-    const std::lock_guard lock(sync_mutex);
-    sync_hook = std::move(before_);
-  }
-
- private:
-  std::function<void(int file)> before_;
-};
-
 int hooked_sync(int file, long call) {
   {
     const std::lock_guard lock(sync_mutex);
-    if (sync_hook) return sync_hook(file), 0;
+    if (sync_hook) {
+      const int error = sync_hook(file);
+      if (error != 0) errno = error;
+      return error == 0 ? 0 : -1;
+    }
   }
   return static_cast<int>(syscall(call, file));
 }
@@ -73,7 +57,7 @@ namespace hawser::kv {
 namespace {
 
 LogOptions options_in(const fs::path& folder, std::size_t rewrite) {
-  return {.folder = folder, .shards = {.sync = LogSync::always, .rewrite_bytes_min = rewrite}};
+  return {.folder = folder, .shards = {.sync = LogSync::always, .rewriting = {.bytes_min = rewrite}}};
 }
 
 // Keeps the contents of files and the names in folders as of their last sync: what a disk has when the machine ends.
@@ -187,6 +171,7 @@ TEST(Log, ALossOfPowerLosesNothingThatWasAcknowledged) {
     crash();
     disk.synced(file);
     crash();
+    return 0;
   });
   std::mt19937 random(7);
   std::uint64_t rewrites = 0;
@@ -242,7 +227,7 @@ TEST(Log, ALossOfPowerLosesNothingThatWasAcknowledged) {
     }
   }
   EXPECT_GE(rewrites, 2U);
-  const SyncHook none([](int) {});
+  const SyncHook none([](int) { return 0; });
   for (const Crash& crash : crashes) {
     Store store({.memory_bytes = std::size_t{4} << 20});
     const Result<LogReport> opened = store.open_log(options_in(crash.folder / log, std::size_t{64} << 20));
@@ -280,7 +265,10 @@ TEST(Log, NothingWaitsForClientsThatHaveGone) {
     RespPeer watcher(server.address());
     EXPECT_EQ(waiting_for_disk(watcher), 0U);
     std::atomic<bool> stalled = true;
-    const SyncHook waiting([&](int) { stalled.wait(true); });
+    const SyncHook waiting([&](int) {
+      stalled.wait(true);
+      return 0;
+    });
     for (int round = 0; round < 3; ++round) {
       RespPeer peer(server.address());
       for (int i = 0; i < 200; ++i) peer.send(request({"SET", "key" + std::to_string(i), "value"}));
@@ -311,7 +299,10 @@ TEST(Log, NothingWaitsForCallersThatHaveGone) {
     const LogOptions options = options_in(folder.path(), std::size_t{64} << 20);
     KvServer server({.shards = shards}, {}, &options);
     std::atomic<bool> stalled = true;
-    const SyncHook waiting([&](int) { stalled.wait(true); });
+    const SyncHook waiting([&](int) {
+      stalled.wait(true);
+      return 0;
+    });
     std::stop_source stop;
     std::thread callers([address = server.address(), token = stop.get_token()] {
       sync_wait([](std::string to, std::stop_token stopping) -> Task<void> {
@@ -343,7 +334,10 @@ TEST(Log, AStalledDiskStopsReadingFromClients) {
   EXPECT_EQ(peer.call({"SET", "key", "value"}), "+OK\r\n");
   // The sync waits until this test releases it.
   std::atomic<bool> stalled = true;
-  const SyncHook waiting([&](int) { stalled.wait(true); });
+  const SyncHook waiting([&](int) {
+    stalled.wait(true);
+    return 0;
+  });
   constexpr std::size_t value_bytes = 16 * 1024;
   const std::string one = request({"SET", "key", std::string(value_bytes, 'v')});
   constexpr std::size_t commands = 8192;  // 128 MiB.
@@ -386,7 +380,10 @@ TEST(Log, AStopAnswersWhatWaitsForTheDisk) {
     RespPeer peer(server.address());
     RespPeer other(server.address());
     std::atomic<bool> stalled = true;
-    const SyncHook waiting([&](int) { stalled.wait(true); });
+    const SyncHook waiting([&](int) {
+      stalled.wait(true);
+      return 0;
+    });
     std::string writes;
     std::string replies;
     for (int key = 0; key < 10; ++key) {

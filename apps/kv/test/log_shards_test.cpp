@@ -42,19 +42,22 @@ TEST(LogOfShards, ARenameWhoseCopyIsNotLoggedKeepsTheOldName) {
       to = key_of_shard(server.store, 1, "to");
       const std::string pad = key_of_shard(server.store, 1, "pad");
       EXPECT_EQ(peer.call({"SET", from, value}), "+OK\r\n");
-      for (int i = 0; i < 15; ++i) EXPECT_EQ(peer.call({"SET", pad, std::string(1000, 'p')}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"SET", pad, std::string(15'500, 'p')}), "+OK\r\n");
       rlimit before{};
       getrlimit(RLIMIT_FSIZE, &before);
       rlimit small = before;
       small.rlim_cur = 20'000;
       setrlimit(RLIMIT_FSIZE, &small);
       const std::string reply = peer.call({"RENAME", from, to});
-      // The writer has written everything before the limit ends.
+      // With the copy, the shard is longer than the limit, so that it cannot be rewritten at the end either.
       server.store.holds().end();
       server.server().stop(std::chrono::milliseconds(100));
-      server.store.close_log();
+      const Result<void> closed = server.store.close_log();
       setrlimit(RLIMIT_FSIZE, &before);
       EXPECT_THAT(reply, HasSubstr("-MISCONF Errors writing to the log: cannot write to"));
+      ASSERT_FALSE(closed);
+      EXPECT_THAT(closed.error().text, HasSubstr("the log of shard 1 is not complete"));
+      EXPECT_THAT(closed.error().text, HasSubstr("It could not be rewritten: cannot write to"));
     }
     KvServer server({.shards = 2}, {}, &log);
     RespPeer peer(server.address());

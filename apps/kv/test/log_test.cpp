@@ -35,7 +35,7 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
 LogOptions in(const fs::path& folder, LogSync sync = LogSync::always, std::size_t rewrite = std::size_t{64} << 20) {
-  return {.folder = folder, .shards = {.sync = sync, .rewrite_bytes_min = rewrite}};
+  return {.folder = folder, .shards = {.sync = sync, .rewriting = {.bytes_min = rewrite}}};
 }
 
 std::map<std::string, std::string> contents(RespPeer& peer) {
@@ -245,7 +245,8 @@ TEST(Log, GrowingFilesAreRewritten) {
 TEST(Log, WritesFailWhenTheFileCannotGrow) {
   const TemporaryFolder folder;
   for (const unsigned shards : {1U, 2U}) {
-    const LogOptions options = in(folder.path() / std::to_string(shards));
+    LogOptions options = in(folder.path() / std::to_string(shards));
+    options.shards.rewriting.repair_pause_min = options.shards.rewriting.repair_pause_max = 24h;
     KvServer server({.shards = shards}, {}, &options);
     RespPeer peer(server.address());
     EXPECT_EQ(peer.call({"SET", "good", "1"}), "+OK\r\n");
@@ -265,7 +266,7 @@ TEST(Log, WritesFailWhenTheFileCannotGrow) {
     setrlimit(RLIMIT_FSIZE, &before);
     EXPECT_THAT(reply, HasSubstr("-MISCONF Errors writing to the log: cannot write to"));
     EXPECT_LT(acknowledged, 20'000 / 500 * static_cast<int>(shards));
-    // The shard refuses writes from now on, and serves reads.
+    // The shard refuses writes until the file has been rewritten, and serves reads.
     std::size_t refused = 0;
     for (int i = 0; i < 50; ++i) refused += peer.call({"SET", "key" + std::to_string(i), "1"}).starts_with("-MISCONF");
     EXPECT_GT(refused, 0U);
@@ -354,7 +355,7 @@ TEST(Log, FoldersOfOthersAreLeftAlone) {
     Store store({});
     const Result<LogReport> opened = store.open_log(options);
     EXPECT_TRUE(opened) << opened.error().text;
-    store.close_log();
+    EXPECT_TRUE(store.close_log());
     fs::create_directories(folder.path() / "run-0");
     std::ofstream(folder.path() / "run-0" / "results") << "x";
   }

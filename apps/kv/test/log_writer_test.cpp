@@ -37,7 +37,7 @@ TEST(LogWriter, ARewritingThatFailedIsNotCompletedByItsRest) {
   put(part, "first");
   writer.push(bytes, part, next, {.first = true});
   for (bool failed = false; !failed;) {  // Its folder does not exist.
-    failed = writer.progress().replacement_failed;
+    failed = !writer.progress().replacement_error.empty();
     std::this_thread::yield();
   }
   fs::create_directory(folder.path() / "later");

@@ -26,7 +26,8 @@ TEST(RedisPackage, WorksWithThreeShards) { run_script(3); }
 TEST(RedisPackage, WorksWithALog) {
   const TemporaryFolder folder;
   for (const unsigned shards : {1U, 3U}) {
-    const LogOptions log{.folder = folder.path(), .shards = {.sync = LogSync::always, .rewrite_bytes_min = 64 * 1024}};
+    const LogOptions log{.folder = folder.path(),
+                         .shards = {.sync = LogSync::always, .rewriting = {.bytes_min = 64 * 1024}}};
     run_script(shards, &log);
     if (IsSkipped()) return;
   }
