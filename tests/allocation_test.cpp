@@ -94,9 +94,10 @@ TransportOptions transports_of(const Case& shape) {
   return {.enabled = {shm(), rdma()}, .order = {shape.transport}, .required = shape.transport};
 }
 
-// Emulated processors copy large payloads slowly, so 200 calls in total replace 200 for each.
+// Emulated processors copy large payloads slowly, so 200 calls in total replace 200 for each, or 100 of the largest.
 int rounds_of(const Case& shape) {
-  return shape.transport == "rdma" && shape.bytes > 64 * 1024 ? 200 / shape.concurrency : 200;
+  if (shape.transport != "rdma" || shape.bytes <= 64 * 1024) return 200;
+  return (shape.bytes > 512 * 1024 ? 100 : 200) / shape.concurrency;
 }
 constexpr int few_rounds = 20;
 // Longer than an emulated device of a busy machine takes.

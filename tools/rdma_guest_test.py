@@ -150,7 +150,11 @@ def device():
             for _ in range(100):
                 if server.poll() is not None:
                     break
-                client = subprocess.run([*transfer, "localhost"], capture_output=True, text=True)
+                try:
+                    client = subprocess.run([*transfer, "localhost"], capture_output=True, text=True, timeout=30)
+                except subprocess.TimeoutExpired:
+                    print(f"attempt {attempt}: the client has not ended in 30 s")
+                    break
                 print(f"attempt {attempt}: {client.stdout}{client.stderr}")
                 if client.returncode == 0:
                     return 0

@@ -1,6 +1,7 @@
 // Ends of connections over RDMA. No resource may be left.
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -169,6 +170,7 @@ TEST_F(Device, AtTheWatermarkNewConnectionsAreRefusedAndOldOnesGoOn) {
 TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
   const OwnDevice device(0);
   NEEDS_OWN_DEVICE(device);
+  std::FILE* deletion = nullptr;  // The command that runs meanwhile.
   {
     RdmaOptions options;
     options.device = device.name();
@@ -177,34 +179,38 @@ TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
     server.register_handler<echo_text>();
     server.register_handler<slow_sum>();
     ASSERT_TRUE(server.start());
-    loop.run([](Loop& on, std::string address, RdmaOptions with) -> Task<void> {
-      Client client(on, client_options(with));
-      auto connected = co_await client.connect(address);
-      REQUIRE_OK(connected);
-      std::array<std::uint64_t, 4> good{};
-      const auto load = [](Client& over, std::uint64_t& count) -> Task<void> {
-        for (;;) {
-          auto reply = co_await over.call<echo_text>(text_of(100'000));
-          if (!reply) co_return;
-          ++count;
-        }
-      };
-      Scope scope;
-      for (std::uint64_t& one : good) scope.spawn(load(client, one));
-      auto all_work = co_await eventually(on, [&] { return std::ranges::find(good, 0U) == good.end(); });
-      EXPECT_TRUE(all_work);
-      // The kernel may keep the device until all users have closed it, and let it work meanwhile. Without its network
-      // the device can't work.
-      EXPECT_EQ(std::system("rdma link delete hawser_rxe0 &"), 0);
-      co_await on.sleep(500ms);
-      std::system("ip link set hawser0 down");
-      co_await scope.join();
-    }(loop, server.address(), options));
+    loop.run(
+        [](Loop& on, std::string address, RdmaOptions with, const OwnDevice& of, std::FILE*& command) -> Task<void> {
+          Client client(on, client_options(with));
+          auto connected = co_await client.connect(address);
+          REQUIRE_OK(connected);
+          std::array<std::uint64_t, 4> good{};
+          const auto load = [](Client& over, std::uint64_t& count) -> Task<void> {
+            for (;;) {
+              auto reply = co_await over.call<echo_text>(text_of(100'000));
+              if (!reply) co_return;
+              ++count;
+            }
+          };
+          Scope scope;
+          for (std::uint64_t& one : good) scope.spawn(load(client, one));
+          auto all_work = co_await eventually(on, [&] { return std::ranges::find(good, 0U) == good.end(); });
+          EXPECT_TRUE(all_work);
+          // The kernel may keep the device until all users have closed it, and let it work meanwhile. Without its
+          // network the device can't work.
+          command = popen(("rdma link delete " + of.name()).c_str(), "r");
+          EXPECT_NE(command, nullptr);
+          co_await on.sleep(500ms);
+          EXPECT_TRUE(of.unplug());
+          co_await scope.join();
+        }(loop, server.address(), options, device, deletion));
   }
   const auto end = std::chrono::steady_clock::now() + patience;
   const auto listed = [] { return std::system("rdma link show hawser_rxe0/1 2>/dev/null | grep -q hawser_rxe0") == 0; };
   while (listed() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(10ms);
-  EXPECT_FALSE(listed()) << "somebody has not let go";
+  ASSERT_FALSE(listed()) << "somebody has not let go";
+  ASSERT_NE(deletion, nullptr);
+  EXPECT_EQ(pclose(deletion), 0);
 }
 
 }  // namespace hawser::rdma_tests

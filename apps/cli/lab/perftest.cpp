@@ -13,6 +13,8 @@ namespace {
 
 // TCP port on which the two perftest processes connect.
 constexpr unsigned meeting_port = 18'515;
+// A client that has not ended by then has lost its server, or the device is too slow to be measured.
+constexpr unsigned client_seconds_max = 60;
 
 }  // namespace
 
@@ -44,14 +46,16 @@ std::expected<double, std::string> run_perftest(const PerftestPlan& plan) {
       std::max<std::uint64_t>(plan.iterations, 5), meeting_port,
       plan.transfer == hawser::lab::TransferMode::read ? "" : fmt::format(" -t {}", std::max(1u, plan.depth)));
   // The server needs some time until it listens; until then the client fails at once. A server ends with the first
-  // client that has connected, also if that one fails.
+  // client that has connected, also if that one fails or does not end, for which `timeout` exits with 124 or 137.
   const std::string script = fmt::format(
       "command -v {0} >/dev/null || {{ echo {0} is not installed: apt-get install perftest; exit 1; }}; "
       "for pair in 1 2 3; do {1} >/dev/null 2>&1 & server=$!; good=; tries=50; "
-      "while [ $tries -gt 0 ]; do tries=$((tries - 1)); sleep 0.4; {1} 127.0.0.1 2>&1 && good=1 && break; "
+      "while [ $tries -gt 0 ]; do tries=$((tries - 1)); sleep 0.4; "
+      "timeout -k 5 {2} {1} 127.0.0.1 2>&1 && good=1 && break; "
+      "[ $? -lt 124 ] || {{ echo the client has not ended in {2} s; break; }}; "
       "kill -0 $server 2>/dev/null || break; done; "
       "kill $server 2>/dev/null; wait $server 2>/dev/null; [ -z $good ] || break; done; true",
-      tool, command);
+      tool, command, client_seconds_max);
   std::FILE* const pipe = popen(script.c_str(), "r");
   if (pipe == nullptr) return std::unexpected(std::string("no shell to run it"));
   std::string output;

@@ -568,13 +568,13 @@ TEST(LoopDeathTest, ALoopThatRunsIsNotDestroyed) {
 TEST(LoopDeathTest, ATaskOfAStaticLoopMayEndTheProcess) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto run = [] {
-    static Loop loop;
+    static Loop loop({.blocked_max = forever});  // A slow machine is not a reason for text.
     loop.run([]() -> Task<void> {
       co_await Loop::current()->sleep(std::chrono::milliseconds(1));
       std::exit(3);
     }());
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(3), "^$");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(3), testing::Not(testing::HasSubstr("was destroyed")));
 }
 
 }  // namespace
