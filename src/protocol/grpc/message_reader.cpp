@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "rpc/port/announced_memory.h"
+
 namespace hawser::protocol::grpc {
 
 void MessageReader::reset() noexcept {
@@ -20,7 +22,7 @@ bool MessageReader::grow(std::size_t needed, detail::ReceiveAccount* account) {
   if (memory_.size() >= needed) return true;
   const std::size_t whole = room_ + length_;
   std::size_t size = whole;
-  if (account == nullptr || !account->plenty(whole)) {
+  if (account == nullptr || !rpc::is_worth_its_memory(*account, whole, needed)) {
     const std::size_t factor = account == nullptr ? uncounted_step_factor : step_factor;
     size = std::min(whole, std::max({needed, first_step_bytes, factor * memory_.size()}));
   }

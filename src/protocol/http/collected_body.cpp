@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "rpc/port/announced_memory.h"
+
 namespace hawser::protocol::http {
 
 std::size_t CollectedBody::size_for(std::size_t bytes, std::uint64_t announced,
@@ -12,7 +14,7 @@ std::size_t CollectedBody::size_for(std::size_t bytes, std::uint64_t announced,
   const std::size_t size = std::max({bytes, 2 * capacity(), first_bytes_});
   if (announced < bytes) return size;
   const auto whole = static_cast<std::size_t>(announced);
-  return account.plenty(whole) ? whole : std::min(size, whole);
+  return rpc::is_worth_its_memory(account, whole, bytes) ? whole : std::min(size, whole);
 }
 
 void CollectedBody::grow(std::size_t capacity) {

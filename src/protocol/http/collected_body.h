@@ -16,7 +16,8 @@ class CollectedBody {
   explicit CollectedBody(std::size_t first_bytes) noexcept : first_bytes_(first_bytes) {}
 
   // The size of the memory that a body of `bytes` bytes needs; at most capacity() if it needs none. `announced`: the
-  // length that the head has stated; 0: none. If memory is scarce, it grows in proportion to what has arrived.
+  // length that the head has stated; 0: none. If memory is scarce, or a long body has just begun, it grows in
+  // proportion to what has arrived.
   std::size_t size_for(std::size_t bytes, std::uint64_t announced,
                        const detail::ReceiveAccount& account) const noexcept;
   // Allocates memory of that size. Throws std::bad_alloc, and keeps what it has then.

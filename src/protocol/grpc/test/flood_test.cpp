@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "hawser/detail/receive_account.h"
@@ -353,6 +354,28 @@ TEST(GrpcFlood, EmptyMessagesAreNoFlood) {
     take_output(server.machine, server.output);
   }
   EXPECT_EQ(server.events[1].size(), 501U);
+}
+
+// Each of many calls announces a long message and sends one byte of it. What is held grows with what arrives.
+TEST(GrpcFlood, MessagesThatAreOnlyAnnouncedHoldLittle) {
+  detail::ReceiveBudget budget(std::size_t{1} << 30, std::size_t{1} << 30);
+  detail::ReceiveAccount account(&budget);
+  ServerLog server({.message_bytes_max = std::size_t{64} << 20}, &account);
+  ASSERT_TRUE(server.feed(hello()));
+  constexpr std::size_t calls = 50;
+  const std::string prefix("\0\0\x3f\xff\xff", MessageReader::prefix_bytes);  // 4 MiB less 1.
+  for (std::uint32_t i = 0; i < calls; ++i) {
+    const std::uint32_t id = 2 * i + 1;
+    ASSERT_TRUE(server.feed(frame(1, 4, id, request_fields("/unary")) + frame(0, 0, id, prefix + "x"))) << why(server);
+  }
+  EXPECT_LE(account.used(), calls * MessageReader::first_step_bytes);
+  // One call goes on, byte by byte: never more than sixteen times what has arrived.
+  const std::size_t others = account.used() - MessageReader::first_step_bytes;
+  for (std::size_t arrived = 2; arrived < 40'000; ++arrived) {
+    ASSERT_TRUE(server.feed(frame(0, 0, 1, "x"))) << why(server);
+    ASSERT_LE(account.used() - others, std::max(MessageReader::first_step_bytes, 16 * arrived)) << arrived;
+    take_output(server.machine, server.output);
+  }
 }
 
 // A client that sends each write of its application, also of one byte.

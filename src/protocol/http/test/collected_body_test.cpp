@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -35,7 +36,9 @@ TEST(CollectedBody, ABodyOfUnknownLengthDoublesItsMemory) {
 TEST(CollectedBody, AnAnnouncedBodyHasItsMemoryAtOnceIfThereIsPlenty) {
   const detail::ReceiveAccount account(nullptr);
   CollectedBody body(first_bytes);
-  EXPECT_EQ(body.size_for(1, 100'000, account), 100'000U);
+  EXPECT_EQ(body.size_for(1, 64 * 1024, account), 64U * 1024);
+  EXPECT_EQ(body.size_for(6250, 100'000, account), 100'000U);
+  EXPECT_EQ(body.size_for(6249, 100'000, account), std::max<std::size_t>(6249, first_bytes)) << "not a sixteenth of it";
   EXPECT_EQ(body.size_for(1, 10, account), 10U);
   EXPECT_EQ(body.size_for(11, 10, account), first_bytes) << "more than announced: the length is not known";
 }
