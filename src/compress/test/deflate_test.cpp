@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <random>
 #include <span>
 #include <string>
@@ -135,6 +136,21 @@ TEST(Gzip, IsNotZlib) {
   detail::ReceiveCharge none;
   const Buffer gzip = Deflater({.format = Format::gzip}).all(as_bytes(std::string_view("text")));
   EXPECT_EQ(inflate_all(Format::zlib, gzip.bytes(), GrowingOutput(16, 16, nullptr, none)).problem, Problem::malformed);
+}
+
+TEST(GrowingOutput, DoublesUntilItsLimit) {
+  detail::ReceiveCharge none;
+  GrowingOutput out(4, 10, nullptr, none);
+  for (const std::size_t room : {4U, 4U, 2U}) {
+    EXPECT_FALSE(out.at_limit());
+    if (out.full()) out.grow();
+    ASSERT_EQ(out.room(), room);
+    std::memset(out.end(), static_cast<int>(room), room);
+    out.add(room);
+    EXPECT_TRUE(out.full());
+  }
+  EXPECT_TRUE(out.at_limit());
+  EXPECT_EQ(out.take().text(), "\4\4\4\4\4\4\4\4\2\2");
 }
 
 }  // namespace

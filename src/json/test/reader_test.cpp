@@ -163,5 +163,37 @@ TEST(JsonReader, WholeNumbersAreExactIn64Bits) {
   EXPECT_TRUE(std::signbit(std::get<double>(number("-0"))));
 }
 
+// A text is often a part of a longer one.
+TEST(JsonReader, ReadsNothingBehindItsText) {
+  EXPECT_EQ(events(std::string_view("-12.5e1").substr(0, 2)), "n-1 ");
+  EXPECT_EQ(events(std::string_view("12.5e1").substr(0, 2)), "n12 ");
+  EXPECT_EQ(events(std::string_view("12.5e1").substr(0, 4)), "n12.5 ");
+  EXPECT_EQ(events(std::string_view("-1").substr(0, 1)), "invalid JSON at byte 1: a number needs a digit here");
+  EXPECT_EQ(events(std::string_view("true").substr(0, 3)), "invalid JSON at byte 0: a value is expected");
+  EXPECT_EQ(events(std::string_view(R"("a")").substr(0, 2)), "invalid JSON at byte 0: a text has no end");
+}
+
+// Skips the value that `text` begins with, and returns what follows.
+std::string_view after_skip(std::string_view text) {
+  JsonReader reader(text, {});
+  skip(reader, reader.next());
+  return text.substr(reader.offset());
+}
+
+TEST(JsonReader, SkipsOneValueWithAllThatIsInIt) {
+  EXPECT_EQ(after_skip("1 2"), " 2");
+  EXPECT_EQ(after_skip(R"("[" 2)"), " 2");
+  EXPECT_EQ(after_skip("[] 2"), " 2");
+  EXPECT_EQ(after_skip("{} 2"), " 2");
+  EXPECT_EQ(after_skip(R"([1,[2],{"a":[]}] 2)"), " 2");
+  EXPECT_EQ(after_skip(R"({"a":1,"b":{"c":[{}]}} 2)"), " 2");
+}
+
+TEST(JsonReader, SkipEndsWithATextThatIsInvalid) {
+  EXPECT_EQ(after_skip("[1,"), "");
+  EXPECT_EQ(after_skip("[[1,}]"), "}]");
+  EXPECT_EQ(after_skip(""), "");
+}
+
 }  // namespace
 }  // namespace hawser::json

@@ -99,6 +99,22 @@ TEST(RequestsAhead, EndWithWhatTheParserTakes) {
   EXPECT_EQ(ahead(""), Described());
 }
 
+// A request that is not found costs time only: the parser takes it. So the other tests do not notice it.
+TEST(RequestsAhead, HaveEveryLengthUpToTheLimits) {
+  for (const std::size_t size : {0U, 9U, 10U, 99U, 100U, 999U, 70'000U}) {
+    const std::string value(size, 'v');
+    EXPECT_EQ(ahead(request({"SET", "k", value})).size(), 1U) << size;
+    EXPECT_EQ(ahead(request({value})).size(), 1U) << size;
+  }
+  const std::string text = request({"SET", "key", std::string(40, 'v')});
+  EXPECT_EQ(ahead(text, {.bulk_bytes_max = 40}).size(), 1U);
+  EXPECT_EQ(ahead(text, {.bulk_bytes_max = 39}).size(), 0U);
+  EXPECT_EQ(ahead(text, {.arguments_max = 3}).size(), 1U);
+  EXPECT_EQ(ahead(text, {.arguments_max = 2}).size(), 0U);
+  EXPECT_EQ(ahead(text, {.request_bytes_max = text.size() - 2}).size(), 1U) << "the last CR LF does not count";
+  EXPECT_EQ(ahead(text, {.request_bytes_max = text.size() - 3}).size(), 0U);
+}
+
 TEST(RequestsAhead, ShareTheRoomForArguments) {
   const std::string long_one = request(std::vector<std::string>(RequestsAhead::arguments_max - 2, "x"));
   EXPECT_EQ(ahead(long_one + request({"GET", "a"})).size(), 2U);

@@ -23,6 +23,7 @@ class EchoSession final : public RespSession {
  public:
   EchoSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first, const RequestLimits& limits)
       : RespSession(host, std::move(stream), first, limits) {}
+  using RespSession::account;
   using RespSession::resume;
   using RespSession::set_limits;
 
@@ -251,6 +252,19 @@ TEST_F(RespSessionMemoryTest, RepliesThatWaitAreCharged) {
   EXPECT_EQ(session.reason.code, ErrorCode::overloaded);
   EXPECT_TRUE(session.reason.text.contains("the client has not read 700")) << session.reason.text;
   EXPECT_EQ(host_.budget.used(), 0U);
+}
+
+TEST_F(RespSessionMemoryTest, WithoutMemoryAsManyRepliesAsTheBacklogHoldsMayWait) {
+  EchoSession& session = start();
+  constexpr std::size_t all_memory = 64 * 1024;
+  session.account().acquire_always(all_memory);
+  session.held = 4096;
+  script_.deliver(request({"1"}));
+  EXPECT_EQ(session.reason.text, "");
+  session.held = 4097;
+  script_.deliver(request({"2"}));
+  EXPECT_EQ(session.reason.code, ErrorCode::overloaded);
+  session.account().release(all_memory);
 }
 
 }  // namespace
