@@ -130,12 +130,21 @@ TEST(Gzip, StatesItsLengthAtItsEnd) {
   EXPECT_EQ(announced_bytes(Deflater(DeflaterOptions()).all(as_bytes(sample(70'000))).bytes()), 70'000U);
   EXPECT_EQ(announced_bytes({}), 0U);
   EXPECT_EQ(announced_bytes(as_bytes(std::string_view("abc"))), 0U);
+  // A span is often a part of a longer one.
+  EXPECT_EQ(announced_bytes(as_bytes(std::string_view("\1\2\3\4\5")).first(4)), 0x04030201U);
 }
 
 TEST(Gzip, IsNotZlib) {
   detail::ReceiveCharge none;
   const Buffer gzip = Deflater({.format = Format::gzip}).all(as_bytes(std::string_view("text")));
   EXPECT_EQ(inflate_all(Format::zlib, gzip.bytes(), GrowingOutput(16, 16, nullptr, none)).problem, Problem::malformed);
+}
+
+TEST_P(Deflate, IsReadyUnlessItsOptionsAreRefused) {
+  EXPECT_TRUE(Inflater(GetParam()).ready());
+  EXPECT_TRUE(Deflater({.format = GetParam()}).ready());
+  EXPECT_FALSE(Deflater({.format = GetParam(), .window_bits = 99}).ready());
+  EXPECT_FALSE(Deflater({.format = GetParam(), .memory_level = 99}).ready());
 }
 
 TEST(GrowingOutput, DoublesUntilItsLimit) {
