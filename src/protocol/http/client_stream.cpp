@@ -16,10 +16,6 @@ constexpr std::size_t unpacked_bytes_max = 64 * 1024;
 // Operations that never have to wait let the rest of their loop run after so many bytes.
 constexpr std::size_t turn_bytes_max = 256 * 1024;
 
-Time sum(Time time, Duration duration) noexcept {
-  return duration < Time::max() - time ? time + duration : Time::max();
-}
-
 Error argument_error(std::string text) { return Error::of_call(ErrorCode::invalid_argument, std::move(text)); }
 
 }  // namespace
@@ -33,14 +29,12 @@ ClientStream::ClientStream(std::shared_ptr<ConnectionPool> pool, HttpClientReque
       head_(head_of(request_, target_.url, upload ? &*upload : nullptr)),
       changed_(pool_->loop()),
       upload_(std::move(upload)),
-      left_(upload_ ? upload_->length.value_or(0) : 0),
-      body_done_(!upload_ || upload_->length == 0),
-      awaits_continue_(!body_done_ && upload_->expect_continue),
+      body_(upload_ ? upload_->length : 0),
+      deadlines_(pool_->options().stall_timeout),
       timer_(*this) {}
 
-ClientStream::Operation::Operation(ClientStream& stream, Direction& direction) : direction_(direction) {
-  direction.active = true;
-  direction.since = stream.loop().now();
+ClientStream::Operation::Operation(ClientStream& stream, Direction direction) : stream_(stream), direction_(direction) {
+  stream.deadlines_.begin(direction, stream.loop().now());
   stream.watch();
 }
 
@@ -56,8 +50,9 @@ Task<Result<HttpClientStream>> ClientStream::open(std::shared_ptr<ConnectionPool
   auto stream = std::make_shared<ClientStream>(std::move(pool), std::move(request), std::move(target), upload);
   const Loop& loop = stream->loop();
   const std::optional<Duration> timeout = stream->request_.timeout;
-  stream->opening_deadline_ = loop.after(timeout.value_or(stream->pool_->options().request_timeout));
-  if (timeout) stream->deadline_ = stream->opening_deadline_;
+  const Time opening = loop.after(timeout.value_or(stream->pool_->options().request_timeout));
+  stream->deadlines_.limit_opening(opening);
+  if (timeout) stream->deadlines_.limit_request(opening);
   stream->watch();
   stream->on_stop_.emplace(stream->request_.token, Stopped{*stream});
   ConnectionPool::ScopedWork work(*stream->pool_);
@@ -80,6 +75,7 @@ Task<void> ClientStream::connect() {
     fail_all(Error::of_call(ErrorCode::internal, std::string(what_of(thrown))));
   }
   opened_ = true;
+  deadlines_.on_opened();
   changed_.notify_all();
 }
 
@@ -92,7 +88,7 @@ Task<void> ClientStream::connect_and_begin() {
   // The body of an upload can't be sent a second time, so that it goes over a new connection, which takes the place of
   // an unused one.
   sent_ = false;
-  Result<std::unique_ptr<ClientConnection>> connection = co_await pool_->connect(target_, opening_deadline_);
+  Result<std::unique_ptr<ClientConnection>> connection = co_await pool_->connect(target_, deadlines_.opening());
   if (!connection) co_return fail_all(std::move(connection.error()));
   co_await begin(std::move(*connection), false);
 }
@@ -103,13 +99,13 @@ Task<bool> ClientStream::begin(std::unique_ptr<ClientConnection> connection, boo
   sent_ = true;
   connection_->begin({.head = head_,
                       .body = request_.body,
-                      .more = !body_done_,
+                      .more = !body_.done(),
                       .is_head_method = request_.method == "HEAD",
                       .part_bytes_max = std::max<std::size_t>(options.body_buffer_bytes, 1),
                       .body_bytes_max = options.stream_bytes_max},
                      changed_);
   if (upload_) {
-    if (awaits_continue_) continue_deadline_ = loop().after(upload_->continue_timeout);
+    if (!body_.done() && upload_->expect_continue) deadlines_.await_continue(loop().after(upload_->continue_timeout));
     co_return true;
   }
   while (!error_ && !connection_->has_head() && !connection_->finished()) {
@@ -140,8 +136,9 @@ void ClientStream::take_head() {
 
 Task<Result<int>> ClientStream::wait_status(std::shared_ptr<ClientStream> self) {
   if (self->response_.status != 0) co_return self->response_.status;
-  if (self->reads_.active) co_return fail(argument_error("another operation reads the response"));
-  const Operation operation(*self, self->reads_);
+  if (self->deadlines_.active(Direction::reading))
+    co_return fail(argument_error("another operation reads the response"));
+  const Operation operation(*self, Direction::reading);
   for (;;) {
     if (!self->error_) self->take_head();
     if (!self->error_ && self->response_.status == 0 && self->connection_->finished()) self->settle();
@@ -155,8 +152,9 @@ Task<Result<int>> ClientStream::wait_status(std::shared_ptr<ClientStream> self) 
 }
 
 Task<Result<std::string>> ClientStream::read(std::shared_ptr<ClientStream> self) {
-  if (self->reads_.active) co_return fail(argument_error("another operation reads the response"));
-  const Operation operation(*self, self->reads_);
+  if (self->deadlines_.active(Direction::reading))
+    co_return fail(argument_error("another operation reads the response"));
+  const Operation operation(*self, Direction::reading);
   if (self->turn_bytes_ >= turn_bytes_max) {
     co_await self->loop().sleep(Duration::zero());
     self->turn_bytes_ = 0;
@@ -229,20 +227,13 @@ void ClientStream::settle() {
 
 std::optional<Error> ClientStream::misuse_of_write(std::string_view bytes, bool last) const {
   if (!upload_) return argument_error("the request has no body to be written: use HttpClient::upload()");
-  if (writes_.active) return argument_error("another operation writes the body");
-  if (body_done_ && !bytes.empty()) return argument_error("the body is complete");
-  if (!upload_->length || body_done_) return std::nullopt;
-  if (bytes.size() > left_ || (last && bytes.size() != left_)) {
-    return argument_error("HttpUpload::length is " + std::to_string(*upload_->length) + ", of which " +
-                          std::to_string(left_) + " bytes are left, and the body has " + std::to_string(bytes.size()) +
-                          (last ? " more" : " more at least"));
-  }
-  return std::nullopt;
+  if (deadlines_.active(Direction::writing)) return argument_error("another operation writes the body");
+  return body_.misuse(bytes.size(), last);
 }
 
 std::optional<Error> ClientStream::sending_error() const {
   if (error_) return error_;
-  if (connection_ == nullptr || connection_->complete() || (awaits_continue_ && connection_->has_head())) {
+  if (connection_ == nullptr || connection_->complete() || (deadlines_.awaits_continue() && connection_->has_head())) {
     return Error::of_call(Initiator::peer, ErrorCode::not_sent,
                           target_.address + " has answered without the rest of the body: read the response");
   }
@@ -252,14 +243,14 @@ std::optional<Error> ClientStream::sending_error() const {
 
 Task<Result<void>> ClientStream::write(std::shared_ptr<ClientStream> self, std::string_view bytes, bool last) {
   if (std::optional<Error> misuse = self->misuse_of_write(bytes, last)) co_return fail(std::move(*misuse));
-  if (self->body_done_) co_return Result<void>();
-  const Operation operation(*self, self->writes_);
+  if (self->body_.done()) co_return Result<void>();
+  const Operation operation(*self, Direction::writing);
   std::optional<Error> error;
   for (;;) {
     error = self->sending_error();
     if (error) break;
     ClientConnection& connection = *self->connection_;
-    if (connection.sending() || (self->awaits_continue_ && !connection.continued())) {
+    if (connection.sending() || (self->deadlines_.awaits_continue() && !connection.continued())) {
       co_await self->changed_.wait();
     } else if (self->turn_bytes_ >= turn_bytes_max) {
       co_await self->loop().sleep(Duration::zero());
@@ -268,14 +259,12 @@ Task<Result<void>> ClientStream::write(std::shared_ptr<ClientStream> self, std::
       break;
     }
   }
-  const bool chunked = !self->upload_->length;
-  if (!error && (!bytes.empty() || (last && chunked))) {
-    self->awaits_continue_ = false;
+  if (!error && self->body_.sends(bytes.size(), last)) {
+    self->deadlines_.end_continue();
     self->turn_bytes_ += bytes.size();
-    if (!chunked) self->left_ -= bytes.size();
-    self->body_done_ = last || (!chunked && self->left_ == 0);
+    self->body_.add(bytes.size(), last);
     Sending sending{self.get()};
-    self->connection_->send_part(bytes, chunked, self->body_done_);
+    self->connection_->send_part(bytes, self->body_.chunked(), self->body_.done());
     for (;;) {
       if (self->connection_ == nullptr ? self->all_sent_ : !self->connection_->sending()) break;
       error = self->sending_error();
@@ -319,7 +308,7 @@ void ClientStream::cancel(std::string_view why) {
 
 void ClientStream::end() {
   const bool complete = !error_ && connection_ != nullptr && connection_->complete();
-  if (complete && !reads_.active && !writes_.active) {
+  if (complete && !deadlines_.active(Direction::reading) && !deadlines_.active(Direction::writing)) {
     connection_->take_part();
     pool_->keep(target_.key, std::move(connection_));
     ended_ = true;
@@ -341,9 +330,7 @@ void ClientStream::release() noexcept {
 
 void ClientStream::watch() {
   if (error_ || ended_) return;
-  Time next = std::min(deadline_, opened_ ? Time::max() : opening_deadline_);
-  if (reads_.active) next = std::min(next, stall_time(reads_));
-  if (writes_.active) next = std::min({next, stall_time(writes_), awaits_continue_ ? continue_deadline_ : Time::max()});
+  const Time next = deadlines_.next(moved());
   if (next == Time::max()) {
     timer_.stop();
   } else {
@@ -351,34 +338,32 @@ void ClientStream::watch() {
   }
 }
 
-Time ClientStream::stall_time(const Direction& direction) const noexcept {
-  Time moved = direction.since;
-  if (connection_ != nullptr) moved = std::max({moved, connection_->received_at(), connection_->sent_at()});
-  return sum(moved, pool_->options().stall_timeout);
+Time ClientStream::moved() const noexcept {
+  return connection_ == nullptr ? Time::min() : std::max(connection_->received_at(), connection_->sent_at());
 }
 
 void ClientStream::check() noexcept {
   if (error_) return release();
   if (ended_) return;
-  const Time now = loop().now();
   const auto late = [this](std::string why) {
     fail_all(Error::of_call(ErrorCode::deadline_exceeded, std::move(why) + execution()));
   };
-  if (now >= deadline_ || (!opened_ && now >= opening_deadline_)) {
-    return late(
-        "no complete response of " + target_.address +
-        " within HttpClientRequest::timeout (unless it is given, HttpClientOptions::request_timeout): raise it, "
-        "or find out why the server is slow");
-  }
-  if ((reads_.active && now >= stall_time(reads_)) || (writes_.active && now >= stall_time(writes_))) {
-    return late(
-        "the connection to " + target_.address + " has moved no byte for " +
-        rpc::option_text(pool_->options().stall_timeout) +
-        " (HttpClientOptions::stall_timeout): raise it, or find out why the server or the network stands still");
-  }
-  if (awaits_continue_ && now >= continue_deadline_) {
-    awaits_continue_ = false;
-    changed_.notify_all();
+  switch (deadlines_.check(loop().now(), moved())) {
+    case StreamDeadlines::Due::response:
+      return late(
+          "no complete response of " + target_.address +
+          " within HttpClientRequest::timeout (unless it is given, HttpClientOptions::request_timeout): raise it, "
+          "or find out why the server is slow");
+    case StreamDeadlines::Due::standstill:
+      return late(
+          "the connection to " + target_.address + " has moved no byte for " +
+          rpc::option_text(pool_->options().stall_timeout) +
+          " (HttpClientOptions::stall_timeout): raise it, or find out why the server or the network stands still");
+    case StreamDeadlines::Due::body:
+      deadlines_.end_continue();
+      changed_.notify_all();
+      break;
+    case StreamDeadlines::Due::nothing: break;
   }
   watch();
 }

@@ -16,6 +16,8 @@
 #include "protocol/http/client_request.h"
 #include "protocol/http/connection_pool.h"
 #include "protocol/http/gzip_stream.h"
+#include "protocol/http/stream_deadlines.h"
+#include "protocol/http/upload_body.h"
 
 namespace hawser::protocol::http {
 
@@ -44,20 +46,18 @@ class ClientStream final : ConnectionPool::Work {
     ClientStream& stream;
     void operator()() const { stream.cancel("was cancelled"); }
   };
-  // The operations of one direction, of which one runs at a time.
-  struct Direction {
-    bool active = false;
-    Time since{};
-  };
+  using Direction = StreamDeadlines::Direction;
+  // One operation of each direction runs at a time.
   class Operation {
    public:
-    Operation(ClientStream& stream, Direction& direction);
+    Operation(ClientStream& stream, Direction direction);
     Operation(const Operation&) = delete;
     Operation& operator=(const Operation&) = delete;
-    ~Operation() { direction_.active = false; }
+    ~Operation() { stream_.deadlines_.end(direction_); }
 
    private:
-    Direction& direction_;
+    ClientStream& stream_;
+    const Direction direction_;
   };
   // Ends the request if the coroutine that owns the bytes that are being sent is destroyed.
   struct Sending {
@@ -84,7 +84,8 @@ class ClientStream final : ConnectionPool::Work {
   // The body can't be sent any more: the error of write().
   std::optional<Error> sending_error() const;
   std::optional<Error> misuse_of_write(std::string_view bytes, bool last) const;
-  // Fails this and all later operations. The connection closes in the next tick, because the caller may be anybody.
+  // Fails this and all later operations. The connection closes in the next tick, because the connection
+  // itself may be the caller.
   void fail_all(Error error);
   void cancel(std::string_view why);
   void abandon() noexcept;
@@ -92,7 +93,8 @@ class ClientStream final : ConnectionPool::Work {
   // Restarts the timer.
   void watch();
   void check() noexcept;
-  Time stall_time(const Direction& direction) const noexcept;
+  // The time at which the connection last moved a byte.
+  Time moved() const noexcept;
   std::string execution() const { return sent_ ? "; it may have been executed" : "; it was not sent"; }
 
   const std::shared_ptr<ConnectionPool> pool_;
@@ -113,16 +115,10 @@ class ClientStream final : ConnectionPool::Work {
   std::size_t turn_bytes_ = 0;  // Bytes that were read or written since the loop last ran something else.
 
   const std::optional<HttpUpload> upload_;
-  std::uint64_t left_ = 0;  // Bytes of a body of known length that were not written.
-  bool body_done_ = false;
+  UploadBody body_;        // Done if there is no upload.
   bool all_sent_ = false;  // The last write() was complete when connection_ became null.
-  bool awaits_continue_ = false;
 
-  Direction reads_;
-  Direction writes_;
-  Time deadline_ = Time::max();
-  Time opening_deadline_ = Time::max();
-  Time continue_deadline_ = Time::max();
+  StreamDeadlines deadlines_;
   MemberTimer<&ClientStream::check> timer_;
   std::optional<std::stop_callback<Stopped>> on_stop_;
 };
