@@ -477,7 +477,13 @@ TEST(Recorder, WrongArgumentsAreRefused) {
   for (const double ratio : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(recorder.take("one", ratio).error().code, ErrorCode::invalid_argument);
   }
-  EXPECT_THROW(Recorder({.queue_bytes_max = 0}), std::invalid_argument);
+  try {
+    const Recorder without_queue({.queue_bytes_max = 0, .request_bytes_max = 5});
+    ADD_FAILURE() << "a queue of no bytes";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_EQ(std::string_view(error.what()),
+              "hawser: RecorderOptions::queue_bytes_max is 0, request_bytes_max is 5, and both must be at least 1");
+  }
   EXPECT_THROW(Recorder({.request_bytes_max = RecorderOptions::request_bytes_limit + 1}), std::invalid_argument);
   EXPECT_NO_THROW(Recorder({.request_bytes_max = RecorderOptions::request_bytes_limit}));
   EXPECT_THROW(Recorder({.request_bytes_max = 0}), std::invalid_argument);

@@ -150,8 +150,19 @@ TEST_F(Retries, TheBudgetEndsThem) {
     EXPECT_FALSE(once);
     EXPECT_EQ(runs.load(), 1);
   });
-  EXPECT_THROW(RetryBudget(0), std::invalid_argument);
-  EXPECT_THROW(RetryBudget(1001), std::invalid_argument);
+  const auto refusal = [](double tokens_max, double tokens_per_success) -> std::string {
+    try {
+      const RetryBudget budget(tokens_max, tokens_per_success);
+      return "";
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refusal(1000, 0), "");
+  EXPECT_EQ(refusal(0, 0), "hawser: RetryBudget: tokens_max is 0.000000, and must be more than 0 and at most 1000");
+  EXPECT_EQ(refusal(1001, 0),
+            "hawser: RetryBudget: tokens_max is 1001.000000, and must be more than 0 and at most 1000");
+  EXPECT_EQ(refusal(1, -0.5), "hawser: RetryBudget: tokens_per_success is -0.500000, and must be at least 0");
 }
 
 TEST_F(Retries, ThereIsNoRetryBehindTheDeadline) {

@@ -263,6 +263,20 @@ class LogRate : public testing::Test {
   std::chrono::steady_clock::time_point now{1h};
 };
 
+TEST_F(LogRate, ALimitOfNoLinesIsRefusedWithItsValues) {
+  EXPECT_NO_THROW(sink(1, 1));
+  for (const auto& [per_place, all] : {std::pair(0U, 7U), std::pair(7U, 0U)}) {
+    try {
+      sink(per_place, all);
+      ADD_FAILURE() << per_place << " " << all;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_EQ(std::string(error.what()), "hawser: LogRateLimit::lines_per_place is " + std::to_string(per_place) +
+                                               ", lines is " + std::to_string(all) +
+                                               ", and both must be at least 1; no_log() writes nothing");
+    }
+  }
+}
+
 TEST_F(LogRate, ASecondHasSoManyLinesOfAPlace) {
   const LogSink log = sink(2, 100);
   for (int i = 0; i < 5; ++i) log(LogLevel::info, "rpc", "connection " + std::to_string(i) + " ended");

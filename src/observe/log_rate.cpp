@@ -118,7 +118,9 @@ class Limiter {
 
 LogSink rate_limited(LogSink next, LogRateLimit limit) {
   if (limit.lines_per_place == 0 || limit.lines == 0) {
-    throw std::invalid_argument("LogRateLimit: lines_per_place and lines must be at least 1; no_log() writes nothing");
+    throw std::invalid_argument("hawser: LogRateLimit::lines_per_place is " + std::to_string(limit.lines_per_place) +
+                                ", lines is " + std::to_string(limit.lines) +
+                                ", and both must be at least 1; no_log() writes nothing");
   }
   return [limiter = std::make_shared<Limiter>(std::move(next), std::move(limit))](
              LogLevel level, std::string_view component, std::string_view text) {

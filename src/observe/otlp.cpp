@@ -12,6 +12,7 @@
 #include "json/writer.h"
 #include "observe/document.h"
 #include "observe/tracer_state.h"
+#include "rpc/server/live_options.h"
 
 namespace hawser {
 namespace {
@@ -117,16 +118,24 @@ std::string otlp_json(const std::vector<Span>& spans, const OtlpOptions& options
 
 // Throws std::invalid_argument for options with which nothing could be exported, or without a pause.
 void check_options(const OtlpOptions& options) {
-  const auto demand = [](bool holds, const char* name, const char* least) {
-    if (!holds) throw std::invalid_argument(std::string("hawser: OtlpOptions::") + name + " must be " + least);
+  const auto demand = [](bool holds, const char* name, const std::string& value, const std::string& least) {
+    if (holds) return;
+    throw std::invalid_argument(std::string("hawser: OtlpOptions::") + name + " is " + value + ", and must be " +
+                                least);
   };
-  constexpr const char* more_than_zero = "more than 0";
-  demand(options.batch_spans_max != 0, "batch_spans_max", "at least 1");
-  demand(options.attempts_max != 0, "attempts_max", "at least 1");
-  demand(options.interval > Duration(0), "interval", more_than_zero);
-  demand(options.request_timeout > Duration(0), "request_timeout", more_than_zero);
-  demand(options.retry_min > Duration(0), "retry_min", more_than_zero);
-  demand(options.retry_max >= options.retry_min, "retry_max", "at least retry_min");
+  const auto at_least_one = [&](const char* name, std::uint64_t value) {
+    demand(value != 0, name, std::to_string(value), "at least 1");
+  };
+  const auto more_than_zero = [&](const char* name, Duration value) {
+    demand(value > Duration(0), name, rpc::option_text(value), "more than 0");
+  };
+  at_least_one("batch_spans_max", options.batch_spans_max);
+  at_least_one("attempts_max", options.attempts_max);
+  more_than_zero("interval", options.interval);
+  more_than_zero("request_timeout", options.request_timeout);
+  more_than_zero("retry_min", options.retry_min);
+  demand(options.retry_max >= options.retry_min, "retry_max", rpc::option_text(options.retry_max),
+         "at least retry_min (" + rpc::option_text(options.retry_min) + ")");
 }
 
 // One export that runs.

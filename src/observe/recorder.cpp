@@ -327,7 +327,9 @@ Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall
 
 Recorder::Recorder(RecorderOptions options) {
   if (options.queue_bytes_max == 0 || options.request_bytes_max == 0) {
-    throw std::invalid_argument("hawser: RecorderOptions: queue_bytes_max and request_bytes_max must be at least 1");
+    throw std::invalid_argument("hawser: RecorderOptions::queue_bytes_max is " +
+                                std::to_string(options.queue_bytes_max) + ", request_bytes_max is " +
+                                std::to_string(options.request_bytes_max) + ", and both must be at least 1");
   }
   const auto check = [](const char* name, std::size_t bytes) {
     if (bytes <= RecorderOptions::request_bytes_limit) return;

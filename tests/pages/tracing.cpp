@@ -373,13 +373,22 @@ TEST_F(Tracing, OptionsOfTheExportAreChecked) {
     }
     return "accepted";
   };
-  EXPECT_THAT(refusal([](OtlpOptions& options) { options.batch_spans_max = 0; }), HasSubstr("batch_spans_max must be"));
-  EXPECT_THAT(refusal([](OtlpOptions& options) { options.attempts_max = 0; }), HasSubstr("attempts_max must be"));
-  EXPECT_THAT(refusal([](OtlpOptions& options) { options.interval = 0s; }), HasSubstr("interval must be"));
-  EXPECT_THAT(refusal([](OtlpOptions& options) { options.request_timeout = 0s; }),
-              HasSubstr("request_timeout must be"));
-  EXPECT_THAT(refusal([](OtlpOptions& options) { options.retry_min = 0s; }), HasSubstr("retry_min must be"));
-  EXPECT_THAT(refusal([](OtlpOptions& options) { options.retry_max = 1ms; }), HasSubstr("at least retry_min"));
+  const std::string begin = "hawser: OtlpOptions::";
+  EXPECT_EQ(refusal([](OtlpOptions& options) { options.batch_spans_max = 0; }),
+            begin + "batch_spans_max is 0, and must be at least 1");
+  EXPECT_EQ(refusal([](OtlpOptions& options) { options.attempts_max = 0; }),
+            begin + "attempts_max is 0, and must be at least 1");
+  EXPECT_EQ(refusal([](OtlpOptions& options) { options.interval = -1s; }),
+            begin + "interval is -1000000000ns, and must be more than 0");
+  EXPECT_EQ(refusal([](OtlpOptions& options) { options.request_timeout = 0s; }),
+            begin + "request_timeout is 0s, and must be more than 0");
+  EXPECT_EQ(refusal([](OtlpOptions& options) { options.retry_min = -1ms; }),
+            begin + "retry_min is -1000000ns, and must be more than 0");
+  EXPECT_EQ(refusal([](OtlpOptions& options) {
+              options.retry_min = 2ms;
+              options.retry_max = 1ms;
+            }),
+            begin + "retry_max is 1ms, and must be at least retry_min (2ms)");
   EXPECT_EQ(refusal([](OtlpOptions&) {}), "accepted");
 }
 

@@ -30,9 +30,13 @@ bool RetryPolicy::lists(const Error& error) const noexcept {
 
 RetryBudget::RetryBudget(double tokens_max, double tokens_per_success)
     : tokens_max_(tokens_max), tokens_per_success_(tokens_per_success), tokens_(tokens_max) {
-  if (!(tokens_max > 0 && tokens_max <= 1000 && tokens_per_success >= 0)) {
-    throw std::invalid_argument(
-        "hawser: RetryBudget: tokens_max must be above 0 and at most 1000, tokens_per_success at least 0");
+  if (!(tokens_max > 0 && tokens_max <= 1000)) {
+    throw std::invalid_argument("hawser: RetryBudget: tokens_max is " + std::to_string(tokens_max) +
+                                ", and must be more than 0 and at most 1000");
+  }
+  if (!(tokens_per_success >= 0)) {
+    throw std::invalid_argument("hawser: RetryBudget: tokens_per_success is " + std::to_string(tokens_per_success) +
+                                ", and must be at least 0");
   }
 }
 

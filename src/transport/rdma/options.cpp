@@ -71,9 +71,13 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
     return refuse("shared_low_watermark is " + std::to_string(options.shared_low_watermark) +
                   ", and must be from 0 to 1");
   }
-  if (options.idle_memory_timeout < Duration::zero()) return refuse("idle_memory_timeout must not be negative");
+  if (options.idle_memory_timeout < Duration::zero()) {
+    return refuse("idle_memory_timeout is " + std::to_string(options.idle_memory_timeout.count()) +
+                  " ns, and must not be negative");
+  }
   if (options.port_down_grace < Duration::zero() || options.port_down_grace > std::chrono::seconds(60)) {
-    return refuse("port_down_grace must be from 0 to 60 s");
+    return refuse("port_down_grace is " + std::to_string(options.port_down_grace.count()) +
+                  " ns, and must be from 0 to 60 s");
   }
   return {};
 }

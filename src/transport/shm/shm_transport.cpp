@@ -25,21 +25,31 @@ namespace {
 constexpr std::string_view name = "shm";
 
 Result<void> check(const ShmOptions& options) {
-  const auto wrong = [](std::string_view text) {
-    return fail(Error::of_transport(ErrorCode::invalid_argument, "ShmOptions::" + std::string(text)));
+  const auto wrong = [](std::string_view option, std::size_t value, std::string_view wanted) {
+    return fail(Error::of_transport(ErrorCode::invalid_argument, "ShmOptions::" + std::string(option) + " is " +
+                                                                     std::to_string(value) + ", and must be " +
+                                                                     std::string(wanted)));
   };
-  if (!Sizes{options.ring_bytes, 0}.valid()) return wrong("ring_bytes is not a power of two from 64 KiB to 64 MiB");
-  if (!Sizes{options.ring_bytes, options.slab_bytes}.valid()) {
-    return wrong("slab_bytes is neither 0 nor a power of two from 16 KiB to 1 GiB");
+  const auto of_ring = [&](std::string_view part) {
+    return std::string(part) + "ring_bytes (" + std::to_string(options.ring_bytes) + ")";
+  };
+  if (!Sizes{options.ring_bytes, 0}.valid()) {
+    return wrong("ring_bytes", options.ring_bytes, "a power of two from 64 KiB to 64 MiB");
   }
-  if (options.eager_bytes > options.ring_bytes / 8) return wrong("eager_bytes is more than an eighth of ring_bytes");
+  if (!Sizes{options.ring_bytes, options.slab_bytes}.valid()) {
+    return wrong("slab_bytes", options.slab_bytes, "0 or a power of two from 16 KiB to 1 GiB");
+  }
+  if (options.eager_bytes > options.ring_bytes / 8) {
+    return wrong("eager_bytes", options.eager_bytes, of_ring("at most an eighth of "));
+  }
   if (options.direct_read_bytes_min <= options.eager_bytes) {
-    return wrong("direct_read_bytes_min is not more than eager_bytes");
+    return wrong("direct_read_bytes_min", options.direct_read_bytes_min,
+                 "more than eager_bytes (" + std::to_string(options.eager_bytes) + ")");
   }
   if (options.early_publish_bytes == 0 || options.early_publish_bytes > options.ring_bytes) {
-    return wrong("early_publish_bytes is 0 or more than ring_bytes");
+    return wrong("early_publish_bytes", options.early_publish_bytes, of_ring("from 1 to "));
   }
-  if (options.connections_max == 0) return wrong("connections_max is 0");
+  if (options.connections_max == 0) return wrong("connections_max", 0, "at least 1");
   return {};
 }
 

@@ -32,6 +32,12 @@ TEST(RdmaOptions, WhatIsOutOfItsBoundsIsNamed) {
   EXPECT_NE(refusal(&RdmaOptions::signal_every, 33U), "");
   EXPECT_EQ(refusal(&RdmaOptions::shared_low_watermark, 1.5),
             "RdmaOptions::shared_low_watermark is 1.500000, and must be from 0 to 1");
+  EXPECT_EQ(refusal(&RdmaOptions::idle_memory_timeout, Duration(0)), "");
+  EXPECT_EQ(refusal(&RdmaOptions::idle_memory_timeout, Duration(-1)),
+            "RdmaOptions::idle_memory_timeout is -1 ns, and must not be negative");
+  EXPECT_EQ(refusal(&RdmaOptions::port_down_grace, Duration(60'000'000'000)), "");
+  EXPECT_EQ(refusal(&RdmaOptions::port_down_grace, Duration(60'000'000'001)),
+            "RdmaOptions::port_down_grace is 60000000001 ns, and must be from 0 to 60 s");
 }
 
 TEST(RdmaOptions, MemoryOfAConnection) {

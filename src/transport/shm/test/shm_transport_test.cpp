@@ -55,16 +55,22 @@ std::string refusal(const ShmOptions& options) {
 
 TEST(ShmTransport, OptionsOutOfBoundsAreNamed) {
   EXPECT_EQ(refusal({}), "");
-  EXPECT_NE(refusal({.ring_bytes = 32 * 1024}).find("ring_bytes"), std::string::npos);
-  EXPECT_NE(refusal({.ring_bytes = 100'000}).find("ring_bytes"), std::string::npos);
-  EXPECT_NE(refusal({.ring_bytes = 128 << 20}).find("ring_bytes"), std::string::npos);
-  EXPECT_NE(refusal({.slab_bytes = 1000}).find("slab_bytes"), std::string::npos);
-  EXPECT_NE(refusal({.slab_bytes = std::size_t{2} << 30}).find("slab_bytes"), std::string::npos);
-  EXPECT_NE(refusal({.eager_bytes = 32 * 1024 + 1}).find("eager_bytes"), std::string::npos);
-  EXPECT_NE(refusal({.direct_read_bytes_min = 8 * 1024}).find("direct_read_bytes_min"), std::string::npos);
-  EXPECT_NE(refusal({.early_publish_bytes = 0}).find("early_publish_bytes"), std::string::npos);
-  EXPECT_NE(refusal({.early_publish_bytes = 1 << 20}).find("early_publish_bytes"), std::string::npos);
-  EXPECT_NE(refusal({.connections_max = 0}).find("connections_max"), std::string::npos);
+  const std::string ring = ", and must be a power of two from 64 KiB to 64 MiB";
+  EXPECT_EQ(refusal({.ring_bytes = 32 * 1024}), "ShmOptions::ring_bytes is 32768" + ring);
+  EXPECT_EQ(refusal({.ring_bytes = 100'000}), "ShmOptions::ring_bytes is 100000" + ring);
+  EXPECT_EQ(refusal({.ring_bytes = 128 << 20}), "ShmOptions::ring_bytes is 134217728" + ring);
+  const std::string slab = ", and must be 0 or a power of two from 16 KiB to 1 GiB";
+  EXPECT_EQ(refusal({.slab_bytes = 1000}), "ShmOptions::slab_bytes is 1000" + slab);
+  EXPECT_EQ(refusal({.slab_bytes = std::size_t{2} << 30}), "ShmOptions::slab_bytes is 2147483648" + slab);
+  EXPECT_EQ(refusal({.eager_bytes = 32 * 1024 + 1}),
+            "ShmOptions::eager_bytes is 32769, and must be at most an eighth of ring_bytes (262144)");
+  EXPECT_EQ(refusal({.direct_read_bytes_min = 8 * 1024}),
+            "ShmOptions::direct_read_bytes_min is 8192, and must be more than eager_bytes (8192)");
+  EXPECT_EQ(refusal({.early_publish_bytes = 0}),
+            "ShmOptions::early_publish_bytes is 0, and must be from 1 to ring_bytes (262144)");
+  EXPECT_EQ(refusal({.early_publish_bytes = 1 << 20}),
+            "ShmOptions::early_publish_bytes is 1048576, and must be from 1 to ring_bytes (262144)");
+  EXPECT_EQ(refusal({.connections_max = 0}), "ShmOptions::connections_max is 0, and must be at least 1");
 }
 
 class ShmEnds : public testing::Test {
