@@ -31,7 +31,10 @@ class Listener {
   // The address with the port that the listener uses.
   virtual std::string address() const = 0;
   // Copies of the listening sockets, for another process. Empty if there are none, as in a simulated network.
-  virtual std::vector<Descriptor> copies() const { return {}; }
+  virtual std::vector<Descriptor> copies() { return {}; }
+  // Accepts the connections that wait in the kernel, before the end of this object would reset them. Not those of a
+  // socket that another process may have too: they wait for that process.
+  virtual void accept_waiting() {}
   // Another process goes on listening: the end of this object does not remove the file of a Unix socket.
   virtual void keep_file() noexcept {}
 };

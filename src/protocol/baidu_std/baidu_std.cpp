@@ -25,6 +25,7 @@ class BaiduStdProtocol final : public rpc::PortProtocol {
                                          Bytes first) const override {
     return std::make_unique<BaiduStdServerSession>(host, std::move(stream), first, options_, refusal_lines_);
   }
+  bool refuses_requests() const noexcept override { return true; }
 
  private:
   const std::shared_ptr<const BaiduStdOptions> options_;

@@ -52,6 +52,8 @@ class PortProtocol {
   // Serves HTTP requests on the streams of HTTP/2. Null: this protocol does not.
   virtual const HttpStreamService* http_streams() const noexcept { return nullptr; }
 
+  // True: on a server that stops, connections become sessions, which refuse each request. Otherwise refusal() is sent.
+  virtual bool refuses_requests() const noexcept { return false; }
   // The bytes that a client of this protocol understands as a refusal of the connection for the reason `why`. They are
   // sent before the connection is closed.
   virtual std::string refusal(const Error& why) const {

@@ -71,6 +71,13 @@ PortSession::PortSession(PortHost& host, std::string peer, std::shared_ptr<const
   host_.counters.connections_open.add(1);
 }
 
+void PortSession::start(std::unique_ptr<detail::Posted> end, bool stopping) {
+  end_ = std::move(end);
+  if (stopping) begin_ending();
+  on_start();
+  if (stopping) go_away();
+}
+
 PortSession::~PortSession() {
   host_.cancelling.remove(*this);
   host_.sessions.free(slot_);

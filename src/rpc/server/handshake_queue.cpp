@@ -134,8 +134,13 @@ void HandshakeQueue::guard(negotiate::Handshake& handshake, Step step) {
 void HandshakeQueue::drop(Attempts::iterator attempt, const std::exception& thrown) noexcept {
   if (attempt == attempts_.end()) return;  // The attempt has become a session, which ends by itself.
   host_.counters.handshakes_failed.add(1);
-  attempts_.erase(attempt);
+  end(attempt);
   log_dropped(thrown);
+}
+
+void HandshakeQueue::end(Attempts::iterator attempt) noexcept {
+  attempts_.erase(attempt);
+  if (attempts_.empty()) sessions_.on_no_handshakes();
 }
 
 // ---- The first bytes ----
@@ -145,7 +150,7 @@ void HandshakeQueue::on_hello(negotiate::Handshake& handshake, Result<wire::Hell
 }
 
 void HandshakeQueue::continue_handshake(Attempts::iterator attempt, Result<wire::Hello> hello) {
-  if (attempt->handshake->leaving()) return static_cast<void>(attempts_.erase(attempt));
+  if (attempt->handshake->leaving()) return end(attempt);
   if (!hello) return end_failed(attempt, hello.error());
   if (attempt->negotiation == nullptr) return begin_negotiation(attempt, std::move(*hello));
   attempt->negotiation->on_answer(negotiate::answer_of(std::move(*hello)));
@@ -156,7 +161,7 @@ void HandshakeQueue::end_failed(Attempts::iterator attempt, const Error& why) {
   // Load balancers and monitors connect and close, or reset, to find out whether the port is open.
   if (attempt->handshake->ended_silently() && !attempt->secured && attempt->negotiation == nullptr) {
     loop_.log(LogLevel::debug, "rpc", connection + " ended before its first byte");
-    return static_cast<void>(attempts_.erase(attempt));
+    return end(attempt);
   }
   host_.counters.handshakes_failed.add(1);
   if (const Bytes first = attempt->handshake->unknown(); !first.empty()) {
@@ -164,7 +169,7 @@ void HandshakeQueue::end_failed(Attempts::iterator attempt, const Error& why) {
     return attempt->handshake->leave(unknown_answer(first));
   }
   loop_.log(LogLevel::info, "rpc", connection + " dropped: " + why.text);
-  attempts_.erase(attempt);
+  end(attempt);
 }
 
 // The hello, or the first bytes of another protocol, are expected on the protected stream.
@@ -246,7 +251,9 @@ void HandshakeQueue::open_other(Attempts::iterator attempt, Bytes first) {
 }
 
 void HandshakeQueue::open_protocol(Attempts::iterator attempt, const PortProtocol& protocol, Bytes first) {
-  if (const std::optional<Error> why = refusal(*attempt)) {
+  const std::optional<Error> why = refusal(*attempt);
+  const bool in_session = why && why->code == ErrorCode::unavailable && protocol.refuses_requests();
+  if (why && !in_session) {
     host_.counters.connections_refused.add(1);
     log_refusal("connection from " + attempt->handshake->stream().peer() + " refused: " + why->text);
     return attempt->handshake->leave(protocol.refusal(*why));
@@ -291,7 +298,7 @@ void HandshakeQueue::on_refused(negotiate::ServerNegotiation& negotiation, const
   host_.counters.connections_refused.add(1);  // Before the client can see the refusal.
   attempt->handshake->send(negotiate::to_hello(refusal));
   attempt->handshake->stream().finish();
-  attempts_.erase(attempt);
+  end(attempt);
 }
 
 void HandshakeQueue::on_agreed(negotiate::ServerNegotiation& negotiation,

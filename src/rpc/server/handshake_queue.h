@@ -29,6 +29,8 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
     // connection.
     virtual std::unique_ptr<detail::Posted> add(std::unique_ptr<PortSession> session) = 0;
     virtual void start(PortSession& session, std::unique_ptr<detail::Posted> end) = 0;
+    // The last connection has ended without a session. May be called within a function of the queue.
+    virtual void on_no_handshakes() noexcept = 0;
 
    protected:
     ~Sessions() = default;
@@ -40,6 +42,10 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
   // Adds a fresh connection. One that cannot be served is closed.
   void adopt(std::unique_ptr<transport::Stream> stream) noexcept;
   bool empty() const noexcept { return attempts_.empty(); }
+  // Closes the connections of which this is the check number `checks_max` without a session.
+  void close_old(unsigned checks_max) noexcept {
+    std::erase_if(attempts_, [&](Attempt& one) { return ++one.checks >= checks_max; });
+  }
   // Closes all connections.
   void clear() noexcept { attempts_.clear(); }
   // Creates the workers of the transports beside the stream. A failure is logged.
@@ -53,6 +59,7 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
     bool secured = false;  // The stream is protected by ServerOptions::security.
     // Non-null after the client's first message, in the library's own protocol.
     std::unique_ptr<negotiate::ServerNegotiation> negotiation = {};
+    unsigned checks = 0;  // See close_old().
   };
   using Attempts = std::list<Attempt>;
 
@@ -85,6 +92,7 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
   template <class Step>
   void guard(negotiate::Handshake& handshake, Step step);
   void drop(Attempts::iterator attempt, const std::exception& thrown) noexcept;
+  void end(Attempts::iterator attempt) noexcept;
   void continue_handshake(Attempts::iterator attempt, Result<wire::Hello> hello);
   void end_failed(Attempts::iterator attempt, const Error& why);
   void begin_negotiation(Attempts::iterator attempt, wire::Hello hello);

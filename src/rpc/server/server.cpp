@@ -141,12 +141,27 @@ TransportOptions& Server::State::transports() {
 struct Server::State::StopOrder final : detail::Posted {
   StopOrder(State& server, std::size_t number) noexcept : state(server), index(number) {}
   void run() override {
-    if (index == 0) state.listener.reset();
+    if (index == 0) state.stop_accepting();
     state.loops[index]->begin_shut_down(Duration(state.stop_grace.load()), state.loop_ends[index].get());
   }
   State& state;
   const std::size_t index;
 };
+
+// The mailboxes of the other loops have the accepted connections before the order to stop.
+void Server::State::stop_accepting() noexcept {
+  if (listener != nullptr) listener->accept_waiting();
+  listener.reset();
+  try {
+    for (std::size_t i = 1; i < own_loops.size(); ++i) {
+      std::unique_ptr<detail::Posted> order = std::move(stop_orders[i]);
+      if (order == nullptr) order = std::make_unique<StopOrder>(*this, i);  // A stop with a shorter grace.
+      own_loops[i]->post(std::move(order));
+    }
+  } catch (const std::bad_alloc&) {
+    // The loops stop nevertheless, within the grace that was requested before.
+  }
+}
 
 namespace {
 
@@ -357,14 +372,12 @@ void Server::State::notify_loops(Duration grace) noexcept {
   }
   if (!stop_notified.exchange(true)) {
     log_stop(grace);
-    for (std::size_t i = 0; i < stop_orders.size(); ++i) own_loops[i]->post(std::move(stop_orders[i]));
+    if (!stop_orders.empty()) own_loops.front()->post(std::move(stop_orders.front()));
     return;
   }
-  if (grace.count() >= least) return;
+  if (grace.count() >= least || own_loops.empty()) return;
   try {
-    for (std::size_t i = 0; i < own_loops.size(); ++i) {
-      own_loops[i]->post(std::unique_ptr<detail::Posted>(new StopOrder(*this, i)));
-    }
+    own_loops.front()->post(std::unique_ptr<detail::Posted>(new StopOrder(*this, 0)));
   } catch (const std::bad_alloc&) {
     // The loops stop nevertheless, within the grace that was requested before.
   }
@@ -436,7 +449,7 @@ Task<void> Server::State::shut_down(Duration grace) {
   }
   stop_wanted.store(true);
   shared.health->stop();
-  listener.reset();
+  stop_accepting();
   if (loops.empty()) co_return;
   log_stop(grace);
   co_await loops.front()->shut_down(grace);

@@ -14,7 +14,8 @@ namespace hawser::rpc {
 namespace {
 
 // A stopping server ends a session without a call that was silent in so many successive checks: its client does not
-// answer GOAWAY. Checks are counted instead of time, so that a pause of this process counts as one check.
+// answer GOAWAY. A handshake ends in the check of that number at the latest. Checks are counted instead of time, so
+// that a pause of this process counts as one check.
 constexpr unsigned silent_checks_max = 4;
 
 // Interval of the checks whether all clients know that they connect to another process.
@@ -87,12 +88,21 @@ std::unique_ptr<detail::Posted> ServerLoop::add(std::unique_ptr<PortSession> ses
 void ServerLoop::start(PortSession& session, std::unique_ptr<detail::Posted> end) {
   shared_.connections.fetch_add(1, std::memory_order_relaxed);
   try {
-    session.start(std::move(end));
+    session.start(std::move(end), !stop_.serving());
   } catch (const std::exception& error) {
     handshakes_.log_dropped(error);
     session.abort(stopped_);
   }
   if (!sweep_.running()) start_sweep();
+}
+
+void ServerLoop::on_no_handshakes() noexcept {
+  if (stop_.serving()) return;
+  try {
+    inspect([](ServerLoop& self) { self.continue_shut_down(false); });
+  } catch (const std::bad_alloc&) {
+    // stop_timer_ looks again.
+  }
 }
 
 void ServerLoop::start_sweep() {
@@ -177,7 +187,6 @@ void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
   if (stop_.begin(loop_.now(), grace, loop_.after(grace))) {
     leave_timer_.stop();
     left_.reset();
-    handshakes_.clear();
     for (const auto& session : sessions_) {
       try {
         session->go_away();
@@ -209,8 +218,10 @@ void ServerLoop::continue_shut_down(bool due) {
     for (const auto& session : sessions_) {
       if (session->silent_checks() >= silent_checks_max) session->abort(stopped_);
     }
+    handshakes_.close_old(silent_checks_max);
+    if (idle()) return finish_shut_down();
+    stop_.checked(now);
   }
-  if (due) stop_.checked(now);
   stop_timer_.start(loop_, stop_.next());
 }
 
@@ -235,6 +246,7 @@ void ServerLoop::cancel_all() noexcept {
 
 void ServerLoop::end_all() noexcept {
   background_.clear();
+  handshakes_.clear();
   for (const auto& session : sessions_) session->abort(stopped_);
 }
 

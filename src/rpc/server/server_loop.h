@@ -151,13 +151,14 @@ class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
   std::optional<Error> refusal() const override;
   std::unique_ptr<detail::Posted> add(std::unique_ptr<PortSession> session) override;
   void start(PortSession& session, std::unique_ptr<detail::Posted> end) override;
+  void on_no_handshakes() noexcept override;
 
   void remove(SessionList::iterator session);
   bool leave(PortSession& session) noexcept;
   void check_leaving();
   void on_background_end() override;
   void continue_shut_down(bool due);
-  bool idle() const noexcept { return sessions_.empty() && background_.idle(); }
+  bool idle() const noexcept { return sessions_.empty() && background_.idle() && handshakes_.empty(); }
   void finish_shut_down() noexcept;
   void cancel_all() noexcept;
   void end_all() noexcept;

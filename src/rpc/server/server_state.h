@@ -63,8 +63,11 @@ struct Server::State final : transport::AcceptSink {
   Result<void> begin();
   Result<void> start_threads();
   void serve(std::size_t index);
-  // Notifies the loops to stop within the shortest grace that was requested. Allocates nothing the first time.
+  // Notifies the first loop, which notifies the others, to stop within the shortest grace that was requested. Allocates
+  // nothing the first time.
   void notify_loops(Duration grace) noexcept;
+  // Runs on the first loop: accepts what waits in the kernel, and closes the listener.
+  void stop_accepting() noexcept;
   void log_stop(Duration grace) noexcept;
   void log_stopped(const Loop& loop) const noexcept;
   // Waits for the threads and releases their resources. Call it with `lifecycle` locked.
@@ -101,7 +104,7 @@ struct Server::State final : transport::AcceptSink {
   std::vector<std::unique_ptr<Loop>> own_loops;  // Same indices as `loops`; empty on the caller's loop.
   std::vector<std::unique_ptr<rpc::ServerLoop>> loops;
   std::vector<std::unique_ptr<LoopEnd>> loop_ends;           // Same indices as own_loops, like the next member.
-  std::vector<std::unique_ptr<detail::Posted>> stop_orders;  // Kept until stop_notified.
+  std::vector<std::unique_ptr<detail::Posted>> stop_orders;  // Null once they are posted.
   std::atomic<bool> stop_notified{false};
   std::atomic<Duration::rep> stop_grace{forever.count()};  // The shortest grace that was requested.
   std::vector<std::thread> threads;

@@ -32,8 +32,9 @@ constexpr int backlog_max = 4096;
 
 class TcpListener final : public Listener, exec::Watcher {
  public:
-  TcpListener(Loop& loop, Descriptor socket, SocketFile file, AcceptSink& sink)
-      : loop_(loop), socket_(std::move(socket)), file_(std::move(file)), sink_(sink), retry_(*this) {
+  // `shared`: another process may have the socket too.
+  TcpListener(Loop& loop, Descriptor socket, SocketFile file, AcceptSink& sink, bool shared = false)
+      : loop_(loop), socket_(std::move(socket)), file_(std::move(file)), sink_(sink), shared_(shared), retry_(*this) {
     loop_.poller().watch(socket_.get(), *this);
   }
   ~TcpListener() override {
@@ -41,10 +42,18 @@ class TcpListener final : public Listener, exec::Watcher {
   }
 
   std::string address() const override { return local_of(socket_.get()); }
-  std::vector<Descriptor> copies() const override {
+  std::vector<Descriptor> copies() override {
+    shared_ = true;
     std::vector<Descriptor> sockets;
     sockets.push_back(Descriptor(fcntl(socket_.get(), F_DUPFD_CLOEXEC, first_own_descriptor)));
     return sockets;
+  }
+  void accept_waiting() override {
+    for (int left = shared_ ? 0 : backlog_max; left > 0; --left) {
+      Descriptor socket = accept_next();
+      if (!socket.valid()) return;
+      accept_one(std::move(socket));
+    }
   }
   void keep_file() noexcept override { file_.keep(); }
 
@@ -57,6 +66,10 @@ class TcpListener final : public Listener, exec::Watcher {
 
   void on_ready(exec::Readiness) override { accept_all(); }
 
+  Descriptor accept_next() noexcept {
+    return Descriptor(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  }
+
   // Only the end of the listener ends accepting. A failed accept is tried again, at once if the failure concerned one
   // connection.
   void accept_all() {
@@ -65,7 +78,7 @@ class TcpListener final : public Listener, exec::Watcher {
       // The accepted connections are served before more are accepted. Otherwise many clients at once would fill the
       // server with connections whose HELLOs nobody has read.
       if (accepted == accepts_per_turn) return retry_.start(loop_, loop_.now());
-      Descriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      Descriptor socket = accept_next();
       if (socket.valid()) {
         ++accepted;
         accept_one(std::move(socket));
@@ -123,6 +136,7 @@ class TcpListener final : public Listener, exec::Watcher {
   Descriptor socket_;
   SocketFile file_;
   AcceptSink& sink_;
+  bool shared_;
   MemberTimer<&TcpListener::accept_all> retry_;
   Time next_line_{};  // Earliest time of the next log line about a failure.
 };
@@ -134,10 +148,13 @@ class TcpListeners final : public Listener {
   explicit TcpListeners(std::vector<std::unique_ptr<TcpListener>> all) : all_(std::move(all)) {}
 
   std::string address() const override { return all_.front()->address(); }
-  std::vector<Descriptor> copies() const override {
+  std::vector<Descriptor> copies() override {
     std::vector<Descriptor> sockets;
     for (const auto& one : all_) sockets.push_back(std::move(one->copies().front()));
     return sockets;
+  }
+  void accept_waiting() override {
+    for (const auto& one : all_) one->accept_waiting();
   }
   void keep_file() noexcept override {
     for (const auto& one : all_) one->keep_file();
@@ -253,14 +270,15 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
     return std::make_unique<TcpListener>(loop, std::move(listening.socket), std::move(listening.file), sink);
   }
   TRY(std::optional<std::vector<Descriptor>>&& sockets, inherited_sockets(address));
-  if (!sockets) {
+  const bool inherited = sockets.has_value();
+  if (!inherited) {
     TRY(HostPort&& where, parse_host_port(address));
     TRY(std::vector<SocketAddress>&& addresses, resolve(where, true, true));
     TRY(sockets, listening_sockets(std::move(addresses), address));
   }
   std::vector<std::unique_ptr<TcpListener>> all;
   for (Descriptor& socket : *sockets) {
-    all.push_back(std::make_unique<TcpListener>(loop, std::move(socket), SocketFile(), sink));
+    all.push_back(std::make_unique<TcpListener>(loop, std::move(socket), SocketFile(), sink, inherited));
   }
   if (all.size() == 1) return std::move(all.front());
   return std::make_unique<TcpListeners>(std::move(all));
