@@ -21,11 +21,12 @@ MIB = 1 << 20
 
 
 class Ublk:
-    """hawser-block ublk for the volume of a server."""
+    """hawser-block ublk for the volume of a server. `through`: the words of a program that starts it."""
 
-    def __init__(self, server, volume, *options):
-        words = [PROGRAM, "ublk", volume, "--connect", server.native, "--wait", "event", *options]
-        self.process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True)
+    def __init__(self, server, volume, *options, through=()):
+        words = [*through, PROGRAM, "ublk", volume, "--connect", server.native, "--wait", "event", *options]
+        self.process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE if through else None, text=True)
         line = self.process.stdout.readline()
         check(" is at /dev/ublkb" in line, f"hawser-block ublk wrote {line!r}")
         self.path = line.split()[-1]
@@ -37,9 +38,19 @@ class Ublk:
 
     def stop(self):
         self.process.terminate()
-        output = self.process.communicate(timeout=60)[0]
+        output = "".join(text or "" for text in self.process.communicate(timeout=60))
         check(self.process.returncode == 0, f"status {self.process.returncode}: {output}")
         return output
+
+
+    def flushes(self):
+        """Whether each thread is an IO_FLUSHER: its allocations do no I/O (PF_MEMALLOC_NOIO)."""
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/stat")
+        return {bool(int(task.read_text().rpartition(")")[2].split()[6]) & 0x80000) for task in tasks}
+
+    def locked_kib(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmLck:")[2].split()[0])
 
 
 def contents_of(path, offset, size):
@@ -56,6 +67,8 @@ def requests(folder):
     server = Server(folder, "requests")
     server.command("create", "disk", "64M")
     ublk = Ublk(server, "disk", "--depth", "32")
+    check(ublk.flushes() == {True} and ublk.locked_kib() > 4096,
+          f"the memory may be written to the device: {ublk.flushes()}, {ublk.locked_kib()} KiB are locked")
     check(run("blockdev", "--getsize64", ublk.path).strip() == str(64 * MIB), "the device has another size")
     run("fio", "--name=verify", f"--filename={ublk.path}", "--ioengine=libaio", "--direct=1", "--rw=randrw",
         "--bsrange=512-1M", "--iodepth=48", "--size=32M", "--io_size=24M",
@@ -69,13 +82,17 @@ def requests(folder):
     written = random.Random(1).randbytes(3 * MIB + 1024)
     with open(ublk.path, "r+b") as device:
         os.pwrite(device.fileno(), written, 40 * MIB + 512)
-        os.fsync(device.fileno())
-    check("--recover" not in ublk.stop(), "the device is in use")
+        # A process that has the device open, and has not synced, does not prevent its end, and loses nothing.
+        check("--recover" not in ublk.stop(), "the device is in use")
     check(not pathlib.Path(ublk.path).exists(), "the device was not removed")
     check("0 damaged" in server.command("scrub", "disk"), "blocks are damaged")
-    # Another device of the volume has the bytes.
-    ublk = Ublk(server, "disk")
+    # Another device of the volume has the bytes. Its process does not have the right to lock its memory.
+    ublk = Ublk(server, "disk", through=("setpriv", "--bounding-set", "-sys_resource"))
     check(contents_of(ublk.path, 40 * MIB + 512, len(written)) == written, "other bytes")
+    check(ublk.flushes() == {False} and ublk.locked_kib() == 0, "the right was there")
+    output = ublk.stop()
+    check("without CAP_SYS_RESOURCE" in output, f"no warning: {output}")
+    ublk = Ublk(server, "disk")
     ublk.kill()
     run(PROGRAM, "ublk", "--remove", ublk.number)
     check(not pathlib.Path(ublk.path).exists(), "the device was not removed")

@@ -16,6 +16,7 @@
 #include "block/store/store_error.h"
 #include "block/ublk/mark.h"
 #include "block/ublk/queue.h"
+#include "block/ublk/writeback.h"
 #include "block/waited_loop.h"
 
 namespace hawser::block::ublk {
@@ -34,14 +35,6 @@ bool is_errno(const Error& error, int number) noexcept {
 
 std::string served_by(const UblkDeviceInfo& info) {
   return "ublk device " + std::to_string(info.device) + " is served by the process " + std::to_string(info.server);
-}
-
-// Mounted, a part of an array, or such.
-bool is_in_use(std::uint32_t device) noexcept {
-  const int descriptor = ::open(block_device_path(device).c_str(), O_RDONLY | O_EXCL | O_CLOEXEC);
-  if (descriptor < 0) return errno == EBUSY;
-  ::close(descriptor);
-  return false;
 }
 
 }  // namespace
@@ -75,7 +68,13 @@ UblkDevice::~UblkDevice() = default;
 Result<std::unique_ptr<UblkDevice>> UblkDevice::start(UblkDeviceOptions options) {
   Result<UblkControl> control = UblkControl::open();
   if (!control) return std::unexpected(control.error());
+  const Result<void> prepared = prepare_for_writeback();
   std::unique_ptr<UblkDevice> device(new UblkDevice(std::move(*control), std::move(options)));
+  if (!prepared) {
+    device->served_->thread.loop().log(
+        LogLevel::warning, "ublk",
+        "without CAP_SYS_RESOURCE, the device may stop for ever when memory is short: " + prepared.error().text);
+  }
   if (const Result<void> served = device->serve(); !served) return std::unexpected(served.error());
   return device;
 }
@@ -201,7 +200,15 @@ Result<void> UblkDevice::remove() {
 }
 
 Result<bool> UblkDevice::stop() {
-  if (is_in_use(number_)) return false;
+  const std::string path = block_device_path(number_);
+  // Nobody mounts the device, or makes it a part of an array, before it has been stopped.
+  const nbd::SocketDescriptor exclusive(::open(path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+  if (!exclusive.valid() && errno == EBUSY) return false;
+  // Pages that processes have written without a sync could not be written when the device has been stopped.
+  if (exclusive.valid() && ::fsync(exclusive.get()) != 0) {
+    return system_fail(
+        errno, "write back the pages of " + path + ", which waits for --recover " + std::to_string(number_) + " now");
+  }
   if (const Result<void> stopped = control_.stop(number_); !stopped) return std::unexpected(stopped.error());
   served_->thread.run([this]() -> Task<void> { co_await served_->queue->join(); });
   if (const Result<void> removed = remove(); !removed) return std::unexpected(removed.error());

@@ -41,8 +41,8 @@ class UblkDevice {
   ~UblkDevice();
 
   std::uint32_t number() const noexcept { return number_; }
-  // Ends and removes the device, after its requests in progress. Returns false if it is mounted, or used exclusively by
-  // others: it is left to another process then.
+  // Ends and removes the device, after the requests in progress and what the kernel has still to write. Returns false
+  // if it is mounted, or used exclusively by others: it is left to another process then, and after an error too.
   Result<bool> stop();
 
  private:
