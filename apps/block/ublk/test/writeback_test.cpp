@@ -20,7 +20,7 @@ namespace {
   std::_Exit(!prepared && prepared.error().application_code == EPERM ? 0 : 1);
 }
 
-TEST(Writeback, NeedsARight) { EXPECT_EXIT(prepare_without_the_right(), testing::ExitedWithCode(0), ""); }
+TEST(Writeback, NeedsARight) { EXPECT_EXIT(prepare_without_the_right(), ::testing::ExitedWithCode(0), ""); }
 
 }  // namespace
 }  // namespace hawser::block::ublk
