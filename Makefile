@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-soak block-guest block-ublk world jitter python install-dependencies tidy format clean
+.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-bench-rdma block-soak block-guest block-ublk world jitter python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test that needs no RDMA device"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
 	@echo "make compare   the benchmark beside bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
 	@echo "make block-bench  hawser-block under fio, beside nbdkit and qemu-nbd; \$$(ARGS); writes build/block-bench.html"
+	@echo "make block-bench-rdma  hawser-block beside the kernel's NVMe over TCP and RDMA, in the guest; \$$(ARGS)"
 	@echo "make block-soak   verifies volumes while their processes are killed, for MINUTES (60)"
 	@echo "make block-guest  ext4 and md over hawser-block, with the kernel of the guest; servers are killed"
 	@echo "make block-ublk   ext4 over hawser-block ublk, whose processes are killed, with the kernel KERNEL of the guest"
@@ -85,6 +86,16 @@ block-bench: install-dependencies
 	@cmake --build --preset release --target hawser-block --parallel $(CPUS) -- --quiet
 	@python3 -B apps/block/bench.py build/release/block/hawser-block --json build/block-bench.json \
 	  --html build/block-bench.html $(ARGS)
+
+# About ten minutes without KVM: the kernel's NVMe target and hawser-block, over TCP and RDMA, in one boot of the guest.
+block-bench-rdma: guest-dependencies
+	@tools/install-dependencies.sh block
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target hawser-block --parallel $(CPUS) -- --quiet
+	@tools/rdma-guest --guest -- python3 -B apps/block/bench.py build/release/block/hawser-block \
+	  --rdma-address 10.78.0.1 --pin none --wait event --size 64 --seconds 2 --rounds 1 --depths 1,4,16,64 \
+	  --servers 'hawser, TCP;hawser, RDMA;hawser device, TCP;hawser device, RDMA;NVMe, TCP;NVMe, RDMA' \
+	  --json build/block-bench-rdma.json --html build/block-bench-rdma.html $(ARGS)
 
 MINUTES ?= 60
 block-soak: install-dependencies

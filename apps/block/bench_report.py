@@ -19,9 +19,9 @@ PUBLISHED = (
     (96, 128000, 745, 1254, 89900, 1063, 1909),
     (128, 137000, 932, 2180, 96300, 1324, 2999),
 )
-# They share all but the transport with the base, as those of the published pair do.
-COMPARED = ("hawser, shared memory", "hawser, UCX")
-BASE = "hawser, TCP"
+# Servers, and those that they share all with but the transport, as the published pair does.
+COMPARED = {"hawser, shared memory": "hawser, TCP", "hawser, UCX": "hawser, TCP", "hawser, RDMA": "hawser, TCP",
+            "hawser device, RDMA": "hawser device, TCP", "NVMe, RDMA": "NVMe, TCP"}
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#7f7f7f", "#bcbd22", "#17becf")
 WIDTH, HEIGHT, LEFT, BOTTOM = 640, 360, 70, 40
 STYLE = ("body{font:14px sans-serif;margin:2em auto;max-width:75em}table{border-collapse:collapse;margin:1em 0}"
@@ -74,16 +74,17 @@ def show(cell):
 
 
 def random_table(rw, loads, medians):
-    compared = [name for name in COMPARED if name in medians and BASE in medians]
+    compared = {name: base for name, base in COMPARED.items() if name in medians and base in medians}
     published = {row[0]: row for row in PUBLISHED} if rw == "randwrite" else {}
-    head = ["depth", *medians] + [f"{name.removeprefix('hawser, ')} / TCP" for name in compared]
+    head = ["depth", *medians] + [f"{name} / TCP" for name in compared]
     head += ["published RDMA", "published TCP", "published RDMA / TCP"] if published else []
     rows = []
     for number, (how, size, depth) in enumerate(loads):
         if how != rw or size != "4k":
             continue
         row = [str(depth)] + [show(cells[number]) for cells in medians.values()]
-        row += [f"{medians[name][number]['iops'] / medians[BASE][number]['iops']:.2f}" for name in compared]
+        row += [f"{medians[name][number]['iops'] / medians[base][number]['iops']:.2f}"
+                for name, base in compared.items()]
         if depth in published:
             _, iops, mean, p90, tcp_iops, tcp_mean, tcp_p90 = published[depth]
             row += [f"{iops:,}, {mean}, {p90}", f"{tcp_iops:,}, {tcp_mean}, {tcp_p90}", f"{iops / tcp_iops:.2f}"]
