@@ -25,9 +25,6 @@
 namespace hawser::block {
 namespace {
 
-// Requests of volumes in memory that do not move to another thread.
-constexpr std::size_t direct_bytes_max = 64 * 1024;
-
 struct ServeOptions {
   std::string listen = "127.0.0.1:7750";
   std::string nbd = {};
@@ -43,6 +40,8 @@ struct ServeOptions {
   bool read_only = false;
   bool buffered = false;
   programs::TlsServerGiven tls = {};
+  // Requests that do not move to another thread, which takes longer than a small request to a volume in memory.
+  std::size_t direct_bytes_max() const noexcept { return memory_bytes == 0 ? 0 : 64 * 1024; }
 };
 
 // Descriptors for the connections, and for 2 files of each volume.
@@ -68,10 +67,9 @@ Result<std::unique_ptr<nbd::Front>> open_front(const ServeOptions& options, Volu
       .listen = options.nbd, .limits = {.connections_max = options.nbd_connections}, .security = std::move(security)};
   front.loop.offload_threads_max = options.disk_threads;
   front.loop.wait = options.wait;
-  const std::size_t direct = options.memory_bytes == 0 ? 0 : direct_bytes_max;
   return nbd::Front::start(std::move(front), [&](Loop& loop) {
-    return std::make_unique<nbd::StoredExports>(loop, store, nbd::StoredExportsOptions{.direct_bytes_max = direct},
-                                                rules);
+    return std::make_unique<nbd::StoredExports>(
+        loop, store, nbd::StoredExportsOptions{.direct_bytes_max = options.direct_bytes_max()}, rules);
   });
 }
 
@@ -101,7 +99,7 @@ int serve(const ServeOptions& options) {
   programs::raise_descriptor_limit(descriptors_wanted);
   const Result<std::unique_ptr<VolumeStore>> store = open_store(options);
   if (!store) return failed(store.error());
-  VolumeService service(**store, options.memory_in_flight, *rules);
+  VolumeService service(**store, options.memory_in_flight, *rules, options.direct_bytes_max());
   for (const std::string& warning : (*store)->warnings()) fmt::print(stderr, "hawser-block: {}\n", warning);
   server_options.listen = manager.listen(options.listen);
   server_options.threads = options.threads;

@@ -40,9 +40,11 @@ std::unexpected<Error> too_long(std::uint64_t bytes) {
 
 }  // namespace
 
-VolumeService::VolumeService(VolumeStore& store, std::uint64_t memory_in_flight, VolumeRules rules)
+VolumeService::VolumeService(VolumeStore& store, std::uint64_t memory_in_flight, VolumeRules rules,
+                             std::size_t direct_bytes_max)
     : store_(store),
       rules_(std::move(rules)),
+      direct_bytes_max_(direct_bytes_max),
       instance_(random_number()),
       memory_(std::max(memory_in_flight, request_bytes_max)) {}
 
@@ -129,15 +131,23 @@ Task<Result<std::string_view>> VolumeService::read(Context& context, std::string
     if (!found) co_return std::unexpected(found.error());
     volume = std::move(found->volume);
   }
-  Result<Buffer> memory = co_await memory_.acquire(context.loop(), bytes, context.token());
-  if (!memory) co_return std::unexpected(memory.error());
+  std::optional<Buffer> memory = memory_.try_acquire(bytes);
+  if (!memory) {
+    Result<Buffer> acquired = co_await memory_.acquire(context.loop(), bytes, context.token());
+    if (!acquired) co_return std::unexpected(acquired.error());
+    memory = std::move(*acquired);
+  }
   const MutableBytes into = memory->mutable_bytes();
   const std::string_view text = memory->text();
-  // The work uses the memory also if the call ends first.
-  const Result<Result<void>> read = co_await context.loop().offload(
-      [from = std::move(volume), offset, into, kept = *memory] { return from->read(offset, into); });
-  if (!read) co_return std::unexpected(read.error());
-  if (!*read) co_return std::unexpected(read->error());
+  std::optional<Result<void>> done;
+  if (direct_bytes_max_ > 0 && bytes <= direct_bytes_max_) done = volume->try_read(offset, into);
+  if (!done) {
+    // The work uses the memory also if the call ends first.
+    const Result<Result<void>> read = co_await context.loop().offload(
+        [from = std::move(volume), offset, into, kept = *memory] { return from->read(offset, into); });
+    done = read ? *read : std::unexpected(read.error());
+  }
+  if (!*done) co_return std::unexpected(done->error());
   context.keep_until_sent(std::move(*memory));
   co_return text;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -71,9 +72,10 @@ inline constexpr std::uint64_t memory_in_flight_usual = std::uint64_t{1} << 30;
 class VolumeService {
  public:
   // `memory_in_flight`: at least request_bytes_max. Reads beyond it wait, and writes are received into memory that
-  // counts in ServerOptions::receive_bytes_max.
+  // counts in ServerOptions::receive_bytes_max. `direct_bytes_max`: reads of at most so many bytes are made on the
+  // thread of the connection, for volumes in memory. 0: none.
   explicit VolumeService(VolumeStore& store, std::uint64_t memory_in_flight = memory_in_flight_usual,
-                         VolumeRules rules = {});
+                         VolumeRules rules = {}, std::size_t direct_bytes_max = 0);
   // `server` does not outlive this.
   void attach(Server& server);
 
@@ -129,6 +131,7 @@ class VolumeService {
 
   VolumeStore& store_;
   const VolumeRules rules_;
+  const std::size_t direct_bytes_max_;
   const std::uint64_t instance_;
   VolumeOpenings openings_;
   MemoryInFlight memory_;

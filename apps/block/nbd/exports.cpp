@@ -12,6 +12,8 @@ std::uint32_t state_of(bool zeros, bool preallocated) noexcept {
   return preallocated ? state_zero : state_zero | state_hole;
 }
 
+std::optional<Result<void>> NbdDevice::read_now(std::uint64_t, MutableBytes) { return std::nullopt; }
+
 Result<void> NbdDevice::write_now(std::uint64_t, Bytes, bool) {
   return store_fail(ENOTSUP, "writes of this volume block");
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -52,8 +53,10 @@ class NbdDevice {
   virtual void abandon() noexcept = 0;
   virtual Task<Result<void>> read(std::uint64_t offset, MutableBytes into) = 0;
   virtual Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) = 0;
-  // Writes of at most so many bytes may be made by write_now(), which neither blocks nor waits. 0: none.
+  // Reads and writes of at most so many bytes may be made by read_now() and write_now(), which do not block. 0: none.
   virtual std::size_t direct_bytes_max() const noexcept { return 0; }
+  // Nothing if it would wait for another request: read() does so.
+  virtual std::optional<Result<void>> read_now(std::uint64_t offset, MutableBytes into);
   virtual Result<void> write_now(std::uint64_t offset, Bytes bytes, bool fua);
   virtual Task<Result<void>> flush() = 0;
   virtual Task<Result<void>> discard(std::uint64_t offset, std::uint64_t bytes) = 0;

@@ -1,10 +1,10 @@
 #include "block/nbd/session.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "block/nbd/protocol.h"
@@ -16,75 +16,18 @@ namespace {
 constexpr std::size_t extents_listed_max = 1024;
 
 // Bytes of memory that the request needs.
-std::size_t data_bytes_of(const NbdRequest& request) noexcept {
+std::size_t request_data_bytes(const NbdRequest& request) noexcept {
   return request.type == command::read || request.type == command::write ? request.length : 0;
 }
-
-std::size_t data_bytes_of(const PendingRequest& pending) noexcept { return pending.data ? pending.data->size() : 0; }
 
 // As the semaphores count them.
 constexpr std::size_t permitted_bytes(std::size_t bytes) noexcept {
   return memory_permits(bytes) * memory_permit_bytes;
 }
 
-std::size_t memory_bytes_of(const PendingRequest& pending) noexcept { return permitted_bytes(data_bytes_of(pending)); }
-
-std::size_t reply_bytes_of(const PendingRequest& pending) noexcept {
-  return pending.reply.bytes().size() + (pending.sends_data ? data_bytes_of(pending) : 0);
-}
-
 Error out_of_memory() { return Error::application(ENOMEM, "the machine has no memory for the request"); }
 
 }  // namespace
-
-// ---- Replies ----
-
-void ReplyQueue::push(std::unique_ptr<PendingRequest> pending) {
-  held_bytes_ += memory_bytes_of(*pending);
-  queued_bytes_ += reply_bytes_of(*pending);
-  queue_.push_back(std::move(pending));
-}
-
-void ReplyQueue::clear() noexcept {
-  queue_.clear();
-  held_bytes_ = 0;
-  queued_bytes_ = 0;
-  front_sent_ = 0;
-}
-
-void ReplyQueue::send(SocketStream& socket) {
-  while (!queue_.empty()) {
-    std::array<ConstBuffer, 64> pieces;
-    std::size_t count = 0;
-    std::size_t skip = front_sent_;
-    for (auto reply = queue_.begin(); reply != queue_.end() && count + 2 <= pieces.size(); ++reply) {
-      const PendingRequest& pending = **reply;
-      for (const Bytes part : {pending.reply.bytes(), pending.sends_data ? Bytes((*reply)->data->bytes()) : Bytes()}) {
-        const std::size_t skipped = std::min(skip, part.size());
-        skip -= skipped;
-        if (skipped == part.size()) continue;
-        pieces[count++] = {part.data() + skipped, part.size() - skipped};
-      }
-    }
-    const std::size_t accepted = socket.send_now(std::span(pieces).first(count));
-    sent(accepted);
-    if (accepted == 0) return;
-  }
-}
-
-void ReplyQueue::sent(std::size_t bytes) {
-  front_sent_ += bytes;
-  sent_bytes_ += bytes;
-  while (!queue_.empty()) {
-    const PendingRequest& front = *queue_.front();
-    const std::size_t all = reply_bytes_of(front);
-    if (front_sent_ < all) return;
-    front_sent_ -= all;
-    queued_bytes_ -= all;
-    held_bytes_ -= memory_bytes_of(front);
-    queue_.pop_front();
-  }
-}
 
 // ---- The connection ----
 
@@ -211,6 +154,7 @@ void NbdSession::on_tick_end() {
 // requests while others are executed.
 Task<Result<void>> NbdSession::fill() {
   on_tick_end();
+  batches_left_ = batches_max;
   if (begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
     end_ -= begin_;
@@ -306,41 +250,68 @@ Task<bool> NbdSession::transmit() {
     begin_ += step.consumed;
     const NbdRequest& request = step.request;
     if (request.type == command::disconnect) co_return true;
-    if (can_write_in_place(request)) {
-      while (end_ - begin_ < request.length) {
+    if (can_run_now(request)) {
+      while (end_ - begin_ < reader_.data_bytes()) {
         if (!co_await fill()) co_return false;
       }
       if (socket_.broken()) co_return false;
-      if (Permit slot = slots_.try_acquire()) {
-        write_in_place(request, std::move(slot));
-        continue;
-      }
+      if (run_now(request)) continue;
     }
     if (!co_await begin(request)) co_return false;
   }
 }
 
-bool NbdSession::can_write_in_place(const NbdRequest& request) const {
-  return request.type == command::write && request.length <= std::min(device_->direct_bytes_max(), buffer_bytes) &&
+bool NbdSession::can_run_now(const NbdRequest& request) const {
+  return (request.type == command::read || request.type == command::write) &&
+         request.length <= std::min(device_->direct_bytes_max(), run_now_bytes_max) &&
          check(request, device_->info(), handshake_.negotiated()).error == status::ok;
 }
 
-// Writes the data from the buffer that has received them, which contains all of them.
-void NbdSession::write_in_place(const NbdRequest& request, Permit slot) {
-  auto pending = std::make_unique<PendingRequest>();
-  pending->request = request;
-  pending->slot = std::move(slot);
-  pending->reply = ReplyHead::success(request);
-  Result<void> done;
+// Executes a read or a write without a task and without memory of its own: a write from the buffer that has received
+// its data, which contains all of them, and a read into the memory of the reply. Returns false if the request has to
+// wait.
+bool NbdSession::run_now(const NbdRequest& request) {
+  const bool reads = request.type == command::read;
+  const ReplyHead head =
+      reads ? ReplyHead::data(request, handshake_.negotiated().structured_replies) : ReplyHead::success(request);
+  const std::size_t head_bytes = head.bytes().size();
+  const std::size_t reply_bytes = head_bytes + (reads ? request.length : 0);
+  Permit slot = acquire_slot_now(reply_bytes);
+  if (!slot) return false;
+  const MutableBytes reply = replies_.batch().memory(reply_bytes);
+  std::optional<Result<void>> done;
   try {
-    done =
-        device_->write_now(request.offset, received().first(request.length), (request.flags & command_flag::fua) != 0);
+    done = reads ? device_->read_now(request.offset, reply.subspan(head_bytes))
+                 : device_->write_now(request.offset, received().first(request.length),
+                                      (request.flags & command_flag::fua) != 0);
   } catch (const std::bad_alloc&) {
     done = std::unexpected(out_of_memory());
   }
-  begin_ += request.length;
-  reader_.took_data(request.length);
-  answer_with(done, std::move(pending));
+  if (!done) return false;
+  begin_ += reader_.data_bytes();
+  reader_.took_data(reader_.data_bytes());
+  if (*done) {
+    std::memcpy(reply.data(), head.bytes().data(), head_bytes);
+    replies_.batch().add(reply_bytes, std::move(slot));
+    loop_.at_tick_end(*this);
+  } else {
+    auto pending = std::make_unique<PendingRequest>();
+    pending->request = request;
+    pending->slot = std::move(slot);
+    answer_with(*done, std::move(pending));
+  }
+  return true;
+}
+
+// For a request with a reply in the batch. Empty if the batch has no room, if too many requests are in progress, or if
+// the connection has ended.
+Permit NbdSession::acquire_slot_now(std::size_t reply_bytes) {
+  if (replies_.batch_room() < reply_bytes && batches_left_ > 0) {
+    --batches_left_;
+    on_tick_end();
+  }
+  const bool refused = replies_.batch_room() < reply_bytes || socket_.broken();
+  return refused ? Permit() : slots_.try_acquire();
 }
 
 Task<bool> NbdSession::begin(NbdRequest request) {
@@ -357,7 +328,7 @@ Task<bool> NbdSession::begin(NbdRequest request) {
       !device_->fast_zeroes(request.length, (request.flags & command_flag::no_hole) == 0)) {
     refusal = {status::not_supported, "zeros are not faster than a write here"};
   }
-  const std::size_t bytes = refusal.error == status::ok ? data_bytes_of(request) : 0;
+  const std::size_t bytes = refusal.error == status::ok ? request_data_bytes(request) : 0;
   if (bytes > 0) {
     if (!co_await acquire(*pending, bytes)) co_return false;
     try {

@@ -1,20 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <vector>
 
 #include "block/nbd/exports.h"
 #include "block/nbd/handshake.h"
 #include "block/nbd/memory_holder.h"
 #include "block/nbd/nbd_peer.h"
-#include "block/nbd/reply.h"
+#include "block/nbd/reply_queue.h"
 #include "block/nbd/request.h"
-#include "block/store/aligned_buffer.h"
 #include "hawser/scope.h"
 #include "hawser/socket_stream.h"
 #include "hawser/sync.h"
@@ -30,47 +28,6 @@ struct SessionLimits {
   std::size_t bytes_in_flight_max = std::size_t{64} << 20;  // Data of reads and writes. At least payload_bytes_max.
   // The negotiation, and the rest of the replies after a disconnect, take no longer.
   Duration handshake_timeout = std::chrono::seconds(30);
-};
-
-// Counts memory of requests by permits of a Semaphore.
-inline constexpr std::size_t memory_permit_bytes = 4096;
-constexpr std::size_t memory_permits(std::size_t bytes) noexcept {
-  return (bytes + memory_permit_bytes - 1) / memory_permit_bytes;
-}
-
-// A request in progress, until its reply has been sent.
-struct PendingRequest {
-  NbdRequest request;
-  Permit slot;    // One of the connection's requests.
-  Permit bytes;   // A part of the connection's bytes.
-  Permit memory;  // A part of the bytes of all connections.
-  std::optional<AlignedBuffer> data;
-  ReplyHead reply;
-  bool sends_data = false;
-};
-
-// Replies that wait to be sent, in their order.
-class ReplyQueue {
- public:
-  void push(std::unique_ptr<PendingRequest> pending);
-  // Sends what the socket takes.
-  void send(SocketStream& socket);
-  void clear() noexcept;
-  bool empty() const noexcept { return queue_.empty(); }
-  // Memory that waits for the client.
-  std::size_t held_bytes() const noexcept { return held_bytes_; }
-  std::size_t unsent_bytes() const noexcept { return queued_bytes_ - front_sent_; }
-  // Bytes of all replies so far.
-  std::uint64_t sent_bytes() const noexcept { return sent_bytes_; }
-
- private:
-  void sent(std::size_t bytes);
-
-  std::deque<std::unique_ptr<PendingRequest>> queue_;
-  std::size_t front_sent_ = 0;  // Bytes of the first reply that have been sent.
-  std::size_t held_bytes_ = 0;
-  std::size_t queued_bytes_ = 0;  // Bytes of the replies in the queue, with the part that has been sent.
-  std::uint64_t sent_bytes_ = 0;
 };
 
 // One connection of a client: the negotiation, then requests that run concurrently. Replies are sent in the order in
@@ -112,6 +69,11 @@ class NbdSession final : exec::TickEnd {
   // A negotiated option fits.
   static constexpr std::size_t buffer_bytes = 128 * 1024;
   static_assert(buffer_bytes >= NbdHandshake::option_bytes_max);
+  // Limits of requests that are executed without a task: the data of one, and the batches of replies that are sent
+  // before the next receive.
+  static constexpr std::size_t run_now_bytes_max = 64 * 1024;
+  static_assert(run_now_bytes_max < std::min(buffer_bytes, ReplyBatch::bytes_max));
+  static constexpr unsigned batches_max = 8;
 
   TlsOffer tls_offer() const;
   Identity identity() const;
@@ -120,8 +82,9 @@ class NbdSession final : exec::TickEnd {
   Task<bool> send_text(std::string& text);
   Task<bool> begin_tls();
   Task<bool> transmit();
-  bool can_write_in_place(const NbdRequest& request) const;
-  void write_in_place(const NbdRequest& request, Permit slot);
+  bool can_run_now(const NbdRequest& request) const;
+  bool run_now(const NbdRequest& request);
+  Permit acquire_slot_now(std::size_t reply_bytes);
   Task<bool> begin(NbdRequest request);
   Task<bool> refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal);
   Task<bool> acquire(PendingRequest& pending, std::size_t bytes);
@@ -154,6 +117,7 @@ class NbdSession final : exec::TickEnd {
   const std::unique_ptr<std::byte[]> buffer_;  // Received bytes that were not used: [begin_, end_).
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  unsigned batches_left_ = batches_max;
   Semaphore slots_;
   Semaphore bytes_;
   ReplyQueue replies_;

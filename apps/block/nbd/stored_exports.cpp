@@ -1,6 +1,7 @@
 #include "block/nbd/stored_exports.h"
 
 #include <cerrno>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -25,12 +26,18 @@ class StoredDevice final : public NbdDevice {
   void abandon() noexcept override { abandoned_.request_stop(); }
 
   Task<Result<void>> read(std::uint64_t offset, MutableBytes into) override {
-    return run(into.size(), [=](StoredVolume& volume) { return volume.read(offset, into); });
+    if (is_direct(into.size())) {
+      if (const std::optional<Result<void>> done = volume_->try_read(offset, into)) co_return *done;
+    }
+    co_return co_await offload([=](StoredVolume& volume) { return volume.read(offset, into); });
   }
   Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) override {
     return run(bytes.size(), [=](StoredVolume& volume) { return volume.write(offset, bytes, fua); });
   }
   std::size_t direct_bytes_max() const noexcept override { return direct_bytes_max_; }
+  std::optional<Result<void>> read_now(std::uint64_t offset, MutableBytes into) override {
+    return volume_->try_read(offset, into);
+  }
   Result<void> write_now(std::uint64_t offset, Bytes bytes, bool fua) override {
     return volume_->write(offset, bytes, fua);
   }
@@ -56,11 +63,18 @@ class StoredDevice final : public NbdDevice {
   }
 
  private:
+  bool is_direct(std::uint64_t bytes) const noexcept { return bytes <= direct_bytes_max_ && direct_bytes_max_ > 0; }
+
   // The result of `work`, which blocks.
   template <class Work>
   Task<std::invoke_result_t<Work&, StoredVolume&>> run(std::uint64_t bytes, Work work) {
+    if (is_direct(bytes)) co_return work(*volume_);
+    co_return co_await offload(std::move(work));
+  }
+
+  template <class Work>
+  Task<std::invoke_result_t<Work&, StoredVolume&>> offload(Work work) {
     using Value = std::invoke_result_t<Work&, StoredVolume&>;
-    if (bytes <= direct_bytes_max_ && direct_bytes_max_ > 0) co_return work(*volume_);
     auto done = co_await loop_.offload(
         [work = std::move(work), volume = volume_, abandoned = abandoned_.get_token()]() mutable -> Value {
           if (abandoned.stop_requested()) return store_fail(ECANCELED, "the client has gone");

@@ -19,6 +19,14 @@ RangeLock::Held RangeLock::lock(std::uint64_t first, std::uint64_t end, Mode mod
   return Held(*this, range);
 }
 
+RangeLock::Held RangeLock::try_lock(std::uint64_t first, std::uint64_t end, Mode mode) {
+  const std::lock_guard lock(mutex_);
+  const auto range = ranges_.insert(ranges_.end(), Range{first, end, mode == Mode::exclusive});
+  if (!blocked(range)) return Held(*this, range);
+  ranges_.erase(range);
+  return Held();
+}
+
 void RangeLock::unlock(std::list<Range>::iterator range) noexcept {
   const std::lock_guard lock(mutex_);
   ranges_.erase(range);

@@ -19,22 +19,28 @@ class RangeLock {
  public:
   enum class Mode : std::uint8_t { shared, exclusive };
 
-  // A locked range. It is unlocked when this object is destroyed.
+  // A locked range, or none. It is unlocked when this object is destroyed.
   class Held {
    public:
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
-    ~Held() { lock_.unlock(range_); }
+    ~Held() {
+      if (lock_ != nullptr) lock_->unlock(range_);
+    }
+    explicit operator bool() const noexcept { return lock_ != nullptr; }
 
    private:
     friend class RangeLock;
-    Held(RangeLock& lock, std::list<Range>::iterator range) noexcept : lock_(lock), range_(range) {}
-    RangeLock& lock_;
+    Held() noexcept = default;
+    Held(RangeLock& lock, std::list<Range>::iterator range) noexcept : lock_(&lock), range_(range) {}
+    RangeLock* lock_ = nullptr;
     std::list<Range>::iterator range_;
   };
 
   // Waits until no earlier request has a block of [first, end) in a mode that conflicts.
   Held lock(std::uint64_t first, std::uint64_t end, Mode mode);
+  // Locks nothing if lock() would wait.
+  Held try_lock(std::uint64_t first, std::uint64_t end, Mode mode);
 
  private:
   void unlock(std::list<Range>::iterator range) noexcept;

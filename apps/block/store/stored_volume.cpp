@@ -184,6 +184,18 @@ Result<void> StoredVolume::read(std::uint64_t offset, MutableBytes into) {
   if (offset > volume_bytes_max || into.size() > volume_bytes_max) return check(offset, into.size(), false);
   const RangeLock::Held held =
       ranges_.lock(block_of(offset), block_end_of(offset + into.size()), RangeLock::Mode::shared);
+  return read_locked(offset, into);
+}
+
+std::optional<Result<void>> StoredVolume::try_read(std::uint64_t offset, MutableBytes into) {
+  if (offset > volume_bytes_max || into.size() > volume_bytes_max) return check(offset, into.size(), false);
+  const RangeLock::Held held =
+      ranges_.try_lock(block_of(offset), block_end_of(offset + into.size()), RangeLock::Mode::shared);
+  if (!held) return std::nullopt;
+  return read_locked(offset, into);
+}
+
+Result<void> StoredVolume::read_locked(std::uint64_t offset, MutableBytes into) {
   if (Result<void> checked = check(offset, into.size(), false); !checked) return checked;
   while (!into.empty()) {
     const std::size_t part = std::min<std::uint64_t>(into.size(), chunk_bytes - offset % block_bytes);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -78,6 +79,8 @@ class StoredVolume {
 
   // Any offset and any size within the volume. A damaged block is an error, and its bytes are not returned.
   Result<void> read(std::uint64_t offset, MutableBytes into);
+  // As read(), or nothing if it would wait for another request.
+  std::optional<Result<void>> try_read(std::uint64_t offset, MutableBytes into);
   // `fua`: the bytes are durable when this returns.
   Result<void> write(std::uint64_t offset, Bytes bytes, bool fua = false);
   // The writes that ended before the call are durable when this returns.
@@ -154,6 +157,7 @@ class StoredVolume {
   Result<void> drop_repaired(std::uint64_t first, std::uint64_t end);
   Result<void> end_damage(std::uint64_t first, std::uint64_t end);
   Result<void> read_blocks(std::uint64_t first, MutableBytes into);
+  Result<void> read_locked(std::uint64_t offset, MutableBytes into);
   Result<void> read_part(std::uint64_t offset, MutableBytes into);
   Result<void> write_part(std::uint64_t offset, Bytes bytes, bool& keep);
   Result<void> write_blocks(std::uint64_t first, Bytes bytes, bool& keep);

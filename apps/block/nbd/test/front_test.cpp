@@ -204,6 +204,42 @@ TEST_F(NbdFront, WritesToMemoryAreMadeWhereTheyWereReceived) {
   for (std::uint32_t i = 0; i < writes; ++i) ASSERT_EQ(peer.receive(length), text(i)) << i;
 }
 
+// More requests than one connection may have in progress, and more bytes of replies than the socket takes at once.
+TEST_F(NbdFront, ReadsOfMemoryAreAnsweredInOrderBehindTheWritesBeforeThem) {
+  const auto store = VolumeStore::open(std::make_unique<MemoryDirectory>(std::uint64_t{64} << 20), {});
+  ASSERT_TRUE(store);
+  constexpr std::uint32_t length = 8000;  // Not of whole blocks.
+  constexpr std::uint32_t rounds = 200;
+  ASSERT_TRUE((*store)->create("v", 32768, false));
+  start_with({.session = {.requests_in_flight_max = 24}}, [&](Loop& loop) {
+    return std::make_unique<StoredExports>(loop, **store, StoredExportsOptions{.direct_bytes_max = length});
+  });
+  Peer peer(name_);
+  peer.enter("v");
+  const auto text = [](std::uint32_t number) { return std::string(length, static_cast<char>('a' + number % 26)); };
+  std::thread sender([&] {
+    std::string bytes;
+    for (std::uint32_t i = 0; i < rounds; ++i) {
+      const std::uint64_t offset = i % 7 * 1000;
+      bytes += Peer::request(command::write, 2 * i, length, offset) + text(i);
+      bytes += Peer::request(command::read, 2 * i + 1, length, offset);
+    }
+    for (std::size_t sent = 0; sent < bytes.size(); sent += 65536) peer.send(bytes.substr(sent, 65536));
+  });
+  for (std::uint32_t i = 0; i < rounds; ++i) {
+    const std::string replies = peer.receive(16 + 16 + length);
+    EXPECT_EQ(replies.size(), 16U + 16U + length);
+    if (replies.size() != 16U + 16U + length) break;
+    EXPECT_EQ(load<std::uint64_t>(as_bytes(replies).subspan(8)), 2 * i);
+    EXPECT_EQ(load<std::uint64_t>(as_bytes(replies).subspan(24)), 2 * i + 1);
+    EXPECT_TRUE(replies.substr(32) == text(i)) << i;
+  }
+  sender.join();
+  ASSERT_TRUE((*store)->remove("v"));
+  peer.send(Peer::request(command::read, 1, length) + Peer::request(command::disconnect, 2, 0));
+  EXPECT_EQ(load<std::uint32_t>(as_bytes(peer.receive(17)).subspan(4)), status::io) << "and no data";
+}
+
 TEST_F(NbdFront, ErrorsOfTheDeviceAreReplies) {
   start({});
   Peer peer(name_);

@@ -60,7 +60,9 @@ struct BlockWorld {
 // Its requests wait for different times, so that those of an earlier connection may begin after those of a later one.
 // The server does not know that a silent connection has ended for its client, and executes them.
 std::unique_ptr<VolumeService> serve_late(BlockWorld& world, Server& server) {
-  auto service = std::make_unique<VolumeService>(*world.store);
+  // Some servers make reads on the thread of the connection.
+  const std::size_t direct_bytes_max = world.simulation.chance(0.5) ? simulated_blocks * block_bytes : 0;
+  auto service = std::make_unique<VolumeService>(*world.store, memory_in_flight_usual, VolumeRules(), direct_bytes_max);
   service->attach(server);
   server.use([&world](IncomingCall&, Next next) -> Task<Result<void>> {
     if (world.simulation.chance(0.3))

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -15,17 +17,11 @@
 namespace hawser::block {
 namespace {
 
-// A file in memory whose accesses let other threads run before and after them.
-class YieldingFile final : public File {
+// A file in memory, for tests that change its reads and writes.
+class ChangedFile : public File {
  public:
-  Result<void> read(std::uint64_t offset, MutableBytes into) override {
-    const Yield yield;
-    return file_.read(offset, into);
-  }
-  Result<void> write(std::uint64_t offset, Bytes bytes) override {
-    const Yield yield;
-    return file_.write(offset, bytes);
-  }
+  Result<void> read(std::uint64_t offset, MutableBytes into) override { return file_.read(offset, into); }
+  Result<void> write(std::uint64_t offset, Bytes bytes) override { return file_.write(offset, bytes); }
   Result<void> sync() override { return file_.sync(); }
   Result<void> allocate(std::uint64_t offset, std::uint64_t bytes) override { return file_.allocate(offset, bytes); }
   Result<void> zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) override {
@@ -36,13 +32,28 @@ class YieldingFile final : public File {
   Result<std::uint64_t> allocated() override { return file_.allocated(); }
 
  private:
+  MemoryFile file_;
+};
+
+// A file in memory whose accesses let other threads run before and after them.
+class YieldingFile final : public ChangedFile {
+ public:
+  Result<void> read(std::uint64_t offset, MutableBytes into) override {
+    const Yield yield;
+    return ChangedFile::read(offset, into);
+  }
+  Result<void> write(std::uint64_t offset, Bytes bytes) override {
+    const Yield yield;
+    return ChangedFile::write(offset, bytes);
+  }
+
+ private:
   struct Yield {
     Yield() { std::this_thread::yield(); }
     Yield(const Yield&) = delete;
     Yield& operator=(const Yield&) = delete;
     ~Yield() { std::this_thread::yield(); }
   };
-  MemoryFile file_;
 };
 
 std::unique_ptr<StoredVolume> volume_in_memory(std::uint64_t size) {
@@ -127,9 +138,15 @@ TEST(BlockVolumeThreads, OverlappingRequestsAreLinearizableForEachBlock) {
       }
       const std::uint64_t begin = clock++;
       const std::uint64_t offset = base + first * block_bytes;
-      const Result<void> done = write ? volume->write(offset, bytes, random() % 16 == 0) : volume->read(offset, bytes);
+      std::optional<Result<void>> done;
+      if (write) {
+        done = volume->write(offset, bytes, random() % 16 == 0);
+      } else if (random() % 2 == 0) {
+        done = volume->try_read(offset, bytes);
+      }
+      if (!done) done = volume->read(offset, bytes);
       const std::uint64_t end = clock++;
-      if (!done) failed = true;
+      if (!*done) failed = true;
       for (std::uint64_t block = 0; block < count; ++block) {
         const Bytes part = Bytes(bytes).subspan(block * block_bytes, block_bytes);
         if (!write) std::memcpy(&value[block], part.data(), 8);
@@ -192,6 +209,53 @@ TEST(BlockVolumeThreads, AWriteDuringAFlushKeepsItsMark) {
   marks.end_write(2, 3, false);
   marks.clear(marks.begin_flush(), true);
   EXPECT_EQ(marks.marked(), 0U);
+}
+
+// A file whose writes wait.
+class HeldFile final : public ChangedFile {
+ public:
+  struct Gate {
+    std::atomic<bool> closed = false;
+    std::binary_semaphore entered = std::binary_semaphore(0);
+    std::binary_semaphore opened = std::binary_semaphore(0);
+  };
+  explicit HeldFile(Gate& gate) : gate_(gate) {}
+  Result<void> write(std::uint64_t offset, Bytes bytes) override {
+    if (gate_.closed.exchange(false)) {
+      gate_.entered.release();
+      gate_.opened.acquire();
+    }
+    return ChangedFile::write(offset, bytes);
+  }
+
+ private:
+  Gate& gate_;
+};
+
+TEST(BlockVolumeThreads, AReadThatMustNotWaitReadsNothingDuringAWriteOfItsBlocks) {
+  HeldFile::Gate gate;
+  VolumeFiles files{std::make_unique<HeldFile>(gate), std::make_unique<MemoryFile>()};
+  ASSERT_TRUE(StoredVolume::format(files, region_bytes, Uuid{}, false));
+  const Result<std::unique_ptr<StoredVolume>> volume = StoredVolume::open("v", std::move(files), {});
+  ASSERT_TRUE(volume);
+  const std::vector<std::byte> bytes(block_bytes, std::byte{1});
+  std::vector<std::byte> found(block_bytes, std::byte{2});
+  gate.closed = true;
+  std::jthread writer([&] { EXPECT_TRUE((*volume)->write(block_bytes, bytes)); });
+  gate.entered.acquire();
+  EXPECT_FALSE((*volume)->try_read(block_bytes + 100, found)) << "a part of the block";
+  EXPECT_EQ(found, std::vector<std::byte>(block_bytes, std::byte{2}));
+  const std::optional<Result<void>> other = (*volume)->try_read(0, found);
+  EXPECT_TRUE(other && *other);
+  EXPECT_EQ(found, std::vector<std::byte>(block_bytes));
+  gate.opened.release();
+  writer.join();
+  const std::optional<Result<void>> later = (*volume)->try_read(block_bytes, found);
+  EXPECT_TRUE(later && *later);
+  EXPECT_EQ(found, bytes);
+  EXPECT_TRUE((*volume)->close()) << "a read that was refused holds nothing";
+  const std::optional<Result<void>> closed = (*volume)->try_read(0, found);
+  EXPECT_TRUE(closed && !*closed);
 }
 
 TEST(BlockVolumeThreads, ACloseWaitsForRequestsAndEndsLaterOnes) {
