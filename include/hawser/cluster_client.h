@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -14,14 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "hawser/balancing.h"
 #include "hawser/call_task.h"
 #include "hawser/client_pool.h"
-#include "hawser/cluster_monitor.h"
+#include "hawser/cluster_options.h"
 #include "hawser/detail/hedged_call.h"
-#include "hawser/hedging.h"
-#include "hawser/naming.h"
-#include "hawser/retry.h"
 #include "hawser/scope.h"
 #include "hawser/service_config.h"
 #include "hawser/when.h"
@@ -33,29 +28,6 @@
 namespace hawser {
 
 class ClusterClient;
-
-struct ClusterOptions {
-  // Connections to one endpoint. The back-off of this pool is also that between attempts to connect to an endpoint.
-  PoolOptions pool = {};
-  BalancingOptions balancing = {};
-  // Which calls are made again, and when. A call that certainly was not sent is made at another endpoint at once,
-  // without this policy and its budget.
-  RetryPolicy retry = {};
-  // Null: a budget of this client alone. It limits copies by `hedging`, too.
-  std::shared_ptr<RetryBudget> retry_budget = {};
-  HedgeOptions hedging = {};
-  // Its fields take the place of `retry`, `hedging` and `balancing.kind`, and of a null `retry_budget`. Empty: the name
-  // may have a service config, such as in TXT records of DNS. Its methodConfig counts then.
-  std::optional<ServiceConfig> service_config = {};
-  // For Balancing::ring_hash and maglev: the name of the metadata of a call whose value is its key. A call without it
-  // goes to any endpoint.
-  std::string key_metadata = {};
-  std::vector<NamingScheme> naming = default_naming();
-  // Shows the client on the page /channels and in metrics. Empty: nothing is counted.
-  std::optional<ClusterMonitor> monitor = {};
-  std::size_t connecting_max = 16;  // Endpoints to which connections are opened at the same time. At least 1.
-  std::uint64_t seed = 0;           // Seed of choices and back-off. 0: each client uses a different one.
-};
 
 namespace detail {
 
@@ -127,6 +99,13 @@ class ClusterCalls {
 
   RetryBudget& budget() const noexcept { return *options_.retry_budget; }
 
+  struct Method {
+    std::string_view name;  // Valid as long as the call.
+    std::uint32_t id;
+  };
+  template <auto F>
+  static constexpr Method method_of{MethodFacts<F>::name, MethodFacts<F>::id};
+
   // The arguments that are lvalues are kept as references, the others as copies.
   template <auto F, class... Given>
   struct Kept : PooledFrame {
@@ -135,8 +114,9 @@ class ClusterCalls {
     // The call stays as it is until the task is awaited: into() moves it out of a task that is not awaited.
     template <class Outcome>
     static Task<typename Outcome::type> run(std::unique_ptr<Kept> call, MutableBytes memory) {
-      return make<typename Outcome::type, F>(
-          std::move(call), memory.empty(), [memory](Kept& from, Client& client, const CallOptions& options) {
+      return make<typename Outcome::type>(
+          std::move(call), method_of<F>, memory.empty(),
+          [memory](Kept& from, Client& client, const CallOptions& options) {
             return std::apply([&](auto&... one) { return call_by<Outcome, F>(client, memory, options, one...); },
                               from.given);
           });
@@ -150,21 +130,41 @@ class ClusterCalls {
   static Task<Result<StreamingCall<F>>> open(std::shared_ptr<const ClusterCalls> by, CallOptions&& options,
                                              Given&&... arguments) {
     using Opening = Kept<F, Given...>;
-    return make<Result<StreamingCall<F>>, F>(
-        std::make_unique<Opening>(std::move(by), std::move(options), std::forward<Given>(arguments)...), false,
-        [](Opening& from, Client& client, const CallOptions& with) {
+    return make<Result<StreamingCall<F>>>(
+        std::make_unique<Opening>(std::move(by), std::move(options), std::forward<Given>(arguments)...), method_of<F>,
+        false, [](Opening& from, Client& client, const CallOptions& with) {
           return std::apply([&](const auto&... one) { return client.open<F>(with, one...); }, from.given);
         });
   }
 
+  // A call that is made by a function of the caller.
+  template <class Use>
+  struct Made {
+    std::shared_ptr<const ClusterCalls> calls;
+    std::string method;
+    CallOptions options;
+    Use use;
+  };
+  template <class Use>
+  static auto run(std::shared_ptr<const ClusterCalls> by, std::string_view method, CallOptions&& options, bool copies,
+                  Use&& use) {
+    using Call = Made<std::decay_t<Use>>;
+    using R = std::invoke_result_t<std::decay_t<Use>&, Client&, const CallOptions&>::value_type;
+    std::unique_ptr<Call> call(
+        new Call{std::move(by), std::string(method), std::move(options), std::forward<Use>(use)});
+    const Method named{call->method, codec::fnv1a32(method)};
+    return make<R>(std::move(call), named, copies,
+                   [](Call& from, Client& client, const CallOptions& with) { return from.use(client, with); });
+  }
+
  private:
   // `begin` begins a call at an endpoint. With `copies`, it may be made at several endpoints at once.
-  template <class R, auto F, class Call, class Begin>
-  static Task<R> make(std::unique_ptr<Call> call, bool copies, Begin begin) {
+  template <class R, class Call, class Begin>
+  static Task<R> make(std::unique_ptr<Call> call, Method method, bool copies, Begin begin) {
     const ClusterCalls& by = *call->calls;
     // The name may get another one meanwhile.
     const std::shared_ptr<const ServiceConfig> whole = ClusterAttempt::service_config(*by.state_);
-    const MethodConfig* const config = whole == nullptr ? nullptr : whole->find(MethodFacts<F>::name);
+    const MethodConfig* const config = whole == nullptr ? nullptr : whole->find(method.name);
     if (config != nullptr && config->timeout) {
       call->options.timeout = std::min(call->options.timeout.value_or(forever), *config->timeout);
     }
@@ -172,9 +172,9 @@ class ClusterCalls {
                      std::move(call->options), by.ended_);
     for (;;) {
       std::optional<R> result;
-      ClusterAttempt attempt(by.state_, retries.attempt_options(), MethodFacts<F>::name, config);
+      ClusterAttempt attempt(by.state_, retries.attempt_options(), method.name, config);
       if (copies && attempt.hedges()) {
-        HedgedCall hedged(std::move(attempt), MethodFacts<F>::id);
+        HedgedCall hedged(std::move(attempt), method.id);
         co_await hedge(hedged, *call, begin, result);
       } else {
         bool goes_on = true;
@@ -255,6 +255,17 @@ class ClusterClient : public detail::TaskCaller<ClusterClient> {
   ClusterClient(const ClusterClient&) = delete;
   ClusterClient& operator=(const ClusterClient&) = delete;
   ~ClusterClient();
+
+  // Makes one call by a function, such as a call of a method that is known at run time only. `use(client, options)`
+  // returns a Task<Result<T>>, and so does this. It is called once for each attempt, with the options of the attempt.
+  // It must not keep the client. Attempts may run at the same time (ClusterOptions::hedging) unless `copies` is false.
+  // The endpoint, retries and limits are as those of call(); `method` is the name by which a service config has options
+  // of the call. With streams, the task ends when the call is open. A timeout of `forever` means no deadline.
+  template <class Use>
+  auto send_request(std::string_view method, CallOptions options, Use&& use, bool copies = true) {
+    if (!options.timeout) options.timeout = call_timeout_;
+    return detail::ClusterCalls::run(calls_, method, std::move(options), copies, std::forward<Use>(use));
+  }
 
   // The list, its age and why it may be old.
   const NamingState& naming() const noexcept;

@@ -348,6 +348,29 @@ TEST(ClusterClient, IdempotentCallsAreMadeAgainElsewhere) {
   });
 }
 
+TEST(ClusterClient, AFunctionMakesACallLikeAnyOther) {
+  Three().run([](Three& of) -> Task<void> {
+    const auto client = make("list:a:1,b:1");
+    of.record.overload = {{"a", true}, {"b", true}};
+    unsigned attempts = 0;
+    const auto use = [&](Client& one, const CallOptions& with) -> Task<Result<std::string>> {
+      if (++attempts <= 2) EXPECT_EQ(with.earlier_attempts, attempts - 1);
+      if (attempts == 2) of.record.overload.clear();
+      co_return co_await one.call<&Service::execute>(with, 7);
+    };
+    const CallOptions options{.timeout = seconds(3), .idempotent = true};
+    EXPECT_TRUE(co_await client->send_request(method_name<&Service::execute>, options, use));
+    EXPECT_EQ(attempts, 2U) << "a refused call is made again";
+    of.servers[0]->crash();
+    EXPECT_EQ(co_await client->send_request(method_name<&Service::execute>, options, use), "b");
+    auto counting = co_await client->send_request(
+        method_name<&Service::count>, {.timeout = forever},
+        [](Client& one, const CallOptions& with) { return one.open<&Service::count>(with, 3); }, false);
+    EXPECT_TRUE(counting);
+    if (counting) EXPECT_EQ(co_await counting->finish(), 3);
+  });
+}
+
 TEST(ClusterClient, RetriesOfRefusedCallsKeepTheBudget) {
   Three().run([](Three& of) -> Task<void> {
     for (const char* const host : {"a", "b", "c"}) of.record.overload[host] = true;
