@@ -37,6 +37,28 @@ class Remote(Generic[T]):
     method: _hawser.Method
 
 
+@dataclasses.dataclass(frozen=True)
+class Retry:
+    """When a call to a name is made again, perhaps at another server: if its error has one of the codes, and if the
+    call was certainly not executed or is idempotent. ``timeout`` limits all attempts together. The attempts of a call
+    with streams end when it is open."""
+
+    attempts_max: int = 3
+    """With the first one. 1: none is made again."""
+    backoff_first: float = 0.05
+    """Seconds until the second attempt, about. They double with each further attempt."""
+    backoff_max: float = 2
+    codes: tuple[ErrorCode, ...] = (
+        ErrorCode.OVERLOADED,
+        ErrorCode.NOT_SENT,
+        ErrorCode.UNAVAILABLE,
+        ErrorCode.OUTCOME_UNKNOWN,
+    )
+
+    def __post_init__(self) -> None:
+        require_at_least_one(attempts_max=self.attempts_max)
+
+
 def declare(name: Optional[str] = None) -> Callable[[Callable[..., T]], Remote[T]]:
     """Declares a method of a server by a function whose body is not used::
 
@@ -88,8 +110,8 @@ def hub_of(loop: asyncio.AbstractEventLoop) -> _hawser.Hub:
 
 
 class Client:
-    """One connection to a server. Any number of calls share it. It belongs to the event loop that connected it. When
-    the connection is lost, the next call connects again."""
+    """One connection to a server, or connections to the servers of a name. Any number of calls share it. It belongs to
+    the event loop that connected it. When a connection is lost, the next call connects again."""
 
     def __init__(self, core: _hawser.ClientCore, loop: asyncio.AbstractEventLoop, address: str) -> None:
         self._core = core
@@ -401,6 +423,8 @@ def client_options(
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
     tls: Optional[ClientTls] = None,
+    balancing: Optional[str] = None,
+    retry: Optional[Retry] = None,
 ) -> dict[str, Any]:
     """The options of connect(), checked."""
     require_at_least_one(message_bytes_max=message_bytes_max, calls_in_flight_max=calls_in_flight_max)
@@ -414,6 +438,8 @@ def client_options(
         "message_bytes_max": message_bytes_max,
         "calls_in_flight_max": calls_in_flight_max,
         "tls": tls,
+        "balancing": balancing,
+        "retry": retry,
     }
 
 
@@ -427,8 +453,11 @@ def connect(
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
     tls: Optional[ClientTls] = None,
+    balancing: Optional[str] = None,
+    retry: Optional[Retry] = None,
 ) -> Connecting:
-    """Connects to "host:port", "unix:/path" or "unix:@name"::
+    """Connects to "host:port", "unix:/path" or "unix:@name", or to the servers of a name, such as
+    "list:host:port,host:port", "dns:host:port", "file:/path" or "etcd://member:port/service"::
 
         async with hawser.connect("127.0.0.1:9000") as client:
             reply = await client.call("echo", "hello")
@@ -440,6 +469,11 @@ def connect(
     message_bytes_max    Bytes of one request or reply with its attachment.
     calls_in_flight_max  More calls wait for their turn.
     tls                  The connection is within TLS.
+    balancing            For a name, how the server of a call is chosen: "p2c", the default, "least_request",
+                         "round_robin", "weighted_round_robin", "random" or "pick_first".
+    retry                For a name, which calls are made again. None: Retry().
+
+    With a name, a connection is made when a call needs it, and no server need be reachable now.
     """
     return Connecting(
         address,
@@ -451,6 +485,8 @@ def connect(
             message_bytes_max=message_bytes_max,
             calls_in_flight_max=calls_in_flight_max,
             tls=tls,
+            balancing=balancing,
+            retry=retry,
         ),
     )
 

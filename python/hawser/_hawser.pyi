@@ -144,6 +144,8 @@ def make_client(
     message_bytes_max: int,
     calls_in_flight_max: int,
     tls: Any,
+    balancing: Optional[str],
+    retry: Any,
 ) -> ClientCore: ...
 def make_server(
     listen: str,

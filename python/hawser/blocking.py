@@ -12,6 +12,7 @@ from ._client import (
     Metadata,
     Remote,
     Reply,
+    Retry,
     client_options,
     forget_if_stale,
     not_a_method,
@@ -224,8 +225,8 @@ class StreamingCall(Generic[Item, T]):
 
 
 class Client:
-    """One connection to a server. Any number of threads share it. When the connection is lost, the next call connects
-    again."""
+    """One connection to a server, or connections to the servers of a name. Any number of threads share it. When a
+    connection is lost, the next call connects again."""
 
     def __init__(self, core: _hawser.ClientCore, address: str) -> None:
         self._core = core
@@ -438,6 +439,8 @@ def connect(
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
     tls: Optional[ClientTls] = None,
+    balancing: Optional[str] = None,
+    retry: Optional[Retry] = None,
 ) -> Client:
     """Connects, with the options of hawser.connect()."""
     core = _hawser.make_client(
@@ -450,6 +453,8 @@ def connect(
             message_bytes_max=message_bytes_max,
             calls_in_flight_max=calls_in_flight_max,
             tls=tls,
+            balancing=balancing,
+            retry=retry,
         ),
     )
     client = Client(core, address)

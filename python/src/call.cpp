@@ -5,17 +5,22 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <chrono>
 #include <coroutine>
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "client.h"
 #include "convert.h"
 #include "hawser/detail/call_channel.h"
 #include "hawser/detail/client_link.h"
 #include "method.h"
+#include "names.h"
 #include "streams.h"
 #include "tls.h"
 
@@ -38,10 +43,20 @@ class Call final : public Work {
   void set_timeout(std::optional<Duration> timeout) noexcept { timeout_ = timeout; }
 
  private:
+  // A received reply with its memory.
+  struct Answer {
+    detail::ReplyStorage storage;
+    detail::Received reply;
+  };
   class Operation;
+  using Sent = Result<std::unique_ptr<Operation>>;
   void begin() override { run(std::static_pointer_cast<Call>(shared_from_this())); }
   static detail::Serving run(std::shared_ptr<Call> call);
-  static Task<std::optional<Error>> try_once(Call& call);
+  // Makes the call at one server. With streams, the task ends when the request has been sent.
+  static Task<Sent> make(Call& call, Client& client, const CallOptions& options);
+  static Task<Sent> make_by_name(Call& call, ClusterClient& cluster);
+  // Waits for the end of a call with streams.
+  static Task<std::optional<Error>> end(Call& call, Operation& operation);
   // Subtracts the time since the call was made from its timeout. False if nothing is left.
   bool count_wait();
   nb::object value() override;
@@ -50,18 +65,18 @@ class Call final : public Work {
 
   const std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
   std::optional<Duration> timeout_;
-  detail::ReplyStorage storage_;
-  detail::Received kept_;
+  Answer answer_;
 };
 
 class Call::Operation final : public detail::CallOperation {
  public:
-  Operation(detail::ClientLink& link, Call& call) noexcept : CallOperation(link), call_(call) {
+  Operation(detail::ClientLink& link, Call& call, const CallOptions& options)
+      : CallOperation(link), call_(call), options_(options) {
     const schema::Description& method = call.plan->description();
     request_.method = method.id;
     request_.signature = method.signature;
     request_.name = method.name;
-    request_.options = &call.options;
+    request_.options = &options_;
     request_.arguments_last = true;
     request_.streams = call.streams != nullptr;
     request_.streams_in = method.incoming.has_value();
@@ -70,8 +85,21 @@ class Call::Operation final : public detail::CallOperation {
   }
   ~Operation() { withdraw(); }
 
-  using CallOperation::done, CallOperation::error, CallOperation::resumed, CallOperation::start, CallOperation::stream,
-      CallOperation::wait;
+  using CallOperation::done, CallOperation::error, CallOperation::start, CallOperation::stream;
+  // Waits for the end of the call, or until its request has been sent.
+  auto until(bool ended) noexcept {
+    struct Awaiter {
+      Operation& operation;
+      const bool ended;
+      bool await_ready() const noexcept { return operation.done(); }
+      bool await_suspend(std::coroutine_handle<> waiting) const {
+        return ended ? operation.wait(waiting) : operation.wait_sent(waiting);
+      }
+      void await_resume() const noexcept { operation.resumed(); }
+    };
+    return Awaiter{*this, ended};
+  }
+  Answer take() noexcept { return std::move(answer_); }
 
  private:
   void measure() noexcept override {
@@ -84,36 +112,46 @@ class Call::Operation final : public detail::CallOperation {
     for (const ConstBuffer& piece : from.pieces) *pieces++ = piece;
   }
   void decode(const detail::Received& reply) override {
-    call_.kept_ = reply;
-    if (!detail::keep_reply(call_.kept_, memory(), call_.storage_)) {
+    answer_.reply = reply;
+    if (!detail::keep_reply(answer_.reply, memory(), answer_.storage)) {
       error() = Error::of_call(ErrorCode::limit_exceeded, "the reply's payload is larger than the memory of `into`");
     }
   }
   MutableBytes memory() const noexcept override { return call_.into.mutable_bytes(); }
 
   Call& call_;
+  const CallOptions options_;
+  Answer answer_;
 };
 
-Task<std::optional<Error>> Call::try_once(Call& call) {
-  struct Ended {
-    Operation& operation;
-    bool await_ready() const noexcept { return operation.done(); }
-    bool await_suspend(std::coroutine_handle<> waiting) const { return operation.wait(waiting); }
-    void await_resume() const noexcept { operation.resumed(); }
-  };
-  Operation operation(detail::link_of(call.client_->client()), call);
-  operation.start();
+Task<Call::Sent> Call::make(Call& call, Client& client, const CallOptions& options) {
+  auto operation = std::make_unique<Operation>(detail::link_of(client), call, options);
+  operation->start();
+  co_await operation->until(call.streams == nullptr);
+  if (operation->done() && operation->error()) co_return std::unexpected(std::move(*operation->error()));
+  co_return operation;
+}
+
+Task<Call::Sent> Call::make_by_name(Call& call, ClusterClient& cluster) {
+  // Copies would receive into the same memory, and send the same streams.
+  const bool copies = !call.into && call.streams == nullptr;
+  return cluster.send_request(
+      call.plan->description().name, call.options,
+      [&call](Client& client, const CallOptions& options) { return make(call, client, options); }, copies);
+}
+
+Task<std::optional<Error>> Call::end(Call& call, Operation& operation) {
   detail::StreamCore* const core = operation.stream();
   const CallStreams::Attached attached(call.streams, core == nullptr ? nullptr : core->shared_from_this());
-  Ended ended{operation};
-  co_await ended;
+  co_await operation.until(true);
   co_return std::move(operation.error());
 }
 
 detail::Serving Call::run(std::shared_ptr<Call> call) {
   Begun begun{*call};
   co_await begun;
-  if (!call->client_->client().connected()) {
+  ClusterClient* const cluster = call->client_->cluster();
+  if (cluster == nullptr && !call->client_->client().connected()) {
     Result<void> connected = co_await call->client_->connect();
     if (!connected) {
       call->fail(std::move(connected.error()));
@@ -126,10 +164,18 @@ detail::Serving Call::run(std::shared_ptr<Call> call) {
                               "of other calls (calls_in_flight_max)"));
     co_return;
   }
-  call->error_ = co_await try_once(*call);
+  Task<Sent> making =
+      cluster != nullptr ? make_by_name(*call, *cluster) : make(*call, call->client_->client(), call->options);
+  Sent sent = co_await std::move(making);
+  if (!sent) {
+    call->error_ = std::move(sent.error());
+  } else {
+    if (call->streams != nullptr) call->error_ = co_await end(*call, **sent);
+    call->answer_ = (*sent)->take();
+  }
   // The calls in flight that this connection allows, which the server may have lowered.
-  const bool no_place =
-      call->error_ && call->error_->code == ErrorCode::overloaded && call->error_->initiator == Initiator::local;
+  const bool no_place = cluster == nullptr && call->error_ && call->error_->code == ErrorCode::overloaded &&
+                        call->error_->initiator == Initiator::local;
   if (no_place) {
     call->error_.reset();
     call->client_->wait_for_turn(*call);
@@ -161,7 +207,7 @@ nb::object Call::result(Message message, const nb::object& target) {
   if (!made.is_valid() && error.code == ErrorCode::ok) throw nb::python_error();
   if (!made.is_valid()) raise(error);
   // A short result lies in the body and is copied to `into`.
-  if (target.is_valid() && PyBytes_Check(made.ptr()) && kept_.attachment.empty()) {
+  if (target.is_valid() && PyBytes_Check(made.ptr()) && answer_.reply.attachment.empty()) {
     const Bytes bytes =
         as_bytes({PyBytes_AS_STRING(made.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(made.ptr()))});
     const MutableBytes memory = into.mutable_bytes();
@@ -175,29 +221,29 @@ nb::object Call::result(Message message, const nb::object& target) {
 }
 
 nb::object Call::value() {
-  Message message{.body = kept_.body, .payload = kept_.payload};
+  Message message{.body = answer_.reply.body, .payload = answer_.reply.payload};
   nb::object keeper;
   nb::object target;
   if (into) {
     target = nb::borrow(into.view());
     keeper = target;
     message.views = true;
-  } else if (storage_.payload.size() != 0) {
-    keeper = memory_object(storage_.payload);
+  } else if (answer_.storage.payload.size() != 0) {
+    keeper = memory_object(answer_.storage.payload);
   }
   message.keeper = keeper.ptr();
   nb::object made = result(message, target);
   if (!whole) return made;
   nb::object attached = nb::none();
-  if (!kept_.attachment.empty()) attached = nb::steal(slice_of(keeper.ptr(), kept_.attachment));
-  return hooks().make_reply(made, attached, metadata_list(kept_.metadata.copy()));
+  if (!answer_.reply.attachment.empty()) attached = nb::steal(slice_of(keeper.ptr(), answer_.reply.attachment));
+  return hooks().make_reply(made, attached, metadata_list(answer_.reply.metadata.copy()));
 }
 
 void Call::release() noexcept {
   arguments = {};
   attachment = {};
   into = {};
-  storage_ = {};
+  answer_ = {};
 }
 
 class Connecting final : public Work {
@@ -232,8 +278,13 @@ class Describing final : public Work {
       work->fail(std::move(connected.error()));
       co_return;
     }
-    Client& client = work->client_->client();
-    Result<schema::Description> described = co_await client.call<schema::describe>(std::string_view(work->name_));
+    const std::string_view name = work->name_;
+    Result<schema::Description> described;
+    if (ClusterClient* const cluster = work->client_->cluster()) {
+      described = co_await cluster->call<schema::describe>(name);
+    } else {
+      described = co_await work->client_->client().call<schema::describe>(name);
+    }
     if (described) {
       work->description_ = std::move(*described);
     } else {
@@ -305,16 +356,64 @@ std::shared_ptr<Work> start_work(const std::shared_ptr<ClientCore>& client, cons
   return work;
 }
 
+// False: `address` is that of one server.
+bool is_name(std::string_view address, const std::vector<NamingScheme>& schemes) {
+  const std::string_view head = address.substr(0, address.find(':'));
+  return std::ranges::any_of(schemes, [&](const NamingScheme& one) { return one.name == head; });
+}
+
+Balancing balancing_of(const std::string& name) {
+  static constexpr std::pair<std::string_view, Balancing> kinds[] = {
+      {"p2c", Balancing::p2c},
+      {"least_request", Balancing::least_request},
+      {"round_robin", Balancing::round_robin},
+      {"weighted_round_robin", Balancing::weighted_round_robin},
+      {"random", Balancing::random},
+      {"pick_first", Balancing::pick_first},
+  };
+  for (const auto& [known, kind] : kinds) {
+    if (known == name) return kind;
+  }
+  throw nb::value_error(
+      "hawser: balancing is \"p2c\", \"least_request\", \"round_robin\", \"weighted_round_robin\", \"random\" or "
+      "\"pick_first\"");
+}
+
+// From an object of hawser.Retry.
+RetryPolicy retry_of(nb::handle given) {
+  RetryPolicy policy;
+  policy.attempts_max = nb::cast<unsigned>(given.attr("attempts_max"));
+  policy.backoff_first = *duration_of(given.attr("backoff_first"));
+  policy.backoff_max = *duration_of(given.attr("backoff_max"));
+  policy.codes.clear();
+  for (const nb::handle code : given.attr("codes")) {
+    policy.codes.push_back(static_cast<ErrorCode>(nb::cast<int>(nb::int_(code))));
+  }
+  return policy;
+}
+
 std::shared_ptr<ClientCore> make_client(std::string address, double connect_timeout, nb::handle call_timeout,
                                         const std::vector<std::string>& transports, std::size_t message_bytes_max,
-                                        std::size_t calls_in_flight_max, nb::handle tls) {
-  ClientOptions options;
-  options.connect_timeout = *duration_of(nb::float_(connect_timeout));
-  options.call_timeout = duration_of(call_timeout).value_or(forever);
-  options.message_bytes_max = message_bytes_max;
-  options.calls_in_flight_max = calls_in_flight_max;
-  options.transports.enabled = transports_of(transports);
-  options.security = client_security(tls);
+                                        std::size_t calls_in_flight_max, nb::handle tls,
+                                        const std::optional<std::string>& balancing, nb::handle retry) {
+  ClusterOptions options;
+  ClientOptions& client = options.pool.client;
+  client.connect_timeout = *duration_of(nb::float_(connect_timeout));
+  client.call_timeout = duration_of(call_timeout).value_or(forever);
+  client.message_bytes_max = message_bytes_max;
+  client.calls_in_flight_max = calls_in_flight_max;
+  client.transports.enabled = transports_of(transports);
+  client.security = client_security(tls);
+  options.naming = naming_schemes();
+  if (!is_name(address, options.naming)) options.naming.clear();
+  if (options.naming.empty() && (balancing || !retry.is_none())) {
+    throw nb::value_error(
+        "hawser: balancing and retry are options of a name, such as list:host:port,host:port, and this is the address "
+        "of "
+        "one server");
+  }
+  if (balancing) options.balancing.kind = balancing_of(*balancing);
+  if (!retry.is_none()) options.retry = retry_of(retry);
   return ClientCore::make(std::move(address), std::move(options));
 }
 
@@ -337,7 +436,8 @@ void bind_client(nb::module_& module) {
            });
   module.def("make_client", &make_client, nb::arg("address"), nb::arg("connect_timeout"),
              nb::arg("call_timeout").none(), nb::arg("transports"), nb::arg("message_bytes_max"),
-             nb::arg("calls_in_flight_max"), nb::arg("tls").none());
+             nb::arg("calls_in_flight_max"), nb::arg("tls").none(), nb::arg("balancing").none(),
+             nb::arg("retry").none());
   nb::class_<Hub>(module, "Hub")
       .def(nb::new_([] { return std::make_shared<Hub>(); }))
       .def_prop_ro("descriptor", &Hub::descriptor)

@@ -82,27 +82,40 @@ bool Work::deliver() {
 
 // ---- ClientCore ----
 
-ClientCore::ClientCore(std::string address, ClientOptions options)
+ClientCore::ClientCore(std::string address, ClusterOptions options)
     : address_(std::move(address)),
+      named_(!options.naming.empty()),
       generation_(process_generation()),
-      call_timeout_(options.call_timeout),
+      call_timeout_(options.pool.client.call_timeout),
       engine_(Engine::get()),
-      calls_max_(options.calls_in_flight_max),
+      calls_max_(options.pool.client.calls_in_flight_max),
       options_(std::move(options)) {}
 
-std::shared_ptr<ClientCore> ClientCore::make(std::string address, ClientOptions options) {
+std::shared_ptr<ClientCore> ClientCore::make(std::string address, ClusterOptions options) {
   std::shared_ptr<ClientCore> made(new ClientCore(std::move(address), std::move(options)));
   Engine::add(made);
   return made;
 }
 
 ClientCore::~ClientCore() {
-  if (client_ == nullptr) return;
+  if (client_ == nullptr && cluster_ == nullptr) return;
   if (generation_ != process_generation()) {
-    static_cast<void>(client_.release());  // It belongs to the parent process.
+    // They belong to the parent process.
+    static_cast<void>(client_.release());
+    static_cast<void>(cluster_.release());
     return;
   }
-  engine_->loop().post([client = std::shared_ptr<Client>(std::move(client_))] { client->close(); });
+  // They are destroyed on the loop.
+  engine_->loop().post([client = std::shared_ptr<Client>(std::move(client_)),
+                        cluster = std::shared_ptr<ClusterClient>(std::move(cluster_))] {
+    if (client != nullptr) client->close();
+  });
+}
+
+void ClientCore::require_address() const {
+  if (!named_) return;
+  raise(Error::of_call(ErrorCode::invalid_argument, "the memory is that of one server, and " + address_ +
+                                                        " is a name: connect to the server's address"));
 }
 
 void ClientCore::submit(std::shared_ptr<Work> work) {
@@ -133,8 +146,7 @@ void ClientCore::run_submitted() {
     const std::lock_guard lock(mutex_);
     works.swap(submitted_);
   }
-  // A Client is made on the thread of its loop.
-  if (options_) client_ = std::make_unique<Client>(engine_->loop(), *std::exchange(options_, std::nullopt));
+  if (options_) open();
   for (const std::shared_ptr<Work>& work : works) {
     if (running_.size() < calls_max_ && waiting_.empty()) {
       start(work);
@@ -144,11 +156,26 @@ void ClientCore::run_submitted() {
   }
 }
 
+void ClientCore::open() {
+  // On the thread of the loop.
+  ClusterOptions options = *std::exchange(options_, std::nullopt);
+  if (!named_) {
+    client_ = std::make_unique<Client>(engine_->loop(), std::move(options.pool.client));
+    return;
+  }
+  Result<std::unique_ptr<ClusterClient>> made = ClusterClient::create(engine_->loop(), address_, std::move(options));
+  if (made) {
+    cluster_ = std::move(*made);
+  } else {
+    refused_ = std::move(made.error());
+  }
+}
+
 void ClientCore::start(const std::shared_ptr<Work>& work) {
   if (work->ended_) return;
   work->index_ = running_.size();
   running_.push_back(work);
-  if (client_ == nullptr) return work->fail(closed_error());
+  if (client_ == nullptr && cluster_ == nullptr) return work->fail(refused_.value_or(closed_error()));
   work->begin();
 }
 
@@ -191,11 +218,15 @@ detail::Serving ClientCore::retry(std::shared_ptr<ClientCore> client) {
   client->start_waiting();
 }
 
-Task<Result<void>> ClientCore::connect() { return client_->connect(address_); }
+Task<Result<void>> ClientCore::connect() {
+  if (cluster_ != nullptr) co_return Result<void>();  // Each call finds a server.
+  co_return co_await client_->connect(address_);
+}
 
 void ClientCore::close() {
   options_.reset();
   const std::unique_ptr<Client> client = std::move(client_);
+  const std::unique_ptr<ClusterClient> cluster = std::move(cluster_);
   while (!running_.empty()) {
     Work& work = *running_.back();
     if (work.coroutine_) std::exchange(work.coroutine_, nullptr).destroy();

@@ -14,6 +14,7 @@
 
 #include "engine.h"
 #include "hawser/client.h"
+#include "hawser/cluster_client.h"
 #include "hawser/detail/received.h"
 #include "hawser/detail/reply_sink.h"
 #include "hub.h"
@@ -68,16 +69,19 @@ class Work : public Event, public std::enable_shared_from_this<Work> {
   bool ended_ = false;
 };
 
-// One connection to a server for Python, on the loop of the engine. It connects again when a call finds no connection.
+// One connection to a server for Python, or those to the servers of a name, on the loop of the engine. A call without a
+// connection connects again.
 class ClientCore final : public EngineUser, public std::enable_shared_from_this<ClientCore> {
  public:
-  static std::shared_ptr<ClientCore> make(std::string address, ClientOptions options);
+  // `options` without naming schemes: `address` is that of one server.
+  static std::shared_ptr<ClientCore> make(std::string address, ClusterOptions options);
   ~ClientCore() override;
 
   // Throws the exception of an Error if the client is closed, or belongs to the parent of this process.
   void submit(std::shared_ptr<Work> work);
   void abort() noexcept override;
-  std::string address() const { return address_; }
+  // Throws the exception of an Error if the client is for a name, whose servers have no memory in common.
+  void require_address() const;
   // The memory of each RegisteredMemory of this client. With the GIL.
   void add_registered(Bytes memory) { registered_.push_back(memory); }
   void remove_registered(Bytes memory) noexcept;
@@ -85,7 +89,9 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
 
   // ---- Loop's thread ----
   Task<Result<void>> connect();
+  // One of the two exists while work runs.
   Client& client() noexcept { return *client_; }
+  ClusterClient* cluster() noexcept { return cluster_.get(); }
   // Ends all work with an error and the connection with it.
   void close();
   // The connection takes no further call: the server takes fewer, or calls that were cancelled have no answer yet.
@@ -96,8 +102,9 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
 
  private:
   friend class Work;
-  ClientCore(std::string address, ClientOptions options);
+  ClientCore(std::string address, ClusterOptions options);
   void run_submitted();
+  void open();
   void start(const std::shared_ptr<Work>& work);
   void on_end(Work& work);
   void remove(Work& work);
@@ -105,6 +112,7 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
   static detail::Serving retry(std::shared_ptr<ClientCore> client);
 
   const std::string address_;
+  const bool named_;
   const std::uint64_t generation_;
   const Duration call_timeout_;
   std::shared_ptr<Engine> engine_;
@@ -116,10 +124,12 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
   // Loop's thread.
   const std::size_t calls_max_;
   bool starting_ = false;
-  bool full_ = false;                     // The connection has just refused a call.
-  bool retrying_ = false;                 // A retry() is waiting.
-  std::optional<ClientOptions> options_;  // Until the client is made.
-  std::unique_ptr<Client> client_;        // Null before that, and after close().
+  bool full_ = false;                       // The connection has just refused a call.
+  bool retrying_ = false;                   // A retry() is waiting.
+  std::optional<ClusterOptions> options_;   // Until the client is made.
+  std::unique_ptr<Client> client_;          // Null before that, after close(), and with a name.
+  std::unique_ptr<ClusterClient> cluster_;  // Null without a name.
+  std::optional<Error> refused_;            // Why there is no client: the name is malformed.
   std::vector<std::shared_ptr<Work>> running_;
   std::deque<std::shared_ptr<Work>> waiting_;  // For a place among the running ones.
 };
