@@ -115,6 +115,7 @@ std::optional<std::size_t> tensor_bytes(const Tensor& tensor) {
   const std::uint32_t bits = std::uint32_t{tensor.bits} * tensor.lanes;
   if (bits == 0 || bits % 8 != 0) return refuse_tensor("the elements of the tensor are not whole bytes");
   if (tensor.dimensions < 0) return refuse_tensor("the tensor has a negative number of dimensions");
+  if (tensor.dimensions > 0 && tensor.shape == nullptr) return refuse_tensor("the tensor has no shape");
   std::int64_t bytes = bits / 8;
   std::int64_t elements = 1;  // Within the dimensions so far; the last one is the first here.
   bool in_order = true;
@@ -127,6 +128,7 @@ std::optional<std::size_t> tensor_bytes(const Tensor& tensor) {
     }
   }
   if (!in_order) return refuse_tensor("the elements of the tensor do not lie in C's order: make it contiguous");
+  if (tensor.data == nullptr) return refuse_tensor("the tensor has no memory");
   return static_cast<std::size_t>(bytes);
 }
 

@@ -74,9 +74,11 @@ class HandMade:
         self.capsule = capsule
         self._deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._delete)
         self._shape = (ctypes.c_int64 * len(shape))(*shape)
-        given = {"major": 1, "device_type": 1, "bits": 8, "lanes": 1, "dimensions": len(shape), "code": 1, **fields}
-        self.parts = Parts(data=ctypes.addressof(self.memory), byte_offset=2, deleter=self._deleter, **given)
-        self.parts.shape = self._shape
+        given = {"major": 1, "device_type": 1, "bits": 8, "lanes": 1, "dimensions": len(shape), "code": 1}
+        given |= {"data": ctypes.addressof(self.memory), **fields}
+        self.parts = Parts(byte_offset=2, deleter=self._deleter, **given)
+        if shape:
+            self.parts.shape = self._shape
 
     def _delete(self, _: object) -> None:
         self.deleted += 1
@@ -171,6 +173,8 @@ def test_each_field_of_a_tensor_is_checked() -> None:
         (HandMade(bits=4), "not whole bytes"),
         (HandMade(lanes=0), "not whole bytes"),
         (HandMade(dimensions=-1), "negative number of dimensions"),
+        (HandMade(shape=(), dimensions=2), "has no shape"),
+        (HandMade(data=0), "has no memory"),
         (HandMade(shape=(2, -1)), "shape of the tensor"),
         (HandMade(shape=(large, 4)), "shape of the tensor"),
         (HandMade(shape=(large, 4), bits=64), "shape of the tensor"),
