@@ -59,6 +59,8 @@ OWNED = re.compile(r"(?:\bDescriptor(?: \w+)?|\babove_standard|_)\(\s*(?:static_
 RAISES_SIGPIPE = re.compile(
     r"(?<![\w.>])(?:::)?(?:(?:write|writev|pwritev2|splice|sendfile|dprintf)\((?:\w*fd\w*|descriptor|[\w.]+\.get\(\)),|"
     r"send(?:msg|to|mmsg)?\((?:\w*fd\(?\)?|\w*socket\w*|to|descriptor|[\w.]+\.get\(\)),(?![^;]*\bMSG_NOSIGNAL))")
+# A number with a decimal point that C writes or reads as the locale of the process says.
+FOLLOWS_LOCALE = re.compile(r'printf\([^;]*?"[^"\n]*%[-+ #0]*[\d*]*(?:\.[\d*]+)?[aefgAEFG]|\b(?:strtod|std::stod|atof)\(')
 RAW_DESCRIPTOR_FILES = {
     "src/base/descriptor.cpp": "the owner itself",
     "src/base/log_output.cpp": "writes within WriteSignalsBlocked",
@@ -322,6 +324,7 @@ def check_file(path, text):
     if not path.endswith((".h", ".cpp")):
         return
     yield from check_descriptors(path, text)
+    yield from check_locale(path, text)
     yield from check_namespace(path, text)
     count = len(text.splitlines())
     limit = HEADER_LINES_MAX if path.endswith(".h") else SOURCE_LINES_MAX
@@ -346,6 +349,15 @@ def check_descriptors(path, text):
     for call in RAISES_SIGPIPE.finditer(text):
         yield Finding(path, text.count("\n", 0, call.start()) + 1, "a write that may raise SIGPIPE",
                       "use MSG_NOSIGNAL or WriteSignalsBlocked, or list the file in RAW_DESCRIPTOR_FILES with a reason")
+
+
+def check_locale(path, text):
+    """Finds numbers of the library whose point is a comma in a program with another locale."""
+    if not path.startswith("src/") or "/test/" in path:
+        return
+    for call in FOLLOWS_LOCALE.finditer(re.sub(r"//[^\n]*", "", text)):
+        yield Finding(path, text.count("\n", 0, call.start()) + 1, "a number that follows the locale",
+                      "use base/decimal_text.h or base/parse_double.h")
 
 
 def prose_is_checked(path):

@@ -72,6 +72,18 @@ class Descriptors(TidyTest):
             self.assert_quiet("src/base/file.cpp", call + "\n")
 
 
+class Locales(TidyTest):
+    def test_numbers_that_follow_the_locale(self):
+        for call in ('std::snprintf(text.data(), text.size(), "%.1f s", seconds);', 'std::printf("%d of %g", a, b);',
+                     'snprintf(to, 9,\n         at ? "x" : "%8.3e", x);', "std::strtod(line.c_str(), nullptr);"):
+            self.assert_fires("src/observe/file.cpp", call + "\n", 1, "follows the locale")
+
+    def test_other_calls(self):
+        self.assert_quiet("apps/cli/file.cpp", 'std::printf("%g", a);\n')
+        for call in ('snprintf(to, 9, "%02X%% of", x);', "strtod_l(text, &end, plain);", "parse_double(text);"):
+            self.assert_quiet("src/observe/file.cpp", call + "\n")
+
+
 class Names(TidyTest):
     def test_a_namespace_is_that_of_the_folder(self):
         for path, opened in (("src/exec/loop.cpp", "hawser::rpc"), ("src/transport/shm/ring.cpp", "hawser::shm"),

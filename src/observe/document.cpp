@@ -5,17 +5,12 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/decimal_text.h"
 #include "json/writer.h"
 #include "metrics/metric_text.h"
 
 namespace hawser::observe {
 namespace {
-
-std::string printed(const char* format, double value) {
-  std::array<char, 64> text;
-  const int size = std::snprintf(text.data(), text.size(), format, value);
-  return std::string(text.data(), static_cast<std::size_t>(std::clamp(size, 0, 63)));
-}
 
 std::string json_number(double value) {
   std::string digits;
@@ -78,9 +73,7 @@ PageCell number(std::uint64_t value) {
 }
 
 PageCell decimal(double value) {
-  PageCell cell(value == 0               ? std::string("0")
-                : std::abs(value) >= 100 ? printed("%.0f", value)
-                                         : printed("%.3g", value));
+  PageCell cell(value == 0 ? std::string("0") : std::abs(value) >= 100 ? fixed_text(value, 0) : short_text(value, 3));
   cell.json = json_number(value);
   return cell;
 }
@@ -90,7 +83,7 @@ PageCell bytes_cell(double value) {
   std::size_t unit = 0;
   double shown = value;
   for (; shown >= 1024 && unit + 1 < units.size(); ++unit) shown /= 1024;
-  PageCell cell((unit == 0 || shown >= 100 ? printed("%.0f", shown) : printed("%.3g", shown)) + units[unit]);
+  PageCell cell((unit == 0 || shown >= 100 ? fixed_text(shown, 0) : short_text(shown, 3)) + units[unit]);
   cell.json = json_number(value);
   return cell;
 }
@@ -101,17 +94,17 @@ PageCell duration_cell(double seconds) {
   if (size == 0) {
     cell.text = "0";
   } else if (size < 1e-3) {
-    cell.text = printed("%.3g", seconds * 1e6) + " us";
+    cell.text = short_text(seconds * 1e6, 3) + " us";
   } else if (size < 1) {
-    cell.text = printed("%.3g", seconds * 1e3) + " ms";
+    cell.text = short_text(seconds * 1e3, 3) + " ms";
   } else if (size < 120) {
-    cell.text = printed("%.3g", seconds) + " s";
+    cell.text = short_text(seconds, 3) + " s";
   } else if (size < 7200) {
-    cell.text = printed("%.0f", seconds / 60) + " min";
+    cell.text = fixed_text(seconds / 60, 0) + " min";
   } else if (size < 172'800) {
-    cell.text = printed("%.1f", seconds / 3600) + " h";
+    cell.text = fixed_text(seconds / 3600, 1) + " h";
   } else {
-    cell.text = printed("%.1f", seconds / 86'400) + " d";
+    cell.text = fixed_text(seconds / 86'400, 1) + " d";
   }
   cell.json = json_number(seconds);
   return cell;

@@ -76,7 +76,7 @@ double process_bytes(std::string_view name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with(name) && line.size() > name.size() && line[name.size()] == ':') {
-      return std::strtod(line.c_str() + name.size() + 1, nullptr) * 1024;
+      return 1024 * static_cast<double>(std::strtoull(line.c_str() + name.size() + 1, nullptr, 10));
     }
   }
   return 0;
@@ -100,7 +100,7 @@ void write_machine_metrics(MetricWriter& writer) {
   for (const PortCounter& one : rdma_counters()) {
     writer.counter({"hawser_rdma_port_events", "Counters of an RDMA port, by their name in the kernel."},
                    {{"device", one.device}, {"port", one.port}, {"counter", one.name}},
-                   std::strtod(one.value.c_str(), nullptr));
+                   static_cast<double>(std::strtoull(one.value.c_str(), nullptr, 10)));
   }
 }
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <map>
 #include <string_view>
 
+#include "base/decimal_text.h"
 #include "observe/document.h"
 
 namespace hawser::observe {
@@ -76,12 +76,6 @@ struct Box {
   std::map<std::string, Box> callees = {};
 };
 
-std::string decimal_text(double value) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.1f", value);
-  return text.data();
-}
-
 std::size_t depth_of(const Box& box) {
   std::size_t most = 0;
   for (const auto& [name, callee] : box.callees) most = std::max(most, 1 + depth_of(callee));
@@ -103,16 +97,16 @@ class Drawing {
   void draw(const std::string& name, const Box& box, double x, double bottom) {
     const double size = width_of(box);
     if (size < box_width_min || bottom < row_height) return;
-    const std::string at = " x=\"" + decimal_text(x) + "\"";
+    const std::string at = " x=\"" + fixed_text(x, 1) + "\"";
     const double percent = 100 * static_cast<double>(box.value) / static_cast<double>(all_);
-    out += "<g><title>" + markup(name) + ": " + value_text(box.value, unit_) + ", " + decimal_text(percent) +
-           " %</title><rect" + at + " y=\"" + decimal_text(bottom - row_height) + "\" width=\"" + decimal_text(size) +
+    out += "<g><title>" + markup(name) + ": " + value_text(box.value, unit_) + ", " + fixed_text(percent, 1) +
+           " %</title><rect" + at + " y=\"" + fixed_text(bottom - row_height, 1) + "\" width=\"" + fixed_text(size, 1) +
            "\" height=\"16\" fill=\"" + colour_of(name) + "\"/>";
     const auto characters = static_cast<std::size_t>(size / character_width);
     if (characters >= 4) {
       const std::string shown = name.size() <= characters ? name : harmless(name, characters - 3);
-      out +=
-          "<text x=\"" + decimal_text(x + 2) + "\" y=\"" + decimal_text(bottom - 5) + "\">" + markup(shown) + "</text>";
+      out += "<text x=\"" + fixed_text(x + 2, 1) + "\" y=\"" + fixed_text(bottom - 5, 1) + "\">" + markup(shown) +
+             "</text>";
     }
     out += "</g>\n";
     double from = x;
@@ -147,20 +141,16 @@ std::vector<std::string> path_of(const Profile::Stack& stack) {
 }  // namespace
 
 std::string value_text(std::uint64_t value, std::string_view unit) {
-  std::array<char, 48> text;
   const auto number = static_cast<double>(value);
   if (unit == "nanoseconds") {
-    std::snprintf(text.data(), text.size(), number >= 1e9 ? "%.2f s" : "%.2f ms",
-                  number >= 1e9 ? number / 1e9 : number / 1e6);
-    return text.data();
+    return number >= 1e9 ? fixed_text(number / 1e9, 2) + " s" : fixed_text(number / 1e6, 2) + " ms";
   }
   if (unit != "bytes") return std::to_string(value) + " samples";
   static constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t at = 0;
   double scaled = number;
   for (; scaled >= 1024 && at + 1 < units.size(); ++at) scaled /= 1024;
-  std::snprintf(text.data(), text.size(), at == 0 ? "%.0f %s" : "%.1f %s", scaled, units[at]);
-  return text.data();
+  return fixed_text(scaled, at == 0 ? 0 : 1) + ' ' + units[at];
 }
 
 std::string folded_text(const Profile& profile) {
@@ -234,10 +224,10 @@ std::string flame_svg(const Profile& profile) {
   const std::size_t rows = std::min(depth_of(root) + 1, rows_max_of_graph);
   const double height = row_height * static_cast<double>(rows + 2);
   Drawing drawing(root.value, unit);
-  drawing.out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1200 " + decimal_text(height) +
+  drawing.out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1200 " + fixed_text(height, 1) +
                 "\" font-family=\"monospace\" font-size=\"11\">\n<rect width=\"1200\" height=\"" +
-                decimal_text(height) + "\" fill=\"#ffffff\"/>\n<text x=\"4\" y=\"13\">" + value_text(root.value, unit) +
-                " " + markup(profile.caption) + "</text>\n";
+                fixed_text(height, 1) + "\" fill=\"#ffffff\"/>\n<text x=\"4\" y=\"13\">" +
+                value_text(root.value, unit) + " " + markup(profile.caption) + "</text>\n";
   if (root.value != 0) drawing.draw("all", root, 0, height);
   return drawing.out + "</svg>\n";
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "base/symbols.h"
 
 namespace hawser::observe {
@@ -60,11 +60,7 @@ class Sums {
   std::map<Key, std::vector<std::uint64_t>> sums_;
 };
 
-std::string seconds_text(double seconds) {
-  std::array<char, 48> text;
-  std::snprintf(text.data(), text.size(), "%.1f s", seconds);
-  return text.data();
-}
+std::string seconds_text(double seconds) { return fixed_text(seconds, 1) + " s"; }
 
 // The names of system calls in which threads usually wait (x86-64).
 std::string call_name(std::int64_t call) {

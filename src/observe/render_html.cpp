@@ -1,7 +1,6 @@
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
+#include "base/decimal_text.h"
 #include "observe/document.h"
 #include "observe/style.h"
 
@@ -17,10 +16,8 @@ void append_trend(std::string& out, const PageCell& cell) {
   out += R"(</title><polyline points=")";
   const double step = 100.0 / static_cast<double>(std::max<std::size_t>(cell.trend.size(), 2) - 1);
   for (std::size_t i = 0; i < cell.trend.size(); ++i) {
-    std::array<char, 48> point;
-    std::snprintf(point.data(), point.size(), "%.1f,%.1f ", static_cast<double>(i) * step,
-                  19 - 18 * cell.trend[i] / top);
-    out += point.data();
+    out += fixed_text(static_cast<double>(i) * step, 1) + ',';
+    out += fixed_text(19 - 18 * cell.trend[i] / top, 1) + ' ';
   }
   out += R"("/></svg>)";
 }
