@@ -1,6 +1,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -133,7 +134,10 @@ class Port : public ::testing::Test {
     waiting = 0;
     cancelled = 0;
     options.loop.log = [this](LogLevel level, std::string_view, std::string_view text) {
-      if (level == LogLevel::warning && text.contains(" refused: ")) warnings.fetch_add(1);
+      if (level != LogLevel::warning || !text.contains(" refused: ")) return;
+      warnings.fetch_add(1);
+      const std::lock_guard lock(mutex);
+      warning = text;
     };
   }
   void start(bool line = true) {
@@ -154,6 +158,8 @@ class Port : public ::testing::Test {
 
   ServerOptions options;
   std::atomic<int> warnings{0};
+  std::mutex mutex;
+  std::string warning;  // The last one. Protected by `mutex`.
   std::unique_ptr<Server> server;
 };
 
@@ -246,6 +252,21 @@ TEST_F(Port, LogLinesAboutUnknownBytesAreLimited) {
   EXPECT_GE(warnings.load(), 1);
   EXPECT_LE(warnings.load(), 2 + seconds.count());
   EXPECT_EQ(server->counters().handshakes_failed, 50U);
+}
+
+// Load balancers and clients are often set so.
+TEST_F(Port, LogLinesNameTlsAndTheProxyProtocol) {
+  using Sent = std::pair<std::string, std::string_view>;
+  for (const auto& [bytes, reason] :
+       {Sent{"\x16\x03\x01\x02", "it begins with TLS"},
+        Sent{"PROXY TCP4 10.1.1.1 10.2.2.2 5000 80\r\n", "PROXY protocol"},
+        Sent{std::string("\r\n\r\n\0\r\nQUIT\n", 12), "PROXY protocol"}, Sent{"nonsense", "begin with HWSR"}}) {
+    start();
+    EXPECT_EQ(connected(bytes).receive_all(), "unknown protocol: this port speaks hawser, line\n");
+    server.reset();  // One line a second of each server.
+    const std::lock_guard lock(mutex);
+    EXPECT_NE(warning.find(reason), std::string::npos) << warning;
+  }
 }
 
 TEST_F(Port, PeersThatDoNotCloseAfterTheLineKeepNoPlace) {

@@ -158,8 +158,9 @@ std::unique_ptr<rpc::HttpStreams> HttpProtocol::open_streams(rpc::HttpStreamHost
 std::string HttpProtocol::refusal(const Error& why) const {
   const std::string body = error_json(why);
   ResponseWriter head;
-  head.begin(status_of(why.code), 1, unix_seconds_now());
-  head.add("Retry-After", "1");
+  const int status = status_of(why.code);
+  head.begin(status, 1, unix_seconds_now());
+  if (status == 503) head.add("Retry-After", "1");
   head.add_type("application/json");
   head.end(body.size(), false);
   return std::string(head.text()) + body;

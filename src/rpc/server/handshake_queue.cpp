@@ -17,6 +17,21 @@ constexpr Duration refusal_line_interval = std::chrono::seconds(1);
 // The limit of calls_max in a HELLO (docs/wire-format.md).
 constexpr std::size_t native_calls_max = 65'536;
 
+// Why bytes of no protocol of the port are refused: `otherwise`, unless they are of a kind that is often sent to a port
+// without it.
+std::string reason_of_unknown(Bytes first, const std::string& otherwise) {
+  const std::string_view text = as_text(first);
+  if (text.starts_with("\x16\x03")) {
+    return "it begins with TLS, which this server does not have: connect without TLS, or set ServerOptions::security";
+  }
+  // The second version begins with empty lines.
+  if (text.starts_with("PROXY ") || text.starts_with("\r\n\r\n")) {
+    return "it begins with a header of the PROXY protocol, which this port does not read: switch it off in the load "
+           "balancer";
+  }
+  return otherwise;
+}
+
 }  // namespace
 
 HandshakeQueue::HandshakeQueue(PortHost& host, ServerShared& shared, Sessions& sessions)
@@ -165,7 +180,7 @@ void HandshakeQueue::end_failed(Attempts::iterator attempt, const Error& why) {
   }
   host_.counters.handshakes_failed.add(1);
   if (const Bytes first = attempt->handshake->unknown(); !first.empty()) {
-    log_refusal(connection + " refused: " + why.text);
+    log_refusal(connection + " refused: " + reason_of_unknown(first, why.text));
     return attempt->handshake->leave(unknown_answer(first));
   }
   loop_.log(LogLevel::info, "rpc", connection + " dropped: " + why.text);
