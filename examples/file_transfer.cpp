@@ -89,7 +89,7 @@ class MappedFile {
     if (resize && ftruncate(descriptor, static_cast<off_t>(*resize)) != 0) return std::unexpected(file_error(path));
     struct stat about = {};
     if (fstat(descriptor, &about) != 0) return std::unexpected(file_error(path));
-    if (!S_ISREG(about.st_mode)) return std::unexpected(hawser::Error::application(EINVAL, path + " is no file"));
+    if (!S_ISREG(about.st_mode)) return std::unexpected(hawser::Error::application(EINVAL, path + " is not a file"));
     file->version_ = static_cast<std::uint64_t>(about.st_mtim.tv_sec) * 1'000'000'000U +
                      static_cast<std::uint64_t>(about.st_mtim.tv_nsec) + about.st_ino;
     if (about.st_size == 0) return file;
@@ -203,7 +203,8 @@ class Folder {
   hawser::Result<std::shared_ptr<MappedFile>> find(const std::string& name, bool again) {
     // A name ends at its first zero byte for the system, so that many names would open the same file.
     if (name.empty() || name.front() == '.' || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
-      return std::unexpected(hawser::Error::application(EINVAL, "'" + name + "' is no name of a file in this folder"));
+      return std::unexpected(
+          hawser::Error::application(EINVAL, "'" + name + "' is not the name of a file in this folder"));
     }
     const std::scoped_lock lock(lock_);
     std::vector<std::shared_ptr<MappedFile>>& versions = files_[name];

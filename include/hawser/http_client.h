@@ -105,7 +105,7 @@ struct HttpUpload {
 //  - `cancelled`: by HttpClientRequest::token, or by the destruction.
 //  - `limit_exceeded`: the response exceeds a limit of HttpClientOptions.
 //  - `overloaded`: there is no memory to decompress the body.
-//  - `protocol_error`: the response is malformed, or is no valid gzip.
+//  - `protocol_error`: the response is malformed, or is not valid gzip.
 class HttpClientStream {
  public:
   HttpClientStream(HttpClientStream&& other) noexcept;

@@ -61,7 +61,7 @@ class RegisteredBuffer {
   // Allocates `bytes` bytes of zeroed memory, rounded up to whole pages and aligned to a page. It is freed when nobody
   // uses it any more. May be called before the client is connected, and before the server starts.
   // Errors: `overloaded` if there is not enough memory or the device refuses, most often because of the limit on locked
-  // memory (ulimit -l); `invalid_argument` if `bytes` is 0. A missing device is no error: see registered().
+  // memory (ulimit -l); `invalid_argument` if `bytes` is 0. A missing device is not an error: see registered().
   static Result<RegisteredBuffer> allocate(const Client& client, std::size_t bytes);
   static Result<RegisteredBuffer> allocate(const Server& server, std::size_t bytes);
   // The same for large memory, by threads in the background: several allocate the pages, and one registers them. The

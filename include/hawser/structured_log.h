@@ -35,11 +35,11 @@ struct LogRecord {
 // Longer texts are cut, and end with "...".
 inline constexpr std::size_t log_text_bytes_max = 8 * 1024;
 
-// A line with its end, as valid UTF-8. Control characters and bytes that are no UTF-8 are written as '?'.
+// A line with its end, as valid UTF-8. Control characters and bytes that are not UTF-8 are written as '?'.
 //   2026-11-23T12:00:00.000000Z warning [rpc] text trace_id=4bf9... span_id=00f0...
 std::string text_line(const LogRecord& record);
 // A JSON object with its end of line: time, level, component, message, and trace_id and span_id if there is a trace.
-// Control characters are escaped; bytes that are no UTF-8 are U+FFFD.
+// Control characters are escaped; bytes that are not UTF-8 are U+FFFD.
 std::string json_line(const LogRecord& record);
 // A datagram of the journal's native protocol: MESSAGE, PRIORITY, SYSLOG_IDENTIFIER, HAWSER_COMPONENT, and TRACE_ID and
 // SPAN_ID if there is a trace. Line feeds and tabs of the text are kept; else as text_line().

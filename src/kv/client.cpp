@@ -45,7 +45,7 @@ Task<Result<std::optional<Value>>> get_directly(Client& link, OneSidedReader& re
   co_return std::move(reply->value);
 }
 
-// Milliseconds for the server, whose 0 is no expiry. Nothing if the lifetime is not positive.
+// Milliseconds for the server, for whom 0 means no expiry. Nothing if the lifetime is not positive.
 std::optional<std::int64_t> milliseconds_of(const std::optional<Duration>& lifetime) {
   if (!lifetime) return 0;
   if (*lifetime <= Duration::zero()) return std::nullopt;

@@ -38,9 +38,9 @@ struct Family {
 // Returns why the name, the unit or a label cannot be exported, or an empty text.
 std::string invalid(const MetricInfo& info);
 std::string invalid(const MetricLabels& labels);
-// Cuts `text` to `bytes` at a UTF-8 character, and replaces bytes that are no UTF-8.
+// Cuts `text` to `bytes` at a UTF-8 character, and replaces bytes that are not UTF-8.
 std::string valid_text(std::string_view text, std::size_t bytes);
-// Cuts values of labels to `bytes` at a UTF-8 character, and replaces bytes that are no UTF-8.
+// Cuts values of labels to `bytes` at a UTF-8 character, and replaces bytes that are not UTF-8.
 MetricLabels bounded(const MetricLabels& labels, std::size_t bytes);
 
 // Appends the text of `family` in the format. Prometheus 0.0.4 or OpenMetrics 1.0.

@@ -9,7 +9,7 @@
 namespace hawser::negotiate {
 namespace {
 
-// The beginning of a message with a proof. No frame begins so: 0x48 is no kind of a frame.
+// The beginning of a message with a proof. No frame begins so: 0x48 is not a kind of a frame.
 constexpr std::array<std::byte, 8> proof_mark = {std::byte{'H'}, std::byte{'W'}, std::byte{'P'}, std::byte{'P'},
                                                  std::byte{1},   std::byte{0},   std::byte{0},   std::byte{0}};
 

@@ -43,7 +43,7 @@ std::string_view host_of(std::string_view authority) noexcept {
   return authority.substr(0, authority.find(':'));
 }
 
-// A name that only an attacker's DNS could have led here is no address.
+// A name that only an attacker's DNS could have led here is not an address.
 bool is_address(std::string_view host) noexcept {
   if (host.starts_with('[') && host.ends_with(']')) return true;
   return !host.empty() && std::ranges::all_of(host, [](char c) { return (c >= '0' && c <= '9') || c == '.'; });

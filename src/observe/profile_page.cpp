@@ -75,7 +75,7 @@ HttpResponse refused(const Error& error) {
                  error.text);
 }
 
-// Reads the numbers of a query. A value that is no number, or out of its range, marks it as wrong.
+// Reads the numbers of a query. A value that is not a number, or out of its range, marks it as wrong.
 class ProfileParameters {
  public:
   explicit ProfileParameters(HttpRequest& request) : request_(request) {
@@ -277,7 +277,7 @@ Task<HttpResponse> allocations_answer(PageState& state, HttpRequest& request, Al
   }
   std::function<Profile()> build = [sampler = std::move(sampler), before, view]() mutable {
     const AllocationSampler::Report after = AllocationSampler::report();
-    sampler.reset();  // The work of this page is no part of the profile.
+    sampler.reset();  // The work of this page is not a part of the profile.
     return allocation_profile(*before, after, view);
   };
   co_return co_await answer(state, request, parameters, live ? "Memory in use" : "Allocations", std::move(build));

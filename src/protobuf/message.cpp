@@ -132,7 +132,7 @@ bool has_unknown_fields(const Message& message) { return !message.GetReflection(
 
 bool malformed(codec::Decoder& decoder, const MessageFacts& facts) {
   return decoder.fail(facts.name.c_str(),
-                      "the bytes are no message of this type, or it is nested more deeply than "
+                      "the bytes are not a message of this type, or it is nested more deeply than "
                       "message_depth_max of DecodeLimits");
 }
 

@@ -27,7 +27,7 @@ enum class FrameKind : std::uint8_t {
 inline constexpr std::uint8_t kind_min = 1;
 inline constexpr std::uint8_t kind_max = 12;
 
-// Returns a name such as "STREAM_DATA", or "unknown" for a number that is no kind.
+// Returns a name such as "STREAM_DATA", or "unknown" for a number that is not a kind.
 std::string_view to_string(FrameKind kind) noexcept;
 
 inline constexpr std::uint8_t flag_checksum = 1;    // The checksum (CRC32C) covers head and payload.

@@ -184,7 +184,7 @@ Result<Hello> decode_hello(Bytes whole) {
   hello.version_max = load_le<std::uint8_t>(whole.data() + 5);
   if (hello.version_min == 0 || hello.version_min > hello.version_max) {
     return hello_error("versions " + std::to_string(hello.version_min) + " to " + std::to_string(hello.version_max) +
-                       " are no range");
+                       " are not a range");
   }
   for (ByteReader reader(whole.subspan(hello_prefix_bytes)); !reader.at_end();) {
     const auto tag = reader.number<std::uint16_t>();

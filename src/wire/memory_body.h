@@ -71,7 +71,7 @@ class MemoryBody {
   static bool well_formed(std::uint32_t action, Bytes body) noexcept {
     if (body.size() < region_id_bytes) return false;
     const std::size_t rest = body.size() - region_id_bytes;
-    if (action > memory_action_max) return true;  // An action of a later version is refused and is no violation.
+    if (action > memory_action_max) return true;  // An action of a later version is refused, and is not a violation.
     return atomic(action) ? rest == atomic_operands_bytes : rest != 0 && rest % memory_range_bytes == 0;
   }
   static constexpr bool atomic(std::uint32_t action) noexcept {

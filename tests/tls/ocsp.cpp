@@ -187,8 +187,8 @@ TEST_F(TlsOcsp, AClientRefusesEveryOtherResponse) {
       {respond(certificate, {.issuer = &foreign}), "is not signed by the issuer"},
       {respond(certificate, {.delegate = &certificate}), "is not signed by the issuer"},
       {respond(certificate, {.delegate = &another}), "is not signed by the issuer"},
-      {cut, "is no OCSP response"},
-      {longer, "is no OCSP response"},
+      {cut, "is not an OCSP response"},
+      {longer, "is not an OCSP response"},
       {changed, "is not signed by the issuer"},
   };
   for (const bool tls12 : {false, true}) {
@@ -225,7 +225,7 @@ TEST_F(TlsOcsp, AServerStartsWithAGoodResponseOnly) {
     std::string file;
     const char* text;
   } cases[] = {
-      {certificate.certificate_file, "is no OCSP response in DER format"},
+      {certificate.certificate_file, "is not an OCSP response in DER format"},
       {folder.path().string() + "/absent", "No such file"},
       {large, "65537 bytes: an OCSP response has 65536 at most"},
       {respond(another), "is an OCSP response for another certificate than CN=localhost"},

@@ -276,11 +276,11 @@ TEST_F(TlsTokens, ThatAreNotForThisTimeOrServerAreRefused) {
   for (const char* end : {"null", "\"1800000100\"", "[1800000100]", "true"}) {
     EXPECT_WHY(with(from + to + "\"exp\":" + end), "no end") << end;
   }
-  EXPECT_WHY(with(from + to + "\"exp\":1e999"), "no JSON object");
+  EXPECT_WHY(with(from + to + "\"exp\":1e999"), "not a JSON object");
   EXPECT_WHY(with(from + to + "\"exp\":-1"), "expired");
   EXPECT_WHY(with(from + to + R"("nbf":"1",)" + until), "is not a number");
   EXPECT_WHY(with(from + to + R"("sub":7,)" + until), "is not a text");
-  EXPECT_WHY(with(from + from + to + until), "no JSON object");
+  EXPECT_WHY(with(from + from + to + until), "not a JSON object");
   // The bounds of time, with the tolerance of 10 s.
   const std::string limited = hs256("{" + from + to + R"("nbf":1799999000,)" + until + "}");
   now = 1'800'000'109;
@@ -309,8 +309,8 @@ TEST_F(TlsTokens, OfWrongFormAreRefused) {
   std::string many = "{\"alg\":\"HS256\"";
   for (int i = 0; i < 20; ++i) many += ",\"x" + std::to_string(i) + "\":0";
   EXPECT_WHY(why(verifier, hs256(good_claims(), many + "}")), "32 values");
-  EXPECT_WHY(why(verifier, hs256("{\"a\":" + std::string(20, '[') + std::string(20, ']') + "}")), "no JSON object");
-  EXPECT_WHY(why(verifier, hs256("[]")), "no JSON object");
+  EXPECT_WHY(why(verifier, hs256("{\"a\":" + std::string(20, '[') + std::string(20, ']') + "}")), "not a JSON object");
+  EXPECT_WHY(why(verifier, hs256("[]")), "not a JSON object");
   options.token_bytes_max = good.size();
   EXPECT_EQ(why(*JwtVerifier::load(options), good), "accepted token alice");
   options.token_bytes_max = good.size() - 1;
@@ -360,7 +360,7 @@ TEST_F(TlsTokens, KeysAreReadStrictly) {
   for (int i = 0; i < 64; ++i) many += ",{}";
   EXPECT_WHY(problem(many), "65 keys");
   write_keys("{");
-  EXPECT_WHY(error_of(JwtVerifier::load(options)), "is no JWK set");
+  EXPECT_WHY(error_of(JwtVerifier::load(options)), "is not a JWK set");
   std::filesystem::remove(options.keys_file);
   EXPECT_WHY(error_of(JwtVerifier::load(options)), "No such file");
   options.audience.clear();

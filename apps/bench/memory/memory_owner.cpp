@@ -19,7 +19,7 @@
 namespace hawser::bench {
 namespace {
 
-void tell(int to, const std::string& address) {
+void send_address(int to, const std::string& address) {
   const std::string line = address + "\n";
   static_cast<void>(!write(to, line.data(), line.size()));
 }
@@ -34,7 +34,7 @@ void wait_for_end(int life) {
 void serve_sockets(int notify, std::size_t region_bytes, bool unix) {
   std::string address;
   const BaselineSocket listener = listen_baseline(address, unix);
-  tell(notify, address);
+  send_address(notify, address);
   BaselineHello hello;
   const BaselineSocket socket = accept_baseline(listener, hello);
   std::vector<std::byte> region(region_bytes);
@@ -68,7 +68,7 @@ void serve_library(const RunOptions& options, int notify, int life, std::size_t 
     fmt::print(stderr, "hawser-bench: {}\n", started.error().describe());
     return;
   }
-  tell(notify, server.address());
+  send_address(notify, server.address());
   wait_for_end(life);
 }
 

@@ -25,7 +25,8 @@ struct PeerPlan {
   Duration block_timeout = std::chrono::seconds(5);  // One block.
 };
 
-// Splits "host", "host:port", "[v6]" or "[v6]:port". Fails if the host is empty or the port is no number up to 65535.
+// Splits "host", "host:port", "[v6]" or "[v6]:port". Fails if the host is empty, or if the port is not a number
+// up to 65535.
 Result<PeerPlan> peer_plan(std::string_view address);
 
 // A connection by hand, before anything of Hawser is sent.

@@ -61,7 +61,7 @@ class RdmaExamination {
           "install ibverbs-providers, which has the card's part of libibverbs");
     } else if (!facts_.cards_without_driver.empty()) {
       add("rdma.device", Severity::problem,
-          fmt::format("the card at {} is no RDMA device to the kernel", facts_.cards_without_driver.front()),
+          fmt::format("the card at {} is not an RDMA device to the kernel", facts_.cards_without_driver.front()),
           "load its driver, such as mlx5_ib for NVIDIA's: modprobe mlx5_ib");
     } else {
       add("rdma.device", Severity::note, facts_.unavailable);

@@ -38,7 +38,7 @@ struct SeedOutcome {
 //
 // The environment chooses seeds: HAWSER_TEST_SEED=<name>:<seed> runs one seed of the test of that name and no seed of
 // other tests; HAWSER_TEST_SEED=<seed> runs one seed of every test; HAWSER_TEST_SEEDS=<count> replaces `count`. A value
-// that is no number throws std::invalid_argument.
+// that is not a number throws std::invalid_argument.
 SeedOutcome for_each_seed(const SeedOptions& options, const std::function<Task<void>(Simulation&)>& body);
 
 }  // namespace hawser::testing

@@ -32,7 +32,7 @@ Result<std::optional<FrameHeader>> parse_header(Bytes received, const FrameLimit
   FrameHeader header;
   if (std::memcmp(received.data(), magic_of[0], present) != 0) [[unlikely]] {
     if (std::memcmp(received.data(), magic_of[1], present) != 0) {
-      return malformed("the bytes are no frame of baidu_std: they begin neither with PRPC nor with STRM");
+      return malformed("the bytes are not a frame of baidu_std: they begin neither with PRPC nor with STRM");
     }
     header.kind = BaiduStdFrameKind::stream;
   }

@@ -175,7 +175,7 @@ void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame&
   }
   if (method->json == nullptr || method->json->encoding() != "proto") [[unlikely]] {
     return refuse(meta, no_method,
-                  "this method is served in Hawser's own protocol only: its arguments are no protobuf message");
+                  "this method is served in Hawser's own protocol only: its arguments are not a protobuf message");
   }
   const bool streams = method->streams_in || method->streams_out;
   if (streams && !meta.stream) [[unlikely]]

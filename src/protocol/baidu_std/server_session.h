@@ -38,7 +38,7 @@ struct ServerCall {
   // The further streams of a call, each with a state of its own: first the ids that the caller has offered.
   std::vector<std::int64_t> offered = {};
   std::vector<std::uint32_t> further = {};
-  std::uint32_t stream_of = 0;  // This is no call, but a further stream of that one.
+  std::uint32_t stream_of = 0;  // Not a call, but a further stream of that one.
 };
 
 // The log lines about refused credentials, of all connections of a server. Clients connect as fast as they like.

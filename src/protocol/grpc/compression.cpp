@@ -127,7 +127,7 @@ Result<Buffer> compress(Encoding encoding, Bytes message) {
 
 Result<Buffer> decompress(Encoding encoding, Bytes compressed, std::size_t bytes_max, detail::ReceiveAccount* account,
                           detail::ReceiveCharge& charge) {
-  // An empty input is no frame of either format, but some clients send it for an empty message.
+  // An empty input is not a frame of either format, but some clients send it for an empty message.
   if (compressed.empty()) return Buffer();
   constexpr std::size_t first_bytes_least = 256;
   GrowingOutput out(std::max(compressed.size() * 4, first_bytes_least), bytes_max, account, charge);

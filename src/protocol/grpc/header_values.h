@@ -24,7 +24,7 @@ std::string percent_decode(std::string_view text);
 
 // Values of fields whose names end in -bin. The encoder emits no padding; the decoder accepts text with and without it.
 std::string base64_encode(std::string_view bytes);
-// Appends the decoded bytes. False if the text is no base64.
+// Appends the decoded bytes. False if the text is not base64.
 bool base64_decode(std::string_view text, std::string& bytes);
 
 // True if `name` can be the name of a metadata field: 0-9, a-z, '_', '-' and '.'.
@@ -33,9 +33,9 @@ bool is_metadata_name(std::string_view name) noexcept;
 inline constexpr std::string_view status_details_name = "grpc-status-details-bin";
 inline constexpr std::string_view retry_pushback_name = "grpc-retry-pushback-ms";
 inline constexpr std::string_view previous_attempts_name = "grpc-previous-rpc-attempts";
-// The pause that grpc-retry-pushback-ms asks for. A negative one, which forbids a retry, if the text is no number.
+// The pause that grpc-retry-pushback-ms asks for. A negative one, which forbids a retry, if the text is not a number.
 Duration parse_pushback(std::string_view text) noexcept;
-// True if the name belongs to the protocol, so that it is no metadata: "grpc-..." except the names above, "te",
+// True if the name belongs to the protocol, so that it is not metadata: "grpc-..." except the names above, "te",
 // "content-type", "user-agent", and fields that HTTP/2 forbids.
 bool is_reserved_name(std::string_view name) noexcept;
 inline bool is_binary_name(std::string_view name) noexcept { return name.ends_with("-bin"); }

@@ -205,7 +205,7 @@ class Reflection {
                                                         " bytes: send a shorter one");
       }
       const std::optional<std::string> reply = answer(request->bytes);
-      if (!reply) co_return fail(ErrorCode::invalid_argument, "the request is no ServerReflectionRequest");
+      if (!reply) co_return fail(ErrorCode::invalid_argument, "the request is not a ServerReflectionRequest");
       const ProtoBytes message(*reply);  // Lives until it has been written.
       CO_TRY(co_await out.write(message));
     }

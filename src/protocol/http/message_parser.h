@@ -54,7 +54,7 @@ struct HttpMessageLimits {
 class MessageParser {
  public:
   enum class Event : std::uint8_t {
-    more,   // The bytes are no complete unit: call again with the bytes that were not consumed and further ones.
+    more,   // The bytes are not a complete unit: call again with the bytes that were not consumed and further ones.
     head,   // The head is valid while the bytes of this call are.
     body,   // `data` is the next part of the body.
     end,    // The message is complete. The next bytes begin another one.

@@ -33,7 +33,7 @@ class ResponseWriter {
  public:
   // Begins a head: the status line and the field Date. `unix_seconds` is the present time.
   void begin(unsigned status, unsigned minor, std::int64_t unix_seconds);
-  // Adds a field. Left out if the name is no token, if the value has a control character, or if this class writes the
+  // Adds a field. Left out if the name is not a token, the value has a control character, or this class writes the
   // field itself (Content-Length, Transfer-Encoding, Connection, Date).
   void add(std::string_view name, std::string_view value);
   void add_type(std::string_view type);

@@ -17,8 +17,8 @@ class StreamHead {
  public:
   // Begins with the field date.
   void begin(std::int64_t unix_seconds);
-  // Adds a field with its name in lower case. Left out if the name is no token, if the value has a control character,
-  // or if the field is not that of a handler: content-length, date, and those that HTTP/2 forbids.
+  // Adds a field with its name in lower case. Left out if the name is not a token, the value has a control character,
+  // or the field is not that of a handler: content-length, date, and those that HTTP/2 forbids.
   void add(std::string_view name, std::string_view value);
   void add_type(std::string_view type);
   void add_length(std::uint64_t bytes);

@@ -22,7 +22,7 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
 
   // ---- detail::ReplySink ----
   std::string_view protocol() const noexcept override { return "resp"; }
-  // Requests are no calls of registered methods.
+  // Requests are not calls of registered methods.
   std::byte* begin_reply(std::uint32_t, const codec::EncodedSize&, const detail::ReplyExtras&) override {
     return nullptr;
   }

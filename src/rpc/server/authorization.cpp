@@ -66,8 +66,9 @@ bool valid_spiffe_id(std::string_view id) noexcept {
 Who spiffe(std::string id) {
   const bool prefix = id.ends_with("/*");
   if (!valid_spiffe_id(prefix ? std::string_view(id).substr(0, id.size() - 2) : std::string_view(id))) {
-    throw std::invalid_argument("hawser: " + id.substr(0, 256) +
-                                " is no SPIFFE id: it must be such as spiffe://example.org/storage, or end with /*");
+    throw std::invalid_argument(
+        "hawser: " + id.substr(0, 256) +
+        " is not a SPIFFE id: write spiffe://example.org/storage, or spiffe://example.org/* for all ids below");
   }
   if (prefix) id.pop_back();
   return [id = std::move(id), prefix](const Identity& identity) {

@@ -180,7 +180,7 @@ Identity identity_of(const X509* certificate) {
   identity.subject = subject_text(certificate);
   identity.issuer = name_text(X509_get_issuer_name(certificate));
   identity.alt_names = names_of(certificate);
-  // A certificate with several URIs is no SPIFFE certificate (X509-SVID, 2).
+  // A certificate with several URIs is not a SPIFFE certificate (X509-SVID, 2).
   const auto is_uri = [](const std::string& name) { return name.starts_with("URI:"); };
   if (std::ranges::count_if(identity.alt_names, is_uri) == 1) {
     const std::string uri = std::ranges::find_if(identity.alt_names, is_uri)->substr(4);

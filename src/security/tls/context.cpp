@@ -134,7 +134,7 @@ SSL_TICKET_RETURN on_returned_ticket(SSL* ssl, SSL_SESSION* session, const unsig
   return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
 }
 
-// Server: the session of the key that the client names. Names that are no keys may be tickets.
+// Server: the session of the key that the client names. Names that are not keys may be tickets.
 int on_key_name(SSL* ssl, const unsigned char* name, std::size_t bytes, SSL_SESSION** session) {
   *session = nullptr;
   TlsSession& own = TlsSession::of(ssl);

@@ -164,8 +164,8 @@ Result<std::optional<VerificationKey>> key_of(const Json& json, const std::strin
     made.key = made.algorithm == Algorithm::rs256 ? rsa_key(json) : ec_key(json);
     security::tls::take_errors();
     if (made.key == nullptr) {
-      return unusable(made.algorithm == Algorithm::rs256 ? "\"n\" and \"e\" are no key of 2048 to 8192 bits"
-                                                         : "\"x\" and \"y\" are no point of P-256");
+      return unusable(made.algorithm == Algorithm::rs256 ? "\"n\" and \"e\" are not a key of 2048 to 8192 bits"
+                                                         : "\"x\" and \"y\" are not a point of P-256");
     }
   }
   return std::optional<VerificationKey>(std::move(made));
@@ -176,7 +176,7 @@ Result<std::shared_ptr<const VerificationKeys>> read_keys(const std::string& pat
   const std::optional<Json> set = security::tls::parse_json(text.text(), file_values_max);
   const Json* const list = set ? set->find("keys") : nullptr;
   if (list == nullptr || list->kind != Json::Kind::list) {
-    return fail(ErrorCode::invalid_argument, path + " is no JWK set: it must be JSON such as {\"keys\": [...]}");
+    return fail(ErrorCode::invalid_argument, path + " is not a JWK set: write JSON such as {\"keys\": [...]}");
   }
   if (list->items.size() > keys_max) {
     return fail(ErrorCode::limit_exceeded,
@@ -366,7 +366,7 @@ Result<Identity> JwtVerifier::verify(std::string_view token) const {
   if (!header_text || !signature) return refused("a part of it is not Base64 for URLs without padding");
   const std::optional<Json> header = security::tls::parse_json(*header_text, header_values_max);
   if (!header || header->kind != Json::Kind::object)
-    return refused("its header is no JSON object of 32 values at most");
+    return refused("its header is not a JSON object of at most 32 values");
   const std::shared_ptr<const VerificationKeys> keys = state_->current();
   TRY(const VerificationKey* const key, key_for(*keys, *header));
   if (!verify_signature(*key, token.substr(0, second), *signature)) return refused("its signature is wrong");
@@ -374,7 +374,7 @@ Result<Identity> JwtVerifier::verify(std::string_view token) const {
   const auto claims_text = decode_url(token.substr(first + 1, second - first - 1));
   std::optional<Json> claims = claims_text ? security::tls::parse_json(*claims_text, claims_values_max) : std::nullopt;
   if (!claims || claims->kind != Json::Kind::object)
-    return refused("its claims are no JSON object of 512 values at most");
+    return refused("its claims are not a JSON object of at most 512 values");
   if (claims->text_of("iss") != options.issuer) return refused("its issuer (\"iss\") is not the server's");
   if (!names_audience(*claims, options.audience)) return refused("its audience (\"aud\") is not this server");
   const double now = state_->now();

@@ -27,7 +27,7 @@ Parsed parse(std::string_view der) {
   const auto* at = reinterpret_cast<const unsigned char*>(der.data());
   const unsigned char* const end = at + der.size();
   const ResponsePtr response(d2i_OCSP_RESPONSE(nullptr, &at, static_cast<long>(der.size())));
-  if (response == nullptr || at != end) return {nullptr, "is no OCSP response in DER format", false};
+  if (response == nullptr || at != end) return {nullptr, "is not an OCSP response in DER format", false};
   if (const int status = OCSP_response_status(response.get()); status != OCSP_RESPONSE_STATUS_SUCCESSFUL) {
     return {
         nullptr,

@@ -8,7 +8,7 @@ namespace hawser::transport {
 // what happens to sent bytes, such as encryption by the kernel. Loop's thread only.
 class SocketSource {
  public:
-  // The descriptor, which is valid as long as the stream; -1 if it is no TCP socket.
+  // The descriptor, which is valid as long as the stream; -1 if it is not a TCP socket.
   virtual int tcp_socket() const noexcept = 0;
 
  protected:

@@ -40,7 +40,7 @@ std::unexpected<Error> failed(std::string_view what, int status) {
   return fail(Error::of_connection(ErrorCode::unavailable, std::string(what) + ares_strerror(status)));
 }
 
-// The sockets of c-ares are no standard descriptors, and raise no SIGPIPE.
+// The sockets of c-ares are not standard descriptors, and raise no SIGPIPE.
 ares_socket_t make_socket(int family, int type, int protocol, void*) {
   const int fd = above_standard(::socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
   const int on = 1;

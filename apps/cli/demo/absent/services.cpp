@@ -44,7 +44,7 @@ Result<std::optional<std::string_view>> message_of(std::string_view bytes) {
     const char tag = bytes.front();
     bytes.remove_prefix(1);
     const std::optional<std::uint64_t> size = tag == message_tag ? take_varint(bytes) : std::nullopt;
-    if (!size || *size > bytes.size()) return fail(malformed("the bytes are no example.EchoRequest"));
+    if (!size || *size > bytes.size()) return fail(malformed("the bytes are not an example.EchoRequest"));
     message = bytes.substr(0, *size);
     bytes.remove_prefix(*size);
   }
@@ -56,7 +56,7 @@ class EchoJson final : public detail::JsonTranscoder {
   Result<Buffer> arguments_from_json(std::string_view json) const override {
     if (json.empty()) return Buffer();
     const nlohmann::json value = nlohmann::json::parse(json, nullptr, false);
-    if (!value.is_object()) return fail(malformed("the body is no JSON object"));
+    if (!value.is_object()) return fail(malformed("the body is not a JSON object"));
     const auto found = value.find("message");
     if (found == value.end() || found->is_null()) return Buffer();
     if (!found->is_string()) return fail(malformed("\"message\" is not a string"));

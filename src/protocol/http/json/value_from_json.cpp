@@ -33,7 +33,7 @@ struct OpenValue {
     entries,   // A map as an object.
     pairs,     // A map as a list of pairs.
     choice,    // A variant: {"alternative": value}.
-    base64,    // {"base64": text} for a text that is no UTF-8.
+    base64,    // {"base64": text} for a text that is not UTF-8.
   };
   Form form = Form::list;
   std::uint32_t type = 0;
@@ -228,7 +228,7 @@ bool ValueEncoder::put(std::uint32_t type, std::string& out, const Scalar& value
   if (text != nullptr && (known_.is_text(type) || known_.is_bytes(type))) {
     std::string bytes;
     if (known_.is_bytes(type)) {
-      if (!decode_base64(*text, bytes)) return fail_for(type, "the string is no Base64 with padding");
+      if (!decode_base64(*text, bytes)) return fail_for(type, "the string is not Base64 with padding");
       text = nullptr;
     }
     const std::string_view content = text != nullptr ? *text : std::string_view(bytes);

@@ -23,7 +23,7 @@ Result<std::string> arguments_from_json(const ValueTypes& known, std::span<const
 // Encodes one value, such as a stream item.
 Result<std::string> value_from_json(const ValueTypes& known, std::uint32_t type, std::string_view json);
 
-// Fails with protocol_error if the bytes are no value of the type, or with limit_exceeded.
+// Fails with protocol_error if the bytes are not a value of the type, or with limit_exceeded.
 Result<std::string> value_to_json(const ValueTypes& known, std::uint32_t type, Bytes body, Bytes payload);
 
 }  // namespace hawser::protocol::http

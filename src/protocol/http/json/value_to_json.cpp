@@ -229,7 +229,7 @@ class ValueReader {
       if (i != 0) out_ += ',';
       const std::size_t begin = out_.size();
       if (!value(type.parts[0], depth + 1)) return false;
-      if (out_[begin] == '{') return !(unique = false);  // A text that is no UTF-8.
+      if (out_[begin] == '{') return !(unique = false);  // A text that is not UTF-8.
       if (out_[begin] != '"') {
         out_.insert(begin, 1, '"');
         out_ += '"';

@@ -46,7 +46,7 @@ inline bool is_number(const schema::Type& type) noexcept { return type.kind <= s
 
 // The name of a type in a few words, such as "int32" or "list of app::Row". Contains no control characters.
 std::string label(const schema::Description& description, std::uint32_t type);
-// Replaces control characters and what is no UTF-8, so that a terminal shows the text and does not obey it.
+// Replaces control characters and what is not UTF-8, so that a terminal shows the text and does not obey it.
 std::string printable(std::string_view text);
 
 }  // namespace hawser::protocol::http

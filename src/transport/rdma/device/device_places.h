@@ -10,7 +10,7 @@
 
 namespace hawser::transport::rdma {
 
-// Returns the numbers of a list of the kernel such as "0-3,8,10-11". Empty if the text is no such list.
+// Returns the numbers of a list of the kernel such as "0-3,8,10-11". Empty if the text is not such a list.
 std::vector<unsigned> parse_number_list(std::string_view text);
 
 // Returns the processors that the calling thread may run on. Empty if they are unknown.
