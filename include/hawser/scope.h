@@ -10,7 +10,8 @@ namespace hawser {
 class Loop;
 
 // Owns tasks that run concurrently on one loop. Belongs to that loop's thread. When a scope is destroyed, tasks that
-// have not finished end where they are suspended. join() waits for them instead.
+// have not finished end where they are suspended. join() waits for them instead. A task must not destroy its scope,
+// because it is not suspended then: the behaviour is undefined.
 class Scope {
  public:
   Scope() noexcept = default;
@@ -26,7 +27,7 @@ class Scope {
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
 
-  // Ends every unfinished task where it is suspended. Must not be called by a task of this scope.
+  // Ends every unfinished task where it is suspended. A task of this scope must not call it either.
   void clear() noexcept;
 
   // `co_await scope.join();` completes when the scope is empty. Only one coroutine may wait at a time; a second one

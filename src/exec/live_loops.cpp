@@ -16,6 +16,13 @@ std::atomic<LoopPlace*> first_place{nullptr};
 
 std::atomic<bool> exiting{false};
 
+// exit() destroys the objects of its thread before all static objects, also those that were made later than the
+// function below was registered.
+thread_local bool thread_ends = false;
+struct ThreadEnd {
+  ~ThreadEnd() { thread_ends = true; }
+};
+
 bool replace(const Loop* before, const Loop* after) noexcept {
   for (LoopPlace* place = first_place.load(std::memory_order_acquire); place != nullptr; place = place->next) {
     const Loop* expected = before;
@@ -35,9 +42,10 @@ bool is_live_loop(const Loop& loop) noexcept {
   return false;
 }
 
-bool process_exits() noexcept { return exiting.load(std::memory_order_relaxed); }
+bool process_exits() noexcept { return thread_ends || exiting.load(std::memory_order_relaxed); }
 
 void watch_exit() noexcept {
+  thread_local const ThreadEnd end{};
   // If it cannot be registered, exit() within a task of a static loop ends the process with a message.
   static const int registered = std::atexit([] { exiting.store(true, std::memory_order_relaxed); });
   static_cast<void>(registered);

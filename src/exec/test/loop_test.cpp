@@ -574,7 +574,13 @@ TEST(LoopDeathTest, ATaskOfAStaticLoopMayEndTheProcess) {
       std::exit(3);
     }());
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(3), testing::Not(testing::HasSubstr("was destroyed")));
+  const auto ended_quietly = testing::Not(testing::HasSubstr("was destroyed"));
+  EXPECT_EXIT(run(), testing::ExitedWithCode(3), ended_quietly);
+  const auto run_behind_another = [&] {
+    Loop().run([]() -> Task<void> { co_return; }());
+    run();
+  };
+  EXPECT_EXIT(run_behind_another(), testing::ExitedWithCode(3), ended_quietly);
 }
 
 }  // namespace
