@@ -71,11 +71,11 @@ PortSession::PortSession(PortHost& host, std::string peer, std::shared_ptr<const
   host_.counters.connections_open.add(1);
 }
 
-void PortSession::start(std::unique_ptr<detail::Posted> end, bool stopping) {
+void PortSession::start(std::unique_ptr<detail::Posted> end, bool refuses) {
   end_ = std::move(end);
-  if (stopping) begin_ending();
+  if (refuses) begin_ending();
   on_start();
-  if (stopping) go_away();
+  if (refuses) go_away();
 }
 
 PortSession::~PortSession() {

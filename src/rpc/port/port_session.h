@@ -31,8 +31,8 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
 
   // ---- For ServerLoop ----
   // Begins to receive. `end` destroys the session. It is made in advance, since a session must be able to end when
-  // memory is exhausted. `stopping`: the session accepts no call, and goes away. May throw; then abort() follows.
-  void start(std::unique_ptr<detail::Posted> end, bool stopping);
+  // memory is exhausted. `refuses`: the session accepts no call, and goes away. May throw; then abort() follows.
+  void start(std::unique_ptr<detail::Posted> end, bool refuses);
   // The server stops: accepts no new calls, and closes when the active calls have ended and requests on their way have
   // been refused.
   virtual void go_away() = 0;

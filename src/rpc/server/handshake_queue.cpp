@@ -149,11 +149,11 @@ void HandshakeQueue::guard(negotiate::Handshake& handshake, Step step) {
 void HandshakeQueue::drop(Attempts::iterator attempt, const std::exception& thrown) noexcept {
   if (attempt == attempts_.end()) return;  // The attempt has become a session, which ends by itself.
   host_.counters.handshakes_failed.add(1);
-  end(attempt);
+  end_attempt(attempt);
   log_dropped(thrown);
 }
 
-void HandshakeQueue::end(Attempts::iterator attempt) noexcept {
+void HandshakeQueue::end_attempt(Attempts::iterator attempt) noexcept {
   attempts_.erase(attempt);
   if (attempts_.empty()) sessions_.on_no_handshakes();
 }
@@ -165,7 +165,7 @@ void HandshakeQueue::on_hello(negotiate::Handshake& handshake, Result<wire::Hell
 }
 
 void HandshakeQueue::continue_handshake(Attempts::iterator attempt, Result<wire::Hello> hello) {
-  if (attempt->handshake->leaving()) return end(attempt);
+  if (attempt->handshake->leaving()) return end_attempt(attempt);
   if (!hello) return end_failed(attempt, hello.error());
   if (attempt->negotiation == nullptr) return begin_negotiation(attempt, std::move(*hello));
   attempt->negotiation->on_answer(negotiate::answer_of(std::move(*hello)));
@@ -176,7 +176,7 @@ void HandshakeQueue::end_failed(Attempts::iterator attempt, const Error& why) {
   // Load balancers and monitors connect and close, or reset, to find out whether the port is open.
   if (attempt->handshake->ended_silently() && !attempt->secured && attempt->negotiation == nullptr) {
     loop_.log(LogLevel::debug, "rpc", connection + " ended before its first byte");
-    return end(attempt);
+    return end_attempt(attempt);
   }
   host_.counters.handshakes_failed.add(1);
   if (const Bytes first = attempt->handshake->unknown(); !first.empty()) {
@@ -184,7 +184,7 @@ void HandshakeQueue::end_failed(Attempts::iterator attempt, const Error& why) {
     return attempt->handshake->leave(unknown_answer(first));
   }
   loop_.log(LogLevel::info, "rpc", connection + " dropped: " + why.text);
-  end(attempt);
+  end_attempt(attempt);
 }
 
 // The hello, or the first bytes of another protocol, are expected on the protected stream.
@@ -313,7 +313,7 @@ void HandshakeQueue::on_refused(negotiate::ServerNegotiation& negotiation, const
   host_.counters.connections_refused.add(1);  // Before the client can see the refusal.
   attempt->handshake->send(negotiate::to_hello(refusal));
   attempt->handshake->stream().finish();
-  end(attempt);
+  end_attempt(attempt);
 }
 
 void HandshakeQueue::on_agreed(negotiate::ServerNegotiation& negotiation,

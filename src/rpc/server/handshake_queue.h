@@ -92,7 +92,7 @@ class HandshakeQueue final : negotiate::Handshake::Done, negotiate::ServerNegoti
   template <class Step>
   void guard(negotiate::Handshake& handshake, Step step);
   void drop(Attempts::iterator attempt, const std::exception& thrown) noexcept;
-  void end(Attempts::iterator attempt) noexcept;
+  void end_attempt(Attempts::iterator attempt) noexcept;
   void continue_handshake(Attempts::iterator attempt, Result<wire::Hello> hello);
   void end_failed(Attempts::iterator attempt, const Error& why);
   void begin_negotiation(Attempts::iterator attempt, wire::Hello hello);
