@@ -88,7 +88,10 @@ block-bench: install-dependencies
 	  --html build/block-bench.html $(ARGS)
 
 # About ten minutes without KVM: the kernel's NVMe target and hawser-block, over TCP and RDMA, in one boot of the guest.
+# Needs nvme-cli, which no other target uses.
 block-bench-rdma: guest-dependencies
+	@PATH=$$PATH:/usr/sbin command -v nvme >/dev/null || \
+	  { echo "block-bench-rdma: nvme is missing: apt-get install nvme-cli" >&2; exit 1; }
 	@tools/install-dependencies.sh block
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release --target hawser-block --parallel $(CPUS) -- --quiet

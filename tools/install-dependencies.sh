@@ -34,7 +34,7 @@ if [ "${1:-}" = world ]; then
 fi
 if [ "${1:-}" = block ]; then
   packages="$packages
-  fio nbdkit qemu-utils nbd-client mdadm e2fsprogs nvme-cli
+  fio nbdkit qemu-utils nbd-client mdadm e2fsprogs
 "
 fi
 if [ "${1:-}" = guest ]; then
