@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "exec/sim_poller.h"
+#include "exec/test/working_poller_testing.h"
 #include "hawser/memory.h"
 #include "pipe/loop_turn.h"
 #include "rpc/session/session.h"
@@ -19,29 +19,6 @@ namespace hawser::turn {
 
 using namespace testing_tools;
 using wire::FrameKind;
-
-// Virtual time that also advances while work is done, and at each reading of the clock.
-class WorkPoller final : public exec::Poller {
- public:
-  WorkPoller(Duration& worked, const Duration& reading) noexcept : worked_(worked), reading_(reading) {}
-  std::string_view name() const noexcept override { return "simulated work"; }
-  Time now() const noexcept override { return sim_.now() + (worked_ += reading_); }
-  std::size_t wait(Duration timeout, Time& now) override {
-    Time waited;
-    const std::size_t found = sim_.wait(timeout, waited);
-    now = this->now();
-    return found;
-  }
-  void wake() noexcept override {}
-  void watch(int fd, exec::Watcher& watcher) override { sim_.watch(fd, watcher); }
-  void unwatch(int, exec::Watcher&) noexcept override {}
-  bool real_time() const noexcept override { return false; }
-
- private:
-  exec::SimPoller sim_;
-  Duration& worked_;
-  const Duration& reading_;
-};
 
 class Turn : public ::testing::Test {
  protected:
@@ -82,7 +59,7 @@ class Turn : public ::testing::Test {
   Duration reading{};  // Duration of one reading of the clock.
   std::size_t calls = 0;
   Service service{*this};
-  Loop loop{std::make_unique<WorkPoller>(worked, reading), LoopOptions{.log = no_log()}};
+  Loop loop{std::make_unique<exec::WorkingPoller>(worked, reading), LoopOptions{.log = no_log()}};
   std::shared_ptr<HandNetwork> network = std::make_shared<HandNetwork>();
   std::deque<Peer> peers;
   std::unique_ptr<Server> server;

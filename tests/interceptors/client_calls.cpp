@@ -14,12 +14,14 @@
 #include "hawser/interceptor.h"
 #include "hawser/retry.h"
 #include "hawser/scope.h"
+#include "tests/interceptors/running_total.h"
 #include "tests/testing.h"
 
 // Interceptors of a client, of the library's own protocol.
 namespace hawser::client_interceptors {
 
 using namespace testing_tools;
+using interceptors::running_total;
 
 std::string greet(Context& context, std::string_view text) {
   context.add_metadata("from", "handler");
@@ -42,18 +44,6 @@ Task<Result<std::string>> never(Context& context) {
   if (!slept) co_return std::unexpected(slept.error());
   co_return "late";
 }
-Task<Result<std::uint64_t>> add(Context&, Reader<std::uint64_t> reader, Writer<std::uint64_t> writer) {
-  std::uint64_t total = 0;
-  for (;;) {
-    auto item = co_await reader.next();
-    if (!item) co_return std::unexpected(item.error());
-    if (!*item) break;
-    total += **item;
-    auto written = co_await writer.write(total);
-    if (!written) co_return std::unexpected(written.error());
-  }
-  co_return total;
-}
 
 class ClientInterceptors : public ::testing::Test {
  protected:
@@ -65,7 +55,7 @@ class ClientInterceptors : public ::testing::Test {
   // Runs `body(client)` with the interceptors of `options`.
   template <class Body>
   void run(Body body) {
-    server.register_handler<greet, same, flaky, never, add>();
+    server.register_handler<greet, same, flaky, never, running_total>();
     ASSERT_TRUE(server.start());
     options.transports.required = "stream";
     loop.run([](Loop& here, Server& on, ClientOptions with, Body& use) -> Task<void> {
@@ -173,7 +163,7 @@ TEST_F(ClientInterceptors, RefuseWithTheirOwnError) {
     EXPECT_ERROR(denied, permission_denied, "not you");
     auto sent = co_await client.send_request<flaky>();
     EXPECT_ERROR(sent, permission_denied, "not you");
-    auto opened = co_await client.open<add>();
+    auto opened = co_await client.open<running_total>();
     EXPECT_ERROR(opened, permission_denied, "not you");
     EXPECT_EQ(runs, 0);
   });
@@ -344,7 +334,7 @@ TEST_F(ClientInterceptors, SurroundStreams) {
     co_return outcome;
   });
   run([this](Client& client) -> Task<void> {
-    auto stream = co_await client.open<add>();
+    auto stream = co_await client.open<running_total>();
     REQUIRE_OK(stream);
     auto writer = stream->writer();
     auto reader = stream->reader();
@@ -360,7 +350,7 @@ TEST_F(ClientInterceptors, SurroundStreams) {
     EXPECT_EQ(total, 6U);
     EXPECT_EQ(seen, std::vector<std::string>{"ok"});
     // A stream that is dropped cancels its call.
-    auto dropped = co_await client.open<add>();
+    auto dropped = co_await client.open<running_total>();
     REQUIRE_OK(dropped);
   });
   EXPECT_EQ(seen.size(), 1U);  // The interceptor of the dropped call was destroyed where it waited.

@@ -12,12 +12,14 @@
 #include "hawser/with_timeout.h"
 #include "rpc/server/inspector.h"
 #include "rpc/server/loop_report.h"
+#include "tests/interceptors/running_total.h"
 #include "tests/testing.h"
 
 // Interceptors of a server, seen by a client of the library's own protocol.
 namespace hawser::server_interceptors {
 
 using namespace testing_tools;
+using interceptors::running_total;
 
 int handlers_run = 0;
 int handlers_ended = 0;
@@ -49,18 +51,6 @@ int blocks() {
   std::this_thread::sleep_for(20ms);
   return 5;
 }
-Task<Result<std::uint64_t>> sum(Context&, Reader<std::uint64_t> reader, Writer<std::uint64_t> writer) {
-  std::uint64_t total = 0;
-  for (;;) {
-    auto item = co_await reader.next();
-    if (!item) co_return std::unexpected(item.error());
-    if (!*item) break;
-    total += **item;
-    auto written = co_await writer.write(total);
-    if (!written) co_return std::unexpected(written.error());
-  }
-  co_return total;
-}
 
 class Intercepted : public ::testing::Test {
  protected:
@@ -69,7 +59,7 @@ class Intercepted : public ::testing::Test {
   // Runs `body(client)` against a server with the interceptors that were added to `server`.
   template <class Body>
   void run(Body body) {
-    server.register_handler<shout, mirror, mirror_later, wait_for_ever, fails, throws, sum>();
+    server.register_handler<shout, mirror, mirror_later, wait_for_ever, fails, throws, running_total>();
     server.register_handler<blocks>({.offload = true});
     ASSERT_TRUE(server.start());
     loop.run([](Loop& here, Server& on, Body& use) -> Task<void> {
@@ -163,7 +153,7 @@ TEST_F(Intercepted, RefuseWithTheirOwnError) {
     code = ErrorCode::unavailable;  // The handler has not run, so this is true.
     auto unavailable = co_await client.call<mirror_later>("hi");
     EXPECT_ERROR(unavailable, unavailable, "not you");
-    auto stream = co_await client.open<sum>();
+    auto stream = co_await client.open<running_total>();
     REQUIRE_OK(stream);
     auto finished = co_await stream->finish();
     EXPECT_ERROR(finished, unavailable, "not you");
@@ -255,7 +245,7 @@ TEST_F(Intercepted, SurroundAWholeStream) {
     co_return outcome;
   });
   run([this](Client& client) -> Task<void> {
-    auto stream = co_await client.open<sum>();
+    auto stream = co_await client.open<running_total>();
     REQUIRE_OK(stream);
     auto writer = stream->writer();
     auto reader = stream->reader();
@@ -441,11 +431,13 @@ TEST_F(Intercepted, HeldRepliesCountAsReceivedMemory) {
   });
 }
 
+Task<Result<void>> wait_for_stop(IncomingCall& call, Next next) {
+  static_cast<void>(co_await call.loop().sleep(1h, call.token()));
+  co_return co_await next();
+}
+
 TEST_F(Intercepted, WaitingInterceptorsCountAsCalls) {
-  server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
-    static_cast<void>(co_await call.loop().sleep(1h, call.token()));
-    co_return co_await next();
-  });
+  server.use(wait_for_stop);
   run([&](Client& client) -> Task<void> {
     std::stop_source stop;
     std::vector<PendingCall<mirror>> calls;
@@ -470,10 +462,7 @@ TEST_F(Intercepted, WaitingInterceptorsCountAsCalls) {
 }
 
 TEST_F(Intercepted, LostConnectionsStopInterceptors) {
-  server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
-    static_cast<void>(co_await call.loop().sleep(1h, call.token()));
-    co_return co_await next();
-  });
+  server.use(wait_for_stop);
   run([&](Client& client) -> Task<void> {
     auto sent = co_await client.send_request<mirror>("hi");
     REQUIRE_OK(sent);

@@ -5,9 +5,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 
-#include "exec/sim_poller.h"
+#include "exec/test/working_poller_testing.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
 
@@ -15,27 +14,6 @@ namespace hawser::pipe {
 namespace {
 
 using namespace std::chrono_literals;
-
-// Virtual time that also advances while a turn handles messages.
-class TurnClock final : public exec::Poller {
- public:
-  explicit TurnClock(const Duration& worked) noexcept : worked_(worked) {}
-  std::string_view name() const noexcept override { return "simulated turn"; }
-  Time now() const noexcept override { return sim_.now() + worked_; }
-  std::size_t wait(Duration timeout, Time& now) override {
-    const std::size_t found = sim_.wait(timeout, now);
-    now = this->now();
-    return found;
-  }
-  void wake() noexcept override {}
-  void watch(int fd, exec::Watcher& watcher) override { sim_.watch(fd, watcher); }
-  void unwatch(int, exec::Watcher&) noexcept override {}
-  bool real_time() const noexcept override { return false; }
-
- private:
-  exec::SimPoller sim_;
-  const Duration& worked_;
-};
 
 struct LoopTurnTest : testing::Test {
   // Messages until the clock is due.
@@ -46,7 +24,8 @@ struct LoopTurnTest : testing::Test {
   }
 
   Duration worked{};
-  Loop loop{std::make_unique<TurnClock>(worked), {}};
+  const Duration reading{};
+  Loop loop{std::make_unique<exec::WorkingPoller>(worked, reading), {}};
   LoopTurn turn;
 };
 

@@ -92,16 +92,7 @@ TEST_P(TcpNetworkTest, ConnectsAndTalks) {
   EXPECT_EQ((*client)->peer(), listener->address());
   EXPECT_EQ((*client)->local(), server.peer());
   EXPECT_EQ(server.transport(), "tcp");
-  TestSink client_sink;
-  TestSink server_sink;
-  (*client)->start(loop, client_sink);
-  server.start(loop, server_sink);
-  (*client)->send(std::array{ConstBuffer{as_bytes("ping").data(), 4}});
-  ASSERT_TRUE(until([&] { return server_sink.text == "ping"; }));
-  server.send(std::array{ConstBuffer{as_bytes("pong").data(), 4}});
-  ASSERT_TRUE(until([&] { return client_sink.text == "pong"; }));
-  accepting.streams.clear();
-  EXPECT_TRUE(until([&] { return client_sink.ends.size() == 1; }));
+  talk_and_end(**client, accepting.streams);
 }
 
 int send_buffer_of(int fd) {

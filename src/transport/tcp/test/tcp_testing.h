@@ -72,6 +72,21 @@ class TcpLoopTest : public exec::LoopTest {
       co_return false;
     }(loop, done));
   }
+  // Sends some bytes between a client and the last stream that was accepted. Then the accepted streams end, and the
+  // client notices.
+  void talk_and_end(Stream& client, std::vector<std::unique_ptr<Stream>>& accepted) {
+    Stream& server = *accepted.back();
+    TestSink client_sink;
+    TestSink server_sink;
+    client.start(loop, client_sink);
+    server.start(loop, server_sink);
+    client.send(std::array{ConstBuffer{as_bytes("ping").data(), 4}});
+    ASSERT_TRUE(until([&] { return server_sink.text == "ping"; }));
+    server.send(std::array{ConstBuffer{as_bytes("pong").data(), 4}});
+    ASSERT_TRUE(until([&] { return client_sink.text == "pong"; }));
+    accepted.clear();
+    EXPECT_TRUE(until([&] { return client_sink.ends.size() == 1; }));
+  }
   void turns(int count) {
     until([&] { return count-- == 0; });
   }

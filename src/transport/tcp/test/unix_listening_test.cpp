@@ -51,16 +51,7 @@ class UnixTest : public TcpLoopTest {
     EXPECT_EQ((*client)->peer(), address);
     EXPECT_EQ(server.local(), address);
     EXPECT_EQ(server.peer(), "unix:pid " + std::to_string(getpid()));
-    TestSink client_sink;
-    TestSink server_sink;
-    (*client)->start(loop, client_sink);
-    server.start(loop, server_sink);
-    (*client)->send(std::array{ConstBuffer{as_bytes("ping").data(), 4}});
-    ASSERT_TRUE(until([&] { return server_sink.text == "ping"; }));
-    server.send(std::array{ConstBuffer{as_bytes("pong").data(), 4}});
-    ASSERT_TRUE(until([&] { return client_sink.text == "pong"; }));
-    accepting.streams.clear();
-    EXPECT_TRUE(until([&] { return client_sink.ends.size() == 1; }));
+    talk_and_end(**client, accepting.streams);
   }
 
   const TemporaryFolder temporary;
