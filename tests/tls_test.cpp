@@ -66,6 +66,7 @@ TEST_F(Tls, RequiredRefusesPlainTextAndNamesTheRemedy) {
   http.send(as_bytes("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"));
   const std::string head = http.receive_text("\r\n\r\n");
   EXPECT_TRUE(head.starts_with("HTTP/1.1 400")) << head;
+  EXPECT_EQ(head.find("Retry-After"), std::string::npos) << head;
   EXPECT_NE(http.receive_text("https").find("https"), std::string::npos);
   EXPECT_EQ(server->counters().connections_refused, 2U);
   EXPECT_EQ(call(client_options()), "ok");
