@@ -1,6 +1,7 @@
 #include "kv/log/log_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -80,6 +81,13 @@ Result<void> LogFile::append_marker() {
 Result<void> LogFile::sync() {
   TRY(sync_file(file_.get(), path_));
   marker_due_ |= std::exchange(unsynced_, false);
+  return {};
+}
+
+Result<void> LogFile::check_name() const {
+  struct stat status{};
+  if (fstat(file_.get(), &status) != 0) return file_error("read the status of", path_, errno);
+  if (status.st_nlink == 0) return fail(ErrorCode::unavailable, path_.string() + " has been removed");
   return {};
 }
 

@@ -133,10 +133,11 @@ void LogWriter::run() {
 Result<void> LogWriter::write(LogPieces& bytes, bool synced) {
   if (file_.marker_due() && !bytes.empty()) TRY(file_.append_marker());
   TRY(write_pieces(file_, bytes));
-  if (!synced || !file_.unsynced()) return {};
-  TRY(file_.sync());
-  last_sync_ = std::chrono::steady_clock::now();
-  return {};
+  if (synced && file_.unsynced()) {
+    TRY(file_.sync());
+    last_sync_ = std::chrono::steady_clock::now();
+  }
+  return file_.check_name();
 }
 
 // Frees each piece when it is written.
