@@ -59,6 +59,28 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
+// Identifies the last loss: the text of the mark, or the time of a loss that had no room for a text. A mark that cannot
+// be read counts as a loss.
+std::string last_loss(const fs::path& mark) {
+  struct stat status{};
+  if (lstat(mark.c_str(), &status) != 0) return errno == ENOENT ? "" : random_id();
+  if (status.st_size == 0) {
+    return "at " + std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec);
+  }
+  std::ifstream file(mark);
+  std::string line;
+  std::getline(file, line);
+  return file.fail() ? random_id() : line;
+}
+
+// A loss on a full disk changes the mark, and may not be able to make one. An empty line: there was no loss.
+void make_loss_mark(const fs::path& mark) {
+  const int file = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return;
+  if (::write(file, "\n", 1) != 1) unlink(mark.c_str());
+  ::close(file);
+}
+
 // The kernel, from its start on, the folder, which may be a copy, and the last loss. A kernel without a name is a
 // medium of this process only.
 std::string medium_of(const fs::path& folder, int opened) {
@@ -66,7 +88,7 @@ std::string medium_of(const fs::path& folder, int opened) {
   struct stat status{};
   (void)fstat(opened, &status);
   return "kernel " + (kernel.empty() ? random_id() : kernel) + " folder " + std::to_string(status.st_dev) + ":" +
-         std::to_string(status.st_ino) + " " + first_line(folder / loss_mark);
+         std::to_string(status.st_ino) + " " + last_loss(folder / loss_mark);
 }
 
 }  // namespace
@@ -84,6 +106,7 @@ Result<std::unique_ptr<VolumeDirectory>> DiskDirectory::open(const fs::path& fol
   }
   const Result<int> lock = lock_folder(folder, options.read_only);
   if (!lock) return std::unexpected(lock.error());
+  if (!options.read_only) make_loss_mark(folder / loss_mark);
   auto directory = std::make_unique<DiskDirectory>(folder, options, *lock);
   if (!options.read_only) {
     if (Result<void> removed = directory->remove_leftovers(); !removed) return std::unexpected(removed.error());

@@ -50,10 +50,11 @@ std::unexpected<Error> open_failed(int number, const std::string& path) {
                                 "(`ulimit -n`, or LimitNOFILE= of systemd)");
 }
 
-// The start of a server that follows has another medium then. If the file system takes no write, nothing can be done.
+// The start of a server that follows has another medium then: a full disk leaves the mark empty, with the time of the
+// loss. If the file system takes no change, nothing can be done.
 void mark_loss(const std::filesystem::path& mark) noexcept {
   if (mark.empty()) return;
-  const int descriptor = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const int descriptor = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (descriptor < 0) return;
   auto id = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   try {

@@ -1,6 +1,7 @@
 // The names of new folders are durable.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -105,6 +107,52 @@ TEST(BlockFolders, AFailedSyncIsTheEndOfTheMedium) {
   EXPECT_EQ(medium_of(folder), after);
   fs::copy(folder, temporary.path() / "copy", fs::copy_options::recursive);
   EXPECT_NE(medium_of(temporary.path() / "copy"), after);
+}
+
+// Then the mark of the loss has no text.
+TEST(BlockFolders, AFailedSyncOfAFullDiskIsTheEndOfTheMedium) {
+  const TemporaryFolder temporary;
+  const fs::path folder = temporary.path() / "volumes";
+  const auto action = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  std::string before = medium_of(folder);
+  EXPECT_EQ(medium_of(folder), before) << "a start that makes the mark is not a loss";
+  EXPECT_TRUE(fs::exists(folder / ".medium"));
+  for (const std::string name : {"first", "second"}) {
+    {
+      auto store = VolumeStore::open(std::move(*DiskDirectory::open(folder, DiskDirectoryOptions())), {});
+      ASSERT_TRUE(store);
+      EXPECT_EQ((*store)->medium(), before);
+      const auto volume = (*store)->create(name, 8192, false);
+      ASSERT_TRUE(volume);
+      ASSERT_TRUE((*volume)->write(0, std::vector<std::byte>(4096, std::byte{7})));
+      failing_file = inode_of(folder / name / "data");
+      const rlimit full{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+      setrlimit(RLIMIT_FSIZE, &full);
+      EXPECT_FALSE((*store)->close());
+      setrlimit(RLIMIT_FSIZE, &limit);
+      failing_file = 0;
+    }
+    const std::string after = medium_of(folder);
+    EXPECT_NE(after, before);
+    EXPECT_EQ(medium_of(folder), after);
+    before = after;
+  }
+  std::signal(SIGXFSZ, action);
+}
+
+// It may say that there was a loss.
+TEST(BlockFolders, AMarkThatCannotBeReadIsALoss) {
+  const TemporaryFolder temporary;
+  const fs::path folder = temporary.path() / "volumes";
+  const std::string before = medium_of(folder);
+  fs::remove(folder / ".medium");
+  EXPECT_EQ(medium_of(folder), before) << "a folder of an earlier version has no mark";
+  fs::remove(folder / ".medium");
+  fs::create_directory(folder / ".medium");
+  EXPECT_NE(medium_of(folder), before);
+  EXPECT_NE(medium_of(folder), medium_of(folder));
 }
 
 TEST(BlockFolders, AFolderThatCannotBeMadeIsReported) {
