@@ -21,11 +21,8 @@ Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, 
       backlog_wanted_(settings.backlog_bytes_max),
       connection_(std::move(connection)),
       rest_(*this),
-      life_(*this),
-      check_due_(loop.now()),
-      last_received_(loop.now()),
-      last_progress_(loop.now()),
-      last_check_(loop.now()) {}
+      peer_life_(loop.now()),
+      life_timer_(*this) {}
 
 Session::~Session() {
   if (account_.bounded()) settings_.budget->remove_lagging(lagging_);
@@ -46,7 +43,9 @@ void Session::start_session() {
 void Session::start_pings() {
   // The limit is longer than any connection lives, and far enough from the end of time that it can be doubled.
   constexpr Duration ping_interval_max = std::chrono::hours(24 * 365 * 10);
-  if (settings_.ping_interval <= ping_interval_max) check_life_at(loop_.now() + settings_.ping_interval);
+  if (settings_.ping_interval > ping_interval_max) return;
+  peer_life_.begin(loop_.now(), settings_.ping_interval);
+  life_timer_.start(loop_, peer_life_.due());
 }
 
 void Session::change_settings(std::size_t backlog_bytes_max, Duration ping_interval) {
@@ -54,8 +53,7 @@ void Session::change_settings(std::size_t backlog_bytes_max, Duration ping_inter
   backlog_wanted_ = backlog_bytes_max;
   set_backlog_mark(send_charge_.mark(backlog_wanted_));
   if (closed_ || std::exchange(settings_.ping_interval, ping_interval) == ping_interval) return;
-  life_.stop();
-  last_received_ = last_progress_ = loop_.now();
+  life_timer_.stop();
   start_pings();
 }
 
@@ -213,7 +211,7 @@ void Session::hold() noexcept {
 }
 
 [[gnu::always_inline]] inline void Session::deliver(const transport::Message& message) {
-  last_received_ = loop_.now();
+  peer_life_.on_message(loop_.now());
   if (message.cut) [[unlikely]]
     return on_cut_message(message);
   Result<wire::Frame> frame =
@@ -243,13 +241,10 @@ void Session::on_cut_message(const transport::Message& message) {
   on_frame(*frame, message);
 }
 
-// A pong that has not been sent yet answers this ping too, unless only this ping has a body. So pings from a peer that
-// does not read cannot accumulate answers.
 void Session::answer_ping(std::size_t body_bytes) {
-  if (connection_->sent() < (body_bytes == 0 ? pong_mark_ : long_pong_mark_)) return;
+  if (pongs_.answered(body_bytes, connection_->sent())) return;
   send_filled(wire::PongFrame{}, body_bytes);
-  pong_mark_ = connection_->committed();
-  if (body_bytes != 0) long_pong_mark_ = pong_mark_;
+  pongs_.add(body_bytes, connection_->committed());
 }
 
 // ---- Memory ----
@@ -362,13 +357,13 @@ void Session::copy_or_end(SendCompletion& owner) noexcept {
   } catch (const std::bad_alloc&) {
     connection_->abort();  // Releases the loans.
     without_memory_ = true;
-    life_.start(loop_, loop_.now());
+    life_timer_.start(loop_, loop_.now());
   }
 }
 
 void Session::end_session(const Error& reason) {
   if (std::exchange(closed_, true)) return;
-  life_.stop();
+  life_timer_.stop();
   rest_.stop();
   charge_timer_.stop();
   if (account_.bounded()) settings_.budget->remove_lagging(lagging_);
@@ -379,7 +374,7 @@ void Session::end_session(const Error& reason) {
   if (memory_ != nullptr) memory_->end(reason, sent);
   // The loop did not run when this session was to check the peer. The peer's interval is not known; it is the same
   // unless an option says otherwise.
-  const Duration pause = detail::LoopAccess::pause_since(loop_, check_due_);
+  const Duration pause = detail::LoopAccess::pause_since(loop_, peer_life_.due());
   if (reason.initiator != Initiator::peer || pause < settings_.ping_interval) return on_end(reason, sent);
   Error told = reason;
   told.text +=
@@ -390,9 +385,6 @@ void Session::end_session(const Error& reason) {
   on_end(told, sent);
 }
 
-// Sends a ping after ping_interval of silence, and ends the session after twice that time. A peer that takes nothing of
-// the backlog for that time is treated in the same way. Time in which this loop did not run does not count: the process
-// was stopped, its machine was suspended, or something blocked the loop, and perhaps no ping was sent.
 void Session::check_life() noexcept {
   if (closed_) return;
   try {
@@ -403,40 +395,22 @@ void Session::check_life() noexcept {
 }
 
 void Session::check_peer() {
-  const Time now = loop_.now();
-  const Duration interval = settings_.ping_interval;
-  const Duration late = now - check_due_;
-  last_received_ = std::min(last_received_ + late, now);
-  last_progress_ = std::min(last_progress_ + late, now);
-  const bool sends = connection_->sent() != last_sent_;
-  if (connection_->backlog() == 0 || sends) last_progress_ = now;
-  // A part of a long message is a sign of life. It is also one that the peer takes bytes of a long backlog, since our
-  // ping or its answer may be behind them. A shorter backlog may just be on its way to a socket that nobody reads.
-  constexpr std::size_t long_backlog_bytes = 64 * 1024;
-  const bool receives = connection_->arrived() != last_arrived_ && last_received_ <= last_check_;
-  if (receives || (sends && last_backlog_ >= long_backlog_bytes)) last_received_ = now;
-  last_check_ = now;
-  last_sent_ = connection_->sent();
-  last_arrived_ = connection_->arrived();
-  last_backlog_ = connection_->backlog();
-  const Duration silent = now - last_received_;
-  const Duration stuck = now - last_progress_;
-  if (stuck >= 2 * interval || (silent >= 2 * interval && !connection_->paused())) {
+  using Verdict = PeerLife::Verdict;
+  const Verdict verdict = peer_life_.check(loop_.now(), settings_.ping_interval,
+                                           {.sent = connection_->sent(),
+                                            .arrived = connection_->arrived(),
+                                            .backlog = connection_->backlog(),
+                                            .paused = connection_->paused()});
+  if (verdict == Verdict::lost || verdict == Verdict::stuck) {
     Error error =
         Error::of_connection(Initiator::peer, ErrorCode::unavailable,
-                             stuck >= 2 * interval ? "the peer has not taken a byte for two ping intervals"
-                                                   : "the peer has given no sign of life for two ping intervals");
+                             verdict == Verdict::stuck ? "the peer has not taken a byte for two ping intervals"
+                                                       : "the peer has given no sign of life for two ping intervals");
     if (settings_.beside_stream) error.scope = ErrorScope::transport;
     return end_session(std::move(error));
   }
-  if (silent >= interval) send_bare(wire::PingFrame{});
-  const Duration next = silent >= interval ? 2 * interval - silent : interval - silent;
-  check_life_at(now + std::max(next, interval / 8));
-}
-
-void Session::check_life_at(Time when) {
-  check_due_ = when;
-  life_.start(loop_, when);
+  if (verdict == Verdict::silent) send_bare(wire::PingFrame{});
+  if (!closed_) life_timer_.start(loop_, peer_life_.due());
 }
 
 }  // namespace hawser::rpc

@@ -16,6 +16,8 @@
 #include "negotiate/settle.h"
 #include "pipe/loop_turn.h"
 #include "pipe/peer_pace.h"
+#include "rpc/session/peer_life.h"
+#include "rpc/session/pong_marks.h"
 #include "rpc/session/send_charge.h"
 #include "wire/frame.h"
 
@@ -232,7 +234,6 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void answer_ping(std::size_t body_bytes);
   void check_life() noexcept;
   void check_peer();
-  void check_life_at(Time when);
   void start_pings();
   void set_backlog_mark(std::size_t bytes);
   void charge_backlog() noexcept;
@@ -268,18 +269,9 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   pipe::PeerPace pace_;
 
-  std::uint64_t pong_mark_ = 0;       // Position behind the last pong.
-  std::uint64_t long_pong_mark_ = 0;  // Position behind the last pong with a body.
-
-  MemberTimer<&Session::check_life> life_;
-  Time check_due_;      // Time at which life_ fires next.
-  Time last_received_;  // Time of the peer's last sign of life.
-  Time last_progress_;  // Time at which the backlog last moved.
-  // The values that check_life() read last.
-  Time last_check_;
-  std::uint64_t last_sent_ = 0;
-  std::uint64_t last_arrived_ = 0;
-  std::size_t last_backlog_ = 0;
+  PongMarks pongs_;
+  PeerLife peer_life_;
+  MemberTimer<&Session::check_life> life_timer_;
 };
 
 }  // namespace hawser::rpc
