@@ -35,8 +35,8 @@ class ChangedFile : public File {
   MemoryFile file_;
 };
 
-// A file in memory some of whose accesses let other threads run before or after them. Not all: beside other programs, each
-// yield costs a turn of all of them.
+// A file in memory some of whose accesses let other threads run before or after them. Not all: beside other programs,
+// each yield costs a turn of all of them.
 class YieldingFile final : public ChangedFile {
  public:
   Result<void> read(std::uint64_t offset, MutableBytes into) override {
