@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/socket.h>
+
 #include <array>
 #include <memory>
 #include <optional>
@@ -118,9 +120,12 @@ class RawTls {
 
  private:
   bool fill() {
-    const auto one = socket_.receive(1);
+    const auto one = socket_.receive(1);  // It waits.
     if (!one) return false;
     session_->input().append(*one);
+    std::array<std::byte, 16 * 1024> space;
+    const ssize_t size = ::recv(socket_.fd(), space.data(), space.size(), MSG_DONTWAIT);
+    if (size > 0) session_->input().append(Bytes(space).first(static_cast<std::size_t>(size)));
     return true;
   }
   RawSocket socket_;
