@@ -52,6 +52,13 @@ bool check_metadata(Bytes bytes) noexcept {
   return true;
 }
 
+std::string MetadataSize::too_large_text() const {
+  return "metadata of " + std::to_string(entries_) + " entries and " + std::to_string(bytes_) +
+         " bytes, with a key of " + std::to_string(key_bytes_) + " bytes, exceeds a limit: send at most " +
+         std::to_string(metadata_entries_max) + " entries, " + std::to_string(metadata_bytes_max) +
+         " bytes in all and keys of " + std::to_string(metadata_key_bytes_max) + " bytes";
+}
+
 std::byte* write_metadata_entry(std::byte* to, std::string_view key, std::string_view value) noexcept {
   store_le(to, static_cast<std::uint8_t>(key.size()));
   store_le(to + 1, static_cast<std::uint16_t>(value.size()));

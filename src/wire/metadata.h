@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "base/byte_fields.h"
@@ -31,6 +34,27 @@ bool check_metadata(Bytes bytes) noexcept;
 inline std::size_t metadata_entry_bytes(std::string_view key, std::string_view value) noexcept {
   return 3 + key.size() + value.size();
 }
+// The size of metadata that is to be sent.
+class MetadataSize {
+ public:
+  void add(std::string_view key, std::string_view value) noexcept {
+    ++entries_;
+    bytes_ += metadata_entry_bytes(key, value);
+    key_bytes_ = std::max(key_bytes_, key.size());
+  }
+  std::size_t bytes() const noexcept { return bytes_; }
+  // False if it exceeds a limit. The text says by how much.
+  bool fits() const noexcept {
+    return entries_ <= metadata_entries_max && bytes_ <= metadata_bytes_max && key_bytes_ <= metadata_key_bytes_max;
+  }
+  std::string too_large_text() const;
+
+ private:
+  std::size_t entries_ = 0;
+  std::size_t bytes_ = 0;      // All entries together.
+  std::size_t key_bytes_ = 0;  // The longest key.
+};
+
 // Writes one entry and returns the position behind it.
 std::byte* write_metadata_entry(std::byte* to, std::string_view key, std::string_view value) noexcept;
 

@@ -33,27 +33,17 @@ std::size_t IncomingCall::request_bytes() const noexcept {
 // Writes all entries but those of `key`, and then the new one.
 Result<void> IncomingCall::change(std::string_view key, const std::string_view* value) {
   const Bytes before = metadata().bytes();
-  std::size_t bytes = 0;
-  std::size_t entries = 0;
+  wire::MetadataSize size;
   std::string_view name;
   std::string_view text;
   for (wire::MetadataReader reader(before); reader.next(name, text);) {
-    if (name == key) continue;
-    bytes += wire::metadata_entry_bytes(name, text);
-    ++entries;
+    if (name != key) size.add(name, text);
   }
   if (value != nullptr) {
-    bytes += wire::metadata_entry_bytes(key, *value);
-    ++entries;
-    if (key.size() > wire::metadata_key_bytes_max || entries > wire::metadata_entries_max ||
-        bytes > wire::metadata_bytes_max) {
-      return fail(ErrorCode::limit_exceeded,
-                  "the metadata would have " + std::to_string(entries) + " entries and " + std::to_string(bytes) +
-                      " bytes, with a key of " + std::to_string(key.size()) +
-                      " bytes: at most 64 entries, 65535 bytes and keys of 255 bytes are allowed");
-    }
+    size.add(key, *value);
+    if (!size.fits()) return fail(ErrorCode::limit_exceeded, size.too_large_text());
   }
-  Buffer after = Buffer::allocate(bytes);
+  Buffer after = Buffer::allocate(size.bytes());
   std::byte* to = after.mutable_data();
   for (wire::MetadataReader reader(before); reader.next(name, text);) {
     if (name != key) to = wire::write_metadata_entry(to, name, text);

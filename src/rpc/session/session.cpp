@@ -9,7 +9,6 @@
 #include "hawser/transport/transport.h"
 #include "rpc/session/memory_frames.h"
 #include "wire/message.h"
-#include "wire/metadata.h"
 
 namespace hawser::rpc {
 
@@ -114,25 +113,24 @@ void Session::require_proof(std::unique_ptr<transport::PathProof> proof, Time de
 // ---- Sending ----
 
 std::byte* Session::begin_described(std::size_t body_bytes, std::size_t payload_bytes, const Metadata& metadata) {
-  std::size_t metadata_bytes = 0;
-  bool fits = metadata.size() <= wire::metadata_entries_max;
-  for (const auto& [key, value] : metadata) {
-    fits &= key.size() <= wire::metadata_key_bytes_max;
-    metadata_bytes += wire::metadata_entry_bytes(key, value);
-  }
-  if (!fits || metadata_bytes > wire::metadata_bytes_max) {
-    begin_error_ = BeginError::metadata;
+  wire::MetadataSize size;
+  for (const auto& [key, value] : metadata) size.add(key, value);
+  if (!size.fits()) {
+    not_begun_ = size;
     return nullptr;
   }
-  std::byte* at = begin_bare(metadata_bytes + body_bytes, payload_bytes);
+  std::byte* at = begin_bare(size.bytes() + body_bytes, payload_bytes);
   if (at == nullptr) return nullptr;
   for (const auto& [key, value] : metadata) at = wire::write_metadata_entry(at, key, value);
   return at;
 }
 
 std::byte* Session::not_begun(std::size_t bytes) noexcept {
-  begin_error_ = bytes > settings_.agreed.send_bytes_max ? BeginError::too_long : BeginError::ended;
-  too_long_bytes_ = bytes;
+  if (bytes > settings_.agreed.send_bytes_max) {
+    not_begun_ = bytes;
+  } else {
+    not_begun_ = std::monostate();
+  }
   return nullptr;
 }
 
@@ -142,16 +140,13 @@ void Session::end_unsent(SendCompletion* owner) {
 }
 
 Error Session::begin_error() const {
-  switch (begin_error_) {
-    case BeginError::too_long:
-      return Error::of_call(ErrorCode::limit_exceeded,
-                            wire::too_long_text(too_long_bytes_ + wire::MessagePrefix::bytes,
-                                                settings_.agreed.send_bytes_max + wire::MessagePrefix::bytes));
-    case BeginError::metadata:
-      return Error::of_call(ErrorCode::limit_exceeded,
-                            "metadata exceeds 64 entries, 255 bytes of a key, or 65535 bytes in all");
-    case BeginError::ended:
-    case BeginError::none: break;
+  if (const auto* const size = std::get_if<wire::MetadataSize>(&not_begun_)) {
+    return Error::of_call(ErrorCode::limit_exceeded, size->too_large_text());
+  }
+  if (const auto* const bytes = std::get_if<std::size_t>(&not_begun_)) {
+    return Error::of_call(ErrorCode::limit_exceeded,
+                          wire::too_long_text(*bytes + wire::MessagePrefix::bytes,
+                                              settings_.agreed.send_bytes_max + wire::MessagePrefix::bytes));
   }
   return Error::of_connection(ErrorCode::not_sent, "the connection has ended");
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "hawser/loop.h"
 #include "hawser/metadata.h"
@@ -20,6 +21,7 @@
 #include "rpc/session/pong_marks.h"
 #include "rpc/session/send_charge.h"
 #include "wire/frame.h"
+#include "wire/metadata.h"
 
 namespace hawser::detail {
 class MemoryFrames;
@@ -240,8 +242,6 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void charge_and_watch_backlog() noexcept;
   void check_charge() noexcept;
 
-  enum class BeginError : std::uint8_t { none, ended, too_long, metadata };
-
   Loop& loop_;
   SessionSettings settings_;
   detail::ReceiveAccount account_;  // Declared before the members that it pays for.
@@ -261,8 +261,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   std::byte* head_ = nullptr;  // The frame between begin_frame() and end_frame().
   std::size_t head_bytes_ = 0;
-  std::size_t too_long_bytes_ = 0;
-  BeginError begin_error_ = BeginError::none;
+  // Why the last frame was not begun: the connection has ended, the bytes are too many, or the metadata is too large.
+  std::variant<std::monostate, std::size_t, wire::MetadataSize> not_begun_;
 
   pipe::LoopTurn turn_;
   MemberTimer<&Session::end_rest> rest_;  // Runs while the connection is paused because its turn ended.

@@ -51,6 +51,34 @@ TEST(Metadata, Bounds) {
   EXPECT_TRUE(check_metadata(encode({{std::string(255, 'k'), std::string(65'535, 'v')}})));
 }
 
+MetadataSize size_of(const Metadata& entries) {
+  MetadataSize size;
+  for (const auto& [key, value] : entries) size.add(key, value);
+  return size;
+}
+
+TEST(MetadataSize, IsThatOfTheWrittenEntries) {
+  const Metadata entries{{"key", "value"}, {"", ""}, {"k", "v"}};
+  EXPECT_EQ(size_of(entries).bytes(), encode(entries).size());
+  EXPECT_EQ(size_of({}).bytes(), 0U);
+}
+
+TEST(MetadataSize, EachLimitIsTheLastThatFits) {
+  EXPECT_TRUE(size_of({}).fits());
+  EXPECT_TRUE(size_of(Metadata(64)).fits());
+  EXPECT_FALSE(size_of(Metadata(65)).fits());
+  EXPECT_TRUE(size_of({{std::string(255, 'k'), ""}}).fits());
+  EXPECT_FALSE(size_of({{std::string(256, 'k'), ""}, {"k", ""}}).fits());
+  EXPECT_TRUE(size_of({{"k", std::string(65'531, 'v')}}).fits());
+  EXPECT_FALSE(size_of({{"k", std::string(65'532, 'v')}}).fits());
+}
+
+TEST(MetadataSize, TheTextHasLimitsAndValues) {
+  EXPECT_EQ(size_of({{"k", "v"}, {std::string(256, 'k'), "v"}}).too_large_text(),
+            "metadata of 2 entries and 265 bytes, with a key of 256 bytes, exceeds a limit: send at most 64 entries, "
+            "65535 bytes in all and keys of 255 bytes");
+}
+
 TEST(Metadata, CutAnywhereButBetweenEntriesItIsRefused) {
   const std::vector<std::byte> bytes = encode({{"key", "value"}, {"", ""}, {"k", "v"}});
   const std::vector<std::size_t> ends{0, 11, 14, 19};
