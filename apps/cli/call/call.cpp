@@ -135,12 +135,7 @@ Task<int> call(CallOptionsGiven given, Output output) {
   const Result<std::unique_ptr<CallPeer>> peer = co_await connect_peer(given.peer);
   if (!peer) co_return output.error(peer.error());
   Result<Method> method = co_await (*peer)->find(given.method);
-  if (!method) {
-    // The name was asked for in an argument of ours.
-    const bool unknown = method.error().code == ErrorCode::invalid_argument;
-    output.error(method.error());
-    co_return unknown ? no_method : status_of(method.error());
-  }
+  if (!method) co_return output.unknown_method(method.error());
   Result<Inputs> inputs = inputs_of(*method, given.arguments);
   if (!inputs) {
     if (!output.json && !method->text.empty()) fmt::print(stderr, "{}", method->text);
@@ -204,14 +199,12 @@ Task<int> describe(NameOptions given, Output output) {
     const std::string name = names[i];
     Result<std::string> text = co_await (*peer)->describe(name);
     if (!text && named) {
-      const bool unknown = text.error().code == ErrorCode::invalid_argument;
-      if (unknown) {
+      if (text.error().code == ErrorCode::invalid_argument) {
         names = co_await methods_within(**peer, name);
         named = false;
         if (!names.empty()) continue;
       }
-      output.error(text.error());
-      co_return unknown ? no_method : status_of(text.error());
+      co_return output.unknown_method(text.error());
     }
     // A method of which the server knows the name alone.
     texts.push_back(text ? std::move(*text) : name + "\n  its types are not known\n");

@@ -161,10 +161,7 @@ Task<int> load(LoadOptions given, Output output) {
     peers.push_back(std::move(*peer));
   }
   const Result<Method> method = co_await peers[0]->find(given.method);
-  if (!method) {
-    output.error(method.error());
-    co_return method.error().code == ErrorCode::invalid_argument ? no_method : status_of(method.error());
-  }
+  if (!method) co_return output.unknown_method(method.error());
   if (method->streams_in || method->streams_out) {
     co_return output.error(Error::of_call(ErrorCode::invalid_argument, "hawser load calls methods without streams"));
   }

@@ -66,6 +66,12 @@ int Output::error(const Error& error) const {
   return status;
 }
 
+int Output::unknown_method(const Error& error) const {
+  const int status = this->error(error);
+  // The name was asked for in an argument of ours.
+  return error.code == ErrorCode::invalid_argument ? no_method : status;
+}
+
 void add_peer_options(CLI::App& command, PeerOptions& options, double& timeout_s) {
   command.add_option("address", options.address, address_help)->required();
   command.add_option("--protocol", options.protocol, "Protocol")

@@ -34,6 +34,8 @@ struct Output {
   void line(std::string_view text) const;
   // Prints the error, as JSON to the standard output if that is wanted. Returns the status.
   int error(const Error& error) const;
+  // The same for the error of looking up a method that the user named.
+  int unknown_method(const Error& error) const;
 };
 
 // Adds the address and the options for reaching it.

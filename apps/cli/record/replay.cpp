@@ -53,7 +53,7 @@ std::size_t append_from(std::ifstream& file, std::string& to, std::size_t bytes)
   return found;
 }
 
-// Reads record by record, so that a file without an end that is no recording is refused before memory is full.
+// Reads record by record, so that a file without an end that is not a recording is refused before memory is full.
 Result<RecordingFile> read_recording(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorCode::invalid_argument, "the file " + path + " can't be read");
@@ -160,7 +160,8 @@ class Replay {
     const RecordedCall& recorded = file_.calls[number];
     CallOptions options = given_.peer.call_options();
     options.attachment = recorded.attachment;
-    // The replayed calls are no part of the traces of the recorded ones, and what the user gives replaces the recorded.
+    // The replayed calls are not a part of the traces of the recorded ones. What the user gives replaces what was
+    // recorded.
     for (auto& [key, value] : MetadataView(recorded.metadata).copy()) {
       const bool given = std::ranges::any_of(given_.peer.metadata, [&](const auto& one) { return one.first == key; });
       if (given || key == "traceparent" || key == "tracestate") continue;
@@ -253,10 +254,7 @@ Task<int> replay(ReplayOptions given, Output output) {
   for (const RecordedCall& call : file->calls) {
     if (methods.contains(call.method)) continue;
     Result<Method> method = co_await peers[0]->find(std::string(call.method));
-    if (!method) {
-      output.error(method.error());
-      co_return method.error().code == ErrorCode::invalid_argument ? no_method : status_of(method.error());
-    }
+    if (!method) co_return output.unknown_method(method.error());
     methods.emplace(call.method, std::move(*method));
   }
   Replay run(given, *file, methods, peers);
