@@ -350,7 +350,7 @@ TEST_F(TlsTokens, KeysAreReadStrictly) {
   EXPECT_WHY(problem(R"({"kty":"RSA","n":"AQAB","e":"AQAB"})"), "2048");
   EXPECT_WHY(problem(R"({"kty":"EC","crv":"P-256","x":")" + url_base64(std::string(32, 'x')) + R"(","y":")" +
                      url_base64(std::string(32, 'y')) + "\"}"),
-             "no point");
+             "not a point");
   EXPECT_WHY(problem(ec_json() + "," + ec_json()), "same \"kid\"");
   // Keys for other purposes do not verify.
   EXPECT_WHY(problem(R"({"kty":"oct","use":"enc","k":")" + url_base64(secret) + "\"}"), "no key for");
