@@ -82,7 +82,7 @@ class ClusterAttempt {
   std::shared_ptr<Node> node_;      // The chosen endpoint, while the call is in flight there.
   std::shared_ptr<Client> client_;  // Its connection.
   Time began_{};
-  bool asked_ = false;             // Whether the policy of the name drops the call.
+  bool asked_ = false;             // The policy of the name was asked whether it drops the call.
   const char* refusal_ = nullptr;  // Why the policy of the name does not permit the call. Null: it does.
   std::unique_ptr<Tried> tried_;   // Null until an endpoint is avoided.
   std::shared_ptr<Node> used_;     // The endpoint at which a call that may have copies ended.

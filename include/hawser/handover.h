@@ -49,8 +49,8 @@ struct HandoverOptions {
   Duration ready_max = std::chrono::seconds(60);
   // Time for clients to learn that they have to connect again. What they send until then is served. Clients that
   // connect and send nothing use all of it. So do idle connections of HTTP/1.1: a client learns it by the next
-  // response, and loses no request if it sends one within this time. Connections of `baidu_std` end when they are quiet
-  // for 1 s.
+  // response, and loses no request if it sends one within this time. Connections of `baidu_std`, RESP and
+  // protocols of the program end when they are quiet for 1 s.
   Duration leave_max = std::chrono::seconds(5);
   // See Server::stop(), which follows.
   Duration grace = std::chrono::seconds(30);

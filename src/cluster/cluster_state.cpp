@@ -145,12 +145,13 @@ void ClusterAttempt::State::on_naming() {
   if (naming == nullptr) return;  // Within Naming::open().
   if (!options.service_config) service_config = naming->state().service_config;
   apply_policy();
-  if (std::exchange(list_version, naming->state().version) != naming->state().version) {
+  if (list_version != naming->state().version) {
     for (const auto& backend : balancer.update(naming->state().endpoints)) {
       Node& node = static_cast<Node&>(*backend);
       node.pause.stop();
       close_later(node);
     }
+    list_version = naming->state().version;
   }
   balance();
   show_endpoints();

@@ -58,7 +58,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
 
   std::uint64_t key_of(const CallOptions& options) noexcept;
   // Why the policy of the name forbids a call; null if it permits it. The first is by chance, so that it is asked once
-  // for each call.
+  // for each attempt.
   const char* why_dropped() noexcept;
   const char* why_full() const noexcept;
   // Why no endpoint outside of `tried` can be waited for; empty if one can.

@@ -24,8 +24,11 @@ class OutlierDetector {
  public:
   OutlierDetector(const OutlierOptions& options, std::uint64_t seed) : options_(options), random_(seed) {}
 
-  // Replaces the rules. Neither the present interval nor an ejection is cut short.
-  void set_options(const OutlierOptions& options) { options_ = options; }
+  // Replaces the rules. Neither the present interval nor an ejection is cut short. Calls without rules are not judged.
+  void set_options(const OutlierOptions& options) {
+    if (!options.enabled) interval_began_ = {};
+    options_ = options;
+  }
 
   // Judges the interval if it has ended: ejects backends, and begins a new interval. Returns true then.
   bool judge(const std::vector<Backend*>& backends, Time now);

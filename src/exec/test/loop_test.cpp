@@ -1,5 +1,6 @@
 #include "hawser/loop.h"
 
+#include <gmock/gmock.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -15,8 +15,8 @@ namespace hawser::protocol::grpc {
 class MessageReader {
  public:
   static constexpr std::size_t prefix_bytes = 5;
-  // Memory for a message that has not arrived completely is allocated in steps of this factor, until the account has
-  // plenty for it.
+  // Memory for a message that has not arrived completely is allocated in steps of this factor, until it is worth
+  // its memory (rpc/port/announced_memory.h).
   static constexpr std::size_t step_factor = 2;
   // The factor without an account. The memory is at most so many times what has arrived.
   static constexpr std::size_t uncounted_step_factor = 16;

@@ -150,7 +150,11 @@ struct Server::State::StopOrder final : detail::Posted {
 
 // The mailboxes of the other loops have the accepted connections before the order to stop.
 void Server::State::stop_accepting() noexcept {
-  if (listener != nullptr) listener->accept_waiting();
+  try {
+    if (listener != nullptr) listener->accept_waiting();
+  } catch (const std::exception&) {
+    // No memory, not even for the line in the log. The end of the listener resets what is left.
+  }
   listener.reset();
   try {
     for (std::size_t i = 1; i < own_loops.size(); ++i) {

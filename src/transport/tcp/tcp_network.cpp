@@ -51,8 +51,11 @@ class TcpListener final : public Listener, exec::Watcher {
   void accept_waiting() override {
     for (int left = shared_ ? 0 : backlog_max; left > 0; --left) {
       Descriptor socket = accept_next();
-      if (!socket.valid()) return;
-      accept_one(std::move(socket));
+      if (socket.valid()) {
+        accept_one(std::move(socket));
+      } else if (!is_of_one_connection(errno)) {
+        return;
+      }
     }
   }
   void keep_file() noexcept override { file_.keep(); }

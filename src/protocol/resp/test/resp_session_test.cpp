@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,7 +89,7 @@ class RespSessionTest : public testing::Test {
   EchoSession& start(std::string_view first = {}, const RequestLimits& limits = {}) {
     session_ =
         std::make_unique<EchoSession>(host_, std::make_unique<pipe::ScriptedStream>(script_), as_bytes(first), limits);
-    session_->start(std::make_unique<SessionEnd>(ended_));
+    session_->start(std::make_unique<SessionEnd>(ended_), false);
     return *session_;
   }
   // Ends the tick, and runs what is due.
@@ -265,6 +270,29 @@ TEST_F(RespSessionMemoryTest, WithoutMemoryAsManyRepliesAsTheBacklogHoldsMayWait
   script_.deliver(request({"2"}));
   EXPECT_EQ(session.reason.code, ErrorCode::overloaded);
   session.account().release(all_memory);
+}
+
+TEST_F(RespSessionTest, LeavesWhenItIsQuietForASecond) {
+  using namespace std::chrono_literals;
+  const auto wait = [&](Duration time) {
+    loop_.run([](Loop& loop, Duration of) -> Task<void> { co_await loop.sleep(of); }(loop_, time));
+  };
+  EchoSession& session = start(request({"GET", "a"}));
+  sent();
+  EXPECT_FALSE(session.leave());
+  wait(999ms);
+  EXPECT_FALSE(session.leave());
+  script_.deliver(request({"GET", "b"}));
+  sent();
+  EXPECT_FALSE(session.leave()) << "bytes have come";
+  session.held = 1;
+  wait(2s);
+  EXPECT_FALSE(session.leave()) << "a reply waits";
+  session.held = 0;
+  wait(1s);
+  EXPECT_TRUE(session.leave());
+  turn();
+  EXPECT_TRUE(script_.finished);
 }
 
 }  // namespace
