@@ -75,10 +75,12 @@ class Servers:
         subprocess.run([self.program, "create", "disk", str(self.size), "--connect", address], check=True)
 
     def end(self):
-        self.cleanups.close()
-        for process in reversed(self.processes):
-            process.kill()
-            process.wait()
+        try:
+            self.cleanups.close()
+        finally:
+            for process in reversed(self.processes):
+                process.kill()
+                process.wait()
 
 
 def hawser_direct(servers):

@@ -36,8 +36,10 @@ def wait_for(find, text):
 def nbd_device(socket):
     """A device of the kernel's client of NBD, connected to the export `disk` of the server at the Unix socket."""
     run("modprobe", "nbd")
-    device = next(path for path in sorted(pathlib.Path("/dev").glob("nbd[0-9]"))
-                  if not pathlib.Path(f"/sys/block/{path.name}/pid").exists())
+    device = next((path for path in sorted(pathlib.Path("/dev").glob("nbd[0-9]"))
+                   if not pathlib.Path(f"/sys/block/{path.name}/pid").exists()), None)
+    if device is None:
+        raise SystemExit("bench.py: each of /dev/nbd0 to /dev/nbd9 is connected: nbd-client -d one of them")
     run("nbd-client", "-unix", socket, "-name", "disk", device)
     try:
         yield device

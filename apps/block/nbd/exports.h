@@ -53,7 +53,8 @@ class NbdDevice {
   virtual void abandon() noexcept = 0;
   virtual Task<Result<void>> read(std::uint64_t offset, MutableBytes into) = 0;
   virtual Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) = 0;
-  // Reads and writes of at most so many bytes may be made by read_now() and write_now(), which do not block. 0: none.
+  // Reads and writes of at most so many bytes may be made by read_now() and write_now() on the loop. A write waits
+  // there for requests of the same blocks on other threads. 0: none.
   virtual std::size_t direct_bytes_max() const noexcept { return 0; }
   // Nothing if it would wait for another request: read() does so.
   virtual std::optional<Result<void>> read_now(std::uint64_t offset, MutableBytes into);

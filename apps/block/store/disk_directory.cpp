@@ -64,7 +64,7 @@ std::string first_line(const fs::path& path) {
 std::string last_loss(const fs::path& mark) {
   struct stat status{};
   if (lstat(mark.c_str(), &status) != 0) return errno == ENOENT ? "" : random_id();
-  if (status.st_size == 0) {
+  if (S_ISREG(status.st_mode) && status.st_size == 0) {
     return "at " + std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec);
   }
   std::ifstream file(mark);

@@ -42,7 +42,6 @@ class Ublk:
         check(self.process.returncode == 0, f"status {self.process.returncode}: {output}")
         return output
 
-
     def flushes(self):
         """Whether each thread is an IO_FLUSHER: its allocations do no I/O (PF_MEMALLOC_NOIO)."""
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/stat")

@@ -47,7 +47,7 @@ class LogRewriting {
   void finish() noexcept { phase_ = Phase::finishing; }
   // The replacement has become the file, which has so many bytes.
   void succeed(std::uint64_t file_bytes) noexcept {
-    phase_ = Phase::none;
+    end();
     base_bytes_ = file_bytes;
     error_.clear();
     repair_pause_ = {};

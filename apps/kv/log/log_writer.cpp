@@ -39,6 +39,11 @@ void LogWriter::push(LogPieces& bytes, LogPieces& replacement, const std::filesy
   changed_.notify_all();
 }
 
+bool LogWriter::has_room() {
+  const std::lock_guard lock(mutex_);
+  return queued_.bytes.size() + queued_.replacement.size() + writing_ < held_most_ / 2;
+}
+
 LogWriter::Progress LogWriter::progress() {
   const std::lock_guard lock(mutex_);
   Progress now = progress_;

@@ -26,7 +26,7 @@ enum class LogSync : std::uint8_t {
   never,   // When the kernel writes it.
 };
 
-// Writes one log file on a thread of its own, and replaces it by a shorter one. push(), replaced() and finish() are
+// Writes one log file on a thread of its own, and replaces it by a shorter one. push(), progress() and finish() are
 // called by one thread.
 class LogWriter {
  public:
@@ -51,7 +51,8 @@ class LogWriter {
   ~LogWriter() { finish(); }
 
   // A part of a replacement. `first` begins it, and ends an earlier one. `last` completes it; push() must not be called
-  // until that has been reported. After a failure, parts are dropped until the first one of another replacement.
+  // until that has been reported, or Progress::error: then it drops a `last` that the thread has not taken. After a
+  // failure, parts are dropped until the first one of another replacement.
   // After Progress::error the contents of the file are not known, and `bytes` are dropped. A replacement that has what
   // all bytes before it say ends the error.
   struct Part {
@@ -61,6 +62,8 @@ class LogWriter {
   // `bytes` are written to the file, and `replacement` to the file that will replace it at `path`.
   void push(LogPieces& bytes, LogPieces& replacement, const std::filesystem::path& path, Part part);
   std::size_t held_most() const noexcept { return held_most_; }
+  // Less than half of that is queued or being written: push() does not wait.
+  bool has_room();
   Progress progress();
   // Waits until a replacement has ended.
   void wait_for_replacement();

@@ -205,7 +205,8 @@ void ShardLog::maintain() {
     hand_over();
     rewriting_.begin();
   }
-  add_entries();
+  // A disk that has failed may not answer. Reads go on.
+  if (!rewriting_.repairs() || writer_->has_room()) add_entries();
   update_stats();
 }
 

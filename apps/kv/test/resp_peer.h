@@ -154,7 +154,7 @@ class KvServer {
     store.holds().end();
     server_->stop(std::chrono::milliseconds(100));
     const Result<void> closed = store.close_log();
-    EXPECT_TRUE(closed || log_may_fail) << (closed ? "" : closed.error().text);
+    EXPECT_TRUE(closed) << (closed ? "" : closed.error().text);
   }
   std::string address() const { return server_->address(); }
   Server& server() { return *server_; }
@@ -162,7 +162,6 @@ class KvServer {
   Store store;
   Service service{store};
   LogReport report;
-  bool log_may_fail = false;  // When it is closed.
 
  private:
   static StoreOptions set_up(StoreOptions options) {
