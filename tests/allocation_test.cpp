@@ -1,6 +1,7 @@
 // Counts the allocations of calls: a call allocates nothing in the steady state.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -144,9 +145,11 @@ TEST_P(Allocations, NoneInTheSteadyState) {
   }(loop, server, shape, payload, few, many));
   const int rounds = rounds_of(shape);
   const auto calls = static_cast<std::size_t>(shape.concurrency * rounds);
-  // Timing decides how deep queues become, so a few late allocations are allowed, but not one in a hundred calls.
-  EXPECT_LT(many, few + calls / 100) << few << " allocations by " << shape.concurrency * few_rounds << " calls, "
-                                     << many << " by " << shape.concurrency * (few_rounds + rounds);
+  // Timing decides how deep queues become, so a few late allocations are allowed, but not one in a hundred calls, or
+  // three in a hundred where there are no more.
+  EXPECT_LT(many, few + std::max<std::size_t>(calls / 100, 3))
+      << few << " allocations by " << shape.concurrency * few_rounds << " calls, " << many << " by "
+      << shape.concurrency * (few_rounds + rounds);
   RecordProperty("allocations_per_call",
                  std::to_string(static_cast<double>(many) / (shape.concurrency * (few_rounds + rounds))));
 }

@@ -383,8 +383,8 @@ Balancing balancing_of(const std::string& name) {
 RetryPolicy retry_of(nb::handle given) {
   RetryPolicy policy;
   policy.attempts_max = nb::cast<unsigned>(given.attr("attempts_max"));
-  policy.backoff_first = *duration_of(given.attr("backoff_first"));
-  policy.backoff_max = *duration_of(given.attr("backoff_max"));
+  policy.backoff_first = *duration_of(nb::float_(given.attr("backoff_first")));
+  policy.backoff_max = *duration_of(nb::float_(given.attr("backoff_max")));
   policy.codes.clear();
   for (const nb::handle code : given.attr("codes")) {
     policy.codes.push_back(static_cast<ErrorCode>(nb::cast<int>(nb::int_(code))));

@@ -94,8 +94,8 @@ TEST_F(TlsRdmaWire, AnAttackerCanAccessMemoryWhoseKeyWasUsed) {
   std::optional<RocePacket::Access> seen;
   std::optional<std::uint32_t> reading;
   std::atomic<bool> forge = false;
-  std::optional<std::uint32_t>
-      behind;  // The packet of the client behind the forged ones, which they are sent again with.
+  // The packet of the client behind the forged ones, which they are sent again with.
+  std::optional<std::uint32_t> behind;
   std::string stolen;
   wire.set_carry([&](std::size_t from, RocePacket packet) {
     if (from == 0 && packet.access()) seen = packet.access();
