@@ -241,8 +241,8 @@ class Server {
   Result<void> start();
   // Stops the server gracefully. The server accepts no new connections or calls and sends GOAWAY. Calls in flight and
   // background work may finish within `grace`; after that they are cancelled. Context::stopping() and
-  // Background::stopping are stopped at the beginning. A connection without calls ends after one second if its client
-  // does not answer the GOAWAY. So does a fresh one without a request; a request on it is refused.
+  // Background::stopping are stopped at the beginning. A connection without calls on which nothing moves ends after
+  // one second, if its client does not answer the GOAWAY. So does a fresh one; a request on it is refused.
   // Any thread, at any time, also before run() and during start(). stop() returns when the server has ended. Called by
   // a handler on the server's loops, it returns at once, and run() or a later stop() waits for the end. Called by an
   // offloaded handler, it throws std::logic_error. If several calls give a grace, the shortest applies. For a server on

@@ -98,7 +98,8 @@ TEST_F(HandoverOfProtocols, RequestsOfHttpOnKeptConnectionsAreAnswered) {
   KeepAlive idle(first.address());
   KeepAlive in_head(first.address());
   KeepAlive pipelines(first.address());
-  for (KeepAlive* one : {&busy, &idle, &in_head, &pipelines}) {
+  KeepAlive in_chunks(first.address());
+  for (KeepAlive* one : {&busy, &idle, &in_head, &pipelines, &in_chunks}) {
     EXPECT_TRUE(one->send_and_receive());
     EXPECT_FALSE(one->last());
   }
@@ -117,6 +118,14 @@ TEST_F(HandoverOfProtocols, RequestsOfHttpOnKeptConnectionsAreAnswered) {
   EXPECT_TRUE(pipelines.receive());
   EXPECT_TRUE(pipelines.last());
   EXPECT_TRUE(pipelines.socket.closed_without_reset());
+  in_chunks.socket.send(
+      as_bytes("GET /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n" +
+               std::string(KeepAlive::request)));
+  EXPECT_TRUE(in_chunks.receive());
+  EXPECT_FALSE(in_chunks.last());
+  EXPECT_TRUE(in_chunks.receive());
+  EXPECT_TRUE(in_chunks.last());
+  EXPECT_TRUE(in_chunks.socket.closed_without_reset());
   first_taken.get_future().wait();
   EXPECT_EQ(first.counters().calls_refused, 0U);
 }

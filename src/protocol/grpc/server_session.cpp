@@ -550,7 +550,8 @@ void Http2ServerSession::close_if_done() {
 
 bool Http2ServerSession::leave() {
   goaway_.announce();
-  return closed() || finishing() || goaway_.completed();
+  // A stream that is not a call yet: its request is on its way.
+  return closed() || finishing() || (goaway_.completed() && machine_.used_streams() <= active_calls());
 }
 
 void Http2ServerSession::on_pong(bool of_goaway) {

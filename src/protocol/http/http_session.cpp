@@ -85,6 +85,7 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
         break;
       case RequestParser::Event::end:
         used += step.consumed;
+        on_request_end(used < bytes.size());
         if (parts_.active) {
           end_parts();
         } else if (collects_) {
@@ -128,6 +129,12 @@ bool HttpSession::on_head(Bytes head_bytes, Bytes rest) {
   kept_head_ = KeptHead(head, head_bytes);
   if (head.expects_continue && rest.empty()) write("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
+}
+
+// Whether the next request has come is known at the end of this one.
+void HttpSession::on_request_end(bool followed) noexcept {
+  form_.followed = followed;
+  if (followed && going_ == Going::with_response && !answer_.head_sent) form_.keep_alive = parser_.head().keep_alive;
 }
 
 MutableBytes HttpSession::direct_space() {

@@ -63,7 +63,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
     unsigned minor = 1;  // The version is HTTP/1.minor.
     bool keep_alive = true;
     bool head_only = false;  // A response to HEAD.
-    bool followed = false;   // The first bytes of the next request had come with the head.
+    bool followed = false;   // The first bytes of the next request had come with the last ones of this one.
     // The last response of the connection, which has a body in any case.
     void make_last() noexcept {
       keep_alive = false;
@@ -97,6 +97,8 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void check_phase();
   // False if the request was refused at once and nothing more is read.
   bool on_head(Bytes head, Bytes rest);
+  // `followed`: the first bytes of the next request have come with the last ones of this one.
+  void on_request_end(bool followed) noexcept;
   bool grow_body(std::size_t bytes);
   void append_body(Bytes bytes);
   // The body of a request whose route reads it in parts.

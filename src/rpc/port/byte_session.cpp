@@ -487,8 +487,9 @@ bool ByteSession::leave() {
 // ---- The peer's pace ----
 
 unsigned ByteSession::silent_checks() noexcept {
-  const bool silent = !closed() && waits_for_peer() && stream_.sent() == sent_at_check_;
-  sent_at_check_ = stream_.sent();
+  const std::uint64_t moved = arrived_ + stream_.sent();
+  const bool silent = !closed() && waits_for_peer() && moved == moved_at_check_;
+  moved_at_check_ = moved;
   silent_checks_ = silent ? silent_checks_ + 1 : 0;
   return silent_checks_;
 }

@@ -257,8 +257,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   std::uint64_t messages_ = 0;
   pipe::PeerPace pace_;
   unsigned silent_checks_ = 0;
-  std::uint64_t sent_at_check_ = 0;  // The value that silent_checks() read last.
-  pipe::QuietTime quiet_;            // For leave().
+  std::uint64_t moved_at_check_ = 0;  // Bytes of both directions when silent_checks() was called last.
+  pipe::QuietTime quiet_;             // For leave().
 };
 
 }  // namespace hawser::rpc

@@ -295,9 +295,9 @@ bool ServerSession::leave() {
 }
 
 unsigned ServerSession::silent_checks() noexcept {
-  const std::uint64_t sent = connection().sent();
-  const bool silent = !closed() && active_calls() == 0 && connection().backlog() == 0 && sent == sent_at_check_;
-  sent_at_check_ = sent;
+  const std::uint64_t moved = connection().arrived() + connection().sent();
+  const bool silent = !closed() && active_calls() == 0 && connection().backlog() == 0 && moved == moved_at_check_;
+  moved_at_check_ = moved;
   silent_checks_ = silent ? silent_checks_ + 1 : 0;
   return silent_checks_;
 }

@@ -73,7 +73,7 @@ class ServerSession final : public Session, public PortSession {
   bool going_away_ = false;
   bool peer_understood_ = false;  // The client has answered our GOAWAY: no request follows.
   unsigned silent_checks_ = 0;
-  std::uint64_t sent_at_check_ = 0;
+  std::uint64_t moved_at_check_ = 0;  // Bytes of both directions.
 };
 
 }  // namespace hawser::rpc

@@ -295,5 +295,17 @@ TEST_F(RespSessionTest, LeavesWhenItIsQuietForASecond) {
   EXPECT_TRUE(script_.finished);
 }
 
+TEST_F(RespSessionTest, IsNotSilentWhileARequestArrives) {
+  const std::string whole = request({"GET", "a"});
+  EchoSession& session = start();
+  EXPECT_EQ(session.silent_checks(), 1U);
+  for (const char& byte : std::string_view(whole).substr(0, 4)) {
+    script_.deliver(std::string_view(&byte, 1));
+    EXPECT_EQ(session.silent_checks(), 0U);
+  }
+  EXPECT_EQ(session.silent_checks(), 1U);
+  EXPECT_EQ(session.silent_checks(), 2U);
+}
+
 }  // namespace
 }  // namespace hawser::protocol::resp
