@@ -59,9 +59,11 @@ struct BalancingOptions {
   // For ring_hash and maglev: an endpoint gets no further call while it has more than this number of times the mean of
   // the calls in flight. The next endpoint of the key gets it then. 0: no bound. Else at least 1.
   double load_max = 1.25;
-  // For ring_hash: the points of all endpoints on the ring, 64 of each within these bounds. From 1 to 65,536.
+  // For ring_hash: the points of all endpoints on the ring, ring_points_each times their number within these bounds.
+  // From 1 to 65,536. The ring is that of gRPC (gRFC A42) with ring_points_each = 0.
   std::size_t ring_points_min = 1024;
   std::size_t ring_points_max = 4096;  // More if there are more endpoints: each has one.
+  std::size_t ring_points_each = 64;   // At most 65,536.
   // For p2c: the time in which a measured latency loses 63 % of its influence.
   Duration latency_decay = std::chrono::seconds(10);
   // For p2c: a call that fails counts at least as this latency, so that an endpoint that fails fast is not preferred.

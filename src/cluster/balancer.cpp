@@ -16,7 +16,7 @@ constexpr unsigned slow_start_tries = 4;
 // The options by which a picker is made.
 auto fields_of_pickers(const BalancingOptions& options) noexcept {
   return std::tuple(options.kind, options.choices, options.load_max, options.ring_points_min, options.ring_points_max,
-                    options.latency_decay);
+                    options.ring_points_each, options.latency_decay);
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ Result<void> check(const ClusterOptions& options) {
   TRY(in_range(balancing.ring_points_min >= 1 && balancing.ring_points_min <= balancing.ring_points_max &&
                    balancing.ring_points_max <= ring_points_most,
                "balancing.ring_points_min and ring_points_max must be from 1 to 65,536, in this order"));
+  TRY(in_range(balancing.ring_points_each <= ring_points_most, "balancing.ring_points_each must be at most 65,536"));
   TRY(in_range(balancing.latency_decay > Duration::zero(), "balancing.latency_decay must be positive"));
   TRY(in_range(balancing.slow_start >= Duration::zero(), "balancing.slow_start must not be negative"));
   TRY(in_range(balancing.panic_threshold >= 0 && balancing.panic_threshold <= 1,
@@ -168,6 +169,7 @@ void ClusterAttempt::State::apply_policy() {
     with.load_max = 0;
     with.ring_points_min = policy->ring_points_min;
     with.ring_points_max = policy->ring_points_max;
+    with.ring_points_each = 0;  // The ring of the other clients of the control plane.
   }
   if (policy->outliers) with.outliers = *policy->outliers;
   balancer.set_options(with);
@@ -306,12 +308,15 @@ void ClusterAttempt::State::close_unused() {
 
 // ---- Calls ----
 
-std::uint64_t ClusterAttempt::State::key_of(const CallOptions& call) noexcept {
+std::uint64_t ClusterAttempt::State::key_of(const CallOptions& call) {
   const Balancing kind = balancer.options().kind;
   if (kind != Balancing::ring_hash && kind != Balancing::maglev) return 0;
   const auto hash_of = [&call](std::string_view metadata) -> std::optional<std::uint64_t> {
-    const auto found = std::ranges::find(call.metadata, metadata, [](const auto& entry) { return entry.first; });
-    return found == call.metadata.end() ? std::nullopt : std::optional(cluster::xxh64(found->second));
+    std::optional<std::string> value;  // Several values count as one, as in gRFC A42.
+    for (const auto& [entry, one] : call.metadata) {
+      if (entry == metadata) value = value ? *value + "," + one : one;
+    }
+    return value ? std::optional(cluster::xxh64(*value)) : std::nullopt;
   };
   if (policy == nullptr || !policy->balancing) {
     const std::optional<std::uint64_t> hash = hash_of(options.key_metadata);

@@ -56,7 +56,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   EndpointState state_of(const Node& node) const;
   rpc::ClusterReport report(std::size_t from, std::size_t limit) const override;
 
-  std::uint64_t key_of(const CallOptions& options) noexcept;
+  std::uint64_t key_of(const CallOptions& options);
   // Why the policy of the name forbids a call; null if it permits it. The first is by chance, so that it is asked once
   // for each attempt.
   const char* why_dropped() noexcept;

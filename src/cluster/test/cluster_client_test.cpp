@@ -180,7 +180,7 @@ TEST(ClusterClient, RefusesMistakesWithAReason) {
     for (const ClusterOptions& options :
          {ClusterOptions{.connecting_max = 0}, ClusterOptions{.balancing = {.choices = 1}},
           ClusterOptions{.balancing = {.load_max = 0.5}}, ClusterOptions{.balancing = {.panic_threshold = 2}},
-          ClusterOptions{.retry = {.attempts_max = 0}}}) {
+          ClusterOptions{.balancing = {.ring_points_each = 65'537}}, ClusterOptions{.retry = {.attempts_max = 0}}}) {
       const auto client = ClusterClient::create(three, options);
       EXPECT_TRUE(!client && client.error().text.contains("ClusterOptions::"));
     }

@@ -134,6 +134,10 @@ TEST(NamingPolicy, KeysAreThoseThatTheNameDemands) {
       moved += co_await who({{"user", user}, {"session", "2"}}) == first ? 0 : 1;
     }
     EXPECT_GT(moved, 10) << "both are the key";
+    for (int i = 0; i < 40; ++i) {  // The values of one name are joined.
+      const std::string part = std::to_string(i);
+      EXPECT_EQ(co_await who({{"user", "x"}, {"user", part}}), co_await who({{"user", "x," + part}}));
+    }
     used.clear();
     for (int i = 0; i < 40; ++i) ++used[co_await who({{"program", "1"}})];
     EXPECT_EQ(used.size(), 4U) << "without a key, any endpoint";

@@ -314,6 +314,20 @@ TEST(Pickers, MaglevsTableFollowsAListThatChangesAllTheTime) {
   EXPECT_TRUE(chosen().contains(last));
 }
 
+// The choices were calculated by another program from gRFC A42.
+TEST(Pickers, ARingIsThatOfGrpc) {
+  for (const auto& [least, expected] : {std::pair{17U, "2211112122211212211212222212111221122122"},
+                                        std::pair{100U, "0102222221220220222212212222021022221211"}}) {
+    Field field({.kind = Balancing::ring_hash, .load_max = 0, .ring_points_min = least, .ring_points_each = 0},
+                {1, 2, 4});
+    std::string chosen;
+    for (int i = 0; i < 40; ++i) {
+      chosen += std::to_string(field.index_of(field.pick(xxh64("key-" + std::to_string(i)))));
+    }
+    EXPECT_EQ(chosen, expected);
+  }
+}
+
 TEST(Pickers, ARingHasPlacesBehindItsLastPointAndBeforeItsFirst) {
   Field field(Balancing::ring_hash, 20);
   const Backend* const first = field.pick(0);
