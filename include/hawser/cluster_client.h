@@ -44,6 +44,11 @@ class ClusterAttempt {
   // Returns that of the options, or else that of the name. Null: there is none.
   static std::shared_ptr<const ServiceConfig> service_config(const State& state) noexcept;
 
+  // True if the name has a list, or the reason why it has none.
+  static bool knows_list(const State& state) noexcept;
+  // Waits until that is true or the call is over. The time is taken from the timeout of the options.
+  static Task<void> await_list(State& state, CallOptions& options);
+
   // Chooses an endpoint with a connection that accepts a call. False if there is none now: begin() waits.
   bool try_begin();
   bool begun() const noexcept { return client_ != nullptr; }
@@ -162,6 +167,8 @@ class ClusterCalls {
   template <class R, class Call, class Begin>
   static Task<R> make(std::unique_ptr<Call> call, Method method, bool copies, Begin begin) {
     const ClusterCalls& by = *call->calls;
+    // The service config comes with the list.
+    if (!ClusterAttempt::knows_list(*by.state_)) co_await ClusterAttempt::await_list(*by.state_, call->options);
     // The name may get another one meanwhile.
     const std::shared_ptr<const ServiceConfig> whole = ClusterAttempt::service_config(*by.state_);
     const MethodConfig* const config = whole == nullptr ? nullptr : whole->find(method.name);

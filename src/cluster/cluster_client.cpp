@@ -77,6 +77,19 @@ std::shared_ptr<const ServiceConfig> ClusterAttempt::service_config(const State&
   return state.service_config;
 }
 
+bool ClusterAttempt::knows_list(const State& state) noexcept {
+  return state.ended != nullptr || state.naming->state().version != 0 || state.naming->state().error;
+}
+
+Task<void> ClusterAttempt::await_list(State& state, CallOptions& options) {
+  const Time deadline = options.timeout ? state.loop.after(*options.timeout) : Time::max();
+  while (!knows_list(state) && !options.token.stop_requested() && state.loop.now() < deadline) {
+    rpc::LimitedWait wait(state.loop, state.changed, deadline, options.token);
+    co_await wait.end();
+  }
+  if (deadline != Time::max()) options.timeout = std::max(deadline - state.loop.now(), Duration::zero());
+}
+
 void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> client) {
   began_ = state_->loop.now();
   if (deadline_ != Time::max()) options_.timeout = std::max(deadline_ - began_, Duration::zero());

@@ -11,6 +11,7 @@
 
 #include "cluster/balancer.h"
 #include "hawser/cluster_client.h"
+#include "hawser/scope.h"
 #include "hawser/testing.h"
 
 // The demands of the source of a name take effect on calls, in virtual time.
@@ -68,6 +69,7 @@ class PolicyBench {
   std::map<std::string, int> calls;  // By server.
   std::vector<Endpoint> endpoints;
   NamingSink* sink = nullptr;
+  bool lists_later = false;  // The test sends the first list.
 
  private:
   class Source final : public NamingSource {
@@ -75,7 +77,7 @@ class PolicyBench {
     explicit Source(PolicyBench& of) : of_(of) {}
     void start(Loop&, NamingSink& to) override {
       of_.sink = &to;
-      to.on_endpoints(of_.endpoints);
+      if (!of_.lists_later) to.on_endpoints(of_.endpoints);
     }
 
    private:
@@ -207,6 +209,36 @@ TEST(NamingPolicy, APartOfTheCallsIsDropped) {
     bench.demand({});
     EXPECT_TRUE(co_await client.call<&PolicyService::whose>());
   });
+}
+
+// Makes a call before the first list, and returns its result.
+std::string result_of_early_call(const NamingPolicy& policy, const std::string& config, CallOptions options = {}) {
+  PolicyBench bench;
+  bench.lists_later = true;
+  std::string result;
+  bench.run([&](PolicyBench& of, ClusterClient& client) -> Task<void> {
+    Scope calls;
+    calls.spawn([](ClusterClient& to, CallOptions with, std::string& shown) -> Task<void> {
+      const Result<std::string> name = co_await to.call<&PolicyService::whose_slowly>(std::move(with));
+      shown = name ? "served" : name.error().text;
+    }(client, options, result));
+    co_await Loop::current()->sleep(milliseconds(50));
+    of.demand(policy);
+    of.sink->on_service_config(config);
+    of.sink->on_endpoints(of.endpoints);
+    co_await calls.join();
+  });
+  return result;
+}
+
+TEST(NamingPolicy, ACallBeforeTheFirstListMeetsWhatComesWithIt) {
+  const std::string no_config = "{}";
+  const std::string of_10_ms = R"({"methodConfig": [{"name": [{}], "timeout": "0.010s"}]})";
+  EXPECT_EQ(result_of_early_call({}, no_config), "served");
+  EXPECT_TRUE(result_of_early_call({.dropped_part = 1}, no_config).contains("that a part of the calls is dropped"));
+  EXPECT_TRUE(result_of_early_call({}, of_10_ms).contains("no reply within the call's timeout"));
+  EXPECT_EQ(result_of_early_call({}, no_config, {.timeout = milliseconds(90)}), "served");
+  EXPECT_NE(result_of_early_call({}, no_config, {.timeout = milliseconds(60)}), "served") << "it waited for 50 ms";
 }
 
 // Ten backends, of which one fails each call.
