@@ -137,7 +137,7 @@ demo: install-dependencies
 world:
 	@tools/install-dependencies.sh world
 	@cmake --preset dev --log-level=WARNING
-	@cmake --build --preset dev --target hawser_test_world_server hawser-kv --parallel $(CPUS) -- --quiet
+	@cmake --build --preset dev --target hawser_test_world_server hawser_test_world_xds hawser-kv --parallel $(CPUS) -- --quiet
 	@python3 -B tests/world/make_world.py build/dev/tests/hawser_test_world_server build/world $(ARGS)
 
 # Tests that fail rarely fail often here: docs/tests.md, "Delays".

@@ -16,8 +16,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 # The tools that cases need. A case runs in the folder of its tool.
 CASES = {"grpcio": "python", "requests": "python", "httpx": "python", "redis": "python", "go": "python", "curl": "python",
          "nghttp": "python", "node": "node", "node_packages": "node", "node_redis": "node", "grpc_java": "java",
-         "java_redis": "java", "tonic": "rust", "redis_rs": "rust", "nginx": "python", "haproxy": "python"}
-PROGRAMS = {"python": (), "node": ("node", "npm"), "java": ("java", "mvn"), "rust": ("cargo",)}
+         "java_redis": "java", "tonic": "rust", "redis_rs": "rust", "xds": "go", "nginx": "python", "haproxy": "python"}
+PROGRAMS = {"python": (), "node": ("node", "npm"), "java": ("java", "mvn"), "rust": ("cargo",), "go": ("go",)}
 SKIPPED = 77
 
 
@@ -43,6 +43,10 @@ def install_for(tool, folder):
         install(folder, HERE / "package.json", ["npm", "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund"])
     elif tool == "java":
         install(folder, HERE / "java" / "pom.xml", ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DoutputDirectory=lib"])
+    elif tool == "go":
+        shutil.copytree(HERE / "go", folder, dirs_exist_ok=True)
+        subprocess.run(["go", "build", "-mod=readonly", "-o", "hawser-world-xds", "."], cwd=folder, check=True,
+                       env=dict(os.environ, CGO_ENABLED="0"))
     else:
         shutil.copytree(HERE / "rust", folder, dirs_exist_ok=True)
         subprocess.run(["cargo", "build", "--quiet"], cwd=folder, check=True)

@@ -7,7 +7,8 @@ that runs this script; redis meets hawser-kv), curl, nghttp, nginx, haproxy, go 
 fetch of Node.js), node_packages (undici, @grpc/grpc-js; they lie in node_modules of the current folder), node_redis
 (redis, ioredis and connect-redis against hawser-kv), grpc_java and java_redis (grpc-java; Jedis and Lettuce against
 hawser-kv; their packages lie in lib of the current folder), tonic and redis_rs (redis-rs against hawser-kv;
-target/debug/hawser-world of the current folder)."""
+target/debug/hawser-world of the current folder), xds (go-control-plane with grpc-go and Hawser's client of names;
+hawser-world-xds of the current folder)."""
 
 import concurrent.futures
 import os
@@ -166,6 +167,10 @@ def go(folder):
         show(*GO, "https", f"https://localhost:{server.port}", tls[0])
     while_restarted(*GO, "grpc_restart", "ADDRESS")
     while_restarted(*GO, "http_restart", "http://ADDRESS")
+
+
+def xds(_):
+    show("./hawser-world-xds", pathlib.Path(PROGRAM).parent / "hawser_test_world_xds", timeout=10 * SECONDS_MAX)
 
 
 def node(_):
@@ -382,7 +387,7 @@ backend grpc
 
 
 CASES = {one.__name__: one for one in (grpcio, requests, httpx, redis, node_redis, java_redis, redis_rs, go, node, node_packages,
-                                       grpc_java, tonic, curl, nghttp, nginx, haproxy)}
+                                       grpc_java, tonic, curl, nghttp, nginx, haproxy, xds)}
 
 
 def main():
