@@ -232,6 +232,17 @@ TEST_F(CustomProtocolTest, ErrorsOfHandlersReachTheCoroutine) {
   EXPECT_EQ(connected("@").receive_all(), "internal deadline_exceeded unknown_method");
 }
 
+TEST_F(CustomProtocolTest, MetadataOfACallThatIsTooLargeIsRefusedWithItsSize) {
+  start([](ProtocolConnection& connection) -> Task<void> {
+    const CallOptions many{.metadata = Metadata(65, {"k", "v"})};
+    const Result<std::string> refused = co_await connection.call<fail_always>(many);
+    static_cast<void>(co_await connection.send(refused.error().text));
+  });
+  EXPECT_EQ(connected("@").receive_all(),
+            "metadata of 65 entries and 325 bytes, with a key of 1 bytes, exceeds a limit: send at most 64 entries, "
+            "65535 bytes in all and keys of 255 bytes");
+}
+
 TEST_F(CustomProtocolTest, TheEndOfTheConnectionStopsItsCalls) {
   std::atomic<bool> ended = false;
   start([&](ProtocolConnection& connection) -> Task<void> {

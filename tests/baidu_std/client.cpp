@@ -208,6 +208,7 @@ TEST(BaiduStdClients, RepliesThatDoNotMatchTheirMeta) {
           case 0: return reply_frame({.response = ok, .correlation_id = id, .attachment_size = 9}, "short");
           case 1: return reply_frame({.response = ok, .compress_type = 2, .correlation_id = id}, "no gzip");
           case 2: return reply_frame({.response = ok, .correlation_id = id, .checksum_type = 1}, "no checksum");
+          case 3: return reply_frame({.response = ok, .correlation_id = id}, "fields", Metadata(65, {"k", "v"}));
           default: return reply_frame({.response = ok, .correlation_id = id}, "good");
         }
       },
@@ -219,6 +220,8 @@ TEST(BaiduStdClients, RepliesThatDoNotMatchTheirMeta) {
         EXPECT_ERROR(compressed, invalid_argument, "gzip");
         auto checksum = co_await client.call<echo_message>(request);
         EXPECT_ERROR(checksum, protocol_error, "checksum");
+        auto fields = co_await client.call<echo_message>(request);
+        EXPECT_ERROR(fields, protocol_error, "user_fields of the reply: metadata of 65 entries and 325 bytes");
         auto good = co_await client.call<echo_message>(request);
         REQUIRE_OK(good);
         EXPECT_EQ(good->bytes, "good");

@@ -23,12 +23,12 @@ inline void with_client(const std::string& address, const BaiduStdClientOptions&
   sync_wait(connect_and_run(address, options, script));
 }
 
-inline Octets reply_frame(const RpcMeta& meta, std::string_view data) {
-  const std::size_t size = meta_bytes(meta, nullptr);
+inline Octets reply_frame(const RpcMeta& meta, std::string_view data, const Metadata& fields = {}) {
+  const std::size_t size = meta_bytes(meta, &fields);
   Octets bytes(FrameHeader::bytes + size);
   write_header(bytes.data(), {BaiduStdFrameKind::rpc, static_cast<std::uint32_t>(size + data.size()),
                               static_cast<std::uint32_t>(size)});
-  write_meta(bytes.data() + FrameHeader::bytes, meta, nullptr);
+  write_meta(bytes.data() + FrameHeader::bytes, meta, &fields);
   return bytes + octets(data);
 }
 

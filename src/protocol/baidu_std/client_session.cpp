@@ -366,23 +366,17 @@ Result<void> BaiduStdClientSession::decode_reply(CallOperation& operation, const
   Bytes metadata;
   if (meta.user_fields != 0) {
     // Metadata lies directly before the body.
-    std::size_t bytes = 0;
-    bool fits = meta.user_fields <= wire::metadata_entries_max;
-    read_user_fields(frame.meta, [&](std::string_view key, std::string_view value) {
-      fits = fits && key.size() <= wire::metadata_key_bytes_max;
-      bytes += wire::metadata_entry_bytes(key, value);
-    });
-    if (!fits || bytes > wire::metadata_bytes_max) {
-      return damaged("user_fields of the reply exceed 64 entries, 255 bytes of a key, or 65535 bytes in all");
-    }
-    joined = Buffer::allocate(bytes + body.size());
+    wire::MetadataSize size;
+    read_user_fields(frame.meta, [&](std::string_view key, std::string_view value) { size.add(key, value); });
+    if (!size.fits()) return damaged("user_fields of the reply: " + size.too_large_text());
+    joined = Buffer::allocate(size.bytes() + body.size());
     std::byte* at = joined.mutable_data();
     read_user_fields(frame.meta, [&](std::string_view key, std::string_view value) {
       at = wire::write_metadata_entry(at, key, value);
     });
     if (!body.empty()) std::memcpy(at, body.data(), body.size());
-    metadata = joined.bytes().first(bytes);
-    body = joined.bytes().subspan(bytes);
+    metadata = joined.bytes().first(size.bytes());
+    body = joined.bytes().subspan(size.bytes());
     body_block = joined.block();
   }
   operation.decode({.body = body,

@@ -33,27 +33,21 @@ void read_metadata(const RequestMeta& request, Bytes meta, Use use) {
   read_user_fields(meta, use);
 }
 
-// Fills `metadata` with the fields that the handler sees. False if they exceed the limits of metadata.
-bool collect_metadata(const RpcMeta& parsed, Bytes meta, Buffer& metadata) {
+// Returns the fields that the handler sees.
+Result<Buffer> collect_metadata(const RpcMeta& parsed, Bytes meta) {
   const RequestMeta& request = *parsed.request;
   if (parsed.user_fields == 0 && !request.log_id && !request.trace_id && !request.span_id && !request.parent_span_id &&
       request.request_id.empty()) [[likely]] {
-    return true;
+    return Buffer();
   }
-  std::size_t entries = 0;
-  std::size_t bytes = 0;
-  bool fits = true;
-  read_metadata(request, meta, [&](std::string_view key, std::string_view value) {
-    ++entries;
-    bytes += wire::metadata_entry_bytes(key, value);
-    fits = fits && key.size() <= wire::metadata_key_bytes_max && value.size() <= wire::metadata_bytes_max;
-  });
-  if (!fits || entries > wire::metadata_entries_max || bytes > wire::metadata_bytes_max) return false;
-  metadata = Buffer::allocate(bytes);
+  wire::MetadataSize size;
+  read_metadata(request, meta, [&](std::string_view key, std::string_view value) { size.add(key, value); });
+  if (!size.fits()) return fail(ErrorCode::limit_exceeded, size.too_large_text());
+  Buffer metadata = Buffer::allocate(size.bytes());
   std::byte* at = metadata.mutable_data();
   read_metadata(request, meta,
                 [&](std::string_view key, std::string_view value) { at = wire::write_metadata_entry(at, key, value); });
-  return true;
+  return metadata;
 }
 
 // Returns the masked checksum in the order of the wire.
@@ -215,9 +209,9 @@ void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame&
     return refuse(meta, bad_request,
                   "content_type " + std::to_string(meta.content_type) + " is not supported: send pb or JSON");
   }
-  Buffer metadata;
-  if (!collect_metadata(meta, frame.meta, metadata)) [[unlikely]]
-    return refuse(meta, bad_request, "user_fields exceed 64 entries, 255 bytes of a key, or 65535 bytes in all");
+  const Result<Buffer> metadata = collect_metadata(meta, frame.meta);
+  if (!metadata) [[unlikely]]
+    return refuse(meta, bad_request, "user_fields: " + metadata.error().text);
   std::optional<Time> deadline;
   // The timeout of a request that opens a stream bounds the reply and not the stream.
   if (!meta.stream && meta.request->timeout_ms && *meta.request->timeout_ms > 0) {
@@ -229,7 +223,7 @@ void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame&
               .deadline = deadline,
               .body = body,
               .attachment = attachment,
-              .metadata = MetadataView(metadata.bytes()),
+              .metadata = MetadataView(metadata->bytes()),
               .head_block = frame.block,
               .payload_block = frame.block,
               .account = bounded_account(),

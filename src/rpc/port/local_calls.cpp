@@ -30,19 +30,11 @@ Buffer joined(std::span<const ConstBuffer> pieces) {
 }  // namespace
 
 Result<Buffer> encode_metadata(const Metadata& metadata) {
-  std::size_t bytes = 0;
-  bool fits = metadata.size() <= wire::metadata_entries_max;
-  for (const auto& [key, value] : metadata) {
-    fits &= key.size() <= wire::metadata_key_bytes_max;
-    bytes += wire::metadata_entry_bytes(key, value);
-  }
-  if (!fits || bytes > wire::metadata_bytes_max) {
-    return hawser::fail(ErrorCode::limit_exceeded,
-                        "metadata of " + std::to_string(metadata.size()) + " entries and " + std::to_string(bytes) +
-                            " bytes: at most 64 entries, keys of 255 bytes and 65,535 bytes in all are carried");
-  }
-  if (bytes == 0) return Buffer();
-  Buffer encoded = Buffer::allocate(bytes);
+  wire::MetadataSize size;
+  for (const auto& [key, value] : metadata) size.add(key, value);
+  if (!size.fits()) return hawser::fail(ErrorCode::limit_exceeded, size.too_large_text());
+  if (size.bytes() == 0) return Buffer();
+  Buffer encoded = Buffer::allocate(size.bytes());
   std::byte* to = encoded.mutable_data();
   for (const auto& [key, value] : metadata) to = wire::write_metadata_entry(to, key, value);
   return encoded;
