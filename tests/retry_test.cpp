@@ -159,10 +159,9 @@ TEST_F(Retries, TheBudgetEndsThem) {
     }
   };
   EXPECT_EQ(refusal(1000, 0), "");
-  EXPECT_EQ(refusal(0, 0), "hawser: RetryBudget: tokens_max is 0.000000, and must be more than 0 and at most 1000");
-  EXPECT_EQ(refusal(1001, 0),
-            "hawser: RetryBudget: tokens_max is 1001.000000, and must be more than 0 and at most 1000");
-  EXPECT_EQ(refusal(1, -0.5), "hawser: RetryBudget: tokens_per_success is -0.500000, and must be at least 0");
+  EXPECT_EQ(refusal(0, 0), "hawser: RetryBudget: tokens_max is 0, and must be more than 0 and at most 1000");
+  EXPECT_EQ(refusal(1001, 0), "hawser: RetryBudget: tokens_max is 1001, and must be more than 0 and at most 1000");
+  EXPECT_EQ(refusal(1, -0.5), "hawser: RetryBudget: tokens_per_success is -0.5, and must be at least 0");
 }
 
 TEST_F(Retries, ThereIsNoRetryBehindTheDeadline) {

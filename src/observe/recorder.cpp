@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "base/quick_random.h"
 #include "hawser/crc32c.h"
 #include "hawser/detail/stream_core.h"
@@ -359,7 +360,7 @@ Result<Recorder::Part> Recorder::take(std::string_view recording, double ratio, 
   }
   if (!(ratio >= 0 && ratio <= 1)) {
     return fail(ErrorCode::invalid_argument,
-                "the part of the calls to be recorded is from 0 to 1, and " + std::to_string(ratio) + " is not");
+                "the part of the calls to be recorded is from 0 to 1, and " + short_text(ratio, 6) + " is not");
   }
   State& state = *state_;
   const Clock::time_point now = Clock::now();

@@ -3,6 +3,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/decimal_text.h"
 #include "hawser/tracing.h"
 #include "observe/tracer_state.h"
 
@@ -161,7 +162,7 @@ Tracer::State::State(const TracerOptions& given)
       slow_calls(given.slow_calls.count()),
       number(next_number()) {
   if (!(given.ratio >= 0 && given.ratio <= 1)) {
-    throw std::invalid_argument("hawser: TracerOptions::ratio is " + std::to_string(given.ratio) +
+    throw std::invalid_argument("hawser: TracerOptions::ratio is " + short_text(given.ratio, 6) +
                                 ", and must be from 0 to 1");
   }
   if (given.spans_per_thread == 0 || (given.spans_per_thread & (given.spans_per_thread - 1)) != 0) {
@@ -219,7 +220,7 @@ Tracer::Tracer(TracerOptions options) : state_(std::make_shared<State>(options))
 Result<void> Tracer::set_ratio(double ratio) const {
   if (!(ratio >= 0 && ratio <= 1)) {
     return fail(ErrorCode::invalid_argument,
-                "the ratio of a tracer is a number from 0 to 1, not " + std::to_string(ratio));
+                "the ratio of a tracer is a number from 0 to 1, not " + short_text(ratio, 6));
   }
   state_->ratio.store(ratio, std::memory_order_relaxed);
   return {};

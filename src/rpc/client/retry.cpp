@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/decimal_text.h"
 #include "exec/condition.h"
 #include "hawser/any_stop.h"
 #include "rpc/client/limited_wait.h"
@@ -31,11 +32,11 @@ bool RetryPolicy::lists(const Error& error) const noexcept {
 RetryBudget::RetryBudget(double tokens_max, double tokens_per_success)
     : tokens_max_(tokens_max), tokens_per_success_(tokens_per_success), tokens_(tokens_max) {
   if (!(tokens_max > 0 && tokens_max <= 1000)) {
-    throw std::invalid_argument("hawser: RetryBudget: tokens_max is " + std::to_string(tokens_max) +
+    throw std::invalid_argument("hawser: RetryBudget: tokens_max is " + short_text(tokens_max, 6) +
                                 ", and must be more than 0 and at most 1000");
   }
   if (!(tokens_per_success >= 0)) {
-    throw std::invalid_argument("hawser: RetryBudget: tokens_per_success is " + std::to_string(tokens_per_success) +
+    throw std::invalid_argument("hawser: RetryBudget: tokens_per_success is " + short_text(tokens_per_success, 6) +
                                 ", and must be at least 0");
   }
 }

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/decimal_text.h"
 #include "transport/rdma/rdma_transport.h"
 
 namespace hawser::transport {
@@ -68,7 +69,7 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
     return refuse("path_mtu_bytes is " + std::to_string(mtu) + ", and must be 0, 256, 512, 1024, 2048 or 4096");
   }
   if (!(options.shared_low_watermark >= 0 && options.shared_low_watermark <= 1)) {
-    return refuse("shared_low_watermark is " + std::to_string(options.shared_low_watermark) +
+    return refuse("shared_low_watermark is " + short_text(options.shared_low_watermark, 6) +
                   ", and must be from 0 to 1");
   }
   if (options.idle_memory_timeout < Duration::zero()) {

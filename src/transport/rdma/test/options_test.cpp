@@ -31,7 +31,7 @@ TEST(RdmaOptions, WhatIsOutOfItsBoundsIsNamed) {
   EXPECT_NE(refusal(&RdmaOptions::copied_bytes_max, (std::size_t{1} << 30) + 1), "");
   EXPECT_NE(refusal(&RdmaOptions::signal_every, 33U), "");
   EXPECT_EQ(refusal(&RdmaOptions::shared_low_watermark, 1.5),
-            "RdmaOptions::shared_low_watermark is 1.500000, and must be from 0 to 1");
+            "RdmaOptions::shared_low_watermark is 1.5, and must be from 0 to 1");
   EXPECT_EQ(refusal(&RdmaOptions::idle_memory_timeout, Duration(0)), "");
   EXPECT_EQ(refusal(&RdmaOptions::idle_memory_timeout, Duration(-1)),
             "RdmaOptions::idle_memory_timeout is -1 ns, and must not be negative");
