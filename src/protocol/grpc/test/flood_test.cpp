@@ -378,6 +378,25 @@ TEST(GrpcFlood, MessagesThatAreOnlyAnnouncedHoldLittle) {
   }
 }
 
+// A sixteenth of the message has arrived when the last step before it is full. Until then it holds steps only.
+TEST(GrpcFlood, AMessageHasItsMemoryWhenASixteenthHasArrived) {
+  detail::ReceiveBudget budget(std::size_t{1} << 30, std::size_t{1} << 30);
+  detail::ReceiveAccount account(&budget);
+  ServerLog server({.message_bytes_max = std::size_t{64} << 20}, &account);
+  const std::string prefix("\0\0\x40\0\0", MessageReader::prefix_bytes);  // 4 MiB.
+  ASSERT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/unary")) + frame(0, 0, 1, prefix))) << why(server);
+  constexpr std::size_t sixteenth = std::size_t{256} << 10;
+  constexpr std::size_t part = 8 * 1024;
+  for (std::size_t arrived = part; arrived <= sixteenth; arrived += part) {
+    ASSERT_TRUE(server.feed(frame(0, 0, 1, std::string(part, 'x')))) << why(server);
+    EXPECT_LE(account.used(), std::max(MessageReader::first_step_bytes, 2 * arrived)) << arrived;
+    take_output(server.machine, server.output);
+  }
+  EXPECT_EQ(account.used(), sixteenth);
+  ASSERT_TRUE(server.feed(frame(0, 0, 1, "x"))) << why(server);
+  EXPECT_EQ(account.used(), std::size_t{4} << 20);
+}
+
 // A client that sends each write of its application, also of one byte.
 TEST(GrpcFlood, DataInFramesOfOneByteIsNoFlood) {
   ServerLog server({.connection = {.flood = {.tokens_max = 100, .tokens_per_second = 1}}});
