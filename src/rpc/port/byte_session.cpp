@@ -15,8 +15,7 @@
 namespace hawser::rpc {
 namespace {
 
-// Checks of the backlog in which the peer took nothing, after which the connection ends. Checks are counted instead of
-// time, so that a pause of this process counts as one check.
+// Checks of the backlog in which the peer took nothing, after which the connection ends.
 constexpr unsigned stuck_checks_max = 2;
 constexpr Duration stuck_interval_max = std::chrono::hours(1);
 
@@ -36,13 +35,12 @@ ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stre
       stream_(std::move(stream)),
       receive_peer_(host.receive_peers.find(peer_name())),
       account_(&host.budget, receive_peer_.get()),
-      send_charge_(account_, &host.counters.unsent_bytes),
+      send_mark_(account_, &host.counters.unsent_bytes),
       first_(Buffer::copy_of(first)),
       block_charge_(account_),
       rest_(*this),
       life_(*this) {
-  mark_wanted_ = wanted_mark();
-  watermark_.set(mark_wanted_, 0);
+  want_mark();
 }
 
 ByteSession::~ByteSession() {
@@ -294,10 +292,10 @@ void ByteSession::queued_more() {
   if (stream_.early()) {
     send_queued();
     if (closed()) return;
-    charge_backlog();
+    send_mark_.charge(backlog());
   }
-  watermark_.on_commit(backlog());
-  if (watermark_.passed() && !above_mark()) {
+  send_mark_.on_commit(backlog());
+  if (send_mark_.passed() && !above_mark()) {
     compare_with_mark();
     update_reading();
   }
@@ -308,15 +306,14 @@ void ByteSession::flush() {
   if (stream_.sending() || closed()) return;
   send_queued();
   if (closed()) return;
-  charge_backlog();
+  send_mark_.charge(backlog());
   drained();
   if (closed()) return;
   if (finishing() && !state_.finished() && backlog() == 0 && !occupied()) {
     state_.finish_sent();
     stream_->finish();
-    unsent_ = transport::unsent_of(stream_.get());
-    if (state_.peer_ended() && unsent_ == 0) return end_session(closed_error());
-    stuck_checks_ = 0;
+    stuck_.begin(transport::unsent_of(stream_.get()));
+    if (state_.peer_ended() && stuck_.value() == 0) return end_session(closed_error());
     life_.start(host().loop, host().loop.after(linger_max));
   }
   watch_backlog();
@@ -328,41 +325,25 @@ void ByteSession::sendable(std::size_t bytes) {
   flush();
 }
 
-// Whoever waits for the previous mark continues at the next drained().
-void ByteSession::change_mark() noexcept {
-  const std::size_t mark = send_charge_.mark(mark_wanted_);
-  if (mark == watermark_.mark()) return;
-  watermark_.set(mark, watermark_.passed() ? SIZE_MAX : backlog());
-}
-
-std::size_t ByteSession::wanted_mark() const noexcept {
-  return std::min({host().options.send_backlog_bytes_max, mark_limit_, SIZE_MAX - 1});
-}
-
 // Sets or removes the pause for the backlog.
 void ByteSession::compare_with_mark() noexcept {
-  if (watermark_.passed()) {
+  if (send_mark_.passed()) {
     pauses_.add(pipe::PauseReason::backlog);
   } else {
     pauses_.remove(pipe::PauseReason::backlog);
   }
 }
 
-void ByteSession::want_mark() noexcept {
-  mark_wanted_ = wanted_mark();
-  watermark_.set(send_charge_.mark(mark_wanted_), backlog());
-}
-
 void ByteSession::renew_mark() {
   if (closed()) return;
   want_mark();
-  if (watermark_.passed() == above_mark()) return;
+  if (send_mark_.passed() == above_mark()) return;
   compare_with_mark();
   update_reading();
 }
 
 void ByteSession::drained() {
-  if (closed() || !watermark_.on_sent(backlog())) return;
+  if (closed() || !send_mark_.on_sent(backlog())) return;
   compare_with_mark();
   on_drained();
   take_all();
@@ -388,8 +369,7 @@ void ByteSession::options_changed() {
 void ByteSession::watch_backlog() {
   constexpr Duration interval_max = std::chrono::hours(24 * 365 * 10);
   if (!stream_.blocked() || life_.running() || host().options.ping_interval > interval_max) return;
-  stuck_checks_ = 0;
-  sent_at_life_check_ = stream_.sent();
+  stuck_.begin(stream_.sent());
   life_.start(host().loop, host().loop.after(host().options.ping_interval));
 }
 
@@ -397,7 +377,7 @@ void ByteSession::check_life() {
   if (closed()) return;
   if (state_.finished()) return check_end();
   if (state_.peer_ended()) {
-    if (stream_.sent() == std::exchange(sent_at_life_check_, stream_.sent())) {
+    if (stuck_.check(stream_.sent()) != 0) {
       return end_session(Error::of_connection(
           Initiator::peer, ErrorCode::unavailable,
           "the peer ended its direction, and nothing could be sent to it for the time after that"));
@@ -405,8 +385,7 @@ void ByteSession::check_life() {
     return life_.start(host().loop, host().loop.after(rest_interval(half_closed_max(), host().options)));
   }
   if (!stream_.blocked()) return;
-  stuck_checks_ = stream_.sent() == std::exchange(sent_at_life_check_, stream_.sent()) ? stuck_checks_ + 1 : 0;
-  if (stuck_checks_ >= stuck_checks_max) {
+  if (stuck_.check(stream_.sent()) >= stuck_checks_max) {
     return end_session(Error::of_connection(Initiator::peer, ErrorCode::unavailable,
                                             "the peer has not taken a byte for two ping intervals"));
   }
@@ -415,16 +394,16 @@ void ByteSession::check_life() {
 
 // After the end has been passed to the stream. TLS may hold encrypted bytes that the socket has no room for.
 void ByteSession::check_end() {
-  const std::size_t before = std::exchange(unsent_, transport::unsent_of(stream_.get()));
-  if (unsent_ == 0 && (before == 0 || state_.peer_ended())) return end_session(closed_error());
-  stuck_checks_ = unsent_ == before ? stuck_checks_ + 1 : 0;
+  const std::size_t unsent = transport::unsent_of(stream_.get());
+  if (unsent == 0 && (stuck_.value() == 0 || state_.peer_ended())) return end_session(closed_error());
+  const unsigned checks = stuck_.check(unsent);
   const Duration most = state_.peer_ended()
                             ? rest_interval(half_closed_max(), host().options)
                             : stuck_checks_max * std::min(host().options.ping_interval, stuck_interval_max);
-  if (stuck_checks_ * linger_max >= most) {
+  if (checks * linger_max >= most) {
     return end_session(Error::of_connection(
         Initiator::peer, ErrorCode::unavailable,
-        "the peer has taken none of the last " + std::to_string(unsent_) + " bytes for " +
+        "the peer has taken none of the last " + std::to_string(unsent) + " bytes for " +
             std::to_string(std::chrono::duration_cast<std::chrono::seconds>(most).count()) + " s"));
   }
   life_.start(host().loop, host().loop.after(linger_max));
@@ -438,7 +417,7 @@ bool ByteSession::sends_rest() {
   if (backlog() == 0 && transport::unsent_of(stream_.get()) == 0) return false;
   state_.end_peer();
   finish();
-  sent_at_life_check_ = stream_.sent();
+  stuck_.begin(stream_.sent());
   life_.start(host().loop, host().loop.after(rest_interval(half_closed_max(), host().options)));
   return true;
 }
@@ -457,7 +436,7 @@ bool ByteSession::continues_after_end() {
                    replies_due() || occupied() || transport::unsent_of(stream_.get()) != 0;
   if (!due) return false;
   state_.end_peer();
-  sent_at_life_check_ = stream_.sent();
+  stuck_.begin(stream_.sent());
   life_.start(host().loop, host().loop.after(half_closed_max()));
   park();
   update_reading();
@@ -487,11 +466,7 @@ bool ByteSession::leave() {
 // ---- The peer's pace ----
 
 unsigned ByteSession::silent_checks() noexcept {
-  const std::uint64_t moved = arrived_ + stream_.sent();
-  const bool silent = !closed() && waits_for_peer() && moved == moved_at_check_;
-  moved_at_check_ = moved;
-  silent_checks_ = silent ? silent_checks_ + 1 : 0;
-  return silent_checks_;
+  return silence_.check(arrived_ + stream_.sent(), !closed() && waits_for_peer());
 }
 
 void ByteSession::end_if_slow(std::uint64_t bytes) {
@@ -501,7 +476,7 @@ void ByteSession::end_if_slow(std::uint64_t bytes) {
                                                      .messages = messages_,
                                                      .arrived = arrived_,
                                                      .sent = stream_.sent(),
-                                                     .backlog = backlog() + waiting_},
+                                                     .backlog = backlog() + send_mark_.waiting()},
                                                     bytes, account_);
   if (behind != pipe::PeerPace::Behind::no) end_session(slow_error(behind, bytes, account_));
 }
@@ -529,8 +504,7 @@ void ByteSession::end_session(const Error& why) {
   begin_ending();
   log_closed(why);
   queue().clear();
-  waiting_ = 0;
-  send_charge_.set(0);
+  send_mark_.clear();
   if (!taking_) drop_block();
   account_.set_arriving(0);
   try {

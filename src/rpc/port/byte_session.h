@@ -17,11 +17,11 @@
 #include "pipe/peer_pace.h"
 #include "pipe/quiet_time.h"
 #include "pipe/receive_block.h"
+#include "pipe/standstill.h"
 #include "pipe/stream_state.h"
 #include "rpc/port/memory_queue.h"
 #include "rpc/port/port_session.h"
-#include "rpc/session/send_charge.h"
-#include "transport/common/backlog_watermark.h"
+#include "rpc/port/send_mark.h"
 #include "transport/common/link_facts.h"
 
 namespace hawser::rpc {
@@ -55,7 +55,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
     report.transport = peer_name().starts_with("unix:") ? "unix" : "tcp";
     report.received_bytes = arrived_;
     report.sent_bytes = stream_.sent();
-    report.backlog = backlog() + waiting_;
+    report.backlog = backlog() + send_mark_.waiting();
     report.memory_bytes = account_.used();
     report.paused = read_paused_;
     report.link = transport::link_facts_of(stream_.get());
@@ -142,21 +142,18 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   // Bytes that the peer, or the kernel on its behalf, has taken so far.
   std::uint64_t sent_bytes() const noexcept { return stream_.sent(); }
   // At most send_backlog_bytes_max; less while the memory of the connection, its peer or the loop is used up.
-  std::size_t backlog_mark() const noexcept { return watermark_.mark(); }
-  bool has_room() const noexcept { return backlog() <= watermark_.mark(); }
+  std::size_t backlog_mark() const noexcept { return send_mark_.bytes(); }
+  bool has_room() const noexcept { return backlog() <= send_mark_.bytes(); }
   // From now on, backlog_mark() is at most `bytes`.
   void limit_backlog(std::size_t bytes) {
-    if (bytes != std::exchange(mark_limit_, bytes)) [[unlikely]]
+    if (send_mark_.set_limit(bytes)) [[unlikely]]
       renew_mark();
   }
   // False while that memory is used up.
-  bool memory_left() const noexcept { return watermark_.mark() == mark_wanted_; }
+  bool memory_left() const noexcept { return send_mark_.memory_left(); }
   // For a protocol that keeps bytes which cannot be queued yet. They count as the backlog does, except that the
   // connection is still read.
-  void set_waiting(std::size_t bytes) noexcept {
-    waiting_ = bytes;
-    charge_backlog();
-  }
+  void set_waiting(std::size_t bytes) noexcept { send_mark_.set_waiting(bytes, backlog()); }
   void replies_are_done() { update_reading(); }
 
   // While the session is paused, nothing is received and take() is not called.
@@ -215,13 +212,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   bool above_mark() const noexcept { return pauses_.has(pipe::PauseReason::backlog); }
   void compare_with_mark() noexcept;
   void drained();
-  void charge_backlog() noexcept {
-    if (send_charge_.set(backlog() + waiting_) || !memory_left()) [[unlikely]]
-      change_mark();
-  }
-  void change_mark() noexcept;
-  std::size_t wanted_mark() const noexcept;
-  void want_mark() noexcept;
+  void want_mark() noexcept { send_mark_.renew(host().options.send_backlog_bytes_max, backlog()); }
   void renew_mark();
   void watch_backlog();
   void check_life();
@@ -231,7 +222,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   pipe::StreamState state_;
   const std::shared_ptr<detail::ReceivePeer> receive_peer_;
   detail::ReceiveAccount account_;
-  SendCharge send_charge_;
+  SendMark send_mark_;
 
   Buffer first_;
   pipe::ReceiveBlock block_;
@@ -243,22 +234,16 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   pipe::LoopTurn turn_;
   MemberTimer<&ByteSession::continue_turn> rest_;  // Runs while a reason is PauseReason::turn.
 
-  transport::BacklogWatermark watermark_;
-  std::size_t mark_wanted_ = 0;  // The mark of watermark_ while memory is left.
-  std::size_t mark_limit_ = SIZE_MAX;
-  std::size_t waiting_ = 0;  // See set_waiting().
   // Runs while bytes wait for the peer to take them, after the peer's end, and after finish().
   MemberTimer<&ByteSession::check_life> life_;
-  unsigned stuck_checks_ = 0;
-  std::uint64_t sent_at_life_check_ = 0;
-  std::size_t unsent_ = 0;  // Held by the stream at the last check_end().
+  // For life_: of the bytes that have been sent; after finish_sent(), of those that the stream still holds.
+  pipe::Standstill stuck_;
 
   std::uint64_t arrived_ = 0;  // Bytes since the start.
   std::uint64_t messages_ = 0;
   pipe::PeerPace pace_;
-  unsigned silent_checks_ = 0;
-  std::uint64_t moved_at_check_ = 0;  // Bytes of both directions when silent_checks() was called last.
-  pipe::QuietTime quiet_;             // For leave().
+  pipe::Standstill silence_;  // For silent_checks(): of the bytes of both directions.
+  pipe::QuietTime quiet_;     // For leave().
 };
 
 }  // namespace hawser::rpc
