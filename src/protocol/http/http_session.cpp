@@ -180,10 +180,10 @@ void HttpSession::on_parse_error() {
   host().counters.protocol_errors.add(1);
   form_.make_last();
   if (answer_.head_sent) {  // The response of a route that still receives the body.
-    return end_session(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
-                                            "the body is malformed: " + std::string(parser_.reason())));
+    return end_session(
+        Error::of_connection(Initiator::peer, ErrorCode::protocol_error, "the body is malformed: " + parser_.reason()));
   }
-  respond(parser_.status(), "text/plain", std::string(parser_.reason()) + "\n");
+  respond(parser_.status(), "text/plain", parser_.reason() + "\n");
 }
 
 void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {

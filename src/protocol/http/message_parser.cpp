@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace hawser::protocol::http {
@@ -37,6 +38,15 @@ bool each_element(std::string_view list, Use use) {
   }
 }
 
+// `what`: "the body is too long". `limit`: the name of the option.
+std::string above_limit(std::string_view what, std::uint64_t actual, std::string_view unit, std::string_view limit,
+                        std::uint64_t most) {
+  std::string text(what);
+  text += ": " + std::to_string(actual) + " ";
+  text.append(unit).append(", and ").append(limit).append(" is ");
+  return text + std::to_string(most) + ": send less, or raise the limit";
+}
+
 }  // namespace
 
 bool is_token_character(char c) noexcept { return token_table[static_cast<unsigned char>(c)]; }
@@ -60,11 +70,20 @@ std::optional<std::string_view> MessageHead::field(std::string_view name) const 
   return std::nullopt;
 }
 
-MessageParser::Step MessageParser::fail(unsigned status, std::string_view reason) noexcept {
+MessageParser::Step MessageParser::fail(unsigned status, std::string reason) {
   state_ = State::failed;
   status_ = status;
-  reason_ = reason;
+  reason_ = std::move(reason);
   return {.event = Event::error};
+}
+
+MessageParser::Step MessageParser::refuse_line(unsigned status, std::string_view what, std::size_t bytes) {
+  return fail(status, above_limit(what, bytes, "bytes or more", "line_bytes_max", limits_.line_bytes_max));
+}
+
+MessageParser::Step MessageParser::refuse_body(std::uint64_t bytes) {
+  return fail(413,
+              above_limit("the body is too long", bytes, "bytes or more", "body_bytes_max", limits_.body_bytes_max));
 }
 
 MessageParser::Step MessageParser::next(Bytes in) {
@@ -103,7 +122,9 @@ MessageParser::Step MessageParser::parse_head(std::string_view in) {
     const auto* const found = static_cast<const char*>(std::memchr(in.data() + at, '\n', in.size() - at));
     const std::size_t stop = found == nullptr ? in.size() : static_cast<std::size_t>(found - in.data());
     if (stop - line_begin_ > limits_.line_bytes_max + 1) {
-      return line_begin_ <= begin ? fail(414, first_line_.too_long) : fail(431, "a header field is too long");
+      const bool first = line_begin_ <= begin;
+      return refuse_line(first ? 414 : 431, first ? first_line_.too_long : "a header field is too long",
+                         stop - line_begin_ - 1);
     }
     at = stop;
     if (found == nullptr) break;
@@ -111,13 +132,14 @@ MessageParser::Step MessageParser::parse_head(std::string_view in) {
     if (bare && faults_ == Faults::refused) return fail(400, "a line ends with LF instead of CRLF");
     ambiguous_ = ambiguous_ || bare;
     if (stop == line_begin_ + (bare ? 0 : 1)) {
-      if (line_begin_ <= begin) return fail(400, first_line_.empty);
+      if (line_begin_ <= begin) return fail(400, std::string(first_line_.empty));
       fields_end = line_begin_;
       end = stop + 1;
     }
     line_begin_ = at = stop + 1;
   }
-  if ((end == 0 ? in.size() : end) > limits_.head_bytes_max + begin) return fail(431, "the header is too long");
+  if (const std::size_t bytes = (end == 0 ? in.size() : end) - begin; bytes > limits_.head_bytes_max)
+    return fail(431, above_limit("the header is too long", bytes, "bytes", "header_bytes_max", limits_.head_bytes_max));
   if (end == 0) {
     scanned_ = in.size();
     return {};
@@ -134,7 +156,11 @@ MessageParser::Step MessageParser::parse_head(std::string_view in) {
   };
   if (!parse_first_line(take())) return {.event = Event::error};
   while (!rest.empty()) {
-    if (head_.fields.size() >= limits_.fields_max) return fail(431, "too many header fields");
+    if (head_.fields.size() >= limits_.fields_max) {
+      const auto more = static_cast<std::size_t>(std::ranges::count(rest, '\n'));
+      return fail(431, above_limit("too many header fields", head_.fields.size() + more, "fields", "header_fields_max",
+                                   limits_.fields_max));
+    }
     Field field;
     if (!parse_field(take(), field)) return {.event = Event::error};
     head_.fields.push_back(field);
@@ -143,7 +169,7 @@ MessageParser::Step MessageParser::parse_head(std::string_view in) {
   if (std::exchange(ambiguous_, false)) head_.keep_alive = false;
   const State body = begin_body();
   if (state_ == State::failed) return {.event = Event::error};
-  if (head_.content_length > limits_.body_bytes_max) return fail(413, "the body is too long");
+  if (head_.content_length > limits_.body_bytes_max) return refuse_body(head_.content_length);
   left_ = head_.content_length;
   body_bytes_ = 0;
   extension_bytes_ = trailer_bytes_ = trailer_fields_ = 0;
@@ -262,7 +288,7 @@ MessageParser::Step MessageParser::take_body(Bytes in, State after) {
 
 MessageParser::Step MessageParser::take_until_end(Bytes in) {
   if (in.empty()) return {};
-  if (in.size() > limits_.body_bytes_max - body_bytes_) return fail(413, "the body is too long");
+  if (in.size() > limits_.body_bytes_max - body_bytes_) return refuse_body(body_bytes_ + in.size());
   body_bytes_ += in.size();
   return {.event = Event::body, .consumed = in.size(), .data = in};
 }
@@ -270,7 +296,7 @@ MessageParser::Step MessageParser::take_until_end(Bytes in) {
 std::optional<std::string_view> MessageParser::take_line(std::string_view in) {
   const std::size_t stop = in.find('\n');
   if (std::min(stop, in.size()) > limits_.line_bytes_max + 1) {
-    fail(400, "a line of a chunked body is too long");
+    refuse_line(400, "a line of a chunked body is too long", std::min(stop, in.size()) - 1);
     return std::nullopt;
   }
   if (stop == std::string_view::npos) return std::nullopt;
@@ -306,8 +332,9 @@ MessageParser::Step MessageParser::parse_chunk_size(std::string_view in) {
     return fail(400, "an extension of a chunk has a control character");
   extension_bytes_ += extension.size();
   if (extension_bytes_ > limits_.chunk_extension_bytes_max)
-    return fail(400, "the extensions of the chunks are too long");
-  if (size > limits_.body_bytes_max - body_bytes_) return fail(413, "the body is too long");
+    return fail(400, above_limit("the extensions of the chunks are too long", extension_bytes_, "bytes",
+                                 "chunk_extension_bytes_max", limits_.chunk_extension_bytes_max));
+  if (size > limits_.body_bytes_max - body_bytes_) return refuse_body(body_bytes_ + size);
   body_bytes_ += size;
   left_ = size;
   state_ = size == 0 ? State::trailer : State::chunk_data;
@@ -325,9 +352,12 @@ MessageParser::Step MessageParser::parse_trailer(std::string_view in) {
     return step;
   }
   trailer_bytes_ += size;
-  if (++trailer_fields_ > limits_.fields_max || trailer_bytes_ > limits_.head_bytes_max) {
-    return fail(431, "the trailer is too long");
-  }
+  if (++trailer_fields_ > limits_.fields_max)
+    return fail(431, above_limit("the trailer is too long", trailer_fields_, "fields", "header_fields_max",
+                                 limits_.fields_max));
+  if (trailer_bytes_ > limits_.head_bytes_max)
+    return fail(431, above_limit("the trailer is too long", trailer_bytes_, "bytes", "header_bytes_max",
+                                 limits_.head_bytes_max));
   Field field;
   if (!parse_field(*line, field)) return {.event = Event::error};
   return {.event = Event::body, .consumed = size};

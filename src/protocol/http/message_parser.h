@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hawser/bytes.h"
@@ -77,7 +79,7 @@ class MessageParser {
   bool idle() const noexcept { return state_ == State::head && scanned_ == 0; }
 
   unsigned status() const noexcept { return status_; }  // The status code of the answer to the error of a request.
-  std::string_view reason() const noexcept { return reason_; }
+  const std::string& reason() const noexcept { return reason_; }
 
   enum class Faults : std::uint8_t { refused, tolerated };
 
@@ -100,10 +102,10 @@ class MessageParser {
   // All fields have been applied. Returns the state in which the body is parsed.
   virtual State begin_body() = 0;
 
-  Step fail(unsigned status, std::string_view reason) noexcept;
+  Step fail(unsigned status, std::string reason);
   // fail() for functions that return false then.
-  bool refuse(unsigned status, std::string_view reason) noexcept {
-    fail(status, reason);
+  bool refuse(unsigned status, std::string reason) {
+    fail(status, std::move(reason));
     return false;
   }
   // Parses "HTTP/1.0" or "HTTP/1.1".
@@ -112,6 +114,9 @@ class MessageParser {
   std::uint64_t body_bytes_max() const noexcept { return limits_.body_bytes_max; }
 
  private:
+  // fail() for a line of `bytes` bytes, and for a body.
+  Step refuse_line(unsigned status, std::string_view what, std::size_t bytes);
+  Step refuse_body(std::uint64_t bytes);
   Step parse_head(std::string_view in);
   bool parse_field(std::string_view line, Field& field);
   bool apply_fields();
@@ -140,7 +145,7 @@ class MessageParser {
   std::size_t trailer_bytes_ = 0;
   std::size_t trailer_fields_ = 0;
   unsigned status_ = 0;
-  std::string_view reason_;
+  std::string reason_;
 };
 
 }  // namespace hawser::protocol::http

@@ -230,6 +230,37 @@ TEST(RequestParser, HoldsItsLimits) {
   EXPECT_EQ(status_of(chunked("0\r\nA: b\r\nC: d\r\nE: f\r\nG: h\r\n"), limits), 431U);
 }
 
+// The last byte of a line may be the CR of its end: it does not count.
+TEST(RequestParser, ErrorsNameTheLimitAndTheValue) {
+  const HttpMessageLimits limits{.line_bytes_max = 40,
+                                 .head_bytes_max = 100,
+                                 .fields_max = 3,
+                                 .body_bytes_max = 10,
+                                 .chunk_extension_bytes_max = 4};
+  const auto reason_of = [&](const std::string& text) { return parse(text, {}, limits).reason; };
+  const std::string lengths = " bytes or more, and line_bytes_max is 40: send less, or raise the limit";
+  EXPECT_EQ(reason_of("GET /" + std::string(27, 'x') + " HTTP/1.1\r\n"), "the request line is too long: 41" + lengths);
+  EXPECT_EQ(reason_of(get("X: " + std::string(47, 'x') + "\r\n")), "a header field is too long: 50" + lengths);
+  EXPECT_EQ(reason_of(chunked(std::string(60, 'x') + "\r\n")), "a line of a chunked body is too long: 60" + lengths);
+  const std::string line = ": " + std::string(37, 'x') + "\r\n";
+  const std::string head = get("A" + line + "B" + line);
+  EXPECT_EQ(reason_of(head), "the header is too long: " + std::to_string(head.size()) +
+                                 " bytes, and header_bytes_max is 100: send less, or raise the limit");
+  EXPECT_EQ(reason_of(get("A: b\r\nC: d\r\nE: f\r\nG: h\r\n")),
+            "too many header fields: 5 fields, and header_fields_max is 3: send less, or raise the limit");
+  const std::string bodies = " bytes or more, and body_bytes_max is 10: send less, or raise the limit";
+  EXPECT_EQ(reason_of(get("Content-Length: 11\r\n")), "the body is too long: 11" + bodies);
+  EXPECT_EQ(reason_of(chunked("6\r\n012345\r\n1f\r\n")), "the body is too long: 37" + bodies);
+  EXPECT_EQ(reason_of(chunked("1;ab\r\nx\r\n1;bcd\r\n")),
+            "the extensions of the chunks are too long: 7 bytes, and chunk_extension_bytes_max is 4: send less, or "
+            "raise the limit");
+  EXPECT_EQ(reason_of(chunked("0\r\nA: b\r\nC: d\r\nE: f\r\nG: h\r\n")),
+            "the trailer is too long: 4 fields, and header_fields_max is 3: send less, or raise the limit");
+  const std::string trailer = ": " + std::string(36, 'x') + "\r\n";
+  EXPECT_EQ(reason_of(chunked("0\r\nA" + trailer + "B" + trailer + "C" + trailer)),
+            "the trailer is too long: 123 bytes, and header_bytes_max is 100: send less, or raise the limit");
+}
+
 TEST(RequestParser, ConnectionAndExpectation) {
   const auto head_of = [](std::string_view text) {
     RequestParser parser(HttpMessageLimits{});

@@ -10,7 +10,7 @@ namespace {
 
 struct ParsedResponse {
   std::string text;  // "STATUS phrase body|" for each response; "+" instead of "|" if it lasts until the end.
-  std::string_view reason;
+  std::string reason;
 };
 
 // Shows the text in pieces of `piece` bytes.
