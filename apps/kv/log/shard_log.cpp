@@ -119,6 +119,8 @@ void ShardLog::on_remove(const Key& key) { append(EffectRecord{.kind = LogKind::
 void ShardLog::on_clear() { append(EffectRecord{.kind = LogKind::clear}); }
 
 void ShardLog::hand_over() {
+  // A disk that has failed may not answer. Writes are refused, and what is removed waits here: on_progress() follows.
+  if (rewriting_.repairs() && (rewriting_.finishing() || !writer_->has_room())) return;
   if (rewriting_.finishing()) {
     // The bytes belong to the new file. A writer that is slow with it stops the loop.
     if (pending_.size() < writer_->held_most()) return;

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "hawser/reply.h"
+#include "hawser/client.h"
+#include "hawser/error.h"
+#include "hawser/service_config.h"
+#include "hawser/task.h"
+#include "hawser/time.h"
+
+namespace hawser::detail {
+
+// One attempt of a call: chooses an endpoint, and another one if the call certainly was not sent there.
+class ClusterAttempt {
+ public:
+  struct State;
+  // `config` may be null. It lives as long as the attempt, and `method` longer.
+  ClusterAttempt(std::shared_ptr<State> state, CallOptions options, std::string_view method,
+                 const MethodConfig* config);
+  ClusterAttempt(ClusterAttempt&&) noexcept;
+  ~ClusterAttempt();
+
+  // Returns that of the options, or else that of the name. Null: there is none.
+  static std::shared_ptr<const ServiceConfig> service_config(const State& state) noexcept;
+
+  // True if the name has a list, or the reason why it has none.
+  static bool knows_list(const State& state) noexcept;
+  // Waits until that is true or the call is over. The time is taken from the timeout of the options.
+  static Task<void> await_list(State& state, CallOptions& options);
+
+  // Chooses an endpoint with a connection that accepts a call. False if there is none now: begin() waits.
+  bool try_begin();
+  bool begun() const noexcept { return client_ != nullptr; }
+  Task<Result<void>> begin();
+  Client& client() noexcept { return *client_; }
+  // The timeout is what is left of the attempt.
+  const CallOptions& options() const noexcept { return options_; }
+  // Ends the call at the chosen endpoint. True if it shall be made at another one.
+  bool end(const Error* error);
+  // True if the call may have copies (HedgeOptions).
+  bool hedges() const noexcept;
+
+ private:
+  friend class HedgedCall;
+  struct Node;
+  struct Tried;
+  const HedgeOptions& hedging() const noexcept;
+  // The endpoint where the call is or was made. Null before, and after the end of a call that has no copies.
+  const std::shared_ptr<Node>& node() const noexcept { return node_ != nullptr ? node_ : used_; }
+  void avoid(std::shared_ptr<Node> node);
+  // The call is withdrawn because a copy of it had its result earlier.
+  void lose();
+  std::optional<Error> ended() const;
+  Task<Result<void>> begin_at(std::shared_ptr<Node> node);
+  Result<void> refused() const;
+  void take(std::shared_ptr<Node> node, std::shared_ptr<Client> client);
+  // Reports the end of the call at the chosen endpoint.
+  enum class Ending : std::uint8_t { result, withdrawn, slower_than_a_copy };
+  void leave(Ending ending, const Error* error);
+
+  std::shared_ptr<State> state_;
+  CallOptions options_;
+  std::string_view method_;
+  const MethodConfig* config_;
+  Time deadline_;                   // Time::max(): none.
+  std::shared_ptr<Node> node_;      // The chosen endpoint, while the call is in flight there.
+  std::shared_ptr<Client> client_;  // Its connection.
+  Time began_{};
+  bool asked_ = false;             // The policy of the name was asked whether it drops the call.
+  const char* refusal_ = nullptr;  // Why the policy of the name does not permit the call. Null: it does.
+  std::unique_ptr<Tried> tried_;   // Null until an endpoint is avoided.
+  std::shared_ptr<Node> used_;     // The endpoint at which a call that may have copies ended.
+};
+
+}  // namespace hawser::detail
