@@ -59,8 +59,12 @@ class StreamState:
 
     def _ask(self) -> None:
         if not self._asked or not self._core.own_process:  # In a child of fork(), ask() raises.
-            self._core.ask()
-            self._asked = True
+            self._asked = True  # First: another thread may deliver the items before ask() returns.
+            try:
+                self._core.ask()
+            except BaseException:
+                self._asked = False
+                raise
 
     def _require_writable(self) -> None:
         if self._write_error is not None:

@@ -15,6 +15,7 @@ import hawser
 import shop
 import test_process
 import test_streams
+from hawser import _streams
 
 
 def script(work: Callable[[test_streams.Server, hawser.blocking.Client], None]) -> None:
@@ -73,6 +74,28 @@ def test_one_thread_writes_and_one_reads(size: int) -> None:
             assert (reply.value, reply.metadata) == ("all", [("key", "value")])
 
     script(work)
+
+
+class EagerCore:
+    """A stream whose items another thread delivers before ask() returns."""
+
+    own_process = True
+    asked = 0
+
+    def set_sinks(self, on_items: Any, _: Any) -> None:
+        self.on_items = on_items
+
+    def ask(self) -> None:
+        self.asked += 1
+        self.on_items([self.asked], False, None)
+
+
+def test_items_that_come_before_the_request_for_them_returns() -> None:
+    core = EagerCore()
+    state = _streams.StreamState(core)  # type: ignore[arg-type]
+    for number in (1, 2):
+        state._ask()
+        assert state._take(StopIteration) == number
 
 
 def test_memory_is_free_after_drain() -> None:
