@@ -106,7 +106,7 @@ class ClusterCalls {
   template <class R, class Call, class Begin>
   static Task<R> make(std::unique_ptr<Call> call, Method method, bool copies, Begin begin) {
     const ClusterCalls& by = *call->calls;
-    // The service config comes with the list.
+    // With xDS, the service config comes with the list.
     if (!ClusterAttempt::knows_list(*by.state_)) co_await ClusterAttempt::await_list(*by.state_, call->options);
     // The name may get another one meanwhile.
     const std::shared_ptr<const ServiceConfig> whole = ClusterAttempt::service_config(*by.state_);

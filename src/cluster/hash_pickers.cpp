@@ -40,8 +40,9 @@ class LoadBound {
   double weights_ = 0;
 };
 
-// Each backend has several points on a ring of hashes. The first point behind the key decides. The points are those of
-// gRPC (gRFC A42), which are those of Envoy, so that a key has the same backend for all clients.
+// Each backend has several points on a ring of hashes. The first point behind the key decides. With
+// ring_points_each 0, as for names of xDS, the points are those of gRPC (gRFC A42), which are those of Envoy, so that a
+// key has the same backend for all clients.
 class RingHash final : public Picker {
  public:
   explicit RingHash(const BalancingOptions& options)

@@ -203,11 +203,10 @@ Result<bool> UblkDevice::stop() {
   const std::string path = block_device_path(number_);
   // Nobody mounts the device, or makes it a part of an array, before it has been stopped.
   const nbd::SocketDescriptor exclusive(::open(path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+  const int open_error = exclusive.valid() ? 0 : errno;
   const std::string waits = path + ", which waits for --recover " + std::to_string(number_) + " now";
-  if (!exclusive.valid()) {
-    if (errno == EBUSY) return false;
-    return system_fail(errno, "open " + waits);
-  }
+  if (open_error == EBUSY) return false;
+  if (open_error != 0) return system_fail(open_error, "open " + waits);
   // Pages that processes have written without a sync could not be written when the device has been stopped.
   if (::fsync(exclusive.get()) != 0) return system_fail(errno, "write back the pages of " + waits);
   if (const Result<void> stopped = control_.stop(number_); !stopped) return std::unexpected(stopped.error());

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string_view>
 
-#include "hawser/reply.h"
 #include "hawser/client.h"
 #include "hawser/error.h"
+#include "hawser/reply.h"
 #include "hawser/service_config.h"
 #include "hawser/task.h"
 #include "hawser/time.h"

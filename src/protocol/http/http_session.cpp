@@ -69,6 +69,7 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
           if (parts_paused_) {
             // The end of a body of known length has no bytes of its own: take() would not be called for it.
             if (parser_.body_left() == 0 && parser_.next({}).event == RequestParser::Event::end) {
+              on_request_end(used + step.consumed < bytes.size());
               end_parts();
             } else if (parts_wait_) {
               begin_parts_route();

@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -138,6 +140,7 @@ TEST(BlockFolders, AFailedSyncOfAFullDiskIsTheEndOfTheMedium) {
     EXPECT_NE(after, before);
     EXPECT_EQ(medium_of(folder), after);
     before = after;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // Times of files move in ticks of at most 10 ms.
   }
   std::signal(SIGXFSZ, action);
 }
