@@ -351,7 +351,9 @@ TEST_F(TlsRdmaWire, NobodyIsConnectedWithAnotherQueuePairThanThatAgreedOn) {
       second.close();
     }(loop, *served, with, first_known, kind == Kind::plain_text));
     wire.set_carry(nullptr);
-    EXPECT_GE(crossing.crossed, 4U);
+    // Within TLS, the server's first packet to each client has been exchanged for the other one. The second client may
+    // have refused it before it has sent a packet, and what it acknowledges waits then.
+    EXPECT_GE(crossing.crossed, kind == Kind::plain_text ? 4U : 2U);
     if (kind != Kind::plain_text) {
       EXPECT_EQ(security->counters().paths_proved + tls.counters().paths_proved, 0U);
       EXPECT_GE(security->counters().paths_refused + tls.counters().paths_refused, 2U);
