@@ -379,12 +379,18 @@ Balancing balancing_of(const std::string& name) {
       "\"pick_first\"");
 }
 
+Duration pause_of(nb::handle seconds) {
+  const std::optional<Duration> pause = duration_of(seconds);
+  if (!pause) throw nb::type_error("hawser: a pause of Retry is a number of seconds, not None");
+  return *pause;
+}
+
 // From an object of hawser.Retry.
 RetryPolicy retry_of(nb::handle given) {
   RetryPolicy policy;
   policy.attempts_max = nb::cast<unsigned>(given.attr("attempts_max"));
-  policy.backoff_first = *duration_of(nb::float_(given.attr("backoff_first")));
-  policy.backoff_max = *duration_of(nb::float_(given.attr("backoff_max")));
+  policy.backoff_first = pause_of(given.attr("backoff_first"));
+  policy.backoff_max = pause_of(given.attr("backoff_max"));
   policy.codes.clear();
   for (const nb::handle code : given.attr("codes")) {
     policy.codes.push_back(static_cast<ErrorCode>(nb::cast<int>(nb::int_(code))));

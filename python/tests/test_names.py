@@ -194,7 +194,7 @@ def test_misuse_is_an_error() -> None:
             hawser.blocking.connect(address, **options)
     with pytest.raises(ValueError, match="attempts_max is 0"):
         hawser.Retry(attempts_max=0)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="pause"):
         hawser.blocking.connect("list:a:1", retry=hawser.Retry(backoff_first=None))  # type: ignore[arg-type]
     with hawser.blocking.connect("list:a:1") as client:
         region = hawser.Region(8, True, False, 1, 1, 1, 1, [hawser.Place(0, 0, 0)] * 16)
