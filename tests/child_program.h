@@ -12,18 +12,22 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 
 namespace hawser::testing_tools {
 
 // A port that was free a moment ago, for programs that do not report one that the kernel has chosen. It lies below
-// those that Linux chooses by default (from 32,768), so that no other test gets it from the kernel.
+// those that Linux chooses by default (from 32,768), so that no other test gets it from the kernel. It is not one that
+// this process has had before: its program may not listen yet. One thread.
 inline std::string free_port() {
+  static std::set<int> had;
   std::random_device random;
   std::uniform_int_distribution<int> ports(12'000, 32'000);
   for (int tries = 0; tries < 100; ++tries) {
     const int port = ports(random);
+    if (!had.insert(port).second) continue;
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
