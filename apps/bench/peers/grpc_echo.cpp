@@ -40,7 +40,7 @@ class GrpcEchoService final : public ::bench::Echo::CallbackService {
   }
   static grpc::ServerUnaryReactor* done(grpc::CallbackServerContext* context) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::GrpcStatus::OK);
+    reactor->Finish(grpc::Status::OK);
     return reactor;
   }
 };
@@ -75,7 +75,7 @@ class GrpcPeerCaller {
   void call() {
     context_.emplace();
     load_.begin(number_);
-    const auto then = [this](const grpc::GrpcStatus& status) { end(status); };
+    const auto then = [this](const grpc::Status& status) { end(status); };
     if (load_.ack()) {
       stub_.async()->Acknowledge(&*context_, &request_, &ack_, then);
     } else {
@@ -84,7 +84,7 @@ class GrpcPeerCaller {
   }
 
  private:
-  void end(const grpc::GrpcStatus& status) {
+  void end(const grpc::Status& status) {
     bool more = false;
     if (!status.ok()) {
       load_.fail("status " + std::to_string(status.error_code()) + ": " + status.error_message());
@@ -113,7 +113,7 @@ void call_in_turn(Stub& stub, PeerLoad& load, std::size_t number) {
     ::bench::Payload reply;
     ::bench::Ack ack;
     load.begin(number);
-    const grpc::GrpcStatus status =
+    const grpc::Status status =
         load.ack() ? stub.Acknowledge(&context, request, &ack) : stub.Call(&context, request, &reply);
     if (!status.ok()) {
       load.fail("status " + std::to_string(status.error_code()) + ": " + status.error_message());
