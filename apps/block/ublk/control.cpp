@@ -45,7 +45,7 @@ class CommandRing {
   int execute(unsigned operation, const UblkControlCommand& command) noexcept {
     if (made_ < 0) return made_;
     ::io_uring_sqe* const entry = ::io_uring_get_sqe(&uring_);
-    if (entry == nullptr) return -EBUSY;  // Not so: the ring is new.
+    if (entry == nullptr) return -EBUSY;  // A new ring has an entry, which a compiler cannot see.
     std::memset(entry, 0, 2 * sizeof(*entry));
     entry->opcode = IORING_OP_URING_CMD;
     entry->fd = driver_;

@@ -295,11 +295,8 @@ bool ServerSession::leave() {
 }
 
 unsigned ServerSession::silent_checks() noexcept {
-  const std::uint64_t moved = connection().arrived() + connection().sent();
-  const bool silent = !closed() && active_calls() == 0 && connection().backlog() == 0 && moved == moved_at_check_;
-  moved_at_check_ = moved;
-  silent_checks_ = silent ? silent_checks_ + 1 : 0;
-  return silent_checks_;
+  const bool waits_for_peer = active_calls() == 0 && connection().backlog() == 0;
+  return silence_.check(connection().arrived() + connection().sent(), !closed() && waits_for_peer);
 }
 
 void ServerSession::on_end(const Error& reason, std::uint64_t) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "pipe/standstill.h"
 #include "rpc/port/port_session.h"
 #include "rpc/server/placed_payloads.h"
 #include "rpc/session/session.h"
@@ -72,8 +73,7 @@ class ServerSession final : public Session, public PortSession {
   const bool connection_charges_;  // If false, this object charges payloads when it selects their receive buffer.
   bool going_away_ = false;
   bool peer_understood_ = false;  // The client has answered our GOAWAY: no request follows.
-  unsigned silent_checks_ = 0;
-  std::uint64_t moved_at_check_ = 0;  // Bytes of both directions.
+  pipe::Standstill silence_;      // For silent_checks(): of the bytes of both directions.
 };
 
 }  // namespace hawser::rpc

@@ -47,8 +47,11 @@ TEST(UblkQueue, FailsWhenAFetchIsRefused) {
     co_return queue ? Result<void>{} : std::unexpected(queue.error());
   }(file));
   ASSERT_FALSE(opened);
-  if (opened.error().text.find("make a ring") != std::string::npos) GTEST_SKIP() << opened.error().text;
-  EXPECT_EQ(opened.error().application_code, EOPNOTSUPP) << opened.error().text;
+  // Without io_uring, and before Linux 6.0, there is not such a ring. Each other failure of it is one of this test.
+  const bool ring = opened.error().text.find("make a ring") != std::string::npos;
+  const int code = opened.error().application_code;
+  if (ring && (code == ENOSYS || code == EPERM || code == EINVAL)) GTEST_SKIP() << opened.error().text;
+  EXPECT_EQ(code, EOPNOTSUPP) << opened.error().text;
   EXPECT_NE(opened.error().text.find("fetch the requests of a ublk device"), std::string::npos) << opened.error().text;
 }
 

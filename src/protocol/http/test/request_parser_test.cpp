@@ -202,12 +202,11 @@ TEST(RequestParser, ChangedRequestsReadTheSameInAnyPieces) {
   }
 }
 
+constexpr HttpMessageLimits small_limits{
+    .line_bytes_max = 40, .head_bytes_max = 100, .fields_max = 3, .body_bytes_max = 10, .chunk_extension_bytes_max = 4};
+
 TEST(RequestParser, HoldsItsLimits) {
-  const HttpMessageLimits limits{.line_bytes_max = 40,
-                                 .head_bytes_max = 100,
-                                 .fields_max = 3,
-                                 .body_bytes_max = 10,
-                                 .chunk_extension_bytes_max = 4};
+  const HttpMessageLimits limits = small_limits;
   const std::string line(40, 'x');
   EXPECT_EQ(status_of("GET /" + std::string(26, 'x') + " HTTP/1.1\r\nHost: a\r\n\r\n", limits), 0U);
   EXPECT_EQ(status_of("GET /" + std::string(27, 'x') + " HTTP/1.1\r\nHost: a\r\n\r\n", limits), 414U);
@@ -232,11 +231,7 @@ TEST(RequestParser, HoldsItsLimits) {
 
 // The last byte of a line may be the CR of its end: it does not count.
 TEST(RequestParser, ErrorsNameTheLimitAndTheValue) {
-  const HttpMessageLimits limits{.line_bytes_max = 40,
-                                 .head_bytes_max = 100,
-                                 .fields_max = 3,
-                                 .body_bytes_max = 10,
-                                 .chunk_extension_bytes_max = 4};
+  const HttpMessageLimits limits = small_limits;
   const auto reason_of = [&](const std::string& text) { return parse(text, {}, limits).reason; };
   const std::string lengths = " bytes or more, and line_bytes_max is 40: send less, or raise the limit";
   EXPECT_EQ(reason_of("GET /" + std::string(27, 'x') + " HTTP/1.1\r\n"), "the request line is too long: 41" + lengths);
