@@ -295,8 +295,8 @@ bool ServerSession::leave() {
 }
 
 unsigned ServerSession::silent_checks() noexcept {
-  const bool waits_for_peer = active_calls() == 0 && connection().backlog() == 0;
-  return silence_.check(connection().arrived() + connection().sent(), !closed() && waits_for_peer);
+  const bool unoccupied = active_calls() == 0 && connection().backlog() == 0;
+  return silence_.check(connection().arrived() + connection().sent(), !closed() && unoccupied);
 }
 
 void ServerSession::on_end(const Error& reason, std::uint64_t) {
