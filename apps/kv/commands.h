@@ -85,10 +85,17 @@ struct Command {
   void (*run)(Execution& execution) = nullptr;
   Own own = Own::none;
   KeyRange keys = keys_of_route(route);
+  bool replies_value = is_reader(name);  // The reply has the values of the keys. That of SET may have one, too.
 
   static constexpr KeyRange keys_of_route(CommandRoute route) noexcept {
     if (route == CommandRoute::key) return {1, 1, 1};
     return route == CommandRoute::keys_sum || route == CommandRoute::keys_list ? KeyRange{1, -1, 1} : KeyRange{};
+  }
+  static constexpr bool is_reader(std::string_view name) noexcept {
+    for (const std::string_view reader : {"get", "mget", "getrange", "substr", "getex", "getdel", "getset"}) {
+      if (name == reader) return true;
+    }
+    return false;
   }
   template <class Visit>
   void each_key(Arguments arguments, Visit visit) const {

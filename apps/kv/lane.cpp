@@ -11,8 +11,37 @@ namespace {
 
 // A batch that has replies of so many bytes returns, and its other items are executed later.
 constexpr std::size_t batch_reply_bytes_max = std::size_t{1} << 20;
+// Replies of so many bytes are not charged on their way.
+constexpr std::size_t free_reply_bytes = 32 * 1024;
+// A reply adds at most so many bytes to its value. Other replies have at most as many, apart from those of lists.
+constexpr std::size_t reply_overhead_bytes = 1024;
+// Behind so many bytes of replies, a reply with a short value is not charged.
+constexpr std::size_t short_replies_bytes_max = free_reply_bytes - Shard::short_value_bytes_max - reply_overhead_bytes;
+constexpr std::size_t travel_step_bytes = 64 * 1024;
 
 }  // namespace
+
+bool TravelCharge::raise(const hawser::detail::ReceiveBudget& budget, std::size_t bytes) noexcept {
+  if (total_ == nullptr || bytes <= bytes_) return true;
+  const std::size_t before = bytes_;
+  // First, so that of several loops one at most exceeds the half.
+  raise_always(bytes);
+  if (budget.used() - (bytes_ - before) <= budget.bytes_max() / 2) return true;
+  total_->fetch_sub(bytes_ - before, std::memory_order_relaxed);
+  bytes_ = before;
+  return false;
+}
+
+void TravelCharge::raise_always(std::size_t bytes) noexcept {
+  if (total_ == nullptr || bytes <= bytes_) return;
+  const std::size_t more = (bytes - bytes_ + travel_step_bytes - 1) / travel_step_bytes * travel_step_bytes;
+  total_->fetch_add(more, std::memory_order_relaxed);
+  bytes_ += more;
+}
+
+void TravelCharge::release() noexcept {
+  if (bytes_ != 0) total_->fetch_sub(std::exchange(bytes_, 0), std::memory_order_relaxed);
+}
 
 void Lane::send() {
   if (current_ == nullptr) current_ = std::move(filling_);
@@ -79,16 +108,22 @@ void Lane::execute(ForwardedBatch& batch) const {
   protocol::resp::ReplyWriter out(memory);
   std::vector<std::string_view> arguments;
   batch.wrote = false;
+  batch.value_due = 0;
   while (batch.end < batch.items.size() && memory.text().size() < batch_reply_bytes_max) {
-    ForwardedBatch::Item& item = batch.items[batch.end++];
+    ForwardedBatch::Item& item = batch.items[batch.end];
     arguments.clear();
+    std::size_t byte = batch.next_byte;
     for (std::uint32_t i = 0; i < item.arguments; ++i) {
-      const std::size_t size = batch.sizes[batch.next_size++];
-      arguments.push_back(std::string_view(batch.bytes).substr(batch.next_byte, size));
-      batch.next_byte += size;
+      const std::size_t size = batch.sizes[batch.next_size + i];
+      arguments.push_back(std::string_view(batch.bytes).substr(byte, size));
+      byte += size;
     }
     const bool gone = gone_.load(std::memory_order_relaxed);
     if (item.command != nullptr && (item.command->writes || !gone)) {
+      const std::size_t replies = memory.text().size();
+      const bool is_short = replies <= short_replies_bytes_max && !target_.shard().has_long_values();
+      if (!is_short && !gone && !charge(batch, item, arguments, replies)) [[unlikely]]
+        break;
       out.set_version(item.resp3 ? 3 : 2);
       const std::string* const refusal = item.command->writes ? target_.write_refusal() : nullptr;
       if (refusal != nullptr) {
@@ -104,8 +139,33 @@ void Lane::execute(ForwardedBatch& batch) const {
       if (gone) memory.clear();
     }
     item.reply_end = memory.text().size();
+    batch.next_byte = byte;
+    batch.next_size += item.arguments;
+    ++batch.end;
   }
   batch.replies = std::move(memory.text());
+  // The list of all keys.
+  if (batch.replies.size() > free_reply_bytes) batch.charge.raise_always(batch.replies.size() - free_reply_bytes);
+}
+
+// Charges the reply to the item, behind so many bytes of replies. False: there is no memory for it now.
+bool Lane::charge(ForwardedBatch& batch, const ForwardedBatch::Item& item, Arguments arguments,
+                  std::size_t replies) const {
+  std::size_t value = Shard::short_value_bytes_max;
+  if (target_.shard().has_long_values()) {
+    value = 0;
+    if (Transaction::replies_with_value(*item.command, arguments)) {
+      const Entry* const entry = target_.shard().find({arguments[1], item.hash}, target_.now(), false);
+      if (entry != nullptr) value = entry->value_bytes;
+    }
+  }
+  const std::size_t bytes = replies + value + reply_overhead_bytes;
+  if (bytes <= free_reply_bytes) return true;
+  if (replies == 0 && value <= batch.value_charged) return true;
+  if (batch.charge.raise(budget_, bytes - free_reply_bytes)) return true;
+  // The replies before it come home first.
+  if (replies == 0) batch.value_due = value;
+  return false;
 }
 
 void Lane::returned(std::unique_ptr<ForwardedBatch> batch) {
@@ -116,6 +176,7 @@ void Lane::returned(std::unique_ptr<ForwardedBatch> batch) {
   RespConnection* const connection = gone_.load(std::memory_order_relaxed) ? nullptr : home_.find(connection_);
   if (connection != nullptr) return connection->on_replies(replied);
   replied.first = replied.end;
+  replied.charge.release();
   if (waiting() != nullptr) send();
 }
 

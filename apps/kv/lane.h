@@ -5,16 +5,42 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "hawser/detail/receive_account.h"
 #include "kv/commands.h"
 #include "kv/store.h"
 
 namespace hawser::kv {
 
+// Memory of replies that travel to the loop of their connection, in the budget of that loop. One thread at a time. The
+// budget outlives each raise(), and `total` the charge.
+class TravelCharge {
+ public:
+  // `total`: see ReceiveAccount::abandoned(). Null: nothing is charged or refused.
+  explicit TravelCharge(std::atomic<std::size_t>* total) noexcept : total_(total) {}
+  TravelCharge(const TravelCharge&) = delete;
+  TravelCharge& operator=(const TravelCharge&) = delete;
+  ~TravelCharge() { release(); }
+
+  // Charges `bytes` in all, and some more. False, without an effect, if more than half of the budget is used without
+  // what it adds.
+  bool raise(const hawser::detail::ReceiveBudget& budget, std::size_t bytes) noexcept;
+  // For memory that is held already.
+  void raise_always(std::size_t bytes) noexcept;
+  void release() noexcept;
+
+ private:
+  std::atomic<std::size_t>* const total_;
+  std::size_t bytes_ = 0;
+};
+
 // Commands of one connection that another shard executes, and their replies. It travels to that shard's loop and back,
 // several times if its replies are long.
 struct ForwardedBatch {
+  explicit ForwardedBatch(std::atomic<std::size_t>* total) noexcept : charge(total) {}
+
   struct Item {
     const Command* command;  // Null: it needs no execution and has no reply.
     std::uint64_t slot;      // The reply belongs to this one of the connection.
@@ -36,6 +62,12 @@ struct ForwardedBatch {
   std::size_t next_byte = 0;
   std::size_t next_size = 0;
   std::string replies;
+  TravelCharge charge;  // For `replies`.
+  // Bytes of the value with which the item `end` replies. It has not been executed, because there was no memory for
+  // them. 0: there was.
+  std::size_t value_due = 0;
+  // The connection has memory for a value of so many bytes: that with which the item `end` replies.
+  std::size_t value_charged = 0;
 
   std::size_t held_bytes() const noexcept { return bytes.size() + items.size() * sizeof(Item); }
 };
@@ -45,12 +77,18 @@ struct ForwardedBatch {
 // connection, apart from `gone` and what is used on the target's loop.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-  Lane(StoreSite& home, StoreSite& target, std::uint64_t connection) noexcept
-      : home_(home), target_(target), connection_(connection) {}
+  // `budget`: of the home. It exists until end() has been called. `travelling`: see TravelCharge.
+  Lane(StoreSite& home, StoreSite& target, std::uint64_t connection, const hawser::detail::ReceiveBudget& budget,
+       std::shared_ptr<std::atomic<std::size_t>> travelling) noexcept
+      : home_(home),
+        target_(target),
+        connection_(connection),
+        budget_(budget),
+        travelling_bytes_(std::move(travelling)) {}
 
   // The batch that the next commands are added to.
   ForwardedBatch& filling() {
-    if (filling_ == nullptr) filling_ = std::make_unique<ForwardedBatch>();
+    if (filling_ == nullptr) filling_ = std::make_unique<ForwardedBatch>(travelling_bytes_.get());
     return *filling_;
   }
   bool moving() const noexcept { return travelling_; }
@@ -65,6 +103,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // On the target's loop.
   void run(std::unique_ptr<ForwardedBatch> batch);
   void execute(ForwardedBatch& batch) const;
+  bool charge(ForwardedBatch& batch, const ForwardedBatch::Item& item, Arguments arguments, std::size_t replies) const;
   void stop_waiting();
   static void go_back(std::shared_ptr<Lane> lane, std::unique_ptr<ForwardedBatch> batch);
   static void fail_writes(ForwardedBatch& batch, const std::string& why);
@@ -73,6 +112,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   StoreSite& home_;
   StoreSite& target_;
   const std::uint64_t connection_;  // Its number at home.
+  const hawser::detail::ReceiveBudget& budget_;
+  const std::shared_ptr<std::atomic<std::size_t>> travelling_bytes_;
   std::atomic<bool> gone_ = false;
   bool travelling_ = false;
   std::unique_ptr<ForwardedBatch> current_;

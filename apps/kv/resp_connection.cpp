@@ -326,7 +326,9 @@ void RespConnection::split(const Command& command, Arguments arguments) {
 void RespConnection::forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard,
                              std::size_t part, std::uint64_t client) {
   std::shared_ptr<Lane>& lane = lanes_[shard];
-  if (lane == nullptr) lane = std::make_shared<Lane>(*site_, site_->store().site(shard), number_);
+  if (lane == nullptr) {
+    lane = std::make_shared<Lane>(*site_, site_->store().site(shard), number_, host().budget, account().abandoned());
+  }
   ForwardedBatch& batch = lane->filling();
   const std::size_t before = batch.held_bytes();
   std::size_t added = 0;
@@ -357,9 +359,41 @@ void RespConnection::send_batches() {
     if (lane == nullptr || lane->moving()) continue;
     ForwardedBatch* const batch = lane->waiting();
     if (batch == nullptr) continue;
-    if (!fits && (!has_room() || batch->items[batch->first].slot != waiting_.first_slot())) continue;
+    const bool oldest = batch->items[batch->first].slot == waiting_.first_slot();
+    if (!fits && (!has_room() || !oldest)) continue;
+    if (batch->value_due != 0 && (!oldest || !charge_due(*batch))) continue;
     lane->send();
   }
+}
+
+// The oldest command replies with a value that awaits memory. Returns true if the batch goes on: there is memory now,
+// or the command has failed. Others read their replies meanwhile, which frees memory.
+bool RespConnection::charge_due(ForwardedBatch& batch) {
+  ForwardedBatch::Item& item = batch.items[batch.first];
+  const bool failed = item.command == nullptr || !waiting_.at(item.slot).error.empty();
+  if (!failed) {
+    // Until the next on_memory(), or until another part of the command has come home.
+    if (due_waits_ || exec_charge_.bytes() != 0) return false;
+    // The oldest command must not wait for memory that its own connection holds.
+    const std::size_t share = host().budget.share_bytes_max() / 2;
+    const std::size_t held = std::min(share, waiting_.bytes());
+    if (exec_charge_.set(std::min(batch.value_due, share - held))) {
+      batch.value_charged = std::exchange(batch.value_due, 0);
+      return true;
+    }
+    if (due_since_ == Time{}) due_since_ = host().loop.now();
+    if (host().loop.now() - due_since_ < ShardHolds::patience) {
+      due_waits_ = true;
+      site_->wait_for_memory(number_);
+      return false;
+    }
+    waiting_.fail(item.slot,
+                  "-TRYAGAIN the reply has " + std::to_string(batch.value_due) + std::string(no_memory_left));
+  }
+  due_since_ = {};
+  item.command = nullptr;
+  batch.value_due = 0;
+  return true;
 }
 
 void RespConnection::on_taken() {
@@ -395,7 +429,13 @@ void RespConnection::on_replies(ForwardedBatch& batch) {
       }
     }
   }
+  if (std::exchange(batch.value_charged, 0) != 0) {
+    exec_charge_.set_always(0);
+    if (begin != 0) due_since_ = {};
+  }
   write_ready();
+  // The replies are charged as those of this connection from here on.
+  batch.charge.release();
   if (!charge_replies()) return;
   send_batches();
   go_on();

@@ -35,6 +35,9 @@ class RespConnection final : public protocol::resp::RespSession {
 
   // The reply to a write that the log refuses.
   static std::string log_error(const std::string& why);
+  // The end of the error of a reply, behind the length of its values.
+  static constexpr std::string_view no_memory_left =
+      " bytes, for which others have left no memory: read replies earlier, or raise --memory. Nothing was executed\r\n";
   // Items of a batch have been executed.
   void on_replies(ForwardedBatch& batch);
   // The transaction that has been started is complete.
@@ -89,6 +92,7 @@ class RespConnection final : public protocol::resp::RespSession {
   void on_durable(std::uint64_t slot, const std::string* error);
   void drop_waiting();
   void send_batches();
+  bool charge_due(ForwardedBatch& batch);
   void charge_forwarded() noexcept {
     constexpr std::size_t free_bytes = 64 * 1024;
     forwarded_charge_.set_always(forwarded_bytes_ > free_bytes ? forwarded_bytes_ : 0);
@@ -168,7 +172,10 @@ class RespConnection final : public protocol::resp::RespSession {
   bool barred_ = false;    // `closing_`, or a transaction is pending: no further request is taken.
   bool starting_ = false;  // start_pending() runs.
   Pending pending_;
-  pipe::HeldCharge exec_charge_{account()};  // For the replies of `pending_`.
+  // For the replies of `pending_`, or for a value with which another shard replies to the oldest command.
+  pipe::HeldCharge exec_charge_{account()};
+  bool due_waits_ = false;  // Such a value awaits on_memory().
+  Time due_since_{};        // Since when it has awaited memory; the epoch: none does.
   bool multi_failed_ = false;
   std::shared_ptr<Transaction> multi_;  // Since MULTI; null: none.
   std::shared_ptr<WatchedKeys> watched_;

@@ -214,6 +214,7 @@ void RespConnection::wait_for_memory() {
 }
 
 void RespConnection::on_memory() {
+  due_waits_ = false;
   try_memory();
   take_further();
 }
@@ -237,9 +238,8 @@ void RespConnection::try_memory() {
       "-" + std::string(never ? "OOM" : "TRYAGAIN") + (exec ? " the replies of EXEC have " : " the reply has ") +
       std::to_string(values) +
       (never ? " bytes, and a connection may have " + std::to_string(share) +
-                   " bytes: read fewer values in one transaction, or raise --memory"
-             : " bytes, for which others have left no memory: read replies earlier, or raise --memory") +
-      ". Nothing was executed\r\n");
+                   " bytes: read fewer values in one transaction, or raise --memory. Nothing was executed\r\n"
+             : std::string(no_memory_left)));
   on_transaction(*pending_.transaction);
 }
 

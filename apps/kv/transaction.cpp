@@ -21,9 +21,7 @@ bool replies_at_length(const Command& command, Arguments arguments) {
 
 // GETRANGE counts as the whole value.
 bool Transaction::replies_with_value(const Command& command, Arguments arguments) {
-  for (const std::string_view name : {"get", "mget", "getrange", "substr", "getex", "getdel", "getset"}) {
-    if (command.name == name) return true;
-  }
+  if (command.replies_value) return true;
   if (command.name != "set") return false;
   return std::any_of(arguments.begin() + 3, arguments.end(),
                      [](std::string_view word) { return is_word(word, "get"); });

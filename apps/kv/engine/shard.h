@@ -70,6 +70,7 @@ constexpr std::int64_t never_expired = INT64_MIN;
 class Shard {
  public:
   static constexpr std::size_t key_bytes_max = 8 * 1024;
+  static constexpr std::size_t short_value_bytes_max = Arena::slot_bytes_max;
   // Entries that one eviction examines at most; then it takes the one at the hand.
   static constexpr std::size_t examined_max = 64;
 
@@ -119,6 +120,8 @@ class Shard {
   std::size_t with_expiry() const noexcept { return stats_.with_expiry.get(); }
   std::size_t memory_used() const noexcept { return arena_.used(); }
   std::size_t memory_max() const noexcept { return arena_.bytes_max(); }
+  // False: no value has more than short_value_bytes_max bytes.
+  bool has_long_values() const noexcept { return arena_.outside() != 0; }
   ShardStats& stats() noexcept { return stats_; }
   // `log` receives changes until it is removed. It outlives the shard, or is removed before.
   void add_log(ChangeLog& log) { logs_.push_back(&log); }

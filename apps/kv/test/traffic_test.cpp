@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,7 +24,8 @@ ServerOptions traffic_options(Duration receive_window = std::chrono::seconds(10)
           .receive_bytes_max = 16 * traffic_mib,
           .receive_share_bytes_max = 16 * traffic_mib,
           .receive_peer_bytes_max = 16 * traffic_mib,
-          .receive_window = receive_window};
+          .receive_window = receive_window,
+          .handshake_timeout = std::chrono::hours(1)};
 }
 
 std::string part_of(const std::string& request, std::size_t begin, std::size_t bytes) {
@@ -119,6 +121,64 @@ TEST(Traffic, RepliesOfOneCommandWaitForMemory) {
       if (waited && reply.starts_with("-TRYAGAIN the reply has 6291456 bytes")) continue;
       EXPECT_EQ(reply.size(), traffic_value_bytes + std::string_view("$6291456\r\n\r\n").size());
     }
+  }
+}
+
+// Clients on one loop read values of the other one, which executes nothing until all commands have arrived. It reads
+// the values that half of the memory allows, and the rest when the clients have read.
+TEST(Traffic, RepliesOfAnotherShardWaitForMemoryOnTheirWay) {
+  KvServer server({.memory_bytes = 64 * traffic_mib, .shards = 2}, traffic_options(std::chrono::hours(1)));
+  constexpr std::size_t value_bytes = traffic_mib / 2;
+  constexpr std::size_t clients = 48;
+  std::vector<std::unique_ptr<RespPeer>> of_loop[2];
+  while (of_loop[0].size() < clients && of_loop[1].size() < clients) {
+    auto peer = std::make_unique<RespPeer>(server.address());
+    const std::string id = peer->call({"CLIENT", "ID"});
+    ASSERT_TRUE(id.starts_with(':')) << id;
+    of_loop[std::stoul(id.substr(1)) % 2].push_back(std::move(peer));
+  }
+  const unsigned home = of_loop[0].size() == clients ? 0 : 1;
+  const std::vector<std::unique_ptr<RespPeer>>& peers = of_loop[home];
+  std::string key = "a";
+  while (server.store.shard_of(server.store.key(key).hash) == home) key += 'a';
+  ASSERT_EQ(peers[0]->call({"SET", key, std::string(value_bytes, 'v')}), "+OK\r\n");
+
+  StoreSite& target = server.store.site(1 - home);
+  const auto block = [](Loop& loop, std::promise<void>& release) {
+    std::promise<void> blocked;
+    loop.post([&] {
+      blocked.set_value();
+      release.get_future().wait();
+    });
+    blocked.get_future().wait();
+  };
+  const auto pass = [](Loop& loop) {
+    std::promise<void> passed;
+    loop.post([&] { passed.set_value(); });
+    passed.get_future().wait();
+  };
+  std::promise<void> release_target;
+  block(target.loop(), release_target);
+  const std::uint64_t calls = server.server().counters().calls;
+  const auto sent = std::chrono::steady_clock::now();
+  for (const auto& peer : peers) peer->send(request({"GET", key}));
+  while (server.server().counters().calls < calls + clients) usleep(1000);
+  // All batches have been sent, and none comes home until the target has had all of them.
+  std::promise<void> release_home;
+  block(server.store.site(home).loop(), release_home);
+  release_target.set_value();
+  pass(target.loop());
+  // The last one exceeds the half.
+  EXPECT_LE(target.shard().stats().hits.get(), 8 * traffic_mib / value_bytes + 1);
+  EXPECT_GE(target.shard().stats().hits.get(), 1);
+  EXPECT_LE(server.server().counters().receive_bytes, (8 + 1) * traffic_mib);
+  release_home.set_value();
+  for (const auto& peer : peers) {
+    const std::string reply = peer->receive();
+    // A slow machine may take longer than the time for which a value waits.
+    const bool waited = std::chrono::steady_clock::now() - sent >= ShardHolds::patience;
+    if (waited && reply.starts_with("-TRYAGAIN the reply has 524288 bytes")) continue;
+    EXPECT_EQ(reply.size(), value_bytes + std::string_view("$524288\r\n\r\n").size());
   }
 }
 

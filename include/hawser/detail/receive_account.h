@@ -54,7 +54,8 @@ class ReceiveBudget {
   const std::size_t share_bytes_max_;
   const std::size_t peer_bytes_max_;
   std::atomic<std::size_t> used_{0};
-  // The part that no account pays for: memory of work on other threads that nobody awaits (WorkCharge).
+  // The part that no account pays for: memory of work on other threads that nobody awaits (WorkCharge), and what other
+  // threads add for what travels to this loop.
   const std::shared_ptr<std::atomic<std::size_t>> abandoned_;
   LaggingCharge* lagging_ = nullptr;
 };

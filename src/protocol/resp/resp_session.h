@@ -53,8 +53,8 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   virtual std::size_t held_replies() const noexcept { return 0; }
   void on_drained() override { charge_replies(); }
   void on_end(const Error& reason) override;
-  // Charges replies that are not in the queue yet, above send_backlog_bytes_max, to the memory of the connection; the
-  // queue is charged by ByteSession. False if more than send_backlog_bytes_max of them wait, more wait than at the last
+  // Charges replies that are not in the queue yet, if they are many, to the memory of the connection; the queue is
+  // charged by ByteSession. False if more than send_backlog_bytes_max of them wait, more wait than at the last
   // call, and the account exceeds its limits: the connection has ended then.
   bool charge_replies();
 
@@ -69,6 +69,7 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
 
  private:
   static constexpr std::size_t reserve_bytes_min = 4096;
+  static constexpr std::size_t free_reply_bytes = 64 * 1024;  // Not charged while they are not in the queue yet.
 
   std::size_t take(Bytes bytes, Block& block) override;
   std::size_t take_ready(std::span<ReadyRequest> requests, unsigned most);
