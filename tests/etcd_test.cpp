@@ -40,13 +40,13 @@ TEST_F(EtcdRegistry, ServersComeAndLeave) {
   const auto naming = open_name();
   constexpr auto ttl = std::chrono::minutes(1);  // No lease is lost when the machine stalls.
   const auto first = announce_at("10.0.0.1:80", ttl);
-  EXPECT_TRUE(becomes(*naming, {"10.0.0.1:80"}));
+  EXPECT_TRUE(becomes(*naming, "10.0.0.1:80"));
   EXPECT_EQ(value_of("svc/10.0.0.1:80"), R"({"Op":0,"Addr":"10.0.0.1:80","Metadata":null})");
   const auto second = announce_at("10.0.0.2:80", ttl);
-  EXPECT_TRUE(becomes(*naming, {"10.0.0.1:80", "10.0.0.2:80"}));
+  EXPECT_TRUE(becomes(*naming, "10.0.0.1:80 10.0.0.2:80"));
   const auto left = loop.run(first->leave());
   EXPECT_TRUE(left) << error_of(left);
-  EXPECT_TRUE(becomes(*naming, {"10.0.0.2:80"}));
+  EXPECT_TRUE(becomes(*naming, "10.0.0.2:80"));
   EXPECT_FALSE(first->state().registered);
   EXPECT_TRUE(until([&] { return second->state().registrations == 1; }));
 }
@@ -55,7 +55,7 @@ TEST_F(EtcdRegistry, AListIsConfirmedWhileNothingChanges) {
   options.confirm_interval = 20ms;
   put(etcd().address, "a:1");
   const auto naming = open_name();
-  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  ASSERT_TRUE(becomes(*naming, "a:1"));
   const Time first = naming->state().confirmed;
   EXPECT_TRUE(until([&] { return naming->state().confirmed >= first + 100ms; }));
   EXPECT_EQ(naming->state().version, 1U);
@@ -64,7 +64,7 @@ TEST_F(EtcdRegistry, AListIsConfirmedWhileNothingChanges) {
 TEST_F(EtcdRegistry, ChangesThatFollowEachOtherAreReportedTogether) {
   put(etcd().address, "a:1");
   const auto naming = open_name();
-  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  ASSERT_TRUE(becomes(*naming, "a:1"));
   const Time began = loop.now();
   constexpr int changes = 200;
   for (int i = 0; i < changes; ++i) put(etcd().address, "b:" + std::to_string(1 + i));
@@ -76,30 +76,30 @@ TEST_F(EtcdRegistry, ChangesThatFollowEachOtherAreReportedTogether) {
 TEST_F(EtcdRegistry, EtcdIsKilledAndRestarted) {
   const auto naming = open_name();
   const auto announcement = announce_at("a:1");
-  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  ASSERT_TRUE(becomes(*naming, "a:1"));
   etcd().program.kill_now();
   ASSERT_TRUE(until([&] { return naming->state().error && announcement->state().error; }));
-  EXPECT_EQ(addresses_of(*naming), Addresses{"a:1"}) << "the last good list stays";
+  EXPECT_EQ(addresses_of(*naming), "a:1") << "the last good list stays";
   const Time before = naming->state().confirmed;
   EXPECT_TRUE(until([&] { return naming->state().age(loop.now()) > 0ms; }));
   EXPECT_EQ(naming->state().confirmed, before);
   start(etcd());
-  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+  EXPECT_TRUE(becomes(*naming, "a:1"));
   EXPECT_TRUE(until([&] { return announcement->state().registered && !announcement->state().error; }));
   const auto other = announce_at("b:1");
-  EXPECT_TRUE(becomes(*naming, {"a:1", "b:1"}));
+  EXPECT_TRUE(becomes(*naming, "a:1 b:1"));
 }
 
 TEST_F(EtcdRegistry, EtcdLosesItsData) {
   const auto naming = open_name();
   const auto announcement = announce_at("a:1");
-  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  ASSERT_TRUE(becomes(*naming, "a:1"));
   ASSERT_TRUE(until([&] { return announcement->state().registrations == 1; })) << "the name is known earlier";
   etcd().program.kill_now();
   std::filesystem::remove_all(data_of(etcd()));
   start(etcd());
   EXPECT_TRUE(until([&] { return announcement->state().registrations == 2; }));
-  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+  EXPECT_TRUE(becomes(*naming, "a:1"));
   EXPECT_EQ(naming->state().version, 1U) << "an empty list replaces none";
   EXPECT_NE(value_of("svc/a:1"), "");
 }
@@ -107,7 +107,7 @@ TEST_F(EtcdRegistry, EtcdLosesItsData) {
 TEST_F(EtcdRegistry, ChangesAreCompactedDuringAnOutage) {
   put(etcd().address, "a:1");
   const auto naming = open_name();
-  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  ASSERT_TRUE(becomes(*naming, "a:1"));
   etcd().program.kill_now();
   const std::string elsewhere = "127.0.0.1:" + free_port();
   start(etcd(), elsewhere);
@@ -144,17 +144,17 @@ TEST_F(EtcdRegistry, ChangesAreCompactedDuringAnOutage) {
   }(session));
 
   start(etcd());
-  EXPECT_TRUE(becomes(*naming, {"b:1"}));
+  EXPECT_TRUE(becomes(*naming, "b:1"));
 }
 
 TEST_F(EtcdRegistry, ALeaseExpiresWithItsServer) {
   put(etcd().address, "a:1");
   const auto naming = open_name();
   auto vanished = announce_at("b:1");
-  ASSERT_TRUE(becomes(*naming, {"a:1", "b:1"}));
+  ASSERT_TRUE(becomes(*naming, "a:1 b:1"));
   EXPECT_GE(vanished->state().ttl, std::chrono::seconds(1));
   vanished.reset();
-  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+  EXPECT_TRUE(becomes(*naming, "a:1"));
 }
 
 TEST_F(EtcdRegistry, ALostLeaseIsReplaced) {
@@ -170,12 +170,12 @@ TEST_F(EtcdRegistry, ASilentServerIsLeft) {
   options.connect_timeout = options.call_timeout = 200ms;
   put(etcd().address, "a:1");
   const auto naming = open_name();
-  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  ASSERT_TRUE(becomes(*naming, "a:1"));
   etcd().program.signal(SIGSTOP);
   EXPECT_TRUE(until([&] { return naming->state().error.has_value(); }));
-  EXPECT_EQ(addresses_of(*naming), Addresses{"a:1"});
+  EXPECT_EQ(addresses_of(*naming), "a:1");
   etcd().program.signal(SIGCONT);
-  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+  EXPECT_TRUE(becomes(*naming, "a:1"));
 }
 
 TEST_F(EtcdRegistry, UsersLogIn) {
@@ -197,7 +197,7 @@ TEST_F(EtcdRegistry, UsersLogIn) {
   options.password = "secret";
   const auto naming = open_name();
   const auto announcement = announce_at("a:1");
-  EXPECT_TRUE(becomes(*naming, {"a:1"}));
+  EXPECT_TRUE(becomes(*naming, "a:1"));
   EXPECT_EQ(nobody->state().version, 0U);
 }
 
@@ -282,7 +282,7 @@ TEST_F(EtcdPlayed, AChangeThatWaitsIsReportedWhenTheWatchBreaks) {
   const auto started = server.start();
   ASSERT_TRUE(started) << error_of(started);
   const auto naming = std::move(*Naming::open(loop, "etcd://" + server.address() + "/svc", {etcd_naming(options)}));
-  EXPECT_TRUE(until([&] { return naming->state().error && addresses_of(*naming) == Addresses{"a:1", "b:1"}; }))
+  EXPECT_TRUE(until([&] { return naming->state().error && addresses_of(*naming) == "a:1 b:1"; }))
       << naming->state().endpoints.size() << " endpoints";
 }
 
@@ -313,7 +313,7 @@ class EtcdCluster : public EtcdFixture {
 TEST_F(EtcdCluster, TheLeaderIsKilled) {
   const auto naming = open_name();
   const auto announcement = announce_at("a:1");
-  ASSERT_TRUE(becomes(*naming, {"a:1"}));
+  ASSERT_TRUE(becomes(*naming, "a:1"));
   auto leader = members.end();
   ASSERT_TRUE(soon([&] {
     leader = std::ranges::find_if(members, [&](const auto& member) { return leads(*member); });
@@ -321,13 +321,13 @@ TEST_F(EtcdCluster, TheLeaderIsKilled) {
   }));
   (*leader)->program.kill_now();
   const auto other = announce_at("b:1");
-  EXPECT_TRUE(becomes(*naming, {"a:1", "b:1"}));
+  EXPECT_TRUE(becomes(*naming, "a:1 b:1"));
   EXPECT_TRUE(until([&] { return announcement->state().registered && !announcement->state().error; }));
   // A minority does not answer, and the last good list stays.
   const auto left = std::ranges::find_if(members, [&](const auto& member) { return !member->program.ended(); });
   (*left)->program.kill_now();
   EXPECT_TRUE(until([&] { return naming->state().error.has_value(); }));
-  EXPECT_EQ(addresses_of(*naming), (Addresses{"a:1", "b:1"}));
+  EXPECT_EQ(addresses_of(*naming), "a:1 b:1");
 }
 
 }  // namespace

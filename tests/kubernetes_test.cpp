@@ -11,6 +11,7 @@
 #include "base/temporary_folder.h"
 #include "hawser/cluster_client.h"
 #include "tests/kubernetes/played_api.h"
+#include "tests/naming_fixture.h"
 #include "tests/testing.h"
 
 // Names of services of an API server that the test plays.
@@ -20,7 +21,7 @@ namespace {
 using namespace testing_tools;
 using Lists = PlayedKubernetes::Lists;
 
-class Kubernetes : public ::testing::Test {
+class Kubernetes : public NamingFixture {
  protected:
   Kubernetes() {
     options.server = "http://" + api.address();
@@ -35,30 +36,6 @@ class Kubernetes : public ::testing::Test {
     EXPECT_TRUE(opened) << error_of(opened);
     return std::move(*opened);
   }
-  template <class Condition>
-  ::testing::AssertionResult until(Condition condition) {
-    if (loop.run(eventually(loop, condition))) return ::testing::AssertionSuccess();
-    return ::testing::AssertionFailure() << "it does not happen";
-  }
-  static std::string addresses_of(const Naming& naming) {
-    std::string addresses;
-    for (const Endpoint& one : naming.state().endpoints) addresses += (addresses.empty() ? "" : " ") + one.address;
-    return addresses;
-  }
-  // Runs the loop until the name has these endpoints and the source has no error.
-  ::testing::AssertionResult becomes(const Naming& naming, const std::string& addresses) {
-    if (until([&] { return addresses_of(naming) == addresses && !naming.state().error; })) {
-      return ::testing::AssertionSuccess();
-    }
-    return ::testing::AssertionFailure() << "it has " << addresses_of(naming) << " and "
-                                         << (naming.state().error ? naming.state().error->text : "no error");
-  }
-  ::testing::AssertionResult fails_with(const Naming& naming, std::string_view text) {
-    if (until([&] { return naming.state().error && naming.state().error->text.contains(text); })) {
-      return ::testing::AssertionSuccess();
-    }
-    return ::testing::AssertionFailure() << (naming.state().error ? naming.state().error->text : "no error");
-  }
   void write_file(const std::string& name, const std::string& text) const {
     const std::string path = (folder.path() / name).string();
     {
@@ -72,7 +49,6 @@ class Kubernetes : public ::testing::Test {
   TemporaryFolder folder;
   PlayedKubernetes api;
   KubernetesOptions options;
-  Loop loop;
 };
 
 TEST_F(Kubernetes, PodsComeAndGo) {

@@ -21,6 +21,7 @@
 #include "hawser/grpc.h"
 #include "hawser/hawser.h"
 #include "protocol/grpc/own_method.h"
+#include "tests/naming_fixture.h"
 #include "tests/testing.h"
 
 // Names of a control plane that is played over real connections.
@@ -158,7 +159,7 @@ class PlayedControlPlane {
   std::size_t answers_max_ = 0;
 };
 
-class XdsNames : public ::testing::Test {
+class XdsNames : public NamingFixture {
  protected:
   void SetUp() override {
     plane->set(XdsKind::listener, listener_by_rds("svc", "routes"));
@@ -189,30 +190,15 @@ class XdsNames : public ::testing::Test {
     return std::move(*naming);
   }
 
-  using Addresses = std::vector<std::string>;
-  static Addresses addresses_of(const Naming& naming) {
-    Addresses addresses;
-    for (const Endpoint& endpoint : naming.state().endpoints) addresses.push_back(endpoint.address);
-    return addresses;
-  }
-  template <class Condition>
-  bool until(Condition condition) {
-    return loop.run(eventually(loop, condition));
-  }
-  bool fails_with(const Naming& naming, std::string_view text) {
-    return until([&] { return naming.state().error && naming.state().error->text.contains(text); });
-  }
-
   const std::shared_ptr<PlayedControlPlane> plane = std::make_shared<PlayedControlPlane>();
   std::unique_ptr<Server> server;
-  Loop loop;
   XdsOptions options;
 };
 
 TEST_F(XdsNames, AListArrivesAndEachAnswerIsAccepted) {
   const auto naming = open_name();
   ASSERT_TRUE(until([&] { return naming->state().version == 1; }));
-  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+  EXPECT_EQ(addresses_of(*naming), "10.0.0.1:80");
   ASSERT_TRUE(until([&] { return plane->seen().size() == 8; })) << "four requests, four replies";
   std::size_t with_node = 0;
   for (const SeenRequest& one : plane->seen()) {
@@ -417,7 +403,7 @@ TEST_F(XdsPolicies, AFloodOfChangesIsFollowed) {
     plane->push(XdsKind::cluster, blue(Fields().number(6, i % 2 == 0 ? 0 : 1)));
     plane->push(XdsKind::endpoints, assignment("blue", {locality("", 1, 0, {{"10.0.0.1", i}})}));
   }
-  ASSERT_TRUE(until([&] { return addresses_of(*naming) == Addresses{"10.0.0.1:500"}; }));
+  ASSERT_TRUE(until([&] { return addresses_of(*naming) == "10.0.0.1:500"; }));
   EXPECT_EQ(naming->state().policy->balancing, Balancing::weighted_round_robin);
   EXPECT_LE(naming->state().version, 3 + (loop.now() - began) / 100ms);
   EXPECT_FALSE(naming->state().error);
@@ -429,7 +415,7 @@ TEST_F(XdsNames, ARefusalReachesTheControlPlaneAndTheListStays) {
   ASSERT_TRUE(until([&] { return naming->state().version == 1; }));
   plane->set_for_good(XdsKind::cluster, Fields().bytes(1, "blue").number(2, 1));
   ASSERT_TRUE(fails_with(*naming, "cluster 'blue' was refused: the type of the cluster is not EDS"));
-  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+  EXPECT_EQ(addresses_of(*naming), "10.0.0.1:80");
   EXPECT_TRUE(until([&] {
     return std::ranges::any_of(plane->seen(), [](const SeenRequest& one) {
       return one.refusal.contains("not EDS") && one.version.empty() && !one.nonce.empty();
@@ -457,10 +443,10 @@ TEST_F(XdsNames, TheListSurvivesTheControlPlane) {
   ASSERT_TRUE(until([&] { return naming->state().version == 1; }));
   server.reset();
   ASSERT_TRUE(fails_with(*naming, "the control plane at "));
-  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+  EXPECT_EQ(addresses_of(*naming), "10.0.0.1:80");
   plane->set(XdsKind::endpoints, assignment("blue", {locality("z", 1, 0, {{"10.0.0.2", 80}})}));
   start_plane(address);
-  EXPECT_TRUE(until([&] { return addresses_of(*naming) == Addresses{"10.0.0.2:80"} && !naming->state().error; }));
+  EXPECT_TRUE(until([&] { return addresses_of(*naming) == "10.0.0.2:80" && !naming->state().error; }));
 }
 
 TEST_F(XdsNames, StreamsThatEndAtOnceAreReplaced) {
@@ -470,7 +456,7 @@ TEST_F(XdsNames, StreamsThatEndAtOnceAreReplaced) {
   plane->end_streams_behind(1);
   const std::size_t before = plane->streams();
   EXPECT_TRUE(until([&] { return plane->streams() >= before + 5; }));
-  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+  EXPECT_EQ(addresses_of(*naming), "10.0.0.1:80");
   plane->end_streams_behind(0);
   EXPECT_TRUE(until([&] { return !naming->state().error; }));
 }
@@ -490,7 +476,7 @@ TEST_F(XdsNames, AHugeAnswerEndsTheStreamAndTheListStays) {
   ASSERT_TRUE(until([&] { return naming->state().version == 1; }));
   plane->set_for_good(XdsKind::endpoints, assignment("blue", {locality("z", 1, 0, {{std::string(8192, 'x'), 80}})}));
   EXPECT_TRUE(fails_with(*naming, "4096"));
-  EXPECT_EQ(addresses_of(*naming), Addresses{"10.0.0.1:80"});
+  EXPECT_EQ(addresses_of(*naming), "10.0.0.1:80");
 }
 
 TEST_F(XdsNames, AnotherServerIsUsedIfTheFirstDoesNotAnswer) {

@@ -13,6 +13,7 @@
 #include "cluster/etcd/etcd_session.h"
 #include "hawser/etcd.h"
 #include "tests/child_program.h"
+#include "tests/naming_fixture.h"
 #include "tests/output_of.h"
 #include "tests/testing.h"
 
@@ -54,7 +55,7 @@ struct EtcdMember {
 };
 
 // Real servers of etcd, names and announcements on one loop.
-class EtcdFixture : public ::testing::Test {
+class EtcdFixture : public NamingFixture {
  protected:
   EtcdFixture() {
     options.retry_interval = 20ms;
@@ -136,34 +137,7 @@ class EtcdFixture : public ::testing::Test {
     return std::move(*begun);
   }
 
-  using Addresses = std::vector<std::string>;
-  static Addresses addresses_of(const Naming& naming) {
-    Addresses addresses;
-    for (const Endpoint& endpoint : naming.state().endpoints) addresses.push_back(endpoint.address);
-    return addresses;
-  }
-  // Runs the loop until the condition holds.
-  template <class Condition>
-  ::testing::AssertionResult until(Condition condition) {
-    if (loop.run(eventually(loop, condition))) return ::testing::AssertionSuccess();
-    return ::testing::AssertionFailure() << "it does not happen";
-  }
-  // Runs the loop until the name has these endpoints and the source has no error.
-  ::testing::AssertionResult becomes(const Naming& naming, const Addresses& addresses) {
-    if (until([&] { return addresses_of(naming) == addresses && !naming.state().error; })) {
-      return ::testing::AssertionSuccess();
-    }
-    auto failure = ::testing::AssertionFailure() << "it has";
-    for (const std::string& address : addresses_of(naming)) failure << " " << address;
-    return failure << " and " << (naming.state().error ? naming.state().error->text : "no error");
-  }
-
-  ::testing::AssertionResult fails_with(const Naming& naming, std::string_view text) {
-    return until([&] { return naming.state().error && naming.state().error->text.contains(text); });
-  }
-
   TemporaryFolder folder;
-  Loop loop;
   EtcdOptions options;
   std::vector<std::unique_ptr<EtcdMember>> members;
 };

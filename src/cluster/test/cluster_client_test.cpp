@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/test/hand_name.h"
 #include "hawser/sync.h"
 #include "hawser/testing.h"
 
@@ -77,31 +78,13 @@ std::vector<std::string> serve_many(Simulation& simulation, int count, Record& r
   return hosts;
 }
 
-// A source whose list the test changes.
-struct HandList {
-  class Source final : public NamingSource {
-   public:
-    explicit Source(HandList& of) : of_(of) {}
-    void start(Loop&, NamingSink& to) override {
-      of_.sink = &to;
-      if (!of_.endpoints.empty()) to.on_endpoints(of_.endpoints);
-    }
-
-   private:
-    HandList& of_;
-  };
-
-  NamingScheme scheme() {
-    return {.name = "hand", .open = [this](std::string_view) { return std::make_unique<Source>(*this); }};
-  }
+// A name whose list the test changes.
+struct HandList : HandName {
   void set(const std::vector<std::string>& hosts) {
     endpoints.clear();
     for (const std::string& host : hosts) endpoints.push_back({.address = host + ":1"});
     if (sink != nullptr) sink->on_endpoints(endpoints);
   }
-
-  std::vector<Endpoint> endpoints;
-  NamingSink* sink = nullptr;
 };
 
 std::unique_ptr<ClusterClient> make(std::string_view name, ClusterOptions options = {}) {

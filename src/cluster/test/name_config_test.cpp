@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "cluster/test/hand_name.h"
 #include "hawser/cluster_client.h"
 #include "hawser/scope.h"
 #include "hawser/testing.h"
@@ -24,26 +25,12 @@ Task<int> answer_slowly(Context& context) {
 // A name with one endpoint, whose service config the test sets.
 class ConfiguredName {
  public:
-  ClusterOptions options() {
-    ClusterOptions made;
-    made.naming = {{.name = "hand", .open = [this](std::string_view) { return std::make_unique<Source>(*this); }}};
-    return made;
-  }
-  void set(Result<std::string> json) { sink_->on_service_config(std::move(json)); }
+  ConfiguredName() { name_.endpoints = {{.address = "a:1"}}; }
+  ClusterOptions options() { return {.naming = {name_.scheme()}}; }
+  void set(Result<std::string> json) { name_.sink->on_service_config(std::move(json)); }
 
  private:
-  class Source final : public NamingSource {
-   public:
-    explicit Source(ConfiguredName& of) : of_(of) {}
-    void start(Loop&, NamingSink& to) override {
-      of_.sink_ = &to;
-      to.on_endpoints({{.address = "a:1"}});
-    }
-
-   private:
-    ConfiguredName& of_;
-  };
-  NamingSink* sink_ = nullptr;
+  HandName name_;
 };
 
 template <class Body>

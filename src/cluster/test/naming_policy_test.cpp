@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cluster/balancer.h"
+#include "cluster/test/hand_name.h"
 #include "hawser/cluster_client.h"
 #include "hawser/scope.h"
 #include "hawser/testing.h"
@@ -43,7 +44,7 @@ class PolicyBench {
   PolicyBench() {
     for (const char* const host : {"a", "b", "c", "d"}) {
       const std::string address = std::string(host) + ":1";
-      endpoints.push_back({.address = address});
+      name.endpoints.push_back({.address = address});
       simulation.serve(address, [this, host](Server& server) {
         auto service = std::make_unique<PolicyService>(PolicyService{.name = host, .calls = calls});
         server.register_handler<&PolicyService::whose>(service.get());
@@ -56,33 +57,17 @@ class PolicyBench {
   void run(Body body) {
     simulation.run([](PolicyBench& bench, Body of) -> Task<void> {
       ClusterOptions options{.retry = {.attempts_max = 3}, .key_metadata = "program", .seed = 1};
-      options.naming.push_back(
-          {.name = "hand", .open = [&bench](std::string_view) { return std::make_unique<Source>(bench); }});
+      options.naming.push_back(bench.name.scheme());
       auto client = ClusterClient::create("hand:x", std::move(options));
       EXPECT_TRUE(client);
       if (client) co_await of(bench, **client);
     }(*this, std::move(body)));
   }
-  void demand(NamingPolicy next) { sink->on_policy(std::move(next)); }
+  void demand(NamingPolicy next) { name.sink->on_policy(std::move(next)); }
 
   Simulation simulation{1};
   std::map<std::string, int> calls;  // By server.
-  std::vector<Endpoint> endpoints;
-  NamingSink* sink = nullptr;
-  bool lists_later = false;  // The test sends the first list.
-
- private:
-  class Source final : public NamingSource {
-   public:
-    explicit Source(PolicyBench& of) : of_(of) {}
-    void start(Loop&, NamingSink& to) override {
-      of_.sink = &to;
-      if (!of_.lists_later) to.on_endpoints(of_.endpoints);
-    }
-
-   private:
-    PolicyBench& of_;
-  };
+  HandName name;
 };
 
 // All endpoints have connections behind it.
@@ -102,8 +87,8 @@ TEST(NamingPolicy, TheBalancingChangesWhileCallsRun) {
     for (int i = 0; i < 40; ++i) EXPECT_TRUE(co_await client.call<&PolicyService::whose>());
     EXPECT_EQ(bench.calls, (std::map<std::string, int>{{"a", 40}}));
     bench.calls.clear();
-    bench.endpoints[1].weight = 3;
-    bench.sink->on_endpoints(bench.endpoints);
+    bench.name.endpoints[1].weight = 3;
+    bench.name.sink->on_endpoints(bench.name.endpoints);
     bench.demand({.balancing = Balancing::weighted_round_robin});
     for (int i = 0; i < 60; ++i) EXPECT_TRUE(co_await client.call<&PolicyService::whose>());
     EXPECT_EQ(bench.calls, (std::map<std::string, int>{{"a", 10}, {"b", 30}, {"c", 10}, {"d", 10}}));
@@ -214,7 +199,7 @@ TEST(NamingPolicy, APartOfTheCallsIsDropped) {
 // Makes a call before the first list, and returns its result.
 std::string result_of_early_call(const NamingPolicy& policy, const std::string& config, CallOptions options = {}) {
   PolicyBench bench;
-  bench.lists_later = true;
+  const std::vector<Endpoint> list = std::exchange(bench.name.endpoints, {});
   std::string result;
   bench.run([&](PolicyBench& of, ClusterClient& client) -> Task<void> {
     Scope calls;
@@ -224,8 +209,8 @@ std::string result_of_early_call(const NamingPolicy& policy, const std::string& 
     }(client, options, result));
     co_await Loop::current()->sleep(milliseconds(50));
     of.demand(policy);
-    of.sink->on_service_config(config);
-    of.sink->on_endpoints(of.endpoints);
+    of.name.sink->on_service_config(config);
+    of.name.sink->on_endpoints(list);
     co_await calls.join();
   });
   return result;

@@ -10,6 +10,7 @@
 
 #include "base/temporary_folder.h"
 #include "cluster/endpoint_text.h"
+#include "cluster/test/hand_name.h"
 #include "hawser/loop.h"
 
 namespace hawser::cluster {
@@ -83,23 +84,10 @@ TEST(EndpointText, AFileHasLinesAndComments) {
   EXPECT_TRUE(wrong.error().text.starts_with("line 3: ")) << wrong.error().text;
 }
 
-// A source whose reports the test makes.
-class HandSource final : public NamingSource {
- public:
-  explicit HandSource(NamingSink*& sink) : sink_(sink) {}
-  void start(Loop&, NamingSink& sink) override { sink_ = &sink; }
-
- private:
-  NamingSink*& sink_;
-};
-
-// A name whose source is a HandSource.
 class NamingByHand : public ::testing::Test {
  protected:
   NamingByHand() {
-    const NamingScheme scheme{.name = "hand",
-                              .open = [this](std::string_view) { return std::make_unique<HandSource>(sink); }};
-    auto opened = Naming::open(loop, "hand:x", {scheme}, [this] { ++changes; });
+    auto opened = Naming::open(loop, "hand:x", {hand.scheme()}, [this] { ++changes; });
     naming = std::move(*opened);
   }
   const NamingState& state() const { return naming->state(); }
@@ -108,53 +96,54 @@ class NamingByHand : public ::testing::Test {
   }
 
   Loop loop;
-  NamingSink* sink = nullptr;
+  HandName hand;
   int changes = 0;
   std::unique_ptr<Naming> naming;
 };
 
 TEST_F(NamingByHand, VersionsCountChanges) {
   EXPECT_EQ(state().version, 0U);
-  sink->on_endpoints({{.address = "a:1"}, {.address = "b:1"}});
-  sink->on_endpoints({{.address = "a:1"}, {.address = "b:1"}});
+  hand.sink->on_endpoints({{.address = "a:1"}, {.address = "b:1"}});
+  hand.sink->on_endpoints({{.address = "a:1"}, {.address = "b:1"}});
   EXPECT_EQ(state().version, 1U);
-  sink->on_endpoints({{.address = "a:1", .weight = 2}, {.address = "b:1"}});
+  hand.sink->on_endpoints({{.address = "a:1", .weight = 2}, {.address = "b:1"}});
   EXPECT_EQ(state().version, 2U);
   EXPECT_EQ(changes, 2);
 }
 
 TEST_F(NamingByHand, TheLastGoodListSurvivesAnOutageAndAges) {
-  sink->on_endpoints({{.address = "a:1"}});
+  hand.sink->on_endpoints({{.address = "a:1"}});
   wait(milliseconds(3));
-  sink->on_failure(Error::of_call(ErrorCode::unavailable, "no answer"));
+  hand.sink->on_failure(Error::of_call(ErrorCode::unavailable, "no answer"));
   EXPECT_EQ(state().endpoints.size(), 1U);
   ASSERT_TRUE(state().error);
   EXPECT_EQ(state().error->text, "hand:x: no answer");
   EXPECT_GE(state().age(loop.now()), milliseconds(2));
-  sink->on_confirmed();
+  hand.sink->on_confirmed();
   EXPECT_FALSE(state().error);
   EXPECT_EQ(state().age(loop.now()), Duration::zero());
 }
 
 TEST_F(NamingByHand, HostileListsAreRefusedAndTheGoodOneStays) {
-  sink->on_endpoints({{.address = "a:1"}});
-  sink->on_endpoints(std::vector<Endpoint>(1'000'000, Endpoint{.address = "a:1"}));
+  hand.sink->on_endpoints({{.address = "a:1"}});
+  hand.sink->on_endpoints(std::vector<Endpoint>(1'000'000, Endpoint{.address = "a:1"}));
   ASSERT_TRUE(state().error);
   EXPECT_NE(state().error->text.find("1000000 endpoints, more than 10000; the list before it stays"), std::string::npos)
       << state().error->text;
-  sink->on_confirmed();
+  hand.sink->on_confirmed();
   EXPECT_TRUE(state().error) << "the list that was refused is the one that the source calls current";
-  sink->on_endpoints({});
-  sink->on_endpoints({{.address = ""}, {.address = "x"}});
+  hand.sink->on_endpoints({});
+  hand.sink->on_endpoints({{.address = ""}, {.address = "x"}});
   EXPECT_EQ(state().lists_refused, 3U);
   EXPECT_EQ(state().endpoints, std::vector<Endpoint>{{.address = "a:1"}});
   EXPECT_EQ(changes, 1);
-  sink->on_endpoints({{.address = "a:1"}});
+  hand.sink->on_endpoints({{.address = "a:1"}});
   EXPECT_FALSE(state().error);
 }
 
 TEST_F(NamingByHand, MalformedAndRepeatedEndpointsAreDropped) {
-  sink->on_endpoints({{.address = "a:1", .weight = 2}, {.address = "a:1"}, {.address = "b:1\n"}, {.address = "c:1"}});
+  hand.sink->on_endpoints(
+      {{.address = "a:1", .weight = 2}, {.address = "a:1"}, {.address = "b:1\n"}, {.address = "c:1"}});
   ASSERT_EQ(state().endpoints.size(), 2U);
   EXPECT_EQ(state().endpoints[0].weight, 2U);
   EXPECT_EQ(state().endpoints[1].address, "c:1");
