@@ -239,7 +239,7 @@ TEST_F(CustomProtocolTest, MetadataOfACallThatIsTooLargeIsRefusedWithItsSize) {
     static_cast<void>(co_await connection.send(refused.error().text));
   });
   EXPECT_EQ(connected("@").receive_all(),
-            "metadata of 65 entries and 325 bytes, with a key of 1 bytes, exceeds a limit: send at most 64 entries, "
+            "metadata of 65 entries and 325 bytes, with a key of 1 byte, exceeds a limit: send at most 64 entries, "
             "65535 bytes in all and keys of 255 bytes");
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "base/decimal_text.h"
 #include "hawser/crc32c.h"
 
 namespace hawser::wire {
@@ -17,7 +18,7 @@ std::unexpected<Error> protocol_error(std::string text) {
 }
 
 std::unexpected<Error> short_head(Bytes head) {
-  return protocol_error("a frame of " + std::to_string(head.size()) + " bytes is shorter than its header (" +
+  return protocol_error("a frame of " + count_text(head.size(), "byte") + " is shorter than its header (" +
                         std::to_string(header_bytes) + ")");
 }
 
@@ -47,15 +48,15 @@ std::unexpected<Error> detail::malformed(Bytes head, std::size_t payload_bytes) 
     return protocol_error("unknown frame flags " + std::to_string(form.flags & ~flags_known) + " in " + name);
   }
   if (header_bytes + form.metadata_bytes > head.size()) {
-    return protocol_error("metadata of " + std::to_string(form.metadata_bytes) + " bytes passes the end of the " +
-                          name + " frame (" + std::to_string(head.size()) + " bytes)");
+    return protocol_error("metadata of " + count_text(form.metadata_bytes, "byte") + " passes the end of the " + name +
+                          " frame (" + count_text(head.size(), "byte") + ")");
   }
   if (form.attachment_bytes > payload_bytes) {
-    return protocol_error("an attachment of " + std::to_string(form.attachment_bytes) +
-                          " bytes is larger than the payload (" + std::to_string(payload_bytes) + " bytes)");
+    return protocol_error("an attachment of " + count_text(form.attachment_bytes, "byte") +
+                          " is larger than the payload (" + count_text(payload_bytes, "byte") + ")");
   }
-  return protocol_error(name + " frame with a payload of " + std::to_string(payload_bytes) +
-                        " bytes: this kind has no payload");
+  return protocol_error(name + " frame with a payload of " + count_text(payload_bytes, "byte") +
+                        ": this kind has no payload");
 }
 
 Result<Frame> decode_cut_frame(Bytes head) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/byte_fields.h"
+#include "base/decimal_text.h"
 #include "base/try.h"
 
 namespace hawser::wire {
@@ -164,7 +165,7 @@ Result<std::size_t> hello_body_bytes(Bytes prefix) {
     return hello_error("it does not begin with HWSR: the peer speaks another protocol; is this a Hawser port?");
   const std::size_t bytes = load_le<std::uint16_t>(prefix.data() + 6);
   if (bytes > hello_body_bytes_max) {
-    return hello_error("a body of " + std::to_string(bytes) + " bytes exceeds " + std::to_string(hello_body_bytes_max) +
+    return hello_error("a body of " + count_text(bytes, "byte") + " exceeds " + std::to_string(hello_body_bytes_max) +
                        " bytes");
   }
   return bytes;
@@ -176,7 +177,7 @@ Result<Hello> decode_hello(Bytes whole) {
                        std::to_string(hello_prefix_bytes) + " bytes)");
   TRY(std::size_t body, hello_body_bytes(whole));
   if (whole.size() != hello_prefix_bytes + body) {
-    return hello_error("a body of " + std::to_string(whole.size() - hello_prefix_bytes) + " bytes, announced as " +
+    return hello_error("a body of " + count_text(whole.size() - hello_prefix_bytes, "byte") + ", announced as " +
                        std::to_string(body));
   }
   Hello hello;
@@ -192,8 +193,8 @@ Result<Hello> decode_hello(Bytes whole) {
     if (!reader.complete()) return hello_error("the head of its last field is cut short");
     const Bytes value = reader.bytes(length);
     if (!reader.complete()) {
-      return hello_error("field " + std::to_string(tag) + " of " + std::to_string(length) +
-                         " bytes passes the end of the body");
+      return hello_error("field " + std::to_string(tag) + " of " + count_text(length, "byte") +
+                         " passes the end of the body");
     }
     if (!read_field(hello, tag, value)) return hello_error("field " + std::to_string(tag) + " is malformed");
   }

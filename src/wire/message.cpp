@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/decimal_text.h"
+
 namespace hawser::wire {
 namespace {
 
@@ -11,7 +13,7 @@ std::string bytes_text(std::size_t bytes) {
   constexpr std::size_t mib = kib * kib;
   if (bytes != 0 && bytes % mib == 0) return std::to_string(bytes / mib) + " MiB";
   if (bytes != 0 && bytes % kib == 0) return std::to_string(bytes / kib) + " KiB";
-  return std::to_string(bytes) + " bytes";
+  return count_text(bytes, "byte");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/decimal_text.h"
 #include "base/little_endian.h"
 #include "hawser/metadata.h"
 
@@ -53,10 +54,10 @@ bool check_metadata(Bytes bytes) noexcept {
 }
 
 std::string MetadataSize::too_large_text() const {
-  return "metadata of " + std::to_string(entries_) + " entries and " + std::to_string(bytes_) +
-         " bytes, with a key of " + std::to_string(key_bytes_) + " bytes, exceeds a limit: send at most " +
-         std::to_string(metadata_entries_max) + " entries, " + std::to_string(metadata_bytes_max) +
-         " bytes in all and keys of " + std::to_string(metadata_key_bytes_max) + " bytes";
+  return "metadata of " + count_text(entries_, "entry") + " and " + count_text(bytes_, "byte") + ", with a key of " +
+         count_text(key_bytes_, "byte") + ", exceeds a limit: send at most " + std::to_string(metadata_entries_max) +
+         " entries, " + std::to_string(metadata_bytes_max) + " bytes in all and keys of " +
+         std::to_string(metadata_key_bytes_max) + " bytes";
 }
 
 std::byte* write_metadata_entry(std::byte* to, std::string_view key, std::string_view value) noexcept {

@@ -53,7 +53,7 @@ TEST_F(BaiduStd, FieldsAboveALimitAreRefusedWithTheirSize) {
   const Answer long_key = ask(socket, {.fields = {{std::string(256, 'k'), "v"}}});
   EXPECT_EQ(long_key.error_code, 1003);
   EXPECT_EQ(long_key.error_text,
-            "user_fields: metadata of 1 entries and 260 bytes, with a key of 256 bytes, exceeds a limit: send at most "
+            "user_fields: metadata of 1 entry and 260 bytes, with a key of 256 bytes, exceeds a limit: send at most "
             "64 entries, 65535 bytes in all and keys of 255 bytes");
   const Answer many = ask(socket, {.meta = {.request = RequestMeta{.log_id = 7}}, .fields = Metadata(64, {"k", "v"})});
   EXPECT_NE(many.error_text.find("of 65 entries and "), std::string::npos) << many.error_text;

@@ -28,5 +28,14 @@ TEST(DecimalText, HasNoDigitsForWhatIsNotANumber) {
   EXPECT_EQ(short_text(std::numeric_limits<double>::quiet_NaN(), 3), "nan");
 }
 
+TEST(CountText, TheNounHasTheNumberOfTheCount) {
+  EXPECT_EQ(count_text(0, "byte"), "0 bytes");
+  EXPECT_EQ(count_text(1, "byte"), "1 byte");
+  EXPECT_EQ(count_text(18'446'744'073'709'551'615U, "byte"), "18446744073709551615 bytes");
+  EXPECT_EQ(count_text(1, "entry"), "1 entry");
+  EXPECT_EQ(count_text(2, "entry"), "2 entries");
+  EXPECT_EQ(count_text(3, "address"), "3 addresses");
+}
+
 }  // namespace
 }  // namespace hawser

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "protocol/baidu_std/client_session.h"
 
 // The streams of a call beside its first: extra_stream_ids.
@@ -142,8 +143,8 @@ void BaiduStdClientSession::drop_further(CallId id, const std::optional<Error>& 
 }
 
 std::string BaiduStdClientSession::receive_limit() const {
-  return "stream_receive_bytes_max (" + std::to_string(options_.stream_receive_bytes_max) +
-         " bytes): read the items sooner, or raise it";
+  return "stream_receive_bytes_max (" + count_text(options_.stream_receive_bytes_max, "byte") +
+         "): read the items sooner, or raise it";
 }
 
 }  // namespace hawser::protocol::baidu_std

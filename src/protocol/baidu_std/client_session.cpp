@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "hawser/crc32c.h"
 #include "hawser/detail/const_buffers.h"
@@ -146,7 +147,7 @@ void BaiduStdClientSession::send_as(CallId id, CallOperation& operation, Time de
     forget(id);
     unopened_.erase(meta.correlation_id);  // No reply will come.
     return refuse(operation, ErrorCode::limit_exceeded,
-                  "the request of " + std::to_string(meta_size + data_bytes) + " bytes, " + std::to_string(meta_size) +
+                  "the request of " + count_text(meta_size + data_bytes, "byte") + ", " + std::to_string(meta_size) +
                       " of them in its meta, exceeds message_bytes_max (" + std::to_string(frame_bytes_max_) +
                       ") or the 32 KiB of a meta");
   }

@@ -2,6 +2,7 @@
 #include <new>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "protocol/baidu_std/client_session.h"
 
 // The streams of a client's calls: frames with the magic STRM.
@@ -193,7 +194,7 @@ void BaiduStdClientSession::on_opened(CallOperation& operation, Stream& stream, 
       reset_extra(*meta.stream, stream.id);
       return failed(ErrorCode::protocol_error, "the server has accepted " +
                                                    std::to_string(meta.stream->extra_ids.size() + 1) + " of the " +
-                                                   std::to_string(further.size() + 1) + " streams of '" + name + "'");
+                                                   count_text(further.size() + 1, "stream") + " of '" + name + "'");
     }
     open_further(further, stream, *meta.stream);
   }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "compress/deflate.h"
 #include "hawser/detail/receive_account.h"
 
@@ -18,7 +19,7 @@ std::unexpected<Error> damaged(const char* format) {
 }
 std::unexpected<Error> too_long(std::size_t bytes_max) {
   return fail(ErrorCode::limit_exceeded, "the decompressed data exceeds message_bytes_max (" +
-                                             std::to_string(bytes_max) + " bytes): raise it or send less");
+                                             count_text(bytes_max, "byte") + "): raise it or send less");
 }
 std::unexpected<Error> unsupported(Compression type) {
   return fail(ErrorCode::invalid_argument, "compression " + std::to_string(static_cast<std::int32_t>(type)) +

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/decimal_text.h"
+
 namespace hawser::protocol::baidu_std {
 namespace {
 
@@ -40,7 +42,7 @@ Result<std::optional<FrameHeader>> parse_header(Bytes received, const FrameLimit
   header.body_bytes = load_be(received.data() + magic_bytes);
   header.meta_bytes = load_be(received.data() + magic_bytes + 4);
   if (header.body_bytes > limits.frame_bytes_max) [[unlikely]] {
-    return malformed("a frame of " + std::to_string(header.body_bytes) + " bytes exceeds message_bytes_max (" +
+    return malformed("a frame of " + count_text(header.body_bytes, "byte") + " exceeds message_bytes_max (" +
                      std::to_string(limits.frame_bytes_max) + "): raise it or send less");
   }
   if (header.meta_bytes > header.body_bytes) [[unlikely]] {
@@ -48,8 +50,8 @@ Result<std::optional<FrameHeader>> parse_header(Bytes received, const FrameLimit
                      std::to_string(header.body_bytes));
   }
   if (header.meta_bytes > limits.meta_bytes_max) [[unlikely]] {
-    return malformed("a meta of " + std::to_string(header.meta_bytes) + " bytes exceeds the limit of " +
-                     std::to_string(limits.meta_bytes_max) + " bytes");
+    return malformed("a meta of " + count_text(header.meta_bytes, "byte") + " exceeds the limit of " +
+                     count_text(limits.meta_bytes_max, "byte"));
   }
   return header;
 }

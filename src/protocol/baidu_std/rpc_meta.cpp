@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
+
 namespace hawser::protocol::baidu_std {
 namespace {
 
@@ -234,7 +236,7 @@ Result<RpcMeta> parse_meta(Bytes bytes) {
     }
   }
   if (!ok || !reader.ok()) [[unlikely]]
-    return malformed_meta("malformed RpcMeta of " + std::to_string(bytes.size()) + " bytes in a baidu_std frame");
+    return malformed_meta("malformed RpcMeta of " + count_text(bytes.size(), "byte") + " in a baidu_std frame");
   if (meta.request && !(seen.service && seen.method)) [[unlikely]]
     return malformed_meta("RpcMeta of a request has no service_name or no method_name");
   if (meta.stream && !seen.stream_id) [[unlikely]]
@@ -288,7 +290,7 @@ Result<StreamFrameMeta> parse_stream_meta(Bytes bytes) {
     }
   }
   if (!ok || !reader.ok() || !id) [[unlikely]]
-    return malformed_meta("malformed StreamFrameMeta of " + std::to_string(bytes.size()) + " bytes in a STRM frame");
+    return malformed_meta("malformed StreamFrameMeta of " + count_text(bytes.size(), "byte") + " in a STRM frame");
   return meta;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "hawser/crc32c.h"
 #include "protocol/baidu_std/error_codes.h"
 #include "wire/metadata.h"
@@ -63,9 +64,9 @@ std::uint32_t crc_of(std::uint32_t crc, std::span<const ConstBuffer> pieces, std
 }
 
 Error too_long(std::size_t bytes, std::size_t bytes_max) {
-  return Error::of_call(ErrorCode::limit_exceeded, "the reply of " + std::to_string(bytes) +
-                                                       " bytes exceeds message_bytes_max (" +
-                                                       std::to_string(bytes_max) + "): raise it or send less");
+  return Error::of_call(ErrorCode::limit_exceeded, "the reply of " + count_text(bytes, "byte") +
+                                                       " exceeds message_bytes_max (" + std::to_string(bytes_max) +
+                                                       "): raise it or send less");
 }
 
 bool is_json(ContentType type) noexcept { return type == ContentType::json || type == ContentType::proto_json; }
@@ -159,7 +160,7 @@ void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame&
   if (meta.attachment_size < 0 || static_cast<std::size_t>(meta.attachment_size) > frame.data.size()) [[unlikely]] {
     return refuse(meta, bad_request,
                   "attachment_size " + std::to_string(meta.attachment_size) + " exceeds the " +
-                      std::to_string(frame.data.size()) + " bytes behind the meta");
+                      count_text(frame.data.size(), "byte") + " behind the meta");
   }
   if (meta.chunked) [[unlikely]]
     return refuse(meta, bad_request, "chunk_info is not supported: send the request in one frame");
@@ -180,9 +181,8 @@ void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame&
       [[unlikely]] {
     return refuse(meta, bad_request,
                   "the call has " + std::string(meta.stream->too_many ? "more than " : "") +
-                      std::to_string(meta.stream->extra_ids.size() + 1) +
-                      " streams: streams_per_call_max of the server is " +
-                      std::to_string(options_->streams_per_call_max));
+                      count_text(meta.stream->extra_ids.size() + 1, "stream") +
+                      ": streams_per_call_max of the server is " + std::to_string(options_->streams_per_call_max));
   }
   if (method->streams_out && !meta.stream->writable) [[unlikely]]
     return refuse(meta, bad_request, "this method writes to the stream: give the stream a handler (writable)");

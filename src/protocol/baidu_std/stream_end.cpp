@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/decimal_text.h"
+
 namespace hawser::protocol::baidu_std {
 
 Result<std::optional<StreamEnd::Item>> StreamEnd::take_data(const StreamFrameMeta& meta, const ReceivedFrame& frame,
@@ -32,7 +34,7 @@ Result<std::optional<StreamEnd::Item>> StreamEnd::take_data(const StreamFrameMet
   if (parts_bytes > message_bytes_max) {
     return fail(Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
                                "the parts of a stream item exceed message_bytes_max (" +
-                                   std::to_string(message_bytes_max) + " bytes): raise it or send less"));
+                                   count_text(message_bytes_max, "byte") + "): raise it or send less"));
   }
   parts.push_back(std::move(item.body));
   if (meta.has_continuation) return std::nullopt;
@@ -52,7 +54,7 @@ Result<void> StreamEnd::take_feedback(std::int64_t size) {
   if (size <= peer_consumed) return {};
   if (size > produced) {
     return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
-                                     "FEEDBACK for " + std::to_string(size) + " bytes of a stream on which " +
+                                     "FEEDBACK for " + count_text(size, "byte") + " of a stream on which " +
                                          std::to_string(produced) + " were sent"));
   }
   const std::int64_t more = size - std::exchange(peer_consumed, size);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "hawser/detail/const_buffers.h"
 #include "hawser/detail/loop_access.h"
 #include "pipe/null_sink.h"
@@ -270,7 +271,7 @@ void GrpcClientSession::on_end(GrpcStream& stream) {
   };
   if (fields.too_large) {
     return failed(ErrorCode::limit_exceeded, "the reply's metadata exceeds metadata_bytes_max (" +
-                                                 std::to_string(options_.metadata_bytes_max) + " bytes)");
+                                                 count_text(options_.metadata_bytes_max, "byte") + ")");
   }
   if (fields.grpc_status == HeaderFields::no_status) {
     return finish(

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "compress/deflate.h"
 
 namespace hawser::protocol::grpc {
@@ -26,8 +27,8 @@ std::unexpected<Error> malformed(std::string_view name) {
 }
 std::unexpected<Error> too_large(std::size_t bytes_max) {
   return fail(Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
-                             "the decompressed message exceeds the limit of " + std::to_string(bytes_max) +
-                                 " bytes: send less, or raise message_bytes_max"));
+                             "the decompressed message exceeds the limit of " + count_text(bytes_max, "byte") +
+                                 ": send less, or raise message_bytes_max"));
 }
 std::unexpected<Error> no_memory() {
   return fail(ErrorCode::overloaded,

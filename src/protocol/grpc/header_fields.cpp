@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/status.h"
 #include "wire/metadata.h"
@@ -76,7 +77,7 @@ std::optional<Error> HeaderFields::fault(std::size_t list_bytes_max) const {
   };
   if (too_large) {
     return refusal(ErrorCode::limit_exceeded, "the request's metadata exceeds the limit of " +
-                                                  std::to_string(list_bytes_max) + " bytes (metadata_bytes_max)");
+                                                  count_text(list_bytes_max, "byte") + " (metadata_bytes_max)");
   }
   if (bad_timeout) return refusal(ErrorCode::internal, "grpc-timeout is malformed");
   if (too_many) {

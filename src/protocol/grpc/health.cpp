@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "hawser/any_stop.h"
 #include "hawser/grpc.h"
@@ -40,9 +41,9 @@ Result<std::string> service_of(const ProtoBytes& request) {
   if (!service) return fail(ErrorCode::invalid_argument, "the request is not a grpc.health.v1.HealthCheckRequest");
   constexpr std::size_t bytes_max = HealthState::service_bytes_max;
   if (service->size() <= bytes_max) return *std::move(service);
-  return fail(ErrorCode::invalid_argument, "the name of the service has " + std::to_string(service->size()) +
-                                               " bytes: the limit is " + std::to_string(bytes_max) +
-                                               " bytes: send a shorter one");
+  return fail(ErrorCode::invalid_argument, "the name of the service has " + count_text(service->size(), "byte") +
+                                               ": the limit is " + count_text(bytes_max, "byte") +
+                                               ": send a shorter one");
 }
 
 // The handlers, which the server owns.

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "protocol/grpc/header_values.h"
 #include "protocol/http2/error_codes.h"
 #include "protocol/http2/header_block.h"
@@ -49,7 +50,7 @@ GrpcMachine::~GrpcMachine() {
 }
 
 std::string GrpcMachine::describe() const {
-  return std::to_string(streams_.used()) + " of " + std::to_string(options().streams_max) + " streams open; " +
+  return std::to_string(streams_.used()) + " of " + count_text(options().streams_max, "stream") + " open; " +
          Http2Connection::describe();
 }
 
@@ -165,8 +166,8 @@ void GrpcMachine::take_bytes(GrpcStream& stream, Bytes bytes, Block* block) {
     } else if (step == MessageReader::Step::too_large) {
       bad(stream,
           Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
-                         "message of " + std::to_string(stream.reader.length()) + " bytes exceeds the limit of " +
-                             std::to_string(message_bytes_max_) + " bytes: send less, or raise message_bytes_max"));
+                         "message of " + count_text(stream.reader.length(), "byte") + " exceeds the limit of " +
+                             count_text(message_bytes_max_, "byte") + ": send less, or raise message_bytes_max"));
     } else if (step == MessageReader::Step::no_memory) {
       bad(stream,
           Error::of_call(
@@ -322,8 +323,8 @@ void GrpcMachine::hold_packed(GrpcStream& stream, Bytes packed, Buffer memory, d
     memory = Buffer::copy_of(packed);
     if (account_ != nullptr && !charge.add(*account_, packed.size())) {
       return bad(stream, Error::of_call(ErrorCode::overloaded,
-                                        "a compressed message of " + std::to_string(packed.size()) +
-                                            " bytes does not fit into the memory for what is received and kept "
+                                        "a compressed message of " + count_text(packed.size(), "byte") +
+                                            " does not fit into the memory for what is received and kept "
                                             "(receive_bytes_max): send again later"));
     }
   }
@@ -381,9 +382,9 @@ bool GrpcMachine::unpack_later(GrpcStream& stream, Bytes packed, Buffer& memory,
     }
     bad(stream,
         Error::of_call(ErrorCode::overloaded,
-                       "a compressed message of " + std::to_string(packed.size()) + " bytes needs " +
-                           std::to_string(bytes) +
-                           " bytes beside it, and they do not fit into the memory for what is received and kept "
+                       "a compressed message of " + count_text(packed.size(), "byte") + " needs " +
+                           count_text(bytes, "byte") +
+                           " beside it, and they do not fit into the memory for what is received and kept "
                            "(receive_bytes_max): send again later, or state the length in the compressed message"));
     return true;
   }
@@ -411,8 +412,8 @@ void GrpcMachine::unpacked(std::uint32_t call, Result<Buffer> message) {
     detail::ReceiveCharge charge;
     if (account_ != nullptr && !charge.add(*account_, message->size())) {
       return bad(*stream, Error::of_call(ErrorCode::overloaded,
-                                         "the decompressed message of " + std::to_string(message->size()) +
-                                             " bytes does not fit into the memory for what is received and kept "
+                                         "the decompressed message of " + count_text(message->size(), "byte") +
+                                             " does not fit into the memory for what is received and kept "
                                              "(receive_bytes_max): send again later"));
     }
     accept_message(*stream, message->bytes(), message->block(), *message, std::move(charge));

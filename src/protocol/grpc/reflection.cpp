@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "hawser/detail/describe.h"
 #include "hawser/grpc_reflection.h"
@@ -200,8 +201,8 @@ class Reflection {
       CO_TRY(const std::optional<ProtoBytes>& request, co_await in.next());
       if (!request) co_return Result<void>();
       if (request->bytes.size() > request_bytes_max) {
-        co_return fail(ErrorCode::invalid_argument, "the request has " + std::to_string(request->bytes.size()) +
-                                                        " bytes: the limit is " + std::to_string(request_bytes_max) +
+        co_return fail(ErrorCode::invalid_argument, "the request has " + count_text(request->bytes.size(), "byte") +
+                                                        ": the limit is " + std::to_string(request_bytes_max) +
                                                         " bytes: send a shorter one");
       }
       const std::optional<std::string> reply = answer(request->bytes);

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "hawser/detail/json_transcoder.h"
 #include "protocol/grpc/status.h"
 #include "protocol/http2/error_codes.h"
@@ -403,7 +404,7 @@ bool Http2ServerSession::check_pace(bool plain, Duration write_timeout) {
     const auto limit =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::max(write_timeout_least, write_timeout));
     give_up(stream, "the client has taken " + std::to_string(missed->taken) + " of the " +
-                        std::to_string(missed->wanted) + " bytes of the response that it must take within " +
+                        count_text(missed->wanted, "byte") + " of the response that it must take within " +
                         std::to_string(limit.count()) +
                         " ms (write_timeout): it must read faster, or the option must be raised");
   });

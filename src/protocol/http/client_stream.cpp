@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "base/what_of.h"
 #include "rpc/server/live_options.h"
@@ -203,7 +204,7 @@ Result<std::string> ClientStream::counted(std::string part) {
   if (body_bytes_ <= pool_->options().stream_bytes_max) return part;
   fail_all(Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
                           "the body of the response exceeds HttpClientOptions::stream_bytes_max (" +
-                              std::to_string(pool_->options().stream_bytes_max) + " bytes): raise it"));
+                              count_text(pool_->options().stream_bytes_max, "byte") + "): raise it"));
   return std::string();
 }
 

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "base/what_of.h"
 #include "exec/condition.h"
@@ -44,7 +45,7 @@ Task<Result<void>> unpack(Loop& loop, HttpClientResponse& response, std::size_t 
     if (part.size() > bytes_max - response.body.size()) {
       co_return fail(Error::of_call(Initiator::peer, ErrorCode::limit_exceeded,
                                     "the decompressed body exceeds HttpClientOptions::body_bytes_max (" +
-                                        std::to_string(bytes_max) + " bytes): raise it, or read the body in parts"));
+                                        count_text(bytes_max, "byte") + "): raise it, or read the body in parts"));
     }
     response.body += part;
     co_await loop.sleep(Duration::zero());

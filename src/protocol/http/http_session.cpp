@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "compress/deflate.h"
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/send_reply.h"
@@ -386,7 +387,7 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& requ
     }
     if (call_ != call) co_return;  // The connection has ended.
     if (thrown.empty() && left_of(writer).value_or(0) != 0) {
-      thrown = "the stream of the response ended " + std::to_string(*left_of(writer)) + " bytes before stream_bytes";
+      thrown = "the stream of the response ended " + count_text(*left_of(writer), "byte") + " before stream_bytes";
     }
     if (!thrown.empty()) co_return break_off(call, chunked || response.stream_bytes, std::move(thrown));
     if (chunked) write(last_chunk);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "compress/deflate.h"
 #include "hawser/detail/loop_access.h"
@@ -215,15 +216,14 @@ std::optional<rpc::BodyForm> form_of(const RequestPlan& plan, Bytes body, std::s
 }
 
 Error too_long_body(std::uint64_t bytes, std::size_t bytes_max) {
-  return call_error(ErrorCode::limit_exceeded,
-                    "a body of " + std::to_string(bytes) + " bytes or more exceeds message_bytes_max (" +
-                        std::to_string(bytes_max) + " bytes): send less, or raise the limit");
+  return call_error(ErrorCode::limit_exceeded, "a body of " + count_text(bytes, "byte") +
+                                                   " or more exceeds message_bytes_max (" +
+                                                   count_text(bytes_max, "byte") + "): send less, or raise the limit");
 }
 
 Error unpacked_too_long(std::size_t bytes_max) {
   return call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max (" +
-                                                   std::to_string(bytes_max) +
-                                                   " bytes): send less, or raise the limit");
+                                                   count_text(bytes_max, "byte") + "): send less, or raise the limit");
 }
 
 HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service) {

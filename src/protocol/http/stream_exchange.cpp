@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/with_timeout.h"
 #include "protocol/http/field_values.h"
@@ -104,7 +105,7 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     return refused(431, "the header of the request exceeds the limit that SETTINGS announced: send less in it");
   }
   if (head.fields.size() > options.header_fields_max) {
-    return refused(431, "a header of " + std::to_string(head.fields.size()) + " fields exceeds header_fields_max (" +
+    return refused(431, "a header of " + count_text(head.fields.size(), "field") + " exceeds header_fields_max (" +
                             std::to_string(options.header_fields_max) + "): send fewer");
   }
   if (!is_token(head.method)) return refused(400, "the method is not a token");

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "hawser/crc32c.h"
 #include "hawser/transport/kept_payload.h"
 #include "hawser/transport/poller.h"
@@ -78,7 +79,7 @@ MemoryFrames::Served MemoryFrames::check(std::uint32_t action, const wire::Memor
   }
   if (grant->dmabuf()) return {nullptr, not_by_processor()};
   const auto outside = [&](std::uint64_t offset, std::uint64_t bytes) {
-    return refusal(ErrorCode::invalid_argument, std::to_string(bytes) + " bytes at " + std::to_string(offset) +
+    return refusal(ErrorCode::invalid_argument, count_text(bytes, "byte") + " at " + std::to_string(offset) +
                                                     " are not within the region's " +
                                                     std::to_string(grant->memory().size()));
   };
@@ -98,8 +99,8 @@ MemoryFrames::Served MemoryFrames::check(std::uint32_t action, const wire::Memor
     bytes += range.bytes;
   }
   if (reads && bytes > wire::memory_read_bytes_max) {
-    return {nullptr, refusal(ErrorCode::limit_exceeded, "a read of " + std::to_string(bytes) +
-                                                            " bytes exceeds the limit of one frame (" +
+    return {nullptr, refusal(ErrorCode::limit_exceeded, "a read of " + count_text(bytes, "byte") +
+                                                            " exceeds the limit of one frame (" +
                                                             std::to_string(wire::memory_read_bytes_max) + ")")};
   }
   return {std::move(grant), {}};
@@ -223,8 +224,8 @@ void MemoryFrames::serve_write(const wire::MemoryFrame& request, const wire::Mem
   for (std::size_t i = 0; i < body.ranges(); ++i) bytes += body.range(i).bytes;
   if (bytes != message.payload.size()) {
     return refuse(request.call,
-                  refusal(ErrorCode::invalid_argument, std::to_string(message.payload.size()) +
-                                                           " bytes for ranges of " + std::to_string(bytes) + " bytes"));
+                  refusal(ErrorCode::invalid_argument,
+                          count_text(message.payload.size(), "byte") + " for ranges of " + count_text(bytes, "byte")));
   }
   if (!served.grant->enter()) return refuse(request.call, stale());
   const std::byte* from = message.payload.data();

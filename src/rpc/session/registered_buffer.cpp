@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "hawser/client.h"
 #include "hawser/rdma.h"
@@ -89,7 +90,7 @@ Result<ExposedRegion> RegisteredBuffer::expose(std::size_t offset, std::size_t b
                                                const ExposeOptions& options) const {
   if (bytes == 0 || offset > size() || bytes > size() - offset) {
     return fail(ErrorCode::invalid_argument,
-                "the part to expose is empty, or not within the buffer's " + std::to_string(size()) + " bytes");
+                "the part to expose is empty, or not within the buffer's " + count_text(size(), "byte"));
   }
   if (options.lease <= Duration::zero()) {
     return fail(ErrorCode::invalid_argument, "ExposeOptions::lease (" + std::to_string(options.lease.count()) +

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "base/dmabuf_range.h"
 #include "base/external_block.h"
 #include "base/page_memory.h"
@@ -56,7 +57,7 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
   }
   static std::unexpected<Error> no_memory(std::size_t bytes) {
     return fail(ErrorCode::overloaded,
-                "there is no memory for a registered buffer of " + std::to_string(bytes) + " bytes: ask for less");
+                "there is no memory for a registered buffer of " + count_text(bytes, "byte") + ": ask for less");
   }
 
   static Result<RegisteredBuffer> make(const MemoryTransports& transports, MemoryRegions regions, std::size_t bytes) {

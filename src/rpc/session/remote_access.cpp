@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "base/decimal_text.h"
+
 namespace hawser::detail {
 
 using wire::MemoryAction;
@@ -17,7 +19,7 @@ std::string mistake(const RemoteRequest& request) {
     if (within(offset, bytes)) return std::string();
     const bool overflows = offset > UINT64_MAX - request.base;
     const std::uint64_t first = offset + request.base;
-    return std::to_string(bytes) + " bytes at " + (overflows ? "an offset beyond 2^64" : std::to_string(first)) +
+    return count_text(bytes, "byte") + " at " + (overflows ? "an offset beyond 2^64" : std::to_string(first)) +
            " are not within the region's " + std::to_string(region.bytes);
   };
   const bool reads = request.action != MemoryAction::write;

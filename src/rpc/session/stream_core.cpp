@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/decimal_text.h"
 #include "base/misuse.h"
 #include "base/try.h"
 #include "hawser/detail/loop_access.h"
@@ -66,7 +67,7 @@ Result<void> StreamCore::on_item(Item item) {
   if (closed_) return {};
   if (remote_ended_) return protocol_error("STREAM_DATA after STREAM_END");
   if (window_left_ <= 0) {
-    return protocol_error("STREAM_DATA without credit: the window of " + std::to_string(window_) + " bytes is used up");
+    return protocol_error("STREAM_DATA without credit: the window of " + count_text(window_, "byte") + " is used up");
   }
   window_left_ -= cost(item.body.size() + item.payload.size());
   for (StreamTap* tap = taps_; tap != nullptr; tap = tap->next_) {
@@ -89,8 +90,8 @@ Result<void> StreamCore::on_credit(std::uint32_t bytes) {
   if (closed_) return {};
   credit_ += bytes;
   if (credit_ > std::int64_t{UINT32_MAX}) {
-    return protocol_error("STREAM_CREDIT of " + std::to_string(bytes) + " bytes raises the credit to " +
-                          std::to_string(credit_) + " bytes: the limit is 4294967295");
+    return protocol_error("STREAM_CREDIT of " + count_text(bytes, "byte") + " raises the credit to " +
+                          count_text(credit_, "byte") + ": the limit is 4294967295");
   }
   if (credit_ > 0 && !linked()) wake(writer_);
   return {};

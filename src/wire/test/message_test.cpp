@@ -77,7 +77,7 @@ TEST(MessageLimit, TheErrorNamesSizeLimitAndOption) {
   EXPECT_EQ(too_long_text(2048, 1000),
             "message of 2 KiB exceeds message_bytes_max (1000 bytes): send less, or raise message_bytes_max on both "
             "sides");
-  EXPECT_EQ(too_long_text(1, 0).substr(0, 51), "message of 1 bytes exceeds message_bytes_max (0 byt");
+  EXPECT_EQ(too_long_text(1, 0).substr(0, 51), "message of 1 byte exceeds message_bytes_max (0 byte");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/base64.h"
+#include "base/decimal_text.h"
 #include "hawser/codec/encoder.h"
 #include "json/reader.h"
 #include "protocol/http/json/value_json.h"
@@ -165,7 +166,7 @@ bool ValueEncoder::next(std::uint32_t& type, std::string*& out) {
   switch (frame.form) {
     case Form::list:
       if (frame.count++ >= frame.types.size()) {
-        return fail_with("there are more than " + std::to_string(frame.types.size()) + " values");
+        return fail_with("there are more than " + count_text(frame.types.size(), "value"));
       }
       type = frame.types[frame.count - 1];
       return true;
