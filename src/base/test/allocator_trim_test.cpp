@@ -11,10 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/block_pool.h"
 #include "base/frame_pool.h"
 #include "base/idle_memory.h"
 #include "base/memory_growth.h"
 #include "base/test/resident_bytes.h"
+#include "hawser/bytes.h"
 #include "hawser/task.h"
 
 namespace hawser {
@@ -178,6 +180,26 @@ TEST(IdleMemory, RequestsATrimAfterABurst) {
     EXPECT_EQ(rest(), 1) << "enough in two parts";
     burst(FramePool::cached_bytes_max);
     EXPECT_EQ(rest(), 1);
+  }).join();
+}
+
+// The pool of blocks keeps them, and releases them when a period has passed without their use.
+TEST(IdleMemory, MemoryOfMessagesCounts) {
+  std::thread([] {
+    constexpr std::size_t block_bytes = std::size_t{1} << 20;
+    std::vector<Block*> blocks;
+    for (std::size_t bytes = 0; bytes < enough; bytes += block_bytes) blocks.push_back(Block::allocate(block_bytes));
+    for (Block* const block : blocks) block->release();
+    ASSERT_GE(BlockPool::local()->cached_bytes(), enough);
+    AllocatorTrim trim([]() noexcept -> std::size_t { return 0; });
+    IdleMemory memory(Time{}, idle_memory_period, &trim);
+    const ThreadCaches caches = ThreadCaches::local();
+    bool due = false;
+    for (int steps = 0; caches.shrinkable(); ++steps) {
+      ASSERT_LT(steps, 1000);
+      due |= memory.release(memory.due()) == IdleMemory::Released::all_trim_due;
+    }
+    EXPECT_TRUE(due);
   }).join();
 }
 
