@@ -36,6 +36,18 @@ TEST(RequestPlan, AResultOrAnAttachmentIsTheBody) {
   EXPECT_EQ(refused->text, "the result can't be encoded: not UTF-8");
 }
 
+TEST(RequestPlan, OnlyRoutesOfOperatorsAreServedBeyondTheLimitOfCalls) {
+  const Route plain;
+  Route reserved;
+  reserved.reserved = true;
+  RequestPlan plan;
+  EXPECT_EQ(plan.calls_beyond(), 0U) << "not a route";
+  plan.route = &plain;
+  EXPECT_EQ(plan.calls_beyond(), 0U);
+  plan.route = &reserved;
+  EXPECT_EQ(plan.calls_beyond(), operator_calls_reserve);
+}
+
 TEST(CallFields, MetadataAndTheDeadlineComeFromFields) {
   const Loop loop({.log = no_log()});
   CallFields fields;

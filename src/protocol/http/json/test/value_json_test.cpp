@@ -180,6 +180,14 @@ TEST(ValueJson, NumbersKeepTheirValue) {
   EXPECT_EQ(from<double>("3"), 3);
 }
 
+TEST(ValueJson, CharactersThatCanBePrintedAreTexts) {
+  expect_both(' ', "\" \"");
+  expect_both('~', "\"~\"");
+  expect_both('\x1f', "31");
+  expect_both('\x7f', "127");
+  expect_both(char16_t{'x'}, "120");
+}
+
 TEST(ValueJson, NumbersThatDoNotFitAreRefused) {
   for (const std::string_view json : {"128", "-129", "1.5", "1e300", "\"\"", "\"7x\"", "true", "null", "[]", "{}"}) {
     EXPECT_NE(refusal_of<std::int8_t>(json), "no error") << json;
