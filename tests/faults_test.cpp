@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "hawser/change_option.h"
 #include "tests/at_rest.h"
 #include "tests/background_client.h"
 #include "tests/hostile/server_fixture.h"
@@ -176,8 +177,7 @@ TEST_F(Faults, TimeInWhichTheLoopDidNotRunIsNotThePeers) {
 
 // A client that never reads its replies.
 TEST_F(Faults, SlowReadersDoNotFillTheServer) {
-  // The background client must answer in time on a busy machine.
-  const auto server = started({.send_backlog_bytes_max = 1 << 20, .ping_interval = 1s});
+  const auto server = started({.send_backlog_bytes_max = 1 << 20});
   BackgroundClient background_client(server->address());
   ASSERT_TRUE(background_client.sees_calls(50));
   const std::size_t before = resident_bytes();
@@ -193,8 +193,12 @@ TEST_F(Faults, SlowReadersDoNotFillTheServer) {
   EXPECT_TRUE(background_client.sees_calls(50));
   const std::size_t grown = resident_bytes() - std::min(before, resident_bytes());
   EXPECT_LT(grown, std::size_t{256} << 20) << "after " << asked << " requests";
-  // The client reads nothing, so the server gives it up.
-  expect_calm(*server, background_client);
+  EXPECT_EQ(background_client.complaint(), "");
+  // The client reads nothing, so the server gives it up. The background client has ended before: on a busy machine, it
+  // might answer no ping within short intervals.
+  background_client.stop();
+  EXPECT_OK(change_option(*server, &ServerOptions::ping_interval, 50ms));
+  expect_rest(*server);
 }
 
 // Freed memory that the process keeps. The address sanitizer keeps 256 MiB by default, also of the blocks that a
