@@ -6,9 +6,12 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <future>
 #include <map>
 #include <memory>
 #include <random>
@@ -241,6 +244,78 @@ TEST(LogRepair, AStopRewritesALogWhoseLastSyncFails) {
   }
   server.reset();
   writer.expect_values_in(folder.path());
+}
+
+// Each sync of a start and of the stop behind it fails once. A record that a crash has cut is kept by the start.
+TEST(LogRepair, AStartWhoseSyncFailsLosesNothing) {
+  const TemporaryFolder folder;
+  const LogOptions options = repaired_log(folder.path(), LogSync::always, 1ms);
+  auto server = std::make_unique<KvServer>(StoreOptions{}, ServerOptions{}, &options);
+  RefusedWriter writer(server->address());
+  writer.write_until_accepted();
+  server.reset();
+  int failed = 0;
+  for (bool reached = true; reached; ++failed) {
+    ASSERT_LT(failed, 100);
+    for (const auto& entry : files::recursive_directory_iterator(folder.path())) {
+      if (entry.path().filename() == "shard-0.0.log") std::ofstream(entry.path(), std::ios::app) << "x";
+    }
+    int syncs = 0;
+    {
+      const SyncHook once([&](int) { return syncs++ == failed ? EIO : 0; });
+      Store store({.shards = 2});
+      const Result<LogReport> opened = store.open_log(options);
+      EXPECT_TRUE(opened || syncs > failed);
+      EXPECT_TRUE(store.close_log());
+    }
+    reached = syncs > failed;
+    writer.expect_values_in(folder.path());
+  }
+  EXPECT_GT(failed, 6) << "of the tail, two files and their markers, and two folders";
+}
+
+// The file of the repair does not reach the disk either, and more keys expire than the writer takes.
+TEST(LogRepair, ADiskThatFailsAndThenHangsStopsNoReads) {
+  const TemporaryFolder folder;
+  LogOptions options = repaired_log(folder.path(), LogSync::always, 1ms);
+  options.shards.held_bytes_max = 4096;
+  std::atomic<std::int64_t> now = 1'000'000;
+  auto server =
+      std::make_unique<KvServer>(StoreOptions{.clock = [&] { return now.load(); }}, ServerOptions{}, &options);
+  RespPeer peer(server->address());
+  EXPECT_EQ(peer.call({"SET", "kept", "1"}), "+OK\r\n");
+  constexpr int expiring = 200;
+  for (int i = 0; i < expiring; ++i) {
+    EXPECT_EQ(peer.call({"SET", std::string(100, 'k') + std::to_string(i), "1", "EX", "10"}), "+OK\r\n");
+  }
+  const auto end = std::chrono::steady_clock::now() + 100s;
+  {
+    std::promise<void> hangs;
+    std::promise<void> works;
+    int syncs = 0;
+    const SyncHook hook([&](int) {
+      if (++syncs == 2) {
+        hangs.set_value();
+        works.get_future().wait();
+      }
+      return syncs == 1 ? EIO : 0;
+    });
+    EXPECT_THAT(peer.call({"SET", "refused", "1"}), HasSubstr("-MISCONF Errors writing to the log: "));
+    EXPECT_EQ(hangs.get_future().wait_until(end), std::future_status::ready);
+    now += 11'000;
+    std::string size;
+    do size = peer.call({"DBSIZE"});
+    while (size != ":2\r\n" && !size.empty() && std::chrono::steady_clock::now() < end);
+    EXPECT_EQ(size, ":2\r\n");
+    EXPECT_EQ(peer.call({"GET", "kept"}), "$1\r\n1\r\n");
+    works.set_value();
+  }
+  while (peer.call({"SET", "later", "1"}) != "+OK\r\n") ASSERT_LT(std::chrono::steady_clock::now(), end);
+  server.reset();
+  KvServer next(StoreOptions{.clock = [&] { return now.load(); }}, ServerOptions{}, &options);
+  RespPeer reader(next.address());
+  EXPECT_EQ(reader.call({"GET", "kept"}), "$1\r\n1\r\n");
+  EXPECT_EQ(reader.call({"GET", "later"}), "$1\r\n1\r\n");
 }
 
 TEST(LogRepair, AFileThatWasRemovedIsWrittenAgain) {
