@@ -32,9 +32,10 @@ class Listener {
   virtual std::string address() const = 0;
   // Copies of the listening sockets, for another process. Empty if there are none, as in a simulated network.
   virtual std::vector<Descriptor> copies() { return {}; }
-  // Accepts the connections that wait in the kernel, before the end of this object would reset them. Not those of a
-  // socket that another process may have too: they wait for that process.
-  virtual void accept_waiting() {}
+  // Accepts some of the connections that wait in the kernel, before the end of this object would reset them. Not those
+  // of a socket that another process may have too: they wait for that process. Returns true if more may wait: it is
+  // called again in a later turn of the loop.
+  virtual bool accept_waiting() { return false; }
   // Another process goes on listening: the end of this object does not remove the file of a Unix socket.
   virtual void keep_file() noexcept {}
 };

@@ -141,6 +141,13 @@ TransportOptions& Server::State::transports() {
 struct Server::State::StopOrder final : detail::Posted {
   StopOrder(State& server, std::size_t number) noexcept : state(server), index(number) {}
   void run() override {
+    if (index == 0 && state.accept_waiting()) {
+      try {
+        return state.own_loops[0]->post(std::unique_ptr<detail::Posted>(new StopOrder(state, 0)));
+      } catch (const std::bad_alloc&) {
+        // The end of the listener resets what is left.
+      }
+    }
     if (index == 0) state.stop_accepting();
     state.loops[index]->begin_shut_down(Duration(state.stop_grace.load()), state.loop_ends[index].get());
   }
@@ -148,13 +155,16 @@ struct Server::State::StopOrder final : detail::Posted {
   const std::size_t index;
 };
 
+bool Server::State::accept_waiting() noexcept {
+  try {
+    return listener != nullptr && listener->accept_waiting();
+  } catch (const std::exception&) {
+    return false;  // No memory, not even for the line in the log.
+  }
+}
+
 // The mailboxes of the other loops have the accepted connections before the order to stop.
 void Server::State::stop_accepting() noexcept {
-  try {
-    if (listener != nullptr) listener->accept_waiting();
-  } catch (const std::exception&) {
-    // No memory, not even for the line in the log. The end of the listener resets what is left.
-  }
   listener.reset();
   try {
     for (std::size_t i = 1; i < own_loops.size(); ++i) {
@@ -453,6 +463,7 @@ Task<void> Server::State::shut_down(Duration grace) {
   }
   stop_wanted.store(true);
   shared.health->stop();
+  while (accept_waiting()) co_await callers_loop->sleep(Duration::zero());
   stop_accepting();
   if (loops.empty()) co_return;
   log_stop(grace);

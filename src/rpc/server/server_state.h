@@ -66,7 +66,9 @@ struct Server::State final : transport::AcceptSink {
   // Notifies the first loop, which notifies the others, to stop within the shortest grace that was requested. Allocates
   // nothing the first time.
   void notify_loops(Duration grace) noexcept;
-  // Runs on the first loop: accepts what waits in the kernel, and closes the listener.
+  // Run on the first loop. Accepts some of what waits in the kernel; true if more may wait.
+  bool accept_waiting() noexcept;
+  // Closes the listener, and notifies the other loops.
   void stop_accepting() noexcept;
   void log_stop(Duration grace) noexcept;
   void log_stopped(const Loop& loop) const noexcept;

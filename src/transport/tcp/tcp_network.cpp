@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -48,15 +49,20 @@ class TcpListener final : public Listener, exec::Watcher {
     sockets.push_back(Descriptor(fcntl(socket_.get(), F_DUPFD_CLOEXEC, first_own_descriptor)));
     return sockets;
   }
-  void accept_waiting() override {
-    for (int left = shared_ ? 0 : backlog_max; left > 0; --left) {
+  bool accept_waiting() override {
+    if (shared_) return false;
+    for (unsigned i = 0; i < accepts_per_turn && waiting_tries_ > 0; ++i, --waiting_tries_) {
       Descriptor socket = accept_next();
       if (socket.valid()) {
         accept_one(std::move(socket));
+      } else if (errno == EAGAIN) {
+        return false;
       } else if (!is_of_one_connection(errno)) {
-        return;
+        log_reset(errno);
+        return false;
       }
     }
+    return waiting_tries_ > 0;
   }
   void keep_file() noexcept override { file_.keep(); }
 
@@ -116,6 +122,17 @@ class TcpListener final : public Listener, exec::Watcher {
     }
   }
 
+  // The listener ends although connections wait.
+  void log_reset(int error) const {
+    tcp_info info{};  // Its tcpi_unacked is the number of connections that wait, since the socket listens.
+    socklen_t size = sizeof info;
+    const bool known = getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+    std::string text = known ? std::to_string(info.tcpi_unacked) + " connections that wait" : "connections that wait";
+    text += " are reset because the server stops and cannot accept them";
+    if (error == EMFILE) text += " (raise ulimit -n?)";
+    loop_.log(LogLevel::error, "tcp", socket_error(ErrorCode::limit_exceeded, text, error).text);
+  }
+
   // Errors of the connection that was to be accepted. The next connection may work (accept(2), "Error handling").
   static bool is_of_one_connection(int error) noexcept {
     switch (error) {
@@ -140,6 +157,7 @@ class TcpListener final : public Listener, exec::Watcher {
   SocketFile file_;
   AcceptSink& sink_;
   bool shared_;
+  int waiting_tries_ = backlog_max;  // accept_waiting() may still try so often.
   MemberTimer<&TcpListener::accept_all> retry_;
   Time next_line_{};  // Earliest time of the next log line about a failure.
 };
@@ -156,8 +174,10 @@ class TcpListeners final : public Listener {
     for (const auto& one : all_) sockets.push_back(std::move(one->copies().front()));
     return sockets;
   }
-  void accept_waiting() override {
-    for (const auto& one : all_) one->accept_waiting();
+  bool accept_waiting() override {
+    bool more = false;
+    for (const auto& one : all_) more |= one->accept_waiting();
+    return more;
   }
   void keep_file() noexcept override {
     for (const auto& one : all_) one->keep_file();

@@ -7,14 +7,18 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/temporary_folder.h"
 #include "hawser/scope.h"
 #include "transport/common/framed_connection.h"
 #include "transport/common/test/framed_testing.h"
@@ -341,6 +345,74 @@ TEST_P(TcpNetworkTest, AnErrorOfOneAcceptDoesNotEndAccepting) {
   EXPECT_GT(accept_errors.size(), 500U);
   accept_errors.clear();
   EXPECT_TRUE(until([&] { return accepting.streams.size() == 2; }));
+}
+
+// ---- The connections that wait when the server stops ----
+
+// Clients of a listener on a Unix socket, where connect() returns when the connection waits. The loop does not run.
+class TcpNetworkStop : public TcpNetworkTest {
+ protected:
+  void listen_with(std::size_t clients) {
+    LoopOptions of_loop = exec::options_of(GetParam());
+    of_loop.log = [this](LogLevel, std::string_view, std::string_view text) { lines.emplace_back(text); };
+    logging.emplace(of_loop);
+    const std::string path = folder.path().string() + "/socket";
+    listener = network.listen(*logging, "unix:" + path, accepting).value();
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    ASSERT_LT(path.size(), sizeof to.sun_path);
+    std::memcpy(to.sun_path, path.c_str(), path.size());
+    while (connected.size() < clients) {
+      connected.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      ASSERT_EQ(::connect(connected.back().get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0)
+          << std::strerror(errno);
+    }
+  }
+  ~TcpNetworkStop() override {
+    accepting.streams.clear();
+    listener.reset();
+  }
+
+  const TemporaryFolder folder;
+  std::vector<std::string> lines;
+  std::optional<Loop> logging;
+  std::unique_ptr<Listener> listener;
+  std::vector<Descriptor> connected;
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, TcpNetworkStop, exec::every_loop(), exec::name_of);
+
+TEST_P(TcpNetworkStop, AcceptsInPortions) {
+  listen_with(100);
+  accept_errors = {ECONNABORTED, EINTR};
+  EXPECT_TRUE(listener->accept_waiting());
+  EXPECT_EQ(accepting.streams.size(), 62U) << "so that others get their turn";
+  EXPECT_FALSE(listener->accept_waiting());
+  EXPECT_EQ(accepting.streams.size(), 100U);
+  EXPECT_TRUE(lines.empty());
+}
+
+TEST_P(TcpNetworkStop, SaysThatTheRestIsReset) {
+  listen_with(10);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  // The vptr sanitizer needs descriptors when it sees a type for the first time.
+  logging->log(LogLevel::debug, "test", socket_error(ErrorCode::limit_exceeded, "first line", EMFILE).text);
+  lines.clear();
+  const rlimit low{.rlim_cur = 256, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &low);
+  std::vector<Descriptor> all;  // Uses up every free number below the lowered limit.
+  for (;;) {
+    Descriptor one(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!one.valid()) break;
+    all.push_back(std::move(one));
+  }
+  all.resize(all.size() - 3);
+  EXPECT_FALSE(listener->accept_waiting());
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(accepting.streams.size(), 3U);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_THAT(lines.front(), ::testing::HasSubstr("connections that wait are reset because the server stops and cannot "
+                                                  "accept them (raise ulimit -n?)"));
 }
 
 // ---- Framed connections over real sockets ----
