@@ -14,6 +14,10 @@ namespace {
 
 constexpr std::size_t error_text_bytes_max = 4096;
 
+// A session that goes away refuses requests until so many checks of the server, which is a second. A client that still
+// sends them then has read many refusals.
+constexpr unsigned refusing_checks_max = 4;
+
 // The names under which a handler finds the fields of a request among its metadata. They are bRPC's HTTP headers.
 constexpr std::string_view log_id_key = "log-id";
 constexpr std::string_view request_id_key = "x-request-id";
@@ -86,8 +90,22 @@ BaiduStdServerSession::BaiduStdServerSession(rpc::PortHost& port_host, std::uniq
 BaiduStdServerSession::~BaiduStdServerSession() = default;
 
 // The protocol has no frame for this: requests are refused with ELOGOFF, and the server ends the connection when it has
-// been silent.
+// been silent. A client that goes on to send requests must not hold the stop: see finish_if_refusing().
 void BaiduStdServerSession::go_away() { begin_ending(); }
+
+unsigned BaiduStdServerSession::silent_checks() noexcept {
+  const unsigned silent = ByteSession::silent_checks();
+  ++refusing_checks_;
+  finish_if_refusing();
+  return silent;
+}
+
+// A request that has begun is refused first.
+void BaiduStdServerSession::finish_if_refusing() {
+  if (refusing_checks_ < refusing_checks_max || closed() || active_calls() != 0 || converting_ != 0 || receiving())
+    return;
+  finish();
+}
 
 // ---- Requests ----
 
@@ -101,12 +119,15 @@ std::size_t BaiduStdServerSession::take(Bytes bytes, Block& block) {
   }
   if (complete) [[likely]]
     on_frame(frame);
+  if (refusing_checks_ != 0) [[unlikely]]
+    finish_if_refusing();
   return *taken;
 }
 
 void BaiduStdServerSession::direct_received(std::size_t bytes) {
   ReceivedFrame frame;
   if (receiver_.direct_received(bytes, frame)) on_frame(frame);
+  finish_if_refusing();
 }
 
 void BaiduStdServerSession::on_frame(const ReceivedFrame& frame) {

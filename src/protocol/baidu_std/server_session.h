@@ -57,6 +57,7 @@ class BaiduStdServerSession final : public rpc::ByteSession, public rpc::StreamA
 
   // rpc::PortSession
   void go_away() override;
+  unsigned silent_checks() noexcept override;
   // While a long body is converted, no further frame of the connection is taken.
   void conversion_begins() override { begin_conversion(); }
   void conversion_ended() noexcept override;
@@ -97,7 +98,11 @@ class BaiduStdServerSession final : public rpc::ByteSession, public rpc::StreamA
   void direct_received(std::size_t bytes) override;
   bool receiving() const noexcept override { return receiver_.receiving(); }
   void on_drained() override;
+  void on_no_calls() override { finish_if_refusing(); }
   void on_end(const Error& reason) override;
+
+  // Ends the connection if requests were refused for long enough and nothing more is due.
+  void finish_if_refusing();
 
   // Requests.
   void on_frame(const ReceivedFrame& frame);
@@ -163,6 +168,7 @@ class BaiduStdServerSession final : public rpc::ByteSession, public rpc::StreamA
   rpc::CallStates<ServerCall> states_;
   const rpc::Dispatcher::Method* last_method_ = nullptr;  // Most clients call one method again and again.
   bool authenticated_ = false;
+  unsigned refusing_checks_ = 0;  // Calls of silent_checks().
   PendingReply pending_;
   std::size_t item_head_bytes_ = 0;  // Reserved memory of the item between begin_item() and end_item().
   detail::WaitingWriter writers_;    // Writers that wait until the backlog is shorter.
