@@ -569,6 +569,17 @@ void Http2ServerSession::on_silent_peer() {
                                    "the peer has given no sign of life for two ping intervals"));
 }
 
+// A request that is not complete is never completed. The frames of GOAWAY are the reason for the kernel of a client
+// that has gone to reset the connection, which cancels the other calls.
+void Http2ServerSession::on_peer_end() {
+  machine_.for_each([&](GrpcStream& stream) {
+    if (!stream.open || stream.remote_ended || !machine_.reset(stream, http2::cancel) || !stream.busy) return;
+    give_up(stream, "the client has ended its direction before the end of its request");
+  });
+  goaway_.announce();
+  goaway_.complete();
+}
+
 void Http2ServerSession::on_end(const Error& reason) {
   keepalive_.stop();
   goaway_.stop();

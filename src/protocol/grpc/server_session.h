@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -76,6 +77,11 @@ class Http2ServerSession final : public rpc::ByteSession,
   bool receiving() const noexcept override;
   bool working() const noexcept override { return !packed_.idle() || !waiting_.empty() || plain_.working(); }
   void produce() override;
+  // A proxy or a script may end its direction behind its last request. A client that has gone does not send a reset by
+  // itself: see on_peer_end().
+  Duration half_closed_max() const noexcept override { return std::chrono::seconds(5); }
+  bool replies_due() const noexcept override { return machine_.used_streams() != 0; }
+  void on_peer_end() override;
   void on_end(const Error& reason) override;
   void on_no_calls() override { close_if_done(); }
   void options_changed() override;
@@ -106,7 +112,7 @@ class Http2ServerSession final : public rpc::ByteSession,
   const codec::DecodeLimits& decode_limits() const noexcept override { return host().options.decode_limits; }
 
   // ---- http2::KeepAlive::Connection ----
-  bool expects_bytes() const noexcept override { return !finishing(); }
+  bool expects_bytes() const noexcept override { return !finishing() && !peer_ended(); }
   void send_ping() override;
   void on_silent_peer() override;
 

@@ -235,8 +235,9 @@ void ByteSession::park() {
 void ByteSession::update_reading() {
   if (closed() || taking_) return;
   if (state_.peer_ended()) {
-    // Everything is taken that can be taken.
-    if (may_take() && !replies_due()) finish();
+    if (!may_take()) return;
+    on_peer_end();
+    if (!closed() && !replies_due()) finish();
     return;
   }
   const bool reads_more = !block_.empty() && !finishing() && !pauses_.any();

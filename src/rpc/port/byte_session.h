@@ -91,6 +91,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   // peer's direction does not end the session then, if half_closed_max() is not 0. replies_are_done() notifies of a
   // change.
   virtual bool replies_due() const noexcept { return false; }
+  // The peer has ended its direction, and everything is taken that it has sent. The session ends if no reply is due
+  // behind this. Called again when the replies have changed.
+  virtual void on_peer_end() {}
   // True while the session must not be destroyed although its connection has ended and no call is active. It may still
   // send, also after finish() and after the end of the peer's direction if half_closed_max() is not 0. check_idle() or
   // send_soon() follows when that ends.
@@ -117,6 +120,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   bool closed() const noexcept { return stream_.closed(); }
   // True after finish(): nothing more is taken.
   bool finishing() const noexcept { return state_.finishing(); }
+  // True after the end of the peer's direction, if the session goes on.
+  bool peer_ended() const noexcept { return state_.peer_ended(); }
   // A message of the peer is complete.
   void message_received() noexcept { ++messages_; }
 
