@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -152,6 +153,30 @@ TEST_F(HttpClientStreams, PartsAreBounded) {
         EXPECT_EQ(bytes, 3'000'000U);
       },
       options);
+}
+
+// Its own callback of the token may run before or behind that of the program.
+TEST_F(HttpClientStreams, AStopCallbackMayDestroyTheStream) {
+  with_client([this](HttpClient& client) -> Task<void> {
+    for (const bool early : {true, false}) {
+      std::stop_source stop;
+      std::optional<HttpClientStream> held;
+      const auto destroy = [&held] { held.reset(); };
+      std::optional<std::stop_callback<decltype(destroy)>> callback;
+      if (early) callback.emplace(stop.get_token(), destroy);
+      HttpClientRequest request = get_of(url("/download?100000000"));
+      request.token = stop.get_token();
+      auto opened = co_await client.open(request);
+      REQUIRE_OK(opened);
+      held.emplace(std::move(*opened));
+      if (!early) callback.emplace(stop.get_token(), destroy);
+      stop.request_stop();
+      EXPECT_FALSE(held.has_value());
+      const auto next = co_await client.send(get_of(url("/whole?10")));
+      REQUIRE_OK(next);
+      EXPECT_EQ(next->status, 200);
+    }
+  });
 }
 
 TEST_F(HttpClientStreams, CompressedResponses) {

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "tests/http_server_fixture.h"
@@ -8,6 +10,20 @@
 // Responses that the server cannot complete.
 namespace hawser::http_test {
 namespace {
+
+// Counts the first part in `waiting`.
+Task<HttpResponse> count_in_parts(HttpRequest&, HttpBodyReader& body) {
+  std::size_t bytes = 0;
+  for (;;) {
+    const Result<std::string> part = co_await body.read();
+    if (!part || part->empty()) break;
+    bytes += part->size();
+    if (bytes == part->size()) waiting.fetch_add(1);
+  }
+  HttpResponse response;
+  response.body = std::to_string(bytes) + " bytes";
+  co_return response;
+}
 
 class HttpEnds : public ServerFixture {
  protected:
@@ -48,6 +64,27 @@ TEST_F(HttpEnds, ACallThatTheServerEndsIsUnavailable) {
   const std::string response = busy.receive_all();
   EXPECT_EQ(response.substr(0, 33), "HTTP/1.1 503 Service Unavailable\r") << response;
   EXPECT_NE(response.find("\"code\":\"unavailable\""), std::string::npos) << response;
+  stopping.join();
+}
+
+// The server reads the body for a route that runs, and nothing behind it.
+TEST_F(HttpEnds, AStopWaitsForTheRestOfABodyThatARouteReads) {
+  make_server();
+  server->enable(add_routes(http()).route("POST", "/counted", count_in_parts));
+  start_server();
+  RawSocket idle = asked("GET /empty HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(idle.receive_text("\r\n\r\n"), "");
+  RawSocket upload = asked("POST /counted HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
+  EXPECT_TRUE(soon([&] { return waiting == 1; }));
+  native->stop();
+  native.reset();
+  std::thread stopping([&] { server->stop(patience); });
+  EXPECT_TRUE(idle.closed_by_peer());  // The stop has begun.
+  upload.send(as_bytes("worldGET /hello HTTP/1.1\r\nHost: a\r\n\r\n"));
+  const std::string response = upload.receive_all();
+  EXPECT_TRUE(response.starts_with("HTTP/1.1 200 OK\r\n")) << response;
+  EXPECT_TRUE(response.ends_with("\r\n\r\n10 bytes")) << response;
+  EXPECT_NE(response.find("Connection: close\r\n"), std::string::npos) << response;
   stopping.join();
 }
 
