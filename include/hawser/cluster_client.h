@@ -108,9 +108,9 @@ class ClusterCalls {
     const ClusterCalls& by = *call->calls;
     // With xDS, the service config comes with the list.
     if (!ClusterAttempt::knows_list(*by.state_)) co_await ClusterAttempt::await_list(*by.state_, call->options);
-    // The name may get another one meanwhile.
-    const std::shared_ptr<const ServiceConfig> whole = ClusterAttempt::service_config(*by.state_);
-    const MethodConfig* const config = whole == nullptr ? nullptr : whole->find(method.name);
+    Result<ClusterAttempt::Route> route = ClusterAttempt::choose_route(by.state_, method.name, call->options);
+    if (!route) co_return std::unexpected(std::move(route.error()));
+    const MethodConfig* const config = route->config;
     if (config != nullptr && config->timeout) {
       call->options.timeout = std::min(call->options.timeout.value_or(forever), *config->timeout);
     }
@@ -118,7 +118,7 @@ class ClusterCalls {
                      std::move(call->options), by.ended_);
     for (;;) {
       std::optional<R> result;
-      ClusterAttempt attempt(by.state_, retries.attempt_options(), method.name, config);
+      ClusterAttempt attempt(*route, retries.attempt_options(), method.name);
       if (copies && attempt.hedges()) {
         HedgedCall hedged(std::move(attempt), method.id);
         co_await hedge(hedged, *call, begin, result);
@@ -215,7 +215,7 @@ class ClusterClient : public detail::TaskCaller<ClusterClient> {
 
   // The list, its age and why it may be old.
   const NamingState& naming() const noexcept;
-  // In the order of the list.
+  // In the order of the list; then those of the other clusters of the name (hawser/naming_routes.h).
   std::vector<EndpointState> endpoints() const;
   const RetryBudget& retry_budget() const noexcept { return calls_->budget(); }
 

@@ -20,6 +20,7 @@
 namespace hawser {
 
 class ServiceConfig;
+struct NamingRoutes;
 
 // One server of a name.
 struct Endpoint {
@@ -56,6 +57,9 @@ class NamingSink {
   virtual void on_service_config(Result<std::string> json) { static_cast<void>(json); }
   // The demands of the name replace the earlier ones. They are reported before the list for which they hold.
   virtual void on_policy(NamingPolicy policy) { static_cast<void>(policy); }
+  // The routes of the name (hawser/naming_routes.h) replace the earlier ones. Not null. They are reported before the
+  // policy and the list of their main cluster.
+  virtual void on_routes(std::shared_ptr<const NamingRoutes> routes) { static_cast<void>(routes); }
 
  protected:
   ~NamingSink() = default;
@@ -128,6 +132,7 @@ struct NamingState {
   std::shared_ptr<const ServiceConfig> service_config = {};  // The last good one of the source. Null: none.
   std::string service_config_error = {};            // Why the source's service config is not used. Empty: no problem.
   std::shared_ptr<const NamingPolicy> policy = {};  // The last one of the source. Null: it demands nothing.
+  std::shared_ptr<const NamingRoutes> routes = {};  // The last ones of the source. Null: all calls are served alike.
 
   // Time since the source last confirmed the list; zero for a constant list.
   Duration age(Time now) const noexcept { return constant || version == 0 ? Duration::zero() : now - confirmed; }
@@ -137,9 +142,9 @@ struct NamingState {
 // EndpointLimits::endpoints_max endpoints or no valid one is refused with a reason. Belongs to a loop and its thread.
 class Naming {
  public:
-  // `changed` is called after each change of state().endpoints, state().service_config and state().policy, and after
-  // failures while there is no list; perhaps already before this returns. Fails with `invalid_argument` if no scheme of
-  // `schemes` has the name, or if its target is malformed.
+  // `changed` is called after each change of state().endpoints, state().service_config, state().policy and
+  // state().routes, and after failures while there is no list; perhaps already before this returns. Fails with
+  // `invalid_argument` if no scheme of `schemes` has the name, or if its target is malformed.
   static Result<std::unique_ptr<Naming>> open(Loop& loop, std::string_view name,
                                               const std::vector<NamingScheme>& schemes,
                                               std::function<void()> changed = {});

@@ -7,6 +7,8 @@
 
 #include "base/try.h"
 #include "cluster/cluster_state.h"
+#include "cluster/route_choice.h"
+#include "cluster/routed_clusters.h"
 #include "rpc/client/client_protocol.h"
 #include "rpc/client/limited_wait.h"
 #include "rpc/client/pool_access.h"
@@ -54,12 +56,11 @@ Judgement judge(const Error* error, const rpc::ClientProtocol* protocol) noexcep
 
 }  // namespace
 
-ClusterAttempt::ClusterAttempt(std::shared_ptr<State> state, CallOptions options, std::string_view method,
-                               const MethodConfig* config)
-    : state_(std::move(state)),
+ClusterAttempt::ClusterAttempt(const Route& route, CallOptions options, std::string_view method)
+    : state_(route.cluster),
       options_(std::move(options)),
       method_(method),
-      config_(config),
+      route_(&route),
       deadline_(options_.timeout ? state_->loop.after(*options_.timeout) : Time::max()) {
   // A client of gRPC sends it by itself.
   if (options_.earlier_attempts != 0 && state_->options.pool.client.protocol == nullptr) {
@@ -73,8 +74,20 @@ ClusterAttempt::~ClusterAttempt() {
   if (node_ != nullptr) leave(Ending::withdrawn, nullptr);
 }
 
-std::shared_ptr<const ServiceConfig> ClusterAttempt::service_config(const State& state) noexcept {
-  return state.service_config;
+Result<ClusterAttempt::Route> ClusterAttempt::choose_route(const std::shared_ptr<State>& state, std::string_view method,
+                                                           const CallOptions& options) {
+  Route chosen{.cluster = state, .service_config = state->service_config, .routes = state->routes};
+  if (chosen.service_config != nullptr) chosen.config = chosen.service_config->find(method);
+  if (chosen.routes == nullptr) return chosen;
+  const NamingRoutes::Route* const route = cluster::find_route(*chosen.routes, method, options.metadata, state->random);
+  if (route == nullptr) {
+    return fail(Error::of_call(ErrorCode::unavailable, "no route of " + state->name + " matches the call"));
+  }
+  if (chosen.service_config == nullptr) chosen.config = &route->config;
+  chosen.keys = &route->keys;
+  const std::size_t index = cluster::choose_cluster(*route, state->random);
+  if (const auto& other = state->clusters->at(index)) chosen.cluster = other;
+  return chosen;
 }
 
 bool ClusterAttempt::knows_list(const State& state) noexcept {
@@ -106,7 +119,7 @@ bool ClusterAttempt::try_begin() {
   if (!std::exchange(asked_, true)) refusal_ = state.why_dropped();
   if (refusal_ == nullptr) refusal_ = state.why_full();
   if (refusal_ != nullptr) return false;
-  const std::uint64_t key = state.key_of(options_);
+  const std::uint64_t key = state.key_of(options_, route_->keys);
   bool connects = false;  // A call asks for one connection at a time.
   for (;;) {
     std::span<const cluster::Backend* const> avoided;
@@ -142,7 +155,8 @@ Task<Result<void>> ClusterAttempt::begin() {
     if (try_begin()) co_return Result<void>();
     if (refusal_ != nullptr) co_return refused();
     if (tried_ && tried_->full != nullptr) co_return co_await begin_at(std::move(tried_->full));
-    const bool waits = config_ != nullptr && config_->wait_for_ready && !(tried_ && tried_->error);
+    const MethodConfig* const config = route_->config;
+    const bool waits = config != nullptr && config->wait_for_ready && !(tried_ && tried_->error);
     if (std::optional<Error> why = state_->why_none(tried_.get())) {
       if (!waits || why->code != ErrorCode::unavailable) co_return fail(std::move(*why));
     }
@@ -176,7 +190,8 @@ Task<Result<void>> ClusterAttempt::begin_at(std::shared_ptr<Node> node) {
 bool ClusterAttempt::hedges() const noexcept { return options_.idempotent && hedging().attempts_max > 1; }
 
 const HedgeOptions& ClusterAttempt::hedging() const noexcept {
-  return config_ != nullptr && config_->hedging ? *config_->hedging : state_->options.hedging;
+  const MethodConfig* const config = route_->config;
+  return config != nullptr && config->hedging ? *config->hedging : state_->options.hedging;
 }
 
 void ClusterAttempt::avoid(std::shared_ptr<Node> node) {
@@ -232,7 +247,7 @@ ClusterClient::ClusterClient(std::shared_ptr<State> state)
 ClusterClient::~ClusterClient() {
   destruction_.send();
   state_->end("the client was destroyed");
-  state_->naming.reset();
+  state_->forget_name();
 }
 
 Result<std::unique_ptr<ClusterClient>> ClusterClient::create(std::string_view name, ClusterOptions options) {
@@ -255,6 +270,7 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::create(Loop& loop, std::st
     options.retry_budget = std::make_shared<RetryBudget>(throttling.tokens_max, throttling.tokens_per_success);
   }
   auto state = std::make_shared<State>(loop, std::string(name), std::move(options));
+  state->target = state->shown_name();
   TRY(state->start());
   return std::unique_ptr<ClusterClient>(new ClusterClient(std::move(state)));
 }
@@ -263,8 +279,16 @@ const NamingState& ClusterClient::naming() const noexcept { return state_->namin
 
 std::vector<EndpointState> ClusterClient::endpoints() const {
   std::vector<EndpointState> states;
-  for (const auto& backend : state_->balancer.backends()) {
-    states.push_back(state_->state_of(static_cast<const State::NodeOf&>(*backend)));
+  const auto add = [&states](const State& state) {
+    for (const auto& backend : state.balancer.backends()) {
+      states.push_back(state.state_of(static_cast<const State::NodeOf&>(*backend)));
+    }
+  };
+  add(*state_);
+  if (state_->clusters) {
+    for (const auto& other : state_->clusters->all()) {
+      if (other != nullptr) add(*other);
+    }
   }
   return states;
 }

@@ -7,6 +7,8 @@
 
 #include "base/escaped_text.h"
 #include "base/try.h"
+#include "cluster/route_choice.h"
+#include "cluster/routed_clusters.h"
 #include "cluster/xxh64.h"
 #include "rpc/client/pool_access.h"
 
@@ -110,7 +112,7 @@ Result<void> ClusterAttempt::State::start() {
   if (options.service_config) service_config = std::make_shared<const ServiceConfig>(*options.service_config);
   if (options.monitor) {
     const auto& monitor = ClusterMonitorAccess::state(*options.monitor);
-    metrics.emplace(monitor->metrics, shown_name());
+    metrics.emplace(monitor->metrics, target);
     monitored = monitor->add(loop, weak_from_this());
   }
   on_naming();
@@ -121,6 +123,7 @@ void ClusterAttempt::State::end(const char* why) {
   if (ended != nullptr) return;
   ended = why;
   ending.request_stop();
+  if (clusters) clusters->end(why);
   if (monitored != 0) ClusterMonitorAccess::state(*options.monitor)->remove(monitored);
   monitored = 0;
   metrics.reset();
@@ -145,6 +148,11 @@ void ClusterAttempt::State::on_loop_end() noexcept {
 void ClusterAttempt::State::on_naming() {
   if (naming == nullptr) return;  // Within Naming::open().
   if (!options.service_config) service_config = naming->state().service_config;
+  if (routes != naming->state().routes) {
+    routes = naming->state().routes;
+    if (!clusters) clusters = std::make_unique<RoutedClusters>(*this);
+    clusters->update(*routes);
+  }
   apply_policy();
   if (list_version != naming->state().version) {
     for (const auto& backend : balancer.update(naming->state().endpoints)) {
@@ -157,6 +165,11 @@ void ClusterAttempt::State::on_naming() {
   balance();
   show_endpoints();
   changed.notify_all();
+}
+
+void ClusterAttempt::State::forget_name() noexcept {
+  naming.reset();
+  if (clusters) clusters->forget_names();
 }
 
 void ClusterAttempt::State::apply_policy() {
@@ -234,6 +247,11 @@ rpc::ClusterReport ClusterAttempt::State::report(std::size_t from, std::size_t l
                             .excluded = balancer.excluded(),
                             .retry_tokens = options.retry_budget->tokens(),
                             .may_retry = options.retry_budget->may_retry()};
+  if (routes != nullptr) {
+    if (routes->clusters.size() > 1)
+      report.name += " cluster " + cluster::shown_cluster(routes->clusters[routes->main]);
+    report.routes = cluster::text_of_routes(*routes);
+  }
   const NamingState& list = naming->state();
   report.list_age = list.age(loop.now());
   report.naming = {.version = list.version,
@@ -306,9 +324,18 @@ void ClusterAttempt::State::close_unused() {
   if (!closing.empty()) closer.start(loop, loop.after(close_interval));
 }
 
+bool ClusterAttempt::State::unused() const noexcept {
+  const auto idle = [](const std::shared_ptr<ClientPool>& pool) {
+    return pool == nullptr || pool->calls_in_flight() == 0;
+  };
+  return calls_in_flight == 0 && std::ranges::all_of(closing, idle) &&
+         std::ranges::all_of(balancer.backends(),
+                             [&](const auto& backend) { return idle(static_cast<const Node&>(*backend).pool); });
+}
+
 // ---- Calls ----
 
-std::uint64_t ClusterAttempt::State::key_of(const CallOptions& call) {
+std::uint64_t ClusterAttempt::State::key_of(const CallOptions& call, const std::vector<NamingPolicy::Key>* keys) {
   const Balancing kind = balancer.options().kind;
   if (kind != Balancing::ring_hash && kind != Balancing::maglev) return 0;
   const auto hash_of = [&call](std::string_view metadata) -> std::optional<std::uint64_t> {
@@ -323,7 +350,7 @@ std::uint64_t ClusterAttempt::State::key_of(const CallOptions& call) {
     return hash ? *hash : random.next();
   }
   std::optional<std::uint64_t> hash;
-  for (const NamingPolicy::Key& key : policy->keys) {
+  for (const NamingPolicy::Key& key : keys != nullptr ? *keys : policy->keys) {
     const std::optional<std::uint64_t> one = hash_of(key.metadata);
     if (!one) continue;
     hash = hash ? std::rotl(*hash, 1) ^ *one : *one;  // As in gRFC A42.

@@ -15,12 +15,15 @@
 #include "exec/condition.h"
 #include "hawser/cluster_client.h"
 #include "hawser/detail/loop_access.h"
+#include "hawser/naming_routes.h"
 #include "hawser/scope.h"
 #include "hawser/sync.h"
 #include "hawser/timer.h"
 #include "rpc/client/cluster_monitor_state.h"
 
 namespace hawser::detail {
+
+class RoutedClusters;
 
 // An endpoint and its connections.
 struct ClusterAttempt::Node final : cluster::Backend, std::enable_shared_from_this<Node> {
@@ -47,6 +50,9 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   void end(const char* why);
   void on_loop_end() noexcept override;
   void on_naming();
+  // The list gets no further changes.
+  void forget_name() noexcept;
+  std::string shown_name() const;
 
   // Opens the first connection to an idle endpoint.
   void connect(Node& node);
@@ -56,7 +62,8 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   EndpointState state_of(const Node& node) const;
   rpc::ClusterReport report(std::size_t from, std::size_t limit) const override;
 
-  std::uint64_t key_of(const CallOptions& options);
+  // `keys` may be null.
+  std::uint64_t key_of(const CallOptions& call, const std::vector<NamingPolicy::Key>* keys);
   // Why the policy of the name forbids a call; null if it permits it. The first is by chance, so that it is asked once
   // for each attempt.
   const char* why_dropped() noexcept;
@@ -66,10 +73,13 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   // Closes the connections of a node when their calls and streams have ended.
   void close_later(Node& node);
   void close_unused();
+  // True if no call and no stream uses a connection.
+  bool unused() const noexcept;
   void balance();
 
   Loop& loop;
   const std::string name;
+  std::string target;  // The name in metrics. Clusters of one name have the same.
   const ClusterOptions options;
   const char* ended = nullptr;  // The reason, once the client has ended.
   std::stop_source ending;      // Stopped then.
@@ -88,6 +98,8 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   std::uint64_t list_version = 0;                       // The balancer has this list.
   std::shared_ptr<const ServiceConfig> service_config;  // May be null.
   std::shared_ptr<const NamingPolicy> policy;           // The name has demanded it. May be null.
+  std::shared_ptr<const NamingRoutes> routes;           // Null: none. The name itself is their main cluster.
+  std::unique_ptr<RoutedClusters> clusters;             // The others. Null without routes.
   std::uint32_t calls_in_flight = 0;                    // At all endpoints.
   Scope scope;
 
@@ -95,7 +107,6 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   Task<void> connect_within_limit(std::shared_ptr<Node> node);
   Duration pause_after(unsigned failures) noexcept;
   void apply_policy();
-  std::string shown_name() const;
   void show_endpoints();
 };
 

@@ -15,9 +15,9 @@ struct HedgedCall::Run {
         method(of),
         name(first.method_),
         options(first.options_),
-        config(first.config_),
+        route(*first.route_),
         hedging(first.hedging()),
-        policy(config != nullptr && config->retry ? *config->retry : state->options.retry),
+        policy(route.config != nullptr && route.config->retry ? *route.config->retry : state->options.retry),
         deadline(first.deadline_),
         changed(state->loop) {
     copies.push_back(std::make_unique<ClusterAttempt>(std::move(first)));
@@ -32,7 +32,7 @@ struct HedgedCall::Run {
     CallOptions with = options;
     if (deadline != Time::max()) with.timeout = deadline - state->loop.now();
     with.earlier_attempts += static_cast<unsigned>(copies.size());
-    auto attempt = std::make_unique<ClusterAttempt>(state, std::move(with), name, config);
+    auto attempt = std::make_unique<ClusterAttempt>(route, std::move(with), name);
     for (const auto& earlier : copies) {
       attempt->avoid(earlier->node());
     }
@@ -72,7 +72,7 @@ struct HedgedCall::Run {
   const std::uint32_t method;
   const std::string_view name;
   const CallOptions options;
-  const MethodConfig* const config;
+  const ClusterAttempt::Route& route;
   const HedgeOptions& hedging;
   const RetryPolicy& policy;
   const Time deadline;

@@ -48,6 +48,10 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
     state_.policy = std::make_shared<const NamingPolicy>(std::move(policy));
     if (changed_) changed_();
   }
+  void on_routes(std::shared_ptr<const NamingRoutes> routes) override {
+    state_.routes = std::move(routes);
+    if (changed_) changed_();
+  }
   void on_loop_end() noexcept override {
     user_ = false;
     source_.reset();

@@ -74,6 +74,7 @@ PageTable client_table(const ClusterReport& report) {
   budget.text += report.may_retry ? ": calls may be made again" : ": no call is made again until more calls succeed";
   facts.rows = {{"name", report.name},
                 {"balancing", report.balancing},
+                {"routes", report.routes.empty() ? "all calls are served alike" : report.routes},
                 {"calls in flight", number(report.calls_in_flight)},
                 {"retry tokens", std::move(budget)},
                 {"version of the list", number(report.naming.version)},

@@ -4,13 +4,19 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "hawser/client.h"
 #include "hawser/error.h"
+#include "hawser/naming_policy.h"
 #include "hawser/reply.h"
 #include "hawser/service_config.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
+
+namespace hawser {
+struct NamingRoutes;
+}
 
 namespace hawser::detail {
 
@@ -18,14 +24,24 @@ namespace hawser::detail {
 class ClusterAttempt {
  public:
   struct State;
-  // `config` may be null. It lives as long as the attempt, and `method` longer.
-  ClusterAttempt(std::shared_ptr<State> state, CallOptions options, std::string_view method,
-                 const MethodConfig* config);
+  // The cluster of all attempts of a call, and their options.
+  struct Route {
+    std::shared_ptr<State> cluster;
+    const MethodConfig* config = nullptr;  // May be null.
+    // Metadata that is the key of the call. Null: that of the policy of the cluster.
+    const std::vector<NamingPolicy::Key>* keys = nullptr;
+    // The pointers refer into these. The name may get other ones meanwhile.
+    std::shared_ptr<const ServiceConfig> service_config;
+    std::shared_ptr<const NamingRoutes> routes;
+  };
+  // Fails if no route of the name matches the call.
+  static Result<Route> choose_route(const std::shared_ptr<State>& state, std::string_view method,
+                                    const CallOptions& options);
+
+  // `route` and `method` outlive the attempt.
+  ClusterAttempt(const Route& route, CallOptions options, std::string_view method);
   ClusterAttempt(ClusterAttempt&&) noexcept;
   ~ClusterAttempt();
-
-  // Returns that of the options, or else that of the name. Null: there is none.
-  static std::shared_ptr<const ServiceConfig> service_config(const State& state) noexcept;
 
   // True if the name has a list, or the reason why it has none.
   static bool knows_list(const State& state) noexcept;
@@ -65,7 +81,7 @@ class ClusterAttempt {
   std::shared_ptr<State> state_;
   CallOptions options_;
   std::string_view method_;
-  const MethodConfig* config_;
+  const Route* route_;
   Time deadline_;                   // Time::max(): none.
   std::shared_ptr<Node> node_;      // The chosen endpoint, while the call is in flight there.
   std::shared_ptr<Client> client_;  // Its connection.

@@ -22,6 +22,7 @@ struct ClusterReport {
   std::uint64_t number = 0;  // Clients have numbers in the order of their creation.
   std::string name;
   std::string_view balancing;
+  std::string routes;  // For people. Empty: all calls are served alike.
   NamingState naming;  // Without its endpoints.
   Duration list_age{};
   std::size_t endpoints = 0;  // The list, or the subset that the balancing uses.
