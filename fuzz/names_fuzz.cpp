@@ -158,10 +158,16 @@ void follow_xds(std::string_view messages) {
     state.on_time(Time());
     expect_shown(Error::of_call(ErrorCode::unavailable, state.problem()));
     if (!state.known()) continue;
-    expect(state.endpoints().size() <= EndpointLimits::endpoints_max);
-    for (const Endpoint& one : state.endpoints()) {
-      expect(one.weight >= 1 && one.weight <= EndpointLimits::weight_max &&
-             one.priority <= EndpointLimits::priority_max && one.zone.size() <= EndpointLimits::zone_bytes_max);
+    const std::vector<std::string>& clusters = state.routes().clusters;
+    expect(clusters.size() <= NamingRoutes::clusters_max && state.routes().has(state.main()));
+    for (const std::string& name : clusters) {
+      const auto cluster = state.cluster(name);
+      if (!cluster) continue;
+      expect(cluster->endpoints.size() <= EndpointLimits::endpoints_max);
+      for (const Endpoint& one : cluster->endpoints) {
+        expect(one.weight >= 1 && one.weight <= EndpointLimits::weight_max &&
+               one.priority <= EndpointLimits::priority_max && one.zone.size() <= EndpointLimits::zone_bytes_max);
+      }
     }
   }
 }

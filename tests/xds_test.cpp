@@ -69,6 +69,11 @@ class PlayedControlPlane {
     const std::scoped_lock lock(mutex_);
     resources_[static_cast<std::size_t>(kind)] = std::move(resource);
   }
+  // Each answer of the kind has this one, too.
+  void add(XdsKind kind, std::string resource) {
+    const std::scoped_lock lock(mutex_);
+    added_[static_cast<std::size_t>(kind)].push_back(std::move(resource));
+  }
   // Streams that begin from now on end behind this number of answers. 0: they do not end.
   void end_streams_behind(std::size_t answers) {
     const std::scoped_lock lock(mutex_);
@@ -99,7 +104,7 @@ class PlayedControlPlane {
     const std::size_t answers_max = begin_stream();
     Scope pushing;
     pushing.spawn(push_all(out));
-    std::vector<std::string> known(cluster::xds_kinds);
+    std::vector<std::vector<std::string>> known(cluster::xds_kinds);  // The names that were asked for.
     std::size_t answers = 0;
     for (;;) {
       CO_TRY(const std::optional<Message> message, co_await in.next());
@@ -136,22 +141,25 @@ class PlayedControlPlane {
     ++streams_;
     return answers_max_;
   }
-  std::optional<std::string> answer_to(const SeenRequest& request, std::vector<std::string>& known) {
+  std::optional<std::string> answer_to(const SeenRequest& request, std::vector<std::vector<std::string>>& known) {
     const std::scoped_lock lock(mutex_);
     if (seen_.size() < 1000) seen_.push_back(request);
     for (std::size_t kind = 0; kind < cluster::xds_kinds; ++kind) {
       if (request.type != cluster::xds_types[kind] || request.names.empty()) continue;
       if (resources_[kind].empty()) return std::nullopt;
-      if (known[kind] == request.names.front() && request.refusal.empty()) return std::nullopt;
-      known[kind] = request.names.front();
+      if (known[kind] == request.names && request.refusal.empty()) return std::nullopt;
+      known[kind] = request.names;
       const std::string number = std::to_string(++nonces_);
-      return response(static_cast<XdsKind>(kind), "v" + number, "n" + number, {resources_[kind]});
+      std::vector<std::string> all = added_[kind];
+      all.push_back(resources_[kind]);
+      return response(static_cast<XdsKind>(kind), "v" + number, "n" + number, all);
     }
     return std::nullopt;
   }
 
   mutable std::mutex mutex_;
   std::vector<std::string> resources_ = std::vector<std::string>(cluster::xds_kinds);
+  std::vector<std::vector<std::string>> added_ = std::vector<std::vector<std::string>>(cluster::xds_kinds);
   std::vector<std::pair<XdsKind, std::string>> pushed_;
   std::vector<SeenRequest> seen_;
   std::size_t streams_ = 0;
@@ -316,6 +324,38 @@ TEST_F(XdsPolicies, RoundRobinIsInTurn) {
   ASSERT_NO_FATAL_FAILURE(open_client());
   for (int i = 0; i < 30; ++i) EXPECT_TRUE(call());
   EXPECT_EQ(calls(), (std::vector<int>{10, 10, 10}));
+}
+
+// The first server is the cluster green, for calls with the header "canary"; the others are blue.
+TEST_F(XdsPolicies, RoutesLeadToSeveralClusters) {
+  const auto port_of = [this](std::size_t i) {
+    const std::string address = backends[i]->address();
+    return std::stoull(address.substr(address.rfind(':') + 1));
+  };
+  plane->set(XdsKind::endpoints,
+             assignment("blue", {locality("", 1, 0, {{"127.0.0.1", port_of(1)}, {"127.0.0.1", port_of(2)}})}));
+  plane->add(XdsKind::endpoints, assignment("green", {locality("", 1, 0, {{"127.0.0.1", port_of(0)}})}));
+  plane->add(XdsKind::cluster, eds_cluster("green"));
+  const std::string canary = Fields().bytes(1, "").bytes(6, Fields().bytes(1, "canary").bytes(4, "yes"));
+  plane->set(XdsKind::route,
+             route_configuration("routes", {virtual_host("*", {route_to("green", canary), route_to("blue")})}));
+  ClusterOptions with;
+  with.naming = {xds_naming(options)};
+  auto made = ClusterClient::create(loop, "xds:///svc", with);
+  ASSERT_TRUE(made) << error_of(made);
+  client = std::move(*made);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(call({.metadata = {{"canary", "yes"}}}));
+  EXPECT_EQ(calls(), (std::vector<int>{10, 0, 0}));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(call({.metadata = {{"canary", "no"}}}));
+  EXPECT_EQ(counting[0].calls, 10);
+  EXPECT_EQ(counting[1].calls + counting[2].calls, 10);
+  EXPECT_EQ(client->endpoints().size(), 3U);
+  // The canary has ended: the routes lead to blue alone.
+  plane->push(XdsKind::route, routes_to("routes", "blue"));
+  EXPECT_TRUE(call_until([&](const auto&) { return client->endpoints().size() == 2; }));
+  const int before = counting[0].calls;
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(call({.metadata = {{"canary", "yes"}}}));
+  EXPECT_EQ(counting[0].calls, before);
 }
 
 TEST_F(XdsPolicies, ARingKeepsAKeyAtItsServer) {

@@ -21,7 +21,7 @@ std::string discovery_request(const XdsRequest& request) {
   std::string message;
   if (!request.version.empty()) add_bytes_field(message, 1, request.version);
   if (!request.node.empty()) add_bytes_field(message, 2, request.node);
-  if (!request.name.empty()) add_bytes_field(message, 3, request.name);
+  for (const std::string_view name : request.names) add_bytes_field(message, 3, name);
   add_bytes_field(message, 4, "type.googleapis.com/" + std::string(xds_types[static_cast<std::size_t>(request.kind)]));
   if (!request.nonce.empty()) add_bytes_field(message, 5, request.nonce);
   if (!request.refusal.empty()) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,11 +30,11 @@ inline constexpr std::array<std::string_view, xds_kinds> xds_types = {
 // DiscoveryRequest.
 struct XdsRequest {
   XdsKind kind = XdsKind::listener;
-  std::string_view version = {};  // The version of the resources that were accepted last.
-  std::string_view node = {};     // An encoded Node, in the first request of a stream.
-  std::string_view name = {};     // The resource. Empty: none of this kind is wanted any longer.
-  std::string_view nonce = {};    // The answer to which this is the reply has this nonce.
-  std::string_view refusal = {};  // Why that answer is refused. Empty: it is accepted.
+  std::string_view version = {};                 // The version of the resources that were accepted last.
+  std::string_view node = {};                    // An encoded Node, in the first request of a stream.
+  std::span<const std::string_view> names = {};  // The resources. None: none of this kind is wanted any longer.
+  std::string_view nonce = {};                   // The answer to which this is the reply has this nonce.
+  std::string_view refusal = {};                 // Why that answer is refused. Empty: it is accepted.
 };
 std::string discovery_request(const XdsRequest& request);
 

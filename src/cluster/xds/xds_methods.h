@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "hawser/error.h"
 #include "hawser/naming_policy.h"
+#include "hawser/service_config.h"
 #include "hawser/time.h"
 
 // The demands of the routes of a control plane on the calls of methods. A route that is malformed or not supported
@@ -25,20 +24,6 @@ struct XdsRetry {
 };
 Result<XdsRetry> read_retry_policy(std::string_view message);
 
-// Which calls a route matches.
-struct XdsMatch {
-  enum class Kind : std::uint8_t {
-    all,
-    service,  // The methods of `service`.
-    method,   // One method of `service`.
-    other,    // By what is not supported.
-  };
-  Kind kind = Kind::other;
-  std::string service = {};
-  std::string method = {};
-};
-Result<XdsMatch> read_route_match(std::string_view message);
-
 // The demands of a route on its calls.
 struct XdsDemands {
   std::optional<Duration> timeout = {};
@@ -49,12 +34,7 @@ struct XdsDemands {
 // RouteAction. `retry` is that of the virtual host, which counts if the route has none.
 Result<XdsDemands> read_route_demands(std::string_view action, const std::optional<XdsRetry>& retry);
 
-struct XdsMethodRoute {
-  XdsMatch match;
-  XdsDemands demands;
-};
-// The demands of routes, of which the last one matches all methods, as a service config. The first route that matches a
-// method counts. Empty: they demand nothing but keys, which must be those of the last one.
-Result<std::string> service_config_of(std::span<const XdsMethodRoute> routes);
+// The same as options of calls.
+MethodConfig config_of(const XdsDemands& demands);
 
 }  // namespace hawser::cluster

@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/quick_random.h"
 #include "base/try.h"
@@ -12,6 +15,7 @@
 #include "cluster/xds/xds_messages.h"
 #include "cluster/xds/xds_state.h"
 #include "hawser/grpc_client.h"
+#include "hawser/naming_routes.h"
 #include "hawser/scope.h"
 #include "hawser/timer.h"
 #include "hawser/xds.h"
@@ -36,10 +40,40 @@ GrpcClientOptions xds_client_options(const XdsOptions& options) {
   return grpc;
 }
 
+// Who follows the clusters of a name beside its main one. The sources of their lists may outlive that of the name.
+struct XdsFollowers {
+  std::map<std::string, NamingSink*, std::less<>> sinks = {};
+  std::function<void(const std::string& cluster, NamingSink& sink)> report = {};  // Empty: that of the name has ended.
+};
+
+class XdsClusterSource final : public NamingSource {
+ public:
+  XdsClusterSource(std::shared_ptr<XdsFollowers> followers, std::string_view cluster)
+      : followers_(std::move(followers)), cluster_(cluster) {}
+  ~XdsClusterSource() override {
+    const auto known = followers_->sinks.find(cluster_);
+    if (known != followers_->sinks.end() && known->second == sink_) followers_->sinks.erase(known);
+  }
+
+  void start(Loop&, NamingSink& sink) override {
+    sink_ = &sink;
+    followers_->sinks.insert_or_assign(cluster_, &sink);
+    if (followers_->report) followers_->report(cluster_, sink);
+  }
+
+ private:
+  const std::shared_ptr<XdsFollowers> followers_;
+  const std::string cluster_;
+  NamingSink* sink_ = nullptr;
+};
+
 class XdsSource final : public NamingSource {
  public:
   XdsSource(cluster::XdsState state, std::vector<std::string> servers, XdsOptions options)
-      : state_(std::move(state)), servers_(std::move(servers)), options_(std::move(options)) {}
+      : state_(std::move(state)), servers_(std::move(servers)), options_(std::move(options)) {
+    followers_->report = [this](const std::string& cluster, NamingSink& sink) { report_cluster(cluster, sink); };
+  }
+  ~XdsSource() override { followers_->report = nullptr; }
 
   void start(Loop& loop, NamingSink& sink) override {
     loop_ = &loop;
@@ -65,7 +99,7 @@ class XdsSource final : public NamingSource {
       if (!answered_) server_ = (server_ + 1) % servers_.size();
       const Time again = answered_ ? began + options_.retry_interval : loop_->now() + pause();
       if (answered_) failures_ = 0;
-      sink_->on_failure(std::move(error));
+      for_each_sink([&error](NamingSink& sink) { sink.on_failure(error); });
       co_await loop_->sleep_until(again);
     }
   }
@@ -88,7 +122,9 @@ class XdsSource final : public NamingSource {
       answered_ = true;
       CO_TRY(cluster::XdsState::Step step, state_.on_response(message->bytes, loop_->now()));
       if (step.news == cluster::XdsState::News::changed) report_soon();
-      if (step.news == cluster::XdsState::News::confirmed && !reporter_.running()) sink_->on_confirmed();
+      if (step.news == cluster::XdsState::News::confirmed && !reporter_.running()) {
+        for_each_sink([](NamingSink& sink) { sink.on_confirmed(); });
+      }
       show_problem();
       if (step.refused) {  // A control plane may send what was refused again at once, for ever.
         co_await loop_->sleep_until(refused_ + options_.retry_interval);
@@ -108,7 +144,7 @@ class XdsSource final : public NamingSource {
   }
 
   void note_absence() {
-    state_.on_time(loop_->now());
+    if (state_.on_time(loop_->now())) report();
     show_problem();
     if (const Time next = state_.next_time(); next != Time::max()) absence_.start(*loop_, next);
   }
@@ -121,12 +157,30 @@ class XdsSource final : public NamingSource {
 
   void report() {
     reported_ = loop_->now();
-    if (options_.policies) {
-      sink_->on_policy(state_.demands().policy);
-      sink_->on_service_config(state_.demands().service_config);
+    if (!reported_routes_ || *reported_routes_ != state_.routes()) {
+      reported_routes_ = state_.routes();
+      NamingRoutes routes = cluster::naming_routes_of(*reported_routes_, state_.main(), options_.policies);
+      routes.open = [followers = followers_](std::string_view cluster) {
+        return std::make_unique<XdsClusterSource>(followers, cluster);
+      };
+      sink_->on_routes(std::make_shared<const NamingRoutes>(std::move(routes)));
     }
-    sink_->on_endpoints(state_.endpoints());
+    report_cluster(state_.main(), *sink_);
+    const auto others = followers_->sinks;  // A report may change it.
+    for (const auto& [cluster, sink] : others) report_cluster(cluster, *sink);
     show_problem();
+  }
+  void report_cluster(const std::string& cluster, NamingSink& sink) const {
+    if (!state_.routes().has(cluster)) return;  // No route leads to it any longer.
+    auto now = state_.cluster(cluster);
+    if (!now) return sink.on_failure(std::move(now.error()));
+    if (options_.policies) sink.on_policy(std::move(now->policy));
+    sink.on_endpoints(std::move(now->endpoints));
+  }
+  template <class Use>
+  void for_each_sink(Use use) {
+    use(*sink_);
+    for (const auto& [cluster, sink] : followers_->sinks) use(*sink);
   }
   void report_soon() {
     if (reporter_.running()) return;
@@ -141,7 +195,9 @@ class XdsSource final : public NamingSource {
            static_cast<int>(820 + quick_random() % 410) / 1024;
   }
 
+  const std::shared_ptr<XdsFollowers> followers_ = std::make_shared<XdsFollowers>();
   cluster::XdsState state_;
+  std::optional<cluster::XdsRoutes> reported_routes_;
   const std::vector<std::string> servers_;
   const XdsOptions options_;
   Loop* loop_ = nullptr;

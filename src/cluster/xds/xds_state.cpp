@@ -39,114 +39,156 @@ std::string resource_text(XdsKind kind, std::string_view name) {
 
 XdsState::XdsState(std::string listener, std::string host, std::string node, Duration absent_timeout, bool policies)
     : host_(std::move(host)), absent_timeout_(absent_timeout), policies_(policies), node_(std::move(node)) {
-  of(XdsKind::listener).name = std::move(listener);
+  of(XdsKind::listener).resources.try_emplace(std::move(listener));
 }
+
+// ---- Requests ----
 
 std::vector<std::string> XdsState::begin(Time now) {
   node_sent_ = false;
   std::vector<std::string> requests;
   for (std::size_t i = 0; i < xds_kinds; ++i) {
-    Subscription& one = subscriptions_[i];
-    one.version.clear();
-    one.nonce.clear();
-    one.absent_at = Time::max();
-    one.requested = one.fresh = one.stale_request = false;
-    if (!one.name.empty()) requests.push_back(request(static_cast<XdsKind>(i), now));
+    Subscription& kind = subscriptions_[i];
+    kind.version.clear();
+    kind.nonce.clear();
+    kind.requested = kind.stale_request = false;
+    for (auto& [name, one] : kind.resources) {
+      one.absent_at = Time::max();
+      one.asked = one.fresh = false;
+    }
+    if (!kind.resources.empty()) requests.push_back(request(static_cast<XdsKind>(i), now));
   }
   return requests;
 }
 
 std::string XdsState::request(XdsKind kind, Time now, std::string_view refusal) {
-  Subscription& one = of(kind);
-  if ((!one.requested || one.stale_request) && !one.name.empty()) one.absent_at = now + absent_timeout_;
-  one.requested = true;
-  one.stale_request = false;
+  Subscription& wanted = of(kind);
+  std::vector<std::string_view> names;
+  for (auto& [name, one] : wanted.resources) {
+    names.push_back(name);
+    if (!std::exchange(one.asked, true)) one.absent_at = now + absent_timeout_;
+  }
+  wanted.requested = true;
+  wanted.stale_request = false;
   const bool first = !std::exchange(node_sent_, true);
   return discovery_request({.kind = kind,
-                            .version = one.version,
+                            .version = wanted.version,
                             .node = first ? std::string_view(node_) : std::string_view(),
-                            .name = one.name,
-                            .nonce = one.nonce,
+                            .names = names,
+                            .nonce = wanted.nonce,
                             .refusal = refusal});
 }
 
-Result<void> XdsState::want(XdsKind kind, std::string_view name) {
-  if (name.size() > name_bytes_max) {
+Result<void> XdsState::want(XdsKind kind, const Names& names) {
+  for (const std::string& name : names) {
+    if (name.size() <= name_bytes_max) continue;
     return refuse_resource("it leads to a name of " + std::to_string(name.size()) + " bytes, more than " +
                            std::to_string(name_bytes_max));
   }
-  Subscription& one = of(kind);
-  if (one.name == name) return {};
-  one.name = name;
-  one.problem.clear();
-  one.absent_at = Time::max();
-  one.fresh = false;
-  one.stale_request = one.requested || !one.name.empty();
+  Subscription& wanted = of(kind);
+  auto earlier = std::exchange(wanted.resources, {});
+  bool same = true;
+  for (const std::string& name : names) {
+    if (auto known = earlier.extract(name)) {
+      wanted.resources.insert(std::move(known));
+    } else if (wanted.resources.try_emplace(name).second) {
+      same = false;
+    }
+  }
+  if (!same || !earlier.empty()) wanted.stale_request = wanted.requested || !wanted.resources.empty();
   return {};
 }
 
-Result<std::optional<std::string_view>> XdsState::find(XdsKind kind, const XdsResponse& response) {
-  std::optional<std::string_view> found;
+// While a cluster has not arrived, the endpoints that are in effect are followed on.
+Result<void> XdsState::want_endpoints() {
+  Names names;
+  bool all = true;
+  for (const auto& [name, wanted] : of(XdsKind::cluster).resources) {
+    if (const auto known = clusters_.find(name); known != clusters_.end()) {
+      names.push_back(known->second.endpoints_name);
+    } else {
+      all = false;
+    }
+  }
+  if (!all && effective_) {
+    for (const auto& [name, one] : effective_->clusters) names.push_back(one.endpoints_name);
+  }
+  return want(XdsKind::endpoints, names);
+}
+
+// ---- Answers ----
+
+Result<XdsState::Found> XdsState::find(XdsKind kind, const XdsResponse& response) const {
+  Found found;
   for (const std::string_view encoded : response.resources) {
     TRY(const NamedResource resource, open_resource(encoded));
     if (resource.type != xds_types[static_cast<std::size_t>(kind)]) {
       return refuse_resource("the answer has a resource of the type " + quoted_name(resource.type));
     }
-    if (resource.name != of(kind).name) continue;
-    if (found) return refuse_resource("the answer has it twice");
-    found = resource.message;
+    if (!of(kind).resources.contains(resource.name)) continue;
+    if (!found.emplace(resource.name, resource.message).second) return refuse_resource("the answer has it twice");
   }
   return found;
 }
 
-Result<void> XdsState::take(XdsKind kind, std::string_view resource) {
-  std::optional<XdsRoute> route;
+Result<void> XdsState::take(XdsKind kind, std::string_view name, std::string_view resource) {
   switch (kind) {
     case XdsKind::listener: {
       TRY(XdsListener listener, read_listener(resource, host_));
-      TRY(want(XdsKind::route, listener.route_name));
-      route = std::move(listener.route);
-      break;
+      TRY(want(XdsKind::route, listener.routes ? Names() : Names{listener.route_name}));
+      return listener.routes ? take_routes(std::move(*listener.routes)) : Result<void>();
     }
     case XdsKind::route: {
-      TRY(route, read_route_configuration(resource, host_));
-      break;
+      TRY(XdsRoutes routes, read_route_configuration(resource, host_));
+      return take_routes(std::move(routes));
     }
-    case XdsKind::cluster: return take_cluster(resource);
-    case XdsKind::endpoints: return take_endpoints(resource);
+    case XdsKind::cluster: return take_cluster(name, resource);
+    case XdsKind::endpoints: break;
   }
-  if (!route) return {};
-  TRY(want(XdsKind::cluster, route->cluster));
-  arrived_.service_config = std::move(route->service_config);
-  arrived_.policy.keys = std::move(route->keys);
-  return {};
+  return take_endpoints(name, resource);
 }
 
-Result<void> XdsState::take_cluster(std::string_view resource) {
-  TRY(const XdsCluster cluster, read_cluster(resource));
-  NamingPolicy policy;
+Result<void> XdsState::take_routes(XdsRoutes routes) {
+  TRY(want(XdsKind::cluster, routes.clusters));
+  routes_ = std::move(routes);
+  return want_endpoints();
+}
+
+Result<void> XdsState::take_cluster(std::string_view name, std::string_view resource) {
+  TRY(XdsCluster read, read_cluster(resource));
+  Cluster cluster{.endpoints_name = std::move(read.endpoints_name)};
+  if (cluster.endpoints_name.size() > name_bytes_max) {
+    return refuse_resource("its load assignment has a name of " + std::to_string(cluster.endpoints_name.size()) +
+                           " bytes, more than " + std::to_string(name_bytes_max));
+  }
   if (policies_) {
-    TRY(policy, read_cluster_policy(resource));
+    TRY(cluster.policy, read_cluster_policy(resource));
   }
-  TRY(want(XdsKind::endpoints, cluster.endpoints_name));
-  policy.keys = std::move(arrived_.policy.keys);
-  policy.dropped_part = arrived_.policy.dropped_part;
-  arrived_.policy = std::move(policy);
+  clusters_.insert_or_assign(std::string(name), std::move(cluster));
+  return want_endpoints();
+}
+
+Result<void> XdsState::take_endpoints(std::string_view name, std::string_view resource) {
+  Assignment assignment;
+  TRY(assignment.endpoints, read_load_assignment(resource));
+  if (policies_) {
+    TRY(assignment.dropped_part, read_dropped_part(resource));
+  }
+  std::size_t count = assignment.endpoints.size();
+  for (const auto& [other, one] : assignments_) count += other == name ? 0 : one.endpoints.size();
+  if (count > EndpointLimits::endpoints_max) {
+    return refuse_resource("the clusters of the name have " + std::to_string(count) +
+                           " endpoints that serve, more than " + std::to_string(EndpointLimits::endpoints_max));
+  }
+  assignments_.insert_or_assign(std::string(name), std::move(assignment));
   return {};
 }
 
-Result<void> XdsState::take_endpoints(std::string_view resource) {
-  TRY(std::vector<Endpoint> endpoints, read_load_assignment(resource));
-  TRY(arrived_.policy.dropped_part, read_dropped_part(resource));
-  demands_.policy.dropped_part = arrived_.policy.dropped_part;  // It holds for these endpoints, whatever leads to them.
-  endpoints_ = std::move(endpoints);
-  return {};
-}
-
-bool XdsState::whole() const noexcept {
-  return known() && std::ranges::all_of(subscriptions_, [](const Subscription& one) {
-           return one.name.empty() || (one.fresh && one.problem.empty());
-         });
+void XdsState::refuse(XdsKind kind, std::string_view name, const std::string& why) {
+  Resource& one = of(kind).resources.find(name)->second;
+  one.fresh = false;
+  one.absent_at = Time::max();
+  one.problem = resource_text(kind, name) + " was refused: " + why;
 }
 
 Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now) {
@@ -155,43 +197,50 @@ Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now)
   const auto type = std::ranges::find(xds_types, response.type);
   if (type == xds_types.end()) return step;
   const auto kind = static_cast<XdsKind>(type - xds_types.begin());
-  Subscription& one = of(kind);
-  one.nonce = response.nonce;
-  if (one.name.empty()) {
+  Subscription& wanted = of(kind);
+  wanted.nonce = response.nonce;
+  if (wanted.resources.empty()) {
     // Nobody asked. The answer is accepted, so that the control plane waits for nothing.
-    one.version = response.version;
+    wanted.version = response.version;
     step.requests.push_back(request(kind, now));
     return step;
   }
-  Result<std::optional<std::string_view>> found = find(kind, response);
-  Result<void> taken;
-  if (!found) taken = fail(std::move(found.error()));
-  if (found && *found) taken = take(kind, **found);
-  if (!taken) {
-    one.fresh = false;
-    one.absent_at = Time::max();
-    one.problem = resource_text(kind, one.name) + " was refused: " + taken.error().text;
-    step.requests.push_back(request(kind, now, one.problem));
-    step.refused = true;
-    return step;
+  std::string refusal;
+  bool arrived = false;
+  const Result<Found> found = find(kind, response);
+  if (!found) {
+    for (const auto& [name, one] : wanted.resources) refuse(kind, name, found.error().text);
+    refusal = wanted.resources.begin()->second.problem;
+  } else {
+    for (const auto& [name, resource] : *found) {
+      if (const Result<void> taken = take(kind, name, resource); !taken) {
+        refuse(kind, name, taken.error().text);
+        if (refusal.empty()) refusal = wanted.resources.find(name)->second.problem;
+        continue;
+      }
+      arrived = true;
+      Resource& one = wanted.resources.find(name)->second;
+      one.fresh = true;
+      one.absent_at = Time::max();
+      one.problem.clear();
+    }
+    // An answer has all listeners or clusters that exist, and some of the resources of other kinds. An answer without a
+    // resource that has not arrived yet may be the reply to an earlier request.
+    for (auto& [name, one] : wanted.resources) {
+      if (!one.fresh || found->contains(name) || (kind != XdsKind::listener && kind != XdsKind::cluster)) continue;
+      one.fresh = false;
+      one.problem = resource_text(kind, name) + " does not exist";
+    }
   }
-  one.version = response.version;
-  const bool arrived = found->has_value();
-  // An answer has all listeners or clusters that exist, and some of the resources of other kinds. An answer without a
-  // resource that has not arrived yet may be the reply to an earlier request.
-  const bool removed = one.fresh && (kind == XdsKind::listener || kind == XdsKind::cluster);
-  if (arrived || removed) {
-    one.fresh = arrived;
-    one.absent_at = Time::max();
-    one.problem = arrived ? std::string() : resource_text(kind, one.name) + " does not exist";
-  }
-  step.requests.push_back(request(kind, now));
+  step.refused = !refusal.empty();
+  if (!step.refused) wanted.version = response.version;
+  step.requests.push_back(request(kind, now, refusal));
+  const bool applied = apply();
+  forget_unused();
   for (std::size_t i = 0; i < xds_kinds; ++i) {
     if (subscriptions_[i].stale_request) step.requests.push_back(request(static_cast<XdsKind>(i), now));
   }
-  const bool demands_other = arrived && whole() && demands_ != arrived_;
-  if (demands_other) demands_ = arrived_;
-  if (demands_other || (arrived && kind == XdsKind::endpoints)) {
+  if (applied || (known() && arrived && kind == XdsKind::endpoints)) {
     step.news = News::changed;
   } else if (arrived && whole()) {
     step.news = News::confirmed;
@@ -199,24 +248,107 @@ Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now)
   return step;
 }
 
-Time XdsState::next_time() const noexcept {
-  return std::ranges::min(subscriptions_, {}, &Subscription::absent_at).absent_at;
+// ---- Effect ----
+
+bool XdsState::whole(bool settled) const noexcept {
+  for (const Subscription& kind : subscriptions_) {
+    for (const auto& [name, one] : kind.resources) {
+      const bool here = one.fresh && one.problem.empty();
+      if (!here && (!settled || (one.problem.empty() && !one.fresh))) return false;
+    }
+  }
+  return routes_.has_value();
 }
 
-void XdsState::on_time(Time now) {
-  for (std::size_t i = 0; i < xds_kinds; ++i) {
-    Subscription& one = subscriptions_[i];
-    if (one.absent_at > now) continue;
-    one.absent_at = Time::max();
-    one.problem = resource_text(static_cast<XdsKind>(i), one.name) + " does not exist: it was not sent within " +
-                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(absent_timeout_).count()) +
-                  " ms";
+bool XdsState::has_endpoints(const Effective& one, const std::string& cluster) const {
+  const auto known = one.clusters.find(cluster);
+  if (known == one.clusters.end()) return false;
+  const auto assigned = assignments_.find(known->second.endpoints_name);
+  return assigned != assignments_.end() && !assigned->second.endpoints.empty();
+}
+
+// The main cluster stays as long as it can, so that its connections do. Otherwise a new one takes its place.
+std::string XdsState::main_of(const Effective& next) const {
+  const auto serves = [&](const std::string& cluster) { return has_endpoints(next, cluster); };
+  const auto appears = [&](const std::string& cluster) {
+    return serves(cluster) && (!effective_ || !effective_->routes.has(cluster));
+  };
+  const std::vector<std::string>& clusters = next.routes.clusters;
+  if (effective_ && next.routes.has(effective_->main)) return effective_->main;
+  auto chosen = std::ranges::find_if(clusters, appears);
+  if (chosen == clusters.end()) chosen = std::ranges::find_if(clusters, serves);
+  return chosen == clusters.end() ? clusters.front() : *chosen;
+}
+
+bool XdsState::apply() {
+  if (!whole(!known())) return false;
+  Effective next{.routes = *routes_};
+  for (const std::string& name : routes_->clusters) {
+    if (const auto cluster = clusters_.find(name); cluster != clusters_.end()) next.clusters.insert(*cluster);
   }
+  if (!known() && std::ranges::none_of(routes_->clusters, [&](const auto& one) {
+        const auto cluster = next.clusters.find(one);
+        return cluster != next.clusters.end() && assignments_.contains(cluster->second.endpoints_name);
+      })) {
+    return false;
+  }
+  next.main = main_of(next);
+  const bool changed = !known() || effective_->routes != next.routes || effective_->clusters != next.clusters;
+  effective_ = std::move(next);
+  return changed;
+}
+
+void XdsState::forget_unused() {
+  std::erase_if(clusters_, [&](const auto& one) { return !of(XdsKind::cluster).resources.contains(one.first); });
+  std::erase_if(assignments_, [&](const auto& one) {
+    const auto uses = [&one](const auto& cluster) { return cluster.second.endpoints_name == one.first; };
+    return !of(XdsKind::endpoints).resources.contains(one.first) &&
+           (!effective_ || std::ranges::none_of(effective_->clusters, uses));
+  });
+}
+
+Result<XdsState::ClusterNow> XdsState::cluster(std::string_view name) const {
+  const auto known = effective_->clusters.find(name);
+  const auto assigned =
+      known == effective_->clusters.end() ? assignments_.end() : assignments_.find(known->second.endpoints_name);
+  if (assigned == assignments_.end()) {
+    const std::string why = problem();
+    return fail(Error::of_call(Initiator::peer, ErrorCode::unavailable,
+                               why.empty() ? resource_text(XdsKind::cluster, name) + " has not arrived" : why));
+  }
+  ClusterNow now{.policy = known->second.policy, .endpoints = assigned->second.endpoints};
+  now.policy.dropped_part = assigned->second.dropped_part;
+  return now;
+}
+
+// ---- Time ----
+
+Time XdsState::next_time() const noexcept {
+  Time next = Time::max();
+  for (const Subscription& kind : subscriptions_) {
+    for (const auto& [name, one] : kind.resources) next = std::min(next, one.absent_at);
+  }
+  return next;
+}
+
+bool XdsState::on_time(Time now) {
+  for (std::size_t i = 0; i < xds_kinds; ++i) {
+    for (auto& [name, one] : subscriptions_[i].resources) {
+      if (one.absent_at > now) continue;
+      one.absent_at = Time::max();
+      one.problem = resource_text(static_cast<XdsKind>(i), name) + " does not exist: it was not sent within " +
+                    std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(absent_timeout_).count()) +
+                    " ms";
+    }
+  }
+  return !known() && apply();
 }
 
 std::string XdsState::problem() const {
-  for (const Subscription& one : subscriptions_) {
-    if (!one.problem.empty()) return one.problem;
+  for (const Subscription& kind : subscriptions_) {
+    for (const auto& [name, one] : kind.resources) {
+      if (!one.problem.empty()) return one.problem;
+    }
   }
   return {};
 }

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,8 +20,8 @@
 
 namespace hawser::cluster {
 
-// The client's side of xDS for one name: a listener leads to a route, this to a cluster and this to endpoints. Each of
-// these is one resource. No I/O. Resources stay until better ones arrive, also behind the end of a stream.
+// The client's side of xDS for one name: a listener leads to routes, these to clusters and these to endpoints. No I/O.
+// Resources stay until better ones arrive, also behind the end of a stream.
 class XdsState {
  public:
   static constexpr std::size_t name_bytes_max = 2048;  // Limit of the name of a resource.
@@ -34,8 +36,8 @@ class XdsState {
 
   enum class News : std::uint8_t {
     none,
-    changed,    // endpoints() or demands() may be others.
-    confirmed,  // The control plane has sent all that leads to endpoints(), and they are the same.
+    changed,    // routes() or cluster() may be others.
+    confirmed,  // The control plane has sent all that leads to them, and they are the same.
   };
   struct Step {
     std::vector<std::string> requests;
@@ -47,43 +49,75 @@ class XdsState {
 
   // When on_time() should be called. Time::max(): never.
   Time next_time() const noexcept;
-  void on_time(Time now);
+  // True if routes() has become known: it is used without what does not exist.
+  bool on_time(Time now);
 
-  // False until there is a list.
-  bool known() const noexcept { return endpoints_.has_value(); }
-  const std::vector<Endpoint>& endpoints() const noexcept { return *endpoints_; }
-  // The demands of the resources that lead to endpoints(), once all of them are known.
-  struct Demands {
+  // Routes and clusters take effect when all that they lead to has arrived. The first ones do so, too, when the rest
+  // does not exist or was refused.
+  bool known() const noexcept { return effective_.has_value(); }
+  const XdsRoutes& routes() const noexcept { return effective_->routes; }
+  // One of routes().clusters, which has endpoints if one of them has.
+  const std::string& main() const noexcept { return effective_->main; }
+  struct ClusterNow {
     NamingPolicy policy = {};
-    std::string service_config = {};  // JSON. Empty: none.
-    friend bool operator==(const Demands&, const Demands&) = default;
+    std::vector<Endpoint> endpoints = {};  // At most EndpointLimits::endpoints_max of all clusters together.
   };
-  const Demands& demands() const noexcept { return demands_; }
-  // Why endpoints() may not be what the control plane wants. Empty text: they are, as far as is known.
+  // One of routes().clusters. An error: it has no list yet.
+  Result<ClusterNow> cluster(std::string_view name) const;
+  // Why these may not be what the control plane wants. Empty text: they are, as far as is known.
   std::string problem() const;
 
  private:
-  // One resource that is wanted.
-  struct Subscription {
-    std::string name = {};     // Empty: none is wanted.
-    std::string version = {};  // The version of the answer that was accepted last on this stream.
-    std::string nonce = {};    // The nonce of the last answer on this stream.
-    std::string problem = {};  // Why there is no newer resource.
+  using Names = std::vector<std::string>;
+  // A resource that is wanted.
+  struct Resource {
+    std::string problem = {};  // Why there is no newer one.
     Time absent_at = Time::max();
+    bool asked = false;  // On this stream.
+    bool fresh = false;  // It arrived on this stream, and the last answer was good.
+  };
+  // The resources of one kind that are wanted.
+  struct Subscription {
+    std::map<std::string, Resource, std::less<>> resources = {};
+    std::string version = {};    // The version of the answer that was accepted last on this stream.
+    std::string nonce = {};      // The nonce of the last answer on this stream.
     bool requested = false;      // On this stream.
-    bool fresh = false;          // The resource arrived on this stream, and the last answer was good.
-    bool stale_request = false;  // The name has changed since the last request.
+    bool stale_request = false;  // The names have changed since the last request.
+  };
+  struct Cluster {
+    std::string endpoints_name = {};
+    NamingPolicy policy = {};
+    friend bool operator==(const Cluster&, const Cluster&) = default;
+  };
+  struct Assignment {
+    std::vector<Endpoint> endpoints = {};
+    double dropped_part = 0;
+  };
+  struct Effective {
+    XdsRoutes routes = {};
+    std::string main = {};
+    std::map<std::string, Cluster, std::less<>> clusters = {};  // Without those that have not arrived.
   };
   Subscription& of(XdsKind kind) noexcept { return subscriptions_[static_cast<std::size_t>(kind)]; }
-  Result<void> want(XdsKind kind, std::string_view name);
+  const Subscription& of(XdsKind kind) const noexcept { return subscriptions_[static_cast<std::size_t>(kind)]; }
+  Result<void> want(XdsKind kind, const Names& names);
+  Result<void> want_endpoints();
   std::string request(XdsKind kind, Time now, std::string_view refusal = {});
-  // Finds the wanted resource in an answer; empty if it is not there.
-  Result<std::optional<std::string_view>> find(XdsKind kind, const XdsResponse& response);
-  Result<void> take(XdsKind kind, std::string_view resource);
-  Result<void> take_cluster(std::string_view resource);
-  Result<void> take_endpoints(std::string_view resource);
-  // All that leads to endpoints() has arrived on this stream.
-  bool whole() const noexcept;
+  // Finds the wanted resources in an answer.
+  using Found = std::map<std::string_view, std::string_view>;
+  Result<Found> find(XdsKind kind, const XdsResponse& response) const;
+  Result<void> take(XdsKind kind, std::string_view name, std::string_view resource);
+  Result<void> take_routes(XdsRoutes routes);
+  Result<void> take_cluster(std::string_view name, std::string_view resource);
+  Result<void> take_endpoints(std::string_view name, std::string_view resource);
+  void refuse(XdsKind kind, std::string_view name, const std::string& why);
+  // All that is wanted has arrived on this stream; with `settled`, or does not exist.
+  bool whole(bool settled = false) const noexcept;
+  // Puts into effect what has arrived, if it is whole. True if that is a change.
+  bool apply();
+  std::string main_of(const Effective& next) const;
+  bool has_endpoints(const Effective& one, const std::string& cluster) const;
+  void forget_unused();
 
   const std::string host_;
   const Duration absent_timeout_;
@@ -91,9 +125,11 @@ class XdsState {
   std::string node_;
   bool node_sent_ = false;  // On this stream.
   std::array<Subscription, xds_kinds> subscriptions_;
-  std::optional<std::vector<Endpoint>> endpoints_;  // Also those of an earlier name, until the new ones arrive.
-  Demands demands_;
-  Demands arrived_;  // The demands of the last resources.
+  // The last resources that have arrived, by name: those that are wanted and those that are in effect.
+  std::optional<XdsRoutes> routes_;
+  std::map<std::string, Cluster, std::less<>> clusters_;
+  std::map<std::string, Assignment, std::less<>> assignments_;
+  std::optional<Effective> effective_;
 };
 
 }  // namespace hawser::cluster

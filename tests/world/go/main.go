@@ -30,6 +30,7 @@ import (
 	round_robin "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/round_robin/v3"
 	wrr_locality "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/wrr_locality/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	kind_of_text "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	kind "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
@@ -119,6 +120,30 @@ type chain struct {
 	host       *route.VirtualHost
 	action     *route.RouteAction
 	assignment *endpoint.ClusterLoadAssignment
+	// Of further clusters.
+	clusters, assignments []types.Resource
+}
+
+// Adds a cluster. Returns its name.
+func (c *chain) add(name string, servers ...*host) string {
+	more := new_chain(name, servers)
+	c.clusters = append(c.clusters, more.cluster)
+	c.assignments = append(c.assignments, more.assignment)
+	return more.cluster.Name
+}
+
+// Adds a route before the last one.
+func (c *chain) lead(match *route.RouteMatch, cluster string) {
+	last := len(c.host.Routes) - 1
+	action := &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: cluster}}
+	one := &route.Route{Match: match, Action: &route.Route_Route{Route: action}}
+	c.host.Routes = append(append(slices.Clone(c.host.Routes[:last]), one), c.host.Routes[last])
+}
+
+// Matches calls by a path or the begin of it, and by the header x-user.
+func by_header(path string, header *route.HeaderMatcher) *route.RouteMatch {
+	header.Name = "X-User"
+	return &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: path}, Headers: []*route.HeaderMatcher{header}}
 }
 
 func new_chain(name string, servers []*host) *chain {
@@ -155,8 +180,8 @@ func (c *chain) snapshot(name, version string) *cache.Snapshot {
 		RouteSpecifier: &manager.HttpConnectionManager_Rds{Rds: &manager.Rds{ConfigSource: ads, RouteConfigName: routes.Name}}}
 	front := &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: packed(http)}}
 	made, err := cache.NewSnapshot(version, map[resource.Type][]types.Resource{
-		resource.ListenerType: {front}, resource.RouteType: {routes}, resource.ClusterType: {c.cluster},
-		resource.EndpointType: {c.assignment}})
+		resource.ListenerType: {front}, resource.RouteType: {routes}, resource.ClusterType: append(c.clusters, c.cluster),
+		resource.EndpointType: append(c.assignments, c.assignment)})
 	check(err == nil, err)
 	return made
 }
@@ -391,6 +416,51 @@ var policy_cases = []policy_case{
 		by, _ := counts(outcomes)
 		calls := servers[0].calls.Load()
 		check(by["s0"] == 50 && calls == 150, client, shown(outcomes), "attempts:", calls)
+	}},
+	{name: "weighted_clusters", how: plan{2000, 1, 0, 200}, change: func(c *chain, servers []*host) {
+		c.assignment.Endpoints = []*endpoint.LocalityLbEndpoints{locality("a", 0, servers[:5]...)}
+		weights := &route.WeightedCluster{Clusters: []*route.WeightedCluster_ClusterWeight{
+			{Name: c.cluster.Name, Weight: count(3)}, {Name: c.add("green", servers[5:]...), Weight: count(1)}}}
+		c.action.ClusterSpecifier = &route.RouteAction_WeightedClusters{WeightedClusters: weights}
+	}, judge: func(client string, outcomes []outcome, _ []*host) {
+		by, failed := counts(outcomes)
+		green := by["s5"] + by["s6"] + by["s7"] + by["s8"] + by["s9"]
+		check(failed == 0 && near(green, 500, 120), client, shown(outcomes))
+	}},
+	{name: "fraction", how: plan{2000, 1, 0, 100}, change: func(c *chain, servers []*host) {
+		c.assignment.Endpoints = []*endpoint.LocalityLbEndpoints{locality("a", 0, servers[0])}
+		part := &core.RuntimeFractionalPercent{DefaultValue: &kind.FractionalPercent{Numerator: 2500, Denominator: kind.FractionalPercent_TEN_THOUSAND}}
+		c.lead(&route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: ""}, RuntimeFraction: part}, c.add("part", servers[1]))
+	}, judge: func(client string, outcomes []outcome, _ []*host) {
+		by, failed := counts(outcomes)
+		check(failed == 0 && near(by["s1"], 500, 120), client, shown(outcomes))
+	}},
+	{name: "routes", how: plan{300, 1, 0, 0}, same: 100, change: func(c *chain, servers []*host) {
+		c.assignment.Endpoints = []*endpoint.LocalityLbEndpoints{locality("a", 0, servers[0])}
+		var clusters []string
+		for i := 1; i < 7; i++ {
+			clusters = append(clusters, c.add("c"+strconv.Itoa(i), servers[i]))
+		}
+		text := func(match *kind_of_text.StringMatcher) *route.HeaderMatcher {
+			return &route.HeaderMatcher{HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: match}}
+		}
+		c.lead(by_header("/other", &route.HeaderMatcher{HeaderMatchSpecifier: &route.HeaderMatcher_PresentMatch{PresentMatch: true}}), clusters[0])
+		c.lead(&route.RouteMatch{PathSpecifier: &route.RouteMatch_Path{Path: "/grpc.testing.TestService/Unary"}}, clusters[0])
+		c.lead(by_header("/GRPC", text(&kind_of_text.StringMatcher{MatchPattern: &kind_of_text.StringMatcher_Suffix{Suffix: "7"}})), clusters[0])
+		c.lead(by_header("/grpc", text(&kind_of_text.StringMatcher{MatchPattern: &kind_of_text.StringMatcher_Suffix{Suffix: "7"}})), clusters[1])
+		c.lead(by_header("", text(&kind_of_text.StringMatcher{MatchPattern: &kind_of_text.StringMatcher_Contains{Contains: "13"}})), clusters[2])
+		c.lead(by_header("", text(&kind_of_text.StringMatcher{IgnoreCase: true, MatchPattern: &kind_of_text.StringMatcher_Exact{Exact: "USER-5"}})), clusters[3])
+		absent := &route.HeaderMatcher{HeaderMatchSpecifier: &route.HeaderMatcher_PresentMatch{PresentMatch: false}}
+		c.lead(by_header("", absent), clusters[4])
+		prefix := text(&kind_of_text.StringMatcher{MatchPattern: &kind_of_text.StringMatcher_Prefix{Prefix: "user-1"}})
+		prefix.InvertMatch = true
+		any_case := by_header("/GRPC.testing.TestService/", prefix)
+		any_case.CaseSensitive = wrapperspb.Bool(false)
+		c.lead(any_case, clusters[5])
+	}, judge: func(client string, outcomes []outcome, _ []*host) {
+		by, failed := counts(outcomes)
+		check(failed == 0 && by["s0"] > 0 && by["s1"] == 0 && by["s2"] == 30 && by["s3"] > 0 && by["s4"] == 1 && by["s5"] == 0 && by["s6"] > 0,
+			client, shown(outcomes))
 	}},
 	{name: "timeout", how: plan{3, 3, 0, 0}, change: func(c *chain, servers []*host) {
 		for _, one := range servers {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "cluster/remote_duration.h"
+#include "cluster/route_choice.h"
 #include "cluster/xds/test/xds_messages.h"
 #include "cluster/xds/xds_methods.h"
 #include "cluster/xds/xds_route.h"
 #include "cluster/xds/xds_state.h"
-#include "hawser/service_config.h"
 
 namespace hawser::cluster {
 namespace {
@@ -148,7 +148,7 @@ std::string route(std::string_view match, std::string_view action) {
 std::string within(Duration time) { return Fields().bytes(36, Fields().bytes(1, duration(time))); }
 std::string retrying(std::string_view policy) { return Fields().bytes(9, policy); }
 
-Result<XdsRoute> read_routes(const std::vector<std::string>& routes, std::string_view more = {}) {
+Result<XdsRoutes> read_routes(const std::vector<std::string>& routes, std::string_view more = {}) {
   const std::string host = virtual_host("*", routes) + std::string(more);
   return read_route_configuration(route_configuration("r", {host}), "h");
 }
@@ -160,12 +160,12 @@ std::string routes_error(const std::vector<std::string>& routes) {
 std::int64_t timeout_of(const std::vector<std::string>& routes, std::string_view method) {
   const auto read = read_routes(routes);
   EXPECT_TRUE(read) << read.error().text;
-  if (!read || read->service_config.empty()) return 0;
-  const auto config = ServiceConfig::parse(read->service_config);
-  EXPECT_TRUE(config) << config.error().text;
-  const MethodConfig* const found = config->find(method);
-  if (found == nullptr || !found->timeout) return 0;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(*found->timeout).count();
+  if (!read) return 0;
+  const NamingRoutes all = naming_routes_of(*read, "c", true);
+  Random random(1);
+  const NamingRoutes::Route* const found = find_route(all, method, {}, random);
+  if (found == nullptr || !found->config.timeout) return 0;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(*found->config.timeout).count();
 }
 
 TEST(XdsMethods, TheFirstRouteThatMatchesCounts) {
@@ -183,32 +183,23 @@ TEST(XdsMethods, TheFirstRouteThatMatchesCounts) {
   EXPECT_EQ(timeout_of({route(all_methods, within(0s))}, "a/b"), 0) << "no limit";
   const std::string header = Fields().bytes(36, Fields().bytes(1, duration(9s)).bytes(2, duration(2s)));
   EXPECT_EQ(timeout_of({route(all_methods, header)}, "a/b"), 2000) << "grpc_timeout_header_max precedes";
-  EXPECT_EQ(read_routes({route(all_methods, Fields().bytes(8, duration(1s)))})->service_config, "")
+  EXPECT_EQ(timeout_of({route(all_methods, Fields().bytes(8, duration(1s)))}, "a/b"), 0)
       << "timeout is not that of gRPC";
 }
 
-TEST(XdsMethods, RoutesByMoreThanAPathDemandTheSameOrAreRefused) {
-  const std::string by_header = std::string(Fields().bytes(1, "/").bytes(6, "x"));
-  const std::string part = prefix("/shop.");
-  EXPECT_EQ(timeout_of({route(by_header, within(1s)), route(part, within(1s)), route(all_methods, within(1s))}, "a/b"),
-            1000);
-  const std::string text = " has demands of its own or precedes such routes, and matches by more than a path";
-  EXPECT_TRUE(routes_error({route(by_header, within(1s)), route(all_methods, "")}).starts_with("route 0" + text));
-  EXPECT_TRUE(routes_error({route(by_header, ""), route(path("/a/b"), within(1s)), route(all_methods, "")})
-                  .starts_with("route 0" + text));
-  const std::string any_case = path("/a/b") + std::string(Fields().bytes(4, wrapped(0)));
-  for (const std::string& other : {prefix("/shop"), path("/a"), path("/a/b/c"), path("/a/\"b"), any_case,
-                                   prefix("/a/b"), std::string(Fields().bytes(10, "x"))}) {
-    EXPECT_TRUE(routes_error({route(other, within(1s)), route(all_methods, "")}).starts_with("route 0" + text))
-        << other;
-  }
+TEST(XdsMethods, RoutesByARegularExpressionDemandTheSameOrAreRefused) {
+  const std::string regex = Fields().bytes(10, "x");
+  EXPECT_EQ(timeout_of({route(regex, within(1s)), route(all_methods, within(1s))}, "a/b"), 1000);
+  EXPECT_TRUE(routes_error({route(regex, within(1s)), route(all_methods, "")}).starts_with("route 0 matches by more"));
+  EXPECT_TRUE(routes_error({route(regex, ""), route(path("/a/b"), within(1s)), route(all_methods, "")})
+                  .starts_with("route 0 matches by more"));
 }
 
 TEST(XdsMethods, RetriesAreThoseOfTheRouteOrTheVirtualHost) {
   const auto retry_of = [](std::string_view action, std::string_view host) {
     const auto read = read_routes({route(all_methods, action)}, host);
     EXPECT_TRUE(read) << read.error().text;
-    return read->service_config.empty() ? std::nullopt : ServiceConfig::parse(read->service_config)->find("a/b")->retry;
+    return naming_routes_of(*read, "c", true).routes.front().config.retry;
   };
   const std::string plain = Fields().bytes(1, "5xx, unavailable ,internal");
   const auto by_default = retry_of(retrying(plain), "");
@@ -248,12 +239,12 @@ TEST(XdsMethods, KeysAreHeaders) {
   const auto header = [](std::string_view name) { return Fields().bytes(1, Fields().bytes(1, name)); };
   const std::string keys = hashed(header("user").number(4, 1)) + hashed(Fields().bytes(2, "cookie")) +
                            hashed(header("x-bin")) + hashed(header("session"));
-  EXPECT_EQ(read_routes({route(all_methods, keys)})->keys,
+  EXPECT_EQ(read_routes({route(all_methods, keys)})->routes.front().demands.keys,
             (std::vector<NamingPolicy::Key>{{.metadata = "user", .terminal = true}, {.metadata = "session"}}));
-  EXPECT_EQ(read_routes({route(all_methods, hashed(header("X-User-ID")) + hashed(header("X-Bin")))})->keys,
+  EXPECT_EQ(read_routes({route(all_methods, hashed(header("X-User-ID")) + hashed(header("X-Bin")))})
+                ->routes.front()
+                .demands.keys,
             std::vector<NamingPolicy::Key>{{.metadata = "x-user-id"}});
-  EXPECT_TRUE(routes_error({route(path("/a/b"), hashed(header("a"))), route(all_methods, keys)})
-                  .contains("route 0 has other hash policies"));
   EXPECT_EQ(routes_error({route(all_methods, hashed(Fields().bytes(1, Fields().bytes(1, "a").bytes(2, "x"))))}),
             "route 0: hash_policy.header.regex_rewrite is not supported");
   std::string many;
@@ -287,20 +278,22 @@ TEST(XdsState, DemandsAreThoseOfAWholeChain) {
   EXPECT_EQ(answer(XdsKind::route, routes("blue", 1s)), News::none);
   EXPECT_EQ(answer(XdsKind::cluster, eds_cluster("blue")), News::none);
   EXPECT_EQ(answer(XdsKind::endpoints, assignment("blue", list)), News::changed);
-  EXPECT_EQ(state.demands().policy.balancing, Balancing::weighted_round_robin);
-  EXPECT_TRUE(state.demands().service_config.contains("\"1.000000000s\""));
+  const auto policy = [&state] { return state.cluster(state.main())->policy; };
+  const auto timeout = [&state] { return state.routes().routes.front().demands.timeout; };
+  EXPECT_EQ(policy().balancing, Balancing::weighted_round_robin);
+  EXPECT_EQ(timeout(), 1s);
   EXPECT_EQ(answer(XdsKind::route, routes("blue", 2s)), News::changed) << "of the same endpoints";
-  EXPECT_TRUE(state.demands().service_config.contains("\"2.000000000s\""));
+  EXPECT_EQ(timeout(), 2s);
   EXPECT_EQ(answer(XdsKind::route, routes("blue", 2s)), News::confirmed);
   // Another cluster: the demands of both do not mix.
   EXPECT_EQ(answer(XdsKind::route, routes("green", 3s)), News::none);
   EXPECT_EQ(answer(XdsKind::cluster, std::string(eds_cluster("green")) + std::string(Fields().number(6, 2))),
             News::none);
-  EXPECT_TRUE(state.demands().service_config.contains("\"2.000000000s\""));
-  EXPECT_EQ(state.demands().policy.balancing, Balancing::weighted_round_robin);
+  EXPECT_EQ(timeout(), 2s);
+  EXPECT_EQ(policy().balancing, Balancing::weighted_round_robin);
   EXPECT_EQ(answer(XdsKind::endpoints, assignment("green", list)), News::changed);
-  EXPECT_TRUE(state.demands().service_config.contains("\"3.000000000s\""));
-  EXPECT_EQ(state.demands().policy.balancing, Balancing::ring_hash);
+  EXPECT_EQ(timeout(), 3s);
+  EXPECT_EQ(policy().balancing, Balancing::ring_hash);
   // A refused cluster changes nothing.
   const auto step = state.on_response(
       response(XdsKind::cluster, "2", "n", {std::string(eds_cluster("green")) + std::string(Fields().number(6, 6))}),
@@ -308,13 +301,13 @@ TEST(XdsState, DemandsAreThoseOfAWholeChain) {
   ASSERT_TRUE(step);
   EXPECT_TRUE(step->refused);
   EXPECT_TRUE(state.problem().contains("lb_policy 6 is not supported"));
-  EXPECT_EQ(state.demands().policy.balancing, Balancing::ring_hash);
+  EXPECT_EQ(policy().balancing, Balancing::ring_hash);
   // Meanwhile the drops follow, as the endpoints do.
   const std::string drop = Fields().bytes(2, Fields().bytes(1, "all").bytes(2, Fields().number(1, 40)));
   EXPECT_EQ(answer(XdsKind::endpoints, assignment("green", list) + std::string(Fields().bytes(4, drop))),
             News::changed);
-  EXPECT_DOUBLE_EQ(state.demands().policy.dropped_part, 0.4);
-  EXPECT_EQ(state.demands().policy.balancing, Balancing::ring_hash);
+  EXPECT_DOUBLE_EQ(policy().dropped_part, 0.4);
+  EXPECT_EQ(policy().balancing, Balancing::ring_hash);
 }
 
 TEST(XdsState, WithoutPoliciesAClusterDemandsNothing) {
@@ -330,7 +323,7 @@ TEST(XdsState, WithoutPoliciesAClusterDemandsNothing) {
     EXPECT_TRUE(state.on_response(answer, Time(1h)));
   }
   EXPECT_EQ(state.problem(), "");
-  EXPECT_EQ(state.demands(), XdsState::Demands());
+  EXPECT_EQ(state.cluster("blue")->policy, NamingPolicy());
 }
 
 }  // namespace

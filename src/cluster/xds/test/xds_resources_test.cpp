@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/route_choice.h"
 #include "cluster/xds/test/xds_messages.h"
 #include "cluster/xds/xds_bootstrap.h"
 #include "cluster/xds/xds_cluster.h"
+#include "cluster/xds/xds_match.h"
 #include "cluster/xds/xds_route.h"
 
 namespace hawser::cluster {
@@ -18,55 +20,145 @@ using namespace played_xds;
 const std::string path_match = Fields().bytes(2, "/shop.Cart/Add");
 
 std::string cluster_for(const std::vector<std::string>& hosts, std::string_view host) {
-  const auto route = read_route_configuration(route_configuration("r", hosts), host);
-  return route ? route->cluster : route.error().text;
+  const auto read = read_route_configuration(route_configuration("r", hosts), host);
+  if (!read) return read.error().text;
+  const NamingRoutes routes = naming_routes_of(*read, read->clusters.front(), true);
+  return routes.routes.empty() ? "no route" : text_of_routes(routes);
+}
+// The same without the begin "* to ".
+std::string only_cluster_for(const std::vector<std::string>& hosts, std::string_view host) {
+  const std::string text = cluster_for(hosts, host);
+  return text.starts_with("* to ") ? text.substr(5) : text;
 }
 
 TEST(XdsRoute, TheMostSpecificDomainCounts) {
   const auto host = [](std::string_view domain) { return virtual_host(domain, {route_to(domain)}); };
   const std::vector<std::string> hosts = {host("*"),   host("*.example"), host("*.b.example"),
                                           host("a.*"), host("a.b.*"),     host("A.B.Example")};
-  EXPECT_EQ(cluster_for(hosts, "a.b.example"), "A.B.Example");
-  EXPECT_EQ(cluster_for(hosts, "c.b.example"), "*.b.example");
-  EXPECT_EQ(cluster_for(hosts, "c.example"), "*.example");
-  EXPECT_EQ(cluster_for(hosts, "a.b.c"), "a.b.*");
-  EXPECT_EQ(cluster_for(hosts, "a.c"), "a.*");
-  EXPECT_EQ(cluster_for(hosts, "x"), "*");
-  EXPECT_EQ(cluster_for({host("a")}, "b"), "no virtual host has a domain that matches 'b'");
+  EXPECT_EQ(only_cluster_for(hosts, "a.b.example"), "A.B.Example");
+  EXPECT_EQ(only_cluster_for(hosts, "c.b.example"), "*.b.example");
+  EXPECT_EQ(only_cluster_for(hosts, "c.example"), "*.example");
+  EXPECT_EQ(only_cluster_for(hosts, "a.b.c"), "a.b.*");
+  EXPECT_EQ(only_cluster_for(hosts, "a.c"), "a.*");
+  EXPECT_EQ(only_cluster_for(hosts, "x"), "*");
+  EXPECT_EQ(only_cluster_for({host("a")}, "b"), "no virtual host has a domain that matches 'b'");
 }
 
-TEST(XdsRoute, OneClusterServesAllMethods) {
+TEST(XdsRoute, RoutesUpToTheFirstOneForAllCallsCount) {
   const auto of = [](const std::vector<std::string>& routes) { return cluster_for({virtual_host("*", routes)}, "h"); };
-  EXPECT_EQ(of({route_to("a", path_match), route_to("a")}), "a");
-  EXPECT_EQ(of({route_to("a", Fields().bytes(1, "/")), route_to("b", path_match)}), "a") << "the second is not reached";
-  EXPECT_EQ(of({route_to("b", path_match), route_to("a")}),
-            "route 1: it leads to the cluster 'a', and an earlier one to 'b': several clusters for one name are not "
-            "supported");
-  const std::string no_default = "no route matches every method, by the prefix '' or '/' without other conditions";
-  EXPECT_EQ(of({route_to("a", path_match)}), no_default);
-  EXPECT_EQ(of({route_to("a", Fields().bytes(1, "/").bytes(6, "x"))}), no_default) << "a header is a condition";
-  EXPECT_EQ(of({}), no_default);
+  EXPECT_EQ(of({route_to("a", path_match), route_to("b"), route_to("c")}), "/shop.Cart/Add to a; * to b");
+  EXPECT_EQ(of({route_to("a", Fields().bytes(1, "/")), route_to("b", path_match)}), "/* to a");
+  EXPECT_EQ(of({route_to("a", path_match)}), "/shop.Cart/Add to a") << "other calls fail";
+  EXPECT_EQ(of({}), "the virtual host has no route");
+  const std::string query = Fields().bytes(1, "").bytes(7, "x");
+  EXPECT_EQ(of({route_to("a", query), route_to("b")}), "* to b") << "no call has parameters of a query";
+  EXPECT_EQ(of({route_to("a", query)}), "the virtual host has no route");
   const std::string redirect = Fields().bytes(1, Fields().bytes(1, "")).bytes(3, "x");
   EXPECT_EQ(of({redirect}), "route 0: it does not forward calls, which is not supported");
-  const auto acting = [&](std::string_view action) {
-    return of({Fields().bytes(1, Fields().bytes(1, "")).bytes(2, action)});
+  const std::string regex = Fields().bytes(10, "x");
+  EXPECT_EQ(of({route_to("a", regex), route_to("a")}), "* to a") << "its calls get the same";
+  const std::string text =
+      " matches by more than a path, a prefix, headers and a fraction, such as by a regular expression, which is not "
+      "supported";
+  EXPECT_EQ(of({route_to("a", regex), route_to("b")}), "route 0" + text);
+  EXPECT_EQ(of({route_to("a", path_match), route_to("a", regex)}), "route 1" + text);
+  EXPECT_EQ(of({route_to("a", regex), route_to("b", path_match), route_to("a")}), "route 0" + text);
+}
+
+TEST(XdsRoute, ARouteLeadsToClustersByWeight) {
+  const auto of = [](std::string_view action) {
+    return cluster_for({virtual_host("*", {Fields().bytes(1, Fields().bytes(1, "")).bytes(2, action)})}, "h");
   };
-  EXPECT_EQ(acting(Fields().bytes(2, "x-cluster")), "route 0: cluster_header is not supported");
-  EXPECT_EQ(acting(Fields().bytes(37, "x")), "route 0: cluster_specifier_plugin is not supported");
-  EXPECT_EQ(acting(Fields().number(3, 1)), "route 0: it has no cluster");
-  const auto weighted = [](std::string_view name, std::uint64_t weight) {
-    return Fields().bytes(1, name).bytes(2, wrapped(weight));
+  EXPECT_EQ(of(Fields().bytes(2, "x-cluster")), "route 0: cluster_header is not supported");
+  EXPECT_EQ(of(Fields().bytes(37, "x")), "route 0: cluster_specifier_plugin is not supported");
+  EXPECT_EQ(of(Fields().number(5, 1)), "route 0: it has no cluster");
+  const auto weighted = [&of](const std::vector<std::pair<std::string, std::uint64_t>>& clusters) {
+    Fields list;
+    for (const auto& [name, weight] : clusters) list.bytes(1, Fields().bytes(1, name).bytes(2, wrapped(weight)));
+    return of(Fields().bytes(3, list));
   };
-  EXPECT_EQ(acting(Fields().bytes(3, Fields().bytes(1, weighted("a", 0)).bytes(1, weighted("b", 7)))), "b");
-  EXPECT_EQ(acting(Fields().bytes(3, Fields().bytes(1, weighted("a", 1)).bytes(1, weighted("b", 7)))),
-            "route 0: weighted_clusters has several clusters with a weight, which is not supported");
+  EXPECT_EQ(weighted({{"a", 0}, {"b", 7}}), "* to b");
+  EXPECT_EQ(weighted({{"a", 1}, {"b", 3}}), "* to a 25 %, b 75 %");
+  EXPECT_EQ(weighted({{"a", 0}}), "route 0: it has no cluster");
+  EXPECT_EQ(weighted({{"a", 0xffff'fffe}, {"b", 1}}), "* to a 100 %, b 0 %");
+  EXPECT_EQ(weighted({{"a", 0xffff'ffff}, {"b", 1}}),
+            "route 0: the sum of the weights of clusters is above 4294967295");
+  EXPECT_EQ(weighted({{"a", ~std::uint64_t{0}}}), "route 0: the sum of the weights of clusters is above 4294967295");
+  EXPECT_EQ(weighted({{"a", 1}, {"a", 1}}), "route 0: weighted_clusters has 'a' twice");
+  std::vector<std::pair<std::string, std::uint64_t>> many;
+  for (int i = 0; i < 65; ++i) many.emplace_back("c" + std::to_string(i), 1);
+  EXPECT_EQ(weighted(many), "route 0: the routes lead to more than 64 clusters");
+  std::vector<std::string> routes;
+  for (int i = 0; i < 65; ++i) routes.push_back(route_to("c" + std::to_string(i), path_match));
+  EXPECT_EQ(cluster_for({virtual_host("*", routes)}, "h"), "the routes lead to more than 64 clusters");
+}
+
+// Routes of 64 clusters each: the sum is bounded, so that the work for them is.
+TEST(XdsRoute, AFloodOfWeightsIsRefused) {
+  Fields list;
+  for (int i = 0; i < 64; ++i) list.bytes(1, Fields().bytes(1, "c" + std::to_string(i)).bytes(2, wrapped(1)));
+  const std::string route = Fields().bytes(1, path_match).bytes(2, Fields().bytes(3, list));
+  const std::vector<std::string> routes(313, route);
+  EXPECT_EQ(cluster_for({virtual_host("*", routes)}, "h"), "route 312: the routes have more than 20000 clusters");
+}
+
+TEST(XdsRoute, AMatchIsReadFieldByField) {
+  const auto of = [](std::string_view match) {
+    const auto read = read_route_match(match);
+    EXPECT_TRUE(read);
+    EXPECT_EQ(read->kind, XdsMatch::Kind::calls);
+    return read->match;
+  };
+  const std::string all = Fields().bytes(1, "");
+  using Header = NamingRoutes::Header;
+  const auto header = [&](const Fields& condition) {
+    const auto match =
+        of(all + std::string(Fields().bytes(6, std::string(Fields().bytes(1, "K")) + std::string(condition))));
+    EXPECT_EQ(match.headers.size(), 1U);
+    return match.headers.front();
+  };
+  EXPECT_EQ(of(Fields().bytes(1, "/A")), (NamingRoutes::Match{.path = "/A"}));
+  EXPECT_EQ(of(Fields().bytes(2, "/A/b").bytes(4, wrapped(0))),
+            (NamingRoutes::Match{.path = "/a/b", .whole = true, .any_case = true}));
+  EXPECT_EQ(header(Fields()), (Header{.name = "k"}));
+  EXPECT_EQ(header(Fields().bytes(4, "X")), (Header{.name = "k", .kind = Header::Kind::exact, .text = "X"}));
+  EXPECT_EQ(header(Fields().bytes(6, Fields().number(1, 2).number(2, 9))),
+            (Header{.name = "k", .kind = Header::Kind::range, .first = 2, .end = 9}));
+  EXPECT_EQ(header(Fields().number(7, 1)).kind, Header::Kind::present);
+  EXPECT_EQ(header(Fields().number(7, 0)).kind, Header::Kind::absent);
+  EXPECT_EQ(header(Fields().number(7, 1).number(8, 1)).kind, Header::Kind::absent);
+  EXPECT_EQ(header(Fields().number(7, 0).number(8, 1)).kind, Header::Kind::present);
+  EXPECT_EQ(header(Fields().bytes(9, "x").number(8, 1)),
+            (Header{.name = "k", .kind = Header::Kind::prefix, .text = "x", .inverted = true}));
+  EXPECT_EQ(header(Fields().bytes(10, "x")).kind, Header::Kind::suffix);
+  EXPECT_EQ(header(Fields().bytes(12, "x")).kind, Header::Kind::contains);
+  EXPECT_EQ(header(Fields().bytes(13, Fields().bytes(7, "X").number(6, 1))),
+            (Header{.name = "k", .kind = Header::Kind::contains, .text = "x", .any_case = true}));
+  const auto part = [&](std::uint64_t numerator, std::uint64_t denominator) {
+    const std::string percent = Fields().number(1, numerator).number(2, denominator);
+    return of(all + std::string(Fields().bytes(9, Fields().bytes(1, percent)))).parts_per_million;
+  };
+  EXPECT_EQ(part(25, 0), 250'000U);
+  EXPECT_EQ(part(25, 1), 2'500U);
+  EXPECT_EQ(part(25, 2), 25U);
+  EXPECT_EQ(part(~std::uint64_t{0}, 0), 1'000'000U);
+  for (const std::string& unsupported :
+       {std::string(Fields().bytes(10, "x")), std::string(Fields().bytes(14, "x")), std::string(),
+        all + std::string(Fields().bytes(6, Fields().bytes(1, "k").bytes(11, "x"))),
+        all + std::string(Fields().bytes(6, Fields().bytes(1, "k").bytes(13, Fields().bytes(5, "x"))))}) {
+    EXPECT_EQ(read_route_match(unsupported)->kind, XdsMatch::Kind::unsupported);
+  }
+  EXPECT_FALSE(read_route_match(all + std::string(Fields().bytes(6, Fields().bytes(4, "x"))))) << "no name";
+  std::string many = all;
+  for (int i = 0; i < 17; ++i) many += Fields().bytes(6, Fields().bytes(1, "k"));
+  EXPECT_FALSE(read_route_match(many));
 }
 
 TEST(XdsListener, DemandsAreSupportedOrRefused) {
   const auto of = [](std::string_view manager) {
     const auto listener = read_listener(listener_with("l", manager), "h");
     if (!listener) return listener.error().text;
-    return listener->route ? "cluster " + listener->route->cluster : "route " + listener->route_name;
+    return listener->routes ? "cluster " + listener->routes->clusters.front() : "route " + listener->route_name;
   };
   const std::string rds = Fields().bytes(1, ads()).bytes(2, "r");
   EXPECT_EQ(of(Fields().bytes(3, rds).bytes(5, router())), "route r");

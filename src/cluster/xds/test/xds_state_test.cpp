@@ -23,7 +23,24 @@ constexpr Duration absent = 15s;
 
 XdsState new_state() { return {"svc", "svc", "node", absent}; }
 
-std::string expected(const XdsRequest& request) { return discovery_request(request); }
+// A request for one resource, or for none.
+struct ExpectedRequest {
+  XdsKind kind = XdsKind::listener;
+  std::string_view version = {};
+  std::string_view node = {};
+  std::string_view name = {};
+  std::string_view nonce = {};
+  std::string_view refusal = {};
+};
+std::string expected(const ExpectedRequest& one) {
+  const std::array<std::string_view, 1> names = {one.name};
+  return discovery_request({.kind = one.kind,
+                            .version = one.version,
+                            .node = one.node,
+                            .names = std::span(names).first(one.name.empty() ? 0 : 1),
+                            .nonce = one.nonce,
+                            .refusal = one.refusal});
+}
 
 // The four answers that lead to one list.
 std::array<std::string, xds_kinds> whole_chain(const std::string& version) {
@@ -36,7 +53,8 @@ std::array<std::string, xds_kinds> whole_chain(const std::string& version) {
 
 std::vector<std::string> addresses_in(const XdsState& state) {
   std::vector<std::string> addresses;
-  for (const Endpoint& one : state.endpoints()) addresses.push_back(one.address);
+  if (!state.known()) return addresses;
+  for (const Endpoint& one : state.cluster(state.main())->endpoints) addresses.push_back(one.address);
   return addresses;
 }
 
@@ -242,6 +260,132 @@ TEST(XdsState, ContradictionsAndOtherTypesAreRefused) {
   ASSERT_TRUE(state.on_response(response(XdsKind::listener, "1", "1", {far}), start));
   EXPECT_EQ(state.problem(), "listener 'svc' was refused: it leads to a name of 2049 bytes, more than 2048");
   accept(state, whole_chain("1"));
+}
+
+std::string prefix_of_all() { return Fields().bytes(1, ""); }
+
+// A list of one endpoint whose host has the name of the cluster.
+std::string list_of(std::string_view cluster) {
+  return assignment(cluster, {locality("z", 1, 0, {{std::string(cluster), 80}})});
+}
+std::string split_routes(const std::vector<std::string>& clusters) {
+  Fields weighted;
+  for (const std::string& one : clusters) weighted.bytes(1, Fields().bytes(1, one).bytes(2, wrapped(1)));
+  const std::string action = Fields().bytes(3, weighted);
+  return route_configuration("routes", {virtual_host("*", {Fields().bytes(1, prefix_of_all()).bytes(2, action)})});
+}
+// The names of the resources that a request is for.
+std::vector<std::string> names_in(std::string_view request) {
+  std::vector<std::string> names;
+  protocol::grpc::visit_fields(request, [&](const protocol::grpc::ProtoField& field) {
+    if (field.number == 3) names.emplace_back(field.bytes);
+  });
+  return names;
+}
+using Names = std::vector<std::string>;
+
+// A state that follows the clusters a and b, whose lists are known.
+XdsState split_state() {
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, std::vector{response(XdsKind::listener, "1", "l", {listener_by_rds("svc", "routes")}),
+                            response(XdsKind::route, "1", "r", {split_routes({"a", "b"})}),
+                            response(XdsKind::cluster, "1", "c", {eds_cluster("a"), eds_cluster("b")}),
+                            response(XdsKind::endpoints, "1", "e", {list_of("a"), list_of("b")})});
+  return state;
+}
+
+TEST(XdsState, SeveralClustersTakeEffectTogether) {
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, std::vector{response(XdsKind::listener, "1", "l", {listener_by_rds("svc", "routes")})});
+  auto step = state.on_response(response(XdsKind::route, "1", "r", {split_routes({"b", "a"})}), start);
+  ASSERT_EQ(step->requests.size(), 2U);
+  EXPECT_EQ(names_in(step->requests[1]), (Names{"a", "b"}));
+  step = state.on_response(response(XdsKind::cluster, "1", "c", {eds_cluster("a"), eds_cluster("b")}), start);
+  ASSERT_EQ(step->requests.size(), 2U);
+  EXPECT_EQ(names_in(step->requests[1]), (Names{"a", "b"}));
+  EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "1", "e", {list_of("a")}), start)->news, News::none);
+  EXPECT_FALSE(state.known());
+  EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "2", "e", {list_of("b")}), start)->news, News::changed);
+  EXPECT_EQ(state.main(), "b") << "the first one of the routes";
+  EXPECT_EQ(state.cluster("a")->endpoints.front().address, "a:80");
+  EXPECT_EQ(state.cluster("b")->endpoints.front().address, "b:80");
+}
+
+TEST(XdsState, ANewClusterLeavesTheMainOne) {
+  XdsState state = split_state();
+  EXPECT_EQ(state.main(), "a");
+  // c comes and b goes: b is followed until c is there.
+  auto step = state.on_response(response(XdsKind::route, "2", "r", {split_routes({"c", "a"})}), start);
+  EXPECT_EQ(names_in(step->requests.at(1)), (Names{"a", "c"}));
+  EXPECT_EQ(state.routes().clusters, (Names{"a", "b"}));
+  EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "2", "e", {list_of("b")}), start)->news, News::changed);
+  step = state.on_response(response(XdsKind::cluster, "2", "c", {eds_cluster("a"), eds_cluster("c")}), start);
+  EXPECT_EQ(names_in(step->requests.at(1)), (Names{"a", "c"}));
+  EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "3", "e", {list_of("c")}), start)->news, News::changed);
+  EXPECT_EQ(state.main(), "a");
+  EXPECT_FALSE(state.cluster("b"));
+  // Without a, the cluster that was not there before is the main one.
+  accept(state, std::vector{response(XdsKind::route, "3", "r", {split_routes({"c", "d"})}),
+                            response(XdsKind::cluster, "3", "c", {eds_cluster("c"), eds_cluster("d")}),
+                            response(XdsKind::endpoints, "4", "e", {list_of("d")})});
+  EXPECT_EQ(state.main(), "d");
+}
+
+TEST(XdsState, AGoodClusterIsUsedBesideARefusedOne) {
+  XdsState state = split_state();
+  const std::string other = std::string(eds_cluster("a")) + std::string(Fields().number(6, 1));
+  const std::string bad = Fields().bytes(1, "b").number(2, 1);
+  const auto step = state.on_response(response(XdsKind::cluster, "2", "c2", {bad, other}), start);
+  EXPECT_TRUE(step->refused);
+  EXPECT_EQ(state.problem(), "cluster 'b' was refused: the type of the cluster is not EDS, which is not supported");
+  EXPECT_EQ(state.cluster("a")->policy.balancing, Balancing::weighted_round_robin) << "until both are good";
+  accept(state, std::vector{response(XdsKind::cluster, "3", "c3", {eds_cluster("b"), other})});
+  EXPECT_EQ(state.cluster("a")->policy.balancing, Balancing::least_request);
+}
+
+TEST(XdsState, TheFirstRoutesServeWithoutAClusterThatDoesNotExist) {
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, std::vector{response(XdsKind::listener, "1", "l", {listener_by_rds("svc", "routes")}),
+                            response(XdsKind::route, "1", "r", {split_routes({"a", "b"})}),
+                            response(XdsKind::cluster, "1", "c", {eds_cluster("b")}),
+                            response(XdsKind::endpoints, "1", "e", {list_of("b")})});
+  EXPECT_FALSE(state.known());
+  EXPECT_FALSE(state.on_time(start + absent - 1ms));
+  EXPECT_TRUE(state.on_time(start + absent));
+  EXPECT_EQ(state.main(), "b");
+  ASSERT_FALSE(state.cluster("a"));
+  EXPECT_TRUE(state.cluster("a").error().text.starts_with("cluster 'a' does not exist: it was not sent within"));
+  EXPECT_FALSE(state.on_time(start + absent)) << "it is known";
+}
+
+TEST(XdsState, TheEndpointsOfAllClustersAreBoundedTogether) {
+  XdsState state = split_state();
+  const std::vector<PlayedEndpoint> many(EndpointLimits::endpoints_max, {"h", 1});
+  const auto full = assignment("a", {locality("z", 1, 0, many)});
+  EXPECT_TRUE(state.on_response(response(XdsKind::endpoints, "2", "e", {full}), start)->refused);
+  EXPECT_EQ(state.problem(),
+            "load assignment 'a' was refused: the clusters of the name have 10001 endpoints that serve, more than "
+            "10000");
+  EXPECT_EQ(state.cluster("a")->endpoints.size(), 1U);
+}
+
+// Routes that lead to other clusters each time, of which one arrives: what is left behind is forgotten.
+TEST(XdsState, AFloodOfClustersLeavesNothingBehind) {
+  XdsState state = split_state();
+  const std::vector<PlayedEndpoint> some(5000, {"h", 1});
+  for (int i = 0; i < 100; ++i) {
+    const std::string number = std::to_string(i);
+    ASSERT_TRUE(
+        state.on_response(response(XdsKind::route, number, "r", {split_routes({"x" + number, "never"})}), start));
+    ASSERT_TRUE(state.on_response(response(XdsKind::cluster, number, "c", {eds_cluster("x" + number)}), start));
+    const auto list = assignment("x" + number, {locality("z", 1, 0, some)});
+    const auto step = state.on_response(response(XdsKind::endpoints, number, "e", {list}), start);
+    ASSERT_TRUE(step && !step->refused) << state.problem();
+  }
+  EXPECT_EQ(state.routes().clusters, (Names{"a", "b"}));
 }
 
 TEST(XdsState, MalformedAnswersEndTheStream) {
