@@ -37,9 +37,11 @@ void print_comment(Printer& printer, const Declared& declared) {
 }
 
 std::string kind_of(const MethodDescriptor& method) {
-  return std::string("rpc ") + method.name() + "(" + (method.client_streaming() ? "stream " : "") +
-         method.input_type()->full_name() + ") returns (" + (method.server_streaming() ? "stream " : "") +
-         method.output_type()->full_name() + ")";
+  std::string text("rpc ");
+  text.append(method.name()).append(method.client_streaming() ? "(stream " : "(");
+  text.append(method.input_type()->full_name())
+      .append(method.server_streaming() ? ") returns (stream " : ") returns (");
+  return text.append(method.output_type()->full_name()).append(")");
 }
 
 std::string result_of(const MethodDescriptor& method) {
@@ -226,7 +228,7 @@ bool Generator::Generate(const FileDescriptor* file, const std::string& paramete
     return false;
   }
   if (file->options().cc_generic_services() && file->service_count() != 0) {
-    *error = "option cc_generic_services makes protoc generate a class " + file->service(0)->name() +
+    *error = "option cc_generic_services makes protoc generate a class " + std::string(file->service(0)->name()) +
              ", which is also the name of Hawser's class: remove the option, or generate without protoc-gen-hawser";
     return false;
   }

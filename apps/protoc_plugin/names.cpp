@@ -126,7 +126,7 @@ bool contains(const std::string_view (&names)[count], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-std::string escaped(const std::string& name) { return contains(keywords, name) ? name + "_" : name; }
+std::string escaped(std::string_view name) { return std::string(name).append(contains(keywords, name) ? "_" : ""); }
 
 }  // namespace
 
@@ -146,7 +146,7 @@ std::string namespace_of(const google::protobuf::FileDescriptor& file) {
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find('.'), rest.size());
     if (!result.empty()) result += "::";
-    result += escaped(std::string(rest.substr(0, end)));
+    result += escaped(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return result;
@@ -160,9 +160,10 @@ ServiceNames names_of(const google::protobuf::ServiceDescriptor& service) {
     std::string name = escaped(service.method(i)->name());
     if (contains(own_names, name) || name == names.service) name += "_";
     if (!used.insert(name).second) {
-      names.error = "methods of " + service.full_name() + " would have the same name '" + name + "' in C++: '" +
-                    service.method(i)->name() + "' gets a '_' at its end there, because C++ or the " +
-                    "generated class uses its name. Rename one of the two methods";
+      names.error = "methods of " + std::string(service.full_name()) + " would have the same name '" + name +
+                    "' in C++: '" + std::string(service.method(i)->name()) +
+                    "' gets a '_' at its end there, because C++ or the generated class uses its name. Rename one of " +
+                    "the two methods";
     }
     names.methods.push_back(std::move(name));
   }

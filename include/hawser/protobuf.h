@@ -79,7 +79,7 @@ struct Codec<T> {
   }
   static void encode_whole(Encoder& encoder, const T& value) {
     const auto bytes = static_cast<std::size_t>(value.GetCachedSize());
-    value.SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(encoder.skip(bytes)));
+    static_cast<void>(value.SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(encoder.skip(bytes))));
   }
   static bool decode_whole(Decoder& decoder, T& value) {
     const std::size_t bytes = decoder.available();

@@ -29,12 +29,12 @@ void add_file(detail::SchemaBuilder& out, const FileDescriptor& file) {
 }  // namespace
 
 void describe_message(detail::SchemaBuilder& out, const google::protobuf::Message& message) {
-  out.set_message(message.GetDescriptor()->full_name());
+  out.set_message(std::string(message.GetDescriptor()->full_name()));
   add_file(out, *message.GetDescriptor()->file());
 }
 
 void describe_message(detail::SchemaBuilder& out, const google::protobuf::MessageLite& message) {
-  out.set_message(message.GetTypeName());
+  out.set_message(std::string(message.GetTypeName()));
 }
 
 void describe_service(detail::SchemaBuilder& out, std::string_view method) {

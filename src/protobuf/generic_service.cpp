@@ -49,7 +49,8 @@ struct hawser::codec::Codec<hawser::pb::AnyMessage> {
   static void encode_whole(Encoder& encoder, const pb::AnyMessage& value) {
     if (value.message == nullptr) return;
     const auto bytes = static_cast<std::size_t>(value.message->GetCachedSize());
-    value.message->SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(encoder.skip(bytes)));
+    static_cast<void>(
+        value.message->SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(encoder.skip(bytes))));
   }
   static bool decode_whole(Decoder& decoder, pb::AnyMessage& value) {
     const std::size_t bytes = decoder.available();
@@ -259,7 +260,7 @@ void add_service(Server& server, google::protobuf::Service* service, GenericServ
   const google::protobuf::ServiceDescriptor& type = *service->GetDescriptor();
   for (int i = 0; i < type.method_count(); ++i) {
     const google::protobuf::MethodDescriptor* const method = type.method(i);
-    const std::string name = type.full_name() + "/" + method->name();
+    const std::string name = std::string(type.full_name()).append("/").append(method->name());
     server.add_method({.id = codec::fnv1a32(name),
                        .signature = signature<&GenericMethod::serve>,
                        .name = name,

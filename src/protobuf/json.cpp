@@ -23,7 +23,7 @@ namespace util = google::protobuf::util;
 constexpr const char* url_prefix = "type.googleapis.com";
 
 std::string url_of(const Descriptor* type) {
-  return type == nullptr ? std::string() : std::string(url_prefix) + "/" + type->full_name();
+  return type == nullptr ? std::string() : std::string(url_prefix).append("/").append(type->full_name());
 }
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
@@ -71,8 +71,7 @@ class MessageTranscoder final : public detail::JsonTranscoder {
       return refused(request_, valid.error().text);
     }
     bytes.clear();
-    const util::Status status =
-        util::JsonToBinaryString(types_.get(), request_url_, {json.data(), json.size()}, &bytes, {});
+    const auto status = util::JsonToBinaryString(types_.get(), request_url_, {json.data(), json.size()}, &bytes, {});
     if (!status.ok()) return refused(request_, text_of(status));
     return Buffer::copy_of(as_bytes(std::string_view(bytes)));
   }
@@ -85,7 +84,7 @@ class MessageTranscoder final : public detail::JsonTranscoder {
     if (plain_reply_.to_json(body, json)) return json;
     json.clear();
     const std::string bytes(reinterpret_cast<const char*>(body.data()), body.size());
-    const util::Status status = util::BinaryToJsonString(types_.get(), reply_url_, bytes, &json, {});
+    const auto status = util::BinaryToJsonString(types_.get(), reply_url_, bytes, &json, {});
     if (!status.ok()) return refused(reply_, text_of(status), ErrorCode::internal);
     return json;
   }
@@ -93,12 +92,13 @@ class MessageTranscoder final : public detail::JsonTranscoder {
   std::string_view encoding() const noexcept override { return "proto"; }
 
  private:
-  static std::string text_of(const util::Status& status) {
+  // A util::Status, or from libprotobuf 22 on an absl::Status.
+  static std::string text_of(const auto& status) {
     return std::string(status.message().data(), status.message().size());
   }
   static std::unexpected<Error> refused(const Descriptor* type, std::string_view why,
                                         ErrorCode code = ErrorCode::invalid_argument) {
-    return fail(code, "JSON of " + type->full_name() + ": " + std::string(why));
+    return fail(code, "JSON of " + std::string(type->full_name()) + ": " + std::string(why));
   }
 
   const Descriptor* request_;

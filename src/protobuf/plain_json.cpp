@@ -69,7 +69,7 @@ PlainJson::Field PlainJson::describe(const FieldDescriptor& field) {
   out.number = static_cast<std::uint32_t>(field.number());
   out.repeated = field.is_repeated();
   out.presence = field.has_presence();
-  out.quoted = "\"" + field.json_name() + "\":";
+  out.quoted.append("\"").append(field.json_name()).append("\":");
   if (field.is_map() || field.real_containing_oneof() != nullptr) return out;
   for (const char c : field.json_name()) {
     if (c < 0x20 || c == '"' || c == '\\' || c == '<' || c == '>' || c == 0x7f) return out;

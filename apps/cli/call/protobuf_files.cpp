@@ -21,12 +21,21 @@ namespace proto = google::protobuf;
 class DefinitionDefects final : public proto::DescriptorPool::ErrorCollector,
                                 public proto::compiler::MultiFileErrorCollector {
  public:
-  void AddError(const std::string& file, const std::string& element, const proto::Message*, ErrorLocation,
-                const std::string& message) override {
-    add(file + ": " + element + ": " + message);
+  // libprotobuf to 21 calls AddError(), and later ones RecordError(): one of them overrides.
+  void AddError(const std::string& file, const std::string& element, const proto::Message* of, ErrorLocation at,
+                const std::string& message) {
+    RecordError(file, element, of, at, message);
   }
-  void AddError(const std::string& file, int line, int column, const std::string& message) override {
-    add(file + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " + message);
+  void RecordError(std::string_view file, std::string_view element, const proto::Message*, ErrorLocation,
+                   std::string_view message) {
+    add(std::string(file).append(": ").append(element).append(": ").append(message));
+  }
+  void AddError(const std::string& file, int line, int column, const std::string& message) {
+    RecordError(file, line, column, message);
+  }
+  void RecordError(std::string_view file, int line, int column, std::string_view message) {
+    add(std::string(file) + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " +
+        std::string(message));
   }
   std::string text() const { return text_.empty() ? "the definitions are invalid" : text_; }
 
@@ -159,7 +168,8 @@ std::vector<std::string> ProtobufFiles::methods() const {
     for (int i = 0; i < file->service_count(); ++i) {
       const proto::ServiceDescriptor& service = *file->service(i);
       for (int k = 0; k < service.method_count(); ++k) {
-        names.push_back(protocol::http::printable(service.full_name() + "/" + service.method(k)->name()));
+        names.push_back(
+            protocol::http::printable(std::string(service.full_name()).append("/").append(service.method(k)->name())));
       }
     }
   }

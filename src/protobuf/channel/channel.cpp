@@ -20,7 +20,8 @@ struct Channel::State {
     const std::lock_guard lock(mutex);
     std::shared_ptr<const MethodInfo>& known = methods[&of];
     if (known == nullptr) {
-      known = std::make_shared<const MethodInfo>(of.service()->full_name() + "/" + of.name(), MessageFacts(response));
+      known = std::make_shared<const MethodInfo>(std::string(of.service()->full_name()).append("/").append(of.name()),
+                                                 MessageFacts(response));
     }
     return known;
   }
@@ -113,7 +114,8 @@ void Channel::CallMethod(const google::protobuf::MethodDescriptor* method, googl
   work->method = state->method(*method, *response);
   if (bytes != 0) {
     work->request = Buffer::allocate(bytes);
-    request->SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(work->request.mutable_data()));
+    static_cast<void>(
+        request->SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(work->request.mutable_data())));
   }
   if (!controller->request_attachment_.empty()) {
     work->attachment = Buffer::copy_of(controller->request_attachment_.bytes());
