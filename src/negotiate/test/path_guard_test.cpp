@@ -170,6 +170,29 @@ TEST_F(PathGuardTest, AfterTheEndNothingIsExpected) {
   EXPECT_EQ(session.closed, "gone");
 }
 
+// It has keys.
+TEST_F(PathGuardTest, TheProofIsDestroyedWhenItIsNotNeededAnyMore) {
+  struct CountedProof final : transport::PathProof {
+    explicit CountedProof(int& count) : present(count) { ++present; }
+    ~CountedProof() override { --present; }
+    Bytes own() const noexcept override { return as_bytes(value); }
+    bool verify(Bytes) noexcept override { return true; }
+    const std::string value = std::string(bytes, 'o');
+    int& present;
+  };
+  const auto not_refused = [](const Error& error) { ADD_FAILURE() << error.text; };
+  int present = 0;
+  PathGuard proved(loop, connection, session, std::make_unique<CountedProof>(present), loop.after(time), not_refused);
+  PathGuard ended(loop, connection, session, std::make_unique<CountedProof>(present), loop.after(time), not_refused);
+  proved.start();
+  ended.start();
+  EXPECT_EQ(present, 2);
+  static_cast<transport::MessageSink&>(proved).on_message({.head = as_bytes(proof_of('t'))});
+  EXPECT_EQ(present, 1);
+  ended.end();
+  EXPECT_EQ(present, 0);
+}
+
 TEST_F(PathGuardTest, AnEndBeforeTheStartSendsNothing) {
   guard.on_closed(Error::of_connection(ErrorCode::unavailable, "gone"));
   path.start();
