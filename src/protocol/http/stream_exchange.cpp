@@ -1,20 +1,18 @@
 #include "protocol/http/stream_exchange.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstring>
 #include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "base/decimal_text.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/with_timeout.h"
 #include "protocol/http/field_values.h"
 #include "protocol/http/gzip.h"
 #include "protocol/http/response.h"
 #include "protocol/http/route_call.h"
+#include "protocol/http/stream_request.h"
 
 namespace hawser::protocol::http {
 
@@ -96,114 +94,25 @@ bool StreamExchange::begin(std::uint32_t call, const rpc::HttpStreamHead& head) 
 }
 
 bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
-  const auto refused = [&](unsigned status, std::string text) {
-    refuse(status, call_error(ErrorCode::invalid_argument, std::move(text)));
+  StreamRequest request(head);
+  const rpc::PortHost& port = host_.port_host();
+  if (StreamRequest::Refusal why = request.read(owner_.served_.options.header_fields_max, fields_, port.loop);
+      why.status != 0) {
+    refuse(why.status, call_error(ErrorCode::invalid_argument, std::move(why.text)));
     return false;
-  };
-  const HttpOptions& options = owner_.served_.options;
-  if (head.too_large) {
-    return refused(431, "the header of the request exceeds the limit that SETTINGS announced: send less in it");
   }
-  if (head.fields.size() > options.header_fields_max) {
-    return refused(431, "a header of " + count_text(head.fields.size(), "field") + " exceeds header_fields_max (" +
-                            std::to_string(options.header_fields_max) + "): send fewer");
-  }
-  if (!is_token(head.method)) return refused(400, "the method is not a token");
-  if (!head.target.starts_with('/') || head.target.find('#') != std::string_view::npos || !is_target(head.target)) {
-    return refused(400, "the path does not begin with /, has a # or a control character, or is not UTF-8");
-  }
-  std::size_t bytes = head.method.size() + head.target.size() + head.authority.size();
-  std::optional<std::string_view> host;
-  bool expects = false;
-  std::optional<std::uint64_t> length;
-  std::size_t cookies = 0;
-  for (const rpc::HttpField& field : head.fields) {
-    bytes += field.name.size() + field.value.size() + 2;
-    fields_.add(field.name, field.value, host_.port_host().loop);
-    if (field.name == "host") {
-      // A proxy that reads the other one would send the request elsewhere.
-      if (host || (!head.authority.empty() && !equal_without_case(field.value, head.authority))) {
-        return refused(400, "host twice, or another one than :authority");
-      }
-      host = field.value;
-    } else if (field.name == "content-length") {
-      std::uint64_t number = 0;
-      const auto [end, error] = std::from_chars(field.value.data(), field.value.data() + field.value.size(), number);
-      const bool whole = error == std::errc() && end == field.value.data() + field.value.size();
-      if (!whole || (length && *length != number)) {
-        return refused(400, "content-length is not a number, or comes twice with different values");
-      }
-      length = number;
-    } else if (field.name == "expect") {
-      if (!equal_without_case(field.value, "100-continue"))
-        return refused(417, "an expectation other than 100-continue");
-      expects = true;
-    } else if (field.name == "cookie") {
-      ++cookies;
-    }
-  }
-  content_length_ = length.value_or(0);
-  const std::string_view sent_host = host.value_or(std::string_view());
-  if ((sent_host.empty() && head.authority.empty()) || !is_host_field(head.authority) || !is_host_field(sent_host)) {
-    return refused(400, "neither host nor :authority, or one with a character that no host has");
-  }
-
-  RequestHead parsed;
-  // The views first refer to the connection's memory.
-  parsed.method = head.method;
-  parsed.target = head.target;
-  const std::size_t question = head.target.find('?');
-  parsed.path = head.target.substr(0, question);
-  if (question != std::string_view::npos) parsed.query = head.target.substr(question + 1);
-  for (const rpc::HttpField& field : head.fields) {
-    if (field.name == "content-type" || field.name == "content-encoding")
-      parsed.fields.push_back({field.name, field.value});
-  }
-  plan_ = plan_request(owner_.served_, host_.port_host().dispatcher, parsed);
+  content_length_ = request.content_length();
+  plan_ = plan_request(owner_.served_, port.dispatcher, request.brief());
   if (plan_.kind == Kind::refused) return true;
-  const std::size_t bytes_max = host_.port_host().options.message_bytes_max;
+  const std::size_t bytes_max = port.options.message_bytes_max;
   if (!plan_.reads_parts() && content_length_ > bytes_max) {
     refuse(413, too_long_body(content_length_, bytes_max));
     return false;
   }
-  if (plan_.kind == Kind::route) {
-    Buffer kept = Buffer::allocate(bytes);
-    char* to = reinterpret_cast<char*>(kept.mutable_data());
-    const auto keep = [&](std::string_view text) {
-      std::memcpy(to, text.data(), text.size());
-      to += text.size();
-      return std::string_view(to - text.size(), text.size());
-    };
-    parsed.method = keep(head.method);
-    parsed.target = keep(head.target);
-    parsed.path = parsed.target.substr(0, question);
-    if (question != std::string_view::npos) parsed.query = parsed.target.substr(question + 1);
-    parsed.fields.clear();
-    if (!host && !head.authority.empty()) parsed.fields.push_back({"host", keep(head.authority)});
-    if (cookies != 0) {
-      // HTTP/2 may divide the field; handlers see one (RFC 9113, 8.2.3).
-      const char* const begin = to;
-      for (const rpc::HttpField& field : head.fields) {
-        if (field.name != "cookie") continue;
-        if (to != begin) keep("; ");
-        keep(field.value);
-      }
-      parsed.fields.push_back({"cookie", std::string_view(begin, static_cast<std::size_t>(to - begin))});
-    }
-    for (const rpc::HttpField& field : head.fields) {
-      if (field.name == "cookie") continue;
-      // They describe the body as it was sent.
-      if (plan_.gunzip && (field.name == "content-encoding" || field.name == "content-length")) continue;
-      const std::string_view name = keep(field.name);
-      parsed.fields.push_back({name, keep(field.value)});
-    }
-    parsed.content_length = content_length_;
-    parsed.has_content_length = length.has_value();
-    head_ = KeptHead(std::move(kept), std::move(parsed));
-  }
+  if (plan_.kind == Kind::route) head_ = request.keep(plan_.gunzip);
   if (plan_.reads_parts()) {
-    parts_.begin(host_.port_host().loop.now(), expects);
-  } else if (expects) {
+    parts_.begin(port.loop.now(), request.expects());
+  } else if (request.expects()) {
     host_.send_continue(call_);
   }
   return true;
