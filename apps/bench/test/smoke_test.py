@@ -24,7 +24,7 @@ def check(condition, text):
         sys.exit(f"FAILED: {text}")
 
 
-def run(program, *arguments, timeout_s=50):
+def run(program, *arguments, timeout_s=300):
     result = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=timeout_s)
     print(f"$ hawser-bench {' '.join(arguments)}\n{result.stdout}{result.stderr}exit status {result.returncode}")
     return result
@@ -53,7 +53,7 @@ def running(pid):
         return False
 
 
-def wait_for(condition, text, timeout_s=20):
+def wait_for(condition, text, timeout_s=60):
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if found := condition():
@@ -72,7 +72,7 @@ def start_long_run(program, *arguments):
     return process, children
 
 
-def end_of(process, children, timeout_s=20):
+def end_of(process, children, timeout_s=60):
     """Checks that the run and its children have ended. Returns its output on stderr."""
     try:
         _, errors = process.communicate(timeout=timeout_s)
@@ -438,7 +438,7 @@ def watchdog(program):
     """A server that is stopped makes the calls fail, and then the run."""
     process, children = start_long_run(program, "--call-timeout", "1")
     os.kill(children["bench-server"], signal.SIGSTOP)
-    errors = end_of(process, children, timeout_s=100)
+    errors = end_of(process, children, timeout_s=300)
     check(process.returncode == 1, "exit status")
     check("deadline_exceeded" in errors or "lost" in errors, "the reason is not said")
 

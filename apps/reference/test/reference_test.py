@@ -16,7 +16,7 @@ def name_of(program):
 
 
 def run(program, *arguments, status=0):
-    result = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=300)
     assert result.returncode == status, (program, arguments, result)
     assert status == 0 or result.stderr, (program, arguments, result)
     return result.stdout
@@ -73,7 +73,7 @@ def manual():
                 assert not word.startswith("'"), (path, word)
             if shutil.which("groff"):
                 checked = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-z"], input=page, capture_output=True,
-                                         text=True, timeout=60)
+                                         text=True, timeout=300)
                 assert checked.returncode == 0 and not checked.stderr, (path, checked.stderr)
 
 
@@ -98,7 +98,7 @@ def bash():
 
         def offer(words):
             line = f"{script}\nCOMP_WORDS=(x \"$@\"); COMP_CWORD=$#; {function}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-            result = subprocess.run(["bash", "-c", line, "bash", *words], capture_output=True, text=True, timeout=60)
+            result = subprocess.run(["bash", "-c", line, "bash", *words], capture_output=True, text=True, timeout=300)
             assert result.returncode == 0 and not result.stderr, result
             return result.stdout.split()
         offers(program, offer)
@@ -115,7 +115,7 @@ def zsh():
             line = ("compdef() {}; _files() {}\n"
                     "compadd() { shift; for one; do [[ $one == ${words[CURRENT]}* ]] && print -r -- $one; done; true }\n"
                     f"{script}\nwords=(x \"$@\"); CURRENT=$(($# + 1)); {function}")
-            result = subprocess.run(["zsh", "-f", "-c", line, "zsh", *words], capture_output=True, text=True, timeout=60)
+            result = subprocess.run(["zsh", "-f", "-c", line, "zsh", *words], capture_output=True, text=True, timeout=300)
             assert result.returncode == 0 and not result.stderr, result
             return result.stdout.split()
         offers(program, offer)
@@ -131,7 +131,7 @@ def fish():
             def offer(words):
                 line = " ".join([name_of(program), *words])
                 result = subprocess.run(["fish", "--no-config", "-c", f"{script}\ncomplete -C '{line}'"],
-                                        capture_output=True, text=True, timeout=60, env=environment)
+                                        capture_output=True, text=True, timeout=300, env=environment)
                 assert result.returncode == 0 and not result.stderr, result
                 return [one.split("\t")[0] for one in result.stdout.splitlines()]
             offers(program, offer)
