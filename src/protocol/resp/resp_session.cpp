@@ -33,7 +33,8 @@ bool RespSession::charge_replies() {
   if (closed()) return false;
   const std::size_t waiting = held_replies() + backlog();
   const std::size_t free = host().options.send_backlog_bytes_max;
-  replies_charge_.set_always(held_replies() > free_reply_bytes ? held_replies() : 0);
+  const std::size_t uncharged = std::min(free, free_reply_bytes);
+  replies_charge_.set_always(waiting > uncharged ? std::min(held_replies(), waiting - uncharged) : 0);
   const bool more = waiting > std::exchange(replies_waiting_, waiting);
   if (more && held_replies() > free && !account().acquire(0)) {
     end_session(Error::of_connection(
