@@ -5,7 +5,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string>
@@ -42,9 +41,6 @@ std::size_t EpollPoller::wait(Duration timeout, Time& now) {
   const int count = timeout == Duration::zero() ? epoll_wait(epoll_.get(), events.data(), events_max, 0)
                                                 : sleep_in_epoll(epoll_.get(), events, timeout, precise_);
   now = monotonic_now();
-  // The kernel has a queue: a descriptor that is ready again waits behind the others.
-  if (waiting_max_ == 0) waiting_max_ = watchers_.size() + 1;
-  waiting_max_ = count < events_max ? 0 : waiting_max_ - std::min<std::size_t>(waiting_max_, events_max);
   std::size_t delivered = 0;
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];

@@ -17,7 +17,6 @@ class EpollPoller final : public Poller {
   int descriptor() const noexcept { return epoll_.get(); }
   Time now() const noexcept override;
   std::size_t wait(Duration timeout, Time& now) override;
-  bool drained() const noexcept override { return waiting_max_ == 0; }
   void wake() noexcept override;
   void watch(int fd, Watcher& watcher) override;
   void unwatch(int fd, Watcher& watcher) noexcept override;
@@ -29,8 +28,7 @@ class EpollPoller final : public Poller {
   const Descriptor epoll_;
   const Descriptor wake_;
   WatcherTable watchers_;
-  std::size_t waiting_max_ = 0;  // At most so many descriptors have waited for an event since wait() filled its batch.
-  bool precise_ = true;          // The system has epoll_pwait2(), as far as is known.
+  bool precise_ = true;  // The system has epoll_pwait2(), as far as is known.
 };
 
 // Returns the time of the monotonic clock, for pollers in real time.

@@ -15,7 +15,6 @@
 #include "base/line_trace.h"
 #include "base/misuse.h"
 #include "base/processor.h"
-#include "exec/late_timers.h"
 #include "exec/live_loops.h"
 #include "exec/loop_memory.h"
 #include "exec/loop_statistics.h"
@@ -25,6 +24,7 @@
 #include "exec/offload_pool.h"
 #include "exec/ready_queue.h"
 #include "exec/spin_limit.h"
+#include "exec/timer_wheel.h"
 #include "exec/work_timer.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/scope.h"
@@ -71,7 +71,6 @@ struct Loop::State {
   State(Loop& loop, const exec::Poller& poller, Time origin, const LoopOptions& options)
       : live(loop),
         wheel(origin),
-        late_timers(origin),
         memory(origin, poller.real_time()),
         spin_limit(options.spin_max),
         blocked_max(options.blocked_max),
@@ -131,7 +130,6 @@ struct Loop::State {
 
   const exec::LiveLoop live;  // Declared first: the loop exists for what the other members destroy.
   TimerWheel wheel;
-  exec::LateTimers late_timers;
   exec::LoopMemory memory;
   exec::OffloadPool::Ticket trim = 0;  // Identifies the last trim of the allocator; 0: none.
   exec::ReadyQueue ready;
@@ -442,7 +440,7 @@ void Loop::tick() {
     state_->release_idle_memory(now_);
   bool worked = take_posted();
   worked |= run_ready();
-  worked |= state_->late_timers.fire(state_->wheel, now_) != 0;
+  worked |= state_->wheel.advance(now_) != 0;
   worked |= run_ready();
   flush();
   // A loop that sleeps at once asks the poller only once: a sleep ends immediately if there is input.
@@ -485,9 +483,10 @@ bool Loop::poll_once() {
     found |= source->poll();
   }
   if (state_->sources.empty() || ++state_->rounds == source_rounds || state_->polls >= source_polls) {
-    state_->polls = state_->rounds = 0;
+    state_->rounds = 0;
+    state_->polls = 0;
     state_->due_timers = std::exchange(state_->timers, nullptr);
-    found |= state_->late_timers.wait(*poller_, Duration::zero(), now_, now_) != 0;
+    found |= poller_->wait(Duration::zero(), now_) != 0;
     state_->notify(state_->due_timers, now_);
   } else {
     now_ = poller_->now();
@@ -576,20 +575,21 @@ void Loop::wait_for_work() {
     state.notify(state.timers, asleep);
     if (state.waiter == State::Waiter::other) {
       // `sleeping` stays true, so that post() wakes the poller, and the other event loop with it.
-      if (state.late_timers.wait(*poller_, Duration::zero(), asleep, now_) == 0 && !state.busy()) {
+      if (poller_->wait(Duration::zero(), now_) == 0 && !state.busy()) {
         state.due = due;
         state.waiter = State::Waiter::other_now;
         return;
       }
-      return state.sleeping.store(false, std::memory_order_relaxed);
+      state.sleeping.store(false, std::memory_order_relaxed);
+      return;
     }
     const Duration sleep = due == Time::max() ? forever : std::max(due - asleep, Duration::zero());
     if (options_.wait == Wait::spin && sleep > exec::SpinLimit::probe_sleep && poller_->real_time() &&
         state.spin_limit.probe_due()) {
-      if (state.late_timers.wait(*poller_, exec::SpinLimit::probe_sleep, asleep, now_) == 0 && !state.busy())
-        state.spin_limit.probed(now_ - asleep, timer_slack());
+      const bool found = poller_->wait(exec::SpinLimit::probe_sleep, now_) != 0;
+      if (!found && !state.busy()) state.spin_limit.probed(now_ - asleep, timer_slack());
     } else {
-      state.late_timers.wait(*poller_, sleep, asleep, now_);
+      poller_->wait(sleep, now_);
       const Duration limit = state.spin_limit.get();
       state.spin = now_ - start <= limit ? limit : std::max(state.spin / 2, spin_least);
     }

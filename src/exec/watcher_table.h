@@ -33,8 +33,6 @@ class WatcherTable {
     const Entry& entry = entries_[index];
     return entry.generation == static_cast<std::uint32_t>(token >> 32) ? entry.watcher : nullptr;
   }
-  // The number of descriptors that may be watched: the largest one so far, and one.
-  std::size_t size() const noexcept { return entries_.size(); }
   static int fd(std::uint64_t token) noexcept { return static_cast<int>(token & 0xffffffffU); }
 
  private:

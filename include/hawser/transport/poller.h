@@ -42,9 +42,6 @@ class Poller {
   // or wake(). Sets `now` after waiting and before it delivers events, since watchers compute deadlines from it.
   // Returns the number of delivered events; a wake() alone counts as none.
   virtual std::size_t wait(Duration timeout, Time& now) = 0;
-  // False if the last wait() has left descriptors that were ready when it, or the first wait() since this was true,
-  // began.
-  virtual bool drained() const noexcept { return true; }
 
   // Ends the current wait(), or the next one if none is running. Any thread.
   virtual void wake() noexcept = 0;
