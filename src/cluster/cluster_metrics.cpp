@@ -40,7 +40,7 @@ ClusterMetrics::Method& ClusterMetrics::of(std::string_view method) {
   if (methods_.size() >= ClusterMonitor::methods_max && method != other_methods) return of(other_methods);
   Counter& started =
       registry_.counter({"grpc_client_attempt_started", "Attempts of calls that were begun."}, labels_of(method));
-  return methods_.emplace(method, Method{.started = &started}).first->second;
+  return methods_.emplace(std::string(method), Method{.started = &started}).first->second;
 }
 
 Histogram& ClusterMetrics::durations_of(std::string_view method, std::int32_t status) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,7 +27,7 @@ class ClusterMetrics {
   ClusterMetrics& operator=(const ClusterMetrics&) = delete;
   ~ClusterMetrics() { show({}); }
 
-  // `method` lives as long as this object. Without memory for a new series, the attempt is not counted.
+  // Without memory for a new series, the attempt is not counted.
   void begin_attempt(std::string_view method) noexcept;
   void end_attempt(std::string_view method, std::int32_t status, Duration time) noexcept;
   void note_connect(bool succeeded) noexcept { (succeeded ? connected_ : failed_).add(); }
@@ -45,7 +46,11 @@ class ClusterMetrics {
 
   MetricRegistry& registry_;
   const std::string target_;
-  std::unordered_map<std::string_view, Method> methods_;  // At most ClusterMonitor::methods_max, and "other".
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  // At most ClusterMonitor::methods_max, and "other".
+  std::unordered_map<std::string, Method, Hash, std::equal_to<>> methods_;
   Counter& connected_;
   Counter& failed_;
   Counter& disconnected_;

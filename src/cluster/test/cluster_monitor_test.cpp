@@ -136,6 +136,31 @@ TEST(ClusterMonitor, ALoopThatHasEndedIsNotAsked) {
   }(monitor));
 }
 
+// The text of such a method ends with its call.
+TEST(ClusterMonitor, MethodsThatAreKnownAtRunTimeAreCountedOneByOne) {
+  Simulation simulation(1);
+  simulation.run([](Simulation& in) -> Task<void> {
+    serve_watched(in, "a");
+    const ClusterMonitor monitor;
+    auto client = ClusterClient::create("list:a:1", {.monitor = monitor});
+    EXPECT_TRUE(client);
+    const auto use = [](Client& by, const CallOptions& with) -> Task<Result<void>> {
+      const auto reply = co_await by.call<&Watched::answer>(with, 1);
+      if (!reply) co_return std::unexpected(reply.error());
+      co_return Result<void>();
+    };
+    for (int i = 0; i < 100; ++i) {
+      for (const char* const name : {"shop.Cart/TheFirstMethod", "shop.Cart/TheOtherMethod"}) {
+        EXPECT_TRUE(co_await (*client)->send_request(std::string(name), {}, use));
+      }
+    }
+    const std::string text = text_of(monitor);
+    EXPECT_TRUE(text.contains("TheFirstMethod\",grpc_target=\"list:a:1\"} 100\n")) << text;
+    EXPECT_TRUE(text.contains("TheOtherMethod\",grpc_target=\"list:a:1\"} 100\n")) << text;
+    EXPECT_FALSE(text.contains("grpc_method=\"other\"")) << text;
+  }(simulation));
+}
+
 TEST(ClusterMonitor, CountsAttemptsConnectionsAndEndpoints) {
   Simulation simulation(1);
   simulation.run([](Simulation& in) -> Task<void> {
