@@ -120,7 +120,7 @@ TEST(Json, DepthIsLimited) {
   EXPECT_FALSE(trees->arguments_from_json(std::string(1'000'000, '[')));
   Tree tree;
   Tree* top = &tree;
-  for (int i = 0; i < 90; ++i) top = top->add_branches();
+  for (int i = 0; i < 120; ++i) top = top->add_branches();
   const std::string body = tree.SerializeAsString();
   const Result<std::string> json = trees->result_to_json(as_bytes(body), {});
   ASSERT_FALSE(json);
