@@ -202,7 +202,9 @@ TEST_F(GrpcGo, Http2ClientConnectsAgainAfterGoaway) {
   // The client pauses for a second between its two calls.
   start_server({.connection_age_max = std::chrono::milliseconds(300)});
   run("http2 --test_case=goaway");
-  if (!IsSkipped()) EXPECT_GE(server_->counters().connections_accepted, 2U);
+  if (!IsSkipped()) {
+    EXPECT_GE(server_->counters().connections_accepted, 2U);
+  }
 }
 
 }  // namespace

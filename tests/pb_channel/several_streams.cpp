@@ -246,7 +246,9 @@ TEST_F(PbSeveralStreams, ManyCallsAndThreads) {
         for (std::size_t i = 0; i < streams.size(); ++i) {
           const bool open = StreamClose(streams[i]) == 0;
           EXPECT_TRUE(soon([&] { return inboxes.closed(streams[i]); }));
-          if (open) EXPECT_LE(inboxes.of(streams[i]).size(), written[i]);
+          if (open) {
+            EXPECT_LE(inboxes.of(streams[i]).size(), written[i]);
+          }
         }
       }
     });

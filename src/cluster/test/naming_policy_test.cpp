@@ -164,7 +164,9 @@ TEST(NamingPolicy, NoMoreCallsThanItPermitsBeginAtAFirstConnection) {
     for (int i = 0; i < 8; ++i) {  // No endpoint is connected yet.
       scope.spawn([](ClusterClient& by, int& good, int& bad) -> Task<void> {
         const Result<std::string> name = co_await by.call<&PolicyService::whose_slowly>({.idempotent = true});
-        if (!name) EXPECT_EQ(name.error().code, ErrorCode::overloaded) << name.error().text;
+        if (!name) {
+          EXPECT_EQ(name.error().code, ErrorCode::overloaded) << name.error().text;
+        }
         ++(name ? good : bad);
       }(client, served, refused));
     }
@@ -181,7 +183,9 @@ TEST(NamingPolicy, APartOfTheCallsIsDropped) {
     int dropped = 0;
     for (int i = 0; i < 2000; ++i) {
       const Result<std::string> name = co_await client.call<&PolicyService::whose>({.idempotent = true});
-      if (!name) EXPECT_TRUE(name.error().text.contains("that a part of the calls is dropped"));
+      if (!name) {
+        EXPECT_TRUE(name.error().text.contains("that a part of the calls is dropped"));
+      }
       dropped += name ? 0 : 1;
     }
     EXPECT_GT(dropped, 400);
@@ -346,7 +350,9 @@ TEST(NamingPolicy, ATableIsMadeInStepsWhileTheChoicesBeforeGoOn) {
   balancer->set_options(other);
   int steps = 0;
   for (; balancer->work(); ++steps) {
-    if (steps < 100) ASSERT_EQ(choice(*balancer, static_cast<std::uint64_t>(steps)), "s0:1");
+    if (steps < 100) {
+      ASSERT_EQ(choice(*balancer, static_cast<std::uint64_t>(steps)), "s0:1");
+    }
   }
   EXPECT_GT(steps, 100);
   const auto whole = with(Balancing::maglev);

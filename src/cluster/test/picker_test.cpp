@@ -256,7 +256,9 @@ TEST(Pickers, MaglevsTableServesWhileTheNextOneIsMade) {
       ASSERT_TRUE(field.indices.contains(backend)) << "no backend that has left is chosen";
       const bool stays = field.indices.contains(before.at(key));
       left += stays ? 0 : 1;
-      if (stays) EXPECT_EQ(backend, before.at(key));
+      if (stays) {
+        EXPECT_EQ(backend, before.at(key));
+      }
     }
     EXPECT_GT(left, 0U);
     for (int step = 0; step < 20; ++step) ASSERT_TRUE(field.picker->work()) << "the work is done in small parts";

@@ -111,7 +111,9 @@ TEST(Message, EveryCutIsRefusedOrAShorterMessage) {
   for (std::size_t bytes = 0; bytes < body.size(); ++bytes) {
     std::tuple<OrderRequest> back;
     const std::string error = decoded(std::string_view(body).substr(0, bytes), back);
-    if (!error.empty()) EXPECT_NE(error.find("probe.OrderRequest"), std::string::npos) << error;
+    if (!error.empty()) {
+      EXPECT_NE(error.find("probe.OrderRequest"), std::string::npos) << error;
+    }
   }
 }
 

@@ -34,7 +34,9 @@ class MediumServer {
       : store_(std::move(*VolumeStore::open(std::move(directory), {}))),
         service_(*store_),
         server_({.listen = address}) {
-    if (!store_->find("v")) EXPECT_TRUE(store_->create("v", 8192, false));
+    if (!store_->find("v")) {
+      EXPECT_TRUE(store_->create("v", 8192, false));
+    }
     service_.attach(server_);
     server_.use([this](IncomingCall& call, Next next) -> Task<Result<void>> {
       if (refuses && call.method().ends_with("write")) {
@@ -107,7 +109,9 @@ Task<void> restart_in(std::filesystem::path folder, bool loss) {
   server.emplace(address, volumes());
   const Result<void> flushed = co_await (*device)->flush();
   EXPECT_EQ(flushed.has_value(), !loss);
-  if (!flushed) EXPECT_EQ(flushed.error().application_code, EIO) << flushed.error().text;
+  if (!flushed) {
+    EXPECT_EQ(flushed.error().application_code, EIO) << flushed.error().text;
+  }
   EXPECT_EQ((*device)->lost().stop_requested(), loss);
   const std::shared_ptr<NbdDevice> later = co_await open_again(exports);
   EXPECT_TRUE(co_await later->flush());

@@ -418,7 +418,9 @@ TEST(UcxTransport, ClientsWithoutACompleteRequestEndWithTheListener) {
                         static_cast<socklen_t>(at->bytes.size())),
               0);
     const char part = 0;  // Half of the clients have sent the beginning of a request.
-    if (i % 2 == 0) EXPECT_EQ(::send(clients[i], &part, 1, MSG_NOSIGNAL), 1);
+    if (i % 2 == 0) {
+      EXPECT_EQ(::send(clients[i], &part, 1, MSG_NOSIGNAL), 1);
+    }
   }
   server->stop_listening();
   for (const int client : clients) {
