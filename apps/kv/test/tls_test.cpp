@@ -61,6 +61,8 @@ class KvTls : public ::testing::Test {
     return output_of(ServeProcess::program() + " " + command + " --connect localhost:" + process->port() + options);
   }
 
+  // On a busy machine the program warns that its loop was blocked.
+  const std::string result_only = " 2>/dev/null";
   const TemporaryFolder folder;
   security::tls::Authority authority;
   const TlsCertificate server;
@@ -101,8 +103,8 @@ TEST_F(KvTls, RedisCliWorksWithAPassword) {
 TEST_F(KvTls, CommandsTakeTheSameOptions) {
   start();
   const std::string known = certificate_options() + " --password-file " + password_file;
-  EXPECT_EQ(kv("set greeting morning", known), "");
-  EXPECT_EQ(kv("get greeting", known), "morning\n");
+  EXPECT_EQ(kv("set greeting morning", known + result_only), "");
+  EXPECT_EQ(kv("get greeting", known + result_only), "morning\n");
   const std::string bench = "bench --ycsb a --keys 100 --seconds 0.1 --in-flight 4 --transport ";
   EXPECT_NE(kv(bench + "shm", known).find("\"failed\": 0"), std::string::npos);
   EXPECT_NE(kv(bench + "tcp", known).find("\"failed\": 0"), std::string::npos);
@@ -126,7 +128,7 @@ TEST_F(KvTls, PlainTextWithAPasswordIsPossible) {
   EXPECT_TRUE(peer.call({"GET", "a"}).starts_with("-NOAUTH"));
   EXPECT_EQ(peer.call({"AUTH", password}), "+OK\r\n");
   EXPECT_EQ(peer.call({"SET", "a", "1"}), "+OK\r\n");
-  EXPECT_EQ(kv("get a", " --password-file " + password_file), "1\n");
+  EXPECT_EQ(kv("get a", " --password-file " + password_file + result_only), "1\n");
   EXPECT_NE(kv("bench --protocol redis --ycsb c --keys 100 --seconds 0.1 --connections 2",
                " --password-file " + password_file)
                 .find("\"failed\": 0"),
