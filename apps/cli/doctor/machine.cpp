@@ -142,7 +142,7 @@ Finding examine_huge_pages(const MachineFacts& facts) {
 
 MachineFacts read_machine(const SystemFiles& files) {
   MachineFacts facts;
-  facts.kernel = files.text("/proc/sys/kernel/osrelease").value_or("");
+  facts.kernel = files.text("/proc/sys/kernel/osrelease").value_or("of unknown version");
   facts.processors = count_numbered(files.names(cpu_folder), "cpu");
   facts.numa_nodes = count_numbered(files.names("/sys/devices/system/node"), "node");
   facts.clock_source = files.text("/sys/devices/system/clocksource/clocksource0/current_clocksource").value_or("");

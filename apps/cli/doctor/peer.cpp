@@ -246,10 +246,11 @@ class Examination {
         const Meeting meeting = meet(here, there);
         if (meeting.direct != 0) {
           add("peer.gids", Severity::good,
-              fmt::format("{} pairs of GIDs in one network, such as {}", meeting.direct, meeting.example), {}, subject);
+              fmt::format("pairs of GIDs in one network: {}, such as {}", meeting.direct, meeting.example), {},
+              subject);
         } else if (meeting.routed != 0) {
           add("peer.gids", Severity::note,
-              fmt::format("{} pairs of GIDs of one type, none in one network, such as {}", meeting.routed,
+              fmt::format("pairs of GIDs of one type, none in one network: {}, such as {}", meeting.routed,
                           meeting.example),
               "RoCE v2 can be routed; RoCE v1 and InfiniBand need one network: check the addresses of the interfaces",
               subject);

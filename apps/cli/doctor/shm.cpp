@@ -96,6 +96,7 @@ void try_peer_read(ShmFacts& facts) {
 
 ShmFacts read_shm(const SystemFiles& files) {
   ShmFacts facts;
+  facts.proc = files.exists("/proc/sys/kernel/random/boot_id");
   facts.ptrace_scope = files.number("/proc/sys/kernel/yama/ptrace_scope").value_or(0);
   try_shared_memory(facts);
   try_peer_read(facts);
@@ -103,7 +104,16 @@ ShmFacts read_shm(const SystemFiles& files) {
 }
 
 Section examine_shm(const ShmFacts& facts) {
-  Section section{"shm", "Shared memory", facts.memory_error.empty() && facts.peer_meet_error.empty(), {}};
+  Section section{
+      "shm", "Shared memory", facts.proc && facts.memory_error.empty() && facts.peer_meet_error.empty(), {}};
+  if (!facts.proc) {
+    section.findings.push_back({"shm.memory",
+                                Severity::problem,
+                                "/proc can't be read, by which two processes know that they are on one host",
+                                "mount -t proc proc /proc",
+                                {}});
+    return section;
+  }
   if (!facts.memory_error.empty()) {
     section.findings.push_back(
         {"shm.memory",

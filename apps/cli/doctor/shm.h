@@ -9,6 +9,7 @@
 namespace hawser::cli::doctor {
 
 struct ShmFacts {
+  bool proc = true;               // /proc can be read.
   std::string memory_error;       // Reason why shared memory cannot be created; empty if it can.
   std::string peer_meet_error;    // Reason why the memory cannot be passed to another process; empty if it can.
   std::string peer_read_error;    // Reason why another process's memory cannot be read directly; empty if it can.

@@ -44,7 +44,10 @@ Finding examine_open_files(const ProcessLimit& limit) {
 Finding examine_accept_queue(std::int64_t length) {
   Finding finding{
       "tcp.accept_queue", Severity::good, fmt::format("{} connections may wait to be accepted", length), {}};
-  if (length < accept_queue_min) {
+  if (length == 0) {
+    finding.severity = Severity::note;
+    finding.text = "net.core.somaxconn can't be read: how many connections may wait to be accepted is unknown";
+  } else if (length < accept_queue_min) {
     finding.severity = Severity::note;
     finding.remedy = "sysctl net.core.somaxconn=4096";
   }

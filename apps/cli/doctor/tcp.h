@@ -14,7 +14,7 @@ struct TcpFacts {
   std::string io_uring_refusal;        // Reason why io_uring is not available; empty if it is.
   std::int64_t io_uring_disabled = 0;  // kernel.io_uring_disabled: 1: disabled except for one group, 2: for all.
   ProcessLimit open_files;
-  std::int64_t accept_queue_max = 0;  // net.core.somaxconn
+  std::int64_t accept_queue_max = 0;  // net.core.somaxconn; 0: unknown
 };
 
 TcpFacts read_tcp(const SystemFiles& files, const MachineFacts& machine);

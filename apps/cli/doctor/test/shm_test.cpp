@@ -30,6 +30,13 @@ TEST(Shm, PeerCannotBeMet) {
   EXPECT_THAT(find(section, "shm.memory").remedy, HasSubstr("same user"));
 }
 
+TEST(Shm, NoProc) {
+  FakeFiles fake;
+  const Section section = examine_shm(read_shm(fake.files()));
+  EXPECT_FALSE(section.usable);
+  EXPECT_THAT(find(section, "shm.memory").text, HasSubstr("/proc can't be read"));
+}
+
 // Protection against tracing is more important than the cost of a copy, so the report does not recommend to disable it.
 TEST(Shm, PeerCannotBeRead) {
   for (const std::int64_t scope : {0, 1, 2, 3}) {

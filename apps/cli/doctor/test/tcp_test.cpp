@@ -51,6 +51,15 @@ TEST(Tcp, ShortAcceptQueue) {
   EXPECT_EQ(find(examine_tcp(facts), "tcp.accept_queue").severity, Severity::note);
 }
 
+TEST(Tcp, AnUnreadableAcceptQueueIsNotShort) {
+  FakeFiles fake;
+  TcpFacts facts = fine();
+  facts.accept_queue_max = read_tcp(fake.files(), MachineFacts()).accept_queue_max;
+  const Finding finding = find(examine_tcp(facts), "tcp.accept_queue");
+  EXPECT_THAT(finding.text, HasSubstr("can't be read"));
+  EXPECT_EQ(finding.remedy, "");
+}
+
 TEST(Tcp, ReadsTheSysctls) {
   FakeFiles fake;
   fake.write("/proc/sys/kernel/io_uring_disabled", "2\n");
