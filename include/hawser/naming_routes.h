@@ -16,7 +16,8 @@ namespace hawser {
 class NamingSource;
 
 // A name may have several clusters, each with a list and a policy of its own. The first route that matches a call
-// chooses its cluster, by chance if the route has several. All attempts of the call are made there.
+// chooses its cluster, by chance if the route has several. All attempts of the call are made there. Routes that
+// contradict what is said here are refused, and those before them stay.
 struct NamingRoutes {
   static constexpr std::size_t clusters_max = 64;
 

@@ -1,6 +1,7 @@
 #include "hawser/naming.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 #include <unordered_set>
 
@@ -8,6 +9,7 @@
 #include "base/try.h"
 #include "cluster/endpoint_text.h"
 #include "hawser/detail/loop_access.h"
+#include "hawser/naming_routes.h"
 #include "hawser/service_config.h"
 
 namespace hawser {
@@ -49,6 +51,9 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
     if (changed_) changed_();
   }
   void on_routes(std::shared_ptr<const NamingRoutes> routes) override {
+    if (const std::string_view why = why_wrong(*routes); !why.empty()) {
+      return refuse(ErrorCode::invalid_argument, "the routes are wrong: " + std::string(why));
+    }
     state_.routes = std::move(routes);
     if (changed_) changed_();
   }
@@ -64,6 +69,7 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
     on_failure(Error::of_call(code, why + (state_.version == 0 ? "" : "; the list before it stays")));
   }
   void drop_invalid(std::vector<Endpoint>& endpoints);
+  static std::string_view why_wrong(const NamingRoutes& routes) noexcept;
 
   Loop& loop_;
   const std::string name_;
@@ -91,6 +97,23 @@ void Naming::Keeper::drop_invalid(std::vector<Endpoint>& endpoints) {
     }
   }
   endpoints = std::move(good);
+}
+
+// Empty: they are good.
+std::string_view Naming::Keeper::why_wrong(const NamingRoutes& routes) noexcept {
+  const std::size_t clusters = routes.clusters.size();
+  if (clusters == 0 || clusters > NamingRoutes::clusters_max) return "they have no cluster, or more than 64";
+  if (routes.main >= clusters) return "the main cluster is not one of theirs";
+  if (clusters > 1 && !routes.open) return "nothing opens the clusters beside the main one";
+  for (const NamingRoutes::Route& route : routes.routes) {
+    std::uint64_t sum = 0;
+    for (const NamingRoutes::Target& target : route.targets) {
+      if (target.cluster >= clusters) return "a target is not one of the clusters";
+      sum += target.weight;
+    }
+    if (sum == 0 || sum > UINT32_MAX) return "the sum of the weights of a route is not from 1 to 4294967295";
+  }
+  return {};
 }
 
 void Naming::Keeper::on_endpoints(std::vector<Endpoint> endpoints) {

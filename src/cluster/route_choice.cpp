@@ -44,7 +44,10 @@ std::optional<std::string> value_of(const Metadata& metadata, std::string_view n
 }
 
 bool in_range(const Header& header, std::string_view value) {
-  if (value.starts_with('+')) value.remove_prefix(1);
+  if (value.starts_with('+')) {
+    value.remove_prefix(1);
+    if (value.starts_with('-')) return false;
+  }
   std::int64_t number = 0;
   const auto [stop, problem] = std::from_chars(value.data(), value.data() + value.size(), number);
   const bool read = problem == std::errc() && stop == value.data() + value.size();

@@ -337,7 +337,9 @@ TEST(ClusterClient, AFunctionMakesACallLikeAnyOther) {
     of.record.overload = {{"a", true}, {"b", true}};
     unsigned attempts = 0;
     const auto use = [&](Client& one, const CallOptions& with) -> Task<Result<std::string>> {
-      if (++attempts <= 2) EXPECT_EQ(with.earlier_attempts, attempts - 1);
+      if (++attempts <= 2) {
+        EXPECT_EQ(with.earlier_attempts, attempts - 1);
+      }
       if (attempts == 2) of.record.overload.clear();
       co_return co_await one.call<&Service::execute>(with, 7);
     };
@@ -350,7 +352,9 @@ TEST(ClusterClient, AFunctionMakesACallLikeAnyOther) {
         method_name<&Service::count>, {.timeout = forever},
         [](Client& one, const CallOptions& with) { return one.open<&Service::count>(with, 3); }, false);
     EXPECT_TRUE(counting);
-    if (counting) EXPECT_EQ(co_await counting->finish(), 3);
+    if (counting) {
+      EXPECT_EQ(co_await counting->finish(), 3);
+    }
   });
 }
 
@@ -479,7 +483,9 @@ TEST(ClusterClient, FollowsTheListAndKeepsItThroughAnOutage) {
     EXPECT_TRUE(counting);
     list.set({"b"});
     EXPECT_EQ(co_await client->call<&Service::execute>(2), "b");
-    if (counting) EXPECT_EQ(co_await counting->finish(), 2) << "a stream of an endpoint that left goes on";
+    if (counting) {
+      EXPECT_EQ(co_await counting->finish(), 2) << "a stream of an endpoint that left goes on";
+    }
     list.sink->on_failure(Error::of_connection(ErrorCode::unavailable, "the registry is down"));
     co_await of.simulation.loop().sleep(seconds(100));
     EXPECT_EQ(co_await client->call<&Service::execute>(3), "b");

@@ -215,6 +215,28 @@ TEST(RoutedClusters, EachCallChoosesAClusterByWeight) {
   });
 }
 
+// The routes before them stay.
+TEST(RoutedClusters, RoutesOfASourceThatAreWrongAreRefused) {
+  RoutesBench().run([](RoutesBench& bench, Client& client) -> Task<void> {
+    bench.route({{"blue", 1}});
+    const NamingRoutes good{.clusters = {"green"}, .routes = {{.targets = {{.cluster = 0, .weight = 1}}}}};
+    std::vector<NamingRoutes> wrong(7, good);
+    wrong[0].clusters.clear();
+    wrong[1].clusters.resize(NamingRoutes::clusters_max + 1);
+    wrong[2].main = 1;
+    wrong[3].clusters.emplace_back("red");  // Without `open`.
+    wrong[4].routes[0].targets[0].cluster = 1;
+    wrong[5].routes[0].targets.clear();
+    wrong[6].routes[0].targets = {{.cluster = 0, .weight = UINT32_MAX}, {.cluster = 0, .weight = 1}};
+    for (const NamingRoutes& routes : wrong) {
+      bench.sink->on_routes(std::make_shared<const NamingRoutes>(routes));
+      EXPECT_EQ(co_await whose(*client), "blue");
+    }
+    bench.route({{"green", 1}});
+    EXPECT_EQ(co_await whose(*client), "green");
+  });
+}
+
 TEST(RoutedClusters, AllAttemptsOfACallAreMadeInItsCluster) {
   RoutesBench().run([](RoutesBench& bench, Client& client) -> Task<void> {
     bench.route({{"blue", 1}, {"red", 1}});

@@ -29,7 +29,8 @@ void set_text(ReadHeader& read, Header::Kind kind, std::string_view text) {
 
 // StringMatcher.
 Result<void> read_string_match(std::string_view message, ReadHeader& read) {
-  read.supported = false;  // Until one is found.
+  bool known = false;
+  bool unknown = false;
   const auto visit = [&](const ProtoField& field) -> Result<void> {
     switch (field.number) {
       case 1: set_text(read, Header::Kind::exact, field.bytes); break;
@@ -37,12 +38,13 @@ Result<void> read_string_match(std::string_view message, ReadHeader& read) {
       case 3: set_text(read, Header::Kind::suffix, field.bytes); break;
       case 6: read.header.any_case = field.value != 0; return {};
       case 7: set_text(read, Header::Kind::contains, field.bytes); break;
-      default: read.supported = false; return {};
+      default: unknown = true; return {};
     }
-    read.supported = true;
+    known = true;
     return {};
   };
   TRY(read_fields(message, visit));
+  if (!known || unknown) read.supported = false;
   if (read.header.any_case) read.header.text = lower_case(read.header.text);
   return {};
 }
@@ -90,6 +92,7 @@ Result<std::uint32_t> read_fraction(std::string_view message) {
   TRY(const std::string_view percent, read_bytes(message, 1));
   TRY(const std::uint64_t numerator, read_number(percent, 1));
   TRY(const std::uint64_t denominator, read_number(percent, 2));
+  if (denominator > 2) return refuse_resource("a fraction has the unknown denominator " + std::to_string(denominator));
   const std::uint64_t factor = denominator == 0 ? 10'000 : denominator == 1 ? 100 : 1;
   return static_cast<std::uint32_t>(std::min(numerator, parts_of_all) * factor > parts_of_all
                                         ? parts_of_all

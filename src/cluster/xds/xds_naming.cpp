@@ -157,8 +157,10 @@ class XdsSource final : public NamingSource {
 
   void report() {
     reported_ = loop_->now();
-    if (!reported_routes_ || *reported_routes_ != state_.routes()) {
+    // Routes may become others and the same again between two reports, with another main cluster.
+    if (!reported_routes_ || *reported_routes_ != state_.routes() || reported_main_ != state_.main()) {
       reported_routes_ = state_.routes();
+      reported_main_ = state_.main();
       NamingRoutes routes = cluster::naming_routes_of(*reported_routes_, state_.main(), options_.policies);
       routes.open = [followers = followers_](std::string_view cluster) {
         return std::make_unique<XdsClusterSource>(followers, cluster);
@@ -198,6 +200,7 @@ class XdsSource final : public NamingSource {
   const std::shared_ptr<XdsFollowers> followers_ = std::make_shared<XdsFollowers>();
   cluster::XdsState state_;
   std::optional<cluster::XdsRoutes> reported_routes_;
+  std::string reported_main_;  // Their main cluster.
   const std::vector<std::string> servers_;
   const XdsOptions options_;
   Loop* loop_ = nullptr;

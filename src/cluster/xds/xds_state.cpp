@@ -100,7 +100,7 @@ Result<void> XdsState::want(XdsKind kind, const Names& names) {
 }
 
 // While a cluster has not arrived, the endpoints that are in effect are followed on.
-Result<void> XdsState::want_endpoints() {
+void XdsState::want_endpoints() {
   Names names;
   bool all = true;
   for (const auto& [name, wanted] : of(XdsKind::cluster).resources) {
@@ -113,7 +113,7 @@ Result<void> XdsState::want_endpoints() {
   if (!all && effective_) {
     for (const auto& [name, one] : effective_->clusters) names.push_back(one.endpoints_name);
   }
-  return want(XdsKind::endpoints, names);
+  static_cast<void>(want(XdsKind::endpoints, names));  // take_cluster() has checked the names.
 }
 
 // ---- Answers ----
@@ -151,7 +151,7 @@ Result<void> XdsState::take(XdsKind kind, std::string_view name, std::string_vie
 Result<void> XdsState::take_routes(XdsRoutes routes) {
   TRY(want(XdsKind::cluster, routes.clusters));
   routes_ = std::move(routes);
-  return want_endpoints();
+  return {};
 }
 
 Result<void> XdsState::take_cluster(std::string_view name, std::string_view resource) {
@@ -165,7 +165,7 @@ Result<void> XdsState::take_cluster(std::string_view name, std::string_view reso
     TRY(cluster.policy, read_cluster_policy(resource));
   }
   clusters_.insert_or_assign(std::string(name), std::move(cluster));
-  return want_endpoints();
+  return {};
 }
 
 Result<void> XdsState::take_endpoints(std::string_view name, std::string_view resource) {
@@ -174,14 +174,29 @@ Result<void> XdsState::take_endpoints(std::string_view name, std::string_view re
   if (policies_) {
     TRY(assignment.dropped_part, read_dropped_part(resource));
   }
-  std::size_t count = assignment.endpoints.size();
-  for (const auto& [other, one] : assignments_) count += other == name ? 0 : one.endpoints.size();
+  // Of the clusters that are wanted, and of those that are in effect until then.
+  const std::size_t own = assignment.endpoints.size();
+  std::size_t count = endpoints_of(clusters_, name, own);
+  if (effective_) count = std::max(count, endpoints_of(effective_->clusters, name, own));
   if (count > EndpointLimits::endpoints_max) {
     return refuse_resource("the clusters of the name have " + std::to_string(count) +
                            " endpoints that serve, more than " + std::to_string(EndpointLimits::endpoints_max));
   }
   assignments_.insert_or_assign(std::string(name), std::move(assignment));
   return {};
+}
+
+std::size_t XdsState::endpoints_of(const Clusters& clusters, std::string_view name, std::size_t count) const {
+  std::size_t sum = 0;
+  for (const auto& [cluster, one] : clusters) {
+    const auto known = assignments_.find(one.endpoints_name);
+    if (one.endpoints_name == name) {
+      sum += count;
+    } else if (known != assignments_.end()) {
+      sum += known->second.endpoints.size();
+    }
+  }
+  return sum;
 }
 
 void XdsState::refuse(XdsKind kind, std::string_view name, const std::string& why) {
@@ -232,6 +247,8 @@ Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now)
       one.problem = resource_text(kind, name) + " does not exist";
     }
   }
+  // Behind all resources of the answer: two clusters may exchange their load assignments.
+  if (kind != XdsKind::endpoints) want_endpoints();
   step.refused = !refusal.empty();
   if (!step.refused) wanted.version = response.version;
   step.requests.push_back(request(kind, now, refusal));

@@ -93,15 +93,16 @@ class XdsState {
     std::vector<Endpoint> endpoints = {};
     double dropped_part = 0;
   };
+  using Clusters = std::map<std::string, Cluster, std::less<>>;
   struct Effective {
     XdsRoutes routes = {};
     std::string main = {};
-    std::map<std::string, Cluster, std::less<>> clusters = {};  // Without those that have not arrived.
+    Clusters clusters = {};  // Without those that have not arrived.
   };
   Subscription& of(XdsKind kind) noexcept { return subscriptions_[static_cast<std::size_t>(kind)]; }
   const Subscription& of(XdsKind kind) const noexcept { return subscriptions_[static_cast<std::size_t>(kind)]; }
   Result<void> want(XdsKind kind, const Names& names);
-  Result<void> want_endpoints();
+  void want_endpoints();
   std::string request(XdsKind kind, Time now, std::string_view refusal = {});
   // Finds the wanted resources in an answer.
   using Found = std::map<std::string_view, std::string_view>;
@@ -110,6 +111,8 @@ class XdsState {
   Result<void> take_routes(XdsRoutes routes);
   Result<void> take_cluster(std::string_view name, std::string_view resource);
   Result<void> take_endpoints(std::string_view name, std::string_view resource);
+  // The endpoints of the clusters together, if the load assignment `name` has `count`.
+  std::size_t endpoints_of(const Clusters& clusters, std::string_view name, std::size_t count) const;
   void refuse(XdsKind kind, std::string_view name, const std::string& why);
   // All that is wanted has arrived on this stream; with `settled`, or does not exist.
   bool whole(bool settled = false) const noexcept;
@@ -127,7 +130,7 @@ class XdsState {
   std::array<Subscription, xds_kinds> subscriptions_;
   // The last resources that have arrived, by name: those that are wanted and those that are in effect.
   std::optional<XdsRoutes> routes_;
-  std::map<std::string, Cluster, std::less<>> clusters_;
+  Clusters clusters_;
   std::map<std::string, Assignment, std::less<>> assignments_;
   std::optional<Effective> effective_;
 };

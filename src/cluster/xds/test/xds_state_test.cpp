@@ -54,7 +54,9 @@ std::array<std::string, xds_kinds> whole_chain(const std::string& version) {
 std::vector<std::string> addresses_in(const XdsState& state) {
   std::vector<std::string> addresses;
   if (!state.known()) return addresses;
-  for (const Endpoint& one : state.cluster(state.main())->endpoints) addresses.push_back(one.address);
+  const auto cluster = state.cluster(state.main());
+  if (!cluster) return addresses;
+  for (const Endpoint& one : cluster->endpoints) addresses.push_back(one.address);
   return addresses;
 }
 
@@ -370,6 +372,31 @@ TEST(XdsState, TheEndpointsOfAllClustersAreBoundedTogether) {
             "load assignment 'a' was refused: the clusters of the name have 10001 endpoints that serve, more than "
             "10000");
   EXPECT_EQ(state.cluster("a")->endpoints.size(), 1U);
+}
+
+// 6,000 endpoints and then 6,000 others, of which one cluster at a time is wanted.
+TEST(XdsState, ALargeClusterReplacesALargeOne) {
+  XdsState state = split_state();
+  const std::vector<PlayedEndpoint> many(6'000, {"h", 1});
+  const auto large = [&](std::string_view cluster) {
+    return response(XdsKind::endpoints, "2", "e", {assignment(cluster, {locality("z", 1, 0, many)})});
+  };
+  accept(state, std::vector{response(XdsKind::route, "2", "r", {split_routes({"a"})}), large("a"),
+                            response(XdsKind::route, "3", "r", {split_routes({"c"})}),
+                            response(XdsKind::cluster, "2", "c", {eds_cluster("c")}), large("c")});
+  EXPECT_EQ(state.main(), "c");
+  EXPECT_EQ(state.cluster("c")->endpoints.size(), many.size());
+}
+
+TEST(XdsState, ClustersMayExchangeTheirLoadAssignments) {
+  XdsState state = split_state();
+  const auto exchanged = response(XdsKind::cluster, "2", "c", {eds_cluster("a", "b"), eds_cluster("b", "a")});
+  const auto step = state.on_response(exchanged, start);
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->requests.size(), 1U) << "nothing else is wanted";
+  EXPECT_EQ(step->news, News::changed);
+  EXPECT_EQ(state.cluster("a")->endpoints.front().address, "b:80");
+  EXPECT_EQ(state.cluster("b")->endpoints.front().address, "a:80");
 }
 
 // Routes that lead to other clusters each time, of which one arrives: what is left behind is forgotten.
