@@ -12,11 +12,11 @@ namespace {
 // A batch that has replies of so many bytes returns, and its other items are executed later.
 constexpr std::size_t batch_reply_bytes_max = std::size_t{1} << 20;
 // Replies of so many bytes are not charged on their way.
-constexpr std::size_t free_reply_bytes = 32 * 1024;
-// A reply adds at most so many bytes to its value. Other replies have at most as many, apart from those of lists.
+constexpr std::size_t free_travel_bytes = 32 * 1024;
+// A reply adds at most so many bytes to its value. Other replies are as short, apart from lists and RANDOMKEY.
 constexpr std::size_t reply_overhead_bytes = 1024;
 // Behind so many bytes of replies, a reply with a short value is not charged.
-constexpr std::size_t short_replies_bytes_max = free_reply_bytes - Shard::short_value_bytes_max - reply_overhead_bytes;
+constexpr std::size_t short_replies_bytes_max = free_travel_bytes - Shard::short_value_bytes_max - reply_overhead_bytes;
 constexpr std::size_t travel_step_bytes = 64 * 1024;
 
 }  // namespace
@@ -144,8 +144,8 @@ void Lane::execute(ForwardedBatch& batch) const {
     ++batch.end;
   }
   batch.replies = std::move(memory.text());
-  // The list of all keys.
-  if (batch.replies.size() > free_reply_bytes) batch.charge.raise_always(batch.replies.size() - free_reply_bytes);
+  // Lists of keys, and RANDOMKEY.
+  if (batch.replies.size() > free_travel_bytes) batch.charge.raise_always(batch.replies.size() - free_travel_bytes);
 }
 
 // Charges the reply to the item, behind so many bytes of replies. False: there is no memory for it now.
@@ -160,9 +160,9 @@ bool Lane::charge(ForwardedBatch& batch, const ForwardedBatch::Item& item, Argum
     }
   }
   const std::size_t bytes = replies + value + reply_overhead_bytes;
-  if (bytes <= free_reply_bytes) return true;
+  if (bytes <= free_travel_bytes) return true;
   if (replies == 0 && value <= batch.value_charged) return true;
-  if (batch.charge.raise(budget_, bytes - free_reply_bytes)) return true;
+  if (batch.charge.raise(budget_, bytes - free_travel_bytes)) return true;
   // The replies before it come home first.
   if (replies == 0) batch.value_due = value;
   return false;

@@ -77,7 +77,7 @@ struct ForwardedBatch {
 // connection, apart from `gone` and what is used on the target's loop.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-  // `budget`: of the home. It exists until end() has been called. `travelling`: see TravelCharge.
+  // `budget`: of the home. It outlives the threads of both loops. `travelling`: see TravelCharge.
   Lane(StoreSite& home, StoreSite& target, std::uint64_t connection, const hawser::detail::ReceiveBudget& budget,
        std::shared_ptr<std::atomic<std::size_t>> travelling) noexcept
       : home_(home),

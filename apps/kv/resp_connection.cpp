@@ -86,6 +86,8 @@ void RespConnection::close_now(bool replies_wait) {
 void RespConnection::go_away() {
   RespSession::go_away();
   if (!closed() && !waiting_.empty()) close_now(true);
+  // Store::maintain() has ended: nothing calls on_memory() later.
+  if (!closed() && site_ != nullptr) on_memory();
 }
 
 // Computes the hashes of the keys. A lookup reads two lines of memory that are seldom in a cache: the bucket and then
@@ -376,13 +378,13 @@ bool RespConnection::charge_due(ForwardedBatch& batch) {
     if (due_waits_ || exec_charge_.bytes() != 0) return false;
     // The oldest command must not wait for memory that its own connection holds.
     const std::size_t share = host().budget.share_bytes_max() / 2;
-    const std::size_t held = std::min(share, waiting_.bytes());
+    const std::size_t held = std::min(share, waiting_.bytes() + forwarded_charge_.bytes());
     if (exec_charge_.set(std::min(batch.value_due, share - held))) {
       batch.value_charged = std::exchange(batch.value_due, 0);
       return true;
     }
     if (due_since_ == Time{}) due_since_ = host().loop.now();
-    if (host().loop.now() - due_since_ < ShardHolds::patience) {
+    if (!ending() && host().loop.now() - due_since_ < ShardHolds::patience) {
       due_waits_ = true;
       site_->wait_for_memory(number_);
       return false;
@@ -435,7 +437,7 @@ void RespConnection::on_replies(ForwardedBatch& batch) {
   }
   write_ready();
   // The replies are charged as those of this connection from here on.
-  batch.charge.release();
+  if (!closed()) batch.charge.release();
   if (!charge_replies()) return;
   send_batches();
   go_on();

@@ -231,7 +231,7 @@ void RespConnection::try_memory() {
     pending_.phase = Pending::Phase::waits;
     return start_pending(values);
   }
-  if (!never && host().loop.now() - pending_.memory_since < ShardHolds::patience)
+  if (!never && !ending() && host().loop.now() - pending_.memory_since < ShardHolds::patience)
     return site_->wait_for_memory(number_);
   pending_.phase = Pending::Phase::started;
   pending_.transaction->refuse(

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -124,11 +125,14 @@ class TcpListener final : public Listener, exec::Watcher {
 
   // The listener ends although connections wait.
   void log_reset(int error) const {
+    // accept4() needs a descriptor before it knows that no connection waits.
+    pollfd queue{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&queue, 1, 0) == 0) return;
     tcp_info info{};  // Its tcpi_unacked is the number of connections that wait, since the socket listens.
     socklen_t size = sizeof info;
     const bool known = getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
-    std::string text = known ? std::to_string(info.tcpi_unacked) + " connections that wait" : "connections that wait";
-    text += " are reset because the server stops and cannot accept them";
+    std::string text = "connections that wait are reset because the server stops and cannot accept them";
+    if (known) text += ": " + std::to_string(info.tcpi_unacked);
     if (error == EMFILE) text += " (raise ulimit -n?)";
     loop_.log(LogLevel::error, "tcp", socket_error(ErrorCode::limit_exceeded, text, error).text);
   }
