@@ -85,10 +85,15 @@ Result<void> LogFile::sync() {
 }
 
 Result<void> LogFile::check_name() const {
-  struct stat status{};
-  if (fstat(file_.get(), &status) != 0) return file_error("read the status of", path_, errno);
-  if (status.st_nlink == 0) return fail(ErrorCode::unavailable, path_.string() + " has been removed");
-  return {};
+  struct stat ours{};
+  struct stat named{};
+  if (fstat(file_.get(), &ours) != 0) return file_error("read the status of", path_, errno);
+  if (stat(path_.c_str(), &named) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return file_error("read the status of", path_, errno);
+    return fail(ErrorCode::unavailable, path_.string() + " has been removed or renamed");
+  }
+  if (named.st_dev == ours.st_dev && named.st_ino == ours.st_ino) return {};
+  return fail(ErrorCode::unavailable, path_.string() + " has been replaced by another file");
 }
 
 Result<void> LogFile::rename_to(const std::filesystem::path& path) {
@@ -98,7 +103,7 @@ Result<void> LogFile::rename_to(const std::filesystem::path& path) {
 }
 
 void LogFile::remove() noexcept {
-  if (file_.valid()) unlink(path_.c_str());
+  if (file_.valid() && check_name()) unlink(path_.c_str());
   file_ = Descriptor();
 }
 

@@ -33,11 +33,11 @@ class LogFile {
   Result<void> append_marker();
   // The records, and not the name of the file, are on the disk afterwards.
   Result<void> sync();
-  // Fails if the file has been removed: a start would not find it.
+  // Fails if the file has been removed, renamed or replaced: a start would not find it.
   Result<void> check_name() const;
   // The file gets another name, in the same file system. A file that has it is replaced.
   Result<void> rename_to(const std::filesystem::path& path);
-  // Removes the file, if there is one.
+  // Removes the file, if there is one. Another file that has got its name stays.
   void remove() noexcept;
 
   bool exists() const noexcept { return file_.valid(); }

@@ -318,6 +318,36 @@ TEST(LogRepair, ADiskThatFailsAndThenHangsStopsNoReads) {
   EXPECT_EQ(reader.call({"GET", "later"}), "$1\r\n1\r\n");
 }
 
+// The second one has another name, that of a backup. A start would not find it either.
+TEST(LogRepair, AFileThatWasMovedOrReplacedIsWrittenAgain) {
+  const TemporaryFolder folder;
+  const TemporaryFolder backup;
+  const LogOptions options = repaired_log(folder.path(), LogSync::always, 1ms);
+  auto server = std::make_unique<KvServer>(StoreOptions{}, ServerOptions{}, &options);
+  RefusedWriter writer(server->address());
+  writer.write_until_accepted();
+  const files::path run = folder.path() / "run-1";
+  files::rename(run / "shard-0.0.log", backup.path() / "moved");
+  EXPECT_FALSE(writer.write());
+  writer.write_until_accepted();
+  writer.wait_until_repaired();
+  files::create_hard_link(run / "shard-0.1.log", backup.path() / "linked");
+  EXPECT_TRUE(writer.write());
+  EXPECT_TRUE(files::remove(run / "shard-0.1.log"));
+  EXPECT_FALSE(writer.write());
+  writer.write_until_accepted();
+  writer.wait_until_repaired();
+  files::copy_file(run / "shard-0.2.log", backup.path() / "copy");
+  files::rename(backup.path() / "copy", run / "shard-0.2.log");
+  EXPECT_FALSE(writer.write());
+  writer.write_until_accepted();
+  writer.wait_until_repaired();
+  EXPECT_TRUE(files::exists(run / "shard-0.2.log")) << "it is not a file of the server";
+  expect_values_after_a_kill(writer, folder.path());
+  server.reset();
+  writer.expect_values_in(folder.path());
+}
+
 TEST(LogRepair, AFileThatWasRemovedIsWrittenAgain) {
   const TemporaryFolder folder;
   const LogOptions options = repaired_log(folder.path(), LogSync::always, 1ms);

@@ -71,7 +71,8 @@ TEST(LogWriter, ASlowDiskBoundsTheBytesInMemory) {
   const Descriptor reading(ends[0]);
   std::atomic<std::size_t> pushed = 0;
   std::thread client([&] {
-    LogWriter writer(Descriptor(ends[1]), "pipe", 0, {}, LogSync::never, [] {}, held_most);
+    const std::string path = "/proc/self/fd/" + std::to_string(ends[1]);
+    LogWriter writer(Descriptor(ends[1]), path, 0, {}, LogSync::never, [] {}, held_most);
     LogPieces nothing;
     LogPieces bytes;
     while (pushed < all) {
