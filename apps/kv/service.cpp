@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/process_id.h"
+#include "base/try.h"
 #include "hawser/context.h"
 #include "hawser/loop.h"
 #include "hawser/server.h"
@@ -15,6 +16,7 @@
 #include "kv/store.h"
 #include "protocol/resp/number.h"
 #include "rpc/port/port_session.h"
+#include "rpc/session/work_charge.h"
 
 namespace hawser::kv {
 namespace {
@@ -122,11 +124,68 @@ std::optional<Value> read_entry(StoreSite& site, const std::string& key, std::ui
   return Value{std::string(entry->value()), entry->version};
 }
 
-// The protection of the messages beside the stream of the caller's connection, as ConnectionReport names it.
-std::string_view protection_of(Context& context) {
-  detail::ReplySink& connection = detail::ContextAccess::reply_sink(context).origin();
-  return static_cast<rpc::PortSession&>(connection).protection();
+// Values of another shard that are not charged on their way. The calls in flight bound them.
+constexpr std::size_t free_value_bytes = Shard::short_value_bytes_max;
+// A value of so many bytes needs one trip while much memory is free.
+constexpr std::size_t usual_value_bytes = 64 * 1024;
+
+rpc::PortSession& session_of(Context& context) {
+  return static_cast<rpc::PortSession&>(detail::ContextAccess::reply_sink(context).origin());
 }
+
+// The result of a read on another loop.
+struct Found {
+  Reading reading;
+  std::size_t due = 0;  // The value has so many bytes, and was not copied: they exceed the memory that was charged.
+  rpc::WorkCharge::Use charged;
+};
+
+// Reads at most `room` bytes of a value. `indexes`: for a client that looks into the index.
+Found find_value(StoreSite& site, const Key& key, bool indexes, std::size_t room) {
+  Found found;
+  Entry* const entry = site.shard().find(key, site.now());
+  if (entry != nullptr && entry->value_bytes > room) return {.reading = {}, .due = entry->value_bytes, .charged = {}};
+  if (entry != nullptr) found.reading.value = Value{std::string(entry->value()), entry->version};
+  IndexPublication* const publication = indexes ? site.index_publication() : nullptr;
+  if (publication != nullptr) {
+    if (entry != nullptr) publication->add(key, *entry);
+    found.reading.generation = publication->index().generation();
+  }
+  return found;
+}
+
+// A value that travels is charged before it is copied. The shard reports the length of one that is longer than what was
+// charged, and reads it when there is memory for it.
+Task<Result<Reading>> read_value(Store& store, Context& context, std::string_view key, bool indexes) {
+  if (std::optional<Error> error = check(store, key)) co_return fail(std::move(*error));
+  const std::uint64_t hash = store.key(key).hash;
+  const unsigned shard = store.shard_of(hash);
+  const bool travels = &store.site(shard).loop() != Loop::current();
+  detail::ReceiveAccount* const account = travels ? detail::ContextAccess::request(context).account : nullptr;
+  std::size_t room = account == nullptr ? SIZE_MAX : free_value_bytes;
+  rpc::WorkCharge charge;
+  if (account != nullptr && account->plenty(usual_value_bytes) && charge.add(*account, usual_value_bytes, 0)) {
+    room = usual_value_bytes;
+  }
+  for (;;) {
+    Found found = co_await on_shard(
+        store, shard, [name = std::string(key), hash, indexes, room, charged = charge.use()](StoreSite& site) mutable {
+          charged.begin();
+          Found there = find_value(site, {name, hash}, indexes, room);
+          return Found{std::move(there.reading), there.due, std::move(charged)};
+        });
+    if (found.due == 0) co_return std::move(found.reading);
+    room = found.due;
+    charge.reset();
+    if (charge.add(*account, room, 0)) continue;
+    Error error = session_of(context).unkept_error(*account);
+    error.text = "there is no memory to copy the value of " + std::to_string(room) + " bytes: " + error.text;
+    co_return fail(std::move(error));
+  }
+}
+
+// The protection of the messages beside the stream of the caller's connection, as ConnectionReport names it.
+std::string_view protection_of(Context& context) { return session_of(context).protection(); }
 
 // A lifetime that is not positive, or ends beyond the range of times, is none.
 std::int64_t expiry_after(StoreSite& site, std::int64_t lifetime_ms) {
@@ -136,27 +195,13 @@ std::int64_t expiry_after(StoreSite& site, std::int64_t lifetime_ms) {
 
 }  // namespace
 
-Task<Result<std::optional<Value>>> Service::get(std::string_view key) {
-  if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
-  const std::uint64_t hash = store_.key(key).hash;
-  co_return co_await on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](StoreSite& site) {
-    return read_entry(site, name, hash);
-  });
+Task<Result<std::optional<Value>>> Service::get(Context& context, std::string_view key) {
+  CO_TRY(Reading&& reading, co_await read_value(store_, context, key, false));
+  co_return std::move(reading.value);
 }
 
-Task<Result<Reading>> Service::read(std::string_view key) {
-  if (std::optional<Error> error = check(store_, key)) co_return fail(std::move(*error));
-  const std::uint64_t hash = store_.key(key).hash;
-  co_return co_await on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](StoreSite& site) {
-    Reading result;
-    Entry* const entry = site.shard().find({name, hash}, site.now());
-    if (entry != nullptr) result.value = Value{std::string(entry->value()), entry->version};
-    if (IndexPublication* const publication = site.index_publication()) {
-      if (entry != nullptr) publication->add({name, hash}, *entry);
-      result.generation = publication->index().generation();
-    }
-    return result;
-  });
+Task<Result<Reading>> Service::read(Context& context, std::string_view key) {
+  return read_value(store_, context, key, true);
 }
 
 Task<Result<Directory>> Service::directory(Context& context) {

@@ -46,14 +46,15 @@ struct Reading {
 
 // The methods of the store for clients of Hawser. Keys and values are bytes. Times to live are milliseconds; 0: the
 // entry does not expire. Errors: `invalid_argument` for a key or a value that is too long, `limit_exceeded` if
-// there is no memory for a write, `unavailable` while the server starts.
+// there is no memory for a write, `overloaded` if there is none to copy a value that another thread has, `unavailable`
+// while the server starts.
 class Service {
  public:
   explicit Service(Store& store) noexcept : store_(store) {}
 
-  Task<Result<std::optional<Value>>> get(std::string_view key);
+  Task<Result<std::optional<Value>>> get(Context& context, std::string_view key);
   // The same for a client that has not found the key in the index. An entry that the index can have is added to it.
-  Task<Result<Reading>> read(std::string_view key);
+  Task<Result<Reading>> read(Context& context, std::string_view key);
   // Makes the indexes if there are none. Fails with `permission_denied` if the messages of the caller's connection are
   // signed or sealed: what a client reads by itself is not.
   Task<Result<Directory>> directory(Context& context);

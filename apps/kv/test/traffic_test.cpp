@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "hawser/hawser.h"
+#include "hawser/kv.h"
 #include "kv/test/resp_peer.h"
 #include "tests/testing.h"
 
@@ -30,6 +32,23 @@ ServerOptions traffic_options(Duration receive_window = std::chrono::seconds(10)
 
 std::string part_of(const std::string& request, std::size_t begin, std::size_t bytes) {
   return request.substr(begin, bytes);
+}
+
+// The loop executes nothing else until `release` is set.
+void block_loop(Loop& loop, std::promise<void>& release) {
+  std::promise<void> blocked;
+  loop.post([&] {
+    blocked.set_value();
+    release.get_future().wait();
+  });
+  blocked.get_future().wait();
+}
+
+// Returns when the loop has executed what was posted before.
+void pass_loop(Loop& loop) {
+  std::promise<void> passed;
+  loop.post([&] { passed.set_value(); });
+  passed.get_future().wait();
 }
 
 // The memory is used up by the beginnings of all requests, and none could be completed without more.
@@ -144,30 +163,17 @@ TEST(Traffic, RepliesOfAnotherShardWaitForMemoryOnTheirWay) {
   ASSERT_EQ(peers[0]->call({"SET", key, std::string(value_bytes, 'v')}), "+OK\r\n");
 
   StoreSite& target = server.store.site(1 - home);
-  const auto block = [](Loop& loop, std::promise<void>& release) {
-    std::promise<void> blocked;
-    loop.post([&] {
-      blocked.set_value();
-      release.get_future().wait();
-    });
-    blocked.get_future().wait();
-  };
-  const auto pass = [](Loop& loop) {
-    std::promise<void> passed;
-    loop.post([&] { passed.set_value(); });
-    passed.get_future().wait();
-  };
   std::promise<void> release_target;
-  block(target.loop(), release_target);
+  block_loop(target.loop(), release_target);
   const std::uint64_t calls = server.server().counters().calls;
   const auto sent = std::chrono::steady_clock::now();
   for (const auto& peer : peers) peer->send(request({"GET", key}));
   while (server.server().counters().calls < calls + clients) usleep(1000);
   // All batches have been sent, and none comes home until the target has had all of them.
   std::promise<void> release_home;
-  block(server.store.site(home).loop(), release_home);
+  block_loop(server.store.site(home).loop(), release_home);
   release_target.set_value();
-  pass(target.loop());
+  pass_loop(target.loop());
   // The last one exceeds the half.
   EXPECT_LE(target.shard().stats().hits.get(), 8 * traffic_mib / value_bytes + 1);
   EXPECT_GE(target.shard().stats().hits.get(), 1);
@@ -180,6 +186,81 @@ TEST(Traffic, RepliesOfAnotherShardWaitForMemoryOnTheirWay) {
     if (waited && reply.starts_with("-TRYAGAIN the reply has 524288 bytes")) continue;
     EXPECT_EQ(reply.size(), value_bytes + std::string_view("$524288\r\n\r\n").size());
   }
+}
+
+std::uint64_t loop_of_caller() { return reinterpret_cast<std::uintptr_t>(Loop::current()); }
+
+// The calls of one client of Hawser, and what they returned.
+struct TrafficGets {
+  static constexpr std::size_t count = 48;
+  static constexpr std::size_t value_bytes = traffic_mib / 2;
+  std::promise<unsigned> home;  // The shard on the loop of the connection. Its values are those of the other one.
+  std::promise<void> begin;
+  std::size_t values = 0;
+  std::size_t overloaded = 0;
+};
+
+Task<void> get_values_of_another_loop(std::string address, Store& store, TrafficGets& gets) {
+  hawser::Client link;
+  EXPECT_TRUE(co_await link.connect(address));
+  KvClient client(link, ReadPolicy::calls);
+  const Result<std::uint64_t> loop = co_await link.call<&loop_of_caller>();
+  EXPECT_TRUE(loop);
+  const unsigned home = loop && reinterpret_cast<std::uintptr_t>(&store.site(0).loop()) == *loop ? 0 : 1;
+  std::string key = "a";
+  while (store.shard_of(store.key(key).hash) == home) key += 'a';
+  EXPECT_TRUE(co_await client.set(key, std::string(TrafficGets::value_bytes, 'v')));
+  gets.home.set_value(home);
+  gets.begin.get_future().wait();
+  std::vector<Task<Result<std::optional<Value>>>> calls;
+  for (std::size_t i = 0; i < TrafficGets::count; ++i) calls.push_back(client.get(key));
+  for (const Result<std::optional<Value>>& got : co_await when_all(std::move(calls))) {
+    if (got) {
+      gets.values += *got && (*got)->bytes.size() == TrafficGets::value_bytes ? 1 : 0;
+    } else {
+      EXPECT_EQ(got.error().code, ErrorCode::overloaded) << got.error().text;
+      ++gets.overloaded;
+    }
+  }
+}
+
+// 24 MiB of values of the other loop, and memory of 16 MiB: those that have no memory are not copied.
+TEST(Traffic, ValuesForCallsOnAnotherLoopAreChargedBeforeTheyAreCopied) {
+  Store store({.memory_bytes = 64 * traffic_mib, .shards = 2});
+  Service service(store);
+  ServerOptions options = traffic_options(std::chrono::hours(1));
+  options.threads = 2;
+  Server server(options);
+  server.register_handler<&loop_of_caller>();
+  attach_store(server, store, service, {});
+  ASSERT_TRUE(server.start());
+  store.bind(server.loops());
+  TrafficGets gets;
+  std::thread client([&] { sync_wait(get_values_of_another_loop(server.address(), store, gets)); });
+  const unsigned home_index = gets.home.get_future().get();
+  Loop& home = store.site(home_index).loop();
+  Loop& target = store.site(1 - home_index).loop();
+  std::promise<void> release[3];
+  block_loop(target, release[0]);
+  const std::uint64_t calls = server.counters().calls;
+  gets.begin.set_value();
+  while (server.counters().calls < calls + TrafficGets::count) usleep(1000);
+  // All calls have travelled. The target reports the length of the value to each before one has memory for it.
+  block_loop(home, release[1]);
+  release[0].set_value();
+  pass_loop(target);
+  block_loop(target, release[2]);
+  release[1].set_value();
+  constexpr std::size_t refused_least = TrafficGets::count - 16 * traffic_mib / TrafficGets::value_bytes;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (server.counters().memory_refusals < refused_least && std::chrono::steady_clock::now() < end) usleep(1000);
+  EXPECT_LE(server.counters().receive_bytes, 17 * traffic_mib);
+  release[2].set_value();
+  client.join();
+  EXPECT_GE(gets.overloaded, refused_least);
+  EXPECT_GE(gets.values, 1);
+  EXPECT_EQ(gets.values + gets.overloaded, TrafficGets::count);
+  server.stop(std::chrono::milliseconds(100));
 }
 
 }  // namespace
