@@ -17,6 +17,7 @@
 #include "hawser/client_pool.h"
 #include "hawser/cluster_options.h"
 #include "hawser/detail/cluster_attempt.h"
+#include "hawser/detail/cluster_call_record.h"
 #include "hawser/detail/hedged_call.h"
 #include "hawser/scope.h"
 #include "hawser/service_config.h"
@@ -106,10 +107,14 @@ class ClusterCalls {
   template <class R, class Call, class Begin>
   static Task<R> make(std::unique_ptr<Call> call, Method method, bool copies, Begin begin) {
     const ClusterCalls& by = *call->calls;
+    ClusterCallRecord record(*by.state_, method.name);
     // With xDS, the service config comes with the list.
     if (!ClusterAttempt::knows_list(*by.state_)) co_await ClusterAttempt::await_list(*by.state_, call->options);
     Result<ClusterAttempt::Route> route = ClusterAttempt::choose_route(by.state_, method.name, call->options);
-    if (!route) co_return std::unexpected(std::move(route.error()));
+    if (!route) {
+      record.end(&route.error());
+      co_return std::unexpected(std::move(route.error()));
+    }
     const MethodConfig* const config = route->config;
     if (config != nullptr && config->timeout) {
       call->options.timeout = std::min(call->options.timeout.value_or(forever), *config->timeout);
@@ -133,10 +138,15 @@ class ClusterCalls {
       Error* const error = error_of_call(*result);
       if (error == nullptr) {
         by.budget().succeeded();
+        record.end(nullptr);
         co_return std::move(*result);
       }
       const bool again = co_await retries.again(*error);
-      if (!again) co_return std::move(*result);
+      if (!again) {
+        record.end(error);
+        co_return std::move(*result);
+      }
+      record.note_retry();
     }
   }
 

@@ -21,7 +21,6 @@ using cluster::Judgement;
 
 // Metadata of all attempts and copies of a call but the first one: their number before it, as over gRPC.
 constexpr std::string_view attempts_name = "grpc-previous-rpc-attempts";
-constexpr std::int32_t status_cancelled = 1;
 // A call that certainly was not sent is made at this number of further endpoints.
 constexpr unsigned repeats_max = 2;
 // A call that waits for a first connection asks for one to a further endpoint after this time (RFC 8305, section 5).
@@ -208,9 +207,7 @@ void ClusterAttempt::leave(Ending ending, const Error* error) {
   --state_->calls_in_flight;
   const bool judged = state_->balancer.end_call(*node_, judgement, now - began_, now);
   if (!state_->metrics) return;
-  const std::int32_t status = ending == Ending::result
-                                  ? cluster::status_of(error, protocol != nullptr && protocol->name() == "grpc")
-                                  : status_cancelled;
+  const std::int32_t status = ending == Ending::result ? state_->status_of(error) : cluster::status_cancelled;
   state_->metrics->end_attempt(method_, status, now - began_);
   if (judged) state_->metrics->note_ejections(state_->balancer.ejections(*node_));
 }

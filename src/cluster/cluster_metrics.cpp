@@ -43,16 +43,36 @@ ClusterMetrics::Method& ClusterMetrics::of(std::string_view method) {
   return methods_.emplace(std::string(method), Method{.started = &started}).first->second;
 }
 
-Histogram& ClusterMetrics::durations_of(std::string_view method, std::int32_t status) {
-  Histogram*& durations = of(method).durations[static_cast<std::size_t>(status)];
+MetricLabels ClusterMetrics::known_labels_of(std::string_view method) const {
+  return labels_of(methods_.contains(method) ? method : other_methods);
+}
+
+const ClusterMetrics::TimedWork ClusterMetrics::attempts_timed = {
+    .durations = &Method::attempts,
+    .metric = "grpc_client_attempt_duration_seconds",
+    .help = "Time of attempts of calls, from the choice of an endpoint on."};
+const ClusterMetrics::TimedWork ClusterMetrics::calls_timed = {
+    .durations = &Method::calls,
+    .metric = "grpc_client_call_duration_seconds",
+    .help = "Time of calls with all their attempts and pauses."};
+
+Histogram& ClusterMetrics::durations_of(const TimedWork& work, std::string_view method, std::int32_t status) {
+  Histogram*& durations = (of(method).*work.durations)[static_cast<std::size_t>(status)];
   if (durations == nullptr) {
-    MetricLabels labels = labels_of(methods_.contains(method) ? method : other_methods);
+    MetricLabels labels = known_labels_of(method);
     labels.emplace_back("grpc_status", name_of_status(status));
-    durations = &registry_.histogram({"grpc_client_attempt_duration_seconds",
-                                      "Time of attempts of calls, from the choice of an endpoint on.", "seconds"},
-                                     labels);
+    durations = &registry_.histogram({work.metric, work.help, "seconds"}, labels);
   }
   return *durations;
+}
+
+Histogram& ClusterMetrics::retries_of(std::string_view method) {
+  Histogram*& retries = of(method).retries;
+  if (retries == nullptr) {
+    retries = &registry_.histogram({"grpc_client_call_retries", "Retries by the policy of calls that were made again."},
+                                   known_labels_of(method));
+  }
+  return *retries;
 }
 
 void ClusterMetrics::begin_attempt(std::string_view method) noexcept {
@@ -65,7 +85,16 @@ void ClusterMetrics::begin_attempt(std::string_view method) noexcept {
 
 void ClusterMetrics::end_attempt(std::string_view method, std::int32_t status, Duration time) noexcept {
   try {
-    durations_of(method, status).record(time);
+    durations_of(attempts_timed, method, status).record(time);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+void ClusterMetrics::end_call(std::string_view method, std::int32_t status, Duration time, unsigned retries) noexcept {
+  try {
+    durations_of(calls_timed, method, status).record(time);
+    if (retries != 0) retries_of(method).record(std::uint64_t{retries});
   } catch (const std::bad_alloc&) {
     return;
   }

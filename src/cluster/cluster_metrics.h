@@ -15,8 +15,8 @@
 
 namespace hawser::cluster {
 
-// The metrics of one client, by the names of gRPC (gRFC A66, A91, A94) in the form of Prometheus. Clients of one name
-// share their series. Loop's thread only.
+// The metrics of one client, by the names of gRPC (gRFC A66, A91, A94, A96) in the form of Prometheus. Clients of one
+// name share their series. Loop's thread only.
 class ClusterMetrics {
  public:
   using Counts = std::array<std::size_t, 4>;  // Endpoints by Reach.
@@ -27,21 +27,36 @@ class ClusterMetrics {
   ClusterMetrics& operator=(const ClusterMetrics&) = delete;
   ~ClusterMetrics() { show({}); }
 
-  // Without memory for a new series, the attempt is not counted.
+  // Without memory for a new series, the attempt or the call is not counted.
   void begin_attempt(std::string_view method) noexcept;
   void end_attempt(std::string_view method, std::int32_t status, Duration time) noexcept;
+  void end_call(std::string_view method, std::int32_t status, Duration time, unsigned retries) noexcept;
   void note_connect(bool succeeded) noexcept { (succeeded ? connected_ : failed_).add(); }
   void note_disconnect() noexcept { disconnected_.add(); }
   void note_ejections(const Ejections& ejections) noexcept;
   void show(const Counts& endpoints) noexcept;
 
  private:
+  using Durations = std::array<Histogram*, statuses_count>;  // By status; null until it occurs.
   struct Method {
     Counter* started = nullptr;
-    std::array<Histogram*, statuses_count> durations{};  // By status; null until it occurs.
+    Durations attempts{};
+    Durations calls{};
+    Histogram* retries = nullptr;  // Null until a call is made again.
   };
+  struct TimedWork {
+    Durations Method::* durations;
+    const char* metric;
+    const char* help;
+  };
+  static const TimedWork attempts_timed;
+  static const TimedWork calls_timed;
+
   Method& of(std::string_view method);
-  Histogram& durations_of(std::string_view method, std::int32_t status);
+  Histogram& durations_of(const TimedWork& work, std::string_view method, std::int32_t status);
+  Histogram& retries_of(std::string_view method);
+  // The labels of a method that of() has found or added.
+  MetricLabels known_labels_of(std::string_view method) const;
   MetricLabels labels_of(std::string_view method) const;
 
   MetricRegistry& registry_;

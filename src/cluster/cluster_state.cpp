@@ -10,6 +10,7 @@
 #include "cluster/route_choice.h"
 #include "cluster/routed_clusters.h"
 #include "cluster/xxh64.h"
+#include "rpc/client/client_protocol.h"
 #include "rpc/client/pool_access.h"
 
 namespace hawser::detail {
@@ -198,6 +199,11 @@ void ClusterAttempt::State::balance() {
 }
 
 // ---- Reports ----
+
+std::int32_t ClusterAttempt::State::status_of(const Error* error) const {
+  const rpc::ClientProtocol* const protocol = options.pool.client.protocol.get();
+  return cluster::status_of(error, protocol != nullptr && protocol->name() == "grpc");
+}
 
 // Names may be anything that a naming scheme accepts. The registry would cut a longer one without a sign.
 std::string ClusterAttempt::State::shown_name() const {

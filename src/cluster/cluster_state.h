@@ -60,6 +60,8 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   void on_lost(Node& node);
   void set_reach(Node& node, cluster::Reach reach);
   EndpointState state_of(const Node& node) const;
+  // The status of gRPC that metrics show for the result of a call or an attempt.
+  std::int32_t status_of(const Error* error) const;
   rpc::ClusterReport report(std::size_t from, std::size_t limit) const override;
 
   // `keys` may be null.

@@ -16,6 +16,7 @@ struct StatusName {
 };
 
 inline constexpr std::int32_t statuses_count = 17;
+inline constexpr std::int32_t status_cancelled = 1;
 
 // Null if there is no such failure.
 const StatusName* status_named(std::string_view name);

@@ -48,6 +48,14 @@ Task<rpc::ClusterReports> reports_of(const ClusterMonitor& monitor, std::size_t 
 
 std::string text_of(const ClusterMonitor& monitor) { return monitor.metrics().render(MetricFormat::prometheus); }
 
+std::string rows_of(const std::string& text, std::string_view name) {
+  std::string rows;
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    if (at == 0 || text[at - 1] == '\n') rows += text.substr(at, text.find('\n', at) - at + 1);
+  }
+  return rows;
+}
+
 TEST(ClusterMonitor, ReportsClientsAndWhyEndpointsGetCalls) {
   Simulation simulation(1);
   simulation.run([](Simulation& in) -> Task<void> {
@@ -174,17 +182,10 @@ TEST(ClusterMonitor, CountsAttemptsConnectionsAndEndpoints) {
     EXPECT_FALSE(co_await by.call<&Watched::answer>(-1));
     EXPECT_FALSE(co_await by.call<&Watched::wait>(CallOptions{.timeout = milliseconds(5)}));
     const std::string text = text_of(monitor);
-    const auto row_of = [&](std::string_view name) {
-      std::string rows;
-      for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-        if (at == 0 || text[at - 1] == '\n') rows += text.substr(at, text.find('\n', at) - at + 1);
-      }
-      return rows;
-    };
-    const std::string started = row_of("grpc_client_attempt_started_total{");
+    const std::string started = rows_of(text, "grpc_client_attempt_started_total{");
     EXPECT_TRUE(started.contains("Watched::answer\",grpc_target=\"list:a:1\"} 5\n")) << started;
     EXPECT_TRUE(started.contains("Watched::wait\",grpc_target=\"list:a:1\"} 1\n")) << started;
-    const std::string ended = row_of("grpc_client_attempt_duration_seconds_count{");
+    const std::string ended = rows_of(text, "grpc_client_attempt_duration_seconds_count{");
     EXPECT_TRUE(ended.contains("answer\",grpc_target=\"list:a:1\",grpc_status=\"OK\"} 3\n")) << ended;
     EXPECT_TRUE(ended.contains("answer\",grpc_target=\"list:a:1\",grpc_status=\"RESOURCE_EXHAUSTED\"} 2\n")) << ended;
     EXPECT_TRUE(ended.contains("wait\",grpc_target=\"list:a:1\",grpc_status=\"DEADLINE_EXCEEDED\"} 1\n")) << ended;
@@ -192,6 +193,37 @@ TEST(ClusterMonitor, CountsAttemptsConnectionsAndEndpoints) {
     EXPECT_TRUE(text.contains("hawser_cluster_endpoints{grpc_target=\"list:a:1\",state=\"ready\"} 1\n")) << text;
     client->reset();
     EXPECT_TRUE(text_of(monitor).contains("hawser_cluster_endpoints{grpc_target=\"list:a:1\",state=\"ready\"} 0\n"));
+  }(simulation));
+}
+
+TEST(ClusterMonitor, CountsCallsWithTheirAttemptsAndPauses) {
+  Simulation simulation(1);
+  simulation.run([](Simulation& in) -> Task<void> {
+    serve_watched(in, "a");
+    const ClusterMonitor monitor;
+    const RetryPolicy retry{.backoff_first = seconds(2), .backoff_max = seconds(2), .jitter = 0};
+    auto client = ClusterClient::create("list:a:1", {.retry = retry, .monitor = monitor});
+    EXPECT_TRUE(client);
+    ClusterClient& by = **client;
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(co_await by.call<&Watched::answer>(i));
+    EXPECT_FALSE(co_await by.call<&Watched::answer>(-1));
+    EXPECT_FALSE(co_await by.call<&Watched::wait>(CallOptions{.timeout = milliseconds(5)}));
+    Scope scope;  // The caller ends before the result.
+    scope.spawn([](ClusterClient& of) -> Task<void> {
+      static_cast<void>(co_await of.call<&Watched::wait>(CallOptions{.timeout = seconds(100)}));
+    }(by));
+    static_cast<void>(co_await Loop::current()->sleep(seconds(1)));
+    scope.clear();
+    const std::string text = text_of(monitor);
+    const std::string counts = rows_of(text, "grpc_client_call_duration_seconds_count{");
+    EXPECT_TRUE(counts.contains("answer\",grpc_target=\"list:a:1\",grpc_status=\"OK\"} 3\n")) << counts;
+    EXPECT_TRUE(counts.contains("answer\",grpc_target=\"list:a:1\",grpc_status=\"RESOURCE_EXHAUSTED\"} 1\n")) << counts;
+    EXPECT_TRUE(counts.contains("wait\",grpc_target=\"list:a:1\",grpc_status=\"DEADLINE_EXCEEDED\"} 1\n")) << counts;
+    EXPECT_TRUE(counts.contains("wait\",grpc_target=\"list:a:1\",grpc_status=\"CANCELLED\"} 1\n")) << counts;
+    const std::string sums = rows_of(text, "grpc_client_call_duration_seconds_sum{");
+    EXPECT_TRUE(sums.contains("grpc_status=\"RESOURCE_EXHAUSTED\"} 4")) << "two pauses of 2 s:\n" << sums;
+    EXPECT_TRUE(rows_of(text, "grpc_client_call_retries_count{").ends_with("answer\",grpc_target=\"list:a:1\"} 1\n"));
+    EXPECT_TRUE(rows_of(text, "grpc_client_call_retries_sum{").ends_with("answer\",grpc_target=\"list:a:1\"} 2\n"));
   }(simulation));
 }
 
@@ -203,17 +235,23 @@ TEST(ClusterMonitor, MetricsAreBounded) {
   ClusterMetrics metrics(registry, "list:a:1");
   for (const std::string& method : methods) {
     metrics.begin_attempt(method);
-    for (std::int32_t status = 0; status < statuses_count; ++status) metrics.end_attempt(method, status, seconds(1));
+    for (std::int32_t status = 0; status < statuses_count; ++status) {
+      metrics.end_attempt(method, status, seconds(1));
+      metrics.end_call(method, status, seconds(1), 1);
+    }
   }
   const std::string text = text_of(monitor);
   EXPECT_TRUE(
       text.contains("grpc_client_attempt_started_total{grpc_method=\"method99\",grpc_target=\"list:a:1\"} 1\n"));
   EXPECT_TRUE(text.contains("grpc_client_attempt_started_total{grpc_method=\"other\",grpc_target=\"list:a:1\"} 900\n"));
   EXPECT_FALSE(text.contains("method100"));
-  const std::string_view count = "\ngrpc_client_attempt_duration_seconds_count{";
-  std::size_t series = 0;
-  for (std::size_t at = text.find(count); at != std::string::npos; at = text.find(count, at + 1)) ++series;
-  EXPECT_LE(series, ClusterMonitor::series_max + 1) << "one for those beyond the bound";
+  for (const char* const metric : {"grpc_client_attempt_duration_seconds", "grpc_client_call_duration_seconds"}) {
+    const auto series = std::ranges::count(rows_of(text, std::string(metric) + "_count{"), '\n');
+    EXPECT_EQ(series, ClusterMonitor::series_max + 1) << metric << ": one for those beyond the bound";
+  }
+  const std::string retries = rows_of(text, "grpc_client_call_retries_sum{");
+  EXPECT_EQ(std::ranges::count(retries, '\n'), ClusterMonitor::methods_max + 1);
+  EXPECT_TRUE(retries.contains("{grpc_method=\"other\",grpc_target=\"list:a:1\"} 15300\n")) << retries;
 }
 
 TEST(ClusterMonitor, ExclusionsAreCountedByTheirRule) {

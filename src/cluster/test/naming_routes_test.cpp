@@ -328,6 +328,10 @@ TEST(RoutedClusters, RoutesHaveTimeoutsAndConditions) {
     EXPECT_EQ(co_await whose(*client, {.metadata = {{"canary", "1"}}}), "green");
     EXPECT_EQ(co_await whose(*client, {.metadata = {{"plain", "1"}}}), "blue");
     EXPECT_EQ(co_await whose(*client), "no route of hand:x matches the call");
+    EXPECT_TRUE(bench.monitor.metrics()
+                    .render(MetricFormat::prometheus)
+                    .contains("grpc_target=\"hand:x\",grpc_status=\"UNAVAILABLE\"} 1\n"))
+        << "a call without an attempt is counted";
     const CallOptions brief{.metadata = {{"short", "1"}}};
     const auto late = co_await client->call<&RoutedService::whose_slowly>(brief);
     EXPECT_TRUE(!late && late.error().code == ErrorCode::deadline_exceeded);
