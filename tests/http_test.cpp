@@ -459,7 +459,6 @@ TEST_F(HttpServer, StopsGracefully) {
   EXPECT_EQ(receive(idle).status, 200);
   RawSocket busy = connected(get("/held"));
   EXPECT_TRUE(soon([&] { return waiting == 1; }));
-  native->stop();
   native.reset();
   std::thread stopper([&] { server->stop(patience); });
   EXPECT_TRUE(idle.closed_by_peer());

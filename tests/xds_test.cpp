@@ -377,7 +377,7 @@ TEST_F(XdsCanary, RoutesLeadToSeveralClusters) {
 // The routes become others and the same again before they are reported, and the main cluster is another one then.
 TEST_F(XdsCanary, RoutesThatReturnLeadToTheSameServers) {
   make_calls("yes");
-  plane->push(XdsKind::endpoints, blue_list(2));  // What follows it soon is reported together.
+  plane->push(XdsKind::endpoints, blue_list(2));  // The pushes behind it are reported together.
   plane->push(XdsKind::route, routes_to("routes", "blue"));
   plane->push(XdsKind::route, split);
   plane->push(XdsKind::endpoints, blue_list(1));

@@ -174,7 +174,7 @@ Result<void> XdsState::take_endpoints(std::string_view name, std::string_view re
   if (policies_) {
     TRY(assignment.dropped_part, read_dropped_part(resource));
   }
-  // Of the clusters that are wanted, and of those that are in effect until then.
+  // Clusters that are wanted, and clusters that are in effect until then, count apart.
   const std::size_t own = assignment.endpoints.size();
   std::size_t count = endpoints_of(clusters_, name, own);
   if (effective_) count = std::max(count, endpoints_of(effective_->clusters, name, own));
