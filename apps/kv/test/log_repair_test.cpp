@@ -274,8 +274,9 @@ TEST(LogRepair, AStartWhoseSyncFailsLosesNothing) {
   EXPECT_GT(failed, 6) << "of the tail, two files and their markers, and two folders";
 }
 
-// The file of the repair does not reach the disk either, and more keys expire than the writer takes.
-TEST(LogRepair, ADiskThatFailsAndThenHangsStopsNoReads) {
+// The file of the repair does not reach the disk either. Keys expire meanwhile, which is not logged: nothing waits in
+// memory for the writer.
+TEST(LogRepair, ReadsAndExpiryGoOnWhileARepairDoesNotReachTheDisk) {
   const TemporaryFolder folder;
   LogOptions options = repaired_log(folder.path(), LogSync::always, 1ms);
   options.shards.held_bytes_max = 4096;
