@@ -108,7 +108,7 @@ class ClusterCalls {
   static Task<R> make(std::unique_ptr<Call> call, Method method, bool copies, Begin begin) {
     const ClusterCalls& by = *call->calls;
     ClusterCallRecord record(*by.state_, method.name);
-    // With xDS, the service config comes with the list.
+    // With xDS, the routes come with the list.
     if (!ClusterAttempt::knows_list(*by.state_)) co_await ClusterAttempt::await_list(*by.state_, call->options);
     Result<ClusterAttempt::Route> route = ClusterAttempt::choose_route(by.state_, method.name, call->options);
     if (!route) {
