@@ -143,8 +143,11 @@ struct Found {
 // Reads at most `room` bytes of a value. `indexes`: for a client that looks into the index.
 Found find_value(StoreSite& site, const Key& key, bool indexes, std::size_t room) {
   Found found;
+  if (room != SIZE_MAX && site.shard().has_long_values()) {
+    const Entry* const seen = site.shard().find(key, site.now(), false);
+    if (seen != nullptr && seen->value_bytes > room) return {.reading = {}, .due = seen->value_bytes, .charged = {}};
+  }
   Entry* const entry = site.shard().find(key, site.now());
-  if (entry != nullptr && entry->value_bytes > room) return {.reading = {}, .due = entry->value_bytes, .charged = {}};
   if (entry != nullptr) found.reading.value = Value{std::string(entry->value()), entry->version};
   IndexPublication* const publication = indexes ? site.index_publication() : nullptr;
   if (publication != nullptr) {

@@ -105,6 +105,9 @@ std::string_view Naming::Keeper::why_wrong(const NamingRoutes& routes) noexcept 
   if (clusters == 0 || clusters > NamingRoutes::clusters_max) return "they have no cluster, or more than 64";
   if (routes.main >= clusters) return "the main cluster is not one of theirs";
   if (clusters > 1 && !routes.open) return "nothing opens the clusters beside the main one";
+  for (auto one = routes.clusters.begin(); one != routes.clusters.end(); ++one) {
+    if (std::find(routes.clusters.begin(), one, *one) != one) return "a cluster is there twice";
+  }
   for (const NamingRoutes::Route& route : routes.routes) {
     std::uint64_t sum = 0;
     for (const NamingRoutes::Target& target : route.targets) {

@@ -170,7 +170,7 @@ bool bounded(const HostFacts& facts) {
 HostFacts read_host(const SystemFiles& files, transport::rdma::Verbs& verbs) {
   HostFacts facts;
   facts.hawser = HAWSER_VERSION;
-  facts.kernel = files.text("/proc/sys/kernel/osrelease").value_or("");
+  facts.kernel = files.text("/proc/sys/kernel/osrelease").value_or("of unknown version");
   facts.interfaces = read_interfaces(files);
   const Result<std::vector<std::string>> names = verbs.devices();
   if (!names) return facts;

@@ -223,7 +223,7 @@ struct TrafficGets {
 };
 
 Task<void> get_values_of_another_loop(std::string address, Store& store, TrafficGets& gets) {
-  hawser::Client link;
+  hawser::Client link({.connect_timeout = std::chrono::minutes(5), .call_timeout = std::chrono::minutes(5)});
   EXPECT_TRUE(co_await link.connect(address));
   KvClient client(link, ReadPolicy::calls);
   const Result<std::uint64_t> loop = co_await link.call<&loop_of_caller>();
@@ -266,7 +266,10 @@ TEST(Traffic, ValuesForCallsOnAnotherLoopAreChargedBeforeTheyAreCopied) {
   block_loop(target, release[0]);
   const std::uint64_t calls = server.counters().calls;
   gets.begin.set_value();
-  while (server.counters().calls < calls + TrafficGets::count) usleep(1000);
+  const auto arrival_end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (server.counters().calls < calls + TrafficGets::count && std::chrono::steady_clock::now() < arrival_end) {
+    usleep(1000);
+  }
   // All calls have travelled. The target reports the length of the value to each before one has memory for it.
   block_loop(home, release[1]);
   release[0].set_value();
@@ -280,7 +283,7 @@ TEST(Traffic, ValuesForCallsOnAnotherLoopAreChargedBeforeTheyAreCopied) {
   release[2].set_value();
   client.join();
   EXPECT_GE(gets.overloaded, refused_least);
-  EXPECT_GE(gets.values, 1);
+  EXPECT_GE(gets.values, 1U);
   EXPECT_EQ(gets.values + gets.overloaded, TrafficGets::count);
   server.stop(std::chrono::milliseconds(100));
 }

@@ -220,7 +220,7 @@ TEST(RoutedClusters, RoutesOfASourceThatAreWrongAreRefused) {
   RoutesBench().run([](RoutesBench& bench, Client& client) -> Task<void> {
     bench.route({{"blue", 1}});
     const NamingRoutes good{.clusters = {"green"}, .routes = {{.targets = {{.cluster = 0, .weight = 1}}}}};
-    std::vector<NamingRoutes> wrong(7, good);
+    std::vector<NamingRoutes> wrong(8, good);
     wrong[0].clusters.clear();
     wrong[1].clusters.resize(NamingRoutes::clusters_max + 1);
     wrong[2].main = 1;
@@ -228,6 +228,8 @@ TEST(RoutedClusters, RoutesOfASourceThatAreWrongAreRefused) {
     wrong[4].routes[0].targets[0].cluster = 1;
     wrong[5].routes[0].targets.clear();
     wrong[6].routes[0].targets = {{.cluster = 0, .weight = UINT32_MAX}, {.cluster = 0, .weight = 1}};
+    wrong[7].clusters.emplace_back("green");
+    wrong[7].open = [](std::string_view) { return nullptr; };
     for (const NamingRoutes& routes : wrong) {
       bench.sink->on_routes(std::make_shared<const NamingRoutes>(routes));
       EXPECT_EQ(co_await whose(*client), "blue");

@@ -1,6 +1,8 @@
 #include "cluster/xds/xds_state.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/try.h"
@@ -187,10 +189,12 @@ Result<void> XdsState::take_endpoints(std::string_view name, std::string_view re
 }
 
 std::size_t XdsState::endpoints_of(const Clusters& clusters, std::string_view name, std::size_t count) const {
+  std::set<std::string_view> names;  // Clusters may share a load assignment.
+  for (const auto& [cluster, one] : clusters) names.insert(one.endpoints_name);
   std::size_t sum = 0;
-  for (const auto& [cluster, one] : clusters) {
-    const auto known = assignments_.find(one.endpoints_name);
-    if (one.endpoints_name == name) {
+  for (const std::string_view one : names) {
+    const auto known = assignments_.find(one);
+    if (one == name) {
       sum += count;
     } else if (known != assignments_.end()) {
       sum += known->second.endpoints.size();

@@ -60,7 +60,7 @@ class XdsState {
   const std::string& main() const noexcept { return effective_->main; }
   struct ClusterNow {
     NamingPolicy policy = {};
-    std::vector<Endpoint> endpoints = {};  // At most EndpointLimits::endpoints_max of all clusters together.
+    std::vector<Endpoint> endpoints = {};  // At most EndpointLimits::endpoints_max of all load assignments together.
   };
   // One of routes().clusters. An error: it has no list yet.
   Result<ClusterNow> cluster(std::string_view name) const;
@@ -111,7 +111,7 @@ class XdsState {
   Result<void> take_routes(XdsRoutes routes);
   Result<void> take_cluster(std::string_view name, std::string_view resource);
   Result<void> take_endpoints(std::string_view name, std::string_view resource);
-  // The endpoints of the clusters together, if the load assignment `name` has `count`.
+  // The endpoints of the load assignments of the clusters together, if `name` has `count`.
   std::size_t endpoints_of(const Clusters& clusters, std::string_view name, std::size_t count) const;
   void refuse(XdsKind kind, std::string_view name, const std::string& why);
   // All that is wanted has arrived on this stream; with `settled`, or does not exist.

@@ -573,7 +573,8 @@ void Http2ServerSession::on_silent_peer() {
 // that has gone to reset the connection, which cancels the other calls.
 void Http2ServerSession::on_peer_end() {
   machine_.for_each([&](GrpcStream& stream) {
-    const bool answered = stream.ending;  // Before the end of the request. The reply is still being sent.
+    // Before the end of the request. The reply is still being sent.
+    const bool answered = stream.ending && !stream.discards;
     if (!stream.open || stream.remote_ended || answered) return;
     if (!machine_.reset(stream, http2::cancel) || !stream.busy) return;
     give_up(stream, "the client has ended its direction before the end of its request");

@@ -399,6 +399,15 @@ TEST(XdsState, ClustersMayExchangeTheirLoadAssignments) {
   EXPECT_EQ(state.cluster("b")->endpoints.front().address, "a:80");
 }
 
+TEST(XdsState, ALoadAssignmentOfTwoClustersCountsOnce) {
+  XdsState state = split_state();
+  const std::vector<PlayedEndpoint> many(6'000, {"h", 1});
+  accept(state, std::vector{response(XdsKind::cluster, "2", "c", {eds_cluster("a", "x"), eds_cluster("b", "x")}),
+                            response(XdsKind::endpoints, "2", "e", {assignment("x", {locality("z", 1, 0, many)})})});
+  EXPECT_EQ(state.cluster("a")->endpoints.size(), many.size());
+  EXPECT_EQ(state.cluster("b")->endpoints.size(), many.size());
+}
+
 // Routes that lead to other clusters each time, of which one arrives: what is left behind is forgotten.
 TEST(XdsState, AFloodOfClustersLeavesNothingBehind) {
   XdsState state = split_state();
