@@ -399,8 +399,8 @@ bool RespConnection::charge_due(ForwardedBatch& batch) {
 }
 
 void RespConnection::on_taken() {
-  send_batches();
   write_ready();
+  send_batches();  // Behind it: what is written leaves another command as the oldest one.
   stopped_ = !closed() && !may_go_on();
   // Further requests stay with their sender until replies come. The session stops by itself if they are not read.
   if (stopped_ && !waiting_.empty()) pause();

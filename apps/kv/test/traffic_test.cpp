@@ -143,6 +143,30 @@ TEST(Traffic, RepliesOfOneCommandWaitForMemory) {
   }
 }
 
+// The MGET is answered by the loop of the connection at once. The GET behind it is the oldest command then, and goes to
+// the other shard, although the reply behind it exceeds the limit.
+TEST(Traffic, ACommandOfAnotherShardGoesOnWhenItIsTheOldest) {
+  ServerOptions options = traffic_options(std::chrono::hours(1));
+  options.send_backlog_bytes_max = 64 * 1024;
+  KvServer server({.memory_bytes = 64 * traffic_mib, .shards = 2}, options);
+  constexpr std::size_t value_bytes = 200'000;
+  std::string large[2] = {"a", "a"};
+  std::string missing[2] = {"b", "b"};
+  RespPeer peer(server.address());
+  for (const unsigned shard : {0U, 1U}) {
+    while (server.store.shard_of(server.store.key(large[shard]).hash) != shard) large[shard] += 'a';
+    while (server.store.shard_of(server.store.key(missing[shard]).hash) != shard) missing[shard] += 'b';
+    ASSERT_EQ(peer.call({"SET", large[shard], std::string(value_bytes, 'v')}), "+OK\r\n");
+  }
+  for (const unsigned here : {0U, 1U}) {
+    peer.send(request({"MGET", missing[here]}) + request({"GET", large[1 - here]}) + request({"GET", large[here]}));
+    ASSERT_EQ(peer.receive(), "*1\r\n$-1\r\n");
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(peer.receive().size(), value_bytes + std::string_view("$200000\r\n\r\n").size());
+    }
+  }
+}
+
 // Nothing looks for memory any more when a server stops: replies that wait for it are decided at once.
 TEST(Traffic, AStopAnswersRepliesThatWaitForMemory) {
   KvServer server({.memory_bytes = 64 * traffic_mib}, traffic_options(std::chrono::hours(1)));
