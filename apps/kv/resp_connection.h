@@ -74,7 +74,11 @@ class RespConnection final : public protocol::resp::RespSession {
   }
   std::size_t held_replies() const noexcept override { return waiting_.bytes(); }
   // False: of the commands for other shards, only the oldest goes on.
-  bool replies_fit() const noexcept { return waiting_.bytes() + backlog() <= host().options.send_backlog_bytes_max; }
+  // Replies that wait for others leave the connection memory for these, so that a client that reads is not ended.
+  bool replies_fit() const noexcept {
+    return waiting_.bytes() + backlog() <= host().options.send_backlog_bytes_max &&
+           waiting_.bytes() <= host().budget.share_bytes_max() / 4;
+  }
   void on_taken() override;
   void on_drained() override;
   void on_end(const Error& reason) override;
