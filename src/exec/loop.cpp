@@ -4,27 +4,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cassert>
 #include <new>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/line_trace.h"
 #include "base/misuse.h"
 #include "base/processor.h"
 #include "exec/live_loops.h"
-#include "exec/loop_memory.h"
-#include "exec/loop_statistics.h"
-#include "exec/loop_work.h"
-#include "exec/mailbox.h"
+#include "exec/loop_state.h"
 #include "exec/make_poller.h"
-#include "exec/offload_pool.h"
-#include "exec/ready_queue.h"
-#include "exec/spin_limit.h"
-#include "exec/timer_wheel.h"
 #include "exec/work_timer.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/scope.h"
@@ -66,121 +57,6 @@ class Current {
 };
 
 }  // namespace
-
-struct Loop::State {
-  State(Loop& loop, const exec::Poller& poller, Time origin, const LoopOptions& options)
-      : live(loop),
-        wheel(origin),
-        memory(origin, poller.real_time()),
-        spin_limit(options.spin_max),
-        blocked_max(options.blocked_max),
-        offload(new exec::OffloadPool(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop)) {}
-
-  // A list of objects that contain the links of the list.
-  template <class T>
-  struct List {
-    bool empty() const noexcept { return first == nullptr; }
-    bool contains(const T& one) const noexcept { return one.previous_ != nullptr || first == &one; }
-    void add(T& one) noexcept {
-      one.previous_ = last;
-      (last == nullptr ? first : last->next_) = &one;
-      last = &one;
-      ++size;
-    }
-    void remove(T& one) noexcept {
-      (one.previous_ == nullptr ? first : one.previous_->next_) = one.next_;
-      (one.next_ == nullptr ? last : one.next_->previous_) = one.previous_;
-      one.next_ = one.previous_ = nullptr;
-      --size;
-    }
-
-    T* first = nullptr;
-    T* last = nullptr;
-    std::size_t size = 0;
-  };
-
-  // True while a thread of this process runs the loop.
-  bool runs() const noexcept {
-    return thread.load(std::memory_order_relaxed) != nullptr && process.load(std::memory_order_relaxed) == getpid();
-  }
-  // Returns true if the loop has work without asking sources or the poller, or if its run ends.
-  bool busy() const noexcept {
-    return !ready.empty() || !tick_ends.empty() || !mailbox.empty() ||
-           (stoppable && stopping.load(std::memory_order_relaxed)) || (root != nullptr && root->empty());
-  }
-
-  // Returns memory that the loop does not use. A trim of the allocator takes longer than a loop may be blocked.
-  void release_idle_memory(Time now) noexcept {
-    const IdleMemory::Released released = memory.release(now);
-    if (released == IdleMemory::Released::part) return;
-    ready.shrink();
-    if (released != IdleMemory::Released::all_trim_due) return;
-    struct Trim final : detail::Posted {
-      void run() noexcept override { AllocatorTrim::of_process().run(); }
-    };
-    try {
-      // One that still waits for a thread must not take a second place from the application.
-      if (trim != 0) offload->withdraw(nullptr, trim);
-      trim = 0;
-      trim = offload->submit(nullptr, std::make_unique<Trim>());
-    } catch (const std::bad_alloc&) {
-      return;  // It is due again after AllocatorTrim::pause_min, as if the pool had refused it.
-    }
-  }
-
-  const exec::LiveLoop live;  // Declared first: the loop exists for what the other members destroy.
-  TimerWheel wheel;
-  exec::LoopMemory memory;
-  exec::OffloadPool::Ticket trim = 0;  // Identifies the last trim of the allocator; 0: none.
-  exec::ReadyQueue ready;
-  List<exec::TickEnd> tick_ends;
-  List<exec::Source> sources;
-  exec::Source* next_source = nullptr;  // The source that poll_once() polls next.
-  unsigned rounds = 0;                  // Turns of the sources since the poller's last turn.
-  std::size_t polls = 0;                // Polls of single sources since then.
-  exec::SpinLimit spin_limit;
-  Duration spin = spin_limit.get();
-  std::atomic<bool> sleeping{false};
-  std::atomic<bool> stopping{false};
-  std::atomic<const void*> thread{nullptr};  // The thread that runs the loop, as the address of its current_loop.
-  std::atomic<pid_t> process{0};             // Process of that thread. In a child by fork(), no thread runs the loop.
-  Duration blocked_max;                      // LoopOptions::blocked_max, until it is changed.
-  // The last calls with a trace that began before and after the last poll. set_work() may refer to their names.
-  struct TracedWork {
-    std::string name;
-    std::string metadata;
-    detail::LoopWork::TraceOf trace_of = nullptr;
-  };
-  std::array<TracedWork, 2> traced;
-  std::size_t traced_at = 0;
-  Time next_blocked_line{};  // No line about a blocked loop is logged before this time.
-  std::vector<detail::LoopUser*> users;
-  Time started{};    // Time at which the loop was last started.
-  Duration pause{};  // Time for which it did not run before that.
-  exec::TickRecord record;
-  Duration polled_work{};  // Time of the work that sources did in the previous poll, if the loop was spinning.
-  exec::WorkTimer* timers = nullptr;      // They wait for the next reading of the clock.
-  exec::WorkTimer* due_timers = nullptr;  // The poller reads the clock for them, and then delivers input.
-  void notify(exec::WorkTimer*& list, Time now) noexcept {
-    while (exec::WorkTimer* const timer = list) {
-      list = std::exchange(timer->next_, nullptr);
-      timer->on_clock(now);
-    }
-  }
-  bool stoppable = false;       // True within run(), which ends by stop(); run(task) does not.
-  const Scope* root = nullptr;  // Within run(task): the scope of the task. The run ends when it is empty.
-  // Who waits when there is no work.
-  enum class Waiter : std::uint8_t {
-    self,      // This loop, in its poller.
-    other,     // Another event loop, which calls LoopWork::run_ready(). This loop has work.
-    other_now  // The same, and this loop has no work until the poller has an event or is woken, or until `due`.
-  };
-  Waiter waiter = Waiter::self;
-  Time due{};  // With Waiter::other_now: the time of the next timer, or Time::max().
-  exec::Mailbox mailbox;
-  // Declared last: its threads post to the mailbox until they are joined.
-  const std::unique_ptr<exec::OffloadPool, exec::OffloadPool::Deleter> offload;
-};
 
 // Marks the loop as running on this thread, and sets its time.
 class Loop::Running {
@@ -440,11 +316,13 @@ void Loop::tick() {
     state_->release_idle_memory(now_);
   bool worked = take_posted();
   worked |= run_ready();
-  worked |= state_->wheel.advance(now_) != 0;
+  const bool held = state_->holds_timers(now_);
+  if (!held) worked |= state_->wheel.advance(now_) != 0;
   worked |= run_ready();
   flush();
+  if (held) state_->rounds = source_rounds - 1;  // The poller has a turn, too.
   // A loop that sleeps at once asks the poller only once: a sleep ends immediately if there is input.
-  if (state_->busy() || (worked && options_.wait != Wait::event)) {
+  if (held || state_->busy() || (worked && options_.wait != Wait::event)) {
     poll_after_work();
   } else {
     wait_for_work();
@@ -487,9 +365,11 @@ bool Loop::poll_once() {
     state_->polls = 0;
     state_->due_timers = std::exchange(state_->timers, nullptr);
     found |= poller_->wait(Duration::zero(), now_) != 0;
+    state_->late_timers.polled(!found);
     state_->notify(state_->due_timers, now_);
   } else {
     now_ = poller_->now();
+    state_->late_timers.polled(false);
     state_->notify(state_->timers, now_);
   }
   return found;
@@ -572,6 +452,7 @@ void Loop::wait_for_work() {
         report_blocked(asleep - now_, work_);
     }
     work_ = nullptr;
+    state.late_timers.polled(false);
     state.notify(state.timers, asleep);
     if (state.waiter == State::Waiter::other) {
       // `sleeping` stays true, so that post() wakes the poller, and the other event loop with it.

@@ -25,6 +25,8 @@ class TimerWheel {
   ~TimerWheel();
 
   void start(Timer& timer, Time when) noexcept;
+  // True if a timer may be due at `now`; false if none is.
+  bool due(Time now) const noexcept { return ticks_of(now, false) >= earliest_ticks_; }
   // Fires the timers that are due at `now`. Returns their number.
   std::size_t advance(Time now) {
     const std::uint64_t target = ticks_of(now, false);

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <chrono>
+
+#include "hawser/time.h"
+
+namespace hawser::exec {
+
+// Holds timers that are late. A process that did not run for a while finds both its input and its timers: what arrived
+// before a deadline must be delivered before the deadline passes, and one poll delivers a part of the input. Late timers
+// therefore fire after a poll that finds nothing. A loop that always finds something holds them as long again as they
+// were late.
+class LateTimers {
+ public:
+  // The time after which a timer counts as late.
+  static constexpr Duration late_min = std::chrono::milliseconds(10);
+
+  // Called after each poll. `quiet`: all sources and the poller were asked, and had nothing.
+  void polled(bool quiet) noexcept {
+    quiet_ = quiet;
+    held_ &= !quiet;
+  }
+
+  // True if the timers must not fire now. `due` is the time of the earliest one, which is not after `now`.
+  bool hold(Time due, Time now) noexcept {
+    const Duration late = now - due;
+    if (quiet_ || (held_ ? now >= until_ : late < late_min)) return held_ = false;
+    if (!held_) until_ = now + late;
+    return held_ = true;
+  }
+
+ private:
+  bool quiet_ = false;
+  bool held_ = false;
+  Time until_{};  // If timers are held: they are not held longer.
+};
+
+}  // namespace hawser::exec
