@@ -37,6 +37,7 @@ class EtcdRegistry : public EtcdFixture {
 };
 
 TEST_F(EtcdRegistry, ServersComeAndLeave) {
+  options.call_timeout = patience;
   const auto naming = open_name();
   constexpr auto ttl = std::chrono::minutes(1);  // No lease is lost when the machine stalls.
   const auto first = announce_at("10.0.0.1:80", ttl);
@@ -114,13 +115,13 @@ TEST_F(EtcdRegistry, ChangesAreCompactedDuringAnOutage) {
   ASSERT_TRUE(serves(etcd(), elsewhere)) << etcd().program.output();
   std::string remove;
   add_bytes_field(remove, 1, "svc/a:1");
-  ASSERT_TRUE(call<&etcd_remote::remove_range>(elsewhere, remove));
+  ASSERT_TRUE(change<&etcd_remote::remove_range>(elsewhere, remove));
   put(elsewhere, "b:1");
   const auto range = call<&cluster::etcd_range>(elsewhere, cluster::range_request("svc/", 1));
   ASSERT_TRUE(range) << error_of(range);
   std::string compact;
   add_number_field(compact, 1, static_cast<std::uint64_t>(cluster::read_range(*range, [](const auto&) {})->revision));
-  ASSERT_TRUE(call<&etcd_remote::compact>(elsewhere, compact));
+  ASSERT_TRUE(change<&etcd_remote::compact>(elsewhere, compact, "has been compacted"));
 
   // The answer of etcd to a watch of compacted changes.
   cluster::EtcdSession session(loop, {elsewhere}, options);
@@ -160,7 +161,8 @@ TEST_F(EtcdRegistry, ALeaseExpiresWithItsServer) {
 TEST_F(EtcdRegistry, ALostLeaseIsReplaced) {
   const auto announcement = announce_at("a:1");
   ASSERT_TRUE(until([&] { return announcement->state().registered; }));
-  ASSERT_TRUE(call<&cluster::etcd_revoke>(etcd().address, cluster::lease_id_request(announcement->state().lease)));
+  ASSERT_TRUE(change<&cluster::etcd_revoke>(etcd().address, cluster::lease_id_request(announcement->state().lease),
+                                            "lease not found"));
   EXPECT_TRUE(until([&] { return announcement->state().registrations == 2; }));
   EXPECT_NE(value_of("svc/a:1"), "");
 }
@@ -182,12 +184,12 @@ TEST_F(EtcdRegistry, UsersLogIn) {
   std::string user;
   add_bytes_field(user, 1, "root");
   add_bytes_field(user, 2, "secret");
-  ASSERT_TRUE(call<&etcd_remote::add_user>(etcd().address, user));
+  ASSERT_TRUE(change<&etcd_remote::add_user>(etcd().address, user, "already exists"));
   std::string role;
   add_bytes_field(role, 1, "root");
   add_bytes_field(role, 2, "root");
-  ASSERT_TRUE(call<&etcd_remote::grant_role>(etcd().address, role));
-  ASSERT_TRUE(call<&etcd_remote::enable_auth>(etcd().address, ""));
+  ASSERT_TRUE(change<&etcd_remote::grant_role>(etcd().address, role));
+  ASSERT_TRUE(change<&etcd_remote::enable_auth>(etcd().address, "", "user name is empty"));
   const auto nobody = open_name();
   options.user = "root";
   options.password = "wrong";
@@ -202,6 +204,7 @@ TEST_F(EtcdRegistry, UsersLogIn) {
 }
 
 TEST_F(EtcdRegistry, AServerAnnouncesItselfAndIsCalledByName) {
+  options.call_timeout = patience;
   ServerOptions serving;
   serving.loop.log = LogSink();
   Server server(serving);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -118,10 +119,21 @@ class EtcdFixture : public NamingFixture {
       co_return co_await on.call<F>(std::move(message));
     }(session, std::move(request)));
   }
+  // Repeats a change until etcd has executed it: on a busy machine, etcd gives up what its log did not take within some
+  // seconds, and may have executed it. `executed_text`: the error of a change that has been executed before.
+  template <auto F>
+  bool change(const std::string& address, const std::string& request, std::string_view executed_text = {}) {
+    Result<std::string> changed;
+    const bool done = soon([&] {
+      changed = call<F>(address, request);
+      return changed || (!executed_text.empty() && changed.error().text.find(executed_text) != std::string::npos);
+    });
+    EXPECT_TRUE(done) << error_of(changed);
+    return done;
+  }
   void put(const std::string& address, const std::string& endpoint) {
-    const auto written = call<&cluster::etcd_put>(
-        address, cluster::put_request("svc/" + endpoint, R"({"Op":0,"Addr":")" + endpoint + R"("})", 0));
-    ASSERT_TRUE(written) << error_of(written);
+    ASSERT_TRUE(change<&cluster::etcd_put>(
+        address, cluster::put_request("svc/" + endpoint, R"({"Op":0,"Addr":")" + endpoint + R"("})", 0)));
   }
 
   std::string service() const {
