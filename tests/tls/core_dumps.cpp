@@ -4,6 +4,7 @@
 #include <openssl/hmac.h>
 #include <openssl/kdf.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,10 +56,15 @@ std::string text_of_file(const path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
-bool wait_for_file(const path& file) {
-  const auto end = std::chrono::steady_clock::now() + patience;
+// Waits until the other process has written the file, however slow the machine is: the test's case has a limit. Returns
+// false if `child` has ended before. The server's process ends with that of the test.
+bool wait_for_file(const path& file, pid_t child = 0) {
   while (!std::filesystem::exists(file)) {
-    if (std::chrono::steady_clock::now() > end) return false;
+    siginfo_t info{};
+    if (child != 0 &&
+        (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == child)) {
+      return std::filesystem::exists(file);
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return true;
@@ -117,7 +123,7 @@ void serve(const path& folder) {
   }
   ASSERT_TRUE(server.start());
   write_file(folder / "address", server.address());
-  ASSERT_TRUE(wait_for_file(folder / "stop"));
+  wait_for_file(folder / "stop");
   server.stop();
 }
 
@@ -129,9 +135,9 @@ TEST(TlsCoreDumpsServer, DISABLED_Serves) {
     ASSERT_TRUE(excluded) << error_of(excluded);
     EXPECT_TRUE(exclude_tls_memory_from_core_dumps());
   }
-  serve(folder);
+  ASSERT_NO_FATAL_FAILURE(serve(folder));
   write_file(path(folder) / "stopped", "");
-  ASSERT_TRUE(wait_for_file(path(folder) / "end"));
+  wait_for_file(path(folder) / "end");
 }
 
 // ---- The test's process ----
@@ -265,8 +271,11 @@ class TlsCoreDumps : public TlsFixture {
   void start_process(const std::string& mode) {
     make_keys();
     make_own_secrets();
+    const pid_t parent = getpid();
     process_ = fork();
     if (process_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(127);
       setenv(folder_name, folder.path().c_str(), 1);
       setenv(mode_name, mode.c_str(), 1);
       const rlimit any{RLIM_INFINITY, RLIM_INFINITY};
@@ -277,7 +286,7 @@ class TlsCoreDumps : public TlsFixture {
             "--gtest_also_run_disabled_tests", "--gtest_brief=1", nullptr);
       _exit(127);
     }
-    ASSERT_TRUE(wait_for_file(folder.path() / "address"));
+    ASSERT_TRUE(wait_for_file(folder.path() / "address", process_));
     address_ = text_of_file(folder.path() / "address");
   }
 
@@ -337,7 +346,7 @@ class TlsCoreDumps : public TlsFixture {
   void stop_process() {
     held_.reset();
     write_file(folder.path() / "stop", "");
-    ASSERT_TRUE(wait_for_file(folder.path() / "stopped"));
+    ASSERT_TRUE(wait_for_file(folder.path() / "stopped", process_));
   }
   int end_process() {
     write_file(folder.path() / "end", "");
