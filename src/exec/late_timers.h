@@ -7,9 +7,9 @@
 namespace hawser::exec {
 
 // Holds timers that are late. A process that did not run for a while finds both its input and its timers: what arrived
-// before a deadline must be delivered before the deadline passes, and one poll delivers a part of the input. Late timers
-// therefore fire after a poll that finds nothing. A loop that always finds something holds them as long again as they
-// were late.
+// before a deadline must be delivered before the deadline passes, and one poll delivers a part of the input. Late
+// timers therefore fire after a poll that finds nothing. A loop that always finds something holds them as long again as
+// they were late.
 class LateTimers {
  public:
   // The time after which a timer counts as late.

@@ -30,7 +30,7 @@
 
 namespace hawser {
 
-// What a loop consists of besides its poller, its options and its time.
+// The parts of a loop besides its poller, its options and its time.
 struct Loop::State {
   State(Loop& loop, const exec::Poller& poller, Time origin, const LoopOptions& options)
       : live(loop),

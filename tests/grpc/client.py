@@ -11,7 +11,7 @@ except ImportError as error:
     print(f"grpcio is missing: {error}")
     sys.exit(77)
 
-PATIENCE = 300  # Seconds. A busy machine needs long for thousands of messages. The watchdog of a case ends it after 450 s.
+PATIENCE = 300  # Seconds. A busy machine needs long for thousands of messages. The case has a limit of 450 s.
 
 
 def channel_to(address, **options):

@@ -58,7 +58,7 @@ class Server:
         return done.stdout + done.stderr
 
     def list(self, *words):
-        """What the command prints, without its log: on a busy machine it has warnings."""
+        """Returns the output of the command without its log, which has warnings on a busy machine."""
         return self.finished("list", *words).stdout
 
 
