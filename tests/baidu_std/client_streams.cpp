@@ -221,11 +221,12 @@ TEST(BaiduStdClientStreams, AServerOfBrpc) {
           EXPECT_EQ(item.data, text);
           server.send(stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data}, item.data));
         }
-        server.send(stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data, true}, "in ") +
-                    stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data, false}, "parts"));
-        // The end of the caller's items is CLOSE, because bRPC has no other.
+        // The end of the caller's items is CLOSE, because bRPC has no other. FEEDBACK precedes it, because the caller
+        // has read everything.
         EXPECT_EQ(server.next().frame.type, StreamFrameType::close);
         EXPECT_EQ(server.consumed, 6);
+        server.send(stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data, true}, "in ") +
+                    stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data, false}, "parts"));
         server.send(stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data}, "last") +
                     stream_frame({opening.settings.stream_id, server_id, StreamFrameType::close}));
       },
