@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -371,11 +373,17 @@ TEST(Transactions, RepliesWaitForMemory) {
     std::vector<std::unique_ptr<RespPeer>> peers;
     for (int i = 0; i < 4; ++i) peers.push_back(std::make_unique<RespPeer>(server.address()));
     for (int i = 0; i < 12; ++i) peers[0]->call({"SET", std::to_string(i), std::string(mib, 'v')});
+    const auto begin = std::chrono::steady_clock::now();
     for (const auto& peer : peers) peer->send(exec_of(12));
     std::size_t most = 0;
     for (const auto& peer : peers) {
       for (int i = 0; i < 13; ++i) peer->receive();
-      EXPECT_EQ(peer->receive().size(), 5 + 12 * (mib + 12));
+      const std::string replies = peer->receive();
+      // A slow machine may take longer than the time for which the replies wait.
+      const bool waited = std::chrono::steady_clock::now() - begin >= ShardHolds::patience;
+      if (!waited || !replies.starts_with("-TRYAGAIN the replies of EXEC have ")) {
+        EXPECT_EQ(replies.size(), 5 + 12 * (mib + 12)) << replies.substr(0, 200);
+      }
       EXPECT_EQ(peer->receive(), "+PONG\r\n");
       most = std::max<std::size_t>(most, server.server().counters().receive_bytes);
     }
