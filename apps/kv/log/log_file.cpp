@@ -84,7 +84,8 @@ Result<void> LogFile::sync() {
   return {};
 }
 
-Result<void> LogFile::check_name() const {
+// Its length. Fails if it has not its name.
+Result<std::uint64_t> LogFile::named_bytes() const {
   struct stat ours{};
   struct stat named{};
   if (fstat(file_.get(), &ours) != 0) return file_error("read the status of", path_, errno);
@@ -92,18 +93,30 @@ Result<void> LogFile::check_name() const {
     if (errno != ENOENT && errno != ENOTDIR) return file_error("read the status of", path_, errno);
     return fail(ErrorCode::unavailable, path_.string() + " has been removed or renamed");
   }
-  if (named.st_dev == ours.st_dev && named.st_ino == ours.st_ino) return {};
+  // A pipe has no length.
+  if (named.st_dev == ours.st_dev && named.st_ino == ours.st_ino) {
+    return S_ISREG(ours.st_mode) ? static_cast<std::uint64_t>(ours.st_size) : bytes_;
+  }
   return fail(ErrorCode::unavailable, path_.string() + " has been replaced by another file");
 }
 
+Result<void> LogFile::check() const {
+  TRY(const std::uint64_t bytes, named_bytes());
+  if (bytes == bytes_) return {};
+  return fail(ErrorCode::unavailable, path_.string() + " has " + std::to_string(bytes) + " bytes, and " +
+                                          std::to_string(bytes_) + " were written: it has been changed");
+}
+
 Result<void> LogFile::rename_to(const std::filesystem::path& path) {
+  TRY(check());
   if (rename(path_.c_str(), path.c_str()) != 0) return file_error("rename", path_, errno);
   path_ = path;
-  return {};
+  // Another file may have come between.
+  return check();
 }
 
 void LogFile::remove() noexcept {
-  if (file_.valid() && check_name()) unlink(path_.c_str());
+  if (file_.valid() && named_bytes()) unlink(path_.c_str());
   file_ = Descriptor();
 }
 

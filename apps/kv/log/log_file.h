@@ -33,9 +33,11 @@ class LogFile {
   Result<void> append_marker();
   // The records, and not the name of the file, are on the disk afterwards.
   Result<void> sync();
-  // Fails if the file has been removed, renamed or replaced: a start would not find it.
-  Result<void> check_name() const;
-  // The file gets another name, in the same file system. A file that has it is replaced.
+  // Fails if the file has been removed, renamed or replaced, or has another length than what was written: a start would
+  // not find the records.
+  Result<void> check() const;
+  // The file gets another name, in the same file system. A file that has it is replaced. Fails if the file has lost its
+  // own name, also if another file gets the new name in its place.
   Result<void> rename_to(const std::filesystem::path& path);
   // Removes the file, if there is one. Another file that has got its name stays.
   void remove() noexcept;
@@ -50,6 +52,8 @@ class LogFile {
   bool marker_due() const noexcept { return marker_due_; }
 
  private:
+  Result<std::uint64_t> named_bytes() const;
+
   Descriptor file_;
   std::filesystem::path path_;
   LogHeader header_;

@@ -2,13 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -17,7 +15,10 @@
 #include "base/kernel_random.h"
 #include "base/try.h"
 #include "kv/log/log_file.h"
+#include "kv/log/log_file_name.h"
 #include "kv/log/log_format.h"
+#include "kv/log/mapped_file.h"
+#include "kv/log/run_files.h"
 #include "kv/store.h"
 
 namespace hawser::kv {
@@ -25,55 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::unexpected<Error> folder_error(std::string_view what, const fs::path& path, std::string_view why) {
-  return fail(ErrorCode::unavailable,
-              "cannot " + std::string(what) + " " + path.string() + " (--log): " + std::string(why));
-}
-
-// The number in "PREFIX<number>SUFFIX".
-std::optional<std::uint64_t> number_in(std::string_view name, std::string_view prefix, std::string_view suffix) {
-  if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size())
-    return std::nullopt;
-  name.remove_prefix(prefix.size());
-  name.remove_suffix(suffix.size());
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return number;
-}
-
 // Names in the folder of a log.
 const std::string run_prefix = "run-";
 const std::string kept_prefix = "cut-";
-
-// A file in memory, to be read.
-class MappedFile {
- public:
-  MappedFile() noexcept = default;
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (data_ != nullptr) munmap(data_, bytes_);
-  }
-  Result<void> open(const fs::path& path) {
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    struct stat status{};
-    if (!file.valid() || fstat(file.get(), &status) != 0) return folder_error("read", path, std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) return folder_error("read", path, "it is not a regular file");
-    bytes_ = static_cast<std::size_t>(status.st_size);
-    if (bytes_ == 0) return {};
-    void* const mapped = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-    if (mapped == MAP_FAILED) return folder_error("read", path, std::strerror(errno));
-    madvise(mapped, bytes_, MADV_SEQUENTIAL);
-    data_ = static_cast<char*>(mapped);
-    return {};
-  }
-  std::string_view text() const noexcept { return {data_, bytes_}; }
-
- private:
-  char* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
 
 // Makes a folder whose name is on the disk afterwards, as those of its parents that did not exist.
 Result<void> make_folder(const fs::path& folder) {
@@ -84,26 +39,11 @@ Result<void> make_folder(const fs::path& folder) {
     missing.push_back(path);
   }
   fs::create_directories(folder, error);
-  if (error) return folder_error("make the folder", folder, error.message());
+  if (error) return log_folder_error("make the folder", folder, error.message());
   for (const fs::path& path : missing) {
     TRY(sync_folder(path.parent_path()));
   }
   return {};
-}
-
-struct LogFileName {
-  std::uint64_t shard = 0;
-  std::uint64_t number = 0;
-};
-
-// The shard and the number in "shard-S.M.log".
-std::optional<LogFileName> log_file_name(const std::string& name) {
-  const std::size_t dot = name.find('.');
-  if (dot == std::string::npos) return std::nullopt;
-  const auto shard = number_in(name.substr(0, dot), "shard-", "");
-  const auto number = number_in(name.substr(dot), ".", ".log");
-  if (!shard || !number) return std::nullopt;
-  return LogFileName{*shard, *number};
 }
 
 // Removes the tails of files (LogFolder::keep_tail) apart from those of the last runs.
@@ -113,8 +53,8 @@ void remove_old_tails(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
     const std::size_t shard = name.find("-shard-");
-    if (shard == std::string::npos || !log_file_name(name.substr(shard + 1))) continue;
-    if (const auto run = number_in(name.substr(0, shard), kept_prefix, "")) runs[*run].push_back(entry.path());
+    if (shard == std::string::npos || !LogFileName::of(name.substr(shard + 1))) continue;
+    if (const auto run = number_in_name(name.substr(0, shard), kept_prefix, "")) runs[*run].push_back(entry.path());
   }
   while (runs.size() > LogFolder::kept_runs_max) {
     for (const fs::path& path : runs.begin()->second) unlink(path.c_str());
@@ -128,9 +68,26 @@ void remove_run(const fs::path& run) {
   for (const auto& entry : fs::directory_iterator(run, error)) {
     std::string name = entry.path().filename();
     if (name.ends_with(".tmp")) name.resize(name.size() - 4);
-    if (log_file_name(name)) unlink(entry.path().c_str());
+    if (LogFileName::of(name)) unlink(entry.path().c_str());
   }
   rmdir(run.c_str());
+}
+
+// A crash leaves two runs when it comes before the older one is removed. Fails if the one with the largest number is
+// not the newest.
+Result<void> check_runs(const std::map<std::uint64_t, fs::path>& runs) {
+  const fs::path& last = runs.rbegin()->second;
+  const std::optional<LogHeader> used = run_header(last);
+  for (const auto& [number, path] : runs) {
+    if (!used || path == last) continue;
+    const std::optional<LogHeader> other = run_header(path);
+    if (!other || (other->log_first != used->log_first && !follows(other->log_first, used->log_first))) continue;
+    return log_folder_error("use the log in", last,
+                            "it has the largest number, and " + path.string() +
+                                (other->log_first == used->log_first ? " is a copy of it" : " was written later") +
+                                ": move the one that is not to count out of the folder");
+  }
+  return {};
 }
 
 }  // namespace
@@ -145,12 +102,13 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
     const std::string name = entry.path().filename();
     std::error_code ignored;
     if (!fs::is_directory(entry.symlink_status(ignored))) continue;
-    if (const auto number = number_in(name, run_prefix, "")) runs.emplace(*number, entry.path());
-    if (number_in(name, run_prefix, ".tmp")) incomplete.push_back(entry.path());
+    if (const auto number = number_in_name(name, run_prefix, "")) runs.emplace(*number, entry.path());
+    if (number_in_name(name, run_prefix, ".tmp")) incomplete.push_back(entry.path());
   }
-  if (error) return folder_error("read the folder", options.folder, error.message());
+  if (error) return log_folder_error("read the folder", options.folder, error.message());
   LogReport report;
   if (!runs.empty()) {
+    TRY(check_runs(runs));
     TRY(load(store, runs.rbegin()->second, report));
   }
   for (const fs::path& path : incomplete) remove_run(path);
@@ -171,49 +129,44 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
 Result<void> LogFolder::lock(const fs::path& folder) {
   const fs::path path = folder / "lock";
   lock_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock_.valid()) return folder_error("make", path, std::strerror(errno));
+  if (!lock_.valid()) return log_folder_error("make", path, std::strerror(errno));
   if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return {};
   if (errno == EWOULDBLOCK) {
     return fail(ErrorCode::unavailable,
                 "another process uses the log in " + folder.string() + " (--log): end it, or use another folder");
   }
-  return folder_error("lock", path, std::strerror(errno));
+  return log_folder_error("lock", path, std::strerror(errno));
 }
 
 // ---- Reading ----
 
 Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& report) {
-  // The file with the largest number of each shard counts. A crash leaves others when it comes before they are removed.
-  std::map<std::uint64_t, std::uint64_t> newest;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run, error)) {
-    const auto name = log_file_name(entry.path().filename());
-    if (name) newest[name->shard] = std::max(newest[name->shard], name->number);
-  }
-  if (error) return folder_error("read the folder", run, error.message());
+  TRY(const auto newest, find_run_files(run));
   if (newest.empty()) {
-    return folder_error("read the log in", run, "it has no file of a log: use another folder, or give it another name");
+    return log_folder_error("read the log in", run,
+                            "it has no file of a log: use another folder, or give it another name");
   }
   std::vector<CheckedFile> files;
-  for (const auto& [shard, number] : newest) {
-    files.push_back({.path = run / ShardLog::file_name(static_cast<unsigned>(shard), number)});
+  for (const auto& [shard, path] : newest) {
+    files.push_back({.path = path});
     CheckedFile& file = files.back();
     TRY(check_file(file, report));
     if (file.header.shard != shard || shard >= file.header.shards || !file.header.same_log(files.front().header)) {
-      return folder_error("use the log", file.path,
-                          "it is the file of shard " + std::to_string(file.header.shard) + " of " +
-                              std::to_string(file.header.shards) +
-                              (file.header.same_log(files.front().header) ? "" : " of another log") +
-                              ": restore the folder from a copy");
+      return log_folder_error("use the log", file.path,
+                              "it is the file of shard " + std::to_string(file.header.shard) + " of " +
+                                  std::to_string(file.header.shards) +
+                                  (file.header.same_log(files.front().header) ? "" : " of another log") +
+                                  ": restore the folder from a copy");
     }
   }
   const std::uint32_t shards = files.front().header.shards;
+  log_first_ = files.front().header.log_first;
   for (std::uint32_t shard = 0; shard < shards; ++shard) {
     if (newest.contains(shard)) continue;
-    return folder_error("read the log in", run,
-                        "it has the files of " + std::to_string(files.size()) + " of " + std::to_string(shards) +
-                            " shards, and the file of shard " + std::to_string(shard) + " (shard-" +
-                            std::to_string(shard) + ".*.log) is missing: restore the folder from a copy");
+    return log_folder_error("read the log in", run,
+                            "it has the files of " + std::to_string(files.size()) + " of " + std::to_string(shards) +
+                                " shards, and the file of shard " + std::to_string(shard) + " (shard-" +
+                                std::to_string(shard) + ".*.log) is missing: restore the folder from a copy");
   }
   // Entries have new versions after a start, which no entry has had.
   for (unsigned i = 0; i < store.shards(); ++i) {
@@ -324,18 +277,20 @@ Result<void> LogFolder::keep_tail(const CheckedFile& checked, const fs::path& ru
 
 // Writes the files into the folder `made`, which then gets the name `run`.
 Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const fs::path& made, const fs::path& run) {
-  if (mkdir(made.c_str(), 0777) != 0) return folder_error("make the folder", made, std::strerror(errno));
+  if (mkdir(made.c_str(), 0777) != 0) return log_folder_error("make the folder", made, std::strerror(errno));
   struct MadeFile {
     Descriptor file;
     std::uint64_t bytes;
     LogHeader header;
   };
   std::vector<MadeFile> files;
-  LogHeader header{.log_first = kernel_random(), .log_second = kernel_random(), .shards = store.shards()};
+  LogHeader header{.log_first = log_first_ ? *log_first_ + 1 : kernel_random(),
+                   .log_second = kernel_random(),
+                   .shards = store.shards()};
   for (unsigned i = 0; i < store.shards(); ++i) {
     header.shard = i;
     header.file = kernel_random();
-    const fs::path path = made / ShardLog::file_name(i, 0);
+    const fs::path path = made / LogFileName{.shard = i}.text();
     TRY(Descriptor created, create_log_file(path));
     Descriptor file = std::move(created);
     std::uint64_t bytes = 0;
@@ -369,7 +324,7 @@ Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const
     files.push_back({std::move(file), bytes, header});
   }
   TRY(sync_folder(made));
-  if (rename(made.c_str(), run.c_str()) != 0) return folder_error("rename", made, std::strerror(errno));
+  if (rename(made.c_str(), run.c_str()) != 0) return log_folder_error("rename", made, std::strerror(errno));
   TRY(sync_folder(options.folder));
   // In proportion to the memory of the store.
   constexpr std::size_t held_bytes_min = std::size_t{4} << 20;
@@ -379,7 +334,7 @@ Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const
   for (unsigned i = 0; i < store.shards(); ++i) {
     MadeFile& made_file = files[i];
     logs_.push_back(std::make_unique<ShardLog>(store.site(i).shard(), made_file.header, std::move(made_file.file),
-                                               run / ShardLog::file_name(i, 0), made_file.bytes, of_shard));
+                                               run / LogFileName{.shard = i}.text(), made_file.bytes, of_shard));
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,8 @@ class LogFolder {
                          const std::filesystem::path& run);
 
   Descriptor lock_;
-  std::uint64_t version_max_ = 0;  // The largest one of all records.
+  std::uint64_t version_max_ = 0;           // The largest one of all records.
+  std::optional<std::uint64_t> log_first_;  // LogHeader::log_first of the run before.
   std::vector<std::unique_ptr<ShardLog>> logs_;
 };
 

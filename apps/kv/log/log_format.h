@@ -29,14 +29,22 @@ struct EffectRecord {
   std::uint64_t file = 0;       // synced: LogHeader::file
 };
 
+// Numbers that begin at random and grow by one show which of two was given later. Numbers of which none follows the
+// other within 2^32 have nothing to do with each other.
+constexpr bool follows(std::uint64_t later, std::uint64_t earlier) noexcept {
+  return later != earlier && later - earlier < std::uint64_t{1} << 32;
+}
+
 // The header of a file.
 struct LogHeader {
-  // The identity of the log: random, the same in the files of all shards, and another one in each run.
+  // The identity of the log: random, the same in the files of all shards, and another one in each run. The first number
+  // follows that of the run before.
   std::uint64_t log_first = 0;
   std::uint64_t log_second = 0;
   std::uint32_t shard = 0;
   std::uint32_t shards = 1;
-  // Random, of this file alone. Records of kind `synced` repeat it, so that no value can contain one.
+  // This file alone has it: random in the first file of a shard in a run, and one more in each later one. Records of
+  // kind `synced` repeat it, so that no value can contain one.
   std::uint64_t file = 0;
 
   bool same_log(const LogHeader& other) const noexcept {

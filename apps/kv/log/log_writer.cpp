@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "base/kernel_random.h"
 #include "base/try.h"
+#include "kv/log/log_file_name.h"
 
 namespace hawser::kv {
 LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, const LogHeader& header,
@@ -14,6 +14,7 @@ LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t 
       held_most_(held_most),
       advanced_(std::move(advanced)),
       file_(std::move(file), std::move(path), bytes, header),
+      last_file_(header.file),
       last_sync_(std::chrono::steady_clock::now()),
       progress_{.file_bytes = bytes} {
   sigset_t all;
@@ -111,12 +112,14 @@ void LogWriter::run() {
     if (!done || ending) replacement_.remove();
     // The records are on the disk without it.
     if (complete && ending && file_.marker_due()) static_cast<void>(file_.append_marker());
+    const auto name = LogFileName::of(file_.path().filename().string());
     taken = {};
 
     lock.lock();
     writing_ = 0;
     if (complete && !file_.unsynced()) progress_.durable = pushed_;
     progress_.file_bytes = file_.bytes();
+    if (replaced && name) progress_.number = name->number;
     if (replaced) progress_.error.clear();
     if (!done) progress_.error = done.error().text;
     disk_waits_done_ = disk_waits;
@@ -142,7 +145,7 @@ Result<void> LogWriter::write(LogPieces& bytes, bool synced) {
     TRY(file_.sync());
     last_sync_ = std::chrono::steady_clock::now();
   }
-  return file_.check_name();
+  return file_.check();
 }
 
 // Frees each piece when it is written.
@@ -157,6 +160,13 @@ Result<void> LogWriter::write_pieces(LogFile& file, LogPieces& bytes) {
   return {};
 }
 
+// A start would read the file with the largest number if it did not know which one is the newest. Somebody may have
+// renamed a file, or made a copy.
+Result<void> LogWriter::rename_replacement(const std::filesystem::path& path) {
+  TRY(const std::filesystem::path unused, unused_log_path(path));
+  return replacement_.rename_to(unused);
+}
+
 // Returns true if the replacement has become the file. A failure leaves the file as it is. It concerns the replacement
 // only.
 Result<bool> LogWriter::replace(Work& work) {
@@ -165,7 +175,7 @@ Result<bool> LogWriter::replace(Work& work) {
     std::filesystem::path path = work.path;
     path += ".tmp";
     LogHeader header = file_.header();
-    header.file = kernel_random();
+    header.file = ++last_file_;
     TRY(replacement_, LogFile::create(std::move(path), header));
   }
   if (!replacement_.exists()) return false;  // It lacks a part that could not be written.
@@ -174,7 +184,7 @@ Result<bool> LogWriter::replace(Work& work) {
   if (done) done = replacement_.sync();
   if (done) done = replacement_.append_marker();
   if (done) done = replacement_.sync();
-  if (done) done = replacement_.rename_to(work.path);
+  if (done) done = rename_replacement(work.path);
   if (!done) {
     replacement_.remove();
     return fail(done.error());
@@ -182,11 +192,13 @@ Result<bool> LogWriter::replace(Work& work) {
   // From now on the new file is the one that is read. It has everything that the old one has.
   if (const Result<void> named = sync_folder(work.path.parent_path()); !named) {
     broken_ = true;
-    replacement_ = LogFile();
+    left_.remove();
+    left_ = std::exchange(replacement_, LogFile());
     return fail(named.error());
   }
   LogFile old = std::exchange(file_, std::exchange(replacement_, LogFile()));
   if (old.path() != file_.path()) old.remove();
+  left_.remove();
   return true;
 }
 

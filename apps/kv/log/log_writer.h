@@ -37,6 +37,7 @@ class LogWriter {
   struct Progress {
     std::uint64_t durable = 0;  // Bytes passed to push() that are durable. With LogSync::always only.
     std::uint64_t file_bytes = 0;
+    std::uint64_t number = 0;            // In the name of the file.
     bool replaced = false;               // The file has been replaced since the last call.
     std::string replacement_error = {};  // Why a replacement has failed since the last call; empty: none has.
     std::string error = {};              // Why the file has failed; empty: it has not.
@@ -59,7 +60,8 @@ class LogWriter {
     bool first = false;
     bool last = false;
   };
-  // `bytes` are written to the file, and `replacement` to the file that will replace it at `path`.
+  // `bytes` are written to the file, and `replacement` to the file that will replace it, at `path` or at a path with a
+  // larger number: see unused_log_path().
   void push(LogPieces& bytes, LogPieces& replacement, const std::filesystem::path& path, Part part);
   std::size_t held_most() const noexcept { return held_most_; }
   // Less than half of that is queued or being written: push() does not wait.
@@ -86,6 +88,7 @@ class LogWriter {
   void run();
   Result<void> write(LogPieces& bytes, bool synced);
   Result<void> write_pieces(LogFile& file, LogPieces& bytes);
+  Result<void> rename_replacement(const std::filesystem::path& path);
   Result<bool> replace(Work& work);
 
   const LogSync sync_;
@@ -95,6 +98,8 @@ class LogWriter {
   // Used by the thread.
   LogFile file_;
   LogFile replacement_;       // None: no replacement is written.
+  LogFile left_;              // The last replacement whose name is perhaps not on the disk. The next one has more.
+  std::uint64_t last_file_;   // LogHeader::file of the last one of both, also if it is not used.
   std::uint64_t pushed_ = 0;  // Bytes of push() that were written, or dropped after an error.
   std::chrono::steady_clock::time_point last_sync_{};
   bool broken_ = false;  // The replacement has its name, perhaps not on the disk: it is not known which file counts.

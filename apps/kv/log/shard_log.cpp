@@ -160,7 +160,7 @@ void ShardLog::take_progress() {
   file_bytes_ = progress.file_bytes;
   waits_.set_durable(progress.durable);
   if (progress.replaced) {
-    ++number_;
+    number_ = progress.number;
     rewriting_.succeed(file_bytes_);
   }
   const LogRewriting::Clock::time_point now = LogRewriting::Clock::now();

@@ -12,6 +12,7 @@
 #include "hawser/transport/poller.h"
 #include "kv/engine/shard.h"
 #include "kv/log/durable_waits.h"
+#include "kv/log/log_file_name.h"
 #include "kv/log/log_rewriting.h"
 #include "kv/log/log_writer.h"
 
@@ -45,10 +46,6 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   ShardLog(const ShardLog&) = delete;
   ShardLog& operator=(const ShardLog&) = delete;
   ~ShardLog();
-
-  static std::string file_name(unsigned shard, std::uint64_t number) {
-    return "shard-" + std::to_string(shard) + "." + std::to_string(number) + ".log";
-  }
 
   void bind(Loop& loop) noexcept { loop_ = &loop; }
   // Why writes must be refused: the file has failed, and has not been rewritten since. Null if they need not be.
@@ -123,7 +120,9 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   void on_progress();
   void add_entries();
   void update_stats();
-  std::filesystem::path next_path() const { return folder_ / file_name(index_, number_ + 1); }
+  std::filesystem::path next_path() const {
+    return folder_ / LogFileName{.shard = index_, .number = number_ + 1}.text();
+  }
 
   Shard& shard_;
   const unsigned index_;

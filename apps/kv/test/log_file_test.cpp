@@ -83,6 +83,31 @@ TEST(LogFile, TakesThePlaceOfAnother) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST(LogFile, DoesNotGetANameWhenAnotherFileHasItsOwn) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "a.log";
+  Result<LogFile> file = LogFile::create(folder.path() / "a.log.tmp", test_header);
+  ASSERT_TRUE(file.has_value());
+  std::filesystem::remove(folder.path() / "a.log.tmp");
+  std::ofstream(folder.path() / "a.log.tmp") << "other";
+  EXPECT_FALSE(file->rename_to(path));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  file->remove();
+  EXPECT_EQ(text_of_file(folder.path() / "a.log.tmp"), "other");
+}
+
+TEST(LogFile, KnowsItsLength) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "a.log";
+  Result<LogFile> file = LogFile::create(path, test_header);
+  ASSERT_TRUE(file.has_value() && file->append("record"));
+  EXPECT_TRUE(file->check());
+  std::filesystem::resize_file(path, 2);
+  const Result<void> checked = file->check();
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().text, path.string() + " has 2 bytes, and 58 were written: it has been changed");
+}
+
 TEST(LogFile, DoesNotFollowALinkAtItsPlace) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "a.log";

@@ -203,6 +203,7 @@ TEST(LogRepair, NothingThatWasAnsweredIsLostWhenSyncsFailNowAndThen) {
   }
   writer.write_until_accepted();
   writer.wait_until_repaired();
+  EXPECT_EQ(next_log_files(folder.path()).size(), 2U) << "one file of each shard is left";
   expect_values_after_a_kill(writer, folder.path());
   server.reset();
   writer.expect_values_in(folder.path());

@@ -62,6 +62,33 @@ TEST(LogWriter, ARewritingThatFailedIsNotCompletedByItsRest) {
   EXPECT_THAT(text, Not(HasSubstr("second")));
 }
 
+// Somebody's file at the place of the replacement does not become the log.
+TEST(LogWriter, AFileInThePlaceOfTheReplacementDoesNotCount) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "shard-0.0.log";
+  const fs::path next = folder.path() / "shard-0.1.log";
+  const fs::path temporary = folder.path() / "shard-0.1.log.tmp";
+  LogPieces bytes;
+  LogPieces part;
+  const auto put = [&](std::string_view text) { part.append([&](std::string& out) { out += text; }); };
+  std::atomic<int> advanced = 0;
+  LogWriter writer(*create_log_file(path), path, 0, {}, LogSync::never, [&] { ++advanced; });
+  put("first");
+  writer.push(bytes, part, next, {.first = true});
+  while (advanced == 0) std::this_thread::yield();
+  fs::rename(temporary, folder.path() / "moved");
+  std::ofstream(temporary) << "of somebody";
+  put("last");
+  writer.push(bytes, part, next, {.last = true});
+  writer.wait_for_replacement();
+  const LogWriter::Progress progress = writer.progress();
+  EXPECT_FALSE(progress.replaced);
+  EXPECT_THAT(progress.replacement_error, HasSubstr("shard-0.1.log.tmp has been replaced by another file"));
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_TRUE(fs::exists(temporary));
+  EXPECT_FALSE(fs::exists(next));
+}
+
 TEST(LogWriter, ASlowDiskBoundsTheBytesInMemory) {
   constexpr std::size_t step = std::size_t{1} << 20;
   constexpr std::size_t held_most = std::size_t{8} << 20;
