@@ -157,6 +157,15 @@ Found find_value(StoreSite& site, const Key& key, bool indexes, std::size_t room
   return found;
 }
 
+// Charges values, when there is memory for them.
+Task<Result<void>> charge_values(Store& store, Context& context, rpc::WorkCharge& charge, std::size_t bytes) {
+  detail::ReceiveAccount& account = *detail::ContextAccess::request(context).account;
+  StoreSite* const site = store.site_on(*Loop::current());
+  if (site == nullptr) co_return fail(session_of(context).unkept_error(account));
+  co_return co_await site->memory_turns().charge(charge, account, bytes, store.options().value_bytes_max,
+                                                 context.token());
+}
+
 // A value that travels is charged before it is copied. The shard reports the length of one that is longer than what was
 // charged, and reads it when there is memory for it.
 Task<Result<Reading>> read_value(Store& store, Context& context, std::string_view key, bool indexes) {
@@ -180,11 +189,44 @@ Task<Result<Reading>> read_value(Store& store, Context& context, std::string_vie
     if (found.due == 0) co_return std::move(found.reading);
     room = found.due;
     charge.reset();
-    if (charge.add(*account, room, 0)) continue;
-    Error error = session_of(context).unkept_error(*account);
-    error.text = "there is no memory to copy the value of " + std::to_string(room) + " bytes: " + error.text;
-    co_return fail(std::move(error));
+    CO_TRY(co_await charge_values(store, context, charge, room));
   }
+}
+
+// Keys of one shard.
+struct WantedKeys {
+  std::vector<std::pair<std::string, std::uint64_t>> keys;  // With their hashes.
+  std::vector<std::size_t> places;                          // In the order of the caller.
+};
+
+// Their values.
+struct ManyValues {
+  std::vector<std::optional<Value>> values;
+  std::size_t bytes = 0;
+  bool complete = true;  // False: they exceed the room, and nothing was copied.
+};
+
+// A message may name one key many times.
+ManyValues read_values(StoreSite& site, const WantedKeys& wanted, std::size_t room) {
+  ManyValues read;
+  for (const auto& [key, hash] : wanted.keys) {
+    const Entry* const seen = site.shard().find({key, hash}, site.now(), false);
+    read.bytes += seen == nullptr ? 0 : seen->value_bytes;
+    if (read.bytes > room) return {.values = {}, .bytes = 0, .complete = false};
+  }
+  for (const auto& [key, hash] : wanted.keys) read.values.push_back(read_entry(site, key, hash));
+  return read;
+}
+
+// The length of the values; a part of it, if it exceeds the longest reply.
+std::size_t length_of_values(StoreSite& site, const WantedKeys& wanted) {
+  std::size_t bytes = 0;
+  for (const auto& [key, hash] : wanted.keys) {
+    const Entry* const seen = site.shard().find({key, hash}, site.now(), false);
+    bytes += seen == nullptr ? 0 : seen->value_bytes;
+    if (bytes > reply_bytes_max) break;
+  }
+  return bytes;
 }
 
 // The protection of the messages beside the stream of the caller's connection, as ConnectionReport names it.
@@ -236,40 +278,61 @@ Task<Result<Directory>> Service::directory(Context& context) {
   co_return directory;
 }
 
-Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<std::string> keys) {
-  std::vector<std::optional<Value>> values(keys.size());
-  std::size_t bytes_left = reply_bytes_max;
-  std::vector<std::vector<std::size_t>> by_shard(store_.shards());
+// Values are charged before they are copied, all together: calls that waited while they hold memory could wait for each
+// other. Short ones need one trip to each shard while much memory is free.
+Task<Result<std::vector<std::optional<Value>>>> Service::get_many(Context& context, std::vector<std::string> keys) {
+  std::vector<std::shared_ptr<WantedKeys>> by_shard(store_.shards());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (std::optional<Error> error = check(store_, keys[i])) co_return fail(std::move(*error));
-    by_shard[store_.shard_of(store_.key(keys[i]).hash)].push_back(i);
+    const std::uint64_t hash = store_.key(keys[i]).hash;
+    std::shared_ptr<WantedKeys>& wanted = by_shard[store_.shard_of(hash)];
+    if (wanted == nullptr) wanted = std::make_shared<WantedKeys>();
+    wanted->keys.emplace_back(std::move(keys[i]), hash);
+    wanted->places.push_back(i);
   }
-  for (unsigned shard = 0; shard < by_shard.size(); ++shard) {
-    if (by_shard[shard].empty()) continue;
-    std::vector<std::pair<std::string, std::uint64_t>> wanted;
-    for (const std::size_t i : by_shard[shard]) wanted.emplace_back(keys[i], store_.key(keys[i]).hash);
-    // Reads until the values exceed the bytes that are left: a message may name one key many times.
-    std::vector<std::optional<Value>> found =
-        co_await on_shard(store_, shard, [given = std::move(wanted), bytes_left](StoreSite& site) {
-          std::vector<std::optional<Value>> read_values;
-          std::size_t bytes = 0;
-          for (const auto& [key, hash] : given) {
-            read_values.push_back(read_entry(site, key, hash));
-            if (read_values.back()) bytes += read_values.back()->bytes.size();
-            if (bytes > bytes_left) break;
-          }
-          return read_values;
-        });
+  detail::ReceiveAccount* const account = detail::ContextAccess::request(context).account;
+  rpc::WorkCharge charge;
+  std::optional<std::size_t> room;
+  if (account == nullptr) {
+    room = reply_bytes_max;
+  } else if (account->plenty(usual_value_bytes) && charge.add(*account, usual_value_bytes, 0)) {
+    room = usual_value_bytes;
+  }
+  for (;;) {
+    if (room) {
+      // The charge lasts as long as values travel, also when the handler ends.
+      const auto charged = std::make_shared<rpc::WorkCharge::Use>(charge.use());
+      charged->begin();
+      std::vector<std::optional<Value>> values(keys.size());
+      bool complete = true;
+      for (unsigned shard = 0; shard < by_shard.size() && complete; ++shard) {
+        if (by_shard[shard] == nullptr) continue;
+        ManyValues found =
+            co_await on_shard(store_, shard, [wanted = by_shard[shard], left = *room, charged](StoreSite& site) {
+              return read_values(site, *wanted, left);
+            });
+        complete = found.complete;
+        *room -= found.bytes;
+        for (std::size_t i = 0; i < found.values.size(); ++i) {
+          values[by_shard[shard]->places[i]] = std::move(found.values[i]);
+        }
+      }
+      if (complete) co_return values;
+    }
+    charge.reset();
     std::size_t bytes = 0;
-    for (const std::optional<Value>& value : found) bytes += value ? value->bytes.size() : 0;
-    if (bytes > bytes_left) {
+    for (unsigned shard = 0; shard < by_shard.size() && bytes <= reply_bytes_max; ++shard) {
+      if (by_shard[shard] == nullptr) continue;
+      bytes += co_await on_shard(
+          store_, shard, [wanted = by_shard[shard]](StoreSite& site) { return length_of_values(site, *wanted); });
+    }
+    if (bytes > reply_bytes_max) {
       co_return fail(ErrorCode::limit_exceeded, "the values of " + std::to_string(keys.size()) +
                                                     " keys exceed 256 MiB: request fewer keys at once");
     }
-    bytes_left -= bytes;
-    for (std::size_t i = 0; i < found.size(); ++i) values[by_shard[shard][i]] = std::move(found[i]);
+    if (account != nullptr) CO_TRY(co_await charge_values(store_, context, charge, bytes));
+    room = bytes;
   }
-  co_return values;
 }
 
 Task<Result<std::uint64_t>> Service::set(Context& context, std::string_view key, std::string_view value,

@@ -15,6 +15,7 @@
 #include "kv/engine/shard.h"
 #include "kv/key_hash.h"
 #include "kv/log/log_folder.h"
+#include "kv/memory_turns.h"
 #include "kv/shard_holds.h"
 #include "kv/tracked_keys.h"
 #include "kv/watches.h"
@@ -102,6 +103,7 @@ class StoreSite {
   void wait_for_disk() {
     if (log_ != nullptr) log_->wait_for_disk();
   }
+  MemoryTurns& memory_turns() noexcept { return memory_turns_; }
   Watches& watches() noexcept { return watches_; }
   TrackedKeys& tracked_keys() noexcept { return tracked_keys_; }
   // Counters of the server on this loop.
@@ -122,6 +124,7 @@ class StoreSite {
   std::uint64_t connections_made_ = 0;
   std::unordered_map<std::uint64_t, RespConnection*> connections_;
   std::vector<std::uint64_t> memory_waiters_;
+  MemoryTurns memory_turns_;
   std::unique_ptr<IndexPublication> publication_;
   ShardLog* log_ = nullptr;
   std::atomic<const rpc::LoopCounters*> counters_ = nullptr;  // Null before the first Redis client.

@@ -46,8 +46,8 @@ struct Reading {
 
 // The methods of the store for clients of Hawser. Keys and values are bytes. Times to live are milliseconds; 0: the
 // entry does not expire. Errors: `invalid_argument` for a key or a value that is too long, `limit_exceeded` if
-// there is no memory for a write, `overloaded` if there is none to copy a value that another thread has, `unavailable`
-// while the server starts.
+// there is no memory for a write, `unavailable` while the server starts. A read waits until there is memory to copy the
+// values.
 class Service {
  public:
   explicit Service(Store& store) noexcept : store_(store) {}
@@ -59,7 +59,7 @@ class Service {
   // signed or sealed: what a client reads by itself is not.
   Task<Result<Directory>> directory(Context& context);
   // In the order of the keys. Each value is read at its own time.
-  Task<Result<std::vector<std::optional<Value>>>> get_many(std::vector<std::string> keys);
+  Task<Result<std::vector<std::optional<Value>>>> get_many(Context& context, std::vector<std::string> keys);
   // Returns the new version.
   Task<Result<std::uint64_t>> set(Context& context, std::string_view key, std::string_view value,
                                   std::int64_t lifetime_ms);
