@@ -119,11 +119,13 @@ CRC32C_TARGET std::uint32_t three_lanes(std::uint32_t crc, const std::byte*& dat
 
 CRC32C_TARGET std::uint32_t by_instruction(std::uint32_t crc, Bytes bytes) noexcept {
   constexpr std::size_t long_lane = 4096;
+  constexpr std::size_t page_lane = 1360;  // Three of them are a page of 4,096 bytes, but for 16 bytes.
   constexpr std::size_t short_lane = 256;
   const std::byte* data = bytes.data();
   const std::byte* const end = data + bytes.size();
   const auto left = [&] { return static_cast<std::size_t>(end - data); };
   while (left() >= 3 * long_lane) crc = three_lanes<long_lane>(crc, data);
+  while (left() >= 3 * page_lane) crc = three_lanes<page_lane>(crc, data);
   while (left() >= 3 * short_lane) crc = three_lanes<short_lane>(crc, data);
   for (; left() >= 8; data += 8) crc = add_word(crc, word_at(data));
   for (; data != end; ++data) crc = add_byte(crc, *data);

@@ -54,12 +54,13 @@ TEST(Crc32c, AgreesWithTheDefinitionAtEveryLengthAndSplit) {
   }
 }
 
-// The instruction computes three lanes of 256 or 4096 bytes at once and combines their checksums.
+// The instruction computes three lanes of 256, 1360 or 4096 bytes at once and combines their checksums.
 TEST(Crc32c, AgreesWithTheDefinitionAroundTheLanes) {
   std::mt19937_64 random(5);
   std::string text(3 * 4096 * 2 + 3 * 256 * 2 + 17, '\0');
   for (char& c : text) c = static_cast<char>(random());
-  for (const std::size_t lanes : {3u * 256, 2u * 3 * 256, 3u * 4096, 3u * 4096 + 3 * 256, 2u * 3 * 4096}) {
+  for (const std::size_t lanes : {3u * 256, 2u * 3 * 256, 3u * 1360, 3u * 1360 + 3 * 256, 2u * 3 * 1360, 3u * 4096,
+                                  3u * 4096 + 3 * 256, 2u * 3 * 4096}) {
     for (const std::size_t size : {lanes - 1, lanes, lanes + 1, lanes + 8, lanes + 15}) {
       const std::size_t offset = random() % 8;
       const std::string_view part = std::string_view(text).substr(offset, size);
