@@ -80,6 +80,9 @@ class CommandRing {
 }  // namespace
 
 std::string block_device_path(std::uint32_t device) { return "/dev/ublkb" + std::to_string(device); }
+std::string block_device_number_path(std::uint32_t device) {
+  return "/sys/class/block/ublkb" + std::to_string(device) + "/dev";
+}
 std::string character_device_path(std::uint32_t device) { return "/dev/ublkc" + std::to_string(device); }
 
 Result<UblkControl> UblkControl::open() {

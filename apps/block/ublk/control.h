@@ -10,8 +10,9 @@
 
 namespace hawser::block::ublk {
 
-std::string block_device_path(std::uint32_t device);      // /dev/ublkbN
-std::string character_device_path(std::uint32_t device);  // /dev/ublkcN
+std::string block_device_path(std::uint32_t device);         // /dev/ublkbN
+std::string block_device_number_path(std::uint32_t device);  // The file of sysfs with its number.
+std::string character_device_path(std::uint32_t device);     // /dev/ublkcN
 
 // Makes and removes devices, by /dev/ublk-control. Functions block. One thread at a time. Errors have errno values.
 class UblkControl {

@@ -14,6 +14,7 @@
 #include "block/nbd/remote_server.h"
 #include "block/service.h"
 #include "block/store/store_error.h"
+#include "block/ublk/block_node.h"
 #include "block/ublk/mark.h"
 #include "block/ublk/queue.h"
 #include "block/ublk/writeback.h"
@@ -201,14 +202,16 @@ Result<void> UblkDevice::remove() {
 
 Result<bool> UblkDevice::stop() {
   const std::string path = block_device_path(number_);
+  const std::string waits = ". " + path + " waits for --recover " + std::to_string(number_) + " now";
   // Nobody mounts the device, or makes it a part of an array, before it has been stopped.
-  const nbd::SocketDescriptor exclusive(::open(path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
-  const int open_error = exclusive.valid() ? 0 : errno;
-  const std::string waits = path + ", which waits for --recover " + std::to_string(number_) + " now";
-  if (open_error == EBUSY) return false;
-  if (open_error != 0) return system_fail(open_error, "open " + waits);
+  const Result<nbd::SocketDescriptor> exclusive = open_exclusively(path, block_device_number_path(number_));
+  if (!exclusive && is_errno(exclusive.error(), EBUSY)) return false;
+  if (!exclusive) return store_fail(exclusive.error().application_code, exclusive.error().text + waits);
   // Pages that processes have written without a sync could not be written when the device has been stopped.
-  if (::fsync(exclusive.get()) != 0) return system_fail(errno, "write back the pages of " + waits);
+  if (exclusive->valid() && ::fsync(exclusive->get()) != 0) {
+    const int error = errno;
+    return store_fail(error, system_fail(error, "write back the pages of " + path).error().text + waits);
+  }
   if (const Result<void> stopped = control_.stop(number_); !stopped) return std::unexpected(stopped.error());
   served_->thread.run([this]() -> Task<void> { co_await served_->queue->join(); });
   if (const Result<void> removed = remove(); !removed) return std::unexpected(removed.error());
